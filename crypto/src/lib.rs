@@ -1,0 +1,16 @@
+//! Engines that encrypt packets, and the primitives that handshakes are made of.
+//!
+//! The data path knows only [`Key`] and [`Job`]: one dynamic call seals or opens a whole burst under one key. Who
+//! makes keys chooses the [`Engine`](engine::Engine).
+
+pub mod aead;
+pub mod agreement;
+pub mod engine;
+pub mod hash;
+pub mod random;
+pub mod secret;
+
+pub use agreement::{PrivateKey, PublicKey};
+pub use engine::{Cipher, Engine, EngineFailure, Job, Key};
+pub use random::Random;
+pub use secret::Secret;

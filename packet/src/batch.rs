@@ -1,0 +1,287 @@
+//! A batch: the packets that one wake-up of a worker carries from port to port, in one slab.
+//!
+//! A port appends packets, and closes a [`Train`] around those that came together: the segments of one TUN
+//! super-packet, the datagrams of one GRO receive. Whatever is the same for a whole train is decided once for it.
+
+use crate::{Endpoint, Slab};
+use std::ops::Range;
+
+/// Bytes free before every packet that [`Batch::append`] makes: enough for the longest tunnel header.
+pub const HEADROOM: usize = 64;
+/// Bytes free after it: padding, trailer and tag of the longest.
+pub const TAILROOM: usize = 64;
+
+/// Where one packet lies in the slab; a length of zero marks one that was dropped.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: u32,
+    length: u32,
+}
+
+impl Span {
+    fn range(self) -> Range<usize> {
+        self.start as usize..(self.start + self.length) as usize
+    }
+}
+
+/// Consecutive packets that came together, or are to leave together.
+#[derive(Clone, Debug)]
+pub struct Train {
+    /// Which packets of the batch.
+    pub packets: Range<usize>,
+    /// Outside: the path to or from the peer. Inside: `None`.
+    pub endpoint: Option<Endpoint>,
+    /// Outside: the DS field (DSCP and ECN, RFC 2474 and 3168) of the outer header.
+    pub ds_field: u8,
+}
+
+/// Packets in the order of their arrival, each with room to grow, in one slab.
+pub struct Batch {
+    slab: Slab,
+    used: usize,
+    spans: Vec<Span>,
+    trains: Vec<Train>,
+}
+
+impl Batch {
+    /// A batch that holds `bytes` bytes, rooms included, allocated once.
+    pub fn new(bytes: usize) -> Self {
+        Self {
+            slab: Slab::new(bytes),
+            used: 0,
+            spans: Vec::with_capacity(256),
+            trains: Vec::with_capacity(64),
+        }
+    }
+
+    /// Forgets all packets.
+    pub fn clear(&mut self) {
+        self.used = 0;
+        self.spans.clear();
+        self.trains.clear();
+    }
+
+    /// How many packets there are, dropped ones included.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there is no packet at all.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// How many more bytes fit, rooms included.
+    pub fn free(&self) -> usize {
+        self.slab.bytes().len() - self.used
+    }
+
+    /// How many bytes [`append`](Self::append) takes for packets of `length` bytes.
+    pub fn footprint(length: usize) -> usize {
+        (HEADROOM + length + TAILROOM).next_multiple_of(Slab::ALIGNMENT)
+    }
+
+    /// Adds a packet of `length` bytes with room on both sides, and returns it to be written.
+    ///
+    /// `None` when it does not fit. The bytes are those of whatever lay there before.
+    #[inline]
+    pub fn append(&mut self, length: usize) -> Option<&mut [u8]> {
+        let footprint = Self::footprint(length);
+        if footprint > self.free() {
+            return None;
+        }
+        let span = Span { start: (self.used + HEADROOM) as u32, length: length as u32 };
+        self.used += footprint;
+        self.spans.push(span);
+        Some(&mut self.slab.bytes_mut()[span.range()])
+    }
+
+    /// Takes `length` bytes of the slab for a receive call to fill, starting on a cache line.
+    ///
+    /// What was received is then declared with [`segment`](Self::segment). `None` when it does not fit.
+    pub fn take(&mut self, length: usize) -> Option<Range<usize>> {
+        let end = (self.used + length).next_multiple_of(Slab::ALIGNMENT);
+        if end > self.slab.bytes().len() {
+            return None;
+        }
+        let area = self.used..self.used + length;
+        self.used = end;
+        Some(area)
+    }
+
+    /// The bytes of an area that [`take`](Self::take) returned.
+    pub fn area_mut(&mut self, area: Range<usize>) -> &mut [u8] {
+        &mut self.slab.bytes_mut()[area]
+    }
+
+    /// Declares the bytes of `area` to be packets of `size` bytes each, the last one perhaps shorter.
+    ///
+    /// They have no room of their own: such packets can only shrink.
+    pub fn segment(&mut self, area: Range<usize>, size: usize) {
+        let size = size.max(1);
+        let mut start = area.start;
+        while start < area.end {
+            let length = size.min(area.end - start);
+            self.spans.push(Span { start: start as u32, length: length as u32 });
+            start += length;
+        }
+    }
+
+    /// Puts all packets from `first` on into one train.
+    pub fn close_train(&mut self, first: usize, endpoint: Option<Endpoint>, ds_field: u8) {
+        if first < self.spans.len() {
+            self.trains.push(Train { packets: first..self.spans.len(), endpoint, ds_field });
+        }
+    }
+
+    /// The trains, in order.
+    pub fn trains(&self) -> &[Train] {
+        &self.trains
+    }
+
+    /// Replaces the trains; a stage that regroups packets does so here.
+    pub fn set_trains(&mut self, trains: impl IntoIterator<Item = Train>) {
+        self.trains.clear();
+        self.trains.extend(trains);
+    }
+
+    /// The bytes of packet `index`; empty once it was dropped.
+    #[inline]
+    pub fn packet(&self, index: usize) -> &[u8] {
+        &self.slab.bytes()[self.spans[index].range()]
+    }
+
+    /// The bytes of packet `index`, to change.
+    #[inline]
+    pub fn packet_mut(&mut self, index: usize) -> &mut [u8] {
+        let range = self.spans[index].range();
+        &mut self.slab.bytes_mut()[range]
+    }
+
+    /// Packets of `range` that were not dropped, with their indices, all borrowed at once.
+    pub fn packets_mut(&mut self, range: Range<usize>) -> PacketsMut<'_> {
+        PacketsMut {
+            rest: self.slab.bytes_mut(),
+            offset: 0,
+            spans: &self.spans[range.clone()],
+            next: range.start,
+        }
+    }
+
+    /// Indices of the packets of `range` that were not dropped.
+    pub fn live(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        range.filter(|&index| self.spans[index].length != 0)
+    }
+
+    /// Whether packet `index` was not dropped.
+    pub fn is_live(&self, index: usize) -> bool {
+        self.spans[index].length != 0
+    }
+
+    /// Marks packet `index` as dropped; the caller counts the reason.
+    #[inline]
+    pub fn discard(&mut self, index: usize) {
+        self.spans[index].length = 0;
+    }
+
+    /// Grows packet `index` by `before` and `after` bytes into its rooms.
+    #[inline]
+    pub fn grow(&mut self, index: usize, before: usize, after: usize) {
+        debug_assert!(before <= HEADROOM && after <= TAILROOM, "a packet grows into its own room only");
+        let span = &mut self.spans[index];
+        span.start -= before as u32;
+        span.length += (before + after) as u32;
+    }
+
+    /// Shrinks packet `index` to `length` bytes that begin `before` bytes further on.
+    #[inline]
+    pub fn shrink(&mut self, index: usize, before: usize, length: usize) {
+        let span = &mut self.spans[index];
+        debug_assert!(before + length <= span.length as usize, "a packet shrinks to a part of itself");
+        span.start += before as u32;
+        span.length = length as u32;
+    }
+}
+
+/// See [`Batch::packets_mut`].
+pub struct PacketsMut<'a> {
+    rest: &'a mut [u8],
+    offset: usize,
+    spans: &'a [Span],
+    next: usize,
+}
+
+impl<'a> Iterator for PacketsMut<'a> {
+    type Item = (usize, &'a mut [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (span, spans) = self.spans.split_first()?;
+            self.spans = spans;
+            let index = self.next;
+            self.next += 1;
+            if span.length == 0 {
+                continue;
+            }
+            // Spans ascend and never overlap, so cutting the slab from the front hands each out once.
+            let range = span.range();
+            let rest = std::mem::take(&mut self.rest);
+            let (packet, rest) = rest[range.start - self.offset..].split_at_mut(range.len());
+            self.offset = range.end;
+            self.rest = rest;
+            return Some((index, packet));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn appended_packets_have_room_on_both_sides() {
+        let mut batch = Batch::new(4096);
+        for length in [1usize, 60, 1420] {
+            let index = batch.len();
+            batch.append(length).expect("it fits").fill(length as u8);
+            batch.grow(index, HEADROOM, TAILROOM);
+            assert_eq!(batch.packet(index).len(), HEADROOM + length + TAILROOM);
+            batch.shrink(index, HEADROOM, length);
+            assert!(batch.packet(index).iter().all(|&byte| byte == length as u8));
+        }
+    }
+
+    #[test]
+    fn a_full_batch_refuses_instead_of_overwriting() {
+        let mut batch = Batch::new(Batch::footprint(100));
+        assert!(batch.append(100).is_some());
+        assert!(batch.append(0).is_none());
+        assert!(batch.take(1).is_none());
+        batch.clear();
+        assert!(batch.take(100).is_some());
+    }
+
+    #[test]
+    fn segments_cover_the_area_and_the_last_is_shorter() {
+        let mut batch = Batch::new(8192);
+        let area = batch.take(3000).expect("it fits");
+        batch.segment(area, 1452);
+        let lengths: Vec<usize> = (0..batch.len()).map(|index| batch.packet(index).len()).collect();
+        assert_eq!(lengths, [1452, 1452, 96]);
+    }
+
+    #[test]
+    fn dropped_packets_are_passed_over() {
+        let mut batch = Batch::new(8192);
+        for value in 0..5u8 {
+            batch.append(10).expect("it fits").fill(value);
+        }
+        batch.discard(1);
+        batch.discard(4);
+        let seen: Vec<(usize, u8)> =
+            batch.packets_mut(1..5).map(|(index, bytes)| (index, bytes[0])).collect();
+        assert_eq!(seen, [(2, 2), (3, 3)]);
+        assert_eq!(batch.live(0..5).collect::<Vec<_>>(), [0, 2, 3]);
+    }
+}

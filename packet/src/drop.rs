@@ -1,0 +1,123 @@
+//! Why a packet was dropped: one name, one counter and one sentence for each reason.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Declares the reasons once; the enum, the list, the names and the sentences are read from here.
+macro_rules! drop_reasons {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $sentence:literal;)+) => {
+        /// The reason why a packet went no further.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum DropReason {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl DropReason {
+            /// Every reason, in the order in which a packet can meet them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// The reason's name in commands, JSON and metrics.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it means and what to do, for a person.
+            pub fn sentence(self) -> &'static str {
+                match self { $(Self::$variant => $sentence,)+ }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// Neither a datagram of a protocol we speak, nor an IP packet.
+    NotOurs = "not-ours", "not a message of any tunnel protocol served on this port";
+    /// Too short to be what its first bytes claim.
+    TooShort = "too-short", "shorter than its type requires";
+    /// The inner packet's IP header contradicts itself or the length received.
+    Malformed = "malformed", "the inner packet is not a well-formed IP packet";
+    /// No security association carries the receiver index.
+    UnknownSa = "unknown-sa", "no session has this receiver index: it ended, or the peer did not see us restart";
+    /// The handshake lane has as much as it may hold.
+    ControlQueueFull = "control-queue-full", "more handshake messages arrived than are kept waiting";
+    /// A handshake message whose first MAC is wrong: the sender does not know our public key.
+    BadMac = "bad-mac", "a handshake message not made for our public key";
+    /// Under load, and the sender has not yet proved its address: a cookie was sent instead.
+    CookieRequired = "cookie-required", "under load the sender must first answer a cookie";
+    /// Under load, and the source has used its allowance of handshakes.
+    RateLimited = "rate-limited", "the source sends more handshakes than it may while we are under load";
+    /// A handshake message that fails to authenticate, or is of no use in the present state.
+    BadHandshake = "bad-handshake", "a handshake message that does not authenticate: check both sides' keys";
+    /// An initiation not newer than the last one accepted from this peer.
+    ReplayedHandshake = "replayed-handshake",
+        "an initiation no newer than one already seen: a replay, or the peer's clock went back";
+    /// The key is too old to be used.
+    KeyExpired = "key-expired", "arrived under a key older than REJECT_AFTER_TIME";
+    /// The sequence number was seen before, or is behind the window.
+    Replayed = "replayed", "its counter was seen before, or is too far behind";
+    /// The authentication tag is wrong.
+    BadTag = "bad-tag", "does not authenticate: damaged on the way, or forged";
+    /// The decrypted packet claims more bytes than there are.
+    BadPadding = "bad-padding", "the decrypted packet is shorter than its IP header says";
+    /// The inner source address is not one that this peer may use.
+    ForeignSource = "foreign-source", "the inner source address is not among the sending peer's allowed-ips";
+    /// RFC 6040: congestion was experienced outside by a packet that cannot carry the mark inside.
+    EcnNotCapable = "ecn-not-capable", "marked as congested outside, while inside it is not ECN-capable (RFC 6040)";
+    /// No peer's allowed addresses cover the destination.
+    NoRoute = "no-route", "no peer has the destination among its allowed-ips";
+    /// The peer has no known address.
+    NoEndpoint = "no-endpoint", "the peer's address is not known yet: set address and port, or wait until it calls";
+    /// There is no key yet and the packets held for it are too many, or the handshake was given up.
+    NoKey = "no-key", "no handshake was completed in time, and as many packets as may wait were waiting";
+    /// The packet with its overhead is larger than a UDP datagram can be.
+    TooBig = "too-big", "larger than the tunnel can carry in one datagram";
+    /// The key has encrypted as many packets as it ever may.
+    CounterExhausted = "counter-exhausted", "the key has been used for REJECT_AFTER_MESSAGES packets";
+    /// The outside socket refused the datagram.
+    SendFailed = "send-failed", "the kernel refused to send: no route to the peer, a firewall, or a link that is down";
+    /// The inside interface refused the packet.
+    InsideRefused = "inside-refused", "the tunnel interface refused the packet: it is down or its queue is full";
+    /// The crypto engine reported a failure of its own.
+    EngineFailed = "engine-failed", "the crypto engine failed";
+    /// A fault port dropped it on purpose.
+    InjectedFault = "injected-fault", "dropped on purpose by fault injection";
+}
+
+/// One counter for each [`DropReason`], written by one worker and read by anybody.
+#[derive(Default)]
+pub struct DropCounters([AtomicU64; DropReason::ALL.len()]);
+
+impl DropCounters {
+    /// Counts `packets` packets dropped for `reason`.
+    #[inline]
+    pub fn count(&self, reason: DropReason, packets: usize) {
+        self.0[reason as usize].fetch_add(packets as u64, Ordering::Relaxed);
+    }
+
+    /// How many were dropped for `reason`.
+    pub fn read(&self, reason: DropReason) -> u64 {
+        self.0[reason as usize].load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_reason_has_a_name_of_its_own_and_a_sentence() {
+        let names: HashSet<_> = DropReason::ALL.iter().map(|reason| reason.name()).collect();
+        assert_eq!(names.len(), DropReason::ALL.len());
+        assert!(DropReason::ALL.iter().all(|reason| reason.sentence().len() > 10));
+    }
+
+    #[test]
+    fn counters_count_each_reason_alone() {
+        let counters = DropCounters::default();
+        counters.count(DropReason::BadTag, 3);
+        for reason in DropReason::ALL {
+            assert_eq!(counters.read(*reason), if *reason == DropReason::BadTag { 3 } else { 0 });
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! WireGuard, as its whitepaper says it (Donenfeld, NDSS 2017; section numbers refer to it).
+//!
+//! ```text
+//! datagram ──> cookie (are the MACs right, has the sender proved its address?)
+//!          ──> noise  (consume_initiation, create_response, consume_response)
+//!          ──> peer   (sessions: next, current, previous; timers)
+//!          ──> Action (install this SA, send this message)
+//! ```
+//! [`Device`] is the whole protocol but for data messages; those are sealed and opened by the data path with the
+//! SAs that come out of here. It tells the protocol through [`Activity`] what it sent and received.
+
+pub mod activity;
+pub mod allowed_ips;
+pub mod cookie;
+pub mod device;
+pub mod limiter;
+pub mod limits;
+pub mod noise;
+pub mod peer;
+pub mod tai64n;
+
+pub use activity::Activity;
+pub use allowed_ips::AllowedIps;
+pub use device::{Action, Device, PeerId};
