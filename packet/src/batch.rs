@@ -145,6 +145,13 @@ impl Batch {
         self.trains.extend(trains);
     }
 
+    /// Takes the local address out of a train's endpoint: the kernel refused to send from it.
+    pub fn forget_source(&mut self, train: usize) {
+        if let Some(endpoint) = &mut self.trains[train].endpoint {
+            endpoint.local = None;
+        }
+    }
+
     /// The bytes of packet `index`; empty once it was dropped.
     #[inline]
     pub fn packet(&self, index: usize) -> &[u8] {

@@ -1,0 +1,143 @@
+//! A port in memory: what one end transmits the other receives. For tests and benchmarks.
+
+use crate::{Receive, Transmit, Wake};
+use packet::{Batch, DropCounters, Endpoint, Train};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Packets on their way, flat: no allocation a packet once the buffers have grown.
+#[derive(Default)]
+struct Queue {
+    bytes: Vec<u8>,
+    /// How many of them were taken off already.
+    taken: usize,
+    /// The lengths of a train's packets, and the train.
+    trains: VecDeque<(Vec<usize>, Option<Endpoint>, u8)>,
+    spare: Vec<Vec<usize>>,
+}
+
+/// A link of unlimited length, whose ends may be in different threads.
+#[derive(Clone, Default)]
+pub struct Link(Arc<Mutex<Queue>>);
+
+impl Link {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts one train of packets on the link.
+    pub fn push<'a>(
+        &self,
+        packets: impl IntoIterator<Item = &'a [u8]>,
+        endpoint: Option<Endpoint>,
+        ds_field: u8,
+    ) {
+        let mut queue = self.queue();
+        let mut lengths = queue.spare.pop().unwrap_or_default();
+        lengths.clear();
+        for packet in packets {
+            lengths.push(packet.len());
+            queue.bytes.extend_from_slice(packet);
+        }
+        queue.trains.push_back((lengths, endpoint, ds_field));
+    }
+
+    /// Takes the next packet off the link.
+    pub fn pop(&self) -> Option<Vec<u8>> {
+        let mut queue = self.queue();
+        let lengths = &mut queue.trains.front_mut()?.0;
+        let length = lengths.remove(0);
+        if lengths.is_empty() {
+            queue.trains.pop_front();
+        }
+        let packet = queue.bytes[queue.taken..queue.taken + length].to_vec();
+        queue.take(length);
+        Some(packet)
+    }
+}
+
+impl Queue {
+    /// Passes over `length` bytes, and begins anew when there are no others.
+    fn take(&mut self, length: usize) {
+        self.taken += length;
+        if self.taken == self.bytes.len() {
+            self.bytes.clear();
+            self.taken = 0;
+        }
+    }
+}
+
+impl Receive for Link {
+    fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
+        let before = batch.len();
+        let mut queue = self.queue();
+        while let Some((lengths, endpoint, ds_field)) = queue.trains.pop_front() {
+            let needed: usize = lengths.iter().map(|&length| Batch::footprint(length)).sum();
+            if needed > batch.free() {
+                queue.trains.push_front((lengths, endpoint, ds_field));
+                break;
+            }
+            let first = batch.len();
+            for &length in &lengths {
+                let start = queue.taken;
+                let packet = batch.append(length).expect("counted above");
+                packet.copy_from_slice(&queue.bytes[start..start + length]);
+                queue.take(length);
+            }
+            batch.close_train(first, endpoint, ds_field);
+            queue.spare.push(lengths);
+        }
+        Ok(batch.len() - before)
+    }
+
+    /// Nothing arrives by itself in memory; whoever waits is called when there is something.
+    fn wait(&mut self, wake: &Wake) -> io::Result<()> {
+        wake.wait([]).map(|[]| ())
+    }
+}
+
+impl Transmit for Link {
+    fn transmit(&mut self, batch: &mut Batch, _: &DropCounters) {
+        let whole = [Train { packets: 0..batch.len(), endpoint: None, ds_field: 0 }];
+        let trains = if batch.trains().is_empty() { &whole[..] } else { batch.trains() };
+        for train in trains {
+            let live = batch.live(train.packets.clone());
+            self.push(live.map(|index| batch.packet(index)), train.endpoint, train.ds_field);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_in_comes_out_in_trains() {
+        let mut link = Link::default();
+        let endpoint = Endpoint::new("192.0.2.1:5".parse().expect("literal"));
+        link.push([&b"one"[..], b"two"], Some(endpoint), 3);
+        link.push([&b"three"[..]], None, 0);
+        let mut batch = Batch::new(4096);
+        assert_eq!(link.receive(&mut batch).expect("memory does not fail"), 3);
+        assert_eq!(batch.packet(1), b"two");
+        assert_eq!((batch.trains()[0].packets.clone(), batch.trains()[0].ds_field), (0..2, 3));
+        batch.discard(1);
+        link.transmit(&mut batch, &DropCounters::default());
+        assert_eq!(link.pop().as_deref(), Some(&b"one"[..]));
+        assert_eq!(link.pop().as_deref(), Some(&b"three"[..]));
+        assert_eq!(link.pop(), None);
+    }
+
+    #[test]
+    fn a_batch_that_is_full_leaves_the_rest_on_the_link() {
+        let mut link = Link::default();
+        for _ in 0..10 {
+            link.push([&[1u8; 100][..]], None, 0);
+        }
+        let mut batch = Batch::new(Batch::footprint(100) * 4);
+        assert_eq!(link.receive(&mut batch).expect("memory does not fail"), 4);
+        batch.clear();
+        assert_eq!(link.receive(&mut batch).expect("memory does not fail"), 4);
+    }
+}

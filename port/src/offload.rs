@@ -1,0 +1,164 @@
+//! Offloads: what the kernel does for many packets in one call, whether it does it here, and how often it did.
+//!
+//! Each is probed when its port opens, given up at run time if the kernel refuses it (the burst is then sent again
+//! without it), and can be switched off by the configuration.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// Whether an offload is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// Not asked for yet.
+    Unprobed,
+    /// In use.
+    On,
+    /// Switched off by the configuration.
+    SwitchedOff,
+    /// This kernel does not have it.
+    Unsupported,
+    /// The kernel offered it, and then refused it at run time.
+    Failed,
+}
+
+impl State {
+    const ALL: [Self; 5] = [Self::Unprobed, Self::On, Self::SwitchedOff, Self::Unsupported, Self::Failed];
+
+    /// The state in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unprobed => "unprobed",
+            Self::On => "on",
+            Self::SwitchedOff => "switched off",
+            Self::Unsupported => "unsupported",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// One offload of one interface.
+pub struct Offload {
+    state: AtomicU8,
+    calls: AtomicU64,
+    packets: AtomicU64,
+    fallbacks: AtomicU64,
+}
+
+impl Default for Offload {
+    fn default() -> Self {
+        Self {
+            state: AtomicU8::new(State::Unprobed as u8),
+            calls: AtomicU64::new(0),
+            packets: AtomicU64::new(0),
+            fallbacks: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Offload {
+    /// Whether it is in use.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == State::On as u8
+    }
+
+    /// Whether it is in use, and if not, why.
+    pub fn state(&self) -> State {
+        State::ALL[usize::from(self.state.load(Ordering::Relaxed))]
+    }
+
+    /// Sets the state.
+    pub fn set(&self, state: State) {
+        self.state.store(state as u8, Ordering::Relaxed);
+    }
+
+    /// Notes the outcome of a probe, unless the configuration has switched it off.
+    pub fn probed(&self, supported: bool) {
+        if self.state() != State::SwitchedOff {
+            self.set(if supported { State::On } else { State::Unsupported });
+        }
+    }
+
+    /// Whether the configuration allows it.
+    pub fn is_wanted(&self) -> bool {
+        self.state() != State::SwitchedOff
+    }
+
+    /// Counts a call that carried `packets` packets at once.
+    #[inline]
+    pub fn count(&self, packets: usize) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.packets.fetch_add(packets as u64, Ordering::Relaxed);
+    }
+
+    /// Counts a call that the kernel refused and that was done again without the offload.
+    pub fn count_fallback(&self) {
+        self.fallbacks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Calls, packets in them, and calls done again without: in this order.
+    pub fn counters(&self) -> (u64, u64, u64) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (read(&self.calls), read(&self.packets), read(&self.fallbacks))
+    }
+}
+
+/// Declares the offloads once; the struct, the list and the names are read from here.
+macro_rules! offloads {
+    ($($field:ident = $name:literal, $does:literal;)+) => {
+        /// All offloads of an interface.
+        #[derive(Default)]
+        pub struct Offloads {
+            $(#[doc = $does] pub $field: Offload,)+
+        }
+
+        impl Offloads {
+            /// The names, by which the configuration switches them off.
+            pub const NAMES: &[&str] = &[$($name,)+];
+
+            /// Every offload with its name and what it does.
+            pub fn all(&self) -> Vec<(&'static str, &'static str, &Offload)> {
+                vec![$(($name, $does, &self.$field),)+]
+            }
+        }
+    };
+}
+
+offloads! {
+    tun_tso = "tun-tso", "TUN reads bring whole TCP super-packets, which we cut";
+    tun_uso = "tun-uso", "the same for UDP";
+    tun_gro = "tun-gro", "neighbouring packets of a flow are merged into one TUN write";
+    udp_gso = "udp-gso", "one send carries many datagrams to a peer";
+    udp_gro = "udp-gro", "one receive brings many datagrams of a peer";
+}
+
+impl Offloads {
+    /// The offload called `name`.
+    pub fn by_name(&self, name: &str) -> Option<&Offload> {
+        self.all().into_iter().find(|(known, _, _)| *known == name).map(|(_, _, offload)| offload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_switched_off_stays_off() {
+        let offloads = Offloads::default();
+        offloads.udp_gso.set(State::SwitchedOff);
+        offloads.udp_gso.probed(true);
+        offloads.udp_gro.probed(true);
+        assert!(!offloads.udp_gso.is_on() && offloads.udp_gro.is_on());
+    }
+
+    #[test]
+    fn every_name_finds_its_offload() {
+        let offloads = Offloads::default();
+        for name in Offloads::NAMES {
+            offloads.by_name(name).expect("listed").count(2);
+        }
+        assert!(offloads.all().iter().all(|(_, _, offload)| offload.counters() == (1, 2, 0)));
+        assert!(offloads.by_name("tun").is_none());
+    }
+}

@@ -1,0 +1,184 @@
+//! Capture files: what passes a port is written down, and what was written down can be sent again.
+//!
+//! Inside packets are written as they are (link type "raw IP"). Outside datagrams get an IP and a UDP header made from
+//! their endpoint, so that other programs can read them; our own address, where it is not known, is written as zero.
+
+use crate::{Receive, Transmit, Wake};
+use packet::header::ip::{Ipv4Header, Ipv6Header, UDP};
+use packet::header::udp::UdpHeader;
+use packet::{Batch, DropCounters, Endpoint};
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
+use pcap_file::{DataLink, PcapError};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+use zerocopy::IntoBytes;
+
+/// Longest packet written in full.
+const SNAP_LENGTH: u32 = 262_144;
+
+/// A capture file being written; several ports may write to one.
+#[derive(Clone)]
+pub struct Capture(Arc<Mutex<PcapWriter<BufWriter<File>>>>);
+
+impl Capture {
+    /// Begins a file.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let header = PcapHeader { datalink: DataLink::RAW, snaplen: SNAP_LENGTH, ..PcapHeader::default() };
+        let writer = PcapWriter::with_header(BufWriter::new(File::create(path)?), header).map_err(to_io)?;
+        Ok(Self(Arc::new(Mutex::new(writer))))
+    }
+
+    /// Writes one packet; a full disk ends the capture, not the traffic.
+    fn write(&self, endpoint: Option<&Endpoint>, inbound: bool, bytes: &[u8]) {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let header =
+            endpoint.map(|endpoint| datagram_header(endpoint, inbound, bytes.len())).unwrap_or_default();
+        let bytes = [&header, bytes].concat();
+        let packet = PcapPacket::new_owned(since_1970, bytes.len() as u32, bytes);
+        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).write_packet(&packet);
+    }
+
+    fn write_batch(&self, batch: &Batch, first: usize, inbound: bool) {
+        for train in batch.trains().iter().filter(|train| train.packets.start >= first) {
+            for index in batch.live(train.packets.clone()) {
+                self.write(train.endpoint.as_ref(), inbound, batch.packet(index));
+            }
+        }
+    }
+}
+
+/// The IP and UDP headers that a datagram had or will have; checksums are left zero.
+fn datagram_header(endpoint: &Endpoint, inbound: bool, length: usize) -> Vec<u8> {
+    let remote = endpoint.remote;
+    let unspecified =
+        if remote.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    let local = SocketAddr::new(endpoint.local.unwrap_or(unspecified), 0);
+    let (source, destination) = if inbound { (remote, local) } else { (local, remote) };
+    let udp_length = UdpHeader::LENGTH + length;
+    let udp = UdpHeader {
+        source: source.port().into(),
+        destination: destination.port().into(),
+        length: (udp_length as u16).into(),
+        checksum: [0; 2],
+    };
+    let ip = match (source.ip(), destination.ip()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let mut header = Ipv4Header {
+                version_ihl: 0x45,
+                ds_field: 0,
+                total_length: ((Ipv4Header::LENGTH + udp_length) as u16).into(),
+                identification: 0.into(),
+                fragment: 0.into(),
+                ttl: 64,
+                protocol: UDP,
+                checksum: [0; 2],
+                source: source.octets(),
+                destination: destination.octets(),
+            };
+            header.finish();
+            header.as_bytes().to_vec()
+        }
+        (source, destination) => {
+            let octets = |address| match address {
+                IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+                IpAddr::V6(address) => address.octets(),
+            };
+            let header = Ipv6Header {
+                version_class_flow: 0x6000_0000.into(),
+                payload_length: (udp_length as u16).into(),
+                next_header: UDP,
+                hop_limit: 64,
+                source: octets(source),
+                destination: octets(destination),
+            };
+            header.as_bytes().to_vec()
+        }
+    };
+    [&ip, udp.as_bytes()].concat()
+}
+
+/// Wraps a half of a port and writes down what passes it.
+pub struct Captured<P> {
+    port: P,
+    capture: Capture,
+}
+
+impl<P> Captured<P> {
+    /// Writes what passes `port` to `capture`.
+    pub fn new(port: P, capture: Capture) -> Self {
+        Self { port, capture }
+    }
+}
+
+impl<P: Receive> Receive for Captured<P> {
+    fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
+        let first = batch.len();
+        let count = self.port.receive(batch)?;
+        self.capture.write_batch(batch, first, true);
+        Ok(count)
+    }
+
+    fn wait(&mut self, wake: &Wake) -> io::Result<()> {
+        self.port.wait(wake)
+    }
+}
+
+impl<P: Transmit> Transmit for Captured<P> {
+    fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters) {
+        self.capture.write_batch(batch, 0, false);
+        self.port.transmit(batch, drops);
+    }
+}
+
+/// Reads the IP packets of a capture file, of link type "raw IP" or "Ethernet".
+pub fn read(path: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let mut reader = PcapReader::new(BufReader::new(File::open(path)?)).map_err(to_io)?;
+    let skip = match reader.header().datalink {
+        DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => 0,
+        DataLink::ETHERNET => 14,
+        other => return Err(io::Error::new(io::ErrorKind::Unsupported, format!("link type {other:?}"))),
+    };
+    let mut packets = Vec::new();
+    while let Some(packet) = reader.next_packet() {
+        packets.extend(packet.map_err(to_io)?.data.get(skip..).map(<[u8]>::to_vec));
+    }
+    Ok(packets)
+}
+
+fn to_io(error: PcapError) -> io::Error {
+    match error {
+        PcapError::IoError(error) => error,
+        error => io::Error::new(io::ErrorKind::InvalidData, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Link;
+    use packet::header::ip::IpPacket;
+
+    #[test]
+    fn a_capture_can_be_read_again() {
+        let path = std::env::temp_dir().join(format!("postern-{}.pcap", std::process::id()));
+        let capture = Capture::create(&path).expect("a file can be made");
+        let link = Link::default();
+        let endpoint = Endpoint::new("192.0.2.1:51820".parse().expect("literal"));
+        link.push([&b"\x04\0\0\0 outside"[..]], Some(endpoint), 0);
+        link.push([&b"\x45 inside"[..]], None, 0);
+        let mut port = Captured::new(link, capture);
+        let mut batch = Batch::new(4096);
+        assert_eq!(port.receive(&mut batch).expect("memory does not fail"), 2);
+        drop(port);
+        let packets = read(&path).expect("what we wrote can be read");
+        std::fs::remove_file(&path).expect("it is there");
+        let outside = IpPacket::parse(&packets[0]).expect("an IP packet was made of it");
+        assert_eq!(outside.source().to_string(), "192.0.2.1");
+        assert_eq!(&packets[0][28..], b"\x04\0\0\0 outside");
+        assert_eq!(packets[1], b"\x45 inside");
+    }
+}

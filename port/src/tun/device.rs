@@ -1,0 +1,135 @@
+//! Opens a TUN interface and probes what it can do.
+#![expect(unsafe_code, reason = "ioctls take their arguments by address")]
+
+use crate::Offloads;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Longest name of an interface.
+const NAME: usize = libc::IFNAMSIZ - 1;
+
+// linux/if_tun.h and linux/sockios.h; libc does not have all of them.
+const TUN_F_CSUM: u32 = 0x01;
+const TUN_F_TSO4: u32 = 0x02;
+const TUN_F_TSO6: u32 = 0x04;
+const TUN_F_USO4: u32 = 0x20;
+const TUN_F_USO6: u32 = 0x40;
+
+/// Why an interface could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TunError {
+    /// The name cannot be that of an interface.
+    #[error("{0:?} cannot be the name of an interface: 1 to {NAME} characters, none of them a space or /")]
+    Name(String),
+    /// No TUN driver.
+    #[error("/dev/net/tun cannot be opened: {0}\n  fix: modprobe tun, or run with access to that device")]
+    Driver(Errno),
+    /// It exists and is in use.
+    #[error("interface {0} exists already and is in use\n  fix: ip link delete {0}, or choose another name")]
+    Busy(String),
+    /// No right to make one.
+    #[error("no right to create interface {0}\n  fix: run as root, or with CAP_NET_ADMIN")]
+    Denied(String),
+    /// Anything else.
+    #[error("interface {0} cannot be created: {1}")]
+    Other(String, Errno),
+}
+
+/// A TUN interface. It disappears when the last descriptor is closed.
+pub struct TunDevice {
+    fd: OwnedFd,
+    name: String,
+}
+
+impl TunDevice {
+    /// Makes the interface `name` and asks the kernel for whatever `offloads` allows.
+    ///
+    /// The queue is the only one: with more, a second process would silently take a share of the packets.
+    pub fn create(name: &str, offloads: &Offloads) -> Result<Self, TunError> {
+        let valid = (1..=NAME).contains(&name.len())
+            && !name.contains(['/', ' ', '%'])
+            && name != "."
+            && name != "..";
+        if !valid || name.contains(|c: char| c.is_ascii_control()) {
+            return Err(TunError::Name(name.to_owned()));
+        }
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(TunError::Driver)?;
+        set_interface(fd.as_fd(), name).map_err(|error| match error {
+            Errno::BUSY | Errno::EXIST => TunError::Busy(name.to_owned()),
+            Errno::PERM => TunError::Denied(name.to_owned()),
+            error => TunError::Other(name.to_owned(), error),
+        })?;
+        probe(fd.as_fd(), offloads);
+        Ok(Self { fd, name: name.to_owned() })
+    }
+
+    /// The name it was made with; it may have been renamed since.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The network namespace where the interface is now, which is not always ours. `None` before Linux 5.7.
+    pub fn namespace(&self) -> Option<OwnedFd> {
+        // SAFETY: the request takes no argument and returns a new descriptor, which nobody else owns.
+        unsafe {
+            let fd = libc::ioctl(self.fd.as_raw_fd(), TUNGETDEVNETNS);
+            (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
+        }
+    }
+}
+
+impl AsFd for TunDevice {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// `_IO('T', 227)`
+const TUNGETDEVNETNS: libc::Ioctl = 0x54e3 as libc::Ioctl;
+/// `_IOW('T', 202, int)`
+const TUNSETIFF: libc::Ioctl = 0x4004_54ca as libc::Ioctl;
+/// `_IOW('T', 208, unsigned int)`
+const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0 as libc::Ioctl;
+
+fn set_interface(fd: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    // SAFETY: ifreq is plain data, for which all zeros is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
+    // SAFETY: the request reads and writes one ifreq, which lives until the call returns.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF, &raw mut request) })
+}
+
+/// Asks for the largest set of offloads that the kernel has and the configuration allows.
+fn probe(fd: BorrowedFd<'_>, offloads: &Offloads) {
+    let tso = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6;
+    let uso = tso | TUN_F_USO4 | TUN_F_USO6;
+    let has_tso = offloads.tun_tso.is_wanted() && set_offload(fd, tso).is_ok();
+    let has_uso = has_tso && offloads.tun_uso.is_wanted() && set_offload(fd, uso).is_ok();
+    if !has_uso {
+        // The mask outlives the descriptor that set it, so it is set even to nothing.
+        let _ = set_offload(fd, if has_tso { tso } else { 0 });
+    }
+    offloads.tun_tso.probed(has_tso);
+    offloads.tun_uso.probed(has_uso);
+    // Writing super-packets needs only the header that IFF_VNET_HDR gives; whether it works shows the first write.
+    offloads.tun_gro.probed(true);
+}
+
+fn set_offload(fd: BorrowedFd<'_>, mask: u32) -> Result<(), Errno> {
+    // SAFETY: the request takes its argument by value.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD, libc::c_ulong::from(mask)) })
+}
+
+fn check(outcome: libc::c_int) -> Result<(), Errno> {
+    if outcome < 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+    }
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! Cuts a super-packet read from TUN into the packets that the tunnel carries.
+//!
+//! Each segment gets the headers of the whole with its own lengths, sequence number, flags and checksums, as a network
+//! card would do it (for TCP: `Documentation/networking/segmentation-offloads` of Linux). It is written straight to where it
+//! will be encrypted.
+
+use super::virtio::VirtioHeader;
+use packet::Batch;
+use packet::checksum::Sum;
+use packet::header::Malformed;
+use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, TCP, UDP};
+use packet::header::tcp::TcpHeader;
+use packet::header::udp::UdpHeader;
+use zerocopy::FromBytes;
+
+/// A super-packet on its way into one or more batches.
+#[derive(Clone, Copy, Debug)]
+pub struct Segmenter {
+    transport: Option<Transport>,
+    /// Where the layer 4 header begins.
+    transport_start: usize,
+    /// Length of all headers: what every segment repeats.
+    header_length: usize,
+    /// Payload bytes of each segment but the last.
+    segment: usize,
+    /// Payload bytes already written.
+    done: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transport {
+    Tcp,
+    Udp,
+}
+
+impl Segmenter {
+    /// Prepares to cut `packet`; finishes the checksum of one that is not to be cut.
+    pub fn new(header: &VirtioHeader, packet: &mut [u8]) -> Result<Self, Malformed> {
+        let transport = match header.gso_type & !VirtioHeader::GSO_ECN {
+            VirtioHeader::GSO_NONE => {
+                if header.flags & VirtioHeader::NEEDS_CHECKSUM != 0 {
+                    finish_checksum(header, packet)?;
+                }
+                // The whole packet is its only segment's header.
+                let length = packet.len();
+                return Ok(Self {
+                    transport: None,
+                    transport_start: 0,
+                    header_length: length,
+                    segment: 0,
+                    done: 0,
+                });
+            }
+            VirtioHeader::GSO_TCP_V4 | VirtioHeader::GSO_TCP_V6 => Transport::Tcp,
+            VirtioHeader::GSO_UDP => Transport::Udp,
+            _ => return Err(Malformed),
+        };
+        let parsed = IpPacket::parse(packet)?;
+        let transport_start = usize::from(header.checksum_start);
+        let minimum = match parsed {
+            IpPacket::V4(ip, _) => ip.length(),
+            IpPacket::V6(..) => Ipv6Header::LENGTH,
+        };
+        let rest = packet.get(transport_start..).filter(|_| transport_start >= minimum).ok_or(Malformed)?;
+        let transport_length = match transport {
+            Transport::Tcp => TcpHeader::parse(rest)?.1,
+            Transport::Udp if rest.len() >= UdpHeader::LENGTH => UdpHeader::LENGTH,
+            Transport::Udp => return Err(Malformed),
+        };
+        let header_length = transport_start + transport_length;
+        if header.gso_size == 0 || header_length >= packet.len() {
+            return Err(Malformed);
+        }
+        let segment = usize::from(header.gso_size);
+        Ok(Self { transport: Some(transport), transport_start, header_length, segment, done: 0 })
+    }
+
+    /// Whether it cuts UDP.
+    pub fn is_udp(&self) -> bool {
+        self.transport == Some(Transport::Udp)
+    }
+
+    /// Appends the segments of `packet` that have not been written yet; false when `batch` is full before the end.
+    pub fn write(&mut self, packet: &[u8], batch: &mut Batch) -> bool {
+        let Some(transport) = self.transport else {
+            return batch.append(packet.len()).map(|bytes| bytes.copy_from_slice(packet)).is_some();
+        };
+        let (headers, payload) = packet.split_at(self.header_length);
+        while self.done < payload.len() {
+            let end = payload.len().min(self.done + self.segment);
+            let Some(bytes) = batch.append(self.header_length + end - self.done) else { return false };
+            bytes[..self.header_length].copy_from_slice(headers);
+            bytes[self.header_length..].copy_from_slice(&payload[self.done..end]);
+            self.finish(transport, bytes, end == payload.len());
+            self.done = end;
+        }
+        true
+    }
+
+    /// Makes the headers those of the segment that begins at `done`.
+    fn finish(&self, transport: Transport, bytes: &mut [u8], last: bool) {
+        let length = bytes.len() - self.transport_start;
+        let pseudo = self.finish_ip(transport, bytes, length);
+        let segment = &mut bytes[self.transport_start..];
+        match transport {
+            Transport::Tcp => {
+                let (tcp, _) = TcpHeader::mut_from_prefix(segment).expect("new() has seen the header");
+                tcp.sequence.set(tcp.sequence.get().wrapping_add(self.done as u32));
+                if !last {
+                    tcp.flags &= !(TcpHeader::FIN | TcpHeader::PSH);
+                }
+                if self.done != 0 {
+                    tcp.flags &= !TcpHeader::CWR;
+                }
+                tcp.checksum = [0; 2];
+                let checksum = (pseudo + Sum::of(segment)).checksum();
+                segment[TcpHeader::CHECKSUM..][..2].copy_from_slice(&checksum);
+            }
+            Transport::Udp => {
+                let (udp, _) = UdpHeader::mut_from_prefix(segment).expect("new() has seen the header");
+                udp.length.set(length as u16);
+                udp.checksum = [0; 2];
+                let checksum = (pseudo + Sum::of(segment)).checksum();
+                // RFC 768: a computed zero is sent as ones, since zero means "none".
+                let checksum = if checksum == [0; 2] { [0xff; 2] } else { checksum };
+                segment[UdpHeader::CHECKSUM..][..2].copy_from_slice(&checksum);
+            }
+        }
+    }
+
+    /// Sets lengths, identification and header checksum; returns the sum of the pseudo header.
+    fn finish_ip(&self, transport: Transport, bytes: &mut [u8], length: usize) -> Sum {
+        let protocol = if transport == Transport::Tcp { TCP } else { UDP };
+        let total = bytes.len();
+        if bytes[0] >> 4 == 4 {
+            let (ip, _) = Ipv4Header::mut_from_prefix(bytes).expect("new() has seen the header");
+            ip.total_length.set(total as u16);
+            ip.identification.set(ip.identification.get().wrapping_add((self.done / self.segment) as u16));
+            ip.checksum = [0; 2];
+            let (ip_length, source, destination) = (ip.length(), ip.source, ip.destination);
+            let checksum = Sum::of(&bytes[..ip_length]).checksum();
+            bytes[10..12].copy_from_slice(&checksum);
+            Sum::pseudo_v4(source.into(), destination.into(), protocol, length)
+        } else {
+            let (ip, _) = Ipv6Header::mut_from_prefix(bytes).expect("new() has seen the header");
+            ip.payload_length.set((total - Ipv6Header::LENGTH) as u16);
+            Sum::pseudo_v6(ip.source.into(), ip.destination.into(), protocol, length)
+        }
+    }
+}
+
+/// Completes a checksum whose field holds the sum of the pseudo header.
+fn finish_checksum(header: &VirtioHeader, packet: &mut [u8]) -> Result<(), Malformed> {
+    let covered = packet.get_mut(usize::from(header.checksum_start)..).ok_or(Malformed)?;
+    let checksum = Sum::of(covered).checksum();
+    let field = usize::from(header.checksum_offset);
+    covered.get_mut(field..field + 2).ok_or(Malformed)?.copy_from_slice(&checksum);
+    Ok(())
+}

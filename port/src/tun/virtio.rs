@@ -1,0 +1,38 @@
+//! The header before every packet of a TUN interface with `IFF_VNET_HDR` (virtio 1.2, section 5.1.6).
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// What the kernel says of a packet, or we of one to the kernel. Numbers are in the machine's own byte order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct VirtioHeader {
+    /// [`NEEDS_CHECKSUM`](Self::NEEDS_CHECKSUM) or nothing.
+    pub flags: u8,
+    /// What kind of super-packet, if any.
+    pub gso_type: u8,
+    /// Length of all headers; a hint that the kernel gets wrong for forwarded packets, so it is never read.
+    pub header_length: u16,
+    /// Payload bytes of each segment.
+    pub gso_size: u16,
+    /// Where the bytes begin that the checksum covers.
+    pub checksum_start: u16,
+    /// Where the checksum goes, from there.
+    pub checksum_offset: u16,
+}
+
+impl VirtioHeader {
+    /// Bytes of the header.
+    pub const LENGTH: usize = size_of::<Self>();
+    /// The checksum field holds the sum of the pseudo header only.
+    pub const NEEDS_CHECKSUM: u8 = 1;
+    /// One packet.
+    pub const GSO_NONE: u8 = 0;
+    /// Segments of TCP over IPv4.
+    pub const GSO_TCP_V4: u8 = 1;
+    /// Segments of TCP over IPv6.
+    pub const GSO_TCP_V6: u8 = 4;
+    /// Segments of UDP over either.
+    pub const GSO_UDP: u8 = 5;
+    /// Added to a type when the flow uses ECN.
+    pub const GSO_ECN: u8 = 0x80;
+}

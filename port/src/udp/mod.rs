@@ -1,0 +1,21 @@
+//! The outside port: UDP sockets on which datagrams come and go by the dozen.
+//!
+//! ```text
+//! network ── datagrams of one sender, merged by GRO ──> one receive ──> packets of the batch, one train
+//! network <── datagrams, cut by GSO ── one send <── equal packets of a train
+//! ```
+
+mod control;
+mod receive;
+mod socket;
+mod transmit;
+
+pub use receive::{BATCH_BYTES, UdpReceive};
+pub use socket::{SocketSlot, UdpSockets};
+pub use transmit::UdpTransmit;
+
+use rustix::io::Errno;
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}

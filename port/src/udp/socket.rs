@@ -1,0 +1,134 @@
+//! The UDP sockets of an interface: one for each IP version, on the same port.
+#![expect(unsafe_code, reason = "setsockopt takes its argument by address")]
+
+use super::control::UDP_GRO;
+use crate::Offloads;
+use arc_swap::ArcSwapOption;
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// Kernel buffers, in bytes: a few milliseconds of a fast link, so that a late wake-up loses nothing.
+const RECEIVE_BUFFER: usize = 8 << 20;
+const SEND_BUFFER: usize = 8 << 20;
+/// How often a port is tried that is free in one IP version and taken in the other.
+const ATTEMPTS: usize = 50;
+
+/// The sockets. A machine without IPv6 has only the first.
+pub struct UdpSockets {
+    pub(super) v4: Option<OwnedFd>,
+    pub(super) v6: Option<OwnedFd>,
+    port: u16,
+}
+
+/// Where the workers find the sockets in use; empty while the interface is down.
+pub type SocketSlot = Arc<ArcSwapOption<UdpSockets>>;
+
+impl UdpSockets {
+    /// Binds `port` on all addresses; 0 chooses a free one.
+    pub fn bind(port: u16, fwmark: u32, offloads: &Offloads) -> Result<Self, Errno> {
+        for _ in 0..ATTEMPTS {
+            let v4 = optional(open(AddressFamily::INET, port, fwmark))?;
+            let chosen = v4.as_ref().map_or(Ok(port), local_port)?;
+            let v6 = match optional(open(AddressFamily::INET6, chosen, fwmark)) {
+                // The port that was free for IPv4 is taken for IPv6.
+                Err(Errno::ADDRINUSE) if port == 0 => continue,
+                v6 => v6?,
+            };
+            let bound = v4.as_ref().or(v6.as_ref()).ok_or(Errno::AFNOSUPPORT)?;
+            let port = local_port(bound)?;
+            offloads.udp_gso.probed(supports_gso(bound.as_fd()));
+            let sockets = [&v4, &v6];
+            let gro = offloads.udp_gro.is_wanted()
+                && sockets
+                    .into_iter()
+                    .flatten()
+                    .all(|fd| set(fd.as_fd(), libc::IPPROTO_UDP, UDP_GRO, 1).is_ok());
+            offloads.udp_gro.probed(gro);
+            return Ok(Self { v4, v6, port });
+        }
+        Err(Errno::ADDRINUSE)
+    }
+
+    /// The port that both are bound to.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Marks all packets sent from now on, for the rules of policy routing; 0 for none.
+    pub fn set_fwmark(&self, fwmark: u32) -> Result<(), Errno> {
+        for fd in [&self.v4, &self.v6].into_iter().flatten() {
+            set_fwmark(fd.as_fd(), fwmark)?;
+        }
+        Ok(())
+    }
+
+    /// The socket for an address.
+    pub(super) fn fd(&self, address: &SocketAddr) -> Option<BorrowedFd<'_>> {
+        if address.is_ipv4() { self.v4.as_ref() } else { self.v6.as_ref() }.map(AsFd::as_fd)
+    }
+}
+
+/// An IP version that the machine does not have is no failure.
+fn optional(socket: Result<OwnedFd, Errno>) -> Result<Option<OwnedFd>, Errno> {
+    match socket {
+        Ok(socket) => Ok(Some(socket)),
+        Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn open(family: AddressFamily, port: u16, fwmark: u32) -> Result<OwnedFd, Errno> {
+    let fd = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // Beyond the limits of the system if we may, up to them if not.
+    let _ = sockopt::set_socket_recv_buffer_size_force(&fd, RECEIVE_BUFFER)
+        .or_else(|_| sockopt::set_socket_recv_buffer_size(&fd, RECEIVE_BUFFER));
+    let _ = sockopt::set_socket_send_buffer_size_force(&fd, SEND_BUFFER)
+        .or_else(|_| sockopt::set_socket_send_buffer_size(&fd, SEND_BUFFER));
+    if fwmark != 0 {
+        set_fwmark(fd.as_fd(), fwmark)?;
+    }
+    // A datagram too large for the path is fragmented, never lost: the inner packet's own DF is honoured inside.
+    if family == AddressFamily::INET {
+        sockopt::set_ip_mtu_discover(&fd, Ipv4PathMtuDiscovery::DONT)?;
+        sockopt::set_ip_recvtos(&fd, true)?;
+        set(fd.as_fd(), libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+        bind(&fd, &SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
+    } else {
+        sockopt::set_ipv6_v6only(&fd, true)?;
+        sockopt::set_ipv6_mtu_discover(&fd, Ipv6PathMtuDiscovery::DONT)?;
+        sockopt::set_ipv6_recvtclass(&fd, true)?;
+        set(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        bind(&fd, &SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))?;
+    }
+    Ok(fd)
+}
+
+fn local_port(fd: &OwnedFd) -> Result<u16, Errno> {
+    let address = SocketAddr::try_from(getsockname(fd)?).map_err(|_| Errno::AFNOSUPPORT)?;
+    Ok(address.port())
+}
+
+/// `UDP_SEGMENT` as a socket option is what `UDP_SEGMENT` beside a datagram is; 0 leaves it off.
+fn supports_gso(fd: BorrowedFd<'_>) -> bool {
+    set(fd, libc::IPPROTO_UDP, super::control::UDP_SEGMENT, 0).is_ok()
+}
+
+fn set_fwmark(fd: BorrowedFd<'_>, fwmark: u32) -> Result<(), Errno> {
+    set(fd, libc::SOL_SOCKET, libc::SO_MARK, fwmark as libc::c_int)
+}
+
+/// An option that is an int.
+fn set(fd: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> Result<(), Errno> {
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel reads `length` bytes of an int that lives until the call returns.
+    let outcome =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), length) };
+    if outcome < 0 {
+        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! Wakes a worker that waits for packets.
+
+use arrayvec::ArrayVec;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A bell that one thread waits at and any thread may ring.
+pub struct Wake(OwnedFd);
+
+impl Wake {
+    /// A bell that has not been rung.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
+    }
+
+    /// Ends the present or the next wait.
+    pub fn ring(&self) {
+        // The only failure is that the counter is full, and then the bell is ringing already.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    /// Waits until one of at most three `descriptors` can be read, or until the bell is rung; tells which can be read.
+    pub fn wait<const N: usize>(&self, descriptors: [Option<BorrowedFd<'_>>; N]) -> io::Result<[bool; N]> {
+        let mut polled = ArrayVec::<PollFd<'_>, 4>::new();
+        for fd in &descriptors {
+            // One that is not there is replaced by the bell, and its answer thrown away.
+            polled.push(PollFd::from_borrowed_fd(fd.unwrap_or(self.0.as_fd()), PollFlags::IN));
+        }
+        polled.push(PollFd::new(&self.0, PollFlags::IN));
+        loop {
+            match poll(&mut polled, None) {
+                Ok(_) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if !polled[N].revents().is_empty() {
+            let _ = rustix::io::read(&self.0, &mut [0; 8]);
+        }
+        Ok(std::array::from_fn(|i| descriptors[i].is_some() && !polled[i].revents().is_empty()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_ends_one_wait() {
+        let wake = Wake::new().expect("there are descriptors left");
+        let (reader, writer) = rustix::pipe::pipe().expect("there are descriptors left");
+        wake.ring();
+        wake.ring();
+        assert_eq!(wake.wait([Some(reader.as_fd()), None]).expect("poll works"), [false, false]);
+        rustix::io::write(&writer, b"x").expect("a pipe takes a byte");
+        assert_eq!(wake.wait([Some(reader.as_fd()), None]).expect("poll works"), [true, false]);
+    }
+}
