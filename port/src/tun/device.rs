@@ -70,6 +70,16 @@ impl TunDevice {
         &self.name
     }
 
+    /// The name it has now; `None` once the interface was deleted.
+    pub fn current_name(&self) -> Option<String> {
+        // SAFETY: ifreq is plain data, for which all zeros is a value.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        // SAFETY: the request writes one ifreq, which lives until the call returns.
+        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), TUNGETIFF, &raw mut request) }).ok()?;
+        let bytes = request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8);
+        String::from_utf8(bytes.collect()).ok()
+    }
+
     /// The network namespace where the interface is now, which is not always ours. `None` before Linux 5.7.
     pub fn namespace(&self) -> Option<OwnedFd> {
         // SAFETY: the request takes no argument and returns a new descriptor, which nobody else owns.
@@ -88,6 +98,8 @@ impl AsFd for TunDevice {
 
 /// `_IO('T', 227)`
 const TUNGETDEVNETNS: libc::Ioctl = 0x54e3 as libc::Ioctl;
+/// `_IOR('T', 210, unsigned int)`
+const TUNGETIFF: libc::Ioctl = 0x8004_54d2_u32 as libc::Ioctl;
 /// `_IOW('T', 202, int)`
 const TUNSETIFF: libc::Ioctl = 0x4004_54ca as libc::Ioctl;
 /// `_IOW('T', 208, unsigned int)`

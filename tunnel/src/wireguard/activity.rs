@@ -39,7 +39,7 @@ impl Activity {
         self.must_tell()
     }
 
-    /// Notes that anything was sent, keepalives and handshake messages included.
+    /// Notes that something without data was sent, a keepalive or a handshake message: no answer is expected.
     #[inline]
     pub fn sent(&self, now: Time) {
         self.owing_since.clear();

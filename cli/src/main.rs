@@ -1,0 +1,50 @@
+//! `postern`: one program with many verbs.
+#![forbid(unsafe_code)]
+
+mod wireguard;
+
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// A VPN gateway that gets the most out of the hardware it runs on.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Serve one WireGuard interface, to be configured with wg and wg-quick
+    Wireguard(wireguard::Arguments),
+}
+
+/// What ends a verb: a message for a person.
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse_from(arguments());
+    let outcome = match cli.verb {
+        Verb::Wireguard(arguments) => wireguard::run(arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("postern: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The command line. Called by the name of a WireGuard daemon, as wg-quick does it, we are one.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let name = arguments.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
+    if name.to_string_lossy().ends_with("wireguard") {
+        arguments.insert(1, "wireguard".into());
+    }
+    arguments
+}

@@ -1,0 +1,131 @@
+//! `postern wireguard`: one interface, driven by `wg` and `wg-quick` over the cross-platform socket.
+
+use crate::Outcome;
+use clap::Args;
+use crypto::engine::aws_lc::AwsLc;
+use gateway::api::{self, Labels, Shown};
+use gateway::control::interface::{Interface, Options};
+use gateway::control::uapi_server;
+use port::fault::Faults;
+use port::pcap::Capture;
+use rustix::process::setsid;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+/// What the daemon in the background says to whoever started it once `wg` may be used.
+const READY: &[u8] = b"ready\n";
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Name of the interface to create
+    interface: String,
+    /// Stay in the foreground
+    #[arg(short, long)]
+    foreground: bool,
+    /// Offloads not to be used, separated by commas; see `postern show offloads`
+    #[arg(long, value_delimiter = ',', value_name = "OFFLOAD")]
+    without: Vec<String>,
+    /// Spoil what arrives from outside, for example lose=0.01,reorder=0.02,seed=7
+    #[arg(long, value_name = "FAULTS")]
+    fault: Option<Faults>,
+    /// Write the packets inside the tunnel to a capture file
+    #[arg(long, value_name = "FILE")]
+    capture_inside: Option<PathBuf>,
+    /// Write the datagrams outside the tunnel to a capture file
+    #[arg(long, value_name = "FILE")]
+    capture_outside: Option<PathBuf>,
+    /// Written by the parent of a background process
+    #[arg(long, hide = true)]
+    tell_when_ready: bool,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    if !arguments.foreground {
+        return start_in_background();
+    }
+    log();
+    if arguments.tell_when_ready {
+        setsid()?;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(arguments))
+}
+
+/// Starts this program again, waits until it serves, and leaves it alone.
+fn start_in_background() -> Outcome {
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg("wireguard")
+        .args(["--foreground", "--tell-when-ready"])
+        .args(std::env::args_os().skip(1).filter(|argument| argument != "wireguard"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut said = Vec::new();
+    child.stdout.take().expect("it is piped").read_to_end(&mut said)?;
+    if said == READY {
+        return Ok(());
+    }
+    // It has said why on the standard error that we share.
+    std::process::exit(child.wait()?.code().unwrap_or(1));
+}
+
+async fn serve(arguments: Arguments) -> Outcome {
+    let (events, mut removed) = mpsc::unbounded_channel();
+    let capture = |path: &Option<PathBuf>| path.as_deref().map(Capture::create).transpose();
+    let options = Options {
+        without: arguments.without,
+        faults: arguments.fault,
+        capture_inside: capture(&arguments.capture_inside)?,
+        capture_outside: capture(&arguments.capture_outside)?,
+    };
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let name = arguments.interface;
+    let listener = uapi_server::bind(&name).await?;
+    let interface = Arc::new(Interface::create(&name, Arc::new(AwsLc), options, events)?);
+    let shown = Shown::default();
+    shown.show(Arc::clone(&interface), Labels::default());
+    match api::bind(&api::path(&name)).await {
+        Ok(listener) => drop(tokio::spawn(api::serve(listener, shown))),
+        // `wg` works without it, so must the tunnel.
+        Err(error) => tracing::warn!("postern show will not find {name}: {error}"),
+    }
+    if arguments.tell_when_ready {
+        tell_ready()?;
+    }
+    tracing::info!("interface {name} is ready");
+    tokio::select! {
+        () = uapi_server::serve(listener, interface) => {}
+        _ = removed.recv() => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Lets the parent go, and with it the terminal. Errors are still shown when a level was asked for.
+fn tell_ready() -> Outcome {
+    std::io::stdout().write_all(READY)?;
+    let nowhere = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nowhere)?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    if std::env::var_os("LOG_LEVEL").is_none() {
+        rustix::stdio::dup2_stderr(&nowhere)?;
+    }
+    Ok(())
+}
+
+/// Logs to the standard error, as much as `LOG_LEVEL` asks for, which other WireGuard daemons read too.
+pub(crate) fn log() {
+    let level = match std::env::var("LOG_LEVEL").as_deref() {
+        Ok("silent") => return,
+        Ok("debug" | "verbose") => tracing::Level::DEBUG,
+        Ok("error") => tracing::Level::ERROR,
+        _ => tracing::Level::INFO,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
+}

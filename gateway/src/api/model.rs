@@ -1,0 +1,108 @@
+//! What the API says, as `postern show` reads it and prints it with `--json`.
+
+use serde::{Deserialize, Serialize};
+
+/// `GET /v1/interfaces/wireguard`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Interfaces {
+    /// All interfaces of a daemon.
+    pub interfaces: Vec<Interface>,
+}
+
+/// A WireGuard interface.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// What the configuration says it is for.
+    pub description: Option<String>,
+    /// Its addresses.
+    pub addresses: Vec<String>,
+    /// Whether it is up.
+    pub up: bool,
+    /// Its MTU.
+    pub mtu: usize,
+    /// Our public key, in base64.
+    pub public_key: Option<String>,
+    /// The UDP port; 0 while none was chosen.
+    pub listen_port: u16,
+    /// The mark on outer packets; 0 for none.
+    pub fwmark: u32,
+    /// The peers.
+    pub peers: Vec<Peer>,
+}
+
+/// A peer.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct Peer {
+    /// Its name in the configuration.
+    pub name: Option<String>,
+    /// Its key, in base64.
+    pub public_key: String,
+    /// Whether a key is shared beforehand.
+    pub has_preshared_key: bool,
+    /// Where it is.
+    pub endpoint: Option<String>,
+    /// Its prefixes.
+    pub allowed_ips: Vec<String>,
+    /// Seconds since 1970 of the last handshake.
+    pub latest_handshake: Option<u64>,
+    /// Whether a handshake was finished in the last five minutes.
+    pub active: bool,
+    /// Outside bytes received.
+    pub received_bytes: u64,
+    /// Outside bytes sent.
+    pub sent_bytes: u64,
+    /// Seconds between keepalives; 0 for none.
+    pub persistent_keepalive: u16,
+}
+
+/// `GET /v1/drops`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Drops {
+    /// Every reason of every interface.
+    pub drops: Vec<Drop>,
+}
+
+/// How many packets an interface dropped for one reason.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct Drop {
+    /// The interface.
+    pub interface: String,
+    /// The reason's name.
+    pub reason: String,
+    /// What it means.
+    pub meaning: String,
+    /// Packets from inside.
+    pub outbound: u64,
+    /// Packets from outside.
+    pub inbound: u64,
+    /// Handshake messages, and packets that waited for one.
+    pub handshake: u64,
+}
+
+/// `GET /v1/offloads`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Offloads {
+    /// Every offload of every interface.
+    pub offloads: Vec<Offload>,
+}
+
+/// An offload of an interface.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct Offload {
+    /// The interface.
+    pub interface: String,
+    /// The offload's name.
+    pub offload: String,
+    /// What it does.
+    pub does: String,
+    /// Whether it is in use, and if not, why.
+    pub state: String,
+    /// Calls that carried more than one packet.
+    pub calls: u64,
+    /// Packets in them.
+    pub packets: u64,
+    /// Calls that the kernel refused and that were done again without it.
+    pub fallbacks: u64,
+}

@@ -1,0 +1,490 @@
+//! The handshake lane: one thread an interface that owns the protocol.
+//!
+//! It serves, in this order: commands, notices of the data path, timers, and handshake messages from the network.
+//! Whatever the network sends, it can only fill the bounded queue of the last kind; and the lane runs at a low priority,
+//! so that handshakes take from the data path what is left over, and a fair share at worst.
+
+use super::binding::Binding;
+use super::update::{PeerSnapshot, PeerUpdate, Snapshot, Update, UpdateError};
+use crate::datapath::punt::{Datagram, Punt, QUEUE};
+use crate::datapath::{Notice, Routed};
+use crate::tables::{Peer, Session};
+use crate::worker::{Egress, Shared};
+use crossbeam_channel::{Receiver, Select, TryRecvError};
+use crypto::{Engine, Random};
+use ipnet::IpNet;
+use packet::{Batch, DropCounters, DropReason, Endpoint};
+use port::Transmit;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tunnel::wireguard::device::Outbox;
+use tunnel::wireguard::limits::{HANDSHAKE_DS_FIELD, STAGED_PACKETS};
+use tunnel::wireguard::{Action, AllowedIps, Device, PeerId};
+use tunnel::{Now, Time};
+
+/// From this many waiting handshake messages on, senders must prove their addresses, and for a while after.
+const UNDER_LOAD: usize = QUEUE / 8;
+const UNDER_LOAD_FOR: Duration = Duration::from_secs(1);
+/// Handshake messages served before anything else gets its turn.
+const TURN: usize = 16;
+/// How often a port is tried again that could not be bound when the interface came up.
+const REBIND: Duration = Duration::from_secs(1);
+/// Waiting packets that are sent together.
+const FLUSH: usize = 64;
+
+/// What the lane is asked by others.
+pub enum Command {
+    /// Change something, and say whether it was done.
+    Update(Update, Reply<Result<(), UpdateError>>),
+    /// Show everything.
+    Snapshot(Reply<Snapshot>),
+    /// The interface went up or down, or has another MTU.
+    Link {
+        /// Whether it is up.
+        up: bool,
+        /// Its MTU.
+        mtu: usize,
+    },
+    /// End.
+    Stop,
+}
+
+/// Where an answer goes.
+pub type Reply<T> = tokio::sync::oneshot::Sender<T>;
+
+/// Where the lane's work comes from.
+pub struct Inbox {
+    /// From control.
+    pub commands: Receiver<Command>,
+    /// From the data path.
+    pub notices: Receiver<Notice>,
+    /// From the network, by way of the data path.
+    pub datagrams: Receiver<Datagram>,
+    /// The other end of `datagrams`, which keeps it open when the worker ends first.
+    pub punt: Punt,
+}
+
+/// The lane.
+pub struct Lane<T> {
+    device: Device,
+    shared: Shared,
+    drops: Arc<DropCounters>,
+    egress: Egress<T>,
+    binding: Binding,
+    inbox: Inbox,
+    peers: BTreeMap<PeerId, Entry>,
+    routes: AllowedIps<PeerId>,
+    running: bool,
+    /// When to try again to bind.
+    rebind: Option<Time>,
+    loaded_until: Option<Time>,
+    batch: Batch,
+    routed: Vec<Routed>,
+}
+
+struct Entry {
+    peer: Arc<Peer>,
+    allowed: BTreeSet<IpNet>,
+}
+
+impl<T: Transmit> Lane<T> {
+    /// A lane without key and peers, for an interface that is down.
+    pub fn new(
+        engine: Arc<dyn Engine>,
+        random: Box<dyn Random>,
+        shared: Shared,
+        outside: T,
+        drops: Arc<DropCounters>,
+        binding: Binding,
+        inbox: Inbox,
+    ) -> Self {
+        let largest = Batch::footprint(packet::header::ip::MAXIMUM);
+        Self {
+            device: Device::new(engine, random),
+            egress: Egress::new(shared.clone(), outside, Arc::clone(&drops)),
+            shared,
+            drops,
+            binding,
+            inbox,
+            peers: BTreeMap::new(),
+            routes: AllowedIps::default(),
+            running: false,
+            rebind: None,
+            loaded_until: None,
+            batch: Batch::new(largest.max(FLUSH * Batch::footprint(1500))),
+            routed: Vec::new(),
+        }
+    }
+
+    /// Serves until it is told to stop, or until nobody is left who could tell.
+    pub fn run(mut self) {
+        loop {
+            loop {
+                match self.inbox.commands.try_recv() {
+                    Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return,
+                    Ok(command) => self.command(command),
+                    Err(TryRecvError::Empty) => break,
+                }
+            }
+            for notice in self.inbox.notices.clone().try_iter() {
+                self.notice(notice);
+            }
+            self.timers();
+            let mut served = 0;
+            while served < TURN {
+                let waiting = self.inbox.datagrams.len();
+                let Ok(datagram) = self.inbox.datagrams.try_recv() else { break };
+                self.datagram(&datagram, waiting);
+                served += 1;
+            }
+            if served == 0 {
+                self.wait();
+            }
+        }
+    }
+
+    /// Waits for anything to do; may return without it.
+    fn wait(&self) {
+        let next = [self.device.next_timeout(), self.rebind].into_iter().flatten().min();
+        let mut select = Select::new();
+        select.recv(&self.inbox.commands);
+        select.recv(&self.inbox.notices);
+        select.recv(&self.inbox.datagrams);
+        match next {
+            Some(at) => _ = select.ready_timeout(at - self.shared.clock.monotonic()),
+            None => _ = select.ready(),
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        // Whoever asked may have gone: then nobody misses the answer.
+        match command {
+            Command::Update(update, reply) => _ = reply.send(self.update(update)),
+            Command::Snapshot(reply) => _ = reply.send(self.snapshot()),
+            Command::Link { up, mtu } => self.link(up, mtu),
+            Command::Stop => {}
+        }
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+        match notice {
+            Notice::NoKey(peer) => self.device.handle_no_key(now, peer, &mut out),
+            Notice::Activity(peer) => self.device.handle_activity(now, peer),
+            Notice::Renewal(peer) => self.device.handle_renewal(now, peer, &mut out),
+            Notice::Confirmed(index) => self.device.handle_confirmed(now, index, &mut out),
+        }
+        self.carry_out(out, None);
+    }
+
+    fn timers(&mut self) {
+        let now = self.shared.clock.now();
+        if self.device.next_timeout().is_some_and(|at| at <= now.monotonic) {
+            let mut out = Outbox::new();
+            self.device.handle_timeout(now, &mut out);
+            self.carry_out(out, None);
+        }
+        if self.rebind.is_some_and(|at| at <= now.monotonic) {
+            self.start(now);
+        }
+    }
+
+    fn datagram(&mut self, datagram: &Datagram, waiting: usize) {
+        let now = self.shared.clock.now();
+        if waiting >= UNDER_LOAD {
+            self.loaded_until = Some(now.monotonic + UNDER_LOAD_FOR);
+        }
+        let under_load = self.loaded_until.is_some_and(|until| now.monotonic < until);
+        let mut out = Outbox::new();
+        let source = datagram.endpoint.remote;
+        match self.device.handle_datagram(now, source, datagram.bytes(), under_load, &mut out) {
+            Ok(id) => {
+                if let Some(entry) = self.peers.get(&id) {
+                    entry.peer.received.count(1, datagram.bytes().len());
+                }
+            }
+            Err(reason) => self.drops.count(reason, 1),
+        }
+        self.carry_out(out, Some(datagram.endpoint));
+    }
+}
+
+/// What the protocol wants done.
+impl<T: Transmit> Lane<T> {
+    fn carry_out(&mut self, out: Outbox, source: Option<Endpoint>) {
+        for action in out {
+            match action {
+                Action::Reply { message } => self.send_message(source, &message),
+                Action::Retire { index } => self.shared.tables.retire(index),
+                Action::Send { peer: id, message } => {
+                    let Some(peer) = self.peer(id) else { continue };
+                    peer.sent.count(1, message.len());
+                    self.send_message(peer.endpoint.load().as_deref().copied(), &message);
+                }
+                Action::Learn { peer: id } => {
+                    if let (Some(peer), Some(source)) = (self.peer(id), source) {
+                        peer.endpoint.store(Some(Arc::new(source)));
+                    }
+                }
+                Action::Install { peer: id, sa } => {
+                    if let Some(peer) = self.peer(id) {
+                        self.shared.tables.install(Session { sa, peer });
+                    }
+                }
+                Action::Use { peer: id, sa } => {
+                    if let Some(peer) = self.peer(id) {
+                        peer.sending.store(sa);
+                    }
+                }
+                Action::Flush { peer: id, confirm } => self.flush(id, confirm),
+                Action::Keepalive { peer: id } => self.keepalive(id),
+                Action::Purge { peer: id } => {
+                    if let Some(peer) = self.peer(id) {
+                        self.drops.count(DropReason::NoKey, self.shared.tables.purge(&peer));
+                    }
+                }
+                Action::ForgetSource { peer: id } => {
+                    if let Some(peer) = self.peer(id) {
+                        let remote = peer.endpoint.load().as_deref().map(|endpoint| endpoint.remote);
+                        peer.endpoint.store(remote.map(|remote| Arc::new(Endpoint::new(remote))));
+                    }
+                }
+            }
+        }
+    }
+
+    fn peer(&self, id: PeerId) -> Option<Arc<Peer>> {
+        self.peers.get(&id).map(|entry| Arc::clone(&entry.peer))
+    }
+
+    fn send_message(&mut self, to: Option<Endpoint>, message: &[u8]) {
+        self.batch.clear();
+        self.batch.append(message.len()).expect("a batch holds a message").copy_from_slice(message);
+        self.batch.close_train(0, to, HANDSHAKE_DS_FIELD);
+        self.egress.send_as_is(&mut self.batch);
+    }
+
+    fn keepalive(&mut self, id: PeerId) {
+        let Some(peer) = self.peer(id) else { return };
+        self.batch.clear();
+        let _ = self.batch.append(0);
+        self.send(peer, false);
+    }
+
+    /// Sends the packets that wait for a key, in order, while the data path lines up behind them.
+    fn flush(&mut self, id: PeerId, confirm: bool) {
+        let Some(peer) = self.peer(id) else { return };
+        let mut sent = false;
+        let tables = Arc::clone(&self.shared.tables);
+        let mut staged = peer.staged();
+        while !staged.is_empty() && self.can_send(&peer) {
+            self.batch.clear();
+            while let Some(packet) = staged.front()
+                && self.batch.len() < FLUSH
+                && let Some(bytes) = self.batch.append(packet.len())
+            {
+                bytes.copy_from_slice(packet);
+                tables.unstage(&mut staged);
+            }
+            self.send(Arc::clone(&peer), true);
+            sent = true;
+        }
+        if staged.is_empty() {
+            tables.all_unstaged(&peer, &mut staged);
+        }
+        drop(staged);
+        if !sent && confirm {
+            self.keepalive(id);
+        }
+    }
+
+    fn can_send(&self, peer: &Peer) -> bool {
+        let now = self.shared.clock.monotonic();
+        peer.sending.load().as_ref().is_some_and(|sa| sa.is_usable(now))
+    }
+
+    /// Sends the packets of the batch to a peer that there is a key for.
+    fn send(&mut self, peer: Arc<Peer>, is_data: bool) {
+        let Some(sa) = peer.sending.load_full() else { return };
+        let packets = 0..self.batch.len();
+        // The waiting packets are of any flow; "not ECN-capable" is right for all (RFC 6040, compatibility mode).
+        self.routed.push(Routed { packets, peer, sa, ds_field: 0, is_data });
+        let now = self.shared.clock.monotonic();
+        self.egress.send(&mut self.batch, now, &mut self.routed, &mut Vec::new(), &mut ());
+    }
+}
+
+/// What control wants done.
+impl<T: Transmit> Lane<T> {
+    fn link(&mut self, up: bool, mtu: usize) {
+        self.shared.tables.mtu.store(mtu, Ordering::Relaxed);
+        if up == self.running {
+            return;
+        }
+        self.running = up;
+        if up {
+            self.start(self.shared.clock.now());
+        } else {
+            let mut out = Outbox::new();
+            self.device.stop(&mut out);
+            self.carry_out(out, None);
+            self.binding.close();
+            self.rebind = None;
+        }
+    }
+
+    fn start(&mut self, now: Now) {
+        match self.binding.open() {
+            Ok(()) => {
+                self.rebind = None;
+                let mut out = Outbox::new();
+                self.device.start(now, &mut out);
+                self.carry_out(out, None);
+            }
+            Err(error) => {
+                tracing::error!("{error}");
+                self.rebind = Some(now.monotonic + REBIND);
+            }
+        }
+    }
+
+    /// Does the whole update or, when a socket cannot be had, nothing of it.
+    fn update(&mut self, update: Update) -> Result<(), UpdateError> {
+        let mark = self.binding.fwmark();
+        self.binding.set_fwmark(update.fwmark.unwrap_or(mark))?;
+        if let Some(port) = update.listen_port {
+            self.binding.set_port(port).inspect_err(|_| _ = self.binding.set_fwmark(mark))?;
+        }
+        let mut out = Outbox::new();
+        if let Some(key) = update.private_key {
+            let key = Some(key).filter(|key| !key.is_zero());
+            if let Some(ourselves) = self.device.set_private_key(key, &mut out) {
+                self.forget(ourselves);
+            }
+        }
+        if update.replace_peers {
+            let kept: BTreeSet<_> = update.peers.iter().map(|peer| peer.public).collect();
+            for id in self.device.peers() {
+                if self.peer(id).is_some_and(|peer| !kept.contains(&peer.public)) {
+                    self.device.remove_peer(id, &mut out);
+                    self.forget(id);
+                }
+            }
+        }
+        self.carry_out(out, None);
+        for peer in update.peers {
+            self.update_peer(peer);
+        }
+        self.publish();
+        Ok(())
+    }
+
+    fn update_peer(&mut self, update: PeerUpdate) {
+        // Whoever lists itself as a peer is passed over, as other implementations do.
+        if self.device.private_key().is_some_and(|key| key.public() == update.public) {
+            return;
+        }
+        let mut out = Outbox::new();
+        let known = self.device.peer(&update.public);
+        if update.remove {
+            if let Some(id) = known {
+                self.device.remove_peer(id, &mut out);
+                self.carry_out(out, None);
+                self.forget(id);
+            }
+            return;
+        }
+        let id = match known {
+            Some(id) => id,
+            None if update.update_only => return,
+            None => self.add_peer(update.public),
+        };
+        if let Some(preshared) = update.preshared {
+            self.device.set_preshared_key(id, preshared);
+        }
+        if let Some(remote) = update.endpoint {
+            self.peers[&id].peer.endpoint.store(Some(Arc::new(Endpoint::new(remote))));
+            self.device.set_reachable(id);
+        }
+        self.update_allowed_ips(id, update.replace_allowed_ips, &update.allowed_ips);
+        if let Some(seconds) = update.persistent_keepalive {
+            let every = (seconds != 0).then(|| Duration::from_secs(seconds.into()));
+            self.device.set_persistent_keepalive(self.shared.clock.now(), id, every, &mut out);
+        }
+        self.carry_out(out, None);
+    }
+
+    fn add_peer(&mut self, public: crypto::PublicKey) -> PeerId {
+        let (id, activity) = self.device.add_peer(public);
+        let peer = Arc::new(Peer::new(id, public, activity));
+        self.peers.insert(id, Entry { peer, allowed: BTreeSet::new() });
+        id
+    }
+
+    fn update_allowed_ips(&mut self, id: PeerId, replace: bool, changes: &[super::update::AllowedIpUpdate]) {
+        if replace {
+            for prefix in std::mem::take(&mut self.entry(id).allowed) {
+                self.routes.remove(prefix);
+            }
+        }
+        for change in changes {
+            let prefix = change.prefix.trunc();
+            if !change.remove {
+                let before = self.routes.insert(prefix, id).filter(|&before| before != id);
+                before.map(|before| self.entry(before).allowed.remove(&prefix));
+                self.entry(id).allowed.insert(prefix);
+            } else if self.entry(id).allowed.remove(&prefix) {
+                self.routes.remove(prefix);
+            }
+        }
+    }
+
+    fn entry(&mut self, id: PeerId) -> &mut Entry {
+        self.peers.get_mut(&id).expect("every peer of the device has its entry")
+    }
+
+    /// Removes what is ours of a peer that the device has no more.
+    fn forget(&mut self, id: PeerId) {
+        let Some(entry) = self.peers.remove(&id) else { return };
+        for prefix in entry.allowed {
+            self.routes.remove(prefix);
+        }
+        self.shared.tables.purge(&entry.peer);
+    }
+
+    /// Shows the workers the prefixes as they are now, all in one step.
+    fn publish(&self) {
+        let routes = self.routes.map(|id| Arc::clone(&self.peers[id].peer));
+        self.shared.tables.routes.store(Arc::new(routes));
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let key = self.device.private_key();
+        Snapshot {
+            up: self.running,
+            private_key: key.map(|key| key.secret().clone()),
+            public: key.map(crypto::PrivateKey::public),
+            listen_port: self.binding.port(),
+            fwmark: self.binding.fwmark(),
+            peers: self.peers.iter().filter_map(|(&id, entry)| self.peer_snapshot(id, entry)).collect(),
+        }
+    }
+
+    fn peer_snapshot(&self, id: PeerId, entry: &Entry) -> Option<PeerSnapshot> {
+        let status = self.device.status(id)?;
+        Some(PeerSnapshot {
+            public: status.public,
+            preshared: status.preshared,
+            endpoint: entry.peer.endpoint.load().as_deref().copied(),
+            last_handshake: status.last_handshake,
+            sent_bytes: entry.peer.sent.bytes(),
+            received_bytes: entry.peer.received.bytes(),
+            persistent_keepalive: status.persistent_keepalive.map_or(0, |every| every.as_secs() as u16),
+            allowed_ips: entry.allowed.iter().copied().collect(),
+        })
+    }
+}
+
+const _: () = assert!(STAGED_PACKETS >= FLUSH, "a full queue is flushed in few steps");

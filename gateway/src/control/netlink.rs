@@ -1,0 +1,319 @@
+//! Links, addresses, routes and rules, set through rtnetlink (`rtnetlink(7)`).
+//!
+//! Everything here is idempotent: what is there already is not added again, what is gone already is not missed.
+
+use ipnet::IpNet;
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use rustix::io::Errno;
+use std::io;
+use std::net::IpAddr;
+
+/// The main routing table.
+pub const MAIN_TABLE: u32 = 254;
+/// Marks our routes in `ip route show`: an unassigned number of linux/rtnetlink.h, above those of routing daemons.
+const PROTOCOL: RouteProtocol = RouteProtocol::Other(219);
+
+/// A request that the kernel refused.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {error}")]
+pub struct NetlinkError {
+    /// What was asked for.
+    pub what: String,
+    /// What the kernel says.
+    pub error: Errno,
+}
+
+/// A link as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its number.
+    pub index: u32,
+    /// Its MTU.
+    pub mtu: u32,
+    /// Whether it was set up.
+    pub up: bool,
+}
+
+/// What to change of a link.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkChange {
+    /// Up or down.
+    pub up: Option<bool>,
+    /// Its MTU.
+    pub mtu: Option<u32>,
+    /// How many segments a super-packet may have.
+    pub gso_max_segments: Option<u32>,
+    /// How many packets wait for us.
+    pub queue_length: Option<u32>,
+}
+
+/// A routing rule for traffic that is not our own: `not fwmark MARK lookup TABLE`, or the exception before it,
+/// `lookup main suppress_prefixlength 0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// Packets without the mark use the table.
+    NotMarked {
+        /// For IPv6.
+        v6: bool,
+        /// The mark, which is also the table's number.
+        mark: u32,
+    },
+    /// More specific routes of the main table come first.
+    MainFirst {
+        /// For IPv6.
+        v6: bool,
+    },
+}
+
+/// A conversation with the kernel of one network namespace.
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Opens a conversation in the namespace of the calling thread.
+    pub fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// The link called `name`.
+    pub fn link(&mut self, name: &str) -> Result<Link, NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        let what = || format!("interface {name}");
+        let answers = self.request(RouteNetlinkMessage::GetLink(message), 0, what)?;
+        let found = answers.into_iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewLink(message) => Some(link_of(&message)),
+            _ => None,
+        });
+        found.ok_or_else(|| NetlinkError { what: what(), error: Errno::NODEV })
+    }
+
+    /// Changes a link.
+    pub fn set_link(&mut self, index: u32, change: LinkChange) -> Result<(), NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        if let Some(up) = change.up {
+            message.header.change_mask = LinkFlags::Up;
+            message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
+        }
+        message.attributes.extend(change.mtu.map(LinkAttribute::Mtu));
+        message.attributes.extend(change.gso_max_segments.map(LinkAttribute::GsoMaxSegs));
+        message.attributes.extend(change.queue_length.map(LinkAttribute::TxQueueLen));
+        self.change(RouteNetlinkMessage::SetLink(message), 0, || {
+            format!("set {change:?} on interface {index}")
+        })
+    }
+
+    /// Gives a link an address.
+    pub fn add_address(&mut self, index: u32, address: IpNet) -> Result<(), NetlinkError> {
+        let message = RouteNetlinkMessage::NewAddress(address_message(index, address));
+        self.change(message, NLM_F_CREATE | NLM_F_REPLACE, || format!("add address {address}"))
+    }
+
+    /// Takes an address away.
+    pub fn remove_address(&mut self, index: u32, address: IpNet) -> Result<(), NetlinkError> {
+        let message = RouteNetlinkMessage::DelAddress(address_message(index, address));
+        self.change(message, 0, || format!("remove address {address}"))
+    }
+
+    /// Routes a prefix to a link.
+    pub fn add_route(&mut self, index: u32, prefix: IpNet, table: u32) -> Result<(), NetlinkError> {
+        let message = RouteNetlinkMessage::NewRoute(route_message(index, prefix, table));
+        self.change(message, NLM_F_CREATE | NLM_F_REPLACE, || format!("add route {prefix}"))
+    }
+
+    /// Takes a route away.
+    pub fn remove_route(&mut self, index: u32, prefix: IpNet, table: u32) -> Result<(), NetlinkError> {
+        let message = RouteNetlinkMessage::DelRoute(route_message(index, prefix, table));
+        self.change(message, 0, || format!("remove route {prefix}"))
+    }
+
+    /// Adds a rule.
+    pub fn add_rule(&mut self, rule: Rule) -> Result<(), NetlinkError> {
+        let message = RouteNetlinkMessage::NewRule(rule_message(rule));
+        self.change(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add rule {rule:?}"))
+    }
+
+    /// Takes a rule away.
+    pub fn remove_rule(&mut self, rule: Rule) -> Result<(), NetlinkError> {
+        self.change(RouteNetlinkMessage::DelRule(rule_message(rule)), 0, || format!("remove rule {rule:?}"))
+    }
+
+    /// The addresses of a link.
+    pub fn addresses(&mut self, index: u32) -> Result<Vec<IpNet>, NetlinkError> {
+        let dump = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let answers = self.request(dump, NLM_F_DUMP, || "addresses".to_owned())?;
+        Ok(answers
+            .iter()
+            .filter_map(|answer| match answer {
+                RouteNetlinkMessage::NewAddress(message) if message.header.index == index => {
+                    address_of(message)
+                }
+                _ => None,
+            })
+            .collect())
+    }
+
+    /// Asks for a change that may have been made already.
+    fn change(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        what: impl Fn() -> String,
+    ) -> Result<(), NetlinkError> {
+        match self.request(message, flags | NLM_F_ACK, what) {
+            Err(NetlinkError {
+                error: Errno::EXIST | Errno::SRCH | Errno::ADDRNOTAVAIL | Errno::NOENT,
+                ..
+            }) => Ok(()),
+            outcome => outcome.map(|_| ()),
+        }
+    }
+
+    /// Sends a request and reads all answers to it.
+    fn request(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        what: impl Fn() -> String,
+    ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
+        let failed = |error: io::Error| NetlinkError {
+            what: what(),
+            error: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        };
+        self.sequence += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        header.sequence_number = self.sequence;
+        let mut request = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        self.socket.send(&bytes, 0).map_err(failed)?;
+        let mut answers = Vec::new();
+        loop {
+            let (bytes, _) = self.socket.recv_from_full().map_err(failed)?;
+            for answer in messages(&bytes) {
+                if answer.header.sequence_number != self.sequence {
+                    continue;
+                }
+                match answer.payload {
+                    NetlinkPayload::InnerMessage(answer) => {
+                        answers.push(answer);
+                        if flags & (NLM_F_DUMP | NLM_F_ACK) == 0 {
+                            return Ok(answers);
+                        }
+                    }
+                    NetlinkPayload::Error(error) => match error.code {
+                        None => return Ok(answers),
+                        Some(code) => return Err(failed(io::Error::from_raw_os_error(-code.get()))),
+                    },
+                    NetlinkPayload::Done(_) => return Ok(answers),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// The messages in one datagram of the kernel; one that we cannot read is passed over.
+pub(super) fn messages(bytes: &[u8]) -> impl Iterator<Item = NetlinkMessage<RouteNetlinkMessage>> + '_ {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        while let Some(&length) = rest.first_chunk::<4>() {
+            let length = u32::from_ne_bytes(length) as usize;
+            let message = rest.get(..length).filter(|_| length >= 16)?;
+            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+            if let Ok(message) = NetlinkMessage::deserialize(message) {
+                return Some(message);
+            }
+        }
+        None
+    })
+}
+
+pub(super) fn link_of(message: &LinkMessage) -> Link {
+    let mtu = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Mtu(mtu) => Some(*mtu),
+        _ => None,
+    });
+    let up = message.header.flags.contains(LinkFlags::Up);
+    Link { index: message.header.index, mtu: mtu.unwrap_or(0), up }
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+fn address_message(index: u32, address: IpNet) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = family(address.addr());
+    message.header.prefix_len = address.prefix_len();
+    message.header.index = index;
+    message.attributes.push(AddressAttribute::Local(address.addr()));
+    message.attributes.push(AddressAttribute::Address(address.addr()));
+    message
+}
+
+fn route_address(address: IpAddr) -> RouteAddress {
+    match address {
+        IpAddr::V4(address) => RouteAddress::Inet(address),
+        IpAddr::V6(address) => RouteAddress::Inet6(address),
+    }
+}
+
+fn route_message(index: u32, prefix: IpNet, table: u32) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(prefix.addr());
+    message.header.destination_prefix_length = prefix.prefix_len();
+    message.header.table = u8::try_from(table).unwrap_or(0);
+    message.header.protocol = PROTOCOL;
+    message.header.scope = if prefix.addr().is_ipv4() { RouteScope::Link } else { RouteScope::Universe };
+    message.header.kind = RouteType::Unicast;
+    message.attributes.push(RouteAttribute::Destination(route_address(prefix.network())));
+    message.attributes.push(RouteAttribute::Oif(index));
+    message.attributes.push(RouteAttribute::Table(table));
+    message
+}
+
+fn address_of(message: &AddressMessage) -> Option<IpNet> {
+    let address = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Address(address) => Some(*address),
+        _ => None,
+    });
+    IpNet::new(address?, message.header.prefix_len).ok()
+}
+
+fn rule_message(rule: Rule) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.action = RuleAction::ToTable;
+    let (v6, attributes) = match rule {
+        Rule::NotMarked { v6, mark } => {
+            message.header.flags = RuleFlags::Invert;
+            (v6, vec![RuleAttribute::FwMark(mark), RuleAttribute::Table(mark)])
+        }
+        Rule::MainFirst { v6 } => {
+            (v6, vec![RuleAttribute::Table(MAIN_TABLE), RuleAttribute::SuppressPrefixLen(0)])
+        }
+    };
+    message.header.family = if v6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    message.attributes = attributes;
+    message
+}

@@ -1,0 +1,131 @@
+//! Unix sockets in the file system: made safely, replaced when stale, missed when deleted.
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+
+/// Why a socket could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// Somebody answers there.
+    #[error("{} is served by another process\n  fix: stop that one first", .0.display())]
+    Busy(PathBuf),
+    /// Anything else.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+/// A listening socket that only its owner may use. The file is removed when it is dropped.
+pub struct Listener {
+    socket: UnixListener,
+    path: PathBuf,
+    deleted: watch::Receiver<bool>,
+}
+
+impl Listener {
+    /// Listens at `path`. What a process that was killed left there is removed; where one still answers is left alone.
+    pub async fn bind(path: &Path) -> Result<Self, SocketError> {
+        let io = |error| SocketError::Io { path: path.to_owned(), error };
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(io)?;
+        if path.exists() {
+            match UnixStream::connect(path).await {
+                Ok(_) => return Err(SocketError::Busy(path.to_owned())),
+                Err(_) => std::fs::remove_file(path).map_err(io)?,
+            }
+        }
+        // Nobody else may connect, not even before the permissions are set.
+        let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        let bound = UnixListener::bind(path);
+        rustix::process::umask(before);
+        let socket = bound.map_err(io)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(io)?;
+        let deleted = watch(directory, path).map_err(io)?;
+        Ok(Self { socket, path: path.to_owned(), deleted })
+    }
+
+    /// The next connection.
+    pub async fn accept(&self) -> io::Result<UnixStream> {
+        self.socket.accept().await.map(|(stream, _)| stream)
+    }
+
+    /// Returns when somebody has deleted the socket: the way to tell a WireGuard daemon to end.
+    pub async fn deleted(&self) {
+        // An error means that the watcher has ended, which it does only when the socket is gone.
+        let _ = self.deleted.clone().wait_for(|&deleted| deleted).await;
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Gone already if that was the reason to end.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Watches `path` from a thread of its own, which ends with the socket.
+fn watch(directory: &Path, path: &Path) -> io::Result<watch::Receiver<bool>> {
+    let fd = inotify::init(CreateFlags::CLOEXEC)?;
+    inotify::add_watch(
+        &fd,
+        directory,
+        WatchFlags::DELETE | WatchFlags::DELETE_SELF | WatchFlags::MOVED_FROM,
+    )?;
+    let (sender, receiver) = watch::channel(false);
+    let path = path.to_owned();
+    std::thread::Builder::new().name("socket".to_owned()).spawn(move || {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&fd, &mut buffer);
+        while path.exists() && events.next().is_ok() {}
+        // Nobody listens any more when it was we who removed it.
+        let _ = sender.send(true);
+    })?;
+    Ok(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn path(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("postern-{}-{name}.sock", std::process::id()))
+    }
+
+    #[tokio::test]
+    async fn a_stale_socket_is_replaced_and_a_served_one_is_not() {
+        let path = path("stale");
+        std::mem::forget(std::os::unix::net::UnixListener::bind(&path).expect("free"));
+        assert!(matches!(Listener::bind(&path).await, Err(SocketError::Busy(_))));
+        std::fs::remove_file(&path).expect("it is there");
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("free"));
+        let listener = Listener::bind(&path).await.expect("nobody answers there");
+        assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn deletion_is_noticed() {
+        let path = path("deleted");
+        let listener = Listener::bind(&path).await.expect("free");
+        let removal = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            std::fs::remove_file(&path).expect("it is there");
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = listener.deleted() => {}
+            () = removal => unreachable!("it never ends"),
+        }
+    }
+}

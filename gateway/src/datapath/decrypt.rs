@@ -1,0 +1,45 @@
+//! Inbound: opens the messages. Needs only keys and bytes.
+
+use super::check::counter;
+use super::encrypt::{JOBS, nonce};
+use super::{Run, Stage};
+use arrayvec::ArrayVec;
+use crypto::Job;
+use packet::header::wireguard::{DATA_HEADER, TAG};
+use packet::{Batch, DropCounters, DropReason};
+
+/// See [`Stage`].
+pub const STAGE: Stage = Stage {
+    name: "decrypt",
+    does: "opens each run with one call of the engine",
+    drops: &[DropReason::BadTag, DropReason::EngineFailed],
+};
+
+/// Opens every message in place and drops those whose tag is wrong.
+pub fn decrypt(batch: &mut Batch, drops: &DropCounters, runs: &[Run]) {
+    for run in runs {
+        let mut next = run.packets.start;
+        while next < run.packets.end {
+            let mut indices = ArrayVec::<usize, JOBS>::new();
+            let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
+            for (index, message) in batch.packets_mut(next..run.packets.end).take(JOBS) {
+                let nonce = nonce(counter(message));
+                let (text, tag) =
+                    message[DATA_HEADER..].split_last_chunk_mut::<TAG>().expect("classify saw it");
+                jobs.push(Job { nonce, aad: &[], text, tag, authentic: false });
+                indices.push(index);
+            }
+            let Some(&last) = indices.last() else { break };
+            next = last + 1;
+            let failed = run.session().sa.key.open(&mut jobs).is_err();
+            let verdicts: ArrayVec<bool, JOBS> = jobs.iter().map(|job| job.authentic).collect();
+            drop(jobs);
+            for (&index, &authentic) in indices.iter().zip(&verdicts) {
+                if failed || !authentic {
+                    drops.count(if failed { DropReason::EngineFailed } else { DropReason::BadTag }, 1);
+                    batch.discard(index);
+                }
+            }
+        }
+    }
+}

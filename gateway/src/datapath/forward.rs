@@ -1,0 +1,36 @@
+//! Inbound: the last change to a packet before it leaves.
+
+use super::{Run, Stage};
+use packet::header::ip::{IpPacket, ecn, set_ecn};
+use packet::{Batch, DropCounters, DropReason};
+
+/// See [`Stage`].
+pub const STAGE: Stage = Stage {
+    name: "forward",
+    does: "carries congestion marks inside (RFC 6040)",
+    drops: &[DropReason::EcnNotCapable],
+};
+
+/// Combines the ECN field of the outer header with that of each inner one.
+pub fn forward(batch: &mut Batch, drops: &DropCounters, runs: &[Run]) {
+    for run in runs {
+        // Without a mark outside, the inner field stays as it is (RFC 6040, figure 4, first columns).
+        if !matches!(run.ds_field & ecn::MASK, ecn::CE | ecn::ECT_1) {
+            continue;
+        }
+        for index in run.packets.clone() {
+            if !batch.is_live(index) {
+                continue;
+            }
+            let Ok(inner) = IpPacket::parse(batch.packet(index)).map(|ip| ip.ds_field()) else { continue };
+            match ecn::decapsulate(inner, run.ds_field) {
+                Some(field) if field == inner & ecn::MASK => {}
+                Some(field) => set_ecn(batch.packet_mut(index), field).expect("it was parsed above"),
+                None => {
+                    drops.count(DropReason::EcnNotCapable, 1);
+                    batch.discard(index);
+                }
+            }
+        }
+    }
+}

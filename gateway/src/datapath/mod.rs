@@ -1,0 +1,183 @@
+//! The way of a packet, one file a stage.
+//!
+//! A stage takes what the stage before it made, so that a packet cannot be encrypted before it was routed, nor
+//! forwarded before its tag was found right: the order is in the types. Outbound, whole trains are decided upon and
+//! dropped; inbound, packets are, since the network may have mixed good and bad ones.
+
+pub mod accept;
+pub mod admit;
+pub mod assign;
+pub mod check;
+pub mod classify;
+pub mod decrypt;
+pub mod encrypt;
+pub mod fit;
+pub mod forward;
+pub mod punt;
+pub mod receive;
+pub mod route;
+pub mod transmit;
+pub mod wrap;
+
+use crate::tables::{Peer, Session};
+use packet::{DropReason, Endpoint};
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::Arc;
+use tunnel::OutboundSa;
+use tunnel::wireguard::PeerId;
+
+/// What there is to know of a stage.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// Its name, which is also its file's.
+    pub name: &'static str,
+    /// What it does.
+    pub does: &'static str,
+    /// Why a packet may end here.
+    pub drops: &'static [DropReason],
+}
+
+/// From the inside to the outside.
+pub const OUTBOUND: &[&Stage] = &[
+    &receive::STAGE,
+    &classify::OUTBOUND,
+    &route::STAGE,
+    &fit::STAGE,
+    &assign::STAGE,
+    &encrypt::STAGE,
+    &wrap::STAGE,
+    &transmit::OUTBOUND,
+];
+
+/// From the outside to the inside.
+pub const INBOUND: &[&Stage] = &[
+    &receive::STAGE,
+    &classify::INBOUND,
+    &punt::STAGE,
+    &check::STAGE,
+    &decrypt::STAGE,
+    &accept::STAGE,
+    &admit::STAGE,
+    &forward::STAGE,
+    &transmit::INBOUND,
+];
+
+/// Watches the stages go by; benchmarks measure with it, workers pass `()`.
+pub trait Observer {
+    /// `stage` is done with the batch.
+    fn finished(&mut self, stage: &'static Stage);
+}
+
+impl Observer for () {
+    #[inline(always)]
+    fn finished(&mut self, _: &'static Stage) {}
+}
+
+/// What the data path tells the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Packets wait for a key.
+    NoKey(PeerId),
+    /// A timer of a peer was armed.
+    Activity(PeerId),
+    /// The key in use is old.
+    Renewal(PeerId),
+    /// The first authentic packet under this index came.
+    Confirmed(u32),
+}
+
+/// A train whose inner header was read.
+pub struct Classified {
+    packets: Range<usize>,
+    destination: IpAddr,
+    ds_field: u8,
+}
+
+/// Packets for one peer, and the key for them.
+pub struct Routed {
+    /// Which packets.
+    pub packets: Range<usize>,
+    /// For whom.
+    pub peer: Arc<Peer>,
+    /// The key.
+    pub sa: Arc<OutboundSa>,
+    /// The DS field of the inner headers.
+    pub ds_field: u8,
+    /// Not a keepalive.
+    pub is_data: bool,
+}
+
+/// Packets that fit into the tunnel, and where they go.
+pub struct Fitted {
+    packets: Range<usize>,
+    peer: Arc<Peer>,
+    sa: Arc<OutboundSa>,
+    endpoint: Endpoint,
+    ds_field: u8,
+    is_data: bool,
+}
+
+/// Packets with header, padding and room for the tag, ready for the cipher.
+pub struct Assigned {
+    packets: Range<usize>,
+    peer: Arc<Peer>,
+    sa: Arc<OutboundSa>,
+    endpoint: Endpoint,
+    ds_field: u8,
+    is_data: bool,
+    /// The sequence number of the first packet; the others follow.
+    first_sequence: u64,
+}
+
+/// Packets received under one security association, from one place.
+pub struct Run {
+    packets: Range<usize>,
+    session: Arc<Session>,
+    endpoint: Endpoint,
+    /// The DS field of the outer header.
+    ds_field: u8,
+}
+
+/// A stage's diagram, as ARCHITECTURE.md shows it and `postern show datapath` prints it.
+pub fn diagram() -> String {
+    let mut text = String::new();
+    for (direction, stages) in
+        [("outbound, inside to outside", OUTBOUND), ("inbound, outside to inside", INBOUND)]
+    {
+        let names: Vec<&str> = stages.iter().map(|stage| stage.name).collect();
+        let _ = writeln!(text, "{direction}\n  {}\n", names.join(" → "));
+        for stage in stages {
+            let drops: Vec<&str> = stage.drops.iter().map(|reason| reason.name()).collect();
+            let _ = writeln!(text, "  {:<9} {}", stage.name, stage.does);
+            if !drops.is_empty() {
+                let _ = writeln!(text, "  {:<9} may drop as {}", "", drops.join(", "));
+            }
+        }
+        text.push('\n');
+    }
+    text.trim_end().to_owned() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_but_those_of_the_lane_and_the_ports_belongs_to_a_stage() {
+        let stages: Vec<DropReason> =
+            OUTBOUND.iter().chain(INBOUND).flat_map(|stage| stage.drops.iter().copied()).collect();
+        let elsewhere = [
+            DropReason::BadMac,
+            DropReason::CookieRequired,
+            DropReason::RateLimited,
+            DropReason::BadHandshake,
+            DropReason::ReplayedHandshake,
+            DropReason::InjectedFault,
+        ];
+        for reason in DropReason::ALL {
+            assert_ne!(stages.contains(reason), elsewhere.contains(reason), "{}", reason.name());
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Both directions: hands the batch to the port.
+
+use super::{Assigned, Notice, Stage};
+use crossbeam_channel::Sender;
+use packet::{Batch, DropCounters, DropReason, Endpoint};
+use port::Transmit;
+use std::sync::Arc;
+use tunnel::Time;
+
+/// See [`Stage`].
+pub const OUTBOUND: Stage = Stage {
+    name: "transmit",
+    does: "one send for the equal packets of a train; notes what the timers must know",
+    drops: &[DropReason::SendFailed],
+};
+
+/// See [`Stage`].
+pub const INBOUND: Stage = Stage {
+    name: "transmit",
+    does: "merges neighbours of a flow, one write for each super-packet",
+    drops: &[DropReason::InsideRefused],
+};
+
+/// Outbound: sends the trains that [`wrap`](super::wrap) made, one for each run.
+pub fn outbound(
+    port: &mut impl Transmit,
+    batch: &mut Batch,
+    now: Time,
+    drops: &DropCounters,
+    notices: &Sender<Notice>,
+    assigned: &mut Vec<Assigned>,
+) {
+    port.transmit(batch, drops);
+    for (train, run) in assigned.drain(..).enumerate() {
+        let peer = &run.peer;
+        peer.sent.count(run.packets.len(), run.packets.clone().map(|index| batch.packet(index).len()).sum());
+        if !run.is_data {
+            peer.activity.sent(now);
+        } else if peer.activity.sent_data(now) {
+            // The lane outlives the workers.
+            let _ = notices.send(Notice::Activity(peer.id));
+        }
+        if run.sa.wants_renewal(now) {
+            let _ = notices.send(Notice::Renewal(peer.id));
+        }
+        if run.endpoint.local.is_some()
+            && batch.trains()[train].endpoint.is_some_and(|now| now.local.is_none())
+        {
+            // The kernel refused our address. If the peer has moved meanwhile, that stands.
+            let before = peer.endpoint.load();
+            if before.as_deref() == Some(&run.endpoint) {
+                let forgotten = Some(Arc::new(Endpoint::new(run.endpoint.remote)));
+                peer.endpoint.compare_and_swap(&before, forgotten);
+            }
+        }
+    }
+}
+
+/// Inbound: sends what is left of the batch to the inside.
+pub fn inbound(port: &mut impl Transmit, batch: &mut Batch, drops: &DropCounters) {
+    port.transmit(batch, drops);
+}
