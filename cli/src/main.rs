@@ -1,6 +1,12 @@
 //! `postern`: one program with many verbs.
 #![forbid(unsafe_code)]
 
+mod client;
+mod generate;
+mod privilege;
+mod run;
+mod show;
+mod table;
 mod wireguard;
 
 use clap::{Parser, Subcommand};
@@ -18,6 +24,13 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Serve everything that a configuration file says
+    Run(run::Arguments),
+    /// Show what is going on
+    Show(show::Arguments),
+    /// Make new keys
+    #[command(subcommand)]
+    Generate(generate::What),
     /// Serve one WireGuard interface, to be configured with wg and wg-quick
     Wireguard(wireguard::Arguments),
 }
@@ -28,6 +41,12 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 fn main() -> ExitCode {
     let cli = Cli::parse_from(arguments());
     let outcome = match cli.verb {
+        Verb::Run(arguments) => run::run(arguments),
+        Verb::Show(arguments) => show::run(arguments),
+        Verb::Generate(what) => {
+            generate::run(what);
+            Ok(())
+        }
         Verb::Wireguard(arguments) => wireguard::run(arguments),
     };
     match outcome {

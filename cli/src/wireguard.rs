@@ -1,6 +1,7 @@
 //! `postern wireguard`: one interface, driven by `wg` and `wg-quick` over the cross-platform socket.
 
 use crate::Outcome;
+use crate::privilege::{self, Needs};
 use clap::Args;
 use crypto::engine::aws_lc::AwsLc;
 use gateway::api::{self, Labels, Shown};
@@ -9,7 +10,7 @@ use gateway::control::uapi_server;
 use port::fault::Faults;
 use port::pcap::Capture;
 use rustix::process::setsid;
-use std::io::{Read, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -51,6 +52,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if arguments.tell_when_ready {
         setsid()?;
     }
+    privilege::drop_unneeded(Needs { other_namespaces: true })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(arguments))
 }
@@ -127,5 +129,11 @@ pub(crate) fn log() {
         Ok("error") => tracing::Level::ERROR,
         _ => tracing::Level::INFO,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
+    let color = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(color)
+        .with_target(false)
+        .init();
 }

@@ -86,6 +86,7 @@ pub struct Interface {
     device: Arc<TunDevice>,
     tables: Arc<Tables>,
     offloads: Arc<Offloads>,
+    slot: SocketSlot,
     drops: Drops,
     commands: Sender<Command>,
     stop: Arc<AtomicBool>,
@@ -134,6 +135,16 @@ impl Interface {
         self.tables.mtu.load(Ordering::Relaxed)
     }
 
+    /// Uses all offloads but these.
+    pub fn set_offloads(&self, without: &[String]) -> Result<(), InterfaceError> {
+        switch_off(&self.offloads, without)?;
+        self.device.probe(&self.offloads);
+        if let Some(sockets) = self.slot.load().as_deref() {
+            sockets.probe(&self.offloads);
+        }
+        Ok(())
+    }
+
     /// Changes keys, peers, port or mark.
     pub async fn update(&self, update: Update) -> Result<(), UpdateError> {
         let (reply, answer) = oneshot::channel();
@@ -161,6 +172,21 @@ impl Drop for Interface {
             let _ = thread.join();
         }
     }
+}
+
+/// Switches off what is named, and lets everything else be probed anew.
+fn switch_off(offloads: &Offloads, without: &[String]) -> Result<(), InterfaceError> {
+    if let Some(unknown) = without.iter().find(|name| offloads.by_name(name).is_none()) {
+        return Err(InterfaceError::Offload(unknown.clone()));
+    }
+    for (name, _, offload) in offloads.all() {
+        if without.iter().any(|unwanted| unwanted == name) {
+            offload.set(State::SwitchedOff);
+        } else if !offload.is_wanted() {
+            offload.set(State::Unprobed);
+        }
+    }
+    Ok(())
 }
 
 /// MTU and queue of a new interface.
@@ -227,6 +253,7 @@ impl Parts {
             device: self.device,
             tables,
             offloads: self.offloads,
+            slot: self.slot,
             drops: self.drops,
             commands,
             stop: self.stop,

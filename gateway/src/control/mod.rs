@@ -1,10 +1,12 @@
 //! Everything that is not a packet's way: keys, configuration, links, and whoever asks about them.
 
 pub mod binding;
+pub mod daemon;
 pub mod interface;
 pub mod lane;
 pub mod link;
 pub mod netlink;
+pub mod plan;
 pub mod socket;
 pub mod uapi;
 pub mod uapi_server;

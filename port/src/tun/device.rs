@@ -61,8 +61,26 @@ impl TunDevice {
             Errno::PERM => TunError::Denied(name.to_owned()),
             error => TunError::Other(name.to_owned(), error),
         })?;
-        probe(fd.as_fd(), offloads);
-        Ok(Self { fd, name: name.to_owned() })
+        let device = Self { fd, name: name.to_owned() };
+        device.probe(offloads);
+        Ok(device)
+    }
+
+    /// Asks for the largest set of offloads that the kernel has and the configuration allows.
+    pub fn probe(&self, offloads: &Offloads) {
+        let fd = self.fd.as_fd();
+        let tso = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6;
+        let uso = tso | TUN_F_USO4 | TUN_F_USO6;
+        let has_tso = offloads.tun_tso.is_wanted() && set_offload(fd, tso).is_ok();
+        let has_uso = has_tso && offloads.tun_uso.is_wanted() && set_offload(fd, uso).is_ok();
+        if !has_uso {
+            // The mask outlives the descriptor that set it, so it is set even to nothing.
+            let _ = set_offload(fd, if has_tso { tso } else { 0 });
+        }
+        offloads.tun_tso.probed(has_tso);
+        offloads.tun_uso.probed(has_uso);
+        // Writing super-packets needs only the header that IFF_VNET_HDR gives; whether it works shows the first write.
+        offloads.tun_gro.probed(true);
     }
 
     /// The name it was made with; it may have been renamed since.
@@ -115,22 +133,6 @@ fn set_interface(fd: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: the request reads and writes one ifreq, which lives until the call returns.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF, &raw mut request) })
-}
-
-/// Asks for the largest set of offloads that the kernel has and the configuration allows.
-fn probe(fd: BorrowedFd<'_>, offloads: &Offloads) {
-    let tso = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6;
-    let uso = tso | TUN_F_USO4 | TUN_F_USO6;
-    let has_tso = offloads.tun_tso.is_wanted() && set_offload(fd, tso).is_ok();
-    let has_uso = has_tso && offloads.tun_uso.is_wanted() && set_offload(fd, uso).is_ok();
-    if !has_uso {
-        // The mask outlives the descriptor that set it, so it is set even to nothing.
-        let _ = set_offload(fd, if has_tso { tso } else { 0 });
-    }
-    offloads.tun_tso.probed(has_tso);
-    offloads.tun_uso.probed(has_uso);
-    // Writing super-packets needs only the header that IFF_VNET_HDR gives; whether it works shows the first write.
-    offloads.tun_gro.probed(true);
 }
 
 fn set_offload(fd: BorrowedFd<'_>, mask: u32) -> Result<(), Errno> {

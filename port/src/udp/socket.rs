@@ -1,7 +1,7 @@
 //! The UDP sockets of an interface: one for each IP version, on the same port.
 #![expect(unsafe_code, reason = "setsockopt takes its argument by address")]
 
-use super::control::UDP_GRO;
+use super::control::{UDP_GRO, UDP_SEGMENT};
 use crate::Offloads;
 use arc_swap::ArcSwapOption;
 use rustix::io::Errno;
@@ -40,17 +40,23 @@ impl UdpSockets {
             };
             let bound = v4.as_ref().or(v6.as_ref()).ok_or(Errno::AFNOSUPPORT)?;
             let port = local_port(bound)?;
-            offloads.udp_gso.probed(supports_gso(bound.as_fd()));
-            let sockets = [&v4, &v6];
-            let gro = offloads.udp_gro.is_wanted()
-                && sockets
-                    .into_iter()
-                    .flatten()
-                    .all(|fd| set(fd.as_fd(), libc::IPPROTO_UDP, UDP_GRO, 1).is_ok());
-            offloads.udp_gro.probed(gro);
-            return Ok(Self { v4, v6, port });
+            let sockets = Self { v4, v6, port };
+            sockets.probe(offloads);
+            return Ok(sockets);
         }
         Err(Errno::ADDRINUSE)
+    }
+
+    /// Asks for whatever `offloads` allows, and gives up what it forbids.
+    pub fn probe(&self, offloads: &Offloads) {
+        let all = |option, value| {
+            let sockets = [&self.v4, &self.v6];
+            sockets.into_iter().flatten().all(|fd| set(fd.as_fd(), libc::IPPROTO_UDP, option, value).is_ok())
+        };
+        // UDP_SEGMENT as a socket option is what it is beside a datagram; 0 leaves it off.
+        offloads.udp_gso.probed(all(UDP_SEGMENT, 0));
+        let wanted = offloads.udp_gro.is_wanted();
+        offloads.udp_gro.probed(all(UDP_GRO, wanted.into()));
     }
 
     /// The port that both are bound to.
@@ -110,11 +116,6 @@ fn open(family: AddressFamily, port: u16, fwmark: u32) -> Result<OwnedFd, Errno>
 fn local_port(fd: &OwnedFd) -> Result<u16, Errno> {
     let address = SocketAddr::try_from(getsockname(fd)?).map_err(|_| Errno::AFNOSUPPORT)?;
     Ok(address.port())
-}
-
-/// `UDP_SEGMENT` as a socket option is what `UDP_SEGMENT` beside a datagram is; 0 leaves it off.
-fn supports_gso(fd: BorrowedFd<'_>) -> bool {
-    set(fd, libc::IPPROTO_UDP, super::control::UDP_SEGMENT, 0).is_ok()
 }
 
 fn set_fwmark(fd: BorrowedFd<'_>, fwmark: u32) -> Result<(), Errno> {

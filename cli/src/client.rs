@@ -1,0 +1,62 @@
+//! Asks running daemons, over their API sockets.
+
+use gateway::api;
+use http_body_util::{BodyExt, Empty};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use tokio::net::UnixStream;
+
+/// The answers of all daemons, or of the one at `only`.
+pub(crate) fn ask<T: DeserializeOwned>(
+    only: Option<&Path>,
+    question: &str,
+) -> Result<Vec<T>, Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        if let Some(path) = only {
+            return Ok(vec![get(path, question).await.map_err(|error| format!("{}: {error}", path.display()))?]);
+        }
+        let mut answers = Vec::new();
+        for path in sockets() {
+            // A socket of a daemon that was killed, or of another user's, is passed over.
+            if let Ok(answer) = get(&path, question).await {
+                answers.push(answer);
+            }
+        }
+        if answers.is_empty() {
+            let directory = api::DIRECTORY;
+            return Err(format!(
+                "no daemon answers in {directory}\n  fix: postern run --config FILE, or postern wireguard wg0; then ask as root"
+            )
+            .into());
+        }
+        Ok(answers)
+    })
+}
+
+fn sockets() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(api::DIRECTORY).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "sock"));
+    paths.sort();
+    paths
+}
+
+async fn get<T: DeserializeOwned>(path: &Path, question: &str) -> Result<T, Box<dyn Error>> {
+    let stream = TokioIo::new(UnixStream::connect(path).await?);
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
+    let conversation = async {
+        let request = Request::get(question).header("host", "postern").body(Empty::<Bytes>::new())?;
+        let response = sender.send_request(request).await?;
+        let body = response.into_body().collect().await?.to_bytes();
+        Ok(serde_json::from_slice(&body)?)
+    };
+    tokio::select! {
+        answer = conversation => answer,
+        broken = connection => Err(broken.err().map_or_else(|| "the daemon hung up".into(), Into::into)),
+    }
+}

@@ -1,0 +1,26 @@
+//! Gives up every right that a gateway does not need.
+
+use caps::{CapSet, Capability, CapsHashSet};
+use std::error::Error;
+
+/// What a process will do that needs a right of its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Needs {
+    /// Follow an interface into another network namespace.
+    pub(crate) other_namespaces: bool,
+}
+
+/// Keeps the rights to configure networks and to bind low ports; gives up the others for this thread and those it will
+/// start, and the right to regain any.
+pub(crate) fn drop_unneeded(needs: Needs) -> Result<(), Box<dyn Error>> {
+    let mut wanted = CapsHashSet::from([Capability::CAP_NET_ADMIN, Capability::CAP_NET_BIND_SERVICE]);
+    if needs.other_namespaces {
+        wanted.insert(Capability::CAP_SYS_ADMIN);
+    }
+    let kept: CapsHashSet = caps::read(None, CapSet::Permitted)?.intersection(&wanted).copied().collect();
+    caps::clear(None, CapSet::Inheritable)?;
+    caps::set(None, CapSet::Effective, &kept)?;
+    caps::set(None, CapSet::Permitted, &kept)?;
+    rustix::thread::set_no_new_privs(true)?;
+    Ok(())
+}

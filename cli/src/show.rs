@@ -1,0 +1,291 @@
+//! `postern show`: what is going on.
+
+use crate::{Outcome, client, table};
+use clap::{Args, Subcommand};
+use gateway::api::model::{Drops, Interface, Interfaces, Offloads, Peer};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    /// Ask the daemon at this socket only
+    #[arg(long, global = true, value_name = "SOCKET")]
+    api: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Interfaces
+    Interfaces {
+        #[command(subcommand)]
+        kind: InterfaceKind,
+    },
+    /// Packets dropped, by reason
+    Drops {
+        /// Also the reasons for which nothing was dropped
+        #[arg(long)]
+        all: bool,
+    },
+    /// Offloads, whether they are in use and what they have carried
+    Offloads,
+    /// The stages of the data path
+    Datapath,
+}
+
+#[derive(Subcommand)]
+enum InterfaceKind {
+    /// WireGuard interfaces
+    Wireguard {
+        /// Only this one
+        name: Option<String>,
+        /// Its peers
+        #[arg(value_parser = ["summary"])]
+        view: Option<String>,
+    },
+}
+
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let api = arguments.api.as_deref();
+    match arguments.what {
+        What::Interfaces { kind: InterfaceKind::Wireguard { name, view } } => {
+            let answers: Vec<Interfaces> = client::ask(api, "/v1/interfaces/wireguard")?;
+            let mut interfaces: Vec<Interface> =
+                answers.into_iter().flat_map(|answer| answer.interfaces).collect();
+            if let Some(name) = &name {
+                interfaces.retain(|interface| interface.name == *name);
+                if interfaces.is_empty() {
+                    return Err(format!(
+                        "there is no WireGuard interface {name}\n  fix: postern show interfaces wireguard"
+                    )
+                    .into());
+                }
+            }
+            let text = match (&name, view) {
+                (None, _) => list(&interfaces),
+                (Some(_), None) => interfaces.iter().map(details).collect(),
+                (Some(_), Some(_)) => interfaces.iter().map(summary).collect(),
+            };
+            print(arguments.json, &Interfaces { interfaces }, &text)
+        }
+        What::Drops { all } => {
+            let answers: Vec<Drops> = client::ask(api, "/v1/drops")?;
+            let mut drops: Vec<_> = answers.into_iter().flat_map(|answer| answer.drops).collect();
+            drops.retain(|drop| all || drop.outbound + drop.inbound + drop.handshake > 0);
+            let drops = Drops { drops };
+            print(arguments.json, &drops, &drop_table(&drops))
+        }
+        What::Offloads => {
+            let answers: Vec<Offloads> = client::ask(api, "/v1/offloads")?;
+            let offloads =
+                Offloads { offloads: answers.into_iter().flat_map(|answer| answer.offloads).collect() };
+            print(arguments.json, &offloads, &offload_table(&offloads))
+        }
+        What::Datapath => print(arguments.json, &datapath(), &gateway::datapath::diagram()),
+    }
+}
+
+fn print(json: bool, value: &impl Serialize, text: &str) -> Outcome {
+    if json {
+        println!("{}", serde_json::to_string_pretty(value)?);
+    } else {
+        print!("{text}");
+    }
+    Ok(())
+}
+
+/// The stages, for programs.
+fn datapath() -> serde_json::Value {
+    let stages = |stages: &[&gateway::datapath::Stage]| -> Vec<serde_json::Value> {
+        let stage = |stage: &&gateway::datapath::Stage| {
+            let drops: Vec<&str> = stage.drops.iter().map(|reason| reason.name()).collect();
+            serde_json::json!({ "stage": stage.name, "does": stage.does, "drops": drops })
+        };
+        stages.iter().map(stage).collect()
+    };
+    serde_json::json!({
+        "outbound": stages(gateway::datapath::OUTBOUND),
+        "inbound": stages(gateway::datapath::INBOUND),
+    })
+}
+
+/// State and link, as VyOS shows them.
+fn state(interface: &Interface) -> &'static str {
+    if interface.up { "u/u" } else { "A/D" }
+}
+
+fn list(interfaces: &[Interface]) -> String {
+    let mut text = String::from("Codes: S - State, L - Link, u - Up, D - Down, A - Admin Down\n");
+    let row = |name: &str, address: &str, state: &str, description: &str| {
+        format!("{name:<16} {address:<33} {state:<4} {description}").trim_end().to_owned() + "\n"
+    };
+    text += &row("Interface", "IP Address", "S/L", "Description");
+    text += &row("---------", "----------", "---", "-----------");
+    for interface in interfaces {
+        let mut addresses = interface.addresses.iter();
+        let first = addresses.next().map_or("-", String::as_str);
+        text +=
+            &row(&interface.name, first, state(interface), interface.description.as_deref().unwrap_or(""));
+        text.extend(addresses.map(|address| row("", address, "", "")));
+    }
+    text
+}
+
+fn details(interface: &Interface) -> String {
+    let (received, sent) = interface
+        .peers
+        .iter()
+        .fold((0, 0), |(received, sent), peer| (received + peer.received_bytes, sent + peer.sent_bytes));
+    let active = interface.peers.iter().filter(|peer| peer.active).count();
+    let none = || "(none)".to_owned();
+    let mut lines = vec![
+        format!("interface: {}", interface.name),
+        format!("  description: {}", interface.description.clone().unwrap_or_else(none)),
+        format!(
+            "  address: {}",
+            if interface.addresses.is_empty() { none() } else { interface.addresses.join(", ") }
+        ),
+        format!("  state: {}", if interface.up { "up" } else { "down" }),
+        format!("  mtu: {}", interface.mtu),
+        format!("  public key: {}", interface.public_key.clone().unwrap_or_else(none)),
+        format!("  listening port: {}", interface.listen_port),
+    ];
+    if interface.fwmark != 0 {
+        lines.push(format!("  fwmark: {:#x}", interface.fwmark));
+    }
+    lines.push(format!("  peers: {} ({active} active)", interface.peers.len()));
+    lines.push(format!("  transfer: {} received, {} sent", bytes(received), bytes(sent)));
+    lines.join("\n") + "\n"
+}
+
+fn summary(interface: &Interface) -> String {
+    let mut text = details(interface);
+    text.extend(interface.peers.iter().map(peer));
+    text
+}
+
+fn peer(peer: &Peer) -> String {
+    let mut lines = vec![
+        format!("\n  peer: {}", peer.name.as_deref().unwrap_or(&peer.public_key)),
+        format!("    public key: {}", peer.public_key),
+    ];
+    if peer.has_preshared_key {
+        lines.push("    preshared key: (hidden)".to_owned());
+    }
+    lines.extend(peer.endpoint.as_ref().map(|endpoint| format!("    endpoint: {endpoint}")));
+    lines.push(format!("    allowed ips: {}", peer.allowed_ips.join(", ")));
+    lines.push(format!("    status: {}", if peer.active { "active" } else { "inactive" }));
+    lines.extend(peer.latest_handshake.map(|at| format!("    latest handshake: {}", ago(at))));
+    lines.push(format!(
+        "    transfer: {} received, {} sent",
+        bytes(peer.received_bytes),
+        bytes(peer.sent_bytes)
+    ));
+    if peer.persistent_keepalive != 0 {
+        lines.push(format!("    persistent keepalive: every {} seconds", peer.persistent_keepalive));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn drop_table(drops: &Drops) -> String {
+    if drops.drops.is_empty() {
+        return "nothing was dropped\n".to_owned();
+    }
+    let row = |drop: &gateway::api::model::Drop| {
+        let numbers = [drop.outbound, drop.inbound, drop.handshake].map(|number| number.to_string());
+        [vec![drop.interface.clone(), drop.reason.clone()], numbers.to_vec(), vec![drop.meaning.clone()]]
+            .concat()
+    };
+    let rows: Vec<Vec<String>> = drops.drops.iter().map(row).collect();
+    table::render(&["Interface", "Reason", "Outbound", "Inbound", "Handshake", "Meaning"], &rows)
+}
+
+fn offload_table(offloads: &Offloads) -> String {
+    let row = |offload: &gateway::api::model::Offload| {
+        let numbers = [offload.calls, offload.packets, offload.fallbacks].map(|number| number.to_string());
+        let words = vec![offload.interface.clone(), offload.offload.clone(), offload.state.clone()];
+        [words, numbers.to_vec(), vec![offload.does.clone()]].concat()
+    };
+    let rows: Vec<Vec<String>> = offloads.offloads.iter().map(row).collect();
+    table::render(&["Interface", "Offload", "State", "Calls", "Packets", "Fallbacks", "What it does"], &rows)
+}
+
+/// Bytes in the unit that leaves one to four digits.
+pub(crate) fn bytes(count: u64) -> String {
+    let mut value = count as f64;
+    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
+        if value < 1024.0 {
+            return if unit == "B" { format!("{count} B") } else { format!("{value:.2} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.2} PiB")
+}
+
+/// How long ago a moment since 1970 was.
+fn ago(at: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let seconds = now.saturating_sub(at);
+    let parts =
+        [(seconds / 86_400, "d"), (seconds / 3600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let first = parts.iter().position(|(count, _)| *count != 0);
+    let shown = |parts: &[(u64, &str)]| {
+        parts.iter().map(|(count, unit)| format!("{count}{unit}")).collect::<Vec<_>>()
+    };
+    first.map_or_else(|| "now".to_owned(), |first| shown(&parts[first..]).concat() + " ago")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface() -> Interface {
+        let peer = Peer {
+            name: Some("berlin".to_owned()),
+            public_key: "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=".to_owned(),
+            has_preshared_key: true,
+            endpoint: Some("192.0.2.1:51820".to_owned()),
+            allowed_ips: vec!["10.2.0.0/24".to_owned()],
+            latest_handshake: Some(0),
+            active: false,
+            received_bytes: 1_048_576,
+            sent_bytes: 512,
+            persistent_keepalive: 25,
+        };
+        Interface {
+            name: "wg0".to_owned(),
+            description: Some("to Berlin".to_owned()),
+            addresses: vec!["10.1.0.1/30".to_owned(), "2001:db8::1/64".to_owned()],
+            up: true,
+            mtu: 1420,
+            public_key: None,
+            listen_port: 51_820,
+            fwmark: 0,
+            peers: vec![peer],
+        }
+    }
+
+    #[test]
+    fn the_list_has_the_columns_of_vyos() {
+        assert_eq!(
+            list(&[interface()]),
+            "Codes: S - State, L - Link, u - Up, D - Down, A - Admin Down\n\
+             Interface        IP Address                        S/L  Description\n\
+             ---------        ----------                        ---  -----------\n\
+             wg0              10.1.0.1/30                       u/u  to Berlin\n\
+             \x20                2001:db8::1/64\n"
+        );
+    }
+
+    #[test]
+    fn the_summary_names_peers_and_hides_keys() {
+        let text = summary(&interface());
+        assert!(text.contains("peer: berlin\n") && text.contains("preshared key: (hidden)"));
+        assert!(text.contains("1.00 MiB received, 512 B sent") && text.contains("status: inactive"));
+    }
+}

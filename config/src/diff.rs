@@ -1,0 +1,94 @@
+//! What differs between two configurations.
+
+use crate::print::{HIDDEN, is_secret, quoted};
+use crate::tree::Tree;
+use std::collections::HashSet;
+use std::fmt;
+
+/// One line of a configuration, without its verb.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Statement {
+    path: Vec<String>,
+    value: Option<String>,
+}
+
+impl Statement {
+    pub(crate) fn print(&self, secrets: bool) -> String {
+        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
+        let hidden = !secrets && is_secret(&path);
+        let value = self.value.as_deref().map(|value| if hidden { HIDDEN.to_owned() } else { quoted(value) });
+        let path = self.path.iter().map(|word| quoted(word));
+        path.chain(value).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// All lines of a configuration, in order.
+pub(crate) fn statements(tree: &Tree) -> Vec<Statement> {
+    let mut found = Vec::new();
+    collect(tree, &mut Vec::new(), &mut found);
+    found
+}
+
+fn collect(tree: &Tree, path: &mut Vec<String>, found: &mut Vec<Statement>) {
+    let values = tree.own_values();
+    let empty = values.is_empty() && tree.children().next().is_none();
+    if empty && !path.is_empty() {
+        found.push(Statement { path: path.clone(), value: None });
+    }
+    found.extend(
+        values.into_iter().map(|value| Statement { path: path.clone(), value: Some(value.to_owned()) }),
+    );
+    for (word, child) in tree.children() {
+        path.push(word.to_owned());
+        collect(child, path, found);
+        path.pop();
+    }
+}
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It was not there before.
+    Added(Statement),
+    /// It is not there any more.
+    Removed(Statement),
+}
+
+impl fmt::Display for Change {
+    /// `+` or `-` and the line; secrets are hidden.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Added(statement) => write!(f, "+ {}", statement.print(false)),
+            Self::Removed(statement) => write!(f, "- {}", statement.print(false)),
+        }
+    }
+}
+
+/// What must be taken away from `before` and then added to make `after`.
+pub fn diff(before: &Tree, after: &Tree) -> Vec<Change> {
+    let (before, after) = (statements(before), statements(after));
+    let missing_in = |of: &[Statement], from: &[Statement]| -> Vec<Statement> {
+        let known: HashSet<&Statement> = from.iter().collect();
+        of.iter().filter(|statement| !known.contains(statement)).cloned().collect()
+    };
+    let removed = missing_in(&before, &after).into_iter().map(Change::Removed);
+    removed.chain(missing_in(&after, &before).into_iter().map(Change::Added)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse;
+
+    #[test]
+    fn only_what_differs_is_named() {
+        let before =
+            parse("set interfaces wireguard wg0 mtu 1400\nset interfaces wireguard wg0 address 10.0.0.1/8");
+        let after =
+            parse("set interfaces wireguard wg0 address 10.0.0.1/8\nset interfaces wireguard wg0 mtu 1300");
+        let (before, after) = (before.expect("right"), after.expect("right"));
+        let shown: Vec<String> = diff(&before, &after).iter().map(Change::to_string).collect();
+        assert_eq!(shown, ["- interfaces wireguard wg0 mtu 1400", "+ interfaces wireguard wg0 mtu 1300"]);
+        assert!(diff(&after, &after).is_empty());
+    }
+}

@@ -1,0 +1,60 @@
+//! Writes a configuration as `set` lines: one order, one spelling.
+
+use crate::tree::Tree;
+use crate::{diff, schema};
+use std::fmt::Write;
+
+/// What stands in the place of a secret.
+pub const HIDDEN: &str = "********";
+
+/// The lines of a configuration, secrets hidden unless asked for.
+pub fn commands(tree: &Tree, secrets: bool) -> String {
+    let mut text = String::new();
+    for statement in diff::statements(tree) {
+        let _ = writeln!(text, "set {}", statement.print(secrets));
+    }
+    text
+}
+
+/// A value as it must be written to be read as one word.
+pub(crate) fn quoted(value: &str) -> String {
+    let plain = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || "'\"#".contains(c));
+    if plain {
+        value.to_owned()
+    } else if value.contains('\'') {
+        format!("\"{value}\"")
+    } else {
+        format!("'{value}'")
+    }
+}
+
+/// Whether the value at a path must not be shown.
+pub(crate) fn is_secret(path: &[&str]) -> bool {
+    matches!(schema::find(path), Some(schema::Place::Node(node)) if node.secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse;
+
+    const TEXT: &str = "set interfaces wireguard wg2 address 10.0.0.1/8\n\
+        set interfaces wireguard wg2 address 10.0.0.2/8\n\
+        set interfaces wireguard wg2 description 'a b'\n\
+        set interfaces wireguard wg2 disable\n\
+        set interfaces wireguard wg2 private-key YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=\n\
+        set interfaces wireguard wg10\n";
+
+    #[test]
+    fn what_is_printed_is_read_as_the_same() {
+        let tree = parse(TEXT).expect("right");
+        assert_eq!(commands(&tree, true), TEXT);
+        assert_eq!(parse(&commands(&tree, true)).expect("right"), tree);
+    }
+
+    #[test]
+    fn secrets_are_hidden_unless_asked_for() {
+        let shown = commands(&parse(TEXT).expect("right"), false);
+        assert!(shown.contains("private-key ********\n") && !shown.contains("YAnz5"));
+    }
+}

@@ -1,0 +1,301 @@
+//! The configuration, typed, and checked as a whole: what VyOS checks at commit.
+
+use crate::error::{ConfigError, Location};
+use crate::schema::{self, Kind, key_of};
+use crate::tree::Tree;
+use crypto::{PrivateKey, PublicKey, Secret};
+use ipnet::IpNet;
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+
+/// Everything that is served.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// WireGuard interfaces by name.
+    pub wireguard: BTreeMap<String, WireGuard>,
+}
+
+/// A WireGuard interface.
+#[derive(Debug, PartialEq, Eq)]
+pub struct WireGuard {
+    /// Its addresses.
+    pub addresses: Vec<IpNet>,
+    /// What it is for.
+    pub description: Option<String>,
+    /// Left down.
+    pub disable: bool,
+    /// Offloads not to be used.
+    pub disabled_offloads: Vec<String>,
+    /// UDP port; any if not set.
+    pub port: Option<u16>,
+    /// Largest packet inside.
+    pub mtu: u32,
+    /// Mark on outer packets; 0 for none.
+    pub fwmark: u32,
+    /// Our private key.
+    pub private_key: Secret,
+    /// Peers that are not disabled, by name.
+    pub peers: BTreeMap<String, Peer>,
+}
+
+/// A peer.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Who it is.
+    pub description: Option<String>,
+    /// Its key.
+    pub public_key: PublicKey,
+    /// The key shared beforehand; zero for none.
+    pub preshared_key: Secret,
+    /// Its prefixes.
+    pub allowed_ips: Vec<IpNet>,
+    /// Where it is, if it does not call us.
+    pub endpoint: Option<SocketAddr>,
+    /// Seconds between keepalives; 0 for none.
+    pub persistent_keepalive: u16,
+}
+
+/// Settings, and what a person should know about them.
+pub type Checked = (Settings, Vec<String>);
+
+impl Settings {
+    /// Reads the settings out of a tree.
+    pub fn new(tree: &Tree) -> Result<Checked, Vec<ConfigError>> {
+        let mut reader = Reader::default();
+        let mut settings = Self::default();
+        if let Some(interfaces) = tree.at(&["interfaces", "wireguard"]) {
+            for (name, interface) in interfaces.children() {
+                if let Some(read) = reader.wireguard(name, interface) {
+                    settings.wireguard.insert(name.to_owned(), read);
+                }
+            }
+        }
+        reader.check_ports(tree, &settings);
+        if reader.errors.is_empty() { Ok((settings, reader.warnings)) } else { Err(reader.errors) }
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    errors: Vec<ConfigError>,
+    warnings: Vec<String>,
+}
+
+impl Reader {
+    fn error(&mut self, location: Location, reason: String, fix: String) {
+        self.errors.push(ConfigError::new(location, reason).fix(fix));
+    }
+
+    fn wireguard(&mut self, name: &str, tree: &Tree) -> Option<WireGuard> {
+        let path = format!("interfaces wireguard {name}");
+        if tree.has("per-client-thread") {
+            self.warnings.push(format!("{path} per-client-thread has no effect"));
+        }
+        let peers = self.peers(&path, tree);
+        if peers.is_empty() {
+            self.warnings.push(format!("{path} has no peer"));
+        }
+        let Some(private_key) = tree.value("private-key").and_then(secret) else {
+            self.error(
+                tree.location(),
+                format!("{path}: private-key is not set"),
+                format!("set {path} private-key KEY, with a key of: postern generate pki wireguard key-pair"),
+            );
+            return None;
+        };
+        self.check_keys(&path, tree, &private_key, &peers);
+        Some(WireGuard {
+            addresses: parsed(tree.values("address")),
+            description: tree.value("description").map(str::to_owned),
+            disable: tree.has("disable"),
+            disabled_offloads: tree.values("disable-offload").into_iter().map(str::to_owned).collect(),
+            port: tree.value("port").and_then(|port| port.parse().ok()),
+            mtu: number(tree, "interfaces wireguard <interface>", "mtu"),
+            fwmark: number(tree, "interfaces wireguard <interface>", "fwmark"),
+            private_key,
+            peers,
+        })
+    }
+
+    fn peers(&mut self, path: &str, tree: &Tree) -> BTreeMap<String, Peer> {
+        let Some(peers) = tree.at(&["peer"]) else { return BTreeMap::new() };
+        let enabled = peers.children().filter(|(_, peer)| !peer.has("disable"));
+        enabled.filter_map(|(name, peer)| Some((name.to_owned(), self.peer(path, name, peer)?))).collect()
+    }
+
+    fn peer(&mut self, path: &str, name: &str, tree: &Tree) -> Option<Peer> {
+        let path = format!("{path} peer {name}");
+        let endpoint = match (tree.value("address"), tree.value("port")) {
+            (Some(address), Some(port)) => Some(SocketAddr::new(address.parse().ok()?, port.parse().ok()?)),
+            (None, None) => None,
+            (address, _) => {
+                let (there, missing) =
+                    if address.is_some() { ("address", "port") } else { ("port", "address") };
+                self.error(
+                    tree.location(),
+                    format!("{path}: {there} is set without {missing}"),
+                    format!("set {path} {missing} ..., or delete {path} {there}"),
+                );
+                None
+            }
+        };
+        let allowed_ips: Vec<IpNet> = parsed(tree.values("allowed-ips"));
+        if allowed_ips.is_empty() {
+            let fix = format!("set {path} allowed-ips PREFIX, what is reached through this peer");
+            self.error(tree.location(), format!("{path}: allowed-ips is not set"), fix);
+        }
+        let Some(public_key) = tree.value("public-key").and_then(key_of) else {
+            let fix = format!("set {path} public-key KEY, the peer's");
+            self.error(tree.location(), format!("{path}: public-key is not set"), fix);
+            return None;
+        };
+        Some(Peer {
+            description: tree.value("description").map(str::to_owned),
+            public_key: PublicKey(public_key),
+            preshared_key: tree.value("preshared-key").and_then(secret).unwrap_or_else(Secret::zero),
+            allowed_ips,
+            endpoint,
+            persistent_keepalive: tree
+                .value("persistent-keepalive")
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(0),
+        })
+    }
+
+    /// No key twice, and none our own; no prefix twice.
+    fn check_keys(&mut self, path: &str, tree: &Tree, private: &Secret, peers: &BTreeMap<String, Peer>) {
+        let ours = PrivateKey::new(private.clone()).public();
+        let (mut keys, mut prefixes) = (HashMap::new(), HashMap::new());
+        for (name, peer) in peers {
+            let location = tree.at(&["peer", name]).map(Tree::location).unwrap_or_default();
+            if peer.public_key == ours {
+                let reason = format!("{path} peer {name}: public-key is our own");
+                self.error(location, reason, "enter the key of the other side".to_owned());
+            }
+            if let Some(other) = keys.insert(peer.public_key, name) {
+                let reason = format!("{path} peer {name}: peer {other} has the same public-key");
+                self.error(
+                    location,
+                    reason,
+                    format!("delete one of them, or add disable to it: set {path} peer {other} disable"),
+                );
+            }
+            for prefix in &peer.allowed_ips {
+                if let Some(other) = prefixes.insert(*prefix, name) {
+                    let reason = format!("{path} peer {name}: peer {other} has allowed-ips {prefix} too");
+                    self.error(location, reason, format!("delete {path} peer {other} allowed-ips {prefix}"));
+                }
+            }
+        }
+    }
+
+    /// Two interfaces cannot listen on one port.
+    fn check_ports(&mut self, tree: &Tree, settings: &Settings) {
+        let mut ports = HashMap::new();
+        for (name, interface) in settings.wireguard.iter().filter(|(_, interface)| !interface.disable) {
+            let Some(port) = interface.port else { continue };
+            if let Some(other) = ports.insert(port, name) {
+                let location =
+                    tree.at(&["interfaces", "wireguard", name]).map(Tree::location).unwrap_or_default();
+                let reason = format!("interfaces wireguard {name}: {other} has port {port} too");
+                self.error(location, reason, format!("set interfaces wireguard {name} port to another one"));
+            }
+        }
+    }
+}
+
+fn secret(text: &str) -> Option<Secret> {
+    key_of(text).map(Secret::new)
+}
+
+/// Values that the schema has checked.
+fn parsed<T: std::str::FromStr>(values: Vec<&str>) -> Vec<T> {
+    values.into_iter().filter_map(|value| value.parse().ok()).collect()
+}
+
+/// A number that the schema has checked, or its default.
+fn number(tree: &Tree, parent: &str, word: &str) -> u32 {
+    let path = format!("{parent} {word}");
+    let default = schema::NODES.iter().find(|node| node.path == path && node.kind != Kind::Flag);
+    let text = tree.value(word).or_else(|| default.and_then(|node| node.default));
+    text.and_then(|text| text.parse().ok()).expect("the schema has checked it or has a default for it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse;
+
+    const OURS: &str = "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=";
+    const THEIRS: &str = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=";
+
+    fn lines(extra: &str) -> String {
+        format!(
+            "set interfaces wireguard wg0 address 10.1.0.1/30\n\
+             set interfaces wireguard wg0 private-key {OURS}\n\
+             set interfaces wireguard wg0 peer b public-key {THEIRS}\n\
+             set interfaces wireguard wg0 peer b allowed-ips 10.2.0.0/24\n{extra}"
+        )
+    }
+
+    fn check(extra: &str) -> Result<Checked, Vec<ConfigError>> {
+        Settings::new(&parse(&lines(extra)).expect("right"))
+    }
+
+    fn reason(extra: &str) -> String {
+        check(extra).expect_err("wrong").remove(0).reason
+    }
+
+    #[test]
+    fn defaults_hold_where_nothing_is_set() {
+        let (settings, warnings) = check("").expect("right");
+        let wg0 = &settings.wireguard["wg0"];
+        assert_eq!((wg0.mtu, wg0.fwmark, wg0.port, wg0.disable), (1420, 0, None, false));
+        assert_eq!((wg0.peers["b"].endpoint, warnings.len()), (None, 0));
+    }
+
+    #[test]
+    fn a_disabled_peer_is_not_there() {
+        let (settings, warnings) = check("set interfaces wireguard wg0 peer b disable").expect("right");
+        assert!(settings.wireguard["wg0"].peers.is_empty());
+        assert_eq!(warnings, ["interfaces wireguard wg0 has no peer"]);
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused_with_its_place() {
+        assert!(
+            reason("set interfaces wireguard wg0 peer b address 192.0.2.1")
+                .contains("address is set without port")
+        );
+        assert!(reason("set interfaces wireguard wg0 peer b port 5").contains("port is set without address"));
+        assert!(
+            reason("set interfaces wireguard wg0 peer c allowed-ips 10.3.0.0/24")
+                .contains("c: public-key is not")
+        );
+        let same = format!(
+            "set interfaces wireguard wg0 peer c public-key {THEIRS}\n\
+             set interfaces wireguard wg0 peer c allowed-ips 10.3.0.0/24"
+        );
+        assert!(reason(&same).contains("peer c: peer b has the same public-key"));
+        let own = PrivateKey::new(Secret::new(key_of(OURS).expect("a key"))).public();
+        assert!(reason(&format!("set interfaces wireguard wg0 peer b public-key {own}")).contains("our own"));
+        let errors = check("set interfaces wireguard wg1").expect_err("no key");
+        assert_eq!((errors[0].location.line, errors[0].location.column), (5, 26));
+        assert!(errors[0].reason.contains("wg1: private-key is not set"));
+    }
+
+    #[test]
+    fn a_port_or_prefix_is_not_given_twice() {
+        let other = format!(
+            "set interfaces wireguard wg0 port 5\nset interfaces wireguard wg1 port 5\n\
+             set interfaces wireguard wg1 private-key {OURS}"
+        );
+        assert!(reason(&other).contains("wg1: wg0 has port 5 too"));
+        assert!(check(&format!("{other}\nset interfaces wireguard wg1 disable")).is_ok());
+        let other = format!(
+            "set interfaces wireguard wg0 peer c public-key {OURS}\n\
+             set interfaces wireguard wg0 peer c allowed-ips 10.2.0.0/24"
+        );
+        assert!(reason(&other).contains("b has allowed-ips 10.2.0.0/24 too"));
+    }
+}

@@ -1,0 +1,140 @@
+//! The configuration as a tree of words.
+
+use crate::error::Location;
+use std::collections::BTreeMap;
+
+/// A word, what follows it, and the values it holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tree {
+    children: BTreeMap<Word, Tree>,
+    values: Vec<(String, Place)>,
+    place: Place,
+}
+
+/// Where something was set. All places are equal: a tree does not change when lines move.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place(Location);
+
+impl PartialEq for Place {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Place {}
+
+/// A word that sorts as people count: wg2 before wg10.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Word(String);
+
+impl Ord for Word {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        natural(&self.0).cmp(&natural(&other.0)).then_with(|| self.0.cmp(&other.0))
+    }
+}
+
+impl PartialOrd for Word {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The parts of a word: letters, and the number after them.
+fn natural(word: &str) -> Vec<(&str, u64)> {
+    let mut parts = Vec::new();
+    let mut rest = word;
+    while !rest.is_empty() {
+        let letters = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let digits = rest[letters..].find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len() - letters);
+        parts.push((&rest[..letters], rest[letters..letters + digits].parse().unwrap_or(u64::MAX)));
+        rest = &rest[letters + digits..];
+    }
+    parts
+}
+
+impl Tree {
+    /// The branch that `words` lead to.
+    pub fn at(&self, words: &[&str]) -> Option<&Self> {
+        words.iter().try_fold(self, |tree, word| tree.children.get(&Word((*word).to_owned())))
+    }
+
+    /// Whether the branch is there.
+    pub fn has(&self, word: &str) -> bool {
+        self.at(&[word]).is_some()
+    }
+
+    /// The only value of a branch.
+    pub fn value(&self, word: &str) -> Option<&str> {
+        self.at(&[word]).and_then(|tree| tree.values.last()).map(|(value, _)| value.as_str())
+    }
+
+    /// All values of a branch, in the order in which they were set.
+    pub fn values(&self, word: &str) -> Vec<&str> {
+        self.at(&[word]).map(Self::own_values).unwrap_or_default()
+    }
+
+    /// The values that this branch itself holds.
+    pub fn own_values(&self) -> Vec<&str> {
+        self.values.iter().map(|(value, _)| value.as_str()).collect()
+    }
+
+    /// The words that follow, in order.
+    pub fn children(&self) -> impl Iterator<Item = (&str, &Self)> {
+        self.children.iter().map(|(word, tree)| (word.0.as_str(), tree))
+    }
+
+    /// Where it was first set.
+    pub fn location(&self) -> Location {
+        self.place.0
+    }
+
+    /// The branch that `words` lead to, made if it is not there.
+    pub(crate) fn make(&mut self, words: &[(&str, Location)]) -> &mut Self {
+        words.iter().fold(self, |tree, (word, location)| {
+            let fresh = || Self { place: Place(*location), ..Self::default() };
+            tree.children.entry(Word((*word).to_owned())).or_insert_with(fresh)
+        })
+    }
+
+    /// Sets a value: the only one, or one more.
+    pub(crate) fn set(&mut self, value: &str, location: Location, several: bool) {
+        if !several {
+            self.values.clear();
+        }
+        if self.values.iter().all(|(known, _)| known != value) {
+            self.values.push((value.to_owned(), Place(location)));
+        }
+    }
+
+    /// Removes the branch that `words` lead to, or one value of it; whether there was anything.
+    pub(crate) fn remove(&mut self, words: &[&str], value: Option<&str>) -> bool {
+        let Some((last, path)) = words.split_last() else { return false };
+        let parent =
+            path.iter().try_fold(&mut *self, |tree, word| tree.children.get_mut(&Word((*word).to_owned())));
+        let Some(parent) = parent else { return false };
+        let key = Word((*last).to_owned());
+        let Some(value) = value else { return parent.children.remove(&key).is_some() };
+        let Some(leaf) = parent.children.get_mut(&key) else { return false };
+        let before = leaf.values.len();
+        leaf.values.retain(|(known, _)| known != value);
+        let removed = leaf.values.len() != before;
+        if leaf.values.is_empty() {
+            parent.children.remove(&key);
+        }
+        removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_sort_as_people_count() {
+        let mut words: Vec<Word> =
+            ["wg10", "wg2", "a", "wg02x", "wg2"].map(|word| Word(word.to_owned())).into();
+        words.sort();
+        let words: Vec<&str> = words.iter().map(|word| word.0.as_str()).collect();
+        assert_eq!(words, ["a", "wg2", "wg2", "wg02x", "wg10"]);
+    }
+}
