@@ -1,6 +1,7 @@
 //! `postern`: one program with many verbs.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod client;
 mod generate;
 mod privilege;
@@ -28,6 +29,10 @@ enum Verb {
     Run(run::Arguments),
     /// Show what is going on
     Show(show::Arguments),
+    /// Measure
+    Bench(bench::Arguments),
+    /// Build two sites on this machine, join them, and show what the tunnel can do (needs root)
+    Demo,
     /// Make new keys
     #[command(subcommand)]
     Generate(generate::What),
@@ -43,6 +48,8 @@ fn main() -> ExitCode {
     let outcome = match cli.verb {
         Verb::Run(arguments) => run::run(arguments),
         Verb::Show(arguments) => show::run(arguments),
+        Verb::Bench(arguments) => bench::run(arguments),
+        Verb::Demo => ::bench::demo::run(),
         Verb::Generate(what) => {
             generate::run(what);
             Ok(())

@@ -3,7 +3,9 @@
 use crate::Outcome;
 use crate::privilege::{self, Needs};
 use clap::Args;
+use crypto::Engine;
 use crypto::engine::aws_lc::AwsLc;
+use crypto::engine::none;
 use gateway::api::{self, Labels, Shown};
 use gateway::control::interface::{Interface, Options};
 use gateway::control::uapi_server;
@@ -20,7 +22,7 @@ use tokio::sync::mpsc;
 /// What the daemon in the background says to whoever started it once `wg` may be used.
 const READY: &[u8] = b"ready\n";
 
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct Arguments {
     /// Name of the interface to create
     interface: String,
@@ -54,7 +56,15 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     privilege::drop_unneeded(Needs { other_namespaces: true })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(arguments))
+    runtime.block_on(serve(arguments, Arc::new(AwsLc)))
+}
+
+/// For measurements: what the path costs when nothing is encrypted.
+pub(crate) fn serve_without_cipher(interface: String) -> Outcome {
+    log();
+    let arguments = Arguments { interface, ..Arguments::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(arguments, Arc::new(none::None)))
 }
 
 /// Starts this program again, waits until it serves, and leaves it alone.
@@ -75,7 +85,7 @@ fn start_in_background() -> Outcome {
     std::process::exit(child.wait()?.code().unwrap_or(1));
 }
 
-async fn serve(arguments: Arguments) -> Outcome {
+async fn serve(arguments: Arguments, engine: Arc<dyn Engine>) -> Outcome {
     let (events, mut removed) = mpsc::unbounded_channel();
     let capture = |path: &Option<PathBuf>| path.as_deref().map(Capture::create).transpose();
     let options = Options {
@@ -88,7 +98,7 @@ async fn serve(arguments: Arguments) -> Outcome {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let name = arguments.interface;
     let listener = uapi_server::bind(&name).await?;
-    let interface = Arc::new(Interface::create(&name, Arc::new(AwsLc), options, events)?);
+    let interface = Arc::new(Interface::create(&name, engine, options, events)?);
     let shown = Shown::default();
     shown.show(Arc::clone(&interface), Labels::default());
     match api::bind(&api::path(&name)).await {

@@ -1,0 +1,207 @@
+//! A WireGuard daemon in a lab: ours, or one that it is compared with. All are driven in the same way.
+
+use crate::Outcome;
+use crate::lab::{Lab, Process, wait_until};
+use crypto::{PrivateKey, Secret};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Which daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Daemon {
+    /// This program.
+    Postern {
+        /// Without encryption, to see what the path costs.
+        without_cipher: bool,
+    },
+    /// wireguard-go, or what has its command line.
+    WireguardGo(PathBuf),
+}
+
+impl Daemon {
+    /// Its name in reports.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Postern { without_cipher: false } => "postern".to_owned(),
+            Self::Postern { without_cipher: true } => "postern, no cipher".to_owned(),
+            Self::WireguardGo(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        }
+    }
+
+    /// What it says its version is.
+    pub fn version(&self) -> String {
+        match self {
+            Self::Postern { .. } => env!("CARGO_PKG_VERSION").to_owned(),
+            Self::WireguardGo(path) => {
+                let said = crate::lab::run(&path.to_string_lossy(), ["--version"]).unwrap_or_default();
+                said.lines().next().unwrap_or("unknown").to_owned()
+            }
+        }
+    }
+
+    /// The newest wireguard-go: as `make setup` has built it, or as it is installed.
+    pub fn find_wireguard_go(given: Option<PathBuf>) -> Outcome<Self> {
+        let built = [PathBuf::from(".peers/wireguard-go")];
+        let paths = std::env::var_os("PATH").unwrap_or_default();
+        let installed = std::env::split_paths(&paths).map(|directory| directory.join("wireguard-go"));
+        let found = given.into_iter().chain(built).chain(installed).find(|path| path.is_file());
+        found.map(Self::WireguardGo).ok_or_else(|| {
+            "wireguard-go is not here\n  fix: make setup, or name it with --peer-path, or measure alone with --peer none".into()
+        })
+    }
+
+    fn command(&self, lab: &Lab, namespace: &str, interface: &str) -> Outcome<std::process::Command> {
+        let ours = std::env::current_exe()?;
+        let mut command = match self {
+            Self::Postern { without_cipher } => {
+                let mut command = lab.command(namespace, ours);
+                let verb: &[&str] = if *without_cipher {
+                    &["bench", "gateway-without-cipher"]
+                } else {
+                    &["wireguard", "--foreground"]
+                };
+                command.args(verb);
+                command
+            }
+            Self::WireguardGo(path) => {
+                let mut command = lab.command(namespace, path);
+                command.arg("--foreground");
+                command
+            }
+        };
+        command.arg(interface).env("LOG_LEVEL", "error").stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(command)
+    }
+}
+
+/// A running daemon and its interface.
+pub struct Gateway {
+    /// The process.
+    pub process: Process,
+    /// The interface.
+    pub interface: String,
+    /// Its namespace.
+    pub namespace: String,
+}
+
+impl Gateway {
+    /// Starts a daemon and waits until it can be configured.
+    pub fn start(lab: &mut Lab, daemon: &Daemon, namespace: &str, interface: &str) -> Outcome<Self> {
+        let process = lab.start(&mut daemon.command(lab, namespace, interface)?)?;
+        let socket = socket_of(interface);
+        wait_until(Duration::from_secs(10), || UnixStream::connect(&socket).is_ok())
+            .map_err(|error| format!("{} does not serve {interface}: {error}", daemon.name()))?;
+        Ok(Self { process, interface: interface.to_owned(), namespace: namespace.to_owned() })
+    }
+
+    /// Sends a configuration request; its last line, empty, is added here.
+    pub fn set(&self, request: &str) -> Outcome<()> {
+        let reply = converse(&self.interface, &format!("set=1\n{request}\n"))?;
+        if reply.trim_end() == "errno=0" {
+            Ok(())
+        } else {
+            Err(format!("{}: {reply}", self.interface).into())
+        }
+    }
+
+    /// All that it says of itself.
+    pub fn get(&self) -> Outcome<String> {
+        converse(&self.interface, "get=1\n\n")
+    }
+
+    /// One value out of [`get`](Self::get).
+    pub fn value(&self, key: &str) -> Outcome<Option<String>> {
+        let text = self.get()?;
+        Ok(text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).map(str::to_owned))
+    }
+}
+
+fn socket_of(interface: &str) -> PathBuf {
+    Path::new("/var/run/wireguard").join(format!("{interface}.sock"))
+}
+
+/// One request and its answer.
+pub fn converse(interface: &str, request: &str) -> Outcome<String> {
+    let mut stream = UnixStream::connect(socket_of(interface))?;
+    stream.write_all(request.as_bytes())?;
+    let mut reply = String::new();
+    for line in BufReader::new(stream).lines() {
+        let line = line?;
+        if line.is_empty() {
+            return Ok(reply);
+        }
+        writeln!(reply, "{line}")?;
+    }
+    Err("the daemon hung up".into())
+}
+
+/// Two gateways with a tunnel between them.
+pub struct Tunnel {
+    /// Both ends.
+    pub gateways: [Gateway; 2],
+    /// Their addresses inside.
+    pub inside: [String; 2],
+}
+
+/// Where a tunnel's ends are.
+pub struct Plan<'a> {
+    /// Letters for the interfaces.
+    pub name: &'a str,
+    /// The namespaces.
+    pub namespaces: [&'a str; 2],
+    /// The gateways' addresses outside.
+    pub outside: [&'a str; 2],
+    /// The UDP port of both.
+    pub port: u16,
+    /// The first two bytes of their addresses inside: "10.7".
+    pub net: &'a str,
+    /// The MTU inside.
+    pub mtu: u32,
+}
+
+impl Tunnel {
+    /// Starts both gateways and lets each know the other.
+    pub fn start(lab: &mut Lab, daemon: &Daemon, plan: &Plan<'_>) -> Outcome<Self> {
+        let keys = [1u8, 2].map(|end| {
+            let mut bytes = [end; 32];
+            bytes[..2].copy_from_slice(&plan.port.to_be_bytes());
+            PrivateKey::new(Secret::new(bytes))
+        });
+        let inside = [1, 2].map(|end| format!("{}.0.{end}", plan.net));
+        let mut gateways = Vec::new();
+        for end in [0, 1] {
+            let interface = lab.interface(&format!("{}{end}", plan.name));
+            let gateway = Gateway::start(lab, daemon, plan.namespaces[end], &interface)?;
+            let (ours, theirs, other) = (&keys[end], keys[1 - end].public(), 1 - end);
+            gateway.set(&format!(
+                "private_key={}\nlisten_port={}\npublic_key={}\nendpoint={}:{}\nallowed_ip={}/32\n",
+                base16ct::lower::encode_string(ours.secret().expose()),
+                plan.port,
+                base16ct::lower::encode_string(&theirs.0),
+                plan.outside[other],
+                plan.port,
+                inside[other],
+            ))?;
+            lab.ip(plan.namespaces[end], &format!("address add {}/24 dev {interface}", inside[end]))?;
+            lab.ip(plan.namespaces[end], &format!("link set {interface} up mtu {}", plan.mtu))?;
+            gateways.push(gateway);
+        }
+        let gateways = gateways.try_into().unwrap_or_else(|_| unreachable!("two were pushed"));
+        let tunnel = Self { gateways, inside };
+        let first = plan.namespaces[0];
+        wait_until(Duration::from_secs(15), || {
+            lab.run(first, "ping", &["-c", "1", "-W", "1", &tunnel.inside[1]]).is_ok()
+        })
+        .map_err(|error| format!("{} makes no tunnel: {error}", daemon.name()))?;
+        Ok(tunnel)
+    }
+
+    /// Seconds of processor time that both gateways have used.
+    pub fn cpu_seconds(&self) -> Outcome<f64> {
+        Ok(self.gateways[0].process.cpu_seconds()? + self.gateways[1].process.cpu_seconds()?)
+    }
+}

@@ -1,0 +1,190 @@
+//! Network namespaces with veth links between them, and the processes in them.
+//!
+//! Everything carries our process id in its name, and goes when the lab is dropped.
+
+use crate::Outcome;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Tells the labs of one process apart.
+static LABS: AtomicUsize = AtomicUsize::new(0);
+
+/// Namespaces and processes.
+pub struct Lab {
+    tag: String,
+    namespaces: Vec<String>,
+    processes: Vec<Child>,
+}
+
+/// A process in a lab.
+#[derive(Clone, Copy, Debug)]
+pub struct Process(u32);
+
+impl Lab {
+    /// Makes namespaces with these names, each with its loopback up.
+    pub fn new(names: &[&str]) -> Outcome<Self> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(
+                "network namespaces can only be made by root\n  fix: run the same command with sudo".into()
+            );
+        }
+        let number = LABS.fetch_add(1, Ordering::Relaxed);
+        let tag = format!("postern-{}-{number}", std::process::id());
+        let mut lab = Self { tag, namespaces: Vec::new(), processes: Vec::new() };
+        for name in names {
+            let namespace = lab.namespace(name);
+            run("ip", ["netns", "add", &namespace])?;
+            lab.namespaces.push(namespace);
+            lab.ip(name, "link set lo up")?;
+        }
+        Ok(lab)
+    }
+
+    /// The full name of a namespace.
+    pub fn namespace(&self, name: &str) -> String {
+        format!("{}-{name}", self.tag)
+    }
+
+    /// A name for an interface that no other lab uses: WireGuard sockets are named by interface, for all namespaces.
+    pub fn interface(&self, name: &str) -> String {
+        let unique = self.tag.trim_start_matches("postern-").replace('-', "x");
+        format!("{name}{unique}")
+    }
+
+    /// Connects two namespaces by a veth pair with these interface names and addresses.
+    pub fn connect(&self, a: (&str, &str, &str), b: (&str, &str, &str)) -> Outcome<()> {
+        let (from, to) = (self.namespace(a.0), self.namespace(b.0));
+        run("ip", ["link", "add", a.1, "netns", &from, "type", "veth", "peer", "name", b.1, "netns", &to])?;
+        for (name, interface, address) in [a, b] {
+            self.ip(name, &format!("address add {address} dev {interface}"))?;
+            self.ip(name, &format!("link set {interface} up"))?;
+        }
+        Ok(())
+    }
+
+    /// Runs `ip` in a namespace.
+    pub fn ip(&self, name: &str, arguments: &str) -> Outcome<String> {
+        let namespace = self.namespace(name);
+        run("ip", ["-n", &namespace].into_iter().chain(arguments.split_whitespace()))
+    }
+
+    /// A command that will run in a namespace.
+    pub fn command(&self, name: &str, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace(name)]).arg(program).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command in a namespace to its end, and returns what it wrote.
+    pub fn run(&self, name: &str, program: &str, arguments: &[&str]) -> Outcome<String> {
+        output(self.command(name, program).args(arguments))
+    }
+
+    /// Starts a command that ends with the lab.
+    pub fn start(&mut self, command: &mut Command) -> Outcome<Process> {
+        let child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
+        let process = Process(child.id());
+        self.processes.push(child);
+        Ok(process)
+    }
+
+    /// Ends a process now, by this signal.
+    pub fn kill(&mut self, process: Process, signal: rustix::process::Signal) {
+        if let Some(index) = self.processes.iter().position(|child| child.id() == process.0) {
+            let mut child = self.processes.swap_remove(index);
+            if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
+                let _ = rustix::process::kill_process(pid, signal);
+            }
+            let _ = child.wait();
+        }
+    }
+
+    /// Whether a process has ended by itself, and how.
+    pub fn ended(&mut self, process: Process) -> Option<std::process::ExitStatus> {
+        let child = self.processes.iter_mut().find(|child| child.id() == process.0)?;
+        child.try_wait().ok().flatten()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for child in &mut self.processes {
+            if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            }
+        }
+        for child in &mut self.processes {
+            if wait_until(Duration::from_secs(3), || child.try_wait().is_ok_and(|status| status.is_some()))
+                .is_err()
+            {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+        for namespace in &self.namespaces {
+            let _ = run("ip", ["netns", "delete", namespace]);
+        }
+    }
+}
+
+impl Process {
+    /// The process id.
+    pub fn id(self) -> u32 {
+        self.0
+    }
+
+    /// Seconds of processor time used so far, in user and in kernel mode.
+    pub fn cpu_seconds(self) -> Outcome<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0))?;
+        // Behind the name, which is in parentheses and may contain anything: field 3 and so on (proc(5)).
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks =
+            |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+        Ok((ticks(11) + ticks(12)) / rustix::param::clock_ticks_per_second() as f64)
+    }
+
+    /// Resident memory in bytes.
+    pub fn memory(self) -> Outcome<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0))?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).ok_or("no VmRSS")?;
+        let kib: u64 = line.split_whitespace().nth(1).ok_or("no number")?.parse()?;
+        Ok(kib * 1024)
+    }
+}
+
+/// Runs a program to its end and returns what it wrote.
+pub fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a str>) -> Outcome<String> {
+    output(Command::new(program).args(arguments).stdin(Stdio::null()))
+}
+
+fn output(command: &mut Command) -> Outcome<String> {
+    let shown = format!("{command:?}").replace('"', "");
+    let output = command.output().map_err(|error| format!("{shown}: {error}"))?;
+    let written = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(written);
+    }
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(format!("{shown}: {}\n{written}{error}", output.status).into())
+}
+
+/// Waits until something is so.
+pub fn wait_until(patience: Duration, mut condition: impl FnMut() -> bool) -> Outcome<()> {
+    let deadline = Instant::now() + patience;
+    while !condition() {
+        if Instant::now() >= deadline {
+            return Err(format!("nothing after {patience:?}").into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Whether a program can be run.
+pub fn has_program(name: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&paths).any(|directory| directory.join(name).is_file()) || Path::new(name).is_file()
+}

@@ -1,0 +1,16 @@
+//! Measurements, on networks that they make themselves and remove again.
+//!
+//! What is compared is compared in one run, in alternation, and given as a ratio of medians: absolute speeds of a shared
+//! machine move by a third from minute to minute.
+#![forbid(unsafe_code)]
+
+pub mod demo;
+pub mod gateway_under_test;
+pub mod lab;
+pub mod pipeline;
+pub mod report;
+pub mod traffic;
+pub mod tunnel;
+
+/// Any failure, for a person.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;

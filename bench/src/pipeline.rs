@@ -1,0 +1,332 @@
+//! `postern bench pipeline`: the data path alone, from memory to memory in one thread, stage by stage, beside the bare
+//! call of the cipher.
+
+use crate::Outcome;
+use crate::report::{Machine, short, table};
+use crossbeam_channel::unbounded;
+use crypto::engine::{Cipher, Engine, Job, Key};
+use crypto::{PublicKey, Secret, random};
+use gateway::clock::Clock;
+use gateway::datapath::punt::Punt;
+use gateway::datapath::{INBOUND, OUTBOUND, Observer, Stage};
+use gateway::tables::{Peer, Session, Tables};
+use gateway::worker::{Egress, Inbound, Outbound, Shared};
+use packet::header::ip::{Ipv4Header, UDP};
+use packet::header::wireguard::{TAG, padded};
+use packet::{DropCounters, DropReason, Endpoint};
+use port::memory::Link;
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tunnel::sa::Lifetime;
+use tunnel::wireguard::device::Outbox;
+use tunnel::wireguard::limits::REJECT_AFTER_MESSAGES;
+use tunnel::wireguard::{Action, AllowedIps, Device};
+use tunnel::{InboundSa, OutboundSa, Time};
+use zerocopy::IntoBytes;
+
+/// What to measure.
+pub struct Options {
+    /// Who encrypts.
+    pub engine: Arc<dyn Engine>,
+    /// The sizes of the packets, headers included, and their names.
+    pub loads: Vec<(String, Vec<usize>)>,
+    /// Packets in a burst.
+    pub burst: usize,
+    /// Time for each load.
+    pub time: Duration,
+}
+
+/// The mix of document 002: 58.67% of 90 bytes, 2% of 92, 23.66% of 594, 15.67% of 1418.
+pub fn imix() -> Vec<usize> {
+    let counts = [(90, 176), (92, 6), (594, 71), (1418, 47)];
+    let mut sizes: Vec<usize> = counts.iter().flat_map(|&(size, count)| vec![size; count]).collect();
+    // The same shuffle each time: a step that has no divisor in common with the number.
+    sizes = (0..sizes.len()).map(|index| sizes[index * 7 % 300]).collect();
+    sizes
+}
+
+/// What was found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Where.
+    pub machine: Machine,
+    /// Who encrypted.
+    pub engine: &'static str,
+    /// Packets in a burst.
+    pub burst: usize,
+    /// Each load.
+    pub loads: Vec<Load>,
+}
+
+/// One load.
+#[derive(Debug, Serialize)]
+pub struct Load {
+    /// Its name.
+    pub name: String,
+    /// Mean bytes of a packet.
+    pub bytes: f64,
+    /// Inside to outside.
+    pub outbound: Direction,
+    /// Outside to inside.
+    pub inbound: Direction,
+}
+
+/// One direction.
+#[derive(Debug, Serialize)]
+pub struct Direction {
+    /// Nanoseconds a packet in each stage.
+    pub stages: Vec<(&'static str, f64)>,
+    /// Nanoseconds a packet in all.
+    pub total: f64,
+    /// The bare call of the cipher on the same packets.
+    pub bare: f64,
+    /// One by the other.
+    pub ratio: f64,
+}
+
+/// Measures the time of each stage.
+struct Stopwatch {
+    stages: &'static [&'static Stage],
+    spent: Vec<Duration>,
+    last: Instant,
+}
+
+impl Stopwatch {
+    fn new(stages: &'static [&'static Stage]) -> Self {
+        Self { stages, spent: vec![Duration::ZERO; stages.len()], last: Instant::now() }
+    }
+}
+
+impl Observer for Stopwatch {
+    fn finished(&mut self, stage: &'static Stage) {
+        let now = Instant::now();
+        let index =
+            self.stages.iter().position(|known| known.name == stage.name).expect("a stage of this direction");
+        self.spent[index] += now - self.last;
+        self.last = now;
+    }
+}
+
+/// Two ends of one tunnel in memory.
+struct Bed {
+    inside: Link,
+    outside: Link,
+    delivered: Link,
+    outbound: Outbound<Link, Link, Link>,
+    inbound: Inbound<Link, Link>,
+    drops: Arc<DropCounters>,
+}
+
+const BATCH_BYTES: usize = 512 * 1024;
+
+impl Bed {
+    fn new(engine: &dyn Engine) -> Outcome<Self> {
+        let key = engine.load(Cipher::ChaCha20Poly1305, &[7; 32])?;
+        let (notices, _kept) = unbounded();
+        let shared = Shared { tables: Arc::new(Tables::new(1420)), notices, clock: Clock::default() };
+        let endpoint = Endpoint::new("192.0.2.2:51820".parse()?);
+        let peer = Arc::new(new_peer());
+        peer.endpoint.store(Some(Arc::new(endpoint)));
+        let lifetime = Lifetime {
+            renew: None,
+            renew_sequence: u64::MAX,
+            expires: Time::from_nanoseconds(u64::MAX),
+            end_sequence: REJECT_AFTER_MESSAGES,
+        };
+        peer.sending.store(Some(Arc::new(OutboundSa::new(Arc::clone(&key), 1, lifetime))));
+        let mut routes = AllowedIps::default();
+        for net in 0..=255u8 {
+            routes.insert(format!("10.{net}.0.0/16").parse()?, Arc::clone(&peer));
+        }
+        shared.tables.routes.store(Arc::new(routes));
+        let sa = Arc::new(InboundSa::new(key, 1, lifetime, false));
+        shared.tables.install(Session { sa, peer });
+        let (inside, outside, delivered, drops) = <(Link, Link, Link, Arc<DropCounters>)>::default();
+        let egress = Egress::new(shared.clone(), outside.clone(), Arc::clone(&drops));
+        let outbound = Outbound::new(shared.clone(), inside.clone(), Link::default(), egress, BATCH_BYTES);
+        let (punt, _) = Punt::new();
+        let inbound =
+            Inbound::new(shared, outside.clone(), delivered.clone(), punt, Arc::clone(&drops), BATCH_BYTES);
+        Ok(Self { inside, outside, delivered, outbound, inbound, drops })
+    }
+}
+
+/// A peer; only a device can name one.
+fn new_peer() -> Peer {
+    let engine = Arc::new(crypto::engine::aws_lc::AwsLc);
+    let mut device = Device::new(engine, Box::new(random::System::default()));
+    let mut out: Outbox = Vec::<Action>::new();
+    device.set_private_key(Some(Secret::new([1; 32])), &mut out);
+    let public = PublicKey([9; 32]);
+    let (id, activity) = device.add_peer(public);
+    Peer::new(id, public, activity)
+}
+
+/// UDP packets of these sizes, each to another host: nothing is decided for two at once but what the data path finds.
+fn packets(sizes: &[usize], count: usize) -> Vec<Vec<u8>> {
+    (0..count)
+        .map(|number| {
+            let size = sizes[number % sizes.len()].max(Ipv4Header::LENGTH);
+            let mut header = Ipv4Header {
+                version_ihl: 0x45,
+                ds_field: 0,
+                total_length: (size as u16).into(),
+                identification: 0.into(),
+                fragment: Ipv4Header::DONT_FRAGMENT.into(),
+                ttl: 64,
+                protocol: UDP,
+                checksum: [0; 2],
+                source: [10, 1, 0, 1],
+                destination: [10, 2, 0, number as u8],
+            };
+            header.finish();
+            let mut packet = header.as_bytes().to_vec();
+            packet.resize(size, number as u8);
+            packet
+        })
+        .collect()
+}
+
+/// Measures everything.
+pub fn run(options: &Options) -> Outcome<Report> {
+    let mut loads = Vec::new();
+    for (name, sizes) in &options.loads {
+        let burst = packets(sizes, options.burst.max(sizes.len().min(300)));
+        let bytes = burst.iter().map(Vec::len).sum::<usize>() as f64 / burst.len() as f64;
+        let [outbound, inbound] = measure(options, &burst)?;
+        loads.push(Load { name: name.clone(), bytes, outbound, inbound });
+    }
+    Ok(Report { machine: Machine::here(), engine: options.engine.name(), burst: options.burst, loads })
+}
+
+fn measure(options: &Options, packets: &[Vec<u8>]) -> Outcome<[Direction; 2]> {
+    let mut bed = Bed::new(&*options.engine)?;
+    let (mut out, mut back) = (Stopwatch::new(OUTBOUND), Stopwatch::new(INBOUND));
+    let (mut rounds, mut total) = (0u32, [Duration::ZERO; 2]);
+    let mut batch = packet::Batch::new(BATCH_BYTES);
+    let end = Instant::now() + options.time;
+    // The bare call is timed in between, so that a machine that slows down slows both.
+    let mut bare = Bare::new(&*options.engine, packets)?;
+    while rounds < 20 || Instant::now() < end {
+        if rounds == 10 {
+            // What came before was to warm up.
+            (out, back, total) = (Stopwatch::new(OUTBOUND), Stopwatch::new(INBOUND), [Duration::ZERO; 2]);
+            bare.spent = [Duration::ZERO; 2];
+        }
+        for burst in packets.chunks(options.burst) {
+            for packet in burst {
+                bed.inside.push([packet.as_slice()], None, 0);
+            }
+            let started = Instant::now();
+            out.last = started;
+            bed.outbound.burst(&mut out)?;
+            let between = Instant::now();
+            back.last = between;
+            bed.inbound.burst(&mut back)?;
+            total[0] += between - started;
+            total[1] += between.elapsed();
+            batch.clear();
+            port::Receive::receive(&mut bed.delivered, &mut batch)?;
+            if batch.len() != burst.len() {
+                return Err(lost(&bed, burst.len(), batch.len()));
+            }
+        }
+        bare.round(options.burst);
+        rounds += 1;
+    }
+    let count = f64::from(rounds - 10) * packets.len() as f64;
+    let each = |spent: Duration| spent.as_nanos() as f64 / count;
+    Ok([(out, 0), (back, 1)].map(|(watch, way)| {
+        let stages = watch.stages.iter().zip(&watch.spent).map(|(stage, &spent)| (stage.name, each(spent)));
+        let (total, bare) = (each(total[way]), each(bare.spent[way]));
+        Direction { stages: stages.collect(), total, bare, ratio: total / bare }
+    }))
+}
+
+fn lost(bed: &Bed, sent: usize, received: usize) -> Box<dyn std::error::Error> {
+    let reasons = DropReason::ALL.iter().filter(|reason| bed.drops.read(**reason) > 0);
+    let names: Vec<&str> = reasons.map(|reason| reason.name()).collect();
+    let waiting = bed.outside.pop().is_some();
+    format!("{sent} packets went in, {received} came out ({}, still waiting: {waiting})", names.join(", "))
+        .into()
+}
+
+/// The cipher on the same packets, as a program would call it that does nothing else.
+struct Bare {
+    key: Arc<dyn Key>,
+    texts: Vec<Vec<u8>>,
+    tags: Vec<[u8; TAG]>,
+    counter: u64,
+    spent: [Duration; 2],
+}
+
+impl Bare {
+    fn new(engine: &dyn Engine, packets: &[Vec<u8>]) -> Outcome<Self> {
+        let key = engine.load(Cipher::ChaCha20Poly1305, &[7; 32])?;
+        let pad = |packet: &Vec<u8>| {
+            let mut text = packet.clone();
+            text.resize(padded(packet.len(), 1420), 0);
+            text
+        };
+        let texts: Vec<Vec<u8>> = packets.iter().map(pad).collect();
+        let tags = vec![[0; TAG]; texts.len()];
+        Ok(Self { key, texts, tags, counter: 0, spent: [Duration::ZERO; 2] })
+    }
+
+    /// Seals and opens every packet once, in bursts as large as the pipeline's.
+    fn round(&mut self, burst: usize) {
+        for (texts, tags) in self.texts.chunks_mut(burst).zip(self.tags.chunks_mut(burst)) {
+            let first = self.counter;
+            self.counter += texts.len() as u64;
+            let mut jobs: Vec<Job<'_>> = texts
+                .iter_mut()
+                .zip(tags)
+                .zip(first..)
+                .map(|((text, tag), counter)| {
+                    let mut nonce = [0; 12];
+                    nonce[4..].copy_from_slice(&counter.to_le_bytes());
+                    Job { nonce, aad: &[], text, tag, authentic: false }
+                })
+                .collect();
+            let started = Instant::now();
+            self.key.seal(&mut jobs).expect("the engine works");
+            let between = Instant::now();
+            self.key.open(&mut jobs).expect("the engine works");
+            self.spent[0] += between - started;
+            self.spent[1] += between.elapsed();
+            assert!(jobs.iter().all(|job| job.authentic), "what was sealed opens");
+        }
+    }
+}
+
+impl Report {
+    /// The report for people.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "{}, Linux {}\none thread, memory to memory, bursts of {} packets to as many hosts; engine {}; ns a packet\n",
+            self.machine.processor, self.machine.kernel, self.burst, self.engine
+        );
+        text += &self.direction("outbound", |load| &load.outbound);
+        text += &self.direction("inbound", |load| &load.inbound);
+        text
+    }
+
+    fn direction(&self, name: &str, direction: impl Fn(&Load) -> &Direction) -> String {
+        let names: Vec<&str> = self.loads.iter().map(|load| load.name.as_str()).collect();
+        let row = |label: &str, value: &dyn Fn(&Direction) -> String| -> Vec<String> {
+            let cells = self.loads.iter().map(|load| value(direction(load)));
+            [label.to_owned()].into_iter().chain(cells).collect()
+        };
+        let stages = self.loads.first().map(|load| &direction(load).stages).into_iter().flatten();
+        let mut rows: Vec<Vec<String>> = stages
+            .enumerate()
+            .map(|(index, (stage, _))| row(stage, &|way| short(way.stages[index].1)))
+            .collect();
+        rows.push(row("all stages", &|way| short(way.total)));
+        rows.push(row("bare cipher", &|way| short(way.bare)));
+        rows.push(row("ratio", &|way| format!("{:.2}x", way.ratio)));
+        rows.push(row("Mpackets/s", &|way| short(1e3 / way.total)));
+        format!("\n{}", table(&[vec![name], names].concat(), &rows))
+    }
+}

@@ -1,0 +1,110 @@
+//! Real traffic: iperf3 for throughput, ping for round trips.
+
+use crate::Outcome;
+use crate::lab::{Lab, Process, wait_until};
+use serde_json::Value;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Starts the server that all measurements of a namespace talk to.
+pub fn serve(lab: &mut Lab, namespace: &str) -> Outcome<Process> {
+    let mut command = lab.command(namespace, "iperf3");
+    command.arg("--server").stdout(Stdio::null()).stderr(Stdio::null());
+    let server = lab.start(&mut command)?;
+    let listening = || {
+        let sockets = lab.run(namespace, "ss", &["-ltnH", "sport = :5201"]);
+        sockets.is_ok_and(|text| !text.trim().is_empty())
+    };
+    wait_until(Duration::from_secs(5), listening)
+        .map_err(|error| format!("iperf3 does not listen: {error}"))?;
+    Ok(server)
+}
+
+/// What a TCP or UDP measurement found.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// Payload bytes that arrived.
+    pub bytes: f64,
+    /// UDP: datagrams that arrived.
+    pub packets: f64,
+    /// TCP: segments sent again.
+    pub retransmits: f64,
+}
+
+impl Transfer {
+    /// Payload in Gbit/s.
+    pub fn gigabits(&self) -> f64 {
+        self.bytes * 8.0 / 1e9 / self.seconds
+    }
+
+    /// Datagrams in thousands a second.
+    pub fn kilopackets(&self) -> f64 {
+        self.packets / 1e3 / self.seconds
+    }
+}
+
+/// TCP with this many streams, to the server or, `reverse`, from it.
+pub fn tcp(lab: &Lab, from: &str, to: &str, streams: u32, reverse: bool, seconds: u32) -> Outcome<Transfer> {
+    let (seconds, streams) = (seconds.to_string(), streams.to_string());
+    let mut arguments = vec!["--client", to, "--time", &seconds, "--parallel", &streams, "--json"];
+    if reverse {
+        arguments.push("--reverse");
+    }
+    let report = report(lab, from, &arguments)?;
+    let number = |path: &str| report.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
+    Ok(Transfer {
+        seconds: number("/end/sum_received/seconds"),
+        bytes: number("/end/sum_received/bytes"),
+        packets: 0.0,
+        retransmits: number("/end/sum_sent/retransmits"),
+    })
+}
+
+/// UDP datagrams with this payload, as fast as they can be sent.
+pub fn udp(lab: &Lab, from: &str, to: &str, payload: u32, seconds: u32) -> Outcome<Transfer> {
+    let (seconds, payload) = (seconds.to_string(), payload.to_string());
+    let arguments =
+        ["--client", to, "--udp", "--bitrate", "0", "--length", &payload, "--time", &seconds, "--json"];
+    let report = report(lab, from, &arguments)?;
+    let number = |path: &str| report.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
+    let packets = number("/end/sum/packets") - number("/end/sum/lost_packets");
+    Ok(Transfer {
+        seconds: number("/end/sum/seconds"),
+        bytes: packets * number("/start/test_start/blksize"),
+        packets,
+        retransmits: 0.0,
+    })
+}
+
+fn report(lab: &Lab, from: &str, arguments: &[&str]) -> Outcome<Value> {
+    let text = lab.run(from, "iperf3", arguments)?;
+    let report: Value = serde_json::from_str(&text)?;
+    match report.get("error").and_then(Value::as_str) {
+        Some(error) => Err(format!("iperf3: {error}").into()),
+        None => Ok(report),
+    }
+}
+
+/// Round-trip times in milliseconds, ascending.
+#[derive(Clone, Debug)]
+pub struct RoundTrips(Vec<f64>);
+
+impl RoundTrips {
+    /// The time that this share of the round trips stay below.
+    pub fn quantile(&self, share: f64) -> f64 {
+        let index = ((self.0.len() as f64 * share) as usize).min(self.0.len().saturating_sub(1));
+        self.0.get(index).copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// Sends `count` echo requests, `interval` apart.
+pub fn ping(lab: &Lab, from: &str, to: &str, count: u32, interval: Duration) -> Outcome<RoundTrips> {
+    let (count, interval) = (count.to_string(), format!("{:.3}", interval.as_secs_f64()));
+    let text = lab.run(from, "ping", &["-c", &count, "-i", &interval, "-W", "2", to])?;
+    let time = |line: &str| line.split("time=").nth(1)?.split_whitespace().next()?.parse::<f64>().ok();
+    let mut times: Vec<f64> = text.lines().filter_map(time).collect();
+    times.sort_by(f64::total_cmp);
+    Ok(RoundTrips(times))
+}

@@ -1,0 +1,242 @@
+//! `postern bench tunnel`: two gateways on this machine with real traffic through them, beside another daemon.
+//!
+//! Both tunnels stand between the same two namespaces, and every measurement is made on each of them in turn, so that
+//! whatever else happens on the machine happens to both.
+
+use crate::Outcome;
+use crate::gateway_under_test::{Daemon, Plan, Tunnel};
+use crate::lab::Lab;
+use crate::report::{Machine, median, short, table};
+use crate::traffic::{self, Transfer};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::time::Duration;
+
+/// What to measure.
+pub struct Options {
+    /// The daemons to be compared; the first one is the one in question.
+    pub daemons: Vec<Daemon>,
+    /// Seconds for each measurement.
+    pub seconds: u32,
+    /// How often each is made.
+    pub rounds: u32,
+    /// Whether to show progress.
+    pub progress: bool,
+}
+
+/// One kind of measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Test {
+    Tcp { streams: u32, reverse: bool },
+    Udp { payload: u32 },
+    RoundTripIdle,
+    RoundTripLoaded,
+}
+
+/// Every kind, in order. A UDP payload of 1372 bytes is an IP packet of 1400.
+const TESTS: &[Test] = &[
+    Test::RoundTripIdle,
+    Test::Tcp { streams: 1, reverse: false },
+    Test::Tcp { streams: 1, reverse: true },
+    Test::Tcp { streams: 4, reverse: false },
+    Test::Tcp { streams: 4, reverse: true },
+    Test::Udp { payload: 64 },
+    Test::Udp { payload: 1372 },
+    Test::RoundTripLoaded,
+];
+
+/// What was found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Where.
+    pub machine: Machine,
+    /// Seconds for each measurement.
+    pub seconds: u32,
+    /// The daemons and their versions.
+    pub daemons: Vec<(String, String)>,
+    /// Each quantity.
+    pub results: Vec<Quantity>,
+}
+
+/// A quantity, measured on each daemon.
+#[derive(Debug, Serialize)]
+pub struct Quantity {
+    /// What it is.
+    pub name: String,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Whether more is better.
+    pub more_is_better: bool,
+    /// All values, by daemon.
+    pub values: Vec<Vec<f64>>,
+    /// Their medians.
+    pub medians: Vec<f64>,
+    /// The first daemon's median by that of each.
+    pub ratios: Vec<f64>,
+}
+
+impl Quantity {
+    fn new(name: String, unit: &'static str, more_is_better: bool, daemons: usize) -> Self {
+        Self {
+            name,
+            unit,
+            more_is_better,
+            values: vec![Vec::new(); daemons],
+            medians: vec![],
+            ratios: vec![],
+        }
+    }
+
+    fn finish(&mut self) {
+        self.medians = self.values.iter().map(|values| median(values)).collect();
+        self.ratios = self.medians.iter().map(|&other| self.medians[0] / other).collect();
+    }
+}
+
+impl Test {
+    fn name(self) -> String {
+        match self {
+            Self::Tcp { streams, reverse } => {
+                format!("TCP, {streams} {}{}", plural(streams), if reverse { ", back" } else { "" })
+            }
+            Self::Udp { payload: 1372 } => "UDP, packets of 1400 bytes".to_owned(),
+            Self::Udp { payload } => format!("UDP, payload of {payload} bytes"),
+            Self::RoundTripIdle => "round trip, idle".to_owned(),
+            Self::RoundTripLoaded => "round trip, under TCP load".to_owned(),
+        }
+    }
+
+    /// The quantities that it yields: name, unit, and whether more is better.
+    fn quantities(self) -> Vec<(String, &'static str, bool)> {
+        let name = self.name();
+        match self {
+            Self::Tcp { .. } => {
+                vec![(name.clone(), "Gbit/s", true), (format!("{name}: both gateways"), "CPU s/GB", false)]
+            }
+            Self::Udp { .. } => vec![
+                (format!("{name}, delivered"), "kpackets/s", true),
+                (format!("{name}: both gateways"), "CPU us/packet", false),
+            ],
+            Self::RoundTripIdle | Self::RoundTripLoaded => {
+                vec![(format!("{name}, median"), "ms", false), (format!("{name}, 99 of 100"), "ms", false)]
+            }
+        }
+    }
+
+    /// Measures once; the values are those of [`quantities`](Self::quantities).
+    fn measure(self, lab: &Lab, tunnel: &Tunnel, seconds: u32) -> Outcome<Vec<f64>> {
+        let (from, to) = (tunnel.gateways[0].namespace.as_str(), tunnel.inside[1].as_str());
+        let costing = |transfer: &dyn Fn() -> Outcome<Transfer>| -> Outcome<(Transfer, f64)> {
+            let before = tunnel.cpu_seconds()?;
+            let transfer = transfer()?;
+            Ok((transfer, tunnel.cpu_seconds()? - before))
+        };
+        match self {
+            Self::Tcp { streams, reverse } => {
+                let (transfer, cpu) = costing(&|| traffic::tcp(lab, from, to, streams, reverse, seconds))?;
+                Ok(vec![transfer.gigabits(), cpu / (transfer.bytes / 1e9)])
+            }
+            Self::Udp { payload } => {
+                let (transfer, cpu) = costing(&|| traffic::udp(lab, from, to, payload, seconds))?;
+                Ok(vec![transfer.kilopackets(), cpu * 1e6 / transfer.packets.max(1.0)])
+            }
+            Self::RoundTripIdle => {
+                let times = traffic::ping(lab, from, to, 100, Duration::from_millis(10))?;
+                Ok(vec![times.quantile(0.5), times.quantile(0.99)])
+            }
+            Self::RoundTripLoaded => std::thread::scope(|scope| {
+                let load =
+                    scope.spawn(|| traffic::tcp(lab, from, to, 1, false, seconds).map_err(|e| e.to_string()));
+                std::thread::sleep(Duration::from_millis(500));
+                let count = (seconds.max(2) - 1) * 50;
+                let times = traffic::ping(lab, from, to, count, Duration::from_millis(20))?;
+                load.join().map_err(|_| "the load failed")??;
+                Ok(vec![times.quantile(0.5), times.quantile(0.99)])
+            }),
+        }
+    }
+}
+
+fn plural(streams: u32) -> &'static str {
+    if streams == 1 { "stream" } else { "streams" }
+}
+
+/// Measures everything.
+pub fn run(options: &Options) -> Outcome<Report> {
+    let mut lab = Lab::new(&["a", "b"])?;
+    let outside = ["192.168.77.1", "192.168.77.2"];
+    lab.connect(("a", "outside", "192.168.77.1/24"), ("b", "outside", "192.168.77.2/24"))?;
+    let mut tunnels = Vec::new();
+    for (index, daemon) in options.daemons.iter().enumerate() {
+        let (name, net) = (["p", "q", "r"][index % 3], format!("10.{}", 77 + index));
+        let port = 51_820 + index as u16;
+        let plan = Plan { name, namespaces: ["a", "b"], outside, port, net: &net, mtu: 1420 };
+        tunnels.push(Tunnel::start(&mut lab, daemon, &plan)?);
+    }
+    traffic::serve(&mut lab, "b")?;
+    let mut results = Vec::new();
+    let steps = TESTS.len() * tunnels.len() * options.rounds as usize;
+    let progress = progress_bar(options.progress, steps as u64);
+    for test in TESTS {
+        let mut quantities: Vec<Quantity> = test
+            .quantities()
+            .into_iter()
+            .map(|(name, unit, more)| Quantity::new(name, unit, more, tunnels.len()))
+            .collect();
+        for _ in 0..options.rounds {
+            for (index, tunnel) in tunnels.iter().enumerate() {
+                progress.set_message(format!("{} on {}", test.name(), options.daemons[index].name()));
+                let values = test.measure(&lab, tunnel, options.seconds)?;
+                for (quantity, value) in quantities.iter_mut().zip(values) {
+                    quantity.values[index].push(value);
+                }
+                progress.inc(1);
+            }
+        }
+        quantities.iter_mut().for_each(Quantity::finish);
+        results.extend(quantities);
+    }
+    progress.finish_and_clear();
+    let daemons = options.daemons.iter().map(|daemon| (daemon.name(), daemon.version())).collect();
+    Ok(Report { machine: Machine::here(), seconds: options.seconds, daemons, results })
+}
+
+pub(crate) fn progress_bar(shown: bool, steps: u64) -> ProgressBar {
+    if !shown {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").expect("a literal template");
+    let bar = ProgressBar::new(steps).with_style(style);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+impl Report {
+    /// The report for people.
+    pub fn text(&self) -> String {
+        let names: Vec<&str> = self.daemons.iter().map(|(name, _)| name.as_str()).collect();
+        let mut head = vec!["", "unit"];
+        head.extend(&names);
+        let ratio_heads: Vec<String> = names.iter().skip(1).map(|name| format!("to {name}")).collect();
+        head.extend(ratio_heads.iter().map(String::as_str));
+        let row = |quantity: &Quantity| {
+            let words = vec![quantity.name.clone(), quantity.unit.to_owned()];
+            let medians = quantity.medians.iter().map(|&value| short(value)).collect();
+            let ratios = quantity.ratios.iter().skip(1).map(|&ratio| format!("{ratio:.2}x")).collect();
+            [words, medians, ratios].concat()
+        };
+        let rows: Vec<Vec<String>> = self.results.iter().map(row).collect();
+        let versions: Vec<String> =
+            self.daemons.iter().map(|(name, version)| format!("{name}: {version}")).collect();
+        format!(
+            "{}, {} cores, Linux {}\n{}\nmedians of {} measurements of {} s, in alternation\n\n{}",
+            self.machine.processor,
+            self.machine.cores,
+            self.machine.kernel,
+            versions.join("\n"),
+            self.results.first().map_or(0, |quantity| quantity.values[0].len()),
+            self.seconds,
+            table(&head, &rows)
+        )
+    }
+}
