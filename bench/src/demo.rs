@@ -34,7 +34,7 @@ pub fn run() -> Outcome<()> {
         net: "10.77",
         mtu: 1420,
     };
-    let tunnel = Tunnel::start(&mut lab, &Daemon::Postern { without_cipher: false }, &plan)?;
+    let tunnel = Tunnel::start(&mut lab, &Daemon::Postern(std::env::current_exe()?), &plan)?;
     traffic::serve(&mut lab, "b")?;
     println!("two namespaces, a link, two gateways: the tunnel is up\n");
     let without = measure(&lab, "without the tunnel", "192.168.77.2", None)?;

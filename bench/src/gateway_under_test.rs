@@ -5,6 +5,7 @@ use crate::lab::{Lab, Process, wait_until};
 use crypto::{PrivateKey, Secret};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -13,11 +14,10 @@ use std::time::Duration;
 /// Which daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Daemon {
-    /// This program.
-    Postern {
-        /// Without encryption, to see what the path costs.
-        without_cipher: bool,
-    },
+    /// Postern.
+    Postern(PathBuf),
+    /// Postern without encryption, to see what the path costs.
+    PosternWithoutCipher(PathBuf),
     /// wireguard-go, or what has its command line.
     WireguardGo(PathBuf),
 }
@@ -26,8 +26,8 @@ impl Daemon {
     /// Its name in reports.
     pub fn name(&self) -> String {
         match self {
-            Self::Postern { without_cipher: false } => "postern".to_owned(),
-            Self::Postern { without_cipher: true } => "postern, no cipher".to_owned(),
+            Self::Postern(_) => "postern".to_owned(),
+            Self::PosternWithoutCipher(_) => "postern, no cipher".to_owned(),
             Self::WireguardGo(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         }
     }
@@ -35,7 +35,7 @@ impl Daemon {
     /// What it says its version is.
     pub fn version(&self) -> String {
         match self {
-            Self::Postern { .. } => env!("CARGO_PKG_VERSION").to_owned(),
+            Self::Postern(_) | Self::PosternWithoutCipher(_) => env!("CARGO_PKG_VERSION").to_owned(),
             Self::WireguardGo(path) => {
                 let said = crate::lab::run(&path.to_string_lossy(), ["--version"]).unwrap_or_default();
                 said.lines().next().unwrap_or("unknown").to_owned()
@@ -54,27 +54,16 @@ impl Daemon {
         })
     }
 
-    fn command(&self, lab: &Lab, namespace: &str, interface: &str) -> Outcome<std::process::Command> {
-        let ours = std::env::current_exe()?;
-        let mut command = match self {
-            Self::Postern { without_cipher } => {
-                let mut command = lab.command(namespace, ours);
-                let verb: &[&str] = if *without_cipher {
-                    &["bench", "gateway-without-cipher"]
-                } else {
-                    &["wireguard", "--foreground"]
-                };
-                command.args(verb);
-                command
-            }
-            Self::WireguardGo(path) => {
-                let mut command = lab.command(namespace, path);
-                command.arg("--foreground");
-                command
-            }
+    fn command(&self, lab: &Lab, namespace: &str, interface: &str) -> std::process::Command {
+        let (program, verb): (_, &[&str]) = match self {
+            Self::Postern(program) => (program, &["wireguard", "--foreground"]),
+            Self::PosternWithoutCipher(program) => (program, &["bench", "gateway-without-cipher"]),
+            Self::WireguardGo(program) => (program, &["--foreground"]),
         };
+        let mut command = lab.command(namespace, program);
+        command.args(verb);
         command.arg(interface).env("LOG_LEVEL", "error").stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(command)
+        command
     }
 }
 
@@ -91,7 +80,18 @@ pub struct Gateway {
 impl Gateway {
     /// Starts a daemon and waits until it can be configured.
     pub fn start(lab: &mut Lab, daemon: &Daemon, namespace: &str, interface: &str) -> Outcome<Self> {
-        let process = lab.start(&mut daemon.command(lab, namespace, interface)?)?;
+        Self::start_with(lab, daemon, namespace, interface, &[])
+    }
+
+    /// The same with more arguments.
+    pub fn start_with(
+        lab: &mut Lab,
+        daemon: &Daemon,
+        namespace: &str,
+        interface: &str,
+        extra: &[&str],
+    ) -> Outcome<Self> {
+        let process = lab.start(daemon.command(lab, namespace, interface).args(extra))?;
         let socket = socket_of(interface);
         wait_until(Duration::from_secs(10), || UnixStream::connect(&socket).is_ok())
             .map_err(|error| format!("{} does not serve {interface}: {error}", daemon.name()))?;
@@ -145,6 +145,8 @@ pub struct Tunnel {
     pub gateways: [Gateway; 2],
     /// Their addresses inside.
     pub inside: [String; 2],
+    /// The same for IPv6.
+    pub inside_v6: [String; 2],
 }
 
 /// Where a tunnel's ends are.
@@ -166,37 +168,54 @@ pub struct Plan<'a> {
 impl Tunnel {
     /// Starts both gateways and lets each know the other.
     pub fn start(lab: &mut Lab, daemon: &Daemon, plan: &Plan<'_>) -> Outcome<Self> {
+        Self::start_between(lab, [daemon, daemon], plan, &[])
+    }
+
+    /// The same between two kinds of daemons, and with more arguments for those that are ours.
+    pub fn start_between(
+        lab: &mut Lab,
+        daemons: [&Daemon; 2],
+        plan: &Plan<'_>,
+        extra: &[&str],
+    ) -> Outcome<Self> {
         let keys = [1u8, 2].map(|end| {
             let mut bytes = [end; 32];
             bytes[..2].copy_from_slice(&plan.port.to_be_bytes());
             PrivateKey::new(Secret::new(bytes))
         });
         let inside = [1, 2].map(|end| format!("{}.0.{end}", plan.net));
+        let inside_v6 = [1, 2].map(|end| format!("fd00:{:x}::{end}", plan.port));
         let mut gateways = Vec::new();
         for end in [0, 1] {
             let interface = lab.interface(&format!("{}{end}", plan.name));
-            let gateway = Gateway::start(lab, daemon, plan.namespaces[end], &interface)?;
+            let ours = matches!(daemons[end], Daemon::Postern(_));
+            let extra = if ours { extra } else { &[] };
+            let gateway = Gateway::start_with(lab, daemons[end], plan.namespaces[end], &interface, extra)?;
             let (ours, theirs, other) = (&keys[end], keys[1 - end].public(), 1 - end);
             gateway.set(&format!(
-                "private_key={}\nlisten_port={}\npublic_key={}\nendpoint={}:{}\nallowed_ip={}/32\n",
+                "private_key={}\nlisten_port={}\npublic_key={}\nendpoint={}\nallowed_ip={}/32\nallowed_ip={}/128\n",
                 base16ct::lower::encode_string(ours.secret().expose()),
                 plan.port,
                 base16ct::lower::encode_string(&theirs.0),
-                plan.outside[other],
-                plan.port,
+                SocketAddr::new(plan.outside[other].parse()?, plan.port),
                 inside[other],
+                inside_v6[other],
             ))?;
-            lab.ip(plan.namespaces[end], &format!("address add {}/24 dev {interface}", inside[end]))?;
+            for address in [format!("{}/24", inside[end]), format!("{}/64 nodad", inside_v6[end])] {
+                lab.ip(plan.namespaces[end], &format!("address add {address} dev {interface}"))?;
+            }
             lab.ip(plan.namespaces[end], &format!("link set {interface} up mtu {}", plan.mtu))?;
             gateways.push(gateway);
         }
         let gateways = gateways.try_into().unwrap_or_else(|_| unreachable!("two were pushed"));
-        let tunnel = Self { gateways, inside };
+        let tunnel = Self { gateways, inside, inside_v6 };
         let first = plan.namespaces[0];
         wait_until(Duration::from_secs(15), || {
             lab.run(first, "ping", &["-c", "1", "-W", "1", &tunnel.inside[1]]).is_ok()
         })
-        .map_err(|error| format!("{} makes no tunnel: {error}", daemon.name()))?;
+        .map_err(|error| {
+            format!("{} and {} make no tunnel: {error}", daemons[0].name(), daemons[1].name())
+        })?;
         Ok(tunnel)
     }
 

@@ -3,7 +3,9 @@
 //! Everything carries our process id in its name, and goes when the lab is dropped.
 
 use crate::Outcome;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -81,6 +83,18 @@ impl Lab {
     /// Runs a command in a namespace to its end, and returns what it wrote.
     pub fn run(&self, name: &str, program: &str, arguments: &[&str]) -> Outcome<String> {
         output(self.command(name, program).args(arguments))
+    }
+
+    /// Runs a function in a namespace, in a thread of its own: sockets that it makes belong there.
+    pub fn enter<T: Send>(&self, name: &str, function: impl FnOnce() -> T + Send) -> Outcome<T> {
+        let namespace = std::fs::File::open(Path::new("/run/netns").join(self.namespace(name)))?;
+        std::thread::scope(|scope| {
+            let inside = scope.spawn(move || {
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+                Ok(function())
+            });
+            inside.join().map_err(|_| "the function panicked")?
+        })
     }
 
     /// Starts a command that ends with the lab.

@@ -13,4 +13,4 @@ pub mod traffic;
 pub mod tunnel;
 
 /// Any failure, for a person.
-pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -3,26 +3,16 @@
 
 use crate::Outcome;
 use crate::report::{Machine, short, table};
-use crossbeam_channel::unbounded;
 use crypto::engine::{Cipher, Engine, Job, Key};
-use crypto::{PublicKey, Secret, random};
-use gateway::clock::Clock;
-use gateway::datapath::punt::Punt;
+use gateway::bed::Bed;
 use gateway::datapath::{INBOUND, OUTBOUND, Observer, Stage};
-use gateway::tables::{Peer, Session, Tables};
-use gateway::worker::{Egress, Inbound, Outbound, Shared};
+use ipnet::IpNet;
+use packet::Batch;
 use packet::header::ip::{Ipv4Header, UDP};
 use packet::header::wireguard::{TAG, padded};
-use packet::{DropCounters, DropReason, Endpoint};
-use port::memory::Link;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tunnel::sa::Lifetime;
-use tunnel::wireguard::device::Outbox;
-use tunnel::wireguard::limits::REJECT_AFTER_MESSAGES;
-use tunnel::wireguard::{Action, AllowedIps, Device};
-use tunnel::{InboundSa, OutboundSa, Time};
 use zerocopy::IntoBytes;
 
 /// What to measure.
@@ -108,59 +98,13 @@ impl Observer for Stopwatch {
     }
 }
 
-/// Two ends of one tunnel in memory.
-struct Bed {
-    inside: Link,
-    outside: Link,
-    delivered: Link,
-    outbound: Outbound<Link, Link, Link>,
-    inbound: Inbound<Link, Link>,
-    drops: Arc<DropCounters>,
-}
-
-const BATCH_BYTES: usize = 512 * 1024;
-
-impl Bed {
-    fn new(engine: &dyn Engine) -> Outcome<Self> {
-        let key = engine.load(Cipher::ChaCha20Poly1305, &[7; 32])?;
-        let (notices, _kept) = unbounded();
-        let shared = Shared { tables: Arc::new(Tables::new(1420)), notices, clock: Clock::default() };
-        let endpoint = Endpoint::new("192.0.2.2:51820".parse()?);
-        let peer = Arc::new(new_peer());
-        peer.endpoint.store(Some(Arc::new(endpoint)));
-        let lifetime = Lifetime {
-            renew: None,
-            renew_sequence: u64::MAX,
-            expires: Time::from_nanoseconds(u64::MAX),
-            end_sequence: REJECT_AFTER_MESSAGES,
-        };
-        peer.sending.store(Some(Arc::new(OutboundSa::new(Arc::clone(&key), 1, lifetime))));
-        let mut routes = AllowedIps::default();
-        for net in 0..=255u8 {
-            routes.insert(format!("10.{net}.0.0/16").parse()?, Arc::clone(&peer));
-        }
-        shared.tables.routes.store(Arc::new(routes));
-        let sa = Arc::new(InboundSa::new(key, 1, lifetime, false));
-        shared.tables.install(Session { sa, peer });
-        let (inside, outside, delivered, drops) = <(Link, Link, Link, Arc<DropCounters>)>::default();
-        let egress = Egress::new(shared.clone(), outside.clone(), Arc::clone(&drops));
-        let outbound = Outbound::new(shared.clone(), inside.clone(), Link::default(), egress, BATCH_BYTES);
-        let (punt, _) = Punt::new();
-        let inbound =
-            Inbound::new(shared, outside.clone(), delivered.clone(), punt, Arc::clone(&drops), BATCH_BYTES);
-        Ok(Self { inside, outside, delivered, outbound, inbound, drops })
-    }
-}
-
-/// A peer; only a device can name one.
-fn new_peer() -> Peer {
-    let engine = Arc::new(crypto::engine::aws_lc::AwsLc);
-    let mut device = Device::new(engine, Box::new(random::System::default()));
-    let mut out: Outbox = Vec::<Action>::new();
-    device.set_private_key(Some(Secret::new([1; 32])), &mut out);
-    let public = PublicKey([9; 32]);
-    let (id, activity) = device.add_peer(public);
-    Peer::new(id, public, activity)
+/// A bed whose peer has 256 prefixes, so that routing is a search.
+fn bed(engine: &dyn Engine) -> Outcome<Bed> {
+    let bed = Bed::new(engine)?;
+    let prefixes: Vec<IpNet> =
+        (0..=255).map(|net| format!("10.{net}.0.0/16").parse()).collect::<Result<_, _>>()?;
+    bed.allow(&prefixes);
+    Ok(bed)
 }
 
 /// UDP packets of these sizes, each to another host: nothing is decided for two at once but what the data path finds.
@@ -201,10 +145,10 @@ pub fn run(options: &Options) -> Outcome<Report> {
 }
 
 fn measure(options: &Options, packets: &[Vec<u8>]) -> Outcome<[Direction; 2]> {
-    let mut bed = Bed::new(&*options.engine)?;
+    let mut bed = bed(&*options.engine)?;
     let (mut out, mut back) = (Stopwatch::new(OUTBOUND), Stopwatch::new(INBOUND));
     let (mut rounds, mut total) = (0u32, [Duration::ZERO; 2]);
-    let mut batch = packet::Batch::new(BATCH_BYTES);
+    let mut batch = Batch::new(512 * 1024);
     let end = Instant::now() + options.time;
     // The bare call is timed in between, so that a machine that slows down slows both.
     let mut bare = Bare::new(&*options.engine, packets)?;
@@ -244,12 +188,9 @@ fn measure(options: &Options, packets: &[Vec<u8>]) -> Outcome<[Direction; 2]> {
     }))
 }
 
-fn lost(bed: &Bed, sent: usize, received: usize) -> Box<dyn std::error::Error> {
-    let reasons = DropReason::ALL.iter().filter(|reason| bed.drops.read(**reason) > 0);
-    let names: Vec<&str> = reasons.map(|reason| reason.name()).collect();
-    let waiting = bed.outside.pop().is_some();
-    format!("{sent} packets went in, {received} came out ({}, still waiting: {waiting})", names.join(", "))
-        .into()
+fn lost(bed: &Bed, sent: usize, received: usize) -> Box<dyn std::error::Error + Send + Sync> {
+    let names: Vec<&str> = bed.dropped().iter().map(|(reason, _)| reason.name()).collect();
+    format!("{sent} packets went in, {received} came out; dropped as {}", names.join(", ")).into()
 }
 
 /// The cipher on the same packets, as a program would call it that does nothing else.

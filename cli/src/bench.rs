@@ -119,10 +119,14 @@ fn print(json: bool, value: &impl Serialize, text: &str) -> Outcome {
 }
 
 fn measure_tunnel(arguments: Tunnel, progress: bool) -> ::bench::Outcome<tunnel::Report> {
-    let ours = Daemon::Postern { without_cipher: arguments.cipher == Cipher::None };
+    let program = std::env::current_exe()?;
+    let ours = match arguments.cipher {
+        Cipher::ChaCha20Poly1305 => Daemon::Postern(program.clone()),
+        Cipher::None => Daemon::PosternWithoutCipher(program.clone()),
+    };
     let peer = match arguments.peer {
         Peer::WireguardGo => Some(Daemon::find_wireguard_go(arguments.peer_path)?),
-        Peer::Postern => Some(Daemon::Postern { without_cipher: false }),
+        Peer::Postern => Some(Daemon::Postern(program)),
         Peer::None => None,
     };
     let daemons = [ours].into_iter().chain(peer).collect();

@@ -1,20 +1,17 @@
 //! Asks running daemons, over their API sockets.
 
+use crate::Failure;
 use gateway::api;
 use http_body_util::{BodyExt, Empty};
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
-use std::error::Error;
 use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
 
 /// The answers of all daemons, or of the one at `only`.
-pub(crate) fn ask<T: DeserializeOwned>(
-    only: Option<&Path>,
-    question: &str,
-) -> Result<Vec<T>, Box<dyn Error>> {
+pub(crate) fn ask<T: DeserializeOwned>(only: Option<&Path>, question: &str) -> Result<Vec<T>, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         if let Some(path) = only {
@@ -46,7 +43,7 @@ fn sockets() -> Vec<PathBuf> {
     paths
 }
 
-async fn get<T: DeserializeOwned>(path: &Path, question: &str) -> Result<T, Box<dyn Error>> {
+async fn get<T: DeserializeOwned>(path: &Path, question: &str) -> Result<T, Failure> {
     let stream = TokioIo::new(UnixStream::connect(path).await?);
     let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
     let conversation = async {

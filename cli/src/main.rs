@@ -41,7 +41,10 @@ enum Verb {
 }
 
 /// What ends a verb: a message for a person.
-type Outcome = Result<(), Box<dyn std::error::Error>>;
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// How a verb ends.
+type Outcome = Result<(), Failure>;
 
 fn main() -> ExitCode {
     let cli = Cli::parse_from(arguments());

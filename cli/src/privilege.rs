@@ -1,7 +1,7 @@
 //! Gives up every right that a gateway does not need.
 
+use crate::Failure;
 use caps::{CapSet, Capability, CapsHashSet};
-use std::error::Error;
 
 /// What a process will do that needs a right of its own.
 #[derive(Clone, Copy)]
@@ -12,7 +12,7 @@ pub(crate) struct Needs {
 
 /// Keeps the rights to configure networks and to bind low ports; gives up the others for this thread and those it will
 /// start, and the right to regain any.
-pub(crate) fn drop_unneeded(needs: Needs) -> Result<(), Box<dyn Error>> {
+pub(crate) fn drop_unneeded(needs: Needs) -> Result<(), Failure> {
     let mut wanted = CapsHashSet::from([Capability::CAP_NET_ADMIN, Capability::CAP_NET_BIND_SERVICE]);
     if needs.other_namespaces {
         wanted.insert(Capability::CAP_SYS_ADMIN);

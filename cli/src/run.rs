@@ -1,6 +1,6 @@
 //! `postern run`: the gateway, as its configuration file says.
 
-use crate::{Outcome, privilege, wireguard};
+use crate::{Failure, Outcome, privilege, wireguard};
 use clap::Args;
 use config::{ConfigError, Settings, Tree, diff};
 use crypto::engine::aws_lc::AwsLc;
@@ -45,13 +45,20 @@ async fn serve(arguments: Arguments, mut tree: Tree, settings: Settings) -> Outc
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut reload = signal(SignalKind::hangup())?;
-    let listener = api::bind(&arguments.api).await?;
     let (events, mut removed) = mpsc::unbounded_channel();
     let mut daemon = Daemon::new(Arc::new(AwsLc), events);
     if let Some(error) = daemon.apply(settings).await.into_iter().next() {
         daemon.stop();
         return Err(error.into());
     }
+    // Whoever finds the socket finds a gateway that serves.
+    let listener = match api::bind(&arguments.api).await {
+        Ok(listener) => listener,
+        Err(error) => {
+            daemon.stop();
+            return Err(error.into());
+        }
+    };
     tokio::spawn(api::serve(listener, daemon.shown()));
     // Without systemd there is nobody to tell.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
@@ -91,7 +98,7 @@ async fn load(path: &Path, tree: &mut Tree, daemon: &mut Daemon) {
     tracing::info!("{} is in force", path.display());
 }
 
-fn read(path: &Path) -> Result<(Tree, Settings), Box<dyn std::error::Error>> {
+fn read(path: &Path) -> Result<(Tree, Settings), Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let checked = config::parse(&text).and_then(|tree| Settings::new(&tree).map(|checked| (tree, checked)));
     let (tree, (settings, warnings)) = checked.map_err(|errors| explain(path, &text, &errors))?;

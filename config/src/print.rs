@@ -20,12 +20,11 @@ pub fn commands(tree: &Tree, secrets: bool) -> String {
 pub(crate) fn quoted(value: &str) -> String {
     let plain = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || "'\"#".contains(c));
     if plain {
-        value.to_owned()
-    } else if value.contains('\'') {
-        format!("\"{value}\"")
-    } else {
-        format!("'{value}'")
+        return value.to_owned();
     }
+    // Quotations that touch are one word: a single quote goes into double ones, everything else into single ones.
+    let parts: Vec<String> = value.split('\'').map(|part| format!("'{part}'")).collect();
+    parts.join("\"'\"")
 }
 
 /// Whether the value at a path must not be shown.
@@ -50,6 +49,16 @@ mod tests {
         let tree = parse(TEXT).expect("right");
         assert_eq!(commands(&tree, true), TEXT);
         assert_eq!(parse(&commands(&tree, true)).expect("right"), tree);
+    }
+
+    #[test]
+    fn any_text_can_be_quoted() {
+        for text in ["", "a b", "it's", "'", "a\"b", "both ' and \"", "#", "'' '"] {
+            let line = format!("set interfaces wireguard wg0 description {}", quoted(text));
+            let tree = parse(&line).unwrap_or_else(|errors| panic!("{line}: {errors:?}"));
+            let wg0 = tree.at(&["interfaces", "wireguard", "wg0"]).expect("set");
+            assert_eq!(wg0.value("description"), Some(text), "{line}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod bed;
 pub mod clock;
 pub mod control;
 pub mod datapath;

@@ -46,11 +46,10 @@ impl Link {
     /// Takes the next packet off the link.
     pub fn pop(&self) -> Option<Vec<u8>> {
         let mut queue = self.queue();
-        let lengths = &mut queue.trains.front_mut()?.0;
-        let length = lengths.remove(0);
-        if lengths.is_empty() {
+        while queue.trains.front()?.0.is_empty() {
             queue.trains.pop_front();
         }
+        let length = queue.trains.front_mut()?.0.remove(0);
         let packet = queue.bytes[queue.taken..queue.taken + length].to_vec();
         queue.take(length);
         Some(packet)
@@ -99,12 +98,21 @@ impl Receive for Link {
 
 impl Transmit for Link {
     fn transmit(&mut self, batch: &mut Batch, _: &DropCounters) {
-        let whole = [Train { packets: 0..batch.len(), endpoint: None, ds_field: 0 }];
-        let trains = if batch.trains().is_empty() { &whole[..] } else { batch.trains() };
-        for train in trains {
+        for train in batch.trains() {
             let live = batch.live(train.packets.clone());
             self.push(live.map(|index| batch.packet(index)), train.endpoint, train.ds_field);
         }
+    }
+}
+
+/// A link as an inside port sends on it: every packet, whatever train it came in.
+#[derive(Clone, Default)]
+pub struct InsideLink(pub Link);
+
+impl Transmit for InsideLink {
+    fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters) {
+        batch.set_trains([Train { packets: 0..batch.len(), endpoint: None, ds_field: 0 }]);
+        self.0.transmit(batch, drops);
     }
 }
 
@@ -123,7 +131,7 @@ mod tests {
         assert_eq!(batch.packet(1), b"two");
         assert_eq!((batch.trains()[0].packets.clone(), batch.trains()[0].ds_field), (0..2, 3));
         batch.discard(1);
-        link.transmit(&mut batch, &DropCounters::default());
+        InsideLink(link.clone()).transmit(&mut batch, &DropCounters::default());
         assert_eq!(link.pop().as_deref(), Some(&b"one"[..]));
         assert_eq!(link.pop().as_deref(), Some(&b"three"[..]));
         assert_eq!(link.pop(), None);

@@ -1,0 +1,55 @@
+# Every door of the project. Each target installs what it needs and says what it does.
+
+CARGO ?= cargo
+FUZZ_SECONDS ?= 60
+RUN ?= bench/runs/$(shell date +%F)-$(shell uname -m)
+
+.PHONY: help setup build demo test lint fuzz bench install clean
+
+help:
+	@echo "make demo    two sites on this machine, a tunnel between them, real traffic, a table (root)"
+	@echo "make test    all tests (root for those with network namespaces)"
+	@echo "make lint    format, clippy, licences and sources of dependencies"
+	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
+	@echo "make bench   all benchmarks, written to RUN=$(RUN) (root)"
+	@echo "make setup   only what these need"
+	@echo "make install the program to /usr/local/bin, with its second name for wg-quick"
+
+setup:
+	scripts/setup.sh test
+
+build:
+	$(CARGO) build --release --locked
+	@ln -sf postern target/release/postern-wireguard
+
+demo:
+	scripts/setup.sh demo
+	$(MAKE) build
+	target/release/postern demo
+
+test:
+	scripts/setup.sh test
+	$(CARGO) test --workspace --profile testing --locked --no-fail-fast -- --test-threads 2
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
+	$(CARGO) deny --offline check licenses bans sources
+
+fuzz:
+	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
+	scripts/fuzz.sh $(FUZZ_SECONDS)
+
+bench:
+	scripts/setup.sh bench
+	$(MAKE) build
+	scripts/bench.sh $(RUN)
+
+install: build
+	install -D target/release/postern $(DESTDIR)/usr/local/bin/postern
+	ln -sf postern $(DESTDIR)/usr/local/bin/postern-wireguard
+
+clean:
+	$(CARGO) clean
+	rm -rf .peers fuzz/artifacts fuzz/coverage

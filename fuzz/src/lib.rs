@@ -1,0 +1,247 @@
+//! What the fuzz targets do with their bytes. Each must return, whatever the bytes are.
+#![forbid(unsafe_code)]
+
+use crypto::engine::aws_lc::AwsLc;
+use crypto::{PrivateKey, Random, Secret};
+use gateway::bed::Bed;
+use gateway::control::uapi;
+use packet::checksum::Sum;
+use packet::header::icmp::{self, IcmpError};
+use packet::header::ip::{IpPacket, ecn, set_ecn};
+use packet::header::tcp::TcpHeader;
+use packet::header::udp::UdpHeader;
+use packet::header::wireguard::{Message, TAG};
+use packet::{Batch, Endpoint};
+use port::tun::coalesce::{Coalescer, SuperPacket};
+use port::tun::segment::Segmenter;
+use port::tun::virtio::VirtioHeader;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tunnel::wireguard::device::Outbox;
+use tunnel::wireguard::{Action, Device};
+use tunnel::{Now, Time};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// A target: it returns, whatever the bytes are.
+pub type Target = fn(&[u8]);
+
+/// Every target by name.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("headers", headers),
+    ("messages", messages),
+    ("device", device),
+    ("datapath", datapath),
+    ("segment", segment),
+    ("coalesce", coalesce),
+    ("uapi", uapi),
+    ("config", config),
+    ("faults", faults),
+];
+
+/// IP, TCP, UDP and ICMP headers.
+pub fn headers(data: &[u8]) {
+    let _ = (TcpHeader::parse(data), UdpHeader::parse(data));
+    let Ok(ip) = IpPacket::parse(data) else { return };
+    assert!(ip.bytes().len() <= data.len());
+    for error in [IcmpError::HostUnreachable, IcmpError::TooBig { mtu: 1400 }] {
+        if let Some(answer) = icmp::answer(&ip, error) {
+            let parsed = IpPacket::parse(&answer).expect("we send nothing malformed");
+            assert_eq!(parsed.bytes().len(), answer.len());
+            assert_eq!(parsed.destination(), ip.source());
+        }
+    }
+    let mut copy = ip.bytes().to_vec();
+    for outer in 0..4 {
+        if let Some(inner) = ecn::decapsulate(ip.ds_field(), outer) {
+            set_ecn(&mut copy, inner).expect("it was parsed");
+        }
+    }
+}
+
+/// WireGuard's messages.
+pub fn messages(data: &[u8]) {
+    if let Some(Message::Data(header, sealed)) = Message::parse(data) {
+        assert_eq!(header.as_bytes().len() + sealed.len(), data.len());
+        assert!(sealed.len() >= TAG);
+    }
+}
+
+/// A source of randomness that is none.
+struct Constant(u8);
+
+impl Random for Constant {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        self.0 = self.0.wrapping_add(1);
+        bytes.fill(self.0);
+    }
+}
+
+/// The protocol: the bytes are datagrams of two hosts, lengths and gaps in time between them; what the protocol
+/// itself sends is delivered, damaged as the bytes say.
+pub fn device(data: &[u8]) {
+    let keys = [[1; 32], [2; 32]];
+    let mut hosts = keys.map(|key| {
+        let mut device = Device::new(Arc::new(AwsLc), Box::new(Constant(key[0])));
+        device.set_private_key(Some(Secret::new(key)), &mut Outbox::new());
+        device
+    });
+    let mut now = Now { monotonic: Time::from_nanoseconds(1_000_000_000), wall: Duration::from_secs(1) };
+    let peers = [0, 1].map(|end: usize| {
+        let (peer, _) = hosts[end].add_peer(PrivateKey::new(Secret::new(keys[1 - end])).public());
+        hosts[end].start(now, &mut Outbox::new());
+        hosts[end].set_reachable(peer);
+        peer
+    });
+    let source: SocketAddr = ([192, 0, 2, 1], 5).into();
+    let mut rest = data;
+    let mut last: Option<Vec<u8>> = None;
+    while let Some((&[command, argument], tail)) = rest.split_first_chunk::<2>() {
+        rest = tail;
+        let end = usize::from(command & 1);
+        let mut out = Outbox::new();
+        match command >> 1 & 7 {
+            0 => hosts[end].handle_no_key(now, peers[end], &mut out),
+            1 => hosts[end].handle_renewal(now, peers[end], &mut out),
+            2 => {
+                now.monotonic = now.monotonic + Duration::from_millis(u64::from(argument) * 100);
+                now.wall += Duration::from_millis(u64::from(argument));
+                hosts[end].handle_timeout(now, &mut out);
+            }
+            3 => {
+                let length = usize::from(argument).min(rest.len());
+                let (datagram, tail) = rest.split_at(length);
+                rest = tail;
+                let _ = hosts[end].handle_datagram(now, source, datagram, argument & 1 == 1, &mut out);
+            }
+            4 | 5 => {
+                if let Some(mut message) = last.take() {
+                    if command >> 1 & 7 == 5 {
+                        let at = usize::from(argument) % message.len();
+                        message[at] ^= 1 << (argument & 7);
+                    }
+                    let _ = hosts[end].handle_datagram(now, source, &message, argument & 0x80 != 0, &mut out);
+                }
+            }
+            6 => hosts[end].handle_confirmed(now, u32::from_le_bytes([argument; 4]), &mut out),
+            _ => {
+                let every = (argument != 0).then(|| Duration::from_secs(argument.into()));
+                hosts[end].set_persistent_keepalive(now, peers[end], every, &mut out);
+            }
+        }
+        for action in out {
+            if let Action::Send { message, .. } | Action::Reply { message } = action {
+                last = Some(message);
+            }
+        }
+    }
+}
+
+/// Datagrams from the network through the whole inbound way, and packets from inside through the outbound one.
+pub fn datapath(data: &[u8]) {
+    let Some((&[kind, size], rest)) = data.split_first_chunk::<2>() else { return };
+    let mut bed = Bed::new(&AwsLc).expect("the engine has the cipher");
+    bed.allow(&["0.0.0.0/0".parse().expect("literal"), "::/0".parse().expect("literal")]);
+    let pieces = rest.chunks(usize::from(size).max(1) * 8);
+    if kind & 1 == 0 {
+        bed.outside.push(pieces, Some(Endpoint::new(([192, 0, 2, 1], 5).into())), kind >> 1);
+    } else {
+        for piece in pieces {
+            bed.inside.push([piece], None, 0);
+        }
+    }
+    bed.carry();
+    let _ = (bed.received(), bed.dropped());
+}
+
+fn virtio(data: &[u8]) -> Option<(VirtioHeader, &[u8])> {
+    let (bytes, rest) = data.split_first_chunk::<{ VirtioHeader::LENGTH }>()?;
+    Some((VirtioHeader::read_from_bytes(bytes).ok()?, rest))
+}
+
+/// Super-packets from TUN.
+pub fn segment(data: &[u8]) {
+    let Some((header, packet)) = virtio(data) else { return };
+    let mut packet = packet.to_vec();
+    let Ok(mut segmenter) = Segmenter::new(&header, &mut packet) else { return };
+    let mut batch = Batch::new(64 * 1024);
+    for _ in 0..64 {
+        if segmenter.write(&packet, &mut batch) {
+            return;
+        }
+        assert!(!batch.is_empty() || packet.len() > 60_000, "a batch takes at least one segment");
+        batch.clear();
+    }
+}
+
+/// Packets for TUN: what is merged can be cut into the same packets again.
+pub fn coalesce(data: &[u8]) {
+    let mut batch = Batch::new(512 * 1024);
+    let mut rest = data;
+    while let Some((&length, tail)) = rest.split_first_chunk::<2>() {
+        let (packet, tail) = tail.split_at(usize::from(u16::from_le_bytes(length)).min(tail.len()));
+        rest = tail;
+        if let Some(bytes) = batch.append(packet.len()) {
+            bytes.copy_from_slice(packet);
+        }
+    }
+    let mut coalescer = Coalescer::default();
+    coalescer.group(&batch, true, true);
+    let mut seen = 0;
+    for group in coalescer.groups() {
+        let packets: Vec<usize> = coalescer.packets(group).collect();
+        seen += packets.len();
+        if let [first, .., last] = packets[..] {
+            let whole = SuperPacket::new(group, batch.packet(first), batch.packet(last));
+            let mut bytes = whole.headers().to_vec();
+            for &index in &packets {
+                bytes.extend(&batch.packet(index)[whole.headers().len()..]);
+            }
+            let mut segmenter =
+                Segmenter::new(&whole.virtio, &mut bytes).expect("we write nothing malformed");
+            let mut cut = Batch::new(512 * 1024);
+            assert!(segmenter.write(&bytes, &mut cut), "no more than came in");
+            assert_eq!(cut.len(), packets.len());
+            for (index, &packet) in packets.iter().enumerate() {
+                assert_eq!(cut.packet(index).len(), batch.packet(packet).len());
+                assert!(Sum::of(&cut.packet(index)[..20]).is_valid() || cut.packet(index)[0] >> 4 == 6);
+            }
+        }
+    }
+    assert_eq!(seen, batch.live(0..batch.len()).count());
+}
+
+/// Requests to the configuration socket.
+pub fn uapi(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let mut lines = text.lines().map(str::to_owned);
+    let operation = lines.next().unwrap_or_default();
+    let lines: Vec<String> = lines.collect();
+    if let Err(error) = uapi::parse(&operation, &lines) {
+        assert!(uapi::response("", Err(&error)).starts_with("errno=-"));
+    }
+}
+
+/// Configuration files.
+pub fn config(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match config::parse(&text) {
+        Ok(tree) => {
+            let printed = config::print::commands(&tree, true);
+            assert_eq!(config::parse(&printed).as_ref(), Ok(&tree), "{printed}");
+            let _ = config::Settings::new(&tree);
+        }
+        Err(errors) => {
+            for error in errors {
+                assert!(!error.in_text("file", &text).to_string().is_empty());
+            }
+        }
+    }
+}
+
+/// Descriptions of faults.
+pub fn faults(data: &[u8]) {
+    if let Ok(faults) = String::from_utf8_lossy(data).parse::<port::fault::Faults>() {
+        assert_eq!(faults.to_string().parse(), Ok(faults));
+    }
+}

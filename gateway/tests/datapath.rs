@@ -1,0 +1,436 @@
+//! The data path between links in memory: what it carries, and every reason why it does not.
+
+use crypto::engine::aws_lc::AwsLc;
+use crypto::engine::{Cipher, Engine, EngineFailure, Job, Key, LoadError};
+use gateway::bed::{Bed, INDEX, Refusing};
+use gateway::datapath::{Notice, punt};
+use packet::checksum::Sum;
+use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, UDP, ecn};
+use packet::header::wireguard::{DATA_OVERHEAD, Initiation};
+use packet::{DropReason, Endpoint};
+use port::memory::InsideLink;
+use std::net::Ipv6Addr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tunnel::Time;
+use tunnel::sa::Lifetime;
+use zerocopy::IntoBytes;
+
+/// An IPv4 packet from 10.1.0.1 to 10.2.0.`host`.
+fn v4(host: u8, length: usize, ds_field: u8) -> Vec<u8> {
+    let mut header = Ipv4Header {
+        version_ihl: 0x45,
+        ds_field,
+        total_length: (length as u16).into(),
+        identification: 1.into(),
+        fragment: Ipv4Header::DONT_FRAGMENT.into(),
+        ttl: 64,
+        protocol: UDP,
+        checksum: [0; 2],
+        source: [10, 1, 0, 1],
+        destination: [10, 2, 0, host],
+    };
+    header.finish();
+    let mut packet = header.as_bytes().to_vec();
+    packet.resize(length, host);
+    packet
+}
+
+fn v6(length: usize, ds_field: u8) -> Vec<u8> {
+    let header = Ipv6Header {
+        version_class_flow: (0x6000_0000 | u32::from(ds_field) << 20).into(),
+        payload_length: ((length - Ipv6Header::LENGTH) as u16).into(),
+        next_header: UDP,
+        hop_limit: 64,
+        source: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).octets(),
+        destination: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2).octets(),
+    };
+    let mut packet = header.as_bytes().to_vec();
+    packet.resize(length, 6);
+    packet
+}
+
+/// A bed whose peer has everything.
+fn bed() -> Bed {
+    let bed = Bed::new(&AwsLc).expect("the engine has the cipher");
+    bed.allow(&["0.0.0.0/0".parse().expect("literal"), "::/0".parse().expect("literal")]);
+    bed
+}
+
+fn push(bed: &Bed, packets: &[Vec<u8>]) {
+    bed.inside.push(packets.iter().map(Vec::as_slice), None, 0);
+}
+
+/// Takes one datagram off the outside link, and puts it back changed.
+fn tamper(bed: &mut Bed, change: impl FnOnce(&mut Vec<u8>)) {
+    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
+    let mut datagram = bed.outside.pop().expect("something was sent");
+    change(&mut datagram);
+    let endpoint = bed.peer.endpoint.load().as_deref().copied();
+    bed.outside.push([datagram.as_slice()], endpoint, 0);
+    bed.carry();
+}
+
+#[test]
+fn packets_of_every_size_come_out_as_they_went_in() {
+    let mut bed = bed();
+    let sizes = (20..200).chain([576, 1279, 1280, 1407, 1408, 1409, 1419, 1420, 1500, 9000, 40_000]);
+    let packets: Vec<Vec<u8>> = sizes.flat_map(|size| [v4(1, size, 0), v6(size.max(40), 0)]).collect();
+    for packet in &packets {
+        push(&bed, std::slice::from_ref(packet));
+        bed.carry();
+    }
+    assert_eq!(bed.received(), packets);
+    assert_eq!(bed.dropped(), []);
+}
+
+#[test]
+fn a_train_keeps_its_order() {
+    let mut bed = bed();
+    let packets: Vec<Vec<u8>> = (0..150).map(|number| v4(number, 1400, 0)).collect();
+    push(&bed, &packets);
+    bed.carry();
+    assert_eq!(bed.received(), packets);
+}
+
+#[test]
+fn messages_are_padded_but_not_beyond_the_mtu() {
+    let mut bed = bed();
+    for (length, padded) in [(20, 32), (32, 32), (1410, 1420), (1420, 1420)] {
+        push(&bed, &[v4(1, length, 0)]);
+        while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
+        assert_eq!(
+            bed.outside.pop().map(|datagram| datagram.len()),
+            Some(padded + DATA_OVERHEAD),
+            "{length} bytes"
+        );
+    }
+    bed.tables.mtu.store(9000, Ordering::Relaxed);
+    push(&bed, &[v4(1, 1410, 0)]);
+    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
+    assert_eq!(bed.outside.pop().map(|datagram| datagram.len()), Some(1424 + DATA_OVERHEAD));
+}
+
+#[test]
+fn congestion_is_signalled_through_the_tunnel() {
+    for ecn in 0..4u8 {
+        let mut bed = bed();
+        push(&bed, &[v4(1, 100, 0x28 | ecn)]);
+        while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
+        let mut batch = packet::Batch::new(65_536);
+        port::Receive::receive(&mut bed.outside, &mut batch).expect("memory does not fail");
+        assert_eq!(batch.trains()[0].ds_field, ecn, "ECN goes outside, the DSCP does not");
+        // A router on the way marks it.
+        bed.outside.push([batch.packet(0)], batch.trains()[0].endpoint, ecn::CE);
+        bed.carry();
+        let received = bed.received();
+        if ecn == ecn::NOT_ECT {
+            assert_eq!(bed.dropped(), [(DropReason::EcnNotCapable, 1)]);
+            continue;
+        }
+        let packet = IpPacket::parse(&received[0]).expect("well-formed");
+        assert_eq!(packet.ds_field(), 0x28 | ecn::CE);
+        assert!(Sum::of(&received[0][..20]).is_valid(), "the header checksum was mended");
+    }
+}
+
+#[test]
+fn a_peer_that_moves_is_followed_only_by_authentic_packets() {
+    let mut bed = bed();
+    let elsewhere = Endpoint::new("198.51.100.7:9".parse().expect("literal"));
+    push(&bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
+    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
+    let (mut forged, authentic) = (bed.outside.pop().expect("sent"), bed.outside.pop().expect("sent"));
+    forged[20] ^= 1;
+    let before = bed.peer.endpoint.load_full();
+    bed.outside.push([forged.as_slice()], Some(elsewhere), 0);
+    bed.carry();
+    assert_eq!(bed.peer.endpoint.load_full(), before);
+    bed.outside.push([authentic.as_slice()], Some(elsewhere), 0);
+    bed.carry();
+    assert_eq!(bed.peer.endpoint.load().as_deref(), Some(&elsewhere));
+}
+
+#[test]
+fn traffic_is_counted_and_told_to_the_protocol_once() {
+    let mut bed = bed();
+    for _ in 0..3 {
+        push(&bed, &[v4(1, 100, 0)]);
+        bed.carry();
+    }
+    let bytes = 3 * (112 + DATA_OVERHEAD as u64);
+    assert_eq!((bed.peer.sent.bytes(), bed.peer.received.bytes()), (bytes, bytes));
+    assert_eq!(bed.notices.try_iter().collect::<Vec<_>>(), [Notice::Activity(bed.peer.id)]);
+}
+
+#[test]
+fn without_a_key_packets_wait_and_one_is_asked_for_once() {
+    let mut bed = bed();
+    let key = bed.peer.sending.swap(None);
+    for number in 0..130 {
+        push(&bed, &[v4(number, 100, 0)]);
+    }
+    bed.carry();
+    assert_eq!(bed.notices.try_iter().collect::<Vec<_>>(), [Notice::NoKey(bed.peer.id)]);
+    assert_eq!(bed.peer.staged().len(), 128);
+    assert_eq!(bed.dropped(), [(DropReason::NoKey, 2)]);
+    // While others wait, nobody passes them, key or not.
+    bed.peer.sending.store(key);
+    push(&bed, &[v4(200, 100, 0)]);
+    bed.carry();
+    assert!(bed.received().is_empty());
+    assert_eq!(bed.tables.purge(&bed.peer), 128);
+    push(&bed, &[v4(201, 100, 0)]);
+    bed.carry();
+    assert_eq!(bed.received().len(), 1);
+}
+
+#[test]
+fn where_nobody_is_the_sender_is_told() {
+    let mut bed = bed();
+    bed.allow(&["10.2.0.0/25".parse().expect("literal")]);
+    push(&bed, &[v4(200, 100, 0)]);
+    bed.carry();
+    let answer = bed.answers.pop().expect("host unreachable");
+    assert_eq!((answer[9], &answer[20..22], &answer[16..20]), (1, &[3u8, 1][..], &[10u8, 1, 0, 1][..]));
+    assert_eq!(bed.dropped(), [(DropReason::NoRoute, 1)]);
+    bed.peer.endpoint.store(None);
+    push(&bed, &[v4(1, 100, 0)]);
+    bed.carry();
+    assert!(bed.answers.pop().is_some());
+    assert_eq!(bed.dropped(), [(DropReason::NoRoute, 1), (DropReason::NoEndpoint, 1)]);
+}
+
+#[test]
+fn a_packet_larger_than_a_datagram_is_answered_with_what_fits() {
+    let mut bed = bed();
+    push(&bed, &[v4(1, 65_476, 0)]);
+    bed.carry();
+    let answer = bed.answers.pop().expect("fragmentation needed");
+    assert_eq!((&answer[20..22], &answer[26..28]), (&[3u8, 4][..], &65_475u16.to_be_bytes()[..]));
+    assert_eq!(bed.dropped(), [(DropReason::TooBig, 1)]);
+    push(&bed, &[v4(1, 65_475, 0)]);
+    bed.carry();
+    assert_eq!(bed.received().len(), 1);
+}
+
+#[test]
+fn what_is_not_ip_does_not_go_out() {
+    let mut bed = bed();
+    push(&bed, &[b"not ip".to_vec()]);
+    bed.carry();
+    assert_eq!(bed.dropped(), [(DropReason::Malformed, 1)]);
+}
+
+#[test]
+fn what_is_not_wireguard_does_not_come_in() {
+    let mut bed = bed();
+    let from = Some(Endpoint::new("198.51.100.7:9".parse().expect("literal")));
+    for (datagram, reason) in [
+        (vec![9u8; 100], DropReason::NotOurs),
+        (vec![4, 0, 0, 0, 1, 0, 0, 0], DropReason::TooShort),
+        (vec![4, 0], DropReason::TooShort),
+        ([&[4u8, 0, 0, 0, 99, 0, 0, 0][..], &[0; 40]].concat(), DropReason::UnknownSa),
+        (vec![1, 0, 0, 0, 1, 1, 1, 1, 1], DropReason::NotOurs),
+    ] {
+        let before = bed.drops.read(reason);
+        bed.outside.push([datagram.as_slice()], from, 0);
+        bed.carry();
+        assert_eq!(bed.drops.read(reason), before + 1, "{datagram:?}");
+    }
+    assert!(bed.received().is_empty() && bed.datagrams.is_empty());
+}
+
+#[test]
+fn handshakes_wait_in_a_queue_that_cannot_grow() {
+    let mut bed = bed();
+    let from = Endpoint::new("198.51.100.7:9".parse().expect("literal"));
+    let mut initiation = [0u8; size_of::<Initiation>()];
+    initiation[0] = 1;
+    for _ in 0..punt::QUEUE + 5 {
+        bed.outside.push([&initiation[..]], Some(from), 0);
+    }
+    bed.carry();
+    assert_eq!(bed.datagrams.len(), punt::QUEUE);
+    assert_eq!(bed.dropped(), [(DropReason::ControlQueueFull, 5)]);
+    let first = bed.datagrams.try_recv().expect("one waits");
+    assert_eq!((first.bytes(), first.endpoint), (&initiation[..], from));
+}
+
+#[test]
+fn damaged_replayed_and_foreign_packets_are_dropped_by_name() {
+    let mut bed = bed();
+    push(&bed, &[v4(1, 100, 0)]);
+    tamper(&mut bed, |datagram| datagram[20] ^= 1);
+    assert_eq!(bed.dropped(), [(DropReason::BadTag, 1)]);
+
+    let mut bed = self::bed();
+    push(&bed, &[v4(1, 100, 0)]);
+    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
+    let datagram = bed.outside.pop().expect("sent");
+    let from = bed.peer.endpoint.load().as_deref().copied();
+    // Twice in one burst, and once again later.
+    bed.outside.push([datagram.as_slice(), datagram.as_slice()], from, 0);
+    bed.carry();
+    bed.outside.push([datagram.as_slice()], from, 0);
+    bed.carry();
+    assert_eq!((bed.received().len(), bed.dropped()), (1, vec![(DropReason::Replayed, 2)]));
+
+    let mut bed = self::bed();
+    bed.allow(&["10.2.0.0/24".parse().expect("literal")]);
+    push(&bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
+    bed.carry();
+    assert_eq!((bed.received().len(), bed.dropped()), (0, vec![(DropReason::ForeignSource, 2)]));
+}
+
+#[test]
+fn one_bad_packet_spoils_no_other_of_its_train() {
+    let mut bed = bed();
+    push(&bed, &(0..10).map(|number| v4(number, 100, 0)).collect::<Vec<_>>());
+    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
+    let mut datagrams: Vec<Vec<u8>> = std::iter::from_fn(|| bed.outside.pop()).collect();
+    datagrams[3][30] ^= 1;
+    datagrams[5] = vec![9; 100];
+    datagrams[7] = datagrams[6].clone();
+    let from = bed.peer.endpoint.load().as_deref().copied();
+    bed.outside.push(datagrams.iter().map(Vec::as_slice), from, 0);
+    bed.carry();
+    let hosts: Vec<u8> = bed.received().iter().map(|packet| packet[19]).collect();
+    assert_eq!(hosts, [0, 1, 2, 4, 6, 8, 9]);
+    assert_eq!(bed.dropped(), [(DropReason::NotOurs, 1), (DropReason::Replayed, 1), (DropReason::BadTag, 1)]);
+}
+
+/// A bed that seals with what is not IP, or not whole.
+fn inner(bytes: &[u8]) -> Vec<(DropReason, u64)> {
+    let mut bed = bed();
+    let key = AwsLc.load(Cipher::ChaCha20Poly1305, &[7; 32]).expect("32 bytes");
+    let mut text = bytes.to_vec();
+    let mut tag = [0; 16];
+    key.seal(&mut [Job { nonce: [0; 12], aad: &[], text: &mut text, tag: &mut tag, authentic: false }])
+        .expect("works");
+    let header = [&[4u8, 0, 0, 0][..], &INDEX.to_le_bytes(), &[0; 8]].concat();
+    let from = bed.peer.endpoint.load().as_deref().copied();
+    bed.outside.push([[&header[..], &text, &tag].concat().as_slice()], from, 0);
+    bed.carry();
+    assert!(bed.received().is_empty());
+    bed.dropped()
+}
+
+#[test]
+fn authentic_packets_are_not_trusted_either() {
+    assert_eq!(inner(&[0x11; 48]), [(DropReason::Malformed, 1)]);
+    assert_eq!(inner(&v4(1, 100, 0)[..96]), [(DropReason::BadPadding, 1)]);
+    assert_eq!(inner(&[0x45]), [(DropReason::BadPadding, 1)]);
+    assert_eq!(inner(&[]), [], "a keepalive is no loss");
+}
+
+fn lifetime(expires: u64, end_sequence: u64) -> Lifetime {
+    let expires = Time::from_nanoseconds(expires);
+    Lifetime { renew: Some(Time::from_nanoseconds(1)), renew_sequence: u64::MAX, expires, end_sequence }
+}
+
+#[test]
+fn an_old_key_neither_sends_nor_receives() {
+    let mut bed = Bed::with(&AwsLc, lifetime(1, u64::MAX), |link| link, InsideLink).expect("has the cipher");
+    bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
+    push(&bed, &[v4(1, 100, 0)]);
+    bed.carry();
+    assert_eq!(bed.notices.try_iter().collect::<Vec<_>>(), [Notice::NoKey(bed.peer.id)]);
+    let datagram = [&[4u8, 0, 0, 0][..], &INDEX.to_le_bytes(), &[0; 40]].concat();
+    let from = bed.peer.endpoint.load().as_deref().copied();
+    bed.outside.push([datagram.as_slice(), datagram.as_slice()], from, 0);
+    bed.carry();
+    assert_eq!(bed.dropped(), [(DropReason::KeyExpired, 2)]);
+}
+
+#[test]
+fn a_key_that_is_used_up_sends_nothing_more() {
+    let mut bed = Bed::with(&AwsLc, lifetime(u64::MAX, 5), |link| link, InsideLink).expect("has the cipher");
+    bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
+    push(&bed, &[v4(1, 100, 0), v4(2, 100, 0), v4(3, 100, 0)]);
+    push(&bed, &[v4(1, 100, 0), v4(2, 100, 0), v4(3, 100, 0)]);
+    // Two trains to the same peer are one run: refused together, since no number may be given twice.
+    bed.carry();
+    assert_eq!((bed.received().len(), bed.dropped()), (0, vec![(DropReason::CounterExhausted, 6)]));
+    push(&bed, &vec![v4(1, 100, 0); 5]);
+    bed.carry();
+    assert_eq!(bed.received().len(), 5);
+    assert!(bed.notices.try_iter().any(|notice| notice == Notice::Renewal(bed.peer.id)));
+}
+
+#[test]
+fn ports_that_refuse_are_counted() {
+    let refuse = |_| Refusing(DropReason::SendFailed);
+    let mut bed =
+        Bed::with(&AwsLc, lifetime(u64::MAX, u64::MAX), refuse, InsideLink).expect("has the cipher");
+    bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
+    push_to(&bed.inside);
+    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
+    assert_eq!(bed.dropped(), [(DropReason::SendFailed, 1)]);
+    let refuse = |_| Refusing(DropReason::InsideRefused);
+    let mut bed =
+        Bed::with(&AwsLc, lifetime(u64::MAX, u64::MAX), |link| link, refuse).expect("has the cipher");
+    bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
+    push_to(&bed.inside);
+    bed.carry();
+    assert_eq!(bed.dropped(), [(DropReason::InsideRefused, 1)]);
+}
+
+fn push_to(link: &port::memory::Link) {
+    link.push([v4(1, 100, 0).as_slice()], None, 0);
+}
+
+/// An engine that fails every call.
+struct Broken;
+
+impl Engine for Broken {
+    fn name(&self) -> &'static str {
+        "broken"
+    }
+
+    fn load(&self, _: Cipher, _: &[u8]) -> Result<Arc<dyn Key>, LoadError> {
+        Ok(Arc::new(Self))
+    }
+}
+
+impl Key for Broken {
+    fn seal(&self, _: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        Err(EngineFailure)
+    }
+
+    fn open(&self, _: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        Err(EngineFailure)
+    }
+}
+
+#[test]
+fn what_an_engine_failed_to_encrypt_never_leaves() {
+    let mut bed = Bed::new(&Broken).expect("it takes any key");
+    bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
+    push(&bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
+    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
+    assert!(bed.outside.pop().is_none());
+    let datagram = [&[4u8, 0, 0, 0][..], &INDEX.to_le_bytes(), &[0; 40]].concat();
+    bed.outside.push([datagram.as_slice()], bed.peer.endpoint.load().as_deref().copied(), 0);
+    bed.carry();
+    assert_eq!(bed.dropped(), [(DropReason::EngineFailed, 3)]);
+}
+
+#[test]
+fn the_stages_run_in_the_order_that_is_shown() {
+    struct Recorder(Vec<&'static str>);
+    impl gateway::datapath::Observer for Recorder {
+        fn finished(&mut self, stage: &'static gateway::datapath::Stage) {
+            self.0.push(stage.name);
+        }
+    }
+    let mut bed = bed();
+    push(&bed, &[v4(1, 100, 0)]);
+    let (mut out, mut back) = (Recorder(Vec::new()), Recorder(Vec::new()));
+    bed.outbound.burst(&mut out).expect("memory does not fail");
+    bed.inbound.burst(&mut back).expect("memory does not fail");
+    let names =
+        |stages: &[&gateway::datapath::Stage]| stages.iter().map(|stage| stage.name).collect::<Vec<_>>();
+    assert_eq!(out.0, names(gateway::datapath::OUTBOUND));
+    assert_eq!(back.0, names(gateway::datapath::INBOUND));
+}

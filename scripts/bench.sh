@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# All benchmarks; each leaves its numbers as JSON and its report as text.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+run=$1
+mkdir -p "$run"
+postern=target/release/postern
+
+measure() {
+  local name=$1
+  shift
+  printf '\033[1m[bench]\033[0m postern bench %s\n' "$*"
+  "$postern" bench "$@" --save "$run/$name.json" | tee "$run/$name.txt"
+}
+
+measure pipeline pipeline
+measure tunnel tunnel
+measure tunnel-without-cipher tunnel --cipher none --peer postern
+measure peers peers
+measure flood flood

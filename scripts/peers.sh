@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Brings the programs that we are compared with into .peers/: the newest wireguard-go from the Go proxy, and for the tests a
+# Debian kernel with its WireGuard module. What cannot be had is said, and the tests that need it say so too.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+part=${1:-test}
+mkdir -p .peers
+
+say() { printf '\033[1m[peers]\033[0m %s\n' "$*"; }
+as_root=()
+[ "$(id -u)" = 0 ] || as_root=(sudo)
+
+# A Go that is old enough to be Debian's cannot build it, but can fetch one that can, as a module.
+modern_go() {
+  local go=$1 version
+  version=$("$go" env GOVERSION 2>/dev/null | sed 's/^go//')
+  [ "$(printf '%s\n1.21\n' "$version" | sort -V | head -n 1)" = 1.21 ]
+}
+
+build_wireguard_go() {
+  local go
+  go=$(command -v go || true)
+  if [ -z "$go" ]; then
+    say "apt-get install golang-go, to build wireguard-go"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends golang-go >/dev/null
+    go=$(command -v go)
+  fi
+  if ! modern_go "$go"; then
+    local toolchain=golang.org/toolchain@v0.0.1-go1.24.6.linux-amd64
+    say "$("$go" version | cut -d' ' -f3) is too old for wireguard-go: fetching a newer one as a module"
+    (cd / && "$go" mod download "$toolchain") || return 1
+    go=$("$go" env GOMODCACHE)/$toolchain/bin/go
+    chmod +x "$go" "$(dirname "$go")"/../pkg/tool/linux_amd64/* 2>/dev/null || true
+  fi
+  say "go install golang.zx2c4.com/wireguard@latest"
+  GOBIN="$PWD/.peers" "$go" install golang.zx2c4.com/wireguard@latest || return 1
+  mv .peers/wireguard .peers/wireguard-go
+}
+
+if [ ! -x .peers/wireguard-go ]; then
+  if ! build_wireguard_go; then
+    say "the newest wireguard-go cannot be built here: comparisons use Debian's, which is from 2022, if it is installed"
+  fi
+fi
+
+# The kernel's WireGuard runs in an emulated machine, whatever kernel this machine has.
+fetch_kernel() {
+  local work image version
+  apt-cache show linux-image-amd64 >/dev/null 2>&1 || "${as_root[@]}" apt-get update -qq
+  image=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
+  [ -n "$image" ] || return 1
+  version=${image#linux-image-}
+  say "apt-get download $image, for the kernel's WireGuard"
+  work=$(mktemp -d)
+  (cd "$work" && apt-get download -qq "$image" && dpkg-deb -x ./*.deb tree) || { rm -rf "$work"; return 1; }
+  mkdir -p .peers/kernel
+  PATH=$PATH:/sbin:/usr/sbin depmod -b "$work/tree" "$version"
+  # What must be loaded for WireGuard and a network card, in its order.
+  for module in virtio_pci virtio_net wireguard; do
+    PATH=$PATH:/sbin:/usr/sbin modprobe -d "$work/tree" -S "$version" --show-depends "$module"
+  done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r file; do
+    cp "$file" .peers/kernel/
+    basename "$file" >> .peers/kernel/order
+  done
+  cp "$work/tree/boot/vmlinuz-$version" .peers/kernel/vmlinuz
+  rm -rf "$work"
+}
+
+if [ "$part" = test ] && [ ! -f .peers/kernel/vmlinuz ]; then
+  rm -rf .peers/kernel
+  fetch_kernel || say "no Debian kernel can be had here: the tests with the kernel's WireGuard will be skipped"
+fi

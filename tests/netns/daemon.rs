@@ -1,0 +1,204 @@
+//! `postern run`: a configuration file in VyOS's words, in force from start to end.
+
+use crate::support::{answers, ask, postern, sites, tcp_arrives_whole};
+use bench::lab::{Lab, Process, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+struct Site {
+    namespace: &'static str,
+    file: PathBuf,
+    socket: PathBuf,
+    process: Option<Process>,
+    private: String,
+}
+
+/// A pair of keys made by the program itself.
+fn key_pair() -> (String, String) {
+    let arguments = ["generate", "pki", "wireguard", "key-pair"];
+    let output = std::process::Command::new(postern()).args(arguments).output().expect("it runs");
+    let text = String::from_utf8(output.stdout).expect("it is text");
+    let line =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).expect("it is there").to_owned();
+    (line("Private key: "), line("Public key: "))
+}
+
+impl Site {
+    fn new(lab: &Lab, namespace: &'static str, private: &str) -> Self {
+        let name = lab.interface(namespace);
+        let directory = std::env::temp_dir();
+        Self {
+            namespace,
+            file: directory.join(format!("{name}.conf")),
+            socket: PathBuf::from(format!("/run/postern/{name}.sock")),
+            process: None,
+            private: private.to_owned(),
+        }
+    }
+
+    fn write(&self, lines: &[String]) {
+        let fixed = format!("set interfaces wireguard wg0 private-key {}\n", self.private);
+        let text: String =
+            lines.iter().map(|line| format!("set interfaces wireguard wg0 {line}\n")).collect();
+        std::fs::write(&self.file, fixed + &text).expect("a file");
+    }
+
+    fn start(&mut self, lab: &mut Lab) {
+        let mut command = lab.command(self.namespace, postern());
+        command
+            .args(["run", "--config"])
+            .arg(&self.file)
+            .arg("--api")
+            .arg(&self.socket)
+            .env("LOG_LEVEL", "error");
+        let process = lab.start(command.stdout(Stdio::null())).expect("it starts");
+        self.process = Some(process);
+        wait_until(Duration::from_secs(10), || self.socket.exists() && lab.ended(process).is_none())
+            .expect("it serves");
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = self.process.expect("it was started");
+        kill_process(Pid::from_raw(process.id() as i32).expect("a process id"), signal).expect("it lives");
+    }
+
+    fn peer(&self, name: &str) -> serde_json::Value {
+        let socket = self.socket.to_string_lossy().into_owned();
+        let said = ask(&["show", "interfaces", "wireguard", "--api", &socket]);
+        let peers = said["interfaces"][0]["peers"].as_array().expect("a list").clone();
+        peers.into_iter().find(|peer| peer["name"] == name).unwrap_or_default()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+fn lines(end: usize, other: &str, more: &[&str]) -> Vec<String> {
+    let fixed = [
+        format!("address 10.66.0.{}/24", end + 1),
+        "port 51820".to_owned(),
+        format!("peer other public-key {other}"),
+        "peer other allowed-ips 10.66.0.0/24".to_owned(),
+        format!("peer other allowed-ips 10.{}.0.0/16", 50 - end),
+        format!("peer other address 192.168.77.{}", 2 - end),
+        "peer other port 51820".to_owned(),
+    ];
+    fixed.into_iter().chain(more.iter().map(|line| (*line).to_owned())).collect()
+}
+
+fn started() -> Option<(Lab, Site, Site, [String; 2])> {
+    let mut lab = sites()?;
+    let (a_keys, b_keys) = (key_pair(), key_pair());
+    let (mut a, mut b) = (Site::new(&lab, "a", &a_keys.0), Site::new(&lab, "b", &b_keys.0));
+    a.write(&lines(0, &b_keys.1, &[]));
+    b.write(&lines(1, &a_keys.1, &[]));
+    a.start(&mut lab);
+    b.start(&mut lab);
+    Some((lab, a, b, [a_keys.1, b_keys.1]))
+}
+
+#[test]
+fn a_file_makes_a_tunnel_with_addresses_and_routes() {
+    let Some((mut lab, a, _b, _)) = started() else { return };
+    tcp_arrives_whole(&lab, "a", "b", "10.66.0.2", 4 << 20).expect("the tunnel carries");
+    let routes = lab.ip("a", "route show dev wg0").expect("it is there");
+    assert!(routes.contains("10.50.0.0/16") && !routes.contains("10.66.0.0/24 proto 219"), "{routes}");
+    a.signal(Signal::TERM);
+    let process = a.process.expect("it was started");
+    wait_until(Duration::from_secs(5), || lab.ended(process).is_some()).expect("it ends");
+    assert!(lab.ip("a", "link show wg0").is_err(), "interface, addresses and routes are gone");
+    assert!(!a.socket.exists());
+}
+
+#[test]
+fn a_new_configuration_touches_only_what_has_changed() {
+    let Some((lab, a, _b, publics)) = started() else { return };
+    assert!(answers(&lab, "a", "10.66.0.2"));
+    let handshake = a.peer("other")["latest_handshake"].clone();
+    // Packets flow all the while; not one may be lost.
+    let pinging = std::thread::scope(|scope| {
+        let lab = &lab;
+        let pinging = scope.spawn(move || {
+            lab.run("a", "ping", &["-c", "100", "-i", "0.02", "-W", "1", "-q", "10.66.0.2"]).expect("it runs")
+        });
+        std::thread::sleep(Duration::from_millis(400));
+        let (_, stranger) = key_pair();
+        let more = [
+            "description 'new words'".to_owned(),
+            "mtu 1380".to_owned(),
+            "address 10.67.0.1/24".to_owned(),
+            format!("peer stranger public-key {stranger}"),
+            "peer stranger allowed-ips 10.68.0.0/16".to_owned(),
+        ];
+        let more: Vec<&str> = more.iter().map(String::as_str).collect();
+        a.write(&lines(0, &publics[1], &more));
+        a.signal(Signal::HUP);
+        wait_until(Duration::from_secs(5), || a.peer("stranger") != serde_json::Value::Null)
+            .expect("it is added");
+        a.write(&lines(0, &publics[1], &[]));
+        a.signal(Signal::HUP);
+        wait_until(Duration::from_secs(5), || a.peer("stranger") == serde_json::Value::Null)
+            .expect("it is removed");
+        pinging.join().expect("ping ends")
+    });
+    assert!(pinging.contains(" 0% packet loss"), "{pinging}");
+    assert_eq!(a.peer("other")["latest_handshake"], handshake, "the session was kept");
+    let addresses = lab.ip("a", "address show wg0").expect("it is there");
+    assert!(!addresses.contains("10.67.0.1") && addresses.contains("mtu 1420"), "{addresses}");
+}
+
+#[test]
+fn a_wrong_file_is_refused_and_the_old_one_stays_in_force() {
+    let Some((lab, a, _b, publics)) = started() else { return };
+    a.write(&lines(0, &publics[1], &["adress 10.0.0.1/8"]));
+    a.signal(Signal::HUP);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(answers(&lab, "a", "10.66.0.2"));
+    let output =
+        std::process::Command::new(postern()).args(["run", "--check", "--config"]).arg(&a.file).output();
+    let said = String::from_utf8_lossy(&output.expect("it runs").stderr).into_owned();
+    assert!(
+        said.contains(":9:30: unknown word \"adress\"") && said.contains("did you mean address?"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_port_that_is_taken_stops_the_start() {
+    let Some(mut lab) = sites() else { return };
+    let taken =
+        lab.enter("a", || std::net::UdpSocket::bind("0.0.0.0:51820")).expect("entered").expect("free");
+    let mut site = Site::new(&lab, "a", &key_pair().0);
+    site.write(&lines(0, &key_pair().1, &[]));
+    let mut command = lab.command("a", postern());
+    command.args(["run", "--config"]).arg(&site.file).arg("--api").arg(&site.socket);
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("UDP port 51820 is in use") && said.contains("fix:"),
+        "{said}"
+    );
+    assert!(lab.ip("a", "link show wg0").is_err(), "nothing is left behind");
+    drop(taken);
+    site.start(&mut lab);
+}
+
+#[test]
+fn a_tunnel_for_everything_does_not_swallow_itself() {
+    let Some((lab, a, _b, publics)) = started() else { return };
+    a.write(&lines(0, &publics[1], &["peer other allowed-ips 0.0.0.0/0"]));
+    a.signal(Signal::HUP);
+    let ruled = || lab.ip("a", "rule show").is_ok_and(|text| text.contains("0xca6c"));
+    wait_until(Duration::from_secs(5), ruled).expect("policy routing is set up");
+    let route = lab.ip("a", "route get 203.0.113.1").expect("it is routed");
+    assert!(route.contains("dev wg0"), "{route}");
+    assert!(answers(&lab, "a", "10.66.0.2"), "the tunnel's own datagrams still go outside");
+    a.signal(Signal::TERM);
+    let clean = || lab.ip("a", "rule show").is_ok_and(|text| !text.contains("0xca6c"));
+    wait_until(Duration::from_secs(5), clean).expect("the rules are gone");
+}

@@ -1,0 +1,7 @@
+//! Postern against Postern in network namespaces: real interfaces, real sockets, real kernels' stacks.
+
+mod daemon;
+mod resilience;
+mod support;
+mod tunnel;
+mod uapi;

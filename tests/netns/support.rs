@@ -1,0 +1,168 @@
+//! What the tests have in common: two sites, and real data between them.
+
+use bench::Outcome;
+use bench::gateway_under_test::{Daemon, Plan, Tunnel};
+use bench::lab::Lab;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The program under test.
+pub fn postern() -> PathBuf {
+    env!("CARGO_BIN_EXE_postern").into()
+}
+
+/// The daemon under test.
+pub fn daemon() -> Daemon {
+    Daemon::Postern(postern())
+}
+
+/// Namespaces can be made only by root; without it a test says so and passes.
+pub fn lab(names: &[&str]) -> Option<Lab> {
+    if !rustix::process::geteuid().is_root() {
+        // Past the capture of the test harness, which would hide it.
+        let _ = std::io::stderr().write_all(b"SKIPPED: needs root to make network namespaces\n");
+        return None;
+    }
+    Some(Lab::new(names).expect("root can make namespaces"))
+}
+
+/// Two namespaces with a link between them.
+pub fn sites() -> Option<Lab> {
+    let lab = lab(&["a", "b"])?;
+    lab.connect(("a", "outside", "192.168.77.1/24"), ("b", "outside", "192.168.77.2/24"))
+        .expect("veth exists");
+    for (site, end) in [("a", 1), ("b", 2)] {
+        lab.ip(site, &format!("address add fd77::{end}/64 dev outside nodad")).expect("IPv6 exists");
+    }
+    Some(lab)
+}
+
+/// The usual tunnel between the sites.
+pub const PLAN: Plan<'static> = Plan {
+    name: "t",
+    namespaces: ["a", "b"],
+    outside: ["192.168.77.1", "192.168.77.2"],
+    port: 51_820,
+    net: "10.77",
+    mtu: 1420,
+};
+
+/// Two sites and a tunnel between them.
+pub fn joined(extra: &[&str]) -> Option<(Lab, Tunnel)> {
+    let mut lab = sites()?;
+    let daemon = daemon();
+    let tunnel = Tunnel::start_between(&mut lab, [&daemon, &daemon], &PLAN, extra).expect("a tunnel");
+    Some((lab, tunnel))
+}
+
+/// Bytes that are different everywhere.
+fn bytes(count: usize) -> Vec<u8> {
+    let mut state = 0x1234_5678_9abc_def1u64;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.flatten().take(count).collect()
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// Sends so many bytes by TCP from one site to an address at the other, and tells whether the same bytes arrived.
+pub fn tcp_arrives_whole(lab: &Lab, from: &str, to: &str, address: &str, count: usize) -> Outcome<()> {
+    let server: SocketAddr = SocketAddr::new(address.parse()?, 0);
+    let listener = lab.enter(to, || TcpListener::bind(server))??;
+    let target = listener.local_addr()?;
+    let data = bytes(count);
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(move || -> Outcome<Vec<u8>> {
+            let (mut stream, _) = listener.accept()?;
+            stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+            let mut received = Vec::new();
+            stream.read_to_end(&mut received)?;
+            Ok(received)
+        });
+        lab.enter(from, || -> Outcome<()> {
+            let mut stream = TcpStream::connect_timeout(&target, Duration::from_secs(10))?;
+            stream.set_write_timeout(Some(Duration::from_secs(30)))?;
+            stream.write_all(&data)?;
+            Ok(())
+        })??;
+        let received = receiver.join().map_err(|_| "the receiver panicked")??;
+        if digest(&received) == digest(&data) {
+            return Ok(());
+        }
+        Err(format!("{} of {} bytes arrived, or not the same", received.len(), data.len()).into())
+    })
+}
+
+/// Sends datagrams of these sizes, each answered by the other site with the same; tells how many came back whole.
+pub fn udp_echoes(lab: &Lab, from: &str, to: &str, address: &str, sizes: &[usize]) -> Outcome<usize> {
+    let server =
+        lab.enter(to, || UdpSocket::bind(SocketAddr::new(address.parse().expect("an address"), 0)))??;
+    let target = server.local_addr()?;
+    server.set_read_timeout(Some(Duration::from_secs(2)))?;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut buffer = vec![0; 65_536];
+            while let Ok((length, source)) = server.recv_from(&mut buffer) {
+                let _ = server.send_to(&buffer[..length], source);
+            }
+        });
+        lab.enter(from, || -> Outcome<usize> {
+            let unspecified = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+            let client = UdpSocket::bind(unspecified)?;
+            client.set_read_timeout(Some(Duration::from_secs(1)))?;
+            let mut whole = 0;
+            for &size in sizes {
+                let data = bytes(size);
+                client.send_to(&data, target)?;
+                let mut buffer = vec![0; 65_536];
+                if client.recv_from(&mut buffer).is_ok_and(|(length, _)| buffer[..length] == data) {
+                    whole += 1;
+                }
+            }
+            Ok(whole)
+        })?
+    })
+}
+
+/// Whether an address answers a ping within a second.
+pub fn answers(lab: &Lab, from: &str, address: &str) -> bool {
+    lab.run(from, "ping", &["-c", "1", "-W", "1", address]).is_ok()
+}
+
+/// What the API says.
+pub fn ask(arguments: &[&str]) -> serde_json::Value {
+    let output =
+        std::process::Command::new(postern()).args(arguments).arg("--json").output().expect("it runs");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("it is JSON")
+}
+
+/// One offload of an interface: state, packets and fallbacks.
+pub fn offload(interface: &str, name: &str) -> (String, u64, u64) {
+    let socket = format!("/run/postern/{interface}.sock");
+    let said = ask(&["show", "offloads", "--api", &socket]);
+    let all = said["offloads"].as_array().expect("a list");
+    let found = all.iter().find(|offload| offload["offload"] == name).expect("it is listed");
+    let number = |key: &str| found[key].as_u64().expect("a number");
+    (found["state"].as_str().expect("a word").to_owned(), number("packets"), number("fallbacks"))
+}
+
+/// How many packets an interface dropped for a reason.
+pub fn dropped(interface: &str, reason: &str) -> u64 {
+    let socket = format!("/run/postern/{interface}.sock");
+    let said = ask(&["show", "drops", "--all", "--api", &socket]);
+    let all = said["drops"].as_array().expect("a list");
+    let found = all.iter().find(|drop| drop["reason"] == reason).expect("it is listed");
+    ["outbound", "inbound", "handshake"].iter().filter_map(|way| found[*way].as_u64()).sum()
+}
