@@ -35,6 +35,7 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
+	$(CARGO) fetch --locked
 	$(CARGO) deny --offline check licenses bans sources
 
 fuzz:

@@ -13,6 +13,8 @@ measure() {
   "$postern" bench "$@" --save "$run/$name.json" | tee "$run/$name.txt"
 }
 
+measure system system
+measure crypto crypto --chart "$run/crypto"
 measure pipeline pipeline
 measure tunnel tunnel
 measure tunnel-without-cipher tunnel --cipher none --peer postern

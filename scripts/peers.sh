@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings the programs that we are compared with into .peers/: the newest wireguard-go from the Go proxy, and for the tests a
-# Debian kernel with its WireGuard module. What cannot be had is said, and the tests that need it say so too.
+# Debian kernel with its WireGuard and crypto modules. What cannot be had is said, and the tests that need it say so too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 part=${1:-test}
@@ -43,30 +43,37 @@ if [ ! -x .peers/wireguard-go ]; then
   fi
 fi
 
-# The kernel's WireGuard runs in an emulated machine, whatever kernel this machine has.
+# The kernel's WireGuard and its crypto API run in an emulated machine, whatever kernel this machine has.
+# What must be loaded for a purpose, with all that it needs before it, is written in that order to order-<purpose>.
+wireguard_modules=(virtio_pci virtio_net wireguard)
+crypto_modules=(virtio_pci virtio_crypto algif_aead algif_skcipher algif_hash ctr gcm ccm ghash_generic chacha_generic
+  poly1305_generic chacha20poly1305 des_generic sha512_generic xcbc authenc)
+
 fetch_kernel() {
-  local work image version
+  local work image version purpose module file
   apt-cache show linux-image-amd64 >/dev/null 2>&1 || "${as_root[@]}" apt-get update -qq
   image=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
   [ -n "$image" ] || return 1
   version=${image#linux-image-}
-  say "apt-get download $image, for the kernel's WireGuard"
+  say "apt-get download $image, for the kernel's WireGuard and crypto API"
   work=$(mktemp -d)
   (cd "$work" && apt-get download -qq "$image" && dpkg-deb -x ./*.deb tree) || { rm -rf "$work"; return 1; }
   mkdir -p .peers/kernel
   PATH=$PATH:/sbin:/usr/sbin depmod -b "$work/tree" "$version"
-  # What must be loaded for WireGuard and a network card, in its order.
-  for module in virtio_pci virtio_net wireguard; do
-    PATH=$PATH:/sbin:/usr/sbin modprobe -d "$work/tree" -S "$version" --show-depends "$module"
-  done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r file; do
-    cp "$file" .peers/kernel/
-    basename "$file" >> .peers/kernel/order
+  for purpose in wireguard crypto; do
+    local -n modules=${purpose}_modules
+    for module in "${modules[@]}"; do
+      PATH=$PATH:/sbin:/usr/sbin modprobe -d "$work/tree" -S "$version" --show-depends "$module"
+    done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r file; do
+      cp "$file" .peers/kernel/
+      basename "$file" >> ".peers/kernel/order-$purpose"
+    done
   done
   cp "$work/tree/boot/vmlinuz-$version" .peers/kernel/vmlinuz
   rm -rf "$work"
 }
 
-if [ "$part" = test ] && [ ! -f .peers/kernel/vmlinuz ]; then
+if [ "$part" = test ] && [ ! -f .peers/kernel/order-crypto ]; then
   rm -rf .peers/kernel
-  fetch_kernel || say "no Debian kernel can be had here: the tests with the kernel's WireGuard will be skipped"
+  fetch_kernel || say "no Debian kernel can be had here: the tests with its WireGuard and its crypto API will be skipped"
 fi

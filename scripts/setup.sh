@@ -9,6 +9,9 @@ say() { printf '\033[1m[setup]\033[0m %s\n' "$*"; }
 
 # For building: a C compiler and cmake. For namespaces and traffic: ip, sysctl, ping, iperf3.
 packages=(gcc g++ cmake iproute2 procps iputils-ping iperf3)
+# Engines that are used when they are there; nothing needs them.
+/sbin/ldconfig -p | grep -q 'libcrypto\.so\.3' || packages+=(libssl3)
+[ "$(dpkg --print-architecture)" = amd64 ] && packages+=(libipsec-mb1)
 case $part in
   demo) ;;
   bench) packages+=(wireguard-tools) ;;

@@ -178,11 +178,7 @@ impl Tunnel {
         plan: &Plan<'_>,
         extra: &[&str],
     ) -> Outcome<Self> {
-        let keys = [1u8, 2].map(|end| {
-            let mut bytes = [end; 32];
-            bytes[..2].copy_from_slice(&plan.port.to_be_bytes());
-            PrivateKey::new(Secret::new(bytes))
-        });
+        let keys = [0, 1].map(|end| private_key(plan.port, end));
         let inside = [1, 2].map(|end| format!("{}.0.{end}", plan.net));
         let inside_v6 = [1, 2].map(|end| format!("fd00:{:x}::{end}", plan.port));
         let mut gateways = Vec::new();
@@ -223,4 +219,11 @@ impl Tunnel {
     pub fn cpu_seconds(&self) -> Outcome<f64> {
         Ok(self.gateways[0].process.cpu_seconds()? + self.gateways[1].process.cpu_seconds()?)
     }
+}
+
+/// The private key of the first or the second gateway of a tunnel on `port`.
+pub fn private_key(port: u16, end: u8) -> PrivateKey {
+    let mut bytes = [end + 1; 32];
+    bytes[..2].copy_from_slice(&port.to_be_bytes());
+    PrivateKey::new(Secret::new(bytes))
 }

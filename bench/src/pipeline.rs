@@ -3,7 +3,8 @@
 
 use crate::Outcome;
 use crate::report::{Machine, short, table};
-use crypto::engine::{Cipher, Engine, Job, Key};
+use crypto::Cipher;
+use crypto::engine::{Engine, Job, Key};
 use gateway::bed::Bed;
 use gateway::datapath::{INBOUND, OUTBOUND, Observer, Stage};
 use ipnet::IpNet;
@@ -171,7 +172,7 @@ fn measure(options: &Options, packets: &[Vec<u8>]) -> Outcome<[Direction; 2]> {
             total[0] += between - started;
             total[1] += between.elapsed();
             batch.clear();
-            port::Receive::receive(&mut bed.delivered, &mut batch)?;
+            port::Receive::receive(&mut bed.delivered, &mut batch, &bed.drops)?;
             if batch.len() != burst.len() {
                 return Err(lost(&bed, burst.len(), batch.len()));
             }

@@ -53,27 +53,33 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// Lines up columns: words left, the others right.
+/// A table as VyOS prints them: a head, a row of dashes, columns two spaces apart; numbers stand right, words left.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    let columns = head.len();
     let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .chain([head[column].chars().count()])
-            .max()
-            .unwrap_or(0)
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([head[column].chars().count()]).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |cells: Vec<&str>| {
-        let padded = cells.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
-            if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let right: Vec<bool> = (0..head.len()).map(|column| is_of_numbers(column, rows)).collect();
+    let line = |cells: &[String]| {
+        let padded = cells.iter().enumerate().map(|(column, cell)| {
+            let width = widths[column];
+            if right[column] { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
         });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
     let dashes: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
-    let mut text = line(head.to_vec()) + &line(dashes.iter().map(String::as_str).collect());
-    text.extend(rows.iter().map(|row| line(row.iter().map(String::as_str).collect())));
+    let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
+    let mut text = line(&head) + &line(&dashes);
+    text.extend(rows.iter().map(|row| line(row)));
     text
+}
+
+/// Whether a column holds numbers, which may have units behind them; a dash stands for one that there is not.
+fn is_of_numbers(column: usize, rows: &[Vec<String>]) -> bool {
+    let cells = || rows.iter().map(|row| row[column].as_str()).filter(|cell| !cell.is_empty());
+    let is_number = |cell: &str| cell.starts_with(|c: char| c.is_ascii_digit());
+    cells().any(is_number) && cells().all(|cell| cell == "-" || is_number(cell))
 }
 
 #[cfg(test)]
@@ -90,5 +96,15 @@ mod tests {
     #[test]
     fn numbers_have_three_digits_that_count() {
         assert_eq!([0.123_4, 5.0, 12.34, 345.6].map(short), ["0.12", "5.00", "12.3", "346"]);
+    }
+
+    #[test]
+    fn numbers_stand_right_and_words_left() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows = [row(["bad-tag", "7", "1.25x"]), row(["x", "1234", "-"])];
+        assert_eq!(
+            table(&["Reason", "Count", ""], &rows),
+            "Reason   Count\n-------  -----  -----\nbad-tag      7  1.25x\nx         1234      -\n"
+        );
     }
 }

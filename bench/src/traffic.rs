@@ -62,6 +62,15 @@ pub fn tcp(lab: &Lab, from: &str, to: &str, streams: u32, reverse: bool, seconds
     })
 }
 
+/// TCP with one stream; the speed in Gbit/s of each fifth of a second.
+pub fn tcp_by_interval(lab: &Lab, from: &str, to: &str, seconds: u32) -> Outcome<Vec<f64>> {
+    let seconds = seconds.to_string();
+    let report = report(lab, from, &["--client", to, "--time", &seconds, "--interval", "0.2", "--json"])?;
+    let intervals = report.pointer("/intervals").and_then(Value::as_array).cloned().unwrap_or_default();
+    let speed = |interval: &Value| interval.pointer("/sum/bits_per_second").and_then(Value::as_f64);
+    Ok(intervals.iter().filter_map(speed).map(|bits| bits / 1e9).collect())
+}
+
 /// UDP datagrams with this payload, as fast as they can be sent.
 pub fn udp(lab: &Lab, from: &str, to: &str, payload: u32, seconds: u32) -> Outcome<Transfer> {
     let (seconds, payload) = (seconds.to_string(), payload.to_string());

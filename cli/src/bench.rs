@@ -1,13 +1,13 @@
 //! `postern bench`: measurements.
 
-use crate::{Outcome, wireguard};
+use crate::{Outcome, bench_crypto, wireguard};
 use ::bench::gateway_under_test::Daemon;
-use ::bench::{pipeline, tunnel};
+use ::bench::{crypto::worker, flood, peers, pipeline, system, tunnel};
 use clap::{Args, Subcommand, ValueEnum};
-use crypto::engine::{Engine, aws_lc::AwsLc, none};
-use serde::Serialize;
+use crypto::choice::Choice;
+use crypto::engine::{Engine, none};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,9 @@ pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
+    /// Also write JSON to a file
+    #[arg(long, global = true, value_name = "FILE")]
+    save: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -26,6 +29,17 @@ enum What {
     Tunnel(Tunnel),
     /// The data path alone, from memory to memory, stage by stage
     Pipeline(Pipeline),
+    /// Ciphers, hashes and handshakes, by every engine, with the processor's instructions for them and without
+    Crypto(bench_crypto::Crypto),
+    /// Memory, pi and e, as router firmware is measured
+    System,
+    /// Ten thousand peers: configured, at rest, and all calling at once (needs root)
+    Peers(Peers),
+    /// Datagrams of strangers at a fixed rate (needs root)
+    Flood(Flood),
+    /// Measures what it is asked for on standard input, for `bench crypto`
+    #[command(hide = true)]
+    CryptoWorker,
     /// A gateway that does not encrypt, for `--cipher none`
     #[command(hide = true)]
     GatewayWithoutCipher {
@@ -69,6 +83,29 @@ struct Pipeline {
     pcap: Option<PathBuf>,
 }
 
+#[derive(Args)]
+struct Peers {
+    /// How many peers
+    #[arg(long, default_value_t = 10_000)]
+    peers: usize,
+    /// How many storms
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+}
+
+#[derive(Args)]
+struct Flood {
+    /// Datagrams a second
+    #[arg(long, default_value_t = 50_000)]
+    rate: u32,
+    /// Seconds for each measurement
+    #[arg(long, default_value_t = 4)]
+    seconds: u32,
+    /// How often each is made
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Peer {
     /// The newest wireguard-go that is here
@@ -89,37 +126,59 @@ enum Cipher {
 impl Cipher {
     fn engine(self) -> Arc<dyn Engine> {
         match self {
-            Self::ChaCha20Poly1305 => Arc::new(AwsLc),
+            Self::ChaCha20Poly1305 => {
+                Arc::new(Choice::here(None).prepared_for(&[crypto::Cipher::ChaCha20Poly1305]))
+            }
             Self::None => Arc::new(none::None),
         }
     }
 }
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let progress = !arguments.json && std::io::stderr().is_terminal();
+    let program = std::env::current_exe()?;
+    let say =
+        |value: &serde_json::Value, text: &str| say(arguments.json, arguments.save.as_deref(), value, text);
     match arguments.what {
         What::Tunnel(tunnel) => {
-            let report = measure_tunnel(tunnel, !arguments.json)?;
-            print(arguments.json, &report, &report.text())
+            let report = measure_tunnel(tunnel, program, progress)?;
+            say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Pipeline(pipeline) => {
             let report = measure_pipeline(pipeline)?;
-            print(arguments.json, &report, &report.text())
+            say(&serde_json::to_value(&report)?, &report.text())
+        }
+        What::Crypto(crypto) => {
+            let (report, text) = bench_crypto::measure(crypto, program, progress)?;
+            say(&serde_json::to_value(&report)?, &text)
+        }
+        What::System => {
+            let report = system::run()?;
+            say(&serde_json::to_value(&report)?, &report.text())
+        }
+        What::CryptoWorker => worker::serve(),
+        What::Peers(Peers { peers, rounds }) => {
+            let report = peers::run(&peers::Options { program, peers, rounds, progress })?;
+            say(&serde_json::to_value(&report)?, &report.text())
+        }
+        What::Flood(Flood { rate, seconds, rounds }) => {
+            let report = flood::run(&flood::Options { program, rate, seconds, rounds, progress })?;
+            say(&serde_json::to_value(&report)?, &report.text())
         }
         What::GatewayWithoutCipher { interface } => wireguard::serve_without_cipher(interface),
     }
 }
 
-fn print(json: bool, value: &impl Serialize, text: &str) -> Outcome {
-    if json {
-        println!("{}", serde_json::to_string_pretty(value)?);
-    } else {
-        print!("{text}");
+fn say(json: bool, save: Option<&Path>, value: &serde_json::Value, text: &str) -> Outcome {
+    let pretty = serde_json::to_string_pretty(value)? + "\n";
+    if let Some(path) = save {
+        std::fs::write(path, &pretty).map_err(|error| format!("{}: {error}", path.display()))?;
     }
+    print!("{}", if json { &pretty } else { text });
     Ok(())
 }
 
-fn measure_tunnel(arguments: Tunnel, progress: bool) -> ::bench::Outcome<tunnel::Report> {
-    let program = std::env::current_exe()?;
+fn measure_tunnel(arguments: Tunnel, program: PathBuf, progress: bool) -> ::bench::Outcome<tunnel::Report> {
     let ours = match arguments.cipher {
         Cipher::ChaCha20Poly1305 => Daemon::Postern(program.clone()),
         Cipher::None => Daemon::PosternWithoutCipher(program.clone()),
@@ -130,7 +189,6 @@ fn measure_tunnel(arguments: Tunnel, progress: bool) -> ::bench::Outcome<tunnel:
         Peer::None => None,
     };
     let daemons = [ours].into_iter().chain(peer).collect();
-    let progress = progress && std::io::stderr().is_terminal();
     tunnel::run(&tunnel::Options { daemons, seconds: arguments.seconds, rounds: arguments.rounds, progress })
 }
 

@@ -2,12 +2,16 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bench_crypto;
 mod client;
+mod doctor;
+mod engines;
 mod generate;
 mod privilege;
 mod run;
 mod show;
-mod table;
+mod show_crypto;
+mod system;
 mod wireguard;
 
 use clap::{Parser, Subcommand};
@@ -31,6 +35,8 @@ enum Verb {
     Show(show::Arguments),
     /// Measure
     Bench(bench::Arguments),
+    /// Find what this machine has and leaves unused
+    Doctor(doctor::Arguments),
     /// Build two sites on this machine, join them, and show what the tunnel can do (needs root)
     Demo,
     /// Make new keys
@@ -47,11 +53,18 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Outcome = Result<(), Failure>;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(arguments());
+    let cli = Cli::parse_from(command_line(std::env::args_os()));
     let outcome = match cli.verb {
         Verb::Run(arguments) => run::run(arguments),
         Verb::Show(arguments) => show::run(arguments),
         Verb::Bench(arguments) => bench::run(arguments),
+        Verb::Doctor(arguments) => match doctor::run(arguments) {
+            Ok(code) => return code,
+            Err(error) => {
+                eprintln!("postern: {error}");
+                return ExitCode::from(2);
+            }
+        },
         Verb::Demo => ::bench::demo::run(),
         Verb::Generate(what) => {
             generate::run(what);
@@ -69,11 +82,27 @@ fn main() -> ExitCode {
 }
 
 /// The command line. Called by the name of a WireGuard daemon, as wg-quick does it, we are one.
-fn arguments() -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     let name = arguments.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
     if name.to_string_lossy().ends_with("wireguard") {
         arguments.insert(1, "wireguard".into());
     }
     arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_daemon_stands_for_the_verb() {
+        let read = |words: &str| {
+            let cli = Cli::try_parse_from(command_line(words.split(' ').map(OsString::from)));
+            cli.is_ok_and(|cli| matches!(cli.verb, Verb::Wireguard(_)))
+        };
+        assert!(read("postern wireguard wg0") && read("/usr/bin/postern-wireguard wg0"));
+        assert!(read("postern wireguard wireguard") && read("postern-wireguard wireguard"));
+        assert!(!read("postern wg0") && !read("postern-wireguard wireguard wg0"));
+    }
 }

@@ -1,16 +1,19 @@
 //! `postern run`: the gateway, as its configuration file says.
 
+use crate::engines;
 use crate::{Failure, Outcome, privilege, wireguard};
 use clap::Args;
-use config::{ConfigError, Settings, Tree, diff};
-use crypto::engine::aws_lc::AwsLc;
+use config::{ConfigError, Settings, Text, Tree, diff};
+use crypto::Cipher;
 use gateway::api;
 use gateway::control::daemon::Daemon;
 use sd_notify::NotifyState;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
+
+/// Beyond this many, errors are only counted: mending the first ones comes first.
+const ERRORS_SHOWN: usize = 20;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -29,11 +32,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     wireguard::log();
     let (tree, settings) = read(&arguments.config)?;
     if arguments.check {
-        println!(
-            "{}: {} WireGuard interfaces, nothing wrong",
-            arguments.config.display(),
-            settings.wireguard.len()
-        );
+        let count = settings.wireguard.len();
+        let plural = if count == 1 { "" } else { "s" };
+        println!("{}: {count} WireGuard interface{plural}, nothing wrong", arguments.config.display());
         return Ok(());
     }
     privilege::drop_unneeded(privilege::Needs { other_namespaces: false })?;
@@ -46,8 +47,10 @@ async fn serve(arguments: Arguments, mut tree: Tree, settings: Settings) -> Outc
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut reload = signal(SignalKind::hangup())?;
     let (events, mut removed) = mpsc::unbounded_channel();
-    let mut daemon = Daemon::new(Arc::new(AwsLc), events);
-    if let Some(error) = daemon.apply(settings).await.into_iter().next() {
+    let engines = engines::choice(&[Cipher::ChaCha20Poly1305]);
+    engines::tend(&engines)?;
+    let mut daemon = Daemon::new(engines, events);
+    if let Some((_, error)) = daemon.apply(settings).await.pop_first() {
         daemon.stop();
         return Err(error.into());
     }
@@ -82,26 +85,38 @@ async fn serve(arguments: Arguments, mut tree: Tree, settings: Settings) -> Outc
     Ok(())
 }
 
-/// Reads the file again and applies what has changed in it; if it is wrong, everything stays.
+/// Reads the file again and applies what has changed in it; if it is wrong, everything stays. `tree` is what is in force.
 async fn load(path: &Path, tree: &mut Tree, daemon: &mut Daemon) {
-    let (new, settings) = match read(path) {
+    let (mut new, settings) = match read(path) {
         Ok(read) => read,
         Err(error) => return tracing::error!("the configuration stays as it was: {error}"),
     };
     for change in diff::diff(tree, &new) {
         tracing::info!("{change}");
     }
-    for error in daemon.apply(settings).await {
+    let refused = daemon.apply(settings).await;
+    for (name, error) in &refused {
         tracing::error!("{error}");
+        new.take_over(&["interfaces", "wireguard", name], tree);
     }
     *tree = new;
-    tracing::info!("{} is in force", path.display());
+    let names: Vec<&str> = refused.keys().map(String::as_str).collect();
+    if names.is_empty() {
+        tracing::info!("{} is in force", path.display());
+    } else {
+        tracing::error!(
+            "{} is not in force for {}, which stays as it was\n  fix: see above, then reload again",
+            path.display(),
+            names.join(", ")
+        );
+    }
 }
 
 fn read(path: &Path) -> Result<(Tree, Settings), Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let checked = config::parse(&text).and_then(|tree| Settings::new(&tree).map(|checked| (tree, checked)));
-    let (tree, (settings, warnings)) = checked.map_err(|errors| explain(path, &text, &errors))?;
+    let text = Text::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = text.as_str().map_err(|error| format!("{}: {error}", path.display()))?;
+    let checked = config::parse(text).and_then(|tree| Settings::new(&tree).map(|checked| (tree, checked)));
+    let (tree, (settings, warnings)) = checked.map_err(|errors| explain(path, text, &errors))?;
     for warning in warnings {
         tracing::warn!("{}: {warning}", path.display());
     }
@@ -110,6 +125,10 @@ fn read(path: &Path) -> Result<(Tree, Settings), Failure> {
 
 fn explain(path: &Path, text: &str, errors: &[ConfigError]) -> String {
     let file = path.display().to_string();
-    let shown: Vec<String> = errors.iter().map(|error| error.in_text(&file, text).to_string()).collect();
+    let mut shown: Vec<String> =
+        errors.iter().take(ERRORS_SHOWN).map(|error| error.in_text(&file, text).to_string()).collect();
+    if errors.len() > ERRORS_SHOWN {
+        shown.push(format!("and {} more", errors.len() - ERRORS_SHOWN));
+    }
     format!("the configuration is wrong\n{}", shown.join("\n"))
 }

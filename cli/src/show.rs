@@ -1,6 +1,7 @@
 //! `postern show`: what is going on.
 
-use crate::{Outcome, client, table};
+use crate::{Outcome, client, show_crypto, system};
+use ::bench::report::table;
 use clap::{Args, Subcommand};
 use gateway::api::model::{Drops, Interface, Interfaces, Offloads, Peer};
 use serde::Serialize;
@@ -34,8 +35,18 @@ enum What {
     },
     /// Offloads, whether they are in use and what they have carried
     Offloads,
+    /// The crypto engines: what they cost here, and which is used for what
+    Crypto {
+        /// Only this cipher
+        cipher: Option<String>,
+    },
     /// The stages of the data path
     Datapath,
+    /// This machine
+    System {
+        #[command(subcommand)]
+        what: system::What,
+    },
 }
 
 #[derive(Subcommand)]
@@ -86,6 +97,12 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                 Offloads { offloads: answers.into_iter().flat_map(|answer| answer.offloads).collect() };
             print(arguments.json, &offloads, &offload_table(&offloads))
         }
+        What::Crypto { cipher } => {
+            let answer = show_crypto::ask(api, cipher.as_deref())?;
+            let text = show_crypto::text(&answer);
+            print(arguments.json, &answer, &text)
+        }
+        What::System { what } => system::show(&what, arguments.json),
         What::Datapath => print(arguments.json, &datapath(), &gateway::datapath::diagram()),
     }
 }
@@ -174,6 +191,7 @@ fn peer(peer: &Peer) -> String {
         format!("\n  peer: {}", peer.name.as_deref().unwrap_or(&peer.public_key)),
         format!("    public key: {}", peer.public_key),
     ];
+    lines.extend(peer.description.as_ref().map(|words| format!("    description: {words}")));
     if peer.has_preshared_key {
         lines.push("    preshared key: (hidden)".to_owned());
     }
@@ -202,7 +220,7 @@ fn drop_table(drops: &Drops) -> String {
             .concat()
     };
     let rows: Vec<Vec<String>> = drops.drops.iter().map(row).collect();
-    table::render(&["Interface", "Reason", "Outbound", "Inbound", "Handshake", "Meaning"], &rows)
+    table(&["Interface", "Reason", "Outbound", "Inbound", "Handshake", "Meaning"], &rows)
 }
 
 fn offload_table(offloads: &Offloads) -> String {
@@ -212,7 +230,7 @@ fn offload_table(offloads: &Offloads) -> String {
         [words, numbers.to_vec(), vec![offload.does.clone()]].concat()
     };
     let rows: Vec<Vec<String>> = offloads.offloads.iter().map(row).collect();
-    table::render(&["Interface", "Offload", "State", "Calls", "Packets", "Fallbacks", "What it does"], &rows)
+    table(&["Interface", "Offload", "State", "Calls", "Packets", "Fallbacks", "What it does"], &rows)
 }
 
 /// Bytes in the unit that leaves one to four digits.
@@ -228,7 +246,7 @@ pub(crate) fn bytes(count: u64) -> String {
 }
 
 /// How long ago a moment since 1970 was.
-fn ago(at: u64) -> String {
+pub(crate) fn ago(at: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = now.saturating_sub(at);
     let parts =
@@ -247,6 +265,7 @@ mod tests {
     fn interface() -> Interface {
         let peer = Peer {
             name: Some("berlin".to_owned()),
+            description: Some("the office".to_owned()),
             public_key: "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=".to_owned(),
             has_preshared_key: true,
             endpoint: Some("192.0.2.1:51820".to_owned()),
@@ -285,6 +304,7 @@ mod tests {
     #[test]
     fn the_summary_names_peers_and_hides_keys() {
         let text = summary(&interface());
+        assert!(text.contains("    description: the office\n"));
         assert!(text.contains("peer: berlin\n") && text.contains("preshared key: (hidden)"));
         assert!(text.contains("1.00 MiB received, 512 B sent") && text.contains("status: inactive"));
     }

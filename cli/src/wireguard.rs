@@ -1,10 +1,11 @@
 //! `postern wireguard`: one interface, driven by `wg` and `wg-quick` over the cross-platform socket.
 
 use crate::Outcome;
+use crate::engines;
 use crate::privilege::{self, Needs};
 use clap::Args;
-use crypto::Engine;
-use crypto::engine::aws_lc::AwsLc;
+use crypto::Cipher;
+use crypto::choice::{Choice, Rules};
 use crypto::engine::none;
 use gateway::api::{self, Labels, Shown};
 use gateway::control::interface::{Interface, Options};
@@ -13,6 +14,7 @@ use port::fault::Faults;
 use port::pcap::Capture;
 use rustix::process::setsid;
 use std::io::{IsTerminal, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -38,6 +40,9 @@ pub(crate) struct Arguments {
     /// Write the packets inside the tunnel to a capture file
     #[arg(long, value_name = "FILE")]
     capture_inside: Option<PathBuf>,
+    /// The crypto engine to use, as long as it works: the fastest measured, if not given
+    #[arg(long, value_name = "NAME", value_parser = config::schema::ENGINES.to_vec())]
+    engine: Option<String>,
     /// Write the datagrams outside the tunnel to a capture file
     #[arg(long, value_name = "FILE")]
     capture_outside: Option<PathBuf>,
@@ -56,23 +61,33 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     privilege::drop_unneeded(Needs { other_namespaces: true })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(arguments, Arc::new(AwsLc)))
+    let engines = engines::choice(&[Cipher::ChaCha20Poly1305]);
+    if let Some(engine) = &arguments.engine {
+        let pinned = [(Cipher::ChaCha20Poly1305.to_string(), engine.clone())].into();
+        engines.set_rules(Rules { pinned, ..Rules::default() });
+    }
+    engines::tend(&engines)?;
+    runtime.block_on(serve(arguments, engines))
 }
 
 /// For measurements: what the path costs when nothing is encrypted.
 pub(crate) fn serve_without_cipher(interface: String) -> Outcome {
     log();
+    privilege::drop_unneeded(Needs { other_namespaces: true })?;
     let arguments = Arguments { interface, ..Arguments::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(arguments, Arc::new(none::None)))
+    runtime.block_on(serve(arguments, Arc::new(Choice::among(vec![Arc::new(none::None)]))))
 }
 
 /// Starts this program again, waits until it serves, and leaves it alone.
 fn start_in_background() -> Outcome {
     let mut child = Command::new(std::env::current_exe()?)
+        // Not the name of the file, which may itself stand for the verb.
+        .arg0("postern")
         .arg("wireguard")
         .args(["--foreground", "--tell-when-ready"])
-        .args(std::env::args_os().skip(1).filter(|argument| argument != "wireguard"))
+        // Behind the verb, what we were told ourselves.
+        .args(crate::command_line(std::env::args_os()).into_iter().skip(2))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
@@ -85,7 +100,7 @@ fn start_in_background() -> Outcome {
     std::process::exit(child.wait()?.code().unwrap_or(1));
 }
 
-async fn serve(arguments: Arguments, engine: Arc<dyn Engine>) -> Outcome {
+async fn serve(arguments: Arguments, engines: Arc<Choice>) -> Outcome {
     let (events, mut removed) = mpsc::unbounded_channel();
     let capture = |path: &Option<PathBuf>| path.as_deref().map(Capture::create).transpose();
     let options = Options {
@@ -96,10 +111,11 @@ async fn serve(arguments: Arguments, engine: Arc<dyn Engine>) -> Outcome {
     };
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };
     let name = arguments.interface;
     let listener = uapi_server::bind(&name).await?;
-    let interface = Arc::new(Interface::create(&name, engine, options, events)?);
-    let shown = Shown::default();
+    let interface = Arc::new(Interface::create(&name, engines.clone(), options, events)?);
+    let shown = Shown::new(engines);
     shown.show(Arc::clone(&interface), Labels::default());
     match api::bind(&api::path(&name)).await {
         Ok(listener) => drop(tokio::spawn(api::serve(listener, shown))),
@@ -115,8 +131,17 @@ async fn serve(arguments: Arguments, engine: Arc<dyn Engine>) -> Outcome {
         _ = removed.recv() => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        Some(()) = async { hangup.as_mut()?.recv().await } => {}
     }
     Ok(())
+}
+
+/// Whether whoever started us wants us to outlive the terminal, as nohup does. Else a hangup ends us, as it ends
+/// wireguard-go; in the background we have no terminal.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits & 1 != 0)
 }
 
 /// Lets the parent go, and with it the terminal. Errors are still shown when a level was asked for.

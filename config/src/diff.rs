@@ -6,55 +6,52 @@ use std::collections::HashSet;
 use std::fmt;
 
 /// One line of a configuration, without its verb.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Statement {
-    path: Vec<String>,
-    value: Option<String>,
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Statement<'a> {
+    path: Vec<&'a str>,
+    value: Option<&'a str>,
 }
 
-impl Statement {
+impl Statement<'_> {
     pub(crate) fn print(&self, secrets: bool) -> String {
-        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
-        let hidden = !secrets && is_secret(&path);
-        let value = self.value.as_deref().map(|value| if hidden { HIDDEN.to_owned() } else { quoted(value) });
+        let hidden = !secrets && is_secret(&self.path);
+        let value = self.value.map(|value| if hidden { HIDDEN.to_owned() } else { quoted(value) });
         let path = self.path.iter().map(|word| quoted(word));
         path.chain(value).collect::<Vec<_>>().join(" ")
     }
 }
 
 /// All lines of a configuration, in order.
-pub(crate) fn statements(tree: &Tree) -> Vec<Statement> {
+pub(crate) fn statements(tree: &Tree) -> Vec<Statement<'_>> {
     let mut found = Vec::new();
     collect(tree, &mut Vec::new(), &mut found);
     found
 }
 
-fn collect(tree: &Tree, path: &mut Vec<String>, found: &mut Vec<Statement>) {
+fn collect<'a>(tree: &'a Tree, path: &mut Vec<&'a str>, found: &mut Vec<Statement<'a>>) {
     let values = tree.own_values();
     let empty = values.is_empty() && tree.children().next().is_none();
     if empty && !path.is_empty() {
         found.push(Statement { path: path.clone(), value: None });
     }
-    found.extend(
-        values.into_iter().map(|value| Statement { path: path.clone(), value: Some(value.to_owned()) }),
-    );
+    found.extend(values.into_iter().map(|value| Statement { path: path.clone(), value: Some(value) }));
     for (word, child) in tree.children() {
-        path.push(word.to_owned());
+        path.push(word);
         collect(child, path, found);
         path.pop();
     }
 }
 
 /// One difference.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+#[derive(Clone, PartialEq, Eq)]
+pub enum Change<'a> {
     /// It was not there before.
-    Added(Statement),
+    Added(Statement<'a>),
     /// It is not there any more.
-    Removed(Statement),
+    Removed(Statement<'a>),
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for Change<'_> {
     /// `+` or `-` and the line; secrets are hidden.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -65,14 +62,15 @@ impl fmt::Display for Change {
 }
 
 /// What must be taken away from `before` and then added to make `after`.
-pub fn diff(before: &Tree, after: &Tree) -> Vec<Change> {
+pub fn diff<'a>(before: &'a Tree, after: &'a Tree) -> Vec<Change<'a>> {
     let (before, after) = (statements(before), statements(after));
-    let missing_in = |of: &[Statement], from: &[Statement]| -> Vec<Statement> {
-        let known: HashSet<&Statement> = from.iter().collect();
-        of.iter().filter(|statement| !known.contains(statement)).cloned().collect()
-    };
     let removed = missing_in(&before, &after).into_iter().map(Change::Removed);
     removed.chain(missing_in(&after, &before).into_iter().map(Change::Added)).collect()
+}
+
+fn missing_in<'a>(of: &[Statement<'a>], from: &[Statement<'a>]) -> Vec<Statement<'a>> {
+    let known: HashSet<&Statement<'a>> = from.iter().collect();
+    of.iter().filter(|statement| !known.contains(statement)).cloned().collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,11 @@
 //! What is wrong with a configuration: where, why, and what to write instead.
 
+use crate::schema;
 use std::fmt;
+use zeroize::Zeroizing;
+
+/// How different a word may be from the one that was meant, in edits.
+pub(crate) const NEAR: usize = 3;
 
 /// Where a word stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -27,19 +32,19 @@ pub struct ConfigError {
 impl ConfigError {
     /// An error at a place.
     pub fn new(location: Location, reason: impl Into<String>) -> Self {
-        Self { location, reason: reason.into(), fix: None }
+        Self { location, reason: hide_keys(&Zeroizing::new(reason.into())), fix: None }
     }
 
     /// The same, with what to do.
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
-        self.fix = Some(fix.into());
+        self.fix = Some(hide_keys(&Zeroizing::new(fix.into())));
         self
     }
 
     /// Shows the error in the text that it is about.
     ///
-    /// Only the word at fault is shown, and not if it may be a secret: a log is read by others.
+    /// Nothing is shown that may be a secret: a log is read by others.
     pub fn in_text<'a>(&'a self, file: &'a str, text: &'a str) -> impl fmt::Display + 'a {
         InText { error: self, file, text }
     }
@@ -68,7 +73,6 @@ impl fmt::Display for InText<'_> {
             return write!(f, "{}: {}", self.file, self.error);
         };
         writeln!(f, "{}:{line}:{column}: {}", self.file, self.error.reason)?;
-        // A secret in the line is the value of a key: replaced, and all columns stay right.
         let hidden = hide_secrets(shown);
         let number = line.to_string();
         let margin = " ".repeat(number.len());
@@ -81,21 +85,76 @@ impl fmt::Display for InText<'_> {
     }
 }
 
-/// The line with every word behind a secret's name made stars.
+/// As long as this, a run of characters may be a key: 44 in base64, 64 in hexadecimal; some may be missing.
+const KEY: usize = 40;
+
+/// The line with stars for whatever may be a secret, and spaces for what would move the columns.
 fn hide_secrets(line: &str) -> String {
-    let mut out = String::new();
-    let mut hide = false;
-    for part in line.split_inclusive(' ') {
-        let word = part.trim_end_matches(' ');
-        if hide && !word.is_empty() {
-            out.push_str(&"*".repeat(word.chars().count()));
-            out.push_str(&part[word.len()..]);
+    let mut characters = Zeroizing::new(Vec::with_capacity(line.len()));
+    characters.extend(line.chars());
+    let visible = secret_begins(&characters).unwrap_or(characters.len());
+    let mut shown = Zeroizing::new(String::with_capacity(line.len()));
+    shown.extend(characters.iter().enumerate().map(|(column, &character)| match character {
+        _ if character.is_whitespace() || character.is_control() => ' ',
+        _ if column >= visible => '*',
+        _ => character,
+    }));
+    hide_keys(&shown)
+}
+
+/// The text with stars for whatever looks like a key.
+fn hide_keys(text: &str) -> String {
+    let is_of_key = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let run = rest.find(|c| !is_of_key(c)).unwrap_or(rest.len());
+        if run >= KEY {
+            shown.push_str(&"*".repeat(run));
         } else {
-            out.push_str(part);
+            shown.push_str(&rest[..run]);
         }
-        hide |= matches!(word, "private-key" | "preshared-key");
+        let next = rest[run..].find(is_of_key).unwrap_or(rest.len() - run);
+        shown.push_str(&rest[run..run + next]);
+        rest = &rest[run + next..];
     }
-    out
+    shown
+}
+
+/// The column behind the first word that is, or was meant to be, the name of a secret.
+///
+/// Words are looked for twice: as they are written between spaces and quotes, for a quotation may never end; and as
+/// the parser reads them, for quotes may stand within a word.
+fn secret_begins(line: &[char]) -> Option<usize> {
+    let separates = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '=' | ':');
+    let written = words(line, separates, |_| false);
+    let read = words(line, char::is_whitespace, |c| matches!(c, '\'' | '"'));
+    written.into_iter().chain(read).filter(|(word, _)| is_secret(word)).map(|(_, end)| end).min()
+}
+
+/// The words between what separates them, without what is left out, each with the column behind it.
+fn words(
+    line: &[char],
+    separates: impl Fn(char) -> bool,
+    left_out: impl Fn(char) -> bool,
+) -> Vec<(Zeroizing<String>, usize)> {
+    let mut words = Vec::new();
+    let fresh = || Zeroizing::new(String::with_capacity(4 * line.len()));
+    let mut word = fresh();
+    for (column, &character) in line.iter().chain([&' ']).enumerate() {
+        if separates(character) {
+            words.push((std::mem::replace(&mut word, fresh()), column));
+        } else if !left_out(character) {
+            word.push(character);
+        }
+    }
+    words
+}
+
+/// Whether a word may have been meant as the name of a secret. One that is much longer may be the secret itself.
+fn is_secret(word: &str) -> bool {
+    let is_near = |secret: &str| strsim::damerau_levenshtein(&word.to_lowercase(), secret) <= NEAR;
+    schema::secrets().any(|secret| word.len() <= secret.len() + NEAR && is_near(secret))
 }
 
 #[cfg(test)]
@@ -116,5 +175,68 @@ mod tests {
         );
         let nowhere = ConfigError::new(Location::default(), "nothing to serve");
         assert_eq!(nowhere.in_text("site.conf", text).to_string(), "site.conf: nothing to serve");
+    }
+
+    const KEY: &str = "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=";
+    const HEX: &str = "b85996fecc9c7f1fc6d2572a76eda11d59bcd20be8e543b15ce4bd85a8e75a33";
+
+    /// All that is said of a configuration that is wrong.
+    fn said(text: &str) -> String {
+        let errors = match crate::parse(text) {
+            Ok(tree) => crate::Settings::new(&tree).expect_err("wrong"),
+            Err(errors) => errors,
+        };
+        errors.iter().map(|error| format!("{error}\n{}\n", error.in_text("site.conf", text))).collect()
+    }
+
+    #[test]
+    fn no_error_shows_a_secret_however_it_is_written() {
+        for name in schema::secrets() {
+            let (short, quoted) = (&name[1..], format!("{}'{}'", &name[..3], &name[3..]));
+            for line in [
+                format!("{name} KEY wrong"),
+                format!("{name}\tKEY\twrong"),
+                format!("{name}\u{a0}KEY wrong"),
+                format!("'{name}' KEY wrong"),
+                format!("\"{name}\" 'KEY' wrong"),
+                format!("'{name} KEY"),
+                format!("{quoted} KEY wrong"),
+                format!("{short} KEY"),
+                format!("{short}\t\"KEY\""),
+                format!("{}  KEY", name.to_uppercase()),
+                format!("{name}=KEY"),
+                format!("{name}:KEY"),
+                format!("{name}KEY"),
+                "KEY".to_owned(),
+                "mtu KEY".to_owned(),
+                "address 'KEY'".to_owned(),
+                "peer KEY".to_owned(),
+                "fwmark xKEY".to_owned(),
+            ] {
+                for key in [KEY, HEX, &KEY[..43]] {
+                    let line = line.replace("KEY", key);
+                    for path in ["set interfaces wireguard wg0", "set interface wireguard wg0", "sett"] {
+                        let text = said(&format!("{path} {line}"));
+                        assert!(!text.contains(&key[..20]), "{text}");
+                    }
+                }
+                let text =
+                    said(&format!("set interfaces wireguard wg0 {}", line.replace("KEY", "a+secret+word")));
+                let named =
+                    line.contains(name) && line.contains(' ') && !line.contains(&format!("{name}KEY"));
+                assert!(!named || !text.contains("a+secret"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_caret_stands_under_its_word_behind_tabs_and_secrets() {
+        let text = said(&format!("set\tinterfaces wireguard\twg0 privat-key\t{KEY}"));
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains(" | ")).collect();
+        let caret = lines[1].find('^').expect("it points");
+        assert!(
+            lines[0][caret..].starts_with("privat-key ****") && lines[1].ends_with(&"^".repeat(10)),
+            "{text}"
+        );
     }
 }

@@ -14,9 +14,11 @@ pub mod parse;
 pub mod print;
 pub mod schema;
 pub mod settings;
+pub mod text;
 pub mod tree;
 
 pub use error::ConfigError;
 pub use parse::parse;
 pub use settings::Settings;
+pub use text::Text;
 pub use tree::Tree;

@@ -1,16 +1,14 @@
 //! Reads lines of `set` and `delete`. Every wrong line is reported, each with its place and the nearest valid word.
 
-use crate::error::{ConfigError, Location};
+use crate::error::{ConfigError, Location, NEAR};
 use crate::schema::{self, Kind, Place};
 use crate::tree::Tree;
-
-/// How different a word may be from the one that was meant, in edits.
-const NEAR: usize = 3;
+use zeroize::Zeroizing;
 
 /// A word of a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
 struct Token {
-    text: String,
+    /// It may be a secret, or have one in a wrong place.
+    text: Zeroizing<String>,
     location: Location,
 }
 
@@ -38,7 +36,9 @@ fn split(line: &str, number: usize) -> Result<Vec<Token>, ConfigError> {
         if first == '#' && words.is_empty() {
             break;
         }
-        let (mut text, mut quote, mut end) = (String::new(), None, start);
+        // All the room that it may need: text that moves leaves a copy behind.
+        let mut text = Zeroizing::new(String::with_capacity(line.len()));
+        let (mut quote, mut end) = (None, start);
         while let Some(&(position, character)) = characters.peek() {
             match quote {
                 None if character.is_whitespace() => break,
@@ -86,10 +86,11 @@ fn set(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigError
             tree.make(&located).set(&value.text, value.location, matches!(node.kind, Kind::Values(_)));
             Ok(())
         }
-        (Place::Node(node), []) => {
-            Err(ConfigError::new(end_of(last), "a value is missing")
-                .fix(format!("{}: {}", last.text, node.help)))
-        }
+        (Place::Node(node), []) => Err(ConfigError::new(end_of(last), "a value is missing").fix(format!(
+            "{}: {}",
+            last.text.as_str(),
+            node.help
+        ))),
         (_, [.., extra]) => Err(ConfigError::new(extra.location, "nothing may follow here")
             .fix("put a value with spaces in quotes")),
         (Place::NotServed, []) => Err(not_served(last)),
@@ -139,8 +140,11 @@ fn walk(words: &[Token]) -> Result<(Place, &[Token], &[Token]), ConfigError> {
 }
 
 fn not_served(word: &Token) -> ConfigError {
-    ConfigError::new(word.location, format!("{:?} is known to VyOS but not served by Postern", word.text))
-        .fix("remove the line")
+    ConfigError::new(
+        word.location,
+        format!("{:?} is known to VyOS but not served by Postern", word.text.as_str()),
+    )
+    .fix("remove the line")
 }
 
 fn more_words(last: &Token, path: &[Token]) -> ConfigError {

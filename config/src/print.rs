@@ -7,7 +7,7 @@ use std::fmt::Write;
 /// What stands in the place of a secret.
 pub const HIDDEN: &str = "********";
 
-/// The lines of a configuration, secrets hidden unless asked for.
+/// The lines of a configuration, secrets hidden unless asked for; whoever asks answers for what becomes of them.
 pub fn commands(tree: &Tree, secrets: bool) -> String {
     let mut text = String::new();
     for statement in diff::statements(tree) {

@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::LazyLock;
+use zeroize::Zeroizing;
 
 /// What a node holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,10 @@ const PORT: Type = Type::Number(1, 65_535);
 
 /// Offloads that can be switched off, by their names in the ports.
 pub const OFFLOADS: &[&str] = &["tun-tso", "tun-uso", "tun-gro", "udp-gso", "udp-gro"];
+
+/// Crypto engines that a cipher can be pinned to, by their names in `crypto`.
+pub const ENGINES: &[&str] = &["aws-lc", "ipsec-mb", "openssl", "af-alg", "cryptodev"];
+const PINNED: &str = "The engine for this cipher; the fastest measured if not set";
 
 /// The names that the user chooses.
 pub static TAGS: &[Tag] = &[
@@ -157,6 +162,18 @@ pub static NODES: &[Node] = &[
         Kind::Value(Type::Key),
         "Public key of the peer",
     ),
+    node(
+        "system acceleration qat",
+        Kind::Flag,
+        "Use crypto accelerators on a bus where they are the fastest",
+    ),
+    node("system crypto engine aes-128-ccm", Kind::Value(Type::Word(ENGINES)), PINNED),
+    node("system crypto engine aes-128-gcm", Kind::Value(Type::Word(ENGINES)), PINNED),
+    node("system crypto engine aes-192-ccm", Kind::Value(Type::Word(ENGINES)), PINNED),
+    node("system crypto engine aes-192-gcm", Kind::Value(Type::Word(ENGINES)), PINNED),
+    node("system crypto engine aes-256-ccm", Kind::Value(Type::Word(ENGINES)), PINNED),
+    node("system crypto engine aes-256-gcm", Kind::Value(Type::Word(ENGINES)), PINNED),
+    node("system crypto engine chacha20-poly1305", Kind::Value(Type::Word(ENGINES)), PINNED),
 ];
 
 /// Nodes of VyOS that are not served here, so that a line with one is told from a misspelt one.
@@ -217,9 +234,9 @@ impl Type {
 }
 
 /// The bytes of a key in base64.
-pub(crate) fn key_of(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    let decoded = <base64ct::Base64 as base64ct::Encoding>::decode(text, &mut bytes).ok()?;
+pub(crate) fn key_of(text: &str) -> Option<Zeroizing<[u8; 32]>> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    let decoded = <base64ct::Base64 as base64ct::Encoding>::decode(text, &mut *bytes).ok()?;
     (decoded.len() == 32).then_some(bytes)
 }
 
@@ -291,6 +308,11 @@ pub fn following(words: &[&str]) -> Vec<&'static str> {
     let Some(found) = GRAMMAR.find(words) else { return Vec::new() };
     let served = found.words.iter().filter(|(_, grammar)| !grammar.not_served);
     served.map(|(word, grammar)| grammar.tag.map_or(*word, |tag| last_word(tag.path))).collect()
+}
+
+/// The names of all nodes whose values must not be shown.
+pub fn secrets() -> impl Iterator<Item = &'static str> {
+    NODES.iter().filter(|node| node.secret).map(|node| last_word(node.path))
 }
 
 fn last_word(path: &'static str) -> &'static str {

@@ -13,6 +13,17 @@ use std::net::SocketAddr;
 pub struct Settings {
     /// WireGuard interfaces by name.
     pub wireguard: BTreeMap<String, WireGuard>,
+    /// Which crypto engines are used.
+    pub crypto: Crypto,
+}
+
+/// What is decided about crypto engines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Crypto {
+    /// The engine for a cipher, by their names.
+    pub pinned: BTreeMap<String, String>,
+    /// Whether accelerators on a bus may be used.
+    pub accelerators: bool,
 }
 
 /// A WireGuard interface.
@@ -70,6 +81,13 @@ impl Settings {
                 }
             }
         }
+        if let Some(ciphers) = tree.at(&["system", "crypto", "engine"]) {
+            for (cipher, _) in ciphers.children() {
+                let engine = ciphers.value(cipher).map(str::to_owned);
+                settings.crypto.pinned.extend(engine.map(|engine| (cipher.to_owned(), engine)));
+            }
+        }
+        settings.crypto.accelerators = tree.at(&["system", "acceleration", "qat"]).is_some();
         reader.check_ports(tree, &settings);
         if reader.errors.is_empty() { Ok((settings, reader.warnings)) } else { Err(reader.errors) }
     }
@@ -151,7 +169,7 @@ impl Reader {
         };
         Some(Peer {
             description: tree.value("description").map(str::to_owned),
-            public_key: PublicKey(public_key),
+            public_key: PublicKey(*public_key),
             preshared_key: tree.value("preshared-key").and_then(secret).unwrap_or_else(Secret::zero),
             allowed_ips,
             endpoint,
@@ -205,7 +223,7 @@ impl Reader {
 }
 
 fn secret(text: &str) -> Option<Secret> {
-    key_of(text).map(Secret::new)
+    key_of(text).map(|bytes| Secret::new(*bytes))
 }
 
 /// Values that the schema has checked.
@@ -277,7 +295,7 @@ mod tests {
              set interfaces wireguard wg0 peer c allowed-ips 10.3.0.0/24"
         );
         assert!(reason(&same).contains("peer c: peer b has the same public-key"));
-        let own = PrivateKey::new(Secret::new(key_of(OURS).expect("a key"))).public();
+        let own = PrivateKey::new(secret(OURS).expect("a key")).public();
         assert!(reason(&format!("set interfaces wireguard wg0 peer b public-key {own}")).contains("our own"));
         let errors = check("set interfaces wireguard wg1").expect_err("no key");
         assert_eq!((errors[0].location.line, errors[0].location.column), (5, 26));

@@ -1,13 +1,16 @@
 //! The configuration as a tree of words.
 
 use crate::error::Location;
+use crate::print;
 use std::collections::BTreeMap;
+use std::fmt;
+use zeroize::Zeroizing;
 
-/// A word, what follows it, and the values it holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A word, what follows it, and the values it holds, which may be secrets.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tree {
     children: BTreeMap<Word, Tree>,
-    values: Vec<(String, Place)>,
+    values: Vec<(Zeroizing<String>, Place)>,
     place: Place,
 }
 
@@ -23,13 +26,19 @@ impl PartialEq for Place {
 
 impl Eq for Place {}
 
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&print::commands(self, false))
+    }
+}
+
 /// A word that sorts as people count: wg2 before wg10.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Word(String);
 
 impl Ord for Word {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        natural(&self.0).cmp(&natural(&other.0)).then_with(|| self.0.cmp(&other.0))
+        natural_order(&self.0, &other.0)
     }
 }
 
@@ -37,6 +46,11 @@ impl PartialOrd for Word {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
+}
+
+/// The order in which people count: wg2 before wg10.
+pub fn natural_order(a: &str, b: &str) -> std::cmp::Ordering {
+    natural(a).cmp(&natural(b)).then_with(|| a.cmp(b))
 }
 
 /// The parts of a word: letters, and the number after them.
@@ -101,8 +115,20 @@ impl Tree {
         if !several {
             self.values.clear();
         }
-        if self.values.iter().all(|(known, _)| known != value) {
-            self.values.push((value.to_owned(), Place(location)));
+        if self.values.iter().all(|(known, _)| known.as_str() != value) {
+            self.values.push((Zeroizing::new(value.to_owned()), Place(location)));
+        }
+    }
+
+    /// Has at `words` what `other` has there, which may be nothing.
+    pub fn take_over(&mut self, words: &[&str], other: &Self) {
+        match (other.at(words), words.split_last()) {
+            (Some(branch), Some((last, path))) => {
+                let path: Vec<(&str, Location)> =
+                    path.iter().map(|word| (*word, Location::default())).collect();
+                self.make(&path).children.insert(Word((*last).to_owned()), branch.clone());
+            }
+            _ => _ = self.remove(words, None),
         }
     }
 
@@ -116,7 +142,7 @@ impl Tree {
         let Some(value) = value else { return parent.children.remove(&key).is_some() };
         let Some(leaf) = parent.children.get_mut(&key) else { return false };
         let before = leaf.values.len();
-        leaf.values.retain(|(known, _)| known != value);
+        leaf.values.retain(|(known, _)| known.as_str() != value);
         let removed = leaf.values.len() != before;
         if leaf.values.is_empty() {
             parent.children.remove(&key);
@@ -128,6 +154,17 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_branch_is_taken_over_or_goes() {
+        let read = |text: &str| crate::parse(text).expect("right");
+        let mut tree = read("set interfaces wireguard wg0 mtu 1400\nset interfaces wireguard wg1 mtu 1400");
+        let other = read("set interfaces wireguard wg0 mtu 1300\nset interfaces wireguard wg2 mtu 1300");
+        for name in ["wg0", "wg1", "wg2"] {
+            tree.take_over(&["interfaces", "wireguard", name], &other);
+        }
+        assert_eq!(tree, other);
+    }
 
     #[test]
     fn words_sort_as_people_count() {

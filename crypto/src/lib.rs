@@ -5,12 +5,16 @@
 
 pub mod aead;
 pub mod agreement;
+pub mod choice;
+pub mod cipher;
 pub mod engine;
 pub mod hash;
+pub mod machine;
 pub mod random;
 pub mod secret;
 
 pub use agreement::{PrivateKey, PublicKey};
-pub use engine::{Cipher, Engine, EngineFailure, Job, Key};
+pub use cipher::Cipher;
+pub use engine::{Engine, EngineFailure, Job, Key};
 pub use random::Random;
 pub use secret::Secret;

@@ -4,10 +4,12 @@
 use crate::clock::Clock;
 use crate::datapath::Notice;
 use crate::datapath::punt::{Datagram, Punt};
+use crate::staging::Budget;
 use crate::tables::{Peer, Session, Tables};
 use crate::worker::{Egress, Inbound, Outbound, Shared};
 use crossbeam_channel::{Receiver, unbounded};
-use crypto::engine::{Cipher, Engine, LoadError};
+use crypto::Cipher;
+use crypto::engine::{Engine, LoadError};
 use crypto::{PublicKey, random};
 use ipnet::IpNet;
 use packet::{DropCounters, DropReason, Endpoint};
@@ -73,7 +75,7 @@ impl<O: Transmit, I: Transmit> Bed<O, I> {
         inside_port: impl FnOnce(Link) -> I,
     ) -> Result<Self, LoadError> {
         let (sender, notices) = unbounded();
-        let shared = Shared { tables: Arc::new(Tables::new(1420)), notices: sender, clock: Clock::default() };
+        let shared = Shared { tables: Arc::new(Tables::new(1420)), notices: sender, clock: Clock };
         let tables = Arc::clone(&shared.tables);
         let key = engine.load(Cipher::ChaCha20Poly1305, &[7; 32])?;
         let peer = Arc::new(new_peer());
@@ -137,7 +139,7 @@ fn new_peer() -> Peer {
     let mut device = Device::new(engine, Box::new(random::System::default()));
     let public = PublicKey([9; 32]);
     let (id, activity) = device.add_peer(public);
-    Peer::new(id, public, activity)
+    Peer::new(id, public, activity, Budget::default())
 }
 
 /// A port that loses everything, as a socket or interface does that is down.

@@ -17,5 +17,6 @@ pub mod bed;
 pub mod clock;
 pub mod control;
 pub mod datapath;
+pub mod staging;
 pub mod tables;
 pub mod worker;

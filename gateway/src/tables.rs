@@ -4,18 +4,15 @@
 //! prefix moves from one peer to another in one step. Of a [`Peer`], the workers themselves write what they observe:
 //! its endpoint, its counters, its activity.
 
+use crate::staging::{Budget, Staging};
 use arc_swap::{ArcSwap, ArcSwapOption};
+use crossbeam_utils::CachePadded;
 use crypto::PublicKey;
 use packet::Endpoint;
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use tunnel::wireguard::limits::STAGED_PACKETS;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tunnel::wireguard::{Activity, AllowedIps, PeerId};
 use tunnel::{InboundSa, OutboundSa, Time};
-
-/// All packets that wait for keys may take this many bytes together.
-const STAGED_BYTES: usize = 32 << 20;
 
 /// A peer, as the data path sees it.
 pub struct Peer {
@@ -29,12 +26,12 @@ pub struct Peer {
     pub endpoint: ArcSwapOption<Endpoint>,
     /// What the protocol must know about its traffic.
     pub activity: Arc<Activity>,
+    /// Packets that wait for a key.
+    pub staging: Staging,
     /// What was sent to it.
-    pub sent: Traffic,
+    pub sent: CachePadded<Traffic>,
     /// What authentic came from it.
-    pub received: Traffic,
-    has_staged: AtomicBool,
-    staged: Mutex<VecDeque<Vec<u8>>>,
+    pub received: CachePadded<Traffic>,
 }
 
 /// Outside bytes and packets in one direction.
@@ -65,32 +62,34 @@ impl Traffic {
 
 impl Peer {
     /// A peer without key and endpoint.
-    pub fn new(id: PeerId, public: PublicKey, activity: Arc<Activity>) -> Self {
+    pub fn new(id: PeerId, public: PublicKey, activity: Arc<Activity>, budget: Budget) -> Self {
         Self {
             id,
             public,
             sending: ArcSwapOption::empty(),
             endpoint: ArcSwapOption::empty(),
             activity,
-            sent: Traffic::default(),
-            received: Traffic::default(),
-            has_staged: AtomicBool::new(false),
-            staged: Mutex::default(),
+            staging: Staging::new(budget),
+            sent: CachePadded::default(),
+            received: CachePadded::default(),
         }
     }
 
     /// The key to send with at `now`, if packets need not wait for another, or for packets that came before them.
     #[inline]
     pub fn key(&self, now: Time) -> Option<Arc<OutboundSa>> {
-        if self.has_staged.load(Ordering::Acquire) {
+        if self.staging.is_occupied() {
             return None;
         }
         self.sending.load_full().filter(|sa| sa.is_usable(now))
     }
 
-    /// The packets that wait, locked: nobody sends to this peer meanwhile.
-    pub fn staged(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
-        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Lets the kernel choose our address anew; if the peer has moved meanwhile, that stands.
+    pub fn forget_source(&self) {
+        let before = self.endpoint.load();
+        if let Some(endpoint) = before.as_deref().filter(|endpoint| endpoint.local.is_some()) {
+            self.endpoint.compare_and_swap(&before, Some(Arc::new(Endpoint::new(endpoint.remote))));
+        }
     }
 }
 
@@ -108,81 +107,30 @@ pub struct Tables {
     pub routes: ArcSwap<AllowedIps<Arc<Peer>>>,
     /// The MTU of the inside interface.
     pub mtu: AtomicUsize,
-    sessions: RwLock<HashMap<u32, Arc<Session>>>,
-    staged_bytes: AtomicUsize,
+    /// Without locks: a worker never waits for the lane, which runs at a lower priority.
+    sessions: papaya::HashMap<u32, Arc<Session>>,
 }
 
 impl Tables {
     /// Empty tables for an interface with this MTU.
     pub fn new(mtu: usize) -> Self {
-        Self {
-            routes: ArcSwap::default(),
-            mtu: AtomicUsize::new(mtu),
-            sessions: RwLock::default(),
-            staged_bytes: AtomicUsize::new(0),
-        }
+        Self { routes: ArcSwap::default(), mtu: AtomicUsize::new(mtu), sessions: papaya::HashMap::new() }
     }
 
     /// The session whose packets carry `index`.
     #[inline]
     pub fn session(&self, index: u32) -> Option<Arc<Session>> {
-        self.sessions.read().unwrap_or_else(PoisonError::into_inner).get(&index).cloned()
+        self.sessions.pin().get(&index).cloned()
     }
 
     /// Accepts packets of a session.
     pub fn install(&self, session: Session) {
         let index = session.sa.index;
-        self.sessions.write().unwrap_or_else(PoisonError::into_inner).insert(index, Arc::new(session));
+        self.sessions.pin().insert(index, Arc::new(session));
     }
 
     /// Accepts them no more.
     pub fn retire(&self, index: u32) {
-        self.sessions.write().unwrap_or_else(PoisonError::into_inner).remove(&index);
-    }
-
-    /// Sets packets of a peer aside until there is a key; tells whether they are the first, and how many older ones
-    /// had to give way.
-    pub fn stage<'a>(&self, peer: &Peer, packets: impl Iterator<Item = &'a [u8]>) -> (bool, usize) {
-        let mut staged = peer.staged();
-        let first = staged.is_empty();
-        let mut dropped = 0;
-        for packet in packets {
-            while staged.len() >= STAGED_PACKETS {
-                dropped += usize::from(self.unstage(&mut staged).is_some());
-            }
-            if self.staged_bytes.load(Ordering::Relaxed) + packet.len() > STAGED_BYTES {
-                dropped += 1;
-                continue;
-            }
-            self.staged_bytes.fetch_add(packet.len(), Ordering::Relaxed);
-            staged.push_back(packet.to_vec());
-        }
-        peer.has_staged.store(!staged.is_empty(), Ordering::Release);
-        (first && !staged.is_empty(), dropped)
-    }
-
-    /// Takes the oldest waiting packet out of a locked queue.
-    pub fn unstage(&self, staged: &mut VecDeque<Vec<u8>>) -> Option<Vec<u8>> {
-        let packet = staged.pop_front()?;
-        self.staged_bytes.fetch_sub(packet.len(), Ordering::Relaxed);
-        Some(packet)
-    }
-
-    /// No packet waits any more; the queue is still locked.
-    pub fn all_unstaged(&self, peer: &Peer, staged: &mut VecDeque<Vec<u8>>) {
-        debug_assert!(staged.is_empty(), "the caller has taken all");
-        staged.shrink_to_fit();
-        peer.has_staged.store(false, Ordering::Release);
-    }
-
-    /// Drops all waiting packets of a peer; tells how many.
-    pub fn purge(&self, peer: &Peer) -> usize {
-        let mut staged = peer.staged();
-        let mut dropped = 0;
-        while self.unstage(&mut staged).is_some() {
-            dropped += 1;
-        }
-        self.all_unstaged(peer, &mut staged);
-        dropped
+        self.sessions.pin().remove(&index);
     }
 }

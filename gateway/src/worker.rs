@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::datapath::punt::Punt;
-use crate::datapath::route::Router;
+use crate::datapath::route::{Recent, Router};
 use crate::datapath::{
     Assigned, Classified, Fitted, Notice, Observer, Routed, Run, accept, admit, assign, check, classify,
     decrypt, encrypt, fit, forward, punt, receive, route, transmit, wrap,
@@ -14,7 +14,14 @@ use port::{Receive, Transmit};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tunnel::Time;
+
+/// RFC 4443 section 2.4(f) and RFC 1812 section 4.3.2.8 want ICMP errors limited, by a token bucket. Rate and burst are
+/// what Linux long had for all of its own (icmp_msgs_per_sec, icmp_msgs_burst): a burst of path MTU discoveries is
+/// answered whole, and a scan of an empty network costs less than carrying it would.
+const ANSWER_INTERVAL: Duration = Duration::from_millis(1);
+const ANSWERS_AT_ONCE: u32 = 50;
 
 /// What all workers of an interface share.
 #[derive(Clone)]
@@ -79,8 +86,10 @@ pub struct Outbound<R, T, A> {
     answers_to: A,
     batch: Batch,
     answers: Vec<Vec<u8>>,
+    allowance: Allowance,
     classified: Vec<Classified>,
     routed: Vec<Routed>,
+    recent: Recent,
 }
 
 impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
@@ -95,36 +104,45 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
             answers_to,
             batch: Batch::new(batch_bytes),
             answers: Vec::new(),
+            allowance: Allowance::default(),
             classified: Vec::new(),
             routed: Vec::new(),
+            recent: Recent::default(),
         }
     }
 
     /// Carries one burst; false when there was none. An error means that the inside is gone.
     pub fn burst(&mut self, observer: &mut impl Observer) -> io::Result<bool> {
         let (batch, drops) = (&mut self.batch, &self.egress.drops);
-        if !receive::receive(&mut self.inside, batch)? {
+        if !receive::receive(&mut self.inside, batch, drops)? {
             return Ok(false);
         }
         let now = self.shared.clock.monotonic();
-        observer.finished(&receive::STAGE);
+        observer.finished(&receive::OUTBOUND);
         classify::outbound(batch, drops, &mut self.classified);
         observer.finished(&classify::OUTBOUND);
         let (tables, notices, answers) = (&*self.shared.tables, &self.shared.notices, &mut self.answers);
-        Router { tables, notices, drops, answers }.route(batch, now, &mut self.classified, &mut self.routed);
+        let recent = &mut self.recent;
+        Router { tables, recent, notices, drops, answers }.route(
+            batch,
+            now,
+            &mut self.classified,
+            &mut self.routed,
+        );
         observer.finished(&route::STAGE);
         self.egress.send(batch, now, &mut self.routed, &mut self.answers, observer);
         if !self.answers.is_empty() {
-            self.answer();
+            self.answer(now);
         }
         Ok(true)
     }
 
-    /// Sends ICMP errors back to the inside.
+    /// Sends ICMP errors back to the inside, as many as may be sent.
     #[cold]
-    fn answer(&mut self) {
+    fn answer(&mut self, now: Time) {
         self.batch.clear();
-        for answer in self.answers.drain(..) {
+        let allowed = self.allowance.take(now, self.answers.len());
+        for answer in self.answers.drain(..).take(allowed) {
             if let Some(packet) = self.batch.append(answer.len()) {
                 packet.copy_from_slice(&answer);
             }
@@ -135,6 +153,30 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
     /// The port that it reads from, to wait for.
     pub fn inside(&mut self) -> &mut R {
         &mut self.inside
+    }
+}
+
+/// A token bucket of time: [`ANSWER_INTERVAL`] buys one ICMP error.
+struct Allowance {
+    credit: Duration,
+    last: Time,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self { credit: ANSWER_INTERVAL * ANSWERS_AT_ONCE, last: Time::from_nanoseconds(0) }
+    }
+}
+
+impl Allowance {
+    /// How many of `wanted` may be sent now.
+    fn take(&mut self, now: Time, wanted: usize) -> usize {
+        self.credit = (self.credit + (now - self.last)).min(ANSWER_INTERVAL * ANSWERS_AT_ONCE);
+        self.last = now;
+        let affordable = (self.credit.as_nanos() / ANSWER_INTERVAL.as_nanos()) as u32;
+        let granted = u32::try_from(wanted).unwrap_or(u32::MAX).min(affordable);
+        self.credit -= ANSWER_INTERVAL * granted;
+        granted as usize
     }
 }
 
@@ -165,12 +207,12 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
     /// Carries one burst; false when there was none. An error means that the outside is gone.
     pub fn burst(&mut self, observer: &mut impl Observer) -> io::Result<bool> {
         let (batch, drops, runs) = (&mut self.batch, &*self.drops, &mut self.runs);
-        if !receive::receive(&mut self.outside, batch)? {
+        if !receive::receive(&mut self.outside, batch, drops)? {
             return Ok(false);
         }
         let now = self.shared.clock.monotonic();
         let (tables, notices) = (&*self.shared.tables, &self.shared.notices);
-        observer.finished(&receive::STAGE);
+        observer.finished(&receive::INBOUND);
         classify::inbound(batch, tables, &self.punt, drops, runs);
         observer.finished(&classify::INBOUND);
         observer.finished(&punt::STAGE);
@@ -192,5 +234,22 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
     /// The port that it reads from, to wait for.
     pub fn outside(&mut self) -> &mut R {
         &mut self.outside
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_answered_fifty_at_once_and_a_thousand_a_second() {
+        let mut allowance = Allowance::default();
+        let mut at = |milliseconds: u64, wanted| {
+            allowance.take(Time::from_nanoseconds(1 + milliseconds * 1_000_000), wanted)
+        };
+        assert_eq!([at(0, 20), at(0, 100), at(0, 1)], [20, 30, 0]);
+        assert_eq!([at(3, 1), at(3, 100)], [1, 2]);
+        assert_eq!(at(60_000, usize::MAX), 50, "credit does not grow for ever");
+        assert_eq!((60_001..61_001).map(|now| at(now, 7)).sum::<usize>(), 1000);
     }
 }

@@ -1,7 +1,8 @@
 //! The data path between links in memory: what it carries, and every reason why it does not.
 
+use crypto::Cipher;
 use crypto::engine::aws_lc::AwsLc;
-use crypto::engine::{Cipher, Engine, EngineFailure, Job, Key, LoadError};
+use crypto::engine::{Engine, EngineFailure, Job, Key, LoadError};
 use gateway::bed::{Bed, INDEX, Refusing};
 use gateway::datapath::{Notice, punt};
 use packet::checksum::Sum;
@@ -118,7 +119,7 @@ fn congestion_is_signalled_through_the_tunnel() {
         push(&bed, &[v4(1, 100, 0x28 | ecn)]);
         while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
         let mut batch = packet::Batch::new(65_536);
-        port::Receive::receive(&mut bed.outside, &mut batch).expect("memory does not fail");
+        port::Receive::receive(&mut bed.outside, &mut batch, &bed.drops).expect("memory does not fail");
         assert_eq!(batch.trains()[0].ds_field, ecn, "ECN goes outside, the DSCP does not");
         // A router on the way marks it.
         bed.outside.push([batch.packet(0)], batch.trains()[0].endpoint, ecn::CE);
@@ -172,14 +173,13 @@ fn without_a_key_packets_wait_and_one_is_asked_for_once() {
     }
     bed.carry();
     assert_eq!(bed.notices.try_iter().collect::<Vec<_>>(), [Notice::NoKey(bed.peer.id)]);
-    assert_eq!(bed.peer.staged().len(), 128);
     assert_eq!(bed.dropped(), [(DropReason::NoKey, 2)]);
     // While others wait, nobody passes them, key or not.
     bed.peer.sending.store(key);
     push(&bed, &[v4(200, 100, 0)]);
     bed.carry();
     assert!(bed.received().is_empty());
-    assert_eq!(bed.tables.purge(&bed.peer), 128);
+    assert_eq!(bed.peer.staging.purge(), 128);
     push(&bed, &[v4(201, 100, 0)]);
     bed.carry();
     assert_eq!(bed.received().len(), 1);
@@ -202,6 +202,21 @@ fn where_nobody_is_the_sender_is_told() {
 }
 
 #[test]
+fn a_scan_is_not_answered_packet_by_packet() {
+    let mut bed = bed();
+    bed.allow(&[]);
+    let start = std::time::Instant::now();
+    for _ in 0..2000 {
+        push(&bed, &[v4(200, 100, 0)]);
+    }
+    bed.carry();
+    let most = 50 + start.elapsed().as_millis() as usize;
+    let answers = std::iter::from_fn(|| bed.answers.pop()).count();
+    assert!((50..=most.min(1999)).contains(&answers), "{answers} of at most {most}");
+    assert_eq!(bed.dropped(), [(DropReason::NoRoute, 2000)]);
+}
+
+#[test]
 fn a_packet_larger_than_a_datagram_is_answered_with_what_fits() {
     let mut bed = bed();
     push(&bed, &[v4(1, 65_476, 0)]);
@@ -212,6 +227,22 @@ fn a_packet_larger_than_a_datagram_is_answered_with_what_fits() {
     push(&bed, &[v4(1, 65_475, 0)]);
     bed.carry();
     assert_eq!(bed.received().len(), 1);
+}
+
+#[test]
+fn one_packet_too_large_takes_no_other_with_it() {
+    let mut bed = bed();
+    // Trains of one burst to one peer are one run.
+    let packets: Vec<Vec<u8>> =
+        [100, 65_480, 200, 300, 65_490].iter().map(|&length| v4(length as u8, length, 0)).collect();
+    for packet in &packets {
+        push(&bed, std::slice::from_ref(packet));
+    }
+    bed.carry();
+    assert_eq!(bed.received(), [0, 2, 3].map(|index| packets[index].clone()));
+    assert_eq!(bed.dropped(), [(DropReason::TooBig, 2)]);
+    let quoted = std::iter::from_fn(|| bed.answers.pop()).map(|answer| answer[28..48].to_vec());
+    assert_eq!(quoted.collect::<Vec<_>>(), [1, 4].map(|index| packets[index][..20].to_vec()));
 }
 
 #[test]
@@ -239,6 +270,18 @@ fn what_is_not_wireguard_does_not_come_in() {
         assert_eq!(bed.drops.read(reason), before + 1, "{datagram:?}");
     }
     assert!(bed.received().is_empty() && bed.datagrams.is_empty());
+}
+
+#[test]
+fn what_comes_from_nowhere_does_not_come_in() {
+    let mut bed = bed();
+    push(&bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
+    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
+    let datagrams: Vec<Vec<u8>> = std::iter::from_fn(|| bed.outside.pop()).collect();
+    bed.outside.push(datagrams.iter().map(Vec::as_slice), None, 0);
+    bed.carry();
+    assert!(bed.received().is_empty(), "not even as ciphertext");
+    assert_eq!(bed.dropped(), [(DropReason::NotOurs, 2)]);
 }
 
 #[test]
@@ -386,6 +429,10 @@ struct Broken;
 impl Engine for Broken {
     fn name(&self) -> &'static str {
         "broken"
+    }
+
+    fn version(&self) -> String {
+        String::new()
     }
 
     fn load(&self, _: Cipher, _: &[u8]) -> Result<Arc<dyn Key>, LoadError> {

@@ -30,6 +30,10 @@ macro_rules! drop_reasons {
 }
 
 drop_reasons! {
+    /// The kernel says that a packet is to be cut in a way in which it cannot be cut.
+    BadOffload = "bad-offload", "the kernel's instructions for cutting the packet contradict the packet";
+    /// More arrived in one receive than it has room for.
+    Truncated = "truncated", "larger than the buffer that it was received into";
     /// Neither a datagram of a protocol we speak, nor an IP packet.
     NotOurs = "not-ours", "not a message of any tunnel protocol served on this port";
     /// Too short to be what its first bytes claim.
@@ -44,15 +48,15 @@ drop_reasons! {
     BadMac = "bad-mac", "a handshake message not made for our public key";
     /// Under load, and the sender has not yet proved its address: a cookie was sent instead.
     CookieRequired = "cookie-required", "under load the sender must first answer a cookie";
-    /// Under load, and the source has used its allowance of handshakes.
-    RateLimited = "rate-limited", "the source sends more handshakes than it may while we are under load";
+    /// The source has used its allowance of handshakes under load, or the peer began two within 20 ms.
+    RateLimited = "rate-limited", "the source or the peer sends more handshakes than it may";
     /// A handshake message that fails to authenticate, or is of no use in the present state.
     BadHandshake = "bad-handshake", "a handshake message that does not authenticate: check both sides' keys";
     /// An initiation not newer than the last one accepted from this peer.
     ReplayedHandshake = "replayed-handshake",
         "an initiation no newer than one already seen: a replay, or the peer's clock went back";
     /// The key is too old to be used.
-    KeyExpired = "key-expired", "arrived under a key older than REJECT_AFTER_TIME";
+    KeyExpired = "key-expired", "the key is older than REJECT_AFTER_TIME";
     /// The sequence number was seen before, or is behind the window.
     Replayed = "replayed", "its counter was seen before, or is too far behind";
     /// The authentication tag is wrong.

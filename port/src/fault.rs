@@ -109,10 +109,10 @@ impl<P: Receive> Fault<P> {
 }
 
 impl<P: Receive> Receive for Fault<P> {
-    fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
+    fn receive(&mut self, batch: &mut Batch, drops: &DropCounters) -> io::Result<usize> {
         let before = batch.len();
         let trains_before = batch.trains().len();
-        let passed = self.port.receive(batch)?;
+        let passed = self.port.receive(batch, drops)?;
         for train in trains_before..batch.trains().len() {
             let train = batch.trains()[train].clone();
             for index in train.packets {
@@ -153,7 +153,7 @@ mod tests {
         for number in 0..1000u32 {
             link.push([&number.to_be_bytes()[..]], None, 0);
             batch.clear();
-            port.receive(&mut batch).expect("memory does not fail");
+            port.receive(&mut batch, &drops).expect("memory does not fail");
             out.extend(batch.live(0..batch.len()).map(|index| batch.packet(index).to_vec()));
         }
         (out, drops.read(DropReason::InjectedFault))

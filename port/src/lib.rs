@@ -9,6 +9,7 @@ pub mod fault;
 pub mod memory;
 pub mod offload;
 pub mod pcap;
+pub mod schedule;
 pub mod tun;
 pub mod udp;
 pub mod wake;
@@ -23,8 +24,9 @@ use std::io;
 pub trait Receive: Send {
     /// Appends to `batch` what has arrived, as much as fits and without waiting; tells how many packets.
     ///
-    /// Packets that came together are closed into one train. An error means that the port is gone.
-    fn receive(&mut self, batch: &mut Batch) -> io::Result<usize>;
+    /// Packets that came together are closed into one train. What arrived and cannot be appended is counted. An error
+    /// means that the port is gone.
+    fn receive(&mut self, batch: &mut Batch, drops: &DropCounters) -> io::Result<usize>;
 
     /// Waits until something has arrived, or until `wake` is rung.
     fn wait(&mut self, wake: &Wake) -> io::Result<()>;
@@ -39,8 +41,8 @@ pub trait Transmit: Send {
 }
 
 impl Receive for Box<dyn Receive> {
-    fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
-        (**self).receive(batch)
+    fn receive(&mut self, batch: &mut Batch, drops: &DropCounters) -> io::Result<usize> {
+        (**self).receive(batch, drops)
     }
 
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {

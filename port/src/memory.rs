@@ -68,7 +68,7 @@ impl Queue {
 }
 
 impl Receive for Link {
-    fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
+    fn receive(&mut self, batch: &mut Batch, _: &DropCounters) -> io::Result<usize> {
         let before = batch.len();
         let mut queue = self.queue();
         while let Some((lengths, endpoint, ds_field)) = queue.trains.pop_front() {
@@ -127,7 +127,7 @@ mod tests {
         link.push([&b"one"[..], b"two"], Some(endpoint), 3);
         link.push([&b"three"[..]], None, 0);
         let mut batch = Batch::new(4096);
-        assert_eq!(link.receive(&mut batch).expect("memory does not fail"), 3);
+        assert_eq!(link.receive(&mut batch, &DropCounters::default()).expect("memory does not fail"), 3);
         assert_eq!(batch.packet(1), b"two");
         assert_eq!((batch.trains()[0].packets.clone(), batch.trains()[0].ds_field), (0..2, 3));
         batch.discard(1);
@@ -144,8 +144,8 @@ mod tests {
             link.push([&[1u8; 100][..]], None, 0);
         }
         let mut batch = Batch::new(Batch::footprint(100) * 4);
-        assert_eq!(link.receive(&mut batch).expect("memory does not fail"), 4);
+        assert_eq!(link.receive(&mut batch, &DropCounters::default()).expect("memory does not fail"), 4);
         batch.clear();
-        assert_eq!(link.receive(&mut batch).expect("memory does not fail"), 4);
+        assert_eq!(link.receive(&mut batch, &DropCounters::default()).expect("memory does not fail"), 4);
     }
 }

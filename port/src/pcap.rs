@@ -12,6 +12,7 @@ use pcap_file::{DataLink, PcapError};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,10 +26,11 @@ const SNAP_LENGTH: u32 = 262_144;
 pub struct Capture(Arc<Mutex<PcapWriter<BufWriter<File>>>>);
 
 impl Capture {
-    /// Begins a file.
+    /// Begins a file that only its owner may read; one that is there already keeps the rights that it has.
     pub fn create(path: &Path) -> io::Result<Self> {
+        let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let header = PcapHeader { datalink: DataLink::RAW, snaplen: SNAP_LENGTH, ..PcapHeader::default() };
-        let writer = PcapWriter::with_header(BufWriter::new(File::create(path)?), header).map_err(to_io)?;
+        let writer = PcapWriter::with_header(BufWriter::new(file), header).map_err(to_io)?;
         Ok(Self(Arc::new(Mutex::new(writer))))
     }
 
@@ -115,9 +117,9 @@ impl<P> Captured<P> {
 }
 
 impl<P: Receive> Receive for Captured<P> {
-    fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
+    fn receive(&mut self, batch: &mut Batch, drops: &DropCounters) -> io::Result<usize> {
         let first = batch.len();
-        let count = self.port.receive(batch)?;
+        let count = self.port.receive(batch, drops)?;
         self.capture.write_batch(batch, first, true);
         Ok(count)
     }
@@ -161,6 +163,16 @@ mod tests {
     use super::*;
     use crate::memory::Link;
     use packet::header::ip::IpPacket;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_passes_inside_is_for_the_owner_only() {
+        let path = std::env::temp_dir().join(format!("postern-{}-mode.pcap", std::process::id()));
+        Capture::create(&path).expect("a file can be made");
+        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+        std::fs::remove_file(&path).expect("it is there");
+        assert_eq!(mode & 0o777, 0o600);
+    }
 
     #[test]
     fn a_capture_can_be_read_again() {
@@ -172,7 +184,7 @@ mod tests {
         link.push([&b"\x45 inside"[..]], None, 0);
         let mut port = Captured::new(link, capture);
         let mut batch = Batch::new(4096);
-        assert_eq!(port.receive(&mut batch).expect("memory does not fail"), 2);
+        assert_eq!(port.receive(&mut batch, &DropCounters::default()).expect("memory does not fail"), 2);
         drop(port);
         let packets = read(&path).expect("what we wrote can be read");
         std::fs::remove_file(&path).expect("it is there");

@@ -1,10 +1,11 @@
 //! Wakes a worker that waits for packets.
 
 use arrayvec::ArrayVec;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// A bell that one thread waits at and any thread may ring.
 pub struct Wake(OwnedFd);
@@ -23,6 +24,16 @@ impl Wake {
 
     /// Waits until one of at most three `descriptors` can be read, or until the bell is rung; tells which can be read.
     pub fn wait<const N: usize>(&self, descriptors: [Option<BorrowedFd<'_>>; N]) -> io::Result<[bool; N]> {
+        self.wait_at_most(descriptors, None)
+    }
+
+    /// The same, but no longer than `limit`.
+    pub fn wait_at_most<const N: usize>(
+        &self,
+        descriptors: [Option<BorrowedFd<'_>>; N],
+        limit: Option<Duration>,
+    ) -> io::Result<[bool; N]> {
+        let limit = limit.map(|limit| Timespec::try_from(limit).expect("limits are short"));
         let mut polled = ArrayVec::<PollFd<'_>, 4>::new();
         for fd in &descriptors {
             // One that is not there is replaced by the bell, and its answer thrown away.
@@ -30,7 +41,7 @@ impl Wake {
         }
         polled.push(PollFd::new(&self.0, PollFlags::IN));
         loop {
-            match poll(&mut polled, None) {
+            match poll(&mut polled, limit.as_ref()) {
                 Ok(_) => break,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),

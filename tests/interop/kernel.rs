@@ -1,45 +1,23 @@
 //! With the kernel's own WireGuard: a stock Debian kernel in an emulated machine, whose network card is a TAP interface in
 //! one of our namespaces.
 
+use crate::machine::{Machine, Start, kernel};
 use crate::support::{answers, daemon, lab};
 use bench::gateway_under_test::Gateway;
-use bench::lab::{Lab, Process, has_program, wait_until};
+use bench::lab::{Lab, wait_until};
 use crypto::{PrivateKey, Secret};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// The emulated machine takes seconds for what others do in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Machine {
-    console: PathBuf,
-    process: Process,
-    directory: PathBuf,
-}
-
-fn kernel() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.peers/kernel");
-    let missing: Vec<&str> = ["qemu-system-x86_64", "cpio", "wg", "busybox"]
-        .into_iter()
-        .filter(|program| !has_program(program))
-        .collect();
-    if !folder.join("vmlinuz").is_file() || !missing.is_empty() {
-        eprintln!("SKIPPED: needs a Debian kernel in .peers (make setup), and {}", missing.join(", "));
-        return None;
-    }
-    Some(folder)
-}
-
 /// What the machine does when it boots: a link, a tunnel, a server that says what it received.
 fn init(private: &str, public: &str) -> String {
     format!(
-        "#!/bin/sh\n\
-         mount -t proc proc /proc; mount -t devtmpfs dev /dev; mount -t sysfs sys /sys\n\
-         for module in $(cat /modules/order); do insmod /modules/$module || echo FAILED $module; done\n\
-         ip link set lo up; ip link set eth0 up; ip addr add 192.168.90.2/24 dev eth0\n\
+        "ip link set lo up; ip link set eth0 up; ip addr add 192.168.90.2/24 dev eth0\n\
          echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad\n\
          ip link add wg0 type wireguard\n\
          echo {private} > /private\n\
@@ -55,97 +33,6 @@ fn init(private: &str, public: &str) -> String {
     )
 }
 
-/// Packs busybox, `wg` with its libraries, the modules and the script into what the kernel boots from.
-fn initramfs(directory: &Path, kernel: &Path, script: &str) {
-    let root = directory.join("root");
-    for folder in ["bin", "modules", "proc", "dev", "sys", "lib64", "lib/x86_64-linux-gnu"] {
-        std::fs::create_dir_all(root.join(folder)).expect("a directory");
-    }
-    std::fs::copy(which("busybox"), root.join("bin/busybox")).expect("a copy");
-    for name in "sh mount insmod cat ip ping nc md5sum sed dd sleep echo".split(' ') {
-        std::os::unix::fs::symlink("busybox", root.join("bin").join(name)).expect("a link");
-    }
-    let wg = which("wg");
-    std::fs::copy(&wg, root.join("bin/wg")).expect("a copy");
-    let libraries = Command::new("ldd").arg(&wg).output().expect("ldd runs");
-    for word in
-        String::from_utf8_lossy(&libraries.stdout).split_whitespace().filter(|word| word.starts_with('/'))
-    {
-        let target = root.join(word.trim_start_matches('/'));
-        std::fs::create_dir_all(target.parent().expect("it has one")).expect("a directory");
-        std::fs::copy(word, target).expect("a copy");
-    }
-    for entry in std::fs::read_dir(kernel).expect("it is there").flatten() {
-        if entry.file_name() != "vmlinuz" {
-            std::fs::copy(entry.path(), root.join("modules").join(entry.file_name())).expect("a copy");
-        }
-    }
-    std::fs::write(root.join("init"), script).expect("a file");
-    let pack = "chmod 755 init && find . | cpio --quiet -o -H newc > ../initramfs";
-    assert!(Command::new("sh").args(["-c", pack]).current_dir(&root).status().expect("sh runs").success());
-}
-
-fn which(name: &str) -> PathBuf {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&paths)
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
-        .expect("it was seen")
-}
-
-impl Machine {
-    fn boot(lab: &mut Lab, kernel: &Path, script: &str) -> Self {
-        let directory = std::env::temp_dir().join(format!("postern-machine-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("a directory");
-        initramfs(&directory, kernel, script);
-        let console = directory.join("console");
-        let mut command = lab.command("a", "qemu-system-x86_64");
-        command
-            .args([
-                "-accel",
-                "tcg",
-                "-m",
-                "256",
-                "-nographic",
-                "-no-reboot",
-                "-append",
-                "console=ttyS0 quiet panic=-1",
-            ])
-            .arg("-kernel")
-            .arg(kernel.join("vmlinuz"))
-            .arg("-initrd")
-            .arg(directory.join("initramfs"))
-            .args(["-netdev", "tap,id=net,ifname=outside,script=no,downscript=no"])
-            .args(["-device", "virtio-net-pci,netdev=net"])
-            .stdout(std::fs::File::create(&console).expect("a file"))
-            .stderr(Stdio::null());
-        let process = lab.start(&mut command).expect("qemu starts");
-        Self { console, process, directory }
-    }
-
-    fn said(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(&self.console).unwrap_or_default()).into_owned()
-    }
-
-    fn says(&self, what: &str) {
-        wait_until(PATIENCE, || self.said().contains(what))
-            .unwrap_or_else(|_| panic!("no {what} in\n{}", self.said()));
-    }
-
-    /// The word after a word that it said, counted from the last time.
-    fn word_after(&self, what: &str) -> Option<String> {
-        let said = self.said();
-        let rest = &said[said.rfind(what)? + what.len()..];
-        Some(rest.split_whitespace().next()?.to_owned())
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
 fn md5(bytes: &[u8]) -> String {
     let mut child =
         Command::new("md5sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("md5sum runs");
@@ -156,7 +43,7 @@ fn md5(bytes: &[u8]) -> String {
 
 #[test]
 fn the_kernel_calls_us_and_we_call_it() {
-    let Some(kernel) = kernel() else { return };
+    let Some(kernel) = kernel(&["wg"]) else { return };
     let Some(mut lab) = lab(&["a"]) else { return };
     lab.ip("a", "tuntap add outside mode tap").expect("TAP exists");
     lab.ip("a", "address add 192.168.90.1/24 dev outside").expect("an address");
@@ -181,9 +68,21 @@ fn the_kernel_calls_us_and_we_call_it() {
     // It has our address, we do not have its: it must call.
     let gateway = start(&mut lab, "");
     let private = base64(theirs.secret().expose());
-    let machine = Machine::boot(&mut lab, &kernel, &init(&private, &ours.public().to_string()));
-    machine.says("IT-CALLS-US");
-    machine.says("READY");
+    let script = init(&private, &ours.public().to_string());
+    let boot = Start {
+        modules: "wireguard",
+        programs: &["wg".into()],
+        script: &script,
+        hardware: &[
+            "-netdev",
+            "tap,id=net,ifname=outside,script=no,downscript=no",
+            "-device",
+            "virtio-net-pci,netdev=net",
+        ],
+    };
+    let machine = Machine::boot(&mut lab, "a", &kernel, &boot);
+    machine.says("IT-CALLS-US", PATIENCE);
+    machine.says("READY", PATIENCE);
     assert!(answers(&lab, "a", "10.90.0.2") && answers(&lab, "a", "fd90::2"));
     exchange_files(&lab, &machine);
 
@@ -211,7 +110,7 @@ fn exchange_files(lab: &Lab, machine: &Machine) {
         sent.is_ok_and(|sent| sent.is_ok())
     };
     wait_until(PATIENCE, sent).expect("it takes the file");
-    machine.says(&format!("RECEIVED {digest}"));
+    machine.says(&format!("RECEIVED {digest}"), PATIENCE);
     let received = lab.enter("a", || {
         let listener = TcpListener::bind("10.90.0.1:5001").expect("the port is free");
         let (mut from, _) = listener.accept().expect("it connects");

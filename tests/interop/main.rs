@@ -1,7 +1,9 @@
-//! Postern with other people's WireGuard.
+//! Postern with other people's WireGuard, and with other people's crypto.
 
 mod kernel;
+mod machine;
 #[path = "../netns/support.rs"]
 #[allow(dead_code)]
 mod support;
+mod virtio_crypto;
 mod wireguard_go;

@@ -1,7 +1,7 @@
 //! With wireguard-go, in both directions, and under its own test script.
 
-use crate::support::{PLAN, daemon, sites, tcp_arrives_whole, udp_echoes};
-use bench::gateway_under_test::{Daemon, Tunnel};
+use crate::support::{PLAN, answers, daemon, sites, skip, tcp_arrives_whole, udp_echoes};
+use bench::gateway_under_test::{Daemon, Gateway, Tunnel};
 use std::path::{Path, PathBuf};
 
 fn wireguard_go() -> Option<Daemon> {
@@ -10,7 +10,7 @@ fn wireguard_go() -> Option<Daemon> {
     match Daemon::find_wireguard_go(built.is_file().then_some(built)) {
         Ok(daemon) => Some(daemon),
         Err(error) => {
-            eprintln!("SKIPPED: {error}");
+            skip(&error.to_string());
             None
         }
     }
@@ -40,37 +40,48 @@ fn a_preshared_key_meets_on_both_sides() {
     let Some(peer) = wireguard_go() else { return };
     let Some(mut lab) = sites() else { return };
     let tunnel = Tunnel::start_between(&mut lab, [&daemon(), &peer], &PLAN, &[]).expect("a tunnel");
-    for (gateway, key) in tunnel.gateways.iter().zip(["11", "11"]) {
-        let public = gateway.value("public_key").expect("it answers").expect("it has a peer");
-        gateway.set(&format!("public_key={public}\npreshared_key={}\n", key.repeat(32))).expect("accepted");
-    }
-    // A new handshake takes the new key: both sides begin anew.
-    for (site, gateway) in ["a", "b"].iter().zip(&tunnel.gateways) {
-        lab.ip(site, &format!("link set {} down", gateway.interface)).expect("it is there");
-        lab.ip(site, &format!("link set {} up", gateway.interface)).expect("it is there");
-        lab.ip(
-            site,
-            &format!("address replace {} dev {}", tunnel.inside_v6[0].clone() + "9/64", gateway.interface),
-        )
-        .ok();
-    }
-    tcp_arrives_whole(&lab, "a", "b", &tunnel.inside[1], 1 << 20).expect("both have the key");
+    let share = |keys: [&str; 2]| {
+        let peer =
+            |gateway: &Gateway| gateway.value("public_key").expect("it answers").expect("it has a peer");
+        let publics = [0, 1].map(|end| peer(&tunnel.gateways[end]));
+        // Without their peers both have no session any more: the next packet needs a handshake, with the new key.
+        for end in [0, 1] {
+            tunnel.gateways[end]
+                .set(&format!("public_key={}\nremove=true\n", publics[end]))
+                .expect("accepted");
+        }
+        for end in [0, 1] {
+            let request = format!(
+                "public_key={}\npreshared_key={}\nendpoint={}:51820\nallowed_ip={}/32\n",
+                publics[end],
+                keys[end].repeat(32),
+                PLAN.outside[1 - end],
+                tunnel.inside[1 - end]
+            );
+            tunnel.gateways[end].set(&request).expect("accepted");
+        }
+    };
+    share(["11", "22"]);
+    let reached = || (0..7).any(|_| answers(&lab, "a", &tunnel.inside[1]));
+    assert!(!reached(), "the keys are not the same, and a second attempt makes no difference");
+    share(["11", "11"]);
+    assert!(reached(), "both have the key");
+    share(["33", "33"]);
+    tcp_arrives_whole(&lab, "b", "a", &tunnel.inside[0], 1 << 20).expect("both have the other key");
 }
 
 /// The script that wireguard-go's own developers test it with, unmodified.
 #[test]
 fn the_test_script_of_wireguard_go_passes() {
     let Some(script) = script() else {
-        return eprintln!(
-            "SKIPPED: tests/netns.sh of wireguard-go is not in Go's module cache; make setup brings it"
-        );
+        return skip("tests/netns.sh of wireguard-go is not in Go's module cache; make setup brings it");
     };
     let missing: Vec<&str> = ["wg", "iperf3", "ncat", "iptables", "ss", "ping"]
         .into_iter()
         .filter(|p| !bench::lab::has_program(p))
         .collect();
     if !missing.is_empty() || !rustix::process::geteuid().is_root() {
-        return eprintln!("SKIPPED: needs root, and {}", missing.join(", "));
+        return skip(&format!("needs root, and {}", missing.join(", ")));
     }
     let program = format!("{} wireguard", crate::support::postern().display());
     let output = std::process::Command::new("bash").arg(&script).arg(program).output().expect("bash runs");

@@ -7,16 +7,18 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-struct Site {
+pub struct Site {
     namespace: &'static str,
-    file: PathBuf,
-    socket: PathBuf,
-    process: Option<Process>,
-    private: String,
+    pub file: PathBuf,
+    pub socket: PathBuf,
+    /// What it logs.
+    pub log: PathBuf,
+    pub process: Option<Process>,
+    pub private: String,
 }
 
 /// A pair of keys made by the program itself.
-fn key_pair() -> (String, String) {
+pub fn key_pair() -> (String, String) {
     let arguments = ["generate", "pki", "wireguard", "key-pair"];
     let output = std::process::Command::new(postern()).args(arguments).output().expect("it runs");
     let text = String::from_utf8(output.stdout).expect("it is text");
@@ -26,45 +28,57 @@ fn key_pair() -> (String, String) {
 }
 
 impl Site {
-    fn new(lab: &Lab, namespace: &'static str, private: &str) -> Self {
+    pub fn new(lab: &Lab, namespace: &'static str, private: &str) -> Self {
         let name = lab.interface(namespace);
         let directory = std::env::temp_dir();
         Self {
             namespace,
             file: directory.join(format!("{name}.conf")),
+            log: directory.join(format!("{name}.log")),
             socket: PathBuf::from(format!("/run/postern/{name}.sock")),
             process: None,
             private: private.to_owned(),
         }
     }
 
-    fn write(&self, lines: &[String]) {
+    pub fn write(&self, lines: &[String]) {
         let fixed = format!("set interfaces wireguard wg0 private-key {}\n", self.private);
         let text: String =
             lines.iter().map(|line| format!("set interfaces wireguard wg0 {line}\n")).collect();
         std::fs::write(&self.file, fixed + &text).expect("a file");
     }
 
-    fn start(&mut self, lab: &mut Lab) {
+    pub fn start(&mut self, lab: &mut Lab) {
         let mut command = lab.command(self.namespace, postern());
         command
             .args(["run", "--config"])
             .arg(&self.file)
             .arg("--api")
             .arg(&self.socket)
-            .env("LOG_LEVEL", "error");
+            .env("LOG_LEVEL", "info")
+            .stderr(std::fs::File::create(&self.log).expect("a file"));
         let process = lab.start(command.stdout(Stdio::null())).expect("it starts");
         self.process = Some(process);
         wait_until(Duration::from_secs(10), || self.socket.exists() && lab.ended(process).is_none())
             .expect("it serves");
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Reads the file again, and waits until it is said how that ended.
+    pub fn reload(&self) -> String {
+        let said = || std::fs::read_to_string(&self.log).expect("it logs");
+        let before = said().len();
+        self.signal(Signal::HUP);
+        let ended = || ["in force", "stays as it was"].iter().any(|words| said()[before..].contains(words));
+        wait_until(Duration::from_secs(5), ended).unwrap_or_else(|error| panic!("{error}:\n{}", said()));
+        said()[before..].to_owned()
+    }
+
+    pub fn signal(&self, signal: Signal) {
         let process = self.process.expect("it was started");
         kill_process(Pid::from_raw(process.id() as i32).expect("a process id"), signal).expect("it lives");
     }
 
-    fn peer(&self, name: &str) -> serde_json::Value {
+    pub fn peer(&self, name: &str) -> serde_json::Value {
         let socket = self.socket.to_string_lossy().into_owned();
         let said = ask(&["show", "interfaces", "wireguard", "--api", &socket]);
         let peers = said["interfaces"][0]["peers"].as_array().expect("a list").clone();
@@ -75,10 +89,11 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.file);
+        let _ = std::fs::remove_file(&self.log);
     }
 }
 
-fn lines(end: usize, other: &str, more: &[&str]) -> Vec<String> {
+pub fn lines(end: usize, other: &str, more: &[&str]) -> Vec<String> {
     let fixed = [
         format!("address 10.66.0.{}/24", end + 1),
         "port 51820".to_owned(),
@@ -91,7 +106,7 @@ fn lines(end: usize, other: &str, more: &[&str]) -> Vec<String> {
     fixed.into_iter().chain(more.iter().map(|line| (*line).to_owned())).collect()
 }
 
-fn started() -> Option<(Lab, Site, Site, [String; 2])> {
+pub fn started() -> Option<(Lab, Site, Site, [String; 2])> {
     let mut lab = sites()?;
     let (a_keys, b_keys) = (key_pair(), key_pair());
     let (mut a, mut b) = (Site::new(&lab, "a", &a_keys.0), Site::new(&lab, "b", &b_keys.0));
@@ -118,7 +133,7 @@ fn a_file_makes_a_tunnel_with_addresses_and_routes() {
 #[test]
 fn a_new_configuration_touches_only_what_has_changed() {
     let Some((lab, a, _b, publics)) = started() else { return };
-    assert!(answers(&lab, "a", "10.66.0.2"));
+    wait_until(Duration::from_secs(10), || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
     let handshake = a.peer("other")["latest_handshake"].clone();
     // Packets flow all the while; not one may be lost.
     let pinging = std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! `postern wireguard`, driven over its socket and by the real `wg` and `wg-quick`.
 
-use crate::support::{answers, daemon, lab, postern, sites};
-use bench::gateway_under_test::{Gateway, converse};
+use crate::support::{answers, daemon, lab, occurrences, postern, sites, skip};
+use bench::gateway_under_test::{Daemon, Gateway, converse};
 use bench::lab::{Lab, has_program, run, wait_until};
 use std::fmt::Write as _;
 use std::os::unix::process::CommandExt;
@@ -194,12 +194,133 @@ fn a_name_that_cannot_be_served_is_refused_with_the_reason() {
     for (name, reason) in [
         (gateway.interface.as_str(), "served by another process"),
         ("much-too-long-a-name", "cannot be the name of an interface"),
+        ("../../tmp/x", "cannot be the name of an interface"),
+        ("..", "cannot be the name of an interface"),
+        ("a b", "cannot be the name of an interface"),
+        ("", "cannot be the name of an interface"),
         ("lo", "cannot be created"),
     ] {
         let said =
             lab.run("a", &postern().to_string_lossy(), &["wireguard", name]).expect_err(name).to_string();
         assert!(said.contains(reason), "{said}");
     }
+}
+
+#[test]
+fn a_name_that_is_a_path_touches_nothing_there() {
+    let Some(lab) = lab(&["a"]) else { return };
+    let name = format!("../../tmp/p{}", std::process::id());
+    // Where the socket of an interface with that name would be.
+    let file = PathBuf::from(format!("/var/run/wireguard/{name}.sock"));
+    std::fs::create_dir_all("/var/run/wireguard").expect("a directory");
+    std::fs::write(&file, "precious").expect("a file");
+    let said = lab.run("a", &postern().to_string_lossy(), &["wireguard", &name]).expect_err("refused");
+    let left = std::fs::read(&file);
+    std::fs::remove_file(&file).expect("it is there");
+    assert_eq!(left.expect("it is there"), b"precious", "{said}");
+    assert!(said.to_string().contains("cannot be the name of an interface"), "{said}");
+}
+
+#[test]
+fn a_hangup_ends_it_cleanly_unless_it_is_ignored() {
+    let Some(mut lab) = lab(&["a"]) else { return };
+    let interface = lab.interface("h");
+    let gateway = Gateway::start(&mut lab, &daemon(), "a", &interface).expect("it serves");
+    let api = PathBuf::from(format!("/run/postern/{interface}.sock"));
+    wait_until(Duration::from_secs(5), || api.exists()).expect("it serves");
+    lab.kill(gateway.process, rustix::process::Signal::HUP);
+    assert!(!socket(&gateway).exists() && !api.exists(), "nothing is left behind");
+    assert!(lab.ip("a", &format!("link show {interface}")).is_err());
+    // As nohup starts it.
+    let mut command = lab.command("a", "sh");
+    command.env("LOG_LEVEL", "error");
+    command.args(["-c", "trap '' HUP; exec \"$0\" wireguard -f \"$1\""]).arg(postern()).arg(&interface);
+    let process = lab.start(&mut command).expect("it starts");
+    wait_until(Duration::from_secs(5), || api.exists()).expect("it serves");
+    let pid = rustix::process::Pid::from_raw(process.id() as i32).expect("a process id");
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).expect("it lives");
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(lab.ended(process).is_none() && converse(&interface, "get=1\n\n").is_ok());
+}
+
+#[test]
+fn in_the_background_it_survives_the_terminal() {
+    let Some(lab) = lab(&["a"]) else { return };
+    let interface = lab.interface("t");
+    let mut command = lab.command("a", postern());
+    command.args(["wireguard", &interface]).process_group(0);
+    let mut child = command.spawn().expect("it starts");
+    assert!(child.wait().expect("it ends").success());
+    // A terminal that closes says so to the groups of its session; none may be left in this one.
+    let group = rustix::process::Pid::from_raw(child.id() as i32).expect("a process id");
+    let said = rustix::process::kill_process_group(group, rustix::process::Signal::HUP);
+    assert!(said.is_err(), "the daemon has left");
+    assert!(converse(&interface, "get=1\n\n").expect("it serves").ends_with("errno=0\n"));
+    lab.ip("a", &format!("link delete {interface}")).expect("it is there");
+    let socket = PathBuf::from(format!("/var/run/wireguard/{interface}.sock"));
+    wait_until(Duration::from_secs(5), || !socket.exists()).expect("it ends");
+}
+
+#[test]
+fn a_file_may_be_called_as_the_verb_is() {
+    let Some(lab) = lab(&["a"]) else { return };
+    let interface = lab.interface("v");
+    let folder = std::env::temp_dir().join(format!("postern-verb-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a directory");
+    let mut command = lab.command("a", postern());
+    command.args(["wireguard", &interface, "--capture-inside", "wireguard"]).current_dir(&folder);
+    let output = command.output().expect("it runs");
+    let captured = folder.join("wireguard").exists();
+    std::fs::remove_dir_all(&folder).expect("it is there");
+    assert!(output.status.success() && captured, "{}", String::from_utf8_lossy(&output.stderr));
+    lab.ip("a", &format!("link delete {interface}")).expect("it is there");
+}
+
+#[test]
+fn every_gateway_gives_up_the_rights_that_it_does_not_need() {
+    let Some(mut lab) = lab(&["a"]) else { return };
+    // Bits of linux/capability.h: NET_BIND_SERVICE, NET_ADMIN, SYS_ADMIN.
+    let needed = 1u64 << 10 | 1 << 12 | 1 << 21;
+    for (name, daemon) in [("p", daemon()), ("n", Daemon::PosternWithoutCipher(postern()))] {
+        let interface = lab.interface(name);
+        let gateway = Gateway::start(&mut lab, &daemon, "a", &interface).expect("it serves");
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", gateway.process.id())).expect("it lives");
+        let kept = status.lines().find_map(|line| line.strip_prefix("CapPrm:")).expect("it is there");
+        let kept = u64::from_str_radix(kept.trim(), 16).expect("a number");
+        assert_eq!(kept & !needed, 0, "{}: {kept:x}", daemon.name());
+    }
+}
+
+#[test]
+fn no_text_of_a_key_stays_in_memory() {
+    let Some((_lab, gateway)) = one() else { return };
+    let (private, shared) = ("5a".repeat(31) + "40", "a7".repeat(32));
+    let mut request = format!("private_key={private}\npublic_key={}\npreshared_key={shared}\n", peer(1));
+    for number in 0..20_000 {
+        writeln!(request, "allowed_ip=10.{}.{}.0/24", number / 256, number % 256).expect("a string grows");
+    }
+    gateway.set(&request).expect("accepted");
+    assert!(gateway.get().expect("it answers").contains(&shared));
+    gateway.set(&format!("private_key {private}\n")).expect_err("wrong");
+    for key in [&private, &shared] {
+        // The daemon erases the last request when it has sent its answer.
+        let erased = || occurrences(gateway.process, key) == 0;
+        wait_until(Duration::from_secs(5), erased).expect("no copy is left");
+    }
+}
+
+#[test]
+fn a_set_that_ends_with_its_connection_is_done() {
+    use std::io::{Read, Write};
+    let Some((_lab, gateway)) = one() else { return };
+    let mut stream = std::os::unix::net::UnixStream::connect(socket(&gateway)).expect("it listens");
+    stream.write_all(b"set=1\nfwmark=9\n").expect("it reads");
+    stream.shutdown(std::net::Shutdown::Write).expect("it is open");
+    let mut said = String::new();
+    stream.read_to_string(&mut said).expect("it answers");
+    assert_eq!(said, "errno=0\n\n");
+    assert_eq!(gateway.value("fwmark").expect("it answers").as_deref(), Some("9"));
 }
 
 #[test]
@@ -217,7 +338,7 @@ fn in_the_background_it_serves_before_the_command_returns() {
 fn wg_drives_it() {
     let Some((lab, gateway)) = one() else { return };
     if !has_program("wg") {
-        return eprintln!("SKIPPED: wg is not here");
+        return skip("wg is not here");
     }
     let wg = |arguments: &[&str]| lab.run("a", "wg", arguments);
     let keys = std::env::temp_dir().join(format!("postern-key-{}", std::process::id()));
@@ -257,7 +378,7 @@ fn wg_drives_it() {
 fn wg_quick_brings_a_tunnel_up_and_down() {
     let Some(lab) = sites() else { return };
     if !has_program("wg-quick") || Path::new("/sys/module/wireguard").exists() {
-        return eprintln!("SKIPPED: wg-quick is not here, or would use the kernel's WireGuard");
+        return skip("wg-quick is not here, or would use the kernel's WireGuard");
     }
     let directory = std::env::temp_dir().join(format!("postern-quick-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory");

@@ -132,7 +132,8 @@ impl InboundSa {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crypto::engine::{Cipher, Engine, none};
+    use crypto::Cipher;
+    use crypto::engine::{Engine, none};
 
     const EXPIRES: Time = Time::from_nanoseconds(1000);
 

@@ -1,19 +1,23 @@
 //! The API of a daemon: HTTP and JSON on a Unix socket that only its owner may use.
 //!
 //! ```text
-//! GET /v1/interfaces/wireguard    GET /v1/drops    GET /v1/offloads
+//! GET /v1/interfaces/wireguard    GET /v1/drops    GET /v1/offloads    GET /v1/crypto
 //! ```
 
+mod engines;
 pub mod model;
+
+pub use engines::{said as said_of_engine, show as show_crypto};
 
 use crate::clock::Clock;
 use crate::control::interface::Interface;
 use crate::control::netlink::Netlink;
 use crate::control::socket::{Listener, SocketError};
+use ::crypto::PublicKey;
+use ::crypto::choice::Choice;
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
-use crypto::PublicKey;
 use ipnet::IpNet;
 use packet::DropReason;
 use std::collections::{BTreeMap, HashMap};
@@ -36,17 +40,34 @@ pub fn path(name: &str) -> PathBuf {
 pub struct Labels {
     /// What it is for.
     pub description: Option<String>,
-    /// The names of its peers.
-    pub peers: HashMap<PublicKey, String>,
+    /// What the configuration calls its peers.
+    pub peers: HashMap<PublicKey, PeerLabels>,
 }
 
-/// The interfaces of a daemon, which come and go with its configuration.
+/// What the configuration calls a peer.
 #[derive(Default, Clone)]
-pub struct Shown(Arc<Mutex<BTreeMap<String, Entry>>>);
+pub struct PeerLabels {
+    /// Its name.
+    pub name: String,
+    /// Who it is.
+    pub description: Option<String>,
+}
+
+/// The interfaces of a daemon, which come and go with its configuration, and its crypto engines.
+#[derive(Clone)]
+pub struct Shown {
+    interfaces: Arc<Mutex<BTreeMap<String, Entry>>>,
+    engines: Arc<Choice>,
+}
 
 type Entry = (Arc<Interface>, Labels);
 
 impl Shown {
+    /// No interface yet.
+    pub fn new(engines: Arc<Choice>) -> Self {
+        Self { interfaces: Arc::default(), engines }
+    }
+
     /// Shows an interface, or shows it with other labels.
     pub fn show(&self, interface: Arc<Interface>, labels: Labels) {
         self.lock().insert(interface.name().to_owned(), (interface, labels));
@@ -62,7 +83,7 @@ impl Shown {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.interfaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -77,6 +98,7 @@ pub async fn serve(listener: Listener, shown: Shown) {
         .route("/v1/interfaces/wireguard", get(interfaces))
         .route("/v1/drops", get(drops))
         .route("/v1/offloads", get(offloads))
+        .route("/v1/crypto", get(crypto))
         .with_state(shown);
     if let Err(error) = axum::serve(Incoming(listener), router).await {
         tracing::error!("api: {error}");
@@ -100,6 +122,10 @@ async fn drops(State(shown): State<Shown>) -> Json<model::Drops> {
 async fn offloads(State(shown): State<Shown>) -> Json<model::Offloads> {
     let offloads = shown.all().iter().flat_map(|(interface, _)| show_offloads(interface)).collect();
     Json(model::Offloads { offloads })
+}
+
+async fn crypto(State(shown): State<Shown>) -> Json<model::Crypto> {
+    Json(engines::show(&shown.engines))
 }
 
 /// A socket for axum.
@@ -128,9 +154,10 @@ impl axum::serve::Listener for Incoming {
 
 async fn show_interface(interface: &Interface, labels: &Labels) -> model::Interface {
     let snapshot = interface.snapshot().await;
-    let wall = Clock::default().now().wall;
+    let wall = Clock.now().wall;
     let peers = snapshot.peers.iter().map(|peer| model::Peer {
-        name: labels.peers.get(&peer.public).cloned(),
+        name: labels.peers.get(&peer.public).map(|labels| labels.name.clone()),
+        description: labels.peers.get(&peer.public).and_then(|labels| labels.description.clone()),
         public_key: peer.public.to_string(),
         has_preshared_key: !peer.preshared.is_zero(),
         endpoint: peer.endpoint.map(|endpoint| endpoint.to_string()),
@@ -141,6 +168,12 @@ async fn show_interface(interface: &Interface, labels: &Labels) -> model::Interf
         sent_bytes: peer.sent_bytes,
         persistent_keepalive: peer.persistent_keepalive,
     });
+    let mut peers: Vec<model::Peer> = peers.collect();
+    // Without names, as they were added.
+    peers.sort_by(|a, b| {
+        let [a, b] = [a, b].map(|peer| peer.name.as_deref().unwrap_or_default());
+        config::tree::natural_order(a, b)
+    });
     model::Interface {
         name: interface.name().to_owned(),
         description: labels.description.clone(),
@@ -150,7 +183,7 @@ async fn show_interface(interface: &Interface, labels: &Labels) -> model::Interf
         public_key: snapshot.public.map(|key| key.to_string()),
         listen_port: snapshot.listen_port,
         fwmark: snapshot.fwmark,
-        peers: peers.collect(),
+        peers,
     }
 }
 

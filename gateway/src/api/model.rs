@@ -37,6 +37,9 @@ pub struct Interface {
 pub struct Peer {
     /// Its name in the configuration.
     pub name: Option<String>,
+    /// What the configuration says who it is.
+    #[serde(default)]
+    pub description: Option<String>,
     /// Its key, in base64.
     pub public_key: String,
     /// Whether a key is shared beforehand.
@@ -105,4 +108,76 @@ pub struct Offload {
     pub packets: u64,
     /// Calls that the kernel refused and that were done again without it.
     pub fallbacks: u64,
+}
+
+/// `GET /v1/crypto`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Crypto {
+    /// The engines that this program knows.
+    pub engines: Vec<CryptoEngine>,
+    /// The ciphers that were measured.
+    pub ciphers: Vec<CryptoCipher>,
+    /// What happened to engines, the oldest first.
+    pub events: Vec<CryptoEvent>,
+}
+
+/// A crypto engine.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct CryptoEngine {
+    /// Its name.
+    pub name: String,
+    /// The version of its library, if it is here.
+    pub version: Option<String>,
+    /// Whether it is used, and if not, why.
+    pub state: String,
+    /// Whether it is reached over a bus.
+    pub accelerator: bool,
+    /// How often it has failed.
+    pub failures: u64,
+}
+
+/// The choice for one cipher.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct CryptoCipher {
+    /// Its name.
+    pub name: String,
+    /// The engine that the configuration wants for it.
+    pub pinned: Option<String>,
+    /// The choice for each direction, burst and size.
+    pub places: Vec<CryptoPlace>,
+}
+
+/// The choice for one direction, burst and size.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct CryptoPlace {
+    /// `seal` or `open`.
+    pub direction: String,
+    /// Packets in one call.
+    pub burst: usize,
+    /// Bytes of text in a packet.
+    pub size: usize,
+    /// The engine that is used.
+    pub chosen: String,
+    /// What each engine costs, the fastest first.
+    pub costs: Vec<CryptoCost>,
+}
+
+/// What an engine costs.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct CryptoCost {
+    /// Its name.
+    pub engine: String,
+    /// ns a packet.
+    pub ns: f64,
+}
+
+/// Something that happened to an engine.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct CryptoEvent {
+    /// Seconds since 1970.
+    pub at: u64,
+    /// To which.
+    pub engine: String,
+    /// What.
+    pub what: String,
 }

@@ -6,15 +6,17 @@
 use super::interface::{Interface, InterfaceError, Options, Removed};
 use super::netlink::{LinkChange, Netlink, NetlinkError};
 use super::plan::{self, Network};
+use super::rules::{self, Rules};
 use super::update::UpdateError;
-use crate::api::{Labels, Shown};
+use crate::api::{Labels, PeerLabels, Shown};
 use config::Settings;
 use config::settings::WireGuard;
-use crypto::Engine;
-use std::collections::BTreeMap;
+use crypto::choice::{Choice, Rules as EngineRules};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::UdpSocket;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// Why a configuration could not be applied.
@@ -34,25 +36,37 @@ pub enum ApplyError {
     Netlink(#[from] io::Error),
 }
 
+/// How long an interface that goes down may take to let go of its port: its lane runs when others leave time.
+const RELEASE: Duration = Duration::from_secs(2);
+
 /// A running interface, and what was made of it.
 struct Running {
     interface: Arc<Interface>,
     settings: WireGuard,
     network: Network,
+    /// Whether it is what `settings` says: not if a step back was refused too.
+    is_known: bool,
 }
 
 /// The daemon.
 pub struct Daemon {
-    engine: Arc<dyn Engine>,
+    engines: Arc<Choice>,
     events: mpsc::UnboundedSender<Removed>,
     running: BTreeMap<String, Running>,
+    rules: Rules,
     shown: Shown,
 }
 
 impl Daemon {
     /// A daemon without interfaces. That one was deleted by somebody else is told to `events`.
-    pub fn new(engine: Arc<dyn Engine>, events: mpsc::UnboundedSender<Removed>) -> Self {
-        Self { engine, events, running: BTreeMap::new(), shown: Shown::default() }
+    pub fn new(engines: Arc<Choice>, events: mpsc::UnboundedSender<Removed>) -> Self {
+        if let Ok(mut netlink) = Netlink::open()
+            && let Err(error) = rules::remove_stale(&mut netlink)
+        {
+            tracing::warn!("{error}");
+        }
+        let shown = Shown::new(Arc::clone(&engines));
+        Self { engines, events, running: BTreeMap::new(), rules: Rules::default(), shown }
     }
 
     /// What the API shows.
@@ -60,20 +74,22 @@ impl Daemon {
         self.shown.clone()
     }
 
-    /// Makes the interfaces what `settings` says, and goes on after an error with the next one.
-    pub async fn apply(&mut self, settings: Settings) -> Vec<ApplyError> {
-        let mut errors = Vec::new();
+    /// Makes the interfaces what `settings` says. Those that were refused, by name, are what they were before.
+    pub async fn apply(&mut self, settings: Settings) -> BTreeMap<String, ApplyError> {
+        let config::settings::Crypto { pinned, accelerators } = settings.crypto;
+        self.engines.set_rules(EngineRules { pinned, accelerators });
         let gone: Vec<String> =
             self.running.keys().filter(|name| !settings.wireguard.contains_key(*name)).cloned().collect();
         for name in gone {
             self.remove(&name);
         }
+        let mut refused = BTreeMap::new();
         for (name, wanted) in settings.wireguard {
             if let Err(error) = self.apply_interface(&name, wanted).await {
-                errors.push(error);
+                refused.insert(name, error);
             }
         }
-        errors
+        refused
     }
 
     /// Forgets an interface that somebody else has deleted; it is made again with the next configuration.
@@ -93,105 +109,144 @@ impl Daemon {
     /// Addresses and routes go with the interface; rules do not.
     fn remove(&mut self, name: &str) {
         self.shown.hide(name);
-        let Some(running) = self.running.remove(name) else { return };
-        if let Ok(mut netlink) = Netlink::open() {
-            for rule in &running.network.rules {
-                if let Err(error) = netlink.remove_rule(*rule) {
-                    tracing::warn!("{error}");
-                }
-            }
+        if self.running.remove(name).is_none() {
+            return;
+        }
+        let Ok(mut netlink) = Netlink::open() else { return };
+        if let Err(error) = self.rules.change(&mut netlink, name, &BTreeSet::new()) {
+            tracing::warn!("{error}");
         }
     }
 
     async fn apply_interface(&mut self, name: &str, wanted: WireGuard) -> Result<(), ApplyError> {
         let Some(running) = self.running.get_mut(name) else { return self.create(name, wanted).await };
-        if running.settings == wanted {
+        if running.settings == wanted && running.is_known {
             return Ok(());
         }
         let interface = Arc::clone(&running.interface);
         let labels = labels_of(&wanted);
-        running.change_to(wanted).await?;
+        running.change_to(wanted, &mut self.rules).await?;
         self.shown.show(interface, labels);
         Ok(())
     }
 
+    /// What is refused takes the interface with it, and that its addresses and routes; rules come last.
     async fn create(&mut self, name: &str, wanted: WireGuard) -> Result<(), ApplyError> {
         let options = Options { without: wanted.disabled_offloads.clone(), ..Options::default() };
-        check_port(name, &wanted)?;
+        check_port(name, &wanted, Duration::ZERO).await?;
         let interface =
-            Arc::new(Interface::create(name, Arc::clone(&self.engine), options, self.events.clone())?);
+            Arc::new(Interface::create(name, self.engines.clone(), options, self.events.clone())?);
         let update = plan::update(None, &wanted);
         interface.update(update).await.map_err(|error| ApplyError::Update(name.to_owned(), error))?;
         let network = Network::new(&wanted);
-        set_network(name, &wanted, &Network::default(), &network)?;
+        let mut netlink = Netlink::open()?;
+        let set = add_network(&mut netlink, name, &wanted, &Network::default(), &network);
+        let set = set.and_then(|()| self.rules.change(&mut netlink, name, &network.rules));
+        set.map_err(|error| ApplyError::Network(name.to_owned(), error))?;
         self.shown.show(Arc::clone(&interface), labels_of(&wanted));
-        self.running.insert(name.to_owned(), Running { interface, settings: wanted, network });
+        let running = Running { interface, settings: wanted, network, is_known: true };
+        self.running.insert(name.to_owned(), running);
         Ok(())
     }
 }
 
 impl Running {
     /// Makes the interface what `wanted` says, or leaves it what it was.
-    async fn change_to(&mut self, wanted: WireGuard) -> Result<(), ApplyError> {
-        let name = self.interface.name().to_owned();
-        if wanted.port != self.settings.port {
-            check_port(&name, &wanted)?;
+    async fn change_to(&mut self, wanted: WireGuard, rules: &mut Rules) -> Result<(), ApplyError> {
+        if wanted.port != self.settings.port || self.settings.disable {
+            check_port(self.interface.name(), &wanted, RELEASE).await?;
         }
-        self.interface.set_offloads(&wanted.disabled_offloads)?;
-        let update = plan::update(Some(&self.settings), &wanted);
-        self.interface.update(update).await.map_err(|error| ApplyError::Update(name.clone(), error))?;
         let network = Network::new(&wanted);
-        if let Err(error) = set_network(&name, &wanted, &self.network, &network) {
-            let back = plan::update(Some(&wanted), &self.settings);
-            let undone =
-                self.interface.update(back).await.map_err(|error| ApplyError::Update(name.clone(), error));
-            let undone = undone.and_then(|()| set_network(&name, &self.settings, &network, &self.network));
-            if let Err(error) = undone {
+        let mut netlink = Netlink::open()?;
+        let mut updated = false;
+        let changed = self.go(&mut netlink, rules, &wanted, &network, &mut updated).await;
+        if let Err(error) = changed {
+            let back = self.go_back(&mut netlink, rules, &wanted, &network, updated).await;
+            self.is_known &= back.is_ok();
+            if let Err(error) = back {
                 tracing::error!("going back to the previous configuration: {error}");
             }
             return Err(error);
         }
-        self.settings = wanted;
-        self.network = network;
+        (self.settings, self.network, self.is_known) = (wanted, network, true);
         Ok(())
+    }
+
+    /// Adds, changes, then takes away. The lane comes late: what it has learned of its peers cannot be given back.
+    async fn go(
+        &self,
+        netlink: &mut Netlink,
+        rules: &mut Rules,
+        wanted: &WireGuard,
+        network: &Network,
+        updated: &mut bool,
+    ) -> Result<(), ApplyError> {
+        let name = self.interface.name();
+        let refused = |error| ApplyError::Network(name.to_owned(), error);
+        // While it is down it learns nothing, and it must know port and mark before it goes up.
+        if self.settings.disable {
+            self.update(self.is_known.then_some(&self.settings), wanted).await?;
+            *updated = true;
+        }
+        add_network(netlink, name, wanted, &self.network, network).map_err(refused)?;
+        if !*updated {
+            self.update(self.is_known.then_some(&self.settings), wanted).await?;
+            *updated = true;
+        }
+        rules.change(netlink, name, &network.rules).map_err(refused)?;
+        remove_network(netlink, name, wanted, &self.network, network).map_err(refused)?;
+        Ok(self.interface.set_offloads(&wanted.disabled_offloads)?)
+    }
+
+    /// Undoes what was done on the way to `wanted`. The kernel may have dropped more than it was told to: all is set.
+    async fn go_back(
+        &self,
+        netlink: &mut Netlink,
+        rules: &mut Rules,
+        wanted: &WireGuard,
+        network: &Network,
+        updated: bool,
+    ) -> Result<(), ApplyError> {
+        let name = self.interface.name();
+        let refused = |error| ApplyError::Network(name.to_owned(), error);
+        if updated {
+            self.update(Some(wanted), &self.settings).await?;
+        }
+        add_network(netlink, name, &self.settings, &Network::default(), &self.network).map_err(refused)?;
+        rules.change(netlink, name, &self.network.rules).map_err(refused)?;
+        remove_network(netlink, name, &self.settings, network, &self.network).map_err(refused)
+    }
+
+    async fn update(&self, before: Option<&WireGuard>, after: &WireGuard) -> Result<(), ApplyError> {
+        let update = plan::update(before, after);
+        let name = self.interface.name();
+        self.interface.update(update).await.map_err(|error| ApplyError::Update(name.to_owned(), error))
     }
 }
 
 /// The names that `show` uses.
 fn labels_of(settings: &WireGuard) -> Labels {
-    let peers = settings.peers.iter().map(|(name, peer)| (peer.public_key, name.clone()));
+    let peers = settings.peers.iter().map(|(name, peer)| {
+        (peer.public_key, PeerLabels { name: name.clone(), description: peer.description.clone() })
+    });
     Labels { description: settings.description.clone(), peers: peers.collect() }
 }
 
 /// Refuses a port that somebody else has, before anything is changed.
-fn check_port(name: &str, settings: &WireGuard) -> Result<(), ApplyError> {
+async fn check_port(name: &str, settings: &WireGuard, patience: Duration) -> Result<(), ApplyError> {
     let Some(port) = settings.port.filter(|_| !settings.disable) else { return Ok(()) };
-    match UdpSocket::bind(("0.0.0.0", port)) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            Err(ApplyError::Update(name.to_owned(), UpdateError::PortInUse(port)))
+    let deadline = Instant::now() + patience;
+    while UdpSocket::bind(("0.0.0.0", port)).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
+        if Instant::now() >= deadline {
+            return Err(ApplyError::Update(name.to_owned(), UpdateError::PortInUse(port)));
         }
-        _ => Ok(()),
-    }
-}
-
-/// Changes what the kernel knows of an interface from `before` to `after`.
-fn set_network(
-    name: &str,
-    settings: &WireGuard,
-    before: &Network,
-    after: &Network,
-) -> Result<(), ApplyError> {
-    let mut netlink = Netlink::open()?;
-    let changed = change_network(&mut netlink, name, settings, before, after);
-    changed.map_err(|error| ApplyError::Network(name.to_owned(), error))?;
-    if !after.rules.is_empty() {
-        // Without it, reverse path filtering drops the answers to marked packets.
-        let _ = std::fs::write("/proc/sys/net/ipv4/conf/all/src_valid_mark", "1");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok(())
 }
 
-fn change_network(
+/// Lets the kernel know what is new of an interface.
+fn add_network(
     netlink: &mut Netlink,
     name: &str,
     settings: &WireGuard,
@@ -200,26 +255,42 @@ fn change_network(
 ) -> Result<(), NetlinkError> {
     let index = netlink.link(name)?.index;
     netlink.set_link(index, LinkChange { mtu: Some(settings.mtu), ..LinkChange::default() })?;
-    for &address in before.addresses.difference(&after.addresses) {
-        netlink.remove_address(index, address)?;
-    }
-    for &address in after.addresses.difference(&before.addresses) {
+    // Also those that it should have: the kernel takes IPv6 addresses when an interface goes down.
+    for &address in &after.addresses {
         netlink.add_address(index, address)?;
     }
-    netlink.set_link(index, LinkChange { up: Some(!settings.disable), ..LinkChange::default() })?;
-    for &rule in before.rules.difference(&after.rules) {
-        netlink.remove_rule(rule)?;
-    }
-    for &(prefix, table) in before.routes.difference(&after.routes) {
-        netlink.remove_route(index, prefix, table)?;
+    if !settings.disable {
+        netlink.set_link(index, LinkChange { up: Some(true), ..LinkChange::default() })?;
     }
     for &(prefix, table) in after.routes.difference(&before.routes) {
         netlink.add_route(index, prefix, table)?;
     }
-    for &rule in after.rules.difference(&before.rules) {
-        netlink.add_rule(rule)?;
-    }
     Ok(())
+}
+
+/// Lets the kernel forget what is no longer true of an interface.
+fn remove_network(
+    netlink: &mut Netlink,
+    name: &str,
+    settings: &WireGuard,
+    before: &Network,
+    after: &Network,
+) -> Result<(), NetlinkError> {
+    let index = netlink.link(name)?.index;
+    if settings.disable {
+        netlink.set_link(index, LinkChange { up: Some(false), ..LinkChange::default() })?;
+    }
+    for &(prefix, table) in before.routes.difference(&after.routes) {
+        netlink.remove_route(index, prefix, table)?;
+    }
+    if before.addresses.is_subset(&after.addresses) {
+        return Ok(());
+    }
+    for &address in before.addresses.difference(&after.addresses) {
+        netlink.remove_address(index, address)?;
+    }
+    // With an address the kernel takes the later ones of its network, and with the last IPv4 address the routes.
+    add_network(netlink, name, settings, &Network::default(), after)
 }
 
 #[cfg(test)]

@@ -10,12 +10,14 @@ use crate::datapath::punt::Punt;
 use crate::tables::Tables;
 use crate::worker::{Egress, Inbound, Outbound, Shared};
 use arc_swap::ArcSwapOption;
+use caps::{CapSet, Capability};
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
 use packet::{DropCounters, DropReason};
 use port::fault::{Fault, Faults};
 use port::offload::State;
 use port::pcap::{Capture, Captured};
+use port::schedule::run_when_idle;
 use port::tun::{self, TunDevice, TunError, TunTransmit};
 use port::udp::{self, SocketSlot, UdpReceive, UdpTransmit};
 use port::{Offloads, Receive, Transmit, Wake};
@@ -29,8 +31,6 @@ use tokio::sync::{mpsc, oneshot};
 pub const DEFAULT_MTU: u32 = 1420;
 /// Packets that may wait in the kernel for us: its default drops in bursts.
 const QUEUE_LENGTH: u32 = 1000;
-/// How much the lane yields to the data path (`nice(2)`).
-const LANE_NICE: i32 = 10;
 
 /// How to make an interface.
 #[derive(Default)]
@@ -198,7 +198,37 @@ fn set_defaults(name: &str) -> Result<(), NetlinkError> {
     let link = netlink.link(name)?;
     let change =
         LinkChange { mtu: Some(DEFAULT_MTU), queue_length: Some(QUEUE_LENGTH), ..LinkChange::default() };
-    netlink.set_link(link.index, change)
+    netlink.set_link(link.index, change)?;
+    // No peer could be told where such an address is. A kernel without IPv6 gives none anyway.
+    let _ = netlink.set_link(link.index, LinkChange { link_local: Some(false), ..LinkChange::default() });
+    Ok(())
+}
+
+/// Which of the process's capabilities a thread keeps.
+#[derive(Clone, Copy)]
+enum Rights {
+    /// None: it carries packets, between descriptors that are open.
+    None,
+    /// Those that concern the network namespace it is in, to bind and to mark sockets.
+    OwnNamespace,
+    /// Also that of going to another namespace.
+    All,
+}
+
+impl Rights {
+    fn keep(self) -> Result<(), caps::errors::CapsError> {
+        match self {
+            Self::None => {
+                caps::clear(None, CapSet::Effective)?;
+                caps::clear(None, CapSet::Permitted)
+            }
+            Self::OwnNamespace => {
+                caps::drop(None, CapSet::Effective, Capability::CAP_SYS_ADMIN)?;
+                caps::drop(None, CapSet::Permitted, Capability::CAP_SYS_ADMIN)
+            }
+            Self::All => Ok(()),
+        }
+    }
 }
 
 /// What an interface is made of, before it runs.
@@ -233,8 +263,7 @@ impl Parts {
         let (notices, notices_out) = unbounded();
         let (commands, commands_out) = unbounded();
         let (punt, datagrams) = Punt::new();
-        let shared =
-            Shared { tables: Arc::new(Tables::new(DEFAULT_MTU as usize)), notices, clock: Clock::default() };
+        let shared = Shared { tables: Arc::new(Tables::new(DEFAULT_MTU as usize)), notices, clock: Clock };
         let tables = Arc::clone(&shared.tables);
         let inbox = Inbox { commands: commands_out, notices: notices_out, datagrams, punt: punt.clone() };
         let follower = Follower {
@@ -244,10 +273,10 @@ impl Parts {
             stop: Arc::clone(&self.stop),
         };
         let threads = vec![
-            self.spawn("out", self.outbound(&shared, &options, events))?,
-            self.spawn("in", self.inbound(&shared, options, punt))?,
-            self.spawn("lane", self.lane(shared, inbox))?,
-            self.spawn("link", move || follower.run())?,
+            self.spawn("out", Rights::None, self.outbound(&shared, &options, events))?,
+            self.spawn("in", Rights::None, self.inbound(&shared, options, punt))?,
+            self.spawn("lane", Rights::OwnNamespace, self.lane(shared, inbox))?,
+            self.spawn("link", Rights::All, move || follower.run())?,
         ];
         Ok(Interface {
             device: self.device,
@@ -262,8 +291,18 @@ impl Parts {
         })
     }
 
-    fn spawn(&self, role: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-        thread::Builder::new().name(format!("{} {role}", self.device.name())).spawn(body)
+    fn spawn(
+        &self,
+        role: &str,
+        rights: Rights,
+        body: impl FnOnce() + Send + 'static,
+    ) -> io::Result<JoinHandle<()>> {
+        thread::Builder::new().name(format!("{} {role}", self.device.name())).spawn(move || {
+            if let Err(error) = rights.keep() {
+                tracing::warn!("a thread keeps more rights than it needs: {error}");
+            }
+            body();
+        })
     }
 
     fn outside(&self) -> UdpTransmit {
@@ -347,8 +386,9 @@ impl Parts {
         let (engine, drops) = (Arc::clone(&self.engine), Arc::clone(&self.drops.lane));
         let lane = Lane::new(engine, random, shared, self.outside(), drops, binding, inbox);
         move || {
-            // Without the right to be nicer the lane is only less polite.
-            let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), LANE_NICE);
+            if let Err(error) = run_when_idle() {
+                tracing::debug!("handshakes may delay packets: {error}");
+            }
             lane.run();
         }
     }

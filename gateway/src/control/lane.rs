@@ -1,13 +1,14 @@
 //! The handshake lane: one thread an interface that owns the protocol.
 //!
 //! It serves, in this order: commands, notices of the data path, timers, and handshake messages from the network.
-//! Whatever the network sends, it can only fill the bounded queue of the last kind; and the lane runs at a low priority,
-//! so that handshakes take from the data path what is left over, and a fair share at worst.
+//! Whatever the network sends, it can only fill the bounded queue of the last kind; and the lane runs when the data path
+//! leaves the processor idle, so that handshakes take from it what is left over.
 
 use super::binding::Binding;
 use super::update::{PeerSnapshot, PeerUpdate, Snapshot, Update, UpdateError};
 use crate::datapath::punt::{Datagram, Punt, QUEUE};
 use crate::datapath::{Notice, Routed};
+use crate::staging::Budget;
 use crate::tables::{Peer, Session};
 use crate::worker::{Egress, Shared};
 use crossbeam_channel::{Receiver, Select, TryRecvError};
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tunnel::wireguard::device::Outbox;
-use tunnel::wireguard::limits::{HANDSHAKE_DS_FIELD, STAGED_PACKETS};
+use tunnel::wireguard::limits::HANDSHAKE_DS_FIELD;
 use tunnel::wireguard::{Action, AllowedIps, Device, PeerId};
 use tunnel::{Now, Time};
 
@@ -76,6 +77,10 @@ pub struct Lane<T> {
     inbox: Inbox,
     peers: BTreeMap<PeerId, Entry>,
     routes: AllowedIps<PeerId>,
+    /// Whether the workers have yet to see `routes` as they are.
+    rerouted: bool,
+    /// Of the packets that wait for keys.
+    budget: Budget,
     running: bool,
     /// When to try again to bind.
     rebind: Option<Time>,
@@ -110,6 +115,8 @@ impl<T: Transmit> Lane<T> {
             inbox,
             peers: BTreeMap::new(),
             routes: AllowedIps::default(),
+            rerouted: false,
+            budget: Budget::default(),
             running: false,
             rebind: None,
             loaded_until: None,
@@ -216,7 +223,12 @@ impl<T: Transmit> Lane<T> {
     fn carry_out(&mut self, out: Outbox, source: Option<Endpoint>) {
         for action in out {
             match action {
-                Action::Reply { message } => self.send_message(source, &message),
+                Action::Reply { peer: id, message } => {
+                    if let Some(peer) = id.and_then(|id| self.peer(id)) {
+                        peer.sent.count(1, message.len());
+                    }
+                    self.send_message(source, &message);
+                }
                 Action::Retire { index } => self.shared.tables.retire(index),
                 Action::Send { peer: id, message } => {
                     let Some(peer) = self.peer(id) else { continue };
@@ -242,13 +254,12 @@ impl<T: Transmit> Lane<T> {
                 Action::Keepalive { peer: id } => self.keepalive(id),
                 Action::Purge { peer: id } => {
                     if let Some(peer) = self.peer(id) {
-                        self.drops.count(DropReason::NoKey, self.shared.tables.purge(&peer));
+                        self.drops.count(DropReason::NoKey, peer.staging.purge());
                     }
                 }
                 Action::ForgetSource { peer: id } => {
                     if let Some(peer) = self.peer(id) {
-                        let remote = peer.endpoint.load().as_deref().map(|endpoint| endpoint.remote);
-                        peer.endpoint.store(remote.map(|remote| Arc::new(Endpoint::new(remote))));
+                        peer.forget_source();
                     }
                 }
             }
@@ -260,16 +271,15 @@ impl<T: Transmit> Lane<T> {
     }
 
     fn send_message(&mut self, to: Option<Endpoint>, message: &[u8]) {
-        self.batch.clear();
-        self.batch.append(message.len()).expect("a batch holds a message").copy_from_slice(message);
+        self.append(message);
         self.batch.close_train(0, to, HANDSHAKE_DS_FIELD);
         self.egress.send_as_is(&mut self.batch);
+        self.batch.clear();
     }
 
     fn keepalive(&mut self, id: PeerId) {
         let Some(peer) = self.peer(id) else { return };
-        self.batch.clear();
-        let _ = self.batch.append(0);
+        self.append(&[]);
         self.send(peer, false);
     }
 
@@ -277,27 +287,30 @@ impl<T: Transmit> Lane<T> {
     fn flush(&mut self, id: PeerId, confirm: bool) {
         let Some(peer) = self.peer(id) else { return };
         let mut sent = false;
-        let tables = Arc::clone(&self.shared.tables);
-        let mut staged = peer.staged();
-        while !staged.is_empty() && self.can_send(&peer) {
-            self.batch.clear();
-            while let Some(packet) = staged.front()
-                && self.batch.len() < FLUSH
-                && let Some(bytes) = self.batch.append(packet.len())
-            {
-                bytes.copy_from_slice(packet);
-                tables.unstage(&mut staged);
+        while self.can_send(&peer) {
+            let waiting = peer.staging.take();
+            if waiting.is_empty() {
+                break;
+            }
+            for packet in waiting {
+                if self.batch.len() == FLUSH || !self.append(&packet) {
+                    self.send(Arc::clone(&peer), true);
+                    self.append(&packet);
+                }
             }
             self.send(Arc::clone(&peer), true);
             sent = true;
         }
-        if staged.is_empty() {
-            tables.all_unstaged(&peer, &mut staged);
-        }
-        drop(staged);
-        if !sent && confirm {
+        if peer.staging.is_occupied() {
+            // The key ended meanwhile.
+            self.notice(Notice::NoKey(id));
+        } else if !sent && confirm {
             self.keepalive(id);
         }
+    }
+
+    fn append(&mut self, packet: &[u8]) -> bool {
+        self.batch.append(packet.len()).map(|bytes| bytes.copy_from_slice(packet)).is_some()
     }
 
     fn can_send(&self, peer: &Peer) -> bool {
@@ -307,12 +320,13 @@ impl<T: Transmit> Lane<T> {
 
     /// Sends the packets of the batch to a peer that there is a key for.
     fn send(&mut self, peer: Arc<Peer>, is_data: bool) {
-        let Some(sa) = peer.sending.load_full() else { return };
+        let Some(sa) = peer.sending.load_full() else { return self.batch.clear() };
         let packets = 0..self.batch.len();
         // The waiting packets are of any flow; "not ECN-capable" is right for all (RFC 6040, compatibility mode).
         self.routed.push(Routed { packets, peer, sa, ds_field: 0, is_data });
         let now = self.shared.clock.monotonic();
         self.egress.send(&mut self.batch, now, &mut self.routed, &mut Vec::new(), &mut ());
+        self.batch.clear();
     }
 }
 
@@ -339,9 +353,12 @@ impl<T: Transmit> Lane<T> {
         match self.binding.open() {
             Ok(()) => {
                 self.rebind = None;
-                let mut out = Outbox::new();
-                self.device.start(now, &mut out);
-                self.carry_out(out, None);
+                self.device.start(now.monotonic);
+                // Packets that came before the interface was known to be up have asked for a key already, in vain.
+                let waiting = self.peers.iter().filter(|(_, entry)| entry.peer.staging.is_occupied());
+                for id in waiting.map(|(&id, _)| id).collect::<Vec<_>>() {
+                    self.notice(Notice::NoKey(id));
+                }
             }
             Err(error) => {
                 tracing::error!("{error}");
@@ -357,6 +374,9 @@ impl<T: Transmit> Lane<T> {
         if let Some(port) = update.listen_port {
             self.binding.set_port(port).inspect_err(|_| _ = self.binding.set_fwmark(mark))?;
         }
+        if update.fwmark.is_some() || update.listen_port.is_some() {
+            self.forget_sources();
+        }
         let mut out = Outbox::new();
         if let Some(key) = update.private_key {
             let key = Some(key).filter(|key| !key.is_zero());
@@ -365,19 +385,18 @@ impl<T: Transmit> Lane<T> {
             }
         }
         if update.replace_peers {
-            let kept: BTreeSet<_> = update.peers.iter().map(|peer| peer.public).collect();
             for id in self.device.peers() {
-                if self.peer(id).is_some_and(|peer| !kept.contains(&peer.public)) {
-                    self.device.remove_peer(id, &mut out);
-                    self.forget(id);
-                }
+                self.device.remove_peer(id, &mut out);
+                self.forget(id);
             }
         }
         self.carry_out(out, None);
         for peer in update.peers {
             self.update_peer(peer);
         }
-        self.publish();
+        if std::mem::take(&mut self.rerouted) {
+            self.publish();
+        }
         Ok(())
     }
 
@@ -406,24 +425,25 @@ impl<T: Transmit> Lane<T> {
         }
         if let Some(remote) = update.endpoint {
             self.peers[&id].peer.endpoint.store(Some(Arc::new(Endpoint::new(remote))));
-            self.device.set_reachable(id);
+            self.device.set_reachable(self.shared.clock.monotonic(), id);
         }
         self.update_allowed_ips(id, update.replace_allowed_ips, &update.allowed_ips);
         if let Some(seconds) = update.persistent_keepalive {
             let every = (seconds != 0).then(|| Duration::from_secs(seconds.into()));
-            self.device.set_persistent_keepalive(self.shared.clock.now(), id, every, &mut out);
+            self.device.set_persistent_keepalive(self.shared.clock.monotonic(), id, every, &mut out);
         }
         self.carry_out(out, None);
     }
 
     fn add_peer(&mut self, public: crypto::PublicKey) -> PeerId {
         let (id, activity) = self.device.add_peer(public);
-        let peer = Arc::new(Peer::new(id, public, activity));
+        let peer = Arc::new(Peer::new(id, public, activity, self.budget.clone()));
         self.peers.insert(id, Entry { peer, allowed: BTreeSet::new() });
         id
     }
 
     fn update_allowed_ips(&mut self, id: PeerId, replace: bool, changes: &[super::update::AllowedIpUpdate]) {
+        self.rerouted |= replace || !changes.is_empty();
         if replace {
             for prefix in std::mem::take(&mut self.entry(id).allowed) {
                 self.routes.remove(prefix);
@@ -451,7 +471,14 @@ impl<T: Transmit> Lane<T> {
         for prefix in entry.allowed {
             self.routes.remove(prefix);
         }
-        self.shared.tables.purge(&entry.peer);
+        self.rerouted = true;
+    }
+
+    /// The kernel is to choose our addresses anew: another mark or another port may mean another way.
+    fn forget_sources(&self) {
+        for entry in self.peers.values() {
+            entry.peer.forget_source();
+        }
     }
 
     /// Shows the workers the prefixes as they are now, all in one step.
@@ -486,5 +513,3 @@ impl<T: Transmit> Lane<T> {
         })
     }
 }
-
-const _: () = assert!(STAGED_PACKETS >= FLUSH, "a full queue is flushed in few steps");

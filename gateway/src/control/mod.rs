@@ -7,6 +7,7 @@ pub mod lane;
 pub mod link;
 pub mod netlink;
 pub mod plan;
+pub mod rules;
 pub mod socket;
 pub mod uapi;
 pub mod uapi_server;

@@ -8,7 +8,9 @@ use netlink_packet_core::{
     NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage,
+};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
@@ -17,12 +19,14 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
 /// The main routing table.
 pub const MAIN_TABLE: u32 = 254;
-/// Marks our routes in `ip route show`: an unassigned number of linux/rtnetlink.h, above those of routing daemons.
+/// Marks our routes and rules in `ip route show` and `ip rule show`: an unassigned number of linux/rtnetlink.h, above
+/// those of routing daemons.
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(219);
 
 /// A request that the kernel refused.
@@ -57,10 +61,12 @@ pub struct LinkChange {
     pub gso_max_segments: Option<u32>,
     /// How many packets wait for us.
     pub queue_length: Option<u32>,
+    /// Whether the kernel gives it a link-local IPv6 address by itself.
+    pub link_local: Option<bool>,
 }
 
 /// A routing rule for traffic that is not our own: `not fwmark MARK lookup TABLE`, or the exception before it,
-/// `lookup main suppress_prefixlength 0`.
+/// `lookup main suppress_prefixlength 0`. [`rules`](super::rules) has the order of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// Packets without the mark use the table.
@@ -75,6 +81,16 @@ pub enum Rule {
         /// For IPv6.
         v6: bool,
     },
+}
+
+impl Rule {
+    /// Which rules come first: without a number, the kernel places each new rule before all others.
+    pub fn priority(self) -> u32 {
+        match self {
+            Self::MainFirst { .. } => 32_500,
+            Self::NotMarked { .. } => 32_501,
+        }
+    }
 }
 
 /// A conversation with the kernel of one network namespace.
@@ -116,6 +132,11 @@ impl Netlink {
         message.attributes.extend(change.mtu.map(LinkAttribute::Mtu));
         message.attributes.extend(change.gso_max_segments.map(LinkAttribute::GsoMaxSegs));
         message.attributes.extend(change.queue_length.map(LinkAttribute::TxQueueLen));
+        message.attributes.extend(change.link_local.map(|wanted| {
+            let mode = if wanted { In6AddrGenMode::Eui64 } else { In6AddrGenMode::None };
+            let inet6 = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(mode)]);
+            LinkAttribute::AfSpecUnspec(vec![inet6])
+        }));
         self.change(RouteNetlinkMessage::SetLink(message), 0, || {
             format!("set {change:?} on interface {index}")
         })
@@ -154,6 +175,35 @@ impl Netlink {
     /// Takes a rule away.
     pub fn remove_rule(&mut self, rule: Rule) -> Result<(), NetlinkError> {
         self.change(RouteNetlinkMessage::DelRule(rule_message(rule)), 0, || format!("remove rule {rule:?}"))
+    }
+
+    /// The rules that we, or a daemon like us, have added.
+    pub fn rules(&mut self) -> Result<Vec<Rule>, NetlinkError> {
+        let dump = RouteNetlinkMessage::GetRule(RuleMessage::default());
+        let answers = self.request(dump, NLM_F_DUMP, || "rules".to_owned())?;
+        Ok(answers
+            .iter()
+            .filter_map(|answer| match answer {
+                RouteNetlinkMessage::NewRule(message) => rule_of(message),
+                _ => None,
+            })
+            .collect())
+    }
+
+    /// The tables in which we, or a daemon like us, have routes; those for IPv6 are told from the others.
+    pub fn tables(&mut self) -> Result<BTreeSet<(bool, u32)>, NetlinkError> {
+        let dump = RouteNetlinkMessage::GetRoute(RouteMessage::default());
+        let answers = self.request(dump, NLM_F_DUMP, || "routes".to_owned())?;
+        Ok(answers
+            .iter()
+            .filter_map(|answer| match answer {
+                RouteNetlinkMessage::NewRoute(message) if message.header.protocol == PROTOCOL => {
+                    let v6 = message.header.address_family == AddressFamily::Inet6;
+                    Some((v6, table_of(message)))
+                }
+                _ => None,
+            })
+            .collect())
     }
 
     /// The addresses of a link.
@@ -315,5 +365,30 @@ fn rule_message(rule: Rule) -> RuleMessage {
     };
     message.header.family = if v6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
     message.attributes = attributes;
+    message.attributes.push(RuleAttribute::Priority(rule.priority()));
+    message.attributes.push(RuleAttribute::Protocol(PROTOCOL));
     message
+}
+
+/// The rule that a message describes, if it is one of ours in everything: priority, table, mark and protocol.
+fn rule_of(message: &RuleMessage) -> Option<Rule> {
+    let v6 = message.header.family == AddressFamily::Inet6;
+    let mark = message.attributes.iter().find_map(|attribute| match attribute {
+        RuleAttribute::FwMark(mark) => Some(*mark),
+        _ => None,
+    });
+    let rule = mark.map_or(Rule::MainFirst { v6 }, |mark| Rule::NotMarked { v6, mark });
+    let ours = rule_message(rule);
+    let same = message.header.flags.contains(RuleFlags::Invert)
+        == ours.header.flags.contains(RuleFlags::Invert)
+        && ours.attributes.iter().all(|attribute| message.attributes.contains(attribute));
+    same.then_some(rule)
+}
+
+fn table_of(message: &RouteMessage) -> u32 {
+    let table = message.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Table(table) => Some(*table),
+        _ => None,
+    });
+    table.unwrap_or(message.header.table.into())
 }

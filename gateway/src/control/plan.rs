@@ -58,35 +58,40 @@ fn mark(settings: &WireGuard) -> u32 {
     }
 }
 
-/// The update of keys and peers from `before` to `after`; `None` for an interface that has just been made.
+/// The update of keys and peers from `before` to `after`; `None` for an interface of which nothing is known.
 pub fn update(before: Option<&WireGuard>, after: &WireGuard) -> Update {
     let before_mark = before.map(mark);
-    let old: BTreeMap<PublicKey, &Peer> = peers(before);
-    let new: BTreeMap<PublicKey, &Peer> = peers(Some(after));
-    let removed = old.keys().filter(|key| !new.contains_key(key)).map(|key| {
-        let mut update = PeerUpdate::new(*key);
+    let old: BTreeMap<PublicKey, &Peer> = peers(before).collect();
+    let new: BTreeMap<PublicKey, &Peer> = peers(Some(after)).collect();
+    // An endpoint cannot be taken from a peer: it goes and comes back without it, and calls when it has something to say.
+    let is_silenced = |key: &PublicKey, before: &Peer| {
+        new.get(key).is_some_and(|after| before.endpoint.is_some() && after.endpoint.is_none())
+    };
+    let goes = |(key, peer): &(PublicKey, &Peer)| !new.contains_key(key) || is_silenced(key, peer);
+    let removed = peers(before).filter(goes).map(|(key, _)| {
+        let mut update = PeerUpdate::new(key);
         update.remove = true;
         update
     });
     // First what goes, then what comes: a prefix may move from one peer to another.
-    let changed = new.iter().filter_map(|(key, peer)| peer_update(*key, old.get(key).copied(), peer));
+    let changed = peers(Some(after)).filter_map(|(key, peer)| {
+        let before = old.get(&key).copied().filter(|before| !is_silenced(&key, before));
+        peer_update(key, before, peer)
+    });
     Update {
         private_key: before
             .is_none_or(|before| before.private_key != after.private_key)
             .then(|| after.private_key.clone()),
         listen_port: before.is_none_or(|before| before.port != after.port).then(|| after.port.unwrap_or(0)),
         fwmark: (before_mark != Some(mark(after))).then(|| mark(after)),
-        replace_peers: false,
+        replace_peers: before.is_none(),
         peers: removed.chain(changed).collect(),
     }
 }
 
-fn peers(settings: Option<&WireGuard>) -> BTreeMap<PublicKey, &Peer> {
-    settings
-        .into_iter()
-        .flat_map(|settings| settings.peers.values())
-        .map(|peer| (peer.public_key, peer))
-        .collect()
+/// The peers in the order of their names.
+fn peers(settings: Option<&WireGuard>) -> impl Iterator<Item = (PublicKey, &Peer)> {
+    settings.into_iter().flat_map(|settings| settings.peers.values()).map(|peer| (peer.public_key, peer))
 }
 
 fn peer_update(key: PublicKey, before: Option<&Peer>, after: &Peer) -> Option<PeerUpdate> {
@@ -155,6 +160,17 @@ mod tests {
         assert_eq!((change.peers.len(), change.peers[0].persistent_keepalive), (1, Some(25)));
         let change = update(Some(&after), &settings(&[]));
         assert!(change.peers.len() == 1 && change.peers[0].remove);
+    }
+
+    #[test]
+    fn a_peer_whose_endpoint_is_deleted_has_none() {
+        let before = settings(&["peer b address 192.0.2.1", "peer b port 5"]);
+        let change = update(Some(&before), &settings(&[]));
+        let [gone, back] = &change.peers[..] else { panic!("{change:?}") };
+        assert!(gone.remove && !back.remove && back.public == gone.public);
+        assert!(back.endpoint.is_none() && back.allowed_ips.len() == 2);
+        let moved = settings(&["peer b address 192.0.2.2", "peer b port 5"]);
+        assert_eq!(update(Some(&before), &moved).peers.len(), 1);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! changes nothing.
 
 use super::update::{AllowedIpUpdate, PeerUpdate, Snapshot, Update, UpdateError};
+use base16ct::HexDisplay;
+use config::Text;
 use crypto::{PublicKey, Secret};
 use ipnet::IpNet;
 use rustix::io::Errno;
@@ -11,6 +13,7 @@ use rustix::net::{AddressFamily, SocketType};
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::str::FromStr;
+use zeroize::Zeroizing;
 
 /// A request.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,17 +36,24 @@ pub struct UapiError {
 
 impl UapiError {
     fn invalid(key: &str, value: &str) -> Self {
-        // Values may be secrets: only those of harmless keys are repeated.
-        let secret = matches!(key, "private_key" | "preshared_key");
+        // Values may be secrets: only those of harmless keys are repeated, and nothing that is as long as a key.
+        let secret = matches!(key, "private_key" | "preshared_key") || value.len() >= 2 * 32;
         let shown = if secret { "(hidden)" } else { value };
         Self { errno: Errno::INVAL.raw_os_error(), message: format!("invalid {key}: {shown}") }
     }
 
-    fn protocol(line: &str) -> Self {
-        Self {
-            errno: Errno::PROTO.raw_os_error(),
-            message: format!("not a line of the form key=value: {line:?}"),
-        }
+    /// More bytes than a request may have.
+    pub(super) fn too_long() -> Self {
+        Self { errno: Errno::TOOBIG.raw_os_error(), message: "a request without end".to_owned() }
+    }
+
+    /// The line itself is not repeated: it may be a secret in a wrong place.
+    pub(super) fn protocol(number: usize) -> Self {
+        let message = match number {
+            1 => "line 1 is neither get=1 nor set=1".to_owned(),
+            number => format!("line {number} is not of the form key=value"),
+        };
+        Self { errno: Errno::PROTO.raw_os_error(), message }
     }
 }
 
@@ -57,31 +67,32 @@ impl From<UpdateError> for UapiError {
     }
 }
 
-/// The answer to a request: `body` for a get, and the error number.
+/// The end of an answer.
 ///
 /// The number is negative for an error, as `wg` expects it after a set.
-pub fn response(body: &str, outcome: Result<(), &UapiError>) -> String {
-    format!("{body}errno={}\n\n", outcome.map_or_else(|error| -error.errno, |()| 0))
+pub fn status(outcome: Result<(), &UapiError>) -> String {
+    format!("errno={}\n\n", outcome.map_or_else(|error| -error.errno, |()| 0))
 }
 
-/// Reads a request: its first line and those up to the empty one, without it.
-pub fn parse(operation: &str, lines: &[String]) -> Result<Request, UapiError> {
+/// Reads a request: its first line and those up to an empty one.
+pub fn parse(request: &str) -> Result<Request, UapiError> {
+    let mut lines = request.lines();
+    let operation = lines.next().unwrap_or_default();
+    let mut lines = lines.take_while(|line| !line.is_empty());
     match operation {
-        "get=1" => match lines.first() {
-            None => Ok(Request::Get),
-            Some(line) => Err(UapiError::invalid("get", line)),
-        },
+        "get=1" if lines.next().is_none() => Ok(Request::Get),
+        "get=1" => Err(UapiError::invalid("get", "(more lines)")),
         "set=1" => parse_set(lines).map(Request::Set),
-        _ => Err(UapiError::protocol(operation)),
+        _ => Err(UapiError::protocol(1)),
     }
 }
 
-fn parse_set(lines: &[String]) -> Result<Update, UapiError> {
+fn parse_set<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Update, UapiError> {
     let mut update = Update::default();
-    for line in lines {
-        let (key, value) = line.split_once('=').ok_or_else(|| UapiError::protocol(line))?;
+    for (number, line) in lines.enumerate() {
+        let (key, value) = line.split_once('=').ok_or_else(|| UapiError::protocol(number + 2))?;
         if key == "public_key" {
-            update.peers.push(PeerUpdate::new(PublicKey(key_of(key, value)?)));
+            update.peers.push(PeerUpdate::new(PublicKey(*key_of(key, value)?)));
             continue;
         }
         match update.peers.last_mut() {
@@ -94,7 +105,7 @@ fn parse_set(lines: &[String]) -> Result<Update, UapiError> {
 
 fn device_line(update: &mut Update, key: &str, value: &str) -> Result<(), UapiError> {
     match key {
-        "private_key" => update.private_key = Some(Secret::new(key_of(key, value)?)),
+        "private_key" => update.private_key = Some(Secret::new(*key_of(key, value)?)),
         "listen_port" => update.listen_port = Some(number(key, value)?),
         "fwmark" => update.fwmark = Some(number(key, value)?),
         "replace_peers" => update.replace_peers = flag(key, value)?,
@@ -107,7 +118,7 @@ fn peer_line(peer: &mut PeerUpdate, key: &str, value: &str) -> Result<(), UapiEr
     match key {
         "remove" => peer.remove = flag(key, value)?,
         "update_only" => peer.update_only = flag(key, value)?,
-        "preshared_key" => peer.preshared = Some(Secret::new(key_of(key, value)?)),
+        "preshared_key" => peer.preshared = Some(Secret::new(*key_of(key, value)?)),
         "endpoint" => {
             peer.endpoint = Some(endpoint_of(value).ok_or_else(|| UapiError::invalid(key, value))?);
         }
@@ -144,9 +155,9 @@ fn endpoint_of(value: &str) -> Option<SocketAddr> {
     format!("{address}%{index}]{port}").parse().ok()
 }
 
-fn key_of(key: &str, value: &str) -> Result<[u8; 32], UapiError> {
-    let mut bytes = [0; 32];
-    match base16ct::mixed::decode(value, &mut bytes) {
+fn key_of(key: &str, value: &str) -> Result<Zeroizing<[u8; 32]>, UapiError> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    match base16ct::mixed::decode(value, &mut *bytes) {
         Ok(decoded) if decoded.len() == 32 => Ok(bytes),
         _ => Err(UapiError::invalid(key, value)),
     }
@@ -163,11 +174,10 @@ fn flag(key: &str, value: &str) -> Result<bool, UapiError> {
 }
 
 /// The body of the answer to a get.
-pub fn print(snapshot: &Snapshot) -> String {
-    let mut text = String::new();
-    let hex = |bytes: &[u8; 32]| base16ct::lower::encode_string(bytes);
+pub fn print(snapshot: &Snapshot) -> Text {
+    let mut text = Text::default();
     if let Some(key) = &snapshot.private_key {
-        let _ = writeln!(text, "private_key={}", hex(key.expose()));
+        let _ = writeln!(text, "private_key={:x}", HexDisplay(key.expose()));
     }
     if snapshot.listen_port != 0 {
         let _ = writeln!(text, "listen_port={}", snapshot.listen_port);
@@ -176,8 +186,8 @@ pub fn print(snapshot: &Snapshot) -> String {
         let _ = writeln!(text, "fwmark={}", snapshot.fwmark);
     }
     for peer in &snapshot.peers {
-        let _ = writeln!(text, "public_key={}", hex(&peer.public.0));
-        let _ = writeln!(text, "preshared_key={}", hex(peer.preshared.expose()));
+        let _ = writeln!(text, "public_key={:x}", HexDisplay(&peer.public.0));
+        let _ = writeln!(text, "preshared_key={:x}", HexDisplay(peer.preshared.expose()));
         let _ = writeln!(text, "protocol_version=1");
         if let Some(endpoint) = peer.endpoint {
             let _ = writeln!(text, "endpoint={endpoint}");
@@ -202,8 +212,7 @@ mod tests {
     const KEY: &str = "b85996fecc9c7f1fc6d2572a76eda11d59bcd20be8e543b15ce4bd85a8e75a33";
 
     fn set(lines: &[&str]) -> Result<Update, UapiError> {
-        let lines: Vec<String> = lines.iter().map(|&line| line.to_owned()).collect();
-        match parse("set=1", &lines)? {
+        match parse(&format!("set=1\n{}\n\n", lines.join("\n")))? {
             Request::Set(update) => Ok(update),
             Request::Get => unreachable!("a set was parsed"),
         }
@@ -260,9 +269,8 @@ mod tests {
         ] {
             assert_eq!(set(&lines).expect_err("wrong").errno, errno, "{lines:?}");
         }
-        let lines = ["x=1".to_owned()];
-        assert_eq!(parse("get=1", &lines).expect_err("wrong").errno, 22);
-        assert_eq!(parse("put=1", &[]).expect_err("wrong").errno, 71);
+        assert_eq!(parse("get=1\nx=1\n\n").expect_err("wrong").errno, 22);
+        assert_eq!(parse("put=1\n\n").expect_err("wrong").errno, 71);
     }
 
     #[test]
@@ -274,14 +282,36 @@ mod tests {
 
     #[test]
     fn errors_do_not_repeat_secrets() {
-        let error = set(&["private_key=1234secret"]).expect_err("wrong");
-        assert!(!error.to_string().contains("secret"));
+        let peer = format!("public_key={KEY}");
+        for line in [
+            "private_key=1234secret".to_owned(),
+            format!("private_key={KEY}00"),
+            format!("private_key {KEY}"),
+            KEY.to_owned(),
+            format!("privatekey:{KEY}"),
+            format!("listen_port={KEY}"),
+            format!("endpoint={KEY}"),
+            format!("{KEY}=private_key"),
+        ] {
+            for lines in [vec![line.as_str()], vec![&peer, &line]] {
+                let said = set(&lines).expect_err("wrong").to_string();
+                assert!(!said.contains("secret") && !said.contains(&KEY[..20]), "{line}: {said}");
+            }
+            for request in [format!("get=1\n{line}\n\n"), format!("{line}\n\n")] {
+                let said = parse(&request).expect_err("wrong").to_string();
+                assert!(!said.contains("secret") && !said.contains(&KEY[..20]), "{line}: {said}");
+            }
+        }
+        assert_eq!(
+            set(&[&peer, "nonsense"]).expect_err("wrong").to_string(),
+            "line 3 is not of the form key=value"
+        );
     }
 
     #[test]
-    fn responses_carry_negative_numbers() {
-        assert_eq!(response("a=b\n", Ok(())), "a=b\nerrno=0\n\n");
+    fn answers_carry_negative_numbers() {
+        assert_eq!(status(Ok(())), "errno=0\n\n");
         let error = set(&["x=1"]).expect_err("wrong");
-        assert_eq!(response("", Err(&error)), "errno=-22\n\n");
+        assert_eq!(status(Err(&error)), "errno=-22\n\n");
     }
 }

@@ -15,7 +15,7 @@ pub struct Update {
     pub listen_port: Option<u16>,
     /// The mark on outer packets; 0 for none.
     pub fwmark: Option<u32>,
-    /// Peers that are not in `peers` are removed.
+    /// All peers are removed first, with their sessions.
     pub replace_peers: bool,
     /// Changes to peers, in their order.
     pub peers: Vec<PeerUpdate>,

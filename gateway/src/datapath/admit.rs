@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub const STAGE: Stage = Stage {
     name: "admit",
     does: "the inner source address must lead back to the sending peer",
-    drops: &[DropReason::ForeignSource],
+    drops: &[DropReason::ForeignSource, DropReason::Malformed],
 };
 
 /// Drops every packet whose source address belongs to somebody else, or to nobody.
@@ -23,7 +23,12 @@ pub fn admit(batch: &mut Batch, tables: &Tables, drops: &DropCounters, runs: &[R
             if !batch.is_live(index) {
                 continue;
             }
-            let Ok(ip) = IpPacket::parse(batch.packet(index)) else { continue };
+            let Ok(ip) = IpPacket::parse(batch.packet(index)) else {
+                // Accept lets none of these pass; should it ever, this is no way around the check.
+                drops.count(DropReason::Malformed, 1);
+                batch.discard(index);
+                continue;
+            };
             let source = ip.source();
             if admitted == Some(source) {
                 continue;
@@ -35,5 +40,25 @@ pub fn admit(batch: &mut Batch, tables: &Tables, drops: &DropCounters, runs: &[R
                 batch.discard(index);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bed::{Bed, INDEX};
+    use crypto::engine::aws_lc::AwsLc;
+    use packet::Endpoint;
+
+    #[test]
+    fn what_has_no_source_is_nobodys() {
+        let bed = Bed::new(&AwsLc).expect("the engine has the cipher");
+        let mut batch = Batch::new(4096);
+        batch.append(40).expect("it fits").fill(0x11);
+        let session = bed.tables.session(INDEX).expect("the bed has one");
+        let endpoint = Endpoint::new("192.0.2.1:5".parse().expect("literal"));
+        admit(&mut batch, &bed.tables, &bed.drops, &[Run { packets: 0..1, session, endpoint, ds_field: 0 }]);
+        assert!(!batch.is_live(0));
+        assert_eq!(bed.dropped(), [(DropReason::Malformed, 1)]);
     }
 }

@@ -49,7 +49,11 @@ pub fn inbound(batch: &mut Batch, tables: &Tables, punt: &Punt, drops: &DropCoun
             let train = &batch.trains()[train];
             (train.packets.clone(), train.endpoint, train.ds_field)
         };
-        let Some(endpoint) = endpoint else { continue };
+        let Some(endpoint) = endpoint else {
+            // Of an address family that none of our sockets has: there would be nobody to answer.
+            discard(batch, packets, DropReason::NotOurs, drops);
+            continue;
+        };
         let mut start = packets.start;
         while start < packets.end {
             if !batch.is_live(start) {
@@ -59,10 +63,19 @@ pub fn inbound(batch: &mut Batch, tables: &Tables, punt: &Punt, drops: &DropCoun
             let range = same_receiver(batch, start..packets.end);
             start = range.end;
             match kind_of(batch.packet(range.start)) {
-                Ok(Kind::Data(index)) => match tables.session(index) {
-                    Some(session) => runs.push(Run { packets: range, session, endpoint, ds_field }),
-                    None => discard(batch, range, DropReason::UnknownSa, drops),
-                },
+                Ok(Kind::Data(index)) => {
+                    if let Some(last) = runs.last_mut()
+                        && last.packets.end == range.start
+                        && last.session.sa.index == index
+                        && (last.endpoint, last.ds_field) == (endpoint, ds_field)
+                    {
+                        last.packets.end = range.end;
+                    } else if let Some(session) = tables.session(index) {
+                        runs.push(Run { packets: range, session, endpoint, ds_field });
+                    } else {
+                        discard(batch, range, DropReason::UnknownSa, drops);
+                    }
+                }
                 Ok(Kind::Handshake) => {
                     for index in range {
                         punt.punt(endpoint, batch.packet(index), drops);

@@ -6,6 +6,7 @@ use packet::header::ip::{IpPacket, Ipv4Header, MAXIMUM, ecn};
 use packet::header::udp::UdpHeader;
 use packet::header::wireguard::DATA_OVERHEAD;
 use packet::{Batch, DropCounters, DropReason};
+use std::sync::Arc;
 
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
@@ -32,14 +33,23 @@ pub fn fit(
         };
         let outer = if endpoint.remote.is_ipv4() { Ipv4Header::LENGTH } else { 0 };
         let largest = MAXIMUM - outer - UdpHeader::LENGTH - DATA_OVERHEAD;
-        // Segments of a super-packet are no longer than its first; packets of other trains are at most this long.
-        if packets.clone().any(|index| batch.packet(index).len() > largest) {
-            drops.count(DropReason::TooBig, packets.len());
-            if let Ok(ip) = IpPacket::parse(batch.packet(packets.start)) {
+        let ds_field = ds_field & ecn::MASK;
+        // A run has packets of many senders: what is before and behind one that does not fit goes on its way.
+        let mut rest = packets.clone();
+        for index in packets.filter(|&index| batch.packet(index).len() > largest) {
+            drops.count(DropReason::TooBig, 1);
+            if let Ok(ip) = IpPacket::parse(batch.packet(index)) {
                 answers.extend(icmp::answer(&ip, IcmpError::TooBig { mtu: largest as u32 }));
             }
-            continue;
+            let before = rest.start..index;
+            rest.start = index + 1;
+            if !before.is_empty() {
+                let (peer, sa) = (Arc::clone(&peer), Arc::clone(&sa));
+                fitted.push(Fitted { packets: before, peer, sa, endpoint, ds_field, is_data });
+            }
         }
-        fitted.push(Fitted { packets, peer, sa, endpoint, ds_field: ds_field & ecn::MASK, is_data });
+        if !rest.is_empty() {
+            fitted.push(Fitted { packets: rest, peer, sa, endpoint, ds_field, is_data });
+        }
     }
 }

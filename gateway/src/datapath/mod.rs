@@ -1,8 +1,9 @@
 //! The way of a packet, one file a stage.
 //!
-//! A stage takes what the stage before it made, so that a packet cannot be encrypted before it was routed, nor
-//! forwarded before its tag was found right: the order is in the types. Outbound, whole trains are decided upon and
-//! dropped; inbound, packets are, since the network may have mixed good and bad ones.
+//! Outbound, a stage takes what the stage before it made, so that a packet cannot be encrypted before it was routed;
+//! inbound, all stages work on the same runs of packets, in the order in which `worker.rs` calls them, and a packet that
+//! one of them discards is gone for the others. Outbound, whole trains are decided upon and dropped, but for size;
+//! inbound, packets are, since the network may have mixed good and bad ones.
 
 pub mod accept;
 pub mod admit;
@@ -41,7 +42,7 @@ pub struct Stage {
 
 /// From the inside to the outside.
 pub const OUTBOUND: &[&Stage] = &[
-    &receive::STAGE,
+    &receive::OUTBOUND,
     &classify::OUTBOUND,
     &route::STAGE,
     &fit::STAGE,
@@ -53,7 +54,7 @@ pub const OUTBOUND: &[&Stage] = &[
 
 /// From the outside to the inside.
 pub const INBOUND: &[&Stage] = &[
-    &receive::STAGE,
+    &receive::INBOUND,
     &classify::INBOUND,
     &punt::STAGE,
     &check::STAGE,

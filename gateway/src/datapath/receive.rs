@@ -1,19 +1,22 @@
 //! Both directions: takes what a port has.
 
 use super::Stage;
-use packet::Batch;
+use packet::{Batch, DropCounters, DropReason};
 use port::Receive;
 use std::io;
 
 /// See [`Stage`].
-pub const STAGE: Stage = Stage {
+pub const OUTBOUND: Stage = Stage {
     name: "receive",
     does: "takes a burst from the port; what came together is one train",
-    drops: &[],
+    drops: &[DropReason::BadOffload],
 };
 
+/// See [`Stage`].
+pub const INBOUND: Stage = Stage { drops: &[DropReason::TooShort, DropReason::Truncated], ..OUTBOUND };
+
 /// Begins a new batch with what has arrived; tells whether that was anything.
-pub fn receive(port: &mut impl Receive, batch: &mut Batch) -> io::Result<bool> {
+pub fn receive(port: &mut impl Receive, batch: &mut Batch, drops: &DropCounters) -> io::Result<bool> {
     batch.clear();
-    Ok(port.receive(batch)? != 0)
+    Ok(port.receive(batch, drops)? != 0)
 }

@@ -30,16 +30,19 @@ pub fn outbound(
     notices: &Sender<Notice>,
     assigned: &mut Vec<Assigned>,
 ) {
+    // Before they are sent: the other worker may see the answer first.
+    for run in &*assigned {
+        if !run.is_data {
+            run.peer.activity.sent(now);
+        } else if run.peer.activity.sent_data(now) {
+            // The lane outlives the workers.
+            let _ = notices.send(Notice::Activity(run.peer.id));
+        }
+    }
     port.transmit(batch, drops);
     for (train, run) in assigned.drain(..).enumerate() {
         let peer = &run.peer;
         peer.sent.count(run.packets.len(), run.packets.clone().map(|index| batch.packet(index).len()).sum());
-        if !run.is_data {
-            peer.activity.sent(now);
-        } else if peer.activity.sent_data(now) {
-            // The lane outlives the workers.
-            let _ = notices.send(Notice::Activity(peer.id));
-        }
         if run.sa.wants_renewal(now) {
             let _ = notices.send(Notice::Renewal(peer.id));
         }

@@ -2,7 +2,7 @@
 //!
 //! Only what can be cut again into the same packets is merged, and only packets whose checksum was verified: the
 //! kernel trusts the checksum of a super-packet, so a packet damaged before it entered the tunnel would come out of it
-//! whole.
+//! whole. Within a flow the order stays: no packet is merged to one that came before another of its flow.
 
 use super::virtio::VirtioHeader;
 use packet::Batch;
@@ -27,7 +27,9 @@ pub struct Group {
     last: usize,
     /// How many there are.
     pub count: usize,
-    /// What all packets of the flow have in common; `None` if nothing may be merged to this group.
+    /// Whose packets may not pass this group; `None` if it is not IP, or nothing is merged at all.
+    flow: Option<Flow>,
+    /// What all packets of the group have in common; `None` if nothing may be merged to it.
     shape: Option<Shape>,
     /// Bytes of the super-packet so far.
     length: usize,
@@ -45,8 +47,22 @@ struct Shape {
     transport: usize,
     /// Where the payload begins.
     payload: usize,
-    /// Addresses and ports, mixed: equal flows have equal tags.
-    tag: u64,
+}
+
+/// Addresses, mixed into a word, and ports. A collision costs a missed merge, never a wrong one.
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    addresses: u64,
+    ports: Option<u32>,
+}
+
+impl Flow {
+    /// Whether packets of the two must stay in order. One without ports, such as a fragment, may be of any flow
+    /// between its addresses.
+    fn may_be(self, other: Self) -> bool {
+        let same_ports = self.ports == other.ports || self.ports.is_none() || other.ports.is_none();
+        self.addresses == other.addresses && same_ports
+    }
 }
 
 /// Finds what can be merged in a batch.
@@ -67,14 +83,16 @@ impl Coalescer {
         self.next.resize(batch.len(), usize::MAX);
         for index in batch.live(0..batch.len()) {
             let packet = batch.packet(index);
-            let shape = if enabled { shape_of(packet, udp) } else { None };
-            if !shape.is_some_and(|shape| self.join(batch, index, shape)) {
+            let (flow, shape) = if enabled { read(packet, udp).unzip() } else { (None, None) };
+            let shape = shape.flatten();
+            if !flow.zip(shape).is_some_and(|(flow, shape)| self.join(batch, index, flow, shape)) {
                 let closed = shape.is_none_or(|shape| has_push(packet, shape));
                 let length = packet.len();
                 self.groups.push(Group {
                     first: index,
                     last: index,
                     count: 1,
+                    flow,
                     shape,
                     length,
                     closed,
@@ -95,9 +113,9 @@ impl Coalescer {
     }
 
     /// Adds packet `index` to the youngest group of its flow, if it continues that.
-    fn join(&mut self, batch: &Batch, index: usize, shape: Shape) -> bool {
+    fn join(&mut self, batch: &Batch, index: usize, flow: Flow, shape: Shape) -> bool {
         let youngest = self.groups.iter_mut().rev().take(DEPTH);
-        let Some(group) = { youngest }.find(|group| group.shape.is_some_and(|other| other.tag == shape.tag))
+        let Some(group) = { youngest }.find(|group| group.flow.is_some_and(|other| other.may_be(flow)))
         else {
             return false;
         };
@@ -186,19 +204,26 @@ fn finish_ip(headers: &mut [u8], shape: Shape, total: usize) -> Sum {
     }
 }
 
-/// The shape of a packet that could be merged with others.
-fn shape_of(packet: &[u8], udp: bool) -> Option<Shape> {
+/// The flow of a packet, and its shape if it could be merged with others.
+fn read(packet: &[u8], udp: bool) -> Option<(Flow, Option<Shape>)> {
     let parsed = IpPacket::parse(packet).ok()?;
-    if parsed.bytes().len() != packet.len() {
-        return None;
-    }
-    let (protocol, transport) = match parsed {
+    let (addresses, protocol, transport, plain) = match parsed {
         IpPacket::V4(ip, _) => {
             let whole = ip.fragment.get() & Ipv4Header::FRAGMENTED == 0;
-            (ip.length() == Ipv4Header::LENGTH && whole).then_some((ip.protocol, Ipv4Header::LENGTH))?
+            let protocol = whole.then_some(ip.protocol);
+            (&packet[12..20], protocol, ip.length(), ip.length() == Ipv4Header::LENGTH)
         }
-        IpPacket::V6(ip, _) => (ip.next_header, Ipv6Header::LENGTH),
+        IpPacket::V6(ip, _) => (&packet[8..40], Some(ip.next_header), Ipv6Header::LENGTH, true),
     };
+    let has_ports = matches!(protocol, Some(TCP | UDP));
+    let ports = parsed.bytes().get(transport..).filter(|_| has_ports).and_then(<[u8]>::first_chunk);
+    let flow = Flow { addresses: mix(addresses), ports: ports.map(|&ports| u32::from_ne_bytes(ports)) };
+    let plain = plain && parsed.bytes().len() == packet.len();
+    Some((flow, protocol.filter(|_| plain).and_then(|protocol| shape_of(packet, protocol, transport, udp))))
+}
+
+/// The shape of a packet whose layer 4 header begins at `transport`.
+fn shape_of(packet: &[u8], protocol: u8, transport: usize, udp: bool) -> Option<Shape> {
     let payload = match protocol {
         TCP => {
             let (tcp, length) = TcpHeader::parse(&packet[transport..]).ok()?;
@@ -211,16 +236,14 @@ fn shape_of(packet: &[u8], udp: bool) -> Option<Shape> {
         }
         _ => return None,
     };
-    (packet.len() > payload).then(|| Shape { protocol, transport, payload, tag: tag_of(packet, transport) })
+    (packet.len() > payload).then_some(Shape { protocol, transport, payload })
 }
 
-/// Mixes addresses and ports into a word. A collision costs a missed merge, never a wrong one.
-fn tag_of(packet: &[u8], transport: usize) -> u64 {
-    let addresses = if transport == Ipv4Header::LENGTH { &packet[12..20] } else { &packet[8..40] };
-    let ports = u32::from_ne_bytes(packet[transport..transport + 4].try_into().expect("four bytes"));
-    addresses.chunks_exact(8).fold(u64::from(ports), |tag, word| {
+/// Mixes addresses into a word.
+fn mix(addresses: &[u8]) -> u64 {
+    addresses.chunks_exact(8).fold(0, |mixed: u64, word| {
         let word = u64::from_ne_bytes(word.try_into().expect("eight bytes"));
-        (tag.rotate_left(29) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        (mixed.rotate_left(29) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     })
 }
 

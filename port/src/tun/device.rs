@@ -108,6 +108,14 @@ impl TunDevice {
     }
 }
 
+#[cfg(test)]
+impl From<OwnedFd> for TunDevice {
+    /// Whatever keeps the bounds of messages can take the place of an interface.
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd, name: String::new() }
+    }
+}
+
 impl AsFd for TunDevice {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

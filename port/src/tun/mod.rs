@@ -13,7 +13,7 @@ pub mod virtio;
 pub use device::{TunDevice, TunError};
 
 use crate::offload::State;
-use crate::{Offloads, Receive, Transmit, Wake};
+use crate::{Offload, Offloads, Receive, Transmit, Wake};
 use coalesce::{Coalescer, Group, MAXIMUM_PACKETS, SuperPacket};
 use packet::{Batch, DropCounters, DropReason, Slab};
 use rustix::io::Errno;
@@ -27,6 +27,9 @@ use zerocopy::IntoBytes;
 /// No more is read once a batch has this many packets: a super-packet goes out before the next one is fetched, while
 /// single packets are gathered into one send.
 const BURST: usize = 32;
+/// After so many super-packets refused in a row no more are tried: some kernels of 2024 take none (tailscale issue
+/// 13041), while others refuse a single odd one.
+const REFUSALS: u32 = 16;
 /// A batch holds a super-packet of ordinary segments and a burst before it.
 pub const BATCH_BYTES: usize = 256 * 1024;
 
@@ -35,6 +38,8 @@ pub struct TunReceive {
     device: Arc<TunDevice>,
     offloads: Arc<Offloads>,
     staging: Slab,
+    /// Whether there may be something to read.
+    ready: bool,
     /// A super-packet of which the last batch could not hold all: its length, and how far it is cut.
     unfinished: Option<(usize, Segmenter)>,
 }
@@ -44,6 +49,8 @@ pub struct TunTransmit {
     device: Arc<TunDevice>,
     offloads: Arc<Offloads>,
     coalescer: Coalescer,
+    /// Super-packets refused as such since the last one that was taken.
+    refused: u32,
 }
 
 /// The two halves of an interface.
@@ -53,21 +60,22 @@ pub fn halves(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> (TunReceive, T
         offloads: Arc::clone(&offloads),
         // A super-packet, and a byte more to notice one that is too long.
         staging: Slab::new(packet::header::ip::MAXIMUM + 1),
+        ready: true,
         unfinished: None,
     };
     (receive, TunTransmit::new(device, offloads))
 }
 
 impl Receive for TunReceive {
-    fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
+    fn receive(&mut self, batch: &mut Batch, drops: &DropCounters) -> io::Result<usize> {
         let before = batch.len();
         if self.unfinished.is_some() {
             self.cut(batch);
         }
-        while self.unfinished.is_none() && batch.len() - before < BURST {
-            match self.read() {
+        while self.ready && self.unfinished.is_none() && batch.len() - before < BURST {
+            match self.read(drops) {
                 Ok(()) => self.cut(batch),
-                Err(Errno::AGAIN) => break,
+                Err(Errno::AGAIN) => self.ready = false,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -76,8 +84,8 @@ impl Receive for TunReceive {
     }
 
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
-        if self.unfinished.is_none() {
-            wake.wait([Some(self.device.as_fd())])?;
+        if self.unfinished.is_none() && !self.ready {
+            [self.ready] = wake.wait([Some(self.device.as_fd())])?;
         }
         Ok(())
     }
@@ -85,14 +93,15 @@ impl Receive for TunReceive {
 
 impl TunReceive {
     /// Reads one packet or super-packet into the staging area.
-    fn read(&mut self) -> Result<(), Errno> {
+    fn read(&mut self, drops: &DropCounters) -> Result<(), Errno> {
         let mut header = VirtioHeader::default();
         let staging = self.staging.bytes_mut();
         let mut pieces = [IoSliceMut::new(header.as_mut_bytes()), IoSliceMut::new(staging)];
         let length = rustix::io::readv(&self.device, &mut pieces)?.saturating_sub(VirtioHeader::LENGTH);
-        // A header that contradicts its packet would be a fault of the kernel; the packet is passed over.
-        if let Ok(segmenter) = Segmenter::new(&header, &mut staging[..length]) {
-            self.unfinished = Some((length, segmenter));
+        match Segmenter::new(&header, &mut staging[..length]) {
+            Ok(segmenter) => self.unfinished = Some((length, segmenter)),
+            // It would be a fault of the kernel.
+            Err(_) => drops.count(DropReason::BadOffload, 1),
         }
         Ok(())
     }
@@ -115,33 +124,47 @@ impl TunReceive {
 impl TunTransmit {
     /// A further sending half, for whoever has packets for the inside besides the worker that brings them.
     pub fn new(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> Self {
-        Self { device, offloads, coalescer: Coalescer::default() }
+        Self { device, offloads, coalescer: Coalescer::default(), refused: 0 }
     }
 
-    /// Writes one group; a refused super-packet is written again packet by packet.
-    fn write_group(&self, batch: &Batch, group: &Group, drops: &DropCounters) {
-        if group.count > 1 {
-            let last = self.coalescer.packets(group).last().unwrap_or(group.first);
-            match self.write_super_packet(batch, group, last) {
-                Ok(()) => return self.offloads.tun_gro.count(group.count),
-                // Some kernels of 2024 take no super-packet at all (tailscale issue 13041).
-                Err(Errno::INVAL) => {
-                    self.offloads.tun_gro.count_fallback();
-                    self.offloads.tun_gro.set(State::Failed);
+    /// Writes the groups of the last batch by calls of `write`.
+    fn write_groups(
+        &mut self,
+        batch: &Batch,
+        drops: &DropCounters,
+        write: impl Fn(&[IoSlice<'_>]) -> Result<(), Errno>,
+    ) {
+        for group in self.coalescer.groups() {
+            if group.count > 1 {
+                let outcome = self.write_super_packet(batch, group, &write);
+                self.refused = note(&self.offloads.tun_gro, self.refused, group.count, outcome);
+                match outcome {
+                    Ok(()) => continue,
+                    // The interface is down, or gone: the packets would fare no better alone.
+                    Err(Errno::IO | Errno::BADFD) => {
+                        drops.count(DropReason::InsideRefused, group.count);
+                        continue;
+                    }
+                    Err(_) => {}
                 }
-                Err(_) => return drops.count(DropReason::InsideRefused, group.count),
             }
-        }
-        for index in self.coalescer.packets(group) {
-            let pieces =
-                [IoSlice::new(const { &[0; VirtioHeader::LENGTH] }), IoSlice::new(batch.packet(index))];
-            if write(&self.device, &pieces).is_err() {
-                drops.count(DropReason::InsideRefused, 1);
+            for index in self.coalescer.packets(group) {
+                let pieces =
+                    [IoSlice::new(const { &[0; VirtioHeader::LENGTH] }), IoSlice::new(batch.packet(index))];
+                if write(&pieces).is_err() {
+                    drops.count(DropReason::InsideRefused, 1);
+                }
             }
         }
     }
 
-    fn write_super_packet(&self, batch: &Batch, group: &Group, last: usize) -> Result<(), Errno> {
+    fn write_super_packet(
+        &self,
+        batch: &Batch,
+        group: &Group,
+        write: impl Fn(&[IoSlice<'_>]) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let last = self.coalescer.packets(group).last().unwrap_or(group.first);
         let whole = SuperPacket::new(group, batch.packet(group.first), batch.packet(last));
         let headers = whole.headers().len();
         let mut pieces = arrayvec::ArrayVec::<IoSlice<'_>, { MAXIMUM_PACKETS + 2 }>::new();
@@ -149,16 +172,33 @@ impl TunTransmit {
         pieces.push(IoSlice::new(whole.headers()));
         pieces
             .extend(self.coalescer.packets(group).map(|index| IoSlice::new(&batch.packet(index)[headers..])));
-        write(&self.device, &pieces)
+        write(&pieces)
     }
+}
+
+/// Notes what became of a super-packet of `count` packets; tells how many have been refused in a row.
+fn note(tun_gro: &Offload, refused: u32, count: usize, outcome: Result<(), Errno>) -> u32 {
+    match outcome {
+        Ok(()) => {
+            tun_gro.count(count);
+            return 0;
+        }
+        Err(Errno::IO | Errno::BADFD) => return refused,
+        Err(_) => tun_gro.count_fallback(),
+    }
+    let refused = refused + u32::from(outcome == Err(Errno::INVAL));
+    if refused < REFUSALS {
+        return refused;
+    }
+    tun_gro.set(State::Failed);
+    0
 }
 
 impl Transmit for TunTransmit {
     fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters) {
         self.coalescer.group(batch, self.offloads.tun_gro.is_on(), self.offloads.tun_uso.is_on());
-        for group in self.coalescer.groups() {
-            self.write_group(batch, group, drops);
-        }
+        let device = Arc::clone(&self.device);
+        self.write_groups(batch, drops, |pieces| write(&device, pieces));
     }
 }
 
@@ -169,5 +209,133 @@ fn write(device: &TunDevice, pieces: &[IoSlice<'_>]) -> Result<(), Errno> {
             Err(Errno::INTR) => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::checksum::Sum;
+    use packet::header::ip::UDP;
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+    use std::cell::Cell;
+    use std::os::fd::OwnedFd;
+
+    /// The receiving half of an interface, and where the kernel would be.
+    fn interface() -> (TunReceive, OwnedFd) {
+        let (ours, kernel) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::NONBLOCK, None)
+                .expect("there are descriptors left");
+        (halves(Arc::new(ours.into()), Arc::default()).0, kernel)
+    }
+
+    /// Four datagrams of one flow, of which the third is longer, and so begins another group.
+    fn datagrams() -> Batch {
+        let mut batch = Batch::new(BATCH_BYTES);
+        for payload in [100, 100, 200, 200] {
+            let packet = batch.append(28 + payload).expect("it fits");
+            packet.fill(0);
+            packet[..4].copy_from_slice(&[0x45, 0, 0, 28 + payload as u8]);
+            packet[6..20].copy_from_slice(&[0x40, 0, 64, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+            packet[20..26].copy_from_slice(&[0, 7, 0, 7, 0, 8 + payload as u8]);
+            let header = Sum::of(&packet[..20]).checksum();
+            packet[10..12].copy_from_slice(&header);
+            let pseudo = Sum::pseudo_v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), UDP, 8 + payload);
+            let checksum = (pseudo + Sum::of(&packet[20..])).checksum();
+            packet[26..28].copy_from_slice(&checksum);
+        }
+        batch
+    }
+
+    /// An interface that answers super-packets with what `merged` says, and takes all others.
+    struct Sink {
+        transmit: TunTransmit,
+        batch: Batch,
+        drops: DropCounters,
+        single: Cell<usize>,
+    }
+
+    impl Sink {
+        fn new() -> Self {
+            let transmit = TunTransmit::new(Arc::new(interface().1.into()), Arc::default());
+            transmit.offloads.tun_gro.set(State::On);
+            Self { transmit, batch: datagrams(), drops: DropCounters::default(), single: Cell::new(0) }
+        }
+
+        fn write(&mut self, merged: Result<(), Errno>) {
+            self.transmit.coalescer.group(&self.batch, true, true);
+            self.transmit.write_groups(&self.batch, &self.drops, |pieces| {
+                let is_single = pieces.len() == 2;
+                self.single.set(self.single.get() + usize::from(is_single));
+                if is_single { Ok(()) } else { merged }
+            });
+        }
+
+        /// The state, calls that had to be done again, packets written singly, packets lost.
+        fn outcome(&self) -> (State, u64, usize, u64) {
+            let tun_gro = &self.transmit.offloads.tun_gro;
+            let lost = self.drops.read(DropReason::InsideRefused);
+            (tun_gro.state(), tun_gro.counters().2, self.single.get(), lost)
+        }
+    }
+
+    #[test]
+    fn a_refused_super_packet_is_written_packet_by_packet() {
+        for error in [Errno::INVAL, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN, Errno::MSGSIZE] {
+            let mut sink = Sink::new();
+            sink.write(Err(error));
+            assert_eq!(sink.outcome(), (State::On, 2, 4, 0), "{error}");
+        }
+        for error in [Errno::IO, Errno::BADFD] {
+            let mut sink = Sink::new();
+            sink.write(Err(error));
+            assert_eq!(sink.outcome(), (State::On, 0, 0, 4), "{error}");
+        }
+    }
+
+    #[test]
+    fn merging_is_given_up_only_where_nothing_merged_is_taken() {
+        let mut sink = Sink::new();
+        for _ in 0..REFUSALS {
+            sink.write(Err(Errno::INVAL));
+            sink.write(Ok(()));
+        }
+        assert_eq!(sink.outcome().0, State::On);
+        for _ in 0..REFUSALS {
+            assert_eq!(sink.outcome().0, State::On);
+            sink.write(Err(Errno::NOMEM));
+        }
+        for _ in 0..REFUSALS / 2 {
+            assert_eq!(sink.outcome().0, State::On);
+            sink.write(Err(Errno::INVAL));
+        }
+        assert_eq!((sink.outcome().0, sink.outcome().3), (State::Failed, 0));
+    }
+
+    fn bring(kernel: &OwnedFd, header: VirtioHeader, packet: &[u8]) {
+        send(kernel, &[header.as_bytes(), packet].concat(), SendFlags::empty()).expect("there is room");
+    }
+
+    #[test]
+    fn once_all_is_read_nothing_is_read_before_the_next_wait() {
+        let (mut receive, kernel) = interface();
+        let (mut batch, drops) = (Batch::new(BATCH_BYTES), DropCounters::default());
+        bring(&kernel, VirtioHeader::default(), b"one");
+        assert_eq!(receive.receive(&mut batch, &drops).expect("readable"), 1);
+        bring(&kernel, VirtioHeader::default(), b"two");
+        assert_eq!(receive.receive(&mut batch, &drops).expect("no call at all"), 0);
+        receive.wait(&Wake::new().expect("there are descriptors left")).expect("poll works");
+        assert_eq!(receive.receive(&mut batch, &drops).expect("readable"), 1);
+        assert_eq!(batch.packet(1), b"two");
+    }
+
+    #[test]
+    fn a_header_that_contradicts_its_packet_is_counted() {
+        let (mut receive, kernel) = interface();
+        let (mut batch, drops) = (Batch::new(BATCH_BYTES), DropCounters::default());
+        bring(&kernel, VirtioHeader { gso_type: VirtioHeader::GSO_UDP, ..VirtioHeader::default() }, b"one");
+        bring(&kernel, VirtioHeader::default(), b"two");
+        assert_eq!(receive.receive(&mut batch, &drops).expect("readable"), 1);
+        assert_eq!((batch.packet(0), drops.read(DropReason::BadOffload)), (&b"two"[..], 1));
     }
 }

@@ -120,9 +120,7 @@ impl Segmenter {
                 let (udp, _) = UdpHeader::mut_from_prefix(segment).expect("new() has seen the header");
                 udp.length.set(length as u16);
                 udp.checksum = [0; 2];
-                let checksum = (pseudo + Sum::of(segment)).checksum();
-                // RFC 768: a computed zero is sent as ones, since zero means "none".
-                let checksum = if checksum == [0; 2] { [0xff; 2] } else { checksum };
+                let checksum = never_zero((pseudo + Sum::of(segment)).checksum());
                 segment[UdpHeader::CHECKSUM..][..2].copy_from_slice(&checksum);
             }
         }
@@ -152,8 +150,14 @@ impl Segmenter {
 /// Completes a checksum whose field holds the sum of the pseudo header.
 fn finish_checksum(header: &VirtioHeader, packet: &mut [u8]) -> Result<(), Malformed> {
     let covered = packet.get_mut(usize::from(header.checksum_start)..).ok_or(Malformed)?;
-    let checksum = Sum::of(covered).checksum();
+    // Which protocol it is does not matter: to those that have no "none", both zeros are the same number.
+    let checksum = never_zero(Sum::of(covered).checksum());
     let field = usize::from(header.checksum_offset);
     covered.get_mut(field..field + 2).ok_or(Malformed)?.copy_from_slice(&checksum);
     Ok(())
+}
+
+/// RFC 768: a computed zero is sent as ones, since zero means "none".
+fn never_zero(checksum: [u8; 2]) -> [u8; 2] {
+    if checksum == [0; 2] { [0xff; 2] } else { checksum }
 }

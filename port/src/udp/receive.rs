@@ -5,30 +5,45 @@ use super::control::{Control, Name, endpoint};
 use super::last_error;
 use super::socket::{SocketSlot, UdpSockets};
 use crate::{Offloads, Receive, Wake};
-use packet::Batch;
+use arc_swap::Guard;
+use packet::{Batch, DropCounters, DropReason, Slab};
 use rustix::io::Errno;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What one receive can bring: GRO merges no more than an IP packet can hold.
 const LARGEST: usize = 65_536;
+/// From one receive's bytes to the next's: an odd number of cache lines more than a power of two, or the beginnings of
+/// all would share the same few sets of the cache. Small packets pass through memory in a third less time so.
+const STRIDE: usize = LARGEST + 17 * Slab::ALIGNMENT;
 /// Receives in one call, when they bring little each.
 const MESSAGES: usize = 16;
 /// From this many packets in one receive on, it is a call of its own: more would leave the cache before their turn.
 const BULK: usize = 16;
+/// After so many bursts without a wait, a socket that had nothing is asked again: the other may be busy for ever.
+const PATIENCE: u32 = 16;
+/// A socket that fails at every call is left alone for so long.
+const PAUSE: Duration = Duration::from_millis(10);
 /// A batch holds what one call can bring.
-pub const BATCH_BYTES: usize = MESSAGES * LARGEST;
+pub const BATCH_BYTES: usize = MESSAGES * STRIDE;
 
 /// Receives datagrams on both sockets of an interface.
 pub struct UdpReceive {
     slot: SocketSlot,
     offloads: Arc<Offloads>,
-    /// The sockets of the last wait; they may have been exchanged since.
+    /// The sockets of the last burst.
     sockets: Option<Arc<UdpSockets>>,
     /// Which of them may have something: IPv4, IPv6.
     ready: [bool; 2],
+    /// How often in a row each has failed.
+    failures: [u32; 2],
+    /// Which is tried first, so that neither starves.
+    first: usize,
+    /// Bursts since the last wait.
+    bursts: u32,
     /// Receives to ask for in the next call.
     messages: usize,
 }
@@ -36,16 +51,40 @@ pub struct UdpReceive {
 impl UdpReceive {
     /// Receives on whatever sockets are in `slot`; whoever exchanges them rings the bell.
     pub fn new(slot: SocketSlot, offloads: Arc<Offloads>) -> Self {
-        Self { slot, offloads, sockets: None, ready: [false; 2], messages: MESSAGES }
+        Self {
+            slot,
+            offloads,
+            sockets: None,
+            ready: [false; 2],
+            failures: [0; 2],
+            first: 0,
+            bursts: 0,
+            messages: MESSAGES,
+        }
+    }
+
+    /// Takes up new sockets, and lets go of the old.
+    fn follow(&mut self) {
+        let current = self.slot.load();
+        if current.as_ref().map(Arc::as_ptr) != self.sockets.as_ref().map(Arc::as_ptr) {
+            self.sockets = Guard::into_inner(current);
+            self.ready = [self.sockets.is_some(); 2];
+            self.failures = [0; 2];
+        }
     }
 
     /// One call on one socket; tells whether it may have more.
-    fn receive_from(&mut self, fd: BorrowedFd<'_>, batch: &mut Batch) -> Result<bool, Errno> {
+    fn receive_from(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        batch: &mut Batch,
+        drops: &DropCounters,
+    ) -> Result<bool, Errno> {
         let before = batch.len();
         let mut areas: [Range<usize>; MESSAGES] = std::array::from_fn(|_| 0..0);
         let mut asked = 0;
         while asked < self.messages {
-            let Some(area) = batch.take(LARGEST) else { break };
+            let Some(area) = batch.take(STRIDE) else { break };
             areas[asked] = area;
             asked += 1;
         }
@@ -53,6 +92,13 @@ impl UdpReceive {
         let lengths = receive_messages(fd, batch, &areas[..asked], &mut names, &mut controls)?;
         let received = lengths.iter().flatten().count();
         for (index, &(length, control)) in lengths.iter().flatten().enumerate() {
+            let length = match length {
+                Ok(length) => length,
+                Err(reason) => {
+                    drops.count(reason, 1);
+                    continue;
+                }
+            };
             let said = controls[index].read(control);
             let first = batch.len();
             let area = areas[index].start..areas[index].start + length;
@@ -66,40 +112,65 @@ impl UdpReceive {
         self.messages = if packets >= BULK * received.max(1) { 1 } else { (self.messages * 2).min(MESSAGES) };
         Ok(received == asked)
     }
+
+    /// What the outcome of a call says of its socket.
+    fn note(&mut self, version: usize, outcome: Option<Result<bool, Errno>>) {
+        match outcome {
+            Some(Err(error)) if error != Errno::AGAIN => {
+                // One error may be what an earlier send brought back, such as a refused connection: it concerns no
+                // packet here. The next would be the socket's own.
+                self.failures[version] = self.failures[version].saturating_add(1);
+                self.ready[version] = !self.is_failing(version);
+            }
+            outcome => {
+                self.failures[version] = 0;
+                self.ready[version] = matches!(outcome, Some(Ok(true)));
+            }
+        }
+    }
+
+    fn is_failing(&self, version: usize) -> bool {
+        self.failures[version] > 1
+    }
 }
 
 impl Receive for UdpReceive {
-    fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
+    fn receive(&mut self, batch: &mut Batch, drops: &DropCounters) -> io::Result<usize> {
         let before = batch.len();
+        self.follow();
         let Some(sockets) = self.sockets.clone() else { return Ok(0) };
-        for (version, fd) in [&sockets.v4, &sockets.v6].into_iter().enumerate() {
-            if !self.ready[version] || batch.len() != before {
-                continue;
-            }
-            self.ready[version] = match fd.as_ref().map(|fd| self.receive_from(fd.as_fd(), batch)) {
-                Some(Ok(more)) => more,
-                // An error that an earlier send brought back, such as a refused connection: it concerns no packet here.
-                Some(Err(error)) => error != Errno::AGAIN,
-                None => false,
-            };
+        self.bursts += 1;
+        if self.bursts.is_multiple_of(PATIENCE) {
+            self.ready = [true; 2];
         }
+        for version in [self.first, 1 - self.first] {
+            if self.ready[version] && batch.len() == before {
+                let fd = sockets.both()[version];
+                let outcome = fd.map(|fd| self.receive_from(fd, batch, drops));
+                self.note(version, outcome);
+            }
+        }
+        self.first = 1 - self.first;
         Ok(batch.len() - before)
     }
 
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
+        self.follow();
         if self.ready == [false; 2] {
-            self.sockets = self.slot.load_full();
-            let sockets = self.sockets.as_deref();
-            let v4 = sockets.and_then(|sockets| sockets.v4.as_ref()).map(AsFd::as_fd);
-            let v6 = sockets.and_then(|sockets| sockets.v6.as_ref()).map(AsFd::as_fd);
-            self.ready = wake.wait([v4, v6])?;
+            let failing = [0, 1].map(|version| self.is_failing(version));
+            let both = self.sockets.as_ref().map_or([None; 2], |sockets| sockets.both());
+            let waiting = [0, 1].map(|version| both[version].filter(|_| !failing[version]));
+            let pause = failing.contains(&true).then_some(PAUSE);
+            let readable = wake.wait_at_most(waiting, pause)?;
+            self.ready = [0, 1].map(|version| readable[version] || failing[version]);
         }
+        self.bursts = 0;
         Ok(())
     }
 }
 
-/// The lengths of a datagram and of its control messages.
-type Lengths = [Option<(usize, usize)>; MESSAGES];
+/// The length of a datagram, or why it is lost, and the length of its control messages.
+type Lengths = [Option<(Result<usize, DropReason>, usize)>; MESSAGES];
 
 /// `recvmmsg(2)` into the given areas of the batch.
 fn receive_messages(
@@ -140,11 +211,128 @@ fn receive_messages(
     }
     Ok(std::array::from_fn(|index| {
         let header = &headers[index];
-        let whole = header.msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
-        let length = if whole { header.msg_len as usize } else { 0 };
+        let length = match header.msg_len as usize {
+            _ if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 => Err(DropReason::Truncated),
+            0 => Err(DropReason::TooShort),
+            length => Ok(length),
+        };
         // The type of msg_controllen differs between C libraries.
         #[allow(clippy::unnecessary_cast)]
         let control = header.msg_hdr.msg_controllen as usize;
         (index < received as usize).then_some((length, control))
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{EventfdFlags, eventfd};
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+    use std::collections::HashSet;
+    use std::net::UdpSocket;
+    use std::os::fd::OwnedFd;
+    use std::sync::Weak;
+    use std::time::Instant;
+
+    /// A socket that takes the place of one for UDP, and its other end.
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::NONBLOCK, None).expect("works")
+    }
+
+    fn receiver(v4: impl Into<OwnedFd>, v6: OwnedFd) -> (UdpReceive, Weak<UdpSockets>) {
+        let sockets = Arc::new(UdpSockets { v4: Some(v4.into()), v6: Some(v6), port: 0 });
+        let weak = Arc::downgrade(&sockets);
+        (UdpReceive::new(Arc::new(Some(sockets).into()), Arc::default()), weak)
+    }
+
+    /// One burst: what arrived, and what was lost.
+    fn burst(receive: &mut UdpReceive) -> (Vec<Vec<u8>>, DropCounters) {
+        let (mut batch, drops) = (Batch::new(BATCH_BYTES), DropCounters::default());
+        receive.receive(&mut batch, &drops).expect("a socket is no reason to end");
+        (batch.live(0..batch.len()).map(|index| batch.packet(index).to_vec()).collect(), drops)
+    }
+
+    /// An IPv4 socket that always has more than one burst can take.
+    fn busy() -> (UdpSocket, impl Fn()) {
+        let v4 = UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
+        let (to, from) = (v4.local_addr().expect("bound"), UdpSocket::bind("127.0.0.1:0").expect("as above"));
+        (v4, move || (0..2 * MESSAGES).for_each(|_| _ = from.send_to(b"four", to).expect("loopback sends")))
+    }
+
+    #[test]
+    fn one_version_does_not_starve_the_other() {
+        let (v4, fill) = busy();
+        let (v6, peer) = pair();
+        let (mut receive, _) = receiver(v4, v6);
+        for _ in 0..3 {
+            fill();
+            burst(&mut receive);
+        }
+        send(&peer, b"six", SendFlags::empty()).expect("there is room");
+        let arrived = (0..2 * PATIENCE).find(|_| {
+            fill();
+            burst(&mut receive).0.contains(&b"six".to_vec())
+        });
+        assert!(arrived.is_some(), "no wait is needed for it");
+    }
+
+    #[test]
+    fn sockets_that_were_exchanged_are_let_go_under_load() {
+        let (v4, fill) = busy();
+        let (mut receive, sockets) = receiver(v4, pair().0);
+        fill();
+        assert!(!burst(&mut receive).0.is_empty());
+        let (v4, fill) = busy();
+        fill();
+        receive.slot.store(Some(Arc::new(UdpSockets { v4: Some(v4.into()), v6: None, port: 0 })));
+        assert!(!burst(&mut receive).0.is_empty(), "the new ones are heard at once");
+        assert!(sockets.upgrade().is_none());
+        receive.slot.store(None);
+        assert!(burst(&mut receive).0.is_empty());
+    }
+
+    #[test]
+    fn a_socket_that_always_fails_costs_no_time_and_stops_no_other() {
+        // Always readable, and no socket.
+        let broken = eventfd(1, EventfdFlags::NONBLOCK).expect("there are descriptors left");
+        let (v6, peer) = pair();
+        let (mut receive, _) = receiver(broken, v6);
+        let (wake, start) = (Wake::new().expect("there are descriptors left"), Instant::now());
+        let mut bursts = 0;
+        while start.elapsed() < 10 * PAUSE {
+            burst(&mut receive);
+            receive.wait(&wake).expect("poll works");
+            bursts += 1;
+        }
+        assert!(bursts < 30, "{bursts}");
+        send(&peer, b"six", SendFlags::empty()).expect("there is room");
+        assert!((0..3).any(|_| {
+            receive.wait(&wake).expect("poll works");
+            burst(&mut receive).0 == [b"six"]
+        }));
+    }
+
+    #[test]
+    fn packets_that_came_together_do_not_share_the_sets_of_a_cache() {
+        let (v4, peer) = pair();
+        let (mut receive, _) = receiver(v4, pair().0);
+        (0..8).for_each(|_| _ = send(&peer, b"one", SendFlags::empty()).expect("there is room"));
+        let mut batch = Batch::new(BATCH_BYTES);
+        assert_eq!(receive.receive(&mut batch, &DropCounters::default()).expect("readable"), 8);
+        // A way of a first-level cache is a page on most machines.
+        let lines = (0..8).map(|index| batch.packet(index).as_ptr().addr() % 4096 / Slab::ALIGNMENT);
+        assert_eq!(lines.collect::<HashSet<_>>().len(), 8);
+    }
+
+    #[test]
+    fn what_is_cut_off_or_empty_is_counted() {
+        let (v4, peer) = pair();
+        let (mut receive, _) = receiver(v4, pair().0);
+        for length in [STRIDE + 1, 0, 3] {
+            send(&peer, &vec![7; length], SendFlags::empty()).expect("there is room");
+        }
+        let (packets, drops) = burst(&mut receive);
+        assert_eq!(packets, [[7; 3]]);
+        assert_eq!((drops.read(DropReason::Truncated), drops.read(DropReason::TooShort)), (1, 1));
+    }
 }

@@ -21,7 +21,7 @@ const ATTEMPTS: usize = 50;
 pub struct UdpSockets {
     pub(super) v4: Option<OwnedFd>,
     pub(super) v6: Option<OwnedFd>,
-    port: u16,
+    pub(super) port: u16,
 }
 
 /// Where the workers find the sockets in use; empty while the interface is down.
@@ -70,6 +70,18 @@ impl UdpSockets {
             set_fwmark(fd.as_fd(), fwmark)?;
         }
         Ok(())
+    }
+
+    /// Sends without checksums.
+    #[cfg(test)]
+    pub(super) fn set_no_check(&self, on: bool) -> Result<(), Errno> {
+        let fd = self.v4.as_ref().ok_or(Errno::AFNOSUPPORT)?;
+        set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, on.into())
+    }
+
+    /// The sockets for IPv4 and IPv6.
+    pub(super) fn both(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        [&self.v4, &self.v6].map(|fd| fd.as_ref().map(AsFd::as_fd))
     }
 
     /// The socket for an address.

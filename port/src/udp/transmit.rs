@@ -9,6 +9,7 @@ use crate::{Offloads, Transmit};
 use arrayvec::ArrayVec;
 use packet::{Batch, DropCounters, DropReason, Endpoint};
 use rustix::io::Errno;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -21,11 +22,23 @@ const LARGEST_V6: usize = 65_527;
 const MESSAGES: usize = 32;
 /// Pieces in one call.
 const PIECES: usize = 512;
+/// Narrow paths that are remembered, each for so many trains: it may widen, and a refusal copies the whole train first.
+const NARROW: usize = 8;
+const TRAINS: u32 = 1000;
 
 /// Sends datagrams on the sockets of an interface.
 pub struct UdpTransmit {
     slot: SocketSlot,
     offloads: Arc<Offloads>,
+    narrow: ArrayVec<Narrow, NARROW>,
+}
+
+/// A path for which the kernel cuts no segments of a size, though it fragments datagrams of that size.
+struct Narrow {
+    remote: SocketAddr,
+    size: usize,
+    /// For how many more trains this is believed.
+    trains: u32,
 }
 
 /// Datagrams that leave in one send: packets of one train, of equal size but for the last.
@@ -49,11 +62,37 @@ struct Plan {
 impl UdpTransmit {
     /// Sends on whatever sockets are in `slot`.
     pub fn new(slot: SocketSlot, offloads: Arc<Offloads>) -> Self {
-        Self { slot, offloads }
+        Self { slot, offloads, narrow: ArrayVec::new() }
+    }
+
+    /// How many datagrams one send to `remote` may be cut into, if they have `size` bytes each.
+    fn most(&mut self, remote: SocketAddr, size: usize) -> usize {
+        if !self.offloads.udp_gso.is_on() {
+            return 1;
+        }
+        let Some(known) = self.narrow.iter().position(|path| path.remote == remote) else { return SEGMENTS };
+        let path = &mut self.narrow[known];
+        if size < path.size {
+            return SEGMENTS;
+        }
+        path.trains -= 1;
+        if path.trains == 0 {
+            self.narrow.remove(known);
+        }
+        1
+    }
+
+    /// Remembers that segments of `size` bytes were refused to `remote`, in place of the oldest if need be.
+    fn remember(&mut self, remote: SocketAddr, size: usize) {
+        self.narrow.retain(|path| path.remote != remote);
+        if self.narrow.is_full() {
+            self.narrow.remove(0);
+        }
+        self.narrow.push(Narrow { remote, size, trains: TRAINS });
     }
 
     /// Sends what is planned, and plans anew.
-    fn flush(&self, sockets: &UdpSockets, plan: &mut Plan, batch: &mut Batch, drops: &DropCounters) {
+    fn flush(&mut self, sockets: &UdpSockets, plan: &mut Plan, batch: &mut Batch, drops: &DropCounters) {
         let mut sent = 0;
         while sent < plan.groups.len() {
             // One call goes to one socket, so to one IP version.
@@ -81,7 +120,7 @@ impl UdpTransmit {
 
     /// The kernel refused a group: tries it without what it may have refused, and drops only what cannot be sent.
     fn recover(
-        &self,
+        &mut self,
         sockets: &UdpSockets,
         group: Group,
         packets: &[usize],
@@ -89,28 +128,34 @@ impl UdpTransmit {
         batch: &mut Batch,
         drops: &DropCounters,
     ) {
+        let mut error = error;
         let refuses = matches!(error, Errno::INVAL | Errno::NETUNREACH | Errno::ADDRNOTAVAIL);
         if refuses && remote(batch, &group).is_some_and(|endpoint| endpoint.local.is_some()) {
             // The address that the peer last sent to is ours no more.
             batch.forget_source(group.train);
-            if send_groups(sockets, &[group], packets, batch).is_ok() {
-                return;
+            match send_groups(sockets, &[group], packets, batch) {
+                Ok(_) => return,
+                Err(again) => error = again,
             }
         }
-        if group.count > 1 {
-            // EIO: the device cannot complete checksums, and will not for any packet. EINVAL and EMSGSIZE: this
-            // segment size is too large for this path, where the kernel would fragment but not cut.
-            self.offloads.udp_gso.count_fallback();
-            if error == Errno::IO {
-                self.offloads.udp_gso.set(State::Failed);
-            }
+        // Of these the cutting may be the cause. Any other would strike each datagram alike.
+        if group.count == 1 || !matches!(error, Errno::IO | Errno::INVAL | Errno::MSGSIZE) {
+            return drops.count(DropReason::SendFailed, group.count);
         }
+        self.offloads.udp_gso.count_fallback();
+        let mut lost = 0;
         for piece in group.first..group.first + group.count {
             let size = batch.packet(packets[piece]).len();
             let single = Group { first: piece, count: 1, size, ..group };
-            if send_groups(sockets, &[single], packets, batch).is_err() {
-                drops.count(DropReason::SendFailed, 1);
-            }
+            lost += usize::from(send_groups(sockets, &[single], packets, batch).is_err());
+        }
+        drops.count(DropReason::SendFailed, lost);
+        // EIO: the device cannot complete checksums, and will not for any packet. EINVAL and EMSGSIZE: this segment
+        // size is too large for this path, where the kernel would fragment but not cut.
+        match remote(batch, &group) {
+            _ if error == Errno::IO => self.offloads.udp_gso.set(State::Failed),
+            Some(endpoint) if lost == 0 => self.remember(endpoint.remote, group.size),
+            _ => {}
         }
     }
 }
@@ -126,7 +171,8 @@ impl Transmit for UdpTransmit {
                 drops.count(DropReason::SendFailed, batch.live(range).count());
                 continue;
             };
-            let most = if self.offloads.udp_gso.is_on() { SEGMENTS } else { 1 };
+            let size = batch.live(range.clone()).next().map_or(0, |index| batch.packet(index).len());
+            let most = self.most(endpoint.remote, size);
             let largest = if endpoint.remote.is_ipv4() { LARGEST_V4 } else { LARGEST_V6 };
             for index in range {
                 if !batch.is_live(index) {
@@ -234,4 +280,80 @@ fn send_groups(
     let sent =
         unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), headers.len() as libc::c_uint, 0) };
     if sent < 0 { Err(last_error()) } else { Ok(sent as usize) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    /// A sending half that may use GSO, its socket, and where its datagrams arrive.
+    fn sender() -> (UdpTransmit, Arc<UdpSockets>, UdpSocket) {
+        let offloads = Arc::new(Offloads::default());
+        let sockets = Arc::new(UdpSockets::bind(0, 0, &offloads).expect("loopback is there"));
+        let slot = Arc::new(Some(Arc::clone(&sockets)).into());
+        let to = UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
+        to.set_read_timeout(Some(Duration::from_secs(5))).expect("not zero");
+        (UdpTransmit::new(slot, offloads), sockets, to)
+    }
+
+    /// Sends a train of twenty datagrams; tells how many were lost.
+    fn send(transmit: &mut UdpTransmit, to: SocketAddr, size: usize) -> u64 {
+        let (mut batch, drops) = (Batch::new(64 * 1024), DropCounters::default());
+        for number in 0..20 {
+            batch.append(size).expect("it fits").fill(number);
+        }
+        batch.close_train(0, Some(Endpoint::new(to)), 0);
+        transmit.transmit(&mut batch, &drops);
+        drops.read(DropReason::SendFailed)
+    }
+
+    #[test]
+    fn what_no_datagram_would_survive_is_not_tried_again() {
+        let (mut transmit, _, _) = sender();
+        // EACCES: nobody has allowed this socket to broadcast.
+        let lost = send(&mut transmit, "127.255.255.255:9".parse().expect("literal"), 100);
+        assert_eq!((lost, transmit.offloads.udp_gso.counters()), (20, (0, 0, 0)));
+        assert!(transmit.narrow.is_empty());
+    }
+
+    #[test]
+    fn a_path_that_takes_no_segments_is_remembered_for_a_while() {
+        let (mut transmit, sockets, receiver) = sender();
+        if !transmit.offloads.udp_gso.is_on() {
+            return eprintln!("SKIPPED: this kernel does not cut datagrams");
+        }
+        let to = receiver.local_addr().expect("bound");
+        let arrived = |size: usize| {
+            let arrived = (0..20).map(|_| receiver.recv(&mut [0; 2000]).expect("one is there"));
+            arrived.filter(|&length| length == size).count()
+        };
+        // EINVAL: without checksums nothing can be cut. A narrow path is refused in the same way.
+        sockets.set_no_check(true).expect("any socket has it");
+        for _ in 0..3 {
+            assert_eq!((send(&mut transmit, to, 500), arrived(500)), (0, 20));
+        }
+        assert_eq!(transmit.offloads.udp_gso.counters(), (0, 0, 1), "one refusal is enough");
+        sockets.set_no_check(false).expect("any socket has it");
+        assert_eq!((send(&mut transmit, to, 400), arrived(400)), (0, 20));
+        assert_eq!(transmit.offloads.udp_gso.counters(), (1, 20, 1), "smaller ones are still cut");
+        for _ in 0..TRAINS - 2 {
+            assert_eq!((send(&mut transmit, to, 500), arrived(500)), (0, 20));
+        }
+        assert_eq!((send(&mut transmit, to, 500), arrived(500)), (0, 20));
+        assert_eq!(transmit.offloads.udp_gso.counters(), (2, 40, 1), "it may have widened");
+    }
+
+    #[test]
+    fn no_more_paths_are_remembered_than_there_is_room_for() {
+        let (mut transmit, ..) = sender();
+        for port in 0..3 * NARROW as u16 {
+            transmit.remember(([192, 0, 2, 1], port).into(), 1400);
+            transmit.remember(([192, 0, 2, 1], port).into(), 1300);
+        }
+        assert_eq!(transmit.narrow.len(), NARROW);
+        let last = transmit.narrow.last().map(|path| (path.remote.port(), path.size));
+        assert_eq!(last, Some((3 * NARROW as u16 - 1, 1300)));
+    }
 }

@@ -115,12 +115,14 @@ pub struct Peer {
     pub(super) cookies: CookieJar,
     pub(super) activity: Arc<Activity>,
     pub(super) awaiting: Option<AwaitingResponse>,
-    /// When the last initiation was sent.
+    /// When the last initiation or response was sent.
     pub(super) initiated: Option<Time>,
     /// Initiations sent in a row without an answer.
     pub(super) attempts: u32,
     /// The newest timestamp accepted.
     pub(super) newest: Option<Tai64n>,
+    /// The newest timestamp sent.
+    stamped: Option<Tai64n>,
     /// When an initiation was last consumed.
     pub(super) consumed: Option<Time>,
     /// Time since 1970 of the last finished handshake.
@@ -163,6 +165,7 @@ impl Peer {
             initiated: None,
             attempts: 0,
             newest: None,
+            stamped: None,
             consumed: None,
             last_handshake: None,
             persistent_keepalive: None,
@@ -179,7 +182,15 @@ impl Peer {
         self.sessions.current().is_some_and(|session| session.outbound.is_usable(now))
     }
 
-    /// Whether an initiation was sent so recently that none may follow yet.
+    /// A timestamp later than all that were sent to this peer, even if the clock on the wall went back.
+    pub(super) fn new_timestamp(&mut self, wall: Duration) -> Tai64n {
+        let timestamp = Tai64n::new(wall);
+        let timestamp = self.stamped.map_or(timestamp, |newest| timestamp.max(newest.successor()));
+        self.stamped = Some(timestamp);
+        timestamp
+    }
+
+    /// Whether a handshake message was sent so recently that none may follow yet.
     pub(super) fn initiated_recently(&self, now: Time) -> bool {
         self.initiated.is_some_and(|sent| now - sent < REKEY_TIMEOUT)
     }
@@ -303,5 +314,19 @@ mod tests {
         assert!(!theirs.outbound.wants_renewal(late) && !theirs.inbound.wants_renewal(late));
         let expired = Time::from_nanoseconds(1) + REJECT_AFTER_TIME;
         assert!(!ours.outbound.is_usable(expired) && !theirs.outbound.is_usable(expired));
+    }
+
+    #[test]
+    fn timestamps_follow_the_clock_and_never_go_back() {
+        let mut random = crypto::random::System::default();
+        let mut peer = Peer::new(PublicKey([9; 32]), &mut random);
+        let noon = Duration::from_secs(1_700_000_000);
+        let first = peer.new_timestamp(noon);
+        assert_eq!(first, Tai64n::new(noon));
+        let second = peer.new_timestamp(Duration::from_secs(1_699_999_940));
+        assert!(second > first, "the clock went back");
+        // However many others were called meanwhile, this one does not run ahead.
+        let mut other = Peer::new(PublicKey([8; 32]), &mut random);
+        assert_eq!(other.new_timestamp(noon), first);
     }
 }

@@ -47,10 +47,7 @@ fn packets_wait_in_order_and_the_oldest_give_way() {
     network.run(SECOND);
     let received: Vec<u8> = network.hosts[B].received.iter().map(|packet| packet[0]).collect();
     let expected: Vec<u8> = (72..200).collect();
-    assert_eq!(received.len(), 128);
-    let mut sorted = received.clone();
-    sorted.sort_unstable();
-    assert_eq!(sorted, expected);
+    assert_eq!(received, expected);
 }
 
 #[test]
@@ -80,14 +77,29 @@ fn keys_are_renewed_every_two_minutes_and_no_packet_is_lost() {
 }
 
 #[test]
-fn only_the_initiator_renews_when_both_only_receive() {
-    // A initiated, and only B sends: A renews at 165 seconds, on receiving.
+fn an_initiator_that_only_receives_renews_with_its_keepalives() {
     let mut network = connected(5);
     for _ in 0..164 {
         network.send(B, b"b.to.a..........");
         network.run(SECOND);
     }
-    assert_eq!(network.count(INITIATION), 1 + 1, "the keepalives of A renewed it at 120 seconds");
+    assert_eq!(network.count(INITIATION), 1 + 1, "a keepalive of A renewed the key at 120 seconds");
+}
+
+#[test]
+fn an_initiator_that_only_receives_renews_after_165_seconds() {
+    let mut network = connected(29);
+    network.run(seconds(158));
+    network.send(B, b"at 160 seconds..");
+    network.run(SECOND);
+    assert_eq!(network.count(INITIATION), 1, "its key is young enough");
+    network.run(seconds(5));
+    // Its keepalive is due at 170 seconds only: what renews the key is this packet.
+    network.send(B, b"at 166 seconds..");
+    network.run(SECOND);
+    assert_eq!((network.count(INITIATION), network.count(RESPONSE)), (2, 2));
+    assert_eq!(network.last(INITIATION).from, network.hosts[A].address, "B did not initiate: it waits for A");
+    assert_eq!(network.hosts[A].received.len(), 2);
 }
 
 #[test]
@@ -346,8 +358,7 @@ fn a_bad_response_does_not_end_the_wait_for_the_good_one() {
 fn both_may_initiate_at_once() {
     for seed in 100..150 {
         let mut network = Network::new(seed);
-        let address = network.hosts[A].address;
-        network.hosts[B].call(address);
+        network.introduce(B, A);
         network.send(A, b"a.to.b..........");
         network.send(B, b"b.to.a..........");
         network.run(SECOND);
@@ -365,9 +376,9 @@ fn both_may_initiate_at_once() {
 fn a_restarted_peer_is_back_after_one_handshake() {
     let mut network = connected(23);
     let fresh = Network::new(24);
-    let [_, mut restarted] = fresh.hosts;
-    restarted.call(network.hosts[A].address);
+    let [_, restarted] = fresh.hosts;
     network.hosts[B] = restarted;
+    network.introduce(B, A);
     network.run(seconds(2));
     network.send(B, b"i am back.......");
     network.run(SECOND);
@@ -457,4 +468,28 @@ fn any_weather_delivers_nothing_twice_and_nothing_false() {
         assert_eq!(network.hosts[A].received.len(), 20, "seed {seed}");
         assert_eq!(network.hosts[B].received.len(), 20, "seed {seed}");
     }
+}
+
+#[test]
+fn a_keepalive_asked_for_before_the_endpoint_is_known_calls_when_it_is() {
+    let mut network = Network::unacquainted(40);
+    network.keep_alive(A, seconds(25));
+    network.run(SECOND);
+    assert_eq!(network.count(INITIATION), 0);
+    network.introduce(A, B);
+    network.run(SECOND);
+    assert_eq!((network.count(INITIATION), network.count(RESPONSE)), (1, 1));
+}
+
+#[test]
+fn a_responder_does_not_call_back_while_its_response_is_under_way() {
+    let mut network = Network::new(41);
+    network.send(A, b"from a");
+    network.run(Duration::from_micros(1500));
+    assert_eq!(network.count(RESPONSE), 1);
+    network.send(B, b"from b");
+    network.run(SECOND);
+    assert_eq!(network.count(INITIATION), 1, "only A's");
+    assert_eq!(network.hosts[A].received.len(), 1);
+    assert_eq!(network.hosts[B].received.len(), 1);
 }

@@ -52,7 +52,7 @@ impl Host {
         let mut device = Device::new(Arc::new(AwsLc), Box::new(Seeded::new(seed)));
         device.set_private_key(Some(Secret::new(key)), &mut Outbox::new());
         let (peer, activity) = device.add_peer(remote);
-        device.start(at(1), &mut Outbox::new());
+        device.start(at(1).monotonic);
         Self {
             device,
             peer,
@@ -69,9 +69,9 @@ impl Host {
         }
     }
 
-    pub fn call(&mut self, endpoint: SocketAddr) {
+    fn call(&mut self, now: Time, endpoint: SocketAddr) {
         self.endpoint = Some(endpoint);
-        self.device.set_reachable(self.peer);
+        self.device.set_reachable(now, self.peer);
     }
 
     fn seal(&mut self, now: Now, packet: &[u8]) -> Option<Vec<u8>> {
@@ -167,13 +167,25 @@ pub const B: usize = 1;
 impl Network {
     /// Two hosts, of which A knows B's address and B does not know A's.
     pub fn new(seed: u64) -> Self {
+        let mut network = Self::unacquainted(seed);
+        network.introduce(A, B);
+        network
+    }
+
+    /// Tells `host` where `other` is.
+    pub fn introduce(&mut self, host: usize, other: usize) {
+        let (now, address) = (self.now.max(at(1).monotonic), self.hosts[other].address);
+        self.hosts[host].call(now, address);
+    }
+
+    /// Two hosts that do not know each other's address.
+    pub fn unacquainted(seed: u64) -> Self {
         let public = |key| crypto::PrivateKey::new(Secret::new(key)).public();
         let (a, b) = ([1; 32], [2; 32]);
-        let mut hosts = [
+        let hosts = [
             Host::new(a, public(b), "192.0.2.1:1000", seed),
             Host::new(b, public(a), "192.0.2.2:2000", seed + 1),
         ];
-        hosts[A].call(hosts[B].address);
         Self {
             hosts,
             weather: Weather { delay: Duration::from_millis(1), ..Weather::default() },
@@ -219,7 +231,7 @@ impl Network {
     pub fn keep_alive(&mut self, host: usize, every: Duration) {
         let (now, peer) = (self.now(), self.hosts[host].peer);
         let mut out = Outbox::new();
-        self.hosts[host].device.set_persistent_keepalive(now, peer, Some(every), &mut out);
+        self.hosts[host].device.set_persistent_keepalive(now.monotonic, peer, Some(every), &mut out);
         self.carry_out(host, None, out);
     }
 
@@ -270,7 +282,7 @@ impl Network {
             let this = &mut self.hosts[host];
             match action {
                 Action::Send { message, .. } => self.transmit(host, message),
-                Action::Reply { message } => {
+                Action::Reply { message, .. } => {
                     let to = source.expect("only a datagram is replied to");
                     self.transmit_to(host, to, message);
                 }

@@ -1,0 +1,242 @@
+//! A crowd of WireGuard peers in one thread, each with an address of its own: what calls a gateway from thousands of sites.
+
+use crate::Outcome;
+use arc_swap::ArcSwapOption;
+use crypto::engine::aws_lc::AwsLc;
+use crypto::{PrivateKey, PublicKey, Secret, random};
+use gateway::clock::Clock;
+use packet::header::wireguard::{DATA, DataHeader, Initiation, Message, TAG};
+use packet::{Batch, DropCounters, Endpoint};
+use port::udp::{BATCH_BYTES, SocketSlot, UdpReceive, UdpSockets, UdpTransmit};
+use port::{Offloads, Receive, Transmit, Wake};
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tunnel::wireguard::device::Outbox;
+use tunnel::wireguard::{Action, Device, PeerId};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Datagrams in one send call.
+const AT_ONCE: usize = 64;
+
+/// One of the crowd.
+struct Member {
+    device: Device,
+    peer: PeerId,
+    address: Ipv4Addr,
+    /// The response of the gateway, not yet looked into.
+    response: Option<Vec<u8>>,
+}
+
+/// The crowd.
+pub struct Crowd {
+    members: Vec<Member>,
+    /// Whose index is named in a response.
+    by_index: HashMap<u32, usize>,
+    gateway: SocketAddr,
+    clock: Clock,
+    receive: UdpReceive,
+    wake: Wake,
+    transmit: UdpTransmit,
+    batch: Batch,
+    outgoing: Batch,
+    drops: DropCounters,
+}
+
+/// The private key of a member.
+pub fn key(number: usize) -> PrivateKey {
+    // Not in the bits that X25519 ignores.
+    let mut bytes = [0x5a; 32];
+    bytes[8..16].copy_from_slice(&(number as u64).to_le_bytes());
+    PrivateKey::new(Secret::new(bytes))
+}
+
+/// The address of a member outside, in 10.64.0.0/10, and inside, in 10.128.0.0/9.
+fn addresses(number: usize) -> (Ipv4Addr, Ipv4Addr) {
+    let number = number as u32;
+    ((0x0a40_0000 + number + 1).into(), (0x0a80_0000 + number + 1).into())
+}
+
+/// The lines of a configuration request that make a gateway know the first `count` members.
+pub fn peers(count: usize) -> String {
+    let peer = |number| {
+        let public = base16ct::lower::encode_string(&key(number).public().0);
+        format!("public_key={public}\nallowed_ip={}/32\n", addresses(number).1)
+    };
+    (0..count).map(peer).collect()
+}
+
+/// The same as lines of a configuration file.
+pub fn peer_lines(interface: &str, count: usize) -> String {
+    let peer = |number| {
+        let path = format!("set interfaces wireguard {interface} peer site{number}");
+        format!("{path} public-key {}\n{path} allowed-ips {}/32\n", key(number).public(), addresses(number).1)
+    };
+    (0..count).map(peer).collect()
+}
+
+impl Crowd {
+    /// A crowd that will call the gateway at this address; made in the namespace where it lives, to which
+    /// 10.64.0.0/10 is local.
+    pub fn new(count: usize, gateway: SocketAddr, public: PublicKey) -> Outcome<Self> {
+        let offloads = Arc::new(Offloads::default());
+        let sockets = UdpSockets::bind(7000, 0, &offloads)?;
+        let slot: SocketSlot = Arc::new(ArcSwapOption::from_pointee(sockets));
+        let clock = Clock;
+        let now = clock.monotonic();
+        let members = (0..count).map(|number| {
+            let mut device = Device::new(Arc::new(AwsLc), Box::new(random::System::default()));
+            device.set_private_key(Some(key(number).secret().clone()), &mut Outbox::new());
+            let (peer, _) = device.add_peer(public);
+            device.start(now);
+            device.set_reachable(now, peer);
+            Member { device, peer, address: addresses(number).0, response: None }
+        });
+        Ok(Self {
+            members: members.collect(),
+            by_index: HashMap::new(),
+            gateway,
+            clock,
+            receive: UdpReceive::new(Arc::clone(&slot), Arc::clone(&offloads)),
+            wake: Wake::new()?,
+            transmit: UdpTransmit::new(slot, offloads),
+            batch: Batch::new(BATCH_BYTES),
+            outgoing: Batch::new(AT_ONCE * Batch::footprint(256)),
+            drops: DropCounters::default(),
+        })
+    }
+
+    fn served(&self) -> usize {
+        self.members.iter().filter(|member| member.response.is_some()).count()
+    }
+
+    /// Everybody calls at once, and calls again until it is answered; returns the time it took, or what was reached.
+    ///
+    /// The crowd stands for machines elsewhere. What costs them much is done before or after, not in the time measured:
+    /// the first calls are made beforehand, and responses are turned into sessions by [`establish`](Self::establish).
+    pub fn storm(&mut self, patience: Duration) -> Outcome<Duration> {
+        let now = self.clock.now();
+        let mut calls = Vec::new();
+        for (number, member) in self.members.iter_mut().enumerate() {
+            let mut out = Outbox::new();
+            member.device.handle_renewal(now, member.peer, &mut out);
+            calls.extend(out.into_iter().map(|action| (number, action)));
+        }
+        let started = Instant::now();
+        self.carry_out(calls);
+        while self.served() < self.members.len() {
+            if started.elapsed() > patience {
+                return Err(format!("{} of {} were served", self.served(), self.members.len()).into());
+            }
+            if !self.answer()? {
+                self.retry();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(started.elapsed())
+    }
+
+    /// Everybody turns its response into a session, and says so to the gateway.
+    pub fn establish(&mut self) {
+        let now = self.clock.now();
+        let mut actions = Vec::new();
+        for (number, member) in self.members.iter_mut().enumerate() {
+            let Some(response) = member.response.take() else { continue };
+            let mut out = Outbox::new();
+            let _ = member.device.handle_datagram(now, self.gateway, &response, false, &mut out);
+            actions.extend(out.into_iter().map(|action| (number, action)));
+        }
+        self.carry_out(actions);
+    }
+
+    /// Handles what has come in; false when there was nothing.
+    fn answer(&mut self) -> Outcome<bool> {
+        self.batch.clear();
+        // With the bell rung the wait only looks.
+        self.wake.ring();
+        self.receive.wait(&self.wake)?;
+        if self.receive.receive(&mut self.batch, &self.drops)? == 0 {
+            return Ok(false);
+        }
+        let now = self.clock.now();
+        let mut actions = Vec::new();
+        for index in 0..self.batch.len() {
+            let datagram = self.batch.packet(index);
+            let (receiver, is_response) = match Message::parse(datagram) {
+                Some(Message::Response(message)) => (message.receiver.get(), true),
+                Some(Message::CookieReply(message)) => (message.receiver.get(), false),
+                _ => continue,
+            };
+            let Some(&number) = self.by_index.get(&receiver) else { continue };
+            if is_response {
+                self.members[number].response = Some(datagram.to_vec());
+                continue;
+            }
+            let mut out = Outbox::new();
+            let _ = self.members[number].device.handle_datagram(now, self.gateway, datagram, false, &mut out);
+            actions.extend(out.into_iter().map(|action| (number, action)));
+        }
+        self.carry_out(actions);
+        Ok(true)
+    }
+
+    fn retry(&mut self) {
+        let now = self.clock.now();
+        let mut actions = Vec::new();
+        for (number, member) in self.members.iter_mut().enumerate() {
+            if member.device.next_timeout().is_some_and(|at| at <= now.monotonic) && member.response.is_none()
+            {
+                let mut out = Outbox::new();
+                member.device.handle_timeout(now, &mut out);
+                actions.extend(out.into_iter().map(|action| (number, action)));
+            }
+        }
+        self.carry_out(actions);
+    }
+
+    fn carry_out(&mut self, actions: Vec<(usize, Action)>) {
+        for (number, action) in actions {
+            match action {
+                Action::Send { message, .. } => {
+                    if let Ok((call, _)) = Initiation::ref_from_prefix(&message) {
+                        self.by_index.insert(call.sender.get(), number);
+                    }
+                    self.send(number, &message);
+                }
+                // The keys are there; a keepalive tells the gateway so.
+                Action::Use { sa: Some(sa), .. } => {
+                    let header =
+                        DataHeader { kind: DATA.into(), receiver: sa.receiver.into(), counter: 0.into() };
+                    let mut tag = [0; TAG];
+                    let mut jobs = [crypto::Job {
+                        nonce: [0; 12],
+                        aad: &[],
+                        text: &mut [],
+                        tag: &mut tag,
+                        authentic: false,
+                    }];
+                    sa.key.seal(&mut jobs).expect("the engine works");
+                    self.send(number, &[header.as_bytes(), &tag].concat());
+                }
+                _ => {}
+            }
+        }
+        self.flush();
+    }
+
+    fn send(&mut self, number: usize, message: &[u8]) {
+        if self.outgoing.len() == AT_ONCE {
+            self.flush();
+        }
+        let first = self.outgoing.len();
+        self.outgoing.append(message.len()).expect("it was flushed").copy_from_slice(message);
+        let local = Some(self.members[number].address.into());
+        self.outgoing.close_train(first, Some(Endpoint { remote: self.gateway, local }), 0);
+    }
+
+    fn flush(&mut self) {
+        self.transmit.transmit(&mut self.outgoing, &self.drops);
+        self.outgoing.clear();
+    }
+}

@@ -1,0 +1,168 @@
+//! What is measured, by name: ciphers, pairs of cipher and MAC, hashes, and what handshakes compute.
+
+use super::operation::Operation;
+use crypto::Cipher;
+use crypto::cipher::{Encryption, Integrity, Pair};
+
+/// A hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hash {
+    /// SHA-1.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+    /// SHA-512.
+    Sha512,
+}
+
+impl Hash {
+    const ALL: [Self; 3] = [Self::Sha1, Self::Sha256, Self::Sha512];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sha1 => "sha1",
+            Self::Sha256 => "sha256",
+            Self::Sha512 => "sha512",
+        }
+    }
+
+    /// Its name in OpenSSL.
+    pub(super) fn openssl_name(self) -> &'static str {
+        match self {
+            Self::Sha1 => "SHA1",
+            Self::Sha256 => "SHA256",
+            Self::Sha512 => "SHA512",
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// An authenticated cipher.
+    Cipher(Cipher),
+    /// A cipher and a MAC.
+    Pair(Pair),
+    /// A hash.
+    Hash(Hash),
+    /// An operation of handshakes.
+    Operation(Operation),
+}
+
+/// The pairs of the guide's table, each key length in each mode, and each MAC alone.
+const PAIRS: [(Encryption, Integrity); 16] = [
+    (Encryption::AesCbc(16), Integrity::HmacSha1),
+    (Encryption::AesCbc(16), Integrity::HmacSha256),
+    (Encryption::AesCbc(16), Integrity::AesXcbc),
+    (Encryption::AesCbc(24), Integrity::HmacSha256),
+    (Encryption::AesCbc(32), Integrity::HmacSha256),
+    (Encryption::AesCbc(32), Integrity::HmacSha384),
+    (Encryption::AesCbc(32), Integrity::HmacSha512),
+    (Encryption::AesCtr(16), Integrity::HmacSha256),
+    (Encryption::AesCtr(24), Integrity::HmacSha256),
+    (Encryption::AesCtr(32), Integrity::HmacSha256),
+    (Encryption::TripleDesCbc, Integrity::HmacSha1),
+    (Encryption::Null, Integrity::HmacSha1),
+    (Encryption::Null, Integrity::HmacSha256),
+    (Encryption::Null, Integrity::HmacSha384),
+    (Encryption::Null, Integrity::HmacSha512),
+    (Encryption::Null, Integrity::AesXcbc),
+];
+
+fn all_pairs() -> impl Iterator<Item = Pair> {
+    Encryption::ALL
+        .iter()
+        .flat_map(|&encryption| Integrity::ALL.iter().map(move |&integrity| Pair { encryption, integrity }))
+}
+
+impl Subject {
+    /// What is measured if nothing is named.
+    pub fn usual() -> Vec<Self> {
+        let pairs = PAIRS.iter().map(|&(encryption, integrity)| Self::Pair(Pair { encryption, integrity }));
+        Self::with(pairs)
+    }
+
+    /// Everything that can be measured.
+    pub fn every() -> Vec<Self> {
+        Self::with(all_pairs().map(Self::Pair))
+    }
+
+    fn with(pairs: impl Iterator<Item = Self>) -> Vec<Self> {
+        let ciphers = Cipher::ALL.iter().copied().map(Self::Cipher);
+        let hashes = Hash::ALL.into_iter().map(Self::Hash);
+        ciphers
+            .chain(pairs)
+            .chain(hashes)
+            .chain(Operation::ALL.iter().copied().map(Self::Operation))
+            .collect()
+    }
+
+    /// Those whose names contain `part`, among the usual ones, or among all if none of these has it.
+    pub fn named(part: &str) -> Vec<Self> {
+        let among = |all: Vec<Self>| -> Vec<Self> {
+            let exact: Vec<Self> = all.iter().copied().filter(|subject| subject.name() == part).collect();
+            if exact.is_empty() {
+                all.into_iter().filter(|subject| subject.name().contains(part)).collect()
+            } else {
+                exact
+            }
+        };
+        let usual = among(Self::usual());
+        if usual.is_empty() { among(Self::every()) } else { usual }
+    }
+
+    /// Its name.
+    pub fn name(self) -> String {
+        match self {
+            Self::Cipher(cipher) => cipher.name().to_owned(),
+            Self::Pair(pair) => pair.name(),
+            Self::Hash(hash) => hash.name().to_owned(),
+            Self::Operation(operation) => operation.name(),
+        }
+    }
+
+    /// The subject of a full name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::every().into_iter().find(|subject| subject.name() == name)
+    }
+
+    /// Its kind, in reports.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Cipher(_) => "cipher",
+            Self::Pair(_) => "pair",
+            Self::Hash(_) => "hash",
+            Self::Operation(_) => "operation",
+        }
+    }
+
+    /// Whether what it makes can be opened.
+    pub fn opens(self) -> bool {
+        matches!(self, Self::Cipher(_) | Self::Pair(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_its_own() {
+        let mut names: Vec<String> = Subject::every().into_iter().map(Subject::name).collect();
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert!(Subject::every().into_iter().all(|it| Subject::by_name(&it.name()) == Some(it)));
+    }
+
+    #[test]
+    fn a_name_is_a_whole_one_or_a_part() {
+        let names = |part| Subject::named(part).into_iter().map(Subject::name).collect::<Vec<_>>();
+        assert_eq!(names("sha256"), ["sha256"]);
+        assert_eq!(names("aes-256-gcm"), ["aes-256-gcm"]);
+        assert_eq!(names("3des"), ["3des-cbc+hmac-sha1-96"]);
+        assert_eq!(names("3des-cbc+hmac-sha256-128"), ["3des-cbc+hmac-sha256-128"], "not a usual one");
+        assert_eq!(names("blowfish"), Vec::<String>::new());
+    }
+}

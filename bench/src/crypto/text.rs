@@ -1,0 +1,214 @@
+//! The report for people: the table of `openssl speed`, then the improvement of each algorithm.
+
+use super::report::{Measured, Report, Row};
+use crate::report::{short, table};
+use std::fmt::Write as _;
+
+/// In what speeds are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Millions of bytes a second.
+    Megabytes,
+    /// Thousands of bytes a second, as `openssl speed` prints them.
+    Kilobytes,
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Megabytes => "MB/s",
+            Self::Kilobytes => "kB/s",
+        }
+    }
+
+    fn show(self, bytes_per_second: f64) -> String {
+        match self {
+            Self::Megabytes => short(bytes_per_second / 1e6),
+            Self::Kilobytes => format!("{:.0}", bytes_per_second / 1e3),
+        }
+    }
+}
+
+/// Lays out a line: a label, and a cell for each size.
+type Line<'a> = dyn Fn(&str, &dyn Fn(usize) -> String) -> String + 'a;
+
+/// The first column's width.
+const LABEL: usize = 18;
+
+impl Report {
+    /// The report for people.
+    pub fn text(&self, unit: Unit) -> String {
+        let mut text = self.head();
+        if !self.rows.is_empty() {
+            text += &self.speeds(unit);
+            text += &self.improvements(unit);
+        }
+        if !self.operations.is_empty() {
+            text += &self.handshakes();
+        }
+        text
+    }
+
+    fn head(&self) -> String {
+        let engines = self.engines.iter().map(|engine| format!("{} {}", engine.name, engine.version));
+        let mut text = format!(
+            "{}, {} cores, Linux {}\n{}\n",
+            self.machine.processor,
+            self.machine.cores,
+            self.machine.kernel,
+            engines.collect::<Vec<_>>().join(", ")
+        );
+        text.extend(self.absent.iter().map(|(name, reason)| format!("no {name}: {reason}\n")));
+        let _ = writeln!(
+            text,
+            "{} of one key, calls of at most {} packets, {} s a cell in turns, the fastest turn counts",
+            if self.threads == 1 { "one thread".to_owned() } else { format!("{} threads", self.threads) },
+            self.burst,
+            self.seconds
+        );
+        if let Some(without) = &self.without {
+            let hidden = without.hidden.join(", ");
+            let _ = writeln!(text, "without: {}={}, which hides {hidden}", without.variable, without.value);
+        }
+        text
+    }
+
+    fn speeds(&self, unit: Unit) -> String {
+        let mut sizes: Vec<usize> = self.rows.iter().flat_map(|row| &row.sizes).map(|it| it.size).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let line = |label: &str, cell: &dyn Fn(usize) -> String| {
+            let cells: String = sizes.iter().map(|&size| format!(" {:>9}", cell(size))).collect();
+            format!("{label:<LABEL$}{cells}\n")
+        };
+        let mut text = format!("\n{}", line("bytes", &|size| size.to_string()));
+        let _ = writeln!(text, "{}", "-".repeat(LABEL + 10 * sizes.len()));
+        for group in self.groups() {
+            let _ = writeln!(text, "{}, {}", group[0].title(), unit.name());
+            let base = self.base_of(group).filter(|_| group.len() > 1);
+            for row in group {
+                let at = |size: usize| row.sizes.iter().find(|it| it.size == size);
+                text += &line(&format!("  {}", row.engine), &|size| {
+                    at(size).map_or_else(String::new, |it| unit.show(it.bytes_per_second))
+                });
+                text += &details(row, base, unit, &line);
+            }
+        }
+        text
+    }
+
+    /// The guide's table: an algorithm a line, at one size.
+    fn improvements(&self, unit: Unit) -> String {
+        let size = self.packet_size();
+        let row = |group: &[Row]| {
+            let fastest = group.iter().max_by(|a, b| a.speed_at(size).total_cmp(&b.speed_at(size)))?;
+            let base = self.base_of(group)?;
+            // Of one engine, or what is another library's merit would count as the instructions'.
+            let compared = group.iter().filter(|row| row.speed_without(size).is_some());
+            let compared = compared.max_by(|a, b| a.speed_at(size).total_cmp(&b.speed_at(size)));
+            let pair = compared.and_then(|row| Some([row.speed_without(size)?, row.speed_at(size)]));
+            let [without, with] =
+                pair.map_or_else(|| ["-".to_owned(), "-".to_owned()], |pair| pair.map(|it| unit.show(it)));
+            let gain = |[base, speed]: [f64; 2]| percent((speed / base - 1.0) * 100.0);
+            let is_base = base.engine == fastest.engine;
+            let over = gain([base.speed_at(size), fastest.speed_at(size)]);
+            Some(vec![
+                fastest.title(),
+                without,
+                with,
+                pair.map_or_else(|| "-".to_owned(), gain),
+                fastest.engine.clone(),
+                unit.show(fastest.speed_at(size)),
+                if is_base { "-".to_owned() } else { over },
+                if is_base { "-".to_owned() } else { base.engine.clone() },
+            ])
+        };
+        let rows: Vec<Vec<String>> = self.groups().into_iter().filter_map(row).collect();
+        let head = ["algorithm", "without", "with", "improvement", "fastest", "speed", "better by", "than"];
+        format!(
+            "\nAt {size} bytes, {}: with those instructions and without, and the fastest engine of all\n{}",
+            unit.name(),
+            table(&head, &rows)
+        )
+    }
+
+    fn handshakes(&self) -> String {
+        let optional = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        let rows: Vec<Vec<String>> = self
+            .operations
+            .iter()
+            .map(|it| {
+                vec![
+                    it.name.clone(),
+                    it.engine.clone(),
+                    optional(it.without.map(short)),
+                    short(it.per_second),
+                    optional(it.improvement.map(percent)),
+                ]
+            })
+            .collect();
+        format!("\n{}", table(&["operations a second", "engine", "without", "with", "improvement"], &rows))
+    }
+}
+
+/// What stands under an engine: its speed without instructions, and how it compares.
+fn details(row: &Row, base: Option<&Row>, unit: Unit, line: &Line<'_>) -> String {
+    let mut text = String::new();
+    let show = |of: &dyn Fn(&Measured) -> Option<String>, size: usize| {
+        row.sizes.iter().find(|it| it.size == size).and_then(of).unwrap_or_default()
+    };
+    if row.sizes.iter().any(|it| it.without.is_some()) {
+        text += &line("    without", &|size| show(&|it| it.without.map(|speed| unit.show(speed)), size));
+        text += &line("    improvement", &|size| show(&|it| it.improvement.map(percent), size));
+    }
+    if let Some(base) = base.filter(|base| base.engine != row.engine) {
+        let label = format!("    over {}", base.engine);
+        text += &line(&label, &|size| show(&|it| it.over_base.map(percent), size));
+    }
+    text
+}
+
+/// Percent with its sign, as the guide prints it.
+fn percent(value: f64) -> String {
+    if value.is_finite() { format!("{:+.0}%", value + 0.0) } else { "-".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::example;
+    use super::*;
+
+    /// The lines of a text, with one space where there are several.
+    fn lines(text: &str) -> Vec<String> {
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    }
+
+    #[test]
+    fn the_table_has_every_comparison_and_fits_a_page() {
+        let text = example().text(Unit::Megabytes);
+        let lines = lines(&text);
+        let start = lines.iter().position(|line| line == "aws-lc 800 6000").expect("the first engine");
+        assert_eq!(
+            lines[start..start + 5],
+            [
+                "aws-lc 800 6000",
+                "without 400 500",
+                "improvement +100% +1100%",
+                "ipsec-mb 1200 9000",
+                "over aws-lc +50% +50%"
+            ]
+        );
+        assert!(
+            lines.contains(&"aes-128-gcm 500 6000 +1100% ipsec-mb 9000 +50% aws-lc".to_owned()),
+            "{text}"
+        );
+        assert!(lines.contains(&"ed25519 sign aws-lc 40000 40000 +0%".to_owned()), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+
+    #[test]
+    fn thousands_of_bytes_are_those_of_openssl_speed() {
+        let text = example().text(Unit::Kilobytes);
+        assert!(lines(&text).contains(&"aws-lc 800000 6000000".to_owned()), "{text}");
+    }
+}

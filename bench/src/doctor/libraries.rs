@@ -1,0 +1,65 @@
+//! Libraries that are not here, and what they would bring.
+
+use super::{Finding, Inputs, Weight};
+use crypto::engine::library::Unavailable;
+use crypto::machine::Capability;
+
+pub(super) fn findings(inputs: &Inputs) -> Vec<Finding> {
+    inputs.absent.iter().filter_map(|(engine, reason)| finding(inputs, engine, reason)).collect()
+}
+
+fn finding(inputs: &Inputs, engine: &str, reason: &Unavailable) -> Option<Finding> {
+    let processor = &inputs.machine.processor;
+    let (package, brings) = match engine {
+        "ipsec-mb" => (
+            "libipsec-mb1",
+            "AES-GCM of 64-byte packets 1.6 times as fast; with AVX-512 ChaCha20-Poly1305 1.7 times at 1400 bytes",
+        ),
+        "openssl" => ("libssl3", "providers, such as QAT's, and ciphers that other libraries do slowly"),
+        // The kernel's doors matter where there is something behind them.
+        _ => return None,
+    };
+    let useful = engine != "ipsec-mb" || processor.has(Capability::Aes);
+    let weight = if engine == "ipsec-mb" && useful { Weight::Loss } else { Weight::Note };
+    let (name, what, mend) = match reason {
+        Unavailable::Processor(_) => return None,
+        Unavailable::Missing(_) => {
+            ("library-missing", format!("{engine} is not installed"), format!("apt install {package}"))
+        }
+        Unavailable::Version(version) => (
+            "library-unknown",
+            format!("{engine} is of a version that this program does not know: {version}"),
+            format!("apt install {package}, or a newer Postern"),
+        ),
+        Unavailable::Symbol(_) | Unavailable::Refused(_) => (
+            "library-broken",
+            format!("{engine} is installed and does not work"),
+            format!("apt install --reinstall {package}"),
+        ),
+    };
+    let (evidence, cost) = (reason.to_string(), format!("it would bring: {brings}"));
+    Some(Finding { name, weight, what, evidence, cost, mend: vec![mend] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crypto::machine::Processor;
+
+    #[test]
+    fn a_missing_library_is_named_where_it_would_help() {
+        let mut inputs = Inputs::default();
+        inputs.machine.processor = Processor::parse("flags : aes\n");
+        inputs.absent = vec![
+            ("ipsec-mb".to_owned(), Unavailable::Missing("libIPSec_MB.so.1")),
+            ("openssl".to_owned(), Unavailable::Version("1.1.1w".to_owned())),
+            ("af-alg".to_owned(), Unavailable::Missing("af_alg")),
+        ];
+        let found = findings(&inputs);
+        let names: Vec<_> = found.iter().map(|finding| (finding.name, finding.weight)).collect();
+        assert_eq!(names, [("library-missing", Weight::Loss), ("library-unknown", Weight::Note)]);
+        assert_eq!(found[0].mend, ["apt install libipsec-mb1"]);
+        inputs.absent = vec![("ipsec-mb".to_owned(), Unavailable::Processor("x86-64"))];
+        assert_eq!(findings(&inputs), [], "there is none for this processor");
+    }
+}

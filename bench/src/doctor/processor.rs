@@ -1,0 +1,281 @@
+//! The processor: what it has and a library, a variable, a hypervisor or this build keeps from use.
+
+use super::{Finding, Inputs, MATTERS, Trial, Weight, gigabytes};
+use crate::crypto::word;
+use crypto::machine::{Capability, Processor};
+
+pub(super) fn findings(inputs: &Inputs) -> Vec<Finding> {
+    [words(inputs), ignored(inputs), hidden(&inputs.machine.processor), build(inputs)].concat()
+}
+
+/// Variables that tell libraries to leave out what the processor has.
+fn words(inputs: &Inputs) -> Vec<Finding> {
+    inputs.words.iter().filter_map(|(variable, value)| word_set(inputs, variable, value)).collect()
+}
+
+fn word_set(inputs: &Inputs, variable: &str, value: &str) -> Option<Finding> {
+    let processor = &inputs.machine.processor;
+    // From OpenSSL a word hides at least what it hides from AWS-LC.
+    let hidden = word::hidden_by(variable, value, processor, "openssl");
+    if hidden.is_empty() || word::variable(&processor.architecture) != Some(variable) {
+        return None;
+    }
+    let from_both = word::hidden_by(variable, value, processor, "aws-lc");
+    let names = |of: &[Capability]| of.iter().map(|it| it.name()).collect::<Vec<_>>().join(", ");
+    let what = if from_both == hidden {
+        format!("{variable} tells OpenSSL and AWS-LC to do without {}", names(&hidden))
+    } else {
+        let both = if from_both.is_empty() { "nothing".to_owned() } else { names(&from_both) };
+        format!("{variable} hides {} from OpenSSL, and {both} from AWS-LC", names(&hidden))
+    };
+    let freed = inputs.trials.iter().filter_map(|trial| Some((trial, trial.freed?)));
+    let worst = freed.max_by(|a, b| (a.1 / a.0.speed).total_cmp(&(b.1 / b.0.speed)));
+    let cost = worst.map(|(trial, freed)| {
+        let (now, then) = (gigabytes(trial.speed), gigabytes(freed));
+        format!("{} by {}: {now}, without the variable {then}", trial.subject, trial.engine)
+    });
+    Some(Finding {
+        name: "capability-word",
+        weight: Weight::Loss,
+        what,
+        evidence: format!("{variable}={value} in this environment; /proc/cpuinfo has {}", names(&hidden)),
+        cost: cost.unwrap_or_else(|| "not measured".to_owned()),
+        mend: vec![format!("unset {variable}"), format!("in a systemd unit: UnsetEnvironment={variable}")],
+    })
+}
+
+/// Libraries that are no faster with an instruction than without it.
+fn ignored(inputs: &Inputs) -> Vec<Finding> {
+    let processor = &inputs.machine.processor;
+    let ignores = |trial: &&Trial| trial.is_indifferent() && processor.has(trial.capability);
+    inputs.trials.iter().filter(ignores).map(|trial| ignoring(inputs, trial)).collect()
+}
+
+fn ignoring(inputs: &Inputs, trial: &Trial) -> Finding {
+    let capability = trial.capability;
+    let rivals = inputs.trials.iter().filter(|it| (it.capability, it.subject) == (capability, trial.subject));
+    let fastest = rivals.max_by(|a, b| a.at_best().total_cmp(&b.at_best())).unwrap_or(trial);
+    let is_beaten = fastest.at_best() > trial.at_best() * MATTERS;
+    let (speed, without) = (gigabytes(trial.at_best()), gigabytes(trial.without.unwrap_or(f64::NAN)));
+    Finding {
+        name: "library-ignores-cpu",
+        weight: if is_beaten { Weight::Note } else { Weight::Loss },
+        what: format!("{} makes no use of {} for {}", trial.engine, capability.name(), trial.subject),
+        evidence: format!(
+            "{} of {} bytes: {speed} with it, {without} without; /proc/cpuinfo has it",
+            trial.subject, trial.size
+        ),
+        cost: if is_beaten {
+            let ratio = fastest.at_best() / trial.at_best();
+            format!("{} is {ratio:.1} times as fast ({})", fastest.engine, gigabytes(fastest.at_best()))
+        } else {
+            format!(
+                "no library of this machine uses {}, made for {}",
+                capability.name(),
+                capability.purpose()
+            )
+        },
+        mend: if is_beaten {
+            vec![format!(
+                "nothing for Postern, which takes {}; programs that know only {} lose it",
+                fastest.engine, trial.engine
+            )]
+        } else if inputs.absent.is_empty() {
+            vec![
+                "a newer version of the libraries: apt install --only-upgrade libssl3 libipsec-mb1"
+                    .to_owned(),
+            ]
+        } else {
+            let names: Vec<&str> = inputs.absent.iter().map(|(name, _)| name.as_str()).collect();
+            vec![format!("install what is missing: {}", names.join(", "))]
+        },
+    }
+}
+
+/// Whether processors of this model have AES, whatever the flags say; and why that is known.
+fn has_aes_in_truth(processor: &Processor) -> Option<&'static str> {
+    let (family, model) = processor.numbers;
+    let generic = ["QEMU Virtual CPU", "Common KVM processor", "Common 32-bit KVM"];
+    if generic.iter().any(|name| processor.model.contains(name)) {
+        return Some("a model of the hypervisor's own, which hides what the processor has");
+    }
+    match processor.vendor.as_str() {
+        // From Westmere on; 0x27, 0x35 and 0x36 are Atoms, 0x2e is Nehalem-EX.
+        "GenuineIntel" if family == 6 && model >= 0x25 && ![0x27, 0x2e, 0x35, 0x36].contains(&model) => {
+            Some("Intel's processors of this model have AES")
+        }
+        "AuthenticAMD" | "HygonGenuine" if family >= 0x15 => Some("AMD's processors of this family have AES"),
+        _ if processor.model.starts_with("ARM Neoverse") => Some("every Neoverse server has AES"),
+        _ => None,
+    }
+}
+
+/// AES that a hypervisor hides, or the firmware has switched off.
+fn hidden(processor: &Processor) -> Vec<Finding> {
+    let Some(why) = has_aes_in_truth(processor).filter(|_| !processor.has(Capability::Aes)) else {
+        return Vec::new();
+    };
+    let (family, model) = processor.numbers;
+    let evidence =
+        format!("{} (family {family}, model {model}): {why}; /proc/cpuinfo has no flag aes", processor.model);
+    let cost = "AES-GCM is 5 to 20 times slower; ChaCha20-Poly1305 does not suffer".to_owned();
+    let virtual_machine = processor.hypervisor.is_some() || processor.has_flag("hypervisor");
+    let (name, what, mend) = if virtual_machine {
+        let mend = [
+            "libvirt, on the host: virsh edit NAME, <cpu mode='host-passthrough'/>",
+            "Proxmox, on the host: qm set ID --cpu host",
+            "qemu: -cpu host; VMware: a newer EVC mode; Hyper-V: no processor compatibility mode",
+        ];
+        ("hypervisor-hides-aes", "the hypervisor hides the processor's AES instructions", mend.to_vec())
+    } else {
+        let mend = ["the firmware's set-up, under processor features: enable AES-NI, or load its defaults"];
+        (
+            "firmware-hides-aes",
+            "the firmware has switched the processor's AES instructions off",
+            mend.to_vec(),
+        )
+    };
+    let mend = mend.into_iter().map(str::to_owned).collect();
+    vec![Finding { name, weight: Weight::Loss, what: what.to_owned(), evidence, cost, mend }]
+}
+
+/// This program, built for less than it runs on. Ciphers choose their instructions at run time; here is what cannot.
+fn build(inputs: &Inputs) -> Vec<Finding> {
+    let (build, processor) = (&inputs.build, &inputs.machine.processor);
+    let mut findings = Vec::new();
+    let mut find = |name, what: String, evidence: String, cost: &str, mend: &str| {
+        let (cost, mend) = (cost.to_owned(), vec![mend.to_owned()]);
+        findings.push(Finding { name, weight: Weight::Loss, what, evidence, cost, mend });
+    };
+    let (built, runs) = (build.architecture.as_str(), processor.architecture.as_str());
+    if let ("x86", "x86_64") | ("arm", "aarch64") = (built, runs) {
+        find(
+            "build-of-32-bits",
+            format!("this program is built for {built} and runs on {runs}"),
+            format!("the kernel is {runs}"),
+            "half the registers, and AES-GCM without its fastest code",
+            &format!("install the program for {runs}, or build it there: make install"),
+        );
+    }
+    if built == "arm" && !build.neon && processor.has(Capability::Neon) {
+        find(
+            "build-without-neon",
+            "this program is built for ARM processors without NEON".to_owned(),
+            format!("/proc/cpuinfo of {} has neon; the build does not", processor.model),
+            "checksums and copies of packets; the paper measures 10 to 15% in all",
+            "RUSTFLAGS='-C target-cpu=cortex-a15 -C target-feature=+neon,+vfp4' make install",
+        );
+    }
+    if build.debug {
+        find(
+            "build-for-debugging",
+            "this program is built to be debugged".to_owned(),
+            "debug assertions are on".to_owned(),
+            "checks that a release leaves out; without optimization the data path is several times slower",
+            "make install",
+        );
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn x86(model: &str, numbers: (u32, u32), flags: &str) -> Processor {
+        let text = format!(
+            "vendor_id : GenuineIntel\ncpu family : {}\nmodel : {}\nmodel name : {model}\nflags : {flags}\n",
+            numbers.0, numbers.1
+        );
+        let mut processor = Processor::parse(&text);
+        "x86_64".clone_into(&mut processor.architecture);
+        processor
+    }
+
+    fn inputs(processor: Processor) -> Inputs {
+        let mut inputs = Inputs::default();
+        inputs.machine.processor = processor;
+        inputs
+    }
+
+    fn trial(engine: &str, speed: f64, without: Option<f64>) -> Trial {
+        Trial {
+            capability: Capability::VectorAes,
+            subject: "aes-256-gcm",
+            size: 8192,
+            engine: engine.to_owned(),
+            speed,
+            without,
+            freed: None,
+        }
+    }
+
+    fn names(findings: &[Finding]) -> Vec<(&str, Weight)> {
+        findings.iter().map(|finding| (finding.name, finding.weight)).collect()
+    }
+
+    #[test]
+    fn a_library_that_ignores_the_processor_is_named() {
+        let mut inputs = inputs(x86("Xeon", (6, 143), "aes pclmulqdq vaes"));
+        inputs.trials = vec![
+            trial("aws-lc", 9e9, Some(4e9)),
+            trial("openssl", 4e9, Some(4e9)),
+            trial("ipsec-mb", 8e9, None),
+        ];
+        let found = findings(&inputs);
+        assert_eq!(names(&found), [("library-ignores-cpu", Weight::Note)]);
+        assert!(found[0].what.starts_with("openssl makes no use of VAES"));
+        assert!(found[0].cost.starts_with("aws-lc is 2.2 times as fast"), "{}", found[0].cost);
+        inputs.trials.retain(|trial| trial.engine == "openssl");
+        assert_eq!(names(&findings(&inputs)), [("library-ignores-cpu", Weight::Loss)], "nobody is better");
+        inputs.machine.processor = x86("Xeon", (6, 85), "aes pclmulqdq");
+        assert_eq!(findings(&inputs), [], "there is nothing to ignore");
+    }
+
+    #[test]
+    fn a_variable_that_hides_instructions_is_named_with_its_cost() {
+        let mut inputs = inputs(x86("Xeon", (6, 143), "aes pclmulqdq"));
+        inputs.words = vec![("OPENSSL_ia32cap".to_owned(), "~0x200000200000000".to_owned())];
+        let trial =
+            Trial { capability: Capability::Aes, freed: Some(5e9), ..trial("openssl", 3e8, Some(3e8)) };
+        inputs.trials = vec![trial];
+        let found = findings(&inputs);
+        assert_eq!(names(&found), [("capability-word", Weight::Loss)], "and not the library");
+        assert!(found[0].cost.contains("0.30 GB/s, without the variable 5.00 GB/s"), "{}", found[0].cost);
+        assert!(
+            found[0].what.starts_with("OPENSSL_ia32cap tells OpenSSL and AWS-LC to do without AES, PCLMUL")
+        );
+        inputs.machine.processor = x86("Xeon", (6, 143), "aes pclmulqdq sha_ni");
+        let what = &findings(&inputs)[0].what;
+        assert_eq!(what, "OPENSSL_ia32cap hides AES, PCLMUL, SHA from OpenSSL, and AES, PCLMUL from AWS-LC");
+        inputs.words[0].1 = ":~0x0".to_owned();
+        inputs.trials.clear();
+        assert_eq!(findings(&inputs), [], "a word that hides nothing");
+    }
+
+    #[test]
+    fn a_hypervisor_that_hides_aes_is_named() {
+        let guest = x86("Intel(R) Xeon(R) CPU E5-2680 v4", (6, 79), "sse2 hypervisor");
+        assert_eq!(names(&findings(&inputs(guest))), [("hypervisor-hides-aes", Weight::Loss)]);
+        let generic = x86("QEMU Virtual CPU version 2.5+", (15, 107), "sse2 hypervisor");
+        assert_eq!(names(&findings(&inputs(generic))), [("hypervisor-hides-aes", Weight::Loss)]);
+        let metal = x86("Intel(R) Xeon(R) CPU E5-2680 v4", (6, 79), "sse2");
+        assert_eq!(names(&findings(&inputs(metal))), [("firmware-hides-aes", Weight::Loss)]);
+        let old = x86("Intel(R) Core(TM)2 Duo", (6, 23), "sse2 hypervisor");
+        assert_eq!(findings(&inputs(old)), []);
+    }
+
+    #[test]
+    fn a_build_for_less_than_the_machine_is_named() {
+        let mut router = Processor::parse("Features : neon\nCPU implementer : 0x41\nCPU part : 0xd03\n");
+        "aarch64".clone_into(&mut router.architecture);
+        let mut inputs = inputs(router);
+        "arm".clone_into(&mut inputs.build.architecture);
+        assert_eq!(
+            names(&findings(&inputs)),
+            [("build-of-32-bits", Weight::Loss), ("build-without-neon", Weight::Loss)]
+        );
+        inputs.build = super::super::Build { architecture: "aarch64".to_owned(), neon: true, debug: true };
+        assert_eq!(names(&findings(&inputs)), [("build-for-debugging", Weight::Loss)]);
+    }
+}

@@ -1,0 +1,223 @@
+//! `postern bench peers`: a gateway with ten thousand peers. How fast it is configured, what it holds and burns at rest, and
+//! what a transfer on another peer loses while all of them call at once.
+
+use crate::Outcome;
+use crate::crowd::{self, Crowd};
+use crate::gateway_under_test::{Daemon, Gateway, Plan, Tunnel};
+use crate::lab::{Lab, wait_until};
+use crate::report::{Machine, median, short, table};
+use crate::traffic;
+use crate::tunnel::progress_bar;
+use crypto::PublicKey;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// What to measure.
+pub struct Options {
+    /// The program under test.
+    pub program: PathBuf,
+    /// How many peers.
+    pub peers: usize,
+    /// How many storms.
+    pub rounds: u32,
+    /// Whether to show progress.
+    pub progress: bool,
+}
+
+/// What was found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Where.
+    pub machine: Machine,
+    /// How many peers.
+    pub peers: usize,
+    /// Seconds until all were configured over the socket.
+    pub socket_seconds: f64,
+    /// Seconds from the start of `postern run` with a file of all of them until it serves.
+    pub file_seconds: f64,
+    /// MiB of resident memory with all peers configured.
+    pub memory_configured: f64,
+    /// The same with a session for each.
+    pub memory_established: f64,
+    /// Share of one core used at rest with a session for each, in percent.
+    pub idle_percent: f64,
+    /// Seconds until every peer of a storm had a session.
+    pub storm_seconds: Vec<f64>,
+    /// Gbit/s on another peer before each storm.
+    pub speed_before: Vec<f64>,
+    /// Gbit/s on it during each storm.
+    pub speed_during: Vec<f64>,
+}
+
+/// How long a storm may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Seconds of transfer; the storm comes after the first few.
+const SECONDS: u32 = 40;
+const CALM: f64 = 6.0;
+/// Time between a storm and the sessions that come of it, which are not part of its measurement.
+const AFTERWARDS: Duration = Duration::from_secs(2);
+
+/// Measures everything.
+pub fn run(options: &Options) -> Outcome<Report> {
+    let progress = progress_bar(options.progress, 4 + u64::from(options.rounds));
+    let mut lab = Lab::new(&["a", "b", "c"])?;
+    lab.connect(("a", "outside", "192.168.77.1/24"), ("b", "outside", "192.168.77.2/24"))?;
+    lab.connect(("a", "crowd", "192.168.78.1/24"), ("c", "crowd", "192.168.78.2/24"))?;
+    lab.ip("c", "route add local 10.64.0.0/10 dev lo")?;
+    lab.ip("a", "route add 10.64.0.0/10 via 192.168.78.2")?;
+    progress.set_message("a configuration file");
+    let file_seconds = start_from_file(&mut lab, options)?;
+    progress.inc(1);
+    progress.set_message("the configuration socket");
+    let plan = Plan {
+        name: "p",
+        namespaces: ["a", "b"],
+        outside: ["192.168.77.1", "192.168.77.2"],
+        port: 51_820,
+        net: "10.77",
+        mtu: 1420,
+    };
+    let tunnel = Tunnel::start(&mut lab, &Daemon::Postern(options.program.clone()), &plan)?;
+    let gateway = &tunnel.gateways[0];
+    let request = crowd::peers(options.peers);
+    let started = Instant::now();
+    gateway.set(&request)?;
+    let socket_seconds = started.elapsed().as_secs_f64();
+    let memory_configured = mebibytes(gateway)?;
+    traffic::serve(&mut lab, "b")?;
+    let public = public_key(gateway)?;
+    let mut crowd =
+        lab.enter("c", || Crowd::new(options.peers, ([192, 168, 78, 1], 51_820).into(), public))??;
+    progress.inc(1);
+
+    progress.set_message("a session for each");
+    at_low_priority(&mut crowd)?;
+    progress.inc(1);
+    progress.set_message("at rest");
+    // The handshakes' own timers, ten seconds and more, are not rest yet.
+    std::thread::sleep(Duration::from_secs(20));
+    let memory_established = mebibytes(gateway)?;
+    let before = gateway.process.cpu_seconds()?;
+    std::thread::sleep(Duration::from_secs(10));
+    let idle_percent = (gateway.process.cpu_seconds()? - before) * 10.0;
+    progress.inc(1);
+
+    let (mut storm_seconds, mut speed_before, mut speed_during) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..options.rounds {
+        progress.set_message(format!("storm {} of {}", round + 1, options.rounds));
+        let (seconds, before, during) = storm(&lab, &tunnel, &mut crowd)?;
+        storm_seconds.push(seconds);
+        speed_before.push(before);
+        speed_during.push(during);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    Ok(Report {
+        machine: Machine::here(),
+        peers: options.peers,
+        socket_seconds,
+        file_seconds,
+        memory_configured,
+        memory_established,
+        idle_percent,
+        storm_seconds,
+        speed_before,
+        speed_during,
+    })
+}
+
+/// A storm in the middle of a transfer: its length, and the speed before and during it.
+fn storm(lab: &Lab, tunnel: &Tunnel, crowd: &mut Crowd) -> Outcome<(f64, f64, f64)> {
+    std::thread::scope(|scope| {
+        let transfer = scope.spawn(|| traffic::tcp_by_interval(lab, "a", &tunnel.inside[1], SECONDS));
+        std::thread::sleep(Duration::from_secs_f64(CALM));
+        let taken = at_low_priority(crowd)?;
+        let speeds = transfer.join().map_err(|_| "the transfer failed")??;
+        let at = |seconds: f64| ((seconds / 0.2) as usize).min(speeds.len());
+        // The first second is TCP's own start.
+        let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
+        let before = mean(&speeds[at(1.0)..at(CALM)]);
+        let during = mean(&speeds[at(CALM)..at(CALM + taken.max(1.0))]);
+        Ok((taken, before, during))
+    })
+}
+
+/// Lets the crowd call. It shares this machine with what it measures: it yields.
+fn at_low_priority(crowd: &mut Crowd) -> Outcome<f64> {
+    std::thread::scope(|scope| {
+        let calling = scope.spawn(|| {
+            let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);
+            let taken = crowd.storm(PATIENCE);
+            std::thread::sleep(AFTERWARDS);
+            crowd.establish();
+            taken
+        });
+        Ok(calling.join().map_err(|_| "the crowd panicked")??.as_secs_f64())
+    })
+}
+
+fn mebibytes(gateway: &Gateway) -> Outcome<f64> {
+    Ok(gateway.process.memory()? as f64 / f64::from(1 << 20))
+}
+
+/// The public key of a gateway, whose private key a [`Plan`] has made.
+fn public_key(gateway: &Gateway) -> Outcome<PublicKey> {
+    let private = gateway.value("private_key")?.ok_or("it has no key")?;
+    let mut bytes = [0; 32];
+    base16ct::lower::decode(private, &mut bytes).map_err(|error| error.to_string())?;
+    Ok(crypto::PrivateKey::new(crypto::Secret::new(bytes)).public())
+}
+
+/// Starts `postern run` with a file of all peers, and ends it again; the seconds until it serves.
+fn start_from_file(lab: &mut Lab, options: &Options) -> Outcome<f64> {
+    let interface = "wg9";
+    let file = std::env::temp_dir().join(format!("{}.conf", lab.interface("peers")));
+    let socket = PathBuf::from(format!("/run/postern/{}.sock", lab.interface("peers")));
+    let private = "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=";
+    let head = format!("set interfaces wireguard {interface} private-key {private}\n");
+    std::fs::write(&file, head + &crowd::peer_lines(interface, options.peers))?;
+    let started = Instant::now();
+    let mut command = lab.command("c", &options.program);
+    command.args(["run", "--config"]).arg(&file).arg("--api").arg(&socket).env("LOG_LEVEL", "error");
+    let process = lab.start(command.stdout(Stdio::null()))?;
+    let serving = wait_until(Duration::from_secs(60), || socket.exists());
+    let seconds = started.elapsed().as_secs_f64();
+    lab.kill(process, rustix::process::Signal::TERM);
+    std::fs::remove_file(&file)?;
+    serving.map(|()| seconds)
+}
+
+impl Report {
+    /// The report for people.
+    pub fn text(&self) -> String {
+        let loss: Vec<f64> = self
+            .speed_before
+            .iter()
+            .zip(&self.speed_during)
+            .map(|(before, during)| 1.0 - during / before)
+            .collect();
+        let row = |name: &str, value: f64, unit: &str| vec![name.to_owned(), short(value), unit.to_owned()];
+        let rows = [
+            row("configured over the socket", self.socket_seconds, "s"),
+            row("postern run with a file of them", self.file_seconds, "s"),
+            row("memory, configured", self.memory_configured, "MiB"),
+            row("memory, a session for each", self.memory_established, "MiB"),
+            row("CPU at rest", self.idle_percent, "% of a core"),
+            row("storm: all of them served within", median(&self.storm_seconds), "s"),
+            row("another peer's transfer, before", median(&self.speed_before), "Gbit/s"),
+            row("another peer's transfer, during", median(&self.speed_during), "Gbit/s"),
+            row("lost to the storm", median(&loss) * 100.0, "%"),
+        ];
+        format!(
+            "{}, {} cores, Linux {}\n{} peers, medians of {} storms\n\n{}",
+            self.machine.processor,
+            self.machine.cores,
+            self.machine.kernel,
+            self.peers,
+            self.storm_seconds.len(),
+            table(&["", "", "unit"], &rows)
+        )
+    }
+}

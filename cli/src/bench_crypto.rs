@@ -1,0 +1,149 @@
+//! The options of `postern bench crypto`.
+
+use bench::crypto::report::{Report, Unit};
+use bench::crypto::subject::Subject;
+use bench::crypto::{BLOCKS, Options, PACKETS, chart, run, word};
+use clap::{Args, ValueEnum};
+use crypto::machine::Capability;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Args)]
+pub(crate) struct Crypto {
+    /// Only ciphers, hashes and operations of this name, or with this in their names; may be given again
+    #[arg(long, value_name = "NAME")]
+    cipher: Vec<String>,
+    /// Only this engine
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<String>,
+    /// Compare the engines with this one instead of the slowest
+    #[arg(long, value_name = "ENGINE")]
+    base: Option<String>,
+    /// Bytes of text: the blocks of openssl speed, packets, or both
+    #[arg(long, value_enum, default_value = "all")]
+    sizes: Sizes,
+    /// In what to print speeds; kB as openssl speed does
+    #[arg(long, value_enum, default_value = "MB")]
+    unit: UnitName,
+    /// Opening, too
+    #[arg(long)]
+    open: bool,
+    /// Compare with the same without instructions of the processor, where a library can be told so
+    #[arg(long, value_enum, default_value = "crypto")]
+    without: Without,
+    /// Packets in a call, at most; openssl speed has 1
+    #[arg(long, default_value_t = 32)]
+    burst: usize,
+    /// Threads, which share a key and have packets of their own
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Seconds for each size of each engine
+    #[arg(long, default_value_t = 0.1)]
+    seconds: f64,
+    /// Draw a chart of each cipher into this directory, in SVG
+    #[arg(long, value_name = "DIR")]
+    chart: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Sizes {
+    /// 16, 64, 256, 1024, 8192, 16384
+    Blocks,
+    /// 64, 512, 1400
+    Packets,
+    All,
+}
+
+impl Sizes {
+    fn bytes(self) -> Vec<usize> {
+        let mut bytes = match self {
+            Self::Blocks => BLOCKS.to_vec(),
+            Self::Packets => PACKETS.to_vec(),
+            Self::All => [&BLOCKS[..], &PACKETS].concat(),
+        };
+        bytes.sort_unstable();
+        bytes.dedup();
+        bytes
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum UnitName {
+    /// Millions of bytes a second
+    #[value(name = "MB")]
+    Megabytes,
+    /// Thousands of bytes a second
+    #[value(name = "kB")]
+    Kilobytes,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Without {
+    /// AES, PCLMUL, SHA and VAES
+    Crypto,
+    /// These, and AVX2, AVX-512 and NEON
+    Simd,
+    /// No comparison
+    Nothing,
+}
+
+impl Without {
+    fn capabilities(self) -> &'static [Capability] {
+        match self {
+            Self::Crypto => word::CRYPTO,
+            Self::Simd => word::SIMD,
+            Self::Nothing => &[],
+        }
+    }
+}
+
+fn subjects(names: &[String]) -> bench::Outcome<Vec<Subject>> {
+    if names.is_empty() {
+        return Ok(Subject::usual());
+    }
+    let mut subjects = Vec::new();
+    for name in names {
+        let named = Subject::named(name);
+        if named.is_empty() {
+            let all = Subject::usual().into_iter().map(Subject::name).collect::<Vec<_>>().join(", ");
+            return Err(format!("there is nothing called {name} to measure\n  fix: one of {all}").into());
+        }
+        subjects.extend(named.into_iter().filter(|it| !subjects.contains(it)).collect::<Vec<_>>());
+    }
+    Ok(subjects)
+}
+
+/// Measures, draws the charts, and returns the report with the text for people.
+pub(crate) fn measure(
+    arguments: Crypto,
+    program: PathBuf,
+    progress: bool,
+) -> bench::Outcome<(Report, String)> {
+    let report = run(&Options {
+        program,
+        subjects: subjects(&arguments.cipher)?,
+        engine: arguments.engine,
+        base: arguments.base,
+        sizes: arguments.sizes.bytes(),
+        open: arguments.open,
+        burst: arguments.burst.clamp(1, 256),
+        threads: arguments.threads.clamp(1, 1024),
+        time: Duration::from_secs_f64(arguments.seconds.clamp(0.001, 3600.0)),
+        without: arguments.without.capabilities(),
+        progress,
+    })?;
+    let unit = match arguments.unit {
+        UnitName::Megabytes => Unit::Megabytes,
+        UnitName::Kilobytes => Unit::Kilobytes,
+    };
+    let mut text = report.text(unit);
+    if let Some(directory) = &arguments.chart {
+        text += &drawn(&report, directory)?;
+    }
+    Ok((report, text))
+}
+
+fn drawn(report: &Report, directory: &Path) -> bench::Outcome<String> {
+    let charts = chart::write(report, directory)?.len();
+    Ok(format!("\n{charts} charts in {}\n", directory.display()))
+}

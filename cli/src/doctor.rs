@@ -1,0 +1,46 @@
+//! `postern doctor`: finds what this machine has and leaves unused.
+
+use crate::Failure;
+use bench::doctor::{examine, gather, read};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Instructions, libraries and accelerators that nothing uses
+    ///
+    /// Each finding has its evidence, its cost and what mends it. Notes, marked with a dash, cost Postern nothing.
+    ///
+    /// Exit status: 0 if nothing is left unused, 1 if there are findings other than notes, 2 if it could not be examined.
+    Crypto {
+        /// Read the /proc and /sys of another machine from here, and measure nothing
+        #[arg(long, value_name = "DIR")]
+        root: Option<PathBuf>,
+    },
+}
+
+/// Examines; the code says whether there are findings.
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let What::Crypto { root } = arguments.what;
+    let inputs = match root {
+        Some(root) => read(&root),
+        None => gather(&std::env::current_exe()?)?,
+    };
+    let report = examine(&inputs);
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", report.text());
+    }
+    Ok(if report.has_losses() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

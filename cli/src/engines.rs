@@ -1,0 +1,33 @@
+//! The choice between the crypto engines of this machine.
+
+use crypto::Cipher;
+use crypto::choice::Choice;
+use gateway::api::said_of_engine;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where measurements are kept between two starts.
+const CACHE: &str = "/var/cache/postern/crypto.json";
+/// How often failed engines are looked at.
+const TEND: Duration = Duration::from_secs(1);
+
+/// All engines, measured for `ciphers`.
+pub(crate) fn choice(ciphers: &[Cipher]) -> Arc<Choice> {
+    Arc::new(Choice::here(Some(Path::new(CACHE))).prepared_for(ciphers))
+}
+
+/// Looks after the engines for as long as the program runs, and says what happens to them.
+pub(crate) fn tend(choice: &Arc<Choice>) -> std::io::Result<()> {
+    let choice = Arc::clone(choice);
+    // A thread of its own: an engine that is tried again may stall.
+    std::thread::Builder::new().name("engines".to_owned()).spawn(move || {
+        loop {
+            for event in choice.tend() {
+                tracing::warn!("crypto engine {} {}", event.engine, said_of_engine(&event.what));
+            }
+            std::thread::sleep(TEND);
+        }
+    })?;
+    Ok(())
+}

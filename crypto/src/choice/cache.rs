@@ -1,0 +1,111 @@
+//! Measurements kept in a file, so that a restart need not take them again.
+
+use super::calibrate::{Cost, Measured};
+use super::subject::Subject;
+use super::table::SLOTS;
+use crate::engine::Engine;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+#[derive(Default, Serialize, Deserialize)]
+struct File {
+    /// What the measurements are true of.
+    machine: String,
+    /// By cipher, then by engine: ns a packet by slot, nothing for an engine that lacks it.
+    ciphers: BTreeMap<String, BTreeMap<String, Entry>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Entry {
+    Works(Vec<f64>),
+    Lacks,
+}
+
+/// What measurements depend on: processor, kernel, and the engines with their versions.
+fn machine(engines: &[Arc<dyn Engine>]) -> String {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let processor: Vec<_> =
+        cpuinfo.lines().filter(|line| is_about_the_processor(line)).take(4).map(str::trim).collect();
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let engines = engines.iter().map(|engine| format!("{} {}", engine.name(), engine.version()));
+    // The file of the program itself: another build may measure otherwise.
+    let program = std::fs::metadata("/proc/self/exe").map(|file| (file.len(), file.mtime()));
+    let (processor, engines) = (processor.join(", "), engines.collect::<Vec<_>>().join(", "));
+    format!("{:?}; {processor}; {}; {engines}", program.unwrap_or_default(), kernel.trim())
+}
+
+fn is_about_the_processor(line: &str) -> bool {
+    ["model name", "flags", "CPU part", "CPU implementer", "Features"].iter().any(|key| line.starts_with(key))
+}
+
+/// The measurements for `subject`, if the file has them, of this machine and of every engine.
+pub(super) fn read(path: &Path, engines: &[Arc<dyn Engine>], subject: Subject) -> Option<Vec<Measured>> {
+    let file: File = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+    if file.machine != machine(engines) {
+        return None;
+    }
+    let row = file.ciphers.get(&subject.to_string())?;
+    let measured = engines.iter().map(|engine| match row.get(engine.name())? {
+        Entry::Works(costs) => {
+            let costs: [f64; SLOTS] = costs.as_slice().try_into().ok()?;
+            Some(Measured::Works(Cost(Box::new(costs))))
+        }
+        Entry::Lacks => Some(Measured::Lacks),
+    });
+    measured.collect()
+}
+
+/// Adds measurements to the file. Failing that they are taken again next time; an engine that computed something wrong
+/// is, too.
+pub(super) fn write(path: &Path, engines: &[Arc<dyn Engine>], subject: Subject, measured: &[Measured]) {
+    let now = machine(engines);
+    let before = std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice::<File>(&bytes).ok());
+    let mut file = before.filter(|file| file.machine == now).unwrap_or_default();
+    file.machine = now;
+    let entries = engines.iter().zip(measured).filter_map(|(engine, measured)| {
+        let entry = match measured {
+            Measured::Works(cost) => Entry::Works(cost.0.to_vec()),
+            Measured::Lacks => Entry::Lacks,
+            Measured::Wrong => return None,
+        };
+        Some((engine.name().to_owned(), entry))
+    });
+    file.ciphers.insert(subject.to_string(), entries.collect());
+    let Ok(json) = serde_json::to_vec_pretty(&file) else { return };
+    // Whole or not at all: another process may read it at this moment.
+    let new = path.with_extension(format!("{}.new", std::process::id()));
+    let _ = path.parent().map(std::fs::create_dir_all);
+    let _ = std::fs::write(&new, json).and_then(|()| std::fs::rename(&new, path));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cipher;
+    use crate::choice::calibrate;
+    use crate::engine::aws_lc::AwsLc;
+    use crate::engine::none::None as NoEngine;
+
+    #[test]
+    fn what_was_written_is_read_by_the_same_engines_only() {
+        let path = std::env::temp_dir().join(format!("postern-cache-{}.json", std::process::id()));
+        let built_in: Arc<dyn Engine> = Arc::new(AwsLc);
+        let one = [Arc::clone(&built_in)];
+        let two: [Arc<dyn Engine>; 2] = [built_in, Arc::new(NoEngine)];
+        let subject = Subject::Cipher(Cipher::ChaCha20Poly1305);
+        assert_eq!(read(&path, &one, subject), None);
+        let measured = calibrate::measure(&one, subject);
+        write(&path, &one, subject, &measured);
+        assert!(read(&path, &one, subject).is_some_and(|row| row[0].cost().is_some()));
+        assert_eq!(read(&path, &two, subject), None, "another set of engines");
+        assert_eq!(read(&path, &one, Subject::Cipher(Cipher::Aes128Gcm)), None, "another cipher");
+        std::fs::write(&path, b"{\"machine\": 7").expect("writable");
+        assert_eq!(read(&path, &one, subject), None, "a file cut off");
+        std::fs::remove_file(&path).expect("it is there");
+    }
+}

@@ -1,0 +1,112 @@
+//! Measures the engines beside each other, after each has shown that it computes what the others do.
+//!
+//! They take turns, and of each the fastest turn counts: what else the machine did meanwhile only ever adds.
+
+use super::subject::{Laid, Load, Subject};
+use super::table::{BURSTS, Direction, SIZES, SLOTS, Slot};
+use crate::engine::Engine;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Packets sealed and opened in one turn.
+const PACKETS: usize = 32;
+/// Turns of every engine in every slot, at least.
+const TURNS: usize = 4;
+/// Time spent on a slot of an engine, if its turns are short.
+const ENOUGH: Duration = Duration::from_micros(300);
+
+/// What an engine costs for one cipher, in ns a packet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cost(pub(super) Box<[f64; SLOTS]>);
+
+impl Cost {
+    /// ns a packet.
+    pub fn at(&self, slot: Slot) -> f64 {
+        self.0[slot.index()]
+    }
+}
+
+/// What was found of an engine for one cipher.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Measured {
+    /// It works, and this is what it costs.
+    Works(Cost),
+    /// It does not have the cipher.
+    Lacks,
+    /// It has failed, or computed something else than the engine that is built in.
+    Wrong,
+}
+
+impl Measured {
+    /// What it costs, if it works.
+    pub fn cost(&self) -> Option<&Cost> {
+        match self {
+            Self::Works(cost) => Some(cost),
+            Self::Lacks | Self::Wrong => None,
+        }
+    }
+}
+
+/// Measures every engine.
+pub(super) fn measure(engines: &[Arc<dyn Engine>], subject: Subject) -> Vec<Measured> {
+    let mut loads: Vec<_> = engines.iter().map(|engine| subject.load(&**engine)).collect();
+    let mut found = vec![Measured::Works(Cost(Box::new([f64::MAX; SLOTS]))); engines.len()];
+    check(&loads, &mut found);
+    for (size, &bytes) in SIZES.iter().enumerate() {
+        for (burst, &packets) in BURSTS.iter().enumerate() {
+            let started = Instant::now();
+            let mut turns = 0;
+            while turns < TURNS || started.elapsed() < ENOUGH * engines.len() as u32 {
+                turns += 1;
+                for (load, measured) in loads.iter_mut().zip(&mut found) {
+                    let (Some(load), Measured::Works(cost)) = (load, &mut *measured) else { continue };
+                    let Some(times) = turn(load, bytes, packets) else {
+                        *measured = Measured::Wrong;
+                        continue;
+                    };
+                    for (direction, ns) in Direction::ALL.into_iter().zip(times) {
+                        let best = &mut cost.0[Slot { direction, burst, size }.index()];
+                        *best = best.min(ns);
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Takes out what was measured of engines that lack the cipher, or compute something else than the first.
+pub(super) fn recheck(
+    engines: &[Arc<dyn Engine>],
+    subject: Subject,
+    mut measured: Vec<Measured>,
+) -> Vec<Measured> {
+    let loads: Vec<_> = engines.iter().map(|engine| subject.load(&**engine)).collect();
+    check(&loads, &mut measured);
+    measured
+}
+
+fn check(loads: &[Option<Load>], measured: &mut [Measured]) {
+    for (load, measured) in loads.iter().zip(measured) {
+        match (&loads[0], load) {
+            (_, None) => *measured = Measured::Lacks,
+            (Some(reference), Some(load)) if load.agrees_with(reference) => {}
+            _ => *measured = Measured::Wrong,
+        }
+    }
+}
+
+/// Seals [`PACKETS`] packets and opens them again; ns a packet of each.
+fn turn(load: &Load, size: usize, burst: usize) -> Option<[f64; 2]> {
+    let mut laid = Laid::new(load, size, PACKETS);
+    let mut times = [0.0; 2];
+    for (direction, time) in Direction::ALL.into_iter().zip(&mut times) {
+        let started = Instant::now();
+        let right = laid.run(load, direction, burst);
+        *time = started.elapsed().as_nanos() as f64 / PACKETS as f64;
+        if !right {
+            return None;
+        }
+    }
+    Some(times)
+}

@@ -1,0 +1,81 @@
+//! A key in all the engines that may be called with it.
+
+use super::Members;
+use super::table::{Direction, Row, Slot};
+use crate::engine::{EngineFailure, Job, Key, PairJob, PairKey};
+use std::sync::Arc;
+
+/// A key that calls the fastest engine, and the next when that one fails.
+pub(super) struct ChosenKey<K: ?Sized> {
+    /// By index of the engine. The first, which is built in, is always there.
+    pub(super) keys: Vec<Option<Arc<K>>>,
+    pub(super) row: Arc<Row>,
+    pub(super) members: Arc<Members>,
+}
+
+impl<K: ?Sized> ChosenKey<K> {
+    /// Has a burst done by the engine for its place; when it fails, by the one that is chosen then.
+    #[inline]
+    fn call(
+        &self,
+        slot: Slot,
+        mut work: impl FnMut(&K) -> Result<(), EngineFailure>,
+    ) -> Result<(), EngineFailure> {
+        let chosen = self.row.chosen(slot);
+        if let Some(key) = &self.keys[chosen] {
+            if work(key).is_ok() {
+                return Ok(());
+            }
+            self.members.failed(chosen);
+        }
+        self.call_another(slot, chosen, work)
+    }
+
+    #[cold]
+    fn call_another(
+        &self,
+        slot: Slot,
+        failed: usize,
+        mut work: impl FnMut(&K) -> Result<(), EngineFailure>,
+    ) -> Result<(), EngineFailure> {
+        let next = self.row.chosen(slot);
+        for index in [next, 0] {
+            let Some(key) = self.keys[index].as_ref().filter(|_| index != failed || index == 0) else {
+                continue;
+            };
+            if work(key).is_ok() {
+                return Ok(());
+            }
+            self.members.failed(index);
+        }
+        Err(EngineFailure)
+    }
+}
+
+impl Key for ChosenKey<dyn Key> {
+    fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        let Some(first) = jobs.first() else { return Ok(()) };
+        let slot = Slot::of(Direction::Seal, jobs.len(), first.text.len());
+        self.call(slot, |key| key.seal(jobs))
+    }
+
+    fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        let Some(first) = jobs.first() else { return Ok(()) };
+        let slot = Slot::of(Direction::Open, jobs.len(), first.text.len());
+        self.call(slot, |key| key.open(jobs))
+    }
+}
+
+impl PairKey for ChosenKey<dyn PairKey> {
+    fn seal(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
+        let Some(first) = jobs.first() else { return Ok(()) };
+        let slot = Slot::of(Direction::Seal, jobs.len(), first.packet.len() - first.text);
+        self.call(slot, |key| key.seal(jobs))
+    }
+
+    fn open(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
+        let Some(first) = jobs.first() else { return Ok(()) };
+        let slot = Slot::of(Direction::Open, jobs.len(), first.packet.len() - first.text);
+        self.call(slot, |key| key.open(jobs))
+    }
+}

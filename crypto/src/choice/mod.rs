@@ -1,0 +1,162 @@
+//! Which engine seals and opens: measured on this machine, per cipher, size and burst, not guessed.
+//!
+//! [`Choice`] is itself an [`Engine`]. Its keys are loaded into the engines that are fast somewhere; each burst reads one
+//! atomic byte to learn which of them to call. An engine that fails is left at once, the burst is done by the next, and
+//! [`tend`](Choice::tend) tries it again later.
+
+mod cache;
+mod calibrate;
+mod find;
+mod guard;
+mod key;
+mod member;
+mod subject;
+mod table;
+
+pub use calibrate::{Cost, Measured};
+pub use find::{Found, find};
+pub use guard::Guarded;
+pub use member::{Event, Happening, Health, Rules};
+pub use subject::Subject;
+pub use table::{BURSTS, Direction, Row, SIZES, Slot};
+
+use crate::cipher::{Cipher, Pair};
+use crate::engine::library::Unavailable;
+use crate::engine::{Engine, Key, LoadError, PairKey};
+use key::ChosenKey;
+use member::Members;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
+
+/// Engines, and the choice between them.
+pub struct Choice {
+    members: Arc<Members>,
+    absent: Vec<(&'static str, Unavailable)>,
+    cache: Option<PathBuf>,
+    told: Mutex<Option<SystemTime>>,
+}
+
+impl Choice {
+    /// Chooses among `engines`, of which the first must have every cipher: it is what remains when others fail.
+    pub fn among(engines: Vec<Arc<dyn Engine>>) -> Self {
+        assert!(!engines.is_empty(), "there is always the engine that is built in");
+        let members = Arc::new(Members::new(engines));
+        Self { members, absent: Vec::new(), cache: None, told: Mutex::default() }
+    }
+
+    /// Chooses among all engines of this machine. Measurements are kept in the file `cache`, and taken from there if it
+    /// was written on this processor, kernel and versions of the libraries.
+    pub fn here(cache: Option<&Path>) -> Self {
+        let found = find();
+        let mut choice = Self::among(found.engines);
+        choice.absent = found.absent;
+        choice.cache = cache.map(Path::to_owned);
+        choice
+    }
+
+    /// Measures the engines for `ciphers` before the first packet needs it.
+    #[must_use]
+    pub fn prepared_for(self, ciphers: &[Cipher]) -> Self {
+        for &cipher in ciphers {
+            self.row(cipher.into());
+        }
+        self
+    }
+
+    /// The engines chosen among, in the order of the indices in a [`Row`].
+    pub fn engines(&self) -> &[Arc<dyn Engine>] {
+        self.members.engines()
+    }
+
+    /// The engines this program knows and this machine has not, and why.
+    pub fn absent(&self) -> &[(&'static str, Unavailable)] {
+        &self.absent
+    }
+
+    /// How the engine of this index fares, and how often it has failed.
+    pub fn health(&self, index: usize) -> (Health, u64) {
+        (self.members.health(index), self.members.failures(index))
+    }
+
+    /// What a person has decided.
+    pub fn rules(&self) -> Rules {
+        self.members.rules()
+    }
+
+    /// Follows what a person has decided, at once and for keys that are loaded already.
+    pub fn set_rules(&self, rules: Rules) {
+        self.members.set_rules(rules);
+    }
+
+    /// The measurements for `subject`, taken when it is first asked for: about 30 ms an engine.
+    pub fn row(&self, subject: Subject) -> Arc<Row> {
+        self.members.row(subject, || {
+            let cached = self.cache.as_deref().and_then(|path| cache::read(path, self.engines(), subject));
+            let cached = cached.map(|measured| calibrate::recheck(self.engines(), subject, measured));
+            let measured = cached.unwrap_or_else(|| {
+                let measured = calibrate::measure(self.engines(), subject);
+                if let Some(path) = &self.cache {
+                    cache::write(path, self.engines(), subject, &measured);
+                }
+                measured
+            });
+            Row::new(measured)
+        })
+    }
+
+    /// The ciphers measured so far.
+    pub fn rows(&self) -> Vec<(Subject, Arc<Row>)> {
+        self.members.rows()
+    }
+
+    /// Tries engines that have failed, checks those that work, and returns what happened since it was last called.
+    /// To be called about once a second by a thread that may wait.
+    pub fn tend(&self) -> Vec<Event> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        self.members.tend(Instant::now(), &mut told)
+    }
+
+    /// The latest events, the oldest first.
+    pub fn events(&self) -> Vec<Event> {
+        self.members.events()
+    }
+
+    fn load_all<K: ?Sized>(
+        &self,
+        subject: Subject,
+        load: impl Fn(&dyn Engine) -> Result<Arc<K>, LoadError>,
+    ) -> Result<ChosenKey<K>, LoadError> {
+        let row = self.row(subject);
+        let mut keys = Vec::with_capacity(self.engines().len());
+        for (index, engine) in self.engines().iter().enumerate() {
+            // A key that another engine cannot load is left to the first.
+            let key = (index == 0 || row.is_worth_loading(index)).then(|| load(&**engine));
+            keys.push(if index == 0 { key.transpose()? } else { key.and_then(Result::ok) });
+        }
+        Ok(ChosenKey { keys, row, members: Arc::clone(&self.members) })
+    }
+}
+
+impl Engine for Choice {
+    fn name(&self) -> &'static str {
+        "chosen"
+    }
+
+    fn version(&self) -> String {
+        self.engines().iter().map(|engine| engine.name()).collect::<Vec<_>>().join(", ")
+    }
+
+    fn load(&self, cipher: Cipher, secret: &[u8]) -> Result<Arc<dyn Key>, LoadError> {
+        Ok(Arc::new(self.load_all(cipher.into(), |engine| engine.load(cipher, secret))?))
+    }
+
+    fn load_pair(
+        &self,
+        pair: Pair,
+        encryption: &[u8],
+        integrity: &[u8],
+    ) -> Result<Arc<dyn PairKey>, LoadError> {
+        Ok(Arc::new(self.load_all(pair.into(), |engine| engine.load_pair(pair, encryption, integrity))?))
+    }
+}

@@ -1,0 +1,272 @@
+//! The kernel's crypto API by sockets of the family `AF_ALG`: any driver that the kernel has, and the devices behind them.
+//!
+//! An algorithm is bound by the name of a device's driver where there is one, even if the kernel prefers another, since who
+//! is faster is measured; by its own name elsewhere. A burst takes the sockets of its key, sends a packet on each, and
+//! receives the answers into memory of its own, from where they are copied when all are there.
+
+mod driver;
+mod key;
+mod socket;
+mod transform;
+
+pub(super) use driver::names_device;
+pub use driver::{Driver, drivers};
+
+use super::library::Unavailable;
+use super::{Engine, Key, LoadError, PairKey};
+use crate::cipher::{Cipher, Encryption, Integrity, Pair};
+use key::{AfAlgKey, AfAlgPairKey};
+use rustix::io::Errno;
+use socket::Kind;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use transform::Transform;
+use zeroize::Zeroizing;
+
+const NAME: &str = "af-alg";
+
+fn aead_name(cipher: Cipher) -> &'static str {
+    match cipher {
+        Cipher::ChaCha20Poly1305 => "rfc7539(chacha20,poly1305)",
+        Cipher::Aes128Gcm | Cipher::Aes192Gcm | Cipher::Aes256Gcm => "gcm(aes)",
+        Cipher::Aes128Ccm | Cipher::Aes192Ccm | Cipher::Aes256Ccm => "ccm(aes)",
+    }
+}
+
+fn encryption_name(encryption: Encryption) -> Option<&'static str> {
+    match encryption {
+        Encryption::Null => None,
+        Encryption::AesCbc(_) => Some("cbc(aes)"),
+        Encryption::AesCtr(_) => Some("ctr(aes)"),
+        Encryption::TripleDesCbc => Some("cbc(des3_ede)"),
+    }
+}
+
+fn integrity_name(integrity: Integrity) -> &'static str {
+    match integrity {
+        Integrity::HmacSha1 => "hmac(sha1)",
+        Integrity::HmacSha256 => "hmac(sha256)",
+        Integrity::HmacSha384 => "hmac(sha384)",
+        Integrity::HmacSha512 => "hmac(sha512)",
+        Integrity::AesXcbc => "xcbc(aes)",
+    }
+}
+
+/// Cipher and MAC as one algorithm of the kernel.
+fn both_name(pair: Pair) -> Option<String> {
+    Some(format!("authenc({},{})", integrity_name(pair.integrity), encryption_name(pair.encryption)?))
+}
+
+/// Every algorithm that is asked for here.
+fn algorithms() -> Vec<(Kind, String)> {
+    let ciphers = Cipher::ALL.iter().map(|&cipher| (Kind::Aead, aead_name(cipher).to_owned()));
+    let encryptions =
+        Encryption::ALL.iter().filter_map(|&it| Some((Kind::Cipher, encryption_name(it)?.into())));
+    let integrities = Integrity::ALL.iter().map(|&it| (Kind::Hash, integrity_name(it).to_owned()));
+    let pairs = Encryption::ALL.iter().flat_map(|&encryption| {
+        let pair = move |&integrity| both_name(Pair { encryption, integrity });
+        Integrity::ALL.iter().filter_map(pair).map(|name| (Kind::Aead, name))
+    });
+    let mut all: Vec<_> = ciphers.chain(encryptions).chain(integrities).chain(pairs).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// What to bind for an algorithm.
+#[derive(Clone)]
+struct Served {
+    /// A driver's or the algorithm's.
+    name: String,
+    is_async: bool,
+}
+
+impl Served {
+    fn transform(&self, kind: Kind, key: &[u8], tag: Option<usize>) -> rustix::io::Result<Transform> {
+        Ok(Transform::new(kind, &self.name, key, tag)?.asynchronous(self.is_async))
+    }
+}
+
+/// The engine.
+pub struct AfAlg {
+    kernel: String,
+    accelerators: Vec<Driver>,
+    served: Mutex<BTreeMap<(Kind, String), Served>>,
+}
+
+impl AfAlg {
+    /// Looks whether the kernel lets programs use its ciphers, and which devices it has for them.
+    pub fn load() -> Result<Self, Unavailable> {
+        let refused = |what: String| Err(Unavailable::Refused(what));
+        match ["gcm(aes)", "cbc(aes)"].map(|name| {
+            let kind = if name == "gcm(aes)" { Kind::Aead } else { Kind::Cipher };
+            socket::bound(kind, name).map(drop)
+        }) {
+            [Err(Errno::AFNOSUPPORT), _] => {
+                return refused(String::from(
+                    "the kernel has no AF_ALG (CONFIG_CRYPTO_USER_API, module af_alg)",
+                ));
+            }
+            [Err(Errno::NOENT), Err(Errno::NOENT)] => {
+                let modules = "modules algif_aead and algif_skcipher";
+                return refused(format!("the kernel has AF_ALG, but nothing to use by it ({modules})"));
+            }
+            [Err(error), Err(_)] => return refused(format!("the kernel refuses AF_ALG: {error}")),
+            _ => {}
+        }
+        let drivers = drivers();
+        // What the kernel has put together around a device's cipher stays in its list, and names nothing new.
+        let is_device = |driver: &Driver| driver.is_accelerator() && !driver.name.starts_with("authenc(");
+        let accelerators = algorithms()
+            .into_iter()
+            .filter_map(|(kind, algorithm)| driver::first(&drivers, (kind.name(), &algorithm), is_device));
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Ok(Self {
+            kernel: kernel.trim().to_owned(),
+            accelerators: accelerators.collect(),
+            served: Mutex::default(),
+        })
+    }
+
+    /// The devices' drivers that are used.
+    pub fn accelerators(&self) -> &[Driver] {
+        &self.accelerators
+    }
+
+    /// A key for `algorithm`, and what was bound for it. The kernel makes what it has not until it is asked for, so that
+    /// its list is read after the first time.
+    fn transform(
+        &self,
+        kind: Kind,
+        algorithm: &str,
+        key: &[u8],
+        tag: Option<usize>,
+    ) -> rustix::io::Result<(Transform, Served)> {
+        let index = (kind, algorithm.to_owned());
+        if let Some(served) = self.served().get(&index).cloned() {
+            return Ok((served.transform(kind, key, tag)?, served));
+        }
+        let device = driver::first(&drivers(), (kind.name(), algorithm), Driver::is_accelerator);
+        let name = device.map_or_else(|| algorithm.to_owned(), |driver| driver.name);
+        let mut served = Served { name, is_async: false };
+        drop(served.transform(kind, key, tag)?);
+        let is_bound = |driver: &Driver| served.name == algorithm || driver.name == served.name;
+        served.is_async = driver::first(&drivers(), (kind.name(), algorithm), is_bound)
+            .is_some_and(|driver| driver.is_async);
+        self.served().insert(index, served.clone());
+        Ok((served.transform(kind, key, tag)?, served))
+    }
+
+    /// Cipher and MAC in one, if the kernel has that. Around a device's cipher it is made by the names of its parts, and
+    /// is then in the kernel's list.
+    fn both(&self, pair: Pair, secrets: [&[u8]; 2]) -> Option<Transform> {
+        let (algorithm, key) = (both_name(pair)?, both_key(secrets));
+        let tag = Some(pair.integrity.tag_length());
+        let drivers = drivers();
+        let device =
+            |kind: Kind, name: &str| driver::first(&drivers, (kind.name(), name), Driver::is_accelerator);
+        if let (None, Some(cipher)) =
+            (device(Kind::Aead, &algorithm), device(Kind::Cipher, encryption_name(pair.encryption)?))
+        {
+            let mac = driver::first(&drivers, (Kind::Hash.name(), integrity_name(pair.integrity)), |_| true)?;
+            let name = format!("authenc({},{})", mac.name, cipher.name);
+            return Served { name, is_async: true }.transform(Kind::Aead, &key, tag).ok();
+        }
+        Some(self.transform(Kind::Aead, &algorithm, &key, tag).ok()?.0)
+    }
+
+    fn served(&self) -> MutexGuard<'_, BTreeMap<(Kind, String), Served>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Both keys as `authenc` takes them (crypto/authenc.h): an attribute with the length of the second, the first, the second.
+fn both_key([encryption, integrity]: [&[u8]; 2]) -> Zeroizing<Vec<u8>> {
+    let mut key = Zeroizing::new(Vec::with_capacity(8 + encryption.len() + integrity.len()));
+    for half in [8u16, 1] {
+        key.extend_from_slice(&half.to_ne_bytes());
+    }
+    key.extend_from_slice(&(encryption.len() as u32).to_be_bytes());
+    key.extend_from_slice(integrity);
+    key.extend_from_slice(encryption);
+    key
+}
+
+fn load_error(cipher: impl ToString) -> impl Fn(Errno) -> LoadError {
+    let cipher = cipher.to_string();
+    move |error| match error {
+        Errno::NOENT => LoadError::Unsupported { engine: NAME, cipher: cipher.clone() },
+        _ => LoadError::Failed { engine: NAME, cipher: cipher.clone() },
+    }
+}
+
+impl Engine for AfAlg {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> String {
+        let devices = self.accelerators.iter().map(|driver| format!(", {driver}"));
+        format!("Linux {}{}", self.kernel, devices.collect::<String>())
+    }
+
+    fn is_accelerator(&self) -> bool {
+        !self.accelerators.is_empty()
+    }
+
+    fn load(&self, cipher: Cipher, secret: &[u8]) -> Result<Arc<dyn Key>, LoadError> {
+        LoadError::check(cipher, cipher.key_length(), secret)?;
+        let longest = cipher.tag_lengths().last().copied();
+        let (transform, served) =
+            self.transform(Kind::Aead, aead_name(cipher), secret, longest).map_err(load_error(cipher))?;
+        let transforms = longest.map(|tag| (tag, Arc::new(transform))).into_iter().collect();
+        let secret = Zeroizing::new(secret.to_vec());
+        Ok(Arc::new(AfAlgKey { cipher, served, secret, transforms: Mutex::new(transforms) }))
+    }
+
+    fn load_pair(
+        &self,
+        pair: Pair,
+        encryption: &[u8],
+        integrity: &[u8],
+    ) -> Result<Arc<dyn PairKey>, LoadError> {
+        LoadError::check_pair(pair, encryption, integrity)?;
+        let load = |kind, name, key| self.transform(kind, name, key, None).map_err(load_error(pair));
+        let cipher = encryption_name(pair.encryption)
+            .map(|name| load(Kind::Cipher, name, encryption))
+            .transpose()?
+            .map(|(transform, _)| transform);
+        let (mac, _) = load(Kind::Hash, integrity_name(pair.integrity), integrity)?;
+        let both = self.both(pair, [encryption, integrity]);
+        Ok(Arc::new(AfAlgPairKey { encryption: pair.encryption, cipher, mac, both }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_algorithm_is_asked_for_once() {
+        let names: Vec<String> = algorithms().into_iter().map(|(_, name)| name).collect();
+        // Three AEADs, three ciphers, five MACs, and each of those with each.
+        assert_eq!(names.len(), 3 + 3 + 5 + 15);
+        assert!(names.iter().any(|name| name == "authenc(hmac(sha256),cbc(aes))"), "{names:?}");
+    }
+
+    #[test]
+    fn both_keys_are_laid_out_as_the_kernel_reads_them() {
+        let key = both_key([&[1; 16], &[2; 20]]);
+        assert_eq!(key.len(), 8 + 36);
+        assert_eq!(key[..2], 8u16.to_ne_bytes());
+        assert_eq!(key[2..8], [1u16.to_ne_bytes(), [0, 0], [0, 16]].concat());
+        assert_eq!(key[8..], [vec![2; 20], vec![1; 16]].concat());
+    }
+
+    #[test]
+    fn without_the_family_the_reason_says_what_is_missing() {
+        if let Err(reason) = AfAlg::load() {
+            assert!(reason.to_string().contains("AF_ALG"), "{reason}");
+        }
+    }
+}

@@ -1,0 +1,484 @@
+//! Ciphers and MACs by the EVP interface, which AWS-LC and OpenSSL share.
+
+#![expect(unsafe_code, reason = "calls a C library")]
+
+use super::{EngineFailure, Job, Key, NONCE, PairJob, PairKey};
+use crate::cipher::{Cipher, Encryption, Integrity, Pair};
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::{Arc, Mutex, PoisonError};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+/// Opaque things of the library.
+pub(super) type Pointer = *mut c_void;
+
+/// Commands of `EVP_CIPHER_CTX_ctrl` (openssl/evp.h; the same in both libraries).
+const SET_NONCE_LENGTH: c_int = 0x9;
+const GET_TAG: c_int = 0x10;
+const SET_TAG: c_int = 0x11;
+/// For `EVP_CipherInit_ex`: leave the direction as it is.
+const SAME_DIRECTION: c_int = -1;
+/// Bytes of a nonce of CCM in ESP: 3 of salt and 8 of IV (RFC 4309).
+const CCM_NONCE: usize = 11;
+/// Bytes of a block of AES.
+const BLOCK: usize = 16;
+/// Bytes of the longest digest, SHA-512's.
+const DIGEST: usize = 64;
+
+/// The functions of one of the libraries.
+#[derive(Clone, Copy)]
+pub(super) struct Functions {
+    pub(super) cipher_new: unsafe extern "C" fn() -> Pointer,
+    pub(super) cipher_free: unsafe extern "C" fn(Pointer),
+    pub(super) cipher_init:
+        unsafe extern "C" fn(Pointer, Pointer, Pointer, *const u8, *const u8, c_int) -> c_int,
+    pub(super) cipher_control: unsafe extern "C" fn(Pointer, c_int, c_int, Pointer) -> c_int,
+    pub(super) cipher_padding: unsafe extern "C" fn(Pointer, c_int) -> c_int,
+    pub(super) cipher_update: unsafe extern "C" fn(Pointer, *mut u8, *mut c_int, *const u8, c_int) -> c_int,
+    pub(super) cipher_final: unsafe extern "C" fn(Pointer, *mut u8, *mut c_int) -> c_int,
+    pub(super) mac_new: unsafe extern "C" fn() -> Pointer,
+    pub(super) mac_free: unsafe extern "C" fn(Pointer),
+    pub(super) mac_init: unsafe extern "C" fn(Pointer, *const u8, c_int, Pointer, Pointer) -> c_int,
+    pub(super) mac_update: unsafe extern "C" fn(Pointer, *const u8, usize) -> c_int,
+    pub(super) mac_final: unsafe extern "C" fn(Pointer, *mut u8, *mut c_uint) -> c_int,
+    /// The `EVP_CIPHER` of an OpenSSL name such as `AES-128-GCM`; null if the library has none.
+    pub(super) cipher: &'static (dyn Fn(&str) -> Pointer + Send + Sync),
+    /// The `EVP_MD` of an OpenSSL name such as `SHA256`; null if the library has none.
+    pub(super) digest: &'static (dyn Fn(&str) -> Pointer + Send + Sync),
+}
+
+pub(super) fn aead_name(cipher: Cipher) -> &'static str {
+    match cipher {
+        Cipher::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+        Cipher::Aes128Gcm => "AES-128-GCM",
+        Cipher::Aes192Gcm => "AES-192-GCM",
+        Cipher::Aes256Gcm => "AES-256-GCM",
+        Cipher::Aes128Ccm => "AES-128-CCM",
+        Cipher::Aes192Ccm => "AES-192-CCM",
+        Cipher::Aes256Ccm => "AES-256-CCM",
+    }
+}
+
+fn encryption_name(encryption: Encryption) -> &'static str {
+    match encryption {
+        Encryption::Null => "NULL",
+        Encryption::AesCbc(16) => "AES-128-CBC",
+        Encryption::AesCbc(24) => "AES-192-CBC",
+        Encryption::AesCbc(_) => "AES-256-CBC",
+        Encryption::AesCtr(16) => "AES-128-CTR",
+        Encryption::AesCtr(24) => "AES-192-CTR",
+        Encryption::AesCtr(_) => "AES-256-CTR",
+        Encryption::TripleDesCbc => "DES-EDE3-CBC",
+    }
+}
+
+/// Says whether a function of the library succeeded.
+fn done(result: c_int) -> Result<(), EngineFailure> {
+    if result > 0 { Ok(()) } else { Err(EngineFailure) }
+}
+
+/// An `EVP_CIPHER_CTX` with its key and direction.
+struct CipherContext {
+    functions: Functions,
+    context: Pointer,
+}
+
+// SAFETY: a context is used by whoever has it, and by nobody else meanwhile.
+unsafe impl Send for CipherContext {}
+
+impl CipherContext {
+    fn new(functions: Functions, cipher: Pointer, seals: bool) -> Result<Self, EngineFailure> {
+        // SAFETY: the function takes nothing.
+        let mut context = Self { functions, context: unsafe { (functions.cipher_new)() } };
+        if context.context.is_null() {
+            return Err(EngineFailure);
+        }
+        context.start(cipher, seals)?;
+        Ok(context)
+    }
+
+    /// Makes it a new context for `cipher`, without a key.
+    fn start(&mut self, cipher: Pointer, seals: bool) -> Result<(), EngineFailure> {
+        let direction = c_int::from(seals);
+        // SAFETY: a context takes any cipher of its library.
+        done(unsafe {
+            (self.functions.cipher_init)(self.context, cipher, null_mut(), null(), null(), direction)
+        })
+    }
+
+    /// Sets what is given: `key` of the length of the cipher's key, `nonce` of that of its nonce.
+    fn set(&mut self, key: Option<&[u8]>, nonce: Option<&[u8]>) -> Result<(), EngineFailure> {
+        let pointer = |bytes: Option<&[u8]>| bytes.map_or(null(), <[u8]>::as_ptr);
+        let (key, nonce) = (pointer(key), pointer(nonce));
+        // SAFETY: the caller gives slices of the lengths that the cipher reads.
+        done(unsafe {
+            (self.functions.cipher_init)(self.context, null_mut(), null_mut(), key, nonce, SAME_DIRECTION)
+        })
+    }
+
+    fn control(&mut self, command: c_int, length: usize, bytes: Pointer) -> Result<(), EngineFailure> {
+        // SAFETY: `bytes` is null or has `length` bytes, which the commands used here read or write.
+        done(unsafe { (self.functions.cipher_control)(self.context, command, length as c_int, bytes) })
+    }
+
+    /// Takes `bytes` in as authenticated data.
+    fn authenticate(&mut self, bytes: &[u8]) -> Result<(), EngineFailure> {
+        let mut length = 0;
+        // SAFETY: without an output the bytes are only read.
+        done(unsafe {
+            let input = bytes.as_ptr();
+            (self.functions.cipher_update)(
+                self.context,
+                null_mut(),
+                &raw mut length,
+                input,
+                bytes.len() as c_int,
+            )
+        })
+    }
+
+    /// Encrypts or decrypts `text` in place.
+    fn update(&mut self, text: &mut [u8]) -> Result<(), EngineFailure> {
+        let mut length = 0;
+        let bytes = text.as_mut_ptr();
+        // SAFETY: none of the ciphers used writes more than it is given, as padding is off.
+        done(unsafe {
+            (self.functions.cipher_update)(self.context, bytes, &raw mut length, bytes, text.len() as c_int)
+        })
+    }
+
+    /// Ends a packet; when opening, the error means that the tag is wrong.
+    fn finish(&mut self) -> Result<(), EngineFailure> {
+        let (mut nothing, mut length) = ([0; BLOCK], 0);
+        // SAFETY: at most one block could be written, and these ciphers write nothing.
+        done(unsafe { (self.functions.cipher_final)(self.context, nothing.as_mut_ptr(), &raw mut length) })
+    }
+}
+
+impl Drop for CipherContext {
+    fn drop(&mut self) {
+        // SAFETY: it was made by the same library, which erases the key.
+        unsafe { (self.functions.cipher_free)(self.context) }
+    }
+}
+
+/// Contexts with a key, as many as there were calls at the same time.
+struct Pool<T>(Mutex<Vec<T>>);
+
+impl<T> Pool<T> {
+    fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// Works with a context that nobody else has, made if there is none.
+    fn with<R>(
+        &self,
+        make: impl FnOnce() -> Result<T, EngineFailure>,
+        work: impl FnOnce(&mut T) -> Result<R, EngineFailure>,
+    ) -> Result<R, EngineFailure> {
+        let idle = self.lock().pop();
+        let mut context = idle.map_or_else(make, Ok)?;
+        let outcome = work(&mut context)?;
+        self.lock().push(context);
+        Ok(outcome)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A key of an authenticated cipher.
+pub(super) struct AeadKey {
+    functions: Functions,
+    cipher: Pointer,
+    is_ccm: bool,
+    secret: Zeroizing<Vec<u8>>,
+    /// For sealing and for opening.
+    pools: [Pool<CipherContext>; 2],
+}
+
+// SAFETY: `cipher` is a constant of the library.
+unsafe impl Send for AeadKey {}
+// SAFETY: as above; everything else is behind a mutex or never changes.
+unsafe impl Sync for AeadKey {}
+
+impl AeadKey {
+    /// A key for `cipher`, whose length the caller has checked; `None` if the library lacks the cipher.
+    pub(super) fn load(functions: Functions, cipher: Cipher, secret: &[u8]) -> Option<Arc<dyn Key>> {
+        let key = Self {
+            functions,
+            cipher: (functions.cipher)(aead_name(cipher)),
+            is_ccm: cipher.is_ccm(),
+            secret: Zeroizing::new(secret.to_vec()),
+            pools: [Pool::new(), Pool::new()],
+        };
+        (!key.cipher.is_null() && key.context(true).is_ok()).then(|| Arc::new(key) as Arc<dyn Key>)
+    }
+
+    fn context(&self, seals: bool) -> Result<CipherContext, EngineFailure> {
+        let mut context = CipherContext::new(self.functions, self.cipher, seals)?;
+        if !self.is_ccm {
+            context.control(SET_NONCE_LENGTH, NONCE, null_mut())?;
+            context.set(Some(&self.secret), None)?;
+        }
+        Ok(context)
+    }
+
+    /// Tells the context all that comes before the text.
+    fn begin(
+        &self,
+        context: &mut CipherContext,
+        job: &mut Job<'_>,
+        seals: bool,
+    ) -> Result<(), EngineFailure> {
+        let tag = if seals { null_mut() } else { job.tag.as_mut_ptr().cast() };
+        if self.is_ccm {
+            // The lengths of nonce, tag and text are part of the first block, and a wrong tag spoils the context.
+            context.start(self.cipher, seals)?;
+            context.control(SET_NONCE_LENGTH, CCM_NONCE, null_mut())?;
+            context.control(SET_TAG, job.tag.len(), tag)?;
+            context.set(Some(&self.secret), Some(&job.nonce[..CCM_NONCE]))?;
+            let mut length = 0;
+            // SAFETY: without input and output only the length is taken.
+            done(unsafe {
+                let text = job.text.len() as c_int;
+                (self.functions.cipher_update)(context.context, null_mut(), &raw mut length, null(), text)
+            })?;
+        } else {
+            context.set(None, Some(&job.nonce))?;
+            if !seals {
+                context.control(SET_TAG, job.tag.len(), tag)?;
+            }
+        }
+        if job.aad.is_empty() { Ok(()) } else { context.authenticate(job.aad) }
+    }
+}
+
+impl Key for AeadKey {
+    fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        let make = || self.context(true);
+        self.pools[0].with(make, |context| {
+            for job in jobs {
+                self.begin(context, job, true)?;
+                context.update(job.text)?;
+                context.finish()?;
+                context.control(GET_TAG, job.tag.len(), job.tag.as_mut_ptr().cast())?;
+            }
+            Ok(())
+        })
+    }
+
+    fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        let make = || self.context(false);
+        self.pools[1].with(make, |context| {
+            for job in jobs {
+                self.begin(context, job, false)?;
+                let decrypted = context.update(job.text);
+                // CCM has seen the tag when the text ends; the others look at it last.
+                job.authentic = decrypted.is_ok() && (self.is_ccm || context.finish().is_ok());
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What a [`PairKey`] works with: both contexts, and room to lay a message out.
+struct PairContext {
+    cipher: Option<CipherContext>,
+    mac: MacContext,
+}
+
+enum MacContext {
+    Hmac(HmacContext),
+    Xcbc { cipher: CipherContext, last: [[u8; BLOCK]; 2], message: Vec<u8> },
+}
+
+struct HmacContext {
+    functions: Functions,
+    context: Pointer,
+}
+
+// SAFETY: a context is used by whoever has it, and by nobody else meanwhile.
+unsafe impl Send for HmacContext {}
+
+impl Drop for HmacContext {
+    fn drop(&mut self) {
+        // SAFETY: it was made by the same library, which erases the key.
+        unsafe { (self.functions.mac_free)(self.context) }
+    }
+}
+
+impl HmacContext {
+    fn new(functions: Functions, digest: &str, secret: &[u8]) -> Result<Self, EngineFailure> {
+        let digest = (functions.digest)(digest);
+        // SAFETY: a new context takes a key of any length for any digest of its library.
+        unsafe {
+            let hmac = Self { functions, context: (functions.mac_new)() };
+            if hmac.context.is_null() || digest.is_null() {
+                return Err(EngineFailure);
+            }
+            let (key, length) = (secret.as_ptr(), secret.len() as c_int);
+            done((functions.mac_init)(hmac.context, key, length, digest, null_mut()))?;
+            Ok(hmac)
+        }
+    }
+
+    fn digest(&mut self, parts: [&[u8]; 2]) -> Result<[u8; DIGEST], EngineFailure> {
+        let (mut digest, mut length) = ([0; DIGEST], 0);
+        // SAFETY: the parts are read, and no digest is longer than the room for it.
+        unsafe {
+            done((self.functions.mac_init)(self.context, null(), 0, null_mut(), null_mut()))?;
+            for part in parts {
+                done((self.functions.mac_update)(self.context, part.as_ptr(), part.len()))?;
+            }
+            done((self.functions.mac_final)(self.context, digest.as_mut_ptr(), &raw mut length))?;
+        }
+        Ok(digest)
+    }
+}
+
+impl MacContext {
+    fn new(functions: Functions, integrity: Integrity, secret: &[u8]) -> Result<Self, EngineFailure> {
+        let digest = match integrity {
+            Integrity::HmacSha1 => "SHA1",
+            Integrity::HmacSha256 => "SHA256",
+            Integrity::HmacSha384 => "SHA384",
+            Integrity::HmacSha512 => "SHA512",
+            Integrity::AesXcbc => return Self::xcbc(functions, secret),
+        };
+        Ok(Self::Hmac(HmacContext::new(functions, digest, secret)?))
+    }
+
+    /// RFC 3566, section 4: three keys, each the encryption of a constant.
+    fn xcbc(functions: Functions, secret: &[u8]) -> Result<Self, EngineFailure> {
+        let with = |secret: &[u8]| {
+            let mut cipher = CipherContext::new(functions, (functions.cipher)("AES-128-CBC"), true)?;
+            cipher.set(Some(secret), None)?;
+            // SAFETY: the context is live.
+            done(unsafe { (functions.cipher_padding)(cipher.context, 0) })?;
+            Ok(cipher)
+        };
+        let mut master = with(secret)?;
+        let mut derive = |constant: u8| {
+            let mut key = Zeroizing::new([constant; BLOCK]);
+            master.set(None, Some(&[0; BLOCK]))?;
+            master.update(&mut *key)?;
+            Ok(key)
+        };
+        let (first, second, third) = (derive(1)?, derive(2)?, derive(3)?);
+        Ok(Self::Xcbc { cipher: with(&*first)?, last: [*second, *third], message: Vec::new() })
+    }
+
+    /// The MAC of `parts` one after the other, not yet cut to the length of a tag.
+    fn digest(&mut self, parts: [&[u8]; 2]) -> Result<[u8; DIGEST], EngineFailure> {
+        match self {
+            Self::Hmac(hmac) => hmac.digest(parts),
+            Self::Xcbc { cipher, last, message } => {
+                message.clear();
+                message.extend(parts.concat());
+                let whole = !message.is_empty() && message.len().is_multiple_of(BLOCK);
+                if !whole {
+                    message.push(0x80);
+                    message.resize(message.len().next_multiple_of(BLOCK), 0);
+                }
+                let end = message.len() - BLOCK;
+                let mask = last[usize::from(!whole)];
+                message[end..].iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
+                cipher.set(None, Some(&[0; BLOCK]))?;
+                cipher.update(message)?;
+                let mut digest = [0; DIGEST];
+                digest[..BLOCK].copy_from_slice(&message[end..]);
+                Ok(digest)
+            }
+        }
+    }
+}
+
+/// Keys of a cipher and a MAC.
+pub(super) struct EvpPairKey {
+    functions: Functions,
+    pair: Pair,
+    cipher: Pointer,
+    secrets: [Zeroizing<Vec<u8>>; 2],
+    /// For sealing and for opening.
+    pools: [Pool<PairContext>; 2],
+}
+
+// SAFETY: `cipher` is a constant of the library.
+unsafe impl Send for EvpPairKey {}
+// SAFETY: as above; everything else is behind a mutex or never changes.
+unsafe impl Sync for EvpPairKey {}
+
+impl EvpPairKey {
+    /// Keys for `pair`, whose lengths the caller has checked; `None` if the library lacks one of the two.
+    pub(super) fn load(
+        functions: Functions,
+        pair: Pair,
+        encryption: &[u8],
+        integrity: &[u8],
+    ) -> Option<Arc<dyn PairKey>> {
+        let cipher = match pair.encryption {
+            Encryption::Null => null_mut(),
+            other => Some((functions.cipher)(encryption_name(other))).filter(|cipher| !cipher.is_null())?,
+        };
+        let secrets = [encryption, integrity].map(|secret| Zeroizing::new(secret.to_vec()));
+        let key = Self { functions, pair, cipher, secrets, pools: [Pool::new(), Pool::new()] };
+        key.context(true).is_ok().then(|| Arc::new(key) as Arc<dyn PairKey>)
+    }
+
+    fn context(&self, seals: bool) -> Result<PairContext, EngineFailure> {
+        let cipher = if self.cipher.is_null() {
+            None
+        } else {
+            let mut cipher = CipherContext::new(self.functions, self.cipher, seals)?;
+            cipher.set(Some(&self.secrets[0]), None)?;
+            // SAFETY: the context is live.
+            done(unsafe { (self.functions.cipher_padding)(cipher.context, 0) })?;
+            Some(cipher)
+        };
+        Ok(PairContext {
+            cipher,
+            mac: MacContext::new(self.functions, self.pair.integrity, &self.secrets[1])?,
+        })
+    }
+
+    fn crypt(&self, context: &mut PairContext, job: &mut PairJob<'_>) -> Result<(), EngineFailure> {
+        let Some(cipher) = &mut context.cipher else { return Ok(()) };
+        let text = &mut job.packet[job.text..];
+        if !text.len().is_multiple_of(self.pair.encryption.block()) {
+            return Err(EngineFailure);
+        }
+        cipher.set(None, Some(&job.iv))?;
+        cipher.update(text)
+    }
+}
+
+impl PairKey for EvpPairKey {
+    fn seal(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
+        let make = || self.context(true);
+        self.pools[0].with(make, |context| {
+            for job in jobs {
+                self.crypt(context, job)?;
+                let digest = context.mac.digest([&*job.packet, job.suffix])?;
+                job.tag.copy_from_slice(&digest[..job.tag.len()]);
+            }
+            Ok(())
+        })
+    }
+
+    fn open(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
+        let make = || self.context(false);
+        self.pools[1].with(make, |context| {
+            for job in jobs {
+                let digest = context.mac.digest([&*job.packet, job.suffix])?;
+                job.authentic = digest[..job.tag.len()].ct_eq(job.tag).into();
+                if job.authentic {
+                    self.crypt(context, job)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}

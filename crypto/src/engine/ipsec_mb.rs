@@ -1,0 +1,339 @@
+//! Intel's multi-buffer library (libIPSec_MB), loaded when the program starts and the library is there.
+//!
+//! Only its direct calls are used: pure functions of their arguments, reached through the table of function pointers
+//! at the head of its manager. That head has kept its shape from version 1.1 to 2.0; other versions are refused.
+
+#![expect(unsafe_code, reason = "calls a C library")]
+
+use super::library::{self, Library, Unavailable};
+use super::{Engine, EngineFailure, Job, Key, LoadError, TAG};
+use crate::cipher::Cipher;
+use crate::secret::Secret;
+use std::ffi::{CStr, c_char};
+use std::mem::offset_of;
+use std::sync::Arc;
+use subtle::ConstantTimeEq;
+use zeroize::Zeroize;
+
+/// Names under which the library is found, newest first.
+const NAMES: &[&str] = &["libIPSec_MB.so.2", "libIPSec_MB.so.1"];
+
+/// The versions (major, minor) whose manager has the shape of [`Manager`].
+const KNOWN: std::ops::RangeInclusive<(u32, u32)> = (1, 1)..=(2, 0);
+
+type OneCall = unsafe extern "C" fn(
+    key: *const GcmKey,
+    context: *mut Context,
+    to: *mut u8,
+    from: *const u8,
+    length: u64,
+    nonce: *const u8,
+    aad: *const u8,
+    aad_length: u64,
+    tag: *mut u8,
+    tag_length: u64,
+);
+type Expand = unsafe extern "C" fn(secret: *const u8, key: *mut GcmKey);
+type Begin = unsafe extern "C" fn(
+    key: *const u8,
+    context: *mut Context,
+    nonce: *const u8,
+    aad: *const u8,
+    aad_length: u64,
+);
+type Update =
+    unsafe extern "C" fn(key: *const u8, context: *mut Context, to: *mut u8, from: *const u8, length: u64);
+type Finish = unsafe extern "C" fn(context: *mut Context, tag: *mut u8, tag_length: u64);
+
+/// The head of `IMB_MGR` (intel-ipsec-mb.h), as far as it is used here.
+#[repr(C)]
+struct Manager {
+    flags: u64,
+    features: u64,
+    reserved: [u64; 5],
+    architecture: u32,
+    error: i32,
+    jobs_and_hashes: [usize; 24],
+    /// Of AES-128, 192 and 256, as the next.
+    gcm_encrypt: [Option<OneCall>; 3],
+    gcm_decrypt: [Option<OneCall>; 3],
+    gcm_in_parts: [usize; 18],
+    gcm_expand: [Option<Expand>; 3],
+    others: [usize; 56],
+    chacha20_poly1305_begin: Option<Begin>,
+    chacha20_poly1305_encrypt: Option<Update>,
+    chacha20_poly1305_decrypt: Option<Update>,
+    chacha20_poly1305_finish: Option<Finish>,
+}
+
+const _: () = {
+    assert!(offset_of!(Manager, gcm_encrypt) == 256);
+    assert!(offset_of!(Manager, gcm_expand) == 448);
+    assert!(offset_of!(Manager, chacha20_poly1305_begin) == 920);
+};
+
+/// Room for `struct gcm_key_data`, of which the largest known takes 1264 bytes.
+#[repr(C, align(64))]
+struct GcmKey([u8; 2048]);
+
+impl Drop for GcmKey {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// Room for what the library remembers during one packet: `struct gcm_context_data` (88 bytes) or
+/// `struct chacha20_poly1305_context_data` (192 bytes). It holds keystream, and is erased after each burst: by words, since
+/// that is done one by one.
+#[repr(C, align(64))]
+struct Context([u64; 32]);
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// The functions of AES-GCM for one key length.
+#[derive(Clone, Copy)]
+struct Gcm {
+    expand: Expand,
+    encrypt: OneCall,
+    decrypt: OneCall,
+}
+
+/// The functions of ChaCha20-Poly1305.
+#[derive(Clone, Copy)]
+struct ChaCha20Poly1305 {
+    begin: Begin,
+    encrypt: Update,
+    decrypt: Update,
+    finish: Finish,
+}
+
+/// The engine.
+pub struct IpsecMb {
+    version: String,
+    /// Of AES-128, 192 and 256.
+    gcm: [Gcm; 3],
+    chacha20_poly1305: ChaCha20Poly1305,
+}
+
+impl IpsecMb {
+    /// Loads the library and lets it choose the functions for this processor.
+    pub fn load() -> Result<Self, Unavailable> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(Unavailable::Processor("x86-64"));
+        }
+        let library = library::open(NAMES)?;
+        let symbols = Symbols::find(library)?;
+        // SAFETY: the function takes nothing and returns a static string that ends in zero.
+        let version = unsafe { CStr::from_ptr((symbols.version)()) }.to_string_lossy().into_owned();
+        if !known(&version) {
+            return Err(Unavailable::Version(version));
+        }
+        // SAFETY: the library allocates its manager itself, and the version was checked to have the shape of
+        // `Manager`; it is never freed, so that the reference lasts for ever.
+        let manager: &'static Manager = unsafe {
+            let manager = (symbols.allocate)(0);
+            if manager.is_null() {
+                return Err(Unavailable::Refused(String::from("it could not allocate its manager")));
+            }
+            (symbols.choose)(manager, std::ptr::null_mut());
+            &*manager
+        };
+        if manager.error != 0 {
+            return Err(Unavailable::Refused(format!("it reports error {}", manager.error)));
+        }
+        Self::with(version, manager).ok_or_else(|| Unavailable::Refused(String::from("it lacks a function")))
+    }
+
+    fn with(version: String, manager: &'static Manager) -> Option<Self> {
+        let gcm = |i: usize| {
+            let (expand, encrypt, decrypt) =
+                (manager.gcm_expand[i]?, manager.gcm_encrypt[i]?, manager.gcm_decrypt[i]?);
+            Some(Gcm { expand, encrypt, decrypt })
+        };
+        let chacha20_poly1305 = ChaCha20Poly1305 {
+            begin: manager.chacha20_poly1305_begin?,
+            encrypt: manager.chacha20_poly1305_encrypt?,
+            decrypt: manager.chacha20_poly1305_decrypt?,
+            finish: manager.chacha20_poly1305_finish?,
+        };
+        Some(Self { version, gcm: [gcm(0)?, gcm(1)?, gcm(2)?], chacha20_poly1305 })
+    }
+}
+
+/// Whether a version such as `v1.3.0` has the manager of [`Manager`].
+fn known(version: &str) -> bool {
+    let mut numbers = version.trim_start_matches('v').split(['.', '-']).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => KNOWN.contains(&(major, minor)),
+        _ => false,
+    }
+}
+
+/// The exported functions that make a manager.
+struct Symbols {
+    version: unsafe extern "C" fn() -> *const c_char,
+    allocate: unsafe extern "C" fn(flags: u64) -> *mut Manager,
+    choose: unsafe extern "C" fn(manager: *mut Manager, architecture: *mut i32),
+}
+
+impl Symbols {
+    fn find(library: &'static Library) -> Result<Self, Unavailable> {
+        // SAFETY: the types are those of intel-ipsec-mb.h.
+        unsafe {
+            Ok(Self {
+                version: library::symbol(library, "imb_get_version_str")?,
+                allocate: library::symbol(library, "alloc_mb_mgr")?,
+                choose: library::symbol(library, "init_mb_mgr_auto")?,
+            })
+        }
+    }
+}
+
+impl Engine for IpsecMb {
+    fn name(&self) -> &'static str {
+        "ipsec-mb"
+    }
+
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    fn load(&self, cipher: Cipher, secret: &[u8]) -> Result<Arc<dyn Key>, LoadError> {
+        LoadError::check(cipher, cipher.key_length(), secret)?;
+        match cipher {
+            Cipher::ChaCha20Poly1305 => {
+                let mut key = [0; 32];
+                key.copy_from_slice(secret);
+                let loaded = ChaChaKey { key: Secret::new(key), functions: self.chacha20_poly1305 };
+                key.zeroize();
+                Ok(Arc::new(loaded))
+            }
+            Cipher::Aes128Gcm => Ok(LoadedGcm::new(self.gcm[0], secret)),
+            Cipher::Aes192Gcm => Ok(LoadedGcm::new(self.gcm[1], secret)),
+            Cipher::Aes256Gcm => Ok(LoadedGcm::new(self.gcm[2], secret)),
+            Cipher::Aes128Ccm | Cipher::Aes192Ccm | Cipher::Aes256Ccm => {
+                Err(LoadError::Unsupported { engine: self.name(), cipher: cipher.to_string() })
+            }
+        }
+    }
+}
+
+struct ChaChaKey {
+    key: Secret,
+    functions: ChaCha20Poly1305,
+}
+
+impl ChaChaKey {
+    /// Runs `update` over the text of `job` and returns the tag of its ciphertext.
+    #[inline]
+    fn run(&self, update: Update, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG] {
+        let mut tag = [0; TAG];
+        let (key, text) = (self.key.expose().as_ptr(), job.text.as_mut_ptr());
+        // SAFETY: all pointers are to live memory of the lengths given with them; the text may be worked on in
+        // place; the context has room for what the library keeps there.
+        unsafe {
+            (self.functions.begin)(key, context, job.nonce.as_ptr(), job.aad.as_ptr(), job.aad.len() as u64);
+            update(key, context, text, text, job.text.len() as u64);
+            (self.functions.finish)(context, tag.as_mut_ptr(), TAG as u64);
+        }
+        tag
+    }
+}
+
+impl Key for ChaChaKey {
+    fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        let mut context = Context([0; 32]);
+        for job in jobs {
+            let tag = self.run(self.functions.encrypt, &mut context, job);
+            job.tag.copy_from_slice(&tag[..job.tag.len()]);
+        }
+        Ok(())
+    }
+
+    fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        let mut context = Context([0; 32]);
+        for job in jobs {
+            let tag = self.run(self.functions.decrypt, &mut context, job);
+            job.authentic = tag[..job.tag.len()].ct_eq(job.tag).into();
+        }
+        Ok(())
+    }
+}
+
+struct LoadedGcm {
+    key: GcmKey,
+    functions: Gcm,
+}
+
+impl LoadedGcm {
+    fn new(functions: Gcm, secret: &[u8]) -> Arc<Self> {
+        let mut loaded = Arc::new(Self { key: GcmKey([0; 2048]), functions });
+        let key = &mut Arc::get_mut(&mut loaded).expect("nobody else has it yet").key;
+        // SAFETY: the secret has the length of the cipher, and the key has room for all the library keeps in it.
+        unsafe { (functions.expand)(secret.as_ptr(), key) };
+        loaded
+    }
+
+    /// Runs `work` over the text of `job` and returns the tag of its ciphertext.
+    #[inline]
+    fn run(&self, work: OneCall, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG] {
+        let mut tag = [0; TAG];
+        let text = job.text.as_mut_ptr();
+        // SAFETY: all pointers are to live memory of the lengths given with them; the text may be worked on in
+        // place; the context has room for what the library keeps there.
+        unsafe {
+            work(
+                &raw const self.key,
+                context,
+                text,
+                text,
+                job.text.len() as u64,
+                job.nonce.as_ptr(),
+                job.aad.as_ptr(),
+                job.aad.len() as u64,
+                tag.as_mut_ptr(),
+                TAG as u64,
+            );
+        }
+        tag
+    }
+}
+
+impl Key for LoadedGcm {
+    fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        let mut context = Context([0; 32]);
+        for job in jobs {
+            let tag = self.run(self.functions.encrypt, &mut context, job);
+            job.tag.copy_from_slice(&tag[..job.tag.len()]);
+        }
+        Ok(())
+    }
+
+    fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        let mut context = Context([0; 32]);
+        for job in jobs {
+            let tag = self.run(self.functions.decrypt, &mut context, job);
+            job.authentic = tag[..job.tag.len()].ct_eq(job.tag).into();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::known;
+
+    #[test]
+    fn only_versions_whose_tables_are_known_are_used() {
+        for version in ["v1.1.0", "v1.3.0", "1.5.0", "v2.0.1", "v1.3.0-dev"] {
+            assert!(known(version), "{version}");
+        }
+        for version in ["v1.0.0", "v0.55.0", "v2.1.0", "v3.0.0", "", "vx"] {
+            assert!(!known(version), "{version}");
+        }
+    }
+}

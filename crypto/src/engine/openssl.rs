@@ -1,0 +1,131 @@
+//! OpenSSL 3 (libcrypto), loaded when the program starts and the library is there, with whatever providers the user's
+//! openssl.cnf activates.
+
+#![expect(unsafe_code, reason = "calls a C library")]
+
+use super::evp::{AeadKey, EvpPairKey, Functions, Pointer};
+use super::library::{self, Library, Unavailable, symbol};
+use super::{Engine, Key, LoadError, PairKey};
+use crate::cipher::{Cipher, Pair};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+
+const NAMES: &[&str] = &["libcrypto.so.3"];
+/// The major version whose interface this is.
+const MAJOR: c_uint = 3;
+/// What `OpenSSL_version` is asked for: the full version, such as 3.0.17.
+const FULL_VERSION: c_int = 6;
+
+type Fetch =
+    unsafe extern "C" fn(context: Pointer, name: *const c_char, properties: *const c_char) -> Pointer;
+type NameOf = unsafe extern "C" fn(thing: Pointer) -> *const c_char;
+
+/// The engine.
+pub struct OpenSsl {
+    version: String,
+    functions: Functions,
+    /// Finds the provider that gives a cipher.
+    provider: &'static Finder<Option<String>>,
+}
+
+/// Finds something by its OpenSSL name.
+type Finder<T> = dyn Fn(&str) -> T + Send + Sync;
+
+impl OpenSsl {
+    /// Loads the library; it reads its own configuration.
+    pub fn load() -> Result<Self, Unavailable> {
+        let library = library::open(NAMES)?;
+        // SAFETY: the types are those of openssl/crypto.h of version 3, and of 1.1 where there are such functions.
+        let (version, major) = unsafe {
+            let major: unsafe extern "C" fn() -> c_uint = symbol(library, "OPENSSL_version_major")?;
+            let text: unsafe extern "C" fn(c_int) -> *const c_char = symbol(library, "OpenSSL_version")?;
+            (CStr::from_ptr(text(FULL_VERSION)).to_string_lossy().into_owned(), major())
+        };
+        if major != MAJOR {
+            return Err(Unavailable::Version(version));
+        }
+        Ok(Self { version, functions: functions(library)?, provider: providers(library)? })
+    }
+
+    /// The name of the provider that gives `cipher`, such as `default`.
+    pub fn provider(&self, cipher: Cipher) -> Option<String> {
+        (self.provider)(super::evp::aead_name(cipher))
+    }
+}
+
+fn functions(library: &'static Library) -> Result<Functions, Unavailable> {
+    // SAFETY: the types are those of openssl/evp.h and openssl/hmac.h.
+    unsafe {
+        Ok(Functions {
+            cipher_new: symbol(library, "EVP_CIPHER_CTX_new")?,
+            cipher_free: symbol(library, "EVP_CIPHER_CTX_free")?,
+            cipher_init: symbol(library, "EVP_CipherInit_ex")?,
+            cipher_control: symbol(library, "EVP_CIPHER_CTX_ctrl")?,
+            cipher_padding: symbol(library, "EVP_CIPHER_CTX_set_padding")?,
+            cipher_update: symbol(library, "EVP_CipherUpdate")?,
+            cipher_final: symbol(library, "EVP_CipherFinal_ex")?,
+            mac_new: symbol(library, "HMAC_CTX_new")?,
+            mac_free: symbol(library, "HMAC_CTX_free")?,
+            mac_init: symbol(library, "HMAC_Init_ex")?,
+            mac_update: symbol(library, "HMAC_Update")?,
+            mac_final: symbol(library, "HMAC_Final")?,
+            cipher: finder(symbol(library, "EVP_CIPHER_fetch")?),
+            digest: finder(symbol(library, "EVP_MD_fetch")?),
+        })
+    }
+}
+
+/// What is fetched is never freed: the library counts references to it, and there are few algorithms.
+fn finder(fetch: Fetch) -> &'static Finder<Pointer> {
+    Box::leak(Box::new(move |name: &str| {
+        let Ok(name) = CString::new(name) else { return null_mut() };
+        // SAFETY: the name ends in zero, and null stands for the default of the others.
+        unsafe { fetch(null_mut(), name.as_ptr(), null()) }
+    }))
+}
+
+fn providers(library: &'static Library) -> Result<&'static Finder<Option<String>>, Unavailable> {
+    // SAFETY: the types are those of openssl/evp.h and openssl/provider.h.
+    let (fetch, provider, name): (Fetch, unsafe extern "C" fn(Pointer) -> Pointer, NameOf) = unsafe {
+        (
+            symbol(library, "EVP_CIPHER_fetch")?,
+            symbol(library, "EVP_CIPHER_get0_provider")?,
+            symbol(library, "OSSL_PROVIDER_get0_name")?,
+        )
+    };
+    let cipher = finder(fetch);
+    Ok(Box::leak(Box::new(move |wanted: &str| {
+        let cipher = cipher(wanted);
+        // SAFETY: a fetched cipher has a provider, which has a name that ends in zero.
+        (!cipher.is_null())
+            .then(|| unsafe { CStr::from_ptr(name(provider(cipher))) }.to_string_lossy().into_owned())
+    })))
+}
+
+impl Engine for OpenSsl {
+    fn name(&self) -> &'static str {
+        "openssl"
+    }
+
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    fn load(&self, cipher: Cipher, secret: &[u8]) -> Result<Arc<dyn Key>, LoadError> {
+        LoadError::check(cipher, cipher.key_length(), secret)?;
+        AeadKey::load(self.functions, cipher, secret)
+            .ok_or_else(|| LoadError::Unsupported { engine: self.name(), cipher: cipher.to_string() })
+    }
+
+    fn load_pair(
+        &self,
+        pair: Pair,
+        encryption: &[u8],
+        integrity: &[u8],
+    ) -> Result<Arc<dyn PairKey>, LoadError> {
+        LoadError::check_pair(pair, encryption, integrity)?;
+        EvpPairKey::load(self.functions, pair, encryption, integrity)
+            .ok_or_else(|| LoadError::Unsupported { engine: self.name(), cipher: pair.to_string() })
+    }
+}

@@ -1,0 +1,239 @@
+//! Accelerators on the PCI bus.
+
+use super::kernel::Algorithm;
+use std::path::Path;
+
+/// Which kind of accelerator, as far as its drivers and its remedies are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Intel QuickAssist.
+    Qat,
+    /// virtio-crypto, which a hypervisor offers.
+    Virtio,
+    /// AMD's cryptographic coprocessor.
+    AmdCcp,
+    /// Annapurna Labs, in routers such as the R9000.
+    Annapurna,
+    /// Marvell OCTEON's.
+    Octeon,
+    /// One that only its class gives away.
+    Unknown,
+}
+
+impl Family {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Qat => "Intel QuickAssist (QAT)",
+            Self::Virtio => "virtio-crypto",
+            Self::AmdCcp => "AMD CCP",
+            Self::Annapurna => "Annapurna crypto",
+            Self::Octeon => "Marvell OCTEON CPT",
+            Self::Unknown => "unknown accelerator",
+        }
+    }
+
+    /// Whether a driver of the kernel's crypto belongs to it.
+    fn owns(self, algorithm: &Algorithm) -> bool {
+        let driver = algorithm.driver.as_str();
+        match self {
+            Self::Qat => driver.starts_with("qat") || algorithm.module == "intel_qat",
+            Self::Virtio => driver.starts_with("virtio") || algorithm.module == "virtio_crypto",
+            Self::AmdCcp => driver.ends_with("-ccp") || algorithm.module == "ccp_crypto",
+            Self::Annapurna => driver.ends_with("-al") || algorithm.module.starts_with("al_"),
+            Self::Octeon => driver.starts_with("cpt_") || algorithm.module.contains("cpt"),
+            Self::Unknown => false,
+        }
+    }
+}
+
+/// A device that is known to be an accelerator.
+pub struct Identity {
+    /// PCI vendor.
+    pub vendor: u16,
+    /// PCI device.
+    pub device: u16,
+    /// Which kind.
+    pub family: Family,
+    /// Its model.
+    pub model: &'static str,
+    /// The module that drives it.
+    pub module: &'static str,
+}
+
+const fn id(
+    (vendor, device): (u16, u16),
+    family: Family,
+    model: &'static str,
+    module: &'static str,
+) -> Identity {
+    Identity { vendor, device, family, model, module }
+}
+
+/// Devices that are known, by their PCI ids. VF: part of a device, given to a virtual machine.
+pub const DEVICES: &[Identity] = &[
+    id((0x8086, 0x0435), Family::Qat, "DH895xCC (8950)", "qat_dh895xcc"),
+    id((0x8086, 0x0443), Family::Qat, "DH895xCC VF", "qat_dh895xccvf"),
+    id((0x8086, 0x37c8), Family::Qat, "C62x (8960, 8970)", "qat_c62x"),
+    id((0x8086, 0x37c9), Family::Qat, "C62x VF", "qat_c62xvf"),
+    id((0x8086, 0x6f54), Family::Qat, "Xeon D-15xx", "qat_d15xx"),
+    id((0x8086, 0x6f55), Family::Qat, "Xeon D-15xx VF", "qat_d15xxvf"),
+    id((0x8086, 0x19e2), Family::Qat, "Atom C3xxx", "qat_c3xxx"),
+    id((0x8086, 0x19e3), Family::Qat, "Atom C3xxx VF", "qat_c3xxxvf"),
+    id((0x8086, 0x18ee), Family::Qat, "200xx", "qat_200xx"),
+    id((0x8086, 0x4940), Family::Qat, "4xxx", "qat_4xxx"),
+    id((0x8086, 0x4941), Family::Qat, "4xxx VF", "vfio-pci"),
+    id((0x8086, 0x4942), Family::Qat, "401xx", "qat_4xxx"),
+    id((0x8086, 0x4944), Family::Qat, "402xx", "qat_4xxx"),
+    id((0x8086, 0x4946), Family::Qat, "420xx", "qat_420xx"),
+    id((0x8086, 0x4948), Family::Qat, "6xxx", "qat_6xxx"),
+    id((0x1af4, 0x1054), Family::Virtio, "virtio-crypto", "virtio_crypto"),
+    id((0x1022, 0x1456), Family::AmdCcp, "Zen", "ccp_crypto"),
+    id((0x1022, 0x1468), Family::AmdCcp, "Zen", "ccp_crypto"),
+    id((0x1022, 0x1486), Family::AmdCcp, "Zen 2", "ccp_crypto"),
+    id((0x1c36, 0x0011), Family::Annapurna, "Alpine", "al_crypto"),
+    id((0x1c36, 0x8011), Family::Annapurna, "Alpine VF", "al_crypto"),
+    id((0x177d, 0xa040), Family::Octeon, "OCTEON TX", "octeontx_cpt"),
+    id((0x177d, 0xa0fd), Family::Octeon, "OCTEON TX2", "rvu_cptpf"),
+];
+
+/// Classes of devices that encrypt: network and computing, other, and co-processors (PCI code and ID assignment).
+const CLASSES: [u32; 3] = [0x1000, 0x1080, 0x0b40];
+
+/// A PCI device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    /// Where on the bus, such as `0000:01:00.0`.
+    pub address: String,
+    /// Vendor.
+    pub vendor: u16,
+    /// Device.
+    pub device: u16,
+    /// Class and subclass.
+    pub class: u32,
+    /// The driver bound to it.
+    pub driver: Option<String>,
+    /// QAT: `up` or `down`.
+    pub state: Option<String>,
+    /// QAT: what it is configured for, such as `sym;asym`.
+    pub services: Option<String>,
+}
+
+/// The devices under `root` that are accelerators.
+pub(super) fn read(root: &Path) -> Vec<Device> {
+    let listing = std::fs::read_dir(root.join("sys/bus/pci/devices")).into_iter().flatten().flatten();
+    let mut devices: Vec<Device> = listing
+        .map(|entry| {
+            let text = |name: &str| {
+                let text = std::fs::read_to_string(entry.path().join(name)).ok()?;
+                Some(text.trim().to_owned())
+            };
+            let hex = |name: &str| {
+                let text = text(name).unwrap_or_default();
+                u32::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or(0)
+            };
+            let driver = std::fs::read_link(entry.path().join("driver")).ok();
+            Device {
+                address: entry.file_name().to_string_lossy().into_owned(),
+                vendor: hex("vendor") as u16,
+                device: hex("device") as u16,
+                class: hex("class") >> 8,
+                driver: driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned())),
+                state: text("qat/state"),
+                services: text("qat/cfg_services"),
+            }
+        })
+        .filter(|device| device.identity().is_some() || CLASSES.contains(&device.class))
+        .collect();
+    devices.sort_by(|a, b| a.address.cmp(&b.address));
+    devices
+}
+
+impl Device {
+    /// What it is, if it is known.
+    pub fn identity(&self) -> Option<&'static Identity> {
+        DEVICES.iter().find(|id| (id.vendor, id.device) == (self.vendor, self.device))
+    }
+
+    /// Which kind it is.
+    pub fn family(&self) -> Family {
+        self.identity().map_or(Family::Unknown, |id| id.family)
+    }
+
+    /// Whether it is bound to a driver that hands it to a program, such as DPDK, instead of the kernel.
+    pub fn is_lent_to_a_program(&self) -> bool {
+        matches!(self.driver.as_deref(), Some("vfio-pci" | "uio_pci_generic" | "igb_uio"))
+    }
+}
+
+/// A device, and what the kernel can do with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accelerator {
+    /// The device.
+    pub device: Device,
+    /// The kernel's drivers that run on devices of its kind.
+    pub algorithms: Vec<Algorithm>,
+}
+
+impl Accelerator {
+    pub(super) fn new(device: Device, algorithms: &[Algorithm]) -> Self {
+        let family = device.family();
+        let own = device.driver.is_some() && !device.is_lent_to_a_program();
+        let algorithms = algorithms.iter().filter(|algorithm| own && family.owns(algorithm)).cloned();
+        Self { algorithms: algorithms.collect(), device }
+    }
+
+    /// Its kind and model.
+    pub fn name(&self) -> String {
+        match self.device.identity() {
+            Some(id) if id.family.name() == id.model => id.model.to_owned(),
+            Some(id) => format!("{} {}", id.family.name(), id.model),
+            None => {
+                format!("{} {:04x}:{:04x}", Family::Unknown.name(), self.device.vendor, self.device.device)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use std::fs;
+
+    fn lay(root: &Path, address: &str, [vendor, device, class]: [&str; 3], driver: Option<&str>) {
+        let at = root.join("sys/bus/pci/devices").join(address);
+        fs::create_dir_all(&at).expect("writable");
+        for (name, value) in [("vendor", vendor), ("device", device), ("class", class)] {
+            fs::write(at.join(name), format!("{value}\n")).expect("writable");
+        }
+        if let Some(driver) = driver {
+            std::os::unix::fs::symlink(format!("../../drivers/{driver}"), at.join("driver"))
+                .expect("writable");
+        }
+    }
+
+    #[test]
+    fn accelerators_are_found_with_their_drivers_and_algorithms() {
+        let root = std::env::temp_dir().join(format!("postern-machine-{}", std::process::id()));
+        lay(&root, "0000:00:02.0", ["0x1af4", "0x1041", "0x020000"], Some("virtio-pci"));
+        lay(&root, "0000:00:04.0", ["0x1af4", "0x1054", "0x0b4000"], Some("virtio-pci"));
+        lay(&root, "0000:01:00.0", ["0x8086", "0x37c8", "0x0b4000"], None);
+        lay(&root, "0000:02:00.0", ["0x1234", "0x0001", "0x100000"], None);
+        fs::create_dir_all(root.join("proc")).expect("writable");
+        let crypto =
+            "name : cbc(aes)\ndriver : virtio_crypto_aes_cbc\nmodule : virtio_crypto\npriority : 150\n";
+        fs::write(root.join("proc/crypto"), crypto).expect("writable");
+        let machine = Machine::read(&root);
+        fs::remove_dir_all(&root).expect("it is there");
+        let names: Vec<String> = machine.accelerators.iter().map(Accelerator::name).collect();
+        assert_eq!(
+            names,
+            ["virtio-crypto", "Intel QuickAssist (QAT) C62x (8960, 8970)", "unknown accelerator 1234:0001"]
+        );
+        let drivers: Vec<usize> = machine.accelerators.iter().map(|it| it.algorithms.len()).collect();
+        assert_eq!(drivers, [1, 0, 0]);
+        assert_eq!(machine.accelerators[0].device.driver.as_deref(), Some("virtio-pci"));
+        assert_eq!(machine.interfaces, super::super::Interfaces::default());
+    }
+}

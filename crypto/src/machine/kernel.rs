@@ -1,0 +1,80 @@
+//! The kernel's crypto: /proc/crypto, and the doors to it.
+
+use std::path::Path;
+
+/// One implementation of an algorithm in the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Algorithm {
+    /// The algorithm, such as `cbc(aes)`.
+    pub name: String,
+    /// Who implements it, such as `cbc-aes-aesni`.
+    pub driver: String,
+    /// The module it comes from; `kernel` if it is built in.
+    pub module: String,
+    /// Of several drivers of a name the kernel takes the one with the highest.
+    pub priority: i32,
+    /// Its kind, such as `skcipher`.
+    pub kind: String,
+    /// Whether only other drivers may use it.
+    pub internal: bool,
+}
+
+/// What a text of /proc/crypto lists.
+pub(super) fn parse(text: &str) -> Vec<Algorithm> {
+    let block = |block: &str| {
+        let mut algorithm = Algorithm::default();
+        for (key, value) in block.lines().filter_map(|line| line.split_once(':')) {
+            let value = value.trim();
+            match key.trim() {
+                "name" => value.clone_into(&mut algorithm.name),
+                "driver" => value.clone_into(&mut algorithm.driver),
+                "module" => value.clone_into(&mut algorithm.module),
+                "priority" => algorithm.priority = value.parse().unwrap_or(0),
+                "type" => value.clone_into(&mut algorithm.kind),
+                "internal" => algorithm.internal = value == "yes",
+                _ => {}
+            }
+        }
+        algorithm
+    };
+    text.split("\n\n").map(block).filter(|algorithm| !algorithm.driver.is_empty()).collect()
+}
+
+/// How a program may reach the kernel's drivers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interfaces {
+    /// Sockets of the family AF_ALG, which the kernel has or can load.
+    pub af_alg: bool,
+    /// `/dev/crypto` of cryptodev-linux.
+    pub cryptodev: bool,
+}
+
+impl Interfaces {
+    pub(super) fn read(root: &Path) -> Self {
+        let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
+        let modules = format!("lib/modules/{}", text("proc/sys/kernel/osrelease").trim());
+        let loaded = text("proc/net/protocols").lines().any(|line| line.starts_with("ALG "));
+        let loadable = ["modules.dep", "modules.builtin"]
+            .iter()
+            .any(|list| text(&format!("{modules}/{list}")).contains("/af_alg.ko"));
+        Self { af_alg: loaded || loadable, cryptodev: root.join("dev/crypto").exists() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drivers_are_read_with_their_priorities() {
+        let text = "name         : cbc(aes)\ndriver       : qat_aes_cbc\nmodule       : intel_qat\npriority     : 100\n\
+            internal     : no\ntype         : skcipher\nblocksize    : 16\n\nname         : __ecb(aes)\n\
+            driver       : __ecb-aes-aesni\nmodule       : aesni_intel\npriority     : 400\ninternal     : yes\n\
+            type         : skcipher\n\n";
+        let algorithms = parse(text);
+        assert_eq!(algorithms.len(), 2);
+        assert_eq!((algorithms[0].driver.as_str(), algorithms[0].priority), ("qat_aes_cbc", 100));
+        assert!(!algorithms[0].internal && algorithms[1].internal);
+        assert_eq!(parse(""), []);
+    }
+}

@@ -1,0 +1,48 @@
+//! What this machine has to encrypt with: its processor, the devices on its bus, the drivers of its kernel.
+//!
+//! All of it is read from files, under a root that tests lay out themselves; every parser is a function of a text.
+
+mod bus;
+mod kernel;
+mod processor;
+
+pub use bus::{Accelerator, DEVICES, Device, Family, Identity};
+pub use kernel::{Algorithm, Interfaces};
+pub use processor::{Capability, Processor};
+
+use std::path::Path;
+
+/// A machine, as far as encryption is concerned.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// Its processor.
+    pub processor: Processor,
+    /// The accelerators on its PCI bus.
+    pub accelerators: Vec<Accelerator>,
+    /// What its kernel can encrypt, and by which driver.
+    pub algorithms: Vec<Algorithm>,
+    /// How a program may reach the kernel's drivers.
+    pub interfaces: Interfaces,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn here() -> Self {
+        Self::read(Path::new("/"))
+    }
+
+    /// The machine whose `/proc`, `/sys`, `/dev` and `/lib/modules` are under `root`. What cannot be read is not there.
+    pub fn read(root: &Path) -> Self {
+        let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
+        let algorithms = kernel::parse(&text("proc/crypto"));
+        Self {
+            processor: Processor::read(root),
+            accelerators: bus::read(root)
+                .into_iter()
+                .map(|device| Accelerator::new(device, &algorithms))
+                .collect(),
+            interfaces: Interfaces::read(root),
+            algorithms,
+        }
+    }
+}

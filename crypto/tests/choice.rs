@@ -1,0 +1,223 @@
+//! The choice between engines: who is called, who is left, and that no packet notices.
+
+#[path = "support/ill.rs"]
+mod ill;
+
+use crypto::Cipher;
+use crypto::choice::{Choice, Direction, Guarded, Happening, Health, Rules, SIZES, Slot};
+use crypto::cipher::{Encryption, Integrity, Pair};
+use crypto::engine::aws_lc::AwsLc;
+use crypto::engine::{Engine, EngineFailure, Job, Key, LoadError, PairJob, PairKey};
+use ill::{ERRS, Ill, LIES, STALLS, WELL};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+const CIPHER: Cipher = Cipher::ChaCha20Poly1305;
+
+fn pinned_to(engine: &str) -> Rules {
+    Rules { pinned: [(CIPHER.to_string(), engine.to_owned())].into(), accelerators: true }
+}
+
+/// A choice in which the ill engine is used, under guard.
+fn choice_of(ill: &Ill) -> Choice {
+    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(Guarded::new(Arc::new(ill.clone())))]);
+    choice.set_rules(pinned_to("ill"));
+    choice.row(CIPHER.into());
+    choice
+}
+
+/// Seals and opens a burst; whether all was as it should be.
+fn right(key: &dyn Key, reference: &dyn Key, round: u8) -> bool {
+    let plain: Vec<Vec<u8>> = (0..20).map(|i| vec![i ^ round; 100 + usize::from(i)]).collect();
+    let (mut texts, mut tags) = (plain.clone(), vec![vec![0; 16]; 20]);
+    let run = |texts: &mut [Vec<u8>],
+               tags: &mut [Vec<u8>],
+               work: &dyn Fn(&mut [Job<'_>]) -> Result<(), EngineFailure>| {
+        let mut jobs: Vec<Job<'_>> = texts
+            .iter_mut()
+            .zip(tags)
+            .enumerate()
+            .map(|(i, (text, tag))| Job { nonce: [i as u8; 12], aad: b"head", text, tag, authentic: false })
+            .collect();
+        work(&mut jobs).is_ok().then(|| jobs.iter().map(|job| job.authentic).collect::<Vec<_>>())
+    };
+    if run(&mut texts, &mut tags, &|jobs| key.seal(jobs)).is_none() {
+        return false;
+    }
+    let (mut theirs, mut damaged) = (texts.clone(), texts.clone());
+    damaged[7][0] ^= 1;
+    let opened = run(&mut theirs, &mut tags.clone(), &|jobs| reference.open(jobs));
+    let ours = run(&mut texts, &mut tags.clone(), &|jobs| key.open(jobs));
+    let found = run(&mut damaged, &mut tags, &|jobs| key.open(jobs));
+    let all = Some(vec![true; 20]);
+    let but_one = Some((0..20).map(|i| i != 7).collect());
+    opened == all && ours == all && found == but_one && texts == plain && theirs == plain
+}
+
+#[test]
+fn an_engine_that_fails_in_any_way_loses_and_spoils_nothing() {
+    for how in [ERRS, STALLS, LIES] {
+        let ill = Ill::default();
+        let choice = choice_of(&ill);
+        let secret = [3; 32];
+        let (key, reference) = (choice.load(CIPHER, &secret), AwsLc.load(CIPHER, &secret));
+        let (key, reference) = (key.expect("it loads"), reference.expect("it loads"));
+        let before = ill.calls.load(Ordering::Relaxed);
+        assert!((0..10).all(|round| right(&*key, &*reference, round)), "while it is well");
+        assert!(ill.calls.load(Ordering::Relaxed) > before, "it is the one that is called");
+        ill.how.store(how, Ordering::Relaxed);
+        assert!((0..10).all(|round| right(&*key, &*reference, round)), "kind {how}");
+        let (health, failures) = choice.health(1);
+        assert!(matches!(health, Health::Failed(_)) && failures >= 1, "kind {how}");
+        let calls = ill.calls.load(Ordering::Relaxed);
+        assert!(right(&*key, &*reference, 99));
+        assert_eq!(ill.calls.load(Ordering::Relaxed), calls, "it is left alone");
+        assert_eq!(choice.tend().first().map(|event| event.what.clone()), Some(Happening::Failed));
+    }
+}
+
+const PAIR: Pair = Pair { encryption: Encryption::AesCbc(16), integrity: Integrity::HmacSha256 };
+
+/// Seals and opens a burst of the other kind of job; whether all was as it should be.
+fn right_pair(key: &dyn PairKey, reference: &dyn PairKey, round: u8) -> bool {
+    let plain: Vec<Vec<u8>> = (0..20).map(|i| vec![i ^ round; 8 + 16 * usize::from(i)]).collect();
+    let mut tags = vec![vec![0; 16]; 20];
+    type Work<'w> = &'w dyn Fn(&mut [PairJob<'_>]) -> Result<(), EngineFailure>;
+    let run = |packets: &mut [Vec<u8>], tags: &mut [Vec<u8>], work: Work<'_>| {
+        let job =
+            |(packet, tag)| PairJob { iv: [round; 16], packet, text: 8, suffix: &[1], tag, authentic: false };
+        let pairs = packets.iter_mut().map(Vec::as_mut_slice).zip(tags.iter_mut().map(Vec::as_mut_slice));
+        let mut jobs: Vec<PairJob<'_>> = pairs.map(job).collect();
+        work(&mut jobs).is_ok().then(|| jobs.iter().map(|job| job.authentic).collect::<Vec<_>>())
+    };
+    let mut sealed = plain.clone();
+    if run(&mut sealed, &mut tags, &|jobs| key.seal(jobs)).is_none() {
+        return false;
+    }
+    let (mut ours, mut theirs, mut damaged) = (sealed.clone(), sealed.clone(), sealed);
+    damaged[7][9] ^= 1;
+    let before = damaged[7].clone();
+    let opened = run(&mut theirs, &mut tags.clone(), &|jobs| reference.open(jobs));
+    let again = run(&mut ours, &mut tags.clone(), &|jobs| key.open(jobs));
+    let found = run(&mut damaged, &mut tags, &|jobs| key.open(jobs));
+    let (all, but_one) = (Some(vec![true; 20]), Some((0..20).map(|i| i != 7).collect()));
+    let verdicts = opened == all && again == all && found == but_one;
+    verdicts && ours == plain && theirs == plain && damaged[7] == before && damaged[8] == plain[8]
+}
+
+#[test]
+fn pairs_are_guarded_as_well() {
+    for how in [ERRS, STALLS, LIES] {
+        let ill = Ill::default();
+        let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(Guarded::new(Arc::new(ill.clone())))]);
+        choice.set_rules(Rules {
+            pinned: [(PAIR.to_string(), String::from("ill"))].into(),
+            accelerators: true,
+        });
+        let loads = [&choice as &dyn Engine, &AwsLc].map(|engine| engine.load_pair(PAIR, &[3; 16], &[4; 32]));
+        let [key, reference] = loads.map(|key| key.expect("it loads"));
+        let before = ill.calls.load(Ordering::Relaxed);
+        assert!((0..10).all(|round| right_pair(&*key, &*reference, round)), "while it is well");
+        assert!(ill.calls.load(Ordering::Relaxed) > before, "it is the one that is called");
+        ill.how.store(how, Ordering::Relaxed);
+        assert!((0..10).all(|round| right_pair(&*key, &*reference, round)), "kind {how}");
+        assert!(matches!(choice.health(1), (Health::Failed(_), 1..)), "kind {how}");
+    }
+}
+
+/// An engine whose driver takes for ever to load a key.
+struct Slow;
+
+impl Engine for Slow {
+    fn name(&self) -> &'static str {
+        "slow"
+    }
+
+    fn version(&self) -> String {
+        String::from("1")
+    }
+
+    fn load(&self, cipher: Cipher, secret: &[u8]) -> Result<Arc<dyn Key>, LoadError> {
+        std::thread::sleep(Duration::from_secs(8));
+        AwsLc.load(cipher, secret)
+    }
+}
+
+#[test]
+fn a_key_that_is_never_loaded_is_waited_for_once() {
+    let slow = Guarded::new(Arc::new(Slow));
+    assert!(matches!(slow.load(CIPHER, &[3; 32]), Err(LoadError::Failed { .. })));
+    let started = Instant::now();
+    assert!(slow.load(CIPHER, &[3; 32]).is_err());
+    assert!(started.elapsed() < Duration::from_secs(1));
+}
+
+#[test]
+fn an_engine_that_is_well_again_is_used_again() {
+    let ill = Ill::default();
+    let choice = choice_of(&ill);
+    let (key, reference) = (choice.load(CIPHER, &[3; 32]), AwsLc.load(CIPHER, &[3; 32]));
+    let (key, reference) = (key.expect("it loads"), reference.expect("it loads"));
+    ill.how.store(ERRS, Ordering::Relaxed);
+    assert!(right(&*key, &*reference, 1));
+    std::thread::sleep(Duration::from_millis(1100));
+    let events: Vec<_> = choice.tend().into_iter().map(|event| event.what).collect();
+    assert_eq!(events, [Happening::Failed, Happening::FailedAgain]);
+    ill.how.store(WELL, Ordering::Relaxed);
+    assert!(choice.tend().is_empty(), "it waits longer each time");
+    std::thread::sleep(Duration::from_millis(2100));
+    let events: Vec<_> = choice.tend().into_iter().map(|event| event.what).collect();
+    assert_eq!(events, [Happening::Recovered]);
+    let calls = ill.calls.load(Ordering::Relaxed);
+    assert!(right(&*key, &*reference, 2));
+    assert!(ill.calls.load(Ordering::Relaxed) > calls);
+}
+
+#[test]
+fn an_engine_that_begins_to_lie_outside_a_guard_is_found_when_it_is_checked() {
+    let ill = Ill::default();
+    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(ill.clone())]);
+    choice.row(CIPHER.into());
+    assert!(choice.tend().is_empty());
+    let lying = Choice::among(vec![Arc::new(AwsLc), Arc::new(ill.clone())]);
+    lying.row(CIPHER.into());
+    ill.how.store(LIES, Ordering::Relaxed);
+    assert_eq!(lying.tend().first().map(|event| event.what.clone()), Some(Happening::Failed));
+}
+
+#[test]
+fn an_engine_that_computes_something_else_is_never_chosen() {
+    let ill = Ill::default();
+    ill.how.store(LIES, Ordering::Relaxed);
+    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(ill)]);
+    let row = choice.row(CIPHER.into());
+    assert!(row.measured()[1].cost().is_none());
+    assert!(Slot::all().all(|slot| row.chosen(slot) == 0));
+}
+
+#[test]
+fn an_accelerator_is_used_only_where_it_is_allowed() {
+    let ill = Ill { accelerator: true, ..Ill::default() };
+    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(ill)]);
+    let row = choice.row(CIPHER.into());
+    assert!(Slot::all().all(|slot| row.chosen(slot) == 0), "nobody has allowed it");
+    choice.set_rules(pinned_to("ill"));
+    assert!(Slot::all().all(|slot| row.chosen(slot) == 1), "at once, for a row that is there");
+    choice.set_rules(Rules { accelerators: false, ..pinned_to("ill") });
+    assert!(Slot::all().all(|slot| row.chosen(slot) == 0), "forbidden beats pinned");
+}
+
+#[test]
+fn the_fastest_engine_is_chosen_in_every_place() {
+    let choice = Choice::here(None);
+    for &cipher in Cipher::ALL {
+        let row = choice.row(cipher.into());
+        for slot in Slot::all() {
+            let allowed = |engine: usize| !choice.engines()[engine].is_accelerator();
+            let best = row.ranking(slot).into_iter().find(|&(engine, _)| allowed(engine));
+            assert_eq!(best.map(|(engine, _)| engine), Some(row.chosen(slot)), "{cipher} {slot:?}");
+            assert!(slot.direction == Direction::Seal || slot.size < SIZES.len());
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Packets that wait until there is a key.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tunnel::wireguard::limits::STAGED_PACKETS;
+
+/// The packets of all peers of an interface may take this many bytes together; beyond it a peer may have one waiting.
+const TOGETHER: usize = 32 << 20;
+
+/// Bytes that wait, of all peers of an interface.
+#[derive(Clone, Default)]
+pub struct Budget(Arc<AtomicUsize>);
+
+/// The waiting packets of one peer, the oldest first.
+pub struct Staging {
+    budget: Budget,
+    /// Whether packets wait or are being sent: later ones must line up behind them.
+    occupied: AtomicBool,
+    queue: Mutex<VecDeque<Vec<u8>>>,
+}
+
+impl Staging {
+    /// An empty queue.
+    pub fn new(budget: Budget) -> Self {
+        Self { budget, occupied: AtomicBool::new(false), queue: Mutex::default() }
+    }
+
+    /// Whether packets must line up here.
+    #[inline]
+    pub fn is_occupied(&self) -> bool {
+        self.occupied.load(Ordering::Acquire)
+    }
+
+    /// Puts packets at the end; tells whether they are the first, and how many had to give way.
+    pub fn stage<'a>(&self, packets: impl Iterator<Item = &'a [u8]>) -> (bool, usize) {
+        let mut queue = self.lock();
+        let mut dropped = 0;
+        for packet in packets {
+            while queue.len() >= STAGED_PACKETS {
+                dropped += usize::from(queue.pop_front().map(|oldest| self.release(&oldest)).is_some());
+            }
+            let together = self.budget.0.load(Ordering::Relaxed) + packet.len();
+            if together > TOGETHER && !queue.is_empty() {
+                dropped += 1;
+                continue;
+            }
+            self.budget.0.fetch_add(packet.len(), Ordering::Relaxed);
+            queue.push_back(packet.to_vec());
+        }
+        (!self.occupied.swap(true, Ordering::AcqRel), dropped)
+    }
+
+    /// Takes all packets, to be sent now. The place stays occupied until this returns none.
+    pub fn take(&self) -> VecDeque<Vec<u8>> {
+        let mut queue = self.lock();
+        queue.iter().for_each(|packet| self.release(packet));
+        if queue.is_empty() {
+            self.occupied.store(false, Ordering::Release);
+        }
+        std::mem::take(&mut *queue)
+    }
+
+    /// Drops all packets; tells how many.
+    pub fn purge(&self) -> usize {
+        let mut queue = self.lock();
+        queue.iter().for_each(|packet| self.release(packet));
+        self.occupied.store(false, Ordering::Release);
+        std::mem::take(&mut *queue).len()
+    }
+
+    fn release(&self, packet: &[u8]) {
+        self.budget.0.fetch_sub(packet.len(), Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        self.purge();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(staging: &Staging, packets: usize, length: usize) -> (bool, usize) {
+        let packet = vec![0; length];
+        staging.stage((0..packets).map(|_| &packet[..]))
+    }
+
+    #[test]
+    fn the_first_is_told_apart_until_all_were_taken() {
+        let staging = Staging::new(Budget::default());
+        assert_eq!(stage(&staging, 2, 100), (true, 0));
+        assert_eq!(stage(&staging, 1, 100), (false, 0));
+        assert_eq!(staging.take().len(), 3);
+        assert!(staging.is_occupied(), "they are still under way");
+        assert_eq!(staging.take().len(), 0);
+        assert!(!staging.is_occupied());
+        assert_eq!(stage(&staging, 1, 100), (true, 0));
+    }
+
+    #[test]
+    fn the_oldest_give_way() {
+        let staging = Staging::new(Budget::default());
+        assert_eq!(stage(&staging, STAGED_PACKETS + 5, 10), (true, 5));
+        assert_eq!(staging.take().len(), STAGED_PACKETS);
+    }
+
+    #[test]
+    fn a_full_budget_still_lets_every_peer_ask_for_a_key() {
+        let budget = Budget::default();
+        let greedy: Vec<_> = (0..10).map(|_| Staging::new(budget.clone())).collect();
+        for staging in &greedy {
+            stage(staging, STAGED_PACKETS, 65_000);
+        }
+        let modest = Staging::new(budget.clone());
+        assert_eq!(stage(&modest, 2, 1000), (true, 1));
+        assert_eq!(modest.take().len(), 1);
+        drop(greedy);
+        assert_eq!(budget.0.load(Ordering::Relaxed), 0, "who goes gives back what it held");
+    }
+}

@@ -1,0 +1,148 @@
+//! A stock Debian kernel in an emulated machine, which boots into a script of ours.
+
+use bench::lab::{Lab, Process, has_program, wait_until};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// The programs of busybox that scripts use.
+const APPLETS: &str = "sh mount insmod cat ip ping nc md5sum sed dd sleep echo ls poweroff";
+
+/// The folder of the kernel and its modules; says aloud if that, or a program that is `needed`, is missing.
+pub fn kernel(needed: &[&str]) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.peers/kernel");
+    let programs = ["qemu-system-x86_64", "cpio", "busybox"].iter().chain(needed);
+    let missing: Vec<&str> = programs.copied().filter(|program| !has_program(program)).collect();
+    if !folder.join("order-crypto").is_file() || !missing.is_empty() {
+        let text =
+            format!("SKIPPED: needs a Debian kernel in .peers (make setup), and {}\n", missing.join(", "));
+        // Past the capture of the test harness, which would hide it.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        return None;
+    }
+    Some(folder)
+}
+
+/// What a machine is started with.
+pub struct Start<'a> {
+    /// The purpose for which modules are loaded: `wireguard` or `crypto`.
+    pub modules: &'a str,
+    /// Programs that are taken in, with their libraries: names, or paths.
+    pub programs: &'a [PathBuf],
+    /// What it does once the modules are loaded.
+    pub script: &'a str,
+    /// Arguments of qemu.
+    pub hardware: &'a [&'a str],
+}
+
+/// A running machine.
+pub struct Machine {
+    console: PathBuf,
+    pub process: Process,
+    directory: PathBuf,
+}
+
+/// Packs busybox, programs with their libraries, the modules and the script into what the kernel boots from.
+fn initramfs(directory: &Path, kernel: &Path, start: &Start<'_>) {
+    let root = directory.join("root");
+    for folder in ["bin", "modules", "proc", "dev", "sys", "tmp", "lib64", "lib/x86_64-linux-gnu"] {
+        std::fs::create_dir_all(root.join(folder)).expect("a directory");
+    }
+    std::fs::copy(which("busybox"), root.join("bin/busybox")).expect("a copy");
+    for name in APPLETS.split(' ') {
+        std::os::unix::fs::symlink("busybox", root.join("bin").join(name)).expect("a link");
+    }
+    for program in start.programs {
+        let path = if program.is_absolute() { program.clone() } else { which(&program.to_string_lossy()) };
+        take(&path, &root);
+    }
+    for entry in std::fs::read_dir(kernel).expect("it is there").flatten() {
+        if entry.file_name() != "vmlinuz" {
+            std::fs::copy(entry.path(), root.join("modules").join(entry.file_name())).expect("a copy");
+        }
+    }
+    let load = format!(
+        "#!/bin/sh\n\
+         mount -t proc proc /proc; mount -t devtmpfs dev /dev; mount -t sysfs sys /sys\n\
+         for module in $(cat /modules/order-{}); do insmod /modules/$module || echo FAILED $module; done\n",
+        start.modules
+    );
+    std::fs::write(root.join("init"), load + start.script).expect("a file");
+    let pack = "chmod 755 init && find . | cpio --quiet -o -H newc > ../initramfs";
+    assert!(Command::new("sh").args(["-c", pack]).current_dir(&root).status().expect("sh runs").success());
+}
+
+/// Copies a program and the libraries it needs.
+fn take(program: &Path, root: &Path) {
+    let name = program.file_name().expect("a program has a name");
+    std::fs::copy(program, root.join("bin").join(name)).expect("a copy");
+    let libraries = Command::new("ldd").arg(program).output().expect("ldd runs");
+    for word in
+        String::from_utf8_lossy(&libraries.stdout).split_whitespace().filter(|word| word.starts_with('/'))
+    {
+        let target = root.join(word.trim_start_matches('/'));
+        std::fs::create_dir_all(target.parent().expect("it has one")).expect("a directory");
+        std::fs::copy(word, target).expect("a copy");
+    }
+}
+
+fn which(name: &str) -> PathBuf {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&paths)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+        .expect("it was seen")
+}
+
+impl Machine {
+    /// Starts it in a namespace.
+    pub fn boot(lab: &mut Lab, namespace: &str, kernel: &Path, start: &Start<'_>) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("postern-machine-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).expect("a directory");
+        initramfs(&directory, kernel, start);
+        let console = directory.join("console");
+        let mut command = lab.command(namespace, "qemu-system-x86_64");
+        command
+            .args(["-accel", "tcg", "-m", "512", "-nographic", "-no-reboot"])
+            .args(["-append", "console=ttyS0 quiet panic=-1"])
+            .arg("-kernel")
+            .arg(kernel.join("vmlinuz"))
+            .arg("-initrd")
+            .arg(directory.join("initramfs"))
+            .args(start.hardware)
+            .stdin(Stdio::null())
+            .stdout(std::fs::File::create(&console).expect("a file"))
+            .stderr(Stdio::null());
+        let process = lab.start(&mut command).expect("qemu starts");
+        Self { console, process, directory }
+    }
+
+    /// All that it has said.
+    pub fn said(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.console).unwrap_or_default()).replace('\r', "")
+    }
+
+    /// Waits until it says something.
+    pub fn says(&self, what: &str, patience: Duration) {
+        wait_until(patience, || self.said().contains(what))
+            .unwrap_or_else(|_| panic!("no {what} in\n{}", self.said()));
+    }
+
+    /// The word after a word that it said, counted from the last time.
+    pub fn word_after(&self, what: &str) -> Option<String> {
+        let said = self.said();
+        let rest = &said[said.rfind(what)? + what.len()..];
+        Some(rest.split_whitespace().next()?.to_owned())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}

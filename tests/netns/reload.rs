@@ -1,0 +1,200 @@
+//! `postern run`, when its configuration changes: whole, or not at all.
+
+use crate::daemon::{Site, key_pair, lines, started};
+use crate::support::{answers, ask, occurrences, sites};
+use bench::lab::{Lab, wait_until};
+use rustix::process::Signal;
+use std::io::Write;
+use std::time::Duration;
+
+fn rules(lab: &Lab) -> String {
+    lab.ip("a", "rule show").expect("it is there")
+}
+
+fn valid_mark(lab: &Lab) -> String {
+    lab.run("a", "sysctl", &["-n", "net.ipv4.conf.all.src_valid_mark"]).expect("sysctl").trim().to_owned()
+}
+
+/// One more tunnel for everything, `wg1`, behind the others of the file.
+fn add_second(site: &Site, peer: &str) {
+    let mut file = std::fs::OpenOptions::new().append(true).open(&site.file).expect("it is there");
+    let words = [
+        format!("private-key {}", key_pair().0),
+        "fwmark 77".to_owned(),
+        format!("peer all public-key {peer}"),
+        "peer all allowed-ips 0.0.0.0/0".to_owned(),
+    ];
+    for words in words {
+        writeln!(file, "set interfaces wireguard wg1 {words}").expect("it is written");
+    }
+}
+
+#[test]
+fn a_refused_change_leaves_everything_as_it_was_and_is_tried_again() {
+    let Some((lab, a, _b, publics)) = started() else { return };
+    wait_until(Duration::from_secs(10), || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
+    let before = a.peer("other");
+    // Only for IPv6: it is noticed late.
+    let taken = lab.enter("a", || {
+        let socket =
+            rustix::net::socket(rustix::net::AddressFamily::INET6, rustix::net::SocketType::DGRAM, None)?;
+        rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
+        let address: std::net::SocketAddr = "[::]:51999".parse().expect("literal");
+        rustix::net::bind(&socket, &address)?;
+        rustix::io::Result::Ok(socket)
+    });
+    let taken = taken.expect("entered").expect("free");
+    let more = ["port 51999", "mtu 1300", "address 10.67.0.1/24", "disable-offload udp-gso"];
+    let more =
+        [&more[..], &["peer other allowed-ips 10.69.0.0/16", "peer other allowed-ips 0.0.0.0/0"]].concat();
+    a.write(&lines(0, &publics[1], &more));
+    let said = a.reload();
+    assert!(said.contains("UDP port 51999 is in use") && said.contains("not in force for wg0"), "{said}");
+    assert!(!said.contains("is in force"), "{said}");
+    let addresses = lab.ip("a", "address show wg0").expect("it is there");
+    assert!(addresses.contains("mtu 1420") && !addresses.contains("10.67.0.1"), "{addresses}");
+    let routes = lab.ip("a", "route show table all dev wg0").expect("it is there");
+    assert!(routes.contains("10.50.0.0/16") && !routes.contains("10.69.0.0/16"), "{routes}");
+    assert!(!routes.contains("default") && !rules(&lab).contains("32501"), "{routes}");
+    let socket = a.socket.to_string_lossy().into_owned();
+    let offloads = ask(&["show", "offloads", "--api", &socket]).to_string();
+    assert!(!offloads.contains("switched off"), "{offloads}");
+    assert!(answers(&lab, "a", "10.66.0.2"));
+    let after = a.peer("other");
+    assert_eq!(
+        (&after["latest_handshake"], &after["allowed_ips"]),
+        (&before["latest_handshake"], &before["allowed_ips"]),
+        "the session was kept"
+    );
+    drop(taken);
+    let said = a.reload();
+    assert!(said.contains("+ interfaces wireguard wg0 mtu 1300") && said.contains("is in force"), "{said}");
+    let addresses = lab.ip("a", "address show wg0").expect("it is there");
+    assert!(addresses.contains("mtu 1300") && addresses.contains("10.67.0.1"), "{addresses}");
+}
+
+#[test]
+fn peers_are_shown_by_name_with_what_they_are_for() {
+    let Some((_lab, a, _b, publics)) = started() else { return };
+    let strangers = ["peer10", "peer9", "a", "peer11"].map(|name| (name, key_pair().1));
+    let mut more = vec!["peer a description 'who it is'".to_owned()];
+    for (number, (name, key)) in strangers.iter().enumerate() {
+        more.push(format!("peer {name} public-key {key}"));
+        more.push(format!("peer {name} allowed-ips 10.{}.0.0/16", 100 + number));
+    }
+    let more: Vec<&str> = more.iter().map(String::as_str).collect();
+    a.write(&lines(0, &publics[1], &more));
+    a.reload();
+    let socket = a.socket.to_string_lossy().into_owned();
+    let said = ask(&["show", "interfaces", "wireguard", "--api", &socket]);
+    let peers = said["interfaces"][0]["peers"].as_array().expect("a list");
+    let names: Vec<&str> = peers.iter().filter_map(|peer| peer["name"].as_str()).collect();
+    assert_eq!(names, ["a", "other", "peer9", "peer10", "peer11"]);
+    assert_eq!(a.peer("a")["description"], "who it is");
+    // Whoever goes silent in the configuration has no endpoint any more.
+    assert!(a.peer("other")["endpoint"].is_string());
+    let mut silent = lines(0, &publics[1], &[]);
+    silent.retain(|line| !line.starts_with("peer other address") && !line.starts_with("peer other port"));
+    a.write(&silent);
+    a.reload();
+    assert!(a.peer("other")["endpoint"].is_null());
+}
+
+#[test]
+fn no_text_of_a_key_stays_in_memory() {
+    let Some((_lab, mut a, _b, publics)) = started() else { return };
+    let process = a.process.expect("it was started");
+    let (old, shared) = (a.private.clone(), key_pair().0);
+    a.write(&lines(0, &publics[1], &[&format!("peer other preshared-key {shared}")]));
+    a.reload();
+    assert_eq!(occurrences(process, &old), 1, "in the tree, to tell what has changed");
+    a.private = key_pair().0;
+    // Also when it stands where it is refused.
+    let wrong = format!("preshared-key '{old}'");
+    a.write(&lines(0, &publics[1], &[&wrong]));
+    a.reload();
+    a.write(&lines(0, &publics[1], &[]));
+    a.reload();
+    assert_eq!((occurrences(process, &old), occurrences(process, &shared)), (0, 0));
+    let said = std::fs::read_to_string(&a.log).expect("it logs");
+    assert!(!said.contains(&old) && !said.contains(&shared), "{said}");
+}
+
+#[test]
+fn what_the_kernel_takes_with_an_address_or_a_link_is_given_back() {
+    let Some((lab, a, _b, publics)) = started() else { return };
+    let routed = || lab.ip("a", "route show dev wg0").is_ok_and(|text| text.contains("10.50.0.0/16"));
+    let with = |address: &str, more: &[&str]| {
+        let mut lines = lines(0, &publics[1], more);
+        lines[0] = format!("address {address}");
+        lines
+    };
+    a.write(&with("10.66.0.9/24", &["address fd66::9/64"]));
+    a.reload();
+    assert!(routed(), "it went with the only address");
+    a.write(&with("10.66.0.9/24", &["address fd66::9/64", "disable"]));
+    a.reload();
+    assert!(!routed());
+    a.write(&with("10.66.0.9/24", &["address fd66::9/64"]));
+    a.reload();
+    let addresses = lab.ip("a", "address show wg0").expect("it is there");
+    assert!(routed() && addresses.contains("fd66::9"), "{addresses}");
+}
+
+#[test]
+fn what_has_a_route_of_its_own_stays_outside_when_the_mark_changes() {
+    let Some((lab, a, _b, publics)) = started() else { return };
+    for mark in ["fwmark 0", "fwmark 76", "fwmark 75"] {
+        a.write(&lines(0, &publics[1], &["peer other allowed-ips 0.0.0.0/0", mark]));
+        a.reload();
+        let connected = lab.ip("a", "route get 192.168.77.2").expect("it is routed");
+        assert!(connected.contains("dev outside"), "{mark}: {connected}\n{}", rules(&lab));
+        let other = lab.ip("a", "route get 203.0.113.1").expect("it is routed");
+        assert!(other.contains("dev wg0"), "{mark}: {other}");
+        assert_eq!(rules(&lab).matches("32501:").count(), 1, "{}", rules(&lab));
+    }
+    assert!(answers(&lab, "a", "10.66.0.2"));
+}
+
+#[test]
+fn a_rule_stays_as_long_as_one_interface_needs_it() {
+    let Some((lab, a, _b, publics)) = started() else { return };
+    let own = lines(0, &publics[1], &["peer other allowed-ips 0.0.0.0/0"]);
+    a.write(&own);
+    add_second(&a, &publics[1]);
+    a.reload();
+    let said = rules(&lab);
+    assert!(said.contains("0xca6c") && said.contains("0x4d"), "{said}");
+    assert_eq!(said.matches("suppress_prefixlength 0").count(), 1, "{said}");
+    a.write(&own);
+    a.reload();
+    let said = rules(&lab);
+    assert!(!said.contains("0x4d") && said.contains("suppress_prefixlength 0"), "{said}");
+    let connected = lab.ip("a", "route get 192.168.77.2").expect("it is routed");
+    assert!(connected.contains("dev outside"), "{connected}");
+}
+
+#[test]
+fn rules_of_a_killed_gateway_go_with_the_next_start() {
+    let Some(mut lab) = sites() else { return };
+    let (_, peer) = key_pair();
+    let mut a = Site::new(&lab, "a", &key_pair().0);
+    a.write(&lines(0, &peer, &["peer other allowed-ips 0.0.0.0/0", "peer other allowed-ips ::/0"]));
+    // What somebody else has made looks like ours, and is not.
+    lab.ip("a", "rule add priority 32501 not fwmark 5 lookup 5").expect("a rule");
+    let before = (rules(&lab), valid_mark(&lab));
+    a.start(&mut lab);
+    assert!(rules(&lab).contains("0xca6c") && valid_mark(&lab) == "1");
+    a.signal(Signal::TERM);
+    let process = a.process.expect("it was started");
+    wait_until(Duration::from_secs(5), || lab.ended(process).is_some()).expect("it ends");
+    assert_eq!((rules(&lab), valid_mark(&lab)), before, "nothing is left behind");
+    a.start(&mut lab);
+    lab.kill(a.process.expect("it was started"), Signal::KILL);
+    assert!(rules(&lab).contains("0xca6c"), "left behind");
+    a.write(&lines(0, &peer, &[]));
+    a.start(&mut lab);
+    // The socket of the killed one is there already, so being there says nothing.
+    wait_until(Duration::from_secs(5), || rules(&lab) == before.0).expect("the rules are gone");
+    assert!(!lab.ip("a", "-6 rule show").expect("it is there").contains("0xca6c"));
+}

@@ -1,0 +1,68 @@
+//! Handshakes that we begin.
+
+use super::{Action, Device, Outbox, PeerId, new_index, static_static};
+use crate::wireguard::noise;
+use crate::{Now, Time};
+use zerocopy::IntoBytes;
+
+impl Device {
+    /// Sends a keepalive, for which a key may first have to be made.
+    pub(super) fn send_keepalive(&mut self, now: Now, id: PeerId, out: &mut Outbox) {
+        if self.peers.get(&id).is_some_and(|peer| peer.has_key(now.monotonic)) {
+            out.push(Action::Keepalive { peer: id });
+        } else {
+            self.begin_handshake(now, id, out);
+        }
+    }
+
+    /// Has a handshake begun at the next look at the timers, so that ten thousand calls are made in many small steps.
+    pub(super) fn call_soon(&mut self, now: Time, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if self.running && peer.reachable && !peer.initiated_recently(now) {
+            peer.attempts = 0;
+            peer.retransmit = Some(now);
+        }
+        self.reschedule(now, id);
+    }
+
+    /// Begins a handshake, unless one has just been begun.
+    pub(super) fn begin_handshake(&mut self, now: Now, id: PeerId, out: &mut Outbox) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if !self.running || peer.initiated_recently(now.monotonic) {
+            return;
+        }
+        peer.attempts = 0;
+        self.send_initiation(now, id, out);
+    }
+
+    pub(super) fn send_initiation(&mut self, now: Now, id: PeerId, out: &mut Outbox) {
+        self.drop_handshake(id);
+        let (Some(identity), Some(peer)) = (&self.identity, self.peers.get_mut(&id)) else { return };
+        if !peer.reachable {
+            return;
+        }
+        let timestamp = peer.new_timestamp(now.wall);
+        peer.attempts += 1;
+        peer.initiated = Some(now.monotonic);
+        peer.arm_retransmit(now.monotonic, &mut *self.random);
+        // A peer whose key is of low order cannot be called; it is there because a person typed it.
+        let Ok(static_static) = static_static(peer, &identity.key).cloned() else { return };
+        let index = new_index(&mut self.indices, &mut *self.random, id);
+        let (key, random) = (&identity.key, &mut *self.random);
+        match noise::create_initiation(key, &peer.public, &static_static, index, timestamp, random) {
+            Ok((mut message, awaiting)) => {
+                peer.cookies.stamp(&mut message, now.monotonic);
+                peer.awaiting = Some(awaiting);
+                peer.activity.sent(now.monotonic);
+                out.push(Action::Send { peer: id, message: message.as_bytes().to_vec() });
+            }
+            Err(_) => _ = self.indices.remove(&index),
+        }
+    }
+
+    pub(super) fn drop_handshake(&mut self, id: PeerId) {
+        if let Some(awaiting) = self.peers.get_mut(&id).and_then(|peer| peer.awaiting.take()) {
+            self.indices.remove(&awaiting.local_index());
+        }
+    }
+}

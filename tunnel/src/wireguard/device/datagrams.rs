@@ -1,0 +1,157 @@
+//! Handshake messages that come in.
+
+use super::{Action, Device, Outbox, PeerId, new_index, retire, static_static};
+use crate::Now;
+use crate::wireguard::cookie::{Authenticated, Proof};
+use crate::wireguard::limits::{ERASE_AFTER_TIME, INITIATION_INTERVAL};
+use crate::wireguard::noise::{self, SessionKeys};
+use crate::wireguard::peer::{Role, Session};
+use packet::DropReason;
+use packet::header::wireguard::{CookieReply, Initiation, Message, Response};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+
+impl Device {
+    /// Handles a handshake message or cookie reply that came from `source`; tells whose it was.
+    ///
+    /// `under_load`: more messages wait than we care to answer, so senders must first prove their addresses.
+    pub fn handle_datagram(
+        &mut self,
+        now: Now,
+        source: SocketAddr,
+        bytes: &[u8],
+        under_load: bool,
+        out: &mut Outbox,
+    ) -> Result<PeerId, DropReason> {
+        let message = Message::parse(bytes).filter(|_| self.running).ok_or(DropReason::NotOurs)?;
+        let peer = match message {
+            Message::Initiation(message) => {
+                self.admit(now, source, message, under_load, out)?;
+                self.handle_initiation(now, message, out)
+            }
+            Message::Response(message) => {
+                self.admit(now, source, message, under_load, out)?;
+                self.handle_response(now, message, out)
+            }
+            Message::CookieReply(message) => self.handle_cookie_reply(now, message),
+            Message::Data(..) => Err(DropReason::NotOurs),
+        }?;
+        self.reschedule(now.monotonic, peer);
+        Ok(peer)
+    }
+
+    /// Lets in what is cheap to check: the MACs, and under load the proof of address and the source's allowance.
+    fn admit(
+        &mut self,
+        now: Now,
+        source: SocketAddr,
+        message: &impl Authenticated,
+        under_load: bool,
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        let identity = self.identity.as_mut().ok_or(DropReason::BadMac)?;
+        match identity.checker.check(message, source, now.monotonic) {
+            Proof::Nothing => Err(DropReason::BadMac),
+            _ if !under_load => Ok(()),
+            Proof::OwnsAddress if self.limiter.allow(source.ip(), now.monotonic) => Ok(()),
+            Proof::OwnsAddress => Err(DropReason::RateLimited),
+            Proof::KnowsKey => {
+                let reply = identity.checker.create_reply(message, source, now.monotonic, &mut *self.random);
+                out.push(Action::Reply { peer: None, message: reply.as_bytes().to_vec() });
+                Err(DropReason::CookieRequired)
+            }
+        }
+    }
+
+    fn handle_initiation(
+        &mut self,
+        now: Now,
+        message: &Initiation,
+        out: &mut Outbox,
+    ) -> Result<PeerId, DropReason> {
+        let identity = self.identity.as_ref().ok_or(DropReason::BadMac)?;
+        let received =
+            noise::consume_initiation(&identity.key, message).map_err(|_| DropReason::BadHandshake)?;
+        let id = *self.by_key.get(&received.claimed).ok_or(DropReason::BadHandshake)?;
+        let peer = self.peers.get_mut(&id).expect("every key in by_key has its peer");
+        let static_static = static_static(peer, &identity.key)?;
+        let initiation = received.authenticate(static_static).map_err(|_| DropReason::BadHandshake)?;
+        if peer.newest.is_some_and(|newest| initiation.timestamp <= newest) {
+            return Err(DropReason::ReplayedHandshake);
+        }
+        if peer.consumed.is_some_and(|last| now.monotonic - last < INITIATION_INTERVAL) {
+            return Err(DropReason::RateLimited);
+        }
+        peer.newest = Some(initiation.timestamp);
+        peer.consumed = Some(now.monotonic);
+        peer.learned(now.monotonic);
+        out.push(Action::Learn { peer: id });
+
+        let index = new_index(&mut self.indices, &mut *self.random, id);
+        let (mut response, keys) = initiation
+            .create_response(&peer.preshared, index, &mut *self.random)
+            .map_err(|_| DropReason::BadHandshake)
+            .inspect_err(|_| _ = self.indices.remove(&index))?;
+        peer.cookies.stamp(&mut response, now.monotonic);
+        peer.activity.sent(now.monotonic);
+        // A response is a handshake message like any other: one of our own may follow only after a while.
+        peer.initiated = Some(now.monotonic);
+        self.install(now, id, &keys, Role::Responder, out);
+        out.push(Action::Reply { peer: Some(id), message: response.as_bytes().to_vec() });
+        Ok(id)
+    }
+
+    fn handle_response(
+        &mut self,
+        now: Now,
+        message: &Response,
+        out: &mut Outbox,
+    ) -> Result<PeerId, DropReason> {
+        let identity = self.identity.as_ref().ok_or(DropReason::BadMac)?;
+        let index = message.receiver.get();
+        let id = *self.indices.get(&index).ok_or(DropReason::UnknownSa)?;
+        let peer = self.peers.get_mut(&id).expect("every index has its peer");
+        let awaiting = peer.awaiting.as_ref().filter(|awaiting| awaiting.local_index() == index);
+        let awaiting = awaiting.ok_or(DropReason::BadHandshake)?;
+        let keys = awaiting
+            .consume_response(&identity.key, &peer.preshared, message)
+            .map_err(|_| DropReason::BadHandshake)?;
+        // The index lives on as that of the session.
+        peer.awaiting = None;
+        peer.handshake_finished(now.monotonic, now.wall);
+        peer.learned(now.monotonic);
+        out.push(Action::Learn { peer: id });
+        self.install(now, id, &keys, Role::Initiator, out);
+        out.push(Action::Flush { peer: id, confirm: true });
+        Ok(id)
+    }
+
+    fn handle_cookie_reply(&mut self, now: Now, message: &CookieReply) -> Result<PeerId, DropReason> {
+        let id = *self.indices.get(&message.receiver.get()).ok_or(DropReason::UnknownSa)?;
+        let peer = self.peers.get_mut(&id).expect("every index has its peer");
+        // The handshake is begun again when its time comes, then with the cookie.
+        if peer.cookies.consume_reply(message, now.monotonic) {
+            Ok(id)
+        } else {
+            Err(DropReason::BadHandshake)
+        }
+    }
+
+    /// Makes a session of the keys and hands it to the data path.
+    fn install(&mut self, now: Now, id: PeerId, keys: &SessionKeys, role: Role, out: &mut Outbox) {
+        let session = Session::new(keys, role, now.monotonic, &*self.engine);
+        let (inbound, outbound) = (Arc::clone(&session.inbound), Arc::clone(&session.outbound));
+        let peer = self.peers.get_mut(&id).expect("the caller holds its id");
+        peer.erase = Some(now.monotonic + ERASE_AFTER_TIME);
+        out.push(Action::Install { peer: id, sa: inbound });
+        let ended = match role {
+            Role::Initiator => {
+                out.push(Action::Use { peer: id, sa: Some(outbound) });
+                peer.sessions.initiated(session)
+            }
+            Role::Responder => peer.sessions.responded(session),
+        };
+        retire(&mut self.indices, ended, out);
+    }
+}
