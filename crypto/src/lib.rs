@@ -17,4 +17,4 @@ pub use agreement::{PrivateKey, PublicKey};
 pub use cipher::Cipher;
 pub use engine::{Engine, EngineFailure, Job, Key};
 pub use random::Random;
-pub use secret::Secret;
+pub use secret::{Secret, SecretBytes};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use subtle::ConstantTimeEq;
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 /// A secret of 32 bytes, the size of every key of WireGuard.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
@@ -44,6 +44,46 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// A secret of any length: a shared secret, or the keys made of one.
+#[derive(Clone)]
+pub struct SecretBytes(Zeroizing<Vec<u8>>);
+
+impl SecretBytes {
+    /// Takes the bytes over.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    /// The bytes; whoever asks for them answers for what becomes of them.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl PartialEq for SecretBytes {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for SecretBytes {}
+
+impl fmt::Debug for SecretBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretBytes(..)")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +91,7 @@ mod tests {
     #[test]
     fn a_secret_cannot_be_printed() {
         assert_eq!(format!("{:?}", Secret::new([0xaa; 32])), "Secret(..)");
+        assert_eq!(format!("{:?}", SecretBytes::new(vec![0xaa; 9])), "SecretBytes(..)");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! receive with. How the keys came about is known only here; how packets come and go is not known here.
 #![forbid(unsafe_code)]
 
+pub mod esp;
 pub mod replay;
 pub mod sa;
 pub mod time;
