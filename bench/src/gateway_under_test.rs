@@ -165,6 +165,18 @@ pub struct Plan<'a> {
     pub mtu: u32,
 }
 
+impl Plan<'static> {
+    /// A tunnel between the namespaces `a` and `b`.
+    pub const SITES: Self = Plan {
+        name: "t",
+        namespaces: ["a", "b"],
+        outside: ["192.168.77.1", "192.168.77.2"],
+        port: 51_820,
+        net: "10.77",
+        mtu: 1420,
+    };
+}
+
 impl Tunnel {
     /// Starts both gateways and lets each know the other.
     pub fn start(lab: &mut Lab, daemon: &Daemon, plan: &Plan<'_>) -> Outcome<Self> {

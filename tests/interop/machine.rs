@@ -109,7 +109,7 @@ impl Machine {
         let mut command = lab.command(namespace, "qemu-system-x86_64");
         command
             .args(["-accel", "tcg", "-m", "512", "-nographic", "-no-reboot"])
-            .args(["-append", "console=ttyS0 quiet panic=-1"])
+            .args(["-append", "console=ttyS0 loglevel=1 panic=-1"])
             .arg("-kernel")
             .arg(kernel.join("vmlinuz"))
             .arg("-initrd")

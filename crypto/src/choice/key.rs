@@ -39,10 +39,10 @@ impl<K: ?Sized> ChosenKey<K> {
         mut work: impl FnMut(&K) -> Result<(), EngineFailure>,
     ) -> Result<(), EngineFailure> {
         let next = self.row.chosen(slot);
-        for index in [next, 0] {
-            let Some(key) = self.keys[index].as_ref().filter(|_| index != failed || index == 0) else {
-                continue;
-            };
+        // The first, last of all and even again: there is no other.
+        let others = [next].into_iter().filter(|&index| index != failed && index != 0).chain([0]);
+        for index in others {
+            let Some(key) = &self.keys[index] else { continue };
             if work(key).is_ok() {
                 return Ok(());
             }

@@ -8,12 +8,15 @@ use super::library::{self, Library, Unavailable, symbol};
 use super::{Engine, Key, LoadError, PairKey};
 use crate::cipher::{Cipher, Pair};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::fmt::Write;
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 const NAMES: &[&str] = &["libcrypto.so.3"];
 /// The major version whose interface this is.
 const MAJOR: c_uint = 3;
+/// The provider that comes with the library.
+const BUILT_IN: &str = "default";
 /// What `OpenSSL_version` is asked for: the full version, such as 3.0.17.
 const FULL_VERSION: c_int = 6;
 
@@ -25,8 +28,6 @@ type NameOf = unsafe extern "C" fn(thing: Pointer) -> *const c_char;
 pub struct OpenSsl {
     version: String,
     functions: Functions,
-    /// Finds the provider that gives a cipher.
-    provider: &'static Finder<Option<String>>,
 }
 
 /// Finds something by its OpenSSL name.
@@ -37,7 +38,7 @@ impl OpenSsl {
     pub fn load() -> Result<Self, Unavailable> {
         let library = library::open(NAMES)?;
         // SAFETY: the types are those of openssl/crypto.h of version 3, and of 1.1 where there are such functions.
-        let (version, major) = unsafe {
+        let (mut version, major) = unsafe {
             let major: unsafe extern "C" fn() -> c_uint = symbol(library, "OPENSSL_version_major")?;
             let text: unsafe extern "C" fn(c_int) -> *const c_char = symbol(library, "OpenSSL_version")?;
             (CStr::from_ptr(text(FULL_VERSION)).to_string_lossy().into_owned(), major())
@@ -45,12 +46,14 @@ impl OpenSsl {
         if major != MAJOR {
             return Err(Unavailable::Version(version));
         }
-        Ok(Self { version, functions: functions(library)?, provider: providers(library)? })
-    }
-
-    /// The name of the provider that gives `cipher`, such as `default`.
-    pub fn provider(&self, cipher: Cipher) -> Option<String> {
-        (self.provider)(super::evp::aead_name(cipher))
+        let provider = providers(library)?;
+        for &cipher in Cipher::ALL {
+            let name = provider(super::evp::aead_name(cipher));
+            if let Some(name) = name.filter(|name| name != BUILT_IN) {
+                let _ = write!(version, ", {cipher} by {name}");
+            }
+        }
+        Ok(Self { version, functions: functions(library)? })
     }
 }
 
@@ -85,6 +88,7 @@ fn finder(fetch: Fetch) -> &'static Finder<Pointer> {
     }))
 }
 
+/// Finds the provider that gives a cipher.
 fn providers(library: &'static Library) -> Result<&'static Finder<Option<String>>, Unavailable> {
     // SAFETY: the types are those of openssl/evp.h and openssl/provider.h.
     let (fetch, provider, name): (Fetch, unsafe extern "C" fn(Pointer) -> Pointer, NameOf) = unsafe {
@@ -108,6 +112,7 @@ impl Engine for OpenSsl {
         "openssl"
     }
 
+    /// With the provider of each cipher that is not OpenSSL's own: another one is another engine.
     fn version(&self) -> String {
         self.version.clone()
     }

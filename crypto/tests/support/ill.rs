@@ -12,6 +12,7 @@ pub const WELL: u8 = 0;
 pub const ERRS: u8 = 1;
 pub const STALLS: u8 = 2;
 pub const LIES: u8 = 3;
+pub const BREAKS: u8 = 4;
 
 /// AWS-LC, now and then ill.
 #[derive(Clone, Default)]
@@ -65,6 +66,12 @@ impl<K: ?Sized> IllKey<K> {
                 work(jobs)?;
                 jobs.iter_mut().for_each(spoil);
                 return Ok(());
+            }
+            BREAKS => {
+                // With half of its work done, which it may not leave behind.
+                let half = jobs.len() / 2;
+                work(&mut jobs[..half])?;
+                return Err(EngineFailure);
             }
             _ => {}
         }
