@@ -4,6 +4,7 @@
 //! machine move by a third from minute to minute.
 #![forbid(unsafe_code)]
 
+pub mod choice;
 pub mod crowd;
 pub mod crypto;
 pub mod demo;

