@@ -8,7 +8,7 @@ use crypto::choice::{Choice, Direction, Guarded, Happening, Health, Rules, SIZES
 use crypto::cipher::{Encryption, Integrity, Pair};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, EngineFailure, Job, Key, LoadError, PairJob, PairKey};
-use ill::{ERRS, Ill, LIES, STALLS, WELL};
+use ill::{BREAKS, ERRS, Ill, LIES, STALLS, WELL};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -220,4 +220,26 @@ fn the_fastest_engine_is_chosen_in_every_place() {
             assert!(slot.direction == Direction::Seal || slot.size < SIZES.len());
         }
     }
+}
+
+/// Two keystreams under one nonce are none: what was sealed half way must not be sealed again, and must not leave.
+#[test]
+fn a_burst_that_an_engine_has_left_half_done_is_given_to_no_other() {
+    let ill = Ill::default();
+    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(ill.clone())]);
+    choice.set_rules(pinned_to("ill"));
+    let key = choice.load(CIPHER, &[3; 32]).expect("it loads");
+    let seal = |jobs: usize| {
+        let (mut texts, mut tags) = (vec![[7u8; 100]; jobs], vec![[0u8; 16]; jobs]);
+        let packets = texts.iter_mut().zip(&mut tags).zip(0u8..);
+        let mut jobs: Vec<Job<'_>> = packets
+            .map(|((text, tag), number)| Job { nonce: [number; 12], aad: b"", text, tag, authentic: false })
+            .collect();
+        key.seal(&mut jobs)
+    };
+    assert_eq!(seal(20), Ok(()));
+    ill.how.store(BREAKS, Ordering::Relaxed);
+    assert_eq!(seal(20), Err(EngineFailure));
+    assert_eq!(seal(20), Ok(()), "the next burst goes by another engine");
+    assert!(matches!(choice.health(1), (Health::Failed(_), 1)));
 }

@@ -23,6 +23,8 @@ pub fn find() -> Found {
         Err(reason) => found.absent.push(("ipsec-mb", reason)),
     }
     match OpenSsl::load() {
+        // With a provider that the user has installed.
+        Ok(engine) if engine.is_accelerator() => found.engines.push(Arc::new(Guarded::new(Arc::new(engine)))),
         Ok(engine) => found.engines.push(Arc::new(engine)),
         Err(reason) => found.absent.push(("openssl", reason)),
     }

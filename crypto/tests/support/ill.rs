@@ -92,6 +92,10 @@ impl Key for IllKey<dyn Key> {
     fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
         self.run(jobs, |jobs| self.1.open(jobs), |job| spoil(job.text, &mut job.authentic))
     }
+
+    fn restores(&self) -> bool {
+        self.0.how.load(Ordering::Relaxed) != BREAKS
+    }
 }
 
 impl PairKey for IllKey<dyn PairKey> {
