@@ -141,12 +141,12 @@ impl Cipher {
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let progress = !arguments.json && std::io::stderr().is_terminal();
-    let program = std::env::current_exe()?;
+    let program = std::env::current_exe;
     let say =
         |value: &serde_json::Value, text: &str| say(arguments.json, arguments.save.as_deref(), value, text);
     match arguments.what {
         What::Tunnel(tunnel) => {
-            let report = measure_tunnel(tunnel, program, progress)?;
+            let report = measure_tunnel(tunnel, program()?, progress)?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Pipeline(pipeline) => {
@@ -154,7 +154,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Crypto(crypto) => {
-            let (report, text) = bench_crypto::measure(crypto, program, progress)?;
+            let (report, text) = bench_crypto::measure(crypto, program()?, progress)?;
             say(&serde_json::to_value(&report)?, &text)
         }
         What::Choice(choice) => {
@@ -167,11 +167,12 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         }
         What::CryptoWorker => worker::serve(),
         What::Peers(Peers { peers, rounds }) => {
-            let report = peers::run(&peers::Options { program, peers, rounds, progress })?;
+            let report = peers::run(&peers::Options { program: program()?, peers, rounds, progress })?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Flood(Flood { rate, seconds, rounds }) => {
-            let report = flood::run(&flood::Options { program, rate, seconds, rounds, progress })?;
+            let report =
+                flood::run(&flood::Options { program: program()?, rate, seconds, rounds, progress })?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::GatewayWithoutCipher { interface } => wireguard::serve_without_cipher(interface),

@@ -75,7 +75,7 @@ fn initramfs(directory: &Path, kernel: &Path, start: &Start<'_>) {
 }
 
 /// Copies a program and the libraries it needs.
-fn take(program: &Path, root: &Path) {
+pub fn take(program: &Path, root: &Path) {
     let name = program.file_name().expect("a program has a name");
     std::fs::copy(program, root.join("bin").join(name)).expect("a copy");
     let libraries = Command::new("ldd").arg(program).output().expect("ldd runs");

@@ -1,5 +1,6 @@
 //! Postern with other people's WireGuard, and with other people's crypto.
 
+mod bare;
 mod kernel;
 mod machine;
 #[path = "../netns/support.rs"]
