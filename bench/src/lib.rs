@@ -15,6 +15,7 @@ pub mod lab;
 pub mod peers;
 pub mod pipeline;
 pub mod report;
+pub mod strongswan;
 pub mod system;
 pub mod traffic;
 pub mod tunnel;

@@ -55,7 +55,7 @@ struct Tunnel {
     /// With what to compare
     #[arg(long, value_enum, default_value = "wireguard-go")]
     peer: Peer,
-    /// Where that program is
+    /// Where that program is; with `--peer postern` another build of this one
     #[arg(long, value_name = "FILE")]
     peer_path: Option<PathBuf>,
     /// With `--peer postern`: the crypto engine of the other gateways, which otherwise choose theirs too
@@ -195,10 +195,13 @@ fn measure_tunnel(arguments: Tunnel, program: PathBuf, progress: bool) -> ::benc
     };
     let peer = match arguments.peer {
         Peer::WireguardGo => Some(Daemon::find_wireguard_go(arguments.peer_path)?),
-        Peer::Postern => Some(match arguments.peer_engine {
-            Some(engine) => Daemon::PosternWithEngine(program, engine),
-            None => Daemon::Postern(program),
-        }),
+        Peer::Postern => {
+            let program = arguments.peer_path.unwrap_or(program);
+            Some(match arguments.peer_engine {
+                Some(engine) => Daemon::PosternWithEngine(program, engine),
+                None => Daemon::Postern(program),
+            })
+        }
         Peer::None => None,
     };
     let daemons = [ours].into_iter().chain(peer).collect();

@@ -3,7 +3,8 @@
 //! A new configuration is applied interface by interface. If a step is refused, that interface goes back to what it was,
 //! and the error is reported.
 
-use super::interface::{Interface, InterfaceError, Options, Removed};
+use super::carrier::{InterfaceError, Options, Removed};
+use super::interface::Interface;
 use super::netlink::{LinkChange, Netlink, NetlinkError};
 use super::plan::{self, Network};
 use super::rules::{self, Rules};
