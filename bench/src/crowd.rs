@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tunnel::sa::Protection;
 use tunnel::wireguard::device::Outbox;
 use tunnel::wireguard::{Action, Device, PeerId};
 use zerocopy::{FromBytes, IntoBytes};
@@ -227,7 +228,8 @@ impl Crowd {
                         tag: &mut tag,
                         authentic: false,
                     }];
-                    sa.key.seal(&mut jobs).expect("the engine works");
+                    let Protection::WireGuard(key) = &sa.protection else { continue };
+                    key.seal(&mut jobs).expect("the engine works");
                     self.send(number, &[header.as_bytes(), &tag].concat());
                 }
                 _ => {}

@@ -5,7 +5,7 @@ use super::lane::{Command, Inbox, Lane};
 use super::update::{Snapshot, Update, UpdateError};
 use crate::clock::Clock;
 use crate::datapath::punt::Punt;
-use crate::tables::Tables;
+use crate::tables::{Protocol, Tables};
 use crate::worker::Shared;
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
@@ -45,8 +45,8 @@ impl Interface {
         let (notices, notices_out) = unbounded();
         let (commands, commands_out) = unbounded();
         let (punt, datagrams) = Punt::new();
-        let shared = Shared { tables: Arc::new(Tables::new(DEFAULT_MTU as usize)), notices, clock: Clock };
-        let tables = Arc::clone(&shared.tables);
+        let tables = Arc::new(Tables::new(Protocol::WireGuard, DEFAULT_MTU as usize));
+        let shared = Shared { tables: Arc::clone(&tables), notices, clock: Clock };
         let inbox = Inbox { commands: commands_out, notices: notices_out, datagrams, punt: punt.clone() };
         let link = commands.clone();
         // The lane outlives its follower.
