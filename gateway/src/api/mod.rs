@@ -190,7 +190,7 @@ async fn show_interface(interface: &Interface, labels: &Labels) -> model::Interf
 /// The addresses of an interface; none if it was moved to another network namespace.
 fn addresses(interface: &str) -> Vec<String> {
     let Ok(mut netlink) = Netlink::open() else { return Vec::new() };
-    let found = netlink.link(interface).and_then(|link| netlink.addresses(link.index));
+    let found = netlink.link(interface).and_then(|link| netlink.addresses(Some(link.index)));
     found.unwrap_or_default().iter().map(IpNet::to_string).collect()
 }
 

@@ -264,7 +264,7 @@ fn add_network(
         netlink.set_link(index, LinkChange { up: Some(true), ..LinkChange::default() })?;
     }
     for &(prefix, table) in after.routes.difference(&before.routes) {
-        netlink.add_route(index, prefix, table)?;
+        netlink.add_route(index, prefix, table, None)?;
     }
     Ok(())
 }
