@@ -9,6 +9,7 @@ pub mod link;
 pub mod netlink;
 pub mod plan;
 pub mod rules;
+pub mod sender;
 pub mod socket;
 pub mod uapi;
 pub mod uapi_server;
