@@ -24,11 +24,6 @@ impl Subject {
         });
         Cipher::ALL.iter().copied().map(Self::Cipher).chain(pairs)
     }
-
-    /// The cipher, or the pair, of a name.
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::every().find(|subject| subject.to_string() == name)
-    }
 }
 
 impl From<Cipher> for Subject {
@@ -40,6 +35,13 @@ impl From<Cipher> for Subject {
 impl From<Pair> for Subject {
     fn from(pair: Pair) -> Self {
         Self::Pair(pair)
+    }
+}
+
+impl Subject {
+    /// The cipher of either kind that has this name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Cipher::by_name(name).map(Self::Cipher).or_else(|| Pair::by_name(name).map(Self::Pair))
     }
 }
 
