@@ -1,0 +1,3 @@
+//! IKEv2 (RFC 7296): two gateways show each other who they are, and agree on keys for ESP.
+
+pub mod message;
