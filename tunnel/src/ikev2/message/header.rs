@@ -108,6 +108,7 @@ impl Header {
     }
 
     /// The header of the answer to a request with this one.
+    #[must_use]
     pub fn response(&self) -> Self {
         Self { from_initiator: !self.from_initiator, is_response: true, ..*self }
     }

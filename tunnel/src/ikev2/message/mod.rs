@@ -68,6 +68,7 @@ pub struct Message<'a> {
 
 /// What follows a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack, for one message")]
 pub enum Body<'a> {
     /// Payloads in the clear.
     Clear(Payloads<'a>),

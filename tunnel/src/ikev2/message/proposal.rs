@@ -162,7 +162,7 @@ impl Transform {
         Ok(Self { kind, id, attribute })
     }
 
-    fn emit(&self, is_last: bool, out: &mut Vec<u8>) {
+    fn emit(self, is_last: bool, out: &mut Vec<u8>) {
         out.extend([if is_last { LAST } else { MORE_TRANSFORMS }, 0]);
         let length = Length::begin(out, 2);
         out.extend([self.kind, 0]);

@@ -37,7 +37,7 @@ fn parse_one(reader: &mut Reader<'_>) -> Result<Option<TrafficSelector>, ParseEr
     if !body.is_empty() || addresses.is_empty() {
         return Err(ParseError::Malformed);
     }
-    let is_opaque = ports == (u16::MAX..=0);
+    let is_opaque = (*ports.start(), *ports.end()) == (u16::MAX, 0);
     if ports.is_empty() && !is_opaque {
         return Err(ParseError::Malformed);
     }
