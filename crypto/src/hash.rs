@@ -1,5 +1,7 @@
-//! BLAKE2s (RFC 7693) in the forms WireGuard uses: hash, keyed MAC, HMAC, and the key derivation over it.
+//! BLAKE2s (RFC 7693) in the forms WireGuard uses: hash, keyed MAC, HMAC, and the key derivation over it. And SHA-1,
+//! with which IKE compares addresses.
 
+use aws_lc_rs::digest;
 use blake2::digest::{FixedOutput, KeyInit, Mac, Update};
 use blake2::{Blake2s256, Blake2sMac, digest::consts::U16};
 use hmac::SimpleHmac;
@@ -46,9 +48,23 @@ pub fn kdf<const N: usize>(key: &[u8], input: &[u8]) -> [[u8; 32]; N] {
     outputs
 }
 
+/// SHA-1 over the concatenated parts, for what needs no security.
+pub fn sha1(parts: &[&[u8]]) -> [u8; 20] {
+    let mut context = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
+    for part in parts {
+        context.update(part);
+    }
+    context.finish().as_ref().try_into().expect("SHA-1 has 20 bytes")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sha1_of_the_example_of_rfc_3174() {
+        assert_eq!(sha1(&[b"a", b"bc"]).to_vec(), bytes("a9993e364706816aba3e25717850c26c9cd0d89d"));
+    }
 
     fn bytes(hex: &str) -> Vec<u8> {
         base16ct::lower::decode_vec(hex).expect("hex")

@@ -8,8 +8,10 @@ pub mod agreement;
 pub mod choice;
 pub mod cipher;
 pub mod engine;
+pub mod exchange;
 pub mod hash;
 pub mod machine;
+pub mod prf;
 pub mod random;
 pub mod secret;
 

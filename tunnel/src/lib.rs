@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod esp;
+pub mod ikev2;
 pub mod replay;
 pub mod sa;
 pub mod time;

@@ -1,0 +1,206 @@
+//! Diffie-Hellman exchanges: the groups of IKEv2's key exchange method transform (RFC 7296, section 3.3.2).
+//!
+//! [`Group::generate`] makes a private share, [`PrivateShare::public`] goes to the peer, and
+//! [`PrivateShare::agree`] makes the shared secret of what the peer sent. What a peer sends is checked as RFC 6989 asks.
+
+mod curve;
+mod modp;
+
+use crate::{PrivateKey, Random, SecretBytes};
+use curve::Ecp;
+use modp::{Exponent, Modp};
+use std::fmt;
+
+/// A Diffie-Hellman group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u16)]
+pub enum Group {
+    /// Group 2, RFC 7296 appendix B. Weak: of the order of what has been broken.
+    Modp1024 = 2,
+    /// Group 5 (RFC 3526). Weak.
+    Modp1536 = 5,
+    /// Group 14 (RFC 3526).
+    Modp2048 = 14,
+    /// Group 15 (RFC 3526).
+    Modp3072 = 15,
+    /// Group 16 (RFC 3526).
+    Modp4096 = 16,
+    /// Group 17 (RFC 3526).
+    Modp6144 = 17,
+    /// Group 18 (RFC 3526).
+    Modp8192 = 18,
+    /// Group 19, P-256 (RFC 5903).
+    Ecp256 = 19,
+    /// Group 20, P-384 (RFC 5903).
+    Ecp384 = 20,
+    /// Group 21, P-521 (RFC 5903).
+    Ecp521 = 21,
+    /// Group 31, Curve25519 (RFC 8031).
+    X25519 = 31,
+}
+
+/// Why nothing was agreed on with a peer's public value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExchangeError {
+    /// It has not the length that the group's values have.
+    #[error("a public value of {group} has {expected} bytes, the peer's has {found}")]
+    Length {
+        /// The group.
+        group: Group,
+        /// What its values have.
+        expected: usize,
+        /// What came.
+        found: usize,
+    },
+    /// It is not 1 < y < p - 1, not on the curve, or of low order.
+    #[error("the peer's public value is no valid one of {group}")]
+    Invalid {
+        /// The group.
+        group: Group,
+    },
+}
+
+enum Kind {
+    Modp(Modp),
+    Ecp(Ecp),
+    X25519,
+}
+
+impl Group {
+    /// Every group.
+    pub const ALL: &[Self] = &[
+        Self::Modp1024,
+        Self::Modp1536,
+        Self::Modp2048,
+        Self::Modp3072,
+        Self::Modp4096,
+        Self::Modp6144,
+        Self::Modp8192,
+        Self::Ecp256,
+        Self::Ecp384,
+        Self::Ecp521,
+        Self::X25519,
+    ];
+
+    /// The group of a transform ID.
+    pub fn from_id(id: u16) -> Option<Self> {
+        Self::ALL.iter().copied().find(|group| group.id() == id)
+    }
+
+    /// The transform ID.
+    pub fn id(self) -> u16 {
+        self as u16
+    }
+
+    /// The name used in proposals.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Modp1024 => "modp1024",
+            Self::Modp1536 => "modp1536",
+            Self::Modp2048 => "modp2048",
+            Self::Modp3072 => "modp3072",
+            Self::Modp4096 => "modp4096",
+            Self::Modp6144 => "modp6144",
+            Self::Modp8192 => "modp8192",
+            Self::Ecp256 => "ecp256",
+            Self::Ecp384 => "ecp384",
+            Self::Ecp521 => "ecp521",
+            Self::X25519 => "x25519",
+        }
+    }
+
+    /// Bytes of a public value, which never varies.
+    pub fn public_length(self) -> usize {
+        match self.kind() {
+            Kind::Modp(modp) => modp.length(),
+            Kind::Ecp(ecp) => 2 * ecp.coordinate(),
+            Kind::X25519 => 32,
+        }
+    }
+
+    /// Whether it is so weak that it must be asked for by name.
+    pub fn is_weak(self) -> bool {
+        matches!(self, Self::Modp1024 | Self::Modp1536)
+    }
+
+    /// Makes a private share.
+    pub fn generate(self, random: &mut dyn Random) -> PrivateShare {
+        let (key, public) = match self.kind() {
+            Kind::Modp(modp) => {
+                let (exponent, public) = modp.generate(random);
+                (SecretKey::Modp(modp, exponent), public)
+            }
+            Kind::Ecp(ecp) => {
+                let (key, public) = ecp.generate(random);
+                (SecretKey::Ecp(ecp, key), public)
+            }
+            Kind::X25519 => {
+                let key = PrivateKey::generate(random);
+                let public = key.public().0.to_vec();
+                (SecretKey::X25519(key), public)
+            }
+        };
+        PrivateShare { group: self, key, public }
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Self::Modp1024 => Kind::Modp(Modp::Bits1024),
+            Self::Modp1536 => Kind::Modp(Modp::Bits1536),
+            Self::Modp2048 => Kind::Modp(Modp::Bits2048),
+            Self::Modp3072 => Kind::Modp(Modp::Bits3072),
+            Self::Modp4096 => Kind::Modp(Modp::Bits4096),
+            Self::Modp6144 => Kind::Modp(Modp::Bits6144),
+            Self::Modp8192 => Kind::Modp(Modp::Bits8192),
+            Self::Ecp256 => Kind::Ecp(Ecp::P256),
+            Self::Ecp384 => Kind::Ecp(Ecp::P384),
+            Self::Ecp521 => Kind::Ecp(Ecp::P521),
+            Self::X25519 => Kind::X25519,
+        }
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+enum SecretKey {
+    Modp(Modp, Exponent),
+    Ecp(Ecp, aws_lc_rs::agreement::PrivateKey),
+    X25519(PrivateKey),
+}
+
+/// Our half of an exchange.
+pub struct PrivateShare {
+    group: Group,
+    key: SecretKey,
+    public: Vec<u8>,
+}
+
+impl PrivateShare {
+    /// The group.
+    pub fn group(&self) -> Group {
+        self.group
+    }
+
+    /// The public value, as a KE payload carries it: a number in network order, x then y of a point, or 32 bytes.
+    pub fn public(&self) -> &[u8] {
+        &self.public
+    }
+
+    /// The secret shared with the owner of the public value `peer`: g^ir of RFC 7296, padded to the group's length.
+    pub fn agree(&self, peer: &[u8]) -> Result<SecretBytes, ExchangeError> {
+        let (group, expected, found) = (self.group, self.group.public_length(), peer.len());
+        if found != expected {
+            return Err(ExchangeError::Length { group, expected, found });
+        }
+        let shared = match &self.key {
+            SecretKey::Modp(modp, exponent) => modp.agree(exponent, peer),
+            SecretKey::Ecp(ecp, key) => ecp.agree(key, peer),
+            SecretKey::X25519(key) => curve::agree_x25519(key, peer),
+        };
+        shared.ok_or(ExchangeError::Invalid { group })
+    }
+}

@@ -1,0 +1,429 @@
+//! The protected exchange of messages within one IKE SA: numbers, retransmissions, fragments
+//! (RFC 7296 sections 2.1 to 2.3, RFC 7383).
+//!
+//! ```text
+//! receive   authenticate → put together → compare numbers → Request, Response or nothing
+//! request   number → seal → remember, to be sent again
+//! respond   seal → remember, for when the request is sent again
+//! ```
+//! The window is 1 in both directions: a request waits for the answer to the one before.
+
+use super::fragments::{Fragment, Reassembly};
+use super::keys::{Opener, Role, Sealer, Spis};
+use super::limits::{FRAGMENT_SIZE, RETRANSMIT_FIRST, RETRANSMIT_LONGEST, TRANSMISSIONS};
+use super::message::{Body, Envelope, Exchange, Header, Message, Payload, emit};
+use crate::Time;
+use crypto::Random;
+use std::time::Duration;
+
+/// Datagrams of one message: one, or its fragments.
+pub(super) type Datagrams = Vec<Vec<u8>>;
+
+/// A message sent until it is answered.
+pub(super) struct Retransmission {
+    datagrams: Datagrams,
+    sent: u32,
+    most: u32,
+    pub(super) next: Time,
+}
+
+/// What has become of a message that was due to be sent again.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Overdue {
+    /// It is sent again.
+    Again(Datagrams),
+    /// The other side does not answer.
+    Dead,
+}
+
+impl Retransmission {
+    /// A message that has just been sent.
+    pub(super) fn new(now: Time, datagrams: Datagrams) -> Self {
+        Self { datagrams, sent: 1, most: TRANSMISSIONS, next: now + RETRANSMIT_FIRST }
+    }
+
+    /// Looks at the time; `None` if nothing is due.
+    pub(super) fn handle_timeout(&mut self, now: Time) -> Option<Overdue> {
+        if now < self.next {
+            return None;
+        }
+        if self.sent >= self.most {
+            return Some(Overdue::Dead);
+        }
+        self.next = now + delay(self.sent);
+        self.sent += 1;
+        Some(Overdue::Again(self.datagrams.clone()))
+    }
+}
+
+/// How long to wait after the transmission before the last one: twice as long each time.
+fn delay(sent: u32) -> Duration {
+    RETRANSMIT_FIRST.saturating_mul(1 << sent.min(16)).min(RETRANSMIT_LONGEST)
+}
+
+/// What a datagram brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    /// Nothing: a piece of something, something old, or something that does not authenticate.
+    Nothing,
+    /// A request that was answered already: the answer is to be sent again.
+    Again(Datagrams),
+    /// A new request, to be answered by [`Channel::respond`].
+    Request(Incoming),
+    /// The answer to our request.
+    Response(Incoming),
+}
+
+/// A message that is authentic and new.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Incoming {
+    pub(super) exchange: Exchange,
+    pub(super) message_id: u32,
+    /// The type of the first payload.
+    pub(super) first: u8,
+    /// The chain of payloads.
+    pub(super) chain: Vec<u8>,
+}
+
+/// One IKE SA's keys and numbers.
+pub(super) struct Channel {
+    role: Role,
+    spis: Spis,
+    sealer: Sealer,
+    opener: Opener,
+    fragments: bool,
+    next_request: u32,
+    outstanding: Option<(Exchange, u32, Retransmission)>,
+    expected: u32,
+    answered: Option<Datagrams>,
+    requests: Reassembly,
+    responses: Reassembly,
+}
+
+impl Channel {
+    /// The channel of an IKE SA whose next messages have the number `first`: 1 after IKE_SA_INIT, 0 after rekeying.
+    pub(super) fn new(role: Role, spis: Spis, keys: (Sealer, Opener), fragments: bool, first: u32) -> Self {
+        let (sealer, opener) = keys;
+        Self {
+            role,
+            spis,
+            sealer,
+            opener,
+            fragments,
+            next_request: first,
+            outstanding: None,
+            expected: first,
+            answered: None,
+            requests: Reassembly::default(),
+            responses: Reassembly::default(),
+        }
+    }
+
+    pub(super) fn role(&self) -> Role {
+        self.role
+    }
+
+    pub(super) fn spis(&self) -> Spis {
+        self.spis
+    }
+
+    /// The SPI that we have chosen, by which messages find this SA.
+    pub(super) fn local_spi(&self) -> u64 {
+        self.spis.of(self.role)
+    }
+
+    /// Whether fragments are understood by the other side.
+    pub(super) fn fragments(&self) -> bool {
+        self.fragments
+    }
+
+    /// Whether a request waits for its answer.
+    pub(super) fn is_busy(&self) -> bool {
+        self.outstanding.is_some()
+    }
+
+    /// Reads a message of this SA.
+    pub(super) fn receive(&mut self, message: &Message<'_>) -> Received {
+        let header = &message.header;
+        let from_initiator = self.role == Role::Responder;
+        let spis = Spis { initiator: header.initiator_spi, responder: header.responder_spi };
+        if spis != self.spis || header.from_initiator != from_initiator {
+            return Received::Nothing;
+        }
+        if header.is_response { self.receive_response(message) } else { self.receive_request(message) }
+    }
+
+    fn receive_response(&mut self, message: &Message<'_>) -> Received {
+        let header = &message.header;
+        let is_expected = self
+            .outstanding
+            .as_ref()
+            .is_some_and(|(exchange, id, _)| (*exchange, *id) == (header.exchange, header.message_id));
+        if !is_expected {
+            return Received::Nothing;
+        }
+        let Some((first, chain)) = open(&self.opener, message, &mut self.responses) else {
+            return Received::Nothing;
+        };
+        self.outstanding = None;
+        self.responses.clear();
+        Received::Response(Incoming {
+            exchange: header.exchange,
+            message_id: header.message_id,
+            first,
+            chain,
+        })
+    }
+
+    fn receive_request(&mut self, message: &Message<'_>) -> Received {
+        let header = &message.header;
+        if header.message_id.checked_add(1) == Some(self.expected) {
+            return self.receive_again(message);
+        }
+        if header.message_id != self.expected {
+            return Received::Nothing;
+        }
+        let Some((first, chain)) = open(&self.opener, message, &mut self.requests) else {
+            return Received::Nothing;
+        };
+        self.requests.clear();
+        Received::Request(Incoming { exchange: header.exchange, message_id: header.message_id, first, chain })
+    }
+
+    /// The request that was answered last came once more. Only an authentic one is answered again, and of several
+    /// fragments only the first (RFC 7383 section 2.6.1).
+    fn receive_again(&mut self, message: &Message<'_>) -> Received {
+        let sealed = match &message.body {
+            Body::Encrypted(sealed) | Body::Fragment { number: 1, sealed, .. } => sealed,
+            _ => return Received::Nothing,
+        };
+        match &self.answered {
+            Some(datagrams) if self.opener.open(sealed).is_ok() => Received::Again(datagrams.clone()),
+            _ => Received::Nothing,
+        }
+    }
+
+    /// Makes a request; the one before must have been answered.
+    pub(super) fn request(
+        &mut self,
+        now: Time,
+        exchange: Exchange,
+        payloads: &[Payload<'_>],
+        random: &mut dyn Random,
+    ) -> Datagrams {
+        debug_assert!(!self.is_busy(), "the window is 1");
+        let message_id = self.next_request;
+        self.next_request = self.next_request.saturating_add(1);
+        let datagrams = self.seal(&self.header(exchange, message_id, false), payloads, random);
+        self.outstanding = Some((exchange, message_id, Retransmission::new(now, datagrams.clone())));
+        datagrams
+    }
+
+    /// Lets the request under way be sent no more than `most` times.
+    pub(super) fn hurry(&mut self, most: u32) {
+        if let Some((_, _, retransmission)) = &mut self.outstanding {
+            retransmission.most = retransmission.most.min(most);
+        }
+    }
+
+    /// Answers the request that was just received.
+    pub(super) fn respond(
+        &mut self,
+        incoming: &Incoming,
+        payloads: &[Payload<'_>],
+        random: &mut dyn Random,
+    ) -> Datagrams {
+        let header = self.header(incoming.exchange, incoming.message_id, true);
+        let datagrams = self.seal(&header, payloads, random);
+        self.expected = self.expected.saturating_add(1);
+        self.answered = Some(datagrams.clone());
+        datagrams
+    }
+
+    fn header(&self, exchange: Exchange, message_id: u32, is_response: bool) -> Header {
+        Header {
+            initiator_spi: self.spis.initiator,
+            responder_spi: self.spis.responder,
+            exchange,
+            from_initiator: self.role == Role::Initiator,
+            is_response,
+            message_id,
+        }
+    }
+
+    fn seal(&mut self, header: &Header, payloads: &[Payload<'_>], random: &mut dyn Random) -> Datagrams {
+        let (first, chain) = emit(payloads);
+        if !self.fragments || self.sealer.datagram_length(chain.len()) <= FRAGMENT_SIZE {
+            return vec![self.sealer.seal(header, first, Envelope::Whole, &chain, random)];
+        }
+        let pieces = chain.chunks(self.sealer.fragment_room(FRAGMENT_SIZE));
+        let total = pieces.len() as u16;
+        let numbered = (1..=total).zip(pieces);
+        let seal = |(number, piece)| {
+            let first = if number == 1 { first } else { 0 };
+            self.sealer.seal(header, first, Envelope::Fragment(number, total), piece, random)
+        };
+        numbered.map(seal).collect()
+    }
+
+    /// When [`Channel::handle_timeout`] has something to do.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.outstanding.as_ref().map(|(_, _, retransmission)| retransmission.next)
+    }
+
+    /// Sends the request under way again, or gives it up.
+    pub(super) fn handle_timeout(&mut self, now: Time) -> Option<Overdue> {
+        self.outstanding.as_mut().and_then(|(_, _, retransmission)| retransmission.handle_timeout(now))
+    }
+}
+
+/// Opens a message or a piece of one; returns a whole chain of payloads.
+fn open(opener: &Opener, message: &Message<'_>, reassembly: &mut Reassembly) -> Option<(u8, Vec<u8>)> {
+    match &message.body {
+        Body::Clear(_) => None,
+        Body::Encrypted(sealed) => opener.open(sealed).ok().map(|chain| (sealed.first, chain)),
+        Body::Fragment { number, total, sealed } => {
+            let (number, total, first) = (*number, *total, sealed.first);
+            let bytes = opener.open(sealed).ok()?;
+            let message_id = message.header.message_id;
+            reassembly.add(Fragment { message_id, number, total, first, bytes })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ikev2::keys::{IkeKeys, Nonces};
+    use crate::ikev2::message::Payloads;
+    use crate::ikev2::message::numbers::payload;
+    use crate::ikev2::proposal::{IkeSuite, Protection};
+    use crypto::SecretBytes;
+    use crypto::cipher::Cipher;
+    use crypto::exchange::Group;
+    use crypto::prf::Prf;
+    use crypto::random::System;
+
+    const NOW: Time = Time::from_nanoseconds(1_000_000_000);
+    const SPIS: Spis = Spis { initiator: 1, responder: 2 };
+
+    fn channel(role: Role) -> Channel {
+        let protection = Protection::Aead(Cipher::Aes128Gcm, 16);
+        let suite = IkeSuite { protection, prf: Prf::HmacSha256, group: Group::X25519 };
+        let nonces = Nonces { initiator: &[1; 32], responder: &[2; 32] };
+        let keys = IkeKeys::first(&suite, role, SPIS, nonces, &SecretBytes::new(vec![3; 32]));
+        Channel::new(role, SPIS, (keys.sealer, keys.opener), true, 1)
+    }
+
+    fn pair() -> (Channel, Channel) {
+        (channel(Role::Initiator), channel(Role::Responder))
+    }
+
+    fn request(channel: &mut Channel, size: usize) -> Datagrams {
+        let data = vec![7; size];
+        let payloads = [Payload::VendorId(&data)];
+        channel.request(NOW, Exchange::Informational, &payloads, &mut System::default())
+    }
+
+    fn receive(channel: &mut Channel, datagrams: &[Vec<u8>]) -> Received {
+        let parse = |datagram: &Vec<u8>| channel.receive(&Message::parse(datagram).expect("ours"));
+        let mut received: Vec<Received> = datagrams.iter().map(parse).collect();
+        let last = received.pop().expect("a message has datagrams");
+        assert!(received.iter().all(|one| *one == Received::Nothing), "{received:?}");
+        last
+    }
+
+    fn taken(received: Received) -> Incoming {
+        match received {
+            Received::Request(incoming) | Received::Response(incoming) => incoming,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_request_is_handled_once_and_answered_alike_each_time() {
+        let (mut a, mut b) = pair();
+        let question = request(&mut a, 10);
+        let incoming = taken(receive(&mut b, &question));
+        assert_eq!((incoming.message_id, incoming.first), (1, payload::VENDOR_ID));
+        assert_eq!(receive(&mut b, &question), Received::Request(incoming.clone()), "not answered yet");
+        let answer = b.respond(&incoming, &[], &mut System::default());
+        assert_eq!(receive(&mut b, &question), Received::Again(answer.clone()));
+        let response = taken(receive(&mut a, &answer));
+        assert_eq!((response.message_id, response.first), (1, payload::NONE));
+        assert!(!a.is_busy());
+        assert_eq!(receive(&mut a, &answer), Received::Nothing, "an answer to nothing");
+    }
+
+    #[test]
+    fn numbers_beyond_the_window_and_answers_of_others_are_nothing() {
+        let (mut a, mut b) = pair();
+        let first = request(&mut a, 1);
+        a.outstanding = None;
+        let second = request(&mut a, 1);
+        assert_eq!(receive(&mut b, &second), Received::Nothing, "the first is missing");
+        let incoming = taken(receive(&mut b, &first));
+        let answer = b.respond(&incoming, &[], &mut System::default());
+        assert_eq!(receive(&mut a, &answer), Received::Nothing, "it is not that of the second");
+        assert!(a.is_busy());
+    }
+
+    #[test]
+    fn a_damaged_repetition_is_not_answered() {
+        let (mut a, mut b) = pair();
+        let mut question = request(&mut a, 10);
+        let incoming = taken(receive(&mut b, &question));
+        b.respond(&incoming, &[], &mut System::default());
+        *question[0].last_mut().expect("not empty") ^= 1;
+        assert_eq!(receive(&mut b, &question), Received::Nothing);
+    }
+
+    #[test]
+    fn reflected_messages_are_nothing() {
+        let (mut a, _) = pair();
+        let question = request(&mut a, 10);
+        assert_eq!(receive(&mut a, &question), Received::Nothing);
+    }
+
+    #[test]
+    fn a_large_message_travels_in_fragments() {
+        let (mut a, mut b) = pair();
+        let question = request(&mut a, 5000);
+        assert_eq!(question.len(), 5);
+        assert!(question.iter().all(|datagram| datagram.len() <= FRAGMENT_SIZE));
+        let incoming = taken(receive(&mut b, &question));
+        let payloads = Payloads::parse(incoming.first, &incoming.chain).expect("whole");
+        assert_eq!(payloads.vendor_ids, [&[7; 5000][..]]);
+        let answer = b.respond(&incoming, &[Payload::VendorId(&[1; 3000])], &mut System::default());
+        // Repeated, the question is answered once, not once for each fragment.
+        assert_eq!(receive(&mut b, &question[..1]), Received::Again(answer.clone()));
+        assert_eq!(receive(&mut b, &question[1..]), Received::Nothing);
+        assert_eq!(taken(receive(&mut a, &answer)).first, payload::VENDOR_ID);
+    }
+
+    #[test]
+    fn without_fragments_a_large_message_is_one_datagram() {
+        let (mut a, _) = pair();
+        a.fragments = false;
+        assert_eq!(request(&mut a, 5000).len(), 1);
+    }
+
+    #[test]
+    fn a_request_is_repeated_ever_slower_and_then_given_up() {
+        let (mut a, _) = pair();
+        let question = request(&mut a, 1);
+        let mut waits = Vec::new();
+        let (mut now, mut last) = (NOW, NOW);
+        loop {
+            now = a.next_timeout().expect("under way").max(now);
+            waits.push((now - last).as_secs());
+            last = now;
+            match a.handle_timeout(now).expect("due") {
+                Overdue::Again(datagrams) => assert_eq!(datagrams, question, "the very same bytes"),
+                Overdue::Dead => break,
+            }
+            assert_eq!(a.handle_timeout(now), None);
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 32, 32]);
+    }
+}

@@ -1,0 +1,56 @@
+//! The numbers of our own choosing, on one page.
+
+use std::time::Duration;
+
+/// The port of IKE.
+pub const IKE_PORT: u16 = 500;
+/// The port of IKE and ESP through NAT (RFC 3948).
+pub const NAT_PORT: u16 = 4500;
+
+/// Bytes of our nonces: at least half the key of every prf (section 2.10).
+pub const NONCE: usize = 32;
+
+/// A request is sent again after this; each time it takes twice as long.
+pub const RETRANSMIT_FIRST: Duration = Duration::from_secs(1);
+/// No longer than this.
+pub const RETRANSMIT_LONGEST: Duration = Duration::from_secs(32);
+/// How often a request is sent before the other side is taken for dead: two minutes and a half in all.
+pub const TRANSMISSIONS: u32 = 8;
+/// The same for the farewell to an SA that is no longer used.
+pub const FAREWELL_TRANSMISSIONS: u32 = 4;
+
+/// A half-open SA is forgotten after this.
+pub const HALF_OPEN_TIME: Duration = Duration::from_secs(30);
+/// With so many half-open SAs a cookie is asked for (section 2.6).
+pub const HALF_OPEN_COOKIE: usize = 64;
+/// So many half-open SAs there are at most.
+pub const HALF_OPEN_TOTAL: usize = 16_384;
+/// So many of one source: an IPv4 address, or an IPv6 /64.
+pub const HALF_OPEN_SOURCE: usize = 32;
+/// The secret of cookies is replaced after this; the one before it remains valid for as long.
+pub const COOKIE_TIME: Duration = Duration::from_secs(60);
+/// Cookies and groups that an initiator lets a responder ask for before it gives up (section 2.6.1).
+pub const INIT_RETRIES: u32 = 6;
+
+/// A datagram that is larger leaves in fragments, if the other side takes them: an IPv6 packet that every link carries,
+/// without the headers of IPv6 and UDP and the non-ESP marker.
+pub const FRAGMENT_SIZE: usize = 1280 - 40 - 8 - 4;
+/// Fragments of one message.
+pub const FRAGMENTS: u16 = 64;
+/// Bytes of a message put together.
+pub const REASSEMBLED: usize = 65_536;
+
+/// What was refused as a temporary failure is tried again after this, and up to as much again (section 2.25).
+pub const TEMPORARY_FAILURE_DELAY: Duration = Duration::from_secs(2);
+/// A rekeying that failed is tried again after this.
+pub const REKEY_RETRY: Duration = Duration::from_secs(10);
+/// An SA that the other side has replaced is deleted by us if it is still there after this.
+pub const REPLACED_TIME: Duration = Duration::from_secs(180);
+/// Keepalives for NATs are sent at this interval (RFC 3948 section 4).
+pub const NAT_KEEPALIVE: Duration = Duration::from_secs(20);
+/// A connection that should be up is tried again after this.
+pub const RECONNECT_DELAY: Duration = Duration::from_secs(10);
+/// Child SAs of one session.
+pub const CHILDREN: usize = 256;
+/// Reports about strangers in a second: a flood of datagrams must not be one of reports.
+pub const STRANGER_EVENTS: u32 = 10;

@@ -1,0 +1,115 @@
+//! The fixed header of every message (RFC 7296 section 3.1).
+
+use super::ParseError;
+use super::reader::Reader;
+
+/// What kind of exchange a message is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exchange {
+    /// Keys are agreed on.
+    IkeSaInit,
+    /// Both sides show who they are.
+    IkeAuth,
+    /// A Child SA is made, or an SA rekeyed.
+    CreateChildSa,
+    /// Deletions, notifications, signs of life.
+    Informational,
+    /// One that we do not know.
+    Other(u8),
+}
+
+impl Exchange {
+    fn from_number(number: u8) -> Self {
+        match number {
+            34 => Self::IkeSaInit,
+            35 => Self::IkeAuth,
+            36 => Self::CreateChildSa,
+            37 => Self::Informational,
+            other => Self::Other(other),
+        }
+    }
+
+    /// Its number on the wire.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::IkeSaInit => 34,
+            Self::IkeAuth => 35,
+            Self::CreateChildSa => 36,
+            Self::Informational => 37,
+            Self::Other(number) => number,
+        }
+    }
+}
+
+const INITIATOR: u8 = 0x08;
+const RESPONSE: u8 = 0x20;
+
+/// The header of a message, but for version and length, which are checked and computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Chosen by who began the IKE SA; never zero.
+    pub initiator_spi: u64,
+    /// Chosen by the other side; zero in the first message.
+    pub responder_spi: u64,
+    /// The exchange.
+    pub exchange: Exchange,
+    /// Whether the sender is the one who began the IKE SA.
+    pub from_initiator: bool,
+    /// Whether the message answers one with the same number.
+    pub is_response: bool,
+    /// The number of the exchange among those that its initiator began.
+    pub message_id: u32,
+}
+
+impl Header {
+    /// Bytes of a header.
+    pub const LENGTH: usize = 28;
+
+    /// Reads the header of a datagram; also returns the type of the first payload, and the payloads.
+    pub fn parse(datagram: &[u8]) -> Result<(Self, u8, &[u8]), ParseError> {
+        let mut reader = Reader::new(datagram);
+        let (initiator_spi, responder_spi) = (reader.u64()?, reader.u64()?);
+        let (first, version) = (reader.u8()?, reader.u8()?);
+        let exchange = Exchange::from_number(reader.u8()?);
+        let flags = reader.u8()?;
+        let (message_id, length) = (reader.u32()?, reader.u32()?);
+        let header = Self {
+            initiator_spi,
+            responder_spi,
+            exchange,
+            from_initiator: flags & INITIATOR != 0,
+            is_response: flags & RESPONSE != 0,
+            message_id,
+        };
+        // Section 2.5: minor versions differ only in what may be ignored.
+        if version >> 4 != 2 {
+            return Err(ParseError::MajorVersion(version >> 4));
+        }
+        if length as usize != datagram.len() {
+            return Err(ParseError::Length);
+        }
+        if initiator_spi == 0 {
+            return Err(ParseError::ZeroSpi);
+        }
+        Ok((header, first, reader.rest()))
+    }
+
+    /// Writes the header of a message whose payloads take `payloads` bytes, the first of which is of type `first`.
+    pub fn emit(&self, first: u8, payloads: usize) -> [u8; Self::LENGTH] {
+        let mut bytes = [0; Self::LENGTH];
+        let flags =
+            if self.from_initiator { INITIATOR } else { 0 } | if self.is_response { RESPONSE } else { 0 };
+        bytes[..8].copy_from_slice(&self.initiator_spi.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.responder_spi.to_be_bytes());
+        bytes[16..20].copy_from_slice(&[first, 0x20, self.exchange.number(), flags]);
+        bytes[20..24].copy_from_slice(&self.message_id.to_be_bytes());
+        bytes[24..].copy_from_slice(&((Self::LENGTH + payloads) as u32).to_be_bytes());
+        bytes
+    }
+
+    /// The header of the answer to a request with this one.
+    #[must_use]
+    pub fn response(&self) -> Self {
+        Self { from_initiator: !self.from_initiator, is_response: true, ..*self }
+    }
+}

@@ -1,0 +1,313 @@
+//! Payloads, one at a time (RFC 7296 sections 3.3 to 3.16).
+
+use super::numbers::{payload, protocol};
+use super::proposal::{self, Proposal};
+use super::reader::Reader;
+use super::{Length, ParseError, selectors};
+use crate::esp::TrafficSelector;
+
+/// Attributes that one configuration payload may hold.
+const ATTRIBUTES: usize = 256;
+
+/// A payload that may stand in the clear or under encryption.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload<'a> {
+    /// What algorithms are offered, or which were chosen.
+    Sa(Vec<Proposal>),
+    /// A public value of a key exchange.
+    Ke(KeyExchange<'a>),
+    /// Who the initiator is.
+    IdI(Identification<'a>),
+    /// Who the responder is, or whom the initiator wants to talk to.
+    IdR(Identification<'a>),
+    /// A certificate or something like it.
+    Certificate(Certificate<'a>),
+    /// What certificates are wanted.
+    CertificateRequest(Certificate<'a>),
+    /// The proof of an identity.
+    Auth(Authentication<'a>),
+    /// A nonce of 16 to 256 bytes.
+    Nonce(&'a [u8]),
+    /// A notification.
+    Notify(Notify<'a>),
+    /// SAs that are no more.
+    Delete(Delete),
+    /// Who made the software.
+    VendorId(&'a [u8]),
+    /// The packets of the initiator's side.
+    TsI(Vec<TrafficSelector>),
+    /// The packets of the responder's side.
+    TsR(Vec<TrafficSelector>),
+    /// Addresses and the like.
+    Configuration(Configuration<'a>),
+    /// An EAP message, whose own length is right.
+    Eap(&'a [u8]),
+}
+
+/// A public value (section 3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyExchange<'a> {
+    /// A number of [`group`](super::numbers::group).
+    pub group: u16,
+    /// The public value.
+    pub public: &'a [u8],
+}
+
+/// An identity as it is sent (section 3.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identification<'a> {
+    /// A number of [`identity`](super::numbers::identity).
+    pub kind: u8,
+    /// What it says depends on its type.
+    pub data: &'a [u8],
+    /// The whole body of the payload, which is signed.
+    pub body: &'a [u8],
+}
+
+/// A certificate, or the hashes of the authorities whose certificates are wanted (sections 3.6 and 3.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Certificate<'a> {
+    /// A number of [`certificate`](super::numbers::certificate).
+    pub encoding: u8,
+    /// The certificate or the hashes.
+    pub data: &'a [u8],
+}
+
+/// The proof of an identity (section 3.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Authentication<'a> {
+    /// A number of [`method`](super::numbers::method).
+    pub method: u8,
+    /// A signature or a MAC.
+    pub data: &'a [u8],
+}
+
+/// A notification (section 3.10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notify<'a> {
+    /// A number of [`notify`](super::numbers::notify).
+    pub kind: u16,
+    /// The protocol and the SPI of the Child SA that it is about.
+    pub spi: Option<(u8, u32)>,
+    /// What it says depends on its type.
+    pub data: &'a [u8],
+}
+
+/// SAs that are no more (section 3.11).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delete {
+    /// The IKE SA that the message is sent in.
+    Ike,
+    /// ESP SAs, by the SPIs that the sender receives with.
+    Esp(Vec<u32>),
+    /// AH SAs.
+    Ah(Vec<u32>),
+}
+
+/// Addresses and the like (section 3.15).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configuration<'a> {
+    /// A number of [`configuration`](super::numbers::configuration).
+    pub kind: u8,
+    /// Types and values.
+    pub attributes: Vec<(u16, &'a [u8])>,
+}
+
+impl<'a> Payload<'a> {
+    /// Reads the body of a payload; `None` if we do not know its type.
+    pub(super) fn parse(kind: u8, body: &'a [u8]) -> Result<Option<Self>, ParseError> {
+        let mut reader = Reader::new(body);
+        Ok(Some(match kind {
+            payload::SA => Self::Sa(proposal::parse(body)?),
+            payload::KE => Self::Ke(KeyExchange::parse(&mut reader)?),
+            payload::IDI => Self::IdI(Identification::parse(body)?),
+            payload::IDR => Self::IdR(Identification::parse(body)?),
+            payload::CERT => Self::Certificate(Certificate::parse(&mut reader)?),
+            payload::CERTREQ => Self::CertificateRequest(Certificate::parse(&mut reader)?),
+            payload::AUTH => Self::Auth(Authentication::parse(&mut reader)?),
+            payload::NONCE => Self::Nonce(nonce(body)?),
+            payload::NOTIFY => Self::Notify(Notify::parse(&mut reader)?),
+            payload::DELETE => Self::Delete(Delete::parse(&mut reader)?),
+            payload::VENDOR_ID => Self::VendorId(body),
+            payload::TSI => Self::TsI(selectors::parse(body)?),
+            payload::TSR => Self::TsR(selectors::parse(body)?),
+            payload::CP => Self::Configuration(Configuration::parse(&mut reader)?),
+            payload::EAP => Self::Eap(eap(body)?),
+            _ => return Ok(None),
+        }))
+    }
+
+    pub(super) fn kind(&self) -> u8 {
+        match self {
+            Self::Sa(_) => payload::SA,
+            Self::Ke(_) => payload::KE,
+            Self::IdI(_) => payload::IDI,
+            Self::IdR(_) => payload::IDR,
+            Self::Certificate(_) => payload::CERT,
+            Self::CertificateRequest(_) => payload::CERTREQ,
+            Self::Auth(_) => payload::AUTH,
+            Self::Nonce(_) => payload::NONCE,
+            Self::Notify(_) => payload::NOTIFY,
+            Self::Delete(_) => payload::DELETE,
+            Self::VendorId(_) => payload::VENDOR_ID,
+            Self::TsI(_) => payload::TSI,
+            Self::TsR(_) => payload::TSR,
+            Self::Configuration(_) => payload::CP,
+            Self::Eap(_) => payload::EAP,
+        }
+    }
+
+    /// Writes the body.
+    pub(super) fn emit(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Sa(proposals) => proposal::emit(proposals, out),
+            Self::Ke(exchange) => exchange.emit(out),
+            Self::IdI(identification) | Self::IdR(identification) => out.extend(identification.body),
+            Self::Certificate(Certificate { encoding, data })
+            | Self::CertificateRequest(Certificate { encoding, data }) => {
+                out.push(*encoding);
+                out.extend(*data);
+            }
+            Self::Auth(authentication) => authentication.emit(out),
+            Self::Notify(notify) => notify.emit(out),
+            Self::Delete(delete) => delete.emit(out),
+            Self::TsI(list) | Self::TsR(list) => selectors::emit(list, out),
+            Self::Configuration(configuration) => configuration.emit(out),
+            Self::Nonce(bytes) | Self::VendorId(bytes) | Self::Eap(bytes) => out.extend(*bytes),
+        }
+    }
+}
+
+impl<'a> KeyExchange<'a> {
+    fn parse(reader: &mut Reader<'a>) -> Result<Self, ParseError> {
+        let (group, _reserved) = (reader.u16()?, reader.u16()?);
+        Ok(Self { group, public: reader.rest() })
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend(self.group.to_be_bytes());
+        out.extend([0; 2]);
+        out.extend(self.public);
+    }
+}
+
+impl<'a> Identification<'a> {
+    /// Reads the body of a payload: type, three reserved bytes, data.
+    pub fn parse(body: &'a [u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(body);
+        let kind = reader.u8()?;
+        reader.take(3)?;
+        Ok(Self { kind, data: reader.rest(), body })
+    }
+}
+
+impl<'a> Certificate<'a> {
+    fn parse(reader: &mut Reader<'a>) -> Result<Self, ParseError> {
+        Ok(Self { encoding: reader.u8()?, data: reader.rest() })
+    }
+}
+
+impl<'a> Authentication<'a> {
+    fn parse(reader: &mut Reader<'a>) -> Result<Self, ParseError> {
+        let method = reader.u8()?;
+        reader.take(3)?;
+        Ok(Self { method, data: reader.rest() })
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend([self.method, 0, 0, 0]);
+        out.extend(self.data);
+    }
+}
+
+impl<'a> Notify<'a> {
+    /// A notification that concerns no Child SA.
+    pub fn new(kind: u16, data: &'a [u8]) -> Self {
+        Self { kind, spi: None, data }
+    }
+
+    fn parse(reader: &mut Reader<'a>) -> Result<Self, ParseError> {
+        let (protocol, spi_size, kind) = (reader.u8()?, reader.u8()?, reader.u16()?);
+        let spi = reader.take(spi_size.into())?;
+        let spi = match (protocol, spi.len()) {
+            (protocol::AH | protocol::ESP, 4) => Some((protocol, Reader::new(spi).u32()?)),
+            // Section 3.10: without an SPI the protocol is to be sent as zero and ignored. An SPI of another protocol
+            // names nothing of ours.
+            _ => None,
+        };
+        Ok(Self { kind, spi, data: reader.rest() })
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        let (protocol, size) = self.spi.map_or((protocol::NONE, 0), |(protocol, _)| (protocol, 4));
+        out.extend([protocol, size]);
+        out.extend(self.kind.to_be_bytes());
+        if let Some((_, spi)) = self.spi {
+            out.extend(spi.to_be_bytes());
+        }
+        out.extend(self.data);
+    }
+}
+
+impl Delete {
+    fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
+        let (protocol, size, count) = (reader.u8()?, reader.u8()?, reader.u16()?);
+        let rest = reader.rest();
+        match (protocol, size) {
+            (protocol::IKE, 0) if count == 0 && rest.is_empty() => Ok(Self::Ike),
+            (protocol::ESP | protocol::AH, 4) if rest.len() == usize::from(count) * 4 => {
+                let spis = rest.as_chunks().0.iter().map(|&spi| u32::from_be_bytes(spi)).collect();
+                Ok(if protocol == protocol::ESP { Self::Esp(spis) } else { Self::Ah(spis) })
+            }
+            _ => Err(ParseError::Malformed),
+        }
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        let (protocol, size, spis): (u8, u8, &[u32]) = match self {
+            Self::Ike => (protocol::IKE, 0, &[]),
+            Self::Esp(spis) => (protocol::ESP, 4, spis),
+            Self::Ah(spis) => (protocol::AH, 4, spis),
+        };
+        out.extend([protocol, size]);
+        out.extend(u16::try_from(spis.len()).expect("we delete few at once").to_be_bytes());
+        out.extend(spis.iter().flat_map(|spi| spi.to_be_bytes()));
+    }
+}
+
+impl<'a> Configuration<'a> {
+    fn parse(reader: &mut Reader<'a>) -> Result<Self, ParseError> {
+        let kind = reader.u8()?;
+        reader.take(3)?;
+        let mut attributes = Vec::new();
+        while !reader.is_empty() {
+            if attributes.len() == ATTRIBUTES {
+                return Err(ParseError::TooMany);
+            }
+            let (kind, length) = (reader.u16()? & 0x7fff, reader.u16()?);
+            attributes.push((kind, reader.take(length.into())?));
+        }
+        Ok(Self { kind, attributes })
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend([self.kind, 0, 0, 0]);
+        for (kind, value) in &self.attributes {
+            out.extend(kind.to_be_bytes());
+            let length = Length::begin(out, 0);
+            out.extend(*value);
+            length.end(out);
+        }
+    }
+}
+
+/// Section 2.10 wants 16 bytes or more, section 3.9 allows 256.
+fn nonce(body: &[u8]) -> Result<&[u8], ParseError> {
+    if (16..=256).contains(&body.len()) { Ok(body) } else { Err(ParseError::Malformed) }
+}
+
+fn eap(body: &[u8]) -> Result<&[u8], ParseError> {
+    let mut reader = Reader::new(body);
+    let (_code_and_identifier, length) = (reader.u16()?, reader.u16()?);
+    if usize::from(length) == body.len() { Ok(body) } else { Err(ParseError::Malformed) }
+}

@@ -1,0 +1,130 @@
+//! Paths between two gateways, and whether addresses are translated on the way (RFC 7296 section 2.23).
+
+use super::keys::Spis;
+use super::limits::{IKE_PORT, NAT_PORT};
+use super::message::Payloads;
+use super::message::numbers::notify;
+use crypto::hash;
+use std::net::{IpAddr, SocketAddr};
+
+/// Where datagrams go from and to. On every local port but 500 the caller writes and takes away the non-ESP marker
+/// (section 3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Path {
+    /// Our address.
+    pub local: SocketAddr,
+    /// The other side's, as we see it.
+    pub remote: SocketAddr,
+}
+
+impl Path {
+    /// The same addresses with the ports for NAT; a path that has left port 500 stays as it is.
+    #[must_use]
+    pub fn floated(self) -> Self {
+        let float = |address: SocketAddr| match address.port() {
+            IKE_PORT => SocketAddr::new(address.ip(), NAT_PORT),
+            _ => address,
+        };
+        Self { local: float(self.local), remote: float(self.remote) }
+    }
+}
+
+/// Which side's address is translated on the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Nat {
+    /// Ours is: we keep the translation alive.
+    pub local: bool,
+    /// The other side's is: we follow it when it changes.
+    pub remote: bool,
+}
+
+impl Nat {
+    /// Whether ESP must travel in UDP.
+    pub fn is_present(self) -> bool {
+        self.local || self.remote
+    }
+
+    /// What the other side's hashes tell, in a message that came over `path`. Without hashes nothing is translated.
+    pub fn detect(path: Path, spis: Spis, payloads: &Payloads<'_>) -> Self {
+        let hashes = |kind| {
+            payloads.notifies.iter().filter(move |notify| notify.kind == kind).map(|notify| notify.data)
+        };
+        // A sender that does not know its own address sends a hash of each; one that is right is enough.
+        let is_missing = |kind, address| {
+            let expected = address_hash(spis, address);
+            hashes(kind).next().is_some() && hashes(kind).all(|hash| hash != expected)
+        };
+        Self {
+            local: is_missing(notify::NAT_DETECTION_DESTINATION_IP, path.local),
+            remote: is_missing(notify::NAT_DETECTION_SOURCE_IP, path.remote),
+        }
+    }
+}
+
+/// The hashes of source and destination for a message over `path`.
+///
+/// With `force`, the source is one that no datagram has, so that the other side believes in a NAT and ESP travels in
+/// UDP.
+pub(super) fn detection_hashes(path: Path, spis: Spis, force: bool) -> [[u8; 20]; 2] {
+    let source = if force { SocketAddr::from(([0, 0, 0, 0], 0)) } else { path.local };
+    [address_hash(spis, source), address_hash(spis, path.remote)]
+}
+
+fn address_hash(spis: Spis, address: SocketAddr) -> [u8; 20] {
+    let (spi_i, spi_r) = (spis.initiator.to_be_bytes(), spis.responder.to_be_bytes());
+    let port = address.port().to_be_bytes();
+    match address.ip() {
+        IpAddr::V4(ip) => hash::sha1(&[&spi_i, &spi_r, &ip.octets(), &port]),
+        IpAddr::V6(ip) => hash::sha1(&[&spi_i, &spi_r, &ip.octets(), &port]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ikev2::message::Notify;
+
+    const SPIS: Spis = Spis { initiator: 1, responder: 0 };
+
+    fn path(local: &str, remote: &str) -> Path {
+        Path { local: local.parse().expect("literal"), remote: remote.parse().expect("literal") }
+    }
+
+    /// What the receiver of a message sees that left over `sent` and came over `received`.
+    fn detected(sent: Path, received: Path, force: bool) -> Nat {
+        let [source, destination] = detection_hashes(sent, SPIS, force);
+        let notifies = vec![
+            Notify::new(notify::NAT_DETECTION_SOURCE_IP, &source),
+            Notify::new(notify::NAT_DETECTION_DESTINATION_IP, &destination),
+        ];
+        Nat::detect(received, SPIS, &Payloads { notifies, ..Payloads::default() })
+    }
+
+    #[test]
+    fn a_translated_address_or_port_is_noticed_on_its_side() {
+        let sent = path("10.0.0.1:500", "192.0.2.2:500");
+        let straight = path("192.0.2.2:500", "10.0.0.1:500");
+        assert_eq!(detected(sent, straight, false), Nat::default());
+        let behind = path("192.0.2.2:500", "192.0.2.1:500");
+        assert_eq!(detected(sent, behind, false), Nat { local: false, remote: true });
+        let port = path("192.0.2.2:500", "10.0.0.1:1024");
+        assert_eq!(detected(sent, port, false), Nat { local: false, remote: true });
+        let forwarded = path("10.9.9.9:500", "10.0.0.1:500");
+        assert_eq!(detected(sent, forwarded, false), Nat { local: true, remote: false });
+        assert_eq!(detected(sent, straight, true), Nat { local: false, remote: true }, "forced");
+    }
+
+    #[test]
+    fn without_hashes_nothing_is_translated() {
+        let nat = Nat::detect(path("10.0.0.1:500", "10.0.0.2:500"), SPIS, &Payloads::default());
+        assert!(!nat.is_present());
+    }
+
+    #[test]
+    fn only_port_500_floats() {
+        let floated = path("10.0.0.1:500", "10.0.0.2:500").floated();
+        assert_eq!(floated, path("10.0.0.1:4500", "10.0.0.2:4500"));
+        let other = path("10.0.0.1:4500", "10.0.0.2:1024");
+        assert_eq!(other.floated(), other);
+    }
+}

@@ -1,0 +1,116 @@
+//! Narrowing traffic selectors to what both sides are ready to carry (RFC 7296 section 2.9).
+
+use crate::esp::TrafficSelector;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+/// The packets that both lists mean, in the order of `ours`; empty if there are none.
+///
+/// Where `theirs` begins with the selector of the packet that made them ask, its part comes first.
+pub fn narrow(ours: &[TrafficSelector], theirs: &[TrafficSelector]) -> Vec<TrafficSelector> {
+    let mut narrowed: Vec<TrafficSelector> = Vec::new();
+    let common = ours.iter().flat_map(|ours| theirs.iter().filter_map(|theirs| intersect(ours, theirs)));
+    for selector in common {
+        // What is part of another one says nothing more: the peer often repeats the packet's own addresses.
+        if narrowed.iter().any(|other| contains(other, &selector)) {
+            continue;
+        }
+        narrowed.retain(|other| !contains(&selector, other));
+        narrowed.push(selector);
+    }
+    narrowed
+}
+
+/// Whether an answer asks for no more than was offered: each of its selectors is within one of ours.
+pub fn is_within(answer: &[TrafficSelector], ours: &[TrafficSelector]) -> bool {
+    !answer.is_empty() && answer.iter().all(|answer| ours.iter().any(|ours| contains(ours, answer)))
+}
+
+/// The selector of all packets from or to an address.
+pub fn host(address: IpAddr) -> TrafficSelector {
+    TrafficSelector { protocol: 0, ports: 0..=u16::MAX, addresses: address..=address }
+}
+
+fn intersect(one: &TrafficSelector, other: &TrafficSelector) -> Option<TrafficSelector> {
+    let protocol = match (one.protocol, other.protocol) {
+        (0, protocol) | (protocol, 0) => protocol,
+        (one, other) if one == other => one,
+        _ => return None,
+    };
+    // IPv4 sorts before IPv6, so that ranges of different families could seem to overlap.
+    if one.addresses.start().is_ipv4() != other.addresses.start().is_ipv4() {
+        return None;
+    }
+    let ports = overlap(&one.ports, &other.ports)?;
+    let addresses = overlap(&one.addresses, &other.addresses)?;
+    Some(TrafficSelector { protocol, ports, addresses })
+}
+
+fn overlap<T: Copy + Ord>(one: &RangeInclusive<T>, other: &RangeInclusive<T>) -> Option<RangeInclusive<T>> {
+    let both = *one.start().max(other.start())..=*one.end().min(other.end());
+    (!both.is_empty()).then_some(both)
+}
+
+fn contains(outer: &TrafficSelector, inner: &TrafficSelector) -> bool {
+    intersect(outer, inner).as_ref() == Some(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::slice::from_ref;
+
+    fn ts(from: &str, to: &str, protocol: u8, ports: RangeInclusive<u16>) -> TrafficSelector {
+        let addresses = from.parse().expect("literal")..=to.parse().expect("literal");
+        TrafficSelector { protocol, ports, addresses }
+    }
+
+    fn net(from: &str, to: &str) -> TrafficSelector {
+        ts(from, to, 0, 0..=65535)
+    }
+
+    #[test]
+    fn the_common_part_is_chosen() {
+        let ours = [net("10.0.1.0", "10.0.1.255"), net("10.0.9.0", "10.0.9.255")];
+        let theirs = [net("10.0.0.0", "10.0.1.127")];
+        assert_eq!(narrow(&ours, &theirs), [net("10.0.1.0", "10.0.1.127")]);
+        assert_eq!(narrow(&theirs, &ours), [net("10.0.1.0", "10.0.1.127")]);
+        assert_eq!(narrow(&ours, &ours), ours);
+        assert!(narrow(&ours, &[net("192.0.2.0", "192.0.2.1")]).is_empty());
+        assert!(narrow(&ours, &[]).is_empty());
+    }
+
+    #[test]
+    fn protocols_and_ports_are_narrowed_too() {
+        let all = net("10.0.0.0", "10.0.0.255");
+        let web = ts("10.0.0.0", "10.0.0.255", 6, 80..=443);
+        assert_eq!(narrow(from_ref(&all), from_ref(&web)), from_ref(&web));
+        let high = ts("10.0.0.7", "10.0.0.9", 6, 400..=65535);
+        assert_eq!(narrow(from_ref(&web), &[high]), [ts("10.0.0.7", "10.0.0.9", 6, 400..=443)]);
+        assert!(narrow(&[web], &[ts("10.0.0.0", "10.0.0.255", 17, 0..=65535)]).is_empty());
+    }
+
+    #[test]
+    fn families_do_not_mix() {
+        let (all4, all6) = (net("0.0.0.0", "255.255.255.255"), net("::", "ffff::"));
+        assert!(narrow(from_ref(&all4), from_ref(&all6)).is_empty());
+        assert_eq!(narrow(&[all4.clone(), all6.clone()], from_ref(&all6)), [all6]);
+    }
+
+    #[test]
+    fn the_packet_that_made_the_peer_ask_adds_nothing() {
+        let net = net("10.0.0.0", "10.0.0.255");
+        let packet = ts("10.0.0.5", "10.0.0.5", 6, 1234..=1234);
+        assert_eq!(narrow(from_ref(&net), &[packet, net.clone()]), [net]);
+    }
+
+    #[test]
+    fn an_answer_stays_within_the_offer() {
+        let ours = [net("10.0.0.0", "10.0.0.255"), net("10.0.2.0", "10.0.2.255")];
+        assert!(is_within(&ours, &ours));
+        assert!(is_within(&[net("10.0.0.5", "10.0.0.9")], &ours));
+        assert!(!is_within(&[net("10.0.0.5", "10.0.1.9")], &ours));
+        assert!(!is_within(&[net("10.0.0.0", "10.0.2.255")], &ours), "it spans both");
+        assert!(!is_within(&[], &ours));
+    }
+}
