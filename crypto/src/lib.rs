@@ -12,6 +12,7 @@ pub mod exchange;
 pub mod hash;
 pub mod machine;
 mod pem;
+pub mod pki;
 pub mod prf;
 pub mod random;
 pub mod secret;

@@ -41,6 +41,11 @@ impl VerifyingKey {
         &self.info
     }
 
+    /// The key alone: an RSAPublicKey, a point, or 32 bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Whether `signature` is the owner's over `message`; ECDSA's is in DER.
     pub fn verify(&self, scheme: Scheme, message: &[u8], signature: &[u8]) -> Result<(), NotSigned> {
         let algorithm = self.algorithm(scheme).ok_or(NotSigned)?;
