@@ -8,7 +8,7 @@ use crypto::signature::KeyKind;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, CustomExtension,
     DnType, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
-    NameConstraints, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
+    NameConstraints, RevokedCertParams, SanType, SerialNumber, SigningKey, date_time_ymd,
 };
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn parse(der: &[u8]) -> Certificate {
     Certificate::from_der(der).expect("ours")
 }
 
-fn peer(params: &CertificateParams, issuer: &Issuer<'_, KeyPair>) -> Certificate {
+fn peer(params: &CertificateParams, issuer: &Issuer<'_, impl SigningKey>) -> Certificate {
     parse(params.signed_by(&key(), issuer).expect("valid").der())
 }
 
@@ -264,6 +264,20 @@ fn authorities_have_their_time_too() {
     let peer = peer(&params("moon"), &middle);
     let result = trusting(&[&root]).verify(&peer, &[parse(middle.der())], NOW).map(|_| ());
     assert!(matches!(result.expect_err("the middle is too old").failure, ChainFailure::Expired(_)));
+}
+
+#[test]
+fn an_authority_that_was_renewed_is_trusted_beside_its_old_self() {
+    let (mut params, key) = (authority_params("root"), key());
+    let new = parse(params.self_signed(&key).expect("valid").der());
+    params.not_after = date_time_ymd(2029, 1, 1);
+    let old = parse(params.self_signed(&key).expect("valid").der());
+    let peer = peer(&self::params("moon"), &Issuer::from_params(&params, &key));
+    let mut store = TrustStore::default();
+    store.add_authority(old).expect("an authority");
+    assert!(store.verify(&peer, &[], NOW).is_err());
+    store.add_authority(new.clone()).expect("an authority");
+    assert_eq!(store.verify(&peer, &[], NOW), Ok(Trusted::Authority(&new)));
 }
 
 #[test]
