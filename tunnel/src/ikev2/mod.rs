@@ -1,12 +1,33 @@
 //! IKEv2 (RFC 7296): two gateways show each other who they are, and agree on keys for ESP.
+//!
+//! ```text
+//! datagram ──> message    (is it well formed?)
+//!          ──> endpoint   (whose is it? cookies, half-open SAs)
+//!          ──> setup      IKE_SA_INIT, IKE_AUTH: one type a state, none can install anything
+//!          ──> session    CREATE_CHILD_SA, INFORMATIONAL: only what is authenticated becomes one
+//!          ──> Action     (send this, install this Child SA)
+//! ```
+//! Under them lie `channel` (numbers, retransmission, fragments), `keys` and `proposal`.
 
+mod action;
 mod channel;
+mod config;
+mod context;
 mod cookie;
+mod endpoint;
 mod fragments;
-pub mod identity;
+mod identity;
 pub mod keys;
 pub mod limits;
 pub mod message;
-pub mod nat;
+mod nat;
 pub mod proposal;
 pub mod selectors;
+mod session;
+mod setup;
+
+pub use action::{Action, Cause, CloseReason, Event, Install, Outbox, SessionId};
+pub use config::{Authentication, Child, Connection, ConnectionId, Start, WhenLost};
+pub use endpoint::{CannotInitiate, Endpoint, Ignored, Load, SessionStatus, State};
+pub use identity::Identity;
+pub use nat::{Nat, Path};

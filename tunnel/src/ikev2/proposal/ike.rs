@@ -89,6 +89,18 @@ impl IkeOffer {
         answered(ours, answer).and_then(|_| Self::of(answer).choose(answer)).ok_or(NoProposalChosen)
     }
 
+    /// Whether algorithms that were chosen are among ours.
+    pub fn allows(&self, suite: &IkeSuite) -> bool {
+        let protection = match suite.protection {
+            Protection::Aead(cipher, tag) => self.encryption.contains(&Encryption::Aead(cipher, tag)),
+            Protection::Pair(pair) => {
+                self.encryption.contains(&Encryption::Plain(pair.encryption))
+                    && self.integrity.contains(&pair.integrity)
+            }
+        };
+        protection && self.prf.contains(&suite.prf) && self.groups.contains(&suite.group)
+    }
+
     /// The offer that takes whatever a proposal names.
     fn of(proposal: &Proposal) -> Self {
         fn all<A: Algorithm>(proposal: &Proposal) -> Vec<A> {

@@ -1,0 +1,194 @@
+//! What the protocol wants done, and what people may want to know.
+
+use super::config::ConnectionId;
+use super::identity::Identity;
+use super::nat::Path;
+use crate::esp::{ChildSa, TrafficSelector};
+
+/// Names a session with another gateway, which outlives the rekeying of its IKE SA; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub(super) u64);
+
+/// What the protocol wants done.
+pub enum Action {
+    /// Send a datagram; on every local port but 500 it is preceded by the non-ESP marker.
+    Send {
+        /// Where from and where to.
+        path: Path,
+        /// The datagram.
+        message: Vec<u8>,
+    },
+    /// Send one byte 0xff, without a marker, to keep the translation of our address alive (RFC 3948 section 4).
+    KeepNat {
+        /// Where from and where to.
+        path: Path,
+    },
+    /// Accept packets under the SA, and send with it.
+    Install(Box<Install>),
+    /// Send with this SA instead of the older one for the same packets.
+    Use {
+        /// The SPI that we receive with, of an SA installed before.
+        spi: u32,
+    },
+    /// Neither accept nor send packets under this SA any more; what is sent goes by the newest one that is left.
+    Retire {
+        /// The SPI that we receive with.
+        spi: u32,
+    },
+    /// ESP of this session takes another path from now on.
+    Follow {
+        /// Whose SAs.
+        session: SessionId,
+        /// Where from and where to.
+        path: Path,
+    },
+    /// Something that people may want to know.
+    Report(Box<Event>),
+}
+
+/// A Child SA that is ready.
+pub struct Install {
+    /// Of which connection.
+    pub connection: ConnectionId,
+    /// Which of the connection's children.
+    pub child: usize,
+    /// Of which session.
+    pub session: SessionId,
+    /// Keys and selectors.
+    pub sa: ChildSa,
+    /// Where ESP goes from and to.
+    pub path: Path,
+    /// Whether it travels in UDP.
+    pub encapsulation: bool,
+    /// Whether to go on sending with the older SA: the other side may not have this one yet. [`Action::Use`] ends it,
+    /// and so does the first packet that arrives under this SA.
+    pub hold: bool,
+}
+
+/// Actions, in the order in which they are to be carried out.
+pub type Outbox = Vec<Action>;
+
+/// Something that people may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Both sides have shown who they are.
+    Established {
+        /// Of which connection.
+        connection: ConnectionId,
+        /// The session.
+        session: SessionId,
+        /// Who the other side is.
+        identity: Identity,
+        /// The algorithms.
+        suite: String,
+        /// Where it is.
+        path: Path,
+    },
+    /// The IKE SA has new keys.
+    Rekeyed {
+        /// The session.
+        session: SessionId,
+        /// The algorithms.
+        suite: String,
+    },
+    /// The session is over.
+    Closed {
+        /// Of which connection.
+        connection: ConnectionId,
+        /// The session.
+        session: SessionId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// A Child SA is there.
+    ChildUp {
+        /// Of which connection.
+        connection: ConnectionId,
+        /// Which of the connection's children.
+        child: usize,
+        /// The SPI that we receive with.
+        spi: u32,
+        /// The algorithms.
+        suite: String,
+    },
+    /// A Child SA is gone.
+    ChildDown {
+        /// Of which connection.
+        connection: ConnectionId,
+        /// Which of the connection's children.
+        child: usize,
+        /// The SPI that we received with.
+        spi: u32,
+    },
+    /// Something was not agreed on.
+    Failed {
+        /// Of which connection, if that is known.
+        connection: Option<ConnectionId>,
+        /// Where the other side is.
+        path: Path,
+        /// What went wrong, and on whose side.
+        cause: Cause,
+    },
+}
+
+/// Why a session is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// We were asked to.
+    Asked,
+    /// The other side said so.
+    ByPeer,
+    /// The other side does not answer.
+    Dead,
+    /// The keys were too old and could not be replaced.
+    Expired,
+    /// Another session with the same gateway has taken its place.
+    Replaced,
+    /// The other side does not follow the protocol.
+    Misbehaved,
+}
+
+/// What went wrong, and on whose side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// No connection is configured for these addresses.
+    NoConnection,
+    /// No connection for these addresses is for these identities.
+    NoSuchPeer {
+        /// Who the other side says it is.
+        identity: String,
+    },
+    /// Algorithms: what is offered by us and what by the other side.
+    NoProposal {
+        /// Whose: "IKE", or the name of a child.
+        of: String,
+        /// What we are ready to use.
+        ours: Vec<String>,
+        /// What the other side is ready to use; empty if it only said that it refuses.
+        theirs: Vec<String>,
+    },
+    /// Packets: what is offered by us and what by the other side.
+    NoSelectors {
+        /// Our packets, and the other side's, as we know them.
+        ours: [Vec<TrafficSelector>; 2],
+        /// The same, as the other side knows them; empty if it only said that it refuses.
+        theirs: [Vec<TrafficSelector>; 2],
+    },
+    /// One side wants tunnel mode, the other transport mode.
+    Mode,
+    /// The other side is not who it should be, or does not have the secret.
+    NotAuthentic {
+        /// Who it says it is.
+        identity: String,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The other side does not believe that we are who we say we are.
+    Refused,
+    /// The other side refused with a notification of this name.
+    Notified(String),
+    /// The other side's answer makes no sense.
+    Misbehaved(&'static str),
+    /// The other side does not answer.
+    NoAnswer,
+}

@@ -1,0 +1,100 @@
+//! What a configuration says about a connection to another gateway.
+
+use super::identity::Identity;
+use super::proposal::{EspOffer, IkeOffer};
+use crate::esp::{Mode, TrafficSelector};
+use crypto::SecretBytes;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Names a connection for the lifetime of its [`Endpoint`](super::Endpoint); never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId(pub(super) u64);
+
+/// A connection to another gateway.
+#[derive(Clone)]
+pub struct Connection {
+    /// Its name in reports.
+    pub name: String,
+    /// Our address; `None` for any.
+    pub local: Option<IpAddr>,
+    /// The other side's address; `None` for any, and then the other side must begin.
+    pub remote: Option<IpAddr>,
+    /// Who we say we are.
+    pub local_identity: Identity,
+    /// Who the other side must say it is; `None` for anyone who can authenticate.
+    pub remote_identity: Option<Identity>,
+    /// How both sides show who they are.
+    pub authentication: Authentication,
+    /// What may protect the IKE SA, the best first.
+    pub ike: Vec<IkeOffer>,
+    /// The Child SAs.
+    pub children: Vec<Child>,
+    /// The IKE SA is rekeyed before this ends; it is deleted when it ends.
+    pub lifetime: Duration,
+    /// The other side is asked for a sign of life when nothing was heard of it for this long.
+    pub dead_peer_detection: Option<Duration>,
+    /// Who begins.
+    pub start: Start,
+    /// What becomes of the connection when the other side is dead or closes it.
+    pub when_lost: WhenLost,
+    /// Whether ESP travels in UDP even where there is no NAT.
+    pub force_encapsulation: bool,
+}
+
+/// How both sides show who they are.
+#[derive(Clone)]
+pub enum Authentication {
+    /// A secret that both have.
+    SharedKey(SecretBytes),
+}
+
+/// A Child SA: which packets are protected, and how.
+#[derive(Clone)]
+pub struct Child {
+    /// Its name in reports.
+    pub name: String,
+    /// What may protect the packets, the best first.
+    pub esp: Vec<EspOffer>,
+    /// The packets of our side; empty for those of our address alone.
+    pub local: Vec<TrafficSelector>,
+    /// The packets of the other side; empty for those of its address alone.
+    pub remote: Vec<TrafficSelector>,
+    /// What is carried.
+    pub mode: Mode,
+    /// The SA is rekeyed before this ends; it is deleted when it ends.
+    pub lifetime: Duration,
+}
+
+/// Who begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// We do, at once and whenever the connection is down.
+    Initiate,
+    /// We do, when there is a packet for it.
+    OnTraffic,
+    /// The other side does.
+    Respond,
+}
+
+/// What becomes of a connection whose other side is dead or closes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenLost {
+    /// It is down until somebody asks for it.
+    Clear,
+    /// It is set up again at once.
+    Restart,
+}
+
+impl Connection {
+    /// Whether it is meant for datagrams between two addresses.
+    pub(super) fn is_between(&self, local: IpAddr, remote: IpAddr) -> bool {
+        self.local.is_none_or(|address| address == local)
+            && self.remote.is_none_or(|address| address == remote)
+    }
+
+    /// How exactly its addresses are known: the more exactly, the better it fits.
+    pub(super) fn precision(&self) -> u8 {
+        u8::from(self.remote.is_some()) * 2 + u8::from(self.local.is_some())
+    }
+}

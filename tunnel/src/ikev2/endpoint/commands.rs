@@ -1,0 +1,180 @@
+//! What the configuration, people and the data path ask for.
+
+use super::{Endpoint, Phase};
+use crate::Time;
+use crate::ikev2::action::{CloseReason, Outbox, SessionId};
+use crate::ikev2::config::{Connection, ConnectionId, Start};
+use crate::ikev2::limits::IKE_PORT;
+use crate::ikev2::nat::Path;
+use crate::ikev2::session::Task;
+use crate::ikev2::setup::{Initiating, Wanted};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Why a connection cannot be begun by us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotInitiate {
+    /// There is no such connection.
+    #[error("no such connection")]
+    NoConnection,
+    /// One of the addresses is any.
+    #[error("the addresses of both sides must be known to begin")]
+    NoAddress,
+    /// No algorithms are configured.
+    #[error("no algorithms are configured")]
+    NoProposal,
+}
+
+impl Endpoint {
+    /// Adds a connection; one that is to be begun by us is, at the next look at the timers.
+    pub fn add_connection(&mut self, now: Time, config: Connection) -> ConnectionId {
+        let id = ConnectionId(self.next_id());
+        if config.start == Start::Initiate {
+            self.plans.insert(id, now);
+        }
+        self.connections.insert(id, Arc::new(config));
+        id
+    }
+
+    /// Removes a connection and ends its sessions.
+    pub fn remove_connection(&mut self, now: Time, id: ConnectionId, out: &mut Outbox) {
+        self.connections.remove(&id);
+        self.plans.remove(&id);
+        self.close_all(now, id, out);
+    }
+
+    /// Begins a connection with all its children; those that are there already stay.
+    pub fn initiate(&mut self, now: Time, id: ConnectionId, out: &mut Outbox) -> Result<(), CannotInitiate> {
+        let config = self.connections.get(&id).ok_or(CannotInitiate::NoConnection)?;
+        let children = (0..config.children.len()).collect();
+        self.want(now, id, children, out)
+    }
+
+    /// A packet for a child of a connection found no SA: one is made. Asking again while it is being made does nothing.
+    pub fn handle_traffic(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        child: usize,
+        out: &mut Outbox,
+    ) -> Result<(), CannotInitiate> {
+        self.want(now, id, vec![child], out)
+    }
+
+    fn want(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        children: Vec<usize>,
+        out: &mut Outbox,
+    ) -> Result<(), CannotInitiate> {
+        let config = self.connections.get(&connection).cloned().ok_or(CannotInitiate::NoConnection)?;
+        if let Some(id) = self.session_of(connection) {
+            self.step(now, id, out, |phase, context| {
+                Some(match phase {
+                    Phase::Initiating(mut state) => {
+                        children.into_iter().for_each(|child| state.want(child));
+                        Phase::Initiating(state)
+                    }
+                    Phase::Authenticating(mut state) => {
+                        children.into_iter().for_each(|child| state.want(child));
+                        Phase::Authenticating(state)
+                    }
+                    Phase::Established(mut session) => {
+                        children.into_iter().for_each(|child| session.ask(Task::Child(child), context));
+                        Phase::Established(session)
+                    }
+                    other @ Phase::HalfOpen(_) => other,
+                })
+            });
+            return Ok(());
+        }
+        self.begin(now, connection, config, children, out)
+    }
+
+    fn begin(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        config: Arc<Connection>,
+        children: Vec<usize>,
+        out: &mut Outbox,
+    ) -> Result<(), CannotInitiate> {
+        let (Some(local), Some(remote)) = (config.local, config.remote) else {
+            return Err(CannotInitiate::NoAddress);
+        };
+        let at = |address| SocketAddr::new(address, IKE_PORT);
+        let path = Path { local: at(local), remote: at(remote) };
+        let id = SessionId(self.next_id());
+        let (mut context, phases, _) = self.split(now, out);
+        let wanted = Wanted { connection, config, children, initial_contact: true };
+        let state = Initiating::begin(id, wanted, path, &mut context).ok_or(CannotInitiate::NoProposal)?;
+        phases.insert(id, Phase::Initiating(Box::new(state)));
+        self.reschedule(id);
+        Ok(())
+    }
+
+    /// The session that stands for a connection, or is going to.
+    fn session_of(&self, connection: ConnectionId) -> Option<SessionId> {
+        let of =
+            self.phases.iter().filter(|(_, phase)| phase.connection() == Some(connection) && phase.counts());
+        // One that is established serves better than one that may fail; of equals, the younger.
+        of.max_by_key(|(id, phase)| (matches!(phase, Phase::Established(_)), **id)).map(|(id, _)| *id)
+    }
+
+    /// Ends the sessions of a connection; the other side is told.
+    pub fn close(&mut self, now: Time, id: ConnectionId, out: &mut Outbox) {
+        self.plans.remove(&id);
+        self.close_all(now, id, out);
+    }
+
+    fn close_all(&mut self, now: Time, connection: ConnectionId, out: &mut Outbox) {
+        let of = self.phases.iter().filter(|(_, phase)| phase.connection() == Some(connection));
+        let ids: Vec<SessionId> = of.map(|(id, _)| *id).collect();
+        for id in ids {
+            self.close_session(now, id, CloseReason::Asked, out);
+        }
+        self.plans.remove(&connection);
+    }
+
+    /// Replaces the IKE SA of a connection.
+    pub fn rekey(&mut self, now: Time, id: ConnectionId, out: &mut Outbox) {
+        if let Some(session) = self.session_of(id) {
+            self.ask(now, session, Task::RekeyIke, out);
+        }
+    }
+
+    /// Replaces the Child SA that we receive with under `spi`: it has carried as much as it should.
+    pub fn rekey_child(&mut self, now: Time, spi: u32, out: &mut Outbox) {
+        self.ask_owner(now, spi, Task::RekeyChild(spi), out);
+    }
+
+    /// Deletes the Child SA that we receive with under `spi`: it must not be used any more.
+    pub fn delete_child(&mut self, now: Time, spi: u32, out: &mut Outbox) {
+        self.ask_owner(now, spi, Task::DeleteChild(spi), out);
+    }
+
+    fn ask_owner(&mut self, now: Time, spi: u32, task: Task, out: &mut Outbox) {
+        if let Some(session) = self.registry.child_owner(spi) {
+            self.ask(now, session, task, out);
+        }
+    }
+
+    fn ask(&mut self, now: Time, id: SessionId, task: Task, out: &mut Outbox) {
+        self.step(now, id, out, |mut phase, context| {
+            if let Phase::Established(session) = &mut phase {
+                session.ask(task, context);
+            }
+            Some(phase)
+        });
+    }
+
+    /// Authentic packets have arrived under the SPI `spi`: the other side lives.
+    pub fn note_traffic(&mut self, now: Time, spi: u32) {
+        let Some(id) = self.registry.child_owner(spi) else { return };
+        if let Some(Phase::Established(session)) = self.phases.get_mut(&id) {
+            session.note_traffic(now);
+            self.reschedule(id);
+        }
+    }
+}

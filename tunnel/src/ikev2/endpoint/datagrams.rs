@@ -1,0 +1,82 @@
+//! Datagrams that have arrived.
+
+use super::{Endpoint, Phase};
+use crate::Time;
+use crate::ikev2::action::{Outbox, SessionId};
+use crate::ikev2::message::numbers::notify;
+use crate::ikev2::message::{Exchange, Header, Message, Notify, ParseError, Payload};
+use crate::ikev2::nat::Path;
+use crate::ikev2::setup::{Answer, Inbound, answer_init};
+
+/// Why a datagram came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Ignored {
+    /// It is no message.
+    #[error("not an IKEv2 message: {0}")]
+    Malformed(#[from] ParseError),
+    /// No IKE SA of ours has its SPI.
+    #[error("no IKE SA has this SPI")]
+    UnknownSpi,
+}
+
+impl Endpoint {
+    /// Handles a datagram, without the non-ESP marker.
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        path: Path,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), Ignored> {
+        let message =
+            Message::parse(bytes).inspect_err(|error| self.refuse(now, path, bytes, *error, out))?;
+        let header = message.header;
+        let inbound = Inbound { path, bytes, message };
+        if is_first(&header) {
+            self.handle_first(now, &inbound, out);
+            return Ok(());
+        }
+        let spi = if header.from_initiator { header.responder_spi } else { header.initiator_spi };
+        let id = self.registry.owner(spi).ok_or(Ignored::UnknownSpi)?;
+        self.step(now, id, out, |phase, context| phase.handle(spi, &inbound, context));
+        Ok(())
+    }
+
+    /// Section 2.5: who begins with a critical payload that we do not know is told so.
+    fn refuse(&mut self, now: Time, path: Path, bytes: &[u8], error: ParseError, out: &mut Outbox) {
+        let ParseError::UnsupportedCritical(kind) = error else { return };
+        let Ok((header, ..)) = Header::parse(bytes) else { return };
+        if is_first(&header) {
+            let data = [kind];
+            let payload = Payload::Notify(Notify::new(notify::UNSUPPORTED_CRITICAL_PAYLOAD, &data));
+            let message = crate::ikev2::message::emit_clear(&header.response(), &[payload]);
+            let (mut context, ..) = self.split(now, out);
+            context.send(path, vec![message]);
+        }
+    }
+
+    fn handle_first(&mut self, now: Time, inbound: &Inbound<'_>, out: &mut Outbox) {
+        let (spi, source) = (inbound.message.header.initiator_spi, inbound.path.remote);
+        let known = self.door.find(spi, source);
+        let id = SessionId(self.next_id());
+        let (mut context, phases, door) = self.split(now, out);
+        if let Some(Phase::HalfOpen(state)) = known.and_then(|known| phases.get(&known)) {
+            return state.answer_again(inbound, &mut context);
+        }
+        let gate = door.gate(source.ip());
+        if let Answer::HalfOpen(state) = answer_init(id, inbound, gate, &mut context) {
+            door.enter(id, &state);
+            phases.insert(id, Phase::HalfOpen(state));
+            self.reschedule(id);
+        }
+    }
+}
+
+/// Whether a message asks for a new IKE SA.
+fn is_first(header: &Header) -> bool {
+    header.exchange == Exchange::IkeSaInit
+        && header.from_initiator
+        && !header.is_response
+        && header.responder_spi == 0
+        && header.message_id == 0
+}

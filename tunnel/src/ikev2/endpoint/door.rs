@@ -1,0 +1,65 @@
+//! Who may become half open: what strangers can make us keep (RFC 7296 section 2.6, RFC 8019).
+
+use super::super::action::SessionId;
+use super::super::cookie::CookieJar;
+use super::super::limits::{HALF_OPEN_COOKIE, HALF_OPEN_SOURCE, HALF_OPEN_TOTAL};
+use super::super::setup::{Gate, HalfOpen};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// The half-open SAs, by whom they are.
+#[derive(Default)]
+pub(super) struct Door {
+    cookies: CookieJar,
+    inside: HashMap<(u64, SocketAddr), SessionId>,
+    sources: HashMap<IpAddr, usize>,
+}
+
+impl Door {
+    /// The half-open SA that a first message has already made.
+    pub(super) fn find(&self, initiator_spi: u64, source: SocketAddr) -> Option<SessionId> {
+        self.inside.get(&(initiator_spi, source)).copied()
+    }
+
+    /// How many are half open.
+    pub(super) fn len(&self) -> usize {
+        self.inside.len()
+    }
+
+    /// How open the door is for a source.
+    pub(super) fn gate(&mut self, source: IpAddr) -> Gate<'_> {
+        let of_source = self.sources.get(&aggregate(source)).copied().unwrap_or(0);
+        let total = self.inside.len();
+        let is_open = total < HALF_OPEN_TOTAL && of_source < HALF_OPEN_SOURCE;
+        Gate { wants_cookie: total >= HALF_OPEN_COOKIE, is_open, cookies: &mut self.cookies }
+    }
+
+    pub(super) fn enter(&mut self, id: SessionId, state: &HalfOpen) {
+        let source = state.path().remote;
+        if self.inside.insert((state.initiator_spi(), source), id).is_none() {
+            *self.sources.entry(aggregate(source.ip())).or_default() += 1;
+        }
+    }
+
+    pub(super) fn leave(&mut self, state: &HalfOpen) {
+        let source = state.path().remote;
+        if self.inside.remove(&(state.initiator_spi(), source)).is_none() {
+            return;
+        }
+        let source = aggregate(source.ip());
+        if let Some(count) = self.sources.get_mut(&source) {
+            *count -= 1;
+            if *count == 0 {
+                self.sources.remove(&source);
+            }
+        }
+    }
+}
+
+/// The unit in which addresses are handed out: one for IPv4, a /64 for IPv6.
+fn aggregate(source: IpAddr) -> IpAddr {
+    match source {
+        IpAddr::V4(_) => source,
+        IpAddr::V6(source) => Ipv6Addr::from(u128::from(source) & !u128::from(u64::MAX)).into(),
+    }
+}

@@ -1,0 +1,277 @@
+//! All other gateways of one host: the protocol's door to the outside.
+//!
+//! The caller hands in datagrams, moments and wishes, and carries out the [`Action`](super::Action)s that come back, in
+//! their order. Nothing here blocks, reads a clock or touches a socket.
+
+mod commands;
+mod datagrams;
+mod door;
+mod status;
+mod timers;
+
+pub use datagrams::Ignored;
+pub use status::{Load, SessionStatus, State};
+
+use super::action::{Action, CloseReason, Event, Outbox, SessionId};
+use super::config::{ConnectionId, Start, WhenLost};
+use super::context::{Connections, Context, Registry};
+use super::limits::RECONNECT_DELAY;
+use super::session::Session;
+use super::setup::{Authenticating, HalfOpen, Inbound, Initiating};
+use crate::Time;
+use crypto::Random;
+use door::Door;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+pub use commands::CannotInitiate;
+
+/// How far an IKE SA has come.
+pub(super) enum Phase {
+    Initiating(Box<Initiating>),
+    Authenticating(Box<Authenticating>),
+    HalfOpen(Box<HalfOpen>),
+    Established(Box<Session>),
+}
+
+impl Phase {
+    fn handle(self, spi: u64, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Option<Self> {
+        match self {
+            Self::Initiating(state) => state.handle(inbound, context),
+            Self::Authenticating(state) => state.handle(inbound, context),
+            Self::HalfOpen(state) => state.handle(inbound, context),
+            Self::Established(mut session) => {
+                session.handle(spi, inbound, context);
+                Some(Self::Established(session))
+            }
+        }
+    }
+
+    fn handle_timeout(self, context: &mut Context<'_>) -> Option<Self> {
+        match self {
+            Self::Initiating(state) => state.handle_timeout(context),
+            Self::Authenticating(state) => state.handle_timeout(context),
+            Self::HalfOpen(state) if state.expires() <= context.now => {
+                context.release_ike_spi(state.spi());
+                None
+            }
+            Self::HalfOpen(state) => Some(Self::HalfOpen(state)),
+            Self::Established(mut session) => {
+                session.handle_timeout(context);
+                Some(Self::Established(session))
+            }
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        match self {
+            Self::Initiating(state) => Some(state.next_timeout()),
+            Self::Authenticating(state) => state.next_timeout(),
+            Self::HalfOpen(state) => Some(state.expires()),
+            Self::Established(session) => session.next_timeout(),
+        }
+    }
+
+    /// The connection, where it is known.
+    fn connection(&self) -> Option<ConnectionId> {
+        match self {
+            Self::Initiating(state) => Some(state.connection()),
+            Self::Authenticating(state) => Some(state.connection()),
+            Self::HalfOpen(_) => None,
+            Self::Established(session) => Some(session.connection()),
+        }
+    }
+
+    /// Whether it stands for its connection: what is being ended does not.
+    fn counts(&self) -> bool {
+        match self {
+            Self::Established(session) => !session.is_closing(),
+            Self::HalfOpen(_) => false,
+            Self::Initiating(_) | Self::Authenticating(_) => true,
+        }
+    }
+}
+
+/// The protocol, for all connections of one host.
+pub struct Endpoint {
+    random: Box<dyn Random>,
+    connections: Connections,
+    registry: Registry,
+    phases: HashMap<SessionId, Phase>,
+    door: Door,
+    timers: BTreeSet<(Time, SessionId)>,
+    scheduled: HashMap<SessionId, Time>,
+    /// When a connection is to be set up again.
+    plans: BTreeMap<ConnectionId, Time>,
+    last_id: u64,
+}
+
+impl Endpoint {
+    /// An endpoint without connections.
+    pub fn new(random: Box<dyn Random>) -> Self {
+        Self {
+            random,
+            connections: Connections::new(),
+            registry: Registry::default(),
+            phases: HashMap::new(),
+            door: Door::default(),
+            timers: BTreeSet::new(),
+            scheduled: HashMap::new(),
+            plans: BTreeMap::new(),
+            last_id: 0,
+        }
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// What the states are handed, and the states.
+    fn split<'a>(
+        &'a mut self,
+        now: Time,
+        out: &'a mut Outbox,
+    ) -> (Context<'a>, &'a mut HashMap<SessionId, Phase>, &'a mut Door) {
+        let Self { random, connections, registry, phases, door, .. } = self;
+        (Context { now, random: &mut **random, registry, connections, out }, phases, door)
+    }
+
+    /// Takes a phase one step on.
+    fn step(
+        &mut self,
+        now: Time,
+        id: SessionId,
+        out: &mut Outbox,
+        step: impl FnOnce(Phase, &mut Context<'_>) -> Option<Phase>,
+    ) {
+        let (mut context, phases, door) = self.split(now, out);
+        let Some(phase) = phases.remove(&id) else { return };
+        let (connection, was_established) = (phase.connection(), matches!(phase, Phase::Established(_)));
+        if let Phase::HalfOpen(state) = &phase {
+            door.leave(state);
+        }
+        let next = step(phase, &mut context);
+        if let Some(Phase::HalfOpen(state)) = &next {
+            door.enter(id, state);
+        }
+        match next {
+            Some(Phase::Established(session)) if session.over().is_some() => {
+                self.bury(now, id, *session, out);
+            }
+            Some(phase) => {
+                let is_new = !was_established && matches!(phase, Phase::Established(_));
+                self.phases.insert(id, phase);
+                if is_new {
+                    self.welcome(now, id, out);
+                }
+            }
+            None => self.plan(now, connection, None),
+        }
+        self.reschedule(id);
+    }
+
+    /// A session is over.
+    fn bury(&mut self, now: Time, id: SessionId, session: Session, out: &mut Outbox) {
+        let (connection, reason) = (session.connection(), session.over().unwrap_or(CloseReason::Asked));
+        let (mut context, ..) = self.split(now, out);
+        session.dismantle(&mut context);
+        context.report(Event::Closed { connection, session: id, reason });
+        self.plan(now, Some(connection), Some(reason));
+    }
+
+    /// A connection is down: plans when it is set up again, if it is to be.
+    fn plan(&mut self, now: Time, connection: Option<ConnectionId>, reason: Option<CloseReason>) {
+        let Some((connection, config)) =
+            connection.and_then(|id| self.connections.get(&id).map(|config| (id, config)))
+        else {
+            return;
+        };
+        let is_lost = matches!(
+            reason,
+            Some(CloseReason::Dead | CloseReason::ByPeer | CloseReason::Expired | CloseReason::Misbehaved)
+        );
+        let restarts = is_lost && config.when_lost == WhenLost::Restart;
+        let persists = config.start == Start::Initiate && (is_lost || reason.is_none());
+        if restarts || persists {
+            // What has just been lost is tried at once; what failed, after a while.
+            let at = if reason == Some(CloseReason::Dead) { now } else { now + RECONNECT_DELAY };
+            self.plans.insert(connection, at);
+        }
+    }
+
+    /// A session is new: others with the same gateway may have to go.
+    fn welcome(&mut self, now: Time, id: SessionId, out: &mut Outbox) {
+        let Some(Phase::Established(new)) = self.phases.get(&id) else { return };
+        self.plans.remove(&new.connection());
+        let mut losers = Vec::new();
+        for (other, phase) in &self.phases {
+            let Phase::Established(old) = phase else { continue };
+            let is_same = old.connection() == new.connection() && old.identity().matches(new.identity());
+            if *other == id || !is_same || old.is_closing() {
+                continue;
+            }
+            if new.initial_contact() {
+                // Section 2.4: the other side has lost the old one. If it has not, as both began at once, it is told.
+                losers.push(*other);
+            } else if old.initiated() != new.initiated() {
+                // Both sides began at once. Both see the same SPIs, and who began the lower one ends it.
+                let loser = if old.initiator_spi() < new.initiator_spi() { old } else { new };
+                if loser.initiated() {
+                    losers.push(if std::ptr::eq(loser, new) { id } else { *other });
+                }
+            }
+        }
+        for loser in losers {
+            self.close_session(now, loser, CloseReason::Replaced, out);
+        }
+    }
+
+    fn close_session(&mut self, now: Time, id: SessionId, reason: CloseReason, out: &mut Outbox) {
+        self.step(now, id, out, |phase, context| match phase {
+            Phase::Established(mut session) => {
+                session.close(reason, context);
+                Some(Phase::Established(session))
+            }
+            Phase::Initiating(state) => {
+                context.release_ike_spi(state.spi());
+                None
+            }
+            Phase::Authenticating(state) => {
+                state.release(context);
+                None
+            }
+            other @ Phase::HalfOpen(_) => Some(other),
+        });
+    }
+
+    fn reschedule(&mut self, id: SessionId) {
+        let next = self.phases.get(&id).and_then(Phase::next_timeout);
+        let before = match next {
+            Some(at) => self.scheduled.insert(id, at),
+            None => self.scheduled.remove(&id),
+        };
+        if before == next {
+            return;
+        }
+        if let Some(before) = before {
+            self.timers.remove(&(before, id));
+        }
+        if let Some(at) = next {
+            self.timers.insert((at, id));
+        }
+    }
+}
+
+impl std::fmt::Debug for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Send { path, message } => write!(f, "Send({path:?}, {} bytes)", message.len()),
+            Self::KeepNat { path } => write!(f, "KeepNat({path:?})"),
+            Self::Install(install) => write!(f, "Install({:x})", install.sa.inbound.spi),
+            Self::Use { spi } => write!(f, "Use({spi:x})"),
+            Self::Retire { spi } => write!(f, "Retire({spi:x})"),
+            Self::Follow { path, .. } => write!(f, "Follow({path:?})"),
+            Self::Report(event) => write!(f, "Report({event:?})"),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What a request for a Child SA and our configuration have in common.
+
+use crate::esp::{Mode, TrafficSelector};
+use crate::ikev2::action::Cause;
+use crate::ikev2::config::{Child, Connection};
+use crate::ikev2::message::Proposal;
+use crate::ikev2::message::numbers::notify;
+use crate::ikev2::nat::Path;
+use crate::ikev2::proposal::{EspOffer, EspSuite, Selected, describe_all};
+use crate::ikev2::selectors::{host, narrow};
+
+/// What the other side asks for.
+pub(super) struct Wish<'a> {
+    pub(super) proposals: &'a [Proposal],
+    /// Its packets.
+    pub(super) remote: &'a [TrafficSelector],
+    /// Ours.
+    pub(super) local: &'a [TrafficSelector],
+    pub(super) transport: bool,
+    /// Whether it comes with IKE_AUTH.
+    pub(super) is_first: bool,
+}
+
+/// What both sides are ready for.
+#[derive(Debug)]
+pub(super) struct Agreement {
+    /// Which of the connection's children.
+    pub(super) child: usize,
+    pub(super) selected: Selected<EspSuite>,
+    pub(super) local: Vec<TrafficSelector>,
+    pub(super) remote: Vec<TrafficSelector>,
+    pub(super) mode: Mode,
+}
+
+/// Why there is none: what the other side is told, and what our people are.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) notify: u16,
+    pub(super) cause: Cause,
+}
+
+/// The selectors of a child: ours and the other side's.
+pub(super) fn selectors_of(child: &Child, path: Path) -> [Vec<TrafficSelector>; 2] {
+    let or_host = |selectors: &Vec<TrafficSelector>, address| match &selectors[..] {
+        [] => vec![host(address)],
+        selectors => selectors.to_vec(),
+    };
+    [or_host(&child.local, path.local.ip()), or_host(&child.remote, path.remote.ip())]
+}
+
+/// Finds the first child of the connection that meets the wish; with `only`, looks at that one alone.
+pub(super) fn agree(
+    config: &Connection,
+    path: Path,
+    wish: &Wish<'_>,
+    only: Option<usize>,
+) -> Result<Agreement, Refusal> {
+    let mut refusal = None;
+    for (index, child) in config.children.iter().enumerate() {
+        if only.is_some_and(|only| only != index) {
+            continue;
+        }
+        match agree_on(index, child, path, wish) {
+            Ok(agreement) => return Ok(agreement),
+            // The child that came nearest tells most about what is wrong.
+            Err(other) if refusal.as_ref().is_none_or(|refusal| nearer(&other, refusal)) => {
+                refusal = Some(other)
+            }
+            Err(_) => {}
+        }
+    }
+    Err(refusal.unwrap_or(Refusal {
+        notify: notify::TS_UNACCEPTABLE,
+        cause: Cause::NoSelectors {
+            ours: [Vec::new(), Vec::new()],
+            theirs: [wish.local.to_vec(), wish.remote.to_vec()],
+        },
+    }))
+}
+
+fn nearer(one: &Refusal, other: &Refusal) -> bool {
+    other.notify == notify::TS_UNACCEPTABLE && one.notify != notify::TS_UNACCEPTABLE
+}
+
+fn agree_on(index: usize, child: &Child, path: Path, wish: &Wish<'_>) -> Result<Agreement, Refusal> {
+    let [ours, theirs] = selectors_of(child, path);
+    let (local, remote) = (narrow(&ours, wish.local), narrow(&theirs, wish.remote));
+    if local.is_empty() || remote.is_empty() {
+        let cause =
+            Cause::NoSelectors { ours: [ours, theirs], theirs: [wish.local.to_vec(), wish.remote.to_vec()] };
+        return Err(Refusal { notify: notify::TS_UNACCEPTABLE, cause });
+    }
+    let selected = if wish.is_first {
+        EspOffer::select_first(&child.esp, wish.proposals)
+    } else {
+        EspOffer::select(&child.esp, wish.proposals)
+    };
+    let Ok(selected) = selected else {
+        let ours = describe_all(&EspOffer::propose(&child.esp, 0));
+        let theirs = describe_all(wish.proposals);
+        let cause = Cause::NoProposal { of: child.name.clone(), ours, theirs };
+        return Err(Refusal { notify: notify::NO_PROPOSAL_CHOSEN, cause });
+    };
+    // Section 1.3.1: who is asked for transport mode may still answer with tunnel mode, but not the reverse.
+    if child.mode == Mode::Transport && !wish.transport {
+        return Err(Refusal { notify: notify::NO_PROPOSAL_CHOSEN, cause: Cause::Mode });
+    }
+    Ok(Agreement { child: index, selected, local, remote, mode: child.mode })
+}

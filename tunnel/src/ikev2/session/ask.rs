@@ -1,0 +1,256 @@
+//! Child SAs that we ask for (RFC 7296 sections 1.2, 1.3.1, 1.3.3, 2.8 and 2.25).
+//!
+//! When both sides ask to replace the same SA, both requests are answered, and of the four nonces the lowest tells
+//! which of the two new SAs goes again (section 2.8.1).
+
+use super::child::{NewChild, halves};
+use super::entry::{ChildStanding, Procedure, lowest};
+use super::{Request, Session, Task};
+use crate::esp::Mode;
+use crate::ikev2::action::Cause;
+use crate::ikev2::context::Context;
+use crate::ikev2::keys::{Nonces, Role, Root};
+use crate::ikev2::limits::{CHILDREN, REKEY_RETRY, REPLACED_TIME, TEMPORARY_FAILURE_DELAY};
+use crate::ikev2::message::numbers::notify;
+use crate::ikev2::message::{Exchange, Payloads, ProposalSpi};
+use crate::ikev2::proposal::{EspOffer, describe_all};
+use crate::ikev2::selectors::is_within;
+use crypto::SecretBytes;
+use crypto::exchange::PrivateShare;
+
+impl Session {
+    /// Asks for a Child SA of the configuration, if it is not there.
+    pub(super) fn request_child(&mut self, child: usize, context: &mut Context<'_>) {
+        let is_there =
+            |entry: &super::ChildEntry| entry.child == child && entry.standing == ChildStanding::Live;
+        if !self.children.iter().any(is_there) && self.children.len() < CHILDREN {
+            self.request_new(child, None, context);
+        }
+    }
+
+    /// Asks to replace a Child SA, if it is still in use.
+    pub(super) fn request_rekey_child(&mut self, spi: u32, context: &mut Context<'_>) {
+        if let Some(entry) = self.child(spi).filter(|entry| entry.standing == ChildStanding::Live) {
+            self.request_new(entry.child, Some(spi), context);
+        }
+    }
+
+    fn request_new(&mut self, child: usize, replaces: Option<u32>, context: &mut Context<'_>) {
+        let config = std::sync::Arc::clone(&self.config);
+        if let Some(request) = Request::later(self.id, &config, child, self.path, replaces, context) {
+            self.send_create(request, context);
+        }
+    }
+
+    fn send_create(&mut self, request: Request, context: &mut Context<'_>) {
+        let Some(spi) = self.current().map(super::IkeSa::spi) else { return };
+        let path = self.path;
+        let Some(ike) = self.ike_mut(spi) else { return };
+        let exchange = Exchange::CreateChildSa;
+        let datagrams = ike.channel.request(context.now, exchange, &request.payloads(), context.random);
+        ike.procedure = Some(Procedure::CreateChild(Box::new(request)));
+        context.send(path, datagrams);
+    }
+
+    /// Takes what became of the Child SA that was asked for in IKE_AUTH, and goes on with the others.
+    pub(crate) fn finish_first(
+        &mut self,
+        request: Option<Request>,
+        payloads: &Payloads<'_>,
+        wanted: &[usize],
+        nonces: Nonces<'_>,
+        context: &mut Context<'_>,
+    ) {
+        let first = request.as_ref().map(|request| request.child);
+        let others = wanted.iter().copied().filter(|&child| Some(child) != first);
+        self.queue.extend(others.map(Task::Child));
+        if let Some(request) = request {
+            match payloads.error() {
+                Some(kind) => self.child_refused(request, kind, context),
+                None => {
+                    let root = self.ikes[0].root.clone();
+                    self.take_answer(&root, request, payloads, nonces, None, context);
+                }
+            }
+        }
+        self.pump(context);
+    }
+
+    /// Takes the answer to CREATE_CHILD_SA.
+    pub(super) fn finish_child(
+        &mut self,
+        ike: u64,
+        mut request: Request,
+        payloads: &Payloads<'_>,
+        context: &mut Context<'_>,
+    ) {
+        if let Some(wanted) = payloads.notify(notify::INVALID_KE_PAYLOAD) {
+            let config = std::sync::Arc::clone(&self.config);
+            let is_live = request.replaces.is_none_or(|old| self.is_live(old));
+            if is_live && request.change_group(&config, wanted.data, context) {
+                return self.send_create(request, context);
+            }
+        }
+        if let Some(kind) = payloads.error() {
+            return self.child_refused(request, kind, context);
+        }
+        let Some(root) = self.ike(ike).map(|ike| ike.root.clone()) else { return };
+        let Some(peer_nonce) = payloads.nonce else {
+            return self.reject(request, Cause::Misbehaved("its answer lacks a nonce"), context);
+        };
+        let shared = match shared(&request, payloads) {
+            Ok(shared) => shared,
+            Err(why) => return self.reject(request, Cause::Misbehaved(why), context),
+        };
+        let nonce = request.nonce;
+        let nonces = Nonces { initiator: &nonce, responder: peer_nonce };
+        self.take_answer(&root, request, payloads, nonces, shared.as_ref(), context);
+    }
+
+    fn is_live(&self, spi: u32) -> bool {
+        self.child(spi).is_some_and(|child| child.standing == ChildStanding::Live)
+    }
+
+    fn take_answer(
+        &mut self,
+        root: &Root,
+        request: Request,
+        payloads: &Payloads<'_>,
+        nonces: Nonces<'_>,
+        shared: Option<&SecretBytes>,
+        context: &mut Context<'_>,
+    ) {
+        match accept(root, &request, &self.config.children[request.child].name, payloads, nonces, shared) {
+            Err(cause) => self.reject(request, cause, context),
+            Ok(new) => self.settle(request, new, &lowest(nonces.initiator, nonces.responder), context),
+        }
+    }
+
+    /// Puts the new Child SA to work and sees to what it replaces.
+    fn settle(&mut self, request: Request, new: NewChild, ours: &[u8], context: &mut Context<'_>) {
+        let Some(old) = request.replaces else { return self.install(new, false, context) };
+        match request.rival {
+            Some(rival) if ours < &rival.lowest[..] => {
+                // Ours goes again; the other side's stays, and it deletes what both have replaced.
+                self.queue.push_front(Task::Disown(request.spi));
+            }
+            rival => {
+                self.install(new, false, context);
+                if let Some(rival) = rival.and_then(|rival| self.child_mut(rival.spi)) {
+                    rival.standing = ChildStanding::Replaced(request.spi);
+                    rival.rekey_at = None;
+                    rival.deadline = Some(context.now + REPLACED_TIME);
+                }
+                if self.child(old).is_some() {
+                    self.queue.push_front(Task::DeleteChild(old));
+                }
+            }
+        }
+    }
+
+    /// The other side has made a Child SA that is not what we asked for: it goes again.
+    fn reject(&mut self, request: Request, cause: Cause, context: &mut Context<'_>) {
+        self.report_failure(cause, context);
+        self.queue.push_front(Task::Disown(request.spi));
+        if let Some(old) = request.replaces.filter(|_| !request.has_rival()) {
+            let at = context.after_about(REKEY_RETRY);
+            self.delay(at, Task::RekeyChild(old));
+        }
+    }
+
+    fn child_refused(&mut self, request: Request, kind: u16, context: &mut Context<'_>) {
+        context.release_child_spi(request.spi);
+        // What the other side has replaced meanwhile need not be replaced by us.
+        if request.has_rival() {
+            return;
+        }
+        let again = request.replaces.map_or(Task::Child(request.child), Task::RekeyChild);
+        match kind {
+            notify::TEMPORARY_FAILURE => {
+                let at = context.after_about(TEMPORARY_FAILURE_DELAY);
+                self.delay(at, again);
+            }
+            // Section 2.25.1: the other side has lost it; a new one is made.
+            notify::CHILD_SA_NOT_FOUND => {
+                if let Some(old) = request.replaces.filter(|&old| self.is_live(old)) {
+                    self.remove_child(old, context);
+                    self.enqueue(Task::Child(request.child));
+                }
+            }
+            kind => {
+                let cause = self.why_refused(&request, kind);
+                self.report_failure(cause, context);
+                if request.replaces.is_some() {
+                    let at = context.after_about(REKEY_RETRY);
+                    self.delay(at, again);
+                }
+            }
+        }
+    }
+
+    fn why_refused(&self, request: &Request, kind: u16) -> Cause {
+        match kind {
+            notify::NO_PROPOSAL_CHOSEN => Cause::NoProposal {
+                of: self.config.children[request.child].name.clone(),
+                ours: describe_all(&request.proposals),
+                theirs: Vec::new(),
+            },
+            notify::TS_UNACCEPTABLE => Cause::NoSelectors {
+                ours: [request.local.clone(), request.remote.clone()],
+                theirs: [Vec::new(), Vec::new()],
+            },
+            kind => Cause::Notified(notify::name(kind)),
+        }
+    }
+}
+
+/// The secret of the exchange that we asked for.
+fn shared(request: &Request, payloads: &Payloads<'_>) -> Result<Option<SecretBytes>, &'static str> {
+    let Some(share) = &request.share else { return Ok(None) };
+    let group = PrivateShare::group(share).id();
+    let Some(exchange) = payloads.ke.filter(|exchange| exchange.group == group) else {
+        return Err("its answer lacks a key exchange of our group");
+    };
+    share.agree(exchange.public).map(Some).map_err(|_| "its public value is not one of the group")
+}
+
+/// Checks that an answer is a choice of what we asked for, and makes the keys.
+fn accept(
+    root: &Root,
+    request: &Request,
+    name: &str,
+    payloads: &Payloads<'_>,
+    nonces: Nonces<'_>,
+    shared: Option<&SecretBytes>,
+) -> Result<NewChild, Cause> {
+    let (Some(answer), Some(ts_i), Some(ts_r)) = (&payloads.sa, &payloads.ts_i, &payloads.ts_r) else {
+        return Err(Cause::Misbehaved("its answer lacks algorithms or selectors"));
+    };
+    let selected = EspOffer::accept(&request.proposals, answer).map_err(|_| Cause::NoProposal {
+        of: name.to_owned(),
+        ours: describe_all(&request.proposals),
+        theirs: describe_all(answer),
+    })?;
+    let group = request.share.as_ref().map(PrivateShare::group);
+    if selected.suite.group != group {
+        return Err(Cause::Misbehaved("its key exchange is of another group"));
+    }
+    if !is_within(ts_i, &request.local) || !is_within(ts_r, &request.remote) {
+        return Err(Cause::NoSelectors {
+            ours: [request.local.clone(), request.remote.clone()],
+            theirs: [ts_i.clone(), ts_r.clone()],
+        });
+    }
+    let is_transport = payloads.notify(notify::USE_TRANSPORT_MODE).is_some();
+    if is_transport != (request.mode == Mode::Transport) {
+        return Err(Cause::Mode);
+    }
+    let ProposalSpi::Child(outbound) = selected.proposal.spi else {
+        return Err(Cause::Misbehaved("its answer lacks an SPI"));
+    };
+    let suite = selected.suite;
+    let spis = (request.spi, outbound);
+    let [inbound, outbound] = halves(root, &suite, Role::Initiator, spis, nonces, shared);
+    let (local, remote) = (ts_i.clone(), ts_r.clone());
+    Ok(NewChild { child: request.child, suite, mode: request.mode, outbound, inbound, local, remote })
+}

@@ -1,0 +1,271 @@
+//! Child SAs that the other side asks for, and putting any of them to work
+//! (RFC 7296 sections 1.2, 1.3.1, 1.3.3 and 2.8).
+
+use super::agreement::{Agreement, Wish, agree};
+use super::entry::{ChildEntry, ChildStanding, Procedure, Rival, lowest};
+use super::requests::Asked;
+use super::{Request, Session, Task};
+use crate::esp::{ChildSa, Half, Mode, TrafficSelector};
+use crate::ikev2::action::{Action, Cause, Event, Install};
+use crate::ikev2::channel::Incoming;
+use crate::ikev2::context::Context;
+use crate::ikev2::keys::{Nonces, Role, Root};
+use crate::ikev2::limits::{CHILDREN, NONCE, REPLACED_TIME};
+use crate::ikev2::message::numbers::{notify, protocol};
+use crate::ikev2::message::{KeyExchange, Notify, Payload, Payloads, ProposalSpi};
+use crate::ikev2::proposal::EspSuite;
+use crypto::SecretBytes;
+
+/// A Child SA whose keys are made.
+pub(super) struct NewChild {
+    pub(super) child: usize,
+    pub(super) suite: EspSuite,
+    pub(super) mode: Mode,
+    pub(super) outbound: Half,
+    pub(super) inbound: Half,
+    pub(super) local: Vec<TrafficSelector>,
+    pub(super) remote: Vec<TrafficSelector>,
+}
+
+/// The halves of a Child SA: who asked for it is the initiator of section 2.17.
+pub(super) fn halves(
+    root: &Root,
+    suite: &EspSuite,
+    role: Role,
+    (inbound, outbound): (u32, u32),
+    nonces: Nonces<'_>,
+    shared: Option<&SecretBytes>,
+) -> [Half; 2] {
+    let [initiator, responder] = root.child_keys(suite.transform, nonces, shared);
+    let (sent, received) =
+        if role == Role::Initiator { (initiator, responder) } else { (responder, initiator) };
+    [Half { spi: inbound, keys: received }, Half { spi: outbound, keys: sent }]
+}
+
+/// The answer to a request for a Child SA: what the other side is told.
+struct Answer {
+    inbound: u32,
+    nonce: Option<[u8; NONCE]>,
+    public: Option<(u16, Vec<u8>)>,
+}
+
+impl Answer {
+    fn payloads<'a>(&'a self, agreement: &Agreement) -> Vec<Payload<'a>> {
+        let mut list = Vec::new();
+        if agreement.mode == Mode::Transport {
+            list.push(Payload::Notify(Notify::new(notify::USE_TRANSPORT_MODE, &[])));
+        }
+        list.push(Payload::Sa(vec![agreement.selected.answer(ProposalSpi::Child(self.inbound))]));
+        list.extend(self.nonce.as_ref().map(|nonce| Payload::Nonce(nonce)));
+        let exchange = self.public.as_ref().map(|(group, public)| KeyExchange { group: *group, public });
+        list.extend(exchange.map(Payload::Ke));
+        // We are the responder: our packets are those of TSr.
+        list.push(Payload::TsI(agreement.remote.clone()));
+        list.push(Payload::TsR(agreement.local.clone()));
+        list
+    }
+}
+
+impl Session {
+    /// Puts a Child SA to work. With `hold`, what we send goes by the older SA until the other side has this one.
+    pub(super) fn install(&mut self, new: NewChild, hold: bool, context: &mut Context<'_>) {
+        let NewChild { child, suite, mode, outbound, inbound, local, remote } = new;
+        let lifetime = self.config.children[child].lifetime;
+        let spi = inbound.spi;
+        self.children.push(ChildEntry {
+            child,
+            inbound: spi,
+            outbound: outbound.spi,
+            standing: ChildStanding::Live,
+            rekey_at: Some(context.rekey_time(lifetime)),
+            expires: context.now + lifetime,
+            deadline: None,
+        });
+        let (transform, extended_sequence) = (suite.transform, suite.extended_sequence);
+        let sa = ChildSa { transform, extended_sequence, mode, outbound, inbound, local, remote };
+        let (connection, session, path) = (self.connection, self.id, self.path);
+        let encapsulation = self.nat.is_present() || self.config.force_encapsulation;
+        let install = Install { connection, child, session, sa, path, encapsulation, hold };
+        context.out.push(Action::Install(Box::new(install)));
+        context.report(Event::ChildUp { connection, child, spi, suite: suite.to_string() });
+    }
+
+    /// Takes a Child SA away.
+    pub(super) fn remove_child(&mut self, spi: u32, context: &mut Context<'_>) {
+        context.release_child_spi(spi);
+        let Some(place) = self.children.iter().position(|child| child.inbound == spi) else { return };
+        let entry = self.children.remove(place);
+        context.out.push(Action::Retire { spi });
+        context.report(Event::ChildDown { connection: self.connection, child: entry.child, spi });
+    }
+
+    pub(super) fn report_failure(&self, cause: Cause, context: &mut Context<'_>) {
+        context.fail(Some(self.connection), self.path, cause);
+    }
+
+    /// Answers IKE_AUTH: `list` has our identity and its proof, and what becomes of the Child SA is added to it.
+    pub(crate) fn answer_first(
+        &mut self,
+        incoming: &Incoming,
+        payloads: &Payloads<'_>,
+        list: Vec<Payload<'_>>,
+        nonces: Nonces<'_>,
+        context: &mut Context<'_>,
+    ) {
+        let (spi, path) = (self.ikes[0].spi(), self.path);
+        let Some(wish) = wish(payloads, true) else {
+            // RFC 6023: an SA without a Child SA.
+            return self.respond(spi, incoming, path, &list, context);
+        };
+        let agreement = match agree(&self.config, path, &wish, None) {
+            Ok(agreement) => agreement,
+            Err(refusal) => {
+                let refused = [list, vec![Payload::Notify(Notify::new(refusal.notify, &[]))]].concat();
+                self.respond(spi, incoming, path, &refused, context);
+                return self.report_failure(refusal.cause, context);
+            }
+        };
+        let answer = Answer { inbound: context.new_child_spi(self.id), nonce: None, public: None };
+        let list = [list, answer.payloads(&agreement)].concat();
+        self.respond(spi, incoming, path, &list, context);
+        let root = self.ikes[0].root.clone();
+        let new = as_responder(&root, agreement, answer.inbound, nonces, None);
+        self.install(new, false, context);
+    }
+
+    /// Answers a request for one more Child SA.
+    pub(super) fn answer_child(
+        &mut self,
+        asked: Asked<'_>,
+        payloads: &Payloads<'_>,
+        context: &mut Context<'_>,
+    ) {
+        if self.children.len() >= CHILDREN {
+            return self.refuse(asked, notify::NO_ADDITIONAL_SAS, &[], context);
+        }
+        self.answer_new(asked, payloads, None, context);
+    }
+
+    /// Answers a request to replace the Child SA that we send with under `outbound`.
+    pub(super) fn answer_rekey_child(
+        &mut self,
+        asked: Asked<'_>,
+        payloads: &Payloads<'_>,
+        outbound: u32,
+        context: &mut Context<'_>,
+    ) {
+        let Some(old) = self.children.iter().find(|child| child.outbound == outbound) else {
+            let missing =
+                Notify { kind: notify::CHILD_SA_NOT_FOUND, spi: Some((protocol::ESP, outbound)), data: &[] };
+            return self.respond(asked.spi, asked.incoming, asked.path, &[Payload::Notify(missing)], context);
+        };
+        // Section 2.25.1: what we are deleting is not replaced; nor what the other side has replaced already.
+        if old.standing != ChildStanding::Live || self.is_deleting(old.inbound, asked.spi) {
+            return self.refuse(asked, notify::TEMPORARY_FAILURE, &[], context);
+        }
+        let (child, spi) = (old.child, old.inbound);
+        self.answer_new(asked, payloads, Some((child, spi)), context);
+    }
+
+    fn is_deleting(&self, child: u32, ike: u64) -> bool {
+        matches!(self.procedure(ike), Some(Procedure::DeleteChild(spi)) if *spi == child)
+    }
+
+    /// Agrees on a Child SA, answers, and puts it to work; `old` is what it replaces.
+    fn answer_new(
+        &mut self,
+        asked: Asked<'_>,
+        payloads: &Payloads<'_>,
+        old: Option<(usize, u32)>,
+        context: &mut Context<'_>,
+    ) {
+        let (Some(wish), Some(peer_nonce)) = (wish(payloads, false), payloads.nonce) else {
+            return self.refuse(asked, notify::INVALID_SYNTAX, &[], context);
+        };
+        let agreement = match agree(&self.config, self.path, &wish, old.map(|(child, _)| child)) {
+            Ok(agreement) => agreement,
+            Err(refusal) => {
+                self.refuse(asked, refusal.notify, &[], context);
+                return self.report_failure(refusal.cause, context);
+            }
+        };
+        let (public, shared) = match agreement.selected.suite.group {
+            None => (None, None),
+            Some(group) => {
+                let Some(exchange) = payloads.ke.filter(|exchange| exchange.group == group.id()) else {
+                    let wanted = group.id().to_be_bytes();
+                    return self.refuse(asked, notify::INVALID_KE_PAYLOAD, &wanted, context);
+                };
+                let share = group.generate(context.random);
+                let Ok(shared) = share.agree(exchange.public) else {
+                    return self.refuse(asked, notify::INVALID_SYNTAX, &[], context);
+                };
+                (Some((group.id(), share.public().to_vec())), Some(shared))
+            }
+        };
+        let nonce: [u8; NONCE] = context.bytes();
+        let answer = Answer { inbound: context.new_child_spi(self.id), nonce: Some(nonce), public };
+        self.respond(asked.spi, asked.incoming, asked.path, &answer.payloads(&agreement), context);
+        let Some(root) = self.ike(asked.spi).map(|ike| ike.root.clone()) else { return };
+        let nonces = Nonces { initiator: peer_nonce, responder: &nonce };
+        let new = as_responder(&root, agreement, answer.inbound, nonces, shared.as_ref());
+        // The other side can receive under it only when it has our answer.
+        self.install(new, old.is_some(), context);
+        if let Some((_, old)) = old {
+            self.mark_replaced(old, answer.inbound, lowest(peer_nonce, &nonce), context);
+        }
+    }
+
+    /// The other side has replaced a Child SA. If we were about to do the same, both will see which one survives.
+    fn mark_replaced(&mut self, old: u32, by: u32, lowest: Vec<u8>, context: &mut Context<'_>) {
+        if let Some(entry) = self.child_mut(old) {
+            entry.standing = ChildStanding::Replaced(by);
+            entry.rekey_at = None;
+            entry.deadline = Some(context.now + REPLACED_TIME);
+        }
+        self.queue.retain(|task| *task != Task::RekeyChild(old));
+        for ike in &mut self.ikes {
+            if let Some(Procedure::CreateChild(request)) = &mut ike.procedure {
+                if request.replaces == Some(old) {
+                    request.rival = Some(Rival { spi: by, lowest: lowest.clone() });
+                }
+            }
+        }
+    }
+}
+
+/// What the other side asks for; `None` if something is missing.
+fn wish<'a>(payloads: &'a Payloads<'_>, is_first: bool) -> Option<Wish<'a>> {
+    Some(Wish {
+        proposals: payloads.sa.as_deref()?,
+        remote: payloads.ts_i.as_deref()?,
+        local: payloads.ts_r.as_deref()?,
+        transport: payloads.notify(notify::USE_TRANSPORT_MODE).is_some(),
+        is_first,
+    })
+}
+
+fn as_responder(
+    root: &Root,
+    agreement: Agreement,
+    inbound: u32,
+    nonces: Nonces<'_>,
+    shared: Option<&SecretBytes>,
+) -> NewChild {
+    let Agreement { child, selected, local, remote, mode } = agreement;
+    let outbound = match selected.proposal.spi {
+        ProposalSpi::Child(spi) => spi,
+        // `EspOffer` chooses no proposal without one.
+        ProposalSpi::None | ProposalSpi::Ike(_) => 0,
+    };
+    let suite = selected.suite;
+    let [inbound, outbound] = halves(root, &suite, Role::Responder, (inbound, outbound), nonces, shared);
+    NewChild { child, suite, mode, outbound, inbound, local, remote }
+}
+
+impl Request {
+    /// Whether it is to replace a Child SA that the other side has replaced meanwhile.
+    pub(super) fn has_rival(&self) -> bool {
+        self.rival.is_some()
+    }
+}

@@ -1,0 +1,147 @@
+//! Deleting Child SAs and the IKE SA, on both sides (RFC 7296 sections 1.4.1 and 2.8).
+
+use super::entry::{ChildStanding, IkeSa, Procedure, Standing};
+use super::{Session, Task};
+use crate::ikev2::action::{Action, CloseReason};
+use crate::ikev2::config::WhenLost;
+use crate::ikev2::context::Context;
+use crate::ikev2::limits::FAREWELL_TRANSMISSIONS;
+use crate::ikev2::message::{Delete, Exchange, Payload};
+
+impl Session {
+    /// Asks to delete a Child SA. Packets that are on their way are still received until the answer comes.
+    pub(super) fn request_delete(&mut self, spi: u32, context: &mut Context<'_>) {
+        let Some(entry) = self.child_mut(spi) else { return };
+        entry.standing = ChildStanding::Deleting;
+        (entry.rekey_at, entry.deadline) = (None, None);
+        self.request_disown(spi, context);
+    }
+
+    /// Asks to delete a Child SA that we have not put to work.
+    pub(super) fn request_disown(&mut self, spi: u32, context: &mut Context<'_>) {
+        let payloads = [Payload::Delete(Delete::Esp(vec![spi]))];
+        self.send_request(Exchange::Informational, &payloads, Procedure::DeleteChild(spi), context);
+    }
+
+    pub(super) fn request_liveness(&mut self, context: &mut Context<'_>) {
+        self.send_request(Exchange::Informational, &[], Procedure::Liveness, context);
+    }
+
+    /// The other side deletes the Child SAs that we send with under these SPIs. Returns the SPIs that we received with,
+    /// which go into the answer.
+    pub(super) fn handle_children_deleted(
+        &mut self,
+        outbound: &[u32],
+        context: &mut Context<'_>,
+    ) -> Vec<u32> {
+        let mut ours = Vec::new();
+        for spi in outbound {
+            let Some(entry) = self.children.iter().find(|child| child.outbound == *spi) else { continue };
+            let (inbound, child, standing) = (entry.inbound, entry.child, entry.standing);
+            match standing {
+                // Section 1.4.1: of two deletions that cross neither is repeated in an answer.
+                ChildStanding::Deleting => {}
+                ChildStanding::Replaced(by) => {
+                    context.out.push(Action::Use { spi: by });
+                    ours.push(inbound);
+                }
+                ChildStanding::Live => {
+                    ours.push(inbound);
+                    self.restart_child(child);
+                }
+            }
+            self.remove_child(inbound, context);
+        }
+        ours
+    }
+
+    /// A Child SA that nothing has replaced is gone.
+    pub(super) fn restart_child(&mut self, child: usize) {
+        if self.config.when_lost == WhenLost::Restart {
+            self.enqueue(Task::Child(child));
+        }
+    }
+
+    /// The other side deletes the IKE SA in which it says so.
+    pub(super) fn handle_ike_deleted(&mut self, spi: u64, context: &mut Context<'_>) {
+        let was_current = self.ike(spi).is_some_and(|ike| ike.standing == Standing::Current);
+        self.remove_ike(spi, context);
+        if !was_current {
+            return;
+        }
+        // Both sides were replacing it, and the other side did not know that we were.
+        let candidate = self.ikes.iter_mut().find(|ike| ike.standing == Standing::Candidate);
+        match candidate {
+            Some(candidate) => candidate.standing = Standing::Current,
+            None => self.over = Some(self.closing.unwrap_or(CloseReason::ByPeer)),
+        }
+    }
+
+    /// Forgets an IKE SA, and what was under way in it.
+    pub(super) fn remove_ike(&mut self, spi: u64, context: &mut Context<'_>) {
+        let Some(place) = self.ikes.iter().position(|ike| ike.spi() == spi) else { return };
+        let ike = self.ikes.remove(place);
+        context.release_ike_spi(spi);
+        if let Some(procedure) = ike.procedure {
+            self.release_procedure(procedure, context);
+        }
+    }
+
+    /// Ends the session: nothing is sent or received under its Child SAs any more, and the other side is told.
+    pub(in crate::ikev2) fn close(&mut self, reason: CloseReason, context: &mut Context<'_>) {
+        if self.is_closing() {
+            return;
+        }
+        self.closing = Some(reason);
+        self.clear_queue(context);
+        self.delayed.clear();
+        for ike in &mut self.ikes {
+            ike.channel.hurry(FAREWELL_TRANSMISSIONS);
+        }
+        let children: Vec<u32> = self.children.iter().map(|child| child.inbound).collect();
+        for spi in children {
+            self.remove_child(spi, context);
+        }
+        self.pump(context);
+    }
+
+    /// Deletes an IKE SA.
+    pub(super) fn say_farewell(&mut self, spi: u64, context: &mut Context<'_>) {
+        let payloads = [Payload::Delete(Delete::Ike)];
+        self.send_request_in(spi, Exchange::Informational, &payloads, Procedure::DeleteIke, context);
+        if let Some(ike) = self.ike_mut(spi) {
+            ike.channel.hurry(FAREWELL_TRANSMISSIONS);
+        }
+    }
+
+    /// The other side has heard that the IKE SA is deleted.
+    pub(super) fn finish_farewell(&mut self, spi: u64, context: &mut Context<'_>) {
+        let was_current = self.ike(spi).is_some_and(|ike| ike.standing == Standing::Current);
+        self.remove_ike(spi, context);
+        if was_current {
+            self.over = Some(self.closing.unwrap_or(CloseReason::Asked));
+        }
+    }
+
+    /// Gives everything back when the session is over.
+    pub(in crate::ikev2) fn dismantle(mut self, context: &mut Context<'_>) {
+        let ikes: Vec<u64> = self.ikes.iter().map(IkeSa::spi).collect();
+        for spi in ikes {
+            self.remove_ike(spi, context);
+        }
+        let children: Vec<u32> = self.children.iter().map(|child| child.inbound).collect();
+        for spi in children {
+            self.remove_child(spi, context);
+        }
+        self.clear_queue(context);
+    }
+
+    /// Forgets what was to be done. What was to be disowned goes with the IKE SA, and only keeps its SPI.
+    fn clear_queue(&mut self, context: &mut Context<'_>) {
+        for task in std::mem::take(&mut self.queue) {
+            if let Task::Disown(spi) = task {
+                context.release_child_spi(spi);
+            }
+        }
+    }
+}

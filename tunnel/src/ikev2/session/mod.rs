@@ -1,0 +1,309 @@
+//! A session: both sides have shown who they are (RFC 7296 sections 1.3, 1.4 and 2.8).
+//!
+//! ```text
+//! datagram ──> IkeSa::channel ──> requests.rs    what the other side asks for
+//!                            └──> responses.rs   what has become of what we asked for: a Procedure
+//! task     ──> queue, one at a time: a procedure begins when the one before has ended
+//! ```
+//! The Child SAs belong to the session, not to an IKE SA: rekeying changes which IKE SA is current, and nothing is
+//! moved. Each file beside this one holds both sides of one matter: `child` makes and rekeys Child SAs, `rekey` the IKE
+//! SA, `farewell` ends either.
+
+mod agreement;
+mod ask;
+mod child;
+mod entry;
+mod farewell;
+mod rekey;
+mod request;
+mod requests;
+mod responses;
+mod timers;
+
+pub(super) use request::Request;
+
+use super::action::{Action, CloseReason, Event, SessionId};
+use super::channel::{Channel, Incoming, Received};
+use super::config::{Connection, ConnectionId};
+use super::context::Context;
+use super::identity::Identity;
+use super::keys::{Role, Root};
+use super::limits::NAT_KEEPALIVE;
+use super::message::Payload;
+use super::nat::{Nat, Path};
+use super::proposal::IkeSuite;
+use super::setup::{Inbound, Verified};
+use crate::Time;
+use entry::{ChildEntry, IkeSa, Procedure, Standing};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What a session is made of.
+pub(super) struct Beginning {
+    pub(super) id: SessionId,
+    pub(super) connection: ConnectionId,
+    pub(super) config: Arc<Connection>,
+    pub(super) path: Path,
+    pub(super) nat: Nat,
+    pub(super) channel: Channel,
+    pub(super) root: Root,
+    pub(super) suite: IkeSuite,
+}
+
+/// Something that is to be done when nothing else is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Make the Child SA of this number in the configuration.
+    Child(usize),
+    /// Replace the Child SA that we receive with under this SPI.
+    RekeyChild(u32),
+    /// Delete it.
+    DeleteChild(u32),
+    /// Delete one that the other side has made and we have not.
+    Disown(u32),
+    /// Replace the IKE SA.
+    RekeyIke,
+    /// Ask for a sign of life.
+    Liveness,
+}
+
+/// See the module.
+pub(super) struct Session {
+    id: SessionId,
+    connection: ConnectionId,
+    config: Arc<Connection>,
+    identity: Identity,
+    initiated: bool,
+    initiator_spi: u64,
+    path: Path,
+    nat: Nat,
+    ikes: Vec<IkeSa>,
+    children: Vec<ChildEntry>,
+    queue: VecDeque<Task>,
+    delayed: Vec<(Time, Task)>,
+    last_heard: Time,
+    next_keepalive: Time,
+    initial_contact: bool,
+    closing: Option<CloseReason>,
+    over: Option<CloseReason>,
+}
+
+impl Session {
+    /// A session without Child SAs.
+    pub(super) fn new(beginning: Beginning, verified: Verified, context: &mut Context<'_>) -> Self {
+        let Beginning { id, connection, config, path, nat, channel, root, suite } = beginning;
+        let identity = verified.identity().clone();
+        context.report(Event::Established {
+            connection,
+            session: id,
+            identity: identity.clone(),
+            suite: suite.to_string(),
+            path,
+        });
+        let (initiated, initiator_spi) = (channel.role() == Role::Initiator, channel.spis().initiator);
+        let ike = IkeSa::new(channel, root, Standing::Current, config.lifetime, context);
+        Self {
+            id,
+            connection,
+            config,
+            identity,
+            initiated,
+            initiator_spi,
+            path,
+            nat,
+            ikes: vec![ike],
+            children: Vec::new(),
+            queue: VecDeque::new(),
+            delayed: Vec::new(),
+            last_heard: context.now,
+            next_keepalive: context.now + NAT_KEEPALIVE,
+            initial_contact: false,
+            closing: None,
+            over: None,
+        }
+    }
+
+    /// The other side says that it knows of no other session with us.
+    pub(super) fn set_initial_contact(&mut self) {
+        self.initial_contact = true;
+    }
+
+    /// Whether the other side said so.
+    pub(super) fn initial_contact(&self) -> bool {
+        self.initial_contact
+    }
+
+    pub(super) fn connection(&self) -> ConnectionId {
+        self.connection
+    }
+
+    /// Who the other side is.
+    pub(super) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Whether we began it.
+    pub(super) fn initiated(&self) -> bool {
+        self.initiated
+    }
+
+    /// What both sides call the first IKE SA.
+    pub(super) fn initiator_spi(&self) -> u64 {
+        self.initiator_spi
+    }
+
+    /// IKE SAs and Child SAs.
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        (self.ikes.len(), self.children.len())
+    }
+
+    /// Why it is over, if it is.
+    pub(super) fn over(&self) -> Option<CloseReason> {
+        self.over
+    }
+
+    /// Whether it is being ended.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.is_some() || self.over.is_some()
+    }
+
+    /// Handles a message for the IKE SA of the SPI `spi`.
+    pub(super) fn handle(&mut self, spi: u64, inbound: &Inbound<'_>, context: &mut Context<'_>) {
+        let Some(ike) = self.ike_mut(spi) else { return };
+        // Which of two IKE SAs survives is not known yet: what the other side wants of this one must wait, and comes
+        // again.
+        if ike.standing == Standing::Candidate && !inbound.message.header.is_response {
+            return;
+        }
+        match ike.channel.receive(&inbound.message) {
+            Received::Nothing => {}
+            Received::Again(datagrams) => context.send(inbound.path, datagrams),
+            Received::Request(incoming) => {
+                self.heard(inbound.path, context);
+                self.handle_request(spi, &incoming, inbound.path, context);
+            }
+            Received::Response(incoming) => {
+                self.heard(inbound.path, context);
+                self.handle_response(spi, &incoming, context);
+            }
+        }
+        self.pump(context);
+    }
+
+    /// The other side lives, and this is where it is.
+    fn heard(&mut self, path: Path, context: &mut Context<'_>) {
+        self.last_heard = context.now;
+        // Section 2.23: who is not behind a NAT follows who is; the message is authentic and new.
+        if self.nat.remote && !self.nat.local && path != self.path {
+            self.path = path;
+            context.out.push(Action::Follow { session: self.id, path });
+        }
+    }
+
+    /// ESP of this session arrived: the other side lives.
+    pub(super) fn note_traffic(&mut self, now: Time) {
+        self.last_heard = self.last_heard.max(now);
+    }
+
+    /// Has a task done as soon as nothing else is under way.
+    pub(super) fn ask(&mut self, task: Task, context: &mut Context<'_>) {
+        self.enqueue(task);
+        self.pump(context);
+    }
+
+    fn enqueue(&mut self, task: Task) {
+        if self.closing.is_none() && !self.queue.contains(&task) {
+            self.queue.push_back(task);
+        }
+    }
+
+    fn delay(&mut self, at: Time, task: Task) {
+        if !self.delayed.iter().any(|(_, other)| *other == task) {
+            self.delayed.push((at, task));
+        }
+    }
+
+    /// Begins what can be begun.
+    fn pump(&mut self, context: &mut Context<'_>) {
+        while self.over.is_none() {
+            let Some(current) = self.current() else { return };
+            if current.channel.is_busy() {
+                return;
+            }
+            if self.closing.is_some() {
+                let spi = current.spi();
+                return self.say_farewell(spi, context);
+            }
+            let Some(task) = self.queue.pop_front() else { return };
+            match task {
+                Task::Child(child) => self.request_child(child, context),
+                Task::RekeyChild(spi) => self.request_rekey_child(spi, context),
+                Task::DeleteChild(spi) => self.request_delete(spi, context),
+                Task::Disown(spi) => self.request_disown(spi, context),
+                Task::RekeyIke => self.request_rekey(context),
+                Task::Liveness => self.request_liveness(context),
+            }
+        }
+    }
+
+    fn current(&self) -> Option<&IkeSa> {
+        self.ikes.iter().find(|ike| ike.standing == Standing::Current)
+    }
+
+    fn ike(&self, spi: u64) -> Option<&IkeSa> {
+        self.ikes.iter().find(|ike| ike.spi() == spi)
+    }
+
+    fn ike_mut(&mut self, spi: u64) -> Option<&mut IkeSa> {
+        self.ikes.iter_mut().find(|ike| ike.spi() == spi)
+    }
+
+    fn child(&self, spi: u32) -> Option<&ChildEntry> {
+        self.children.iter().find(|child| child.inbound == spi)
+    }
+
+    fn child_mut(&mut self, spi: u32) -> Option<&mut ChildEntry> {
+        self.children.iter_mut().find(|child| child.inbound == spi)
+    }
+
+    /// Sends a request in the current IKE SA.
+    fn send_request(
+        &mut self,
+        exchange: super::message::Exchange,
+        payloads: &[Payload<'_>],
+        procedure: Procedure,
+        context: &mut Context<'_>,
+    ) {
+        let Some(spi) = self.current().map(IkeSa::spi) else { return };
+        self.send_request_in(spi, exchange, payloads, procedure, context);
+    }
+
+    fn send_request_in(
+        &mut self,
+        spi: u64,
+        exchange: super::message::Exchange,
+        payloads: &[Payload<'_>],
+        procedure: Procedure,
+        context: &mut Context<'_>,
+    ) {
+        let path = self.path;
+        let Some(ike) = self.ike_mut(spi) else { return };
+        let datagrams = ike.channel.request(context.now, exchange, payloads, context.random);
+        ike.procedure = Some(procedure);
+        context.send(path, datagrams);
+    }
+
+    /// Answers a request.
+    fn respond(
+        &mut self,
+        spi: u64,
+        incoming: &Incoming,
+        path: Path,
+        payloads: &[Payload<'_>],
+        context: &mut Context<'_>,
+    ) {
+        let Some(ike) = self.ike_mut(spi) else { return };
+        let datagrams = ike.channel.respond(incoming, payloads, context.random);
+        context.send(path, datagrams);
+    }
+}

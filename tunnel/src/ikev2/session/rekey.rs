@@ -1,0 +1,288 @@
+//! Replacing the IKE SA, on both sides (RFC 7296 sections 1.3.2, 2.8, 2.18 and 2.25.2).
+//!
+//! ```text
+//! we ask, they answer     the new SA is current; we delete the old one
+//! they ask, we answer     the new SA is current; they delete the old one
+//! both ask                both new SAs exist until our answer comes: then of the four nonces the lowest tells which one
+//!                         goes again, and who made it deletes it
+//! ```
+
+use super::entry::{IkeSa, Procedure, Rival, Standing, lowest};
+use super::requests::Asked;
+use super::{Session, Task};
+use crate::ikev2::action::{Cause, Event};
+use crate::ikev2::channel::Channel;
+use crate::ikev2::context::Context;
+use crate::ikev2::keys::{IkeKeys, Nonces, Role, Spis};
+use crate::ikev2::limits::{NONCE, REKEY_RETRY, REPLACED_TIME, TEMPORARY_FAILURE_DELAY};
+use crate::ikev2::message::numbers::notify;
+use crate::ikev2::message::{Exchange, KeyExchange, Payload, Payloads, Proposal, ProposalSpi};
+use crate::ikev2::proposal::{IkeOffer, IkeSuite, describe_all};
+use crypto::SecretBytes;
+use crypto::exchange::{Group, PrivateShare};
+
+/// IKE SAs that a session has at once.
+const IKE_SAS: usize = 4;
+
+/// An IKE SA that we have asked for.
+pub(super) struct Rekeying {
+    /// The SPI that we have chosen.
+    pub(super) spi: u64,
+    proposals: Vec<Proposal>,
+    nonce: [u8; NONCE],
+    share: PrivateShare,
+    /// What the other side made meanwhile to replace the same.
+    rival: Option<Rival<u64>>,
+    retries: u32,
+}
+
+impl Rekeying {
+    fn payloads(&self) -> [Payload<'_>; 3] {
+        [
+            Payload::Sa(self.proposals.clone()),
+            Payload::Nonce(&self.nonce),
+            Payload::Ke(KeyExchange { group: self.share.group().id(), public: self.share.public() }),
+        ]
+    }
+}
+
+/// What the keys of a new IKE SA are made of.
+struct Making<'a> {
+    /// The SPI of the old one.
+    old: u64,
+    suite: &'a IkeSuite,
+    role: Role,
+    spis: Spis,
+    nonces: Nonces<'a>,
+    shared: &'a SecretBytes,
+}
+
+impl Session {
+    /// Asks to replace the current IKE SA.
+    pub(super) fn request_rekey(&mut self, context: &mut Context<'_>) {
+        let Some(group) = self.config.ike.iter().find_map(|offer| offer.groups.first()) else { return };
+        let spi = context.new_ike_spi(self.id);
+        let rekeying = Rekeying {
+            spi,
+            proposals: IkeOffer::propose(&self.config.ike, ProposalSpi::Ike(spi)),
+            nonce: context.bytes(),
+            share: group.generate(context.random),
+            rival: None,
+            retries: 0,
+        };
+        self.send_rekeying(rekeying, context);
+    }
+
+    fn send_rekeying(&mut self, rekeying: Rekeying, context: &mut Context<'_>) {
+        let path = self.path;
+        let Some(ike) = self.ikes.iter_mut().find(|ike| ike.standing == Standing::Current) else { return };
+        let exchange = Exchange::CreateChildSa;
+        let datagrams = ike.channel.request(context.now, exchange, &rekeying.payloads(), context.random);
+        ike.procedure = Some(Procedure::RekeyIke(Box::new(rekeying)));
+        context.send(path, datagrams);
+    }
+
+    /// Answers the request to replace the IKE SA in which it comes.
+    pub(super) fn answer_rekey(
+        &mut self,
+        asked: Asked<'_>,
+        payloads: &Payloads<'_>,
+        proposals: &[Proposal],
+        peer_nonce: &[u8],
+        context: &mut Context<'_>,
+    ) {
+        // Section 2.25.2: not while a Child SA is being made or deleted in it; and there is one rival at most.
+        let is_busy =
+            matches!(self.procedure(asked.spi), Some(Procedure::CreateChild(_) | Procedure::DeleteChild(_)));
+        let has_candidate = self.ikes.iter().any(|ike| ike.standing == Standing::Candidate);
+        if is_busy || has_candidate || self.ikes.len() >= IKE_SAS {
+            return self.refuse(asked, notify::TEMPORARY_FAILURE, &[], context);
+        }
+        let selected = IkeOffer::select(&self.config.ike, proposals).ok();
+        let selected = selected.filter(|one| matches!(one.proposal.spi, ProposalSpi::Ike(1..)));
+        let (Some(selected), Some(exchange)) = (selected, payloads.ke) else {
+            self.refuse(asked, notify::NO_PROPOSAL_CHOSEN, &[], context);
+            let ours = describe_all(&IkeOffer::propose(&self.config.ike, ProposalSpi::None));
+            let cause = Cause::NoProposal { of: "IKE".to_owned(), ours, theirs: describe_all(proposals) };
+            return self.report_failure(cause, context);
+        };
+        let group = selected.suite.group;
+        if exchange.group != group.id() {
+            return self.refuse(asked, notify::INVALID_KE_PAYLOAD, &group.id().to_be_bytes(), context);
+        }
+        let share = group.generate(context.random);
+        let Ok(shared) = share.agree(exchange.public) else {
+            return self.refuse(asked, notify::INVALID_SYNTAX, &[], context);
+        };
+        let ProposalSpi::Ike(initiator) = selected.proposal.spi else { return };
+        let spis = Spis { initiator, responder: context.new_ike_spi(self.id) };
+        let nonce: [u8; NONCE] = context.bytes();
+        let answer = [
+            Payload::Sa(vec![selected.answer(ProposalSpi::Ike(spis.responder))]),
+            Payload::Nonce(&nonce),
+            Payload::Ke(KeyExchange { group: group.id(), public: share.public() }),
+        ];
+        self.respond(asked.spi, asked.incoming, asked.path, &answer, context);
+        let nonces = Nonces { initiator: peer_nonce, responder: &nonce };
+        let (old, suite, role) = (asked.spi, &selected.suite, Role::Responder);
+        self.make(Making { old, suite, role, spis, nonces, shared: &shared }, Standing::Candidate, context);
+        self.follow_peer(old, Rival { spi: spis.responder, lowest: lowest(peer_nonce, &nonce) }, context);
+    }
+
+    /// The other side has replaced the IKE SA `old`. If we were about to do the same, our answer will tell which one
+    /// survives.
+    fn follow_peer(&mut self, old: u64, rival: Rival<u64>, context: &mut Context<'_>) {
+        let procedure = self.ike_mut(old).and_then(|ike| ike.procedure.as_mut());
+        if let Some(Procedure::RekeyIke(rekeying)) = procedure {
+            rekeying.rival = Some(rival);
+        } else {
+            self.succeed(old, rival.spi, context);
+        }
+    }
+
+    /// Makes `new` current; the other side will delete `old`.
+    fn succeed(&mut self, old: u64, new: u64, context: &mut Context<'_>) {
+        self.stand(old, Standing::Replaced, context);
+        self.stand(new, Standing::Current, context);
+    }
+
+    fn stand(&mut self, spi: u64, standing: Standing, context: &mut Context<'_>) {
+        let Some(ike) = self.ike_mut(spi) else { return };
+        ike.standing = standing;
+        if standing == Standing::Current {
+            self.queue.retain(|task| *task != Task::RekeyIke);
+            return;
+        }
+        ike.rekey_at = None;
+        ike.deadline = (standing == Standing::Replaced).then(|| context.now + REPLACED_TIME);
+    }
+
+    fn make(&mut self, making: Making<'_>, standing: Standing, context: &mut Context<'_>) {
+        let Making { old, suite, role, spis, nonces, shared } = making;
+        let Some(old) = self.ike(old) else { return };
+        let keys = IkeKeys::rekeyed(&old.root, suite, role, spis, nonces, shared);
+        let fragments = old.channel.fragments();
+        let channel = Channel::new(role, spis, (keys.sealer, keys.opener), fragments, 0);
+        let ike = IkeSa::new(channel, keys.root, standing, self.config.lifetime, context);
+        self.ikes.push(ike);
+        context.report(Event::Rekeyed { session: self.id, suite: suite.to_string() });
+    }
+
+    /// Takes the answer to our request to replace the IKE SA `old`.
+    pub(super) fn finish_rekey(
+        &mut self,
+        old: u64,
+        rekeying: Rekeying,
+        payloads: &Payloads<'_>,
+        context: &mut Context<'_>,
+    ) {
+        if let Some(kind) = payloads.error() {
+            return self.rekey_refused(old, rekeying, kind, payloads, context);
+        }
+        let made = self.accept_rekey(old, &rekeying, payloads, context);
+        if let Err(cause) = made {
+            self.report_failure(cause, context);
+            return self.abandon_rekey(old, rekeying, REKEY_RETRY, context);
+        }
+        let peer_nonce = payloads.nonce.unwrap_or_default();
+        let ours = lowest(&rekeying.nonce, peer_nonce);
+        match rekeying.rival {
+            Some(rival) if ours < rival.lowest => {
+                self.succeed(old, rival.spi, context);
+                self.stand(rekeying.spi, Standing::Closing, context);
+                self.say_farewell(rekeying.spi, context);
+            }
+            rival => {
+                if let Some(rival) = rival {
+                    self.stand(rival.spi, Standing::Replaced, context);
+                }
+                self.stand(rekeying.spi, Standing::Current, context);
+                self.stand(old, Standing::Closing, context);
+                self.say_farewell(old, context);
+            }
+        }
+    }
+
+    fn accept_rekey(
+        &mut self,
+        old: u64,
+        rekeying: &Rekeying,
+        payloads: &Payloads<'_>,
+        context: &mut Context<'_>,
+    ) -> Result<(), Cause> {
+        let (Some(answer), Some(exchange), Some(peer_nonce)) = (&payloads.sa, payloads.ke, payloads.nonce)
+        else {
+            return Err(Cause::Misbehaved("its answer lacks algorithms, key exchange or nonce"));
+        };
+        let selected = IkeOffer::accept(&rekeying.proposals, answer).map_err(|_| Cause::NoProposal {
+            of: "IKE".to_owned(),
+            ours: describe_all(&rekeying.proposals),
+            theirs: describe_all(answer),
+        })?;
+        let group = rekeying.share.group();
+        if exchange.group != group.id() || selected.suite.group != group {
+            return Err(Cause::Misbehaved("its key exchange is of another group"));
+        }
+        let ProposalSpi::Ike(responder @ 1..) = selected.proposal.spi else {
+            return Err(Cause::Misbehaved("its answer lacks an SPI"));
+        };
+        let shared = rekeying.share.agree(exchange.public);
+        let shared = shared.map_err(|_| Cause::Misbehaved("its public value is not one of the group"))?;
+        let spis = Spis { initiator: rekeying.spi, responder };
+        let nonces = Nonces { initiator: &rekeying.nonce, responder: peer_nonce };
+        let (suite, role) = (&selected.suite, Role::Initiator);
+        self.make(Making { old, suite, role, spis, nonces, shared: &shared }, Standing::Candidate, context);
+        Ok(())
+    }
+
+    fn rekey_refused(
+        &mut self,
+        old: u64,
+        mut rekeying: Rekeying,
+        kind: u16,
+        payloads: &Payloads<'_>,
+        context: &mut Context<'_>,
+    ) {
+        let wanted = payloads.notify(notify::INVALID_KE_PAYLOAD).map(|notify| notify.data);
+        if let Some(group) = wanted.and_then(|wanted| self.other_group(&rekeying, wanted)) {
+            if rekeying.rival.is_none() {
+                rekeying.share = group.generate(context.random);
+                rekeying.retries += 1;
+                return self.send_rekeying(rekeying, context);
+            }
+        }
+        let wait = match kind {
+            notify::TEMPORARY_FAILURE => TEMPORARY_FAILURE_DELAY,
+            _ => REKEY_RETRY,
+        };
+        if kind != notify::TEMPORARY_FAILURE && rekeying.rival.is_none() {
+            self.report_failure(Cause::Notified(notify::name(kind)), context);
+        }
+        self.abandon_rekey(old, rekeying, wait, context);
+    }
+
+    /// The group that the other side wants, if we offered it and have not tried it just now.
+    fn other_group(&self, rekeying: &Rekeying, wanted: &[u8]) -> Option<Group> {
+        let group = Group::from_id(u16::from_be_bytes(wanted.try_into().ok()?))?;
+        let is_offered = self.config.ike.iter().any(|offer| offer.groups.contains(&group));
+        (is_offered && group != rekeying.share.group() && rekeying.retries < 2).then_some(group)
+    }
+
+    /// Our rekeying has come to nothing: if the other side has made an IKE SA meanwhile, that one is it.
+    fn abandon_rekey(
+        &mut self,
+        old: u64,
+        rekeying: Rekeying,
+        wait: std::time::Duration,
+        context: &mut Context<'_>,
+    ) {
+        context.release_ike_spi(rekeying.spi);
+        match rekeying.rival {
+            Some(rival) => self.succeed(old, rival.spi, context),
+            None => {
+                let at = context.after_about(wait);
+                self.delay(at, Task::RekeyIke);
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A Child SA that we ask for.
+
+use super::agreement::selectors_of;
+use super::entry::Rival;
+use crate::esp::{Mode, TrafficSelector};
+use crate::ikev2::action::SessionId;
+use crate::ikev2::config::Connection;
+use crate::ikev2::context::Context;
+use crate::ikev2::limits::NONCE;
+use crate::ikev2::message::numbers::{notify, protocol};
+use crate::ikev2::message::{KeyExchange, Notify, Payload, Proposal};
+use crate::ikev2::nat::Path;
+use crate::ikev2::proposal::EspOffer;
+use crypto::exchange::{Group, PrivateShare};
+
+/// What we have asked for.
+pub(crate) struct Request {
+    /// Which of the connection's children.
+    pub(super) child: usize,
+    /// The SPI that we are going to receive with.
+    pub(super) spi: u32,
+    pub(super) proposals: Vec<Proposal>,
+    pub(super) nonce: [u8; NONCE],
+    pub(super) share: Option<PrivateShare>,
+    pub(super) local: Vec<TrafficSelector>,
+    pub(super) remote: Vec<TrafficSelector>,
+    pub(super) mode: Mode,
+    /// What it is to replace.
+    pub(super) replaces: Option<u32>,
+    /// What the other side made to replace the same.
+    pub(super) rival: Option<Rival<u32>>,
+    /// How often we were asked for another group.
+    pub(super) retries: u32,
+}
+
+impl Request {
+    /// The Child SA that an IKE SA is born with: its keys are made of IKE_SA_INIT's exchange and nonces.
+    pub(crate) fn first(
+        owner: SessionId,
+        config: &Connection,
+        child: usize,
+        path: Path,
+        context: &mut Context<'_>,
+    ) -> Option<Self> {
+        let offers = EspOffer::without_groups(&config.children.get(child)?.esp);
+        Self::of(owner, config, child, path, &offers, context)
+    }
+
+    /// One that comes later, with an exchange of its own if that is configured; `replaces` is the SPI of an older one.
+    pub(super) fn later(
+        owner: SessionId,
+        config: &Connection,
+        child: usize,
+        path: Path,
+        replaces: Option<u32>,
+        context: &mut Context<'_>,
+    ) -> Option<Self> {
+        let offers = &config.children.get(child)?.esp;
+        let mut this = Self::of(owner, config, child, path, offers, context)?;
+        this.replaces = replaces;
+        this.nonce = context.bytes();
+        let group = offers.iter().find_map(|offer| offer.groups.first());
+        this.share = group.map(|group| group.generate(context.random));
+        Some(this)
+    }
+
+    fn of(
+        owner: SessionId,
+        config: &Connection,
+        index: usize,
+        path: Path,
+        offers: &[EspOffer],
+        context: &mut Context<'_>,
+    ) -> Option<Self> {
+        let child = config.children.get(index)?;
+        let spi = context.new_child_spi(owner);
+        let [local, remote] = selectors_of(child, path);
+        Some(Self {
+            child: index,
+            spi,
+            proposals: EspOffer::propose(offers, spi),
+            nonce: [0; NONCE],
+            share: None,
+            local,
+            remote,
+            mode: child.mode,
+            replaces: None,
+            rival: None,
+            retries: 0,
+        })
+    }
+
+    /// The SPI that we are going to receive with.
+    pub(crate) fn spi(&self) -> u32 {
+        self.spi
+    }
+
+    /// Takes another group, if it is one that we offered and have not tried just now.
+    pub(super) fn change_group(
+        &mut self,
+        config: &Connection,
+        wanted: &[u8],
+        context: &mut Context<'_>,
+    ) -> bool {
+        let group = wanted.try_into().ok().and_then(|id| Group::from_id(u16::from_be_bytes(id)));
+        let offers = config.children.get(self.child).map_or(&[][..], |child| &child.esp);
+        let offered = |group: &Group| offers.iter().any(|offer| offer.groups.contains(group));
+        let current = self.share.as_ref().map(PrivateShare::group);
+        let Some(group) = group.filter(offered).filter(|&group| Some(group) != current) else { return false };
+        self.share = Some(group.generate(context.random));
+        self.retries += 1;
+        self.retries <= 2
+    }
+
+    /// What is added to IKE_AUTH.
+    pub(crate) fn payloads_of_first(&self) -> Vec<Payload<'_>> {
+        let mut payloads = self.mode_payload();
+        payloads.push(Payload::Sa(self.proposals.clone()));
+        payloads.push(Payload::TsI(self.local.clone()));
+        payloads.push(Payload::TsR(self.remote.clone()));
+        payloads
+    }
+
+    /// A CREATE_CHILD_SA request (sections 1.3.1 and 1.3.3).
+    pub(super) fn payloads(&self) -> Vec<Payload<'_>> {
+        let rekey = |spi| Notify { kind: notify::REKEY_SA, spi: Some((protocol::ESP, spi)), data: &[] };
+        let mut payloads: Vec<Payload<'_>> =
+            self.replaces.into_iter().map(|spi| Payload::Notify(rekey(spi))).collect();
+        payloads.extend(self.mode_payload());
+        payloads.push(Payload::Sa(self.proposals.clone()));
+        payloads.push(Payload::Nonce(&self.nonce));
+        let exchange = |share| KeyExchange {
+            group: PrivateShare::group(share).id(),
+            public: PrivateShare::public(share),
+        };
+        payloads.extend(self.share.as_ref().map(|share| Payload::Ke(exchange(share))));
+        payloads.push(Payload::TsI(self.local.clone()));
+        payloads.push(Payload::TsR(self.remote.clone()));
+        payloads
+    }
+
+    fn mode_payload(&self) -> Vec<Payload<'_>> {
+        let transport = Payload::Notify(Notify::new(notify::USE_TRANSPORT_MODE, &[]));
+        if self.mode == Mode::Transport { vec![transport] } else { Vec::new() }
+    }
+}

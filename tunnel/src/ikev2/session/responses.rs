@@ -1,0 +1,50 @@
+//! What has become of what we asked for.
+
+use super::Session;
+use super::entry::{Procedure, Standing};
+use crate::ikev2::action::CloseReason;
+use crate::ikev2::channel::Incoming;
+use crate::ikev2::context::Context;
+use crate::ikev2::message::Payloads;
+
+impl Session {
+    pub(super) fn handle_response(&mut self, spi: u64, incoming: &Incoming, context: &mut Context<'_>) {
+        let Some(procedure) = self.ike_mut(spi).and_then(|ike| ike.procedure.take()) else { return };
+        let Ok(payloads) = Payloads::parse(incoming.first, &incoming.chain) else {
+            self.release_procedure(procedure, context);
+            self.over = Some(CloseReason::Misbehaved);
+            return;
+        };
+        match procedure {
+            // Section 2.25: whoever is ending the session does not care any more.
+            other if self.closing.is_some() && !matches!(other, Procedure::DeleteIke) => {
+                self.release_procedure(other, context);
+            }
+            Procedure::CreateChild(request) => self.finish_child(spi, *request, &payloads, context),
+            Procedure::RekeyIke(rekeying) => self.finish_rekey(spi, *rekeying, &payloads, context),
+            Procedure::DeleteChild(child) => self.remove_child(child, context),
+            Procedure::DeleteIke => self.finish_farewell(spi, context),
+            Procedure::Liveness => {}
+        }
+    }
+
+    /// The other side does not answer in an IKE SA.
+    pub(super) fn handle_dead(&mut self, spi: u64, context: &mut Context<'_>) {
+        let Some(ike) = self.ike(spi) else { return };
+        if ike.standing == Standing::Current {
+            self.over = Some(self.closing.unwrap_or(CloseReason::Dead));
+            return;
+        }
+        self.remove_ike(spi, context);
+    }
+
+    /// Gives back what a procedure that comes to nothing has taken.
+    pub(super) fn release_procedure(&mut self, procedure: Procedure, context: &mut Context<'_>) {
+        match procedure {
+            Procedure::CreateChild(request) => context.release_child_spi(request.spi),
+            Procedure::RekeyIke(rekeying) => context.release_ike_spi(rekeying.spi),
+            Procedure::DeleteChild(child) => self.remove_child(child, context),
+            Procedure::DeleteIke | Procedure::Liveness => {}
+        }
+    }
+}

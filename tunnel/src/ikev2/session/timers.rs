@@ -1,0 +1,124 @@
+//! What a session does as time passes.
+
+use super::entry::{ChildStanding, IkeSa, Standing};
+use super::{Session, Task};
+use crate::Time;
+use crate::ikev2::action::{Action, CloseReason};
+use crate::ikev2::channel::Overdue;
+use crate::ikev2::context::Context;
+use crate::ikev2::limits::NAT_KEEPALIVE;
+
+impl Session {
+    /// When [`Session::handle_timeout`] has something to do.
+    pub(in crate::ikev2) fn next_timeout(&self) -> Option<Time> {
+        let ikes = self.ikes.iter().flat_map(|ike| {
+            let is_current = ike.standing == Standing::Current;
+            let expires = is_current.then_some(ike.expires).filter(|_| self.closing.is_none());
+            [ike.channel.next_timeout(), ike.deadline, expires, ike.rekey_at.filter(|_| is_current)]
+        });
+        let children = self.children.iter().flat_map(|child| {
+            let expires = (child.standing != ChildStanding::Deleting).then_some(child.expires);
+            [child.rekey_at, child.deadline, expires]
+        });
+        let delayed = self.delayed.iter().map(|(at, _)| Some(*at));
+        let keepalive = self.nat.local.then_some(self.next_keepalive);
+        let times = ikes.chain(children).chain(delayed).chain([keepalive, self.liveness_due()]);
+        times.flatten().min()
+    }
+
+    /// When the other side is to be asked for a sign of life, unless something else is asked.
+    fn liveness_due(&self) -> Option<Time> {
+        let is_idle = self.closing.is_none() && self.current().is_some_and(|ike| !ike.channel.is_busy());
+        self.config.dead_peer_detection.filter(|_| is_idle).map(|delay| self.last_heard + delay)
+    }
+
+    pub(in crate::ikev2) fn handle_timeout(&mut self, context: &mut Context<'_>) {
+        self.send_again(context);
+        self.look_at_ikes(context);
+        self.look_at_children(context);
+        let now = context.now;
+        let mut due = Vec::new();
+        self.delayed.retain(|(at, task)| {
+            let is_due = *at <= now;
+            if is_due {
+                due.push(*task);
+            }
+            !is_due
+        });
+        for task in due {
+            self.enqueue(task);
+        }
+        if self.liveness_due().is_some_and(|at| at <= now) && self.queue.is_empty() {
+            self.enqueue(Task::Liveness);
+        }
+        if self.nat.local && self.next_keepalive <= now {
+            self.next_keepalive = now + NAT_KEEPALIVE;
+            context.out.push(Action::KeepNat { path: self.path });
+        }
+        self.pump(context);
+    }
+
+    fn send_again(&mut self, context: &mut Context<'_>) {
+        let spis: Vec<u64> = self.ikes.iter().map(IkeSa::spi).collect();
+        for spi in spis {
+            let path = self.path;
+            match self.ike_mut(spi).and_then(|ike| ike.channel.handle_timeout(context.now)) {
+                Some(Overdue::Again(datagrams)) => context.send(path, datagrams),
+                Some(Overdue::Dead) => self.handle_dead(spi, context),
+                None => {}
+            }
+        }
+    }
+
+    fn look_at_ikes(&mut self, context: &mut Context<'_>) {
+        let now = context.now;
+        let mut overdue = Vec::new();
+        let (mut is_old, mut is_expired) = (false, false);
+        for ike in &mut self.ikes {
+            if ike.deadline.is_some_and(|at| at <= now) {
+                ike.deadline = None;
+                ike.standing = Standing::Closing;
+                overdue.push((ike.spi(), ike.channel.is_busy()));
+            }
+            if ike.standing == Standing::Current {
+                is_old |= ike.rekey_at.take_if(|at| *at <= now).is_some();
+                is_expired |= ike.expires <= now;
+            }
+        }
+        for (spi, is_busy) in overdue {
+            if is_busy {
+                self.remove_ike(spi, context);
+            } else {
+                self.say_farewell(spi, context);
+            }
+        }
+        if is_expired {
+            self.close(CloseReason::Expired, context);
+        } else if is_old {
+            self.enqueue(Task::RekeyIke);
+        }
+    }
+
+    fn look_at_children(&mut self, context: &mut Context<'_>) {
+        let now = context.now;
+        let mut tasks = Vec::new();
+        for child in &mut self.children {
+            let is_deleting = child.standing == ChildStanding::Deleting;
+            if child.rekey_at.take_if(|at| *at <= now).is_some() {
+                tasks.push(Task::RekeyChild(child.inbound));
+            }
+            let is_overdue = child.deadline.take_if(|at| *at <= now).is_some();
+            if !is_deleting && (is_overdue || child.expires <= now) {
+                // It is not asked for again while it waits for its turn to be deleted.
+                child.standing = ChildStanding::Deleting;
+                tasks.push(Task::DeleteChild(child.inbound));
+                if !is_overdue {
+                    tasks.push(Task::Child(child.child));
+                }
+            }
+        }
+        for task in tasks {
+            self.enqueue(task);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! IKE_SA_INIT has been answered; the initiator has yet to show who it is.
+
+use super::responder::candidates;
+use super::{Inbound, Init, Verified};
+use crate::Time;
+use crate::ikev2::action::{Cause, SessionId};
+use crate::ikev2::channel::{Channel, Incoming, Received};
+use crate::ikev2::config::{Connection, ConnectionId};
+use crate::ikev2::context::Context;
+use crate::ikev2::endpoint::Phase;
+use crate::ikev2::identity::Identity;
+use crate::ikev2::keys::Nonces;
+use crate::ikev2::limits::HALF_OPEN_TIME;
+use crate::ikev2::message::numbers::notify;
+use crate::ikev2::message::{
+    Authentication, Exchange, Identification, Notify, ParseError, Payload, Payloads,
+};
+use crate::ikev2::nat::{Nat, Path};
+use crate::ikev2::session::{Beginning, Session};
+use std::sync::Arc;
+
+/// See the module.
+pub(crate) struct HalfOpen {
+    id: SessionId,
+    path: Path,
+    nat: Nat,
+    channel: Channel,
+    init: Init,
+    expires: Time,
+}
+
+/// Why IKE_AUTH was refused: what the other side is told, and what our people are.
+struct Refusal {
+    notify: u16,
+    data: Vec<u8>,
+    connection: Option<ConnectionId>,
+    cause: Cause,
+}
+
+impl Refusal {
+    fn new(notify: u16, connection: Option<ConnectionId>, cause: Cause) -> Self {
+        Self { notify, data: Vec::new(), connection, cause }
+    }
+
+    fn malformed(error: ParseError) -> Self {
+        let cause = Cause::Misbehaved("its IKE_AUTH is malformed");
+        match error {
+            ParseError::UnsupportedCritical(kind) => {
+                let notify = notify::UNSUPPORTED_CRITICAL_PAYLOAD;
+                Self { data: vec![kind], ..Self::new(notify, None, cause) }
+            }
+            _ => Self::new(notify::INVALID_SYNTAX, None, cause),
+        }
+    }
+}
+
+/// A connection whose other side has shown who it is.
+struct Matched {
+    connection: ConnectionId,
+    config: Arc<Connection>,
+    verified: Verified,
+}
+
+impl HalfOpen {
+    pub(super) fn new(id: SessionId, path: Path, nat: Nat, channel: Channel, init: Init, now: Time) -> Self {
+        Self { id, path, nat, channel, init, expires: now + HALF_OPEN_TIME }
+    }
+
+    pub(crate) fn spi(&self) -> u64 {
+        self.channel.local_spi()
+    }
+
+    /// Where the initiator was.
+    pub(crate) fn path(&self) -> Path {
+        self.path
+    }
+
+    /// The SPI of the initiator.
+    pub(crate) fn initiator_spi(&self) -> u64 {
+        self.channel.spis().initiator
+    }
+
+    /// The first message came again: it gets the same answer.
+    pub(crate) fn answer_again(&self, inbound: &Inbound<'_>, context: &mut Context<'_>) {
+        if inbound.bytes == self.init.received {
+            context.send(self.path, vec![self.init.sent.clone()]);
+        }
+    }
+
+    pub(crate) fn expires(&self) -> Time {
+        self.expires
+    }
+
+    pub(crate) fn handle(mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Option<Phase> {
+        // CVE-2026-78135 and its like: before authentication there is one exchange and no other.
+        if inbound.message.header.exchange != Exchange::IkeAuth {
+            return Some(Phase::HalfOpen(Box::new(self)));
+        }
+        match self.channel.receive(&inbound.message) {
+            Received::Request(incoming) => self.handle_auth(inbound, &incoming, context),
+            _ => Some(Phase::HalfOpen(Box::new(self))),
+        }
+    }
+
+    fn handle_auth(
+        mut self,
+        inbound: &Inbound<'_>,
+        incoming: &Incoming,
+        context: &mut Context<'_>,
+    ) -> Option<Phase> {
+        let payloads = match Payloads::parse(incoming.first, &incoming.chain) {
+            Ok(payloads) => payloads,
+            Err(error) => return self.refuse(inbound, incoming, Refusal::malformed(error), context),
+        };
+        // A NAT moves the initiator to port 4500.
+        self.path = inbound.path;
+        match self.authenticate(inbound, &payloads, context) {
+            Ok(matched) => Some(self.establish(matched, incoming, &payloads, context)),
+            Err(refusal) => self.refuse(inbound, incoming, refusal, context),
+        }
+    }
+
+    /// Finds the connection that both identities and the chosen algorithms belong to, and checks the proof.
+    fn authenticate(
+        &self,
+        inbound: &Inbound<'_>,
+        payloads: &Payloads<'_>,
+        context: &Context<'_>,
+    ) -> Result<Matched, Refusal> {
+        let refuse = |connection, cause| Refusal::new(notify::AUTHENTICATION_FAILED, connection, cause);
+        let (Some(id), Some(auth)) = (&payloads.id_i, &payloads.auth) else {
+            return Err(refuse(None, Cause::Misbehaved("its IKE_AUTH lacks identity or proof")));
+        };
+        let Some(identity) = Identity::of(id) else {
+            return Err(refuse(None, Cause::Misbehaved("its identity is of a type that we do not know")));
+        };
+        let asked = payloads.id_r.as_ref().map(Identity::of);
+        let candidates = candidates(inbound, context);
+        let found = candidates.into_iter().find(|(_, config)| self.fits(config, &identity, asked.as_ref()));
+        let Some((connection, config)) = found else {
+            return Err(refuse(None, Cause::NoSuchPeer { identity: identity.to_string() }));
+        };
+        match self.init.verify(&config, id, auth) {
+            Ok(verified) => Ok(Matched { connection, config, verified }),
+            Err(cause) => Err(refuse(Some(connection), cause)),
+        }
+    }
+
+    /// Whether a connection is for these identities, and its algorithms are the ones chosen: those of another one may
+    /// have been, when the identities were not known.
+    fn fits(&self, config: &Connection, identity: &Identity, asked: Option<&Option<Identity>>) -> bool {
+        let is_theirs = config.remote_identity.as_ref().is_none_or(|expected| expected.matches(identity));
+        let is_ours = match asked {
+            None => true,
+            Some(None) => false,
+            Some(Some(asked)) => asked.matches(&config.local_identity),
+        };
+        is_theirs && is_ours && config.ike.iter().any(|offer| offer.allows(&self.init.suite))
+    }
+
+    fn establish(
+        self,
+        matched: Matched,
+        incoming: &Incoming,
+        payloads: &Payloads<'_>,
+        context: &mut Context<'_>,
+    ) -> Phase {
+        let local = matched.config.local_identity.body();
+        let proof = self.init.prove(&matched.config, &local);
+        let id = Identification::parse(&local).expect("a body of ours has its head");
+        let list =
+            vec![Payload::IdR(id), Payload::Auth(Authentication { method: proof.method, data: &proof.data })];
+        let beginning = Beginning {
+            id: self.id,
+            connection: matched.connection,
+            config: matched.config,
+            path: self.path,
+            nat: self.nat,
+            channel: self.channel,
+            root: self.init.root,
+            suite: self.init.suite,
+        };
+        let mut session = Session::new(beginning, matched.verified, context);
+        if payloads.notify(notify::INITIAL_CONTACT).is_some() {
+            session.set_initial_contact();
+        }
+        let nonces = Nonces { initiator: &self.init.peer_nonce, responder: &self.init.nonce };
+        session.answer_first(incoming, payloads, list, nonces, context);
+        Phase::Established(Box::new(session))
+    }
+
+    /// Section 2.21.2: the answer is protected, but says nothing that is not meant for strangers.
+    fn refuse(
+        mut self,
+        inbound: &Inbound<'_>,
+        incoming: &Incoming,
+        refusal: Refusal,
+        context: &mut Context<'_>,
+    ) -> Option<Phase> {
+        let notify = [Payload::Notify(Notify::new(refusal.notify, &refusal.data))];
+        let datagrams = self.channel.respond(incoming, &notify, context.random);
+        context.send(inbound.path, datagrams);
+        context.fail(refusal.connection, inbound.path, refusal.cause);
+        context.release_ike_spi(self.channel.local_spi());
+        None
+    }
+}

@@ -1,0 +1,91 @@
+//! Setting an IKE SA up: until both sides have shown who they are (RFC 7296 sections 1.2 and 2.15).
+//!
+//! ```text
+//! initiator   Initiating ──IKE_SA_INIT──> Authenticating ──IKE_AUTH──> Session
+//! responder   answer_init ───────────────> HalfOpen ───────IKE_AUTH──> Session
+//! ```
+//! Each state consumes itself and returns the next. None has a way to install a Child SA: that is a
+//! [`Session`](super::session::Session)'s, which takes a [`Verified`] to be made.
+
+mod authenticating;
+mod half_open;
+mod initiating;
+mod proof;
+mod responder;
+
+pub(super) use authenticating::Authenticating;
+pub(super) use half_open::HalfOpen;
+pub(super) use initiating::{Initiating, Wanted};
+pub(super) use proof::Verified;
+pub(super) use responder::{Answer, Gate, answer_init};
+
+use super::action::Cause;
+use super::config::Connection;
+use super::identity::Identity;
+use super::keys::{ProofKeys, Root, Signed, Spis};
+use super::message::numbers::notify;
+use super::message::{Authentication, Identification, Message, Notify, Payload};
+use super::nat::{Path, detection_hashes};
+use super::proposal::IkeSuite;
+
+/// A datagram that is a message, and the way that it came.
+pub(super) struct Inbound<'a> {
+    pub(super) path: Path,
+    pub(super) bytes: &'a [u8],
+    pub(super) message: Message<'a>,
+}
+
+/// What IKE_SA_INIT leaves behind: keys, and what both sides are going to sign.
+struct Init {
+    /// Our message.
+    sent: Vec<u8>,
+    /// The other side's message.
+    received: Vec<u8>,
+    nonce: Vec<u8>,
+    peer_nonce: Vec<u8>,
+    suite: IkeSuite,
+    root: Root,
+    proof: ProofKeys,
+}
+
+impl Init {
+    /// Our proof that we are who the body of our identification payload says.
+    fn prove(&self, config: &Connection, identity: &[u8]) -> proof::Proof {
+        let signed = Signed { message: &self.sent, nonce: &self.peer_nonce, identity };
+        proof::prove(config, self.root.prf(), &self.proof.local, &signed)
+    }
+
+    /// Checks the other side's proof.
+    fn verify(
+        &self,
+        config: &Connection,
+        id: &Identification<'_>,
+        auth: &Authentication<'_>,
+    ) -> Result<Verified, Cause> {
+        let Some(identity) = Identity::of(id) else {
+            return Err(Cause::Misbehaved("its identity is of a type that we do not know"));
+        };
+        let signed = Signed { message: &self.received, nonce: &self.nonce, identity: id.body };
+        proof::verify(config, self.root.prf(), &self.proof.remote, &signed, identity, auth)
+    }
+}
+
+/// What both IKE_SA_INIT messages announce.
+struct Announced {
+    hashes: [[u8; 20]; 2],
+}
+
+impl Announced {
+    fn new(path: Path, spis: Spis, force_encapsulation: bool) -> Self {
+        Self { hashes: detection_hashes(path, spis, force_encapsulation) }
+    }
+
+    fn payloads(&self) -> [Payload<'_>; 3] {
+        let [source, destination] = &self.hashes;
+        [
+            Payload::Notify(Notify::new(notify::NAT_DETECTION_SOURCE_IP, source)),
+            Payload::Notify(Notify::new(notify::NAT_DETECTION_DESTINATION_IP, destination)),
+            Payload::Notify(Notify::new(notify::IKEV2_FRAGMENTATION_SUPPORTED, &[])),
+        ]
+    }
+}

@@ -1,0 +1,186 @@
+//! The first message of an initiator, and the answer to it (RFC 7296 sections 1.2, 2.6 and 2.7).
+//!
+//! ```text
+//! check the form → cookie, if many are half open → connection and proposal → group → keys → answer
+//! ```
+//! Nothing is kept unless the last step is reached.
+
+use super::{Announced, HalfOpen, Inbound, Init};
+use crate::ikev2::action::{Cause, SessionId};
+use crate::ikev2::channel::Channel;
+use crate::ikev2::config::{Connection, ConnectionId};
+use crate::ikev2::context::Context;
+use crate::ikev2::cookie::{CookieJar, Initiator};
+use crate::ikev2::keys::{IkeKeys, Nonces, Role, Spis};
+use crate::ikev2::limits::NONCE;
+use crate::ikev2::message::numbers::notify;
+use crate::ikev2::message::{
+    Body, Header, KeyExchange, Notify, Payload, Payloads, Proposal, ProposalSpi, emit_clear,
+};
+use crate::ikev2::nat::Nat;
+use crate::ikev2::proposal::{IkeOffer, IkeSuite, Selected, describe_all};
+use std::sync::Arc;
+
+/// Bytes of a first message that we are ready to keep, as both sides sign them.
+const LONGEST: usize = 8192;
+
+/// How open the door is.
+pub(crate) struct Gate<'a> {
+    pub(crate) cookies: &'a mut CookieJar,
+    /// Whether so many SAs are half open that a cookie is asked for.
+    pub(crate) wants_cookie: bool,
+    /// Whether one more may be half open.
+    pub(crate) is_open: bool,
+}
+
+/// What becomes of a first message.
+pub(crate) enum Answer {
+    /// Nothing, or an answer after which nothing is kept.
+    Done,
+    /// The SA is half open.
+    HalfOpen(Box<HalfOpen>),
+}
+
+/// Answers a first message, whose header is that of one.
+pub(crate) fn answer_init(
+    id: SessionId,
+    inbound: &Inbound<'_>,
+    gate: Gate<'_>,
+    context: &mut Context<'_>,
+) -> Answer {
+    let Body::Clear(payloads) = &inbound.message.body else { return Answer::Done };
+    let (Some(proposals), Some(exchange), Some(nonce)) = (&payloads.sa, payloads.ke, payloads.nonce) else {
+        return Answer::Done;
+    };
+    if inbound.bytes.len() > LONGEST {
+        return Answer::Done;
+    }
+    if !gate.admit(inbound, payloads, nonce, context) {
+        return Answer::Done;
+    }
+    let selected = match select(inbound, proposals, context) {
+        Ok(selected) => selected,
+        Err((connection, cause)) => {
+            answer_clear(inbound, &[Payload::Notify(Notify::new(notify::NO_PROPOSAL_CHOSEN, &[]))], context);
+            context.fail(connection, inbound.path, cause);
+            return Answer::Done;
+        }
+    };
+    let group = selected.suite.group;
+    if exchange.group != group.id() {
+        let wanted = group.id().to_be_bytes();
+        answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_KE_PAYLOAD, &wanted))], context);
+        return Answer::Done;
+    }
+    agree(id, inbound, payloads, (exchange, nonce), selected, context)
+}
+
+impl Gate<'_> {
+    /// Whether to go on with a message; if a cookie is missing, asks for it.
+    fn admit(
+        self,
+        inbound: &Inbound<'_>,
+        payloads: &Payloads<'_>,
+        nonce: &[u8],
+        context: &mut Context<'_>,
+    ) -> bool {
+        if !self.wants_cookie {
+            return self.is_open;
+        }
+        let spi = inbound.message.header.initiator_spi;
+        let initiator = Initiator { spi, nonce, source: inbound.path.remote };
+        let returned = payloads.notify(notify::COOKIE);
+        if returned.is_some_and(|returned| self.cookies.is_valid(context.now, &initiator, returned.data)) {
+            return self.is_open;
+        }
+        let cookie = self.cookies.give(context.now, &initiator, context.random);
+        answer_clear(inbound, &[Payload::Notify(Notify::new(notify::COOKIE, &cookie))], context);
+        false
+    }
+}
+
+/// Answers in the clear, without an SPI of our own.
+pub(crate) fn answer_clear(inbound: &Inbound<'_>, payloads: &[Payload<'_>], context: &mut Context<'_>) {
+    let header = inbound.message.header.response();
+    context.send(inbound.path, vec![emit_clear(&header, payloads)]);
+}
+
+/// The connections for the addresses of a message, the most precise first.
+pub(super) fn candidates(
+    inbound: &Inbound<'_>,
+    context: &Context<'_>,
+) -> Vec<(ConnectionId, Arc<Connection>)> {
+    let (local, remote) = (inbound.path.local.ip(), inbound.path.remote.ip());
+    let between = context.connections.iter().filter(|(_, config)| config.is_between(local, remote));
+    let mut found: Vec<_> = between.map(|(id, config)| (*id, Arc::clone(config))).collect();
+    found.sort_by_key(|(id, config)| (std::cmp::Reverse(config.precision()), *id));
+    found
+}
+
+fn select(
+    inbound: &Inbound<'_>,
+    proposals: &[Proposal],
+    context: &Context<'_>,
+) -> Result<Selected<IkeSuite>, (Option<ConnectionId>, Cause)> {
+    let candidates = candidates(inbound, context);
+    let Some((first, config)) = candidates.first() else { return Err((None, Cause::NoConnection)) };
+    let selected = candidates.iter().find_map(|(_, config)| IkeOffer::select(&config.ike, proposals).ok());
+    selected.ok_or_else(|| {
+        let ours = describe_all(&IkeOffer::propose(&config.ike, ProposalSpi::None));
+        let cause = Cause::NoProposal { of: "IKE".to_owned(), ours, theirs: describe_all(proposals) };
+        // With several candidates it is not known which one was meant.
+        ((candidates.len() == 1).then_some(*first), cause)
+    })
+}
+
+/// Makes the keys and answers.
+fn agree(
+    id: SessionId,
+    inbound: &Inbound<'_>,
+    payloads: &Payloads<'_>,
+    (exchange, peer_nonce): (KeyExchange<'_>, &[u8]),
+    selected: Selected<IkeSuite>,
+    context: &mut Context<'_>,
+) -> Answer {
+    let share = selected.suite.group.generate(context.random);
+    let Ok(shared) = share.agree(exchange.public) else {
+        answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_SYNTAX, &[]))], context);
+        return Answer::Done;
+    };
+    let initiator = inbound.message.header.initiator_spi;
+    let spis = Spis { initiator, responder: context.new_ike_spi(id) };
+    let nonce: [u8; NONCE] = context.bytes();
+    let nonces = Nonces { initiator: peer_nonce, responder: &nonce };
+    let keys = IkeKeys::first(&selected.suite, Role::Responder, spis, nonces, &shared);
+    // Section 2.23: the initiator's hashes were made when our SPI was not known.
+    let nat = Nat::detect(inbound.path, Spis { responder: 0, ..spis }, payloads);
+    let force = candidates(inbound, context).first().is_some_and(|(_, config)| config.force_encapsulation);
+    let answer = Announced::new(inbound.path, spis, force);
+    let fragments = payloads.notify(notify::IKEV2_FRAGMENTATION_SUPPORTED).is_some();
+    let mut list = vec![
+        Payload::Sa(vec![selected.answer(ProposalSpi::None)]),
+        Payload::Ke(KeyExchange { group: exchange.group, public: share.public() }),
+        Payload::Nonce(&nonce),
+    ];
+    list.extend(answer.payloads().into_iter().filter(|payload| fragments || !announces_fragments(payload)));
+    list.push(Payload::Notify(Notify::new(notify::CHILDLESS_IKEV2_SUPPORTED, &[])));
+    let header = Header { responder_spi: spis.responder, ..inbound.message.header.response() };
+    let sent = emit_clear(&header, &list);
+    context.send(inbound.path, vec![sent.clone()]);
+    let channel = Channel::new(Role::Responder, spis, (keys.sealer, keys.opener), fragments, 1);
+    let init = Init {
+        sent,
+        received: inbound.bytes.to_vec(),
+        nonce: nonce.to_vec(),
+        peer_nonce: peer_nonce.to_vec(),
+        suite: selected.suite,
+        root: keys.root,
+        proof: keys.proof,
+    };
+    Answer::HalfOpen(Box::new(HalfOpen::new(id, inbound.path, nat, channel, init, context.now)))
+}
+
+/// RFC 7383 section 2.3: a responder announces them only to who announced them.
+fn announces_fragments(payload: &Payload<'_>) -> bool {
+    matches!(payload, Payload::Notify(notify) if notify.kind == notify::IKEV2_FRAGMENTATION_SUPPORTED)
+}
