@@ -181,3 +181,95 @@ pub struct CryptoEvent {
     /// What.
     pub what: String,
 }
+
+/// `GET /v1/vpn/ipsec`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Ipsec {
+    /// Every configured peer, and peers that are connected and configured no more.
+    pub peers: Vec<IpsecPeer>,
+}
+
+/// An IPsec peer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct IpsecPeer {
+    /// Its name.
+    pub name: String,
+    /// Whether an IKE SA is there.
+    pub up: bool,
+    /// Our address, if it is known.
+    pub local_address: Option<String>,
+    /// Its address, if it is known.
+    pub remote_address: Option<String>,
+    /// Who we say we are.
+    pub local_id: String,
+    /// Who it says it is; who it must be, while it is not connected.
+    pub remote_id: Option<String>,
+    /// The algorithms of the IKE SA.
+    pub suite: Option<String>,
+    /// Seconds since the sides have authenticated.
+    pub uptime: Option<u64>,
+    /// Seconds that the keys of an IKE SA may be used.
+    pub lifetime: u64,
+    /// Its tunnels.
+    pub tunnels: Vec<IpsecTunnel>,
+    /// What went wrong last.
+    pub failure: Option<IpsecFailure>,
+}
+
+/// A tunnel to an IPsec peer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct IpsecTunnel {
+    /// Its name: the peer's with its number.
+    pub name: String,
+    /// The packets of our side.
+    pub local: Vec<String>,
+    /// The packets of the other side.
+    pub remote: Vec<String>,
+    /// Bytes of ESP received and sent, by all SAs so far.
+    pub received_bytes: u64,
+    /// See above.
+    pub sent_bytes: u64,
+    /// Packets received and sent.
+    pub received_packets: u64,
+    /// See above.
+    pub sent_packets: u64,
+    /// The pairs of SAs, the newest last; none if it is down.
+    pub sas: Vec<IpsecSa>,
+}
+
+/// A pair of SAs.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct IpsecSa {
+    /// The SPI of what we receive.
+    pub spi_in: u32,
+    /// The SPI of what we send.
+    pub spi_out: u32,
+    /// The algorithms.
+    pub suite: String,
+    /// Seconds since they are there.
+    pub uptime: u64,
+    /// Whether we send with it.
+    pub sending: bool,
+}
+
+/// What went wrong with an IPsec peer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct IpsecFailure {
+    /// Seconds since 1970.
+    pub at: u64,
+    /// In one line.
+    pub what: String,
+    /// What each side wants, a line each.
+    pub details: Vec<String>,
+    /// What to do.
+    pub fix: String,
+}
+
+/// `POST /v1/vpn/ipsec/reset`; the answer is whether there is such a peer and tunnel.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Reset {
+    /// With whom to begin anew.
+    pub peer: String,
+    /// Only this tunnel.
+    pub tunnel: Option<u32>,
+}

@@ -7,8 +7,8 @@
 use super::binding::Binding;
 use super::sender::{Flushed, Sender};
 use super::update::{PeerSnapshot, PeerUpdate, Snapshot, Update, UpdateError};
-use crate::datapath::punt::{Datagram, Punt, QUEUE};
 use crate::datapath::Notice;
+use crate::datapath::punt::{Datagram, Punt, QUEUE};
 use crate::staging::Budget;
 use crate::tables::{Kind, Peer, Session};
 use crate::worker::Shared;

@@ -4,6 +4,7 @@ pub mod binding;
 pub mod carrier;
 pub mod daemon;
 pub mod interface;
+pub mod ipsec;
 pub mod lane;
 pub mod link;
 pub mod netlink;
