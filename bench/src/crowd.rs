@@ -216,7 +216,8 @@ impl Crowd {
                         tag: &mut tag,
                         authentic: false,
                     }];
-                    sa.key.seal(&mut jobs).expect("the engine works");
+                    let key = sa.protection.wireguard().expect("a peer of WireGuard");
+                    key.seal(&mut jobs).expect("the engine works");
                     self.send(number, &[header.as_bytes(), &tag].concat());
                 }
                 _ => {}

@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::datapath::Notice;
 use crate::datapath::punt::{Datagram, Punt};
 use crate::staging::Budget;
-use crate::tables::{Peer, Session, Tables};
+use crate::tables::{Kind, Peer, Protocol, Session, Tables};
 use crate::worker::{Egress, Inbound, Outbound, Shared};
 use crossbeam_channel::{Receiver, unbounded};
 use crypto::Cipher;
@@ -75,14 +75,18 @@ impl<O: Transmit, I: Transmit> Bed<O, I> {
         inside_port: impl FnOnce(Link) -> I,
     ) -> Result<Self, LoadError> {
         let (sender, notices) = unbounded();
-        let shared = Shared { tables: Arc::new(Tables::new(1420)), notices: sender, clock: Clock };
+        let shared = Shared {
+            tables: Arc::new(Tables::new(Protocol::WireGuard, 1420)),
+            notices: sender,
+            clock: Clock,
+        };
         let tables = Arc::clone(&shared.tables);
         let key = engine.load(Cipher::ChaCha20Poly1305, &[7; 32])?;
         let peer = Arc::new(new_peer());
         peer.endpoint.store(Some(Arc::new(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], 51_820))))));
         peer.sending.store(Some(Arc::new(OutboundSa::new(Arc::clone(&key), INDEX, lifetime))));
         let sa = Arc::new(InboundSa::new(key, INDEX, lifetime, false));
-        tables.install(Session { sa, peer: Arc::clone(&peer) });
+        tables.install(Session { sa, peer: Arc::clone(&peer), selectors: None });
         let (inside, outside, answers, delivered) = <(Link, Link, Link, Link)>::default();
         let drops = Arc::new(DropCounters::default());
         let egress = Egress::new(shared.clone(), outside_port(outside.clone()), Arc::clone(&drops));
@@ -137,9 +141,8 @@ impl<O: Transmit, I: Transmit> Bed<O, I> {
 fn new_peer() -> Peer {
     let engine = Arc::new(crypto::engine::aws_lc::AwsLc);
     let mut device = Device::new(engine, Box::new(random::System::default()));
-    let public = PublicKey([9; 32]);
-    let (id, activity) = device.add_peer(public);
-    Peer::new(id, public, activity, Budget::default())
+    let (id, activity) = device.add_peer(PublicKey([9; 32]));
+    Peer::new(id, Kind::WireGuard(activity), Budget::default())
 }
 
 /// A port that loses everything, as a socket or interface does that is down.

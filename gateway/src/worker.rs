@@ -123,12 +123,8 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
         observer.finished(&classify::OUTBOUND);
         let (tables, notices, answers) = (&*self.shared.tables, &self.shared.notices, &mut self.answers);
         let recent = &mut self.recent;
-        Router { tables, recent, notices, drops, answers }.route(
-            batch,
-            now,
-            &mut self.classified,
-            &mut self.routed,
-        );
+        let (classified, routed) = (&mut self.classified, &mut self.routed);
+        Router { tables, recent, notices, drops, answers }.route(batch, now, classified, routed);
         observer.finished(&route::STAGE);
         self.egress.send(batch, now, &mut self.routed, &mut self.answers, observer);
         if !self.answers.is_empty() {
@@ -189,6 +185,7 @@ pub struct Inbound<R, T> {
     drops: Arc<DropCounters>,
     batch: Batch,
     runs: Vec<Run>,
+    sequences: Vec<u64>,
 }
 
 impl<R: Receive, T: Transmit> Inbound<R, T> {
@@ -201,12 +198,14 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
         drops: Arc<DropCounters>,
         batch_bytes: usize,
     ) -> Self {
-        Self { shared, outside, inside, punt, drops, batch: Batch::new(batch_bytes), runs: Vec::new() }
+        let (batch, runs, sequences) = (Batch::new(batch_bytes), Vec::new(), Vec::new());
+        Self { shared, outside, inside, punt, drops, batch, runs, sequences }
     }
 
     /// Carries one burst; false when there was none. An error means that the outside is gone.
     pub fn burst(&mut self, observer: &mut impl Observer) -> io::Result<bool> {
         let (batch, drops, runs) = (&mut self.batch, &*self.drops, &mut self.runs);
+        let sequences = &mut self.sequences;
         if !receive::receive(&mut self.outside, batch, drops)? {
             return Ok(false);
         }
@@ -216,11 +215,11 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
         classify::inbound(batch, tables, &self.punt, drops, runs);
         observer.finished(&classify::INBOUND);
         observer.finished(&punt::STAGE);
-        check::check(batch, now, drops, runs);
+        check::check(batch, now, drops, runs, sequences);
         observer.finished(&check::STAGE);
-        decrypt::decrypt(batch, drops, runs);
+        decrypt::decrypt(batch, drops, runs, sequences);
         observer.finished(&decrypt::STAGE);
-        accept::accept(batch, now, drops, notices, runs);
+        accept::accept(batch, now, drops, notices, runs, sequences);
         observer.finished(&accept::STAGE);
         admit::admit(batch, tables, drops, runs);
         observer.finished(&admit::STAGE);

@@ -3,13 +3,24 @@
 //! Both are shared by the workers and never change but for their counters, so that a packet in flight finishes under
 //! the key it began with while a newer one is already in use.
 
-use crate::Time;
-use crate::replay::ReplayWindow;
+use crate::replay::{self, ReplayWindow};
+use crate::{Time, esp};
 use crypto::Key;
 use packet::DropReason;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Names the other end of a tunnel for the lifetime of the protocol that made it; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerId(u64);
+
+impl PeerId {
+    /// A name that the protocol has not given yet.
+    pub fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
 
 /// When a key should be, and when it must be, replaced.
 #[derive(Clone, Copy, Debug)]
@@ -24,26 +35,120 @@ pub struct Lifetime {
     pub end_sequence: u64,
 }
 
+/// How packets of an SA look outside, and the key that protects them: what a run of packets is asked once.
+pub enum Protection {
+    /// WireGuard's data messages.
+    WireGuard(Arc<dyn Key>),
+    /// ESP.
+    Esp(esp::Protection),
+}
+
+impl From<Arc<dyn Key>> for Protection {
+    fn from(key: Arc<dyn Key>) -> Self {
+        Self::WireGuard(key)
+    }
+}
+
+impl From<esp::Protection> for Protection {
+    fn from(protection: esp::Protection) -> Self {
+        Self::Esp(protection)
+    }
+}
+
+impl Protection {
+    /// The key of WireGuard's data messages.
+    pub fn wireguard(&self) -> Option<&dyn Key> {
+        match self {
+            Self::WireGuard(key) => Some(&**key),
+            Self::Esp(_) => None,
+        }
+    }
+
+    /// The first number that is given to a packet (RFC 4303 section 3.3.3; WireGuard counts from 0).
+    fn first_sequence(&self) -> u64 {
+        match self {
+            Self::WireGuard(_) => 0,
+            Self::Esp(_) => 1,
+        }
+    }
+}
+
+/// How many bytes a key may protect (RFC 4301 section 4.4.2.1).
+pub struct Volume {
+    /// From here on whoever uses the key asks for a new one.
+    renew: u64,
+    /// The first byte that is not sent, or received.
+    end: u64,
+    used: AtomicU64,
+}
+
+impl Volume {
+    /// Bytes until the renewal is asked for, and until the end.
+    pub fn new(renew: u64, end: u64) -> Self {
+        Self { renew, end, used: AtomicU64::new(0) }
+    }
+
+    /// Uses up `bytes`, or says that so many are not left.
+    fn spend(&self, bytes: usize) -> Result<(), DropReason> {
+        let bytes = bytes as u64;
+        let spent = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.end);
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent)
+            .map(|_| ())
+            .map_err(|_| DropReason::KeyExpired)
+    }
+
+    fn is_old(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > self.renew
+    }
+
+    fn is_spent(&self) -> bool {
+        self.used.load(Ordering::Relaxed) >= self.end
+    }
+}
+
 /// The key to send with.
 pub struct OutboundSa {
     /// Seals the packets.
-    pub key: Arc<dyn Key>,
-    /// By what the receiver finds its side: WireGuard's receiver index.
+    pub protection: Protection,
+    /// By what the receiver finds its side: WireGuard's receiver index, ESP's SPI.
     pub receiver: u32,
     lifetime: Lifetime,
+    volume: Option<Volume>,
     next: AtomicU64,
     renewal_asked: AtomicBool,
 }
 
 impl OutboundSa {
-    /// An SA whose first sequence number is 0.
-    pub fn new(key: Arc<dyn Key>, receiver: u32, lifetime: Lifetime) -> Self {
-        Self { key, receiver, lifetime, next: AtomicU64::new(0), renewal_asked: AtomicBool::new(false) }
+    /// An SA that has sent nothing yet.
+    pub fn new(protection: impl Into<Protection>, receiver: u32, lifetime: Lifetime) -> Self {
+        let protection = protection.into();
+        let next = AtomicU64::new(protection.first_sequence());
+        Self { protection, receiver, lifetime, volume: None, next, renewal_asked: AtomicBool::new(false) }
+    }
+
+    /// Sends so many bytes and no more.
+    #[must_use]
+    pub fn with_volume(self, volume: Option<Volume>) -> Self {
+        Self { volume, ..self }
     }
 
     /// Whether packets may be sent with it at `now`.
     pub fn is_usable(&self, now: Time) -> bool {
-        now < self.lifetime.expires && self.next.load(Ordering::Relaxed) < self.lifetime.end_sequence
+        now < self.lifetime.expires
+            && self.next.load(Ordering::Relaxed) < self.lifetime.end_sequence
+            && !self.volume.as_ref().is_some_and(Volume::is_spent)
+    }
+
+    /// Whether the bytes are counted that it sends.
+    #[inline]
+    pub fn has_volume(&self) -> bool {
+        self.volume.is_some()
+    }
+
+    /// Counts bytes before they are sent, or says that so many may not be.
+    pub fn spend(&self, bytes: usize) -> Result<(), DropReason> {
+        self.volume.as_ref().map_or(Ok(()), |volume| volume.spend(bytes))
     }
 
     /// Takes `count` consecutive sequence numbers, each of which is given out once.
@@ -64,7 +169,8 @@ impl OutboundSa {
     #[inline]
     pub fn wants_renewal(&self, now: Time) -> bool {
         let due = self.lifetime.renew.is_some_and(|renew| now >= renew)
-            || self.next.load(Ordering::Relaxed) > self.lifetime.renew_sequence;
+            || self.next.load(Ordering::Relaxed) > self.lifetime.renew_sequence
+            || self.volume.as_ref().is_some_and(Volume::is_old);
         due && !self.renewal_asked.swap(true, Ordering::Relaxed)
     }
 }
@@ -72,10 +178,11 @@ impl OutboundSa {
 /// The key to receive with.
 pub struct InboundSa {
     /// Opens the packets.
-    pub key: Arc<dyn Key>,
-    /// Our own index, by which packets find this SA.
+    pub protection: Protection,
+    /// Our own index or SPI, by which packets find this SA.
     pub index: u32,
     lifetime: Lifetime,
+    volume: Option<Volume>,
     window: Mutex<ReplayWindow>,
     renewal_asked: AtomicBool,
     unconfirmed: AtomicBool,
@@ -85,21 +192,43 @@ impl InboundSa {
     /// An SA that has received nothing yet.
     ///
     /// `unconfirmed`: the other side has not yet shown that it has the keys, so nothing may be sent with their twin.
-    pub fn new(key: Arc<dyn Key>, index: u32, lifetime: Lifetime, unconfirmed: bool) -> Self {
+    pub fn new(protection: impl Into<Protection>, index: u32, lifetime: Lifetime, unconfirmed: bool) -> Self {
         Self {
-            key,
+            protection: protection.into(),
             index,
             lifetime,
-            window: Mutex::default(),
+            volume: None,
+            window: Mutex::new(ReplayWindow::new(replay::WIREGUARD)),
             renewal_asked: AtomicBool::new(false),
             unconfirmed: AtomicBool::new(unconfirmed),
         }
     }
 
+    /// Receives so many bytes and no more.
+    #[must_use]
+    pub fn with_volume(self, volume: Option<Volume>) -> Self {
+        Self { volume, ..self }
+    }
+
+    /// Takes another window than WireGuard's.
+    #[must_use]
+    pub fn with_window(self, size: u64) -> Self {
+        Self { window: Mutex::new(ReplayWindow::new(size)), ..self }
+    }
+
     /// Whether packets may still be received with it at `now`.
     #[inline]
     pub fn check_age(&self, now: Time) -> Result<(), DropReason> {
-        if now < self.lifetime.expires { Ok(()) } else { Err(DropReason::KeyExpired) }
+        let expired = now >= self.lifetime.expires || self.volume.as_ref().is_some_and(Volume::is_spent);
+        if expired { Err(DropReason::KeyExpired) } else { Ok(()) }
+    }
+
+    /// Counts the bytes of authentic packets; those that came together may go beyond the end together.
+    #[inline]
+    pub fn spend(&self, bytes: usize) {
+        if let Some(volume) = &self.volume {
+            volume.used.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
     }
 
     /// The first sequence number that is not received.
@@ -124,7 +253,8 @@ impl InboundSa {
     /// Whether it is time to ask for a new key; true only once.
     #[inline]
     pub fn wants_renewal(&self, now: Time) -> bool {
-        let due = self.lifetime.renew.is_some_and(|renew| now >= renew);
+        let due = self.lifetime.renew.is_some_and(|renew| now >= renew)
+            || self.volume.as_ref().is_some_and(Volume::is_old);
         due && !self.renewal_asked.swap(true, Ordering::Relaxed)
     }
 }
@@ -161,6 +291,18 @@ mod tests {
         assert_eq!(sa.assign(2, now), Err(DropReason::CounterExhausted));
         assert_eq!(sa.assign(1, now), Ok(u64::MAX - 1..u64::MAX));
         assert_eq!(sa.assign(1, now), Err(DropReason::CounterExhausted));
+    }
+
+    #[test]
+    fn bytes_are_spent_up_to_the_end_and_renewal_is_asked_for_before() {
+        let (sa, now) = (sa(100).with_volume(Some(Volume::new(50, 100))), Time::from_nanoseconds(1));
+        assert_eq!(sa.spend(50), Ok(()));
+        assert!(!sa.wants_renewal(now));
+        assert_eq!((sa.spend(40), sa.wants_renewal(now)), (Ok(()), true));
+        assert_eq!(sa.spend(11), Err(DropReason::KeyExpired));
+        assert!(sa.is_usable(now));
+        assert_eq!(sa.spend(10), Ok(()));
+        assert!(!sa.is_usable(now));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::netlink::{LinkChange, Netlink, NetlinkError};
 use super::update::{Snapshot, Update, UpdateError};
 use crate::clock::Clock;
 use crate::datapath::punt::Punt;
-use crate::tables::Tables;
+use crate::tables::{Protocol, Tables};
 use crate::worker::{Egress, Inbound, Outbound, Shared};
 use arc_swap::ArcSwapOption;
 use caps::{CapSet, Capability};
@@ -263,7 +263,11 @@ impl Parts {
         let (notices, notices_out) = unbounded();
         let (commands, commands_out) = unbounded();
         let (punt, datagrams) = Punt::new();
-        let shared = Shared { tables: Arc::new(Tables::new(DEFAULT_MTU as usize)), notices, clock: Clock };
+        let shared = Shared {
+            tables: Arc::new(Tables::new(Protocol::WireGuard, DEFAULT_MTU as usize)),
+            notices,
+            clock: Clock,
+        };
         let tables = Arc::clone(&shared.tables);
         let inbox = Inbox { commands: commands_out, notices: notices_out, datagrams, punt: punt.clone() };
         let follower = Follower {

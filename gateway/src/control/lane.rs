@@ -9,7 +9,7 @@ use super::update::{PeerSnapshot, PeerUpdate, Snapshot, Update, UpdateError};
 use crate::datapath::punt::{Datagram, Punt, QUEUE};
 use crate::datapath::{Notice, Routed};
 use crate::staging::Budget;
-use crate::tables::{Peer, Session};
+use crate::tables::{Kind, Peer, Session};
 use crate::worker::{Egress, Shared};
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use crypto::{Engine, Random};
@@ -242,7 +242,7 @@ impl<T: Transmit> Lane<T> {
                 }
                 Action::Install { peer: id, sa } => {
                     if let Some(peer) = self.peer(id) {
-                        self.shared.tables.install(Session { sa, peer });
+                        self.shared.tables.install(Session { sa, peer, selectors: None });
                     }
                 }
                 Action::Use { peer: id, sa } => {
@@ -437,7 +437,7 @@ impl<T: Transmit> Lane<T> {
 
     fn add_peer(&mut self, public: crypto::PublicKey) -> PeerId {
         let (id, activity) = self.device.add_peer(public);
-        let peer = Arc::new(Peer::new(id, public, activity, self.budget.clone()));
+        let peer = Arc::new(Peer::new(id, Kind::WireGuard(activity), self.budget.clone()));
         self.peers.insert(id, Entry { peer, allowed: BTreeSet::new() });
         id
     }

@@ -4,6 +4,7 @@
 //! parse never looks at a length again. Building one is filling in the structure and writing its bytes.
 
 pub mod esp;
+pub mod flow;
 pub mod icmp;
 pub mod ip;
 pub mod tcp;
