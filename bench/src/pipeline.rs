@@ -143,7 +143,7 @@ fn bed(options: &Options) -> Outcome<Bed> {
                     ports: 0..=u16::MAX,
                     addresses: prefix.network()..=prefix.broadcast(),
                 };
-                let selectors = Selectors { local: vec![any(&prefixes[1])], remote: vec![any(prefix)] };
+                let selectors = Selectors::new(&[any(&prefixes[1])], &[any(prefix)]);
                 Policy { selectors, action: Action::Protect(Arc::clone(&bed.peer)) }
             });
             bed.tables.policies.store(Arc::new(Policies::new(policies.collect())));

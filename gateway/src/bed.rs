@@ -91,10 +91,10 @@ impl Ends {
         peer.endpoint.store(Some(Arc::new(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], UDP_PORT))))));
         peer.sending.store(Some(Arc::new(outbound)));
         // The peer is its own other side: what goes out comes back.
-        let selectors = Selectors { local: child.remote.clone(), remote: child.local.clone() };
+        let selectors = Selectors::new(&child.remote, &child.local);
         let (sa, peer_of) = (Arc::new(inbound), Arc::clone(&peer));
         tables.install(Session { sa, peer: peer_of, selectors: Some(selectors) });
-        let selectors = Selectors { local: child.local, remote: child.remote };
+        let selectors = Selectors::new(&child.local, &child.remote);
         let action = Action::Protect(Arc::clone(&peer));
         tables.policies.store(Arc::new(Policies::new(vec![Policy { selectors, action }])));
         Ok(Self { tables, peer })
