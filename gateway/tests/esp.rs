@@ -158,6 +158,11 @@ fn traffic_is_counted_and_the_first_packet_told_once() {
     let bytes = 3 * (8 + 8 + 104 + 16);
     assert_eq!((bed.peer.sent.bytes(), bed.peer.received.bytes()), (bytes, bytes));
     assert_eq!(bed.notices.try_iter().collect::<Vec<_>>(), [Notice::Confirmed(INDEX)]);
+    let (sending, session) =
+        (bed.peer.sending.load_full().expect("used"), bed.tables.session(INDEX).expect("used"));
+    for volume in [sending.volume(), session.sa.volume()] {
+        assert_eq!(volume.map(|volume| (volume.packets(), volume.bytes())), Some((3, bytes)));
+    }
 }
 
 #[test]
@@ -496,7 +501,7 @@ fn an_sa_ends_with_its_bytes_and_a_new_one_is_asked_for_before() {
     assert_eq!(notices[..2], [vec![Notice::Confirmed(INDEX)], vec![]]);
     assert!(notices[2..4].concat().contains(&renewal), "{notices:?}");
     assert_eq!(notices.concat().iter().filter(|&&notice| notice == Notice::NoKey(id)).count(), 1);
-    assert!((4..=6).contains(&bed.received().len()), "600 bytes inside or outside");
+    assert!((4..=6).contains(&bed.received().len()), "600 bytes of ESP packets");
     assert!(bed.peer.staging.is_occupied(), "the rest waits for a new SA");
 }
 
