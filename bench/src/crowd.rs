@@ -14,7 +14,6 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tunnel::sa::Protection;
 use tunnel::wireguard::device::Outbox;
 use tunnel::wireguard::{Action, Device, PeerId};
 use zerocopy::{FromBytes, IntoBytes};
@@ -228,7 +227,7 @@ impl Crowd {
                         tag: &mut tag,
                         authentic: false,
                     }];
-                    let Protection::WireGuard(key) = &sa.protection else { continue };
+                    let key = sa.protection.wireguard().expect("a peer of WireGuard");
                     key.seal(&mut jobs).expect("the engine works");
                     self.send(number, &[header.as_bytes(), &tag].concat());
                 }

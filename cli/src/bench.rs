@@ -74,9 +74,13 @@ struct Tunnel {
 
 #[derive(Args)]
 struct Pipeline {
-    /// Which cipher
-    #[arg(long, value_enum, default_value = "chacha20-poly1305")]
-    cipher: Cipher,
+    /// What the packets are protected by
+    #[arg(long, value_enum, default_value = "wireguard")]
+    protocol: Protocol,
+    /// Which cipher: of ESP by its name in `bench crypto`, such as aes-256-gcm, aes-128-gmac or
+    /// aes-128-cbc+hmac-sha256-128; none shows what the path costs
+    #[arg(long)]
+    cipher: Option<String>,
     /// Packets in a burst
     #[arg(long, default_value_t = 64)]
     burst: usize,
@@ -128,14 +132,36 @@ enum Cipher {
     None,
 }
 
-impl Cipher {
-    fn engine(self) -> Arc<dyn Engine> {
-        match self {
-            Self::ChaCha20Poly1305 => {
-                Arc::new(Choice::here(None).prepared_for(&[crypto::Cipher::ChaCha20Poly1305.into()]))
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    Wireguard,
+    Esp,
+}
+
+impl Protocol {
+    /// What protects the packets, and by which engine.
+    fn protection(self, cipher: Option<&str>) -> ::bench::Outcome<(pipeline::Protection, Arc<dyn Engine>)> {
+        let unknown = |name: &str| format!("{name}: no cipher of this protocol\n  fix: see --help").into();
+        let default = match self {
+            Self::Wireguard => crypto::Cipher::ChaCha20Poly1305,
+            Self::Esp => crypto::Cipher::Aes128Gcm,
+        };
+        let name = cipher.filter(|&name| name != "none").unwrap_or(default.name());
+        let transform = pipeline::Transform::by_name(name).ok_or_else(|| unknown(name))?;
+        let protection = match self {
+            Self::Wireguard if name != default.name() => return Err(unknown(name)),
+            Self::Wireguard => pipeline::Protection::WireGuard,
+            Self::Esp => pipeline::Protection::Esp(transform),
+        };
+        let engine: Arc<dyn Engine> = match (cipher, transform) {
+            (Some("none"), _) => Arc::new(none::None),
+            (_, pipeline::Transform::Aead(cipher, _) | pipeline::Transform::Gmac(cipher)) => {
+                Arc::new(Choice::here(None).prepared_for(&[cipher.into()]))
             }
-            Self::None => Arc::new(none::None),
-        }
+            // Measured when the key is loaded.
+            (_, pipeline::Transform::Pair(_)) => Arc::new(Choice::here(None)),
+        };
+        Ok((protection, engine))
     }
 }
 
@@ -210,7 +236,7 @@ fn measure_tunnel(arguments: Tunnel, program: PathBuf, progress: bool) -> ::benc
 
 fn measure_pipeline(arguments: Pipeline) -> ::bench::Outcome<pipeline::Report> {
     let mut loads: Vec<(String, Vec<usize>)> =
-        [64, 512, 1400].iter().map(|&size| (format!("{size} bytes"), vec![size])).collect();
+        [64, 512, 1400, 1418].iter().map(|&size| (format!("{size} bytes"), vec![size])).collect();
     loads.push(("IMIX".to_owned(), pipeline::imix()));
     if let Some(path) = &arguments.pcap {
         let sizes: Vec<usize> =
@@ -222,5 +248,6 @@ fn measure_pipeline(arguments: Pipeline) -> ::bench::Outcome<pipeline::Report> {
     }
     let time = Duration::from_secs_f64(arguments.seconds.clamp(0.01, 3600.0));
     let burst = arguments.burst.clamp(1, 256);
-    pipeline::run(&pipeline::Options { engine: arguments.cipher.engine(), loads, burst, time })
+    let (protection, engine) = arguments.protocol.protection(arguments.cipher.as_deref())?;
+    pipeline::run(&pipeline::Options { protection, engine, loads, burst, time })
 }

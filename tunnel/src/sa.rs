@@ -56,6 +56,14 @@ impl From<esp::Protection> for Protection {
 }
 
 impl Protection {
+    /// The key of WireGuard's data messages.
+    pub fn wireguard(&self) -> Option<&dyn Key> {
+        match self {
+            Self::WireGuard(key) => Some(&**key),
+            Self::Esp(_) => None,
+        }
+    }
+
     /// The first number that is given to a packet (RFC 4303 section 3.3.3; WireGuard counts from 0).
     fn first_sequence(&self) -> u64 {
         match self {
@@ -65,29 +73,50 @@ impl Protection {
     }
 }
 
-/// How many bytes a key may protect (RFC 4301 section 4.4.2.1).
+/// How many bytes a key has protected, and may (RFC 4301 section 4.4.2.1).
 pub struct Volume {
     /// From here on whoever uses the key asks for a new one.
     renew: u64,
     /// The first byte that is not sent, or received.
     end: u64,
     used: AtomicU64,
+    packets: AtomicU64,
+    /// Somebody asked for more than was left: from then on there is nothing, or small packets would go on for long.
+    ended: AtomicBool,
 }
 
 impl Volume {
     /// Bytes until the renewal is asked for, and until the end.
     pub fn new(renew: u64, end: u64) -> Self {
-        Self { renew, end, used: AtomicU64::new(0) }
+        Self {
+            renew,
+            end,
+            used: AtomicU64::new(0),
+            packets: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+        }
     }
 
-    /// Uses up `bytes`, or says that so many are not left.
-    fn spend(&self, bytes: usize) -> Result<(), DropReason> {
+    /// Bytes so far.
+    pub fn bytes(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Packets so far.
+    pub fn packets(&self) -> u64 {
+        self.packets.load(Ordering::Relaxed)
+    }
+
+    /// Uses up `bytes` for some packets, or says that so many are not left.
+    fn spend(&self, packets: usize, bytes: usize) -> Result<(), DropReason> {
         let bytes = bytes as u64;
-        let spent = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.end);
-        self.used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent)
-            .map(|_| ())
-            .map_err(|_| DropReason::KeyExpired)
+        let spent = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.end && !self.is_spent());
+        if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent).is_err() {
+            self.ended.store(true, Ordering::Relaxed);
+            return Err(DropReason::KeyExpired);
+        }
+        self.packets.fetch_add(packets as u64, Ordering::Relaxed);
+        Ok(())
     }
 
     fn is_old(&self) -> bool {
@@ -95,7 +124,7 @@ impl Volume {
     }
 
     fn is_spent(&self) -> bool {
-        self.used.load(Ordering::Relaxed) >= self.end
+        self.ended.load(Ordering::Relaxed) || self.used.load(Ordering::Relaxed) >= self.end
     }
 }
 
@@ -119,10 +148,10 @@ impl OutboundSa {
         Self { protection, receiver, lifetime, volume: None, next, renewal_asked: AtomicBool::new(false) }
     }
 
-    /// Sends so many bytes and no more.
+    /// Counts its bytes, and sends so many and no more.
     #[must_use]
-    pub fn with_volume(self, volume: Option<Volume>) -> Self {
-        Self { volume, ..self }
+    pub fn with_volume(self, volume: Volume) -> Self {
+        Self { volume: Some(volume), ..self }
     }
 
     /// Whether packets may be sent with it at `now`.
@@ -132,15 +161,14 @@ impl OutboundSa {
             && !self.volume.as_ref().is_some_and(Volume::is_spent)
     }
 
-    /// Whether the bytes are counted that it sends.
-    #[inline]
-    pub fn has_volume(&self) -> bool {
-        self.volume.is_some()
+    /// What was sent with it, of an SA that counts that.
+    pub fn volume(&self) -> Option<&Volume> {
+        self.volume.as_ref()
     }
 
-    /// Counts bytes before they are sent, or says that so many may not be.
-    pub fn spend(&self, bytes: usize) -> Result<(), DropReason> {
-        self.volume.as_ref().map_or(Ok(()), |volume| volume.spend(bytes))
+    /// Counts packets and their bytes before they are sent, or says that so many may not be.
+    pub fn spend(&self, packets: usize, bytes: usize) -> Result<(), DropReason> {
+        self.volume.as_ref().map_or(Ok(()), |volume| volume.spend(packets, bytes))
     }
 
     /// Takes `count` consecutive sequence numbers, each of which is given out once.
@@ -196,10 +224,10 @@ impl InboundSa {
         }
     }
 
-    /// Receives so many bytes and no more.
+    /// Counts its bytes, and receives so many and no more.
     #[must_use]
-    pub fn with_volume(self, volume: Option<Volume>) -> Self {
-        Self { volume, ..self }
+    pub fn with_volume(self, volume: Volume) -> Self {
+        Self { volume: Some(volume), ..self }
     }
 
     /// Takes another window than WireGuard's.
@@ -215,10 +243,16 @@ impl InboundSa {
         if expired { Err(DropReason::KeyExpired) } else { Ok(()) }
     }
 
-    /// Counts the bytes of authentic packets; those that came together may go beyond the end together.
+    /// What was received with it, of an SA that counts that.
+    pub fn volume(&self) -> Option<&Volume> {
+        self.volume.as_ref()
+    }
+
+    /// Counts authentic packets and their bytes; those that came together may go beyond the end together.
     #[inline]
-    pub fn spend(&self, bytes: usize) {
+    pub fn spend(&self, packets: usize, bytes: usize) {
         if let Some(volume) = &self.volume {
+            volume.packets.fetch_add(packets as u64, Ordering::Relaxed);
             volume.used.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     }
@@ -287,14 +321,15 @@ mod tests {
 
     #[test]
     fn bytes_are_spent_up_to_the_end_and_renewal_is_asked_for_before() {
-        let (sa, now) = (sa(100).with_volume(Some(Volume::new(50, 100))), Time::from_nanoseconds(1));
-        assert_eq!(sa.spend(50), Ok(()));
+        let (sa, now) = (sa(100).with_volume(Volume::new(50, 100)), Time::from_nanoseconds(1));
+        assert_eq!(sa.spend(1, 50), Ok(()));
         assert!(!sa.wants_renewal(now));
-        assert_eq!((sa.spend(40), sa.wants_renewal(now)), (Ok(()), true));
-        assert_eq!(sa.spend(11), Err(DropReason::KeyExpired));
+        assert_eq!((sa.spend(1, 40), sa.wants_renewal(now)), (Ok(()), true));
         assert!(sa.is_usable(now));
-        assert_eq!(sa.spend(10), Ok(()));
-        assert!(!sa.is_usable(now));
+        assert_eq!(sa.spend(1, 11), Err(DropReason::KeyExpired));
+        assert!(!sa.is_usable(now), "what was refused once is the end");
+        assert_eq!(sa.spend(1, 1), Err(DropReason::KeyExpired));
+        assert_eq!(sa.volume().map(|volume| (volume.packets(), volume.bytes())), Some((2, 90)));
     }
 
     #[test]

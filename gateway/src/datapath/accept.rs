@@ -47,7 +47,7 @@ pub fn accept(
             continue;
         }
         peer.received.count(authentic, bytes);
-        sa.spend(bytes);
+        sa.spend(authentic, bytes);
         if peer.endpoint.load().as_deref() != Some(&run.endpoint) && peer.is_followed() {
             peer.endpoint.store(Some(Arc::new(run.endpoint)));
         }

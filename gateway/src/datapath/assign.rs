@@ -51,8 +51,10 @@ pub fn assign(
 /// Takes what the packets of a run use up of their SA.
 #[inline]
 fn take(batch: &Batch, sa: &OutboundSa, packets: Range<usize>, now: Time) -> Result<Range<u64>, DropReason> {
-    if sa.has_volume() {
-        sa.spend(packets.clone().map(|index| batch.packet(index).len()).sum())?;
+    if let (Protection::Esp(esp), true) = (&sa.protection, sa.volume().is_some()) {
+        let layout = esp.layout();
+        let bytes = packets.clone().map(|index| layout.sealed(batch.packet(index).len())).sum();
+        sa.spend(packets.len(), bytes)?;
     }
     sa.assign(packets.len(), now)
 }

@@ -92,12 +92,9 @@ fn slot(address: IpAddr) -> usize {
 #[inline]
 fn flow_slot(flow: &Flow) -> usize {
     let (source, destination) = flow.ports.unwrap_or_default();
-    let ports = usize::from(source ^ destination);
-    slot(flow.destination)
-        ^ slot(flow.source).rotate_left(4)
-        ^ ports
-        ^ ports >> 8
-        ^ usize::from(flow.protocol)
+    let bits = flow.destination ^ flow.source.rotate_left(5);
+    let bits = (bits ^ bits >> 64) as u64 ^ u64::from(source ^ destination) ^ u64::from(flow.protocol);
+    (bits ^ bits >> 8 ^ bits >> 16 ^ bits >> 24 ^ bits >> 32) as usize
 }
 
 /// What this stage asks of others.

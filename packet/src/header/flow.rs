@@ -18,18 +18,22 @@ const FRAGMENT: u8 = 44;
 const MOST_EXTENSIONS: usize = 8;
 
 /// Where a packet comes from and goes to.
+///
+/// Addresses are numbers, so that flows are compared and found in ranges in a few instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
-    /// Its source.
-    pub source: IpAddr,
-    /// Its destination.
-    pub destination: IpAddr,
+    /// Whether the addresses are of IPv4.
+    pub is_v4: bool,
     /// What it carries, past IPv6's extension headers.
     pub protocol: u8,
     /// Source and destination port; of ICMP, in both places, the type in the high and the code in the low byte.
     ///
     /// `None` if the protocol has none, or if they are in another fragment (RFC 4301 section 7).
     pub ports: Option<(u16, u16)>,
+    /// Its source.
+    pub source: u128,
+    /// Its destination.
+    pub destination: u128,
 }
 
 impl Flow {
@@ -42,10 +46,26 @@ impl Flow {
     /// The flow of a packet that was parsed.
     #[inline]
     pub fn of(packet: &IpPacket<'_>) -> Self {
-        let (source, destination) = (packet.source(), packet.destination());
+        let (is_v4, source, destination) = match packet {
+            IpPacket::V4(header, _) => {
+                let number = |address| u32::from_be_bytes(address).into();
+                (true, number(header.source), number(header.destination))
+            }
+            IpPacket::V6(header, _) => {
+                (false, u128::from_be_bytes(header.source), u128::from_be_bytes(header.destination))
+            }
+        };
         let upper = Upper::of(packet);
         let ports = if upper.is_later_fragment { None } else { ports(upper.protocol, upper.bytes) };
-        Self { source, destination, protocol: upper.protocol, ports }
+        Self { is_v4, protocol: upper.protocol, ports, source, destination }
+    }
+}
+
+/// An address as a number.
+pub fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => address.to_bits(),
     }
 }
 

@@ -46,6 +46,12 @@ impl Layout {
         padding(length, self.block()) + TRAILER
     }
 
+    /// Bytes of the packet with `length` bytes of payload.
+    #[inline]
+    pub fn sealed(&self, length: usize) -> usize {
+        self.header() + length + self.trailer(length) + self.tag
+    }
+
     /// Payload and trailer fill whole blocks of so many bytes.
     #[inline]
     fn block(&self) -> usize {
@@ -100,7 +106,7 @@ mod tests {
             pair(Encryption::TripleDesCbc, Integrity::HmacSha512),
             pair(Encryption::Null, Integrity::AesXcbc),
         ] {
-            let whole = |payload| layout.header() + payload + layout.trailer(payload) + layout.tag;
+            let whole = |payload| layout.sealed(payload);
             for room in 100..1600 {
                 let largest = layout.largest(room);
                 assert!(whole(largest) <= room && whole(largest + 1) > room, "{room}");

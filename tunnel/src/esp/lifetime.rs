@@ -76,9 +76,7 @@ impl Options {
         }
     }
 
-    fn volume(&self) -> Option<Volume> {
-        let (renew, end) = (self.soft.bytes, self.hard.bytes);
-        (renew.is_some() || end.is_some())
-            .then(|| Volume::new(renew.unwrap_or(u64::MAX), end.unwrap_or(u64::MAX)))
+    fn volume(&self) -> Volume {
+        Volume::new(self.soft.bytes.unwrap_or(u64::MAX), self.hard.bytes.unwrap_or(u64::MAX))
     }
 }

@@ -5,7 +5,6 @@
 
 use super::selector::Selectors;
 use packet::header::flow::Flow;
-use std::net::IpAddr;
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +49,9 @@ impl<T> Policies<T> {
 
     /// What becomes of a packet from our side; `None` if no policy says: it must be discarded.
     pub fn outbound(&self, flow: &Flow) -> Option<&Action<T>> {
-        let index = if flow.destination.is_ipv4() { &self.v4 } else { &self.v6 };
+        let index = if flow.is_v4 { &self.v4 } else { &self.v6 };
         let matches = |&&entry: &&u32| self.entries[entry as usize].selectors.match_outbound(flow);
-        let narrow = index.candidates(bits(flow.destination)).iter().find(matches);
+        let narrow = index.candidates(flow.destination).iter().find(matches);
         let before = |entry: &&u32| narrow.is_none_or(|narrow| *entry < narrow);
         let wide = index.wide.iter().take_while(before).find(matches);
         wide.or(narrow).map(|&entry| &self.entries[entry as usize].action)
@@ -85,9 +84,8 @@ impl Index {
             .iter()
             .zip(0..)
             .flat_map(|(policy, number)| policy.selectors.remote.iter().map(move |side| (side, number)))
-            .filter(|(side, _)| side.addresses.start().is_ipv4() == v4)
-            .map(|(side, number)| (bits(*side.addresses.start()), bits(*side.addresses.end()), number))
-            .filter(|(first, last, _)| first <= last)
+            .filter(|(side, _)| side.is_v4 == v4)
+            .map(|(side, number)| (side.first, side.last, number))
             .collect();
         let ends = ranges.iter().filter_map(|(_, last, _)| last.checked_add(1));
         let mut starts: Vec<u128> = ranges.iter().map(|&(first, ..)| first).chain(ends).collect();
@@ -121,19 +119,14 @@ impl Index {
     }
 }
 
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => address.to_bits().into(),
-        IpAddr::V6(address) => address.to_bits(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::esp::TrafficSelector;
+    use packet::header::flow::number;
     use packet::header::ip::{TCP, UDP};
     use rand::{RngExt, SeedableRng};
+    use std::net::IpAddr;
 
     fn range(first: &str, last: &str) -> TrafficSelector {
         let addresses = first.parse().expect("literal")..=last.parse().expect("literal");
@@ -141,7 +134,7 @@ mod tests {
     }
 
     fn policy(local: TrafficSelector, remote: TrafficSelector, action: Action<u32>) -> Policy<u32> {
-        Policy { selectors: Selectors { local: vec![local], remote: vec![remote] }, action }
+        Policy { selectors: Selectors::new(&[local], &[remote]), action }
     }
 
     fn everything() -> TrafficSelector {
@@ -150,7 +143,12 @@ mod tests {
 
     fn flow(source: &str, destination: &str) -> Flow {
         let address = |text: &str| text.parse().expect("literal");
-        Flow { source: address(source), destination: address(destination), protocol: UDP, ports: None }
+        of(address(source), address(destination))
+    }
+
+    fn of(source: IpAddr, destination: IpAddr) -> Flow {
+        let (is_v4, source, destination) = (source.is_ipv4(), number(source), number(destination));
+        Flow { is_v4, protocol: UDP, ports: None, source, destination }
     }
 
     #[test]
@@ -217,7 +215,7 @@ mod tests {
         let policies = Policies::new(entries.clone());
         let mut found = 0;
         for _ in 0..20_000 {
-            let flow = Flow { source: address(8), destination: address(17), protocol: UDP, ports: None };
+            let flow = of(address(8), address(17));
             let expected = entries.iter().find(|policy| policy.selectors.match_outbound(&flow));
             assert_eq!(policies.outbound(&flow), expected.map(|policy| &policy.action), "{flow:?}");
             found += usize::from(expected.is_some());

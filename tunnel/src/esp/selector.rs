@@ -1,6 +1,6 @@
 //! Traffic selectors: which packets a policy or an SA is for (RFC 4301 section 4.4.1.1, RFC 7296 section 3.13).
 
-use packet::header::flow::Flow;
+use packet::header::flow::{Flow, number};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
@@ -17,59 +17,84 @@ pub struct TrafficSelector {
     pub addresses: RangeInclusive<IpAddr>,
 }
 
-impl TrafficSelector {
+/// A [`TrafficSelector`] made ready to be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Side {
+    pub(super) is_v4: bool,
+    protocol: u8,
+    ports: Ports,
+    pub(super) first: u128,
+    pub(super) last: u128,
+}
+
+/// RFC 4301 section 7: ports that cannot be seen are only in ANY and OPAQUE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ports {
+    Any,
+    Opaque,
+    From(u16, u16),
+}
+
+impl Side {
+    /// `None` if no packet can match.
+    fn of(selector: &TrafficSelector) -> Option<Self> {
+        let (first, last) = (*selector.addresses.start(), *selector.addresses.end());
+        let ports = match (*selector.ports.start(), *selector.ports.end()) {
+            (0, u16::MAX) => Ports::Any,
+            (u16::MAX, 0) => Ports::Opaque,
+            (first, last) => Ports::From(first, last),
+        };
+        let (is_v4, protocol) = (first.is_ipv4(), selector.protocol);
+        let possible = is_v4 == last.is_ipv4() && first <= last;
+        possible.then(|| Self { is_v4, protocol, ports, first: number(first), last: number(last) })
+    }
+
     /// Whether this side of a packet is meant.
     #[inline]
-    fn matches(&self, address: IpAddr, protocol: u8, port: Option<u16>) -> bool {
-        (self.protocol == 0 || self.protocol == protocol) && self.has_port(port) && self.has_address(address)
-    }
-
-    #[inline]
-    fn has_address(&self, address: IpAddr) -> bool {
-        // All of IPv4 is ordered before all of IPv6.
-        self.addresses.contains(&address)
-    }
-
-    /// RFC 4301 section 7: ports that cannot be seen are only in ANY and OPAQUE.
-    #[inline]
-    fn has_port(&self, port: Option<u16>) -> bool {
-        let (first, last) = (*self.ports.start(), *self.ports.end());
-        match port {
-            _ if (first, last) == (0, u16::MAX) => true,
-            Some(port) => (first..=last).contains(&port),
-            None => (first, last) == (u16::MAX, 0),
-        }
+    fn matches(&self, is_v4: bool, address: u128, protocol: u8, port: Option<u16>) -> bool {
+        self.is_v4 == is_v4
+            && (self.first..=self.last).contains(&address)
+            && (self.protocol == 0 || self.protocol == protocol)
+            && match self.ports {
+                Ports::Any => true,
+                Ports::Opaque => port.is_none(),
+                Ports::From(first, last) => port.is_some_and(|port| (first..=last).contains(&port)),
+            }
     }
 }
 
 /// Both sides of the packets that are meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selectors {
-    /// What is on our side: one of these.
-    pub local: Vec<TrafficSelector>,
-    /// What is on the other side: one of these.
-    pub remote: Vec<TrafficSelector>,
+    local: Vec<Side>,
+    pub(super) remote: Vec<Side>,
 }
 
 impl Selectors {
+    /// Packets that are between one of the `local` and one of the `remote` selectors.
+    pub fn new(local: &[TrafficSelector], remote: &[TrafficSelector]) -> Self {
+        let sides = |selectors: &[TrafficSelector]| selectors.iter().filter_map(Side::of).collect();
+        Self { local: sides(local), remote: sides(remote) }
+    }
+
     /// Whether a packet to the other side is meant.
+    #[inline]
     pub fn match_outbound(&self, flow: &Flow) -> bool {
-        let (source, destination) = flow.ports.unzip();
-        any(&self.local, flow.source, flow.protocol, source)
-            && any(&self.remote, flow.destination, flow.protocol, destination)
+        between(&self.local, &self.remote, flow)
     }
 
     /// Whether a packet from the other side is meant.
+    #[inline]
     pub fn match_inbound(&self, flow: &Flow) -> bool {
-        let (source, destination) = flow.ports.unzip();
-        any(&self.remote, flow.source, flow.protocol, source)
-            && any(&self.local, flow.destination, flow.protocol, destination)
+        between(&self.remote, &self.local, flow)
     }
 }
 
 #[inline]
-fn any(selectors: &[TrafficSelector], address: IpAddr, protocol: u8, port: Option<u16>) -> bool {
-    selectors.iter().any(|selector| selector.matches(address, protocol, port))
+fn between(from: &[Side], to: &[Side], flow: &Flow) -> bool {
+    let (source, destination) = flow.ports.unzip();
+    from.iter().any(|side| side.matches(flow.is_v4, flow.source, flow.protocol, source))
+        && to.iter().any(|side| side.matches(flow.is_v4, flow.destination, flow.protocol, destination))
 }
 
 #[cfg(test)]
@@ -78,8 +103,10 @@ mod tests {
     use packet::header::ip::{ICMP, TCP, UDP};
 
     fn flow(source: &str, destination: &str, protocol: u8, ports: Option<(u16, u16)>) -> Flow {
-        let address = |text: &str| text.parse().expect("literal");
-        Flow { source: address(source), destination: address(destination), protocol, ports }
+        let address = |text: &str| text.parse::<IpAddr>().expect("literal");
+        let (source, destination) = (address(source), address(destination));
+        let is_v4 = source.is_ipv4();
+        Flow { is_v4, protocol, ports, source: number(source), destination: number(destination) }
     }
 
     fn side(protocol: u8, ports: RangeInclusive<u16>, first: &str, last: &str) -> Vec<TrafficSelector> {
@@ -89,10 +116,10 @@ mod tests {
 
     #[test]
     fn both_sides_must_match_and_inbound_they_are_exchanged() {
-        let selectors = Selectors {
-            local: side(0, 0..=u16::MAX, "10.1.0.0", "10.1.0.255"),
-            remote: side(TCP, 80..=90, "10.2.0.5", "10.2.0.7"),
-        };
+        let selectors = Selectors::new(
+            &side(0, 0..=u16::MAX, "10.1.0.0", "10.1.0.255"),
+            &side(TCP, 80..=90, "10.2.0.5", "10.2.0.7"),
+        );
         let out = |source, destination, protocol, port| {
             selectors.match_outbound(&flow(source, destination, protocol, Some((9, port))))
         };
@@ -108,10 +135,10 @@ mod tests {
     #[test]
     fn ports_that_cannot_be_seen_are_only_in_any_and_opaque() {
         let matches = |ports: RangeInclusive<u16>, port: Option<u16>| {
-            let selectors = Selectors {
-                local: side(0, 0..=u16::MAX, "0.0.0.0", "255.255.255.255"),
-                remote: side(UDP, ports, "0.0.0.0", "255.255.255.255"),
-            };
+            let selectors = Selectors::new(
+                &side(0, 0..=u16::MAX, "0.0.0.0", "255.255.255.255"),
+                &side(UDP, ports, "0.0.0.0", "255.255.255.255"),
+            );
             let ports = port.map(|port| (1, port));
             selectors.match_outbound(&flow("10.0.0.1", "10.0.0.2", UDP, ports))
         };
@@ -125,17 +152,17 @@ mod tests {
     #[test]
     fn families_do_not_mix() {
         let all_v4 = side(0, 0..=u16::MAX, "0.0.0.0", "255.255.255.255");
-        let selectors = Selectors { local: all_v4.clone(), remote: all_v4 };
+        let selectors = Selectors::new(&all_v4, &all_v4);
         assert!(!selectors.match_outbound(&flow("fd00::1", "fd00::2", TCP, None)));
         assert!(!selectors.match_outbound(&flow("::ffff:10.0.0.1", "::ffff:10.0.0.2", TCP, None)));
     }
 
     #[test]
     fn icmp_is_chosen_by_type_and_code() {
-        let selectors = Selectors {
-            local: side(0, 0..=u16::MAX, "0.0.0.0", "255.255.255.255"),
-            remote: side(ICMP, 0x0800..=0x08ff, "0.0.0.0", "255.255.255.255"),
-        };
+        let selectors = Selectors::new(
+            &side(0, 0..=u16::MAX, "0.0.0.0", "255.255.255.255"),
+            &side(ICMP, 0x0800..=0x08ff, "0.0.0.0", "255.255.255.255"),
+        );
         let echo = |both| selectors.match_outbound(&flow("10.0.0.1", "10.0.0.2", ICMP, Some((both, both))));
         assert!(echo(0x0800) && !echo(0x0000));
     }

@@ -1,7 +1,7 @@
 //! Two devices over a network of our own making: seeded loss, delay, duplicates and damage, and a clock that jumps.
 
 use crypto::engine::{Job, aws_lc::AwsLc};
-use crypto::{Key, PublicKey, Random, Secret};
+use crypto::{PublicKey, Random, Secret};
 use packet::DropReason;
 use packet::header::wireguard::{DATA, DataHeader, Message, TAG, padded};
 use rand::{Rng, RngExt, SeedableRng};
@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tunnel::sa::Protection;
 use tunnel::wireguard::device::Outbox;
 use tunnel::wireguard::limits::STAGED_PACKETS;
 use tunnel::wireguard::{Action, Activity, Device, PeerId};
@@ -83,7 +82,9 @@ impl Host {
         text.resize(padded(packet.len(), 1420), 0);
         let mut tag = [0; TAG];
         let nonce = nonce(sequence);
-        key(&sa.protection)
+        sa.protection
+            .wireguard()
+            .expect("a session of ours")
             .seal(&mut [Job { nonce, aad: &[], text: &mut text, tag: &mut tag, authentic: false }])
             .expect("works");
         Some([header.as_bytes(), &text, &tag].concat())
@@ -101,7 +102,7 @@ impl Host {
         let (mut text, mut tag): (Vec<u8>, [u8; TAG]) = (text.to_vec(), tag.try_into().expect("a tag"));
         let nonce = nonce(header.counter.get());
         let mut jobs = [Job { nonce, aad: &[], text: &mut text, tag: &mut tag, authentic: false }];
-        key(&sa.protection).open(&mut jobs).expect("works");
+        sa.protection.wireguard().expect("a session of ours").open(&mut jobs).expect("works");
         if !jobs[0].authentic {
             return Err(DropReason::BadTag);
         }
@@ -122,11 +123,6 @@ impl Host {
         }
         Ok(true)
     }
-}
-
-fn key(protection: &Protection) -> &dyn Key {
-    let Protection::WireGuard(key) = protection else { panic!("only WireGuard makes keys here") };
-    &**key
 }
 
 fn nonce(sequence: u64) -> [u8; 12] {

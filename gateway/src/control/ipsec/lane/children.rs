@@ -34,12 +34,25 @@ struct Established {
     endpoint: Endpoint,
 }
 
+/// The packets that something is for.
+#[derive(Clone, Default)]
+struct Traffic {
+    local: Vec<TrafficSelector>,
+    remote: Vec<TrafficSelector>,
+}
+
+impl Traffic {
+    fn selectors(&self) -> Selectors {
+        Selectors::new(&self.local, &self.remote)
+    }
+}
+
 /// A tunnel.
 struct Carried {
     plan: Child,
     peer: Arc<Peer>,
     /// The packets that it is for, until the peer has agreed to fewer.
-    configured: Selectors,
+    configured: Traffic,
     /// Packets received when it was last looked.
     heard: u64,
 }
@@ -50,7 +63,7 @@ struct Installed {
     child: usize,
     session: SessionId,
     outbound: Arc<OutboundSa>,
-    selectors: Selectors,
+    traffic: Traffic,
     suite: String,
     since: Time,
 }
@@ -98,7 +111,7 @@ impl Children {
             // Packets may wait for a key as soon as it is known where they would go.
             peer.endpoint.store(settings.remote.map(|remote| Arc::new(Endpoint::new((remote, 4500).into()))));
             self.names.insert(peer_id, (id, child));
-            tunnels.push(Carried { plan, peer, configured: selectors(&settings, child), heard: 0 });
+            tunnels.push(Carried { plan, peer, configured: traffic(&settings, child), heard: 0 });
         }
         self.connections.insert(id, Connected { settings, tunnels, established: None, failure: None });
     }
@@ -118,10 +131,12 @@ impl Children {
         let mut entries = Vec::new();
         for (id, connected) in &self.connections {
             for (child, tunnel) in connected.tunnels.iter().enumerate() {
-                let newest = self.of_child(*id, child).last().map(|(_, sa)| &sa.selectors);
-                let selectors = newest.unwrap_or(&tunnel.configured).clone();
-                if !selectors.local.is_empty() && !selectors.remote.is_empty() {
-                    entries.push(Policy { selectors, action: Action::Protect(Arc::clone(&tunnel.peer)) });
+                let newest = self.of_child(*id, child).next_back().map(|(_, sa)| &sa.traffic);
+                let traffic = newest.unwrap_or(&tunnel.configured);
+                if !traffic.local.is_empty() && !traffic.remote.is_empty() {
+                    let (selectors, action) =
+                        (traffic.selectors(), Action::Protect(Arc::clone(&tunnel.peer)));
+                    entries.push(Policy { selectors, action });
                 }
             }
         }
@@ -153,16 +168,16 @@ impl Children {
         if let Some(tunnel) = peer.tunnel() {
             tunnel.in_udp.store(encapsulation, Ordering::Relaxed);
         }
-        let selectors = Selectors { local: sa.local, remote: sa.remote };
+        let traffic = Traffic { local: sa.local, remote: sa.remote };
         let spi = inbound.index;
         let session_entry =
-            Session { sa: Arc::new(inbound), peer: Arc::clone(&peer), selectors: Some(selectors.clone()) };
+            Session { sa: Arc::new(inbound), peer: Arc::clone(&peer), selectors: Some(traffic.selectors()) };
         self.shared.tables.install(session_entry);
         peer.endpoint.store(Some(Arc::new(super::outside(path))));
         // The event that follows says which.
         let suite = String::new();
         let outbound = Arc::new(outbound);
-        let installed = Installed { connection, child, session, outbound, selectors, suite, since: now };
+        let installed = Installed { connection, child, session, outbound, traffic, suite, since: now };
         self.installed.push((spi, installed));
         self.publish();
         if !hold || peer.sending.load().is_none() {
@@ -350,7 +365,7 @@ impl Children {
     fn show_tunnel(&self, id: ConnectionId, connected: &Connected, child: usize) -> model::IpsecTunnel {
         let tunnel = &connected.tunnels[child];
         let newest = self.of_child(id, child).next_back();
-        let selectors = newest.map_or(&tunnel.configured, |(_, sa)| &sa.selectors);
+        let traffic = newest.map_or(&tunnel.configured, |(_, sa)| &sa.traffic);
         let texts = |selectors: &[TrafficSelector]| selectors.iter().map(status::text).collect();
         let sending = tunnel.peer.sending.load_full();
         let show = |(spi, sa): &(u32, Installed)| model::IpsecSa {
@@ -362,8 +377,8 @@ impl Children {
         };
         model::IpsecTunnel {
             name: self.child_name(id, child),
-            local: texts(&selectors.local),
-            remote: texts(&selectors.remote),
+            local: texts(&traffic.local),
+            remote: texts(&traffic.remote),
             received_bytes: tunnel.peer.received.bytes(),
             sent_bytes: tunnel.peer.sent.bytes(),
             received_packets: tunnel.peer.received.packets(),
@@ -374,8 +389,8 @@ impl Children {
 }
 
 /// What a child is for before its peer has agreed to it: an empty side is the gateway's own address, if that is known.
-fn selectors(settings: &Connection, child: usize) -> Selectors {
-    let Some(child) = settings.children.get(child) else { return Selectors::default() };
+fn traffic(settings: &Connection, child: usize) -> Traffic {
+    let Some(child) = settings.children.get(child) else { return Traffic::default() };
     let side = |selectors: &[TrafficSelector], address: Option<std::net::IpAddr>| match selectors {
         [] => address
             .map(|it| TrafficSelector { protocol: 0, ports: 0..=u16::MAX, addresses: it..=it })
@@ -383,5 +398,5 @@ fn selectors(settings: &Connection, child: usize) -> Selectors {
             .collect(),
         selectors => selectors.to_vec(),
     };
-    Selectors { local: side(&child.local, settings.local), remote: side(&child.remote, settings.remote) }
+    Traffic { local: side(&child.local, settings.local), remote: side(&child.remote, settings.remote) }
 }
