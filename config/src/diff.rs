@@ -12,7 +12,15 @@ pub struct Statement<'a> {
     value: Option<&'a str>,
 }
 
-impl Statement<'_> {
+impl<'a> Statement<'a> {
+    pub(crate) fn path(&self) -> &[&'a str] {
+        &self.path
+    }
+
+    pub(crate) fn value(&self) -> Option<&'a str> {
+        self.value
+    }
+
     pub(crate) fn print(&self, secrets: bool) -> String {
         let hidden = !secrets && is_secret(&self.path);
         let value = self.value.map(|value| if hidden { HIDDEN.to_owned() } else { quoted(value) });

@@ -102,6 +102,12 @@ impl Tree {
         self.place.0
     }
 
+    /// Where the value of a branch was set, or the branch itself.
+    pub fn location_of(&self, word: &str) -> Location {
+        let branch = self.at(&[word]).unwrap_or(self);
+        branch.values.last().map_or(branch.place.0, |(_, place)| place.0)
+    }
+
     /// The branch that `words` lead to, made if it is not there.
     pub(crate) fn make(&mut self, words: &[(&str, Location)]) -> &mut Self {
         words.iter().fold(self, |tree, (word, location)| {
@@ -118,6 +124,11 @@ impl Tree {
         if self.values.iter().all(|(known, _)| known.as_str() != value) {
             self.values.push((Zeroizing::new(value.to_owned()), Place(location)));
         }
+    }
+
+    /// Is there, without a value.
+    pub(crate) fn unset(&mut self) {
+        self.values.clear();
     }
 
     /// Has at `words` what `other` has there, which may be nothing.
