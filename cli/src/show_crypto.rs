@@ -3,13 +3,14 @@
 use crate::{Failure, client, engines};
 use bench::report::table;
 use crypto::Cipher;
+use crypto::choice::Subject;
 use gateway::api::model::{Crypto, CryptoCipher, CryptoEngine, CryptoPlace};
 use std::fmt::Write;
 use std::path::Path;
 
 /// Asks a daemon; where none runs, or for a cipher that it has not measured, measures here.
 pub(crate) fn ask(api: Option<&Path>, cipher: Option<&str>) -> Result<Crypto, Failure> {
-    let wanted = cipher.map(|name| Cipher::by_name(name).ok_or_else(|| unknown(name))).transpose()?;
+    let wanted = cipher.map(|name| Subject::by_name(name).ok_or_else(|| unknown(name))).transpose()?;
     let answered: Result<Vec<Crypto>, Failure> = client::ask(api, "/v1/crypto");
     let mut answer = match answered {
         Ok(answers) => answers.into_iter().next().unwrap_or_default(),
@@ -17,17 +18,21 @@ pub(crate) fn ask(api: Option<&Path>, cipher: Option<&str>) -> Result<Crypto, Fa
         Err(_) => Crypto::default(),
     };
     let has = |answer: &Crypto, name: &str| answer.ciphers.iter().any(|cipher| cipher.name == name);
-    if answer.engines.is_empty() || wanted.is_some_and(|cipher| !has(&answer, cipher.name())) {
-        let ciphers = wanted.map_or(Cipher::ALL.to_vec(), |cipher| vec![cipher]);
-        answer = gateway::api::show_crypto(&engines::choice(&ciphers));
+    if answer.engines.is_empty() || wanted.is_some_and(|wanted| !has(&answer, &wanted.to_string())) {
+        let choice = engines::choice(if wanted.is_none() { Cipher::ALL } else { &[] });
+        wanted.map(|wanted| choice.row(wanted));
+        answer = gateway::api::show_crypto(&choice);
     }
-    answer.ciphers.retain(|cipher| wanted.is_none_or(|wanted| wanted.name() == cipher.name));
+    answer.ciphers.retain(|cipher| wanted.is_none_or(|wanted| wanted.to_string() == cipher.name));
     Ok(answer)
 }
 
 fn unknown(name: &str) -> String {
     let names: Vec<&str> = Cipher::ALL.iter().map(|cipher| cipher.name()).collect();
-    format!("there is no cipher {name}\n  fix: one of {}", names.join(", "))
+    format!(
+        "there is no cipher {name}\n  fix: one of {}, or a cipher and a MAC such as aes-256-cbc+hmac-sha256-128",
+        names.join(", ")
+    )
 }
 
 /// The answer for people.

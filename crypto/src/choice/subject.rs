@@ -27,6 +27,13 @@ impl From<Pair> for Subject {
     }
 }
 
+impl Subject {
+    /// The cipher of either kind that has this name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Cipher::by_name(name).map(Self::Cipher).or_else(|| Pair::by_name(name).map(Self::Pair))
+    }
+}
+
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -48,6 +48,13 @@ struct Running {
     is_known: bool,
 }
 
+/// What the configuration decides about crypto engines.
+pub fn engine_rules(
+    config::settings::Crypto { pinned, accelerators }: config::settings::Crypto,
+) -> EngineRules {
+    EngineRules { pinned, accelerators }
+}
+
 /// The daemon.
 pub struct Daemon {
     engines: Arc<Choice>,
@@ -76,8 +83,7 @@ impl Daemon {
 
     /// Makes the interfaces what `settings` says. Those that were refused, by name, are what they were before.
     pub async fn apply(&mut self, settings: Settings) -> BTreeMap<String, ApplyError> {
-        let config::settings::Crypto { pinned, accelerators } = settings.crypto;
-        self.engines.set_rules(EngineRules { pinned, accelerators });
+        self.engines.set_rules(engine_rules(settings.crypto));
         let gone: Vec<String> =
             self.running.keys().filter(|name| !settings.wireguard.contains_key(*name)).cloned().collect();
         for name in gone {
