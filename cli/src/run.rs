@@ -32,14 +32,23 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     wireguard::log();
     let (tree, settings) = read(&arguments.config)?;
     if arguments.check {
-        let count = settings.wireguard.len();
-        let plural = if count == 1 { "" } else { "s" };
-        println!("{}: {count} WireGuard interface{plural}, nothing wrong", arguments.config.display());
+        println!("{}: {}, nothing wrong", arguments.config.display(), counted(&settings));
         return Ok(());
     }
     privilege::drop_unneeded(privilege::Needs { other_namespaces: false })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(arguments, tree, settings))
+}
+
+/// What a configuration has, in numbers.
+fn counted(settings: &Settings) -> String {
+    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    let interfaces = count(settings.wireguard.len(), "WireGuard interface");
+    match settings.ipsec.peers.len() {
+        0 => interfaces,
+        peers if settings.wireguard.is_empty() => count(peers, "IPsec peer"),
+        peers => format!("{interfaces}, {}", count(peers, "IPsec peer")),
+    }
 }
 
 async fn serve(arguments: Arguments, mut tree: Tree, settings: Settings) -> Outcome {

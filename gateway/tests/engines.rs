@@ -106,11 +106,11 @@ fn a_pair_is_done_by_the_engine_that_the_configuration_names() {
     let named = engines.into_iter().map(|(name, ill)| Arc::new(Named(ill, name)) as Arc<dyn Engine>);
     let choice = Choice::among([Arc::new(AwsLc) as Arc<dyn Engine>].into_iter().chain(named).collect());
     let pair = Pair { encryption: Encryption::AesCbc(32), integrity: Integrity::HmacSha256 };
-    let key = choice.load_pair(pair, &[3; 32], &[4; 32]).expect("all have it");
     for (pinned, other, name) in [(&openssl, &ipsec_mb, "openssl"), (&ipsec_mb, &openssl, "ipsec-mb")] {
         let text = format!("set system crypto engine {pair} {name}");
         let (settings, _) = Settings::new(&config::parse(&text).expect("right")).expect("right");
         choice.set_rules(engine_rules(settings.crypto));
+        let key = choice.load_pair(pair, &[3; 32], &[4; 32]).expect("all have it");
         let before = [pinned, other].map(|calls| calls.load(Ordering::Relaxed));
         let mut job = PairJob {
             iv: [0; 16],
