@@ -21,7 +21,7 @@ pub enum Identity {
 impl Identity {
     /// The identity that a text stands for; `None` for `%any`, which is anyone.
     pub fn new(text: &str) -> Option<Self> {
-        if matches!(text, "" | "%any" | "any" | "*" | "%any4" | "%any6") {
+        if matches!(text, "" | "%any" | "any" | "*" | "%any4" | "%any6" | "0.0.0.0" | "::") {
             return None;
         }
         let typed = text.split_once(':').and_then(|(kind, rest)| Self::of_type(kind, rest));
