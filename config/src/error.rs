@@ -245,6 +245,36 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_that_is_a_word_is_not_shown_either() {
+        for line in [
+            "set vpn ipsec authentication psk a secret OpenSesame now",
+            "set vpn ipsec authentication psk a secret 'OpenSesame",
+            "set vpn ipsec authentication psk a secrt OpenSesame",
+            "set vpn ipsec authentication psk a Secret OpenSesame",
+            "set vpn ipsec authentication psk a secret=OpenSesame",
+            "set vpn ipsec authentication psk a OpenSesame",
+            "set vpn ipsec authentication secret OpenSesame",
+            "set vpn ipsec site-to-site peer a authentication pre-shared-secret OpenSesame now",
+            "set vpn ipsec site-to-site peer a authentication pre-shared-secre OpenSesame",
+            "set vpn ipsec site-to-site peer a authentication mode pre-shared-secret OpenSesame",
+            "set vpn ipsec site-to-site peer a authentication OpenSesame",
+            "set vpn ipsec site-to-site peer a authentication x509 passphrase Open OpenSesame",
+            "set vpn ipsec pre-shared-secret OpenSesame",
+            "set pki certificate a private key OpenSesame!",
+            "set pki certificate a private ky OpenSesame",
+            "set pki certificate a private OpenSesame",
+            "set vpn ipsec site-to-site peer a authentication pre-shared-secret OpenSesame",
+        ] {
+            let text = said(line);
+            assert!(!text.contains("Sesame"), "{text}");
+            assert!(
+                text.contains("set "),
+                "a word of three letters is not taken for the name of a secret: {text}"
+            );
+        }
+    }
+
+    #[test]
     fn the_caret_stands_under_its_word_behind_tabs_and_secrets() {
         let text = said(&format!("set\tinterfaces wireguard\twg0 privat-key\t{KEY}"));
         let lines: Vec<&str> = text.lines().filter(|line| line.contains(" | ")).collect();

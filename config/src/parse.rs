@@ -10,6 +10,9 @@ use zeroize::Zeroizing;
 /// Lines of a session that say nothing about the configuration.
 const SESSION: &[&str] = &["configure", "commit", "save", "exit"];
 
+/// How many words are listed in an error at most.
+const LISTED: usize = 20;
+
 /// A word of a line.
 struct Token {
     /// It may be a secret, or have one in a wrong place.
@@ -107,6 +110,18 @@ fn set(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigError
     }
 }
 
+/// Words that nothing follows any more go with the last thing that did, unless they may stand alone.
+fn prune(path: &[&str], tree: &mut Tree) {
+    for length in (1..path.len()).rev() {
+        let words = &path[..length];
+        let is_empty = tree.at(words).is_some_and(Tree::is_empty);
+        if !is_empty || !matches!(schema::find(words), Some(Place::Inner)) {
+            return;
+        }
+        tree.remove(words, None);
+    }
+}
+
 /// A value, or a name that the user chooses.
 fn check(kind: Type, word: &Token) -> Result<(), ConfigError> {
     kind.check(&word.text).map_err(|reason| {
@@ -131,6 +146,7 @@ fn delete(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigEr
         return Err(more_words(verb, path));
     }
     if tree.remove(&texts, value) {
+        prune(&texts, tree);
         return Ok(());
     }
     Err(ConfigError::new(last.location, "nothing to delete: it is not set"))
@@ -192,7 +208,11 @@ fn suggest(error: ConfigError, text: &str, valid: &[&str]) -> ConfigError {
     match nearest(text, valid) {
         Some(nearest) => error.fix(format!("did you mean {nearest}?")),
         None if valid.is_empty() => error,
-        None => error.fix(format!("write one of {}", valid.join(", "))),
+        None => {
+            let more = if valid.len() > LISTED { ", ..." } else { "" };
+            let listed: Vec<&str> = valid.iter().copied().take(LISTED).collect();
+            error.fix(format!("write one of {}{more}", listed.join(", ")))
+        }
     }
 }
 
@@ -267,6 +287,11 @@ mod tests {
                 .at(&["interfaces", "wireguard"]),
             None
         );
+        let tree = parse("set vpn ipsec log level 1\ndelete vpn ipsec log level").expect("right");
+        assert_eq!(tree, Tree::default(), "no word is left over");
+        let line = "interfaces wireguard wg0";
+        let tree = parse(&format!("set {line} mtu 1400\ndelete {line} mtu")).expect("right");
+        assert_eq!(tree, parse(&format!("set {line}")).expect("right"), "a name may stand alone");
         assert_eq!(error("delete interfaces wireguard wg0").reason, "nothing to delete: it is not set");
     }
 

@@ -97,6 +97,11 @@ impl Tree {
         self.children.iter().map(|(word, tree)| (word.0.as_str(), tree))
     }
 
+    /// Whether nothing follows, and it holds nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.children.is_empty() && self.values.is_empty()
+    }
+
     /// Where it was first set.
     pub fn location(&self) -> Location {
         self.place.0

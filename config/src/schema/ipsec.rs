@@ -15,6 +15,7 @@ const SECRET: Type = Type::Secret(1024);
 const PROPOSAL: Type = Type::Number(1, 65_535);
 const DAY: u64 = 86_400;
 const NO_EFFECT: &str = "has no effect";
+const PASSPHRASE: &str = "has no effect: a private key must not need one";
 
 pub(super) static TAGS: &[Tag] = &[
     tag("vpn ipsec authentication psk <psk>", Type::Name, "Name of a pre-shared secret"),
@@ -227,9 +228,10 @@ pub(super) static PEERS: &[Node] = &[
     value(
         "vpn ipsec site-to-site peer <peer> authentication rsa passphrase",
         SECRET,
-        "Passphrase of our private key",
+        "Passphrase of our private key; not served",
     )
-    .secret(),
+    .secret()
+    .note(PASSPHRASE),
     value(
         "vpn ipsec site-to-site peer <peer> authentication rsa remote-key",
         Type::Name,
@@ -252,9 +254,10 @@ pub(super) static PEERS: &[Node] = &[
     value(
         "vpn ipsec site-to-site peer <peer> authentication x509 passphrase",
         SECRET,
-        "Passphrase of our private key",
+        "Passphrase of our private key; not served",
     )
-    .secret(),
+    .secret()
+    .note(PASSPHRASE),
     value(
         "vpn ipsec site-to-site peer <peer> connection-type",
         Type::Word(&["initiate", "respond", "trap", "none"]),

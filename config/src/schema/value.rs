@@ -71,7 +71,7 @@ impl Type {
     /// Whether `text` is a value of this type, and if not, what is.
     pub fn check(self, text: &str) -> Result<(), String> {
         let is_right = match self {
-            Self::Number(low, high) => text.parse().is_ok_and(|number| (low..=high).contains(&number)),
+            Self::Number(low, high) => whole(text).is_some_and(|number| (low..=high).contains(&number)),
             Self::Decimal(low, high) => hundredths(text).is_some_and(|number| (low..=high).contains(&number)),
             Self::Host => text.parse::<IpNet>().is_ok(),
             Self::Prefix => text.parse::<IpNet>().is_ok_and(|prefix| prefix.trunc() == prefix),
@@ -144,6 +144,12 @@ fn is_domain(text: &str) -> bool {
         && text.contains(|c: char| c.is_ascii_alphabetic())
 }
 
+/// A number as it is printed: 01 would be another name for the tunnel 1.
+fn whole(text: &str) -> Option<u64> {
+    let number: u64 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
 /// A number with up to two decimals, in hundredths.
 pub(crate) fn hundredths(text: &str) -> Option<u32> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
@@ -214,6 +220,7 @@ mod tests {
         for (kind, good, bad, said) in [
             (Type::Number(68, 16_000), "1420", "67", "from 68 to 16000"),
             (Type::Number(1024, 26_843_545_600_000), "26843545600000", "26843545600001", "26843545600000"),
+            (Type::Number(1, 9), "1", "01", "from 1 to 9"),
             (Type::Decimal(100, 1000), "1.8", "0.99", "from 1 to 10"),
             (Type::Decimal(100, 1000), "10", "1.", "from 1 to 10"),
             (Type::Host, "10.1.0.1/30", "10.1.0.1", "10.1.0.1/30"),

@@ -236,7 +236,7 @@ fn what_is_weak_or_not_served_is_said_and_the_rest_goes_on() {
             "twofish256 is not served: the proposal is left out",
         ),
         (format!("{esp} proposal 2 encryption aes256\n{esp} proposal 2 hash md5"), "hash md5 is not served"),
-        (format!("{ike} proposal 1 dh-group 5"), "dh-group is weak"),
+        (format!("{ike} proposal 1 dh-group 5"), "dh-group 5 is weak"),
         (format!("{ike} proposal 2 dh-group 22"), "dh-group 22 is not served"),
         (
             format!(

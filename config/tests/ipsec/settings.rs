@@ -161,6 +161,8 @@ fn a_peer_may_be_called_in_all_the_ways_there_were() {
         (vec![Remote::Name("vpn.example.org".to_owned())], domain("vpn.example.org"), Start::Initiate)
     );
     assert_eq!(at(&peer("@branch", "")), (vec![], domain("branch"), Start::Listen));
+    let v6 = peer("2001:db8::1", "delete vpn ipsec site-to-site peer 2001:db8::1 local-address");
+    assert_eq!(v6.remote_addresses, [Remote::Address(address("2001:db8::1"))]);
     assert_eq!(at(&peer("0.0.0.0", "")), (vec![], None, Start::Listen));
     assert_eq!(at(&peer("any", "")), (vec![], None, Start::Listen));
     let other = peer("192.0.2.9", "set vpn ipsec site-to-site peer 192.0.2.9 authentication remote-id %any");
@@ -250,4 +252,13 @@ fn ten_thousand_peers_are_checked_in_a_moment() {
     }
     let (ipsec, warnings) = loaded(&text);
     assert_eq!((ipsec.peers.len(), warnings.len()), (10_001, 1));
+}
+
+#[test]
+fn a_network_that_is_on_both_sides_is_passed_by() {
+    let path = "set vpn ipsec site-to-site peer a tunnel 1";
+    let passed_by = |extra: &str| loaded(&site(extra)).0.peers["a"].tunnels[&1].passed_by();
+    assert_eq!(passed_by(""), []);
+    let ours = "10.1.0.0/16".parse().expect("a prefix");
+    assert_eq!(passed_by(&format!("{path} remote prefix 0.0.0.0/0")), [ours]);
 }

@@ -30,7 +30,7 @@ impl Reader {
             );
         }
         let proposals = self.proposals(&path, tree, ike_proposal, default_ike_proposals)?;
-        self.warn_of_weak_ike(&path, &proposals);
+        self.warn_of_weak_ike(&path, tree, &proposals);
         let lifetime_seconds: u32 = set_or_default(tree, IKE, "lifetime");
         Some(Arc::new(Ike {
             proposals,
@@ -156,47 +156,44 @@ impl Reader {
         Some(served)
     }
 
-    fn warn_of_weak_ike(&mut self, path: &str, proposals: &[IkeProposal]) {
-        for proposal in proposals.iter().filter(|proposal| proposal.number != 0) {
+    /// What a person should know of a proposal that is as the configuration says, and not one of ours.
+    fn warn_of_weak(&mut self, path: &str, tree: &Tree, encryption: Encryption, integrity: &[Integrity]) {
+        if let Some(weakness) = encryption.weakness() {
+            self.warn(format!("{path} encryption {weakness}"));
+        }
+        if integrity == [Integrity::HmacSha1] {
+            self.warn(format!("{path} hash sha1 is weak"));
+        }
+        if !tree.has("hash") && !encryption.authenticates() {
+            self.warn(format!(
+                "{path} has no hash: SHA-2 is offered, where VyOS offers sha1; set {path} hash sha256"
+            ));
+        }
+    }
+
+    fn warn_of_weak_ike(&mut self, path: &str, tree: &Tree, proposals: &[IkeProposal]) {
+        for proposal in proposals {
+            let Some(tree) = tree.at(&["proposal", &proposal.number.to_string()]) else { continue };
             let path = format!("{path} proposal {}", proposal.number);
-            if let Some(weakness) = proposal.encryption.weakness() {
-                self.warn(format!("{path} encryption {weakness}"));
-            }
-            if proposal.integrity == [Integrity::HmacSha1] {
-                self.warn(format!("{path} hash sha1 is weak"));
-            }
-            if let Some(weakness) = proposal.groups.first().and_then(|group| group.weakness()) {
-                self.warn(format!("{path} dh-group {weakness}"));
-            }
-            if proposal.integrity == INTEGRITY {
-                self.warn(format!(
-                    "{path} has no hash: SHA-2 is offered, where VyOS offers sha1; set {path} hash sha256"
-                ));
-            }
-            if proposal.groups == GROUPS {
-                self.warn(format!(
+            self.warn_of_weak(&path, tree, proposal.encryption, &proposal.integrity);
+            let weakness = proposal.groups.first().and_then(|group| group.weakness());
+            match tree.value("dh-group") {
+                Some(group) => {
+                    self.warnings.extend(weakness.map(|it| format!("{path} dh-group {group} {it}")));
+                }
+                None => self.warn(format!(
                     "{path} has no dh-group: {} are offered, where VyOS offers 2; set {path} dh-group 14",
                     GROUPS.iter().map(DhGroup::to_string).collect::<Vec<_>>().join(", ")
-                ));
+                )),
             }
         }
     }
 
     fn warn_of_weak_esp(&mut self, path: &str, tree: &Tree, proposals: &[EspProposal]) {
-        for proposal in proposals.iter().filter(|proposal| proposal.number != 0) {
+        for proposal in proposals {
+            let Some(tree) = tree.at(&["proposal", &proposal.number.to_string()]) else { continue };
             let path = format!("{path} proposal {}", proposal.number);
-            if let Some(weakness) = proposal.encryption.weakness() {
-                self.warn(format!("{path} encryption {weakness}"));
-            }
-            if proposal.integrity == [Integrity::HmacSha1] {
-                self.warn(format!("{path} hash sha1 is weak"));
-            }
-            let has_hash = tree.at(&["proposal", &proposal.number.to_string(), "hash"]).is_some();
-            if !has_hash && !proposal.encryption.authenticates() {
-                self.warn(format!(
-                    "{path} has no hash: SHA-2 is offered, where VyOS offers sha1; set {path} hash sha256"
-                ));
-            }
+            self.warn_of_weak(&path, tree, proposal.encryption, &proposal.integrity);
         }
     }
 }

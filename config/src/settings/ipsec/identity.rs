@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use zeroize::Zeroizing;
 
 /// Who a side of a connection is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,7 +22,7 @@ pub enum Identity {
 impl Identity {
     /// The identity that a text stands for; `None` for `%any`, which is anyone.
     pub fn new(text: &str) -> Option<Self> {
-        if matches!(text, "" | "%any" | "any" | "*" | "%any4" | "%any6") {
+        if matches!(text, "" | "%any" | "any" | "*" | "%any4" | "%any6" | "0.0.0.0" | "::") {
             return None;
         }
         let typed = text.split_once(':').and_then(|(kind, rest)| Self::of_type(kind, rest));
@@ -64,18 +65,16 @@ fn bytes(text: &str) -> Vec<u8> {
     decoded.unwrap_or_else(|| text.as_bytes().to_vec())
 }
 
-/// Bytes in hexadecimal, with or without colons.
+/// Bytes in hexadecimal, with or without colons. They may be a secret: no copy is left behind.
 pub(super) fn hexadecimal(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = text
-        .chars()
-        .filter(|c| *c != ':')
-        .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-        .collect::<Option<_>>()?;
-    let pairs = digits.chunks_exact(2);
-    if !pairs.remainder().is_empty() || digits.is_empty() {
-        return None;
+    let mut digits = Zeroizing::new(Vec::with_capacity(text.len()));
+    for character in text.chars().filter(|character| *character != ':') {
+        digits.push(u8::try_from(character.to_digit(16)?).ok()?);
     }
-    Some(pairs.filter_map(|pair| Some(pair.first()? << 4 | pair.last()?)).collect())
+    let (pairs, []) = digits.as_chunks::<2>() else { return None };
+    let mut bytes = Vec::with_capacity(pairs.len());
+    bytes.extend(pairs.iter().map(|[high, low]| high << 4 | low));
+    (!bytes.is_empty()).then_some(bytes)
 }
 
 impl fmt::Display for Identity {

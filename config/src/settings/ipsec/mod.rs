@@ -308,6 +308,17 @@ pub struct Tunnel {
     pub mtu: Option<u16>,
 }
 
+impl Tunnel {
+    /// The networks of our side that are part of the other side too, as with a remote prefix of 0.0.0.0/0: as in VyOS, what
+    /// goes from them to themselves stays out of the tunnel.
+    pub fn passed_by(&self) -> Vec<IpNet> {
+        let meet = |ours: &IpNet| {
+            self.remote.prefixes.iter().any(|theirs| theirs.contains(ours) || ours.contains(theirs))
+        };
+        self.local.prefixes.iter().copied().filter(meet).collect()
+    }
+}
+
 /// One side of a tunnel's traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traffic {

@@ -80,31 +80,51 @@ impl Reader {
                 let fix = format!("set {path} id ADDRESS, once for us and once for the peer");
                 self.error(tree.location(), format!("{path}: id is not set"), fix);
             }
-            let secret = shared_secret(tree).unwrap_or_else(|(reason, fix)| {
+            let (secret, guessed) = shared_secret(tree).unwrap_or_else(|(reason, fix)| {
                 self.error(tree.location(), format!("{path}: {reason}"), format!("set {path} {fix}"));
                 // So that no peer is said to have none.
-                SecretBytes::new(Vec::new())
+                (SecretBytes::new(Vec::new()), None)
             });
+            if let Some((prefix, form)) = guessed {
+                self.warn(format!(
+                    "{path}: the secret begins with {prefix} and is read as {form}, as VyOS does; if it is text: set {path} \
+                     secret-type plaintext"
+                ));
+            }
             secrets.add(Shared { ids, secret });
         }
         secrets
     }
 }
 
-/// The bytes of a secret; or what is wrong, and what to set.
-fn shared_secret(tree: &Tree) -> Result<SecretBytes, (&'static str, &'static str)> {
+/// How a secret is written, as swanctl marks it, to which VyOS hands it on: the prefix, and the name of the form.
+type Form = (&'static str, &'static str);
+
+const FORMS: [Form; 2] = [("0x", "hex"), ("0s", "base64")];
+
+/// The bytes of a secret, and the form that it was seen to have without being said; or what is wrong, and what to set.
+fn shared_secret(tree: &Tree) -> Result<(SecretBytes, Option<Form>), (&'static str, &'static str)> {
     let Some(text) = tree.value("secret") else {
         return Err(("secret is not set", "secret 'SECRET', the same on both sides"));
     };
-    let bytes = match tree.value("secret-type") {
-        Some("base64") => bytes_of(text).map(|mut bytes| std::mem::take(&mut *bytes)),
-        Some("hex") => identity::hexadecimal(text),
-        _ => Some(text.as_bytes().to_vec()),
-    };
-    let bytes = bytes.filter(|bytes| !bytes.is_empty());
-    bytes
-        .map(SecretBytes::new)
+    let form = tree.value("secret-type");
+    let marked = FORMS.into_iter().filter(|_| form.is_none()).find_map(|marked| {
+        let secret = decoded(marked.1, text.strip_prefix(marked.0)?)?;
+        Some((secret, Some(marked)))
+    });
+    let said = || Some((decoded(form.unwrap_or("plaintext"), text)?, None));
+    marked
+        .or_else(said)
         .ok_or(("the secret is not what secret-type says", "secret-type plaintext, if it is only text"))
+}
+
+fn decoded(form: &str, text: &str) -> Option<SecretBytes> {
+    let bytes = match form {
+        "base64" => std::mem::take(&mut *bytes_of(text)?),
+        "hex" => identity::hexadecimal(text)?,
+        _ => text.as_bytes().to_vec(),
+    };
+    (!bytes.is_empty()).then(|| SecretBytes::new(bytes))
 }
 
 #[cfg(test)]
@@ -149,11 +169,15 @@ mod tests {
     fn a_secret_is_read_as_its_type_says() {
         let line = "set vpn ipsec authentication psk a";
         let of = |text: &str, kind: &str| {
-            let text = format!("{line} id a\n{line} secret '{text}'\n{line} secret-type {kind}");
-            let tree = parse(&text).expect("right");
+            let kind = if kind.is_empty() { String::new() } else { format!("{line} secret-type {kind}") };
+            let tree = parse(&format!("{line} id a\n{line} secret '{text}'\n{kind}")).expect("right");
             let tree = tree.at(&["vpn", "ipsec", "authentication", "psk", "a"]).expect("set").clone();
-            shared_secret(&tree).map(|secret| secret.expose().to_vec())
+            shared_secret(&tree).map(|(secret, _)| secret.expose().to_vec())
         };
+        assert_eq!(of("0sAAEC", ""), Ok(vec![0, 1, 2]), "as VyOS hands it on");
+        assert_eq!(of("0x00ff", ""), Ok(vec![0, 255]));
+        assert_eq!(of("0x00ff", "plaintext"), Ok(b"0x00ff".to_vec()));
+        assert_eq!(of("0xsesame", ""), Ok(b"0xsesame".to_vec()));
         assert_eq!(of("AAEC", "plaintext"), Ok(b"AAEC".to_vec()));
         assert_eq!(of("AAEC", "base64"), Ok(vec![0, 1, 2]));
         assert_eq!(of("00ff", "hex"), Ok(vec![0, 255]));
