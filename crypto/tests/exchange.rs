@@ -106,7 +106,7 @@ fn modp_groups_agree_with_another_implementation() {
         (Group::Modp2048, "fba4eb1dbd8bf199d24462ba934503590fe840afe3487e9b8b16b5e76dc52f27"),
         (Group::Modp3072, "45a4f5be8c2e74156aebca1f692c24add39544c2070c38b98d6223036f64f147"),
         (Group::Modp4096, "343f06edeb569f6ec5cc9ee4084d580942563b951ceb0066f312873e2cce19d1"),
-        (Group::Modp6144, "ff71d467da618046a8cc67d6aec8a786b6efd8bf5ec7ad3ca1b86dd1056fa95f"),
+        (Group::Modp6144, "74be4f0dd5466b1f46184352cbd06ae898106387eee47bbdeaba5b017650902a"),
         (Group::Modp8192, "cffd43da9d44e7d2f32023d923319d99349f3f135445a6fdbbe35ee98c7afd7a"),
     ] {
         let initiator = group.generate(&mut Constant(0x91));
