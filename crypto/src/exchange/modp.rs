@@ -58,8 +58,8 @@ impl Modp {
         match self {
             Self::Bits1024 | Self::Bits1536 | Self::Bits2048 => 256,
             Self::Bits3072 => 320,
-            Self::Bits4096 => 384,
-            Self::Bits6144 | Self::Bits8192 => 448,
+            Self::Bits4096 | Self::Bits6144 => 384,
+            Self::Bits8192 => 448,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::DistinguishedName;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -41,10 +42,16 @@ pub enum IdentityError {
     Name(#[from] super::NameError),
 }
 
+/// Bytes of an identity that are worth comparing.
+const LONGEST: usize = 1024;
+
 impl Identity {
     /// The identity of an ID payload's type and data.
     pub fn from_payload(kind: u8, data: &[u8]) -> Result<Self, IdentityError> {
         let malformed = || IdentityError::Malformed(kind);
+        if data.len() > LONGEST {
+            return Err(malformed());
+        }
         match kind {
             1 => Ok(Self::Ipv4(<[u8; 4]>::try_from(data).map_err(|_| malformed())?.into())),
             5 => Ok(Self::Ipv6(<[u8; 16]>::try_from(data).map_err(|_| malformed())?.into())),
@@ -102,6 +109,17 @@ impl PartialEq for Identity {
 }
 
 impl Eq for Identity {}
+
+impl Hash for Identity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.kind().hash(state);
+        match self {
+            Self::Fqdn(text) | Self::Email(text) => text.to_ascii_lowercase().hash(state),
+            Self::Name(name) => name.hash(state),
+            Self::Ipv4(_) | Self::Ipv6(_) | Self::KeyId(_) => self.data().hash(state),
+        }
+    }
+}
 
 pub(super) fn is_same_domain(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other)
@@ -229,9 +247,16 @@ mod tests {
 
     #[test]
     fn malformed_payloads_are_refused() {
-        for (kind, data) in
-            [(1, &b"123"[..]), (5, b"1234"), (2, b""), (2, b"a\0b"), (3, b"a b"), (9, b"CN=x"), (11, b"")]
-        {
+        for (kind, data) in [
+            (1, &b"123"[..]),
+            (5, b"1234"),
+            (2, b""),
+            (2, b"a\0b"),
+            (3, b"a b"),
+            (9, b"CN=x"),
+            (11, b""),
+            (11, &[1; 1025]),
+        ] {
             assert_eq!(Identity::from_payload(kind, data), Err(IdentityError::Malformed(kind)));
         }
         assert_eq!(Identity::from_payload(10, b"x"), Err(IdentityError::Type(10)));
