@@ -275,14 +275,14 @@ impl Attendant {
         let life = Arc::downgrade(&living);
         // It ends when it is forgotten: at once if it waits, or whenever the engine lets it go.
         std::thread::Builder::new().name(String::from("crypto guard")).spawn(move || {
-            let _living = living;
             while let Ok(mut burst) = given.recv() {
                 let live = burst.live;
                 burst.outcome = burst.key.run(burst.direction, &mut burst.jobs[..live], live);
                 if back.send(burst).is_err() {
-                    return;
+                    break;
                 }
             }
+            drop(living);
         })?;
         Ok(Self { give, take, life, spare: Vec::new(), again: Vec::new() })
     }
@@ -435,5 +435,42 @@ impl PairKey for GuardedKey {
 
     fn open(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
         self.run(Direction::Open, jobs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_forgeries_a_share_is_computed_again() {
+        let credit = Credit::full(FORGERIES);
+        let packet = 1400;
+        let all = (0..100_000).filter(|_| {
+            credit.earn(packet);
+            credit.spend(packet)
+        });
+        let most = MOST_CREDIT as usize / packet + 100_000 / FORGERIES as usize;
+        let again = all.count();
+        assert!((100_000 / 10..=most).contains(&again), "{again}");
+    }
+
+    #[test]
+    fn each_bit_of_the_tag_is_wrong_in_turn() {
+        let reference = AnyKey::Cipher(AwsLc.load(Cipher::Aes128Gcm, &[7; 16]).expect("it loads"));
+        let known = Known::new(&reference, 8, &KNOWN_BESIDE).expect("it seals");
+        let mut wrong = [0; 8];
+        for number in 0..64 {
+            let mut packets = [Copied::default(), Copied::default()];
+            known.lay(Direction::Open, number, &mut packets);
+            for (wrong, (ours, right)) in wrong.iter_mut().zip(packets[1].tag.iter().zip(&packets[0].tag)) {
+                *wrong |= ours ^ right;
+            }
+            reference.run(Direction::Open, &mut packets, 2).expect("it opens");
+            assert!(known.is_answered(Direction::Open, &packets), "{number}");
+            packets[1].authentic = true;
+            assert!(!known.is_answered(Direction::Open, &packets), "a forgery that was believed");
+        }
+        assert_eq!(wrong, [0xff; 8]);
     }
 }

@@ -136,14 +136,19 @@ impl Choice {
         keys[0] = Some(load(&*self.engines()[0])?);
         let mut tried = vec![false; keys.len()];
         tried[0] = true;
-        // When the engine that is chosen does not load it, another is chosen.
-        while let Some(index) =
-            (1..keys.len()).find(|&index| !tried[index] && self.members.is_worth_loading(&row, index))
-        {
-            tried[index] = true;
-            keys[index] = load(&*self.engines()[index]).ok();
-            if keys[index].is_none() && row.is_chosen(index) {
-                self.members.failed_to_load(index, subject);
+        let mut is_settled = false;
+        while !is_settled {
+            is_settled = true;
+            for index in (1..keys.len()).filter(|&index| self.members.is_worth_loading(&row, index)) {
+                if std::mem::replace(&mut tried[index], true) {
+                    continue;
+                }
+                keys[index] = load(&*self.engines()[index]).ok();
+                if keys[index].is_none() && row.is_chosen(index) {
+                    // Another is chosen now, perhaps one that was not worth it before.
+                    self.members.failed_to_load(index, subject);
+                    is_settled = false;
+                }
             }
         }
         Ok(ChosenKey { keys, row, members: Arc::clone(&self.members) })

@@ -36,10 +36,10 @@ pub struct Ill {
 impl Ill {
     fn loading(&self, cipher: impl ToString) -> Result<(), LoadError> {
         self.loads.fetch_add(1, Ordering::Relaxed);
-        match self.loads_none.load(Ordering::Relaxed) {
-            true => Err(LoadError::Failed { engine: "ill", cipher: cipher.to_string() }),
-            false => Ok(()),
+        if self.loads_none.load(Ordering::Relaxed) {
+            return Err(LoadError::Failed { engine: "ill", cipher: cipher.to_string() });
         }
+        Ok(())
     }
 }
 
@@ -105,7 +105,9 @@ impl<K: ?Sized> IllKey<K> {
             }
             how @ (TRUSTS | DOUBTS) => {
                 work(jobs)?;
-                jobs.iter_mut().for_each(|job| verdict(job, how == TRUSTS));
+                for job in jobs {
+                    verdict(job, how == TRUSTS);
+                }
                 return Ok(());
             }
             BREAKS => {

@@ -159,12 +159,12 @@ impl AfAlg {
             return Ok((served.transform(kind, key, tag)?, served));
         }
         let device = self.device(kind, algorithm);
-        let name = device.map_or_else(|| algorithm.to_owned(), |driver| driver.name);
+        let name = device.as_ref().map_or(algorithm, |driver| &driver.name).to_owned();
         let mut served = Served { name, is_async: false };
         drop(served.transform(kind, key, tag)?);
-        let is_bound = |driver: &Driver| match served.name == algorithm {
-            true => self.is_known(driver),
-            false => driver.name == served.name,
+        let is_device = device.is_some();
+        let is_bound = |driver: &Driver| {
+            if is_device { driver.name == served.name } else { self.is_known(driver) }
         };
         if let Some(driver) = driver::first(&drivers(), (kind.name(), algorithm), is_bound) {
             served = Served { name: driver.name, is_async: driver.is_async };
