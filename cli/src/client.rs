@@ -17,12 +17,17 @@ pub(crate) fn ask<T: DeserializeOwned>(only: Option<&Path>, question: &str) -> R
         if let Some(path) = only {
             return Ok(vec![get(path, question).await.map_err(|error| format!("{}: {error}", path.display()))?]);
         }
-        let mut answers = Vec::new();
+        let (mut answers, mut forbidden) = (Vec::new(), None);
         for path in sockets() {
             // A socket of a daemon that was killed, or of another user's, is passed over.
-            if let Ok(answer) = get(&path, question).await {
-                answers.push(answer);
+            match get(&path, question).await {
+                Ok(answer) => answers.push(answer),
+                Err(error) => forbidden = forbidden.or(is_forbidden(&error).then_some(path)),
             }
+        }
+        if let Some(path) = forbidden.filter(|_| answers.is_empty()) {
+            let path = path.display();
+            return Err(format!("{path}: you may not ask this daemon\n  fix: ask as root").into());
         }
         if answers.is_empty() {
             let directory = api::DIRECTORY;
@@ -33,6 +38,23 @@ pub(crate) fn ask<T: DeserializeOwned>(only: Option<&Path>, question: &str) -> R
         }
         Ok(answers)
     })
+}
+
+fn is_forbidden(error: &Failure) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.is_some_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+}
+
+/// Whether a daemon listens that answers, or refuses to.
+pub(crate) fn is_any_daemon_here() -> bool {
+    let forbidden = |path: &Path| {
+        std::fs::read_dir(path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    let listens = |path: &PathBuf| match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => true,
+        Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
+    };
+    forbidden(Path::new(api::DIRECTORY)) || sockets().iter().any(listens)
 }
 
 fn sockets() -> Vec<PathBuf> {
