@@ -28,6 +28,11 @@ impl Copied {
         (self.iv, self.text, self.authentic) = (iv, text, false);
     }
 
+    /// Makes it a copy of another, in the memory that it has.
+    pub(super) fn set_like(&mut self, other: &Self) {
+        self.set(other.iv, other.text, [&other.beside, &other.bytes, &other.tag]);
+    }
+
     fn job(&mut self) -> Job<'_> {
         let nonce: [u8; NONCE] = std::array::from_fn(|i| self.iv[i]);
         Job { nonce, aad: &self.beside, text: &mut self.bytes, tag: &mut self.tag, authentic: false }

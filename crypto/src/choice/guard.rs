@@ -168,10 +168,10 @@ impl Known {
     /// Lays out what goes with a burst: for opening also a forgery, which differs by one bit of its tag, each time another.
     fn lay(&self, direction: Direction, number: u64, copies: &mut [Copied]) {
         match (direction, copies) {
-            (Direction::Seal, [plain]) => plain.clone_from(&self.plain),
+            (Direction::Seal, [plain]) => plain.set_like(&self.plain),
             (Direction::Open, [sealed, forged]) => {
-                sealed.clone_from(&self.sealed);
-                forged.clone_from(&self.sealed);
+                sealed.set_like(&self.sealed);
+                forged.set_like(&self.sealed);
                 let bit = number as usize % (8 * forged.tag.len());
                 forged.tag[bit / 8] ^= 1 << (bit % 8);
             }
