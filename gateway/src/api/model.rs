@@ -144,10 +144,13 @@ pub struct CryptoCipher {
     /// The engine that the configuration wants for it.
     pub pinned: Option<String>,
     /// Why that one is not used all the same.
+    #[serde(default)]
     pub pin_refused: Option<String>,
     /// The engines that are not used for it.
+    #[serde(default)]
     pub unused: Vec<CryptoUnused>,
     /// Whether it was measured by who asked, since the daemon does not use it.
+    #[serde(default)]
     pub measured_here: bool,
     /// The choice for each direction, burst and size.
     pub places: Vec<CryptoPlace>,
