@@ -7,6 +7,7 @@ use hyper::Request;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
 
@@ -17,12 +18,16 @@ pub(crate) fn ask<T: DeserializeOwned>(only: Option<&Path>, question: &str) -> R
         if let Some(path) = only {
             return Ok(vec![get(path, question).await.map_err(|error| format!("{}: {error}", path.display()))?]);
         }
-        let mut answers = Vec::new();
+        let (mut answers, mut refused) = (Vec::new(), None);
         for path in sockets() {
-            // A socket of a daemon that was killed, or of another user's, is passed over.
-            if let Ok(answer) = get(&path, question).await {
-                answers.push(answer);
+            // A socket of a daemon that was killed, or of another user's, is passed over where others answer.
+            match get(&path, question).await {
+                Ok(answer) => answers.push(answer),
+                Err(error) => refused = refused.or_else(|| refusal(&path, &error)),
             }
+        }
+        if let Some(refused) = refused.filter(|_| answers.is_empty()) {
+            return Err(refused.into());
         }
         if answers.is_empty() {
             let directory = api::DIRECTORY;
@@ -33,6 +38,29 @@ pub(crate) fn ask<T: DeserializeOwned>(only: Option<&Path>, question: &str) -> R
         }
         Ok(answers)
     })
+}
+
+/// What a daemon that is there says no with; nothing for one that is gone.
+fn refusal(path: &Path, error: &Failure) -> Option<String> {
+    let path = path.display();
+    match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+        Some(ErrorKind::ConnectionRefused | ErrorKind::NotFound) => None,
+        Some(ErrorKind::PermissionDenied) => {
+            Some(format!("{path}: you may not ask this daemon\n  fix: ask as root"))
+        }
+        _ => Some(format!("{path}: {error}\n  fix: if the daemon is of another version, restart it")),
+    }
+}
+
+/// Whether a daemon listens that answers, or refuses to.
+pub(crate) fn is_any_daemon_here() -> bool {
+    let forbidden =
+        |path: &Path| std::fs::read_dir(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    let listens = |path: &PathBuf| match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+    };
+    forbidden(Path::new(api::DIRECTORY)) || sockets().iter().any(listens)
 }
 
 fn sockets() -> Vec<PathBuf> {
