@@ -155,10 +155,6 @@ impl IllKey<dyn PairKey> {
     ) -> Result<(), EngineFailure> {
         self.run(jobs, work, |job| spoil(job.packet, &mut job.authentic), |job, word| job.authentic = word)
     }
-
-    fn restores(&self) -> bool {
-        self.0.how.load(Ordering::Relaxed) != BREAKS
-    }
 }
 
 impl PairKey for IllKey<dyn PairKey> {
