@@ -1,6 +1,7 @@
 //! Postern against Postern in network namespaces: real interfaces, real sockets, real kernels' stacks.
 
 mod daemon;
+mod ipsec;
 mod reload;
 mod resilience;
 mod support;

@@ -69,9 +69,9 @@ pub struct Removed(pub String);
 /// Where drops are counted: one set a worker.
 #[derive(Clone, Default)]
 pub struct Drops {
-    outbound: Arc<DropCounters>,
-    inbound: Arc<DropCounters>,
-    lane: Arc<DropCounters>,
+    pub(super) outbound: Arc<DropCounters>,
+    pub(super) inbound: Arc<DropCounters>,
+    pub(super) lane: Arc<DropCounters>,
 }
 
 impl Drops {
@@ -102,14 +102,7 @@ impl Interface {
         options: Options,
         events: mpsc::UnboundedSender<Removed>,
     ) -> Result<Self, InterfaceError> {
-        let offloads = Arc::new(Offloads::default());
-        for unwanted in &options.without {
-            let offload =
-                offloads.by_name(unwanted).ok_or_else(|| InterfaceError::Offload(unwanted.clone()))?;
-            offload.set(State::SwitchedOff);
-        }
-        let device = Arc::new(TunDevice::create(name, &offloads)?);
-        set_defaults(name).map_err(|error| InterfaceError::Link(name.to_owned(), error))?;
+        let (device, offloads) = prepare(name, &options.without)?;
         let resources = |error| InterfaceError::Resources(name.to_owned(), error);
         let parts = Parts::new(device, offloads, engine).map_err(resources)?;
         parts.start(options, events).map_err(resources)
@@ -174,6 +167,21 @@ impl Drop for Interface {
     }
 }
 
+/// Makes the TUN device of an interface, down, without these offloads.
+pub(super) fn prepare(
+    name: &str,
+    without: &[String],
+) -> Result<(Arc<TunDevice>, Arc<Offloads>), InterfaceError> {
+    let offloads = Arc::new(Offloads::default());
+    for unwanted in without {
+        let offload = offloads.by_name(unwanted).ok_or_else(|| InterfaceError::Offload(unwanted.clone()))?;
+        offload.set(State::SwitchedOff);
+    }
+    let device = Arc::new(TunDevice::create(name, &offloads)?);
+    set_defaults(name).map_err(|error| InterfaceError::Link(name.to_owned(), error))?;
+    Ok((device, offloads))
+}
+
 /// Switches off what is named, and lets everything else be probed anew.
 fn switch_off(offloads: &Offloads, without: &[String]) -> Result<(), InterfaceError> {
     if let Some(unknown) = without.iter().find(|name| offloads.by_name(name).is_none()) {
@@ -206,7 +214,7 @@ fn set_defaults(name: &str) -> Result<(), NetlinkError> {
 
 /// Which of the process's capabilities a thread keeps.
 #[derive(Clone, Copy)]
-enum Rights {
+pub(super) enum Rights {
     /// None: it carries packets, between descriptors that are open.
     None,
     /// Those that concern the network namespace it is in, to bind and to mark sockets.
@@ -216,7 +224,7 @@ enum Rights {
 }
 
 impl Rights {
-    fn keep(self) -> Result<(), caps::errors::CapsError> {
+    pub(super) fn keep(self) -> Result<(), caps::errors::CapsError> {
         match self {
             Self::None => {
                 caps::clear(None, CapSet::Effective)?;
@@ -334,18 +342,10 @@ impl Parts {
         let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(&self.outbound_wake));
         let name = self.device.name().to_owned();
         move || {
-            while !stop.load(Ordering::Relaxed) {
-                let outcome = match worker.burst(&mut ()) {
-                    Ok(true) => continue,
-                    Ok(false) => worker.inside().wait(&wake),
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = outcome {
-                    tracing::info!("interface {name} is gone: {error}");
-                    // Nobody waits for the event any more when the daemon is about to end.
-                    let _ = events.send(Removed(name));
-                    return;
-                }
+            if let Err(error) = worker.serve(&stop, &wake) {
+                tracing::info!("interface {name} is gone: {error}");
+                // Nobody waits for the event any more when the daemon is about to end.
+                let _ = events.send(Removed(name));
             }
         }
     }
@@ -370,15 +370,8 @@ impl Parts {
         let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(&self.inbound_wake));
         let name = self.device.name().to_owned();
         move || {
-            while !stop.load(Ordering::Relaxed) {
-                let outcome = match worker.burst(&mut ()) {
-                    Ok(true) => continue,
-                    Ok(false) => worker.outside().wait(&wake),
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = outcome {
-                    return tracing::error!("interface {name} receives nothing more from outside: {error}");
-                }
+            if let Err(error) = worker.serve(&stop, &wake) {
+                tracing::error!("interface {name} receives nothing more from outside: {error}");
             }
         }
     }

@@ -6,11 +6,11 @@
 
 use super::binding::Binding;
 use super::update::{PeerSnapshot, PeerUpdate, Snapshot, Update, UpdateError};
+use crate::datapath::Notice;
 use crate::datapath::punt::{Datagram, Punt, QUEUE};
-use crate::datapath::{Notice, Routed};
 use crate::staging::Budget;
 use crate::tables::{Kind, Peer, Session};
-use crate::worker::{Egress, Shared};
+use crate::worker::{Egress, FLUSH_BYTES, Shared};
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use crypto::{Engine, Random};
 use ipnet::IpNet;
@@ -32,8 +32,6 @@ const UNDER_LOAD_FOR: Duration = Duration::from_secs(1);
 const TURN: usize = 16;
 /// How often a port is tried again that could not be bound when the interface came up.
 const REBIND: Duration = Duration::from_secs(1);
-/// Waiting packets that are sent together.
-const FLUSH: usize = 64;
 
 /// What the lane is asked by others.
 pub enum Command {
@@ -86,7 +84,6 @@ pub struct Lane<T> {
     rebind: Option<Time>,
     loaded_until: Option<Time>,
     batch: Batch,
-    routed: Vec<Routed>,
 }
 
 struct Entry {
@@ -105,7 +102,6 @@ impl<T: Transmit> Lane<T> {
         binding: Binding,
         inbox: Inbox,
     ) -> Self {
-        let largest = Batch::footprint(packet::header::ip::MAXIMUM);
         Self {
             device: Device::new(engine, random),
             egress: Egress::new(shared.clone(), outside, Arc::clone(&drops)),
@@ -120,8 +116,7 @@ impl<T: Transmit> Lane<T> {
             running: false,
             rebind: None,
             loaded_until: None,
-            batch: Batch::new(largest.max(FLUSH * Batch::footprint(1500))),
-            routed: Vec::new(),
+            batch: Batch::new(FLUSH_BYTES),
         }
     }
 
@@ -279,28 +274,15 @@ impl<T: Transmit> Lane<T> {
 
     fn keepalive(&mut self, id: PeerId) {
         let Some(peer) = self.peer(id) else { return };
+        let Some(sa) = peer.sending.load_full() else { return };
         self.append(&[]);
-        self.send(peer, false);
+        self.egress.send_run(&mut self.batch, &peer, &sa, false);
     }
 
-    /// Sends the packets that wait for a key, in order, while the data path lines up behind them.
+    /// Sends the packets that wait for a key.
     fn flush(&mut self, id: PeerId, confirm: bool) {
         let Some(peer) = self.peer(id) else { return };
-        let mut sent = false;
-        while self.can_send(&peer) {
-            let waiting = peer.staging.take();
-            if waiting.is_empty() {
-                break;
-            }
-            for packet in waiting {
-                if self.batch.len() == FLUSH || !self.append(&packet) {
-                    self.send(Arc::clone(&peer), true);
-                    self.append(&packet);
-                }
-            }
-            self.send(Arc::clone(&peer), true);
-            sent = true;
-        }
+        let sent = self.egress.flush(&mut self.batch, &peer);
         if peer.staging.is_occupied() {
             // The key ended meanwhile.
             self.notice(Notice::NoKey(id));
@@ -309,24 +291,8 @@ impl<T: Transmit> Lane<T> {
         }
     }
 
-    fn append(&mut self, packet: &[u8]) -> bool {
-        self.batch.append(packet.len()).map(|bytes| bytes.copy_from_slice(packet)).is_some()
-    }
-
-    fn can_send(&self, peer: &Peer) -> bool {
-        let now = self.shared.clock.monotonic();
-        peer.sending.load().as_ref().is_some_and(|sa| sa.is_usable(now))
-    }
-
-    /// Sends the packets of the batch to a peer that there is a key for.
-    fn send(&mut self, peer: Arc<Peer>, is_data: bool) {
-        let Some(sa) = peer.sending.load_full() else { return self.batch.clear() };
-        let packets = 0..self.batch.len();
-        // The waiting packets are of any flow; "not ECN-capable" is right for all (RFC 6040, compatibility mode).
-        self.routed.push(Routed { packets, peer, sa, ds_field: 0, is_data });
-        let now = self.shared.clock.monotonic();
-        self.egress.send(&mut self.batch, now, &mut self.routed, &mut Vec::new(), &mut ());
-        self.batch.clear();
+    fn append(&mut self, packet: &[u8]) {
+        self.batch.append(packet.len()).expect("a handshake message fits").copy_from_slice(packet);
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod binding;
 pub mod daemon;
 pub mod interface;
+pub mod ipsec;
 pub mod lane;
 pub mod link;
 pub mod netlink;
