@@ -101,7 +101,7 @@ impl<T: Transmit> Egress<T> {
         observer: &mut impl Observer,
     ) {
         let (drops, mtu) = (&*self.drops, self.shared.tables.mtu.load(Ordering::Relaxed));
-        fit::fit(batch, drops, answers, routed, &mut self.fitted);
+        fit::fit(batch, mtu, drops, answers, routed, &mut self.fitted);
         observer.finished(&fit::STAGE);
         assign::assign(batch, mtu, now, drops, &mut self.fitted, &mut self.assigned);
         observer.finished(&assign::STAGE);
