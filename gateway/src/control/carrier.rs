@@ -218,18 +218,10 @@ impl Carrier {
         let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(&self.outbound_wake));
         let name = self.device.name().to_owned();
         move || {
-            while !stop.load(Ordering::Relaxed) {
-                let outcome = match worker.burst(&mut ()) {
-                    Ok(true) => continue,
-                    Ok(false) => worker.inside().wait(&wake),
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = outcome {
-                    tracing::info!("interface {name} is gone: {error}");
-                    // Nobody waits for the event any more when the daemon is about to end.
-                    let _ = events.send(Removed(name));
-                    return;
-                }
+            if let Err(error) = worker.serve(&stop, &wake) {
+                tracing::info!("interface {name} is gone: {error}");
+                // Nobody waits for the event any more when the daemon is about to end.
+                let _ = events.send(Removed(name));
             }
         }
     }
@@ -254,15 +246,8 @@ impl Carrier {
         let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(&self.inbound_wake));
         let name = self.device.name().to_owned();
         move || {
-            while !stop.load(Ordering::Relaxed) {
-                let outcome = match worker.burst(&mut ()) {
-                    Ok(true) => continue,
-                    Ok(false) => worker.outside().wait(&wake),
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = outcome {
-                    return tracing::error!("interface {name} receives nothing more from outside: {error}");
-                }
+            if let Err(error) = worker.serve(&stop, &wake) {
+                tracing::error!("interface {name} receives nothing more from outside: {error}");
             }
         }
     }
