@@ -101,12 +101,15 @@ pub struct Nat {
     pub shift: u16,
 }
 
+/// Changes a datagram; returns whether it goes on.
+pub type Meddler = Box<dyn FnMut(&mut Datagram) -> bool>;
+
 pub struct Network {
     pub hosts: [Host; 2],
     pub weather: Weather,
     pub nat: Option<Nat>,
     /// Whoever is on the way may change or drop what passes.
-    pub on_the_way: Option<Box<dyn FnMut(&mut Datagram) -> bool>>,
+    pub on_the_way: Option<Meddler>,
     pub log: Vec<(Time, Datagram)>,
     pub now: Time,
     in_flight: BTreeMap<(Time, u64), Datagram>,
@@ -163,7 +166,7 @@ impl Network {
             self.now = self.now.max(next);
             for host in [A, B] {
                 if !self.hosts[host].is_dead {
-                    self.command(host, |endpoint, now, out| endpoint.handle_timeout(now, out));
+                    self.command(host, Endpoint::handle_timeout);
                 }
             }
             while let Some(entry) = self.in_flight.first_entry().filter(|entry| entry.key().0 <= self.now) {

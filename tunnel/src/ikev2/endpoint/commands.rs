@@ -70,22 +70,16 @@ impl Endpoint {
     ) -> Result<(), CannotInitiate> {
         let config = self.connections.get(&connection).cloned().ok_or(CannotInitiate::NoConnection)?;
         if let Some(id) = self.session_of(connection) {
-            self.step(now, id, out, |phase, context| {
-                Some(match phase {
-                    Phase::Initiating(mut state) => {
-                        children.into_iter().for_each(|child| state.want(child));
-                        Phase::Initiating(state)
+            self.step(now, id, out, |mut phase, context| {
+                for child in children {
+                    match &mut phase {
+                        Phase::Initiating(state) => state.want(child),
+                        Phase::Authenticating(state) => state.want(child),
+                        Phase::Established(session) => session.ask(Task::Child(child), context),
+                        Phase::HalfOpen(_) => {}
                     }
-                    Phase::Authenticating(mut state) => {
-                        children.into_iter().for_each(|child| state.want(child));
-                        Phase::Authenticating(state)
-                    }
-                    Phase::Established(mut session) => {
-                        children.into_iter().for_each(|child| session.ask(Task::Child(child), context));
-                        Phase::Established(session)
-                    }
-                    other @ Phase::HalfOpen(_) => other,
-                })
+                }
+                Some(phase)
             });
             return Ok(());
         }

@@ -15,7 +15,7 @@ pub use status::{Load, SessionStatus, State};
 use super::action::{Action, CloseReason, Event, Outbox, SessionId};
 use super::config::{ConnectionId, Start, WhenLost};
 use super::context::{Connections, Context, Registry};
-use super::limits::RECONNECT_DELAY;
+use super::limits::{CROSSING_TIME, RECONNECT_DELAY};
 use super::session::Session;
 use super::setup::{Authenticating, HalfOpen, Inbound, Initiating};
 use crate::Time;
@@ -86,7 +86,8 @@ impl Phase {
         match self {
             Self::Established(session) => !session.is_closing(),
             Self::HalfOpen(_) => false,
-            Self::Initiating(_) | Self::Authenticating(_) => true,
+            Self::Initiating(_) => true,
+            Self::Authenticating(state) => !state.is_abandoned(),
         }
     }
 }
@@ -210,11 +211,13 @@ impl Endpoint {
             if *other == id || !is_same || old.is_closing() {
                 continue;
             }
-            if new.initial_contact() {
-                // Section 2.4: the other side has lost the old one. If it has not, as both began at once, it is told.
+            let crossed = old.initiated() != new.initiated() && now - old.since() < CROSSING_TIME;
+            if new.initial_contact() && !crossed {
+                // Section 2.4: the other side has lost the old one.
                 losers.push(*other);
-            } else if old.initiated() != new.initiated() {
-                // Both sides began at once. Both see the same SPIs, and who began the lower one ends it.
+            } else if crossed {
+                // Both sides began at once, and what they said of their first contact was true when they said it. Both
+                // see the same SPIs, and who began the lower one ends it.
                 let loser = if old.initiator_spi() < new.initiator_spi() { old } else { new };
                 if loser.initiated() {
                     losers.push(if std::ptr::eq(loser, new) { id } else { *other });
@@ -236,9 +239,10 @@ impl Endpoint {
                 context.release_ike_spi(state.spi());
                 None
             }
-            Phase::Authenticating(state) => {
-                state.release(context);
-                None
+            // The other side may have made a session of it: it is told when it says so.
+            Phase::Authenticating(mut state) => {
+                state.abandon();
+                Some(Phase::Authenticating(state))
             }
             other @ Phase::HalfOpen(_) => Some(other),
         });

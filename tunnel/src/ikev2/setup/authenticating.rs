@@ -2,12 +2,13 @@
 
 use super::{Inbound, Init, Wanted};
 use crate::Time;
-use crate::ikev2::action::{Cause, SessionId};
+use crate::ikev2::action::{Cause, CloseReason, SessionId};
 use crate::ikev2::channel::{Channel, Incoming, Overdue, Received};
 use crate::ikev2::config::ConnectionId;
 use crate::ikev2::context::Context;
 use crate::ikev2::endpoint::Phase;
 use crate::ikev2::keys::Nonces;
+use crate::ikev2::limits::FAREWELL_TRANSMISSIONS;
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{Authentication, Exchange, Identification, Notify, Payload, Payloads};
 use crate::ikev2::nat::{Nat, Path};
@@ -23,6 +24,8 @@ pub(crate) struct Authenticating {
     init: Init,
     /// The Child SA that was asked for in the same message.
     child: Option<Request>,
+    /// Whether nobody wants it any more.
+    is_abandoned: bool,
 }
 
 impl Authenticating {
@@ -41,7 +44,7 @@ impl Authenticating {
             first => first.copied(),
         };
         let child = first.and_then(|child| Request::first(id, &wanted.config, child, path, context));
-        let mut this = Self { id, wanted, path, nat, channel, init, child };
+        let mut this = Self { id, wanted, path, nat, channel, init, child, is_abandoned: false };
         this.send(context);
         this
     }
@@ -121,6 +124,9 @@ impl Authenticating {
                 let mut session = Session::new(beginning, verified, context);
                 let nonces = Nonces { initiator: &self.init.nonce, responder: &self.init.peer_nonce };
                 session.finish_first(self.child, &payloads, &self.wanted.children, nonces, context);
+                if self.is_abandoned {
+                    session.close(CloseReason::Asked, context);
+                }
                 Some(Phase::Established(Box::new(session)))
             }
         }
@@ -146,8 +152,18 @@ impl Authenticating {
         None
     }
 
+    /// Ends it as soon as the other side has answered: it may have a session by then.
+    pub(crate) fn abandon(&mut self) {
+        self.is_abandoned = true;
+        self.channel.hurry(FAREWELL_TRANSMISSIONS);
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_abandoned
+    }
+
     /// Gives back the SPIs.
-    pub(crate) fn release(self, context: &mut Context<'_>) {
+    fn release(self, context: &mut Context<'_>) {
         context.release_ike_spi(self.channel.local_spi());
         if let Some(child) = self.child {
             context.release_child_spi(child.spi());

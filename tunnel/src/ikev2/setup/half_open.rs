@@ -116,7 +116,7 @@ impl HalfOpen {
         self.path = inbound.path;
         match self.authenticate(inbound, &payloads, context) {
             Ok(matched) => Some(self.establish(matched, incoming, &payloads, context)),
-            Err(refusal) => self.refuse(inbound, incoming, refusal, context),
+            Err(refusal) => self.refuse(inbound, incoming, *refusal, context),
         }
     }
 
@@ -126,8 +126,9 @@ impl HalfOpen {
         inbound: &Inbound<'_>,
         payloads: &Payloads<'_>,
         context: &Context<'_>,
-    ) -> Result<Matched, Refusal> {
-        let refuse = |connection, cause| Refusal::new(notify::AUTHENTICATION_FAILED, connection, cause);
+    ) -> Result<Matched, Box<Refusal>> {
+        let kind = notify::AUTHENTICATION_FAILED;
+        let refuse = |connection, cause| Box::new(Refusal::new(kind, connection, cause));
         let (Some(id), Some(auth)) = (&payloads.id_i, &payloads.auth) else {
             return Err(refuse(None, Cause::Misbehaved("its IKE_AUTH lacks identity or proof")));
         };

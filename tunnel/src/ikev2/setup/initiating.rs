@@ -208,7 +208,7 @@ impl Initiating {
         let keys = IkeKeys::first(&selected.suite, Role::Initiator, spis, nonces, &shared);
         let response = (inbound.bytes.to_vec(), nonce.to_vec());
         let nat = Nat::detect(self.path, spis, payloads);
-        self.authenticate(spis, (selected.suite, keys), response, nat, payloads, context)
+        Some(self.authenticate(spis, (selected.suite, keys), response, nat, payloads, context))
     }
 
     fn authenticate(
@@ -219,9 +219,10 @@ impl Initiating {
         nat: Nat,
         payloads: &Payloads<'_>,
         context: &mut Context<'_>,
-    ) -> Option<Phase> {
+    ) -> Phase {
         // Section 2.23: who finds a NAT goes on on port 4500.
-        let path = if nat.is_present() { self.path.floated() } else { self.path };
+        let encapsulates = nat.is_present() || self.wanted.config.force_encapsulation;
+        let path = if encapsulates { self.path.floated() } else { self.path };
         let fragments = payloads.notify(notify::IKEV2_FRAGMENTATION_SUPPORTED).is_some();
         let channel = Channel::new(Role::Initiator, spis, (keys.sealer, keys.opener), fragments, 1);
         let init = Init {
@@ -236,7 +237,7 @@ impl Initiating {
         let childless = payloads.notify(notify::CHILDLESS_IKEV2_SUPPORTED).is_some();
         let next =
             Authenticating::begin(self.id, self.wanted, (path, nat), channel, init, childless, context);
-        Some(Phase::Authenticating(Box::new(next)))
+        Phase::Authenticating(Box::new(next))
     }
 
     pub(crate) fn next_timeout(&self) -> Time {
