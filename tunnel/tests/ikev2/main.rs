@@ -1,6 +1,8 @@
 //! The protocol, played by two endpoints against each other.
 
 mod collisions;
+mod hostile;
+mod mallory;
 mod network;
 mod sessions;
 mod setup;

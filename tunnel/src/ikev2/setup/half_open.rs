@@ -132,6 +132,12 @@ impl HalfOpen {
         let (Some(id), Some(auth)) = (&payloads.id_i, &payloads.auth) else {
             return Err(refuse(None, Cause::Misbehaved("its IKE_AUTH lacks identity or proof")));
         };
+        // A Child SA is asked for with all of these, or with none (RFC 6023).
+        let parts = [payloads.sa.is_some(), payloads.ts_i.is_some(), payloads.ts_r.is_some()];
+        if parts.contains(&true) && parts.contains(&false) {
+            let cause = Cause::Misbehaved("its IKE_AUTH lacks algorithms or selectors");
+            return Err(Box::new(Refusal::new(notify::INVALID_SYNTAX, None, cause)));
+        }
         let Some(identity) = Identity::of(id) else {
             return Err(refuse(None, Cause::Misbehaved("its identity is of a type that we do not know")));
         };
