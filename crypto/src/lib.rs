@@ -11,9 +11,12 @@ pub mod engine;
 pub mod exchange;
 pub mod hash;
 pub mod machine;
+mod pem;
+pub mod pki;
 pub mod prf;
 pub mod random;
 pub mod secret;
+pub mod signature;
 
 pub use agreement::{PrivateKey, PublicKey};
 pub use cipher::Cipher;

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 use crypto::engine::aws_lc::AwsLc;
+use crypto::pki::{Certificate, DistinguishedName, Identity, TrustStore};
+use crypto::signature::{Scheme, SigningKey};
 use crypto::{PrivateKey, Random, Secret};
 use gateway::bed::Bed;
 use gateway::control::uapi;
@@ -39,6 +41,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("uapi", uapi),
     ("config", config),
     ("faults", faults),
+    ("certificates", certificates),
 ];
 
 /// IP, TCP, UDP and ICMP headers.
@@ -286,5 +289,41 @@ pub fn config(data: &[u8]) {
 pub fn faults(data: &[u8]) {
     if let Ok(faults) = String::from_utf8_lossy(data).parse::<port::fault::Faults>() {
         assert_eq!(faults.to_string().parse(), Ok(faults));
+    }
+}
+
+/// Certificates, names, identities, keys and the names of signature schemes: what peers send in IKEv2's payloads and
+/// what files contain.
+pub fn certificates(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(name) = text.parse::<DistinguishedName>() {
+        assert_eq!(name.to_string().parse().as_ref(), Ok(&name), "{name}");
+    }
+    if let Ok(name) = DistinguishedName::from_der(data) {
+        assert_eq!(name.to_der(), data);
+        let _ = name.to_string().parse::<DistinguishedName>();
+    }
+    if let Ok(identity) = text.parse::<Identity>() {
+        assert_eq!(Identity::from_payload(identity.kind(), &identity.data()), Ok(identity));
+    }
+    if let Ok(scheme) = Scheme::from_der(data) {
+        assert_eq!(Scheme::from_der(&scheme.to_der()), Ok(scheme));
+    }
+    if let Ok(key) = SigningKey::from_file(data) {
+        let scheme = key.public().kind().schemes()[0];
+        let signature = key.sign(scheme, b"message").expect("a scheme of its own");
+        assert_eq!(key.public().verify(scheme, b"message", &signature), Ok(()));
+    }
+    let found = Certificate::from_file(data).unwrap_or_default();
+    let mut store = TrustStore::default();
+    let _ = store.add_revocation_lists(data);
+    for certificate in &found {
+        let mut names = vec![Identity::Name(certificate.subject().clone())];
+        names.extend([1, 2, 3, 5, 11].iter().filter_map(|&kind| Identity::from_payload(kind, data).ok()));
+        let _ = names.iter().any(|name| certificate.holds(name));
+        let _ = store.add_authority(certificate.clone());
+    }
+    if let Some((peer, others)) = found.split_last() {
+        let _ = store.verify(peer, others, Duration::from_secs(1_893_456_000));
     }
 }

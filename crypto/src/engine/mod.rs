@@ -13,6 +13,7 @@ pub mod ipsec_mb;
 pub mod library;
 pub mod none;
 pub mod openssl;
+pub(crate) mod rsa_sha1;
 
 use crate::cipher::{Cipher, Pair};
 use std::sync::Arc;

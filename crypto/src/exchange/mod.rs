@@ -3,6 +3,7 @@
 //! [`Group::generate`] makes a private share, [`PrivateShare::public`] goes to the peer, and
 //! [`PrivateShare::agree`] makes the shared secret of what the peer sent. What a peer sends is checked as RFC 6989 asks.
 
+mod comb;
 mod curve;
 mod modp;
 

@@ -3,6 +3,7 @@
 //! The primes are safe, p = 2q + 1 with q prime: whatever is neither 0, 1 nor p - 1 has order q or 2q, so that a peer
 //! cannot choose a value that gives our exponent away piece by piece.
 
+use super::comb::Comb;
 use crate::{Random, SecretBytes};
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
 use crypto_bigint::{BoxedUint, Odd, Resize};
@@ -26,6 +27,12 @@ const GROUPS: usize = 7;
 /// An exponent, which is below 2^[`Modp::exponent_bits`].
 pub(super) struct Exponent(Zeroizing<Vec<u8>>);
 
+/// What is computed once for a group.
+struct Prepared {
+    parameters: BoxedMontyParams,
+    generator: Comb,
+}
+
 impl Modp {
     pub(super) fn bits(self) -> u32 {
         match self {
@@ -46,13 +53,15 @@ impl Modp {
 
     /// Bits of a private exponent. In a group of a safe prime the best attack on a short exponent takes the root of
     /// 2^bits steps (Pollard's lambda), so more than twice the strength of the prime only costs time. RFC 7919,
-    /// appendix A, asks for 225, 275, 325, 375 and 400 bits from 2048 on; these are the next whole words.
+    /// appendix A, asks for 225, 275, 325, 375 and 400 bits from 2048 on; these are the next multiples of 16, which is
+    /// what the comb needs.
     pub(super) fn exponent_bits(self) -> u32 {
         match self {
-            Self::Bits1024 | Self::Bits1536 | Self::Bits2048 => 256,
-            Self::Bits3072 => 320,
-            Self::Bits4096 => 384,
-            Self::Bits6144 | Self::Bits8192 => 448,
+            Self::Bits1024 | Self::Bits1536 | Self::Bits2048 => 240,
+            Self::Bits3072 => 288,
+            Self::Bits4096 => 336,
+            Self::Bits6144 => 384,
+            Self::Bits8192 => 400,
         }
     }
 
@@ -83,9 +92,13 @@ impl Modp {
         Odd::new(prime).expect("the last 64 bits of the prime are ones")
     }
 
-    fn parameters(self) -> &'static BoxedMontyParams {
-        static PARAMETERS: [OnceLock<BoxedMontyParams>; GROUPS] = [const { OnceLock::new() }; GROUPS];
-        PARAMETERS[self as usize].get_or_init(|| BoxedMontyParams::new_vartime(self.prime()))
+    fn prepared(self) -> &'static Prepared {
+        static PREPARED: [OnceLock<Prepared>; GROUPS] = [const { OnceLock::new() }; GROUPS];
+        PREPARED[self as usize].get_or_init(|| {
+            let parameters = BoxedMontyParams::new_vartime(self.prime());
+            let two = BoxedMontyForm::new(BoxedUint::from(2u8).resize(self.bits()), &parameters);
+            Prepared { generator: Comb::new(&two, self.exponent_bits() as usize), parameters }
+        })
     }
 
     /// An exponent and 2 to its power.
@@ -94,17 +107,18 @@ impl Modp {
         random.fill(&mut exponent);
         // All exponents have one length: never small, whatever the source of randomness does.
         exponent[0] |= 0x80;
-        let exponent = Exponent(exponent);
-        let two = BoxedUint::from(2u8).resize(self.bits());
-        let public = self.power(two, &exponent).to_vec();
-        (exponent, public)
+        let Prepared { parameters, generator } = self.prepared();
+        let mut power = generator.power(&exponent, parameters);
+        let public = power.retrieve().to_be_bytes().into_vec();
+        power.zeroize();
+        (Exponent(exponent), public)
     }
 
     /// The secret shared with the owner of `public`; `None` if that is not 1 < public < p - 1.
     pub(super) fn agree(self, exponent: &Exponent, public: &[u8]) -> Option<SecretBytes> {
         let public = BoxedUint::from_be_slice(public, self.bits()).ok()?;
         let one = BoxedUint::one_with_precision(self.bits());
-        let highest = self.parameters().modulus().wrapping_sub(&one);
+        let highest = self.prepared().parameters.modulus().wrapping_sub(&one);
         let inside = public > one && public < highest;
         inside.then(|| SecretBytes::new(self.power(public, exponent).to_vec()))
     }
@@ -113,7 +127,8 @@ impl Modp {
     fn power(self, base: BoxedUint, exponent: &Exponent) -> Zeroizing<Box<[u8]>> {
         let bits = self.exponent_bits();
         let mut exponent = BoxedUint::from_be_slice(&exponent.0, bits).expect("it has this length");
-        let mut power = BoxedMontyForm::new(base, self.parameters()).pow_bounded_exp(&exponent, bits);
+        let mut power =
+            BoxedMontyForm::new(base, &self.prepared().parameters).pow_bounded_exp(&exponent, bits);
         let mut result = power.retrieve();
         let bytes = Zeroizing::new(result.to_be_bytes());
         exponent.zeroize();

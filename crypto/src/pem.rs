@@ -1,0 +1,144 @@
+//! Files of keys, certificates and revocation lists: PEM (RFC 7468) with other text around it, DER, or base64 alone.
+
+use crate::SecretBytes;
+use base64ct::{Base64, Encoding};
+use der::{Decode, Header, Reader, SliceReader};
+use zeroize::Zeroizing;
+
+/// A piece of DER that a file contains.
+#[derive(Debug)]
+pub(crate) struct Section {
+    /// What PEM calls it; empty for what is not PEM.
+    pub(crate) label: String,
+    /// Whether it is encrypted as in RFC 1421, so that `der` is none.
+    pub(crate) encrypted: bool,
+    /// The bytes, which may be a private key's.
+    pub(crate) der: SecretBytes,
+}
+
+/// Why a file cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PemError {
+    /// Nothing that looks like PEM, DER or base64.
+    #[error("this is neither PEM nor DER")]
+    Neither,
+    /// A section begins and does not end, or ends as another.
+    #[error("the section {0} does not end")]
+    Unterminated(String),
+    /// What is between the lines is not base64.
+    #[error("the section {0} is damaged")]
+    Damaged(String),
+}
+
+const BEGIN: &str = "-----BEGIN ";
+const END: &str = "-----END ";
+const DASHES: &str = "-----";
+
+/// What a file contains.
+pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Section>, PemError> {
+    if is_der(bytes) {
+        return Ok(vec![unlabeled(SecretBytes::new(bytes.to_vec()))]);
+    }
+    // A comment in a file of keys may be of any encoding; what matters is ASCII.
+    let text = Zeroizing::new(String::from_utf8_lossy(bytes).into_owned());
+    if text.contains(BEGIN) {
+        return sections(&text);
+    }
+    let der = decode(&text.lines().collect::<Vec<_>>())
+        .filter(|der| is_der(der.expose()))
+        .ok_or(PemError::Neither)?;
+    Ok(vec![unlabeled(der)])
+}
+
+fn unlabeled(der: SecretBytes) -> Section {
+    Section { label: String::new(), encrypted: false, der }
+}
+
+/// Whether the bytes are one SEQUENCE and nothing after it.
+fn is_der(bytes: &[u8]) -> bool {
+    let Ok(mut reader) = SliceReader::new(bytes) else { return false };
+    let Ok(header) = Header::decode(&mut reader) else { return false };
+    header.tag() == der::Tag::Sequence && reader.remaining_len() == header.length()
+}
+
+fn sections(text: &str) -> Result<Vec<Section>, PemError> {
+    let mut sections = Vec::new();
+    let mut lines = text.lines().map(str::trim);
+    while let Some(line) = lines.next() {
+        let Some(label) = line.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(DASHES)) else {
+            continue;
+        };
+        sections.push(section(label, &mut lines)?);
+    }
+    Ok(sections)
+}
+
+fn section<'a>(label: &str, lines: &mut impl Iterator<Item = &'a str>) -> Result<Section, PemError> {
+    let mut body = Vec::new();
+    let mut encrypted = false;
+    loop {
+        let line = lines.next().ok_or_else(|| PemError::Unterminated(label.to_owned()))?;
+        if let Some(end) = line.strip_prefix(END) {
+            if end.strip_suffix(DASHES) != Some(label) {
+                return Err(PemError::Unterminated(label.to_owned()));
+            }
+            break;
+        }
+        // RFC 1421 has headers, of which only one matters: "Proc-Type: 4,ENCRYPTED".
+        match line.split_once(':') {
+            Some((_, value)) => encrypted |= value.contains("ENCRYPTED"),
+            None => body.push(line),
+        }
+    }
+    let der = if encrypted { Some(SecretBytes::new(Vec::new())) } else { decode(&body) };
+    let der = der.ok_or_else(|| PemError::Damaged(label.to_owned()))?;
+    Ok(Section { label: label.to_owned(), encrypted, der })
+}
+
+fn decode(lines: &[&str]) -> Option<SecretBytes> {
+    // Room for all at once: growing would leave copies of keys behind.
+    let length = lines.iter().map(|line| line.len()).sum();
+    let mut base64 = Zeroizing::new(String::with_capacity(length));
+    for line in lines {
+        base64.extend(line.split_ascii_whitespace());
+    }
+    Base64::decode_vec(&base64).ok().map(SecretBytes::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "Bag Attributes\n-----BEGIN A B-----\r\nMAMC\nAQU=\n-----END A B-----\n\
+                        -----BEGIN C-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES\n\nAAAA\n-----END C-----\n";
+
+    #[test]
+    fn sections_are_found_among_other_text() {
+        let sections = read(TEXT.as_bytes()).expect("PEM");
+        let labels: Vec<_> = sections.iter().map(|section| section.label.as_str()).collect();
+        assert_eq!(labels, ["A B", "C"]);
+        assert_eq!(sections[0].der.expose(), [0x30, 3, 2, 1, 5]);
+        assert!(!sections[0].encrypted && sections[1].encrypted);
+    }
+
+    #[test]
+    fn der_and_base64_alone_are_taken() {
+        for bytes in [&[0x30, 3, 2, 1, 5][..], b"MAMC\nAQU=\n"] {
+            let sections = read(bytes).expect("DER");
+            assert_eq!((sections.len(), sections[0].der.expose()), (1, &[0x30, 3, 2, 1, 5][..]));
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_is_named() {
+        let unterminated =
+            |text: &str| assert_eq!(read(text.as_bytes()).unwrap_err(), PemError::Unterminated("A".into()));
+        unterminated("-----BEGIN A-----\nMAMC\n");
+        unterminated("-----BEGIN A-----\nMAMC\n-----END B-----\n");
+        let damaged = read(b"-----BEGIN A-----\nMA*C\n-----END A-----\n").unwrap_err();
+        assert_eq!(damaged, PemError::Damaged("A".into()));
+        for neither in [&b""[..], b"hello", &[0x30, 4, 2, 1, 5]] {
+            assert_eq!(read(neither).unwrap_err(), PemError::Neither);
+        }
+    }
+}

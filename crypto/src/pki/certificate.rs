@@ -1,0 +1,301 @@
+//! What a certificate says.
+
+use super::identity::{is_same_domain, is_same_email};
+use super::{DistinguishedName, Identity};
+use crate::pem::{self, PemError};
+use crate::signature::{KeyError, VerifyingKey};
+use aws_lc_rs::digest;
+use der::asn1::ObjectIdentifier;
+use der::{DateTime, Decode, Encode};
+use rustls_pki_types::CertificateDer;
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+use x509_cert::ext::Extension;
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::{BasicConstraints, KeyUsage, SubjectAltName, SubjectKeyIdentifier};
+
+/// Why there is no certificate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// The file is not readable.
+    #[error(transparent)]
+    Pem(#[from] PemError),
+    /// There is PEM, but no certificate in it.
+    #[error("there is no certificate in it, but: {0}")]
+    OtherContent(String),
+    /// More bytes than a certificate may have.
+    #[error("a certificate may have {limit} bytes, this one has {found}")]
+    TooLong {
+        /// The most.
+        limit: usize,
+        /// What came.
+        found: usize,
+    },
+    /// The DER is not that of a certificate of RFC 5280.
+    #[error("the certificate is malformed: {0}")]
+    Malformed(String),
+    /// Its key is not usable.
+    #[error("the certificate of {subject} is not usable: {error}")]
+    Key {
+        /// Whose it is.
+        subject: DistinguishedName,
+        /// What is wrong with the key.
+        error: KeyError,
+    },
+}
+
+/// A name of a certificate's owner besides the subject (RFC 5280, section 4.2.1.6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AlternativeName {
+    /// A domain name.
+    Domain(String),
+    /// An e-mail address.
+    Email(String),
+    /// An address.
+    Address(IpAddr),
+    /// A distinguished name.
+    Name(DistinguishedName),
+}
+
+/// A parsed X.509 certificate, of which nothing has been verified.
+#[derive(Clone)]
+pub struct Certificate {
+    der: CertificateDer<'static>,
+    subject: DistinguishedName,
+    issuer: DistinguishedName,
+    serial: Vec<u8>,
+    not_before: DateTime,
+    not_after: DateTime,
+    key: VerifyingKey,
+    names: Vec<AlternativeName>,
+    extensions: Extensions,
+}
+
+/// What is read of the extensions.
+#[derive(Clone, Default)]
+struct Extensions {
+    names: Option<SubjectAltName>,
+    constraints: Option<BasicConstraints>,
+    usage: Option<KeyUsage>,
+    key_id: Option<SubjectKeyIdentifier>,
+}
+
+/// No payload of IKEv2 is longer.
+const MOST_BYTES: usize = u16::MAX as usize;
+
+impl Certificate {
+    /// Every certificate of a file: PEM with any number of them, DER, or base64 alone.
+    pub fn from_file(bytes: &[u8]) -> Result<Vec<Self>, CertificateError> {
+        let sections = pem::read(bytes)?;
+        let is_certificate =
+            |label: &str| matches!(label, "" | "CERTIFICATE" | "X509 CERTIFICATE" | "TRUSTED CERTIFICATE");
+        let found: Vec<_> = sections.iter().filter(|section| is_certificate(&section.label)).collect();
+        if found.is_empty() {
+            let labels: Vec<&str> = sections.iter().map(|section| section.label.as_str()).collect();
+            return Err(CertificateError::OtherContent(labels.join(", ")));
+        }
+        found.into_iter().map(|section| Self::from_der(section.der.expose())).collect()
+    }
+
+    /// The certificate of its DER, as a CERT payload of encoding 4 has it.
+    pub fn from_der(bytes: &[u8]) -> Result<Self, CertificateError> {
+        if bytes.len() > MOST_BYTES {
+            return Err(CertificateError::TooLong { limit: MOST_BYTES, found: bytes.len() });
+        }
+        let malformed = |error: der::Error| CertificateError::Malformed(error.to_string());
+        let parsed = x509_cert::Certificate::from_der(bytes).map_err(malformed)?;
+        let parsed = parsed.tbs_certificate();
+        let name = |name: &x509_cert::name::Name| {
+            let der = name.to_der().map_err(malformed)?;
+            DistinguishedName::from_der(&der).map_err(|error| CertificateError::Malformed(error.to_string()))
+        };
+        let subject = name(parsed.subject())?;
+        let info = parsed.subject_public_key_info().to_der().map_err(malformed)?;
+        let key = VerifyingKey::from_info(&info)
+            .map_err(|error| CertificateError::Key { subject: subject.clone(), error })?;
+        let extensions = Extensions::read(parsed.extensions().map_or(&[], Vec::as_slice))?;
+        Ok(Self {
+            der: CertificateDer::from(bytes.to_vec()),
+            issuer: name(parsed.issuer())?,
+            serial: parsed.serial_number().as_bytes().to_vec(),
+            not_before: parsed.validity().not_before.to_date_time(),
+            not_after: parsed.validity().not_after.to_date_time(),
+            key,
+            names: extensions.names.iter().flat_map(|names| &names.0).filter_map(alternative_name).collect(),
+            extensions,
+            subject,
+        })
+    }
+
+    /// The DER.
+    pub fn to_der(&self) -> &[u8] {
+        &self.der
+    }
+
+    pub(super) fn as_webpki(&self) -> &CertificateDer<'static> {
+        &self.der
+    }
+
+    /// Whose it is.
+    pub fn subject(&self) -> &DistinguishedName {
+        &self.subject
+    }
+
+    /// Who signed it, by its own words.
+    pub fn issuer(&self) -> &DistinguishedName {
+        &self.issuer
+    }
+
+    /// The number its issuer gave it.
+    pub fn serial(&self) -> &[u8] {
+        &self.serial
+    }
+
+    /// From when on it is valid, since 1970.
+    pub fn not_before(&self) -> Duration {
+        self.not_before.unix_duration()
+    }
+
+    /// Until when it is valid, since 1970.
+    pub fn not_after(&self) -> Duration {
+        self.not_after.unix_duration()
+    }
+
+    /// The owner's public key.
+    pub fn key(&self) -> &VerifyingKey {
+        &self.key
+    }
+
+    /// The owner's names besides the subject; those of other types are left out.
+    pub fn names(&self) -> &[AlternativeName] {
+        &self.names
+    }
+
+    /// SHA-1 of the SubjectPublicKeyInfo: what a CERTREQ payload names an authority by (RFC 7296, section 3.7).
+    pub fn key_hash(&self) -> [u8; 20] {
+        let hash = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, self.key.info());
+        hash.as_ref().try_into().expect("SHA-1 has 20 bytes")
+    }
+
+    /// Whether it may sign other certificates.
+    pub fn is_authority(&self) -> bool {
+        let constraints = self.extensions.constraints.as_ref();
+        constraints.is_some_and(|it| it.ca)
+            && self.extensions.usage.as_ref().is_none_or(KeyUsage::key_cert_sign)
+    }
+
+    /// Whether it calls itself its own issuer.
+    pub fn is_self_issued(&self) -> bool {
+        self.issuer == self.subject
+    }
+
+    /// How many authorities may stand between it and the end of a chain.
+    pub(super) fn path_length(&self) -> Option<usize> {
+        self.extensions.constraints.as_ref()?.path_len_constraint.map(usize::from)
+    }
+
+    /// Whether its key may sign what is no certificate. RFC 4945, section 5.1.3.2: digitalSignature or nonRepudiation,
+    /// if anything is said about the usage.
+    pub(super) fn may_sign(&self) -> bool {
+        self.extensions
+            .usage
+            .as_ref()
+            .is_none_or(|usage| usage.digital_signature() || usage.non_repudiation())
+    }
+
+    /// Whether `identity` is one of the owner's: the subject or a name besides it, without wildcards (RFC 4945, section
+    /// 3.1). A key ID is the certificate's own, or SHA-1 of the public key or of its SubjectPublicKeyInfo.
+    pub fn holds(&self, identity: &Identity) -> bool {
+        match identity {
+            Identity::Name(name) => {
+                !name.is_empty()
+                    && (self.subject == *name
+                        || self.has(|it| matches!(it, AlternativeName::Name(it) if it == name)))
+            }
+            Identity::Ipv4(address) => self.names.contains(&AlternativeName::Address((*address).into())),
+            Identity::Ipv6(address) => self.names.contains(&AlternativeName::Address((*address).into())),
+            Identity::Fqdn(domain) => {
+                self.has(|it| matches!(it, AlternativeName::Domain(it) if is_same_domain(it, domain)))
+            }
+            Identity::Email(email) => {
+                self.has(|it| matches!(it, AlternativeName::Email(it) if is_same_email(it, email)))
+            }
+            Identity::KeyId(id) => self.has_key_id(id),
+        }
+    }
+
+    fn has(&self, is_it: impl Fn(&AlternativeName) -> bool) -> bool {
+        self.names.iter().any(is_it)
+    }
+
+    fn has_key_id(&self, id: &[u8]) -> bool {
+        let key = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, self.key.bytes());
+        let own = self.extensions.key_id.as_ref().map(|it| it.0.as_bytes());
+        own == Some(id) || self.key_hash() == id || key.as_ref() == id
+    }
+}
+
+impl Extensions {
+    fn read(extensions: &[Extension]) -> Result<Self, CertificateError> {
+        let mut read = Self::default();
+        for extension in extensions {
+            match extension.extn_id {
+                NAMES => once(&mut read.names, extension)?,
+                CONSTRAINTS => once(&mut read.constraints, extension)?,
+                USAGE => once(&mut read.usage, extension)?,
+                KEY_ID => once(&mut read.key_id, extension)?,
+                _ => {}
+            }
+        }
+        Ok(read)
+    }
+}
+
+const NAMES: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
+const CONSTRAINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.19");
+const USAGE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.15");
+const KEY_ID: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.14");
+
+/// RFC 5280, section 4.2: "A certificate MUST NOT include more than one instance of a particular extension."
+fn once<'a, T>(place: &mut Option<T>, extension: &'a Extension) -> Result<(), CertificateError>
+where
+    T: Decode<'a, Error = der::Error>,
+{
+    let malformed = |what| CertificateError::Malformed(format!("the extension {} {what}", extension.extn_id));
+    let value = T::from_der(extension.extn_value.as_bytes()).map_err(|_| malformed("cannot be read"))?;
+    if place.replace(value).is_some() {
+        return Err(malformed("is there twice"));
+    }
+    Ok(())
+}
+
+fn alternative_name(name: &GeneralName) -> Option<AlternativeName> {
+    match name {
+        GeneralName::DnsName(name) => Some(AlternativeName::Domain(name.as_str().to_owned())),
+        GeneralName::Rfc822Name(name) => Some(AlternativeName::Email(name.as_str().to_owned())),
+        GeneralName::IpAddress(bytes) => {
+            let bytes = bytes.as_bytes();
+            let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+            v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok().map(AlternativeName::Address)
+        }
+        GeneralName::DirectoryName(name) => {
+            DistinguishedName::from_der(&name.to_der().ok()?).ok().map(AlternativeName::Name)
+        }
+        _ => None,
+    }
+}
+
+impl PartialEq for Certificate {
+    fn eq(&self, other: &Self) -> bool {
+        self.der == other.der
+    }
+}
+
+impl Eq for Certificate {}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Certificate({})", self.subject)
+    }
+}

@@ -1,0 +1,271 @@
+//! Identities of IKEv2 peers (RFC 7296, section 3.5).
+
+use super::DistinguishedName;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// Who a peer says it is. Domain names and the domain of an e-mail address are compared without case.
+#[derive(Clone, Debug)]
+pub enum Identity {
+    /// ID_IPV4_ADDR.
+    Ipv4(Ipv4Addr),
+    /// ID_IPV6_ADDR.
+    Ipv6(Ipv6Addr),
+    /// ID_FQDN: a domain name, not resolved.
+    Fqdn(String),
+    /// ID_RFC822_ADDR: an e-mail address.
+    Email(String),
+    /// ID_DER_ASN1_DN: a distinguished name.
+    Name(DistinguishedName),
+    /// ID_KEY_ID: bytes that mean something to the two sides only.
+    KeyId(Vec<u8>),
+}
+
+/// Why an ID payload or a text is no identity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// An ID type that is not known.
+    #[error("identities of type {0} are not supported")]
+    Type(u8),
+    /// The data is not of the type.
+    #[error("an identity of type {0} is malformed")]
+    Malformed(u8),
+    /// The text is none of the forms of an identity.
+    #[error(
+        "{0:?} is no identity: an address, a domain name, an e-mail address, a distinguished name, or @#HEX"
+    )]
+    Text(String),
+    /// The text is of a distinguished name, and wrong.
+    #[error(transparent)]
+    Name(#[from] super::NameError),
+}
+
+/// Bytes of an identity that are worth comparing.
+const LONGEST: usize = 1024;
+
+impl Identity {
+    /// The identity of an ID payload's type and data.
+    pub fn from_payload(kind: u8, data: &[u8]) -> Result<Self, IdentityError> {
+        let malformed = || IdentityError::Malformed(kind);
+        if data.len() > LONGEST {
+            return Err(malformed());
+        }
+        match kind {
+            1 => Ok(Self::Ipv4(<[u8; 4]>::try_from(data).map_err(|_| malformed())?.into())),
+            5 => Ok(Self::Ipv6(<[u8; 16]>::try_from(data).map_err(|_| malformed())?.into())),
+            2 => Ok(Self::Fqdn(printable(data).ok_or_else(malformed)?)),
+            3 => Ok(Self::Email(printable(data).ok_or_else(malformed)?)),
+            9 => Ok(Self::Name(DistinguishedName::from_der(data).map_err(|_| malformed())?)),
+            11 if !data.is_empty() => Ok(Self::KeyId(data.to_vec())),
+            11 => Err(malformed()),
+            other => Err(IdentityError::Type(other)),
+        }
+    }
+
+    /// The ID payload's type.
+    pub fn kind(&self) -> u8 {
+        match self {
+            Self::Ipv4(_) => 1,
+            Self::Fqdn(_) => 2,
+            Self::Email(_) => 3,
+            Self::Ipv6(_) => 5,
+            Self::Name(_) => 9,
+            Self::KeyId(_) => 11,
+        }
+    }
+
+    /// The ID payload's data.
+    pub fn data(&self) -> Vec<u8> {
+        match self {
+            Self::Ipv4(address) => address.octets().to_vec(),
+            Self::Ipv6(address) => address.octets().to_vec(),
+            Self::Fqdn(text) | Self::Email(text) => text.as_bytes().to_vec(),
+            Self::Name(name) => name.to_der().to_vec(),
+            Self::KeyId(bytes) => bytes.clone(),
+        }
+    }
+}
+
+/// Names must be printable ASCII: what is shown to an operator must be what is compared.
+fn printable(data: &[u8]) -> Option<String> {
+    let fine = !data.is_empty() && data.iter().all(u8::is_ascii_graphic);
+    fine.then(|| data.iter().map(|&byte| char::from(byte)).collect())
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Ipv4(one), Self::Ipv4(other)) => one == other,
+            (Self::Ipv6(one), Self::Ipv6(other)) => one == other,
+            (Self::Fqdn(one), Self::Fqdn(other)) => is_same_domain(one, other),
+            (Self::Email(one), Self::Email(other)) => is_same_email(one, other),
+            (Self::Name(one), Self::Name(other)) => one == other,
+            (Self::KeyId(one), Self::KeyId(other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Identity {}
+
+impl Hash for Identity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.kind().hash(state);
+        match self {
+            Self::Fqdn(text) | Self::Email(text) => text.to_ascii_lowercase().hash(state),
+            Self::Name(name) => name.hash(state),
+            Self::Ipv4(_) | Self::Ipv6(_) | Self::KeyId(_) => self.data().hash(state),
+        }
+    }
+}
+
+pub(super) fn is_same_domain(one: &str, other: &str) -> bool {
+    one.eq_ignore_ascii_case(other)
+}
+
+/// RFC 5280, section 7.5: the part before the @ counts as it is written.
+pub(super) fn is_same_email(one: &str, other: &str) -> bool {
+    match (one.rsplit_once('@'), other.rsplit_once('@')) {
+        (Some((one, one_domain)), Some((other, other_domain))) => {
+            one == other && is_same_domain(one_domain, other_domain)
+        }
+        _ => one == other,
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ipv4(address) => address.fmt(f),
+            Self::Ipv6(address) => address.fmt(f),
+            Self::Fqdn(text) | Self::Email(text) => f.write_str(text),
+            Self::Name(name) => name.fmt(f),
+            Self::KeyId(bytes) => {
+                f.write_str("@#")?;
+                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+    }
+}
+
+/// Reads what VyOS and strongSwan take: `192.0.2.1`, `2001:db8::1`, `moon.example`, `@moon`, `carol@example`,
+/// `@@carol@example`, `C=CH, CN=moon`, `@#0a1b`, and each with its type before it, as in `fqdn:moon` or `keyid:moon`.
+impl FromStr for Identity {
+    type Err = IdentityError;
+
+    fn from_str(text: &str) -> Result<Self, IdentityError> {
+        let text = text.trim();
+        let wrong = || IdentityError::Text(text.to_owned());
+        let name = |text: &str| printable(text.as_bytes()).ok_or_else(wrong);
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Ok(address.into());
+        }
+        if let Some((kind, rest)) = text.split_once(':') {
+            match kind.to_ascii_lowercase().as_str() {
+                "fqdn" | "dns" => return Ok(Self::Fqdn(name(rest)?)),
+                "email" | "rfc822" | "userfqdn" => return Ok(Self::Email(name(rest)?)),
+                "ipv4" | "ipv6" => return Ok(rest.parse::<IpAddr>().map_err(|_| wrong())?.into()),
+                "dn" | "asn1dn" => return Ok(Self::Name(rest.parse()?)),
+                "keyid" if !rest.is_empty() => return Ok(Self::KeyId(rest.as_bytes().to_vec())),
+                _ => {}
+            }
+        }
+        if let Some(digits) = text.strip_prefix("@#") {
+            return Ok(Self::KeyId(hex(digits).ok_or_else(wrong)?));
+        }
+        if let Some(address) = text.strip_prefix("@@") {
+            return Ok(Self::Email(name(address)?));
+        }
+        if let Some(domain) = text.strip_prefix('@') {
+            return Ok(Self::Fqdn(name(domain)?));
+        }
+        if text.contains('=') {
+            return Ok(Self::Name(text.parse()?));
+        }
+        if text.contains('@') { Ok(Self::Email(name(text)?)) } else { Ok(Self::Fqdn(name(text)?)) }
+    }
+}
+
+impl From<IpAddr> for Identity {
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => Self::Ipv4(address),
+            IpAddr::V6(address) => Self::Ipv6(address),
+        }
+    }
+}
+
+fn hex(digits: &str) -> Option<Vec<u8>> {
+    let digits = digits.as_bytes();
+    if digits.is_empty() || !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    digits.chunks(2).map(|pair| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(text: &str) -> Identity {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn text_says_its_type_by_its_form() {
+        for (text, kind) in [
+            ("192.0.2.1", 1),
+            ("2001:db8::1", 5),
+            ("moon.example", 2),
+            ("@moon", 2),
+            ("fqdn:10.0.0.1", 2),
+            ("carol@example.org", 3),
+            ("@@carol@example.org", 3),
+            ("C=CH, O=strongSwan, CN=moon", 9),
+            ("CN=carol@example.org", 9),
+            ("/C=CH/CN=moon", 9),
+            ("asn1dn:CN=moon", 9),
+            ("@#0a1bFF", 11),
+            ("keyid:moon", 11),
+        ] {
+            let identity = identity(text);
+            assert_eq!(identity.kind(), kind, "{text}");
+            assert_eq!(Identity::from_payload(kind, &identity.data()), Ok(identity));
+        }
+    }
+
+    #[test]
+    fn domains_have_no_case_and_persons_have() {
+        assert_eq!(identity("Moon.Example"), identity("moon.example"));
+        assert_eq!(identity("carol@EXAMPLE.org"), identity("carol@example.org"));
+        assert_ne!(identity("Carol@example.org"), identity("carol@example.org"));
+        assert_ne!(identity("fqdn:192.0.2.1"), identity("192.0.2.1"));
+    }
+
+    #[test]
+    fn malformed_payloads_are_refused() {
+        for (kind, data) in [
+            (1, &b"123"[..]),
+            (5, b"1234"),
+            (2, b""),
+            (2, b"a\0b"),
+            (3, b"a b"),
+            (9, b"CN=x"),
+            (11, b""),
+            (11, &[1; 1025]),
+        ] {
+            assert_eq!(Identity::from_payload(kind, data), Err(IdentityError::Malformed(kind)));
+        }
+        assert_eq!(Identity::from_payload(10, b"x"), Err(IdentityError::Type(10)));
+    }
+
+    #[test]
+    fn malformed_text_is_refused() {
+        for text in ["", "@", "@@", "@#", "@#0", "@#0g", "a b", "ipv4:moon"] {
+            assert!(text.parse::<Identity>().is_err(), "{text}");
+        }
+    }
+}

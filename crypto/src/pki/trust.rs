@@ -1,0 +1,435 @@
+//! Whom we trust, and whether a peer's certificate leads there.
+
+use super::{Certificate, CertificateError, DistinguishedName};
+use crate::pem::{self, PemError};
+use der::{DateTime, Decode};
+use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use std::collections::HashSet;
+use std::time::Duration;
+use webpki::{
+    CertRevocationList, EndEntityCert, Error, ExpirationPolicy, ExtendedKeyUsageValidator, KeyPurposeIdIter,
+    OwnedCertRevocationList, RevocationOptions, RevocationOptionsBuilder, UnknownStatusPolicy, VerifiedPath,
+};
+
+/// The certificate of a chain that is wrong, and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the certificate of {subject} {failure}")]
+pub struct ChainError {
+    /// Whose certificate it is.
+    pub subject: DistinguishedName,
+    /// What is wrong with it.
+    pub failure: ChainFailure,
+}
+
+/// Why a certificate is not trusted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChainFailure {
+    /// Its time has not come.
+    #[error("is not valid before {0}")]
+    NotYetValid(DateTime),
+    /// Its time is over.
+    #[error("expired {0}")]
+    Expired(DateTime),
+    /// Neither an authority of ours nor a certificate that the peer sent has the name of its issuer.
+    #[error("was issued by {0}, which is not trusted here")]
+    UnknownAuthority(DistinguishedName),
+    /// The issuer did not sign it.
+    #[error("is not signed by its issuer")]
+    BadSignature,
+    /// It is signed in a way that is weak or not known.
+    #[error("is signed with an algorithm that is not supported")]
+    UnsupportedAlgorithm,
+    /// Its issuer took it back.
+    #[error("is revoked")]
+    Revoked,
+    /// No revocation list of its issuer is there, though one is required.
+    #[error("has no revocation list of its issuer, though one is required")]
+    NoRevocationList,
+    /// The revocation list of its issuer is too old.
+    #[error("has a revocation list that expired")]
+    RevocationListExpired,
+    /// The revocation list is not its issuer's.
+    #[error("has a revocation list that is not signed by its issuer")]
+    RevocationListSignature,
+    /// It signed another, which it may not.
+    #[error("is not an authority's")]
+    NotAnAuthority,
+    /// It is an authority's, and those only sign others.
+    #[error("is an authority's, and not a peer's")]
+    IsAuthority,
+    /// An authority of the chain allows no such long one.
+    #[error("has a longer chain than an authority of it allows")]
+    PathTooLong,
+    /// It has a name that an authority of the chain may not give.
+    #[error("has a name that an authority of its chain may not give")]
+    NameConstraint,
+    /// It is for something else than IKE.
+    #[error("is not for IPsec, IKE or TLS, by its key usage")]
+    Purpose,
+    /// The peer sent more certificates than are looked at.
+    #[error("comes with more than {MOST_BETWEEN} certificates of authorities")]
+    TooMany,
+    /// It has what must be understood, and is not.
+    #[error("cannot be judged: {0}")]
+    Unsupported(String),
+}
+
+/// Why a revocation list is not loaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RevocationListError {
+    /// The file is not readable.
+    #[error(transparent)]
+    Pem(#[from] PemError),
+    /// There is PEM, but no revocation list in it.
+    #[error("there is no revocation list in it, but: {0}")]
+    OtherContent(String),
+    /// The DER is not that of a list of RFC 5280, or of a kind that is not supported.
+    #[error("the revocation list is not usable: {0}")]
+    Unusable(String),
+}
+
+/// What a peer's certificate led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trusted<'a> {
+    /// The authority at the end of the chain.
+    Authority(&'a Certificate),
+    /// Itself: it was configured as trusted.
+    Itself,
+}
+
+/// The authorities that are trusted, revocation lists, and certificates that are trusted themselves.
+#[derive(Default)]
+pub struct TrustStore {
+    authorities: Vec<Certificate>,
+    /// Of `authorities`, in their order.
+    anchors: Vec<TrustAnchor<'static>>,
+    peers: Vec<Certificate>,
+    /// The newest first, because the first of an issuer counts.
+    lists: Vec<(Duration, CertRevocationList<'static>)>,
+    strict: bool,
+}
+
+/// Certificates of authorities that a peer may send. The ways to put them in a row grow with the factorial of their
+/// number, and are tried before anybody is authenticated.
+const MOST_BETWEEN: usize = 6;
+
+impl TrustStore {
+    /// Trusts an authority, whether or not it signed itself.
+    pub fn add_authority(&mut self, authority: Certificate) -> Result<(), CertificateError> {
+        let malformed = |error: Error| CertificateError::Malformed(error.to_string());
+        if !authority.is_authority() {
+            let text = format!("{} is not an authority and signs no others", authority.subject());
+            return Err(CertificateError::Malformed(text));
+        }
+        let anchor = webpki::anchor_from_trusted_cert(authority.as_webpki()).map_err(malformed)?.to_owned();
+        self.anchors.push(anchor);
+        self.authorities.push(authority);
+        Ok(())
+    }
+
+    /// Trusts one certificate, as long as it is valid, and none that it signed.
+    pub fn add_peer(&mut self, peer: Certificate) {
+        self.peers.push(peer);
+    }
+
+    /// Loads every revocation list of a file: PEM, DER or base64 alone. Of two of one issuer the newer counts.
+    pub fn add_revocation_lists(&mut self, file: &[u8]) -> Result<(), RevocationListError> {
+        let sections = pem::read(file)?;
+        let mut found = false;
+        for section in sections.iter().filter(|section| matches!(section.label.as_str(), "" | "X509 CRL")) {
+            self.add_revocation_list(section.der.expose())?;
+            found = true;
+        }
+        let labels = || sections.iter().map(|section| section.label.as_str()).collect::<Vec<_>>().join(", ");
+        if found { Ok(()) } else { Err(RevocationListError::OtherContent(labels())) }
+    }
+
+    fn add_revocation_list(&mut self, der: &[u8]) -> Result<(), RevocationListError> {
+        let unusable = |error: String| RevocationListError::Unusable(error);
+        let parsed: x509_cert::crl::CertificateList =
+            x509_cert::crl::CertificateList::from_der(der).map_err(|error| unusable(error.to_string()))?;
+        let list = OwnedCertRevocationList::from_der(der).map_err(|error| unusable(error.to_string()))?;
+        self.lists.push((parsed.tbs_cert_list.this_update.to_unix_duration(), list.into()));
+        self.lists.sort_by_key(|(issued, _)| std::cmp::Reverse(*issued));
+        Ok(())
+    }
+
+    /// Refuses certificates of issuers without a revocation list that is not expired. Otherwise a list counts if it is
+    /// there, however old.
+    pub fn require_revocation_lists(&mut self) {
+        self.strict = true;
+    }
+
+    /// Whether nobody is trusted.
+    pub fn is_empty(&self) -> bool {
+        self.authorities.is_empty() && self.peers.is_empty()
+    }
+
+    /// The authorities.
+    pub fn authorities(&self) -> &[Certificate] {
+        &self.authorities
+    }
+
+    /// The data of a CERTREQ payload of encoding 4: SHA-1 of each authority's key, one after the other.
+    pub fn request(&self) -> Vec<u8> {
+        self.authorities.iter().flat_map(Certificate::key_hash).collect()
+    }
+
+    /// What the certificate of a peer leads to, with others that the peer sent, at the time `now` since 1970. Whether it
+    /// is that peer's is not asked: see [`Certificate::holds`].
+    pub fn verify(
+        &self,
+        peer: &Certificate,
+        others: &[Certificate],
+        now: Duration,
+    ) -> Result<Trusted<'_>, ChainError> {
+        if self.peers.contains(peer) {
+            check_time(peer, now).map_err(|failure| wrong(peer, failure))?;
+            return Ok(Trusted::Itself);
+        }
+        if !peer.may_sign() {
+            return Err(wrong(peer, ChainFailure::Purpose));
+        }
+        let between = between(peer, others);
+        if between.len() > MOST_BETWEEN {
+            return Err(wrong(peer, ChainFailure::TooMany));
+        }
+        self.build(peer, &between, now).map_err(|error| self.explain(peer, &between, now, error))
+    }
+
+    fn build(
+        &self,
+        peer: &Certificate,
+        between: &[&Certificate],
+        now: Duration,
+    ) -> Result<Trusted<'_>, Error> {
+        let ders: Vec<CertificateDer<'_>> =
+            between.iter().map(|it| CertificateDer::from(it.to_der())).collect();
+        let lists: Vec<&CertRevocationList<'_>> = self.lists.iter().map(|(_, list)| list).collect();
+        // webpki takes no empty list of lists, and without one it does not ask.
+        if self.strict && lists.is_empty() {
+            return Err(Error::UnknownRevocationStatus);
+        }
+        let end = EndEntityCert::try_from(peer.as_webpki())?;
+        let check = |path: &VerifiedPath<'_>| self.check_path(path, between, now);
+        let path = end.verify_for_usage(
+            webpki::ALL_VERIFICATION_ALGS,
+            &self.anchors,
+            &ders,
+            UnixTime::since_unix_epoch(now),
+            Purposes,
+            self.revocation(&lists),
+            Some(&check),
+        )?;
+        self.authority(&path).map(Trusted::Authority).ok_or(Error::UnknownIssuer)
+    }
+
+    fn revocation<'a>(&self, lists: &'a [&'a CertRevocationList<'a>]) -> Option<RevocationOptions<'a>> {
+        let (status, expiration) = if self.strict {
+            (UnknownStatusPolicy::Deny, ExpirationPolicy::Enforce)
+        } else {
+            (UnknownStatusPolicy::Allow, ExpirationPolicy::Ignore)
+        };
+        let builder = RevocationOptionsBuilder::new(lists).ok()?;
+        Some(builder.with_status_policy(status).with_expiration_policy(expiration).build())
+    }
+
+    /// What webpki leaves to others: validity and path length of the trusted authority, and keyCertSign.
+    fn check_path(
+        &self,
+        path: &VerifiedPath<'_>,
+        between: &[&Certificate],
+        now: Duration,
+    ) -> Result<(), Error> {
+        let authority = self.authority(path).ok_or(Error::UnknownIssuer)?;
+        let mut length = 0;
+        for link in path.intermediate_certificates() {
+            let link =
+                between.iter().find(|it| it.to_der() == link.der().as_ref()).ok_or(Error::UnknownIssuer)?;
+            if !link.is_authority() {
+                return Err(Error::EndEntityUsedAsCa);
+            }
+            length += usize::from(!link.is_self_issued());
+        }
+        if authority.path_length().is_some_and(|most| length > most) {
+            return Err(Error::PathLenConstraintViolated);
+        }
+        let time = UnixTime::since_unix_epoch(now);
+        match check_time(authority, now) {
+            Ok(()) => Ok(()),
+            Err(ChainFailure::NotYetValid(_)) => {
+                let not_before = UnixTime::since_unix_epoch(authority.not_before());
+                Err(Error::CertNotValidYet { time, not_before })
+            }
+            Err(_) => {
+                let not_after = UnixTime::since_unix_epoch(authority.not_after());
+                Err(Error::CertExpired { time, not_after })
+            }
+        }
+    }
+
+    fn authority(&self, path: &VerifiedPath<'_>) -> Option<&Certificate> {
+        // By its place, not by what it is: an authority and its renewal differ in nothing that an anchor has.
+        let index = self.anchors.iter().position(|anchor| std::ptr::eq(anchor, path.anchor()))?;
+        self.authorities.get(index)
+    }
+
+    /// Whose fault it is: webpki says what is wrong, but not with which certificate.
+    fn explain(
+        &self,
+        peer: &Certificate,
+        between: &[&Certificate],
+        now: Duration,
+        error: Error,
+    ) -> ChainError {
+        let failure = failure(error, peer);
+        let chain = || [peer].into_iter().chain(between.iter().copied());
+        let culprit = match &failure {
+            ChainFailure::Expired(_) | ChainFailure::NotYetValid(_) => chain()
+                .chain(&self.authorities)
+                .find_map(|it| check_time(it, now).err().map(|failure| wrong(it, failure))),
+            ChainFailure::UnknownAuthority(_) => self.loose_end(peer, between),
+            ChainFailure::Revoked => {
+                chain().find(|it| self.is_listed(it)).map(|it| wrong(it, ChainFailure::Revoked))
+            }
+            ChainFailure::NotAnAuthority => {
+                between.iter().find(|it| !it.is_authority()).map(|it| wrong(it, ChainFailure::NotAnAuthority))
+            }
+            _ => None,
+        };
+        culprit.unwrap_or_else(|| wrong(peer, failure))
+    }
+
+    /// The certificate at which following the issuers' names ends.
+    fn loose_end(&self, peer: &Certificate, between: &[&Certificate]) -> Option<ChainError> {
+        let mut last = peer;
+        for _ in 0..=between.len() {
+            if self.authorities.iter().any(|it| it.subject() == last.issuer()) {
+                return None;
+            }
+            match between.iter().find(|it| it.subject() == last.issuer()) {
+                Some(next) => last = next,
+                None => break,
+            }
+        }
+        Some(wrong(last, ChainFailure::UnknownAuthority(last.issuer().clone())))
+    }
+
+    fn is_listed(&self, certificate: &Certificate) -> bool {
+        self.lists.iter().any(|(_, list)| {
+            let issuer = DistinguishedName::from_contents(list.issuer());
+            issuer.as_ref() == Some(certificate.issuer())
+                && matches!(list.find_serial(certificate.serial()), Ok(Some(_)))
+        })
+    }
+}
+
+/// What may lie between a peer's certificate and a trusted authority: each once, reachable by the names of issuers, and
+/// none that signed itself, which helps only if it is trusted already.
+fn between<'a>(peer: &Certificate, others: &'a [Certificate]) -> Vec<&'a Certificate> {
+    let mut wanted: HashSet<&DistinguishedName> = HashSet::from([peer.issuer()]);
+    let mut between: Vec<&Certificate> = Vec::new();
+    loop {
+        let known = between.len();
+        for other in others {
+            let new = !between.contains(&other) && other != peer && !other.is_self_issued();
+            if new && wanted.contains(other.subject()) && between.len() <= MOST_BETWEEN {
+                between.push(other);
+            }
+        }
+        if between.len() == known {
+            return between;
+        }
+        wanted.extend(others.iter().filter(|it| between.contains(it)).map(Certificate::issuer));
+    }
+}
+
+/// What to send besides one's own certificate: those of `pool` that lead from it to an authority, but not one that
+/// signed itself (RFC 7296, section 3.6).
+pub fn chain<'a>(own: &Certificate, pool: &'a [Certificate]) -> Vec<&'a Certificate> {
+    let mut chain: Vec<&Certificate> = Vec::new();
+    let mut issuer = own.issuer();
+    while let Some(next) =
+        pool.iter().find(|it| it.subject() == issuer && !it.is_self_issued() && it.is_authority())
+    {
+        if chain.contains(&next) || chain.len() == MOST_BETWEEN {
+            break;
+        }
+        chain.push(next);
+        issuer = next.issuer();
+    }
+    chain
+}
+
+fn check_time(certificate: &Certificate, now: Duration) -> Result<(), ChainFailure> {
+    let date = |time| DateTime::from_unix_duration(time).unwrap_or(DateTime::INFINITY);
+    if now < certificate.not_before() {
+        return Err(ChainFailure::NotYetValid(date(certificate.not_before())));
+    }
+    if now > certificate.not_after() {
+        return Err(ChainFailure::Expired(date(certificate.not_after())));
+    }
+    Ok(())
+}
+
+fn wrong(certificate: &Certificate, failure: ChainFailure) -> ChainError {
+    ChainError { subject: certificate.subject().clone(), failure }
+}
+
+fn failure(error: Error, peer: &Certificate) -> ChainFailure {
+    let date = |time: UnixTime| {
+        DateTime::from_unix_duration(Duration::from_secs(time.as_secs())).unwrap_or(DateTime::INFINITY)
+    };
+    match error {
+        Error::CertNotValidYet { not_before, .. } => ChainFailure::NotYetValid(date(not_before)),
+        Error::CertExpired { not_after, .. } => ChainFailure::Expired(date(not_after)),
+        Error::UnknownIssuer => ChainFailure::UnknownAuthority(peer.issuer().clone()),
+        Error::InvalidSignatureForPublicKey => ChainFailure::BadSignature,
+        Error::UnsupportedSignatureAlgorithmContext(_)
+        | Error::UnsupportedSignatureAlgorithmForPublicKeyContext(_) => ChainFailure::UnsupportedAlgorithm,
+        Error::CertRevoked => ChainFailure::Revoked,
+        Error::UnknownRevocationStatus => ChainFailure::NoRevocationList,
+        Error::CrlExpired { .. } => ChainFailure::RevocationListExpired,
+        Error::InvalidCrlSignatureForPublicKey
+        | Error::IssuerNotCrlSigner
+        | Error::UnsupportedCrlSignatureAlgorithmContext(_)
+        | Error::UnsupportedCrlSignatureAlgorithmForPublicKeyContext(_) => {
+            ChainFailure::RevocationListSignature
+        }
+        Error::EndEntityUsedAsCa => ChainFailure::NotAnAuthority,
+        Error::CaUsedAsEndEntity => ChainFailure::IsAuthority,
+        Error::PathLenConstraintViolated | Error::MaximumPathDepthExceeded => ChainFailure::PathTooLong,
+        Error::NameConstraintViolation => ChainFailure::NameConstraint,
+        Error::RequiredEkuNotFoundContext(_) | Error::EmptyEkuExtension => ChainFailure::Purpose,
+        other => ChainFailure::Unsupported(other.to_string()),
+    }
+}
+
+/// What a certificate may be for, if it says so (RFC 4945, section 5.1.3.12): anything, TLS in either role, IPsec in the
+/// ways of RFC 2459 and of Microsoft and Apple, or IKE.
+struct Purposes;
+
+const PURPOSES: &[&[usize]] = &[
+    &[2, 5, 29, 37, 0],
+    &[1, 3, 6, 1, 5, 5, 7, 3, 1],
+    &[1, 3, 6, 1, 5, 5, 7, 3, 2],
+    &[1, 3, 6, 1, 5, 5, 7, 3, 5],
+    &[1, 3, 6, 1, 5, 5, 7, 3, 6],
+    &[1, 3, 6, 1, 5, 5, 7, 3, 7],
+    &[1, 3, 6, 1, 5, 5, 7, 3, 17],
+    &[1, 3, 6, 1, 5, 5, 8, 2, 2],
+];
+
+impl ExtendedKeyUsageValidator for Purposes {
+    fn validate(&self, purposes: KeyPurposeIdIter<'_, '_>) -> Result<(), Error> {
+        let mut none = true;
+        for purpose in purposes {
+            none = false;
+            if PURPOSES.contains(&purpose?.to_decoded_oid().as_slice()) {
+                return Ok(());
+            }
+        }
+        // webpki refuses an extension that is there and empty before it asks.
+        if none { Ok(()) } else { Err(Error::EmptyEkuExtension) }
+    }
+}

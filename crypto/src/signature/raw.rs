@@ -1,0 +1,66 @@
+//! ECDSA signatures in their two forms: r then s, each as long as the curve (RFC 4754), and the DER of both (RFC 3279).
+
+use der::asn1::UintRef;
+use der::{Decode, Encode, Sequence};
+
+#[derive(Sequence)]
+struct EcdsaSignature<'a> {
+    r: UintRef<'a>,
+    s: UintRef<'a>,
+}
+
+/// The DER of r and s; `None` if one of them is zero or the length is not twice `coordinate`.
+pub(super) fn to_der(signature: &[u8], coordinate: usize) -> Option<Vec<u8>> {
+    if signature.len() != 2 * coordinate {
+        return None;
+    }
+    let (r, s) = signature.split_at(coordinate);
+    if [r, s].iter().any(|number| number.iter().all(|&byte| byte == 0)) {
+        return None;
+    }
+    EcdsaSignature { r: UintRef::new(r).ok()?, s: UintRef::new(s).ok()? }.to_der().ok()
+}
+
+/// r and s of their DER, in `coordinate` bytes each.
+pub(super) fn from_der(signature: &[u8], coordinate: usize) -> Option<Vec<u8>> {
+    let EcdsaSignature { r, s } = EcdsaSignature::from_der(signature).ok()?;
+    let mut raw = vec![0; 2 * coordinate];
+    for (number, room) in [r, s].iter().zip(raw.chunks_exact_mut(coordinate)) {
+        let start = coordinate.checked_sub(number.as_bytes().len())?;
+        room[start..].copy_from_slice(number.as_bytes());
+    }
+    Some(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_say_the_same() {
+        let mut raw = [0; 64];
+        raw[31] = 0x80;
+        raw[32] = 0xff;
+        let der = to_der(&raw, 32).expect("neither is zero");
+        assert_eq!(der[..6], [0x30, 0x27, 0x02, 0x02, 0x00, 0x80]);
+        assert_eq!(from_der(&der, 32).expect("it fits"), raw);
+    }
+
+    #[test]
+    fn zero_and_wrong_lengths_have_no_der() {
+        let mut raw = [0; 64];
+        assert_eq!(to_der(&raw, 32), None);
+        raw[0] = 1;
+        assert_eq!(to_der(&raw, 32), None);
+        raw[63] = 1;
+        assert!(to_der(&raw, 32).is_some());
+        assert_eq!((to_der(&raw[1..], 32), to_der(&[1; 65], 32), to_der(b"", 32)), (None, None, None));
+    }
+
+    #[test]
+    fn numbers_longer_than_the_curve_have_no_raw_form() {
+        let der = to_der(&[1; 96], 48).expect("neither is zero");
+        assert_eq!(from_der(&der, 32), None);
+        assert_eq!(from_der(b"", 32), None);
+    }
+}
