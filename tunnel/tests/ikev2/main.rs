@@ -1,5 +1,6 @@
 //! The protocol, played by two endpoints against each other.
 
+mod certificates;
 mod collisions;
 mod hostile;
 mod mallory;

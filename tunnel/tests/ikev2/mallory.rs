@@ -7,7 +7,6 @@ use crypto::exchange::{Group, PrivateShare};
 use crypto::prf::Prf;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tunnel::ikev2::Identity;
 use tunnel::ikev2::keys::{IkeKeys, Nonces, Role, Signed, Spis, shared_key_mac};
 use tunnel::ikev2::message::numbers::method;
 use tunnel::ikev2::message::{
@@ -178,7 +177,7 @@ impl Mallory {
 
     /// What an honest initiator authenticates with.
     pub fn auth_payloads(&self) -> Vec<Payload<'static>> {
-        let identity = Identity::Fqdn("host1.example".to_owned()).body().leak();
+        let identity = &b"\x02\0\0\0host1.example"[..];
         let Ok(Message { body: Body::Clear(payloads), .. }) = Message::parse(&self.answer) else {
             panic!("in the clear");
         };

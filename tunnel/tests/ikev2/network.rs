@@ -7,9 +7,9 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-use tunnel::Time;
 use tunnel::ikev2::message::{Exchange, Header};
 use tunnel::ikev2::{Action, Connection, ConnectionId, Endpoint, Event, Install, Outbox, Path};
+use tunnel::{Now, Time};
 
 /// A seeded source of randomness.
 pub struct Seeded(ChaCha8Rng);
@@ -137,17 +137,24 @@ impl Network {
     }
 
     pub fn add(&mut self, host: usize, connection: Connection) -> ConnectionId {
-        self.hosts[host].endpoint.add_connection(self.now, connection)
+        let now = self.now();
+        self.hosts[host].endpoint.add_connection(now, connection)
+    }
+
+    /// Both clocks: the wall's says 2030.
+    pub fn now(&self) -> Now {
+        let wall = Duration::from_secs(1_893_456_000) + Duration::from_nanos(self.now.nanoseconds());
+        Now { monotonic: self.now, wall }
     }
 
     /// Has a host do something.
     pub fn command<R>(
         &mut self,
         host: usize,
-        command: impl FnOnce(&mut Endpoint, Time, &mut Outbox) -> R,
+        command: impl FnOnce(&mut Endpoint, Now, &mut Outbox) -> R,
     ) -> R {
-        let mut out = Outbox::new();
-        let result = command(&mut self.hosts[host].endpoint, self.now, &mut out);
+        let (now, mut out) = (self.now(), Outbox::new());
+        let result = command(&mut self.hosts[host].endpoint, now, &mut out);
         self.carry_out(host, out);
         result
     }
@@ -188,7 +195,7 @@ impl Network {
         }
         let path = Path { local: datagram.to, remote: datagram.from };
         let mut out = Outbox::new();
-        let _ = self.hosts[host].endpoint.handle_datagram(self.now, path, &datagram.bytes, &mut out);
+        let _ = self.hosts[host].endpoint.handle_datagram(self.now(), path, &datagram.bytes, &mut out);
         self.carry_out(host, out);
     }
 

@@ -222,7 +222,7 @@ fn a_dead_peer_is_noticed_and_the_connection_restarted() {
     assert!(network.hosts[A].installed.is_empty());
     // It comes back as one that knows nothing.
     let mut fresh = crate::network::Host::new("192.0.2.2", 999);
-    fresh.endpoint.add_connection(network.now, crate::support::connection(B));
+    fresh.endpoint.add_connection(network.now(), crate::support::connection(B));
     network.hosts[B] = fresh;
     network.run(seconds(60));
     assert_agree(&network, 1);
@@ -247,7 +247,7 @@ fn traffic_is_a_sign_of_life() {
 fn a_peer_that_has_lost_its_memory_takes_its_own_place() {
     let (mut network, ids) = connected(43, |_, _| {});
     let mut fresh = crate::network::Host::new("192.0.2.1", 998);
-    let id = fresh.endpoint.add_connection(network.now, crate::support::connection(A));
+    let id = fresh.endpoint.add_connection(network.now(), crate::support::connection(A));
     assert_ne!(Some(id), ids.get(5).copied());
     network.hosts[A] = fresh;
     begin(&mut network, A, id);

@@ -18,10 +18,11 @@ use super::context::{Connections, Context, Registry};
 use super::limits::{CROSSING_TIME, RECONNECT_DELAY};
 use super::session::Session;
 use super::setup::{Authenticating, HalfOpen, Inbound, Initiating};
-use crate::Time;
+use crate::{Now, Time};
 use crypto::Random;
 use door::Door;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 pub use commands::CannotInitiate;
 
@@ -130,17 +131,18 @@ impl Endpoint {
     /// What the states are handed, and the states.
     fn split<'a>(
         &'a mut self,
-        now: Time,
+        now: Now,
         out: &'a mut Outbox,
     ) -> (Context<'a>, &'a mut HashMap<SessionId, Phase>, &'a mut Door) {
         let Self { random, connections, registry, phases, door, .. } = self;
-        (Context { now, random: &mut **random, registry, connections, out }, phases, door)
+        let Now { monotonic: now, wall } = now;
+        (Context { now, wall, random: &mut **random, registry, connections, out }, phases, door)
     }
 
     /// Takes a phase one step on.
     fn step(
         &mut self,
-        now: Time,
+        now: Now,
         id: SessionId,
         out: &mut Outbox,
         step: impl FnOnce(Phase, &mut Context<'_>) -> Option<Phase>,
@@ -172,7 +174,7 @@ impl Endpoint {
     }
 
     /// A session is over.
-    fn bury(&mut self, now: Time, id: SessionId, session: Session, out: &mut Outbox) {
+    fn bury(&mut self, now: Now, id: SessionId, session: Session, out: &mut Outbox) {
         let (connection, reason) = (session.connection(), session.over().unwrap_or(CloseReason::Asked));
         let (mut context, ..) = self.split(now, out);
         session.dismantle(&mut context);
@@ -181,7 +183,7 @@ impl Endpoint {
     }
 
     /// A connection is down: plans when it is set up again, if it is to be.
-    fn plan(&mut self, now: Time, connection: Option<ConnectionId>, reason: Option<CloseReason>) {
+    fn plan(&mut self, now: Now, connection: Option<ConnectionId>, reason: Option<CloseReason>) {
         let Some((connection, config)) =
             connection.and_then(|id| self.connections.get(&id).map(|config| (id, config)))
         else {
@@ -195,23 +197,24 @@ impl Endpoint {
         let persists = config.start == Start::Initiate && (is_lost || reason.is_none());
         if restarts || persists {
             // What has just been lost is tried at once; what failed, after a while.
-            let at = if reason == Some(CloseReason::Dead) { now } else { now + RECONNECT_DELAY };
+            let delay = if reason == Some(CloseReason::Dead) { Duration::ZERO } else { RECONNECT_DELAY };
+            let at = now.monotonic + delay;
             self.plans.insert(connection, at);
         }
     }
 
     /// A session is new: others with the same gateway may have to go.
-    fn welcome(&mut self, now: Time, id: SessionId, out: &mut Outbox) {
+    fn welcome(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
         let Some(Phase::Established(new)) = self.phases.get(&id) else { return };
         self.plans.remove(&new.connection());
         let mut losers = Vec::new();
         for (other, phase) in &self.phases {
             let Phase::Established(old) = phase else { continue };
-            let is_same = old.connection() == new.connection() && old.identity().matches(new.identity());
+            let is_same = old.connection() == new.connection() && old.identity() == new.identity();
             if *other == id || !is_same || old.is_closing() {
                 continue;
             }
-            let crossed = old.initiated() != new.initiated() && now - old.since() < CROSSING_TIME;
+            let crossed = old.initiated() != new.initiated() && now.monotonic - old.since() < CROSSING_TIME;
             if new.initial_contact() && !crossed {
                 // Section 2.4: the other side has lost the old one.
                 losers.push(*other);
@@ -229,7 +232,7 @@ impl Endpoint {
         }
     }
 
-    fn close_session(&mut self, now: Time, id: SessionId, reason: CloseReason, out: &mut Outbox) {
+    fn close_session(&mut self, now: Now, id: SessionId, reason: CloseReason, out: &mut Outbox) {
         self.step(now, id, out, |phase, context| match phase {
             Phase::Established(mut session) => {
                 session.close(reason, context);

@@ -1,5 +1,6 @@
 //! IKE_AUTH has been sent.
 
+use super::proof::{certificate_payloads, request, request_payload};
 use super::{Inbound, Init, Wanted};
 use crate::Time;
 use crate::ikev2::action::{Cause, CloseReason, SessionId};
@@ -7,6 +8,7 @@ use crate::ikev2::channel::{Channel, Incoming, Overdue, Received};
 use crate::ikev2::config::ConnectionId;
 use crate::ikev2::context::Context;
 use crate::ikev2::endpoint::Phase;
+use crate::ikev2::identity;
 use crate::ikev2::keys::Nonces;
 use crate::ikev2::limits::FAREWELL_TRANSMISSIONS;
 use crate::ikev2::message::numbers::notify;
@@ -37,7 +39,7 @@ impl Authenticating {
         init: Init,
         childless: bool,
         context: &mut Context<'_>,
-    ) -> Self {
+    ) -> Option<Phase> {
         // Without RFC 6023 the other side expects a Child SA.
         let first = match wanted.children.first() {
             None if !childless && !wanted.config.children.is_empty() => Some(0),
@@ -45,8 +47,10 @@ impl Authenticating {
         };
         let child = first.and_then(|child| Request::first(id, &wanted.config, child, path, context));
         let mut this = Self { id, wanted, path, nat, channel, init, child, is_abandoned: false };
-        this.send(context);
-        this
+        match this.send(context) {
+            Ok(()) => this.stay(),
+            Err(cause) => this.give_up(cause, context),
+        }
     }
 
     pub(crate) fn connection(&self) -> ConnectionId {
@@ -60,13 +64,16 @@ impl Authenticating {
         }
     }
 
-    fn send(&mut self, context: &mut Context<'_>) {
+    fn send(&mut self, context: &mut Context<'_>) -> Result<(), Cause> {
         let config = &self.wanted.config;
-        let local = config.local_identity.body();
-        let remote = config.remote_identity.as_ref().map(crate::ikev2::identity::Identity::body);
-        let proof = self.init.prove(config, &local);
+        let local = identity::body(&config.local_identity);
+        let remote = config.remote_identity.as_ref().map(identity::body);
+        let proof = self.init.prove(config, &local)?;
+        let request = request(config);
         let id = |body| Identification::parse(body).expect("a body of ours has its head");
         let mut payloads = vec![Payload::IdI(id(&local))];
+        payloads.extend(certificate_payloads(config));
+        payloads.extend(request.as_deref().map(request_payload));
         payloads.extend(remote.as_deref().map(|body| Payload::IdR(id(body))));
         payloads.push(Payload::Auth(Authentication { method: proof.method, data: &proof.data }));
         if self.wanted.initial_contact {
@@ -77,6 +84,7 @@ impl Authenticating {
         }
         let datagrams = self.channel.request(context.now, Exchange::IkeAuth, &payloads, context.random);
         context.send(self.path, datagrams);
+        Ok(())
     }
 
     pub(crate) fn handle(mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Option<Phase> {
@@ -108,7 +116,7 @@ impl Authenticating {
             let is_error = payloads.error().is_some();
             return self.fail(cause, !is_error, context);
         };
-        match self.init.verify(&self.wanted.config, id, auth) {
+        match self.init.verify(&self.wanted.config, (id, auth), &payloads.certificates, context.wall) {
             Err(cause) => self.fail(cause, true, context),
             Ok(verified) => {
                 let beginning = Beginning {

@@ -1,5 +1,6 @@
 //! IKE_SA_INIT has been sent.
 
+use super::proof::hashes;
 use super::{Announced, Authenticating, Inbound, Init};
 use crate::Time;
 use crate::ikev2::action::{Cause, SessionId};
@@ -208,7 +209,7 @@ impl Initiating {
         let keys = IkeKeys::first(&selected.suite, Role::Initiator, spis, nonces, &shared);
         let response = (inbound.bytes.to_vec(), nonce.to_vec());
         let nat = Nat::detect(self.path, spis, payloads);
-        Some(self.authenticate(spis, (selected.suite, keys), response, nat, payloads, context))
+        self.authenticate(spis, (selected.suite, keys), response, nat, payloads, context)
     }
 
     fn authenticate(
@@ -219,7 +220,7 @@ impl Initiating {
         nat: Nat,
         payloads: &Payloads<'_>,
         context: &mut Context<'_>,
-    ) -> Phase {
+    ) -> Option<Phase> {
         // Section 2.23: who finds a NAT goes on on port 4500.
         let encapsulates = nat.is_present() || self.wanted.config.force_encapsulation;
         let path = if encapsulates { self.path.floated() } else { self.path };
@@ -233,11 +234,10 @@ impl Initiating {
             suite,
             root: keys.root,
             proof: keys.proof,
+            hashes: hashes(payloads),
         };
         let childless = payloads.notify(notify::CHILDLESS_IKEV2_SUPPORTED).is_some();
-        let next =
-            Authenticating::begin(self.id, self.wanted, (path, nat), channel, init, childless, context);
-        Phase::Authenticating(Box::new(next))
+        Authenticating::begin(self.id, self.wanted, (path, nat), channel, init, childless, context)
     }
 
     pub(crate) fn next_timeout(&self) -> Time {
