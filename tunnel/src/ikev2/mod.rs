@@ -27,7 +27,7 @@ mod session;
 mod setup;
 
 pub use action::{Action, Cause, CloseReason, Event, Install, Outbox, SessionId};
-pub use config::{Authentication, Child, Connection, ConnectionId, Start, WhenLost};
+pub use config::{Authentication, Child, Connection, ConnectionId, Credentials, Start, WhenLost};
 pub use endpoint::{CannotInitiate, Endpoint, Ignored, Load, SessionStatus, State};
 pub use identity::Identity;
 pub use nat::{Nat, Path};

@@ -10,7 +10,6 @@ use tunnel::esp::{Mode, TrafficSelector};
 use tunnel::ikev2::proposal::{Encryption, EspOffer, IkeOffer};
 use tunnel::ikev2::{Authentication, Child, Connection, ConnectionId, Identity, Start, State, WhenLost};
 
-pub const SECOND: Duration = Duration::from_secs(1);
 pub const HOUR: Duration = Duration::from_secs(3600);
 
 pub fn seconds(seconds: u64) -> Duration {

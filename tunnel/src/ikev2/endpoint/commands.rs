@@ -1,7 +1,7 @@
 //! What the configuration, people and the data path ask for.
 
 use super::{Endpoint, Phase};
-use crate::Time;
+use crate::Now;
 use crate::ikev2::action::{CloseReason, Outbox, SessionId};
 use crate::ikev2::config::{Connection, ConnectionId, Start};
 use crate::ikev2::limits::IKE_PORT;
@@ -27,24 +27,24 @@ pub enum CannotInitiate {
 
 impl Endpoint {
     /// Adds a connection; one that is to be begun by us is, at the next look at the timers.
-    pub fn add_connection(&mut self, now: Time, config: Connection) -> ConnectionId {
+    pub fn add_connection(&mut self, now: Now, config: Connection) -> ConnectionId {
         let id = ConnectionId(self.next_id());
         if config.start == Start::Initiate {
-            self.plans.insert(id, now);
+            self.plans.insert(id, now.monotonic);
         }
         self.connections.insert(id, Arc::new(config));
         id
     }
 
     /// Removes a connection and ends its sessions.
-    pub fn remove_connection(&mut self, now: Time, id: ConnectionId, out: &mut Outbox) {
+    pub fn remove_connection(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
         self.connections.remove(&id);
         self.plans.remove(&id);
         self.close_all(now, id, out);
     }
 
     /// Begins a connection with all its children; those that are there already stay.
-    pub fn initiate(&mut self, now: Time, id: ConnectionId, out: &mut Outbox) -> Result<(), CannotInitiate> {
+    pub fn initiate(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) -> Result<(), CannotInitiate> {
         let config = self.connections.get(&id).ok_or(CannotInitiate::NoConnection)?;
         let children = (0..config.children.len()).collect();
         self.want(now, id, children, out)
@@ -53,7 +53,7 @@ impl Endpoint {
     /// A packet for a child of a connection found no SA: one is made. Asking again while it is being made does nothing.
     pub fn handle_traffic(
         &mut self,
-        now: Time,
+        now: Now,
         id: ConnectionId,
         child: usize,
         out: &mut Outbox,
@@ -63,29 +63,23 @@ impl Endpoint {
 
     fn want(
         &mut self,
-        now: Time,
+        now: Now,
         connection: ConnectionId,
         children: Vec<usize>,
         out: &mut Outbox,
     ) -> Result<(), CannotInitiate> {
         let config = self.connections.get(&connection).cloned().ok_or(CannotInitiate::NoConnection)?;
         if let Some(id) = self.session_of(connection) {
-            self.step(now, id, out, |phase, context| {
-                Some(match phase {
-                    Phase::Initiating(mut state) => {
-                        children.into_iter().for_each(|child| state.want(child));
-                        Phase::Initiating(state)
+            self.step(now, id, out, |mut phase, context| {
+                for child in children {
+                    match &mut phase {
+                        Phase::Initiating(state) => state.want(child),
+                        Phase::Authenticating(state) => state.want(child),
+                        Phase::Established(session) => session.ask(Task::Child(child), context),
+                        Phase::HalfOpen(_) => {}
                     }
-                    Phase::Authenticating(mut state) => {
-                        children.into_iter().for_each(|child| state.want(child));
-                        Phase::Authenticating(state)
-                    }
-                    Phase::Established(mut session) => {
-                        children.into_iter().for_each(|child| session.ask(Task::Child(child), context));
-                        Phase::Established(session)
-                    }
-                    other @ Phase::HalfOpen(_) => other,
-                })
+                }
+                Some(phase)
             });
             return Ok(());
         }
@@ -94,7 +88,7 @@ impl Endpoint {
 
     fn begin(
         &mut self,
-        now: Time,
+        now: Now,
         connection: ConnectionId,
         config: Arc<Connection>,
         children: Vec<usize>,
@@ -123,12 +117,12 @@ impl Endpoint {
     }
 
     /// Ends the sessions of a connection; the other side is told.
-    pub fn close(&mut self, now: Time, id: ConnectionId, out: &mut Outbox) {
+    pub fn close(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
         self.plans.remove(&id);
         self.close_all(now, id, out);
     }
 
-    fn close_all(&mut self, now: Time, connection: ConnectionId, out: &mut Outbox) {
+    fn close_all(&mut self, now: Now, connection: ConnectionId, out: &mut Outbox) {
         let of = self.phases.iter().filter(|(_, phase)| phase.connection() == Some(connection));
         let ids: Vec<SessionId> = of.map(|(id, _)| *id).collect();
         for id in ids {
@@ -138,29 +132,29 @@ impl Endpoint {
     }
 
     /// Replaces the IKE SA of a connection.
-    pub fn rekey(&mut self, now: Time, id: ConnectionId, out: &mut Outbox) {
+    pub fn rekey(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
         if let Some(session) = self.session_of(id) {
             self.ask(now, session, Task::RekeyIke, out);
         }
     }
 
     /// Replaces the Child SA that we receive with under `spi`: it has carried as much as it should.
-    pub fn rekey_child(&mut self, now: Time, spi: u32, out: &mut Outbox) {
+    pub fn rekey_child(&mut self, now: Now, spi: u32, out: &mut Outbox) {
         self.ask_owner(now, spi, Task::RekeyChild(spi), out);
     }
 
     /// Deletes the Child SA that we receive with under `spi`: it must not be used any more.
-    pub fn delete_child(&mut self, now: Time, spi: u32, out: &mut Outbox) {
+    pub fn delete_child(&mut self, now: Now, spi: u32, out: &mut Outbox) {
         self.ask_owner(now, spi, Task::DeleteChild(spi), out);
     }
 
-    fn ask_owner(&mut self, now: Time, spi: u32, task: Task, out: &mut Outbox) {
+    fn ask_owner(&mut self, now: Now, spi: u32, task: Task, out: &mut Outbox) {
         if let Some(session) = self.registry.child_owner(spi) {
             self.ask(now, session, task, out);
         }
     }
 
-    fn ask(&mut self, now: Time, id: SessionId, task: Task, out: &mut Outbox) {
+    fn ask(&mut self, now: Now, id: SessionId, task: Task, out: &mut Outbox) {
         self.step(now, id, out, |mut phase, context| {
             if let Phase::Established(session) = &mut phase {
                 session.ask(task, context);
@@ -170,10 +164,10 @@ impl Endpoint {
     }
 
     /// Authentic packets have arrived under the SPI `spi`: the other side lives.
-    pub fn note_traffic(&mut self, now: Time, spi: u32) {
+    pub fn note_traffic(&mut self, now: Now, spi: u32) {
         let Some(id) = self.registry.child_owner(spi) else { return };
         if let Some(Phase::Established(session)) = self.phases.get_mut(&id) {
-            session.note_traffic(now);
+            session.note_traffic(now.monotonic);
             self.reschedule(id);
         }
     }

@@ -15,13 +15,14 @@ pub use status::{Load, SessionStatus, State};
 use super::action::{Action, CloseReason, Event, Outbox, SessionId};
 use super::config::{ConnectionId, Start, WhenLost};
 use super::context::{Connections, Context, Registry};
-use super::limits::RECONNECT_DELAY;
+use super::limits::{CROSSING_TIME, RECONNECT_DELAY};
 use super::session::Session;
 use super::setup::{Authenticating, HalfOpen, Inbound, Initiating};
-use crate::Time;
+use crate::{Now, Time};
 use crypto::Random;
 use door::Door;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 pub use commands::CannotInitiate;
 
@@ -86,7 +87,8 @@ impl Phase {
         match self {
             Self::Established(session) => !session.is_closing(),
             Self::HalfOpen(_) => false,
-            Self::Initiating(_) | Self::Authenticating(_) => true,
+            Self::Initiating(_) => true,
+            Self::Authenticating(state) => !state.is_abandoned(),
         }
     }
 }
@@ -129,17 +131,18 @@ impl Endpoint {
     /// What the states are handed, and the states.
     fn split<'a>(
         &'a mut self,
-        now: Time,
+        now: Now,
         out: &'a mut Outbox,
     ) -> (Context<'a>, &'a mut HashMap<SessionId, Phase>, &'a mut Door) {
         let Self { random, connections, registry, phases, door, .. } = self;
-        (Context { now, random: &mut **random, registry, connections, out }, phases, door)
+        let Now { monotonic: now, wall } = now;
+        (Context { now, wall, random: &mut **random, registry, connections, out }, phases, door)
     }
 
     /// Takes a phase one step on.
     fn step(
         &mut self,
-        now: Time,
+        now: Now,
         id: SessionId,
         out: &mut Outbox,
         step: impl FnOnce(Phase, &mut Context<'_>) -> Option<Phase>,
@@ -171,7 +174,7 @@ impl Endpoint {
     }
 
     /// A session is over.
-    fn bury(&mut self, now: Time, id: SessionId, session: Session, out: &mut Outbox) {
+    fn bury(&mut self, now: Now, id: SessionId, session: Session, out: &mut Outbox) {
         let (connection, reason) = (session.connection(), session.over().unwrap_or(CloseReason::Asked));
         let (mut context, ..) = self.split(now, out);
         session.dismantle(&mut context);
@@ -180,7 +183,7 @@ impl Endpoint {
     }
 
     /// A connection is down: plans when it is set up again, if it is to be.
-    fn plan(&mut self, now: Time, connection: Option<ConnectionId>, reason: Option<CloseReason>) {
+    fn plan(&mut self, now: Now, connection: Option<ConnectionId>, reason: Option<CloseReason>) {
         let Some((connection, config)) =
             connection.and_then(|id| self.connections.get(&id).map(|config| (id, config)))
         else {
@@ -194,27 +197,30 @@ impl Endpoint {
         let persists = config.start == Start::Initiate && (is_lost || reason.is_none());
         if restarts || persists {
             // What has just been lost is tried at once; what failed, after a while.
-            let at = if reason == Some(CloseReason::Dead) { now } else { now + RECONNECT_DELAY };
+            let delay = if reason == Some(CloseReason::Dead) { Duration::ZERO } else { RECONNECT_DELAY };
+            let at = now.monotonic + delay;
             self.plans.insert(connection, at);
         }
     }
 
     /// A session is new: others with the same gateway may have to go.
-    fn welcome(&mut self, now: Time, id: SessionId, out: &mut Outbox) {
+    fn welcome(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
         let Some(Phase::Established(new)) = self.phases.get(&id) else { return };
         self.plans.remove(&new.connection());
         let mut losers = Vec::new();
         for (other, phase) in &self.phases {
             let Phase::Established(old) = phase else { continue };
-            let is_same = old.connection() == new.connection() && old.identity().matches(new.identity());
+            let is_same = old.connection() == new.connection() && old.identity() == new.identity();
             if *other == id || !is_same || old.is_closing() {
                 continue;
             }
-            if new.initial_contact() {
-                // Section 2.4: the other side has lost the old one. If it has not, as both began at once, it is told.
+            let crossed = old.initiated() != new.initiated() && now.monotonic - old.since() < CROSSING_TIME;
+            if new.initial_contact() && !crossed {
+                // Section 2.4: the other side has lost the old one.
                 losers.push(*other);
-            } else if old.initiated() != new.initiated() {
-                // Both sides began at once. Both see the same SPIs, and who began the lower one ends it.
+            } else if crossed {
+                // Both sides began at once, and what they said of their first contact was true when they said it. Both
+                // see the same SPIs, and who began the lower one ends it.
                 let loser = if old.initiator_spi() < new.initiator_spi() { old } else { new };
                 if loser.initiated() {
                     losers.push(if std::ptr::eq(loser, new) { id } else { *other });
@@ -226,7 +232,7 @@ impl Endpoint {
         }
     }
 
-    fn close_session(&mut self, now: Time, id: SessionId, reason: CloseReason, out: &mut Outbox) {
+    fn close_session(&mut self, now: Now, id: SessionId, reason: CloseReason, out: &mut Outbox) {
         self.step(now, id, out, |phase, context| match phase {
             Phase::Established(mut session) => {
                 session.close(reason, context);
@@ -236,9 +242,10 @@ impl Endpoint {
                 context.release_ike_spi(state.spi());
                 None
             }
-            Phase::Authenticating(state) => {
-                state.release(context);
-                None
+            // The other side may have made a session of it: it is told when it says so.
+            Phase::Authenticating(mut state) => {
+                state.abandon();
+                Some(Phase::Authenticating(state))
             }
             other @ Phase::HalfOpen(_) => Some(other),
         });

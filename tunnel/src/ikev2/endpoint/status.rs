@@ -59,6 +59,7 @@ fn status(session: SessionId, phase: &Phase) -> SessionStatus {
     let (state, sas) = match phase {
         Phase::Established(session) if session.is_closing() => (State::Closing, session.sizes()),
         Phase::Established(session) => (State::Established, session.sizes()),
+        Phase::Authenticating(state) if state.is_abandoned() => (State::Closing, (1, 0)),
         _ => (State::Connecting, (1, 0)),
     };
     SessionStatus { session, connection: phase.connection(), state, sas }

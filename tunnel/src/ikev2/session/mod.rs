@@ -81,6 +81,7 @@ pub(super) struct Session {
     children: Vec<ChildEntry>,
     queue: VecDeque<Task>,
     delayed: Vec<(Time, Task)>,
+    since: Time,
     last_heard: Time,
     next_keepalive: Time,
     initial_contact: bool,
@@ -115,6 +116,7 @@ impl Session {
             children: Vec::new(),
             queue: VecDeque::new(),
             delayed: Vec::new(),
+            since: context.now,
             last_heard: context.now,
             next_keepalive: context.now + NAT_KEEPALIVE,
             initial_contact: false,
@@ -145,6 +147,11 @@ impl Session {
     /// Whether we began it.
     pub(super) fn initiated(&self) -> bool {
         self.initiated
+    }
+
+    /// Since when it is there.
+    pub(super) fn since(&self) -> Time {
+        self.since
     }
 
     /// What both sides call the first IKE SA.
