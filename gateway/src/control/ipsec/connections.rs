@@ -2,11 +2,14 @@
 
 use config::settings::ipsec::{
     Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Prf,
-    Remote, Start, Traffic, Tunnel,
+    Remote, Start, Traffic, Tunnel, X509,
 };
 use crypto::exchange::Group;
+use crypto::pki::{Certificate, TrustStore, chain};
+use crypto::signature::SigningKey;
 use ipnet::IpNet;
 use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 use tunnel::esp::{Limits, Options, TrafficSelector};
 use tunnel::ikev2 as ike;
@@ -32,6 +35,16 @@ pub enum PeerError {
         name: String,
         /// What the resolver says.
         error: std::io::Error,
+    },
+    /// Certificates, or a key, are not what they should be.
+    #[error("vpn ipsec site-to-site peer {peer}: {of}: {error}")]
+    Pki {
+        /// The peer.
+        peer: String,
+        /// Which certificate, list or key.
+        of: String,
+        /// What is wrong with it.
+        error: Box<dyn std::error::Error + Send + Sync>,
     },
     /// It proves who it is in a way that is not served.
     #[error(
@@ -65,7 +78,8 @@ pub struct Plan {
 /// Plans the connection to a peer. Domain names are resolved, which may take a while.
 pub fn plan(name: &str, peer: &Peer) -> Result<Plan, PeerError> {
     let remote = remote_address(name, peer)?;
-    let local_identity = local_identity(name, peer, remote)?;
+    let authentication = authentication(name, peer)?;
+    let local_identity = local_identity(name, peer, &authentication, remote)?;
     let remote_identity = peer.remote_id.as_ref().map(|id| spoken(name, id)).transpose()?;
     let children = peer.tunnels.iter().map(|(&tunnel, it)| (tunnel, it));
     let connection = ike::Connection {
@@ -77,7 +91,7 @@ pub fn plan(name: &str, peer: &Peer) -> Result<Plan, PeerError> {
         remote,
         local_identity,
         remote_identity,
-        authentication: authentication(name, peer)?,
+        authentication,
         ike: peer.ike.proposals.iter().map(ike_offer).collect(),
         children: children.clone().map(|(number, tunnel)| child(name, number, tunnel, peer)).collect(),
         lifetime: peer.ike.lifetime_seconds.map_or(LONG, |seconds| Duration::from_secs(seconds.into())),
@@ -123,14 +137,31 @@ fn remote_address(peer: &str, settings: &Peer) -> Result<Option<IpAddr>, PeerErr
     failed.map_or(Ok(None), Err)
 }
 
-/// Who we say we are: what is configured, or the address that the peer sees.
-fn local_identity(peer: &str, settings: &Peer, remote: Option<IpAddr>) -> Result<ike::Identity, PeerError> {
+/// Who we say we are: what is configured, or the subject of our certificate, or the address that the peer sees.
+fn local_identity(
+    peer: &str,
+    settings: &Peer,
+    authentication: &ike::Authentication,
+    remote: Option<IpAddr>,
+) -> Result<ike::Identity, PeerError> {
     if let Some(id) = &settings.local_id {
         return spoken(peer, id);
     }
+    if let ike::Authentication::Certificate(credentials) = authentication
+        && let Some(own) = credentials.certificates.first()
+    {
+        return Ok(ike::Identity::Name(own.subject().clone()));
+    }
     let address = settings.local_address.or_else(|| remote.and_then(address_towards));
     let unknown = || PeerError::Identity(peer.to_owned(), "of an unknown address".to_owned());
-    address.map(ike::Identity::Address).ok_or_else(unknown)
+    address.map(of_address).ok_or_else(unknown)
+}
+
+fn of_address(address: IpAddr) -> ike::Identity {
+    match address {
+        IpAddr::V4(address) => ike::Identity::Ipv4(address),
+        IpAddr::V6(address) => ike::Identity::Ipv6(address),
+    }
 }
 
 /// The address from which the kernel would send there. Nothing is sent.
@@ -143,22 +174,57 @@ fn address_towards(remote: IpAddr) -> Option<IpAddr> {
 
 fn spoken(peer: &str, id: &Identity) -> Result<ike::Identity, PeerError> {
     Ok(match id {
-        Identity::Address(address) => ike::Identity::Address(*address),
+        Identity::Address(address) => of_address(*address),
         Identity::Domain(name) => ike::Identity::Fqdn(name.clone()),
         Identity::Email(name) => ike::Identity::Email(name.clone()),
         Identity::KeyId(bytes) => ike::Identity::KeyId(bytes.clone()),
-        Identity::DistinguishedName(text) => {
-            return Err(PeerError::Identity(peer.to_owned(), text.clone()));
-        }
+        Identity::DistinguishedName(text) => ike::Identity::Name(
+            text.parse().map_err(|error| PeerError::pki(peer, format!("the name {text}"), error))?,
+        ),
     })
+}
+
+impl PeerError {
+    fn pki(peer: &str, of: String, error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Pki { peer: peer.to_owned(), of, error: Box::new(error) }
+    }
 }
 
 fn authentication(peer: &str, settings: &Peer) -> Result<ike::Authentication, PeerError> {
     match &settings.authentication {
         Authentication::PreSharedSecret(secret) => Ok(ike::Authentication::SharedKey(secret.clone())),
         Authentication::Rsa { .. } => Err(PeerError::Authentication(peer.to_owned(), "RSA keys")),
-        Authentication::X509(_) => Err(PeerError::Authentication(peer.to_owned(), "certificates")),
+        Authentication::X509(x509) => {
+            Ok(ike::Authentication::Certificate(Arc::new(credentials(peer, x509)?)))
+        }
     }
+}
+
+/// Reads the certificates, the key and the lists of the configuration.
+fn credentials(peer: &str, x509: &X509) -> Result<ike::Credentials, PeerError> {
+    let key = SigningKey::from_der(x509.private_key.expose())
+        .map_err(|error| PeerError::pki(peer, "the private key".to_owned(), error))?;
+    let read = |der: &[u8], of: &str| {
+        Certificate::from_der(der)
+            .map_err(|error| PeerError::pki(peer, format!("the certificate {of}"), error))
+    };
+    let own = read(&x509.certificate, "of this side")?;
+    let (mut trust, mut authorities) = (TrustStore::default(), Vec::new());
+    for authority in &x509.authorities {
+        let certificate = read(&authority.certificate, &authority.name)?;
+        trust
+            .add_authority(certificate.clone())
+            .map_err(|error| PeerError::pki(peer, format!("the authority {}", authority.name), error))?;
+        authorities.push(certificate);
+        for list in &authority.revocation_lists {
+            trust
+                .add_revocation_lists(list)
+                .map_err(|error| PeerError::pki(peer, format!("the crl of {}", authority.name), error))?;
+        }
+    }
+    let above: Vec<Certificate> = chain(&own, &authorities).into_iter().cloned().collect();
+    let certificates = [own].into_iter().chain(above).collect();
+    Ok(ike::Credentials { key, certificates, trust, accept_sha1: false })
 }
 
 fn encryption(encryption: Encryption) -> proposal::Encryption {

@@ -42,6 +42,11 @@ pub fn explain(peer: &str, path: Path, cause: &Cause, at: Duration) -> IpsecFail
             vec![],
             "set vpn ipsec authentication psk NAME secret SECRET, the same on both sides".to_owned(),
         ),
+        Cause::CannotSign(why) => (
+            format!("we cannot sign as the peer wants it: {why}"),
+            vec![],
+            format!("{set} authentication x509 certificate NAME, with a key of a kind that the peer takes"),
+        ),
         Cause::Refused => (
             "the peer does not believe that we are who we say we are".to_owned(),
             vec![],
