@@ -228,10 +228,39 @@ pub struct IpsecPeer {
     pub uptime: Option<u64>,
     /// Seconds that the keys of an IKE SA may be used.
     pub lifetime: u64,
+    /// What we offer and accept for IKE, the best first.
+    pub proposals: Vec<String>,
+    /// Who begins: `initiate`, `trap` (we, when there is a packet) or `none` (the peer).
+    pub connection_type: String,
+    /// The IKE SA, if there is one.
+    pub ike: Option<IpsecIke>,
     /// Its tunnels.
     pub tunnels: Vec<IpsecTunnel>,
     /// What went wrong last.
     pub failure: Option<IpsecFailure>,
+}
+
+/// The IKE SA with a peer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct IpsecIke {
+    /// Counts the sessions since the start.
+    pub number: u64,
+    /// Whether we began.
+    pub initiated: bool,
+    /// The SPI of who began, in hexadecimal.
+    pub spi_initiator: String,
+    /// The SPI of the other side.
+    pub spi_responder: String,
+    /// Our address and port.
+    pub local: String,
+    /// The peer's.
+    pub remote: String,
+    /// Whether a NAT is on the way, or one side says so for the sake of ESP in UDP.
+    pub nat: bool,
+    /// Seconds until we replace its keys.
+    pub rekeying_in: Option<u64>,
+    /// Seconds until it ends if nobody does.
+    pub expires_in: u64,
 }
 
 /// A tunnel to an IPsec peer.
@@ -239,6 +268,14 @@ pub struct IpsecPeer {
 pub struct IpsecTunnel {
     /// Its name: the peer's with its number.
     pub name: String,
+    /// Its number.
+    pub number: u32,
+    /// `tunnel` for whole packets, `transport` for what follows the IP header.
+    pub mode: String,
+    /// Whether ESP travels in UDP.
+    pub in_udp: bool,
+    /// What we offer and accept for ESP, the best first.
+    pub proposals: Vec<String>,
     /// The packets of our side.
     pub local: Vec<String>,
     /// The packets of the other side.
@@ -268,6 +305,10 @@ pub struct IpsecSa {
     pub uptime: u64,
     /// Whether we send with it.
     pub sending: bool,
+    /// Seconds until we replace it.
+    pub rekeying_in: Option<u64>,
+    /// Seconds until it ends if nobody does.
+    pub expires_in: Option<u64>,
 }
 
 /// What went wrong with an IPsec peer.
@@ -279,8 +320,8 @@ pub struct IpsecFailure {
     pub what: String,
     /// What each side wants, a line each.
     pub details: Vec<String>,
-    /// What to do.
-    pub fix: String,
+    /// What to do, a line each.
+    pub fix: Vec<String>,
 }
 
 /// `POST /v1/vpn/ipsec/reset`; the answer is whether there is such a peer and tunnel.

@@ -4,10 +4,11 @@ use config::settings::ipsec::{
     Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Prf,
     Remote, Start, Traffic, Tunnel, X509,
 };
-use crypto::exchange::Group;
+use crypto::exchange;
 use crypto::pki::{Certificate, TrustStore, chain};
 use crypto::signature::SigningKey;
 use ipnet::IpNet;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,8 +68,32 @@ pub struct Child {
     pub options: Options,
 }
 
+/// What the configuration calls things, so that advice can be typed as it stands.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// The peer.
+    pub peer: String,
+    /// Its `ike-group`.
+    pub ike_group: Group,
+    /// The `esp-group` of each tunnel, by the name of the tunnel.
+    pub esp_groups: BTreeMap<String, Group>,
+    /// The words before its secret.
+    pub secret: String,
+}
+
+/// A group of proposals.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// The number for another proposal.
+    pub free: u16,
+}
+
 /// What becomes of a peer of the configuration.
 pub struct Plan {
+    /// What the configuration calls things.
+    pub names: Names,
     /// What IKE needs to know.
     pub connection: ike::Connection,
     /// What the data path needs to know, in the order of the connection's children.
@@ -109,7 +134,31 @@ pub fn plan(name: &str, peer: &Peer) -> Result<Plan, PeerError> {
         force_encapsulation: true,
     };
     let children = children.map(|(tunnel, it)| Child { tunnel, options: options(peer, &it.esp) }).collect();
-    Ok(Plan { connection, children })
+    Ok(Plan { names: names(name, peer), connection, children })
+}
+
+fn names(name: &str, peer: &Peer) -> Names {
+    let group = |name: &str, numbers: &mut dyn Iterator<Item = u16>| Group {
+        name: name.to_owned(),
+        free: numbers.max().unwrap_or(0).saturating_add(1),
+    };
+    let esp_group = |(&number, tunnel): (&u32, &Tunnel)| {
+        let mut numbers = tunnel.esp.proposals.iter().map(|proposal| proposal.number);
+        (child_name(name, number), group(&tunnel.esp_group, &mut numbers))
+    };
+    Names {
+        peer: name.to_owned(),
+        ike_group: group(&peer.ike_group, &mut peer.ike.proposals.iter().map(|proposal| proposal.number)),
+        esp_groups: peer.tunnels.iter().map(esp_group).collect(),
+        secret: match &peer.psk {
+            Some(psk) => format!("set vpn ipsec authentication psk {psk} secret"),
+            None => format!("set vpn ipsec site-to-site peer {name} authentication pre-shared-secret"),
+        },
+    }
+}
+
+fn child_name(peer: &str, number: u32) -> String {
+    format!("{peer}-tunnel-{number}")
 }
 
 fn when_lost(peer: &Peer) -> ike::WhenLost {
@@ -245,8 +294,8 @@ fn prf(prf: Prf) -> crypto::prf::Prf {
     }
 }
 
-fn group(group: &DhGroup) -> Group {
-    Group::from_id(group.0).expect("the grammar has the groups that there are")
+fn group(group: &DhGroup) -> exchange::Group {
+    exchange::Group::from_id(group.0).expect("the grammar has the groups that there are")
 }
 
 fn ike_offer(proposal: &IkeProposal) -> IkeOffer {
@@ -271,7 +320,7 @@ fn esp_offer(proposal: &EspProposal, groups: &[DhGroup]) -> EspOffer {
 fn child(peer: &str, number: u32, tunnel: &Tunnel, settings: &Peer) -> ike::Child {
     let groups = tunnel.esp.groups(&settings.ike);
     ike::Child {
-        name: format!("{peer}-tunnel-{number}"),
+        name: child_name(peer, number),
         esp: tunnel.esp.proposals.iter().map(|proposal| esp_offer(proposal, groups)).collect(),
         local: selectors(&tunnel.local, tunnel.protocol),
         remote: selectors(&tunnel.remote, tunnel.protocol),

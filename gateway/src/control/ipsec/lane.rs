@@ -6,7 +6,7 @@
 mod children;
 
 use super::connections::Plan;
-use super::status;
+use super::explain;
 use crate::api::model;
 use crate::control::binding::Binding;
 use crate::control::lane::Reply;
@@ -297,10 +297,12 @@ impl Lane {
     }
 
     fn report_failure(&mut self, connection: Option<ConnectionId>, path: Path, cause: &Cause) {
-        let name = connection.map_or_else(|| "NAME".to_owned(), |id| self.children.name(id).to_owned());
-        let failure = status::explain(&name, path, cause, self.shared.clock.now().wall);
+        let names = connection.and_then(|id| self.children.names(id));
+        let failure = explain::failure(names, path, cause, self.shared.clock.now().wall);
+        let name = names.map_or("unknown", |names| &names.peer);
         let details: String = failure.details.iter().map(|line| format!("\n  {line}")).collect();
-        tracing::warn!("peer {name} at {}: {}{details}\n  fix: {}", path.remote, failure.what, failure.fix);
+        let fix = failure.fix.join("\n       ");
+        tracing::warn!("peer {name} at {}: {}{details}\n  fix: {fix}", path.remote, failure.what);
         if let Some(connection) = connection {
             self.children.failed(connection, failure);
             self.children.purge(connection);
@@ -315,7 +317,7 @@ impl Lane {
         match command {
             Command::Add(plans) => self.add(plans),
             Command::Remove(names) => names.iter().for_each(|name| self.remove(name)),
-            Command::Status(reply) => _ = reply.send(self.children.status()),
+            Command::Status(reply) => _ = reply.send(self.children.status(&self.ike.sessions())),
             Command::Reset(peer, tunnel, reply) => _ = reply.send(self.reset(&peer, tunnel)),
             Command::Link { up, mtu } => self.link(up, mtu),
             Command::Stop => {}
@@ -327,7 +329,7 @@ impl Lane {
             self.remove(&plan.connection.name.clone());
             let settings = Arc::new(plan.connection);
             let id = self.ike.add_connection(self.shared.clock.now(), settings.as_ref().clone());
-            self.children.add(id, settings, plan.children);
+            self.children.add(id, settings, plan.names, plan.children);
         }
         self.children.publish();
     }

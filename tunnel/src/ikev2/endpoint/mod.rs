@@ -10,7 +10,7 @@ mod status;
 mod timers;
 
 pub use datagrams::Ignored;
-pub use status::{Load, SessionStatus, State};
+pub use status::{ChildStatus, IkeStatus, Load, SessionStatus, State};
 
 use super::action::{Action, CloseReason, Event, Outbox, SessionId};
 use super::config::{ConnectionId, Start, WhenLost};

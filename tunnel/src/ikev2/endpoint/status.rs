@@ -1,8 +1,11 @@
 //! What people may know about the sessions.
 
 use super::{Endpoint, Phase};
+use crate::Time;
 use crate::ikev2::action::SessionId;
 use crate::ikev2::config::ConnectionId;
+use crate::ikev2::keys::Spis;
+use crate::ikev2::nat::{Nat, Path};
 
 /// How far a session has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,38 @@ pub struct SessionStatus {
     pub state: State,
     /// IKE SAs and Child SAs: more than one of the same while they are being replaced.
     pub sas: (usize, usize),
+    /// The IKE SA that we ask in, once there is one.
+    pub ike: Option<IkeStatus>,
+    /// The Child SAs.
+    pub children: Vec<ChildStatus>,
+}
+
+/// An IKE SA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IkeStatus {
+    /// Whether we began the session.
+    pub initiated: bool,
+    /// What both sides call it.
+    pub spis: Spis,
+    /// Where it goes from and to.
+    pub path: Path,
+    /// Who is behind a NAT, or says so for the sake of ESP in UDP.
+    pub nat: Nat,
+    /// When we replace it, if the other side has not done so before.
+    pub rekey_at: Option<Time>,
+    /// When it ends.
+    pub expires: Time,
+}
+
+/// A Child SA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChildStatus {
+    /// The SPI that we receive with.
+    pub spi: u32,
+    /// When we replace it, if the other side has not done so before.
+    pub rekey_at: Option<Time>,
+    /// When it ends.
+    pub expires: Time,
 }
 
 /// How much is kept.
@@ -56,11 +91,18 @@ impl Endpoint {
 }
 
 fn status(session: SessionId, phase: &Phase) -> SessionStatus {
-    let (state, sas) = match phase {
-        Phase::Established(session) if session.is_closing() => (State::Closing, session.sizes()),
-        Phase::Established(session) => (State::Established, session.sizes()),
-        Phase::Authenticating(state) if state.is_abandoned() => (State::Closing, (1, 0)),
-        _ => (State::Connecting, (1, 0)),
+    let connection = phase.connection();
+    let Phase::Established(established) = phase else {
+        let is_abandoned = matches!(phase, Phase::Authenticating(state) if state.is_abandoned());
+        let state = if is_abandoned { State::Closing } else { State::Connecting };
+        return SessionStatus { session, connection, state, sas: (1, 0), ike: None, children: Vec::new() };
     };
-    SessionStatus { session, connection: phase.connection(), state, sas }
+    SessionStatus {
+        session,
+        connection,
+        state: if established.is_closing() { State::Closing } else { State::Established },
+        sas: established.sizes(),
+        ike: established.ike_status(),
+        children: established.child_statuses(),
+    }
 }

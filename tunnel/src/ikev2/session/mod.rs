@@ -26,6 +26,7 @@ use super::action::{Action, CloseReason, Event, SessionId};
 use super::channel::{Channel, Incoming, Received};
 use super::config::{Connection, ConnectionId};
 use super::context::Context;
+use super::endpoint::{ChildStatus, IkeStatus};
 use super::identity::Identity;
 use super::keys::{Role, Root};
 use super::limits::NAT_KEEPALIVE;
@@ -162,6 +163,25 @@ impl Session {
     /// IKE SAs and Child SAs.
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.ikes.len(), self.children.len())
+    }
+
+    /// The IKE SA that we ask in.
+    pub(super) fn ike_status(&self) -> Option<IkeStatus> {
+        let ike = self.ikes.iter().find(|ike| ike.standing == Standing::Current)?;
+        Some(IkeStatus {
+            initiated: self.initiated,
+            spis: ike.channel.spis(),
+            path: self.path,
+            nat: self.nat,
+            rekey_at: ike.rekey_at,
+            expires: ike.expires,
+        })
+    }
+
+    pub(super) fn child_statuses(&self) -> Vec<ChildStatus> {
+        let status =
+            |it: &ChildEntry| ChildStatus { spi: it.inbound, rekey_at: it.rekey_at, expires: it.expires };
+        self.children.iter().map(status).collect()
     }
 
     /// Why it is over, if it is.
