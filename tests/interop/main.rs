@@ -1,4 +1,4 @@
-//! Postern with other people's WireGuard, and with other people's crypto.
+//! Postern with other people's WireGuard and ESP, and with other people's crypto.
 
 mod bare;
 mod kernel;
@@ -8,3 +8,4 @@ mod machine;
 mod support;
 mod virtio_crypto;
 mod wireguard_go;
+mod xfrm;
