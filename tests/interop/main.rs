@@ -3,6 +3,9 @@
 mod bare;
 mod kernel;
 mod machine;
+#[path = "../netns/manual.rs"]
+#[allow(dead_code)]
+mod manual;
 #[path = "../netns/support.rs"]
 #[allow(dead_code)]
 mod support;

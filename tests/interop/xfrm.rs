@@ -2,12 +2,12 @@
 //! and without extended sequence numbers, of every cipher that it has.
 
 use crate::machine::{Machine, Start, kernel};
+use crate::manual::Ipsec;
 use crate::support::lab;
 use bench::lab::Lab;
 use crypto::cipher::{Cipher, Encryption, Integrity, Pair};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::{SecretBytes, random};
-use gateway::control::ipsec::{Ipsec, Options};
 use gateway::staging::Budget;
 use gateway::tables::{Kind, Peer, Session, Transport, Tunnel};
 use packet::{DropReason, Endpoint};
@@ -282,11 +282,9 @@ fn every_cipher_is_that_of_the_kernel() {
     };
     let machine = Machine::boot(&mut lab, "a", &kernel, &boot);
     let _ = std::fs::remove_dir_all(folder);
-    let (removed, _) = tokio::sync::mpsc::unbounded_channel();
     let interface = lab.interface("x");
-    let options = Options { raw: true, fwmark: MARK, ..Options::default() };
-    let created = lab.enter("a", || Ipsec::create(&interface, &options, removed));
-    let (ipsec, _events) = created.expect("a namespace").expect("an interface");
+    let created = lab.enter("a", || Ipsec::create(&interface, true, MARK));
+    let (ipsec, _notices) = created.expect("a namespace");
     lab.ip("a", &format!("link set {interface} mtu 1400 up")).expect("it is there");
     for case in &cases {
         case.lead(&lab, &interface);

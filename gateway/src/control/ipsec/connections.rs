@@ -294,7 +294,7 @@ fn prf(prf: Prf) -> crypto::prf::Prf {
     }
 }
 
-fn group(group: &DhGroup) -> exchange::Group {
+fn group(group: DhGroup) -> exchange::Group {
     exchange::Group::from_id(group.0).expect("the grammar has the groups that there are")
 }
 
@@ -303,7 +303,7 @@ fn ike_offer(proposal: &IkeProposal) -> IkeOffer {
         encryption: vec![encryption(proposal.encryption)],
         integrity: proposal.integrity.clone(),
         prf: proposal.prfs.iter().copied().map(prf).collect(),
-        groups: proposal.groups.iter().map(group).collect(),
+        groups: proposal.groups.iter().copied().map(group).collect(),
     }
 }
 
@@ -311,7 +311,7 @@ fn esp_offer(proposal: &EspProposal, groups: &[DhGroup]) -> EspOffer {
     EspOffer {
         encryption: vec![encryption(proposal.encryption)],
         integrity: proposal.integrity.clone(),
-        groups: groups.iter().map(group).collect(),
+        groups: groups.iter().copied().map(group).collect(),
         // RFC 4303 section 2.2.1: at these speeds 32 bits last minutes.
         sequence: vec![Sequence::Extended, Sequence::Short],
     }

@@ -19,6 +19,7 @@ use children::Children;
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use crypto::{Engine, Random};
 use packet::{DropCounters, DropReason, Endpoint};
+use port::Transmit;
 use port::udp::UdpTransmit;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -82,7 +83,7 @@ pub struct Lane {
     children: Children,
     shared: Shared,
     /// On port 4500.
-    sender: Sender<UdpTransmit>,
+    sender: Sender<Box<dyn Transmit>>,
     /// On port 500.
     initial: Sender<UdpTransmit>,
     binding: Binding,
@@ -104,7 +105,7 @@ pub struct Parts {
     /// What the workers share.
     pub shared: Shared,
     /// Sends on port 4500.
-    pub outside: UdpTransmit,
+    pub outside: Box<dyn Transmit>,
     /// Sends on port 500.
     pub initial: UdpTransmit,
     /// Where drops are counted.
