@@ -2,7 +2,7 @@
 
 use crossbeam_channel::{Receiver, unbounded};
 use gateway::clock::Clock;
-use gateway::control::carrier::{Carrier, Drops};
+use gateway::control::carrier::{Carrier, Drops, Options};
 use gateway::datapath::Notice;
 use gateway::datapath::punt::Punt;
 use gateway::tables::{Peer, Protocol, Tables};
@@ -25,7 +25,7 @@ pub struct Ipsec {
 impl Ipsec {
     /// Makes an interface in the calling thread's namespace, and the queue of what its workers notice.
     pub fn create(name: &str, raw: bool, mark: u32) -> (Self, Receiver<Notice>) {
-        let mut carrier = Carrier::create(name, &Default::default()).expect("TUN is there");
+        let mut carrier = Carrier::create(name, &Options::default()).expect("TUN is there");
         if raw {
             carrier.open_raw(mark).expect("root has raw sockets");
         }
@@ -38,7 +38,7 @@ impl Ipsec {
         let (punt, _) = Punt::for_ike();
         let tables = Arc::clone(&shared.tables);
         let tell = move |_, mtu| tables.mtu.store(mtu, std::sync::atomic::Ordering::Relaxed);
-        carrier.start(&shared, Default::default(), punt, removed, OVERHEAD, tell).expect("threads start");
+        carrier.start(&shared, Options::default(), punt, removed, OVERHEAD, tell).expect("threads start");
         (Self { carrier, shared }, noticed)
     }
 

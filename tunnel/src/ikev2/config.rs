@@ -35,6 +35,9 @@ pub struct Connection {
     pub children: Vec<Child>,
     /// The IKE SA is rekeyed before this ends; it is deleted when it ends.
     pub lifetime: Duration,
+    /// Whether both sides show anew who they are, in a new session, where otherwise the IKE SA would be rekeyed. Who began
+    /// the old session begins the new one.
+    pub reauthenticate: bool,
     /// The other side is asked for a sign of life when nothing was heard of it for this long.
     pub dead_peer_detection: Option<Duration>,
     /// Who begins.

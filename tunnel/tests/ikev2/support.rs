@@ -70,6 +70,7 @@ pub fn connection(host: usize) -> Connection {
         ike: vec![ike_offer()],
         children: vec![child("lan", ours, theirs)],
         lifetime: 4 * HOUR,
+        reauthenticate: false,
         dead_peer_detection: None,
         start: Start::Respond,
         when_lost: WhenLost::Clear,

@@ -129,6 +129,7 @@ pub fn plan(name: &str, peer: &Peer) -> Result<Plan, PeerError> {
             Start::OnTraffic => ike::Start::OnTraffic,
             Start::Listen => ike::Start::Respond,
         },
+        reauthenticate: peer.reauthenticate,
         when_lost: when_lost(peer),
         // Datagrams have the kernel's segmentation, which ESP as a protocol of its own has not.
         force_encapsulation: true,

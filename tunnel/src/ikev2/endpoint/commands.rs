@@ -30,7 +30,7 @@ impl Endpoint {
     pub fn add_connection(&mut self, now: Now, config: Connection) -> ConnectionId {
         let id = ConnectionId(self.next_id());
         if config.start == Start::Initiate {
-            self.plans.insert(id, now.monotonic);
+            self.plans.set(id, Some(now.monotonic));
         }
         self.connections.insert(id, Arc::new(config));
         id
@@ -39,7 +39,7 @@ impl Endpoint {
     /// Removes a connection and ends its sessions.
     pub fn remove_connection(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
         self.connections.remove(&id);
-        self.plans.remove(&id);
+        self.plans.set(id, None);
         self.close_all(now, id, out);
     }
 
@@ -83,52 +83,56 @@ impl Endpoint {
             });
             return Ok(());
         }
-        self.begin(now, connection, config, children, out)
+        let wanted = Wanted { connection, config, children, initial_contact: true };
+        self.begin(now, wanted, out).map(|_| ())
     }
 
-    fn begin(
-        &mut self,
-        now: Now,
-        connection: ConnectionId,
-        config: Arc<Connection>,
-        children: Vec<usize>,
-        out: &mut Outbox,
-    ) -> Result<(), CannotInitiate> {
+    /// Begins a session that is to take the place of `old`.
+    pub(super) fn succeed(&mut self, now: Now, old: SessionId, children: Vec<usize>, out: &mut Outbox) {
+        let connection = self.phases.get(&old).and_then(Phase::connection);
+        let known =
+            connection.and_then(|id| self.connections.get(&id).map(|config| (id, Arc::clone(config))));
+        let Some((connection, config)) = known else { return };
+        let wanted = Wanted { connection, config, children, initial_contact: false };
+        if let Ok(new) = self.begin(now, wanted, out) {
+            self.successions.insert(new, old);
+        }
+    }
+
+    fn begin(&mut self, now: Now, wanted: Wanted, out: &mut Outbox) -> Result<SessionId, CannotInitiate> {
+        let config = &wanted.config;
         let (Some(local), Some(remote)) = (config.local, config.remote) else {
             return Err(CannotInitiate::NoAddress);
         };
         let at = |address| SocketAddr::new(address, IKE_PORT);
         let path = Path { local: at(local), remote: at(remote) };
         let id = SessionId(self.next_id());
-        let (mut context, phases, _) = self.split(now, out);
-        let wanted = Wanted { connection, config, children, initial_contact: true };
+        let (mut context, ..) = self.split(now, out);
         let state = Initiating::begin(id, wanted, path, &mut context).ok_or(CannotInitiate::NoProposal)?;
-        phases.insert(id, Phase::Initiating(Box::new(state)));
+        self.keep(id, Phase::Initiating(Box::new(state)));
         self.reschedule(id);
-        Ok(())
+        Ok(id)
     }
 
     /// The session that stands for a connection, or is going to.
     fn session_of(&self, connection: ConnectionId) -> Option<SessionId> {
-        let of =
-            self.phases.iter().filter(|(_, phase)| phase.connection() == Some(connection) && phase.counts());
+        let of = self.of_connection(connection).filter(|(_, phase)| phase.counts());
         // One that is established serves better than one that may fail; of equals, the younger.
-        of.max_by_key(|(id, phase)| (matches!(phase, Phase::Established(_)), **id)).map(|(id, _)| *id)
+        of.max_by_key(|(id, phase)| (matches!(phase, Phase::Established(_)), *id)).map(|(id, _)| id)
     }
 
     /// Ends the sessions of a connection; the other side is told.
     pub fn close(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
-        self.plans.remove(&id);
+        self.plans.set(id, None);
         self.close_all(now, id, out);
     }
 
     fn close_all(&mut self, now: Now, connection: ConnectionId, out: &mut Outbox) {
-        let of = self.phases.iter().filter(|(_, phase)| phase.connection() == Some(connection));
-        let ids: Vec<SessionId> = of.map(|(id, _)| *id).collect();
+        let ids: Vec<SessionId> = self.of_connection(connection).map(|(id, _)| id).collect();
         for id in ids {
             self.close_session(now, id, CloseReason::Asked, out);
         }
-        self.plans.remove(&connection);
+        self.plans.set(connection, None);
     }
 
     /// Replaces the IKE SA of a connection.

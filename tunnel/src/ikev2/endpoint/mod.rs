@@ -10,7 +10,7 @@ mod status;
 mod timers;
 
 pub use datagrams::Ignored;
-pub use status::{ChildStatus, IkeStatus, Load, SessionStatus, State};
+pub use status::{ChildStatus, Details, IkeStatus, Load, SessionStatus, State};
 
 use super::action::{Action, CloseReason, Event, Outbox, SessionId};
 use super::config::{ConnectionId, Start, WhenLost};
@@ -21,8 +21,9 @@ use super::setup::{Authenticating, HalfOpen, Inbound, Initiating};
 use crate::{Now, Time};
 use crypto::Random;
 use door::Door;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
+use timers::Timers;
 
 pub use commands::CannotInitiate;
 
@@ -99,11 +100,14 @@ pub struct Endpoint {
     connections: Connections,
     registry: Registry,
     phases: HashMap<SessionId, Phase>,
+    /// The phases whose connection is known.
+    by_connection: HashMap<ConnectionId, BTreeSet<SessionId>>,
     door: Door,
-    timers: BTreeSet<(Time, SessionId)>,
-    scheduled: HashMap<SessionId, Time>,
+    timers: Timers<SessionId>,
     /// When a connection is to be set up again.
-    plans: BTreeMap<ConnectionId, Time>,
+    plans: Timers<ConnectionId>,
+    /// New sessions, and the old ones that end when the new ones have all Child SAs.
+    successions: HashMap<SessionId, SessionId>,
     last_id: u64,
 }
 
@@ -115,10 +119,11 @@ impl Endpoint {
             connections: Connections::new(),
             registry: Registry::default(),
             phases: HashMap::new(),
+            by_connection: HashMap::new(),
             door: Door::default(),
-            timers: BTreeSet::new(),
-            scheduled: HashMap::new(),
-            plans: BTreeMap::new(),
+            timers: Timers::default(),
+            plans: Timers::default(),
+            successions: HashMap::new(),
             last_id: 0,
         }
     }
@@ -159,18 +164,67 @@ impl Endpoint {
         }
         match next {
             Some(Phase::Established(session)) if session.over().is_some() => {
+                self.forget(now, id, connection);
                 self.bury(now, id, *session, out);
             }
             Some(phase) => {
                 let is_new = !was_established && matches!(phase, Phase::Established(_));
-                self.phases.insert(id, phase);
+                self.keep(id, phase);
                 if is_new {
                     self.welcome(now, id, out);
                 }
+                self.hand_over(now, id, out);
             }
-            None => self.plan(now, connection, None),
+            None => {
+                self.forget(now, id, connection);
+                self.plan(now, connection, None);
+            }
         }
         self.reschedule(id);
+    }
+
+    fn keep(&mut self, id: SessionId, phase: Phase) {
+        if let Some(connection) = phase.connection() {
+            self.by_connection.entry(connection).or_default().insert(id);
+        }
+        self.phases.insert(id, phase);
+    }
+
+    fn forget(&mut self, now: Now, id: SessionId, connection: Option<ConnectionId>) {
+        if let Some(old) = self.successions.remove(&id)
+            && let Some(Phase::Established(session)) = self.phases.get_mut(&old)
+        {
+            // The new session came to nothing; another one is tried later.
+            session.postpone_reauthentication(now.monotonic);
+            self.reschedule(old);
+        }
+        let Some(connection) = connection else { return };
+        if let Some(ids) = self.by_connection.get_mut(&connection) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_connection.remove(&connection);
+            }
+        }
+    }
+
+    /// The phases of a connection.
+    fn of_connection(&self, connection: ConnectionId) -> impl Iterator<Item = (SessionId, &Phase)> {
+        let ids = self.by_connection.get(&connection).into_iter().flatten();
+        ids.filter_map(|id| self.phases.get(id).map(|phase| (*id, phase)))
+    }
+
+    /// Authenticating anew is a new session that takes the place of the old one when all its Child SAs are there
+    /// (section 2.8.3).
+    fn hand_over(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
+        let Some(Phase::Established(session)) = self.phases.get_mut(&id) else { return };
+        let is_settled = session.is_settled();
+        if session.wants_reauthentication() {
+            let children = session.live_children();
+            self.succeed(now, id, children, out);
+        }
+        if is_settled && let Some(old) = self.successions.remove(&id) {
+            self.close_session(now, old, CloseReason::Replaced, out);
+        }
     }
 
     /// A session is over.
@@ -199,31 +253,30 @@ impl Endpoint {
             // What has just been lost is tried at once; what failed, after a while.
             let delay = if reason == Some(CloseReason::Dead) { Duration::ZERO } else { RECONNECT_DELAY };
             let at = now.monotonic + delay;
-            self.plans.insert(connection, at);
+            self.plans.set(connection, Some(at));
         }
     }
 
     /// A session is new: others with the same gateway may have to go.
     fn welcome(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
         let Some(Phase::Established(new)) = self.phases.get(&id) else { return };
-        self.plans.remove(&new.connection());
+        self.plans.set(new.connection(), None);
         let mut losers = Vec::new();
-        for (other, phase) in &self.phases {
+        for (other, phase) in self.of_connection(new.connection()) {
             let Phase::Established(old) = phase else { continue };
-            let is_same = old.connection() == new.connection() && old.identity() == new.identity();
-            if *other == id || !is_same || old.is_closing() {
+            if other == id || old.identity() != new.identity() || old.is_closing() {
                 continue;
             }
             let crossed = old.initiated() != new.initiated() && now.monotonic - old.since() < CROSSING_TIME;
             if new.initial_contact() && !crossed {
                 // Section 2.4: the other side has lost the old one.
-                losers.push(*other);
+                losers.push(other);
             } else if crossed {
                 // Both sides began at once, and what they said of their first contact was true when they said it. Both
                 // see the same SPIs, and who began the lower one ends it.
                 let loser = if old.initiator_spi() < new.initiator_spi() { old } else { new };
                 if loser.initiated() {
-                    losers.push(if std::ptr::eq(loser, new) { id } else { *other });
+                    losers.push(if std::ptr::eq(loser, new) { id } else { other });
                 }
             }
         }
@@ -253,19 +306,7 @@ impl Endpoint {
 
     fn reschedule(&mut self, id: SessionId) {
         let next = self.phases.get(&id).and_then(Phase::next_timeout);
-        let before = match next {
-            Some(at) => self.scheduled.insert(id, at),
-            None => self.scheduled.remove(&id),
-        };
-        if before == next {
-            return;
-        }
-        if let Some(before) = before {
-            self.timers.remove(&(before, id));
-        }
-        if let Some(at) = next {
-            self.timers.insert((at, id));
-        }
+        self.timers.set(id, next);
     }
 }
 

@@ -163,7 +163,7 @@ impl Session {
         let keys = IkeKeys::rekeyed(&old.root, suite, role, spis, nonces, shared);
         let fragments = old.channel.fragments();
         let channel = Channel::new(role, spis, (keys.sealer, keys.opener), fragments, 0);
-        let ike = IkeSa::new(channel, keys.root, standing, self.config.lifetime, context);
+        let ike = IkeSa::new(channel, (keys.root, *suite), standing, self.config.lifetime, context);
         self.ikes.push(ike);
         context.report(Event::Rekeyed { session: self.id, suite: suite.to_string() });
     }
