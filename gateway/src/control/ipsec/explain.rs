@@ -293,11 +293,15 @@ mod tests {
 
     #[test]
     fn a_wrong_secret_is_named_as_the_configuration_names_it() {
-        let cause =
-            Cause::NotAuthentic { identity: "192.0.2.2".to_owned(), why: "the pre-shared keys differ" };
+        let cause = Cause::NotAuthentic {
+            identity: "192.0.2.2".to_owned(),
+            why: "the pre-shared keys differ".to_owned(),
+        };
         assert!(told(&cause).fix[0].starts_with("set vpn ipsec authentication psk sites secret SECRET"));
-        let cause =
-            Cause::NotAuthentic { identity: "moon".to_owned(), why: "another identity is configured" };
+        let cause = Cause::NotAuthentic {
+            identity: "moon".to_owned(),
+            why: "another identity is configured".to_owned(),
+        };
         assert_eq!(
             told(&cause).fix,
             ["set vpn ipsec site-to-site peer berlin authentication remote-id moon"]
