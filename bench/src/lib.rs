@@ -11,6 +11,7 @@ pub mod demo;
 pub mod doctor;
 pub mod flood;
 pub mod gateway_under_test;
+pub mod ipsec_under_test;
 pub mod lab;
 pub mod peers;
 pub mod pipeline;

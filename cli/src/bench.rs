@@ -2,7 +2,7 @@
 
 use crate::{Outcome, bench_crypto, wireguard};
 use ::bench::gateway_under_test::Daemon;
-use ::bench::{crypto::worker, flood, peers, pipeline, system, tunnel};
+use ::bench::{crypto::worker, flood, ipsec_under_test, peers, pipeline, system, tunnel};
 use clap::{Args, Subcommand, ValueEnum};
 use crypto::choice::Choice;
 use crypto::engine::{Engine, none};
@@ -27,6 +27,8 @@ pub(crate) struct Arguments {
 enum What {
     /// Two gateways with real traffic through them, beside another daemon (needs root)
     Tunnel(Tunnel),
+    /// Two sites joined by IPsec with AES-256-GCM, beside strongSwan and OpenVPN (needs root)
+    Ipsec(Ipsec),
     /// The data path alone, from memory to memory, stage by stage
     Pipeline(Pipeline),
     /// Ciphers, hashes and handshakes, by every engine, with the processor's instructions for them and without
@@ -70,6 +72,29 @@ struct Tunnel {
     /// How often each is made
     #[arg(long, default_value_t = 3)]
     rounds: u32,
+}
+
+#[derive(Args)]
+struct Ipsec {
+    /// With what to compare; may be given again
+    #[arg(long, value_enum, default_values = ["strongswan", "openvpn"])]
+    peer: Vec<IpsecPeer>,
+    /// Seconds for each measurement
+    #[arg(long, default_value_t = 5)]
+    seconds: u32,
+    /// How often each is made
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum IpsecPeer {
+    /// strongSwan with its ESP in user space
+    Strongswan,
+    /// OpenVPN
+    Openvpn,
+    /// Nothing
+    None,
 }
 
 #[derive(Args)]
@@ -175,6 +200,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             let report = measure_tunnel(tunnel, program()?, progress)?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
+        What::Ipsec(ipsec) => {
+            let report = measure_ipsec(&ipsec, program()?, progress)?;
+            say(&serde_json::to_value(&report)?, &report.text())
+        }
         What::Pipeline(pipeline) => {
             let report = measure_pipeline(pipeline)?;
             say(&serde_json::to_value(&report)?, &report.text())
@@ -232,6 +261,17 @@ fn measure_tunnel(arguments: Tunnel, program: PathBuf, progress: bool) -> ::benc
     };
     let daemons = [ours].into_iter().chain(peer).collect();
     tunnel::run(&tunnel::Options { daemons, seconds: arguments.seconds, rounds: arguments.rounds, progress })
+}
+
+fn measure_ipsec(arguments: &Ipsec, program: PathBuf, progress: bool) -> ::bench::Outcome<tunnel::Report> {
+    let peers = arguments.peer.iter().filter_map(|peer| match peer {
+        IpsecPeer::Strongswan => Some(ipsec_under_test::Daemon::StrongSwan),
+        IpsecPeer::Openvpn => Some(ipsec_under_test::Daemon::OpenVpn),
+        IpsecPeer::None => None,
+    });
+    let daemons = [ipsec_under_test::Daemon::Postern(program)].into_iter().chain(peers).collect();
+    let Ipsec { seconds, rounds, .. } = *arguments;
+    tunnel::run_ipsec(&tunnel::IpsecOptions { daemons, seconds, rounds, progress })
 }
 
 fn measure_pipeline(arguments: Pipeline) -> ::bench::Outcome<pipeline::Report> {
