@@ -2,6 +2,7 @@
 
 mod daemon;
 mod engines;
+mod ipsec;
 mod reload;
 mod resilience;
 mod support;
