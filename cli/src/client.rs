@@ -8,6 +8,7 @@ use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
@@ -34,15 +35,42 @@ pub(crate) fn ask_each<T: DeserializeOwned>(
         if let Some(path) = only {
             return Ok(vec![(path.to_owned(), get(path, question).await.map_err(|error| at(path, error))?)]);
         }
-        let mut answers = Vec::new();
+        let (mut answers, mut refused) = (Vec::new(), None);
         for path in sockets() {
-            // A socket of a daemon that was killed, or of another user's, is passed over.
-            if let Ok(answer) = get(&path, question).await {
-                answers.push((path, answer));
+            // A socket of a daemon that was killed, or of another user's, is passed over where others answer.
+            match get(&path, question).await {
+                Ok(answer) => answers.push((path, answer)),
+                Err(error) => refused = refused.or_else(|| refusal(&path, &error)),
             }
+        }
+        if let Some(refused) = refused.filter(|_| answers.is_empty()) {
+            return Err(refused.into());
         }
         Ok(answers)
     })
+}
+
+/// What a daemon that is there says no with; nothing for one that is gone.
+fn refusal(path: &Path, error: &Failure) -> Option<String> {
+    let path = path.display();
+    match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+        Some(ErrorKind::ConnectionRefused | ErrorKind::NotFound) => None,
+        Some(ErrorKind::PermissionDenied) => {
+            Some(format!("{path}: you may not ask this daemon\n  fix: ask as root"))
+        }
+        _ => Some(format!("{path}: {error}\n  fix: if the daemon is of another version, restart it")),
+    }
+}
+
+/// Whether a daemon listens that answers, or refuses to.
+pub(crate) fn is_any_daemon_here() -> bool {
+    let forbidden =
+        |path: &Path| std::fs::read_dir(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    let listens = |path: &PathBuf| match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+    };
+    forbidden(Path::new(api::DIRECTORY)) || sockets().iter().any(listens)
 }
 
 /// Has the daemon at this socket do something.

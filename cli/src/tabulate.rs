@@ -1,5 +1,6 @@
 //! Tables as VyOS prints them: columns to the left, two spaces between them, a line of dashes below the heads.
 
+use std::fmt::Write;
 /// A table.
 pub(crate) fn tabulate(head: &[&str], rows: &[Vec<String>]) -> String {
     let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
@@ -26,7 +27,7 @@ pub(crate) fn duration(seconds: u64) -> String {
         let count = rest / length;
         rest %= length;
         if count != 0 {
-            text += &format!("{count}{unit}");
+            let _ = write!(text, "{count}{unit}");
         }
     }
     if text.is_empty() { "0s".to_owned() } else { text }

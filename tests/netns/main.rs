@@ -2,7 +2,9 @@
 
 mod daemon;
 mod engines;
+mod esp;
 mod ipsec;
+mod manual;
 mod reload;
 mod resilience;
 mod support;

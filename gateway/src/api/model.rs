@@ -143,8 +143,26 @@ pub struct CryptoCipher {
     pub name: String,
     /// The engine that the configuration wants for it.
     pub pinned: Option<String>,
+    /// Why that one is not used all the same.
+    #[serde(default)]
+    pub pin_refused: Option<String>,
+    /// The engines that are not used for it.
+    #[serde(default)]
+    pub unused: Vec<CryptoUnused>,
+    /// Whether it was measured by who asked, since the daemon does not use it.
+    #[serde(default)]
+    pub measured_here: bool,
     /// The choice for each direction, burst and size.
     pub places: Vec<CryptoPlace>,
+}
+
+/// An engine that is not used for a cipher.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct CryptoUnused {
+    /// Its name.
+    pub engine: String,
+    /// Why.
+    pub why: String,
 }
 
 /// The choice for one direction, burst and size.

@@ -188,8 +188,10 @@ pub enum Cause {
         /// Who it says it is.
         identity: String,
         /// What is wrong.
-        why: &'static str,
+        why: String,
     },
+    /// We cannot show who we are.
+    CannotSign(String),
     /// The other side does not believe that we are who we say we are.
     Refused,
     /// The other side refused with a notification of this name.

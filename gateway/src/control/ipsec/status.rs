@@ -1,5 +1,6 @@
 //! Selectors as people write them.
 
+use std::fmt::Write;
 use tunnel::esp::TrafficSelector;
 
 /// Several, on one line.
@@ -24,7 +25,7 @@ pub fn text(selector: &TrafficSelector) -> String {
         (low, high) => format!("{low}-{high}"),
     };
     if selector.protocol != 0 || !port.is_empty() {
-        text += &format!("[{}/{port}]", selector.protocol);
+        let _ = write!(text, "[{}/{port}]", selector.protocol);
     }
     text
 }

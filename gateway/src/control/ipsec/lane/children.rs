@@ -127,7 +127,9 @@ impl Children {
     pub(super) fn remove(&mut self, id: ConnectionId) {
         let spis: Vec<u32> =
             self.installed.iter().filter(|(_, sa)| sa.connection == id).map(|(spi, _)| *spi).collect();
-        spis.into_iter().for_each(|spi| self.retire(spi));
+        for spi in spis {
+            self.retire(spi);
+        }
         self.purge(id);
         self.connections.remove(&id);
         self.names.retain(|_, (connection, _)| *connection != id);

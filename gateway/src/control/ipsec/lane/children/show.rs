@@ -9,7 +9,7 @@ use tunnel::Time;
 use tunnel::esp::{Mode, TrafficSelector};
 use tunnel::ikev2::message::{Proposal, ProposalSpi};
 use tunnel::ikev2::proposal::{EspOffer, IkeOffer, describe};
-use tunnel::ikev2::{ChildStatus, ConnectionId, IkeStatus, SessionStatus, Start};
+use tunnel::ikev2::{ChildStatus, ConnectionId, Details, SessionStatus, Start};
 
 impl Children {
     /// All peers, with what IKE says of its sessions.
@@ -26,7 +26,8 @@ impl Children {
             let found = sessions.binary_search_by_key(&it.session, |status| status.session).ok()?;
             sessions.get(found)
         });
-        let children = session.map_or(&[][..], |session| &session.children);
+        let details = session.and_then(|session| session.details.as_ref());
+        let children = details.map_or(&[][..], |details| &details.children);
         model::IpsecPeer {
             name: settings.name.clone(),
             up: established.is_some(),
@@ -41,7 +42,9 @@ impl Children {
             lifetime: settings.lifetime.as_secs(),
             proposals: texts(&IkeOffer::propose(&settings.ike, ProposalSpi::None)),
             connection_type: connection_type(settings.start).to_owned(),
-            ike: session.and_then(|session| Some(ike(session.session.number(), session.ike.as_ref()?, now))),
+            ike: session
+                .zip(details)
+                .and_then(|(session, details)| ike(session.session.number(), details, now)),
             tunnels: (0..connected.tunnels.len())
                 .map(|child| self.show_tunnel(id, connected, child, children))
                 .collect(),
@@ -62,7 +65,7 @@ impl Children {
         let selectors = |selectors: &[TrafficSelector]| selectors.iter().map(status::text).collect();
         let (now, sending) = (self.shared.clock.monotonic(), tunnel.peer.sending.load_full());
         let show = |(spi, sa): &(u32, Installed)| {
-            let timers = timers.iter().find(|timers| timers.spi == *spi);
+            let timers = timers.iter().find(|timers| timers.inbound == *spi);
             model::IpsecSa {
                 spi_in: *spi,
                 spi_out: sa.outbound.receiver,
@@ -103,16 +106,18 @@ fn connection_type(start: Start) -> &'static str {
     }
 }
 
-fn ike(number: u64, ike: &IkeStatus, now: Time) -> model::IpsecIke {
-    model::IpsecIke {
+/// The IKE SA that is in use.
+fn ike(number: u64, details: &Details, now: Time) -> Option<model::IpsecIke> {
+    let ike = details.ikes.iter().find(|ike| ike.is_current)?;
+    Some(model::IpsecIke {
         number,
-        initiated: ike.initiated,
+        initiated: details.initiated,
         spi_initiator: format!("{:016x}", ike.spis.initiator),
         spi_responder: format!("{:016x}", ike.spis.responder),
-        local: ike.path.local.to_string(),
-        remote: ike.path.remote.to_string(),
-        nat: ike.nat.is_present(),
+        local: details.path.local.to_string(),
+        remote: details.path.remote.to_string(),
+        nat: details.nat.is_present(),
         rekeying_in: ike.rekey_at.map(|at| (at - now).as_secs()),
         expires_in: (ike.expires - now).as_secs(),
-    }
+    })
 }
