@@ -6,7 +6,7 @@ use crate::suite::Suite;
 use crate::tabulate::{duration, short_bytes, short_count, tabulate};
 use crate::{Outcome, show, vpn};
 use clap::Subcommand;
-use gateway::api::model::{Ipsec, IpsecPeer, IpsecTunnel};
+use gateway::api::model::{Ipsec, IpsecPeer, IpsecSa, IpsecTunnel};
 use std::path::Path;
 
 #[derive(Subcommand)]
@@ -59,6 +59,11 @@ pub(crate) fn show(what: &What, api: Option<&Path>, json: bool) -> Outcome {
 /// What is not there.
 const NOTHING: &str = "N/A";
 
+/// The SA that a tunnel sends with, if it is up.
+fn in_use(tunnel: &IpsecTunnel) -> Option<&IpsecSa> {
+    tunnel.sas.iter().find(|sa| sa.sending).or(tunnel.sas.last())
+}
+
 /// Why a tunnel is down, in a few words.
 fn reason(peer: &IpsecPeer) -> String {
     match (&peer.failure, peer.connection_type.as_str()) {
@@ -94,7 +99,7 @@ fn sas(peers: &[IpsecPeer]) -> String {
 
 fn sa(peer: &IpsecPeer, tunnel: &IpsecTunnel) -> Vec<String> {
     let or_nothing = |text: &Option<String>| text.clone().unwrap_or_else(|| NOTHING.to_owned());
-    let newest = tunnel.sas.last();
+    let newest = in_use(tunnel);
     let up = |text: String| if newest.is_some() { text } else { NOTHING.to_owned() };
     vec![
         tunnel.name.clone(),
@@ -134,7 +139,7 @@ fn connections(peers: &[IpsecPeer]) -> String {
         rows.push(row(&peer.name, peer.up, "IKEv2", [none(), none()], suite(peer.suite.as_ref())));
         for tunnel in &peer.tunnels {
             let selectors = [tunnel.local.join(" "), tunnel.remote.join(" ")];
-            let newest = tunnel.sas.last();
+            let newest = in_use(tunnel);
             let proposal = suite(newest.map(|sa| &sa.suite));
             rows.push(row(&tunnel.name, newest.is_some(), "IPsec", selectors, proposal));
         }

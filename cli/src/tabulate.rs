@@ -5,8 +5,9 @@ use std::fmt::Write;
 pub(crate) fn tabulate(head: &[&str], rows: &[Vec<String>]) -> String {
     let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
     let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).chain(head.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        // Heads have room, as in python-tabulate, which scripts that cut by column rely on.
+        cells.chain(head.get(column).map(|cell| cell.chars().count() + 2)).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
     let dashes: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
@@ -59,9 +60,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_as_wide_as_its_cells() {
+    fn a_table_is_as_wide_as_its_cells_and_a_little_wider_than_its_heads() {
         let rows = [vec!["a".to_owned(), "long cell".to_owned()], vec!["bcd".to_owned(), String::new()]];
-        assert_eq!(tabulate(&["X", "Head"], &rows), "X    Head\n---  ---------\na    long cell\nbcd\n");
+        let table = tabulate(&["X", "Head"], &rows);
+        assert_eq!(table, "X    Head\n---  ---------\na    long cell\nbcd\n");
     }
 
     #[test]

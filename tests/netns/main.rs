@@ -3,6 +3,7 @@
 mod daemon;
 mod engines;
 mod esp;
+mod ipsec;
 mod manual;
 mod reload;
 mod resilience;

@@ -8,13 +8,12 @@ use gateway::api::model::{IpsecIke, IpsecPeer, IpsecSa, IpsecTunnel};
 pub(super) fn sa(peer: &IpsecPeer) -> String {
     let mut lines = match &peer.ike {
         Some(ike) => connected(peer, ike),
-        None => vec![
-            format!("{}: DOWN, IKEv2, {}", peer.name, reason(peer)),
-            format!("  local  '{}'", peer.local_id),
-        ],
+        None => disconnected(peer),
     };
     for tunnel in &peer.tunnels {
-        lines.extend(tunnel.sas.iter().flat_map(|sa| installed(tunnel, sa)));
+        let sending = tunnel.sas.iter().position(|sa| sa.sending).unwrap_or(0);
+        let sas = tunnel.sas.iter().enumerate();
+        lines.extend(sas.flat_map(|(at, sa)| installed(tunnel, sa, at < sending)));
         if tunnel.sas.is_empty() {
             lines.push(format!("  {}: #{}, DOWN, {}", tunnel.name, tunnel.number, reason(peer)));
             lines.push(format!("    offered {}", tunnel.proposals.join(", ")));
@@ -22,6 +21,16 @@ pub(super) fn sa(peer: &IpsecPeer) -> String {
         }
     }
     lines.join("\n") + "\n"
+}
+
+fn disconnected(peer: &IpsecPeer) -> Vec<String> {
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "any".to_owned());
+    vec![
+        format!("{}: DOWN, IKEv2, {}", peer.name, reason(peer)),
+        format!("  local  '{}' @ {}", peer.local_id, known(&peer.local_address)),
+        format!("  remote '{}' @ {}", known(&peer.remote_id), known(&peer.remote_address)),
+        format!("  offered {}", peer.proposals.join(", ")),
+    ]
 }
 
 fn connected(peer: &IpsecPeer, ike: &IpsecIke) -> Vec<String> {
@@ -54,11 +63,11 @@ fn ends(rekeying: Option<u64>, expires: Option<u64>) -> String {
     rekeying.into_iter().chain(expires).collect::<Vec<_>>().join(", ")
 }
 
-fn installed(tunnel: &IpsecTunnel, sa: &IpsecSa) -> Vec<String> {
-    let state = if sa.sending { "INSTALLED" } else { "REKEYED" };
+fn installed(tunnel: &IpsecTunnel, sa: &IpsecSa, is_replaced: bool) -> Vec<String> {
+    let state = if is_replaced { "REKEYED" } else { "INSTALLED" };
     let mode = tunnel.mode.to_uppercase() + if tunnel.in_udp { "-in-UDP" } else { "" };
     let counters = |bytes: u64, packets: u64| {
-        // They are of the tunnel, whose newest SA adds to them.
+        // They are of the tunnel, and told once.
         if sa.sending { format!(", {bytes:>6} bytes, {packets:>5} packets") } else { String::new() }
     };
     let mut lines = vec![

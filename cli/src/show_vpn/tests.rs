@@ -1,7 +1,7 @@
 //! The tables of two peers, one up and one down.
 
 use super::*;
-use gateway::api::model::{IpsecFailure, IpsecIke, IpsecSa};
+use gateway::api::model::{IpsecFailure, IpsecIke};
 
 pub(crate) fn up() -> IpsecPeer {
     let sa = IpsecSa {
@@ -89,13 +89,12 @@ pub(crate) fn down() -> IpsecPeer {
 
 #[test]
 fn sas_have_the_columns_of_vyos_and_those_that_are_down_a_reason() {
-    assert_eq!(
-        sas(&[up()]),
-        "Connection       State    Uptime    Bytes In/Out    Packets In/Out    Remote address    Remote ID       Proposal\n\
-         ---------------  -------  --------  --------------  ----------------  ----------------  --------------  --------------\n\
-         berlin-tunnel-1  up       1h2m3s    230K/7M         999/12K           192.0.2.2         berlin.example  AES_GCM_16_256\n"
-            .replace("1h2m3s", "5m    ")
-    );
+    let table = [
+        "Connection       State    Uptime    Bytes In/Out    Packets In/Out    Remote address    Remote ID       Proposal",
+        "---------------  -------  --------  --------------  ----------------  ----------------  --------------  --------------",
+        "berlin-tunnel-1  up       5m        230K/7M         999/12K           192.0.2.2         berlin.example  AES_GCM_16_256",
+    ];
+    assert_eq!(sas(&[up()]), table.join("\n") + "\n");
     let text = sas(&[up(), down()]);
     let last = text.lines().last().expect("a line");
     assert!(last.starts_with("rome2-tunnel-1   down     N/A "), "{last}");
@@ -121,12 +120,11 @@ fn an_ike_sa_is_shown_with_both_ends() {
     let text = ike_sa(&up());
     assert!(text.starts_with("Peer ID / IP                            Local ID / IP\n"), "{text}");
     assert!(text.contains("berlin.example 192.0.2.2                192.0.2.1 192.0.2.1\n"), "{text}");
-    let last: Vec<&str> = text.lines().last().unwrap_or_default().split_whitespace().collect();
     let row =
         text.lines().find(|line| line.starts_with("    up")).map(|line| line.split_whitespace().collect());
     let expected =
         vec!["up", "IKEv2", "AES_GCM_16_256", "PRF_HMAC_SHA2_256", "CURVE_25519", "yes", "3723", "28800"];
-    assert_eq!(row, Some(expected), "{last:?}");
+    assert_eq!(row, Some(expected));
     assert!(ike_sa(&down()).contains("    down   IKEv2   n/a "));
 }
 

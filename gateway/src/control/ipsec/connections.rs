@@ -77,8 +77,8 @@ pub struct Names {
     pub ike_group: Group,
     /// The `esp-group` of each tunnel, by the name of the tunnel.
     pub esp_groups: BTreeMap<String, Group>,
-    /// The words before its secret.
-    pub secret: String,
+    /// The words before its secret; none if it has no secret but a key.
+    pub secret: Option<String>,
 }
 
 /// A group of proposals.
@@ -151,10 +151,10 @@ fn names(name: &str, peer: &Peer) -> Names {
         peer: name.to_owned(),
         ike_group: group(&peer.ike_group, &mut peer.ike.proposals.iter().map(|proposal| proposal.number)),
         esp_groups: peer.tunnels.iter().map(esp_group).collect(),
-        secret: match &peer.psk {
+        secret: matches!(peer.authentication, Authentication::PreSharedSecret(_)).then(|| match &peer.psk {
             Some(psk) => format!("set vpn ipsec authentication psk {psk} secret"),
             None => format!("set vpn ipsec site-to-site peer {name} authentication pre-shared-secret"),
-        },
+        }),
     }
 }
 

@@ -22,7 +22,7 @@ fn unknown() -> Names {
     Names {
         peer: "NAME".to_owned(),
         ike_group: Group { name: "NAME".to_owned(), free: 1 },
-        secret: "set vpn ipsec authentication psk NAME secret".to_owned(),
+        secret: Some("set vpn ipsec authentication psk NAME secret".to_owned()),
         ..Names::default()
     }
 }
@@ -50,7 +50,9 @@ fn explain(names: &Names, path: Path, cause: &Cause) -> Explained {
             let fix = if why.contains("identity") {
                 format!("{set} authentication remote-id {identity}")
             } else {
-                format!("{} SECRET, the same on both sides", names.secret)
+                same_secret(names).unwrap_or_else(|| {
+                    format!("{set} authentication x509 ca-certificate NAME, of who signed the peer's certificate")
+                })
             };
             (format!("{identity} has not shown who it is: {why}"), vec![], vec![fix])
         }
@@ -65,7 +67,11 @@ fn explain(names: &Names, path: Path, cause: &Cause) -> Explained {
             "the peer does not believe that we are who we say we are".to_owned(),
             vec![],
             vec![
-                format!("{} SECRET, the same on both sides", names.secret),
+                same_secret(names).unwrap_or_else(|| {
+                    format!(
+                        "{set} authentication x509 certificate NAME, signed by an authority that the peer trusts"
+                    )
+                }),
                 format!("{set} authentication local-id NAME, the remote-id that the peer has for us"),
             ],
         ),
@@ -81,6 +87,11 @@ fn explain(names: &Names, path: Path, cause: &Cause) -> Explained {
             vec![format!("ping {remote}; let UDP 500 and 4500 through on the way; is IKE served there?")],
         ),
     }
+}
+
+/// The line for a secret that is the same; none for who has no secret.
+fn same_secret(names: &Names) -> Option<String> {
+    names.secret.as_ref().map(|words| format!("{words} SECRET, the same on both sides"))
 }
 
 fn its_log() -> String {
@@ -226,16 +237,20 @@ mod tests {
             peer: "berlin".to_owned(),
             ike_group: group("BERLIN", 2),
             esp_groups: [("berlin-tunnel-7".to_owned(), group("SITES", 3))].into(),
-            secret: "set vpn ipsec authentication psk sites secret".to_owned(),
+            secret: Some("set vpn ipsec authentication psk sites secret".to_owned()),
         }
     }
 
     fn told(cause: &Cause) -> IpsecFailure {
+        told_with(&names(), cause)
+    }
+
+    fn told_with(names: &Names, cause: &Cause) -> IpsecFailure {
         let path = Path {
             local: "192.0.2.1:500".parse().expect("literal"),
             remote: "192.0.2.2:500".parse().expect("literal"),
         };
-        failure(Some(&names()), path, cause, Duration::from_secs(7))
+        failure(Some(names), path, cause, Duration::from_secs(7))
     }
 
     fn proposals(of: &str, ours: &str, theirs: &[&str]) -> Vec<String> {
@@ -306,6 +321,19 @@ mod tests {
             told(&cause).fix,
             ["set vpn ipsec site-to-site peer berlin authentication remote-id moon"]
         );
+    }
+
+    #[test]
+    fn who_has_no_secret_is_not_told_to_set_one() {
+        let names = Names { secret: None, ..names() };
+        let unknown = Cause::NotAuthentic {
+            identity: "moon".to_owned(),
+            why: "nobody who is trusted has signed it".to_owned(),
+        };
+        for cause in [unknown, Cause::Refused] {
+            let fix = told_with(&names, &cause).fix;
+            assert!(fix[0].contains("authentication x509 ") && !fix[0].contains("secret"), "{fix:?}");
+        }
     }
 
     #[test]
