@@ -488,3 +488,27 @@ fn the_bad_network_is_overcome() {
         }
     }
 }
+
+#[test]
+fn of_several_connections_the_one_of_the_identities_is_taken() {
+    let (mut network, ids) = acquainted(26, |host, connection| {
+        if host == B {
+            connection.name = "the address's, but somebody else's".to_owned();
+            connection.remote_identity = Some(Identity::Fqdn("someone.else".to_owned()));
+        }
+    });
+    let mut anyone = crate::support::connection(B);
+    anyone.remote = None;
+    let meant = network.add(B, anyone);
+    begin(&mut network, A, ids[A]);
+    network.run(seconds(5));
+    assert_agree(&network, 1);
+    assert_eq!(network.hosts[B].sending(0).expect("installed").install.connection, meant);
+    // Once it is removed, nobody is left.
+    network.command(B, |endpoint, now, out| endpoint.remove_connection(now, meant, out));
+    network.run(seconds(5));
+    begin(&mut network, A, ids[A]);
+    network.run(seconds(5));
+    assert!(matches!(&causes(&network, B)[..], [Cause::NoSuchPeer { .. }]));
+    assert_nothing_leaks(&network, 0);
+}

@@ -32,20 +32,20 @@ impl Endpoint {
         if config.start == Start::Initiate {
             self.plans.set(id, Some(now.monotonic));
         }
-        self.connections.insert(id, Arc::new(config));
+        self.connections.insert(id, config);
         id
     }
 
     /// Removes a connection and ends its sessions.
     pub fn remove_connection(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
-        self.connections.remove(&id);
+        self.connections.remove(id);
         self.plans.set(id, None);
         self.close_all(now, id, out);
     }
 
     /// Begins a connection with all its children; those that are there already stay.
     pub fn initiate(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) -> Result<(), CannotInitiate> {
-        let config = self.connections.get(&id).ok_or(CannotInitiate::NoConnection)?;
+        let config = self.connections.get(id).ok_or(CannotInitiate::NoConnection)?;
         let children = (0..config.children.len()).collect();
         self.want(now, id, children, out)
     }
@@ -68,7 +68,7 @@ impl Endpoint {
         children: Vec<usize>,
         out: &mut Outbox,
     ) -> Result<(), CannotInitiate> {
-        let config = self.connections.get(&connection).cloned().ok_or(CannotInitiate::NoConnection)?;
+        let config = self.connections.get(connection).cloned().ok_or(CannotInitiate::NoConnection)?;
         if let Some(id) = self.session_of(connection) {
             self.step(now, id, out, |mut phase, context| {
                 for child in children {
@@ -90,8 +90,7 @@ impl Endpoint {
     /// Begins a session that is to take the place of `old`.
     pub(super) fn succeed(&mut self, now: Now, old: SessionId, children: Vec<usize>, out: &mut Outbox) {
         let connection = self.phases.get(&old).and_then(Phase::connection);
-        let known =
-            connection.and_then(|id| self.connections.get(&id).map(|config| (id, Arc::clone(config))));
+        let known = connection.and_then(|id| self.connections.get(id).map(|config| (id, Arc::clone(config))));
         let Some((connection, config)) = known else { return };
         let wanted = Wanted { connection, config, children, initial_contact: false };
         if let Ok(new) = self.begin(now, wanted, out) {

@@ -116,7 +116,7 @@ impl Endpoint {
     pub fn new(random: Box<dyn Random>) -> Self {
         Self {
             random,
-            connections: Connections::new(),
+            connections: Connections::default(),
             registry: Registry::default(),
             phases: HashMap::new(),
             by_connection: HashMap::new(),
@@ -239,7 +239,7 @@ impl Endpoint {
     /// A connection is down: plans when it is set up again, if it is to be.
     fn plan(&mut self, now: Now, connection: Option<ConnectionId>, reason: Option<CloseReason>) {
         let Some((connection, config)) =
-            connection.and_then(|id| self.connections.get(&id).map(|config| (id, config)))
+            connection.and_then(|id| self.connections.get(id).map(|config| (id, config)))
         else {
             return;
         };
