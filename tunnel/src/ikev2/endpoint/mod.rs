@@ -12,7 +12,7 @@ mod timers;
 pub use datagrams::Ignored;
 pub use status::{ChildStatus, Details, IkeStatus, Load, SessionStatus, State};
 
-use super::action::{Action, CloseReason, Event, Outbox, SessionId};
+use super::action::{CloseReason, Event, Outbox, SessionId};
 use super::config::{ConnectionId, Start, WhenLost};
 use super::context::{Connections, Context, Registry};
 use super::limits::{CROSSING_TIME, RECONNECT_DELAY};
@@ -307,19 +307,5 @@ impl Endpoint {
     fn reschedule(&mut self, id: SessionId) {
         let next = self.phases.get(&id).and_then(Phase::next_timeout);
         self.timers.set(id, next);
-    }
-}
-
-impl std::fmt::Debug for Action {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Send { path, message } => write!(f, "Send({path:?}, {} bytes)", message.len()),
-            Self::KeepNat { path } => write!(f, "KeepNat({path:?})"),
-            Self::Install(install) => write!(f, "Install({:x})", install.sa.inbound.spi),
-            Self::Use { spi } => write!(f, "Use({spi:x})"),
-            Self::Retire { spi } => write!(f, "Retire({spi:x})"),
-            Self::Follow { path, .. } => write!(f, "Follow({path:?})"),
-            Self::Report(event) => write!(f, "Report({event:?})"),
-        }
     }
 }
