@@ -1,13 +1,13 @@
 //! What the configuration, people and the data path ask for.
 
 use super::{Endpoint, Phase};
-use crate::Now;
 use crate::ikev2::action::{CloseReason, Outbox, SessionId};
 use crate::ikev2::config::{Connection, ConnectionId, Start};
-use crate::ikev2::limits::IKE_PORT;
+use crate::ikev2::limits::{IKE_PORT, TRAFFIC_DELAY};
 use crate::ikev2::nat::Path;
 use crate::ikev2::session::Task;
 use crate::ikev2::setup::{Initiating, Wanted};
+use crate::{Now, Time};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -39,6 +39,7 @@ impl Endpoint {
     /// Removes a connection and ends its sessions.
     pub fn remove_connection(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
         self.connections.remove(id);
+        self.failed.remove(&id);
         self.plans.set(id, None);
         self.close_all(now, id, out);
     }
@@ -50,7 +51,8 @@ impl Endpoint {
         self.want(now, id, children, out)
     }
 
-    /// A packet for a child of a connection found no SA: one is made. Asking again while it is being made does nothing.
+    /// A packet for a child of a connection found no SA: one is made. Asking again while it is being made does nothing,
+    /// nor does asking for what was just refused: packets come faster than a peer changes its mind.
     pub fn handle_traffic(
         &mut self,
         now: Now,
@@ -58,6 +60,16 @@ impl Endpoint {
         child: usize,
         out: &mut Outbox,
     ) -> Result<(), CannotInitiate> {
+        let is_recent = |at: Time| now.monotonic - at < TRAFFIC_DELAY;
+        let has_failed = self.failed.get(&id).copied().is_some_and(is_recent);
+        let session = self.session_of(id).and_then(|session| self.phases.get(&session));
+        let is_refused = match session {
+            Some(Phase::Established(session)) => session.refused(child).is_some_and(is_recent),
+            _ => false,
+        };
+        if has_failed || is_refused {
+            return Ok(());
+        }
         self.want(now, id, vec![child], out)
     }
 

@@ -106,6 +106,8 @@ pub struct Endpoint {
     timers: Timers<SessionId>,
     /// When a connection is to be set up again.
     plans: Timers<ConnectionId>,
+    /// When connections last failed to come up.
+    failed: HashMap<ConnectionId, Time>,
     /// New sessions, and the old ones that end when the new ones have all Child SAs.
     successions: HashMap<SessionId, SessionId>,
     last_id: u64,
@@ -123,6 +125,7 @@ impl Endpoint {
             door: Door::default(),
             timers: Timers::default(),
             plans: Timers::default(),
+            failed: HashMap::new(),
             successions: HashMap::new(),
             last_id: 0,
         }
@@ -177,6 +180,7 @@ impl Endpoint {
             }
             None => {
                 self.forget(now, id, connection);
+                self.failed.extend(connection.map(|connection| (connection, now.monotonic)));
                 self.plan(now, connection, None);
             }
         }
@@ -261,6 +265,7 @@ impl Endpoint {
     fn welcome(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
         let Some(Phase::Established(new)) = self.phases.get(&id) else { return };
         self.plans.set(new.connection(), None);
+        self.failed.remove(&new.connection());
         let mut losers = Vec::new();
         for (other, phase) in self.of_connection(new.connection()) {
             let Phase::Established(old) = phase else { continue };
