@@ -4,6 +4,7 @@ use super::config::ConnectionId;
 use super::identity::Identity;
 use super::nat::Path;
 use crate::esp::{ChildSa, TrafficSelector};
+use std::fmt;
 
 /// Names a session with another gateway, which outlives the rekeying of its IKE SA; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -200,4 +201,99 @@ pub enum Cause {
     Misbehaved(&'static str),
     /// The other side does not answer.
     NoAnswer,
+}
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Send { path, message } => write!(f, "Send({path:?}, {} bytes)", message.len()),
+            Self::KeepNat { path } => write!(f, "KeepNat({path:?})"),
+            Self::Install(install) => write!(f, "Install({:x})", install.sa.inbound.spi),
+            Self::Use { spi } => write!(f, "Use({spi:x})"),
+            Self::Retire { spi } => write!(f, "Retire({spi:x})"),
+            Self::Follow { path, .. } => write!(f, "Follow({path:?})"),
+            Self::Report(event) => write!(f, "Report({event:?})"),
+        }
+    }
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Asked => "it was closed here",
+            Self::ByPeer => "the other side closed it",
+            Self::Dead => "the other side does not answer",
+            Self::Expired => "its keys were too old and could not be replaced",
+            Self::Replaced => "a newer session took its place",
+            Self::Misbehaved => "the other side sent what cannot be read",
+        })
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoConnection => f.write_str("no connection is configured for these addresses"),
+            Self::NoSuchPeer { identity } => write!(f, "no connection is configured for {identity}"),
+            Self::NoProposal { of, ours, theirs } if theirs.is_empty() => {
+                write!(f, "no common proposal for {of}: the other side accepts none of {}", ours.join(", "))
+            }
+            Self::NoProposal { of, ours, theirs } => {
+                let (ours, theirs) = (ours.join(", "), theirs.join(", "));
+                write!(f, "no common proposal for {of}: we offer {ours}, the other side {theirs}")
+            }
+            Self::NoSelectors { ours: [local, remote], theirs } => {
+                write!(f, "no common traffic selectors: we have {} and {}", list(local), list(remote))?;
+                match theirs {
+                    [local, remote] if local.is_empty() && remote.is_empty() => Ok(()),
+                    [local, remote] => write!(f, ", the other side {} and {}", list(local), list(remote)),
+                }
+            }
+            Self::Mode => f.write_str("one side wants tunnel mode, the other transport mode"),
+            Self::NotAuthentic { identity, why } => write!(f, "{identity} is not authenticated: {why}"),
+            Self::CannotSign(why) => write!(f, "we cannot sign: {why}"),
+            Self::Refused => f.write_str("the other side does not believe that we are who we say we are"),
+            Self::Notified(name) => write!(f, "the other side answers {name}"),
+            Self::Misbehaved(why) => write!(f, "the other side misbehaves: {why}"),
+            Self::NoAnswer => f.write_str("the other side does not answer"),
+        }
+    }
+}
+
+/// Selectors on one line; "nothing" for none.
+fn list(selectors: &[TrafficSelector]) -> String {
+    let one = |selector: &TrafficSelector| {
+        let (from, to) = (selector.addresses.start(), selector.addresses.end());
+        let addresses = if from == to { from.to_string() } else { format!("{from}-{to}") };
+        let protocol = if selector.protocol == 0 { String::new() } else { format!("/{}", selector.protocol) };
+        let ports = match (selector.ports.start(), selector.ports.end()) {
+            (0, &u16::MAX) => String::new(),
+            (from, to) if from == to => format!(":{from}"),
+            (from, to) => format!(":{from}-{to}"),
+        };
+        format!("{addresses}{protocol}{ports}")
+    };
+    let lines: Vec<String> = selectors.iter().map(one).collect();
+    if lines.is_empty() { "nothing".to_owned() } else { lines.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_names_what_each_side_has() {
+        let addresses = |from: &str, to: &str| from.parse().expect("literal")..=to.parse().expect("literal");
+        let net =
+            TrafficSelector { protocol: 0, ports: 0..=65535, addresses: addresses("10.0.0.0", "10.0.0.255") };
+        let web =
+            TrafficSelector { protocol: 6, ports: 443..=443, addresses: addresses("10.0.1.1", "10.0.1.1") };
+        let cause = Cause::NoSelectors { ours: [vec![net], vec![web]], theirs: [vec![], vec![]] };
+        let text = "no common traffic selectors: we have 10.0.0.0-10.0.0.255 and 10.0.1.1/6:443";
+        assert_eq!(cause.to_string(), text);
+        let (ours, theirs) = (vec!["aes256gcm128".to_owned()], vec!["aes128-sha256".to_owned()]);
+        let cause = Cause::NoProposal { of: "lan".to_owned(), ours, theirs };
+        let text = "no common proposal for lan: we offer aes256gcm128, the other side aes128-sha256";
+        assert_eq!(cause.to_string(), text);
+    }
 }

@@ -107,12 +107,6 @@ pub enum WhenLost {
 }
 
 impl Connection {
-    /// Whether it is meant for datagrams between two addresses.
-    pub(super) fn is_between(&self, local: IpAddr, remote: IpAddr) -> bool {
-        self.local.is_none_or(|address| address == local)
-            && self.remote.is_none_or(|address| address == remote)
-    }
-
     /// How exactly its addresses are known: the more exactly, the better it fits.
     pub(super) fn precision(&self) -> u8 {
         u8::from(self.remote.is_some()) * 2 + u8::from(self.local.is_some())

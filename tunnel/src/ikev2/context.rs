@@ -7,12 +7,50 @@ use super::limits::STRANGER_EVENTS;
 use super::nat::Path;
 use crate::Time;
 use crypto::Random;
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The connections of a configuration.
-pub(super) type Connections = BTreeMap<ConnectionId, Arc<Connection>>;
+#[derive(Default)]
+pub(super) struct Connections {
+    by_id: HashMap<ConnectionId, Arc<Connection>>,
+    /// By the other side's address, or that of any: a first message finds its few among ten thousand.
+    by_remote: HashMap<Option<IpAddr>, BTreeSet<ConnectionId>>,
+}
+
+impl Connections {
+    pub(super) fn insert(&mut self, id: ConnectionId, config: Connection) {
+        self.by_remote.entry(config.remote).or_default().insert(id);
+        self.by_id.insert(id, Arc::new(config));
+    }
+
+    pub(super) fn remove(&mut self, id: ConnectionId) {
+        let Some(config) = self.by_id.remove(&id) else { return };
+        if let Some(ids) = self.by_remote.get_mut(&config.remote) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_remote.remove(&config.remote);
+            }
+        }
+    }
+
+    pub(super) fn get(&self, id: ConnectionId) -> Option<&Arc<Connection>> {
+        self.by_id.get(&id)
+    }
+
+    /// Those for two addresses, the most precise first, of equals the first that was added.
+    pub(super) fn between(&self, local: IpAddr, remote: IpAddr) -> Vec<(ConnectionId, Arc<Connection>)> {
+        let ids = [Some(remote), None].map(|remote| self.by_remote.get(&remote));
+        let configs = ids.into_iter().flatten().flatten().filter_map(|id| self.get(*id).map(|it| (*id, it)));
+        let fitting = configs.filter(|(_, config)| config.local.is_none_or(|address| address == local));
+        let mut found: Vec<_> = fitting.map(|(id, config)| (id, Arc::clone(config))).collect();
+        found.sort_by_key(|(id, config)| (Reverse(config.precision()), *id));
+        found
+    }
+}
 
 /// Who has which SPI.
 #[derive(Default)]

@@ -53,6 +53,8 @@ pub const CROSSING_TIME: Duration = Duration::from_secs(180);
 pub const NAT_KEEPALIVE: Duration = Duration::from_secs(20);
 /// A connection that should be up is tried again after this.
 pub const RECONNECT_DELAY: Duration = Duration::from_secs(10);
+/// Packets do not make us ask again for what was refused or failed, until after this.
+pub const TRAFFIC_DELAY: Duration = Duration::from_secs(10);
 /// Child SAs of one session.
 pub const CHILDREN: usize = 256;
 /// Reports about strangers in a second: a flood of datagrams must not be one of reports.

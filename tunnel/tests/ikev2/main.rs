@@ -2,7 +2,9 @@
 
 mod certificates;
 mod collisions;
+mod floods;
 mod hostile;
+mod impostors;
 mod mallory;
 mod network;
 mod sessions;

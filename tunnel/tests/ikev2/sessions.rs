@@ -343,3 +343,27 @@ fn authenticating_anew_is_tried_again_while_there_is_time() {
     assert_agree(&network, 1);
     assert_nothing_leaks(&network, 1);
 }
+
+#[test]
+fn packets_do_not_ask_again_and_again_for_what_is_refused() {
+    // The other side does not have the packets; and then it does not have the secret.
+    for (sessions, change) in [(1, false), (0, true)] {
+        let (mut network, ids) = acquainted(49, |host, connection| {
+            if host == B && change {
+                connection.remote_identity = Some("someone.else".parse().expect("a name"));
+            } else if host == B {
+                connection.children = vec![child("other", 99, 98)];
+            }
+        });
+        for _ in 0..300 {
+            network
+                .command(A, |endpoint, now, out| endpoint.handle_traffic(now, ids[A], 0, out))
+                .expect("known");
+            network.run(std::time::Duration::from_millis(100));
+        }
+        let asked = network.exchanges().iter().filter(|(_, is_response)| !is_response).count();
+        assert!((3..=8).contains(&asked), "{asked} requests in half a minute");
+        network.run(seconds(60));
+        assert_eq!(established(&network.hosts[A]), sessions);
+    }
+}

@@ -1,13 +1,13 @@
 //! What the configuration, people and the data path ask for.
 
 use super::{Endpoint, Phase};
-use crate::Now;
 use crate::ikev2::action::{CloseReason, Outbox, SessionId};
 use crate::ikev2::config::{Connection, ConnectionId, Start};
-use crate::ikev2::limits::IKE_PORT;
+use crate::ikev2::limits::{IKE_PORT, TRAFFIC_DELAY};
 use crate::ikev2::nat::Path;
 use crate::ikev2::session::Task;
 use crate::ikev2::setup::{Initiating, Wanted};
+use crate::{Now, Time};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -32,25 +32,27 @@ impl Endpoint {
         if config.start == Start::Initiate {
             self.plans.set(id, Some(now.monotonic));
         }
-        self.connections.insert(id, Arc::new(config));
+        self.connections.insert(id, config);
         id
     }
 
     /// Removes a connection and ends its sessions.
     pub fn remove_connection(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
-        self.connections.remove(&id);
+        self.connections.remove(id);
+        self.failed.remove(&id);
         self.plans.set(id, None);
         self.close_all(now, id, out);
     }
 
     /// Begins a connection with all its children; those that are there already stay.
     pub fn initiate(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) -> Result<(), CannotInitiate> {
-        let config = self.connections.get(&id).ok_or(CannotInitiate::NoConnection)?;
+        let config = self.connections.get(id).ok_or(CannotInitiate::NoConnection)?;
         let children = (0..config.children.len()).collect();
         self.want(now, id, children, out)
     }
 
-    /// A packet for a child of a connection found no SA: one is made. Asking again while it is being made does nothing.
+    /// A packet for a child of a connection found no SA: one is made. Asking again while it is being made does nothing,
+    /// nor does asking for what was just refused: packets come faster than a peer changes its mind.
     pub fn handle_traffic(
         &mut self,
         now: Now,
@@ -58,6 +60,16 @@ impl Endpoint {
         child: usize,
         out: &mut Outbox,
     ) -> Result<(), CannotInitiate> {
+        let is_recent = |at: Time| now.monotonic - at < TRAFFIC_DELAY;
+        let has_failed = self.failed.get(&id).copied().is_some_and(is_recent);
+        let session = self.session_of(id).and_then(|session| self.phases.get(&session));
+        let is_refused = match session {
+            Some(Phase::Established(session)) => session.refused(child).is_some_and(is_recent),
+            _ => false,
+        };
+        if has_failed || is_refused {
+            return Ok(());
+        }
         self.want(now, id, vec![child], out)
     }
 
@@ -68,7 +80,7 @@ impl Endpoint {
         children: Vec<usize>,
         out: &mut Outbox,
     ) -> Result<(), CannotInitiate> {
-        let config = self.connections.get(&connection).cloned().ok_or(CannotInitiate::NoConnection)?;
+        let config = self.connections.get(connection).cloned().ok_or(CannotInitiate::NoConnection)?;
         if let Some(id) = self.session_of(connection) {
             self.step(now, id, out, |mut phase, context| {
                 for child in children {
@@ -90,8 +102,7 @@ impl Endpoint {
     /// Begins a session that is to take the place of `old`.
     pub(super) fn succeed(&mut self, now: Now, old: SessionId, children: Vec<usize>, out: &mut Outbox) {
         let connection = self.phases.get(&old).and_then(Phase::connection);
-        let known =
-            connection.and_then(|id| self.connections.get(&id).map(|config| (id, Arc::clone(config))));
+        let known = connection.and_then(|id| self.connections.get(id).map(|config| (id, Arc::clone(config))));
         let Some((connection, config)) = known else { return };
         let wanted = Wanted { connection, config, children, initial_contact: false };
         if let Ok(new) = self.begin(now, wanted, out) {

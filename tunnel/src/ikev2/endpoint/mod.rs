@@ -12,7 +12,7 @@ mod timers;
 pub use datagrams::Ignored;
 pub use status::{ChildStatus, Details, IkeStatus, Load, SessionStatus, State};
 
-use super::action::{Action, CloseReason, Event, Outbox, SessionId};
+use super::action::{CloseReason, Event, Outbox, SessionId};
 use super::config::{ConnectionId, Start, WhenLost};
 use super::context::{Connections, Context, Registry};
 use super::limits::{CROSSING_TIME, RECONNECT_DELAY};
@@ -106,6 +106,8 @@ pub struct Endpoint {
     timers: Timers<SessionId>,
     /// When a connection is to be set up again.
     plans: Timers<ConnectionId>,
+    /// When connections last failed to come up.
+    failed: HashMap<ConnectionId, Time>,
     /// New sessions, and the old ones that end when the new ones have all Child SAs.
     successions: HashMap<SessionId, SessionId>,
     last_id: u64,
@@ -116,13 +118,14 @@ impl Endpoint {
     pub fn new(random: Box<dyn Random>) -> Self {
         Self {
             random,
-            connections: Connections::new(),
+            connections: Connections::default(),
             registry: Registry::default(),
             phases: HashMap::new(),
             by_connection: HashMap::new(),
             door: Door::default(),
             timers: Timers::default(),
             plans: Timers::default(),
+            failed: HashMap::new(),
             successions: HashMap::new(),
             last_id: 0,
         }
@@ -177,6 +180,7 @@ impl Endpoint {
             }
             None => {
                 self.forget(now, id, connection);
+                self.failed.extend(connection.map(|connection| (connection, now.monotonic)));
                 self.plan(now, connection, None);
             }
         }
@@ -239,7 +243,7 @@ impl Endpoint {
     /// A connection is down: plans when it is set up again, if it is to be.
     fn plan(&mut self, now: Now, connection: Option<ConnectionId>, reason: Option<CloseReason>) {
         let Some((connection, config)) =
-            connection.and_then(|id| self.connections.get(&id).map(|config| (id, config)))
+            connection.and_then(|id| self.connections.get(id).map(|config| (id, config)))
         else {
             return;
         };
@@ -261,6 +265,7 @@ impl Endpoint {
     fn welcome(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
         let Some(Phase::Established(new)) = self.phases.get(&id) else { return };
         self.plans.set(new.connection(), None);
+        self.failed.remove(&new.connection());
         let mut losers = Vec::new();
         for (other, phase) in self.of_connection(new.connection()) {
             let Phase::Established(old) = phase else { continue };
@@ -307,19 +312,5 @@ impl Endpoint {
     fn reschedule(&mut self, id: SessionId) {
         let next = self.phases.get(&id).and_then(Phase::next_timeout);
         self.timers.set(id, next);
-    }
-}
-
-impl std::fmt::Debug for Action {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Send { path, message } => write!(f, "Send({path:?}, {} bytes)", message.len()),
-            Self::KeepNat { path } => write!(f, "KeepNat({path:?})"),
-            Self::Install(install) => write!(f, "Install({:x})", install.sa.inbound.spi),
-            Self::Use { spi } => write!(f, "Use({spi:x})"),
-            Self::Retire { spi } => write!(f, "Retire({spi:x})"),
-            Self::Follow { path, .. } => write!(f, "Follow({path:?})"),
-            Self::Report(event) => write!(f, "Report({event:?})"),
-        }
     }
 }

@@ -181,6 +181,7 @@ impl Session {
                 }
             }
             kind => {
+                self.refused.insert(request.child, context.now);
                 let cause = self.why_refused(&request, kind);
                 self.report_failure(cause, context);
                 if request.replaces.is_some() {

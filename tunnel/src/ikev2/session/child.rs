@@ -132,10 +132,11 @@ impl Session {
         };
         let answer = Answer { inbound: context.new_child_spi(self.id), nonce: None, public: None };
         let list = [list, answer.payloads(&agreement)].concat();
-        self.respond(spi, incoming, path, &list, context);
         let root = self.ikes[0].root.clone();
         let new = as_responder(&root, agreement, answer.inbound, nonces, None);
+        // Before the answer, which packets of the other side may follow at once.
         self.install(new, false, context);
+        self.respond(spi, incoming, path, &list, context);
     }
 
     /// Answers a request for one more Child SA.
@@ -214,12 +215,14 @@ impl Session {
         };
         let nonce: [u8; NONCE] = context.bytes();
         let answer = Answer { inbound: context.new_child_spi(self.id), nonce: Some(nonce), public };
-        self.respond(asked.spi, asked.incoming, asked.path, &answer.payloads(&agreement), context);
+        let list = answer.payloads(&agreement);
         let Some(root) = self.ike(asked.spi).map(|ike| ike.root.clone()) else { return };
         let nonces = Nonces { initiator: peer_nonce, responder: &nonce };
         let new = as_responder(&root, agreement, answer.inbound, nonces, shared.as_ref());
-        // The other side can receive under it only when it has our answer.
+        // Before the answer, which packets of the other side may follow at once. It can receive under the new SA only
+        // when it has the answer.
         self.install(new, old.is_some(), context);
+        self.respond(asked.spi, asked.incoming, asked.path, &list, context);
         if let Some((_, old)) = old {
             self.mark_replaced(old, answer.inbound, lowest(peer_nonce, &nonce), context);
         }

@@ -36,7 +36,7 @@ use super::proposal::IkeSuite;
 use super::setup::{Inbound, Verified};
 use crate::Time;
 use entry::{ChildEntry, ChildStanding, IkeSa, Procedure, Standing};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// What a session is made of.
@@ -80,6 +80,8 @@ pub(super) struct Session {
     nat: Nat,
     ikes: Vec<IkeSa>,
     children: Vec<ChildEntry>,
+    /// When children were last refused.
+    refused: HashMap<usize, Time>,
     queue: VecDeque<Task>,
     delayed: Vec<(Time, Task)>,
     since: Time,
@@ -116,6 +118,7 @@ impl Session {
             nat,
             ikes: vec![ike],
             children: Vec::new(),
+            refused: HashMap::new(),
             queue: VecDeque::new(),
             delayed: Vec::new(),
             since: context.now,
@@ -171,6 +174,11 @@ impl Session {
     pub(super) fn live_children(&self) -> Vec<usize> {
         let live = self.children.iter().filter(|child| child.standing == ChildStanding::Live);
         live.map(|child| child.child).collect()
+    }
+
+    /// When a child was last refused.
+    pub(super) fn refused(&self, child: usize) -> Option<Time> {
+        self.refused.get(&child).copied()
     }
 
     /// Whether nothing is under way and nothing waits for its turn.

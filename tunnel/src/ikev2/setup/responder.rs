@@ -112,10 +112,7 @@ pub(super) fn candidates(
     context: &Context<'_>,
 ) -> Vec<(ConnectionId, Arc<Connection>)> {
     let (local, remote) = (inbound.path.local.ip(), inbound.path.remote.ip());
-    let between = context.connections.iter().filter(|(_, config)| config.is_between(local, remote));
-    let mut found: Vec<_> = between.map(|(id, config)| (*id, Arc::clone(config))).collect();
-    found.sort_by_key(|(id, config)| (std::cmp::Reverse(config.precision()), *id));
-    found
+    context.connections.between(local, remote)
 }
 
 fn select(

@@ -1,0 +1,112 @@
+//! First messages, many of them: cookies and what strangers can make us keep (RFC 7296 section 2.6).
+
+use crate::network::{A, B};
+use crate::support::{acquainted, assert_agree, assert_nothing_leaks, begin, established, seconds};
+use crypto::exchange::Group;
+use tunnel::ikev2::message::numbers::notify;
+
+#[test]
+fn many_half_open_sas_make_cookies_necessary_and_a_real_peer_still_comes_in() {
+    let (mut network, ids) = acquainted(17, |host, connection| {
+        if host == B {
+            connection.remote = None;
+        }
+    });
+    // One real first message, repeated from many sources with other SPIs.
+    begin(&mut network, A, ids[A]);
+    let first = network.log[0].1.clone();
+    for number in 0..1000u16 {
+        let mut spoofed = first.clone();
+        spoofed.from = ([198, 51, (number >> 8) as u8, number as u8], 500).into();
+        spoofed.bytes[..8].copy_from_slice(&u64::from(number + 1).to_be_bytes());
+        network.arrive(spoofed);
+    }
+    assert_eq!(network.hosts[B].endpoint.load().half_open, 64, "the others were asked for cookies");
+    network.run(seconds(5));
+    assert_eq!(established(&network.hosts[A]), 1);
+    assert_agree(&network, 1);
+    let cookies = network.log.iter().filter(|(_, datagram)| {
+        datagram.to == first.from
+            && datagram.bytes.windows(2).any(|pair| pair == notify::COOKIE.to_be_bytes())
+    });
+    assert!(cookies.count() >= 1, "A was asked, too");
+    network.run(seconds(60));
+    assert_nothing_leaks(&network, 1);
+}
+
+#[test]
+fn a_cookie_and_another_group_are_asked_for_together() {
+    let (mut network, ids) = acquainted(18, |host, connection| {
+        if host == B {
+            connection.remote = None;
+            connection.ike[0].groups = vec![Group::Ecp256];
+        } else {
+            connection.ike[0].groups = vec![Group::X25519, Group::Ecp256];
+        }
+    });
+    let (flood, flood_ids) = acquainted(19, |_, connection| connection.ike[0].groups = vec![Group::Ecp256]);
+    let mut flood = flood;
+    begin(&mut flood, A, flood_ids[A]);
+    for number in 0..100u8 {
+        let mut spoofed = flood.log[0].1.clone();
+        spoofed.from = ([198, 51, 100, number], 500).into();
+        spoofed.bytes[7] = number;
+        network.arrive(spoofed);
+    }
+    begin(&mut network, A, ids[A]);
+    network.run(seconds(5));
+    assert_agree(&network, 1);
+}
+
+#[test]
+fn one_source_cannot_take_all_places() {
+    let (mut network, ids) = acquainted(20, |host, connection| {
+        if host == B {
+            connection.remote = None;
+        }
+    });
+    begin(&mut network, A, ids[A]);
+    let first = network.log[0].1.clone();
+    for number in 0..1000u64 {
+        let mut other = first.clone();
+        other.from = "198.51.100.1:500".parse().expect("literal");
+        other.bytes[..8].copy_from_slice(&(number + 1).to_be_bytes());
+        network.arrive(other);
+    }
+    assert_eq!(network.hosts[B].endpoint.load().half_open, 32);
+}
+
+#[test]
+fn strangers_fill_neither_memory_nor_the_log() {
+    let (mut network, ids) = acquainted(21, |_, _| {});
+    begin(&mut network, A, ids[A]);
+    let first = network.log[0].1.clone();
+    for number in 0..10_000u64 {
+        let mut stranger = first.clone();
+        stranger.from = ([198, 51, (number >> 8) as u8, number as u8], 500).into();
+        stranger.bytes[..8].copy_from_slice(&(number + 1).to_be_bytes());
+        network.arrive(stranger);
+    }
+    assert_eq!(network.hosts[B].endpoint.load().half_open, 0, "no connection is for them");
+    assert_eq!(network.hosts[B].events.len(), 10);
+}
+
+#[test]
+fn a_first_message_that_comes_again_gets_the_same_answer() {
+    let (mut network, ids) = acquainted(22, |_, _| {});
+    network.hosts[A].is_dead = true;
+    begin(&mut network, A, ids[A]);
+    let first = network.log[0].1.clone();
+    for _ in 0..3 {
+        network.arrive(first.clone());
+    }
+    let answers: Vec<_> = network.log[1..].iter().map(|(_, datagram)| datagram.bytes.clone()).collect();
+    assert_eq!(answers.len(), 3);
+    assert!(answers.iter().all(|answer| *answer == answers[0]));
+    assert_eq!(network.hosts[B].endpoint.load().half_open, 1);
+    network.run(seconds(31));
+    assert_eq!(
+        network.hosts[B].endpoint.load(),
+        tunnel::ikev2::Load { ike_spis: 0, child_spis: 0, half_open: 0 }
+    );
+}
