@@ -156,7 +156,8 @@ impl Lane {
 
     /// Waits for anything to do; may return without it.
     fn wait(&self) {
-        let next = [self.ike.next_timeout(), self.rebind].into_iter().flatten().min();
+        let next =
+            [self.ike.next_timeout(), self.children.next_timeout(), self.rebind].into_iter().flatten().min();
         let mut select = Select::new();
         select.recv(&self.inbox.commands);
         select.recv(&self.inbox.notices);
@@ -235,6 +236,7 @@ impl Lane {
             self.ike.handle_timeout(now, &mut out);
             self.carry_out(out);
         }
+        self.children.handle_timeout(now);
         if self.rebind.is_some_and(|at| at <= now) {
             self.start();
         }
@@ -298,6 +300,8 @@ impl Lane {
     }
 
     fn report_failure(&mut self, connection: Option<ConnectionId>, path: Path, cause: &Cause) {
+        // Who says that it is someone else is, by its address, still the peer that is missing.
+        let connection = connection.or_else(|| self.children.only_at(path.remote.ip()));
         let name = connection.map_or_else(|| "NAME".to_owned(), |id| self.children.name(id).to_owned());
         let failure = status::explain(&name, path, cause, self.shared.clock.now().wall);
         let details: String = failure.details.iter().map(|line| format!("\n  {line}")).collect();
