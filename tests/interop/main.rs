@@ -1,8 +1,9 @@
-//! Postern with other people's WireGuard, and with other people's crypto.
+//! Postern with other people's WireGuard and IPsec, and with other people's crypto.
 
 mod bare;
 mod kernel;
 mod machine;
+mod strongswan;
 #[path = "../netns/support.rs"]
 #[allow(dead_code)]
 mod support;
