@@ -20,6 +20,9 @@ case $part in
     packages+=(wireguard-tools ncat iptables kmod qemu-system-x86 busybox-static cpio)
     # ESP as others make it.
     packages+=(python3-scapy python3-cryptography)
+    # strongSwan; below it is kept from starting as a service.
+    packages+=(strongswan-charon strongswan-swanctl libcharon-extra-plugins libstrongswan-extra-plugins)
+    packages+=(libstrongswan-standard-plugins strongswan-pki)
     ;;
   *) echo "usage: $0 demo|test|bench" >&2; exit 2 ;;
 esac
@@ -35,7 +38,21 @@ if [ ${#missing[@]} -gt 0 ]; then
   say "apt-get install ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
   "${as_root[@]}" apt-get update -qq
+  # strongswan-charon brings a service. It is neither started now, nor when the machine starts.
+  policy=/usr/sbin/policy-rc.d
+  if [[ " ${missing[*]} " == *" strongswan-charon "* ]]; then
+    if [ ! -e "$policy" ]; then
+      printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+      "${as_root[@]}" chmod 755 "$policy"
+      trap '"${as_root[@]}" rm -f "$policy"' EXIT
+    fi
+    service=strongswan-starter.service
+    if command -v systemctl >/dev/null && ! systemctl is-enabled -q "$service" 2>/dev/null; then
+      disable_service=$service
+    fi
+  fi
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+  [ -z "${disable_service:-}" ] || "${as_root[@]}" systemctl disable -q "$disable_service" || true
 fi
 
 command -v cargo >/dev/null || { say "cargo is not here: install the Rust toolchain first"; exit 1; }

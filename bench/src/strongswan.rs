@@ -72,13 +72,18 @@ impl StrongSwan {
         Ok(process)
     }
 
-    /// Ends it by a signal, as a crash does.
+    /// Ends it as a crash does.
     pub fn kill(&self, lab: &mut Lab) {
-        lab.kill(self.process, rustix::process::Signal::KILL);
+        self.end(lab, rustix::process::Signal::KILL);
+    }
+
+    /// Ends it by a signal.
+    pub fn end(&self, lab: &mut Lab, signal: rustix::process::Signal) {
+        lab.kill(self.process, signal);
         let _ = std::fs::remove_file(self.directory.join("vici"));
     }
 
-    /// Starts it again after [`kill`](Self::kill).
+    /// Starts it again after [`end`](Self::end).
     pub fn restart(&mut self, lab: &mut Lab) -> Outcome<()> {
         self.process = Self::run(lab, &self.namespace, &self.directory)?;
         self.load(lab)

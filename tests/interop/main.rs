@@ -1,4 +1,4 @@
-//! Postern with other people's WireGuard and ESP, and with other people's crypto.
+//! Postern with other people's WireGuard and IPsec, and with other people's crypto.
 
 mod bare;
 mod kernel;
@@ -6,6 +6,7 @@ mod machine;
 #[path = "../netns/manual.rs"]
 #[allow(dead_code)]
 mod manual;
+mod strongswan;
 #[path = "../netns/support.rs"]
 #[allow(dead_code)]
 mod support;

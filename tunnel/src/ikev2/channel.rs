@@ -101,18 +101,23 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// The channel of an IKE SA whose next messages have the number `first`: 1 after IKE_SA_INIT, 0 after rekeying.
+    /// The channel of an IKE SA whose initiator's next request has the number `first`: 1 after IKE_SA_INIT, 0 after
+    /// rekeying. The responder has asked for nothing yet: its first request has the number 0 (section 2.2).
     pub(super) fn new(role: Role, spis: Spis, keys: (Sealer, Opener), fragments: bool, first: u32) -> Self {
         let (sealer, opener) = keys;
+        let (next_request, expected) = match role {
+            Role::Initiator => (first, 0),
+            Role::Responder => (0, first),
+        };
         Self {
             role,
             spis,
             sealer,
             opener,
             fragments,
-            next_request: first,
+            next_request,
             outstanding: None,
-            expected: first,
+            expected,
             answered: None,
             requests: Reassembly::default(),
             responses: Reassembly::default(),
@@ -352,6 +357,17 @@ mod tests {
         assert_eq!((response.message_id, response.first), (1, payload::NONE));
         assert!(!a.is_busy());
         assert_eq!(receive(&mut a, &answer), Received::Nothing, "an answer to nothing");
+    }
+
+    /// charon counts so, and its requests were not answered.
+    #[test]
+    fn the_first_request_of_the_responder_has_the_number_0() {
+        let (mut a, mut b) = pair();
+        let question = request(&mut b, 1);
+        assert_eq!(Message::parse(&question[0]).expect("ours").header.message_id, 0);
+        let incoming = taken(receive(&mut a, &question));
+        let answer = a.respond(&incoming, &[], &mut System::default());
+        assert_eq!(taken(receive(&mut b, &answer)).message_id, 0);
     }
 
     #[test]

@@ -157,7 +157,8 @@ impl Lane {
 
     /// Waits for anything to do; may return without it.
     fn wait(&self) {
-        let next = [self.ike.next_timeout(), self.rebind].into_iter().flatten().min();
+        let next =
+            [self.ike.next_timeout(), self.children.next_timeout(), self.rebind].into_iter().flatten().min();
         let mut select = Select::new();
         select.recv(&self.inbox.commands);
         select.recv(&self.inbox.notices);
@@ -235,6 +236,7 @@ impl Lane {
             self.ike.handle_timeout(now, &mut out);
             self.carry_out(out);
         }
+        self.children.handle_timeout(now.monotonic);
         if self.rebind.is_some_and(|at| at <= now.monotonic) {
             self.start();
         }
@@ -298,6 +300,8 @@ impl Lane {
     }
 
     fn report_failure(&mut self, connection: Option<ConnectionId>, path: Path, cause: &Cause) {
+        // Who says that it is someone else is, by its address, still the peer that is missing.
+        let connection = connection.or_else(|| self.children.only_at(path.remote.ip()));
         let names = connection.and_then(|id| self.children.names(id));
         let failure = explain::failure(names, path, cause, self.shared.clock.now().wall);
         let name = names.map_or("unknown", |names| &names.peer);

@@ -11,12 +11,18 @@ use crate::worker::Shared;
 use crypto::{Engine, Random};
 use packet::{DropCounters, DropReason, Endpoint};
 use port::Transmit;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tunnel::esp::{Action, Policies, Policy, Selectors, TrafficSelector};
 use tunnel::ikev2::{Connection, ConnectionId, Event, Install, SessionId};
 use tunnel::{OutboundSa, PeerId, Time};
+
+/// How long packets under an SA that was replaced are accepted: until those that the peer sent before it took the newer
+/// one have arrived. charon goes on for as long as our answer to its deletion takes.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// A peer of the configuration.
 pub struct Connected {
@@ -70,6 +76,14 @@ struct Installed {
     since: Time,
 }
 
+/// An SA that was replaced, under which late packets are still accepted.
+struct Lingering {
+    spi: u32,
+    connection: ConnectionId,
+    child: usize,
+    until: Time,
+}
+
 /// All of them.
 pub struct Children {
     engine: Arc<dyn Engine>,
@@ -81,6 +95,8 @@ pub struct Children {
     names: BTreeMap<PeerId, (ConnectionId, usize)>,
     /// By the SPI that we receive with, in the order of installation.
     installed: Vec<(u32, Installed)>,
+    /// The next to go first.
+    lingering: VecDeque<Lingering>,
     last_peer: u64,
 }
 
@@ -100,6 +116,7 @@ impl Children {
             connections: BTreeMap::new(),
             names: BTreeMap::new(),
             installed: Vec::new(),
+            lingering: VecDeque::new(),
             last_peer: 0,
         }
     }
@@ -182,6 +199,7 @@ impl Children {
         let spi = inbound.index;
         let session_entry =
             Session { sa: Arc::new(inbound), peer: Arc::clone(&peer), selectors: Some(traffic.selectors()) };
+        self.lingering.retain(|late| late.spi != spi);
         self.shared.tables.install(session_entry);
         peer.endpoint.store(Some(Arc::new(super::outside(path))));
         // The event that follows says which.
@@ -216,16 +234,45 @@ impl Children {
     pub(super) fn retire(&mut self, spi: u32) {
         let Some(at) = self.installed.iter().position(|(it, _)| *it == spi) else { return };
         let (_, gone) = self.installed.remove(at);
-        self.shared.tables.retire(spi);
+        let next = self.of_child(gone.connection, gone.child).next_back();
+        let next = next.map(|(_, sa)| Arc::clone(&sa.outbound));
+        let is_replaced = next.is_some();
         if let Some(tunnel) = self.tunnel(gone.connection, gone.child) {
             let was_used =
                 tunnel.peer.sending.load().as_ref().is_some_and(|sa| Arc::ptr_eq(sa, &gone.outbound));
             if was_used {
-                let next = self.of_child(gone.connection, gone.child).next_back();
-                tunnel.peer.sending.store(next.map(|(_, sa)| Arc::clone(&sa.outbound)));
+                tunnel.peer.sending.store(next);
             }
         }
+        let (connection, child) = (gone.connection, gone.child);
+        let until = self.shared.clock.monotonic() + LINGER;
+        self.lingering.push_back(Lingering { spi, connection, child, until });
+        if !is_replaced {
+            // Nothing is left that late packets could belong to.
+            self.forget(|late| (late.connection, late.child) == (connection, child));
+        }
         self.publish();
+    }
+
+    /// Accepts nothing more under SAs that were replaced a while ago.
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        self.forget(|late| late.until <= now);
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.lingering.front().map(|late| late.until)
+    }
+
+    fn forget(&mut self, is_over: impl Fn(&Lingering) -> bool) {
+        let tables = &self.shared.tables;
+        self.lingering.retain(|late| {
+            let over = is_over(late);
+            if over {
+                tables.retire(late.spi);
+            }
+            !over
+        });
     }
 
     pub(super) fn follow(&mut self, session: SessionId, endpoint: Endpoint) {
@@ -279,6 +326,13 @@ impl Children {
 
     pub(super) fn by_name(&self, name: &str) -> Option<ConnectionId> {
         self.connections.iter().find(|(_, it)| it.settings.name == name).map(|(&id, _)| id)
+    }
+
+    /// The peer with this address, if there is one that is not connected, and only one.
+    pub(super) fn only_at(&self, address: IpAddr) -> Option<ConnectionId> {
+        let mut at = self.connections.iter().filter(|(_, it)| it.settings.remote == Some(address));
+        let (&id, connected) = at.next()?;
+        (at.next().is_none() && connected.established.is_none()).then_some(id)
     }
 
     pub(super) fn by_tunnel(&self, id: ConnectionId, number: u32) -> Option<usize> {
@@ -363,7 +417,7 @@ impl Children {
 /// What a child is for before its peer has agreed to it: an empty side is the gateway's own address, if that is known.
 fn traffic(settings: &Connection, child: usize) -> Traffic {
     let Some(child) = settings.children.get(child) else { return Traffic::default() };
-    let side = |selectors: &[TrafficSelector], address: Option<std::net::IpAddr>| match selectors {
+    let side = |selectors: &[TrafficSelector], address: Option<IpAddr>| match selectors {
         [] => address
             .map(|it| TrafficSelector { protocol: 0, ports: 0..=u16::MAX, addresses: it..=it })
             .into_iter()

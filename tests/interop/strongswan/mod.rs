@@ -1,0 +1,236 @@
+//! With strongSwan: the daemon under test at site a, charon at site b, and what both say of what is between them.
+
+mod lives;
+mod proposals;
+mod refusals;
+mod rekeys;
+mod selectors;
+mod ways;
+
+use crate::support::{lab, postern, skip};
+use bench::lab::{Lab, Process, wait_until};
+use bench::strongswan::StrongSwan;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// How long anything may take that should not take long: the machines of a pipeline are busy.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Two sites with a link between them, and addresses inside each.
+fn sites() -> Option<Lab> {
+    let lab = site_labs(&["a", "b"])?;
+    lab.connect(("a", "outside", "192.168.77.1/24"), ("b", "outside", "192.168.77.2/24"))
+        .expect("veth exists");
+    Some(lab)
+}
+
+/// Namespaces, of which a and b have addresses inside.
+fn site_labs(names: &[&str]) -> Option<Lab> {
+    if let Some(package) = StrongSwan::missing() {
+        skip(&format!("needs strongSwan, of which {package} is not installed"));
+        return None;
+    }
+    let lab = lab(names)?;
+    for (site, number) in [("a", 1), ("b", 2)] {
+        for inside in [format!("10.{number}.0.1/16"), format!("fd00:{number}::1/64")] {
+            lab.ip(site, &format!("address add {inside} dev lo")).expect("an address");
+        }
+    }
+    Some(lab)
+}
+
+/// Our configuration: one peer, b, with one tunnel. `more` comes after it, so what is said twice is as it says.
+/// PEER stands for the peer.
+fn ours(more: &[&str]) -> String {
+    let lines = [
+        "esp-group E proposal 1 encryption aes256gcm128",
+        "esp-group E pfs disable",
+        "ike-group I proposal 1 encryption aes256gcm128",
+        "ike-group I proposal 1 prf prfsha256",
+        "ike-group I proposal 1 dh-group 19",
+        "authentication psk sites id 192.168.77.1",
+        "authentication psk sites id 192.168.77.2",
+        "authentication psk sites secret 'a secret of both sites'",
+        "PEER authentication mode pre-shared-secret",
+        "PEER authentication local-id 192.168.77.1",
+        "PEER authentication remote-id 192.168.77.2",
+        "PEER connection-type initiate",
+        "PEER ike-group I",
+        "PEER default-esp-group E",
+        "PEER local-address 192.168.77.1",
+        "PEER remote-address 192.168.77.2",
+        "PEER tunnel 1 local prefix 10.1.0.0/24",
+        "PEER tunnel 1 remote prefix 10.2.0.0/24",
+    ];
+    let line = |line: &&str| format!("set vpn ipsec {}\n", line.replace("PEER", "site-to-site peer b"));
+    lines.iter().chain(more).map(line).collect()
+}
+
+/// The same of charon: connection `site` with child `net`, and what comes after the usual settings of each.
+fn theirs(connection: &str, child: &str) -> String {
+    format!(
+        "connections {{ site {{\n version = 2\n local_addrs = 192.168.77.2\n remote_addrs = 192.168.77.1\n\
+         proposals = aes256gcm16-prfsha256-ecp256\n encap = yes\n\
+         local {{ auth = psk\n id = 192.168.77.2\n }}\n remote {{ auth = psk\n id = 192.168.77.1\n }}\n\
+         children {{ net {{ local_ts = 10.2.0.0/24\n remote_ts = 10.1.0.0/24\n esp_proposals = aes256gcm16\n\
+         {child}\n }} }}\n {connection}\n }} }}\n\
+         secrets {{ ike-site {{ secret = \"a secret of both sites\"\n }} }}\n"
+    )
+}
+
+/// The daemon under test.
+struct Ours {
+    namespace: &'static str,
+    file: PathBuf,
+    socket: PathBuf,
+    log: PathBuf,
+    process: Process,
+}
+
+impl Ours {
+    fn start(lab: &mut Lab, namespace: &'static str, configuration: &str) -> Self {
+        let name = lab.interface(namespace);
+        let directory = std::env::temp_dir();
+        let (file, log) = (directory.join(format!("{name}.conf")), directory.join(format!("{name}.log")));
+        let socket = PathBuf::from(format!("/run/postern/{name}.sock"));
+        std::fs::write(&file, configuration).expect("a file");
+        let process = Self::run(lab, namespace, [&file, &socket, &log]);
+        Self { namespace, file, socket, log, process }
+    }
+
+    fn run(lab: &mut Lab, namespace: &str, [file, socket, log]: [&PathBuf; 3]) -> Process {
+        let _ = std::fs::remove_file(socket);
+        let mut command = lab.command(namespace, postern());
+        command.args(["run", "--config"]).arg(file).arg("--api").arg(socket);
+        let log_file = std::fs::File::options().create(true).append(true).open(log).expect("a file");
+        command.env("LOG_LEVEL", "debug").stderr(log_file).stdout(Stdio::null());
+        let process = lab.start(&mut command).expect("it starts");
+        wait_until(PATIENCE, || socket.exists() && lab.ended(process).is_none())
+            .unwrap_or_else(|error| panic!("{error}: {}", std::fs::read_to_string(log).unwrap_or_default()));
+        process
+    }
+
+    /// Ends it by a signal.
+    fn kill(&self, lab: &mut Lab, signal: Signal) {
+        lab.kill(self.process, signal);
+    }
+
+    /// Starts it again after [`kill`](Self::kill).
+    fn restart(&mut self, lab: &mut Lab) {
+        self.process = Self::run(lab, self.namespace, [&self.file, &self.socket, &self.log]);
+    }
+
+    /// What the API says of all peers.
+    fn peers(&self) -> Vec<Value> {
+        let ask = || -> bench::Outcome<Value> {
+            let mut stream = UnixStream::connect(&self.socket)?;
+            stream.write_all(b"GET /v1/vpn/ipsec HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            let (_, body) = answer.split_once("\r\n\r\n").ok_or("no body")?;
+            Ok(serde_json::from_str(body)?)
+        };
+        ask().map(|mut said| said["peers"].take().as_array().cloned().unwrap_or_default()).unwrap_or_default()
+    }
+
+    /// What the API says of the peer b.
+    fn peer(&self) -> Value {
+        self.peers().into_iter().find(|peer| peer["name"] == "b").unwrap_or_default()
+    }
+
+    /// Waits until each of its tunnels has one pair of SAs, which both sides know.
+    fn wait_for_tunnels(&self, lab: &Lab, peer: &StrongSwan) {
+        self.wait(peer, "each tunnel has one pair of SAs", || {
+            let said = self.peers();
+            let tunnels: Vec<&Value> =
+                said.iter().flat_map(|peer| peer["tunnels"].as_array().expect("a list")).collect();
+            let theirs = TheirSa::all(&peer.sas(lab).unwrap_or_default());
+            let agreed = |tunnel: &&Value| {
+                let sas = tunnel["sas"].as_array().expect("a list");
+                sas.len() == 1 && theirs.iter().any(|sa| sa.is(&sas[0]))
+            };
+            !tunnels.is_empty() && tunnels.iter().all(agreed) && theirs.len() == tunnels.len()
+        });
+    }
+
+    /// Waits until something is so; what all sides have to say if it never is.
+    fn wait(&self, peer: &StrongSwan, what: &str, condition: impl FnMut() -> bool) {
+        wait_until(PATIENCE, condition)
+            .unwrap_or_else(|error| panic!("{what}: {error}\n{}", self.tell(peer)));
+    }
+
+    /// All that both sides have to say.
+    fn tell(&self, peer: &StrongSwan) -> String {
+        format!("{:#?}\n{}\n--- charon:\n{}", self.peers(), self.log(), peer.log())
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.file);
+        let _ = std::fs::remove_file(&self.log);
+    }
+}
+
+/// A pair of Child SAs as `swanctl --list-sas` shows it.
+#[derive(Debug, Default)]
+struct TheirSa {
+    child: String,
+    state: String,
+    spi_in: u32,
+    spi_out: u32,
+    local: String,
+    remote: String,
+}
+
+impl TheirSa {
+    fn all(listed: &str) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for line in listed.lines().map(str::trim) {
+            let words: Vec<&str> = line.split([' ', ',']).filter(|word| !word.is_empty()).collect();
+            let spi = |word: &str| u32::from_str_radix(word, 16).unwrap_or_default();
+            match (&*words, all.last_mut()) {
+                ([child, _, "reqid", _, state, ..], _) => {
+                    let child = child.trim_end_matches(':').to_owned();
+                    all.push(Self { child, state: (*state).to_owned(), ..Self::default() });
+                }
+                (["in", word, ..], Some(sa)) => sa.spi_in = spi(word),
+                (["out", word, ..], Some(sa)) => sa.spi_out = spi(word),
+                (["local", selectors @ ..], Some(sa)) => sa.local = selectors.join(" "),
+                (["remote", selectors @ ..], Some(sa)) => sa.remote = selectors.join(" "),
+                _ => {}
+            }
+        }
+        // What is about to be deleted is not there any more.
+        all.retain(|sa| matches!(&*sa.state, "INSTALLED" | "REKEYING"));
+        all
+    }
+
+    /// Whether it is the other end of this pair of ours.
+    fn is(&self, ours: &Value) -> bool {
+        ours["spi_in"] == self.spi_out && ours["spi_out"] == self.spi_in
+    }
+}
+
+/// Pings sent, and pings answered.
+fn pings(lab: &Lab, from: &str, to: &str, options: &[&str]) -> (u32, u32) {
+    let arguments = [options, &["-q", to]].concat();
+    let mut command = lab.command(from, "ping");
+    let output = command.args(arguments).output().expect("ping runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let number = |before: &str| {
+        let (text, _) = said.split_once(before)?;
+        text.rsplit([' ', '\n']).next()?.parse().ok()
+    };
+    let counts = number(" packets transmitted").zip(number(" received"));
+    counts.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr)))
+}
