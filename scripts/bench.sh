@@ -20,5 +20,7 @@ measure pipeline pipeline
 measure tunnel tunnel
 measure tunnel-engines tunnel --peer postern --peer-engine aws-lc
 measure tunnel-without-cipher tunnel --cipher none --peer postern
+measure pipeline-esp pipeline --protocol esp --cipher aes-128-gcm
+measure ipsec ipsec
 measure peers peers
 measure flood flood

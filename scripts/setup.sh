@@ -12,17 +12,18 @@ packages=(gcc g++ cmake iproute2 procps iputils-ping iperf3)
 # Engines that are used when they are there; nothing needs them.
 /sbin/ldconfig -p | grep -q 'libcrypto\.so\.3' || packages+=(libssl3)
 [ "$(dpkg --print-architecture)" = amd64 ] && packages+=(libipsec-mb1)
+# Below it is kept from starting as a service.
+strongswan=(strongswan-charon strongswan-swanctl libcharon-extra-plugins libstrongswan-extra-plugins
+  libstrongswan-standard-plugins)
 case $part in
   demo) ;;
-  bench) packages+=(wireguard-tools) ;;
+  bench) packages+=(wireguard-tools openvpn openssl "${strongswan[@]}") ;;
   test)
     # wg and wg-quick, what wireguard-go's own test script uses, and a machine for the kernel's WireGuard.
     packages+=(wireguard-tools ncat iptables kmod qemu-system-x86 busybox-static cpio)
     # ESP as others make it.
     packages+=(python3-scapy python3-cryptography)
-    # strongSwan; below it is kept from starting as a service.
-    packages+=(strongswan-charon strongswan-swanctl libcharon-extra-plugins libstrongswan-extra-plugins)
-    packages+=(libstrongswan-standard-plugins strongswan-pki)
+    packages+=("${strongswan[@]}" strongswan-pki)
     ;;
   *) echo "usage: $0 demo|test|bench" >&2; exit 2 ;;
 esac
