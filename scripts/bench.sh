@@ -15,8 +15,10 @@ measure() {
 
 measure system system
 measure crypto crypto --chart "$run/crypto"
+measure choice choice
 measure pipeline pipeline
 measure tunnel tunnel
+measure tunnel-engines tunnel --peer postern --peer-engine aws-lc
 measure tunnel-without-cipher tunnel --cipher none --peer postern
 measure peers peers
 measure flood flood

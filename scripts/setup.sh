@@ -18,6 +18,8 @@ case $part in
   test)
     # wg and wg-quick, what wireguard-go's own test script uses, and a machine for the kernel's WireGuard.
     packages+=(wireguard-tools ncat iptables kmod qemu-system-x86 busybox-static cpio)
+    # ESP as others make it.
+    packages+=(python3-scapy python3-cryptography)
     ;;
   *) echo "usage: $0 demo|test|bench" >&2; exit 2 ;;
 esac

@@ -1,6 +1,7 @@
 //! A crowd of WireGuard peers in one thread, each with an address of its own: what calls a gateway from thousands of sites.
 
 use crate::Outcome;
+use crate::lab::Lab;
 use arc_swap::ArcSwapOption;
 use crypto::engine::aws_lc::AwsLc;
 use crypto::{PrivateKey, PublicKey, Secret, random};
@@ -42,6 +43,16 @@ pub struct Crowd {
     batch: Batch,
     outgoing: Batch,
     drops: DropCounters,
+}
+
+/// Namespaces `a` and `b` for gateways, and `c`, which has all the addresses of the crowd.
+pub fn lab() -> Outcome<Lab> {
+    let lab = Lab::new(&["a", "b", "c"])?;
+    lab.connect(("a", "outside", "192.168.77.1/24"), ("b", "outside", "192.168.77.2/24"))?;
+    lab.connect(("a", "crowd", "192.168.78.1/24"), ("c", "crowd", "192.168.78.2/24"))?;
+    lab.ip("c", "route add local 10.64.0.0/10 dev lo")?;
+    lab.ip("a", "route add 10.64.0.0/10 via 192.168.78.2")?;
+    Ok(lab)
 }
 
 /// The private key of a member.
@@ -216,7 +227,8 @@ impl Crowd {
                         tag: &mut tag,
                         authentic: false,
                     }];
-                    sa.key.seal(&mut jobs).expect("the engine works");
+                    let key = sa.protection.wireguard().expect("a peer of WireGuard");
+                    key.seal(&mut jobs).expect("the engine works");
                     self.send(number, &[header.as_bytes(), &tag].concat());
                 }
                 _ => {}

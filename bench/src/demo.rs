@@ -26,14 +26,7 @@ pub fn run() -> Outcome<()> {
     println!("  10.77.0.1 ─ postern ══ 192.168.77.1 ─── 192.168.77.2 ══ postern ─ 10.77.0.2\n");
     let mut lab = Lab::new(&["a", "b"])?;
     lab.connect(("a", "outside", "192.168.77.1/24"), ("b", "outside", "192.168.77.2/24"))?;
-    let plan = Plan {
-        name: "wg",
-        namespaces: ["a", "b"],
-        outside: ["192.168.77.1", "192.168.77.2"],
-        port: 51_820,
-        net: "10.77",
-        mtu: 1420,
-    };
+    let plan = Plan { name: "wg", ..Plan::SITES };
     let tunnel = Tunnel::start(&mut lab, &Daemon::Postern(std::env::current_exe()?), &plan)?;
     traffic::serve(&mut lab, "b")?;
     println!("two namespaces, a link, two gateways: the tunnel is up\n");

@@ -3,6 +3,7 @@
 //! loses to them.
 
 use crate::Outcome;
+use crate::crowd;
 use crate::gateway_under_test::{Daemon, Plan, Tunnel, private_key};
 use crate::lab::{Lab, wait_until};
 use crate::report::{Machine, median, short, table};
@@ -102,19 +103,8 @@ pub fn run(options: &Options) -> Outcome<Report> {
 }
 
 fn measure(options: &Options, kind: Kind, name: &'static str) -> Outcome<Flood> {
-    let mut lab = Lab::new(&["a", "b", "c"])?;
-    lab.connect(("a", "outside", "192.168.77.1/24"), ("b", "outside", "192.168.77.2/24"))?;
-    lab.connect(("a", "attack", "192.168.78.1/24"), ("c", "attack", "192.168.78.2/24"))?;
-    lab.ip("c", "route add local 10.64.0.0/10 dev lo")?;
-    lab.ip("a", "route add 10.64.0.0/10 via 192.168.78.2")?;
-    let plan = Plan {
-        name: "f",
-        namespaces: ["a", "b"],
-        outside: ["192.168.77.1", "192.168.77.2"],
-        port: 51_820,
-        net: "10.77",
-        mtu: 1420,
-    };
+    let mut lab = crowd::lab()?;
+    let plan = Plan { name: "f", ..Plan::SITES };
     let tunnel = Tunnel::start(&mut lab, &Daemon::Postern(options.program.clone()), &plan)?;
     traffic::serve(&mut lab, "b")?;
     let memory = || tunnel.gateways[0].process.memory();

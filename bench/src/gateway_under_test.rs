@@ -16,6 +16,8 @@ use std::time::Duration;
 pub enum Daemon {
     /// Postern.
     Postern(PathBuf),
+    /// Postern with one of its crypto engines, whichever is fastest.
+    PosternWithEngine(PathBuf, String),
     /// Postern without encryption, to see what the path costs.
     PosternWithoutCipher(PathBuf),
     /// wireguard-go, or what has its command line.
@@ -27,6 +29,7 @@ impl Daemon {
     pub fn name(&self) -> String {
         match self {
             Self::Postern(_) => "postern".to_owned(),
+            Self::PosternWithEngine(_, engine) => format!("postern, {engine}"),
             Self::PosternWithoutCipher(_) => "postern, no cipher".to_owned(),
             Self::WireguardGo(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         }
@@ -35,7 +38,9 @@ impl Daemon {
     /// What it says its version is.
     pub fn version(&self) -> String {
         match self {
-            Self::Postern(_) | Self::PosternWithoutCipher(_) => env!("CARGO_PKG_VERSION").to_owned(),
+            Self::Postern(_) | Self::PosternWithEngine(..) | Self::PosternWithoutCipher(_) => {
+                env!("CARGO_PKG_VERSION").to_owned()
+            }
             Self::WireguardGo(path) => {
                 let said = crate::lab::run(&path.to_string_lossy(), ["--version"]).unwrap_or_default();
                 said.lines().next().unwrap_or("unknown").to_owned()
@@ -55,10 +60,13 @@ impl Daemon {
     }
 
     fn command(&self, lab: &Lab, namespace: &str, interface: &str) -> std::process::Command {
-        let (program, verb): (_, &[&str]) = match self {
-            Self::Postern(program) => (program, &["wireguard", "--foreground"]),
-            Self::PosternWithoutCipher(program) => (program, &["bench", "gateway-without-cipher"]),
-            Self::WireguardGo(program) => (program, &["--foreground"]),
+        let (program, verb) = match self {
+            Self::Postern(program) => (program, vec!["wireguard", "--foreground"]),
+            Self::PosternWithEngine(program, engine) => {
+                (program, vec!["wireguard", "--foreground", "--engine", engine])
+            }
+            Self::PosternWithoutCipher(program) => (program, vec!["bench", "gateway-without-cipher"]),
+            Self::WireguardGo(program) => (program, vec!["--foreground"]),
         };
         let mut command = lab.command(namespace, program);
         command.args(verb);
@@ -163,6 +171,18 @@ pub struct Plan<'a> {
     pub net: &'a str,
     /// The MTU inside.
     pub mtu: u32,
+}
+
+impl Plan<'static> {
+    /// A tunnel between the namespaces `a` and `b`.
+    pub const SITES: Self = Plan {
+        name: "t",
+        namespaces: ["a", "b"],
+        outside: ["192.168.77.1", "192.168.77.2"],
+        port: 51_820,
+        net: "10.77",
+        mtu: 1420,
+    };
 }
 
 impl Tunnel {

@@ -174,7 +174,7 @@ pub fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a str>) -> O
     output(Command::new(program).args(arguments).stdin(Stdio::null()))
 }
 
-fn output(command: &mut Command) -> Outcome<String> {
+pub(crate) fn output(command: &mut Command) -> Outcome<String> {
     let shown = format!("{command:?}").replace('"', "");
     let output = command.output().map_err(|error| format!("{shown}: {error}"))?;
     let written = String::from_utf8_lossy(&output.stdout).into_owned();

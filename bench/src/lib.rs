@@ -4,16 +4,19 @@
 //! machine move by a third from minute to minute.
 #![forbid(unsafe_code)]
 
+pub mod choice;
 pub mod crowd;
 pub mod crypto;
 pub mod demo;
 pub mod doctor;
 pub mod flood;
 pub mod gateway_under_test;
+pub mod ipsec_under_test;
 pub mod lab;
 pub mod peers;
 pub mod pipeline;
 pub mod report;
+pub mod strongswan;
 pub mod system;
 pub mod traffic;
 pub mod tunnel;

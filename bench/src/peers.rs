@@ -62,23 +62,12 @@ const AFTERWARDS: Duration = Duration::from_secs(2);
 /// Measures everything.
 pub fn run(options: &Options) -> Outcome<Report> {
     let progress = progress_bar(options.progress, 4 + u64::from(options.rounds));
-    let mut lab = Lab::new(&["a", "b", "c"])?;
-    lab.connect(("a", "outside", "192.168.77.1/24"), ("b", "outside", "192.168.77.2/24"))?;
-    lab.connect(("a", "crowd", "192.168.78.1/24"), ("c", "crowd", "192.168.78.2/24"))?;
-    lab.ip("c", "route add local 10.64.0.0/10 dev lo")?;
-    lab.ip("a", "route add 10.64.0.0/10 via 192.168.78.2")?;
+    let mut lab = crowd::lab()?;
     progress.set_message("a configuration file");
     let file_seconds = start_from_file(&mut lab, options)?;
     progress.inc(1);
     progress.set_message("the configuration socket");
-    let plan = Plan {
-        name: "p",
-        namespaces: ["a", "b"],
-        outside: ["192.168.77.1", "192.168.77.2"],
-        port: 51_820,
-        net: "10.77",
-        mtu: 1420,
-    };
+    let plan = Plan { name: "p", ..Plan::SITES };
     let tunnel = Tunnel::start(&mut lab, &Daemon::Postern(options.program.clone()), &plan)?;
     let gateway = &tunnel.gateways[0];
     let request = crowd::peers(options.peers);

@@ -3,21 +3,45 @@
 
 use crate::Outcome;
 use crate::report::{Machine, short, table};
-use crypto::Cipher;
-use crypto::engine::{Engine, Job, Key};
-use gateway::bed::Bed;
+use crypto::engine::{Engine, Job, Key, PairJob, PairKey};
+use crypto::{Cipher, EngineFailure};
+use gateway::bed::{self, Bed};
 use gateway::datapath::{INBOUND, OUTBOUND, Observer, Stage};
 use ipnet::IpNet;
 use packet::Batch;
+use packet::header::esp::HEADER;
 use packet::header::ip::{Ipv4Header, UDP};
-use packet::header::wireguard::{TAG, padded};
+use packet::header::wireguard::padded;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+pub use tunnel::esp::Transform;
+use tunnel::esp::{Action, Layout, Mode, Policies, Policy, Selectors, TrafficSelector};
 use zerocopy::IntoBytes;
+
+/// What protects the packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// WireGuard's only cipher.
+    WireGuard,
+    /// ESP in UDP, tunnel mode.
+    Esp(Transform),
+}
+
+impl Protection {
+    /// The name in reports.
+    pub fn name(self) -> String {
+        match self {
+            Self::WireGuard => format!("WireGuard, {}", Cipher::ChaCha20Poly1305),
+            Self::Esp(transform) => format!("ESP, {}", transform.name()),
+        }
+    }
+}
 
 /// What to measure.
 pub struct Options {
+    /// What protects the packets.
+    pub protection: Protection,
     /// Who encrypts.
     pub engine: Arc<dyn Engine>,
     /// The sizes of the packets, headers included, and their names.
@@ -44,6 +68,8 @@ pub struct Report {
     pub machine: Machine,
     /// Who encrypted.
     pub engine: &'static str,
+    /// What protected the packets.
+    pub protection: String,
     /// Packets in a burst.
     pub burst: usize,
     /// Each load.
@@ -100,12 +126,30 @@ impl Observer for Stopwatch {
 }
 
 /// A bed whose peer has 256 prefixes, so that routing is a search.
-fn bed(engine: &dyn Engine) -> Outcome<Bed> {
-    let bed = Bed::new(engine)?;
+fn bed(options: &Options) -> Outcome<Bed> {
     let prefixes: Vec<IpNet> =
         (0..=255).map(|net| format!("10.{net}.0.0/16").parse()).collect::<Result<_, _>>()?;
-    bed.allow(&prefixes);
-    Ok(bed)
+    match options.protection {
+        Protection::WireGuard => {
+            let bed = Bed::new(&*options.engine)?;
+            bed.allow(&prefixes);
+            Ok(bed)
+        }
+        Protection::Esp(transform) => {
+            let bed = Bed::esp(&*options.engine, bed::child(transform, false, Mode::Tunnel))?;
+            let policies = prefixes.iter().map(|prefix| {
+                let any = |prefix: &IpNet| TrafficSelector {
+                    protocol: 0,
+                    ports: 0..=u16::MAX,
+                    addresses: prefix.network()..=prefix.broadcast(),
+                };
+                let selectors = Selectors::new(&[any(&prefixes[1])], &[any(prefix)]);
+                Policy { selectors, action: Action::Protect(Arc::clone(&bed.peer)) }
+            });
+            bed.tables.policies.store(Arc::new(Policies::new(policies.collect())));
+            Ok(bed)
+        }
+    }
 }
 
 /// UDP packets of these sizes, each to another host: nothing is decided for two at once but what the data path finds.
@@ -142,17 +186,18 @@ pub fn run(options: &Options) -> Outcome<Report> {
         let [outbound, inbound] = measure(options, &burst)?;
         loads.push(Load { name: name.clone(), bytes, outbound, inbound });
     }
-    Ok(Report { machine: Machine::here(), engine: options.engine.name(), burst: options.burst, loads })
+    let (engine, protection) = (options.engine.name(), options.protection.name());
+    Ok(Report { machine: Machine::here(), engine, protection, burst: options.burst, loads })
 }
 
 fn measure(options: &Options, packets: &[Vec<u8>]) -> Outcome<[Direction; 2]> {
-    let mut bed = bed(&*options.engine)?;
+    let mut bed = bed(options)?;
     let (mut out, mut back) = (Stopwatch::new(OUTBOUND), Stopwatch::new(INBOUND));
     let (mut rounds, mut total) = (0u32, [Duration::ZERO; 2]);
     let mut batch = Batch::new(512 * 1024);
     let end = Instant::now() + options.time;
     // The bare call is timed in between, so that a machine that slows down slows both.
-    let mut bare = Bare::new(&*options.engine, packets)?;
+    let mut bare = Bare::new(options, packets)?;
     while rounds < 20 || Instant::now() < end {
         if rounds == 10 {
             // What came before was to warm up.
@@ -196,58 +241,129 @@ fn lost(bed: &Bed, sent: usize, received: usize) -> Box<dyn std::error::Error + 
 
 /// The cipher on the same packets, as a program would call it that does nothing else.
 struct Bare {
-    key: Arc<dyn Key>,
+    keys: Keys,
+    /// For each packet what the cipher works on, of ESP with the header before it.
     texts: Vec<Vec<u8>>,
-    tags: Vec<[u8; TAG]>,
+    tags: Vec<Vec<u8>>,
     counter: u64,
     spent: [Duration; 2],
 }
 
+enum Keys {
+    /// Bytes before the text that are authenticated.
+    Aead(Arc<dyn Key>, usize),
+    /// Bytes before the text, IV included.
+    Pair(Arc<dyn PairKey>, usize),
+    /// All is authenticated, nothing encrypted.
+    Gmac(Arc<dyn Key>),
+}
+
 impl Bare {
-    fn new(engine: &dyn Engine, packets: &[Vec<u8>]) -> Outcome<Self> {
-        let key = engine.load(Cipher::ChaCha20Poly1305, &[7; 32])?;
-        let pad = |packet: &Vec<u8>| {
-            let mut text = packet.clone();
-            text.resize(padded(packet.len(), 1420), 0);
-            text
+    fn new(options: &Options, packets: &[Vec<u8>]) -> Outcome<Self> {
+        let engine = &*options.engine;
+        let (keys, tag) = match options.protection {
+            Protection::WireGuard => (Keys::Aead(engine.load(Cipher::ChaCha20Poly1305, &[7; 32])?, 0), 16),
+            Protection::Esp(transform) => {
+                let header = Layout::of(transform).header();
+                let secret = |length| vec![7; length];
+                let keys = match transform {
+                    Transform::Aead(cipher, _) => {
+                        Keys::Aead(engine.load(cipher, &secret(cipher.key_length()))?, HEADER)
+                    }
+                    Transform::Gmac(cipher) => Keys::Gmac(engine.load(cipher, &secret(cipher.key_length()))?),
+                    Transform::Pair(pair) => {
+                        let encryption = secret(pair.encryption.key_length());
+                        let integrity = secret(pair.integrity.key_length());
+                        Keys::Pair(engine.load_pair(pair, &encryption, &integrity)?, header)
+                    }
+                };
+                (keys, Layout::of(transform).tag)
+            }
+        };
+        let pad = |packet: &Vec<u8>| match options.protection {
+            Protection::WireGuard => {
+                let mut text = packet.clone();
+                text.resize(padded(packet.len(), 1420), 0);
+                text
+            }
+            Protection::Esp(transform) => {
+                let layout = Layout::of(transform);
+                // An authenticated cipher does not see the IV.
+                let before = if matches!(transform, Transform::Aead(..)) { HEADER } else { layout.header() };
+                let mut text = vec![0; before];
+                text.extend_from_slice(packet);
+                text.resize(before + packet.len() + layout.trailer(packet.len()), 0);
+                text
+            }
         };
         let texts: Vec<Vec<u8>> = packets.iter().map(pad).collect();
-        let tags = vec![[0; TAG]; texts.len()];
-        Ok(Self { key, texts, tags, counter: 0, spent: [Duration::ZERO; 2] })
+        let tags = vec![vec![0; tag]; texts.len()];
+        Ok(Self { keys, texts, tags, counter: 0, spent: [Duration::ZERO; 2] })
     }
 
     /// Seals and opens every packet once, in bursts as large as the pipeline's.
     fn round(&mut self, burst: usize) {
         for (texts, tags) in self.texts.chunks_mut(burst).zip(self.tags.chunks_mut(burst)) {
-            let first = self.counter;
+            let nonces = (self.counter..).map(|counter| {
+                let mut nonce = [0; 12];
+                nonce[4..].copy_from_slice(&counter.to_le_bytes());
+                nonce
+            });
             self.counter += texts.len() as u64;
-            let mut jobs: Vec<Job<'_>> = texts
-                .iter_mut()
-                .zip(tags)
-                .zip(first..)
-                .map(|((text, tag), counter)| {
-                    let mut nonce = [0; 12];
-                    nonce[4..].copy_from_slice(&counter.to_le_bytes());
-                    Job { nonce, aad: &[], text, tag, authentic: false }
-                })
-                .collect();
-            let started = Instant::now();
-            self.key.seal(&mut jobs).expect("the engine works");
-            let between = Instant::now();
-            self.key.open(&mut jobs).expect("the engine works");
-            self.spent[0] += between - started;
-            self.spent[1] += between.elapsed();
-            assert!(jobs.iter().all(|job| job.authentic), "what was sealed opens");
+            let packets = texts.iter_mut().zip(tags).zip(nonces);
+            let spent = match &self.keys {
+                Keys::Pair(key, text) => {
+                    let mut jobs: Vec<PairJob<'_>> = packets
+                        .map(|((packet, tag), nonce)| {
+                            let mut iv = [0; 16];
+                            iv[..12].copy_from_slice(&nonce);
+                            PairJob { iv, packet, text: *text, suffix: &[], tag, authentic: false }
+                        })
+                        .collect();
+                    time(&mut jobs, |jobs| key.seal(jobs), |jobs| key.open(jobs), |job| job.authentic)
+                }
+                Keys::Aead(key, _) | Keys::Gmac(key) => {
+                    let mut jobs: Vec<Job<'_>> = packets
+                        .map(|((packet, tag), nonce)| {
+                            let aad = match self.keys {
+                                Keys::Aead(_, aad) => aad,
+                                _ => packet.len(),
+                            };
+                            let (aad, text) = packet.split_at_mut(aad);
+                            Job { nonce, aad, text, tag, authentic: false }
+                        })
+                        .collect();
+                    time(&mut jobs, |jobs| key.seal(jobs), |jobs| key.open(jobs), |job| job.authentic)
+                }
+            };
+            self.spent[0] += spent[0];
+            self.spent[1] += spent[1];
         }
     }
+}
+
+/// Seals and opens jobs; how long each took.
+fn time<J>(
+    jobs: &mut [J],
+    seal: impl Fn(&mut [J]) -> Result<(), EngineFailure>,
+    open: impl Fn(&mut [J]) -> Result<(), EngineFailure>,
+    authentic: impl Fn(&J) -> bool,
+) -> [Duration; 2] {
+    let started = Instant::now();
+    seal(jobs).expect("the engine works");
+    let between = Instant::now();
+    open(jobs).expect("the engine works");
+    let spent = [between - started, between.elapsed()];
+    assert!(jobs.iter().all(authentic), "what was sealed opens");
+    spent
 }
 
 impl Report {
     /// The report for people.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{}, Linux {}\none thread, memory to memory, bursts of {} packets to as many hosts; engine {}; ns a packet\n",
-            self.machine.processor, self.machine.kernel, self.burst, self.engine
+            "{}, Linux {}\n{}\none thread, memory to memory, bursts of {} packets to as many hosts; engine {}; ns a packet\n",
+            self.machine.processor, self.machine.kernel, self.protection, self.burst, self.engine
         );
         text += &self.direction("outbound", |load| &load.outbound);
         text += &self.direction("inbound", |load| &load.inbound);
@@ -269,6 +385,8 @@ impl Report {
         rows.push(row("bare cipher", &|way| short(way.bare)));
         rows.push(row("ratio", &|way| format!("{:.2}x", way.ratio)));
         rows.push(row("Mpackets/s", &|way| short(1e3 / way.total)));
+        let speeds = self.loads.iter().map(|load| short(load.bytes * 8.0 / direction(load).total));
+        rows.push(["Gbit/s inside".to_owned()].into_iter().chain(speeds).collect());
         format!("\n{}", table(&[vec![name], names].concat(), &rows))
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::Outcome;
 use crate::gateway_under_test::{Daemon, Plan, Tunnel};
+use crate::ipsec_under_test;
 use crate::lab::Lab;
 use crate::report::{Machine, median, short, table};
 use crate::traffic::{self, Transfer};
@@ -161,7 +162,7 @@ fn plural(streams: u32) -> &'static str {
     if streams == 1 { "stream" } else { "streams" }
 }
 
-/// Measures everything.
+/// Measures WireGuard.
 pub fn run(options: &Options) -> Outcome<Report> {
     let mut lab = Lab::new(&["a", "b"])?;
     let outside = ["192.168.77.1", "192.168.77.2"];
@@ -174,19 +175,73 @@ pub fn run(options: &Options) -> Outcome<Report> {
         tunnels.push(Tunnel::start(&mut lab, daemon, &plan)?);
     }
     traffic::serve(&mut lab, "b")?;
+    let daemons = options.daemons.iter().map(|daemon| (daemon.name(), daemon.version())).collect();
+    measure_all(&lab, daemons, &tunnels.iter().collect::<Vec<_>>(), options.into())
+}
+
+/// How much to measure.
+#[derive(Clone, Copy)]
+struct Extent {
+    seconds: u32,
+    rounds: u32,
+    progress: bool,
+}
+
+impl From<&Options> for Extent {
+    fn from(options: &Options) -> Self {
+        Self { seconds: options.seconds, rounds: options.rounds, progress: options.progress }
+    }
+}
+
+/// What to measure of IPsec.
+pub struct IpsecOptions {
+    /// The gateways to be compared; the first one is the one in question.
+    pub daemons: Vec<ipsec_under_test::Daemon>,
+    /// Seconds for each measurement.
+    pub seconds: u32,
+    /// How often each is made.
+    pub rounds: u32,
+    /// Whether to show progress.
+    pub progress: bool,
+}
+
+/// Measures IPsec, beside others that join sites.
+pub fn run_ipsec(options: &IpsecOptions) -> Outcome<Report> {
+    const NAMESPACES: [[&str; 2]; 3] = [["a", "b"], ["c", "d"], ["e", "f"]];
+    let mut lab = Lab::new(&NAMESPACES.as_flattened()[..2 * options.daemons.len().min(3)])?;
+    let mut pairs = Vec::new();
+    for ((daemon, namespaces), net) in options.daemons.iter().zip(NAMESPACES).zip(81..) {
+        let [near, far] = namespaces;
+        lab.connect((near, "outside", "192.168.77.1/24"), (far, "outside", "192.168.77.2/24"))?;
+        pairs.push(daemon.join(&mut lab, namespaces, net)?);
+        traffic::serve(&mut lab, far)?;
+    }
+    let daemons = options.daemons.iter().map(|daemon| (daemon.name().to_owned(), daemon.version())).collect();
+    let tunnels: Vec<&Tunnel> = pairs.iter().map(|pair| &pair.tunnel).collect();
+    let IpsecOptions { seconds, rounds, progress, .. } = *options;
+    measure_all(&lab, daemons, &tunnels, Extent { seconds, rounds, progress })
+}
+
+/// Makes every measurement on each tunnel in turn.
+fn measure_all(
+    lab: &Lab,
+    daemons: Vec<(String, String)>,
+    tunnels: &[&Tunnel],
+    extent: Extent,
+) -> Outcome<Report> {
     let mut results = Vec::new();
-    let steps = TESTS.len() * tunnels.len() * options.rounds as usize;
-    let progress = progress_bar(options.progress, steps as u64);
+    let steps = TESTS.len() * tunnels.len() * extent.rounds as usize;
+    let progress = progress_bar(extent.progress, steps as u64);
     for test in TESTS {
         let mut quantities: Vec<Quantity> = test
             .quantities()
             .into_iter()
             .map(|(name, unit, more)| Quantity::new(name, unit, more, tunnels.len()))
             .collect();
-        for _ in 0..options.rounds {
+        for _ in 0..extent.rounds {
             for (index, tunnel) in tunnels.iter().enumerate() {
-                progress.set_message(format!("{} on {}", test.name(), options.daemons[index].name()));
-                let values = test.measure(&lab, tunnel, options.seconds)?;
+                progress.set_message(format!("{} on {}", test.name(), daemons[index].0));
+                let values = test.measure(lab, tunnel, extent.seconds)?;
                 for (quantity, value) in quantities.iter_mut().zip(values) {
                     quantity.values[index].push(value);
                 }
@@ -197,8 +252,7 @@ pub fn run(options: &Options) -> Outcome<Report> {
         results.extend(quantities);
     }
     progress.finish_and_clear();
-    let daemons = options.daemons.iter().map(|daemon| (daemon.name(), daemon.version())).collect();
-    Ok(Report { machine: Machine::here(), seconds: options.seconds, daemons, results })
+    Ok(Report { machine: Machine::here(), seconds: extent.seconds, daemons, results })
 }
 
 pub(crate) fn progress_bar(shown: bool, steps: u64) -> ProgressBar {

@@ -2,7 +2,7 @@
 
 use crate::{Outcome, bench_crypto, wireguard};
 use ::bench::gateway_under_test::Daemon;
-use ::bench::{crypto::worker, flood, peers, pipeline, system, tunnel};
+use ::bench::{crypto::worker, flood, ipsec_under_test, peers, pipeline, system, tunnel};
 use clap::{Args, Subcommand, ValueEnum};
 use crypto::choice::Choice;
 use crypto::engine::{Engine, none};
@@ -27,10 +27,14 @@ pub(crate) struct Arguments {
 enum What {
     /// Two gateways with real traffic through them, beside another daemon (needs root)
     Tunnel(Tunnel),
+    /// Two sites joined by IPsec with AES-256-GCM, beside strongSwan and OpenVPN (needs root)
+    Ipsec(Ipsec),
     /// The data path alone, from memory to memory, stage by stage
     Pipeline(Pipeline),
     /// Ciphers, hashes and handshakes, by every engine, with the processor's instructions for them and without
     Crypto(bench_crypto::Crypto),
+    /// Whether the engine that is chosen for a cipher is the fastest, by another measurement
+    Choice(bench_crypto::Choice),
     /// Memory, pi and e, as router firmware is measured
     System,
     /// Ten thousand peers: configured, at rest, and all calling at once (needs root)
@@ -53,9 +57,12 @@ struct Tunnel {
     /// With what to compare
     #[arg(long, value_enum, default_value = "wireguard-go")]
     peer: Peer,
-    /// Where that program is
+    /// Where that program is; with `--peer postern` another build of this one
     #[arg(long, value_name = "FILE")]
     peer_path: Option<PathBuf>,
+    /// With `--peer postern`: the crypto engine of the other gateways, which otherwise choose theirs too
+    #[arg(long, value_name = "ENGINE", value_parser = config::schema::ENGINES.to_vec())]
+    peer_engine: Option<String>,
     /// Which cipher our gateways use; none shows what the path costs
     #[arg(long, value_enum, default_value = "chacha20-poly1305")]
     cipher: Cipher,
@@ -68,10 +75,37 @@ struct Tunnel {
 }
 
 #[derive(Args)]
+struct Ipsec {
+    /// With what to compare; may be given again
+    #[arg(long, value_enum, default_values = ["strongswan", "openvpn"])]
+    peer: Vec<IpsecPeer>,
+    /// Seconds for each measurement
+    #[arg(long, default_value_t = 5)]
+    seconds: u32,
+    /// How often each is made
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum IpsecPeer {
+    /// strongSwan with its ESP in user space
+    Strongswan,
+    /// OpenVPN
+    Openvpn,
+    /// Nothing
+    None,
+}
+
+#[derive(Args)]
 struct Pipeline {
-    /// Which cipher
-    #[arg(long, value_enum, default_value = "chacha20-poly1305")]
-    cipher: Cipher,
+    /// What the packets are protected by
+    #[arg(long, value_enum, default_value = "wireguard")]
+    protocol: Protocol,
+    /// Which cipher: of ESP by its name in `bench crypto`, such as aes-256-gcm, aes-128-gmac or
+    /// aes-128-cbc+hmac-sha256-128; none shows what the path costs
+    #[arg(long)]
+    cipher: Option<String>,
     /// Packets in a burst
     #[arg(long, default_value_t = 64)]
     burst: usize,
@@ -123,25 +157,51 @@ enum Cipher {
     None,
 }
 
-impl Cipher {
-    fn engine(self) -> Arc<dyn Engine> {
-        match self {
-            Self::ChaCha20Poly1305 => {
-                Arc::new(Choice::here(None).prepared_for(&[crypto::Cipher::ChaCha20Poly1305]))
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    Wireguard,
+    Esp,
+}
+
+impl Protocol {
+    /// What protects the packets, and by which engine.
+    fn protection(self, cipher: Option<&str>) -> ::bench::Outcome<(pipeline::Protection, Arc<dyn Engine>)> {
+        let unknown = |name: &str| format!("{name}: no cipher of this protocol\n  fix: see --help").into();
+        let default = match self {
+            Self::Wireguard => crypto::Cipher::ChaCha20Poly1305,
+            Self::Esp => crypto::Cipher::Aes128Gcm,
+        };
+        let name = cipher.filter(|&name| name != "none").unwrap_or(default.name());
+        let transform = pipeline::Transform::by_name(name).ok_or_else(|| unknown(name))?;
+        let protection = match self {
+            Self::Wireguard if name != default.name() => return Err(unknown(name)),
+            Self::Wireguard => pipeline::Protection::WireGuard,
+            Self::Esp => pipeline::Protection::Esp(transform),
+        };
+        let engine: Arc<dyn Engine> = match (cipher, transform) {
+            (Some("none"), _) => Arc::new(none::None),
+            (_, pipeline::Transform::Aead(cipher, _) | pipeline::Transform::Gmac(cipher)) => {
+                Arc::new(Choice::here(None).prepared_for(&[cipher.into()]))
             }
-            Self::None => Arc::new(none::None),
-        }
+            // Measured when the key is loaded.
+            (_, pipeline::Transform::Pair(_)) => Arc::new(Choice::here(None)),
+        };
+        Ok((protection, engine))
     }
 }
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let progress = !arguments.json && std::io::stderr().is_terminal();
-    let program = std::env::current_exe()?;
+    let program = std::env::current_exe;
     let say =
         |value: &serde_json::Value, text: &str| say(arguments.json, arguments.save.as_deref(), value, text);
     match arguments.what {
         What::Tunnel(tunnel) => {
-            let report = measure_tunnel(tunnel, program, progress)?;
+            let report = measure_tunnel(tunnel, program()?, progress)?;
+            say(&serde_json::to_value(&report)?, &report.text())
+        }
+        What::Ipsec(ipsec) => {
+            let report = measure_ipsec(&ipsec, program()?, progress)?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Pipeline(pipeline) => {
@@ -149,8 +209,12 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Crypto(crypto) => {
-            let (report, text) = bench_crypto::measure(crypto, program, progress)?;
+            let (report, text) = bench_crypto::measure(crypto, program()?, progress)?;
             say(&serde_json::to_value(&report)?, &text)
+        }
+        What::Choice(choice) => {
+            let report = bench_crypto::check(choice, progress)?;
+            say(&serde_json::to_value(&report)?, &report.text())
         }
         What::System => {
             let report = system::run()?;
@@ -158,11 +222,12 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         }
         What::CryptoWorker => worker::serve(),
         What::Peers(Peers { peers, rounds }) => {
-            let report = peers::run(&peers::Options { program, peers, rounds, progress })?;
+            let report = peers::run(&peers::Options { program: program()?, peers, rounds, progress })?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Flood(Flood { rate, seconds, rounds }) => {
-            let report = flood::run(&flood::Options { program, rate, seconds, rounds, progress })?;
+            let report =
+                flood::run(&flood::Options { program: program()?, rate, seconds, rounds, progress })?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::GatewayWithoutCipher { interface } => wireguard::serve_without_cipher(interface),
@@ -185,16 +250,33 @@ fn measure_tunnel(arguments: Tunnel, program: PathBuf, progress: bool) -> ::benc
     };
     let peer = match arguments.peer {
         Peer::WireguardGo => Some(Daemon::find_wireguard_go(arguments.peer_path)?),
-        Peer::Postern => Some(Daemon::Postern(program)),
+        Peer::Postern => {
+            let program = arguments.peer_path.unwrap_or(program);
+            Some(match arguments.peer_engine {
+                Some(engine) => Daemon::PosternWithEngine(program, engine),
+                None => Daemon::Postern(program),
+            })
+        }
         Peer::None => None,
     };
     let daemons = [ours].into_iter().chain(peer).collect();
     tunnel::run(&tunnel::Options { daemons, seconds: arguments.seconds, rounds: arguments.rounds, progress })
 }
 
+fn measure_ipsec(arguments: &Ipsec, program: PathBuf, progress: bool) -> ::bench::Outcome<tunnel::Report> {
+    let peers = arguments.peer.iter().filter_map(|peer| match peer {
+        IpsecPeer::Strongswan => Some(ipsec_under_test::Daemon::StrongSwan),
+        IpsecPeer::Openvpn => Some(ipsec_under_test::Daemon::OpenVpn),
+        IpsecPeer::None => None,
+    });
+    let daemons = [ipsec_under_test::Daemon::Postern(program)].into_iter().chain(peers).collect();
+    let Ipsec { seconds, rounds, .. } = *arguments;
+    tunnel::run_ipsec(&tunnel::IpsecOptions { daemons, seconds, rounds, progress })
+}
+
 fn measure_pipeline(arguments: Pipeline) -> ::bench::Outcome<pipeline::Report> {
     let mut loads: Vec<(String, Vec<usize>)> =
-        [64, 512, 1400].iter().map(|&size| (format!("{size} bytes"), vec![size])).collect();
+        [64, 512, 1400, 1418].iter().map(|&size| (format!("{size} bytes"), vec![size])).collect();
     loads.push(("IMIX".to_owned(), pipeline::imix()));
     if let Some(path) = &arguments.pcap {
         let sizes: Vec<usize> =
@@ -206,5 +288,6 @@ fn measure_pipeline(arguments: Pipeline) -> ::bench::Outcome<pipeline::Report> {
     }
     let time = Duration::from_secs_f64(arguments.seconds.clamp(0.01, 3600.0));
     let burst = arguments.burst.clamp(1, 256);
-    pipeline::run(&pipeline::Options { engine: arguments.cipher.engine(), loads, burst, time })
+    let (protection, engine) = arguments.protocol.protection(arguments.cipher.as_deref())?;
+    pipeline::run(&pipeline::Options { protection, engine, loads, burst, time })
 }

@@ -1,5 +1,6 @@
 //! The options of `postern bench crypto`.
 
+use bench::choice;
 use bench::crypto::report::{Report, Unit};
 use bench::crypto::subject::Subject;
 use bench::crypto::{BLOCKS, Options, PACKETS, chart, run, word};
@@ -43,6 +44,16 @@ pub(crate) struct Crypto {
     /// Draw a chart of each cipher into this directory, in SVG
     #[arg(long, value_name = "DIR")]
     chart: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct Choice {
+    /// Only ciphers of this name, or with this in their names; may be given again
+    #[arg(long, value_name = "NAME")]
+    cipher: Vec<String>,
+    /// Seconds for each turn of an engine
+    #[arg(long, default_value_t = 0.002)]
+    seconds: f64,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -141,6 +152,13 @@ pub(crate) fn measure(
         text += &drawn(&report, directory)?;
     }
     Ok((report, text))
+}
+
+/// Measures whether the right engines are chosen.
+pub(crate) fn check(arguments: Choice, progress: bool) -> bench::Outcome<choice::Report> {
+    let subjects = subjects(&arguments.cipher)?.into_iter().filter(|subject| subject.opens()).collect();
+    let time = Duration::from_secs_f64(arguments.seconds.clamp(0.0001, 60.0));
+    choice::run(&choice::Options { subjects, time, progress })
 }
 
 fn drawn(report: &Report, directory: &Path) -> bench::Outcome<String> {

@@ -1,7 +1,6 @@
 //! The choice between the crypto engines of this machine.
 
-use crypto::Cipher;
-use crypto::choice::Choice;
+use crypto::choice::{Choice, Subject};
 use gateway::api::said_of_engine;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,9 +11,9 @@ const CACHE: &str = "/var/cache/postern/crypto.json";
 /// How often failed engines are looked at.
 const TEND: Duration = Duration::from_secs(1);
 
-/// All engines, measured for `ciphers`.
-pub(crate) fn choice(ciphers: &[Cipher]) -> Arc<Choice> {
-    Arc::new(Choice::here(Some(Path::new(CACHE))).prepared_for(ciphers))
+/// All engines, measured for `subjects`.
+pub(crate) fn choice(subjects: &[Subject]) -> Arc<Choice> {
+    Arc::new(Choice::here(Some(Path::new(CACHE))).prepared_for(subjects))
 }
 
 /// Looks after the engines for as long as the program runs, and says what happens to them.

@@ -3,8 +3,11 @@
 use crate::engines;
 use crate::{Failure, Outcome, privilege, wireguard};
 use clap::Args;
+use config::settings::ipsec::Encryption;
 use config::{ConfigError, Settings, Text, Tree, diff};
 use crypto::Cipher;
+use crypto::choice::Subject;
+use crypto::cipher::Pair;
 use gateway::api;
 use gateway::control::daemon::Daemon;
 use sd_notify::NotifyState;
@@ -32,9 +35,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     wireguard::log();
     let (tree, settings) = read(&arguments.config)?;
     if arguments.check {
-        let count = settings.wireguard.len();
-        let plural = if count == 1 { "" } else { "s" };
-        println!("{}: {count} WireGuard interface{plural}, nothing wrong", arguments.config.display());
+        println!("{}: {}, nothing wrong", arguments.config.display(), counted(&settings));
         return Ok(());
     }
     privilege::drop_unneeded(privilege::Needs { other_namespaces: false })?;
@@ -42,12 +43,44 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     runtime.block_on(serve(arguments, tree, settings))
 }
 
+/// What a configuration has, in numbers.
+fn counted(settings: &Settings) -> String {
+    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    let interfaces = count(settings.wireguard.len(), "WireGuard interface");
+    match settings.ipsec.peers.len() {
+        0 => interfaces,
+        peers if settings.wireguard.is_empty() => count(peers, "IPsec peer"),
+        peers => format!("{interfaces}, {}", count(peers, "IPsec peer")),
+    }
+}
+
+/// The ciphers that packets will be sealed with: to be measured before the first one.
+fn subjects(settings: &Settings) -> Vec<Subject> {
+    let mut subjects = Vec::new();
+    if !settings.wireguard.is_empty() {
+        subjects.push(Cipher::ChaCha20Poly1305.into());
+    }
+    let tunnels = settings.ipsec.peers.values().flat_map(|peer| peer.tunnels.values());
+    for proposal in tunnels.flat_map(|tunnel| &tunnel.esp.proposals) {
+        match proposal.encryption {
+            Encryption::Aead(cipher, _) | Encryption::Gmac(cipher) => subjects.push(cipher.into()),
+            Encryption::Plain(encryption) => subjects.extend(
+                proposal.integrity.iter().map(|&integrity| Subject::from(Pair { encryption, integrity })),
+            ),
+        }
+    }
+    subjects.sort_unstable();
+    subjects.dedup();
+    subjects
+}
+
 async fn serve(arguments: Arguments, mut tree: Tree, settings: Settings) -> Outcome {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut reload = signal(SignalKind::hangup())?;
     let (events, mut removed) = mpsc::unbounded_channel();
-    let engines = engines::choice(&[Cipher::ChaCha20Poly1305]);
+    privilege::raise_descriptors();
+    let engines = engines::choice(&subjects(&settings));
     engines::tend(&engines)?;
     let mut daemon = Daemon::new(engines, events);
     if let Some((_, error)) = daemon.apply(settings).await.pop_first() {
@@ -95,9 +128,10 @@ async fn load(path: &Path, tree: &mut Tree, daemon: &mut Daemon) {
         tracing::info!("{change}");
     }
     let refused = daemon.apply(settings).await;
-    for (name, error) in &refused {
+    for (place, error) in &refused {
         tracing::error!("{error}");
-        new.take_over(&["interfaces", "wireguard", name], tree);
+        let place: Vec<&str> = place.split(' ').collect();
+        new.take_over(&place, tree);
     }
     *tree = new;
     let names: Vec<&str> = refused.keys().map(String::as_str).collect();

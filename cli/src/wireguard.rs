@@ -8,7 +8,8 @@ use crypto::Cipher;
 use crypto::choice::{Choice, Rules};
 use crypto::engine::none;
 use gateway::api::{self, Labels, Shown};
-use gateway::control::interface::{Interface, Options};
+use gateway::control::carrier::Options;
+use gateway::control::interface::Interface;
 use gateway::control::uapi_server;
 use port::fault::Faults;
 use port::pcap::Capture;
@@ -61,7 +62,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     privilege::drop_unneeded(Needs { other_namespaces: true })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let engines = engines::choice(&[Cipher::ChaCha20Poly1305]);
+    privilege::raise_descriptors();
+    let engines = engines::choice(&[Cipher::ChaCha20Poly1305.into()]);
     if let Some(engine) = &arguments.engine {
         let pinned = [(Cipher::ChaCha20Poly1305.to_string(), engine.clone())].into();
         engines.set_rules(Rules { pinned, ..Rules::default() });

@@ -12,7 +12,15 @@ pub struct Statement<'a> {
     value: Option<&'a str>,
 }
 
-impl Statement<'_> {
+impl<'a> Statement<'a> {
+    pub(crate) fn path(&self) -> &[&'a str] {
+        &self.path
+    }
+
+    pub(crate) fn value(&self) -> Option<&'a str> {
+        self.value
+    }
+
     pub(crate) fn print(&self, secrets: bool) -> String {
         let hidden = !secrets && is_secret(&self.path);
         let value = self.value.map(|value| if hidden { HIDDEN.to_owned() } else { quoted(value) });
@@ -29,12 +37,12 @@ pub(crate) fn statements(tree: &Tree) -> Vec<Statement<'_>> {
 }
 
 fn collect<'a>(tree: &'a Tree, path: &mut Vec<&'a str>, found: &mut Vec<Statement<'a>>) {
-    let values = tree.own_values();
-    let empty = values.is_empty() && tree.children().next().is_none();
-    if empty && !path.is_empty() {
+    if tree.is_empty() && !path.is_empty() {
         found.push(Statement { path: path.clone(), value: None });
     }
-    found.extend(values.into_iter().map(|value| Statement { path: path.clone(), value: Some(value) }));
+    found.extend(
+        tree.own_values().into_iter().map(|value| Statement { path: path.clone(), value: Some(value) }),
+    );
     for (word, child) in tree.children() {
         path.push(word);
         collect(child, path, found);

@@ -27,18 +27,27 @@ pub struct ConfigError {
     pub reason: String,
     /// What to do.
     pub fix: Option<String>,
+    /// Whether the word may be a secret, and is not to be shown.
+    hidden: bool,
 }
 
 impl ConfigError {
     /// An error at a place.
     pub fn new(location: Location, reason: impl Into<String>) -> Self {
-        Self { location, reason: hide_keys(&Zeroizing::new(reason.into())), fix: None }
+        Self { location, reason: hide_keys(&Zeroizing::new(reason.into())), fix: None, hidden: false }
     }
 
     /// The same, with what to do.
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(hide_keys(&Zeroizing::new(fix.into())));
+        self
+    }
+
+    /// The same, of a word that may be a secret.
+    #[must_use]
+    pub(crate) fn secret(mut self) -> Self {
+        self.hidden = true;
         self
     }
 
@@ -73,7 +82,8 @@ impl fmt::Display for InText<'_> {
             return write!(f, "{}: {}", self.file, self.error);
         };
         writeln!(f, "{}:{line}:{column}: {}", self.file, self.error.reason)?;
-        let hidden = hide_secrets(shown);
+        let from = if self.error.hidden { column - 1 } else { usize::MAX };
+        let hidden = hide_secrets(shown, from);
         let number = line.to_string();
         let margin = " ".repeat(number.len());
         writeln!(f, "  {number} | {hidden}")?;
@@ -88,11 +98,12 @@ impl fmt::Display for InText<'_> {
 /// As long as this, a run of characters may be a key: 44 in base64, 64 in hexadecimal; some may be missing.
 const KEY: usize = 40;
 
-/// The line with stars for whatever may be a secret, and spaces for what would move the columns.
-fn hide_secrets(line: &str) -> String {
+/// The line with stars for whatever may be a secret, or stands at or behind the column `from`, and spaces for what would
+/// move the columns.
+fn hide_secrets(line: &str, from: usize) -> String {
     let mut characters = Zeroizing::new(Vec::with_capacity(line.len()));
     characters.extend(line.chars());
-    let visible = secret_begins(&characters).unwrap_or(characters.len());
+    let visible = secret_begins(&characters).unwrap_or(characters.len()).min(from);
     let mut shown = Zeroizing::new(String::with_capacity(line.len()));
     shown.extend(characters.iter().enumerate().map(|(column, &character)| match character {
         _ if character.is_whitespace() || character.is_control() => ' ',
@@ -153,8 +164,12 @@ fn words(
 
 /// Whether a word may have been meant as the name of a secret. One that is much longer may be the secret itself.
 fn is_secret(word: &str) -> bool {
-    let is_near = |secret: &str| strsim::damerau_levenshtein(&word.to_lowercase(), secret) <= NEAR;
-    schema::secrets().any(|secret| word.len() <= secret.len() + NEAR && is_near(secret))
+    let word = Zeroizing::new(word.to_lowercase());
+    schema::secrets().any(|secret| {
+        // A short name has many neighbours: set is three edits away from secret.
+        let near = NEAR.min(secret.len() / 3);
+        word.len() <= secret.len() + near && strsim::damerau_levenshtein(&word, secret) <= near
+    })
 }
 
 #[cfg(test)]
@@ -226,6 +241,36 @@ mod tests {
                     line.contains(name) && line.contains(' ') && !line.contains(&format!("{name}KEY"));
                 assert!(!named || !text.contains("a+secret"), "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn a_secret_that_is_a_word_is_not_shown_either() {
+        for line in [
+            "set vpn ipsec authentication psk a secret OpenSesame now",
+            "set vpn ipsec authentication psk a secret 'OpenSesame",
+            "set vpn ipsec authentication psk a secrt OpenSesame",
+            "set vpn ipsec authentication psk a Secret OpenSesame",
+            "set vpn ipsec authentication psk a secret=OpenSesame",
+            "set vpn ipsec authentication psk a OpenSesame",
+            "set vpn ipsec authentication secret OpenSesame",
+            "set vpn ipsec site-to-site peer a authentication pre-shared-secret OpenSesame now",
+            "set vpn ipsec site-to-site peer a authentication pre-shared-secre OpenSesame",
+            "set vpn ipsec site-to-site peer a authentication mode pre-shared-secret OpenSesame",
+            "set vpn ipsec site-to-site peer a authentication OpenSesame",
+            "set vpn ipsec site-to-site peer a authentication x509 passphrase Open OpenSesame",
+            "set vpn ipsec pre-shared-secret OpenSesame",
+            "set pki certificate a private key OpenSesame!",
+            "set pki certificate a private ky OpenSesame",
+            "set pki certificate a private OpenSesame",
+            "set vpn ipsec site-to-site peer a authentication pre-shared-secret OpenSesame",
+        ] {
+            let text = said(line);
+            assert!(!text.contains("Sesame"), "{text}");
+            assert!(
+                text.contains("set "),
+                "a word of three letters is not taken for the name of a secret: {text}"
+            );
         }
     }
 

@@ -1,9 +1,17 @@
 //! Reads lines of `set` and `delete`. Every wrong line is reported, each with its place and the nearest valid word.
+//!
+//! Lines that begin and end a session at a router are passed over, so that what is copied from a guide can be read.
 
 use crate::error::{ConfigError, Location, NEAR};
-use crate::schema::{self, Kind, Place};
+use crate::schema::{self, Kind, Node, NotServed, Place, Type};
 use crate::tree::Tree;
 use zeroize::Zeroizing;
+
+/// Lines of a session that say nothing about the configuration.
+const SESSION: &[&str] = &["configure", "commit", "save", "exit"];
+
+/// How many words are listed in an error at most.
+const LISTED: usize = 20;
 
 /// A word of a line.
 struct Token {
@@ -66,6 +74,7 @@ fn read(words: &[Token], tree: &mut Tree) -> Result<(), ConfigError> {
     match verb.text.as_str() {
         "set" => set(verb, words, tree),
         "delete" => delete(verb, words, tree),
+        other if SESSION.contains(&other) && words.is_empty() => Ok(()),
         other => Err(unknown(verb, other, &["set", "delete"])),
     }
 }
@@ -77,12 +86,16 @@ fn set(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigError
     let last = path.last().unwrap_or(verb);
     match (place, rest) {
         (Place::Inner, _) => Err(more_words(last, path)),
-        (Place::Tag(_) | Place::Node(schema::Node { kind: Kind::Flag, .. }), []) => {
+        (Place::Tag(_), []) => {
             tree.make(&located);
             Ok(())
         }
-        (Place::Node(node), [value]) if let Kind::Value(kind) | Kind::Values(kind) = node.kind => {
-            kind.check(&value.text).map_err(|reason| ConfigError::new(value.location, reason))?;
+        (Place::Node(Node { kind: Kind::Flag | Kind::FlagOr(_) | Kind::Branch, .. }), []) => {
+            tree.make(&located).unset();
+            Ok(())
+        }
+        (Place::Node(node), [value]) if let Some(kind) = node.kind.value_type() => {
+            check(kind, value)?;
             tree.make(&located).set(&value.text, value.location, matches!(node.kind, Kind::Values(_)));
             Ok(())
         }
@@ -93,8 +106,31 @@ fn set(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigError
         ))),
         (_, [.., extra]) => Err(ConfigError::new(extra.location, "nothing may follow here")
             .fix("put a value with spaces in quotes")),
-        (Place::NotServed, []) => Err(not_served(last)),
+        (Place::NotServed(known), []) => Err(not_served(last, known)),
     }
+}
+
+/// Words that nothing follows any more go with the last thing that did, unless they may stand alone.
+fn prune(path: &[&str], tree: &mut Tree) {
+    for length in (1..path.len()).rev() {
+        let words = &path[..length];
+        let is_empty = tree.at(words).is_some_and(Tree::is_empty);
+        if !is_empty || !matches!(schema::find(words), Some(Place::Inner)) {
+            return;
+        }
+        tree.remove(words, None);
+    }
+}
+
+/// A value, or a name that the user chooses.
+fn check(kind: Type, word: &Token) -> Result<(), ConfigError> {
+    kind.check(&word.text).map_err(|reason| {
+        let error = ConfigError::new(word.location, reason);
+        match kind {
+            Type::Word(words) => suggest(error, &word.text, words),
+            _ => error,
+        }
+    })
 }
 
 fn delete(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigError> {
@@ -103,15 +139,14 @@ fn delete(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigEr
     let texts: Vec<&str> = path.iter().map(|word| word.text.as_str()).collect();
     let value = match (place, rest) {
         (_, []) => None,
-        (Place::Node(schema::Node { kind: Kind::Value(_) | Kind::Values(_), .. }), [value]) => {
-            Some(value.text.as_str())
-        }
+        (Place::Node(node), [value]) if node.kind.value_type().is_some() => Some(value.text.as_str()),
         (_, [extra, ..]) => return Err(ConfigError::new(extra.location, "nothing may follow here")),
     };
     if texts.is_empty() {
         return Err(more_words(verb, path));
     }
     if tree.remove(&texts, value) {
+        prune(&texts, tree);
         return Ok(());
     }
     Err(ConfigError::new(last.location, "nothing to delete: it is not set"))
@@ -121,30 +156,29 @@ fn delete(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigEr
 fn walk(words: &[Token]) -> Result<(Place, &[Token], &[Token]), ConfigError> {
     let mut place = Place::Inner;
     for length in 1..=words.len() {
-        if let Place::Node(_) = place {
+        if let Place::Node(node) = place
+            && node.kind != Kind::Branch
+        {
             return Ok((place, &words[..length - 1], &words[length - 1..]));
         }
         let texts: Vec<&str> = words[..length].iter().map(|word| word.text.as_str()).collect();
         let (word, before) = (&words[length - 1], &texts[..length - 1]);
         place = match schema::find(&texts) {
-            Some(Place::NotServed) => return Err(not_served(word)),
+            Some(Place::NotServed(known)) => return Err(not_served(word, known)),
             Some(Place::Tag(tag)) => {
-                tag.kind.check(&word.text).map_err(|reason| ConfigError::new(word.location, reason))?;
+                check(tag.kind, word)?;
                 Place::Tag(tag)
             }
             Some(found) => found,
-            None => return Err(unknown(word, &word.text, &schema::following(before))),
+            None => return Err(unknown_after(word, before)),
         };
     }
     Ok((place, words, &[]))
 }
 
-fn not_served(word: &Token) -> ConfigError {
-    ConfigError::new(
-        word.location,
-        format!("{:?} is known to VyOS but not served by Postern", word.text.as_str()),
-    )
-    .fix("remove the line")
+fn not_served(word: &Token, known: &NotServed) -> ConfigError {
+    let reason = format!("{:?} is known to VyOS but not served by Postern", word.text.as_str());
+    ConfigError::new(word.location, reason).fix(known.instead)
 }
 
 fn more_words(last: &Token, path: &[Token]) -> ConfigError {
@@ -154,20 +188,41 @@ fn more_words(last: &Token, path: &[Token]) -> ConfigError {
         .fix(format!("add one of {}", following.join(", ")))
 }
 
-fn unknown(word: &Token, text: &str, valid: &[&str]) -> ConfigError {
-    let error = ConfigError::new(word.location, format!("unknown word {text:?}"));
-    let nearest = valid
-        .iter()
-        .filter(|valid| !valid.starts_with('<'))
-        .map(|valid| (strsim::damerau_levenshtein(text, valid), *valid))
-        .min();
-    match nearest {
-        Some((distance, nearest)) if distance <= NEAR && distance < nearest.len() => {
-            error.fix(format!("did you mean {nearest}?"))
-        }
-        _ if valid.is_empty() => error,
-        _ => error.fix(format!("write one of {}", valid.join(", "))),
+/// What is said of a word that may not stand behind those `before` it.
+fn unknown_after(word: &Token, before: &[&str]) -> ConfigError {
+    let valid = schema::following(before);
+    // Whoever forgets the word before a secret writes the secret in its place.
+    if schema::leads_to_secret(before) && nearest(&word.text, &valid).is_none() {
+        let error = ConfigError::new(word.location, "unknown word").secret();
+        return suggest(error, &word.text, &valid);
     }
+    unknown(word, &word.text, &valid)
+}
+
+fn unknown(word: &Token, text: &str, valid: &[&str]) -> ConfigError {
+    suggest(ConfigError::new(word.location, format!("unknown word {text:?}")), text, valid)
+}
+
+/// The error with the word that was meant, or all that might have been.
+fn suggest(error: ConfigError, text: &str, valid: &[&str]) -> ConfigError {
+    match nearest(text, valid) {
+        Some(nearest) => error.fix(format!("did you mean {nearest}?")),
+        None if valid.is_empty() => error,
+        None => {
+            let more = if valid.len() > LISTED { ", ..." } else { "" };
+            let listed: Vec<&str> = valid.iter().copied().take(LISTED).collect();
+            error.fix(format!("write one of {}{more}", listed.join(", ")))
+        }
+    }
+}
+
+/// The valid word that `text` is nearly; of several the one that is as long, since letters are swapped oftener than lost.
+pub fn nearest<'a>(text: &str, valid: &[&'a str]) -> Option<&'a str> {
+    let words = valid.iter().filter(|valid| !valid.starts_with('<'));
+    let rated = words
+        .map(|valid| (strsim::damerau_levenshtein(text, valid), valid.len().abs_diff(text.len()), *valid));
+    let (distance, _, nearest) = rated.min()?;
+    (distance <= NEAR && distance < nearest.chars().count()).then_some(nearest)
 }
 
 /// The place behind a word.
@@ -232,6 +287,11 @@ mod tests {
                 .at(&["interfaces", "wireguard"]),
             None
         );
+        let tree = parse("set vpn ipsec log level 1\ndelete vpn ipsec log level").expect("right");
+        assert_eq!(tree, Tree::default(), "no word is left over");
+        let line = "interfaces wireguard wg0";
+        let tree = parse(&format!("set {line} mtu 1400\ndelete {line} mtu")).expect("right");
+        assert_eq!(tree, parse(&format!("set {line}")).expect("right"), "a name may stand alone");
         assert_eq!(error("delete interfaces wireguard wg0").reason, "nothing to delete: it is not set");
     }
 
@@ -269,6 +329,43 @@ mod tests {
     #[test]
     fn what_vyos_has_and_we_do_not_is_told_from_a_mistake() {
         assert!(error("set interfaces wireguard wg0 vrf red").reason.contains("known to VyOS"));
+    }
+
+    #[test]
+    fn what_surrounds_a_session_is_passed_over() {
+        let tree = parse("configure\nset interfaces wireguard wg0 mtu 1400\ncommit\nsave\nexit\n");
+        assert!(tree.expect("right").has("interfaces"));
+        assert!(error("commit confirm").reason.contains("unknown word"));
+    }
+
+    #[test]
+    fn a_flag_may_have_had_a_value() {
+        let at = |text: &str| {
+            let tree = parse(text).expect("right");
+            let group = tree.at(&["vpn", "ipsec", "ike-group", "A"]).expect("set").clone();
+            (group.has("ikev2-reauth"), group.value("ikev2-reauth").map(str::to_owned))
+        };
+        let line = "set vpn ipsec ike-group A ikev2-reauth";
+        assert_eq!(at(line), (true, None));
+        assert_eq!(at(&format!("{line} no")), (true, Some("no".to_owned())));
+        assert_eq!(at(&format!("{line} no\n{line}")), (true, None));
+    }
+
+    #[test]
+    fn a_branch_may_be_set_and_gone_through() {
+        let line = "set vpn ipsec ike-group A dead-peer-detection";
+        let tree = parse(&format!("{line}\n{line} interval 9\n{line}")).expect("right");
+        let group = tree.at(&["vpn", "ipsec", "ike-group", "A", "dead-peer-detection"]).expect("set");
+        assert_eq!(group.value("interval"), Some("9"));
+    }
+
+    #[test]
+    fn a_secret_in_the_place_of_a_word_is_not_shown() {
+        let line = "set vpn ipsec authentication psk berlin OpenSesame";
+        let wrong = error(line);
+        let shown = format!("{wrong} {}", wrong.in_text("site.conf", line));
+        assert!(!shown.contains("Sesame") && shown.contains("psk berlin *****"), "{shown}");
+        assert!(wrong.fix.expect("a list").contains("secret"));
     }
 
     #[test]

@@ -97,9 +97,20 @@ impl Tree {
         self.children.iter().map(|(word, tree)| (word.0.as_str(), tree))
     }
 
+    /// Whether nothing follows, and it holds nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.children.is_empty() && self.values.is_empty()
+    }
+
     /// Where it was first set.
     pub fn location(&self) -> Location {
         self.place.0
+    }
+
+    /// Where the value of a branch was set, or the branch itself.
+    pub fn location_of(&self, word: &str) -> Location {
+        let branch = self.at(&[word]).unwrap_or(self);
+        branch.values.last().map_or(branch.place.0, |(_, place)| place.0)
     }
 
     /// The branch that `words` lead to, made if it is not there.
@@ -118,6 +129,11 @@ impl Tree {
         if self.values.iter().all(|(known, _)| known.as_str() != value) {
             self.values.push((Zeroizing::new(value.to_owned()), Place(location)));
         }
+    }
+
+    /// Is there, without a value.
+    pub(crate) fn unset(&mut self) {
+        self.values.clear();
     }
 
     /// Has at `words` what `other` has there, which may be nothing.

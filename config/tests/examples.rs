@@ -1,6 +1,27 @@
 //! The examples are accepted, without a warning.
 
+use config::settings::ipsec::{Peer, Remote, Start};
 use std::path::Path;
+
+/// The IPsec peer of an example.
+fn peer(file: &str, name: &str) -> Peer {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(file);
+    let tree = config::parse(&std::fs::read_to_string(path).expect("it is text")).expect("right");
+    let (mut settings, _) = config::Settings::new(&tree).expect("right");
+    settings.ipsec.peers.remove(name).expect("it is there")
+}
+
+#[test]
+fn the_two_sites_of_ipsec_are_each_other_s_half() {
+    let (a, b) = (peer("ipsec-site-a.conf", "site-b"), peer("ipsec-site-b.conf", "site-a"));
+    assert_eq!(a.remote_addresses, [Remote::Address(b.local_address.expect("set"))]);
+    assert_eq!(b.remote_addresses, [Remote::Address(a.local_address.expect("set"))]);
+    assert_eq!((&a.local_id, &a.remote_id), (&b.remote_id, &b.local_id));
+    assert_eq!((&a.authentication, &a.ike), (&b.authentication, &b.ike));
+    let (ours, theirs) = (&a.tunnels[&1], &b.tunnels[&1]);
+    assert_eq!((&ours.local, &ours.remote, &ours.esp), (&theirs.remote, &theirs.local, &theirs.esp));
+    assert_eq!((a.start, b.start), (Start::Initiate, Start::Listen));
+}
 
 #[test]
 fn every_example_is_right() {
@@ -20,6 +41,7 @@ fn every_example_is_right() {
                 errors.iter().map(|error| error.in_text(&file, &text).to_string()).collect();
             panic!("{}", said.join("\n"))
         });
-        assert!(warnings.is_empty() && !settings.wireguard.is_empty(), "{}: {warnings:?}", path.display());
+        assert!(warnings.is_empty(), "{}: {warnings:?}", path.display());
+        assert!(!settings.wireguard.is_empty() || !settings.ipsec.peers.is_empty(), "{}", path.display());
     }
 }

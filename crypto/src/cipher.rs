@@ -202,10 +202,36 @@ impl Pair {
     pub fn name(self) -> String {
         format!("{}+{}", self.encryption.name(), self.integrity.name())
     }
+
+    /// The pair of a name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let (encryption, integrity) = name.split_once('+')?;
+        Some(Self {
+            encryption: Encryption::ALL.iter().copied().find(|it| it.name() == encryption)?,
+            integrity: Integrity::ALL.iter().copied().find(|it| it.name() == integrity)?,
+        })
+    }
 }
 
 impl fmt::Display for Pair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_is_found_by_its_name() {
+        for &encryption in Encryption::ALL {
+            for &integrity in Integrity::ALL {
+                let pair = Pair { encryption, integrity };
+                assert_eq!(Pair::by_name(&pair.name()), Some(pair));
+            }
+        }
+        assert_eq!(Pair::by_name("aes-256-cbc"), None);
+        assert_eq!(Pair::by_name("aes-256-cbc+hmac-sha256"), None);
     }
 }

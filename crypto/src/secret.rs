@@ -1,5 +1,6 @@
 //! Secret bytes: erased when dropped, compared in constant time, never printed.
 
+use crate::Random;
 use std::fmt;
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
@@ -52,6 +53,13 @@ impl SecretBytes {
     /// Takes the bytes over.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
+    }
+
+    /// Random bytes, as many as were asked for.
+    pub fn random(length: usize, random: &mut dyn Random) -> Self {
+        let mut bytes = Self::new(vec![0; length]);
+        random.fill(&mut bytes.0);
+        bytes
     }
 
     /// The bytes; whoever asks for them answers for what becomes of them.

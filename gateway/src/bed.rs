@@ -5,26 +5,30 @@ use crate::clock::Clock;
 use crate::datapath::Notice;
 use crate::datapath::punt::{Datagram, Punt};
 use crate::staging::Budget;
-use crate::tables::{Peer, Session, Tables};
+use crate::tables::{Kind, Peer, Protocol, Session, Tables, Tunnel};
 use crate::worker::{Egress, Inbound, Outbound, Shared};
 use crossbeam_channel::{Receiver, unbounded};
 use crypto::Cipher;
 use crypto::engine::{Engine, LoadError};
-use crypto::{PublicKey, random};
+use crypto::{PublicKey, SecretBytes, random};
 use ipnet::IpNet;
+use packet::header::esp::UDP_PORT;
 use packet::{DropCounters, DropReason, Endpoint};
 use port::Transmit;
 use port::memory::{InsideLink, Link};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use tunnel::esp::{
+    self, Action, ChildSa, Half, Mode, Policies, Policy, Selectors, TrafficSelector, Transform,
+};
 use tunnel::sa::Lifetime;
 use tunnel::wireguard::limits::REJECT_AFTER_MESSAGES;
-use tunnel::wireguard::{AllowedIps, Device};
-use tunnel::{InboundSa, OutboundSa, Time};
+use tunnel::wireguard::{Activity, AllowedIps, Device};
+use tunnel::{InboundSa, OutboundSa, PeerId, Time};
 
 /// How much a worker of the bed carries at once.
 const BATCH_BYTES: usize = 512 * 1024;
-/// The receiver index of the only session.
+/// The receiver index or SPI of the only session.
 pub const INDEX: u32 = 1;
 
 /// Both directions between three links.
@@ -53,16 +57,84 @@ pub struct Bed<O = Link, I = InsideLink> {
     pub inbound: Inbound<Link, I>,
 }
 
+/// What both workers of a bed look up, and the only peer.
+pub struct Ends {
+    tables: Arc<Tables>,
+    peer: Arc<Peer>,
+}
+
+impl Ends {
+    /// A session of WireGuard.
+    pub fn wireguard(engine: &dyn Engine, lifetime: Lifetime) -> Result<Self, LoadError> {
+        let tables = Arc::new(Tables::new(Protocol::WireGuard, 1420));
+        let key = engine.load(Cipher::ChaCha20Poly1305, &[7; 32])?;
+        let (id, activity) = new_peer();
+        let peer = Arc::new(Peer::new(id, Kind::WireGuard(activity), Budget::default()));
+        peer.endpoint.store(Some(Arc::new(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], 51_820))))));
+        peer.sending.store(Some(Arc::new(OutboundSa::new(Arc::clone(&key), INDEX, lifetime))));
+        let sa = Arc::new(InboundSa::new(key, INDEX, lifetime, false));
+        tables.install(Session { sa, peer: Arc::clone(&peer), selectors: None });
+        Ok(Self { tables, peer })
+    }
+
+    /// A pair of ESP SAs.
+    pub fn esp(
+        engine: &dyn Engine,
+        child: ChildSa,
+        options: &esp::Options,
+        tunnel: Tunnel,
+    ) -> Result<Self, LoadError> {
+        let tables = Arc::new(Tables::new(Protocol::Ipsec, 1400));
+        let now = Time::from_nanoseconds(1);
+        let (outbound, inbound) = child.load(options, engine, &mut random::System::default(), now)?;
+        let peer = Arc::new(Peer::new(PeerId::new(1), Kind::Ipsec(tunnel), Budget::default()));
+        peer.endpoint.store(Some(Arc::new(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], UDP_PORT))))));
+        peer.sending.store(Some(Arc::new(outbound)));
+        // The peer is its own other side: what goes out comes back.
+        let selectors = Selectors::new(&child.remote, &child.local);
+        let (sa, peer_of) = (Arc::new(inbound), Arc::clone(&peer));
+        tables.install(Session { sa, peer: peer_of, selectors: Some(selectors) });
+        let selectors = Selectors::new(&child.local, &child.remote);
+        let action = Action::Protect(Arc::clone(&peer));
+        tables.policies.store(Arc::new(Policies::new(vec![Policy { selectors, action }])));
+        Ok(Self { tables, peer })
+    }
+}
+
+/// A pair of ESP SAs that are each other's other side, for all packets.
+pub fn child(transform: Transform, extended_sequence: bool, mode: Mode) -> ChildSa {
+    let half = || Half {
+        spi: INDEX,
+        keys: SecretBytes::new((0..transform.key_material_length()).map(|byte| byte as u8).collect()),
+    };
+    let all = || {
+        let v4 = Ipv4Addr::UNSPECIFIED.into()..=Ipv4Addr::BROADCAST.into();
+        let v6 = Ipv6Addr::UNSPECIFIED.into()..=Ipv6Addr::from(u128::MAX).into();
+        let any = |addresses| TrafficSelector { protocol: 0, ports: 0..=u16::MAX, addresses };
+        vec![any(v4), any(v6)]
+    };
+    let (outbound, inbound, local, remote) = (half(), half(), all(), all());
+    ChildSa { transform, extended_sequence, mode, outbound, inbound, local, remote }
+}
+
+/// A lifetime that does not end.
+const FOR_EVER: Lifetime = Lifetime {
+    renew: None,
+    renew_sequence: u64::MAX,
+    expires: Time::from_nanoseconds(u64::MAX),
+    end_sequence: REJECT_AFTER_MESSAGES,
+};
+
 impl Bed {
     /// A bed whose session is sealed by `engine` and lasts for ever.
     pub fn new(engine: &dyn Engine) -> Result<Self, LoadError> {
-        let lifetime = Lifetime {
-            renew: None,
-            renew_sequence: u64::MAX,
-            expires: Time::from_nanoseconds(u64::MAX),
-            end_sequence: REJECT_AFTER_MESSAGES,
-        };
-        Self::with(engine, lifetime, |link| link, InsideLink)
+        Self::with(engine, FOR_EVER, |link| link, InsideLink)
+    }
+
+    /// A bed of ESP, which lasts for ever.
+    pub fn esp(engine: &dyn Engine, child: ChildSa) -> Result<Self, LoadError> {
+        let ends = Ends::esp(engine, child, &esp::Options::default(), Tunnel::default())?;
+        Ok(Self::between(ends, |link| link, InsideLink))
     }
 }
 
@@ -74,24 +146,30 @@ impl<O: Transmit, I: Transmit> Bed<O, I> {
         outside_port: impl FnOnce(Link) -> O,
         inside_port: impl FnOnce(Link) -> I,
     ) -> Result<Self, LoadError> {
+        Ok(Self::between(Ends::wireguard(engine, lifetime)?, outside_port, inside_port))
+    }
+
+    /// A bed between these ends, whose sending ports are made from the links.
+    pub fn between(
+        ends: Ends,
+        outside_port: impl FnOnce(Link) -> O,
+        inside_port: impl FnOnce(Link) -> I,
+    ) -> Self {
+        let Ends { tables, peer } = ends;
         let (sender, notices) = unbounded();
-        let shared = Shared { tables: Arc::new(Tables::new(1420)), notices: sender, clock: Clock };
-        let tables = Arc::clone(&shared.tables);
-        let key = engine.load(Cipher::ChaCha20Poly1305, &[7; 32])?;
-        let peer = Arc::new(new_peer());
-        peer.endpoint.store(Some(Arc::new(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], 51_820))))));
-        peer.sending.store(Some(Arc::new(OutboundSa::new(Arc::clone(&key), INDEX, lifetime))));
-        let sa = Arc::new(InboundSa::new(key, INDEX, lifetime, false));
-        tables.install(Session { sa, peer: Arc::clone(&peer) });
+        let shared = Shared { tables: Arc::clone(&tables), notices: sender, clock: Clock };
         let (inside, outside, answers, delivered) = <(Link, Link, Link, Link)>::default();
         let drops = Arc::new(DropCounters::default());
         let egress = Egress::new(shared.clone(), outside_port(outside.clone()), Arc::clone(&drops));
         let outbound =
             Outbound::new(shared.clone(), inside.clone(), InsideLink(answers.clone()), egress, BATCH_BYTES);
-        let (punt, datagrams) = Punt::new();
+        let (punt, datagrams) = match tables.protocol {
+            Protocol::WireGuard => Punt::new(),
+            Protocol::Ipsec => Punt::for_ike(),
+        };
         let to_inside = inside_port(delivered.clone());
         let inbound = Inbound::new(shared, outside.clone(), to_inside, punt, Arc::clone(&drops), BATCH_BYTES);
-        Ok(Self {
+        Self {
             inside,
             outside,
             answers,
@@ -103,7 +181,7 @@ impl<O: Transmit, I: Transmit> Bed<O, I> {
             drops,
             outbound,
             inbound,
-        })
+        }
     }
 
     /// Gives the peer these prefixes and no others.
@@ -133,13 +211,11 @@ impl<O: Transmit, I: Transmit> Bed<O, I> {
     }
 }
 
-/// A peer; only a device can name one.
-fn new_peer() -> Peer {
+/// A peer's name, and the notes about its traffic; only a device makes them.
+fn new_peer() -> (PeerId, Arc<Activity>) {
     let engine = Arc::new(crypto::engine::aws_lc::AwsLc);
     let mut device = Device::new(engine, Box::new(random::System::default()));
-    let public = PublicKey([9; 32]);
-    let (id, activity) = device.add_peer(public);
-    Peer::new(id, public, activity, Budget::default())
+    device.add_peer(PublicKey([9; 32]))
 }
 
 /// A port that loses everything, as a socket or interface does that is down.

@@ -1,37 +1,93 @@
 //! What the workers look up, and who may change it.
 //!
-//! The handshake lane is the only writer of [`Tables`]; workers read. The route table is replaced whole, so that a
+//! The lane of a protocol is the only writer of [`Tables`]; workers read. The route table is replaced whole, so that a
 //! prefix moves from one peer to another in one step. Of a [`Peer`], the workers themselves write what they observe:
 //! its endpoint, its counters, its activity.
 
 use crate::staging::{Budget, Staging};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use crossbeam_utils::CachePadded;
-use crypto::PublicKey;
 use packet::Endpoint;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use tunnel::wireguard::{Activity, AllowedIps, PeerId};
-use tunnel::{InboundSa, OutboundSa, Time};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use tunnel::esp::{Policies, Selectors};
+use tunnel::wireguard::{Activity, AllowedIps};
+use tunnel::{InboundSa, OutboundSa, PeerId, Time};
 
-/// A peer, as the data path sees it.
+/// What an interface speaks: how its packets are told apart, and how the way of one is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// WireGuard, with cryptokey routing.
+    WireGuard,
+    /// ESP, with policies.
+    Ipsec,
+}
+
+/// A peer, as the data path sees it: the other end of a tunnel.
 pub struct Peer {
     /// Its name in the protocol.
     pub id: PeerId,
-    /// Its name for people.
-    pub public: PublicKey,
+    /// What only one protocol has.
+    pub kind: Kind,
     /// The key to send with.
     pub sending: ArcSwapOption<OutboundSa>,
     /// Where it is.
     pub endpoint: ArcSwapOption<Endpoint>,
-    /// What the protocol must know about its traffic.
-    pub activity: Arc<Activity>,
     /// Packets that wait for a key.
     pub staging: Staging,
     /// What was sent to it.
     pub sent: CachePadded<Traffic>,
     /// What authentic came from it.
     pub received: CachePadded<Traffic>,
+}
+
+/// What a peer has by its protocol.
+pub enum Kind {
+    /// What the protocol must know about its traffic.
+    WireGuard(Arc<Activity>),
+    /// How packets are carried.
+    Ipsec(Tunnel),
+}
+
+/// How the packets of one pair of policies are carried: what is the same for all SAs that follow each other.
+pub struct Tunnel {
+    /// Whether the endpoint is that of the last authentic packet. RFC 7296 section 2.23: only for a peer behind a NAT.
+    pub follows: AtomicBool,
+    /// The largest outer packet that reaches the peer, as far as is known.
+    pub path_mtu: AtomicUsize,
+    /// Whether ESP packets are in UDP datagrams.
+    pub in_udp: AtomicBool,
+    /// Whether the DSCP is shown outside (RFC 4301 section 5.1.2.1).
+    pub shows_dscp: bool,
+    /// Whether TCP is told to send no segments that would not fit.
+    pub clamps_mss: bool,
+    /// In transport mode, the addresses of its packets.
+    pub transport: Option<Transport>,
+}
+
+impl Default for Tunnel {
+    fn default() -> Self {
+        Self {
+            follows: AtomicBool::new(false),
+            path_mtu: AtomicUsize::new(usize::MAX),
+            in_udp: AtomicBool::new(true),
+            shows_dscp: true,
+            clamps_mss: false,
+            transport: None,
+        }
+    }
+}
+
+/// The packets of a transport mode SA, whose IP header does not travel inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transport {
+    /// Our address in them.
+    pub local: IpAddr,
+    /// The other side's.
+    pub remote: IpAddr,
+    /// Whether the other side sees other addresses, so that its checksums are wrong for ours (RFC 3948 section 3.1.2).
+    pub translated: bool,
 }
 
 /// Outside bytes and packets in one direction.
@@ -62,13 +118,12 @@ impl Traffic {
 
 impl Peer {
     /// A peer without key and endpoint.
-    pub fn new(id: PeerId, public: PublicKey, activity: Arc<Activity>, budget: Budget) -> Self {
+    pub fn new(id: PeerId, kind: Kind, budget: Budget) -> Self {
         Self {
             id,
-            public,
+            kind,
             sending: ArcSwapOption::empty(),
             endpoint: ArcSwapOption::empty(),
-            activity,
             staging: Staging::new(budget),
             sent: CachePadded::default(),
             received: CachePadded::default(),
@@ -82,6 +137,20 @@ impl Peer {
             return None;
         }
         self.sending.load_full().filter(|sa| sa.is_usable(now))
+    }
+
+    /// How packets are carried, of IPsec.
+    pub fn tunnel(&self) -> Option<&Tunnel> {
+        match &self.kind {
+            Kind::Ipsec(tunnel) => Some(tunnel),
+            Kind::WireGuard(_) => None,
+        }
+    }
+
+    /// Whether its endpoint is where its last authentic packet came from.
+    #[inline]
+    pub fn is_followed(&self) -> bool {
+        self.tunnel().is_none_or(|tunnel| tunnel.follows.load(Ordering::Relaxed))
     }
 
     /// Lets the kernel choose our address anew; if the peer has moved meanwhile, that stands.
@@ -99,12 +168,18 @@ pub struct Session {
     pub sa: Arc<InboundSa>,
     /// The peer that sends with it.
     pub peer: Arc<Peer>,
+    /// The packets that it is for; `None` leaves that to cryptokey routing.
+    pub selectors: Option<Selectors>,
 }
 
 /// What the workers look up.
 pub struct Tables {
-    /// From inner addresses to peers.
+    /// What the interface speaks.
+    pub protocol: Protocol,
+    /// WireGuard: from inner addresses to peers.
     pub routes: ArcSwap<AllowedIps<Arc<Peer>>>,
+    /// IPsec: from inner packets to peers.
+    pub policies: ArcSwap<Policies<Arc<Peer>>>,
     /// The MTU of the inside interface.
     pub mtu: AtomicUsize,
     /// Without locks: a worker never waits for the lane, which runs at a lower priority.
@@ -113,8 +188,14 @@ pub struct Tables {
 
 impl Tables {
     /// Empty tables for an interface with this MTU.
-    pub fn new(mtu: usize) -> Self {
-        Self { routes: ArcSwap::default(), mtu: AtomicUsize::new(mtu), sessions: papaya::HashMap::new() }
+    pub fn new(protocol: Protocol, mtu: usize) -> Self {
+        Self {
+            protocol,
+            routes: ArcSwap::default(),
+            policies: ArcSwap::default(),
+            mtu: AtomicUsize::new(mtu),
+            sessions: papaya::HashMap::new(),
+        }
     }
 
     /// The session whose packets carry `index`.
@@ -127,6 +208,11 @@ impl Tables {
     pub fn install(&self, session: Session) {
         let index = session.sa.index;
         self.sessions.pin().insert(index, Arc::new(session));
+    }
+
+    /// Whether there is a session whose packets carry `index`: a new one must have another.
+    pub fn has_session(&self, index: u32) -> bool {
+        self.sessions.pin().contains_key(&index)
     }
 
     /// Accepts them no more.

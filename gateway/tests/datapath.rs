@@ -1,55 +1,21 @@
 //! The data path between links in memory: what it carries, and every reason why it does not.
 
+mod support;
+
 use crypto::Cipher;
 use crypto::engine::aws_lc::AwsLc;
-use crypto::engine::{Engine, EngineFailure, Job, Key, LoadError};
+use crypto::engine::{Engine, Job};
 use gateway::bed::{Bed, INDEX, Refusing};
 use gateway::datapath::{Notice, punt};
 use packet::checksum::Sum;
-use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, UDP, ecn};
+use packet::header::ip::{IpPacket, ecn};
 use packet::header::wireguard::{DATA_OVERHEAD, Initiation};
 use packet::{DropReason, Endpoint};
 use port::memory::InsideLink;
-use std::net::Ipv6Addr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use support::{Broken, v4, v6};
 use tunnel::Time;
 use tunnel::sa::Lifetime;
-use zerocopy::IntoBytes;
-
-/// An IPv4 packet from 10.1.0.1 to 10.2.0.`host`.
-fn v4(host: u8, length: usize, ds_field: u8) -> Vec<u8> {
-    let mut header = Ipv4Header {
-        version_ihl: 0x45,
-        ds_field,
-        total_length: (length as u16).into(),
-        identification: 1.into(),
-        fragment: Ipv4Header::DONT_FRAGMENT.into(),
-        ttl: 64,
-        protocol: UDP,
-        checksum: [0; 2],
-        source: [10, 1, 0, 1],
-        destination: [10, 2, 0, host],
-    };
-    header.finish();
-    let mut packet = header.as_bytes().to_vec();
-    packet.resize(length, host);
-    packet
-}
-
-fn v6(length: usize, ds_field: u8) -> Vec<u8> {
-    let header = Ipv6Header {
-        version_class_flow: (0x6000_0000 | u32::from(ds_field) << 20).into(),
-        payload_length: ((length - Ipv6Header::LENGTH) as u16).into(),
-        next_header: UDP,
-        hop_limit: 64,
-        source: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).octets(),
-        destination: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2).octets(),
-    };
-    let mut packet = header.as_bytes().to_vec();
-    packet.resize(length, 6);
-    packet
-}
 
 /// A bed whose peer has everything.
 fn bed() -> Bed {
@@ -421,33 +387,6 @@ fn ports_that_refuse_are_counted() {
 
 fn push_to(link: &port::memory::Link) {
     link.push([v4(1, 100, 0).as_slice()], None, 0);
-}
-
-/// An engine that fails every call.
-struct Broken;
-
-impl Engine for Broken {
-    fn name(&self) -> &'static str {
-        "broken"
-    }
-
-    fn version(&self) -> String {
-        String::new()
-    }
-
-    fn load(&self, _: Cipher, _: &[u8]) -> Result<Arc<dyn Key>, LoadError> {
-        Ok(Arc::new(Self))
-    }
-}
-
-impl Key for Broken {
-    fn seal(&self, _: &mut [Job<'_>]) -> Result<(), EngineFailure> {
-        Err(EngineFailure)
-    }
-
-    fn open(&self, _: &mut [Job<'_>]) -> Result<(), EngineFailure> {
-        Err(EngineFailure)
-    }
 }
 
 #[test]

@@ -3,10 +3,14 @@
 #[path = "../../crypto/tests/support/ill.rs"]
 mod ill;
 
+use config::Settings;
 use crypto::Cipher;
 use crypto::choice::{Choice, Guarded, Health, Rules};
+use crypto::cipher::{Encryption, Integrity, Pair};
 use crypto::engine::aws_lc::AwsLc;
+use crypto::engine::{Engine, Key, LoadError, PairJob, PairKey};
 use gateway::bed::Bed;
+use gateway::control::daemon::engine_rules;
 use ill::{ERRS, Ill, LIES, STALLS, WELL};
 use packet::header::ip::{Ipv4Header, UDP};
 use std::sync::Arc;
@@ -67,4 +71,57 @@ fn nothing_is_lost_and_nothing_wrong_while_an_engine_falls_ill_and_recovers() {
         assert_eq!(choice.health(1).0 == Health::Works, how == WELL, "state {how}");
     }
     assert_eq!(bed.dropped(), [], "{number} packets");
+}
+
+/// An engine under a name that a configuration may have.
+struct Named(Ill, &'static str);
+
+impl Engine for Named {
+    fn name(&self) -> &'static str {
+        self.1
+    }
+
+    fn version(&self) -> String {
+        self.0.version()
+    }
+
+    fn load(&self, cipher: Cipher, secret: &[u8]) -> Result<Arc<dyn Key>, LoadError> {
+        self.0.load(cipher, secret)
+    }
+
+    fn load_pair(
+        &self,
+        pair: Pair,
+        encryption: &[u8],
+        integrity: &[u8],
+    ) -> Result<Arc<dyn PairKey>, LoadError> {
+        self.0.load_pair(pair, encryption, integrity)
+    }
+}
+
+#[test]
+fn a_pair_is_done_by_the_engine_that_the_configuration_names() {
+    let engines = ["openssl", "ipsec-mb"].map(|name| (name, Ill::default()));
+    let [openssl, ipsec_mb] = engines.each_ref().map(|(_, ill)| Arc::clone(&ill.calls));
+    let named = engines.into_iter().map(|(name, ill)| Arc::new(Named(ill, name)) as Arc<dyn Engine>);
+    let choice = Choice::among([Arc::new(AwsLc) as Arc<dyn Engine>].into_iter().chain(named).collect());
+    let pair = Pair { encryption: Encryption::AesCbc(32), integrity: Integrity::HmacSha256 };
+    for (pinned, other, name) in [(&openssl, &ipsec_mb, "openssl"), (&ipsec_mb, &openssl, "ipsec-mb")] {
+        let text = format!("set system crypto engine {pair} {name}");
+        let (settings, _) = Settings::new(&config::parse(&text).expect("right")).expect("right");
+        choice.set_rules(engine_rules(settings.crypto));
+        let key = choice.load_pair(pair, &[3; 32], &[4; 32]).expect("all have it");
+        let before = [pinned, other].map(|calls| calls.load(Ordering::Relaxed));
+        let mut job = PairJob {
+            iv: [0; 16],
+            packet: &mut [0; 64],
+            text: 0,
+            suffix: &[],
+            tag: &mut [0; 16],
+            authentic: true,
+        };
+        assert!(key.seal(std::slice::from_mut(&mut job)).is_ok());
+        let after = [pinned, other].map(|calls| calls.load(Ordering::Relaxed));
+        assert_eq!(after, [before[0] + 1, before[1]], "pinned to {name}");
+    }
 }

@@ -40,8 +40,8 @@ drop_reasons! {
     TooShort = "too-short", "shorter than its type requires";
     /// The inner packet's IP header contradicts itself or the length received.
     Malformed = "malformed", "the inner packet is not a well-formed IP packet";
-    /// No security association carries the receiver index.
-    UnknownSa = "unknown-sa", "no session has this receiver index: it ended, or the peer did not see us restart";
+    /// No security association carries the receiver index or SPI.
+    UnknownSa = "unknown-sa", "no session has this receiver index or SPI: it ended, or the peer did not see us restart";
     /// The handshake lane has as much as it may hold.
     ControlQueueFull = "control-queue-full", "more handshake messages arrived than are kept waiting";
     /// A handshake message whose first MAC is wrong: the sender does not know our public key.
@@ -56,17 +56,27 @@ drop_reasons! {
     ReplayedHandshake = "replayed-handshake",
         "an initiation no newer than one already seen: a replay, or the peer's clock went back";
     /// The key is too old to be used.
-    KeyExpired = "key-expired", "the key is older than REJECT_AFTER_TIME";
+    KeyExpired = "key-expired", "the key is past its lifetime, in time or in bytes";
     /// The sequence number was seen before, or is behind the window.
     Replayed = "replayed", "its counter was seen before, or is too far behind";
     /// The authentication tag is wrong.
     BadTag = "bad-tag", "does not authenticate: damaged on the way, or forged";
     /// The decrypted packet claims more bytes than there are.
     BadPadding = "bad-padding", "the decrypted packet is shorter than its IP header says";
+    /// The decrypted packet is neither IP nor, in transport mode, what the SA is for.
+    BadNextHeader = "bad-next-header", "what the decrypted packet says to carry is not what it, or its SA, carries";
+    /// A dummy packet, which hides how much is really sent (RFC 4303 section 2.6).
+    Dummy = "dummy", "sent by the peer only to hide how much it really sends; no loss";
     /// The inner source address is not one that this peer may use.
-    ForeignSource = "foreign-source", "the inner source address is not among the sending peer's allowed-ips";
+    ForeignSource = "foreign-source", "the inner packet is not one that its sender may send: see its allowed-ips, or the selectors of its SA";
     /// RFC 6040: congestion was experienced outside by a packet that cannot carry the mark inside.
     EcnNotCapable = "ecn-not-capable", "marked as congested outside, while inside it is not ECN-capable (RFC 6040)";
+    /// No policy says what to do with the packet, or one says to discard it.
+    Denied = "denied", "no policy protects such packets, or one discards them";
+    /// A policy lets the packet pass unprotected, which a tunnel interface cannot do.
+    Bypassed = "bypassed", "a policy lets it pass unprotected: the route of such packets must not lead into the tunnel";
+    /// A fragment, which transport mode cannot carry (RFC 4301 section 7).
+    Fragmented = "fragmented", "a fragment cannot be carried in transport mode";
     /// No peer's allowed addresses cover the destination.
     NoRoute = "no-route", "no peer has the destination among its allowed-ips";
     /// The peer has no known address.
@@ -76,7 +86,7 @@ drop_reasons! {
     /// The packet with its overhead is larger than a UDP datagram can be.
     TooBig = "too-big", "larger than the tunnel can carry in one datagram";
     /// The key has encrypted as many packets as it ever may.
-    CounterExhausted = "counter-exhausted", "the key has been used for REJECT_AFTER_MESSAGES packets";
+    CounterExhausted = "counter-exhausted", "the key has been used for as many packets as it ever may be";
     /// The outside socket refused the datagram.
     SendFailed = "send-failed", "the kernel refused to send: no route to the peer, a firewall, or a link that is down";
     /// The inside interface refused the packet.

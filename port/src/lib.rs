@@ -9,6 +9,7 @@ pub mod fault;
 pub mod memory;
 pub mod offload;
 pub mod pcap;
+pub mod raw;
 pub mod schedule;
 pub mod tun;
 pub mod udp;

@@ -1,6 +1,10 @@
 //! Postern against Postern in network namespaces: real interfaces, real sockets, real kernels' stacks.
 
 mod daemon;
+mod engines;
+mod esp;
+mod ipsec;
+mod manual;
 mod reload;
 mod resilience;
 mod support;

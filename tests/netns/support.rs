@@ -48,14 +48,7 @@ pub fn sites() -> Option<Lab> {
 }
 
 /// The usual tunnel between the sites.
-pub const PLAN: Plan<'static> = Plan {
-    name: "t",
-    namespaces: ["a", "b"],
-    outside: ["192.168.77.1", "192.168.77.2"],
-    port: 51_820,
-    net: "10.77",
-    mtu: 1420,
-};
+pub const PLAN: Plan<'static> = Plan::SITES;
 
 /// Two sites and a tunnel between them.
 pub fn joined(extra: &[&str]) -> Option<(Lab, Tunnel)> {

@@ -11,5 +11,5 @@ pub mod sa;
 pub mod time;
 pub mod wireguard;
 
-pub use sa::{InboundSa, OutboundSa};
+pub use sa::{InboundSa, OutboundSa, PeerId};
 pub use time::{Now, Time};

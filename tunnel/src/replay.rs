@@ -2,36 +2,43 @@
 
 use packet::DropReason;
 
-/// Bits in the ring. One word of them is always in transition, so the window is one word smaller.
-const BITS: u64 = 8192;
 const WORD: u64 = u64::BITS as u64;
-const WORDS: usize = (BITS / WORD) as usize;
 
-/// How far behind the highest number seen a packet may come and still be told from a replay.
-pub const WINDOW: u64 = BITS - WORD;
+/// WireGuard's window: a ring of 8192 bits, of which one word is always in transition.
+pub const WIREGUARD: u64 = 8192 - WORD;
+/// ESP's window if nobody asks for another. RFC 4303 section 3.4.3 says 64; paths that reorder want more.
+pub const ESP: u64 = 4096;
+/// The largest window: 256 KiB of ring an SA.
+pub const LARGEST: u64 = 1 << 20;
 
 /// Which sequence numbers have been seen.
 pub struct ReplayWindow {
     /// One more than the highest number accepted; 0 when there was none.
     next: u64,
-    ring: [u64; WORDS],
-}
-
-impl Default for ReplayWindow {
-    fn default() -> Self {
-        Self { next: 0, ring: [0; WORDS] }
-    }
+    /// How far behind the highest number seen a packet may come and still be told from a replay; 0 for any distance,
+    /// without telling.
+    size: u64,
+    /// A power of two of words.
+    ring: Box<[u64]>,
 }
 
 impl ReplayWindow {
+    /// A window of `size` numbers, at most [`LARGEST`]; 0 accepts all, as often as they come.
+    pub fn new(size: u64) -> Self {
+        let size = size.min(LARGEST);
+        // One word is always in transition, and belongs to the window no more.
+        let words = ((size + WORD) / WORD + u64::from(!size.is_multiple_of(WORD))).next_power_of_two();
+        Self { next: 0, size, ring: vec![0; words as usize].into() }
+    }
+
     /// Whether `sequence` could be accepted; nothing changes.
     #[inline]
     pub fn check(&self, sequence: u64) -> Result<(), DropReason> {
-        if sequence >= self.next {
+        if sequence >= self.next || self.size == 0 {
             return Ok(());
         }
         let behind = self.next - 1 - sequence;
-        if behind >= WINDOW || self.ring[word(sequence)] & bit(sequence) != 0 {
+        if behind >= self.size || self.ring[self.word(sequence)] & bit(sequence) != 0 {
             return Err(DropReason::Replayed);
         }
         Ok(())
@@ -47,22 +54,40 @@ impl ReplayWindow {
             self.clear_between(self.next, sequence);
             self.next = sequence + 1;
         }
-        self.ring[word(sequence)] |= bit(sequence);
+        let word = self.word(sequence);
+        self.ring[word] |= bit(sequence);
         Ok(())
+    }
+
+    /// The sequence number of 64 bits that a packet means of which only the low half came (RFC 4303 appendix A2).
+    ///
+    /// It is the one in the window or in the almost 2^32 numbers after it; `None` if that would be less than none or
+    /// more than all.
+    #[inline]
+    pub fn infer(&self, low: u32) -> Option<u64> {
+        let highest = self.next.saturating_sub(1);
+        // Without a window, what is nearest is meant.
+        let below = if self.size == 0 { 1 << 31 } else { self.size - 1 };
+        match highest.checked_sub(below) {
+            Some(bottom) => bottom.checked_add(low.wrapping_sub(bottom as u32).into()),
+            None => Some(low.into()).filter(|&sequence| sequence < (1 << 32) - (below - highest)),
+        }
     }
 
     /// Clears the words that the window enters when it moves from `next` to `sequence`.
     fn clear_between(&mut self, next: u64, sequence: u64) {
         // With nothing accepted yet, the first word is still clean.
         let entered = sequence / WORD - next.saturating_sub(1) / WORD;
-        for step in 0..entered.min(WORDS as u64) {
-            self.ring[word(sequence - step * WORD)] = 0;
+        for step in 0..entered.min(self.ring.len() as u64) {
+            let word = self.word(sequence - step * WORD);
+            self.ring[word] = 0;
         }
     }
-}
 
-fn word(sequence: u64) -> usize {
-    (sequence / WORD) as usize % WORDS
+    #[inline]
+    fn word(&self, sequence: u64) -> usize {
+        (sequence / WORD) as usize & (self.ring.len() - 1)
+    }
 }
 
 fn bit(sequence: u64) -> u64 {
@@ -74,9 +99,12 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
+    const WINDOW: u64 = WIREGUARD;
+    const BITS: u64 = 8192;
+
     #[test]
     fn each_number_is_accepted_once() {
-        let mut window = ReplayWindow::default();
+        let mut window = ReplayWindow::new(WIREGUARD);
         for sequence in [0, 1, 3, 2, 100, 99, 8191, 8192, 65] {
             assert_eq!(window.accept(sequence), Ok(()), "{sequence} for the first time");
             assert_eq!(window.accept(sequence), Err(DropReason::Replayed), "{sequence} again");
@@ -85,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_window_ends_where_it_says() {
-        let mut window = ReplayWindow::default();
+        let mut window = ReplayWindow::new(WIREGUARD);
         window.accept(100_000).expect("new");
         assert_eq!(window.check(100_000 - (WINDOW - 1)), Ok(()));
         assert_eq!(window.check(100_000 - WINDOW), Err(DropReason::Replayed));
@@ -94,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_leap_over_the_whole_ring_forgets_it() {
-        let mut window = ReplayWindow::default();
+        let mut window = ReplayWindow::new(WIREGUARD);
         for sequence in 0..BITS {
             window.accept(sequence).expect("new");
         }
@@ -106,7 +134,7 @@ mod tests {
 
     #[test]
     fn checking_changes_nothing() {
-        let mut window = ReplayWindow::default();
+        let mut window = ReplayWindow::new(WIREGUARD);
         window.accept(5).expect("new");
         window.check(1_000_000).expect("possible");
         assert_eq!(window.accept(4), Ok(()));
@@ -114,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_number_space_is_no_special_case() {
-        let mut window = ReplayWindow::default();
+        let mut window = ReplayWindow::new(WIREGUARD);
         window.accept(u64::MAX - 2).expect("new");
         window.accept(u64::MAX - 1).expect("new");
         assert_eq!(window.accept(u64::MAX - 2), Err(DropReason::Replayed));
@@ -122,20 +150,94 @@ mod tests {
 
     #[test]
     fn agrees_with_a_set_over_a_long_shuffled_row() {
+        for size in [1, 32, 63, 64, 65, 128, 1000, 1024, 4096, WIREGUARD, 1 << 15] {
+            agrees_with_a_set(size);
+        }
+    }
+
+    fn agrees_with_a_set(size: u64) {
         let (mut window, mut seen, mut highest, mut state) =
-            (ReplayWindow::default(), HashSet::new(), 0u64, 1u64);
-        for step in 0..200_000u64 {
+            (ReplayWindow::new(size), HashSet::new(), 0u64, 1u64);
+        for step in 0..100_000u64 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let back = (state >> 33) % 10_000;
-            let leap = if state >> 60 == 0 { (state >> 20) % 20_000 } else { 0 };
+            let back = (state >> 33) % (size + size / 4 + 2);
+            let leap = if state >> 60 == 0 { (state >> 20) % (size * 3) } else { 0 };
             let sequence = (step + highest / 2 + leap).saturating_sub(back);
-            let fits = sequence + WINDOW > highest;
+            let fits = sequence + size > highest;
             let expected = fits && !seen.contains(&sequence);
-            assert_eq!(window.accept(sequence).is_ok(), expected, "{sequence}, highest {highest}");
+            assert_eq!(window.accept(sequence).is_ok(), expected, "{sequence}, highest {highest}, {size}");
             if expected {
                 seen.insert(sequence);
                 highest = highest.max(sequence);
             }
         }
+    }
+
+    #[test]
+    fn windows_take_twice_their_bits_at_most() {
+        for (size, words) in [(32, 2), (64, 2), (128, 4), (4096, 128), (WIREGUARD, 128), (LARGEST, 1 << 15)] {
+            assert_eq!(ReplayWindow::new(size).ring.len(), words, "{size}");
+        }
+        assert_eq!(ReplayWindow::new(u64::MAX).size, LARGEST);
+    }
+
+    #[test]
+    fn no_window_accepts_everything_again() {
+        let mut window = ReplayWindow::new(0);
+        for sequence in [5, 5, 1, 1 << 40, 3] {
+            assert_eq!(window.accept(sequence), Ok(()));
+        }
+    }
+
+    /// RFC 4303 appendix A2.1 word by word: case A, the window within one subspace; case B, across two.
+    fn appendix_a(highest: u64, size: u64, low: u32) -> Option<u64> {
+        let (th, tl, w) = ((highest >> 32) as u32, highest as u32, size as u32);
+        let bl = tl.wrapping_sub(w).wrapping_add(1);
+        let high = match (tl >= w - 1, low >= bl) {
+            (true, true) | (false, false) => th,
+            (true, false) => th.checked_add(1)?,
+            (false, true) => th.checked_sub(1)?,
+        };
+        Some(u64::from(high) << 32 | u64::from(low))
+    }
+
+    #[test]
+    fn the_high_half_is_that_of_appendix_a() {
+        const SPACE: u64 = 1 << 32;
+        for size in [1, 32, 64, 4096, LARGEST] {
+            for space in [0, 1, 2, 77, u64::from(u32::MAX)] {
+                for low in
+                    [0, 1, 31, 63, 64, 4095, 5000, 1 << 20, 1 << 31, SPACE - 5000, SPACE - 64, SPACE - 1]
+                {
+                    let highest = space * SPACE + low;
+                    if highest == u64::MAX {
+                        continue;
+                    }
+                    let mut window = ReplayWindow::new(size);
+                    window.accept(highest).expect("new");
+                    for near in [0, 1, 63, 64, 4000, 4096, 1 << 20, (1 << 20) + 1, 1 << 31, SPACE - 1] {
+                        for low in [(low + near) as u32, (low as u32).wrapping_sub(near as u32)] {
+                            let expected = appendix_a(highest, size, low);
+                            assert_eq!(window.infer(low), expected, "{highest:x} {size} {low:x}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sequence_crosses_into_the_next_subspace_and_late_ones_come_from_the_last() {
+        let mut window = ReplayWindow::new(LARGEST);
+        window.accept(0xffff_ff00).expect("new");
+        assert_eq!(window.infer(5), Some(0x1_0000_0005));
+        window.accept(0x1_0000_0005).expect("new");
+        assert_eq!(window.infer(0xffff_ff01), Some(0xffff_ff01), "late");
+        assert_eq!(window.infer(6), Some(0x1_0000_0006));
+        let new = ReplayWindow::new(64);
+        assert_eq!((new.infer(1), new.infer(u32::MAX)), (Some(1), None), "nothing was sent before the first");
+        let mut last = ReplayWindow::new(64);
+        last.accept(u64::MAX - 1).expect("new");
+        assert_eq!(last.infer(0), None, "nothing is sent after the last");
     }
 }

@@ -3,13 +3,24 @@
 //! Both are shared by the workers and never change but for their counters, so that a packet in flight finishes under
 //! the key it began with while a newer one is already in use.
 
-use crate::Time;
-use crate::replay::ReplayWindow;
+use crate::replay::{self, ReplayWindow};
+use crate::{Time, esp};
 use crypto::Key;
 use packet::DropReason;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Names the other end of a tunnel for the lifetime of the protocol that made it; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerId(u64);
+
+impl PeerId {
+    /// A name that the protocol has not given yet.
+    pub fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
 
 /// When a key should be, and when it must be, replaced.
 #[derive(Clone, Copy, Debug)]
@@ -24,26 +35,151 @@ pub struct Lifetime {
     pub end_sequence: u64,
 }
 
+/// How packets of an SA look outside, and the key that protects them: what a run of packets is asked once.
+pub enum Protection {
+    /// WireGuard's data messages.
+    WireGuard(Arc<dyn Key>),
+    /// ESP.
+    Esp(esp::Protection),
+}
+
+impl From<Arc<dyn Key>> for Protection {
+    fn from(key: Arc<dyn Key>) -> Self {
+        Self::WireGuard(key)
+    }
+}
+
+impl From<esp::Protection> for Protection {
+    fn from(protection: esp::Protection) -> Self {
+        Self::Esp(protection)
+    }
+}
+
+impl Protection {
+    /// The key of WireGuard's data messages.
+    pub fn wireguard(&self) -> Option<&dyn Key> {
+        match self {
+            Self::WireGuard(key) => Some(&**key),
+            Self::Esp(_) => None,
+        }
+    }
+
+    /// The first number that is given to a packet (RFC 4303 section 3.3.3; WireGuard counts from 0).
+    fn first_sequence(&self) -> u64 {
+        match self {
+            Self::WireGuard(_) => 0,
+            Self::Esp(_) => 1,
+        }
+    }
+}
+
+/// How many bytes a key has protected, and may (RFC 4301 section 4.4.2.1).
+pub struct Volume {
+    /// From here on whoever uses the key asks for a new one.
+    renew: u64,
+    /// The first byte that is not sent, or received.
+    end: u64,
+    /// The first packet that is not received; sending, the sequence number says so.
+    end_packets: u64,
+    used: AtomicU64,
+    packets: AtomicU64,
+    /// Somebody asked for more than was left: from then on there is nothing, or small packets would go on for long.
+    ended: AtomicBool,
+}
+
+impl Volume {
+    /// Bytes until the renewal is asked for, and until the end.
+    pub fn new(renew: u64, end: u64) -> Self {
+        Self {
+            renew,
+            end,
+            end_packets: u64::MAX,
+            used: AtomicU64::new(0),
+            packets: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Ends after so many packets too.
+    #[must_use]
+    pub fn with_packets(self, end_packets: u64) -> Self {
+        Self { end_packets, ..self }
+    }
+
+    /// Bytes so far.
+    pub fn bytes(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Packets so far.
+    pub fn packets(&self) -> u64 {
+        self.packets.load(Ordering::Relaxed)
+    }
+
+    /// Uses up `bytes` for some packets, or says that so many are not left.
+    fn spend(&self, packets: usize, bytes: usize) -> Result<(), DropReason> {
+        let bytes = bytes as u64;
+        let spent = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.end && !self.is_spent());
+        if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent).is_err() {
+            self.ended.store(true, Ordering::Relaxed);
+            return Err(DropReason::KeyExpired);
+        }
+        self.packets.fetch_add(packets as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn is_old(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > self.renew
+    }
+
+    fn is_spent(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+            || self.used.load(Ordering::Relaxed) >= self.end
+            || self.packets.load(Ordering::Relaxed) >= self.end_packets
+    }
+}
+
 /// The key to send with.
 pub struct OutboundSa {
     /// Seals the packets.
-    pub key: Arc<dyn Key>,
-    /// By what the receiver finds its side: WireGuard's receiver index.
+    pub protection: Protection,
+    /// By what the receiver finds its side: WireGuard's receiver index, ESP's SPI.
     pub receiver: u32,
     lifetime: Lifetime,
+    volume: Option<Volume>,
     next: AtomicU64,
     renewal_asked: AtomicBool,
 }
 
 impl OutboundSa {
-    /// An SA whose first sequence number is 0.
-    pub fn new(key: Arc<dyn Key>, receiver: u32, lifetime: Lifetime) -> Self {
-        Self { key, receiver, lifetime, next: AtomicU64::new(0), renewal_asked: AtomicBool::new(false) }
+    /// An SA that has sent nothing yet.
+    pub fn new(protection: impl Into<Protection>, receiver: u32, lifetime: Lifetime) -> Self {
+        let protection = protection.into();
+        let next = AtomicU64::new(protection.first_sequence());
+        Self { protection, receiver, lifetime, volume: None, next, renewal_asked: AtomicBool::new(false) }
+    }
+
+    /// Counts its bytes, and sends so many and no more.
+    #[must_use]
+    pub fn with_volume(self, volume: Volume) -> Self {
+        Self { volume: Some(volume), ..self }
     }
 
     /// Whether packets may be sent with it at `now`.
     pub fn is_usable(&self, now: Time) -> bool {
-        now < self.lifetime.expires && self.next.load(Ordering::Relaxed) < self.lifetime.end_sequence
+        now < self.lifetime.expires
+            && self.next.load(Ordering::Relaxed) < self.lifetime.end_sequence
+            && !self.volume.as_ref().is_some_and(Volume::is_spent)
+    }
+
+    /// What was sent with it, of an SA that counts that.
+    pub fn volume(&self) -> Option<&Volume> {
+        self.volume.as_ref()
+    }
+
+    /// Counts packets and their bytes before they are sent, or says that so many may not be.
+    pub fn spend(&self, packets: usize, bytes: usize) -> Result<(), DropReason> {
+        self.volume.as_ref().map_or(Ok(()), |volume| volume.spend(packets, bytes))
     }
 
     /// Takes `count` consecutive sequence numbers, each of which is given out once.
@@ -64,7 +200,8 @@ impl OutboundSa {
     #[inline]
     pub fn wants_renewal(&self, now: Time) -> bool {
         let due = self.lifetime.renew.is_some_and(|renew| now >= renew)
-            || self.next.load(Ordering::Relaxed) > self.lifetime.renew_sequence;
+            || self.next.load(Ordering::Relaxed) > self.lifetime.renew_sequence
+            || self.volume.as_ref().is_some_and(Volume::is_old);
         due && !self.renewal_asked.swap(true, Ordering::Relaxed)
     }
 }
@@ -72,10 +209,11 @@ impl OutboundSa {
 /// The key to receive with.
 pub struct InboundSa {
     /// Opens the packets.
-    pub key: Arc<dyn Key>,
-    /// Our own index, by which packets find this SA.
+    pub protection: Protection,
+    /// Our own index or SPI, by which packets find this SA.
     pub index: u32,
     lifetime: Lifetime,
+    volume: Option<Volume>,
     window: Mutex<ReplayWindow>,
     renewal_asked: AtomicBool,
     unconfirmed: AtomicBool,
@@ -85,21 +223,49 @@ impl InboundSa {
     /// An SA that has received nothing yet.
     ///
     /// `unconfirmed`: the other side has not yet shown that it has the keys, so nothing may be sent with their twin.
-    pub fn new(key: Arc<dyn Key>, index: u32, lifetime: Lifetime, unconfirmed: bool) -> Self {
+    pub fn new(protection: impl Into<Protection>, index: u32, lifetime: Lifetime, unconfirmed: bool) -> Self {
         Self {
-            key,
+            protection: protection.into(),
             index,
             lifetime,
-            window: Mutex::default(),
+            volume: None,
+            window: Mutex::new(ReplayWindow::new(replay::WIREGUARD)),
             renewal_asked: AtomicBool::new(false),
             unconfirmed: AtomicBool::new(unconfirmed),
         }
     }
 
+    /// Counts its bytes, and receives so many and no more.
+    #[must_use]
+    pub fn with_volume(self, volume: Volume) -> Self {
+        Self { volume: Some(volume), ..self }
+    }
+
+    /// Takes another window than WireGuard's.
+    #[must_use]
+    pub fn with_window(self, size: u64) -> Self {
+        Self { window: Mutex::new(ReplayWindow::new(size)), ..self }
+    }
+
     /// Whether packets may still be received with it at `now`.
     #[inline]
     pub fn check_age(&self, now: Time) -> Result<(), DropReason> {
-        if now < self.lifetime.expires { Ok(()) } else { Err(DropReason::KeyExpired) }
+        let expired = now >= self.lifetime.expires || self.volume.as_ref().is_some_and(Volume::is_spent);
+        if expired { Err(DropReason::KeyExpired) } else { Ok(()) }
+    }
+
+    /// What was received with it, of an SA that counts that.
+    pub fn volume(&self) -> Option<&Volume> {
+        self.volume.as_ref()
+    }
+
+    /// Counts authentic packets and their bytes; those that came together may go beyond the end together.
+    #[inline]
+    pub fn spend(&self, packets: usize, bytes: usize) {
+        if let Some(volume) = &self.volume {
+            volume.packets.fetch_add(packets as u64, Ordering::Relaxed);
+            volume.used.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
     }
 
     /// The first sequence number that is not received.
@@ -124,7 +290,8 @@ impl InboundSa {
     /// Whether it is time to ask for a new key; true only once.
     #[inline]
     pub fn wants_renewal(&self, now: Time) -> bool {
-        let due = self.lifetime.renew.is_some_and(|renew| now >= renew);
+        let due = self.lifetime.renew.is_some_and(|renew| now >= renew)
+            || self.volume.as_ref().is_some_and(Volume::is_old);
         due && !self.renewal_asked.swap(true, Ordering::Relaxed)
     }
 }
@@ -161,6 +328,19 @@ mod tests {
         assert_eq!(sa.assign(2, now), Err(DropReason::CounterExhausted));
         assert_eq!(sa.assign(1, now), Ok(u64::MAX - 1..u64::MAX));
         assert_eq!(sa.assign(1, now), Err(DropReason::CounterExhausted));
+    }
+
+    #[test]
+    fn bytes_are_spent_up_to_the_end_and_renewal_is_asked_for_before() {
+        let (sa, now) = (sa(100).with_volume(Volume::new(50, 100)), Time::from_nanoseconds(1));
+        assert_eq!(sa.spend(1, 50), Ok(()));
+        assert!(!sa.wants_renewal(now));
+        assert_eq!((sa.spend(1, 40), sa.wants_renewal(now)), (Ok(()), true));
+        assert!(sa.is_usable(now));
+        assert_eq!(sa.spend(1, 11), Err(DropReason::KeyExpired));
+        assert!(!sa.is_usable(now), "what was refused once is the end");
+        assert_eq!(sa.spend(1, 1), Err(DropReason::KeyExpired));
+        assert_eq!(sa.volume().map(|volume| (volume.packets(), volume.bytes())), Some((2, 90)));
     }
 
     #[test]

@@ -13,7 +13,24 @@ pub(super) struct ChosenKey<K: ?Sized> {
     pub(super) members: Arc<Members>,
 }
 
-impl<K: ?Sized> ChosenKey<K> {
+/// What both kinds of keys say of themselves.
+pub(super) trait Restores {
+    fn restores(&self) -> bool;
+}
+
+impl Restores for dyn Key {
+    fn restores(&self) -> bool {
+        Key::restores(self)
+    }
+}
+
+impl Restores for dyn PairKey {
+    fn restores(&self) -> bool {
+        PairKey::restores(self)
+    }
+}
+
+impl<K: ?Sized + Restores> ChosenKey<K> {
     /// Has a burst done by the engine for its place; when it fails, by the one that is chosen then.
     #[inline]
     fn call(
@@ -27,6 +44,9 @@ impl<K: ?Sized> ChosenKey<K> {
                 return Ok(());
             }
             self.members.failed(chosen);
+            if !key.restores() {
+                return Err(EngineFailure);
+            }
         }
         self.call_another(slot, chosen, work)
     }
@@ -39,14 +59,15 @@ impl<K: ?Sized> ChosenKey<K> {
         mut work: impl FnMut(&K) -> Result<(), EngineFailure>,
     ) -> Result<(), EngineFailure> {
         let next = self.row.chosen(slot);
-        for index in [next, 0] {
-            let Some(key) = self.keys[index].as_ref().filter(|_| index != failed || index == 0) else {
-                continue;
-            };
+        for index in [next, 0].into_iter().filter(|&index| index != failed) {
+            let Some(key) = &self.keys[index] else { continue };
             if work(key).is_ok() {
                 return Ok(());
             }
             self.members.failed(index);
+            if !key.restores() {
+                break;
+            }
         }
         Err(EngineFailure)
     }

@@ -87,6 +87,11 @@ impl Key for AwsLcKey {
         }
         Ok(())
     }
+
+    /// It works in place, and keeps no copies: it fails only where a text is too long for its cipher.
+    fn restores(&self) -> bool {
+        false
+    }
 }
 
 /// A function of the library with its pointers made opaque.

@@ -276,11 +276,19 @@ impl Key for AeadKey {
             for job in jobs {
                 self.begin(context, job, false)?;
                 let decrypted = context.update(job.text);
-                // CCM has seen the tag when the text ends; the others look at it last.
-                job.authentic = decrypted.is_ok() && (self.is_ccm || context.finish().is_ok());
+                // CCM has seen the tag when the text ends; the others look at it last, and until then nothing is a forgery.
+                job.authentic = match decrypted {
+                    Err(failure) if !self.is_ccm => return Err(failure),
+                    decrypted => decrypted.is_ok() && (self.is_ccm || context.finish().is_ok()),
+                };
             }
             Ok(())
         })
+    }
+
+    /// It works in place, and keeps no copies: libraries in this process have no reason to fail half way.
+    fn restores(&self) -> bool {
+        false
     }
 }
 
@@ -292,7 +300,7 @@ struct PairContext {
 
 enum MacContext {
     Hmac(HmacContext),
-    Xcbc { cipher: CipherContext, last: [[u8; BLOCK]; 2], message: Vec<u8> },
+    Xcbc { cipher: CipherContext, last: [Zeroizing<[u8; BLOCK]>; 2], message: Vec<u8> },
 }
 
 struct HmacContext {
@@ -368,7 +376,7 @@ impl MacContext {
             Ok(key)
         };
         let (first, second, third) = (derive(1)?, derive(2)?, derive(3)?);
-        Ok(Self::Xcbc { cipher: with(&*first)?, last: [*second, *third], message: Vec::new() })
+        Ok(Self::Xcbc { cipher: with(&*first)?, last: [second, third], message: Vec::new() })
     }
 
     /// The MAC of `parts` one after the other, not yet cut to the length of a tag.
@@ -384,8 +392,8 @@ impl MacContext {
                     message.resize(message.len().next_multiple_of(BLOCK), 0);
                 }
                 let end = message.len() - BLOCK;
-                let mask = last[usize::from(!whole)];
-                message[end..].iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
+                let mask = &last[usize::from(!whole)];
+                message[end..].iter_mut().zip(mask.iter()).for_each(|(byte, mask)| *byte ^= mask);
                 cipher.set(None, Some(&[0; BLOCK]))?;
                 cipher.update(message)?;
                 let mut digest = [0; DIGEST];
@@ -480,5 +488,10 @@ impl PairKey for EvpPairKey {
             }
             Ok(())
         })
+    }
+
+    /// It works in place, and keeps no copies: libraries in this process have no reason to fail half way.
+    fn restores(&self) -> bool {
+        false
     }
 }

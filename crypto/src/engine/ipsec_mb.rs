@@ -125,7 +125,10 @@ impl IpsecMb {
         if !cfg!(target_arch = "x86_64") {
             return Err(Unavailable::Processor("x86-64"));
         }
-        let library = library::open(NAMES)?;
+        library::first(NAMES, Self::of)
+    }
+
+    fn of(library: &'static Library) -> Result<Self, Unavailable> {
         let symbols = Symbols::find(library)?;
         // SAFETY: the function takes nothing and returns a static string that ends in zero.
         let version = unsafe { CStr::from_ptr((symbols.version)()) }.to_string_lossy().into_owned();
@@ -222,13 +225,41 @@ impl Engine for IpsecMb {
     }
 }
 
+/// A key that does one packet after the other.
+trait OneByOne: Send + Sync {
+    /// Encrypts the text of `job` and returns its tag.
+    fn seal_one(&self, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG];
+
+    /// Decrypts the text of `job` and returns the tag it should have.
+    fn open_one(&self, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG];
+}
+
+impl<K: OneByOne> Key for K {
+    fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        let mut context = Context([0; 32]);
+        for job in jobs {
+            let tag = self.seal_one(&mut context, job);
+            job.tag.copy_from_slice(&tag[..job.tag.len()]);
+        }
+        Ok(())
+    }
+
+    fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        let mut context = Context([0; 32]);
+        for job in jobs {
+            let tag = self.open_one(&mut context, job);
+            job.authentic = tag[..job.tag.len()].ct_eq(job.tag).into();
+        }
+        Ok(())
+    }
+}
+
 struct ChaChaKey {
     key: Secret,
     functions: ChaCha20Poly1305,
 }
 
 impl ChaChaKey {
-    /// Runs `update` over the text of `job` and returns the tag of its ciphertext.
     #[inline]
     fn run(&self, update: Update, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG] {
         let mut tag = [0; TAG];
@@ -244,23 +275,13 @@ impl ChaChaKey {
     }
 }
 
-impl Key for ChaChaKey {
-    fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
-        let mut context = Context([0; 32]);
-        for job in jobs {
-            let tag = self.run(self.functions.encrypt, &mut context, job);
-            job.tag.copy_from_slice(&tag[..job.tag.len()]);
-        }
-        Ok(())
+impl OneByOne for ChaChaKey {
+    fn seal_one(&self, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG] {
+        self.run(self.functions.encrypt, context, job)
     }
 
-    fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
-        let mut context = Context([0; 32]);
-        for job in jobs {
-            let tag = self.run(self.functions.decrypt, &mut context, job);
-            job.authentic = tag[..job.tag.len()].ct_eq(job.tag).into();
-        }
-        Ok(())
+    fn open_one(&self, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG] {
+        self.run(self.functions.decrypt, context, job)
     }
 }
 
@@ -278,7 +299,6 @@ impl LoadedGcm {
         loaded
     }
 
-    /// Runs `work` over the text of `job` and returns the tag of its ciphertext.
     #[inline]
     fn run(&self, work: OneCall, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG] {
         let mut tag = [0; TAG];
@@ -303,23 +323,13 @@ impl LoadedGcm {
     }
 }
 
-impl Key for LoadedGcm {
-    fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
-        let mut context = Context([0; 32]);
-        for job in jobs {
-            let tag = self.run(self.functions.encrypt, &mut context, job);
-            job.tag.copy_from_slice(&tag[..job.tag.len()]);
-        }
-        Ok(())
+impl OneByOne for LoadedGcm {
+    fn seal_one(&self, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG] {
+        self.run(self.functions.encrypt, context, job)
     }
 
-    fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
-        let mut context = Context([0; 32]);
-        for job in jobs {
-            let tag = self.run(self.functions.decrypt, &mut context, job);
-            job.authentic = tag[..job.tag.len()].ct_eq(job.tag).into();
-        }
-        Ok(())
+    fn open_one(&self, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG] {
+        self.run(self.functions.decrypt, context, job)
     }
 }
 

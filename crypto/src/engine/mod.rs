@@ -53,8 +53,9 @@ pub struct PairJob<'a> {
     pub authentic: bool,
 }
 
-/// The engine itself failed, which is not a packet's fault. The jobs' bytes are as they were, and the burst can be given
-/// to another engine.
+/// The engine itself failed, which is not a packet's fault. Where the key [`restores`](Key::restores), the jobs' bytes are
+/// as they were, and the burst can be given to another engine. Where it does not, nobody may use them: a text sealed twice
+/// under one nonce may be the plaintext again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the crypto engine failed")]
 pub struct EngineFailure;
@@ -66,6 +67,11 @@ pub trait Key: Send + Sync {
 
     /// Decrypts every job and tells of each whether it is authentic.
     fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure>;
+
+    /// Whether the bytes of a burst that failed are as they were.
+    fn restores(&self) -> bool {
+        true
+    }
 }
 
 /// Loaded keys of a [`Pair`].
@@ -75,6 +81,11 @@ pub trait PairKey: Send + Sync {
 
     /// Tells of every job whether it is authentic, and decrypts it if so.
     fn open(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure>;
+
+    /// Whether the bytes of a burst that failed are as they were.
+    fn restores(&self) -> bool {
+        true
+    }
 }
 
 /// A key was given to an engine that cannot use it.
@@ -134,6 +145,11 @@ pub trait Engine: Send + Sync {
 
     /// Whether it is reached over a bus, and used only where a person allows it.
     fn is_accelerator(&self) -> bool {
+        false
+    }
+
+    /// Whether each key holds descriptors of the process, of which it has few.
+    fn holds_descriptors(&self) -> bool {
         false
     }
 

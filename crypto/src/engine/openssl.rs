@@ -8,14 +8,19 @@ use super::library::{self, Library, Unavailable, symbol};
 use super::{Engine, Key, LoadError, PairKey};
 use crate::cipher::{Cipher, Pair};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::fmt::Write;
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 const NAMES: &[&str] = &["libcrypto.so.3"];
 /// The major version whose interface this is.
 const MAJOR: c_uint = 3;
-/// What `OpenSSL_version` is asked for: the full version, such as 3.0.17.
-const FULL_VERSION: c_int = 6;
+/// The providers that come with the library and compute in this process.
+const BUILT_IN: [&str; 4] = ["default", "base", "legacy", "fips"];
+/// `OPENSSL_VERSION_STRING`: what `OpenSSL_version` is asked for, such as 3.0.17.
+const VERSION_STRING: c_int = 6;
+/// `OPENSSL_INIT_NO_ATEXIT`.
+const STAYS_UNTIL_THE_END: u64 = 0x0008_0000;
 
 type Fetch =
     unsafe extern "C" fn(context: Pointer, name: *const c_char, properties: *const c_char) -> Pointer;
@@ -25,8 +30,8 @@ type NameOf = unsafe extern "C" fn(thing: Pointer) -> *const c_char;
 pub struct OpenSsl {
     version: String,
     functions: Functions,
-    /// Finds the provider that gives a cipher.
-    provider: &'static Finder<Option<String>>,
+    /// A cipher is given by a provider that the user has installed, behind which may be a device.
+    has_driver: bool,
 }
 
 /// Finds something by its OpenSSL name.
@@ -37,20 +42,29 @@ impl OpenSsl {
     pub fn load() -> Result<Self, Unavailable> {
         let library = library::open(NAMES)?;
         // SAFETY: the types are those of openssl/crypto.h of version 3, and of 1.1 where there are such functions.
-        let (version, major) = unsafe {
+        let (mut version, major) = unsafe {
             let major: unsafe extern "C" fn() -> c_uint = symbol(library, "OPENSSL_version_major")?;
             let text: unsafe extern "C" fn(c_int) -> *const c_char = symbol(library, "OpenSSL_version")?;
-            (CStr::from_ptr(text(FULL_VERSION)).to_string_lossy().into_owned(), major())
+            (CStr::from_ptr(text(VERSION_STRING)).to_string_lossy().into_owned(), major())
         };
         if major != MAJOR {
             return Err(Unavailable::Version(version));
         }
-        Ok(Self { version, functions: functions(library)?, provider: providers(library)? })
-    }
-
-    /// The name of the provider that gives `cipher`, such as `default`.
-    pub fn provider(&self, cipher: Cipher) -> Option<String> {
-        (self.provider)(super::evp::aead_name(cipher))
+        // SAFETY: the type is that of openssl/crypto.h, and there are no settings. Threads may be in the library when the
+        // process ends: nothing of it may be torn down before.
+        unsafe {
+            let init: unsafe extern "C" fn(u64, Pointer) -> c_int = symbol(library, "OPENSSL_init_crypto")?;
+            init(STAYS_UNTIL_THE_END, null_mut());
+        }
+        let (provider, mut has_driver) = (providers(library)?, false);
+        for &cipher in Cipher::ALL {
+            let name = provider(super::evp::aead_name(cipher));
+            if let Some(name) = name.filter(|name| !BUILT_IN.contains(&name.as_str())) {
+                let _ = write!(version, ", {cipher} by {name}");
+                has_driver = true;
+            }
+        }
+        Ok(Self { version, functions: functions(library)?, has_driver })
     }
 }
 
@@ -85,6 +99,7 @@ fn finder(fetch: Fetch) -> &'static Finder<Pointer> {
     }))
 }
 
+/// Finds the provider that gives a cipher.
 fn providers(library: &'static Library) -> Result<&'static Finder<Option<String>>, Unavailable> {
     // SAFETY: the types are those of openssl/evp.h and openssl/provider.h.
     let (fetch, provider, name): (Fetch, unsafe extern "C" fn(Pointer) -> Pointer, NameOf) = unsafe {
@@ -108,8 +123,13 @@ impl Engine for OpenSsl {
         "openssl"
     }
 
+    /// With the provider of each cipher that is not OpenSSL's own: another one is another engine.
     fn version(&self) -> String {
         self.version.clone()
+    }
+
+    fn is_accelerator(&self) -> bool {
+        self.has_driver
     }
 
     fn load(&self, cipher: Cipher, secret: &[u8]) -> Result<Arc<dyn Key>, LoadError> {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! GET /v1/interfaces/wireguard    GET /v1/drops    GET /v1/offloads    GET /v1/crypto
+//! GET /v1/vpn/ipsec               POST /v1/vpn/ipsec/reset
 //! ```
 
 mod engines;
@@ -10,13 +11,16 @@ pub mod model;
 pub use engines::{said as said_of_engine, show as show_crypto};
 
 use crate::clock::Clock;
+use crate::control::carrier::Drops;
 use crate::control::interface::Interface;
+use crate::control::ipsec::Gateway;
 use crate::control::netlink::Netlink;
 use crate::control::socket::{Listener, SocketError};
 use ::crypto::PublicKey;
 use ::crypto::choice::Choice;
+use arc_swap::ArcSwapOption;
 use axum::extract::State;
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use ipnet::IpNet;
 use packet::DropReason;
@@ -57,6 +61,7 @@ pub struct PeerLabels {
 #[derive(Clone)]
 pub struct Shown {
     interfaces: Arc<Mutex<BTreeMap<String, Entry>>>,
+    ipsec: Arc<ArcSwapOption<Gateway>>,
     engines: Arc<Choice>,
 }
 
@@ -65,7 +70,7 @@ type Entry = (Arc<Interface>, Labels);
 impl Shown {
     /// No interface yet.
     pub fn new(engines: Arc<Choice>) -> Self {
-        Self { interfaces: Arc::default(), engines }
+        Self { interfaces: Arc::default(), ipsec: Arc::default(), engines }
     }
 
     /// Shows an interface, or shows it with other labels.
@@ -76,6 +81,11 @@ impl Shown {
     /// Shows it no more.
     pub fn hide(&self, name: &str) {
         self.lock().remove(name);
+    }
+
+    /// Shows the IPsec gateway, or none.
+    pub fn show_ipsec(&self, gateway: Option<Arc<Gateway>>) {
+        self.ipsec.store(gateway);
     }
 
     fn all(&self) -> Vec<Entry> {
@@ -99,6 +109,8 @@ pub async fn serve(listener: Listener, shown: Shown) {
         .route("/v1/drops", get(drops))
         .route("/v1/offloads", get(offloads))
         .route("/v1/crypto", get(crypto))
+        .route("/v1/vpn/ipsec", get(ipsec))
+        .route("/v1/vpn/ipsec/reset", post(reset))
         .with_state(shown);
     if let Err(error) = axum::serve(Incoming(listener), router).await {
         tracing::error!("api: {error}");
@@ -114,13 +126,42 @@ async fn interfaces(State(shown): State<Shown>) -> Json<model::Interfaces> {
 }
 
 async fn drops(State(shown): State<Shown>) -> Json<model::Drops> {
-    Json(model::Drops {
-        drops: shown.all().iter().flat_map(|(interface, _)| show_drops(interface)).collect(),
-    })
+    let mut drops: Vec<model::Drop> = shown
+        .all()
+        .iter()
+        .flat_map(|(interface, _)| show_drops(interface.name(), interface.drops()))
+        .collect();
+    if let Some(gateway) = shown.ipsec.load_full() {
+        drops.extend(show_drops(crate::control::ipsec::NAME, gateway.drops()));
+    }
+    Json(model::Drops { drops })
+}
+
+async fn ipsec(State(shown): State<Shown>) -> Json<model::Ipsec> {
+    let peers = match shown.ipsec.load_full() {
+        Some(gateway) => gateway.status().await,
+        None => Vec::new(),
+    };
+    Json(model::Ipsec { peers })
+}
+
+async fn reset(State(shown): State<Shown>, Json(which): Json<model::Reset>) -> Json<bool> {
+    let known = match shown.ipsec.load_full() {
+        Some(gateway) => gateway.reset(&which.peer, which.tunnel).await,
+        None => false,
+    };
+    Json(known)
 }
 
 async fn offloads(State(shown): State<Shown>) -> Json<model::Offloads> {
-    let offloads = shown.all().iter().flat_map(|(interface, _)| show_offloads(interface)).collect();
+    let mut offloads: Vec<model::Offload> = shown
+        .all()
+        .iter()
+        .flat_map(|(interface, _)| show_offloads(interface.name(), interface.offloads()))
+        .collect();
+    if let Some(gateway) = shown.ipsec.load_full() {
+        offloads.extend(show_offloads(crate::control::ipsec::NAME, gateway.offloads()));
+    }
     Json(model::Offloads { offloads })
 }
 
@@ -190,15 +231,15 @@ async fn show_interface(interface: &Interface, labels: &Labels) -> model::Interf
 /// The addresses of an interface; none if it was moved to another network namespace.
 fn addresses(interface: &str) -> Vec<String> {
     let Ok(mut netlink) = Netlink::open() else { return Vec::new() };
-    let found = netlink.link(interface).and_then(|link| netlink.addresses(link.index));
+    let found = netlink.link(interface).and_then(|link| netlink.addresses(Some(link.index)));
     found.unwrap_or_default().iter().map(IpNet::to_string).collect()
 }
 
-fn show_drops(interface: &Interface) -> Vec<model::Drop> {
+fn show_drops(interface: &str, drops: &Drops) -> Vec<model::Drop> {
     let show = |reason: &DropReason| {
-        let [outbound, inbound, handshake] = interface.drops().read(*reason);
+        let [outbound, inbound, handshake] = drops.read(*reason);
         model::Drop {
-            interface: interface.name().to_owned(),
+            interface: interface.to_owned(),
             reason: reason.name().to_owned(),
             meaning: reason.sentence().to_owned(),
             outbound,
@@ -209,10 +250,10 @@ fn show_drops(interface: &Interface) -> Vec<model::Drop> {
     DropReason::ALL.iter().map(show).collect()
 }
 
-fn show_offloads(interface: &Interface) -> Vec<model::Offload> {
+fn show_offloads(interface: &str, offloads: &port::Offloads) -> Vec<model::Offload> {
     let show = |(name, does, offload): (&str, &str, &port::Offload)| {
         let (calls, packets, fallbacks) = offload.counters();
-        let (interface, state) = (interface.name().to_owned(), offload.state().name().to_owned());
+        let (interface, state) = (interface.to_owned(), offload.state().name().to_owned());
         model::Offload {
             interface,
             offload: name.to_owned(),
@@ -223,5 +264,5 @@ fn show_offloads(interface: &Interface) -> Vec<model::Offload> {
             fallbacks,
         }
     };
-    interface.offloads().all().into_iter().map(show).collect()
+    offloads.all().into_iter().map(show).collect()
 }

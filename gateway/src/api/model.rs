@@ -143,8 +143,26 @@ pub struct CryptoCipher {
     pub name: String,
     /// The engine that the configuration wants for it.
     pub pinned: Option<String>,
+    /// Why that one is not used all the same.
+    #[serde(default)]
+    pub pin_refused: Option<String>,
+    /// The engines that are not used for it.
+    #[serde(default)]
+    pub unused: Vec<CryptoUnused>,
+    /// Whether it was measured by who asked, since the daemon does not use it.
+    #[serde(default)]
+    pub measured_here: bool,
     /// The choice for each direction, burst and size.
     pub places: Vec<CryptoPlace>,
+}
+
+/// An engine that is not used for a cipher.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct CryptoUnused {
+    /// Its name.
+    pub engine: String,
+    /// Why.
+    pub why: String,
 }
 
 /// The choice for one direction, burst and size.
@@ -180,4 +198,137 @@ pub struct CryptoEvent {
     pub engine: String,
     /// What.
     pub what: String,
+}
+
+/// `GET /v1/vpn/ipsec`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Ipsec {
+    /// Every configured peer, and peers that are connected and configured no more.
+    pub peers: Vec<IpsecPeer>,
+}
+
+/// An IPsec peer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct IpsecPeer {
+    /// Its name.
+    pub name: String,
+    /// Whether an IKE SA is there.
+    pub up: bool,
+    /// Our address, if it is known.
+    pub local_address: Option<String>,
+    /// Its address, if it is known.
+    pub remote_address: Option<String>,
+    /// Who we say we are.
+    pub local_id: String,
+    /// Who it says it is; who it must be, while it is not connected.
+    pub remote_id: Option<String>,
+    /// The algorithms of the IKE SA.
+    pub suite: Option<String>,
+    /// Seconds since the sides have authenticated.
+    pub uptime: Option<u64>,
+    /// Seconds that the keys of an IKE SA may be used.
+    pub lifetime: u64,
+    /// What we offer and accept for IKE, the best first.
+    pub proposals: Vec<String>,
+    /// Who begins: `initiate`, `trap` (we, when there is a packet) or `none` (the peer).
+    pub connection_type: String,
+    /// The IKE SA, if there is one.
+    pub ike: Option<IpsecIke>,
+    /// Its tunnels.
+    pub tunnels: Vec<IpsecTunnel>,
+    /// What went wrong last.
+    pub failure: Option<IpsecFailure>,
+}
+
+/// The IKE SA with a peer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct IpsecIke {
+    /// Counts the sessions since the start.
+    pub number: u64,
+    /// Whether we began.
+    pub initiated: bool,
+    /// The SPI of who began, in hexadecimal.
+    pub spi_initiator: String,
+    /// The SPI of the other side.
+    pub spi_responder: String,
+    /// Our address and port.
+    pub local: String,
+    /// The peer's.
+    pub remote: String,
+    /// Whether a NAT is on the way, or one side says so for the sake of ESP in UDP.
+    pub nat: bool,
+    /// Seconds until we replace its keys.
+    pub rekeying_in: Option<u64>,
+    /// Seconds until it ends if nobody does.
+    pub expires_in: u64,
+}
+
+/// A tunnel to an IPsec peer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct IpsecTunnel {
+    /// Its name: the peer's with its number.
+    pub name: String,
+    /// Its number.
+    pub number: u32,
+    /// `tunnel` for whole packets, `transport` for what follows the IP header.
+    pub mode: String,
+    /// Whether ESP travels in UDP.
+    pub in_udp: bool,
+    /// What we offer and accept for ESP, the best first.
+    pub proposals: Vec<String>,
+    /// The packets of our side.
+    pub local: Vec<String>,
+    /// The packets of the other side.
+    pub remote: Vec<String>,
+    /// Bytes of ESP received and sent, by all SAs so far.
+    pub received_bytes: u64,
+    /// See above.
+    pub sent_bytes: u64,
+    /// Packets received and sent.
+    pub received_packets: u64,
+    /// See above.
+    pub sent_packets: u64,
+    /// The pairs of SAs, the newest last; none if it is down.
+    pub sas: Vec<IpsecSa>,
+}
+
+/// A pair of SAs.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct IpsecSa {
+    /// The SPI of what we receive.
+    pub spi_in: u32,
+    /// The SPI of what we send.
+    pub spi_out: u32,
+    /// The algorithms.
+    pub suite: String,
+    /// Seconds since they are there.
+    pub uptime: u64,
+    /// Whether we send with it.
+    pub sending: bool,
+    /// Seconds until we replace it.
+    pub rekeying_in: Option<u64>,
+    /// Seconds until it ends if nobody does.
+    pub expires_in: Option<u64>,
+}
+
+/// What went wrong with an IPsec peer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct IpsecFailure {
+    /// Seconds since 1970.
+    pub at: u64,
+    /// In one line.
+    pub what: String,
+    /// What each side wants, a line each.
+    pub details: Vec<String>,
+    /// What to do, a line each.
+    pub fix: Vec<String>,
+}
+
+/// `POST /v1/vpn/ipsec/reset`; the answer is whether there is such a peer and tunnel.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Reset {
+    /// With whom to begin anew.
+    pub peer: String,
+    /// Only this tunnel.
+    pub tunnel: Option<u32>,
 }

@@ -3,7 +3,10 @@
 //! A new configuration is applied interface by interface. If a step is refused, that interface goes back to what it was,
 //! and the error is reported.
 
-use super::interface::{Interface, InterfaceError, Options, Removed};
+use super::carrier::{InterfaceError, Options, Removed};
+use super::interface::Interface;
+use super::ipsec;
+use super::ipsec::service::{Service, ServiceError};
 use super::netlink::{LinkChange, Netlink, NetlinkError};
 use super::plan::{self, Network};
 use super::rules::{self, Rules};
@@ -11,6 +14,7 @@ use super::update::UpdateError;
 use crate::api::{Labels, PeerLabels, Shown};
 use config::Settings;
 use config::settings::WireGuard;
+use crypto::Engine;
 use crypto::choice::{Choice, Rules as EngineRules};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -34,6 +38,9 @@ pub enum ApplyError {
     /// No conversation with the kernel.
     #[error("rtnetlink: {0}")]
     Netlink(#[from] io::Error),
+    /// IPsec.
+    #[error(transparent)]
+    Ipsec(#[from] ServiceError),
 }
 
 /// How long an interface that goes down may take to let go of its port: its lane runs when others leave time.
@@ -48,11 +55,19 @@ struct Running {
     is_known: bool,
 }
 
+/// What the configuration decides about crypto engines.
+pub fn engine_rules(
+    config::settings::Crypto { pinned, accelerators }: config::settings::Crypto,
+) -> EngineRules {
+    EngineRules { pinned, accelerators }
+}
+
 /// The daemon.
 pub struct Daemon {
     engines: Arc<Choice>,
     events: mpsc::UnboundedSender<Removed>,
     running: BTreeMap<String, Running>,
+    ipsec: Service,
     rules: Rules,
     shown: Shown,
 }
@@ -66,7 +81,14 @@ impl Daemon {
             tracing::warn!("{error}");
         }
         let shown = Shown::new(Arc::clone(&engines));
-        Self { engines, events, running: BTreeMap::new(), rules: Rules::default(), shown }
+        Self {
+            engines,
+            events,
+            running: BTreeMap::new(),
+            ipsec: Service::default(),
+            rules: Rules::default(),
+            shown,
+        }
     }
 
     /// What the API shows.
@@ -74,10 +96,9 @@ impl Daemon {
         self.shown.clone()
     }
 
-    /// Makes the interfaces what `settings` says. Those that were refused, by name, are what they were before.
+    /// Makes everything what `settings` says. What was refused, by its place in the configuration, is what it was before.
     pub async fn apply(&mut self, settings: Settings) -> BTreeMap<String, ApplyError> {
-        let config::settings::Crypto { pinned, accelerators } = settings.crypto;
-        self.engines.set_rules(EngineRules { pinned, accelerators });
+        self.engines.set_rules(engine_rules(settings.crypto));
         let gone: Vec<String> =
             self.running.keys().filter(|name| !settings.wireguard.contains_key(*name)).cloned().collect();
         for name in gone {
@@ -86,16 +107,24 @@ impl Daemon {
         let mut refused = BTreeMap::new();
         for (name, wanted) in settings.wireguard {
             if let Err(error) = self.apply_interface(&name, wanted).await {
-                refused.insert(name, error);
+                refused.insert(format!("interfaces wireguard {name}"), error);
             }
         }
+        let engines: Arc<dyn Engine> = self.engines.clone();
+        let of_ipsec = self.ipsec.apply(settings.ipsec, &engines, &self.events, &mut self.rules).await;
+        refused.extend(of_ipsec.into_iter().map(|(place, error)| (place, error.into())));
+        self.shown.show_ipsec(self.ipsec.gateway());
         refused
     }
 
     /// Forgets an interface that somebody else has deleted; it is made again with the next configuration.
     pub fn forget(&mut self, name: &str) {
         tracing::warn!("interface {name} was deleted; reload the configuration to have it again");
-        self.remove(name);
+        if name == ipsec::NAME {
+            self.stop_ipsec();
+        } else {
+            self.remove(name);
+        }
     }
 
     /// Ends everything and leaves nothing behind.
@@ -104,6 +133,12 @@ impl Daemon {
         for name in names {
             self.remove(&name);
         }
+        self.stop_ipsec();
+    }
+
+    fn stop_ipsec(&mut self) {
+        self.shown.show_ipsec(None);
+        self.ipsec.stop(&mut self.rules);
     }
 
     /// Addresses and routes go with the interface; rules do not.
@@ -263,7 +298,7 @@ fn add_network(
         netlink.set_link(index, LinkChange { up: Some(true), ..LinkChange::default() })?;
     }
     for &(prefix, table) in after.routes.difference(&before.routes) {
-        netlink.add_route(index, prefix, table)?;
+        netlink.add_route(index, prefix, table, None)?;
     }
     Ok(())
 }

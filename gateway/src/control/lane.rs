@@ -5,16 +5,17 @@
 //! leaves the processor idle, so that handshakes take from it what is left over.
 
 use super::binding::Binding;
+use super::sender::{Flushed, Sender};
 use super::update::{PeerSnapshot, PeerUpdate, Snapshot, Update, UpdateError};
+use crate::datapath::Notice;
 use crate::datapath::punt::{Datagram, Punt, QUEUE};
-use crate::datapath::{Notice, Routed};
 use crate::staging::Budget;
-use crate::tables::{Peer, Session};
-use crate::worker::{Egress, Shared};
+use crate::tables::{Kind, Peer, Session};
+use crate::worker::Shared;
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use crypto::{Engine, Random};
 use ipnet::IpNet;
-use packet::{Batch, DropCounters, DropReason, Endpoint};
+use packet::{DropCounters, DropReason, Endpoint};
 use port::Transmit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,8 +33,6 @@ const UNDER_LOAD_FOR: Duration = Duration::from_secs(1);
 const TURN: usize = 16;
 /// How often a port is tried again that could not be bound when the interface came up.
 const REBIND: Duration = Duration::from_secs(1);
-/// Waiting packets that are sent together.
-const FLUSH: usize = 64;
 
 /// What the lane is asked by others.
 pub enum Command {
@@ -72,7 +71,7 @@ pub struct Lane<T> {
     device: Device,
     shared: Shared,
     drops: Arc<DropCounters>,
-    egress: Egress<T>,
+    sender: Sender<T>,
     binding: Binding,
     inbox: Inbox,
     peers: BTreeMap<PeerId, Entry>,
@@ -85,8 +84,6 @@ pub struct Lane<T> {
     /// When to try again to bind.
     rebind: Option<Time>,
     loaded_until: Option<Time>,
-    batch: Batch,
-    routed: Vec<Routed>,
 }
 
 struct Entry {
@@ -105,10 +102,9 @@ impl<T: Transmit> Lane<T> {
         binding: Binding,
         inbox: Inbox,
     ) -> Self {
-        let largest = Batch::footprint(packet::header::ip::MAXIMUM);
         Self {
             device: Device::new(engine, random),
-            egress: Egress::new(shared.clone(), outside, Arc::clone(&drops)),
+            sender: Sender::new(shared.clone(), outside, Arc::clone(&drops)),
             shared,
             drops,
             binding,
@@ -120,8 +116,6 @@ impl<T: Transmit> Lane<T> {
             running: false,
             rebind: None,
             loaded_until: None,
-            batch: Batch::new(largest.max(FLUSH * Batch::footprint(1500))),
-            routed: Vec::new(),
         }
     }
 
@@ -242,7 +236,7 @@ impl<T: Transmit> Lane<T> {
                 }
                 Action::Install { peer: id, sa } => {
                     if let Some(peer) = self.peer(id) {
-                        self.shared.tables.install(Session { sa, peer });
+                        self.shared.tables.install(Session { sa, peer, selectors: None });
                     }
                 }
                 Action::Use { peer: id, sa } => {
@@ -271,62 +265,24 @@ impl<T: Transmit> Lane<T> {
     }
 
     fn send_message(&mut self, to: Option<Endpoint>, message: &[u8]) {
-        self.append(message);
-        self.batch.close_train(0, to, HANDSHAKE_DS_FIELD);
-        self.egress.send_as_is(&mut self.batch);
-        self.batch.clear();
+        self.sender.message(to, message, HANDSHAKE_DS_FIELD);
     }
 
     fn keepalive(&mut self, id: PeerId) {
-        let Some(peer) = self.peer(id) else { return };
-        self.append(&[]);
-        self.send(peer, false);
+        if let Some(peer) = self.peer(id) {
+            self.sender.keepalive(&peer);
+        }
     }
 
-    /// Sends the packets that wait for a key, in order, while the data path lines up behind them.
+    /// Sends what waits for a key; if nothing does and we must show that we have it, a keepalive.
     fn flush(&mut self, id: PeerId, confirm: bool) {
         let Some(peer) = self.peer(id) else { return };
-        let mut sent = false;
-        while self.can_send(&peer) {
-            let waiting = peer.staging.take();
-            if waiting.is_empty() {
-                break;
-            }
-            for packet in waiting {
-                if self.batch.len() == FLUSH || !self.append(&packet) {
-                    self.send(Arc::clone(&peer), true);
-                    self.append(&packet);
-                }
-            }
-            self.send(Arc::clone(&peer), true);
-            sent = true;
-        }
-        if peer.staging.is_occupied() {
+        match self.sender.flush(&peer) {
             // The key ended meanwhile.
-            self.notice(Notice::NoKey(id));
-        } else if !sent && confirm {
-            self.keepalive(id);
+            Flushed::NoKey => self.notice(Notice::NoKey(id)),
+            Flushed::Nothing if confirm => self.keepalive(id),
+            Flushed::Nothing | Flushed::Sent => {}
         }
-    }
-
-    fn append(&mut self, packet: &[u8]) -> bool {
-        self.batch.append(packet.len()).map(|bytes| bytes.copy_from_slice(packet)).is_some()
-    }
-
-    fn can_send(&self, peer: &Peer) -> bool {
-        let now = self.shared.clock.monotonic();
-        peer.sending.load().as_ref().is_some_and(|sa| sa.is_usable(now))
-    }
-
-    /// Sends the packets of the batch to a peer that there is a key for.
-    fn send(&mut self, peer: Arc<Peer>, is_data: bool) {
-        let Some(sa) = peer.sending.load_full() else { return self.batch.clear() };
-        let packets = 0..self.batch.len();
-        // The waiting packets are of any flow; "not ECN-capable" is right for all (RFC 6040, compatibility mode).
-        self.routed.push(Routed { packets, peer, sa, ds_field: 0, is_data });
-        let now = self.shared.clock.monotonic();
-        self.egress.send(&mut self.batch, now, &mut self.routed, &mut Vec::new(), &mut ());
-        self.batch.clear();
     }
 }
 
@@ -437,7 +393,7 @@ impl<T: Transmit> Lane<T> {
 
     fn add_peer(&mut self, public: crypto::PublicKey) -> PeerId {
         let (id, activity) = self.device.add_peer(public);
-        let peer = Arc::new(Peer::new(id, public, activity, self.budget.clone()));
+        let peer = Arc::new(Peer::new(id, Kind::WireGuard(activity), self.budget.clone()));
         self.peers.insert(id, Entry { peer, allowed: BTreeSet::new() });
         id
     }

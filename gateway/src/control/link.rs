@@ -3,14 +3,11 @@
 //! Scripts make an interface in one namespace and move it to another, while the sockets stay where they were. So a
 //! thread of its own goes after it.
 
-use super::lane::Command;
 use super::netlink::{Link, LinkChange, Netlink, link_of, messages};
-use crossbeam_channel::Sender;
 use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
-use packet::header::wireguard::DATA_OVERHEAD;
 use port::Wake;
 use port::tun::TunDevice;
 use rustix::io::Errno;
@@ -27,17 +24,19 @@ const RTNLGRP_LINK: u32 = 1;
 const LARGEST_SEND: u32 = 65_507;
 const MOST_SEGMENTS: u32 = 64;
 
-/// How many segments a super-packet may have so that one send carries it.
-pub fn gso_max_segments(mtu: u32) -> u32 {
-    (LARGEST_SEND / (mtu + DATA_OVERHEAD as u32)).clamp(1, MOST_SEGMENTS)
+/// How many segments a super-packet may have so that one send carries it, `overhead` bytes larger each.
+pub fn gso_max_segments(mtu: u32, overhead: usize) -> u32 {
+    (LARGEST_SEND / (mtu + overhead as u32)).clamp(1, MOST_SEGMENTS)
 }
 
 /// Follows one interface.
 pub struct Follower {
     /// The interface.
     pub device: Arc<TunDevice>,
-    /// Whom to tell.
-    pub commands: Sender<Command>,
+    /// Bytes that the protocol adds to a packet.
+    pub overhead: usize,
+    /// Is told whether it is up, and its MTU.
+    pub tell: Box<dyn Fn(bool, usize) + Send>,
     /// Ends the waiting.
     pub wake: Arc<Wake>,
     /// Ends the following.
@@ -103,20 +102,21 @@ impl Follower {
         Ok(())
     }
 
-    /// Tells the lane, and fits the segments of super-packets to a new MTU.
+    /// Tells whoever must know, and fits the segments of super-packets to a new MTU.
     fn tell(&self, netlink: &mut Netlink, link: Link, before: Option<Link>) {
         if before.is_some_and(|before| (before.up, before.mtu) == (link.up, link.mtu)) {
             return;
         }
         if before.is_none_or(|before| before.mtu != link.mtu) {
-            let change =
-                LinkChange { gso_max_segments: Some(gso_max_segments(link.mtu)), ..LinkChange::default() };
+            let change = LinkChange {
+                gso_max_segments: Some(gso_max_segments(link.mtu, self.overhead)),
+                ..LinkChange::default()
+            };
             if let Err(error) = netlink.set_link(link.index, change) {
                 tracing::debug!("{error}");
             }
         }
-        // The lane outlives its follower.
-        let _ = self.commands.send(Command::Link { up: link.up, mtu: link.mtu as usize });
+        (self.tell)(link.up, link.mtu as usize);
     }
 }
 

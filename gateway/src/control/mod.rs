@@ -1,13 +1,16 @@
 //! Everything that is not a packet's way: keys, configuration, links, and whoever asks about them.
 
 pub mod binding;
+pub mod carrier;
 pub mod daemon;
 pub mod interface;
+pub mod ipsec;
 pub mod lane;
 pub mod link;
 pub mod netlink;
 pub mod plan;
 pub mod rules;
+pub mod sender;
 pub mod socket;
 pub mod uapi;
 pub mod uapi_server;

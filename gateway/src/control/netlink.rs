@@ -81,6 +81,13 @@ pub enum Rule {
         /// For IPv6.
         v6: bool,
     },
+    /// Packets without the mark use the table before the main one: policies decide, not routes.
+    BeforeMain {
+        /// For IPv6.
+        v6: bool,
+        /// The mark, which is also the table's number.
+        mark: u32,
+    },
 }
 
 impl Rule {
@@ -89,6 +96,8 @@ impl Rule {
         match self {
             Self::MainFirst { .. } => 32_500,
             Self::NotMarked { .. } => 32_501,
+            // Where strongSwan has its own.
+            Self::BeforeMain { .. } => 220,
         }
     }
 }
@@ -155,8 +164,18 @@ impl Netlink {
     }
 
     /// Routes a prefix to a link.
-    pub fn add_route(&mut self, index: u32, prefix: IpNet, table: u32) -> Result<(), NetlinkError> {
-        let message = RouteNetlinkMessage::NewRoute(route_message(index, prefix, table));
+    ///
+    /// `source`: the address from which this machine itself sends there; the kernel chooses if there is none.
+    pub fn add_route(
+        &mut self,
+        index: u32,
+        prefix: IpNet,
+        table: u32,
+        source: Option<IpAddr>,
+    ) -> Result<(), NetlinkError> {
+        let mut message = route_message(index, prefix, table);
+        message.attributes.extend(source.map(|source| RouteAttribute::PrefSource(route_address(source))));
+        let message = RouteNetlinkMessage::NewRoute(message);
         self.change(message, NLM_F_CREATE | NLM_F_REPLACE, || format!("add route {prefix}"))
     }
 
@@ -206,14 +225,16 @@ impl Netlink {
             .collect())
     }
 
-    /// The addresses of a link.
-    pub fn addresses(&mut self, index: u32) -> Result<Vec<IpNet>, NetlinkError> {
+    /// The addresses of a link, or of all.
+    pub fn addresses(&mut self, index: Option<u32>) -> Result<Vec<IpNet>, NetlinkError> {
         let dump = RouteNetlinkMessage::GetAddress(AddressMessage::default());
         let answers = self.request(dump, NLM_F_DUMP, || "addresses".to_owned())?;
         Ok(answers
             .iter()
             .filter_map(|answer| match answer {
-                RouteNetlinkMessage::NewAddress(message) if message.header.index == index => {
+                RouteNetlinkMessage::NewAddress(message)
+                    if index.is_none_or(|index| message.header.index == index) =>
+                {
                     address_of(message)
                 }
                 _ => None,
@@ -355,7 +376,7 @@ fn rule_message(rule: Rule) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.action = RuleAction::ToTable;
     let (v6, attributes) = match rule {
-        Rule::NotMarked { v6, mark } => {
+        Rule::NotMarked { v6, mark } | Rule::BeforeMain { v6, mark } => {
             message.header.flags = RuleFlags::Invert;
             (v6, vec![RuleAttribute::FwMark(mark), RuleAttribute::Table(mark)])
         }
@@ -377,12 +398,15 @@ fn rule_of(message: &RuleMessage) -> Option<Rule> {
         RuleAttribute::FwMark(mark) => Some(*mark),
         _ => None,
     });
-    let rule = mark.map_or(Rule::MainFirst { v6 }, |mark| Rule::NotMarked { v6, mark });
-    let ours = rule_message(rule);
-    let same = message.header.flags.contains(RuleFlags::Invert)
-        == ours.header.flags.contains(RuleFlags::Invert)
-        && ours.attributes.iter().all(|attribute| message.attributes.contains(attribute));
-    same.then_some(rule)
+    let possible = match mark {
+        Some(mark) => vec![Rule::NotMarked { v6, mark }, Rule::BeforeMain { v6, mark }],
+        None => vec![Rule::MainFirst { v6 }],
+    };
+    possible.into_iter().find(|&rule| {
+        let ours = rule_message(rule);
+        message.header.flags.contains(RuleFlags::Invert) == ours.header.flags.contains(RuleFlags::Invert)
+            && ours.attributes.iter().all(|attribute| message.attributes.contains(attribute))
+    })
 }
 
 fn table_of(message: &RouteMessage) -> u32 {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! 0      lookup local                             the kernel's
+//! 220    not fwmark MARK lookup MARK              networks behind IPsec peers
 //! 32500  lookup main suppress_prefixlength 0      what has a route of its own, other than the default route
 //! 32501  not fwmark MARK lookup MARK              everything else, into the tunnel
 //! 32766  lookup main                              the kernel's
@@ -72,8 +73,9 @@ impl Rules {
     }
 
     fn set_valid_mark(&mut self) {
-        let wanted =
-            self.needed.values().flatten().any(|rule| matches!(rule, Rule::NotMarked { v6: false, .. }));
+        let wanted = self.needed.values().flatten().any(|rule| {
+            matches!(rule, Rule::NotMarked { v6: false, .. } | Rule::BeforeMain { v6: false, .. })
+        });
         match (wanted, &self.valid_mark_before) {
             (true, None) => {
                 self.valid_mark_before = std::fs::read_to_string(SRC_VALID_MARK).ok();
@@ -103,12 +105,15 @@ pub fn remove_stale(netlink: &mut Netlink) -> Result<(), NetlinkError> {
 
 /// Which of the rules lead nowhere, where there are routes only in `tables`.
 fn stale(found: &[Rule], tables: &BTreeSet<(bool, u32)>) -> Vec<Rule> {
-    let lives = |rule: &Rule| matches!(*rule, Rule::NotMarked { v6, mark } if tables.contains(&(v6, mark)));
+    let lives = |rule: &Rule| match *rule {
+        Rule::NotMarked { v6, mark } | Rule::BeforeMain { v6, mark } => tables.contains(&(v6, mark)),
+        Rule::MainFirst { .. } => false,
+    };
     let needs_main = |v6| {
         found.iter().any(|rule| lives(rule) && matches!(rule, Rule::NotMarked { v6: of, .. } if *of == v6))
     };
     let is_stale = |rule: &&Rule| match rule {
-        Rule::NotMarked { .. } => !lives(rule),
+        Rule::NotMarked { .. } | Rule::BeforeMain { .. } => !lives(rule),
         Rule::MainFirst { v6 } => !needs_main(*v6),
     };
     found.iter().filter(is_stale).copied().collect()
@@ -171,6 +176,9 @@ mod tests {
     fn rules_that_lead_nowhere_are_stale() {
         let v6 = Rule::MainFirst { v6: true };
         let found = [MAIN, marked(1), marked(2), v6];
+        let policies = Rule::BeforeMain { v6: false, mark: 2 };
+        assert_eq!(stale(&[policies], &BTreeSet::from([(false, 2)])), []);
+        assert_eq!(stale(&[policies], &BTreeSet::from([(false, 1)])), [policies]);
         assert_eq!(stale(&found, &BTreeSet::from([(false, 2)])), [marked(1), v6]);
         assert_eq!(stale(&found, &BTreeSet::from([(true, 2)])), found);
     }

@@ -1,45 +1,76 @@
 //! Inbound: what authentic packets change. Nothing before this stage has changed anything.
 
 use super::check::counter;
-use super::{Notice, Run, Stage};
+use super::{Notice, Run, Stage, transport};
+use crate::tables::Kind;
 use crossbeam_channel::Sender;
 use packet::header::ip::IpPacket;
 use packet::header::wireguard::{DATA_HEADER, DATA_OVERHEAD};
 use packet::{Batch, DropCounters, DropReason};
 use std::sync::Arc;
 use tunnel::Time;
+use tunnel::esp::{self, Mode, open::Inner};
+use tunnel::sa::Protection;
 
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
     name: "accept",
     does: "moves the window, strips header and padding, follows a peer that moved",
-    drops: &[DropReason::Replayed, DropReason::Malformed, DropReason::BadPadding],
+    drops: &[
+        DropReason::Replayed,
+        DropReason::Malformed,
+        DropReason::BadPadding,
+        DropReason::BadNextHeader,
+        DropReason::Dummy,
+        DropReason::Truncated,
+    ],
 };
 
 /// Moves windows and endpoints; of each message the inner packet is left.
-pub fn accept(batch: &mut Batch, now: Time, drops: &DropCounters, notices: &Sender<Notice>, runs: &[Run]) {
+pub fn accept(
+    batch: &mut Batch,
+    now: Time,
+    drops: &DropCounters,
+    notices: &Sender<Notice>,
+    runs: &mut [Run],
+    sequences: &[u64],
+) {
     for run in runs {
-        let (authentic, bytes) = move_window(batch, drops, run);
+        let session = Arc::clone(run.session());
+        let (sa, peer) = (&session.sa, &session.peer);
+        let (authentic, bytes) = match &sa.protection {
+            Protection::WireGuard(_) => {
+                move_window(batch, drops, run, |batch, index| counter(batch.packet(index)))
+            }
+            Protection::Esp(_) => move_window(batch, drops, run, |_, index| sequences[index]),
+        };
         if authentic == 0 {
             continue;
         }
-        let peer = &run.session().peer;
         peer.received.count(authentic, bytes);
-        if peer.endpoint.load().as_deref() != Some(&run.endpoint) {
+        sa.spend(authentic, bytes);
+        if peer.endpoint.load().as_deref() != Some(&run.endpoint) && peer.is_followed() {
             peer.endpoint.store(Some(Arc::new(run.endpoint)));
         }
-        let mut with_data = false;
-        for index in run.packets.clone() {
-            if batch.is_live(index) {
-                with_data |= strip(batch, index, drops);
+        let with_data = match &sa.protection {
+            Protection::WireGuard(_) => strip_all(batch, run, |batch, index| strip(batch, index, drops)),
+            Protection::Esp(esp) if esp.mode() == Mode::Transport => {
+                transport::rebuild(esp, batch, run, drops)
             }
-        }
+            Protection::Esp(esp) => strip_all(batch, run, |batch, index| strip_esp(esp, batch, index, drops)),
+        };
         tell(run, now, with_data, notices);
     }
 }
 
 /// Marks the packets as seen; tells how many and how many bytes were new.
-fn move_window(batch: &mut Batch, drops: &DropCounters, run: &Run) -> (usize, usize) {
+#[inline]
+fn move_window(
+    batch: &mut Batch,
+    drops: &DropCounters,
+    run: &Run,
+    sequence: impl Fn(&Batch, usize) -> u64,
+) -> (usize, usize) {
     let mut window = run.session().sa.window();
     let (mut authentic, mut bytes) = (0, 0);
     for index in run.packets.clone() {
@@ -47,7 +78,7 @@ fn move_window(batch: &mut Batch, drops: &DropCounters, run: &Run) -> (usize, us
             continue;
         }
         // Twice in one burst: the check before decryption could not see it.
-        if let Err(reason) = window.accept(counter(batch.packet(index))) {
+        if let Err(reason) = window.accept(sequence(batch, index)) {
             drops.count(reason, 1);
             batch.discard(index);
             continue;
@@ -56,6 +87,18 @@ fn move_window(batch: &mut Batch, drops: &DropCounters, run: &Run) -> (usize, us
         bytes += batch.packet(index).len();
     }
     (authentic, bytes)
+}
+
+/// Strips every packet; tells whether there was one that is no keepalive.
+#[inline]
+fn strip_all(batch: &mut Batch, run: &Run, mut strip: impl FnMut(&mut Batch, usize) -> bool) -> bool {
+    let mut with_data = false;
+    for index in run.packets.clone() {
+        if batch.is_live(index) {
+            with_data |= strip(batch, index);
+        }
+    }
+    with_data
 }
 
 /// Leaves of a message the inner packet; false for a keepalive, which ends here.
@@ -78,6 +121,28 @@ fn strip(batch: &mut Batch, index: usize, drops: &DropCounters) -> bool {
     true
 }
 
+/// Leaves of an ESP packet the inner packet; false for what is none.
+#[inline]
+fn strip_esp(esp: &esp::Protection, batch: &mut Batch, index: usize, drops: &DropCounters) -> bool {
+    let stripped = esp.strip(batch, index).and_then(|inner| match inner {
+        Inner::Dummy => Err(DropReason::Dummy),
+        Inner::Payload { .. } => cut(batch, index),
+    });
+    if let Err(reason) = stripped {
+        drops.count(reason, 1);
+        batch.discard(index);
+    }
+    stripped.is_ok()
+}
+
+/// Cuts off what is behind the inner packet (RFC 4303 section 2.7).
+#[inline]
+fn cut(batch: &mut Batch, index: usize) -> Result<(), DropReason> {
+    let length = IpPacket::parse(batch.packet(index)).map_err(|_| DropReason::Malformed)?.bytes().len();
+    batch.shrink(index, 0, length);
+    Ok(())
+}
+
 /// Tells the protocol what it must know.
 fn tell(run: &Run, now: Time, with_data: bool, notices: &Sender<Notice>) {
     let (sa, peer) = (&run.session().sa, &run.session().peer);
@@ -85,7 +150,9 @@ fn tell(run: &Run, now: Time, with_data: bool, notices: &Sender<Notice>) {
     if sa.confirm() {
         let _ = notices.send(Notice::Confirmed(sa.index));
     }
-    if peer.activity.received(now, with_data) {
+    if let Kind::WireGuard(activity) = &peer.kind
+        && activity.received(now, with_data)
+    {
         let _ = notices.send(Notice::Activity(peer.id));
     }
     if sa.wants_renewal(now) {

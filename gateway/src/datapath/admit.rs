@@ -1,44 +1,80 @@
-//! Inbound: the inner source must be the sending peer's own (cryptokey routing; whitepaper, section 2).
+//! Inbound: the inner packet must be one that its peer may send.
 
 use super::{Run, Stage};
-use crate::tables::Tables;
+use crate::tables::{Peer, Tables};
+use packet::header::flow::Flow;
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason};
 use std::sync::Arc;
+use tunnel::esp::Selectors;
+use tunnel::wireguard::AllowedIps;
 
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
     name: "admit",
-    does: "the inner source address must lead back to the sending peer",
+    does: "the inner packet must lead back to the sending peer, or be one that its SA is for",
     drops: &[DropReason::ForeignSource, DropReason::Malformed],
 };
 
-/// Drops every packet whose source address belongs to somebody else, or to nobody.
+/// Drops every packet that its sender may not send.
 pub fn admit(batch: &mut Batch, tables: &Tables, drops: &DropCounters, runs: &[Run]) {
     let routes = tables.routes.load();
     for run in runs {
-        // Neighbours are mostly of one flow.
-        let mut admitted = None;
-        for index in run.packets.clone() {
-            if !batch.is_live(index) {
-                continue;
-            }
-            let Ok(ip) = IpPacket::parse(batch.packet(index)) else {
-                // Accept lets none of these pass; should it ever, this is no way around the check.
-                drops.count(DropReason::Malformed, 1);
-                batch.discard(index);
-                continue;
-            };
-            let source = ip.source();
-            if admitted == Some(source) {
-                continue;
-            }
-            if routes.lookup(source).is_some_and(|peer| Arc::ptr_eq(peer, &run.session().peer)) {
-                admitted = Some(source);
-            } else {
-                drops.count(DropReason::ForeignSource, 1);
-                batch.discard(index);
-            }
+        match &run.session().selectors {
+            None => admit_sources(batch, &routes, drops, run),
+            Some(selectors) => admit_flows(batch, selectors, drops, run),
+        }
+    }
+}
+
+/// Cryptokey routing (whitepaper, section 2): the source address must not belong to somebody else, or to nobody.
+fn admit_sources(batch: &mut Batch, routes: &AllowedIps<Arc<Peer>>, drops: &DropCounters, run: &Run) {
+    // Neighbours are mostly of one flow.
+    let mut admitted = None;
+    for index in run.packets.clone() {
+        if !batch.is_live(index) {
+            continue;
+        }
+        let Ok(ip) = IpPacket::parse(batch.packet(index)) else {
+            // Accept lets none of these pass; should it ever, this is no way around the check.
+            drops.count(DropReason::Malformed, 1);
+            batch.discard(index);
+            continue;
+        };
+        let source = ip.source();
+        if admitted == Some(source) {
+            continue;
+        }
+        if routes.lookup(source).is_some_and(|peer| Arc::ptr_eq(peer, &run.session().peer)) {
+            admitted = Some(source);
+        } else {
+            drops.count(DropReason::ForeignSource, 1);
+            batch.discard(index);
+        }
+    }
+}
+
+/// RFC 4301 section 5.2, step 4: the packet must be one that the SA is for, through which it came.
+fn admit_flows(batch: &mut Batch, selectors: &Selectors, drops: &DropCounters, run: &Run) {
+    // Neighbours are mostly of one flow.
+    let mut admitted = None;
+    for index in run.packets.clone() {
+        if !batch.is_live(index) {
+            continue;
+        }
+        let Ok(flow) = Flow::parse(batch.packet(index)) else {
+            drops.count(DropReason::Malformed, 1);
+            batch.discard(index);
+            continue;
+        };
+        if admitted == Some(flow) {
+            continue;
+        }
+        if selectors.match_inbound(&flow) {
+            admitted = Some(flow);
+        } else {
+            drops.count(DropReason::ForeignSource, 1);
+            batch.discard(index);
         }
     }
 }

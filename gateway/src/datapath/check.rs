@@ -3,18 +3,29 @@
 use super::{Run, Stage};
 use packet::header::wireguard::DataHeader;
 use packet::{Batch, DropCounters, DropReason};
-use tunnel::Time;
+use tunnel::replay::ReplayWindow;
+use tunnel::sa::Protection;
+use tunnel::{Time, esp};
 use zerocopy::FromBytes;
 
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
     name: "check",
-    does: "key age and replay window, reading only",
-    drops: &[DropReason::KeyExpired, DropReason::Replayed],
+    does: "key age and replay window, reading only; ESP: lengths, and the half of the number that is not sent",
+    drops: &[DropReason::KeyExpired, DropReason::Replayed, DropReason::TooShort, DropReason::BadPadding],
 };
 
 /// Looks at the age of each run's key, and for each packet at the window.
-pub fn check(batch: &mut Batch, now: Time, drops: &DropCounters, runs: &mut Vec<Run>) {
+///
+/// `sequences`: of ESP packets, the whole sequence numbers by index. Here they are made: once the window moves, the same
+/// half would mean another number.
+pub fn check(
+    batch: &mut Batch,
+    now: Time,
+    drops: &DropCounters,
+    runs: &mut Vec<Run>,
+    sequences: &mut Vec<u64>,
+) {
     runs.retain(|run| {
         let sa = &run.session().sa;
         if let Err(reason) = sa.check_age(now) {
@@ -22,16 +33,49 @@ pub fn check(batch: &mut Batch, now: Time, drops: &DropCounters, runs: &mut Vec<
             run.packets.clone().for_each(|index| batch.discard(index));
             return false;
         }
-        let window = sa.window();
-        for index in run.packets.clone() {
-            let counter = counter(batch.packet(index));
-            if counter >= sa.end_sequence() || window.check(counter).is_err() {
-                drops.count(DropReason::Replayed, 1);
-                batch.discard(index);
+        let (window, end) = (sa.window(), sa.end_sequence());
+        match &sa.protection {
+            Protection::WireGuard(_) => {
+                for index in run.packets.clone() {
+                    let counter = counter(batch.packet(index));
+                    if counter >= end || window.check(counter).is_err() {
+                        drops.count(DropReason::Replayed, 1);
+                        batch.discard(index);
+                    }
+                }
+            }
+            Protection::Esp(esp) => {
+                sequences.resize(batch.len(), 0);
+                for index in run.packets.clone() {
+                    match check_esp(esp, &window, end, batch.packet(index)) {
+                        Ok(sequence) => sequences[index] = sequence,
+                        Err(reason) => {
+                            drops.count(reason, 1);
+                            batch.discard(index);
+                        }
+                    }
+                }
             }
         }
         true
     });
+}
+
+/// The whole sequence number of a packet that may be one of this SA.
+#[inline]
+fn check_esp(
+    esp: &esp::Protection,
+    window: &ReplayWindow,
+    end: u64,
+    packet: &[u8],
+) -> Result<u64, DropReason> {
+    esp.layout().check(packet.len())?;
+    let sequence = esp.enlarge(packet, window)?;
+    if sequence >= end {
+        return Err(DropReason::Replayed);
+    }
+    window.check(sequence)?;
+    Ok(sequence)
 }
 
 /// The counter in the header of a data message.

@@ -2,10 +2,11 @@
 
 use super::punt::Punt;
 use super::{Classified, Run, Stage};
-use crate::tables::{Session, Tables};
+use crate::tables::{Protocol, Session, Tables};
+use packet::header::esp::{Encapsulated, HEADER};
 use packet::header::ip::IpPacket;
 use packet::header::wireguard::{COOKIE_REPLY, DATA, DATA_OVERHEAD, INITIATION, RESPONSE};
-use packet::{Batch, DropCounters, DropReason};
+use packet::{Batch, DropCounters, DropReason, Endpoint};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub const OUTBOUND: Stage = Stage {
 /// See [`Stage`].
 pub const INBOUND: Stage = Stage {
     name: "classify",
-    does: "tells data from handshakes, and finds the session by its receiver index",
+    does: "tells data from handshakes, and finds the session by its receiver index or SPI",
     drops: &[DropReason::NotOurs, DropReason::TooShort, DropReason::UnknownSa],
 };
 
@@ -41,9 +42,106 @@ pub fn outbound(batch: &Batch, drops: &DropCounters, classified: &mut Vec<Classi
     }
 }
 
-/// Inbound: finds runs of packets with the same receiver index; handshake messages leave for the lane.
+/// Inbound: finds runs of packets with the same receiver index or SPI; handshake messages leave for the lane.
 pub fn inbound(batch: &mut Batch, tables: &Tables, punt: &Punt, drops: &DropCounters, runs: &mut Vec<Run>) {
     runs.clear();
+    match tables.protocol {
+        Protocol::WireGuard => find_runs::<WireGuard>(batch, tables, punt, drops, runs),
+        Protocol::Ipsec => find_runs::<Esp>(batch, tables, punt, drops, runs),
+    }
+}
+
+/// What the datagrams of a protocol begin with.
+trait Wire {
+    /// What belongs to a run begins with the same bytes, and is no shorter.
+    const SHORTEST: usize;
+
+    /// What the first bytes of a datagram say.
+    fn kind_of(datagram: &[u8]) -> Result<Kind, DropReason>;
+
+    /// Whether two datagrams are for the same session.
+    fn is_same(one: &[u8], other: &[u8]) -> bool;
+
+    /// The handshake message in a datagram.
+    fn handshake(datagram: &[u8]) -> &[u8];
+}
+
+/// What a datagram is.
+enum Kind {
+    /// Under this receiver index or SPI.
+    Data(u32),
+    /// For the lane.
+    Handshake,
+    /// For nobody.
+    Nothing,
+}
+
+struct WireGuard;
+
+impl Wire for WireGuard {
+    const SHORTEST: usize = DATA_OVERHEAD;
+
+    #[inline]
+    fn kind_of(datagram: &[u8]) -> Result<Kind, DropReason> {
+        let word = |at: usize| {
+            let bytes = datagram.get(at..at + 4).ok_or(DropReason::TooShort)?;
+            Ok(u32::from_le_bytes(bytes.try_into().expect("four bytes")))
+        };
+        match word(0)? {
+            DATA if datagram.len() >= DATA_OVERHEAD => Ok(Kind::Data(word(4)?)),
+            DATA => Err(DropReason::TooShort),
+            INITIATION | RESPONSE | COOKIE_REPLY => Ok(Kind::Handshake),
+            _ => Err(DropReason::NotOurs),
+        }
+    }
+
+    #[inline]
+    fn is_same(one: &[u8], other: &[u8]) -> bool {
+        let first = one.first_chunk::<8>();
+        first.is_some() && other.first_chunk() == first
+    }
+
+    fn handshake(datagram: &[u8]) -> &[u8] {
+        datagram
+    }
+}
+
+/// RFC 3948 section 2.
+struct Esp;
+
+impl Wire for Esp {
+    const SHORTEST: usize = HEADER;
+
+    #[inline]
+    fn kind_of(datagram: &[u8]) -> Result<Kind, DropReason> {
+        match Encapsulated::parse(datagram).map_err(|_| DropReason::TooShort)? {
+            Encapsulated::Esp(header, _) => Ok(Kind::Data(header.spi.get())),
+            Encapsulated::Ike(_) => Ok(Kind::Handshake),
+            Encapsulated::Keepalive => Ok(Kind::Nothing),
+        }
+    }
+
+    #[inline]
+    fn is_same(one: &[u8], other: &[u8]) -> bool {
+        let first = one.first_chunk::<4>();
+        first.is_some() && other.first_chunk() == first
+    }
+
+    fn handshake(datagram: &[u8]) -> &[u8] {
+        match Encapsulated::parse(datagram) {
+            Ok(Encapsulated::Ike(message)) => message,
+            _ => datagram,
+        }
+    }
+}
+
+fn find_runs<W: Wire>(
+    batch: &mut Batch,
+    tables: &Tables,
+    punt: &Punt,
+    drops: &DropCounters,
+    runs: &mut Vec<Run>,
+) {
     for train in 0..batch.trains().len() {
         let (packets, endpoint, ds_field) = {
             let train = &batch.trains()[train];
@@ -60,62 +158,52 @@ pub fn inbound(batch: &mut Batch, tables: &Tables, punt: &Punt, drops: &DropCoun
                 start += 1;
                 continue;
             }
-            let range = same_receiver(batch, start..packets.end);
+            let range = same_session::<W>(batch, start..packets.end);
             start = range.end;
-            match kind_of(batch.packet(range.start)) {
+            match W::kind_of(batch.packet(range.start)) {
                 Ok(Kind::Data(index)) => {
-                    if let Some(last) = runs.last_mut()
-                        && last.packets.end == range.start
-                        && last.session.sa.index == index
-                        && (last.endpoint, last.ds_field) == (endpoint, ds_field)
-                    {
-                        last.packets.end = range.end;
-                    } else if let Some(session) = tables.session(index) {
-                        runs.push(Run { packets: range, session, endpoint, ds_field });
-                    } else {
-                        discard(batch, range, DropReason::UnknownSa, drops);
+                    if !join(runs, &range, index, endpoint, ds_field) {
+                        if let Some(session) = tables.session(index) {
+                            runs.push(Run { packets: range, session, endpoint, ds_field });
+                        } else {
+                            discard(batch, range, DropReason::UnknownSa, drops);
+                        }
                     }
                 }
                 Ok(Kind::Handshake) => {
                     for index in range {
-                        punt.punt(endpoint, batch.packet(index), drops);
+                        punt.punt(endpoint, W::handshake(batch.packet(index)), drops);
                         batch.discard(index);
                     }
                 }
+                Ok(Kind::Nothing) => range.for_each(|index| batch.discard(index)),
                 Err(reason) => discard(batch, range, reason, drops),
             }
         }
     }
 }
 
-/// What the first bytes of a datagram say.
-enum Kind {
-    /// Under this receiver index.
-    Data(u32),
-    Handshake,
-}
-
+/// Lets packets join the last run if they belong to it.
 #[inline]
-fn kind_of(datagram: &[u8]) -> Result<Kind, DropReason> {
-    let word = |at: usize| {
-        let bytes = datagram.get(at..at + 4).ok_or(DropReason::TooShort)?;
-        Ok(u32::from_le_bytes(bytes.try_into().expect("four bytes")))
-    };
-    match word(0)? {
-        DATA if datagram.len() >= DATA_OVERHEAD => Ok(Kind::Data(word(4)?)),
-        DATA => Err(DropReason::TooShort),
-        INITIATION | RESPONSE | COOKIE_REPLY => Ok(Kind::Handshake),
-        _ => Err(DropReason::NotOurs),
+fn join(runs: &mut [Run], range: &Range<usize>, index: u32, endpoint: Endpoint, ds_field: u8) -> bool {
+    if let Some(last) = runs.last_mut()
+        && last.packets.end == range.start
+        && last.session.sa.index == index
+        && (last.endpoint, last.ds_field) == (endpoint, ds_field)
+    {
+        last.packets.end = range.end;
+        return true;
     }
+    false
 }
 
-/// The longest beginning of `packets` in which kind and receiver are the same, and no packet is too short for data.
+/// The longest beginning of `packets` that is for the same session, and has no packet too short for data.
 #[inline]
-fn same_receiver(batch: &Batch, packets: Range<usize>) -> Range<usize> {
-    let first = batch.packet(packets.start).first_chunk::<8>();
+fn same_session<W: Wire>(batch: &Batch, packets: Range<usize>) -> Range<usize> {
+    let first = batch.packet(packets.start);
     let same = |index: &usize| {
         let datagram = batch.packet(*index);
-        first.is_some() && datagram.first_chunk() == first && datagram.len() >= DATA_OVERHEAD
+        W::is_same(first, datagram) && datagram.len() >= W::SHORTEST
     };
     let count = (packets.start + 1..packets.end).take_while(same).count();
     packets.start..packets.start + 1 + count

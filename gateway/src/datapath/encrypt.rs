@@ -2,9 +2,11 @@
 
 use super::{Assigned, Stage};
 use arrayvec::ArrayVec;
-use crypto::Job;
+use crypto::{EngineFailure, Job, Key};
 use packet::header::wireguard::{DATA_HEADER, TAG};
 use packet::{Batch, DropCounters, DropReason};
+use std::ops::Range;
+use tunnel::sa::Protection;
 
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
@@ -19,29 +21,40 @@ pub(super) const JOBS: usize = 64;
 /// Seals every message in place.
 pub fn encrypt(batch: &mut Batch, drops: &DropCounters, assigned: &mut Vec<Assigned>) {
     assigned.retain(|run| {
-        let mut sequence = run.first_sequence;
-        let mut packets = batch.packets_mut(run.packets.clone()).map(|(_, message)| {
-            let (_, sealed) = message.split_at_mut(DATA_HEADER);
-            let (text, tag) = sealed.split_last_chunk_mut::<TAG>().expect("assign left room for the tag");
-            let nonce = nonce(sequence);
-            sequence += 1;
-            Job { nonce, aad: &[], text, tag, authentic: false }
-        });
-        let failed = loop {
-            let mut jobs: ArrayVec<Job<'_>, JOBS> = packets.by_ref().take(JOBS).collect();
-            if jobs.is_empty() {
-                break false;
-            }
-            if run.sa.key.seal(&mut jobs).is_err() {
-                break true;
-            }
+        let (packets, sequence) = (run.packets.clone(), run.first_sequence);
+        let sealed = match &run.sa.protection {
+            Protection::WireGuard(key) => seal(&**key, batch, packets, sequence),
+            Protection::Esp(esp) => esp.seal(batch, packets, run.sa.receiver, sequence),
         };
         // Nothing of a failed run may leave: it could be plaintext.
-        if failed {
+        if sealed.is_err() {
             drops.count(DropReason::EngineFailed, run.packets.len());
         }
-        !failed
+        sealed.is_ok()
     });
+}
+
+/// Seals WireGuard's messages.
+fn seal(
+    key: &dyn Key,
+    batch: &mut Batch,
+    packets: Range<usize>,
+    mut sequence: u64,
+) -> Result<(), EngineFailure> {
+    let mut packets = batch.packets_mut(packets).map(|(_, message)| {
+        let (_, sealed) = message.split_at_mut(DATA_HEADER);
+        let (text, tag) = sealed.split_last_chunk_mut::<TAG>().expect("assign left room for the tag");
+        let nonce = nonce(sequence);
+        sequence += 1;
+        Job { nonce, aad: &[], text, tag, authentic: false }
+    });
+    loop {
+        let mut jobs: ArrayVec<Job<'_>, JOBS> = packets.by_ref().take(JOBS).collect();
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        key.seal(&mut jobs)?;
+    }
 }
 
 /// WireGuard's nonce (whitepaper, section 5.4.6): four zero bytes and the counter.

@@ -1,25 +1,36 @@
 //! Outbound: makes the packets fit the tunnel.
 
 use super::{Fitted, Routed, Stage};
+use crate::tables::{Peer, Tunnel};
+use packet::header::flow::Upper;
 use packet::header::icmp::{self, IcmpError};
-use packet::header::ip::{IpPacket, Ipv4Header, MAXIMUM, ecn};
+use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, MAXIMUM, ecn};
+use packet::header::tcp;
 use packet::header::udp::UdpHeader;
 use packet::header::wireguard::DATA_OVERHEAD;
-use packet::{Batch, DropCounters, DropReason};
+use packet::{Batch, DropCounters, DropReason, Endpoint};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tunnel::OutboundSa;
+use tunnel::esp::{self, Mode};
+use tunnel::sa::Protection;
 
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
     name: "fit",
-    does: "carries ECN outside (RFC 6040); answers packets larger than a datagram can be",
-    drops: &[DropReason::TooBig, DropReason::NoEndpoint],
+    does: "carries ECN outside (RFC 6040); answers packets larger than the tunnel carries; ESP: clamps MSS",
+    drops: &[DropReason::TooBig, DropReason::NoEndpoint, DropReason::Malformed, DropReason::Fragmented],
 };
 
-/// Chooses the outer DS field and the path, and drops what no datagram can hold.
+/// RFC 8200 section 5: every path of IPv6 carries packets of this size.
+const SMALLEST_V6: usize = 1280;
+
+/// Chooses the outer DS field and the path, and drops what the tunnel does not carry.
 ///
-/// The DSCP stays inside, as in other implementations: it would tell an observer what is carried.
+/// `mtu`: that of the inside interface.
 pub fn fit(
-    batch: &Batch,
+    batch: &mut Batch,
+    mtu: usize,
     drops: &DropCounters,
     answers: &mut Vec<Vec<u8>>,
     routed: &mut Vec<Routed>,
@@ -31,15 +42,22 @@ pub fn fit(
             drops.count(DropReason::NoEndpoint, packets.len());
             continue;
         };
-        let outer = if endpoint.remote.is_ipv4() { Ipv4Header::LENGTH } else { 0 };
-        let largest = MAXIMUM - outer - UdpHeader::LENGTH - DATA_OVERHEAD;
-        let ds_field = ds_field & ecn::MASK;
+        let room = Room::of(&peer, &sa, &endpoint);
+        let ds_field = ds_field & room.ds_mask;
+        if room.clamps_mss {
+            packets
+                .clone()
+                .for_each(|index| _ = tcp::clamp_mss(batch.packet_mut(index), room.usual.min(mtu)));
+        }
         // A run has packets of many senders: what is before and behind one that does not fit goes on its way.
         let mut rest = packets.clone();
-        for index in packets.filter(|&index| batch.packet(index).len() > largest) {
-            drops.count(DropReason::TooBig, 1);
-            if let Ok(ip) = IpPacket::parse(batch.packet(index)) {
-                answers.extend(icmp::answer(&ip, IcmpError::TooBig { mtu: largest as u32 }));
+        for index in packets {
+            let Err(reason) = room.check(batch.packet(index)) else { continue };
+            drops.count(reason, 1);
+            if reason == DropReason::TooBig
+                && let Ok(ip) = IpPacket::parse(batch.packet(index))
+            {
+                answers.extend(icmp::answer(&ip, IcmpError::TooBig { mtu: room.answer(&ip) }));
             }
             let before = rest.start..index;
             rest.start = index + 1;
@@ -52,4 +70,76 @@ pub fn fit(
             fitted.push(Fitted { packets: rest, peer, sa, endpoint, ds_field, is_data });
         }
     }
+}
+
+/// What a run may be like.
+struct Room {
+    /// Longer packets can not be carried at all.
+    largest: usize,
+    /// Longer packets make the outer packet be fragmented; whoever forbids that for the inner one is told.
+    usual: usize,
+    /// What of the DS field is shown outside.
+    ds_mask: u8,
+    clamps_mss: bool,
+    /// Transport mode carries whole packets only.
+    whole: bool,
+}
+
+impl Room {
+    fn of(peer: &Peer, sa: &OutboundSa, endpoint: &Endpoint) -> Self {
+        let is_v4 = endpoint.remote.is_ipv4();
+        // A datagram over IPv6 may be as long as the payload length can say.
+        let most = MAXIMUM - if is_v4 { Ipv4Header::LENGTH } else { 0 };
+        if let (Protection::Esp(esp), Some(tunnel)) = (&sa.protection, peer.tunnel()) {
+            return Self::of_esp(esp, tunnel, most, is_v4);
+        }
+        // The DSCP stays inside, as in other implementations: it would tell an observer what is carried.
+        let largest = most - UdpHeader::LENGTH - DATA_OVERHEAD;
+        Self { largest, usual: largest, ds_mask: ecn::MASK, clamps_mss: false, whole: false }
+    }
+
+    fn of_esp(esp: &esp::Protection, tunnel: &Tunnel, most: usize, is_v4: bool) -> Self {
+        let udp = if tunnel.in_udp.load(Ordering::Relaxed) { UdpHeader::LENGTH } else { 0 };
+        let ip = if is_v4 { Ipv4Header::LENGTH } else { Ipv6Header::LENGTH };
+        // In transport mode the inner IP header is the outer one.
+        let is_transport = esp.mode() == Mode::Transport;
+        let inner = |length| esp.layout().largest(length) + if is_transport { ip } else { 0 };
+        let (largest, path) = (inner(most - udp), tunnel.path_mtu.load(Ordering::Relaxed));
+        Self {
+            largest,
+            usual: inner(path.saturating_sub(ip + udp)).min(largest),
+            ds_mask: if tunnel.shows_dscp { 0xff } else { ecn::MASK },
+            clamps_mss: tunnel.clamps_mss,
+            whole: is_transport,
+        }
+    }
+
+    #[inline]
+    fn check(&self, packet: &[u8]) -> Result<(), DropReason> {
+        if packet.len() > self.usual && (packet.len() > self.largest || is_answered(packet)) {
+            return Err(DropReason::TooBig);
+        }
+        if self.whole { check_whole(packet) } else { Ok(()) }
+    }
+
+    /// What the sender of a packet that is too big is told.
+    fn answer(&self, packet: &IpPacket<'_>) -> u32 {
+        let smallest = if matches!(packet, IpPacket::V6(..)) { SMALLEST_V6 } else { 0 };
+        self.usual.max(smallest) as u32
+    }
+}
+
+/// Whether a packet longer than usual must not be carried in fragments, so that its sender learns of it.
+fn is_answered(packet: &[u8]) -> bool {
+    match IpPacket::parse(packet) {
+        Ok(IpPacket::V4(header, _)) => header.fragment.get() & Ipv4Header::DONT_FRAGMENT != 0,
+        Ok(IpPacket::V6(_, bytes)) => bytes.len() > SMALLEST_V6,
+        Err(_) => true,
+    }
+}
+
+/// RFC 4301 section 7: transport mode SAs carry no fragments.
+fn check_whole(packet: &[u8]) -> Result<(), DropReason> {
+    let ip = IpPacket::parse(packet).map_err(|_| DropReason::Malformed)?;
+    if Upper::of(&ip).is_fragment { Err(DropReason::Fragmented) } else { Ok(()) }
 }

@@ -18,6 +18,7 @@ pub mod punt;
 pub mod receive;
 pub mod route;
 pub mod transmit;
+mod transport;
 pub mod wrap;
 
 use crate::tables::{Peer, Session};
@@ -26,8 +27,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
-use tunnel::OutboundSa;
-use tunnel::wireguard::PeerId;
+use tunnel::{OutboundSa, PeerId};
 
 /// What there is to know of a stage.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,6 +4,8 @@ use super::Stage;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use packet::header::wireguard::{CookieReply, Initiation, Response};
 use packet::{DropCounters, DropReason, Endpoint};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
@@ -14,45 +16,137 @@ pub const STAGE: Stage = Stage {
 
 /// Handshake messages that may wait.
 pub const QUEUE: usize = 4096;
+/// Bytes of IKE messages that may wait: 4,096 of the usual size, or 64 of the largest.
+pub const QUEUE_BYTES: usize = 4 << 20;
 
-/// A handshake message of a right length, and where it came from.
+/// Which messages are let through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Accepts {
+    /// Those of a right length for WireGuard.
+    WireGuard,
+    /// All that an IKE header fits into (RFC 7296 section 3.1).
+    Ike,
+}
+
+/// Bytes of an IKE header.
+const IKE_HEADER: usize = 28;
+
+/// A handshake message of a possible length, and where it came from.
 pub struct Datagram {
     /// Its source, and which of our addresses it was sent to.
     pub endpoint: Endpoint,
-    length: u8,
-    bytes: [u8; size_of::<Initiation>()],
+    bytes: Bytes,
+}
+
+/// The bytes of a message: WireGuard's are short, and need no allocation.
+enum Bytes {
+    Short(u8, [u8; size_of::<Initiation>()]),
+    Long(Held),
+}
+
+/// Bytes that are counted while they wait.
+struct Held {
+    bytes: Box<[u8]>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.waiting.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+    }
 }
 
 impl Datagram {
-    /// The message.
+    /// The message; of IKE, without the marker of port 4500.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
+        match &self.bytes {
+            Bytes::Short(length, bytes) => &bytes[..usize::from(*length)],
+            Bytes::Long(held) => &held.bytes,
+        }
     }
 }
 
 /// The entry of the queue.
 #[derive(Clone)]
-pub struct Punt(Sender<Datagram>);
+pub struct Punt {
+    accepts: Accepts,
+    queue: Sender<Datagram>,
+    waiting: Arc<AtomicUsize>,
+}
 
 impl Punt {
-    /// A queue: where messages go in, and where the lane takes them out.
+    /// A queue for WireGuard: where messages go in, and where the lane takes them out.
     pub fn new() -> (Self, Receiver<Datagram>) {
-        let (sender, receiver) = bounded(QUEUE);
-        (Self(sender), receiver)
+        Self::accepting(Accepts::WireGuard)
+    }
+
+    /// A queue for IKE.
+    pub fn for_ike() -> (Self, Receiver<Datagram>) {
+        Self::accepting(Accepts::Ike)
+    }
+
+    fn accepting(accepts: Accepts) -> (Self, Receiver<Datagram>) {
+        let (queue, receiver) = bounded(QUEUE);
+        (Self { accepts, queue, waiting: Arc::default() }, receiver)
     }
 
     /// Puts one message into the queue.
     pub fn punt(&self, endpoint: Endpoint, message: &[u8], drops: &DropCounters) {
-        const LENGTHS: [usize; 3] =
-            [size_of::<Initiation>(), size_of::<Response>(), size_of::<CookieReply>()];
-        if !LENGTHS.contains(&message.len()) {
-            return drops.count(DropReason::NotOurs, 1);
+        let bytes = match self.accepts {
+            Accepts::WireGuard => short(message).ok_or(DropReason::NotOurs),
+            Accepts::Ike => self.hold(message),
+        };
+        let put = bytes.and_then(|bytes| {
+            self.queue.try_send(Datagram { endpoint, bytes }).map_err(|_| DropReason::ControlQueueFull)
+        });
+        if let Err(reason) = put {
+            drops.count(reason, 1);
         }
-        let mut bytes = [0; size_of::<Initiation>()];
+    }
+
+    fn hold(&self, message: &[u8]) -> Result<Bytes, DropReason> {
+        if message.len() < IKE_HEADER {
+            return Err(DropReason::TooShort);
+        }
+        // Before any bytes are copied: a flood costs no more than this.
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        if self.queue.is_full() || waiting + message.len() > QUEUE_BYTES {
+            return Err(DropReason::ControlQueueFull);
+        }
+        self.waiting.fetch_add(message.len(), Ordering::Relaxed);
+        Ok(Bytes::Long(Held { bytes: message.into(), waiting: Arc::clone(&self.waiting) }))
+    }
+}
+
+fn short(message: &[u8]) -> Option<Bytes> {
+    const LENGTHS: [usize; 3] = [size_of::<Initiation>(), size_of::<Response>(), size_of::<CookieReply>()];
+    let mut bytes = [0; size_of::<Initiation>()];
+    LENGTHS.contains(&message.len()).then(|| {
         bytes[..message.len()].copy_from_slice(message);
-        let datagram = Datagram { endpoint, length: message.len() as u8, bytes };
-        if self.0.try_send(datagram).is_err() {
-            drops.count(DropReason::ControlQueueFull, 1);
+        Bytes::Short(message.len() as u8, bytes)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ike_messages_are_bounded_in_bytes_and_give_them_back() {
+        let (punt, queue) = Punt::for_ike();
+        let (drops, from) =
+            (DropCounters::default(), Endpoint::new("192.0.2.1:4500".parse().expect("literal")));
+        let message = vec![7; 65_000];
+        for _ in 0..100 {
+            punt.punt(from, &message, &drops);
         }
+        assert_eq!((queue.len(), drops.read(DropReason::ControlQueueFull)), (64, 36));
+        assert_eq!(queue.try_recv().expect("one waits").bytes(), message);
+        punt.punt(from, &message, &drops);
+        assert_eq!(queue.len(), 64);
+        drop(queue.try_iter().collect::<Vec<_>>());
+        assert_eq!(punt.waiting.load(Ordering::Relaxed), 0);
+        punt.punt(from, &[0; IKE_HEADER - 1], &drops);
+        assert_eq!((queue.len(), drops.read(DropReason::TooShort)), (0, 1));
     }
 }

@@ -1,8 +1,10 @@
 //! Outbound: finds the peer, and a key for it.
 
 use super::{Classified, Notice, Routed, Stage};
-use crate::tables::{Peer, Tables};
+use crate::tables::{Peer, Protocol, Tables};
+use arc_swap::ArcSwap;
 use crossbeam_channel::Sender;
+use packet::header::flow::Flow;
 use packet::header::icmp::{self, IcmpError};
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason};
@@ -10,34 +12,41 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use tunnel::Time;
+use tunnel::esp::{Action, Policies};
 use tunnel::wireguard::AllowedIps;
 
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
     name: "route",
-    does: "finds the peer by the longest prefix; without a key the packets wait and one is asked for",
-    drops: &[DropReason::NoRoute, DropReason::NoEndpoint, DropReason::NoKey],
+    does: "finds the peer by longest prefix or policy; without a key the packets wait and one is asked for",
+    drops: &[
+        DropReason::NoRoute,
+        DropReason::Denied,
+        DropReason::Bypassed,
+        DropReason::NoEndpoint,
+        DropReason::NoKey,
+    ],
 };
 
-/// Destinations that are remembered.
+/// Answers that are remembered.
 const REMEMBERED: usize = 256;
 
-/// The table of prefixes as it was at the last burst, and what was found in it: most packets go where others went.
-pub struct Recent {
-    table: Arc<AllowedIps<Arc<Peer>>>,
-    found: Vec<Option<(IpAddr, Arc<Peer>)>>,
+/// A table as it was at the last burst, and what was found in it: most packets go where others went.
+struct Remembered<Table, Question, Answer> {
+    table: Arc<Table>,
+    found: Vec<Option<(Question, Answer)>>,
 }
 
-impl Default for Recent {
+impl<Table: Default, Question: Clone, Answer: Clone> Default for Remembered<Table, Question, Answer> {
     fn default() -> Self {
         Self { table: Arc::default(), found: vec![None; REMEMBERED] }
     }
 }
 
-impl Recent {
+impl<Table, Question: Clone + PartialEq, Answer: Clone> Remembered<Table, Question, Answer> {
     /// Forgets everything if the table was replaced.
-    fn refresh(&mut self, tables: &Tables) {
-        let now = tables.routes.load();
+    fn refresh(&mut self, current: &ArcSwap<Table>) {
+        let now = current.load();
         if !Arc::ptr_eq(&now, &self.table) {
             self.table = Arc::clone(&now);
             self.found.fill(None);
@@ -45,13 +54,25 @@ impl Recent {
     }
 
     #[inline]
-    fn lookup(&mut self, destination: IpAddr) -> Option<&Arc<Peer>> {
-        let found = &mut self.found[slot(destination)];
-        if found.as_ref().is_none_or(|(address, _)| *address != destination) {
-            *found = Some((destination, Arc::clone(self.table.lookup(destination)?)));
+    fn lookup(
+        &mut self,
+        question: Question,
+        slot: usize,
+        search: impl FnOnce(&Table) -> Option<Answer>,
+    ) -> Option<&Answer> {
+        let found = &mut self.found[slot % REMEMBERED];
+        if found.as_ref().is_none_or(|(asked, _)| *asked != question) {
+            *found = Some((question, search(&self.table)?));
         }
-        found.as_ref().map(|(_, peer)| peer)
+        found.as_ref().map(|(_, answer)| answer)
     }
+}
+
+/// What a worker remembers of the tables.
+#[derive(Default)]
+pub struct Recent {
+    routes: Remembered<AllowedIps<Arc<Peer>>, IpAddr, Arc<Peer>>,
+    policies: Remembered<Policies<Arc<Peer>>, Flow, Action<Arc<Peer>>>,
 }
 
 /// Neighbours have different places.
@@ -64,7 +85,16 @@ fn slot(address: IpAddr) -> usize {
             (bits ^ bits >> 32 ^ bits >> 64 ^ bits >> 96) as u32
         }
     };
-    (bits ^ bits >> 8 ^ bits >> 16 ^ bits >> 24) as usize % REMEMBERED
+    (bits ^ bits >> 8 ^ bits >> 16 ^ bits >> 24) as usize
+}
+
+/// As [`slot`], for all that policies look at.
+#[inline]
+fn flow_slot(flow: &Flow) -> usize {
+    let (source, destination) = flow.ports.unwrap_or_default();
+    let bits = flow.destination ^ flow.source.rotate_left(5);
+    let bits = (bits ^ bits >> 64) as u64 ^ u64::from(source ^ destination) ^ u64::from(flow.protocol);
+    (bits ^ bits >> 8 ^ bits >> 16 ^ bits >> 24 ^ bits >> 32) as usize
 }
 
 /// What this stage asks of others.
@@ -91,36 +121,105 @@ impl Router<'_> {
         routed: &mut Vec<Routed>,
     ) {
         routed.clear();
+        match self.tables.protocol {
+            Protocol::WireGuard => self.by_prefix(batch, now, classified, routed),
+            Protocol::Ipsec => self.by_policy(batch, now, classified, routed),
+        }
+    }
+
+    /// Cryptokey routing.
+    fn by_prefix(
+        &mut self,
+        batch: &Batch,
+        now: Time,
+        classified: &mut Vec<Classified>,
+        routed: &mut Vec<Routed>,
+    ) {
         let Self { tables, recent, notices, drops, answers } = self;
-        recent.refresh(tables);
-        for Classified { packets, destination, ds_field } in classified.drain(..) {
-            let Some(peer) = recent.lookup(destination) else {
-                refuse(batch, packets, DropReason::NoRoute, drops, answers);
+        let recent = &mut recent.routes;
+        recent.refresh(&tables.routes);
+        for train in classified.drain(..) {
+            let found = recent.lookup(train.destination, slot(train.destination), |table| {
+                table.lookup(train.destination).cloned()
+            });
+            match found {
+                Some(peer) => Lead { notices, drops, answers }.lead(batch, now, train, peer, routed),
+                None => refuse(batch, train.packets, DropReason::NoRoute, drops, answers),
+            }
+        }
+    }
+
+    /// RFC 4301 section 5.1: what no policy protects is not sent.
+    fn by_policy(
+        &mut self,
+        batch: &Batch,
+        now: Time,
+        classified: &mut Vec<Classified>,
+        routed: &mut Vec<Routed>,
+    ) {
+        let Self { tables, recent, notices, drops, answers } = self;
+        let recent = &mut recent.policies;
+        recent.refresh(&tables.policies);
+        for train in classified.drain(..) {
+            let Ok(flow) = Flow::parse(batch.packet(train.packets.start)) else {
+                drops.count(DropReason::Malformed, train.packets.len());
                 continue;
             };
-            if let Some(last) = routed.last_mut()
-                && Arc::ptr_eq(&last.peer, peer)
-                && last.ds_field == ds_field
-                && last.packets.end == packets.start
-            {
-                last.packets.end = packets.end;
-            } else if peer.endpoint.load().is_none() {
-                refuse(batch, packets, DropReason::NoEndpoint, drops, answers);
-            } else if let Some(sa) = peer.key(now) {
-                routed.push(Routed { packets, peer: Arc::clone(peer), sa, ds_field, is_data: true });
-            } else {
-                let (first, dropped) = peer.staging.stage(packets.map(|index| batch.packet(index)));
-                drops.count(DropReason::NoKey, dropped);
-                if first {
-                    // The lane outlives the workers; if it did not, there would be nobody to make keys.
-                    let _ = notices.send(Notice::NoKey(peer.id));
+            let found = recent.lookup(flow, flow_slot(&flow), |table| table.outbound(&flow).cloned());
+            match found {
+                Some(Action::Protect(peer)) => {
+                    Lead { notices, drops, answers }.lead(batch, now, train, peer, routed);
+                }
+                Some(Action::Bypass) => refuse(batch, train.packets, DropReason::Bypassed, drops, answers),
+                Some(Action::Discard) | None => {
+                    refuse(batch, train.packets, DropReason::Denied, drops, answers);
                 }
             }
         }
     }
 }
 
+/// From a peer to its key.
+struct Lead<'a> {
+    notices: &'a Sender<Notice>,
+    drops: &'a DropCounters,
+    answers: &'a mut Vec<Vec<u8>>,
+}
+
+impl Lead<'_> {
+    // Called from two places, and as a call as dear as all else of this stage together.
+    #[inline(always)]
+    fn lead(self, batch: &Batch, now: Time, train: Classified, peer: &Arc<Peer>, routed: &mut Vec<Routed>) {
+        let Classified { packets, ds_field, .. } = train;
+        if let Some(last) = routed.last_mut()
+            && Arc::ptr_eq(&last.peer, peer)
+            && last.ds_field == ds_field
+            && last.packets.end == packets.start
+        {
+            last.packets.end = packets.end;
+        } else if peer.endpoint.load().is_none() {
+            refuse(batch, packets, DropReason::NoEndpoint, self.drops, self.answers);
+        } else if let Some(sa) = peer.key(now) {
+            routed.push(Routed { packets, peer: Arc::clone(peer), sa, ds_field, is_data: true });
+        } else {
+            self.stage(batch, packets, peer);
+        }
+    }
+
+    /// Without a key the packets wait, and the first asks for one.
+    #[cold]
+    fn stage(self, batch: &Batch, packets: Range<usize>, peer: &Peer) {
+        let (first, dropped) = peer.staging.stage(packets.map(|index| batch.packet(index)));
+        self.drops.count(DropReason::NoKey, dropped);
+        if first {
+            // The lane outlives the workers; if it did not, there would be nobody to make keys.
+            let _ = self.notices.send(Notice::NoKey(peer.id));
+        }
+    }
+}
+
 /// Drops a train and tells its sender, once.
+#[cold]
 fn refuse(
     batch: &Batch,
     packets: Range<usize>,
@@ -130,6 +229,8 @@ fn refuse(
 ) {
     drops.count(reason, packets.len());
     if let Ok(ip) = IpPacket::parse(batch.packet(packets.start)) {
-        answers.extend(icmp::answer(&ip, IcmpError::HostUnreachable));
+        let error =
+            if reason == DropReason::Denied { IcmpError::Prohibited } else { IcmpError::HostUnreachable };
+        answers.extend(icmp::answer(&ip, error));
     }
 }

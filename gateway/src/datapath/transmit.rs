@@ -1,6 +1,7 @@
 //! Both directions: hands the batch to the port.
 
 use super::{Assigned, Notice, Stage};
+use crate::tables::Kind;
 use crossbeam_channel::Sender;
 use packet::{Batch, DropCounters, DropReason, Endpoint};
 use port::Transmit;
@@ -32,9 +33,10 @@ pub fn outbound(
 ) {
     // Before they are sent: the other worker may see the answer first.
     for run in &*assigned {
+        let Kind::WireGuard(activity) = &run.peer.kind else { continue };
         if !run.is_data {
-            run.peer.activity.sent(now);
-        } else if run.peer.activity.sent_data(now) {
+            activity.sent(now);
+        } else if activity.sent_data(now) {
             // The lane outlives the workers.
             let _ = notices.send(Notice::Activity(run.peer.id));
         }

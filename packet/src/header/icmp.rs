@@ -30,6 +30,8 @@ impl IcmpHeader {
 pub enum IcmpError {
     /// Destination unreachable: no tunnel leads to this host.
     HostUnreachable,
+    /// Destination unreachable: a policy forbids it (RFC 1812 section 5.2.7.1, RFC 4443 section 3.1).
+    Prohibited,
     /// Too big to be carried: send at most this many bytes a packet.
     TooBig {
         /// The largest packet that fits.
@@ -67,6 +69,7 @@ fn answer_v4(header: &Ipv4Header, bytes: &[u8], error: IcmpError) -> Option<Vec<
     }
     let (code, rest) = match error {
         IcmpError::HostUnreachable => (1, 0),
+        IcmpError::Prohibited => (13, 0),
         IcmpError::TooBig { mtu } => (4, mtu.min(u32::from(u16::MAX))),
     };
     let quote = &bytes[..bytes.len().min(QUOTE_V4)];
@@ -98,6 +101,7 @@ fn answer_v6(header: &Ipv6Header, bytes: &[u8], error: IcmpError) -> Option<Vec<
     }
     let (kind, code, rest) = match error {
         IcmpError::HostUnreachable => (1, 3, 0),
+        IcmpError::Prohibited => (1, 1, 0),
         IcmpError::TooBig { mtu } => (2, 0, mtu),
     };
     let quote = &bytes[..bytes.len().min(QUOTE_V6)];

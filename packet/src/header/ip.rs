@@ -57,6 +57,18 @@ impl Ipv4Header {
         usize::from(self.version_ihl & 0x0f) * 4
     }
 
+    /// Whether the packet is a part of one.
+    #[inline]
+    pub fn is_fragment(&self) -> bool {
+        self.fragment.get() & Self::FRAGMENTED != 0
+    }
+
+    /// Whether it is a part of one, and not the first.
+    #[inline]
+    pub fn is_later_fragment(&self) -> bool {
+        self.fragment.get() & 0x1fff != 0
+    }
+
     /// Sets the checksum of a header without options.
     pub fn finish(&mut self) {
         self.checksum = [0; 2];

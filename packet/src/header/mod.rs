@@ -3,6 +3,8 @@
 //! A `parse` returns a header only if the bytes can hold it and its lengths agree with them, so that code behind a
 //! parse never looks at a length again. Building one is filling in the structure and writing its bytes.
 
+pub mod esp;
+pub mod flow;
 pub mod icmp;
 pub mod ip;
 pub mod tcp;

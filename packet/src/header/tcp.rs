@@ -1,6 +1,7 @@
 //! TCP (RFC 9293), as far as offload must know it.
 
-use super::Malformed;
+use super::ip::{IpPacket, Ipv4Header, Ipv6Header, TCP};
+use super::{Malformed, flow::Upper};
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -35,6 +36,8 @@ impl TcpHeader {
     pub const CHECKSUM: usize = 16;
     /// Last segment of the sender.
     pub const FIN: u8 = 0x01;
+    /// First segment of the sender.
+    pub const SYN: u8 = 0x02;
     /// Deliver at once.
     pub const PSH: u8 = 0x08;
     /// The acknowledgment number is valid.
@@ -54,9 +57,137 @@ impl TcpHeader {
     }
 }
 
+/// The kinds of options (RFC 9293 section 3.2).
+mod option {
+    pub(super) const END: u8 = 0;
+    pub(super) const NOTHING: u8 = 1;
+    pub(super) const MSS: u8 = 2;
+}
+
+/// Lowers the maximum segment size that the IP packet in `bytes` announces, so that full segments make packets of at
+/// most `mtu` bytes; tells whether it had to.
+///
+/// Only the first segment of a connection announces one.
+#[inline]
+pub fn clamp_mss(bytes: &mut [u8], mtu: usize) -> bool {
+    let Ok(ip) = IpPacket::parse(bytes) else { return false };
+    let headers = match ip {
+        IpPacket::V4(..) => Ipv4Header::LENGTH,
+        IpPacket::V6(..) => Ipv6Header::LENGTH,
+    } + TcpHeader::LENGTH;
+    let (total, upper) = (ip.bytes().len(), Upper::of(&ip));
+    if upper.protocol != TCP || upper.is_later_fragment {
+        return false;
+    }
+    let Ok((header, length)) = TcpHeader::parse(upper.bytes) else { return false };
+    if header.flags & TcpHeader::SYN == 0 {
+        return false;
+    }
+    let start = total - upper.bytes.len();
+    let Some(offset) = find_mss(&upper.bytes[..length]) else { return false };
+    lower(&mut bytes[start..total], offset, mtu.saturating_sub(headers))
+}
+
+/// Where in the header the value of the MSS option is.
+fn find_mss(header: &[u8]) -> Option<usize> {
+    let mut at = TcpHeader::LENGTH;
+    loop {
+        match *header.get(at)? {
+            option::END => return None,
+            option::NOTHING => at += 1,
+            kind => {
+                let length = usize::from(*header.get(at + 1)?);
+                if kind == option::MSS && length == 4 && at + 4 <= header.len() {
+                    return Some(at + 2);
+                }
+                at += length.max(2);
+            }
+        }
+    }
+}
+
+/// Lowers the value at `offset`, and mends the checksum (RFC 1624, equation 3).
+fn lower(segment: &mut [u8], offset: usize, most: usize) -> bool {
+    let before = u16::from_be_bytes([segment[offset], segment[offset + 1]]);
+    let after = u16::try_from(most).unwrap_or(u16::MAX);
+    if before <= after {
+        return false;
+    }
+    segment[offset..offset + 2].copy_from_slice(&after.to_be_bytes());
+    let field = [segment[TcpHeader::CHECKSUM], segment[TcpHeader::CHECKSUM + 1]];
+    // Behind an option of odd length, the value's bytes belong to two words, each the other way round.
+    let (before, after) =
+        if offset.is_multiple_of(2) { (before, after) } else { (before.swap_bytes(), after.swap_bytes()) };
+    let mut sum = u32::from(!u16::from_be_bytes(field)) + u32::from(!before) + u32::from(after);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    segment[TcpHeader::CHECKSUM..TcpHeader::CHECKSUM + 2].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A SYN over IPv4 with these options, and a right checksum.
+    fn syn(options: &[u8]) -> Vec<u8> {
+        use crate::checksum::Sum;
+        let length = TcpHeader::LENGTH + options.len();
+        let mut ip = Ipv4Header {
+            version_ihl: 0x45,
+            ds_field: 0,
+            total_length: ((20 + length) as u16).into(),
+            identification: 0.into(),
+            fragment: 0.into(),
+            ttl: 64,
+            protocol: TCP,
+            checksum: [0; 2],
+            source: [10, 0, 0, 1],
+            destination: [10, 0, 0, 2],
+        };
+        ip.finish();
+        let mut segment = [&[0; TcpHeader::LENGTH][..], options].concat();
+        segment[12] = (length as u8 / 4) << 4;
+        segment[13] = TcpHeader::SYN;
+        let pseudo = Sum::pseudo_v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), TCP, length);
+        let checksum = (pseudo + Sum::of(&segment)).checksum();
+        segment[16..18].copy_from_slice(&checksum);
+        [ip.as_bytes(), &segment].concat()
+    }
+
+    fn is_whole(packet: &[u8]) -> bool {
+        use crate::checksum::Sum;
+        let pseudo = Sum::pseudo_v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), TCP, packet.len() - 20);
+        (pseudo + Sum::of(&packet[20..])).is_valid()
+    }
+
+    #[test]
+    fn segments_are_made_to_fit_and_the_checksum_stays_right() {
+        for options in
+            [&[2, 4, 0x05, 0xb4][..], &[1, 2, 4, 0x05, 0xb4, 1, 1, 0], &[4, 2, 2, 4, 0x05, 0xb4, 0, 0]]
+        {
+            let mut packet = syn(options);
+            assert!(is_whole(&packet));
+            assert!(!clamp_mss(&mut packet.clone(), 1500), "it fits");
+            assert!(clamp_mss(&mut packet, 1400));
+            let at = packet.windows(2).position(|pair| pair == [2, 4]).expect("the option");
+            assert_eq!(packet[at + 2..at + 4], 1360u16.to_be_bytes());
+            assert!(is_whole(&packet), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_announces_a_size_is_touched() {
+        let mut later = syn(&[2, 4, 0x05, 0xb4]);
+        later[20 + 13] = TcpHeader::ACK;
+        for mut packet in
+            [later, syn(&[]), syn(&[1, 1, 1, 0]), syn(&[2, 3, 0, 0]), syn(&[9, 0, 2, 4]), vec![0x45]]
+        {
+            let before = packet.clone();
+            assert!(!clamp_mss(&mut packet, 100));
+            assert_eq!(packet, before);
+        }
+    }
 
     #[test]
     fn options_belong_to_the_header() {

@@ -6,8 +6,9 @@ use crate::Offloads;
 use arc_swap::ArcSwapOption;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, bind, getsockname, socket_with};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -45,6 +46,18 @@ impl UdpSockets {
             return Ok(sockets);
         }
         Err(Errno::ADDRINUSE)
+    }
+
+    /// Sockets for a protocol of IP itself, which has no ports: what is sent and received follows the IP header.
+    ///
+    /// Over IPv4 that header is received too. Needs CAP_NET_RAW.
+    pub(crate) fn raw(protocol: u8, fwmark: u32) -> Result<Self, Errno> {
+        let open = |family| optional(open_raw(family, protocol, fwmark));
+        let (v4, v6) = (open(AddressFamily::INET)?, open(AddressFamily::INET6)?);
+        if v4.is_none() && v6.is_none() {
+            return Err(Errno::AFNOSUPPORT);
+        }
+        Ok(Self { v4, v6, port: 0 })
     }
 
     /// Asks for whatever `offloads` allows, and gives up what it forbids.
@@ -101,28 +114,44 @@ fn optional(socket: Result<OwnedFd, Errno>) -> Result<Option<OwnedFd>, Errno> {
 
 fn open(family: AddressFamily, port: u16, fwmark: u32) -> Result<OwnedFd, Errno> {
     let fd = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    set_up(&fd, family, fwmark)?;
+    if family == AddressFamily::INET {
+        bind(&fd, &SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
+    } else {
+        // A raw socket of IPv6 has none of IPv4 anyway, and must not be asked.
+        sockopt::set_ipv6_v6only(&fd, true)?;
+        bind(&fd, &SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))?;
+    }
+    Ok(fd)
+}
+
+fn open_raw(family: AddressFamily, protocol: u8, fwmark: u32) -> Result<OwnedFd, Errno> {
+    let protocol = NonZeroU32::new(protocol.into()).map(Protocol::from_raw);
+    let fd = socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
+    set_up(&fd, family, fwmark)?;
+    Ok(fd)
+}
+
+/// Asks for large buffers, and for what is to be known of each datagram.
+fn set_up(fd: &OwnedFd, family: AddressFamily, fwmark: u32) -> Result<(), Errno> {
     // Beyond the limits of the system if we may, up to them if not.
-    let _ = sockopt::set_socket_recv_buffer_size_force(&fd, RECEIVE_BUFFER)
-        .or_else(|_| sockopt::set_socket_recv_buffer_size(&fd, RECEIVE_BUFFER));
-    let _ = sockopt::set_socket_send_buffer_size_force(&fd, SEND_BUFFER)
-        .or_else(|_| sockopt::set_socket_send_buffer_size(&fd, SEND_BUFFER));
+    let _ = sockopt::set_socket_recv_buffer_size_force(fd, RECEIVE_BUFFER)
+        .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, RECEIVE_BUFFER));
+    let _ = sockopt::set_socket_send_buffer_size_force(fd, SEND_BUFFER)
+        .or_else(|_| sockopt::set_socket_send_buffer_size(fd, SEND_BUFFER));
     if fwmark != 0 {
         set_fwmark(fd.as_fd(), fwmark)?;
     }
     // A datagram too large for the path is fragmented, never lost: the inner packet's own DF is honoured inside.
     if family == AddressFamily::INET {
-        sockopt::set_ip_mtu_discover(&fd, Ipv4PathMtuDiscovery::DONT)?;
-        sockopt::set_ip_recvtos(&fd, true)?;
-        set(fd.as_fd(), libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
-        bind(&fd, &SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
+        sockopt::set_ip_mtu_discover(fd, Ipv4PathMtuDiscovery::DONT)?;
+        sockopt::set_ip_recvtos(fd, true)?;
+        set(fd.as_fd(), libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
     } else {
-        sockopt::set_ipv6_v6only(&fd, true)?;
-        sockopt::set_ipv6_mtu_discover(&fd, Ipv6PathMtuDiscovery::DONT)?;
-        sockopt::set_ipv6_recvtclass(&fd, true)?;
-        set(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
-        bind(&fd, &SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))?;
+        sockopt::set_ipv6_mtu_discover(fd, Ipv6PathMtuDiscovery::DONT)?;
+        sockopt::set_ipv6_recvtclass(fd, true)?;
+        set(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
     }
-    Ok(fd)
 }
 
 fn local_port(fd: &OwnedFd) -> Result<u16, Errno> {

@@ -1,7 +1,23 @@
-//! ESP (RFC 4303): what a key exchange agrees on for it.
+//! ESP (RFC 4303): SAs for the data path, made from what a key exchange agrees on, and the policies that say which
+//! packets they are for.
+//!
+//! ```text
+//! outbound   policy (SPD) → lay out: header, padding, trailer → seal, one call of the engine for a run
+//! inbound    enlarge the sequence number → open, one call for a run → strip → selectors of the SA
+//! ```
 
+pub mod layout;
+pub mod lifetime;
+pub mod open;
 pub mod parameters;
+pub mod policy;
+pub mod protection;
+pub mod seal;
 pub mod selector;
 
+pub use layout::Layout;
+pub use lifetime::{Limits, Options};
 pub use parameters::{ChildSa, Half, Mode, Transform};
-pub use selector::TrafficSelector;
+pub use policy::{Action, Policies, Policy};
+pub use protection::Protection;
+pub use selector::{Selectors, TrafficSelector};

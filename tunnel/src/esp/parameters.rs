@@ -2,7 +2,7 @@
 
 use super::selector::TrafficSelector;
 use crypto::SecretBytes;
-use crypto::cipher::{Cipher, Encryption, Pair};
+use crypto::cipher::{Cipher, Encryption, Integrity, Pair};
 
 /// How packets of an SA are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,33 @@ pub enum Transform {
 }
 
 impl Transform {
+    /// Every one.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let aeads = Cipher::ALL
+            .iter()
+            .flat_map(|&cipher| cipher.tag_lengths().iter().map(move |&tag| Self::Aead(cipher, tag)));
+        let pairs = Encryption::ALL.iter().flat_map(|&encryption| {
+            Integrity::ALL.iter().map(move |&integrity| Self::Pair(Pair { encryption, integrity }))
+        });
+        let gmacs = [Cipher::Aes128Gcm, Cipher::Aes192Gcm, Cipher::Aes256Gcm].map(Self::Gmac);
+        aeads.chain(pairs).chain(gmacs)
+    }
+
+    /// The name used in commands and reports; a tag that is not the longest is part of it, in bits.
+    pub fn name(self) -> String {
+        match self {
+            Self::Aead(cipher, 16) => cipher.name().to_owned(),
+            Self::Aead(cipher, tag) => format!("{}-{}", cipher.name(), tag * 8),
+            Self::Pair(pair) => pair.name(),
+            Self::Gmac(cipher) => cipher.name().replace("gcm", "gmac"),
+        }
+    }
+
+    /// The transform of a name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::all().find(|transform| transform.name() == name)
+    }
+
     /// Bytes of key material for one direction: key and salt, or the keys of cipher and MAC.
     pub fn key_material_length(self) -> usize {
         match self {
@@ -62,4 +89,18 @@ pub struct ChildSa {
     pub local: Vec<TrafficSelector>,
     /// The packets of the other side.
     pub remote: Vec<TrafficSelector>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_their_transforms() {
+        for transform in Transform::all() {
+            assert_eq!(Transform::by_name(&transform.name()), Some(transform), "{}", transform.name());
+        }
+        assert_eq!(Transform::by_name("aes-128-gmac"), Some(Transform::Gmac(Cipher::Aes128Gcm)));
+        assert_eq!(Transform::by_name("aes-256-ccm-64"), Some(Transform::Aead(Cipher::Aes256Ccm, 8)));
+    }
 }

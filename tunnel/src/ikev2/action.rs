@@ -10,6 +10,13 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub(super) u64);
 
+impl SessionId {
+    /// Its number, for people.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// What the protocol wants done.
 pub enum Action {
     /// Send a datagram; on every local port but 500 it is preceded by the non-ESP marker.

@@ -19,6 +19,7 @@ pub mod noise;
 pub mod peer;
 pub mod tai64n;
 
+pub use crate::PeerId;
 pub use activity::Activity;
 pub use allowed_ips::AllowedIps;
-pub use device::{Action, Device, PeerId};
+pub use device::{Action, Device};

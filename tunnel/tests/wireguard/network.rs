@@ -82,7 +82,9 @@ impl Host {
         text.resize(padded(packet.len(), 1420), 0);
         let mut tag = [0; TAG];
         let nonce = nonce(sequence);
-        sa.key
+        sa.protection
+            .wireguard()
+            .expect("a session of ours")
             .seal(&mut [Job { nonce, aad: &[], text: &mut text, tag: &mut tag, authentic: false }])
             .expect("works");
         Some([header.as_bytes(), &text, &tag].concat())
@@ -100,7 +102,7 @@ impl Host {
         let (mut text, mut tag): (Vec<u8>, [u8; TAG]) = (text.to_vec(), tag.try_into().expect("a tag"));
         let nonce = nonce(header.counter.get());
         let mut jobs = [Job { nonce, aad: &[], text: &mut text, tag: &mut tag, authentic: false }];
-        sa.key.open(&mut jobs).expect("works");
+        sa.protection.wireguard().expect("a session of ours").open(&mut jobs).expect("works");
         if !jobs[0].authentic {
             return Err(DropReason::BadTag);
         }

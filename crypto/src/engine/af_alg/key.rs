@@ -173,7 +173,7 @@ impl PairKey for AfAlgPairKey {
             let texts = self.crypt(desk, true, jobs, |_| true)?;
             let digest = |(job, text): (&PairJob<'_>, Option<&[u8]>)| {
                 let (header, plain) = job.packet.split_at(job.text);
-                self.mac.digest([header, text.unwrap_or(plain), job.suffix])
+                self.mac.digest([header, text.unwrap_or(plain), job.suffix], job.tag.len())
             };
             let digests =
                 jobs.iter().zip(texts.iter().copied()).map(digest).collect::<Result<Vec<_>, _>>()?;
@@ -192,7 +192,7 @@ impl PairKey for AfAlgPairKey {
             return self.run_both(both, false, jobs);
         }
         for job in jobs.iter_mut() {
-            let digest = self.mac.digest([&*job.packet, &[], job.suffix])?;
+            let digest = self.mac.digest([&*job.packet, &[], job.suffix], job.tag.len())?;
             job.authentic = digest[..job.tag.len()].ct_eq(job.tag).into();
         }
         Desk::with(|desk| {

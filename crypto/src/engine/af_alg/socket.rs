@@ -128,7 +128,8 @@ fn fill(control: &mut [u8; CONTROL], head: Head) -> usize {
         words[..4].copy_from_slice(&libc::SOL_ALG.to_ne_bytes());
         words[4..].copy_from_slice(&option.to_ne_bytes());
         control[at + header..at + length].copy_from_slice(value);
-        at += length.next_multiple_of(align_of::<libc::cmsghdr>());
+        // The kernel aligns to its long, whatever a C library declares.
+        at += length.next_multiple_of(size_of::<usize>());
     };
     let operation = if head.encrypts { libc::ALG_OP_ENCRYPT } else { libc::ALG_OP_DECRYPT };
     put(libc::ALG_SET_OP, &operation.to_ne_bytes());
@@ -183,8 +184,6 @@ const _: () = assert!(size_of::<Block>() == 64 && size_of::<Event>() == 32);
 
 /// `IOCB_CMD_PREAD`.
 const READ: u16 = 0;
-/// The queue was full: what was sent still waits to be received.
-pub(super) const NOT_TAKEN: Errno = Errno::CANCELED;
 
 impl Queue {
     /// At most this many requests are in a queue.
@@ -197,8 +196,9 @@ impl Queue {
         Ok(Self(context))
     }
 
-    /// As [`receive`], of many sockets at a time: all are asked before the first answer is awaited.
-    pub(super) fn receive(&self, requests: &mut [(BorrowedFd<'_>, &mut [u8])]) -> Vec<Result<usize>> {
+    /// As [`receive`], of many sockets at a time: all are asked before the first answer is awaited. Nothing for those that
+    /// found the queue full: what was sent to them still waits to be received.
+    pub(super) fn receive(&self, requests: &mut [(BorrowedFd<'_>, &mut [u8])]) -> Vec<Option<Result<usize>>> {
         let mut blocks = [Block::default(); Self::LENGTH];
         for (i, ((socket, answer), block)) in requests.iter_mut().zip(&mut blocks).enumerate() {
             *block = Block {
@@ -211,7 +211,7 @@ impl Queue {
             };
         }
         let pointers: Vec<*mut Block> = blocks.iter_mut().map(std::ptr::from_mut).collect();
-        let mut results = vec![Err(NOT_TAKEN); requests.len()];
+        let mut results = vec![None; requests.len()];
         // SAFETY: every block names a buffer that is live, ours alone, and stays so until `wait` has seen its event.
         let taken = unsafe {
             libc::syscall(libc::SYS_io_submit, self.0, requests.len().min(Self::LENGTH), pointers.as_ptr())
@@ -221,7 +221,7 @@ impl Queue {
     }
 
     /// Waits until as many requests as were taken have ended: the kernel writes to their buffers until then.
-    fn wait(&self, taken: usize, results: &mut [Result<usize>]) {
+    fn wait(&self, taken: usize, results: &mut [Option<Result<usize>>]) {
         let mut ended = 0;
         let mut events = [Event::default(); Self::LENGTH];
         while ended < taken {
@@ -236,10 +236,10 @@ impl Queue {
                 continue;
             }
             for event in &events[..got as usize] {
-                results[event.data as usize] = match event.result {
+                results[event.data as usize] = Some(match event.result {
                     error @ ..0 => Err(Errno::from_raw_os_error(-error as i32)),
                     length => Ok(length as usize),
-                };
+                });
             }
             ended += got as usize;
         }

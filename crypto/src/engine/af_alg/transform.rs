@@ -5,7 +5,7 @@
 //! the processor itself computes, one socket does all, one request after the other.
 
 use super::super::EngineFailure;
-use super::socket::{self, Head, Kind, NOT_TAKEN, Queue};
+use super::socket::{self, Head, Kind, Queue};
 use rustix::io::{Errno, Result};
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,6 +21,8 @@ pub(super) struct Request<'a> {
     head: Head,
     parts: [&'a [u8]; 3],
     answer: usize,
+    /// Whether the kernel may say that it is not authentic.
+    is_judged: bool,
 }
 
 impl<'a> Request<'a> {
@@ -35,13 +37,13 @@ impl<'a> Request<'a> {
         let head = Head { encrypts, iv, iv_length, associated: associated.len() };
         let without_tag = associated.len() + text.len();
         let (given, answer) = if encrypts { (&[][..], without_tag + tag.len()) } else { (tag, without_tag) };
-        Self { head, parts: [associated, text, given], answer }
+        Self { head, parts: [associated, text, given], answer, is_judged: !encrypts }
     }
 
     /// Encrypts or decrypts: the answer is as long as the text.
     pub(super) fn plain(encrypts: bool, (iv, iv_length): ([u8; 16], usize), text: &'a [u8]) -> Self {
         let head = Head { encrypts, iv, iv_length, associated: 0 };
-        Self { head, parts: [text, &[], &[]], answer: text.len() }
+        Self { head, parts: [text, &[], &[]], answer: text.len(), is_judged: false }
     }
 
     /// Room for the answer. The kernel does nothing for a reader of no bytes.
@@ -53,11 +55,11 @@ impl<'a> Request<'a> {
         socket::send(socket, Some(self.head), &self.parts.map(IoSlice::new))
     }
 
-    /// Whether it was authentic.
+    /// Whether it was authentic. Drivers report other faults by the same error, where nothing can be a forgery.
     fn judge(&self, received: Result<usize>) -> std::result::Result<bool, EngineFailure> {
         match received {
             Ok(length) if length == self.answer => Ok(true),
-            Err(Errno::BADMSG) => Ok(false),
+            Err(Errno::BADMSG) if self.is_judged => Ok(false),
             _ => Err(EngineFailure),
         }
     }
@@ -166,12 +168,20 @@ impl Transform {
         Ok(requests.iter().zip(answers).zip(verdicts).map(answer).collect())
     }
 
-    /// The digest of `parts` one after the other, of the hash that this is.
-    pub(super) fn digest(&self, parts: [&[u8]; 3]) -> std::result::Result<[u8; 64], EngineFailure> {
+    /// The digest of `parts` one after the other, of the hash that this is, with at least `length` bytes.
+    pub(super) fn digest(
+        &self,
+        parts: [&[u8]; 3],
+        length: usize,
+    ) -> std::result::Result<[u8; 64], EngineFailure> {
         let mut digest = [0; 64];
         let sockets = self.take(1).map_err(|_| EngineFailure)?;
         socket::send(&sockets[0], None, &parts.map(IoSlice::new)).map_err(|_| EngineFailure)?;
-        socket::receive(&sockets[0], &mut digest).map_err(|_| EngineFailure)?;
+        let received = socket::receive(&sockets[0], &mut digest).map_err(|_| EngineFailure)?;
+        // Zeros that nobody wrote would be a tag that anybody can guess.
+        if received < length {
+            return Err(EngineFailure);
+        }
         lock(&self.idle).extend(sockets);
         Ok(digest)
     }
@@ -216,14 +226,14 @@ fn many(
     for (i, received) in received.iter_mut().enumerate() {
         // A device whose queue is full makes only those wait who wait for each request.
         match *received {
-            Err(NOT_TAKEN) => *received = socket::receive(&sockets[i], answers[i]),
-            Err(Errno::BUSY | Errno::NOSPC | Errno::AGAIN) => {
-                *received = one(&sockets[i], &requests[i], answers[i]);
+            None => *received = Some(socket::receive(&sockets[i], answers[i])),
+            Some(Err(Errno::BUSY | Errno::NOSPC | Errno::AGAIN)) => {
+                *received = Some(one(&sockets[i], &requests[i], answers[i]));
             }
-            _ => {}
+            Some(_) => {}
         }
     }
-    Ok(received)
+    Ok(received.into_iter().flatten().collect())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

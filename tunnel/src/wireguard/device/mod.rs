@@ -11,17 +11,13 @@ use super::activity::Activity;
 use super::cookie::CookieChecker;
 use super::limiter::RateLimiter;
 use super::peer::{Peer, Session};
-use crate::{InboundSa, OutboundSa, Time};
+use crate::{InboundSa, OutboundSa, PeerId, Time};
 use crypto::{Engine, PrivateKey, PublicKey, Random, Secret};
 use packet::DropReason;
 use std::collections::hash_map::{Entry, HashMap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Names a peer for the lifetime of its [`Device`]; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PeerId(u64);
 
 /// What the protocol wants done.
 pub enum Action {
@@ -175,7 +171,7 @@ impl Device {
     /// Adds the owner of `public`, who must not be there yet, and returns the notes to be kept by the data path.
     pub fn add_peer(&mut self, public: PublicKey) -> (PeerId, Arc<Activity>) {
         self.last_id += 1;
-        let id = PeerId(self.last_id);
+        let id = PeerId::new(self.last_id);
         let peer = Peer::new(public, &mut *self.random);
         let activity = Arc::clone(&peer.activity);
         let replaced = self.by_key.insert(public, id);

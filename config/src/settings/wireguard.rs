@@ -1,30 +1,12 @@
-//! The configuration, typed, and checked as a whole: what VyOS checks at commit.
+//! `interfaces wireguard`, typed and checked.
 
-use crate::error::{ConfigError, Location};
-use crate::schema::{self, Kind, key_of};
+use super::{Reader, Settings, parsed, set_or_default};
+use crate::schema::key_of;
 use crate::tree::Tree;
 use crypto::{PrivateKey, PublicKey, Secret};
 use ipnet::IpNet;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-
-/// Everything that is served.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// WireGuard interfaces by name.
-    pub wireguard: BTreeMap<String, WireGuard>,
-    /// Which crypto engines are used.
-    pub crypto: Crypto,
-}
-
-/// What is decided about crypto engines.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Crypto {
-    /// The engine for a cipher, by their names.
-    pub pinned: BTreeMap<String, String>,
-    /// Whether accelerators on a bus may be used.
-    pub accelerators: bool,
-}
 
 /// A WireGuard interface.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,49 +48,9 @@ pub struct Peer {
     pub persistent_keepalive: u16,
 }
 
-/// Settings, and what a person should know about them.
-pub type Checked = (Settings, Vec<String>);
-
-impl Settings {
-    /// Reads the settings out of a tree.
-    pub fn new(tree: &Tree) -> Result<Checked, Vec<ConfigError>> {
-        let mut reader = Reader::default();
-        let mut settings = Self::default();
-        if let Some(interfaces) = tree.at(&["interfaces", "wireguard"]) {
-            for (name, interface) in interfaces.children() {
-                if let Some(read) = reader.wireguard(name, interface) {
-                    settings.wireguard.insert(name.to_owned(), read);
-                }
-            }
-        }
-        if let Some(ciphers) = tree.at(&["system", "crypto", "engine"]) {
-            for (cipher, _) in ciphers.children() {
-                let engine = ciphers.value(cipher).map(str::to_owned);
-                settings.crypto.pinned.extend(engine.map(|engine| (cipher.to_owned(), engine)));
-            }
-        }
-        settings.crypto.accelerators = tree.at(&["system", "acceleration", "qat"]).is_some();
-        reader.check_ports(tree, &settings);
-        if reader.errors.is_empty() { Ok((settings, reader.warnings)) } else { Err(reader.errors) }
-    }
-}
-
-#[derive(Default)]
-struct Reader {
-    errors: Vec<ConfigError>,
-    warnings: Vec<String>,
-}
-
 impl Reader {
-    fn error(&mut self, location: Location, reason: String, fix: String) {
-        self.errors.push(ConfigError::new(location, reason).fix(fix));
-    }
-
-    fn wireguard(&mut self, name: &str, tree: &Tree) -> Option<WireGuard> {
+    pub(super) fn wireguard(&mut self, name: &str, tree: &Tree) -> Option<WireGuard> {
         let path = format!("interfaces wireguard {name}");
-        if tree.has("per-client-thread") {
-            self.warnings.push(format!("{path} per-client-thread has no effect"));
-        }
         let peers = self.peers(&path, tree);
         if peers.is_empty() {
             self.warnings.push(format!("{path} has no peer"));
@@ -128,8 +70,8 @@ impl Reader {
             disable: tree.has("disable"),
             disabled_offloads: tree.values("disable-offload").into_iter().map(str::to_owned).collect(),
             port: tree.value("port").and_then(|port| port.parse().ok()),
-            mtu: number(tree, "interfaces wireguard <interface>", "mtu"),
-            fwmark: number(tree, "interfaces wireguard <interface>", "fwmark"),
+            mtu: set_or_default(tree, "interfaces wireguard <interface>", "mtu"),
+            fwmark: set_or_default(tree, "interfaces wireguard <interface>", "fwmark"),
             private_key,
             peers,
         })
@@ -208,7 +150,7 @@ impl Reader {
     }
 
     /// Two interfaces cannot listen on one port.
-    fn check_ports(&mut self, tree: &Tree, settings: &Settings) {
+    pub(super) fn check_ports(&mut self, tree: &Tree, settings: &Settings) {
         let mut ports = HashMap::new();
         for (name, interface) in settings.wireguard.iter().filter(|(_, interface)| !interface.disable) {
             let Some(port) = interface.port else { continue };
@@ -226,23 +168,11 @@ fn secret(text: &str) -> Option<Secret> {
     key_of(text).map(|bytes| Secret::new(*bytes))
 }
 
-/// Values that the schema has checked.
-fn parsed<T: std::str::FromStr>(values: Vec<&str>) -> Vec<T> {
-    values.into_iter().filter_map(|value| value.parse().ok()).collect()
-}
-
-/// A number that the schema has checked, or its default.
-fn number(tree: &Tree, parent: &str, word: &str) -> u32 {
-    let path = format!("{parent} {word}");
-    let default = schema::NODES.iter().find(|node| node.path == path && node.kind != Kind::Flag);
-    let text = tree.value(word).or_else(|| default.and_then(|node| node.default));
-    text.and_then(|text| text.parse().ok()).expect("the schema has checked it or has a default for it")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse;
+    use crate::settings::Checked;
+    use crate::{ConfigError, parse};
 
     const OURS: &str = "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=";
     const THEIRS: &str = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=";

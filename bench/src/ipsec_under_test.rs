@@ -1,0 +1,229 @@
+//! Gateways that join two sites with AES-256-GCM: ours with IPsec, strongSwan with its ESP in user space, and OpenVPN. Each
+//! pair has namespaces and a link of its own, since all want the same ports.
+
+use crate::Outcome;
+use crate::gateway_under_test::{Gateway, Tunnel};
+use crate::lab::{Lab, Process, run, wait_until};
+use crate::strongswan::{self, StrongSwan};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Which gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Daemon {
+    /// Postern.
+    Postern(PathBuf),
+    /// strongSwan with kernel-libipsec.
+    StrongSwan,
+    /// OpenVPN.
+    OpenVpn,
+}
+
+/// The secret of both sides.
+const SECRET: &str = "of a benchmark, and of nothing else";
+/// How long a pair may take to connect.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Two running gateways, and what must live as long as they do.
+pub struct Pair {
+    /// As other measurements take it.
+    pub tunnel: Tunnel,
+    _charons: Vec<StrongSwan>,
+    directory: PathBuf,
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl Daemon {
+    /// Its name in reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Postern(_) => "postern",
+            Self::StrongSwan => "strongswan",
+            Self::OpenVpn => "openvpn",
+        }
+    }
+
+    /// What it says its version is.
+    pub fn version(&self) -> String {
+        match self {
+            Self::Postern(_) => env!("CARGO_PKG_VERSION").to_owned(),
+            Self::StrongSwan => format!("{}, kernel-libipsec", strongswan::version()),
+            Self::OpenVpn => {
+                // It ends with a failure whenever it tells its version.
+                let said = Command::new("openvpn").arg("--version").output().map(|it| it.stdout);
+                let said = said.unwrap_or_default();
+                String::from_utf8_lossy(&said).lines().next().unwrap_or("unknown").to_owned()
+            }
+        }
+    }
+
+    /// Joins two namespaces that have a link; both inside networks are in 10.`net`.0.0/16.
+    pub fn join(&self, lab: &mut Lab, namespaces: [&str; 2], net: u8) -> Outcome<Pair> {
+        let directory = std::env::temp_dir().join(format!("{}-sites", lab.namespace(namespaces[0])));
+        std::fs::create_dir_all(&directory)?;
+        let site = |end: usize| Site { end, namespace: namespaces[end], net, directory: &directory };
+        let sites = [site(0), site(1)];
+        let mut charons = Vec::new();
+        let mut processes = Vec::new();
+        if *self == Self::OpenVpn {
+            certificates(&directory)?;
+        }
+        for site in &sites {
+            processes.push(match self {
+                Self::Postern(program) => site.start_postern(lab, program)?,
+                Self::StrongSwan => {
+                    site.add_inside(lab)?;
+                    let charon = StrongSwan::start(lab, site.namespace, &site.swanctl(), "")?;
+                    charons.push(charon);
+                    charons.last().expect("just pushed").process
+                }
+                Self::OpenVpn => site.start_openvpn(lab)?,
+            });
+        }
+        if let Some(first) = charons.first() {
+            first.initiate(lab, "net")?;
+        }
+        let gateways = [0, 1].map(|end| Gateway {
+            process: processes[end],
+            interface: String::new(),
+            namespace: namespaces[end].to_owned(),
+        });
+        let inside = sites.each_ref().map(Site::inside);
+        let pair = Pair {
+            tunnel: Tunnel { gateways, inside: inside.clone(), inside_v6: [String::new(), String::new()] },
+            _charons: charons,
+            directory: directory.clone(),
+        };
+        let answers = || lab.run(namespaces[0], "ping", &["-c", "1", "-W", "1", &inside[1]]).is_ok();
+        wait_until(PATIENCE, answers)
+            .map_err(|error| format!("two of {} do not connect: {error}", self.name()))?;
+        Ok(pair)
+    }
+}
+
+/// One end.
+struct Site<'a> {
+    end: usize,
+    namespace: &'a str,
+    net: u8,
+    directory: &'a Path,
+}
+
+impl Site<'_> {
+    fn network(&self, end: usize) -> String {
+        format!("10.{}.{}.0/24", self.net, end + 1)
+    }
+
+    fn inside(&self) -> String {
+        format!("10.{}.{}.1", self.net, self.end + 1)
+    }
+
+    fn outside(end: usize) -> String {
+        format!("192.168.77.{}", end + 1)
+    }
+
+    fn add_inside(&self, lab: &Lab) -> Outcome<()> {
+        lab.ip(self.namespace, &format!("address add {}/24 dev lo", self.inside())).map(drop)
+    }
+
+    fn start_postern(&self, lab: &mut Lab, program: &Path) -> Outcome<Process> {
+        self.add_inside(lab)?;
+        let (ours, theirs) = (Self::outside(self.end), Self::outside(1 - self.end));
+        let begins = if self.end == 0 { "initiate" } else { "none" };
+        let (local, remote) = (self.network(self.end), self.network(1 - self.end));
+        let lines = [
+            "esp-group E proposal 1 encryption aes256gcm128".to_owned(),
+            "ike-group I proposal 1 dh-group 19".to_owned(),
+            "ike-group I proposal 1 encryption aes256gcm128".to_owned(),
+            "ike-group I proposal 1 prf prfsha256".to_owned(),
+            format!("authentication psk P id {ours}"),
+            format!("authentication psk P id {theirs}"),
+            format!("authentication psk P secret '{SECRET}'"),
+            "site-to-site peer other authentication mode pre-shared-secret".to_owned(),
+            format!("site-to-site peer other authentication local-id {ours}"),
+            format!("site-to-site peer other authentication remote-id {theirs}"),
+            format!("site-to-site peer other connection-type {begins}"),
+            "site-to-site peer other ike-group I".to_owned(),
+            format!("site-to-site peer other local-address {ours}"),
+            format!("site-to-site peer other remote-address {theirs}"),
+            "site-to-site peer other tunnel 1 esp-group E".to_owned(),
+            format!("site-to-site peer other tunnel 1 local prefix {local}"),
+            format!("site-to-site peer other tunnel 1 remote prefix {remote}"),
+        ];
+        let file = self.directory.join(format!("{}.conf", self.end));
+        std::fs::write(&file, lines.map(|line| format!("set vpn ipsec {line}\n")).concat())?;
+        let socket = self.directory.join(format!("{}.sock", self.end));
+        let mut command = lab.command(self.namespace, program);
+        command.arg("run").arg("--config").arg(&file).arg("--api").arg(&socket).env("LOG_LEVEL", "error");
+        let process = lab.start(command.stdout(Stdio::null()))?;
+        wait_until(PATIENCE, || socket.exists()).map_err(|error| format!("postern run: {error}"))?;
+        Ok(process)
+    }
+
+    fn swanctl(&self) -> String {
+        let (ours, theirs) = (Self::outside(self.end), Self::outside(1 - self.end));
+        let (local, remote) = (self.network(self.end), self.network(1 - self.end));
+        format!(
+            "connections {{ site {{\n version = 2\n local_addrs = {ours}\n remote_addrs = {theirs}\n encap = yes\n\
+             proposals = aes256gcm16-prfsha256-ecp256\n\
+             local {{ auth = psk\n id = {ours}\n }}\n remote {{ auth = psk\n id = {theirs}\n }}\n\
+             children {{ net {{ local_ts = {local}\n remote_ts = {remote}\n esp_proposals = aes256gcm16\n }} }}\n }} }}\n\
+             secrets {{ ike-site {{ secret = \"{SECRET}\"\n }} }}\n"
+        )
+    }
+
+    fn start_openvpn(&self, lab: &mut Lab) -> Outcome<Process> {
+        let other = 1 - self.end;
+        let file = |name: String| self.directory.join(name).to_string_lossy().into_owned();
+        let fingerprint = run(
+            "openssl",
+            ["x509", "-noout", "-fingerprint", "-sha256", "-in", &file(format!("{other}.crt"))],
+        )?;
+        let fingerprint = fingerprint.trim().rsplit('=').next().unwrap_or_default().to_owned();
+        let role = if self.end == 0 { "--tls-client" } else { "--tls-server" };
+        let mut command = lab.command(self.namespace, "openvpn");
+        command
+            .args(["--dev", &format!("v{}{}", self.net, self.end), "--dev-type", "tun", "--proto", "udp"])
+            .args(["--remote", &Self::outside(other), "--port", "1194", role])
+            .args(["--ifconfig", &self.inside(), &format!("10.{}.{}.1", self.net, other + 1)])
+            .args(["--cert", &file(format!("{}.crt", self.end)), "--key", &file(format!("{}.key", self.end))])
+            .args(["--peer-fingerprint", &fingerprint, "--data-ciphers", "AES-256-GCM", "--verb", "1"])
+            .args(if self.end == 1 { &["--dh", "none"][..] } else { &[] })
+            .stdout(std::fs::File::create(self.directory.join(format!("{}.log", self.end)))?);
+        lab.start(&mut command)
+    }
+}
+
+/// Certificates for both ends, each trusted by its fingerprint.
+fn certificates(directory: &Path) -> Outcome<()> {
+    for end in [0, 1] {
+        let file = |kind: &str| directory.join(format!("{end}.{kind}")).to_string_lossy().into_owned();
+        run(
+            "openssl",
+            [
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                "/CN=site",
+                "-keyout",
+                &file("key"),
+                "-out",
+                &file("crt"),
+            ],
+        )?;
+    }
+    Ok(())
+}

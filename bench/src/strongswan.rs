@@ -1,0 +1,132 @@
+//! strongSwan in a lab: charon with its ESP in user space (kernel-libipsec), configured by swanctl.
+//!
+//! Each has its own directory and its own `/run`, so that several run beside each other.
+
+use crate::Outcome;
+use crate::lab::{Lab, Process, wait_until};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const CHARON: &str = "/usr/lib/ipsec/charon";
+/// What is loaded: everything that an interoperation test needs, and kernel-libipsec before kernel-netlink, which then
+/// sees to routes only.
+const PLUGINS: &str = "random nonce aes sha1 sha2 hmac kdf gcm ccm ctr xcbc cmac chapoly curve25519 gmp openssl pem \
+    pkcs1 pkcs8 x509 pubkey revocation constraints kernel-libipsec kernel-netlink socket-default vici updown counters";
+
+/// A running charon.
+pub struct StrongSwan {
+    /// The process.
+    pub process: Process,
+    /// Its namespace.
+    pub namespace: String,
+    directory: PathBuf,
+}
+
+impl StrongSwan {
+    /// What of strongSwan is not installed.
+    pub fn missing() -> Option<&'static str> {
+        let needed = [
+            (CHARON, "strongswan-charon"),
+            ("/usr/sbin/swanctl", "strongswan-swanctl"),
+            ("/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so", "libcharon-extra-plugins"),
+            ("/usr/lib/ipsec/plugins/libstrongswan-chapoly.so", "libstrongswan-extra-plugins"),
+        ];
+        needed.into_iter().find(|(file, _)| !Path::new(file).exists()).map(|(_, package)| package)
+    }
+
+    /// Starts it in a namespace, with a swanctl.conf of this text, and settings for the section `charon`.
+    pub fn start(lab: &mut Lab, namespace: &str, swanctl: &str, charon: &str) -> Outcome<Self> {
+        if let Some(package) = Self::missing() {
+            return Err(format!("strongSwan is not here\n  fix: apt-get install {package}").into());
+        }
+        let directory = std::env::temp_dir().join(format!("{}-charon", lab.namespace(namespace)));
+        std::fs::create_dir_all(&directory)?;
+        let path = directory.display();
+        let settings = format!(
+            "charon {{\n load = {PLUGINS}\n {charon}\n\
+             filelog {{ log {{ path = {path}/log\n default = 1\n ike = 2\n cfg = 2\n flush_line = yes\n }} }}\n\
+             plugins {{ vici {{ socket = unix://{path}/vici\n }} }}\n }}\n"
+        );
+        std::fs::write(directory.join("strongswan.conf"), settings)?;
+        std::fs::write(directory.join("swanctl.conf"), swanctl)?;
+        let process = Self::run(lab, namespace, &directory)?;
+        let started = Self { process, namespace: namespace.to_owned(), directory };
+        started.load(lab)?;
+        Ok(started)
+    }
+
+    fn run(lab: &mut Lab, namespace: &str, directory: &Path) -> Outcome<Process> {
+        let mut command = lab.command(namespace, "unshare");
+        command
+            .args(["--mount", "sh", "-c", &format!("mount -t tmpfs none /run; exec {CHARON}")])
+            .env("STRONGSWAN_CONF", directory.join("strongswan.conf"))
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(directory.join("errors"))?);
+        let process = lab.start(&mut command)?;
+        let socket = directory.join("vici");
+        wait_until(Duration::from_secs(10), || socket.exists()).map_err(|error| {
+            let said = std::fs::read_to_string(directory.join("errors")).unwrap_or_default();
+            format!("charon does not start: {error}\n{said}")
+        })?;
+        Ok(process)
+    }
+
+    /// Ends it by a signal, as a crash does.
+    pub fn kill(&self, lab: &mut Lab) {
+        lab.kill(self.process, rustix::process::Signal::KILL);
+        let _ = std::fs::remove_file(self.directory.join("vici"));
+    }
+
+    /// Starts it again after [`kill`](Self::kill).
+    pub fn restart(&mut self, lab: &mut Lab) -> Outcome<()> {
+        self.process = Self::run(lab, &self.namespace, &self.directory)?;
+        self.load(lab)
+    }
+
+    /// A file of its directory, for keys and certificates.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Runs swanctl.
+    pub fn swanctl(&self, lab: &Lab, arguments: &[&str]) -> Outcome<String> {
+        let uri = format!("unix://{}", self.directory.join("vici").display());
+        let mut command = lab.command(&self.namespace, "swanctl");
+        command.args(arguments).args(["--uri", &uri]);
+        crate::lab::output(command.env("STRONGSWAN_CONF", self.directory.join("strongswan.conf")))
+    }
+
+    /// Reads the configuration again.
+    pub fn load(&self, lab: &Lab) -> Outcome<()> {
+        let file = self.directory.join("swanctl.conf");
+        self.swanctl(lab, &["--load-all", "--noprompt", "--file", &file.to_string_lossy()]).map(drop)
+    }
+
+    /// Sets up a child and waits until it is there.
+    pub fn initiate(&self, lab: &Lab, child: &str) -> Outcome<String> {
+        self.swanctl(lab, &["--initiate", "--timeout", "15", "--child", child])
+    }
+
+    /// Its IKE and Child SAs.
+    pub fn sas(&self, lab: &Lab) -> Outcome<String> {
+        self.swanctl(lab, &["--list-sas"])
+    }
+
+    /// All that it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for StrongSwan {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// The version of the charon that is installed.
+pub fn version() -> String {
+    let said = Command::new(CHARON).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&said).trim().to_owned()
+}

@@ -1,0 +1,39 @@
+//! `pki`: certificates and keys, as base64 without the lines that a PEM file begins and ends with.
+
+use super::value::Type;
+use super::{Node, NotServed, Tag, flag, not_served, tag, value, values};
+
+pub(super) static TAGS: &[Tag] = &[
+    tag("pki ca <ca>", Type::Name, "Name of a certificate authority"),
+    tag("pki certificate <certificate>", Type::Name, "Name of a certificate"),
+    tag("pki key-pair <key-pair>", Type::Name, "Name of a key pair"),
+];
+
+const DESCRIPTION: Type = Type::Text(255);
+const PROTECTED: &str = "The private key is encrypted with a passphrase";
+
+pub(super) static NODES: &[Node] = &[
+    value("pki ca <ca> certificate", Type::Base64, "Its certificate"),
+    values("pki ca <ca> crl", Type::Base64, "List of certificates that it has revoked"),
+    value("pki ca <ca> description", DESCRIPTION, "What it is for"),
+    value("pki ca <ca> private key", Type::Base64, "Its private key").secret(),
+    flag("pki ca <ca> private password-protected", PROTECTED),
+    flag("pki ca <ca> revoke", "Not to be trusted any more"),
+    value("pki certificate <certificate> certificate", Type::Base64, "The certificate"),
+    value("pki certificate <certificate> description", DESCRIPTION, "What it is for"),
+    value("pki certificate <certificate> private key", Type::Base64, "Its private key").secret(),
+    flag("pki certificate <certificate> private password-protected", PROTECTED),
+    flag("pki certificate <certificate> revoke", "Not to be used any more"),
+    value("pki key-pair <key-pair> private key", Type::Base64, "The private key").secret(),
+    flag("pki key-pair <key-pair> private password-protected", PROTECTED),
+    value("pki key-pair <key-pair> public key", Type::Base64, "The public key"),
+];
+
+pub(super) static NOT_SERVED: &[NotServed] = &[
+    not_served("pki certificate <certificate> acme")
+        .instead("put the certificate itself: set pki certificate NAME certificate BASE64"),
+    not_served("pki dh"),
+    not_served("pki openssh"),
+    not_served("pki openvpn"),
+    not_served("pki x509"),
+];

@@ -1,0 +1,264 @@
+//! What a value must look like, and what is said of one that does not.
+
+use ipnet::IpNet;
+use std::net::IpAddr;
+use zeroize::Zeroizing;
+
+/// What a node holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing: it is there or not.
+    Flag,
+    /// Nothing, or a value where an older VyOS wrote one.
+    FlagOr(Type),
+    /// Nothing; more words may follow.
+    Branch,
+    /// One value.
+    Value(Type),
+    /// Any number of values.
+    Values(Type),
+}
+
+/// What a value, or a name that the user chooses, must look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// A number, both ends included.
+    Number(u64, u64),
+    /// A number with up to two decimals, both ends included, in hundredths.
+    Decimal(u32, u32),
+    /// An address with its prefix length: 10.1.0.1/30.
+    Host,
+    /// A prefix: 10.1.0.0/24.
+    Prefix,
+    /// An address.
+    Address,
+    /// An address, or `any`.
+    AddressOrAny,
+    /// An address, a domain name, or `any`.
+    PeerAddress,
+    /// The name or number of an IP protocol.
+    Protocol,
+    /// 32 bytes in base64.
+    Key,
+    /// Bytes in base64: what stands between the lines `-----BEGIN` and `-----END` of a PEM file.
+    Base64,
+    /// Up to so many characters.
+    Text(usize),
+    /// A secret of up to so many characters.
+    Secret(usize),
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// These letters and a number: wg0.
+    Interface(&'static str),
+    /// A name without spaces.
+    Name,
+}
+
+/// How many words are listed in an error at most.
+const LISTED: usize = 12;
+
+impl Kind {
+    /// What its values must look like.
+    pub fn value_type(self) -> Option<Type> {
+        match self {
+            Self::Flag | Self::Branch => None,
+            Self::FlagOr(kind) | Self::Value(kind) | Self::Values(kind) => Some(kind),
+        }
+    }
+}
+
+impl Type {
+    /// Whether `text` is a value of this type, and if not, what is.
+    pub fn check(self, text: &str) -> Result<(), String> {
+        let is_right = match self {
+            Self::Number(low, high) => whole(text).is_some_and(|number| (low..=high).contains(&number)),
+            Self::Decimal(low, high) => hundredths(text).is_some_and(|number| (low..=high).contains(&number)),
+            Self::Host => text.parse::<IpNet>().is_ok(),
+            Self::Prefix => text.parse::<IpNet>().is_ok_and(|prefix| prefix.trunc() == prefix),
+            Self::Address => text.parse::<IpAddr>().is_ok(),
+            Self::AddressOrAny => text == "any" || text.parse::<IpAddr>().is_ok(),
+            Self::PeerAddress => text.parse::<IpAddr>().is_ok() || is_domain(text),
+            Self::Protocol => protocol(text).is_some() || text == ALL_PROTOCOLS,
+            Self::Key => key_of(text).is_some(),
+            Self::Base64 => bytes_of(text).is_some_and(|bytes| !bytes.is_empty()),
+            Self::Text(longest) => text.chars().count() <= longest,
+            Self::Secret(longest) => !text.is_empty() && text.chars().count() <= longest,
+            Self::Word(words) => words.contains(&text),
+            Self::Interface(letters) => interface(letters, text),
+            Self::Name => {
+                !text.is_empty() && text.chars().count() <= 100 && !text.contains(char::is_whitespace)
+            }
+        };
+        if is_right { Ok(()) } else { Err(self.refusal(text)) }
+    }
+
+    /// What is said of a wrong value. One that may be a secret is not repeated.
+    fn refusal(self, text: &str) -> String {
+        let expected = match self {
+            Self::Number(low, high) => format!("a number from {low} to {high}"),
+            Self::Decimal(low, high) => {
+                format!("a number from {} to {}", f64::from(low) / 100.0, f64::from(high) / 100.0)
+            }
+            Self::Host => "an address with its prefix length, such as 10.1.0.1/30".to_owned(),
+            Self::Prefix => match text.parse::<IpNet>() {
+                Ok(prefix) => {
+                    format!("a prefix: it has bits set beyond its length; write {}", prefix.trunc())
+                }
+                Err(_) => "a prefix, such as 10.1.0.0/24".to_owned(),
+            },
+            Self::Address => "an IPv4 or IPv6 address".to_owned(),
+            Self::AddressOrAny => "an IPv4 or IPv6 address, or any".to_owned(),
+            Self::PeerAddress => "an IPv4 or IPv6 address, a domain name, or any".to_owned(),
+            Self::Protocol => "an IP protocol: a number from 0 to 255 or a name such as tcp".to_owned(),
+            Self::Key => return "not a key: 32 bytes in base64, 44 characters ending in =".to_owned(),
+            Self::Base64 => {
+                return "not base64: write what stands between the lines BEGIN and END of a PEM file, in one line"
+                    .to_owned();
+            }
+            Self::Text(longest) => return format!("longer than {longest} characters"),
+            Self::Secret(longest) => return format!("not a secret of 1 to {longest} characters"),
+            Self::Word(words) if words.len() > LISTED => {
+                format!("one of the {} words that may stand here", words.len())
+            }
+            Self::Word(words) => format!("one of {}", words.join(", ")),
+            Self::Interface(_) if text.len() > 15 => "at most 15 characters long".to_owned(),
+            Self::Interface(letters) => format!("{letters} and a number, such as {letters}0"),
+            Self::Name => "a name of 1 to 100 characters without spaces".to_owned(),
+        };
+        format!("{text:?} is not {expected}")
+    }
+}
+
+fn interface(letters: &str, text: &str) -> bool {
+    let digits = text.strip_prefix(letters).unwrap_or_default();
+    text.len() <= 15 && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a name may be looked up. Digits and dots alone were meant as an address.
+fn is_domain(text: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    text.len() <= 253
+        && text.trim_end_matches('.').split('.').all(is_label)
+        && text.contains(|c: char| c.is_ascii_alphabetic())
+}
+
+/// A number as it is printed: 01 would be another name for the tunnel 1.
+fn whole(text: &str) -> Option<u64> {
+    let number: u64 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+/// A number with up to two decimals, in hundredths.
+pub(crate) fn hundredths(text: &str) -> Option<u32> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_digits(whole) || !is_digits(decimals) || decimals.len() > 2 {
+        return None;
+    }
+    let decimals = format!("{decimals:0<2}").parse::<u32>().ok()?;
+    whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(decimals)
+}
+
+/// The word for every protocol.
+pub(crate) const ALL_PROTOCOLS: &str = "all";
+
+/// Protocols that go by a name, as IANA numbers them.
+const PROTOCOLS: &[(&str, u8)] = &[
+    ("ah", 51),
+    ("dccp", 33),
+    ("eigrp", 88),
+    ("esp", 50),
+    ("gre", 47),
+    ("icmp", 1),
+    ("icmpv6", 58),
+    ("igmp", 2),
+    ("ip", 0),
+    ("ipencap", 4),
+    ("ipip", 4),
+    ("ipv6", 41),
+    ("ipv6-icmp", 58),
+    ("l2tp", 115),
+    ("ospf", 89),
+    ("ospfigp", 89),
+    ("pim", 103),
+    ("sctp", 132),
+    ("tcp", 6),
+    ("udp", 17),
+    ("udplite", 136),
+    ("vrrp", 112),
+];
+
+/// The number of an IP protocol; 0 stands for any.
+pub(crate) fn protocol(text: &str) -> Option<u8> {
+    let named = PROTOCOLS.iter().find(|(name, _)| *name == text);
+    named.map(|(_, number)| *number).or_else(|| text.parse().ok())
+}
+
+/// The bytes of a key in base64.
+pub(crate) fn key_of(text: &str) -> Option<Zeroizing<[u8; 32]>> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    let decoded = <base64ct::Base64 as base64ct::Encoding>::decode(text, &mut *bytes).ok()?;
+    (decoded.len() == 32).then_some(bytes)
+}
+
+/// The bytes of a text in base64.
+pub(crate) fn bytes_of(text: &str) -> Option<Zeroizing<Vec<u8>>> {
+    <base64ct::Base64 as base64ct::Encoding>::decode_vec(text).ok().map(Zeroizing::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OFFLOADS: &[&str] = &["tun-tso", "udp-gso"];
+
+    #[test]
+    fn values_are_checked_and_refused_with_what_is_expected() {
+        let key = "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=";
+        for (kind, good, bad, said) in [
+            (Type::Number(68, 16_000), "1420", "67", "from 68 to 16000"),
+            (Type::Number(1024, 26_843_545_600_000), "26843545600000", "26843545600001", "26843545600000"),
+            (Type::Number(1, 9), "1", "01", "from 1 to 9"),
+            (Type::Decimal(100, 1000), "1.8", "0.99", "from 1 to 10"),
+            (Type::Decimal(100, 1000), "10", "1.", "from 1 to 10"),
+            (Type::Host, "10.1.0.1/30", "10.1.0.1", "10.1.0.1/30"),
+            (Type::Prefix, "10.1.0.0/24", "10.1.0.1/24", "write 10.1.0.0/24"),
+            (Type::Prefix, "::/0", "10.1.0.0", "10.1.0.0/24"),
+            (Type::Address, "2001:db8::1", "berlin", "address"),
+            (Type::AddressOrAny, "any", "berlin", "or any"),
+            (Type::PeerAddress, "vpn.example.org", "192.0.2.256", "domain name"),
+            (Type::PeerAddress, "any", "a b", "domain name"),
+            (Type::Protocol, "gre", "grey", "such as tcp"),
+            (Type::Protocol, "255", "256", "from 0 to 255"),
+            (Type::Key, key, "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWl==", "base64"),
+            (Type::Base64, "AAECAw==", "-----BEGIN", "between the lines BEGIN and END"),
+            (Type::Text(5), "abcde", "abcdef", "5 characters"),
+            (Type::Secret(5), "abcde", "", "1 to 5 characters"),
+            (Type::Word(OFFLOADS), "udp-gso", "gso", "tun-tso"),
+            (Type::Interface("wg"), "wg01", "wg", "wg0"),
+            (Type::Interface("wg"), "wg0123456789012", "wg01234567890123", "15 characters"),
+            (Type::Name, "peer-203.0.113.10", "a b", "without spaces"),
+        ] {
+            assert_eq!(kind.check(good), Ok(()), "{kind:?}");
+            let message = kind.check(bad).expect_err("bad");
+            assert!(message.contains(said), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_a_secret_is_not_repeated() {
+        for kind in [Type::Key, Type::Base64, Type::Secret(3)] {
+            assert!(!kind.check("my secret").expect_err("bad").contains("my secret"), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn decimals_are_read_in_hundredths() {
+        assert_eq!(
+            ["1.8", "1.85", "2", "1.855", "x", ".5"].map(hundredths),
+            [Some(180), Some(185), Some(200), None, None, None]
+        );
+    }
+}

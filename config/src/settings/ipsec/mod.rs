@@ -1,0 +1,394 @@
+//! `vpn ipsec`, typed and checked: what the daemon is to serve, with nothing left to look up.
+//!
+//! ```text
+//! group ── proposals, lifetimes ──┐
+//! secret, pki ── who is who ──────┼──> peer ──> overlap: what the peers say of each other
+//! identity, algorithm ── names ───┘
+//! ```
+
+mod algorithm;
+mod group;
+mod identity;
+mod overlap;
+mod peer;
+mod pki;
+mod secret;
+
+pub use algorithm::{DhGroup, Encryption, Prf};
+pub use identity::Identity;
+
+use super::{Reader, parsed, set_or_default};
+use crate::schema::hundredths;
+use crate::tree::Tree;
+use crypto::SecretBytes;
+use crypto::cipher::Integrity;
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// IPsec, site to site.
+#[derive(Debug, PartialEq, Eq)]
+pub struct IpSec {
+    /// Interfaces on which IKE is served; all if empty.
+    pub interfaces: Vec<String>,
+    /// Whether a new connection of a peer takes the place of its old one.
+    pub unique: bool,
+    /// Whether routes to the networks behind peers are left to others.
+    pub disable_route_autoinstall: bool,
+    /// How often and when a request is sent again.
+    pub retransmission: Retransmission,
+    /// What is said.
+    pub log: Log,
+    /// Peers that are not disabled, by name.
+    pub peers: BTreeMap<String, Peer>,
+}
+
+impl Default for IpSec {
+    fn default() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            unique: true,
+            disable_route_autoinstall: false,
+            retransmission: Retransmission::default(),
+            log: Log::default(),
+            peers: BTreeMap::new(),
+        }
+    }
+}
+
+/// How often and when a request is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retransmission {
+    /// How often, before the peer is given up.
+    pub attempts: u32,
+    /// How long each wait is, in hundredths of the one before.
+    pub base_percent: u32,
+    /// The first wait.
+    pub timeout_seconds: u32,
+}
+
+impl Default for Retransmission {
+    fn default() -> Self {
+        Self { attempts: 5, base_percent: 180, timeout_seconds: 4 }
+    }
+}
+
+/// What is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// How much, 0 to 2.
+    pub level: u8,
+    /// Of what, in strongSwan's abbreviations; of everything if empty.
+    pub subsystems: Vec<String>,
+}
+
+/// A peer.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Who it is.
+    pub description: Option<String>,
+    /// Our address; any if not set.
+    pub local_address: Option<IpAddr>,
+    /// Where it is, to be tried in this order; if empty, it calls us from anywhere.
+    pub remote_addresses: Vec<Remote>,
+    /// Who we are. If not set, our address, or with a certificate its subject.
+    pub local_id: Option<Identity>,
+    /// Who it must be; anyone if not set.
+    pub remote_id: Option<Identity>,
+    /// How both sides prove that.
+    pub authentication: Authentication,
+    /// The name of its `psk`, if its secret has one.
+    pub psk: Option<String>,
+    /// The name of its `ike-group`.
+    pub ike_group: String,
+    /// What that says.
+    pub ike: Arc<Ike>,
+    /// Whether the sides authenticate anew instead of replacing only the keys of IKE.
+    pub reauthenticate: bool,
+    /// Who begins.
+    pub start: Start,
+    /// Whether ESP goes in UDP even where there is no NAT.
+    pub force_udp_encapsulation: bool,
+    /// Packets that may arrive late; 0 for no check; if not set, as many as suit the data path.
+    pub replay_window: Option<u32>,
+    /// Addresses asked of the peer; an unspecified one for any.
+    pub virtual_addresses: Vec<IpAddr>,
+    /// Tunnels that are not disabled, by number.
+    pub tunnels: BTreeMap<u32, Tunnel>,
+}
+
+/// Where a peer is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Remote {
+    /// At an address.
+    Address(IpAddr),
+    /// Where this domain name leads.
+    Name(String),
+}
+
+/// Who begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// We, at once and again whenever the connection is lost.
+    Initiate,
+    /// We, when there is traffic for a tunnel.
+    OnTraffic,
+    /// Only the peer.
+    Listen,
+}
+
+/// How both sides prove who they are.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Authentication {
+    /// By a secret that both have.
+    PreSharedSecret(SecretBytes),
+    /// By keys that the other side knows.
+    Rsa {
+        /// Ours, in DER: PKCS#8 or PKCS#1.
+        private_key: SecretBytes,
+        /// The peer's, in DER: SubjectPublicKeyInfo.
+        remote_public_key: Vec<u8>,
+    },
+    /// By certificates.
+    X509(X509),
+}
+
+/// A certificate, its key, and who may have signed the peer's.
+#[derive(Debug, PartialEq, Eq)]
+pub struct X509 {
+    /// Ours, in DER.
+    pub certificate: Vec<u8>,
+    /// Its key, in DER: PKCS#8, PKCS#1 or SEC 1.
+    pub private_key: SecretBytes,
+    /// Who may have signed the peer's; also the certificates between ours and its root.
+    pub authorities: Vec<Authority>,
+}
+
+/// Who signs certificates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authority {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its certificate, in DER.
+    pub certificate: Vec<u8>,
+    /// Its lists of revoked certificates, in DER.
+    pub revocation_lists: Vec<Vec<u8>>,
+}
+
+/// An `ike-group`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ike {
+    /// What is offered and accepted, the best first; never empty.
+    pub proposals: Vec<IkeProposal>,
+    /// When the keys are replaced; never if not set.
+    pub lifetime_seconds: Option<u32>,
+    /// How a dead peer is noticed; not if not set.
+    pub dead_peer_detection: Option<DeadPeerDetection>,
+    /// What is done when the peer ends a tunnel.
+    pub close_action: Action,
+    /// Whether a peer may move to another address by MOBIKE.
+    pub mobike: bool,
+    /// Whether the sides authenticate anew instead of replacing only the keys; see [`Peer::reauthenticate`].
+    pub reauthenticate: bool,
+}
+
+/// A proposal for IKE: one cipher, with what may go with it, the best first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IkeProposal {
+    /// Its number in the configuration; 0 if it is one of ours, for a group that has none.
+    pub number: u16,
+    /// The cipher.
+    pub encryption: Encryption,
+    /// MACs; empty if the cipher authenticates.
+    pub integrity: Vec<Integrity>,
+    /// Pseudorandom functions.
+    pub prfs: Vec<Prf>,
+    /// Diffie-Hellman groups.
+    pub groups: Vec<DhGroup>,
+}
+
+/// How a dead peer is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadPeerDetection {
+    /// What is done then.
+    pub action: Action,
+    /// Silence after which it is asked.
+    pub interval_seconds: u32,
+    /// Time without an answer after which it is dead.
+    pub timeout_seconds: u32,
+}
+
+/// What is done with a tunnel that ended without our doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing.
+    Clear,
+    /// It is made anew when there is traffic for it.
+    Trap,
+    /// It is made anew at once.
+    Restart,
+}
+
+/// An `esp-group`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Esp {
+    /// What is offered and accepted, the best first; never empty.
+    pub proposals: Vec<EspProposal>,
+    /// Whether whole packets are carried.
+    pub mode: Mode,
+    /// Whether new keys come of a new Diffie-Hellman exchange.
+    pub pfs: Pfs,
+    /// When an SA is replaced.
+    pub lifetime_seconds: u32,
+    /// After how many bytes, if that is limited.
+    pub life_bytes: Option<u64>,
+    /// After how many packets, if that is limited.
+    pub life_packets: Option<u64>,
+    /// Whether it is replaced at all, or only ends.
+    pub rekey: bool,
+}
+
+impl Esp {
+    /// The Diffie-Hellman groups for new keys, the best first; none without perfect forward secrecy.
+    pub fn groups<'a>(&'a self, ike: &'a Ike) -> &'a [DhGroup] {
+        match &self.pfs {
+            Pfs::Off => &[],
+            Pfs::AsIke => ike.proposals.first().map_or(&[], |proposal| &proposal.groups),
+            Pfs::Group(group) => std::slice::from_ref(group),
+        }
+    }
+}
+
+/// A proposal for ESP: one cipher, with what may go with it, the best first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EspProposal {
+    /// Its number in the configuration; 0 if it is one of ours, for a group that has none.
+    pub number: u16,
+    /// The cipher.
+    pub encryption: Encryption,
+    /// MACs; empty if the cipher authenticates.
+    pub integrity: Vec<Integrity>,
+}
+
+/// What an SA carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Whole packets, in a new outer header.
+    Tunnel,
+    /// What follows the IP header.
+    Transport,
+}
+
+/// Perfect forward secrecy: whether new keys come of a new Diffie-Hellman exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pfs {
+    /// They come of the keys of IKE.
+    Off,
+    /// With the groups of the first proposal for IKE.
+    AsIke,
+    /// With this group.
+    Group(DhGroup),
+}
+
+/// A tunnel: which packets go to the peer, and how.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// The name of its `esp-group`.
+    pub esp_group: String,
+    /// What that says.
+    pub esp: Arc<Esp>,
+    /// The only IP protocol; any if not set.
+    pub protocol: Option<u8>,
+    /// What is on our side.
+    pub local: Traffic,
+    /// What is on the other side.
+    pub remote: Traffic,
+    /// Which of several tunnels for the same traffic is taken: the lowest first, those without one last.
+    pub priority: Option<u8>,
+    /// Largest packet inside; what fits the way if not set.
+    pub mtu: Option<u16>,
+}
+
+impl Tunnel {
+    /// The networks of our side that are part of the other side too, as with a remote prefix of 0.0.0.0/0: as in VyOS, what
+    /// goes from them to themselves stays out of the tunnel.
+    pub fn passed_by(&self) -> Vec<IpNet> {
+        let meet = |ours: &IpNet| {
+            self.remote.prefixes.iter().any(|theirs| theirs.contains(ours) || ours.contains(theirs))
+        };
+        self.local.prefixes.iter().copied().filter(meet).collect()
+    }
+}
+
+/// One side of a tunnel's traffic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// Its networks; only the gateway's own address if empty.
+    pub prefixes: Vec<IpNet>,
+    /// Its port; any if not set.
+    pub port: Option<u16>,
+}
+
+/// What peers refer to.
+struct Named<'a> {
+    root: &'a Tree,
+    /// Groups by name; `None` for those of which something is wrong, which has been said.
+    ike: BTreeMap<&'a str, Option<Arc<Ike>>>,
+    esp: BTreeMap<&'a str, Option<Arc<Esp>>>,
+    secrets: secret::Secrets,
+}
+
+/// The branches that a path leads to, by their names.
+fn branches<'a>(tree: &'a Tree, path: &[&str]) -> impl Iterator<Item = (&'a str, &'a Tree)> {
+    tree.at(path).into_iter().flat_map(Tree::children)
+}
+
+impl Reader {
+    pub(super) fn ipsec(&mut self, root: &Tree) -> IpSec {
+        let Some(tree) = root.at(&["vpn", "ipsec"]) else { return IpSec::default() };
+        let named = Named {
+            root,
+            ike: branches(tree, &["ike-group"]).map(|(name, it)| (name, self.ike_group(name, it))).collect(),
+            esp: branches(tree, &["esp-group"]).map(|(name, it)| (name, self.esp_group(name, it))).collect(),
+            secrets: self.secrets(tree),
+        };
+        let peers: BTreeMap<String, Peer> = branches(tree, &["site-to-site", "peer"])
+            .filter(|(_, peer)| !peer.has("disable"))
+            .filter_map(|(name, peer)| Some((name.to_owned(), self.ipsec_peer(&named, name, peer)?)))
+            .collect();
+        self.check_peers(tree, &peers);
+        self.check_overlaps(tree, &peers);
+        let interfaces = [Some(tree), tree.at(&["ipsec-interfaces"])].into_iter().flatten();
+        IpSec {
+            interfaces: interfaces.flat_map(|at| parsed(at.values("interface"))).collect(),
+            unique: !tree.has("disable-uniqreqids"),
+            disable_route_autoinstall: tree.at(&["options", "disable-route-autoinstall"]).is_some(),
+            retransmission: retransmission(tree),
+            log: log(tree),
+            peers,
+        }
+    }
+}
+
+fn retransmission(tree: &Tree) -> Retransmission {
+    let Some(tree) = tree.at(&["options", "retransmission"]) else { return Retransmission::default() };
+    let path = "vpn ipsec options retransmission";
+    let base: String = set_or_default(tree, path, "base");
+    Retransmission {
+        attempts: set_or_default(tree, path, "attempts"),
+        base_percent: hundredths(&base).expect("the schema has checked it"),
+        timeout_seconds: set_or_default(tree, path, "timeout"),
+    }
+}
+
+fn log(tree: &Tree) -> Log {
+    let branches = [("log", "level", "subsystem"), ("logging", "log-level", "log-modes")];
+    let set = branches.into_iter().filter_map(|(branch, level, of)| Some((tree.at(&[branch])?, level, of)));
+    set.fold(Log::default(), |mut log, (tree, level, of)| {
+        log.level = log.level.max(super::set(tree, level).unwrap_or(0));
+        let subsystems = tree.values(of).into_iter().filter(|name| !["any", "all"].contains(name));
+        log.subsystems.extend(subsystems.map(str::to_owned));
+        log
+    })
+}

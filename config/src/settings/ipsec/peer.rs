@@ -1,0 +1,373 @@
+//! `vpn ipsec site-to-site peer`.
+
+use super::{
+    Authentication, Esp, Identity, Ike, Mode, Named, Peer, Reader, Remote, Start, Traffic, Tunnel, branches,
+};
+use crate::parse::nearest;
+use crate::schema::{ALL_PROTOCOLS, protocol};
+use crate::settings::{parsed, set};
+use crate::tree::Tree;
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What the name of a peer says of it where the configuration does not: in VyOS 1.3 it was the address, or `@` and the
+/// identity.
+struct Called {
+    remote: Option<Remote>,
+    id: Option<Identity>,
+}
+
+impl Called {
+    fn by(name: &str) -> Option<Self> {
+        let is_domain = name.contains('.') && !name.starts_with('@');
+        let remote = match name.parse::<IpAddr>() {
+            Ok(address) => (!address.is_unspecified()).then_some(Remote::Address(address)),
+            Err(_) if name.starts_with('@') || name == "any" => None,
+            Err(_) if is_domain => Some(Remote::Name(name.to_owned())),
+            Err(_) => return None,
+        };
+        let id = (remote.is_some() || name.starts_with('@')).then(|| Identity::new(name)).flatten();
+        Some(Self { remote, id })
+    }
+}
+
+/// Where a peer is, and who.
+struct Sides {
+    local_address: Option<IpAddr>,
+    remote_addresses: Vec<Remote>,
+    local_id: Option<Identity>,
+    remote_id: Option<Identity>,
+}
+
+impl Sides {
+    /// All by which a psk may know us, and the peer.
+    fn known_by(&self) -> [Vec<Identity>; 2] {
+        let remote = self.remote_addresses.iter().map(|remote| match remote {
+            Remote::Address(address) => Identity::Address(*address),
+            Remote::Name(name) => Identity::Domain(name.to_lowercase()),
+        });
+        [
+            self.local_id.clone().into_iter().chain(self.local_address.map(Identity::Address)).collect(),
+            self.remote_id.clone().into_iter().chain(remote).collect(),
+        ]
+    }
+}
+
+/// The name of the secret of a peer; none if it has another way to authenticate, or the secret stands with the peer itself.
+fn psk(named: &Named<'_>, tree: &Tree, sides: &Sides, authentication: &Authentication) -> Option<String> {
+    let is_secret = matches!(authentication, Authentication::PreSharedSecret(_));
+    let is_own = tree.at(&["authentication"]).is_some_and(|tree| tree.has("pre-shared-secret"));
+    if !is_secret || is_own {
+        return None;
+    }
+    let [ours, theirs] = sides.known_by();
+    let (name, _) = named.secrets.find(&ours, &theirs, theirs.is_empty())?;
+    Some(name.to_owned())
+}
+
+impl Reader {
+    pub(super) fn ipsec_peer(&mut self, named: &Named<'_>, name: &str, tree: &Tree) -> Option<Peer> {
+        let path = format!("vpn ipsec site-to-site peer {name}");
+        let sides = self.sides(&path, name, tree);
+        let authentication = sides.as_ref().and_then(|sides| self.authentication(named, &path, tree, sides));
+        let ike = self.ike_of(named, &path, tree);
+        self.refuse_vti(&path, tree);
+        let tunnels = self.tunnels(named, &path, tree);
+        let (sides, ike, authentication) = (sides?, ike?, authentication?);
+        if matches!(authentication, Authentication::X509(_)) && sides.remote_id.is_none() {
+            self.warn(format!(
+                "{path} has no remote-id: whoever has a certificate of the ca-certificate is taken for this peer"
+            ));
+        }
+        Some(Peer {
+            description: set(tree, "description"),
+            start: self.start(&path, tree, sides.remote_addresses.is_empty()),
+            psk: psk(named, tree, &sides, &authentication),
+            local_address: sides.local_address,
+            remote_addresses: sides.remote_addresses,
+            local_id: sides.local_id,
+            remote_id: sides.remote_id,
+            authentication,
+            reauthenticate: match tree.value("ikev2-reauth") {
+                Some("yes") => true,
+                Some("no") => false,
+                _ => ike.reauthenticate,
+            },
+            ike_group: set(tree, "ike-group").unwrap_or_default(),
+            ike,
+            force_udp_encapsulation: tree.has("force-udp-encapsulation")
+                || tree.value("force-encapsulation") == Some("enable"),
+            replay_window: set(tree, "replay-window"),
+            virtual_addresses: parsed(tree.values("virtual-address")),
+            tunnels,
+        })
+    }
+
+    fn sides(&mut self, path: &str, name: &str, tree: &Tree) -> Option<Sides> {
+        let empty = Tree::default();
+        let authentication = tree.at(&["authentication"]).unwrap_or(&empty);
+        let called = Called::by(name).filter(|_| !tree.has("remote-address"));
+        if called.is_none() && !tree.has("remote-address") {
+            let fix = format!("set {path} remote-address ADDRESS, or any if it calls us");
+            self.error(tree.location(), format!("{path}: remote-address is not set"), fix);
+            return None;
+        }
+        let (remote, id) = called.map_or((None, None), |called| (called.remote, called.id));
+        let local_address: Option<IpAddr> = set(tree, "local-address");
+        let remote_id = authentication.value("remote-id").map(Identity::new);
+        let local_id = authentication.value("local-id").or_else(|| authentication.value("id"));
+        let sides = Sides {
+            local_address: local_address.filter(|address| !address.is_unspecified()),
+            remote_addresses: remote.into_iter().chain(remote_addresses(tree)).collect(),
+            local_id: local_id.filter(|_| !authentication.has("use-x509-id")).and_then(Identity::new),
+            remote_id: remote_id.unwrap_or(id),
+        };
+        self.check_address_families(path, tree, &sides);
+        Some(sides)
+    }
+
+    fn check_address_families(&mut self, path: &str, tree: &Tree, sides: &Sides) {
+        let Some(local) = sides.local_address else { return };
+        let other = sides.remote_addresses.iter().find_map(|remote| match remote {
+            Remote::Address(address) if address.is_ipv4() != local.is_ipv4() => Some(address),
+            _ => None,
+        });
+        if let Some(remote) = other {
+            let reason =
+                format!("{path}: local-address {local} cannot reach {remote}: one is IPv4, one is IPv6");
+            let kind = if remote.is_ipv4() { "IPv4" } else { "IPv6" };
+            let fix = format!("set {path} local-address to our {kind} address, or any");
+            self.error(tree.location_of("local-address"), reason, fix);
+        }
+    }
+
+    fn authentication(
+        &mut self,
+        named: &Named<'_>,
+        path: &str,
+        tree: &Tree,
+        sides: &Sides,
+    ) -> Option<Authentication> {
+        let authentication = tree.at(&["authentication"]);
+        let has = |word| authentication.is_some_and(|authentication| authentication.has(word));
+        match authentication.and_then(|authentication| authentication.value("mode")) {
+            Some("x509") => self.x509(named, path, tree).map(Authentication::X509),
+            Some("rsa") => self.rsa(named, path, tree).map(|(private_key, remote_public_key)| {
+                Authentication::Rsa { private_key, remote_public_key }
+            }),
+            None if !has("pre-shared-secret") && (has("x509") || has("rsa")) => {
+                let mode = if has("x509") { "x509" } else { "rsa" };
+                let reason = format!("{path}: authentication {mode} is set, but not that it is used");
+                self.error(tree.location(), reason, format!("set {path} authentication mode {mode}"));
+                None
+            }
+            _ => self.pre_shared_secret(named, path, tree, sides),
+        }
+    }
+
+    fn pre_shared_secret(
+        &mut self,
+        named: &Named<'_>,
+        path: &str,
+        tree: &Tree,
+        sides: &Sides,
+    ) -> Option<Authentication> {
+        let own = tree.at(&["authentication"]).and_then(|tree| tree.value("pre-shared-secret"));
+        if let Some(secret) = own {
+            let secret = crypto::SecretBytes::new(secret.as_bytes().to_vec());
+            return Some(Authentication::PreSharedSecret(secret));
+        }
+        let [ours, theirs] = sides.known_by();
+        let is_anyone = theirs.is_empty();
+        if let Some((_, secret)) = named.secrets.find(&ours, &theirs, is_anyone) {
+            return Some(Authentication::PreSharedSecret(secret.clone()));
+        }
+        let ids = |ids: &[Identity]| ids.iter().map(Identity::to_string).collect::<Vec<_>>();
+        let (wanted, who) = if is_anyone { (ids(&ours), "us") } else { (ids(&theirs), "this peer") };
+        let wanted = if wanted.is_empty() { vec!["%any".to_owned()] } else { wanted };
+        let reason = format!("{path}: no psk has {who} as id: {}", wanted.join(", "));
+        let known = named.secrets.identities();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let short = path.rsplit(' ').next().unwrap_or_default();
+        let add = format!(
+            "set vpn ipsec authentication psk {short} id {0}, set vpn ipsec authentication psk {short} secret 'SECRET'",
+            wanted.first().map_or("%any", String::as_str)
+        );
+        let fix = match wanted.iter().find_map(|id| nearest(id, &known)) {
+            Some(near) => format!("there is one for {near}, is it meant? Else {add}"),
+            None => add,
+        };
+        self.error(tree.location(), reason, fix);
+        None
+    }
+
+    fn ike_of(&mut self, named: &Named<'_>, path: &str, tree: &Tree) -> Option<Arc<Ike>> {
+        let known: Vec<&str> = named.ike.keys().copied().collect();
+        let Some(name) = tree.value("ike-group") else {
+            let reason = format!("{path}: ike-group is not set");
+            self.error(tree.location(), reason, format!("set {path} ike-group {}", one_of(&known)));
+            return None;
+        };
+        if let Some(found) = named.ike.get(name) {
+            return found.clone();
+        }
+        let reason = format!("{path}: there is no ike-group {name}");
+        let fix = meant(path, "ike-group", name, &known);
+        self.error(tree.location_of("ike-group"), reason, fix);
+        None
+    }
+
+    fn refuse_vti(&mut self, path: &str, tree: &Tree) {
+        let Some(vti) = tree.at(&["vti"]) else { return };
+        let what = vti.value("bind").map_or("vti".to_owned(), |name| format!("vti bind {name}"));
+        self.error(
+            vti.location(),
+            format!("{path} {what}: tunnels with an interface of their own are not served yet"),
+            format!("delete {path} vti, set {path} tunnel 1 local prefix PREFIX, set {path} tunnel 1 remote prefix PREFIX"),
+        );
+    }
+
+    fn start(&mut self, path: &str, tree: &Tree, is_anywhere: bool) -> Start {
+        match tree.value("connection-type") {
+            Some("none") => Start::Listen,
+            None if is_anywhere => Start::Listen,
+            Some(kind) if is_anywhere => {
+                if kind == "initiate" {
+                    self.warn(format!(
+                        "{path} connection-type initiate: it may be anywhere, so it must call us"
+                    ));
+                }
+                Start::Listen
+            }
+            Some("respond" | "trap") => Start::OnTraffic,
+            _ => Start::Initiate,
+        }
+    }
+
+    fn tunnels(&mut self, named: &Named<'_>, path: &str, tree: &Tree) -> BTreeMap<u32, Tunnel> {
+        if tree.at(&["tunnel"]).is_none() && tree.at(&["vti"]).is_none() {
+            let fix =
+                format!("set {path} tunnel 1 local prefix PREFIX, set {path} tunnel 1 remote prefix PREFIX");
+            self.error(tree.location(), format!("{path} has no tunnel"), fix);
+        }
+        let default = tree.value("default-esp-group");
+        branches(tree, &["tunnel"])
+            .filter(|(_, tunnel)| !tunnel.has("disable"))
+            .filter_map(|(number, tunnel)| {
+                let path = format!("{path} tunnel {number}");
+                Some((number.parse().ok()?, self.tunnel(named, &path, tunnel, default)?))
+            })
+            .collect()
+    }
+
+    fn tunnel(
+        &mut self,
+        named: &Named<'_>,
+        path: &str,
+        tree: &Tree,
+        default: Option<&str>,
+    ) -> Option<Tunnel> {
+        let (local, remote) = (traffic(tree, "local"), traffic(tree, "remote"));
+        let protocol = tree.value("protocol").filter(|name| *name != ALL_PROTOCOLS).and_then(protocol);
+        let protocol = protocol.filter(|number| *number != 0);
+        if let Some(side) =
+            [(&local, "local"), (&remote, "remote")].into_iter().find(|it| it.0.port.is_some())
+            && protocol.is_none()
+        {
+            let reason = format!("{path}: {} port is set without protocol", side.1);
+            self.error(tree.location(), reason, format!("set {path} protocol tcp, or udp"));
+        }
+        self.check_prefix_families(path, tree, &local.prefixes, &remote.prefixes);
+        let (esp_group, esp) = self.esp_of(named, path, tree, default)?;
+        if esp.mode == Mode::Transport && !(local.prefixes.is_empty() && remote.prefixes.is_empty()) {
+            let reason =
+                format!("{path}: esp-group {esp_group} has mode transport, which carries no networks");
+            let fix = format!("set vpn ipsec esp-group {esp_group} mode tunnel, or delete the prefixes");
+            self.error(tree.location(), reason, fix);
+        }
+        Some(Tunnel {
+            esp_group,
+            esp,
+            protocol,
+            local,
+            remote,
+            priority: set(tree, "priority"),
+            mtu: set(tree, "mtu"),
+        })
+    }
+
+    /// Every network must have one of its family on the other side.
+    fn check_prefix_families(&mut self, path: &str, tree: &Tree, local: &[IpNet], remote: &[IpNet]) {
+        for (side, ours, other, theirs) in
+            [("local", local, "remote", remote), ("remote", remote, "local", local)]
+        {
+            let is_v4 = |prefix: &IpNet| matches!(prefix, IpNet::V4(_));
+            let lonely = ours.iter().find(|a| !theirs.iter().any(|b| is_v4(a) == is_v4(b)));
+            if let (Some(prefix), false) = (lonely, theirs.is_empty()) {
+                let kind = if is_v4(prefix) { "IPv4" } else { "IPv6" };
+                let reason = format!("{path}: {side} prefix {prefix} is {kind}, and no {other} prefix is");
+                let fix = format!(
+                    "set {path} {other} prefix to one of {kind}, or delete {path} {side} prefix {prefix}"
+                );
+                self.error(tree.location(), reason, fix);
+                return;
+            }
+        }
+    }
+
+    fn esp_of(
+        &mut self,
+        named: &Named<'_>,
+        path: &str,
+        tree: &Tree,
+        default: Option<&str>,
+    ) -> Option<(String, Arc<Esp>)> {
+        let known: Vec<&str> = named.esp.keys().copied().collect();
+        let Some(name) = tree.value("esp-group").or(default) else {
+            let reason = format!("{path}: esp-group is not set");
+            self.error(tree.location(), reason, format!("set {path} esp-group {}", one_of(&known)));
+            return None;
+        };
+        if let Some(found) = named.esp.get(name) {
+            return Some((name.to_owned(), found.clone()?));
+        }
+        let fix = meant(path, "esp-group", name, &known);
+        self.error(tree.location_of("esp-group"), format!("{path}: there is no esp-group {name}"), fix);
+        None
+    }
+}
+
+/// Where a peer is, as `remote-address` says; nothing if it may be anywhere.
+fn remote_addresses(tree: &Tree) -> Vec<Remote> {
+    let values = tree.values("remote-address");
+    let remotes: Vec<Option<Remote>> = values
+        .into_iter()
+        .map(|text| match text.parse::<IpAddr>() {
+            Ok(address) => (!address.is_unspecified()).then_some(Remote::Address(address)),
+            Err(_) => (text != "any").then(|| Remote::Name(text.to_owned())),
+        })
+        .collect();
+    remotes.into_iter().collect::<Option<_>>().unwrap_or_default()
+}
+
+fn traffic(tree: &Tree, side: &str) -> Traffic {
+    let Some(tree) = tree.at(&[side]) else { return Traffic { prefixes: Vec::new(), port: None } };
+    Traffic { prefixes: parsed(tree.values("prefix")), port: set(tree, "port") }
+}
+
+/// The names to choose from.
+fn one_of(known: &[&str]) -> String {
+    if known.is_empty() { "NAME".to_owned() } else { known.join(", or ") }
+}
+
+/// What to do about a name that nothing has.
+fn meant(path: &str, word: &str, name: &str, known: &[&str]) -> String {
+    match nearest(name, known) {
+        Some(near) => format!("did you mean {near}? set {path} {word} {near}"),
+        None => {
+            format!("set vpn ipsec {word} {name} proposal 1 encryption aes256gcm128, or name one there is")
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The configuration, typed, and checked as a whole: what VyOS checks at commit.
+
+pub mod ipsec;
+mod system;
+mod wireguard;
+
+pub use ipsec::IpSec;
+pub use system::Crypto;
+pub use wireguard::{Peer, WireGuard};
+
+use crate::diff;
+use crate::error::{ConfigError, Location};
+use crate::schema::{self, Kind, Place};
+use crate::tree::Tree;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+/// Everything that is served.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// WireGuard interfaces by name.
+    pub wireguard: BTreeMap<String, WireGuard>,
+    /// IPsec, site to site.
+    pub ipsec: IpSec,
+    /// Which crypto engines are used.
+    pub crypto: Crypto,
+}
+
+/// Settings, and what a person should know about them.
+pub type Checked = (Settings, Vec<String>);
+
+impl Settings {
+    /// Reads the settings out of a tree.
+    pub fn new(tree: &Tree) -> Result<Checked, Vec<ConfigError>> {
+        let mut reader = Reader::default();
+        let mut settings = Self { crypto: Crypto::new(tree), ..Self::default() };
+        if let Some(interfaces) = tree.at(&["interfaces", "wireguard"]) {
+            for (name, interface) in interfaces.children() {
+                if let Some(read) = reader.wireguard(name, interface) {
+                    settings.wireguard.insert(name.to_owned(), read);
+                }
+            }
+        }
+        reader.check_ports(tree, &settings);
+        settings.ipsec = reader.ipsec(tree);
+        reader.notes(tree);
+        if reader.errors.is_empty() { Ok((settings, reader.warnings)) } else { Err(reader.errors) }
+    }
+}
+
+/// Collects all that is wrong, and what a person should know.
+#[derive(Default)]
+struct Reader {
+    errors: Vec<ConfigError>,
+    warnings: Vec<String>,
+}
+
+impl Reader {
+    fn error(&mut self, location: Location, reason: impl Into<String>, fix: impl Into<String>) {
+        self.errors.push(ConfigError::new(location, reason).fix(fix));
+    }
+
+    fn warn(&mut self, warning: impl Into<String>) {
+        self.warnings.push(warning.into());
+    }
+
+    /// What the grammar has to say of what is set: one warning a node, however often it is used.
+    fn notes(&mut self, tree: &Tree) {
+        let mut found: Vec<(&'static schema::Node, String, usize)> = Vec::new();
+        for statement in diff::statements(tree) {
+            let Some(Place::Node(node)) = schema::find(statement.path()) else { continue };
+            if node.note.is_none() || matches!(node.kind, Kind::FlagOr(_)) && statement.value().is_none() {
+                continue;
+            }
+            match found.iter_mut().find(|(known, ..)| std::ptr::eq(*known, node)) {
+                Some((_, _, more)) => *more += 1,
+                None => found.push((node, statement.path().join(" "), 0)),
+            }
+        }
+        self.warnings.extend(found.into_iter().map(|(node, path, more)| {
+            let more = if more == 0 { String::new() } else { format!(", and {more} more like it,") };
+            format!("{path}{more} {}", node.note.unwrap_or_default())
+        }));
+    }
+}
+
+/// Values that the schema has checked.
+fn parsed<T: FromStr>(values: Vec<&str>) -> Vec<T> {
+    values.into_iter().filter_map(|value| value.parse().ok()).collect()
+}
+
+/// A value that the schema has checked.
+fn set<T: FromStr>(tree: &Tree, word: &str) -> Option<T> {
+    tree.value(word).and_then(|text| text.parse().ok())
+}
+
+/// A value that the schema has checked, or its default there.
+fn set_or_default<T: FromStr>(tree: &Tree, parent: &str, word: &str) -> T {
+    let default = || schema::of_path(&format!("{parent} {word}")).and_then(|node| node.default)?.parse().ok();
+    set(tree, word).or_else(default).expect("the schema has checked it or has a default for it")
+}

@@ -1,0 +1,365 @@
+//! From what the configuration says of a peer to what IKE needs to know of the connection to it.
+
+use config::settings::ipsec::{
+    Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Prf,
+    Remote, Start, Traffic, Tunnel, X509,
+};
+use crypto::exchange;
+use crypto::pki::{Certificate, TrustStore, chain};
+use crypto::signature::SigningKey;
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+use tunnel::esp::{Limits, Options, TrafficSelector};
+use tunnel::ikev2 as ike;
+use tunnel::ikev2::limits::IKE_PORT;
+use tunnel::ikev2::proposal::{self, EspOffer, IkeOffer, Sequence};
+
+/// An IKE SA of an `ike-group` without a lifetime lasts this long.
+const LONG: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// When the keys of a limited number of bytes or packets are replaced, in tenths.
+const SOFT_TENTHS: u64 = 9;
+
+/// Why a peer cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// Its domain names lead nowhere.
+    #[error(
+        "vpn ipsec site-to-site peer {peer}: {name} has no address now: {error}\n  fix: set vpn ipsec site-to-site peer {peer} remote-address ADDRESS, or mend the resolver and reload"
+    )]
+    Name {
+        /// The peer.
+        peer: String,
+        /// Its domain name.
+        name: String,
+        /// What the resolver says.
+        error: std::io::Error,
+    },
+    /// Certificates, or a key, are not what they should be.
+    #[error("vpn ipsec site-to-site peer {peer}: {of}: {error}")]
+    Pki {
+        /// The peer.
+        peer: String,
+        /// Which certificate, list or key.
+        of: String,
+        /// What is wrong with it.
+        error: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// It proves who it is in a way that is not served.
+    #[error(
+        "vpn ipsec site-to-site peer {0}: authentication with {1} is not served yet\n  fix: set vpn ipsec site-to-site peer {0} authentication mode pre-shared-secret"
+    )]
+    Authentication(String, &'static str),
+    /// It has no identity of ours that could be said.
+    #[error(
+        "vpn ipsec site-to-site peer {0}: the identity {1} cannot be said to a peer\n  fix: set vpn ipsec site-to-site peer {0} authentication local-id NAME"
+    )]
+    Identity(String, String),
+}
+
+/// What is decided on our side alone about the SAs of a tunnel.
+#[derive(Clone, Debug)]
+pub struct Child {
+    /// The number of the tunnel.
+    pub tunnel: u32,
+    /// When its SAs end, and their replay window.
+    pub options: Options,
+}
+
+/// What the configuration calls things, so that advice can be typed as it stands.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// The peer.
+    pub peer: String,
+    /// Its `ike-group`.
+    pub ike_group: Group,
+    /// The `esp-group` of each tunnel, by the name of the tunnel.
+    pub esp_groups: BTreeMap<String, Group>,
+    /// The words before its secret; none if it has no secret but a key.
+    pub secret: Option<String>,
+}
+
+/// A group of proposals.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// The number for another proposal.
+    pub free: u16,
+}
+
+/// What becomes of a peer of the configuration.
+pub struct Plan {
+    /// What the configuration calls things.
+    pub names: Names,
+    /// What IKE needs to know.
+    pub connection: ike::Connection,
+    /// What the data path needs to know, in the order of the connection's children.
+    pub children: Vec<Child>,
+}
+
+/// Plans the connection to a peer. Domain names are resolved, which may take a while.
+pub fn plan(name: &str, peer: &Peer) -> Result<Plan, PeerError> {
+    let remote = remote_address(name, peer)?;
+    let authentication = authentication(name, peer)?;
+    let local_identity = local_identity(name, peer, &authentication, remote)?;
+    let remote_identity = peer.remote_id.as_ref().map(|id| spoken(name, id)).transpose()?;
+    let children = peer.tunnels.iter().map(|(&tunnel, it)| (tunnel, it));
+    let connection = ike::Connection {
+        name: name.to_owned(),
+        // Whoever begins must say from where.
+        local: peer
+            .local_address
+            .or_else(|| remote.filter(|_| peer.start != Start::Listen).and_then(address_towards)),
+        remote,
+        local_identity,
+        remote_identity,
+        authentication,
+        ike: peer.ike.proposals.iter().map(ike_offer).collect(),
+        children: children.clone().map(|(number, tunnel)| child(name, number, tunnel, peer)).collect(),
+        lifetime: peer.ike.lifetime_seconds.map_or(LONG, |seconds| Duration::from_secs(seconds.into())),
+        dead_peer_detection: peer
+            .ike
+            .dead_peer_detection
+            .map(|detection| Duration::from_secs(detection.interval_seconds.into())),
+        start: match peer.start {
+            Start::Initiate => ike::Start::Initiate,
+            Start::OnTraffic => ike::Start::OnTraffic,
+            Start::Listen => ike::Start::Respond,
+        },
+        reauthenticate: peer.reauthenticate,
+        when_lost: when_lost(peer),
+        // Datagrams have the kernel's segmentation, which ESP as a protocol of its own has not.
+        force_encapsulation: true,
+    };
+    let children = children.map(|(tunnel, it)| Child { tunnel, options: options(peer, &it.esp) }).collect();
+    Ok(Plan { names: names(name, peer), connection, children })
+}
+
+fn names(name: &str, peer: &Peer) -> Names {
+    let group = |name: &str, numbers: &mut dyn Iterator<Item = u16>| Group {
+        name: name.to_owned(),
+        free: numbers.max().unwrap_or(0).saturating_add(1),
+    };
+    let esp_group = |(&number, tunnel): (&u32, &Tunnel)| {
+        let mut numbers = tunnel.esp.proposals.iter().map(|proposal| proposal.number);
+        (child_name(name, number), group(&tunnel.esp_group, &mut numbers))
+    };
+    Names {
+        peer: name.to_owned(),
+        ike_group: group(&peer.ike_group, &mut peer.ike.proposals.iter().map(|proposal| proposal.number)),
+        esp_groups: peer.tunnels.iter().map(esp_group).collect(),
+        secret: matches!(peer.authentication, Authentication::PreSharedSecret(_)).then(|| match &peer.psk {
+            Some(psk) => format!("set vpn ipsec authentication psk {psk} secret"),
+            None => format!("set vpn ipsec site-to-site peer {name} authentication pre-shared-secret"),
+        }),
+    }
+}
+
+fn child_name(peer: &str, number: u32) -> String {
+    format!("{peer}-tunnel-{number}")
+}
+
+fn when_lost(peer: &Peer) -> ike::WhenLost {
+    let actions =
+        [Some(peer.ike.close_action), peer.ike.dead_peer_detection.map(|detection| detection.action)];
+    if actions.contains(&Some(Action::Restart)) { ike::WhenLost::Restart } else { ike::WhenLost::Clear }
+}
+
+/// The first of its addresses that there is; none if it calls us from anywhere.
+fn remote_address(peer: &str, settings: &Peer) -> Result<Option<IpAddr>, PeerError> {
+    let mut failed = None;
+    for remote in &settings.remote_addresses {
+        let name = match remote {
+            Remote::Address(address) => return Ok(Some(*address)),
+            Remote::Name(name) => name,
+        };
+        match (name.as_str(), IKE_PORT).to_socket_addrs().map(|mut found| found.next()) {
+            Ok(Some(found)) => return Ok(Some(found.ip())),
+            Ok(None) => {}
+            Err(error) => {
+                failed = Some(PeerError::Name { peer: peer.to_owned(), name: name.clone(), error });
+            }
+        }
+    }
+    failed.map_or(Ok(None), Err)
+}
+
+/// Who we say we are: what is configured, or the subject of our certificate, or the address that the peer sees.
+fn local_identity(
+    peer: &str,
+    settings: &Peer,
+    authentication: &ike::Authentication,
+    remote: Option<IpAddr>,
+) -> Result<ike::Identity, PeerError> {
+    if let Some(id) = &settings.local_id {
+        return spoken(peer, id);
+    }
+    if let ike::Authentication::Certificate(credentials) = authentication
+        && let Some(own) = credentials.certificates.first()
+    {
+        return Ok(ike::Identity::Name(own.subject().clone()));
+    }
+    let address = settings.local_address.or_else(|| remote.and_then(address_towards));
+    let unknown = || PeerError::Identity(peer.to_owned(), "of an unknown address".to_owned());
+    address.map(of_address).ok_or_else(unknown)
+}
+
+fn of_address(address: IpAddr) -> ike::Identity {
+    match address {
+        IpAddr::V4(address) => ike::Identity::Ipv4(address),
+        IpAddr::V6(address) => ike::Identity::Ipv6(address),
+    }
+}
+
+/// The address from which the kernel would send there. Nothing is sent.
+fn address_towards(remote: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = if remote.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((remote, IKE_PORT)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+fn spoken(peer: &str, id: &Identity) -> Result<ike::Identity, PeerError> {
+    Ok(match id {
+        Identity::Address(address) => of_address(*address),
+        Identity::Domain(name) => ike::Identity::Fqdn(name.clone()),
+        Identity::Email(name) => ike::Identity::Email(name.clone()),
+        Identity::KeyId(bytes) => ike::Identity::KeyId(bytes.clone()),
+        Identity::DistinguishedName(text) => ike::Identity::Name(
+            text.parse().map_err(|error| PeerError::pki(peer, format!("the name {text}"), error))?,
+        ),
+    })
+}
+
+impl PeerError {
+    fn pki(peer: &str, of: String, error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Pki { peer: peer.to_owned(), of, error: Box::new(error) }
+    }
+}
+
+fn authentication(peer: &str, settings: &Peer) -> Result<ike::Authentication, PeerError> {
+    match &settings.authentication {
+        Authentication::PreSharedSecret(secret) => Ok(ike::Authentication::SharedKey(secret.clone())),
+        Authentication::Rsa { .. } => Err(PeerError::Authentication(peer.to_owned(), "RSA keys")),
+        Authentication::X509(x509) => {
+            Ok(ike::Authentication::Certificate(Arc::new(credentials(peer, x509)?)))
+        }
+    }
+}
+
+/// Reads the certificates, the key and the lists of the configuration.
+fn credentials(peer: &str, x509: &X509) -> Result<ike::Credentials, PeerError> {
+    let key = SigningKey::from_der(x509.private_key.expose())
+        .map_err(|error| PeerError::pki(peer, "the private key".to_owned(), error))?;
+    let read = |der: &[u8], of: &str| {
+        Certificate::from_der(der)
+            .map_err(|error| PeerError::pki(peer, format!("the certificate {of}"), error))
+    };
+    let own = read(&x509.certificate, "of this side")?;
+    let (mut trust, mut authorities) = (TrustStore::default(), Vec::new());
+    for authority in &x509.authorities {
+        let certificate = read(&authority.certificate, &authority.name)?;
+        trust
+            .add_authority(certificate.clone())
+            .map_err(|error| PeerError::pki(peer, format!("the authority {}", authority.name), error))?;
+        authorities.push(certificate);
+        for list in &authority.revocation_lists {
+            trust
+                .add_revocation_lists(list)
+                .map_err(|error| PeerError::pki(peer, format!("the crl of {}", authority.name), error))?;
+        }
+    }
+    let above: Vec<Certificate> = chain(&own, &authorities).into_iter().cloned().collect();
+    let certificates = [own].into_iter().chain(above).collect();
+    Ok(ike::Credentials { key, certificates, trust, accept_sha1: false })
+}
+
+fn encryption(encryption: Encryption) -> proposal::Encryption {
+    match encryption {
+        Encryption::Aead(cipher, tag) => proposal::Encryption::Aead(cipher, tag),
+        Encryption::Gmac(cipher) => proposal::Encryption::Gmac(cipher),
+        Encryption::Plain(cipher) => proposal::Encryption::Plain(cipher),
+    }
+}
+
+fn prf(prf: Prf) -> crypto::prf::Prf {
+    match prf {
+        Prf::HmacSha1 => crypto::prf::Prf::HmacSha1,
+        Prf::HmacSha256 => crypto::prf::Prf::HmacSha256,
+        Prf::HmacSha384 => crypto::prf::Prf::HmacSha384,
+        Prf::HmacSha512 => crypto::prf::Prf::HmacSha512,
+        Prf::AesXcbc => crypto::prf::Prf::AesXcbc,
+    }
+}
+
+fn group(group: DhGroup) -> exchange::Group {
+    exchange::Group::from_id(group.0).expect("the grammar has the groups that there are")
+}
+
+fn ike_offer(proposal: &IkeProposal) -> IkeOffer {
+    IkeOffer {
+        encryption: vec![encryption(proposal.encryption)],
+        integrity: proposal.integrity.clone(),
+        prf: proposal.prfs.iter().copied().map(prf).collect(),
+        groups: proposal.groups.iter().copied().map(group).collect(),
+    }
+}
+
+fn esp_offer(proposal: &EspProposal, groups: &[DhGroup]) -> EspOffer {
+    EspOffer {
+        encryption: vec![encryption(proposal.encryption)],
+        integrity: proposal.integrity.clone(),
+        groups: groups.iter().copied().map(group).collect(),
+        // RFC 4303 section 2.2.1: at these speeds 32 bits last minutes.
+        sequence: vec![Sequence::Extended, Sequence::Short],
+    }
+}
+
+fn child(peer: &str, number: u32, tunnel: &Tunnel, settings: &Peer) -> ike::Child {
+    let groups = tunnel.esp.groups(&settings.ike);
+    ike::Child {
+        name: child_name(peer, number),
+        esp: tunnel.esp.proposals.iter().map(|proposal| esp_offer(proposal, groups)).collect(),
+        local: selectors(&tunnel.local, tunnel.protocol),
+        remote: selectors(&tunnel.remote, tunnel.protocol),
+        mode: match tunnel.esp.mode {
+            Mode::Tunnel => tunnel::esp::Mode::Tunnel,
+            Mode::Transport => tunnel::esp::Mode::Transport,
+        },
+        lifetime: Duration::from_secs(tunnel.esp.lifetime_seconds.into()),
+    }
+}
+
+fn selectors(traffic: &Traffic, protocol: Option<u8>) -> Vec<TrafficSelector> {
+    let selector = |prefix: &IpNet| TrafficSelector {
+        protocol: protocol.unwrap_or(0),
+        ports: traffic.port.map_or(0..=u16::MAX, |port| port..=port),
+        addresses: prefix.network()..=last(prefix),
+    };
+    traffic.prefixes.iter().map(selector).collect()
+}
+
+/// The last address of a prefix.
+fn last(prefix: &IpNet) -> IpAddr {
+    match prefix {
+        IpNet::V4(prefix) => prefix.broadcast().into(),
+        IpNet::V6(prefix) => prefix.broadcast().into(),
+    }
+}
+
+fn options(peer: &Peer, esp: &Esp) -> Options {
+    let limits = |tenths: u64| Limits {
+        // IKE has timers for that.
+        time: None,
+        bytes: esp.life_bytes.map(|bytes| bytes / 10 * tenths),
+        packets: esp.life_packets.map(|packets| packets / 10 * tenths),
+    };
+    let mut options = Options { soft: limits(SOFT_TENTHS), hard: limits(10), ..Options::default() };
+    if let Some(window) = peer.replay_window {
+        options.replay_window = window.into();
+    }
+    options
+}

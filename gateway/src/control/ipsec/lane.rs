@@ -1,0 +1,418 @@
+//! The IPsec lane: one thread that owns IKE, and carries out what it wants done.
+//!
+//! It serves, in this order: commands, notices of the data path, timers, and IKE messages from the network. Whatever the
+//! network sends, it can only fill bounded queues; and the lane runs when the data path leaves the processor idle.
+
+mod children;
+
+use super::connections::Plan;
+use super::explain;
+use crate::api::model;
+use crate::control::binding::Binding;
+use crate::control::lane::Reply;
+use crate::control::sender::Sender;
+use crate::control::update::UpdateError;
+use crate::datapath::Notice;
+use crate::datapath::punt::{Datagram, Punt};
+use crate::worker::Shared;
+use children::Children;
+use crossbeam_channel::{Receiver, Select, TryRecvError};
+use crypto::{Engine, Random};
+use packet::{DropCounters, DropReason, Endpoint};
+use port::Transmit;
+use port::udp::UdpTransmit;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
+use tunnel::ikev2::{Action, Cause, ConnectionId, Endpoint as Ike, Event, Outbox, Path, Start};
+use tunnel::{PeerId, Time};
+
+/// IKE messages served before anything else gets its turn.
+const TURN: usize = 16;
+/// How often a port is tried again that could not be bound when the interface came up.
+const REBIND: Duration = Duration::from_secs(1);
+/// How often it is looked who has sent packets.
+const LISTEN: Duration = Duration::from_secs(2);
+/// What tells IKE from ESP on port 4500 (RFC 3948 section 2.2).
+const MARKER: [u8; 4] = [0; 4];
+/// What keeps the translation of an address alive (RFC 3948 section 2.3).
+const KEEPALIVE: [u8; 1] = [0xff];
+/// The DS field of IKE messages: CS6, as that of other protocols that networks are run by (RFC 4594 section 3.2).
+const DS_FIELD: u8 = 48 << 2;
+
+/// What the lane is asked by others.
+pub enum Command {
+    /// Serve these peers; others of the same names are ended first.
+    Add(Vec<Plan>),
+    /// End the connections to the peers of these names.
+    Remove(Vec<String>),
+    /// Show everything.
+    Status(Reply<Vec<model::IpsecPeer>>),
+    /// Begin anew: with this peer, or only this one of its tunnels. Tells whether there is such a one.
+    Reset(String, Option<u32>, Reply<bool>),
+    /// The interface went up or down, or has another MTU.
+    Link {
+        /// Whether it is up.
+        up: bool,
+        /// Its MTU.
+        mtu: usize,
+    },
+    /// End.
+    Stop,
+}
+
+/// Where the lane's work comes from.
+pub struct Inbox {
+    /// From control.
+    pub commands: Receiver<Command>,
+    /// From the data path.
+    pub notices: Receiver<Notice>,
+    /// From port 4500, by way of the data path.
+    pub floated: Receiver<Datagram>,
+    /// From port 500.
+    pub initial: Receiver<Datagram>,
+    /// The other ends of both, which keep them open when their threads end first.
+    pub punts: [Punt; 2],
+}
+
+/// The lane.
+pub struct Lane {
+    ike: Ike,
+    children: Children,
+    shared: Shared,
+    /// On port 4500.
+    sender: Sender<Box<dyn Transmit>>,
+    /// On port 500.
+    initial: Sender<UdpTransmit>,
+    binding: Binding,
+    inbox: Inbox,
+    running: bool,
+    /// When to try again to bind.
+    rebind: Option<Time>,
+    /// When it was last looked who has sent packets.
+    listened: Time,
+    drops: Arc<DropCounters>,
+}
+
+/// What a lane is made of.
+pub struct Parts {
+    /// Makes keys for the data path.
+    pub engine: Arc<dyn Engine>,
+    /// Makes nonces and SPIs: two, as IKE keeps one.
+    pub random: [Box<dyn Random>; 2],
+    /// What the workers share.
+    pub shared: Shared,
+    /// Sends on port 4500.
+    pub outside: Box<dyn Transmit>,
+    /// Sends on port 500.
+    pub initial: UdpTransmit,
+    /// Where drops are counted.
+    pub drops: Arc<DropCounters>,
+    /// Binds port 4500.
+    pub binding: Binding,
+    /// Where work comes from.
+    pub inbox: Inbox,
+}
+
+impl Lane {
+    /// A lane without peers, for an interface that is down.
+    pub fn new(parts: Parts) -> Self {
+        let Parts { engine, random: [ike, random], shared, outside, initial, drops, binding, inbox } = parts;
+        Self {
+            ike: Ike::new(ike),
+            children: Children::new(engine, random, shared.clone(), Arc::clone(&drops)),
+            sender: Sender::new(shared.clone(), outside, Arc::clone(&drops)),
+            initial: Sender::new(shared.clone(), initial, Arc::clone(&drops)),
+            listened: shared.clock.monotonic(),
+            shared,
+            binding,
+            inbox,
+            running: false,
+            rebind: None,
+            drops,
+        }
+    }
+
+    /// Serves until it is told to stop, or until nobody is left who could tell.
+    pub fn run(mut self) {
+        loop {
+            loop {
+                match self.inbox.commands.try_recv() {
+                    Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return self.farewell(),
+                    Ok(command) => self.command(command),
+                    Err(TryRecvError::Empty) => break,
+                }
+            }
+            for notice in self.inbox.notices.clone().try_iter() {
+                self.notice(notice);
+            }
+            self.timers();
+            if self.datagrams() == 0 {
+                self.wait();
+            }
+        }
+    }
+
+    /// Waits for anything to do; may return without it.
+    fn wait(&self) {
+        let next = [self.ike.next_timeout(), self.rebind].into_iter().flatten().min();
+        let mut select = Select::new();
+        select.recv(&self.inbox.commands);
+        select.recv(&self.inbox.notices);
+        select.recv(&self.inbox.floated);
+        select.recv(&self.inbox.initial);
+        match next {
+            Some(at) => _ = select.ready_timeout(at - self.shared.clock.monotonic()),
+            None => _ = select.ready(),
+        }
+    }
+
+    /// Serves a few messages of each port; tells how many.
+    fn datagrams(&mut self) -> usize {
+        let mut served = 0;
+        for (queue, port) in [(self.inbox.floated.clone(), NAT_PORT), (self.inbox.initial.clone(), IKE_PORT)]
+        {
+            for datagram in queue.try_iter().take(TURN) {
+                self.datagram(&datagram, port);
+                served += 1;
+            }
+        }
+        served
+    }
+
+    fn datagram(&mut self, datagram: &Datagram, port: u16) {
+        let Endpoint { remote, local } = datagram.endpoint;
+        let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+        if let Err(ignored) =
+            self.ike.handle_datagram(now, Path { local, remote }, datagram.bytes(), &mut out)
+        {
+            tracing::debug!("from {remote}: {ignored}");
+            self.drops.count(DropReason::BadHandshake, 1);
+        }
+        self.carry_out(out);
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+        match notice {
+            Notice::NoKey(peer) => self.ask(peer, &mut out),
+            Notice::Renewal(peer) => {
+                if let Some(spi) = self.children.newest(peer) {
+                    self.ike.rekey_child(now, spi, &mut out);
+                }
+            }
+            Notice::Confirmed(spi) => self.children.use_sa(spi, &mut self.sender),
+            // WireGuard's.
+            Notice::Activity(_) => {}
+        }
+        self.carry_out(out);
+    }
+
+    /// Packets wait for a key: has one made, or lets them go.
+    fn ask(&mut self, peer: PeerId, out: &mut Outbox) {
+        let Some((connection, child)) = self.children.named(peer) else { return };
+        let now = self.shared.clock.now();
+        if let Err(error) = self.ike.handle_traffic(now, connection, child, out) {
+            tracing::debug!("{}: {error}", self.children.child_name(connection, child));
+            self.children.purge(connection);
+        }
+    }
+
+    fn timers(&mut self) {
+        let now = self.shared.clock.now();
+        if now.monotonic >= self.listened + LISTEN {
+            self.listened = now.monotonic;
+            // Whoever sends packets lives, and need not be asked.
+            for spi in self.children.heard() {
+                self.ike.note_traffic(now, spi);
+            }
+        }
+        if self.ike.next_timeout().is_some_and(|at| at <= now.monotonic) {
+            let mut out = Outbox::new();
+            self.ike.handle_timeout(now, &mut out);
+            self.carry_out(out);
+        }
+        if self.rebind.is_some_and(|at| at <= now.monotonic) {
+            self.start();
+        }
+    }
+
+    /// Tells all peers that we end.
+    fn farewell(mut self) {
+        for id in self.children.connections() {
+            let mut out = Outbox::new();
+            self.ike.remove_connection(self.shared.clock.now(), id, &mut out);
+            self.carry_out(out);
+        }
+    }
+}
+
+/// What IKE wants done.
+impl Lane {
+    fn carry_out(&mut self, out: Outbox) {
+        for action in out {
+            match action {
+                Action::Send { path, message } => self.send(path, &message),
+                Action::KeepNat { path } => self.sender.message(Some(outside(path)), &KEEPALIVE, 0),
+                Action::Install(install) => self.children.install(*install, &mut self.sender),
+                Action::Use { spi } => self.children.use_sa(spi, &mut self.sender),
+                Action::Retire { spi } => self.children.retire(spi),
+                Action::Follow { session, path } => self.children.follow(session, outside(path)),
+                Action::Report(event) => self.report(&event),
+            }
+        }
+    }
+
+    fn send(&mut self, path: Path, message: &[u8]) {
+        if path.local.port() == IKE_PORT {
+            self.initial.message(Some(outside(path)), message, DS_FIELD);
+        } else {
+            self.sender.message(Some(outside(path)), &[&MARKER, message].concat(), DS_FIELD);
+        }
+    }
+
+    fn report(&mut self, event: &Event) {
+        self.children.note(event);
+        match event {
+            Event::Failed { connection, path, cause } => self.report_failure(*connection, *path, cause),
+            Event::Established { connection, identity, suite, path, .. } => {
+                let name = self.children.name(*connection);
+                tracing::info!("peer {name}: {identity} at {} is connected, {suite}", path.remote);
+            }
+            Event::Closed { connection, reason, .. } => {
+                tracing::info!("peer {}: connection ended: {reason:?}", self.children.name(*connection));
+                self.children.purge(*connection);
+            }
+            Event::ChildUp { connection, child, spi, suite } => {
+                let name = self.children.child_name(*connection, *child);
+                tracing::info!("{name} is up, SPI {spi:08x}, {suite}");
+            }
+            Event::ChildDown { connection, child, spi } => {
+                tracing::info!("{}: SPI {spi:08x} is gone", self.children.child_name(*connection, *child));
+            }
+            Event::Rekeyed { .. } => {}
+        }
+    }
+
+    fn report_failure(&mut self, connection: Option<ConnectionId>, path: Path, cause: &Cause) {
+        let names = connection.and_then(|id| self.children.names(id));
+        let failure = explain::failure(names, path, cause, self.shared.clock.now().wall);
+        let name = names.map_or("unknown", |names| &names.peer);
+        let details: String = failure.details.iter().map(|line| format!("\n  {line}")).collect();
+        let fix = failure.fix.join("\n       ");
+        tracing::warn!("peer {name} at {}: {}{details}\n  fix: {fix}", path.remote, failure.what);
+        if let Some(connection) = connection {
+            self.children.failed(connection, failure);
+            self.children.purge(connection);
+        }
+    }
+}
+
+/// What control wants done.
+impl Lane {
+    fn command(&mut self, command: Command) {
+        // Whoever asked may have gone: then nobody misses the answer.
+        match command {
+            Command::Add(plans) => self.add(plans),
+            Command::Remove(names) => names.iter().for_each(|name| self.remove(name)),
+            Command::Status(reply) => _ = reply.send(self.children.status(&self.ike.sessions())),
+            Command::Reset(peer, tunnel, reply) => _ = reply.send(self.reset(&peer, tunnel)),
+            Command::Link { up, mtu } => self.link(up, mtu),
+            Command::Stop => {}
+        }
+    }
+
+    fn add(&mut self, plans: Vec<Plan>) {
+        for plan in plans {
+            self.remove(&plan.connection.name.clone());
+            let settings = Arc::new(plan.connection);
+            let id = self.ike.add_connection(self.shared.clock.now(), settings.as_ref().clone());
+            self.children.add(id, settings, plan.names, plan.children);
+        }
+        self.children.publish();
+    }
+
+    /// Calls whoever is to be called at once.
+    fn begin(&mut self, id: ConnectionId, out: &mut Outbox) {
+        let begins = self.children.settings(id).is_some_and(|settings| settings.start == Start::Initiate);
+        if begins && let Err(error) = self.ike.initiate(self.shared.clock.now(), id, out) {
+            tracing::warn!("peer {}: {error}", self.children.name(id));
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        let Some(id) = self.children.by_name(name) else { return };
+        let mut out = Outbox::new();
+        self.ike.remove_connection(self.shared.clock.now(), id, &mut out);
+        self.carry_out(out);
+        self.children.remove(id);
+    }
+
+    fn reset(&mut self, peer: &str, tunnel: Option<u32>) -> bool {
+        let Some(id) = self.children.by_name(peer) else { return false };
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+        let known = match tunnel {
+            None => {
+                self.ike.close(now, id, &mut out);
+                self.begin(id, &mut out);
+                true
+            }
+            Some(number) => self.children.by_tunnel(id, number).is_some_and(|child| {
+                for spi in self.children.spis(id, child) {
+                    self.ike.delete_child(now, spi, &mut out);
+                }
+                // Whoever may not be called calls us.
+                let _ = self.ike.handle_traffic(now, id, child, &mut out);
+                true
+            }),
+        };
+        self.carry_out(out);
+        known
+    }
+
+    fn link(&mut self, up: bool, mtu: usize) {
+        self.shared.tables.mtu.store(mtu, Ordering::Relaxed);
+        if up == self.running {
+            return;
+        }
+        self.running = up;
+        if up {
+            self.start();
+        } else {
+            let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+            for id in self.children.connections() {
+                self.ike.close(now, id, &mut out);
+            }
+            self.carry_out(out);
+            self.binding.close();
+            self.rebind = None;
+        }
+    }
+
+    fn start(&mut self) {
+        match self.binding.open() {
+            Ok(()) => {
+                self.rebind = None;
+                let mut out = Outbox::new();
+                for id in self.children.connections() {
+                    self.begin(id, &mut out);
+                }
+                self.carry_out(out);
+            }
+            Err(error) => {
+                let error: UpdateError = error;
+                tracing::error!("{error}");
+                self.rebind = Some(self.shared.clock.monotonic() + REBIND);
+            }
+        }
+    }
+}
+
+/// Where a path leads to, and from which of our addresses.
+fn outside(path: Path) -> Endpoint {
+    let local = Some(path.local.ip()).filter(|address| !address.is_unspecified());
+    Endpoint { remote: path.remote, local }
+}

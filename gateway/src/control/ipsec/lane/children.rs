@@ -1,0 +1,374 @@
+//! The tunnels of all peers, as the data path has them: a [`Peer`] each that outlives its SAs.
+
+mod show;
+
+use super::super::connections::{Child, Names};
+use crate::api::model::IpsecFailure;
+use crate::control::sender::Sender;
+use crate::staging::Budget;
+use crate::tables::{Kind, Peer, Session, Tunnel};
+use crate::worker::Shared;
+use crypto::{Engine, Random};
+use packet::{DropCounters, DropReason, Endpoint};
+use port::Transmit;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tunnel::esp::{Action, Policies, Policy, Selectors, TrafficSelector};
+use tunnel::ikev2::{Connection, ConnectionId, Event, Install, SessionId};
+use tunnel::{OutboundSa, PeerId, Time};
+
+/// A peer of the configuration.
+pub struct Connected {
+    settings: Arc<Connection>,
+    names: Names,
+    tunnels: Vec<Carried>,
+    /// Since when it is connected, who it is, and by which algorithms.
+    established: Option<Established>,
+    failure: Option<IpsecFailure>,
+}
+
+struct Established {
+    session: SessionId,
+    since: Time,
+    identity: String,
+    suite: String,
+    endpoint: Endpoint,
+}
+
+/// The packets that something is for.
+#[derive(Clone, Default)]
+struct Traffic {
+    local: Vec<TrafficSelector>,
+    remote: Vec<TrafficSelector>,
+}
+
+impl Traffic {
+    fn selectors(&self) -> Selectors {
+        Selectors::new(&self.local, &self.remote)
+    }
+}
+
+/// A tunnel.
+struct Carried {
+    plan: Child,
+    peer: Arc<Peer>,
+    /// The packets that it is for, until the peer has agreed to fewer.
+    configured: Traffic,
+    /// Packets received when it was last looked.
+    heard: u64,
+}
+
+/// A pair of SAs.
+struct Installed {
+    connection: ConnectionId,
+    child: usize,
+    session: SessionId,
+    outbound: Arc<OutboundSa>,
+    traffic: Traffic,
+    suite: String,
+    since: Time,
+}
+
+/// All of them.
+pub struct Children {
+    engine: Arc<dyn Engine>,
+    random: Box<dyn Random>,
+    shared: Shared,
+    drops: Arc<DropCounters>,
+    budget: Budget,
+    connections: BTreeMap<ConnectionId, Connected>,
+    names: BTreeMap<PeerId, (ConnectionId, usize)>,
+    /// By the SPI that we receive with, in the order of installation.
+    installed: Vec<(u32, Installed)>,
+    last_peer: u64,
+}
+
+impl Children {
+    pub(super) fn new(
+        engine: Arc<dyn Engine>,
+        random: Box<dyn Random>,
+        shared: Shared,
+        drops: Arc<DropCounters>,
+    ) -> Self {
+        Self {
+            engine,
+            random,
+            shared,
+            drops,
+            budget: Budget::default(),
+            connections: BTreeMap::new(),
+            names: BTreeMap::new(),
+            installed: Vec::new(),
+            last_peer: 0,
+        }
+    }
+
+    pub(super) fn add(
+        &mut self,
+        id: ConnectionId,
+        settings: Arc<Connection>,
+        names: Names,
+        plans: Vec<Child>,
+    ) {
+        let mut tunnels = Vec::new();
+        for (child, plan) in plans.into_iter().enumerate() {
+            self.last_peer += 1;
+            let peer_id = PeerId::new(self.last_peer);
+            let peer = Arc::new(Peer::new(peer_id, Kind::Ipsec(Tunnel::default()), self.budget.clone()));
+            // Packets may wait for a key as soon as it is known where they would go.
+            peer.endpoint.store(settings.remote.map(|remote| Arc::new(Endpoint::new((remote, 4500).into()))));
+            self.names.insert(peer_id, (id, child));
+            tunnels.push(Carried { plan, peer, configured: traffic(&settings, child), heard: 0 });
+        }
+        self.connections.insert(id, Connected { settings, names, tunnels, established: None, failure: None });
+    }
+
+    pub(super) fn remove(&mut self, id: ConnectionId) {
+        let spis: Vec<u32> =
+            self.installed.iter().filter(|(_, sa)| sa.connection == id).map(|(spi, _)| *spi).collect();
+        for spi in spis {
+            self.retire(spi);
+        }
+        self.purge(id);
+        self.connections.remove(&id);
+        self.names.retain(|_, (connection, _)| *connection != id);
+        self.publish();
+    }
+
+    /// Lets the workers see the policies as they are: what the newest SAs are for, or what is configured.
+    pub(super) fn publish(&self) {
+        let mut entries = Vec::new();
+        for (id, connected) in &self.connections {
+            for (child, tunnel) in connected.tunnels.iter().enumerate() {
+                let newest = self.of_child(*id, child).next_back().map(|(_, sa)| &sa.traffic);
+                let traffic = newest.unwrap_or(&tunnel.configured);
+                if !traffic.local.is_empty() && !traffic.remote.is_empty() {
+                    let (selectors, action) =
+                        (traffic.selectors(), Action::Protect(Arc::clone(&tunnel.peer)));
+                    entries.push(Policy { selectors, action });
+                }
+            }
+        }
+        self.shared.tables.policies.store(Arc::new(Policies::new(entries)));
+    }
+
+    fn of_child(&self, id: ConnectionId, child: usize) -> impl DoubleEndedIterator<Item = &(u32, Installed)> {
+        self.installed.iter().filter(move |(_, sa)| (sa.connection, sa.child) == (id, child))
+    }
+
+    fn tunnel(&self, id: ConnectionId, child: usize) -> Option<&Carried> {
+        self.connections.get(&id)?.tunnels.get(child)
+    }
+}
+
+/// What becomes of SAs.
+impl Children {
+    pub(super) fn install(&mut self, install: Install, sender: &mut Sender<impl Transmit>) {
+        let Install { connection, child, session, sa, path, encapsulation, hold } = install;
+        let Some(tunnel) = self.connections.get(&connection).and_then(|it| it.tunnels.get(child)) else {
+            return;
+        };
+        let now = self.shared.clock.monotonic();
+        let (outbound, inbound) = match sa.load(&tunnel.plan.options, &*self.engine, &mut *self.random, now) {
+            Ok(loaded) => loaded,
+            Err(error) => return tracing::error!("{}: {error}", self.child_name(connection, child)),
+        };
+        let peer = Arc::clone(&tunnel.peer);
+        if let Some(tunnel) = peer.tunnel() {
+            tunnel.in_udp.store(encapsulation, Ordering::Relaxed);
+        }
+        let traffic = Traffic { local: sa.local, remote: sa.remote };
+        let spi = inbound.index;
+        let session_entry =
+            Session { sa: Arc::new(inbound), peer: Arc::clone(&peer), selectors: Some(traffic.selectors()) };
+        self.shared.tables.install(session_entry);
+        peer.endpoint.store(Some(Arc::new(super::outside(path))));
+        // The event that follows says which.
+        let suite = String::new();
+        let outbound = Arc::new(outbound);
+        let installed = Installed { connection, child, session, outbound, traffic, suite, since: now };
+        self.installed.push((spi, installed));
+        self.publish();
+        if !hold || peer.sending.load().is_none() {
+            self.use_sa(spi, sender);
+        }
+    }
+
+    /// Sends with an SA from now on, what waits first.
+    pub(super) fn use_sa(&mut self, spi: u32, sender: &mut Sender<impl Transmit>) {
+        let Some((_, sa)) = self.installed.iter().find(|(it, _)| *it == spi) else { return };
+        let Some(tunnel) = self.tunnel(sa.connection, sa.child) else { return };
+        let newer = self.of_child(sa.connection, sa.child).skip_while(|(it, _)| *it != spi).skip(1);
+        let sending = tunnel.peer.sending.load_full();
+        // The first packet under an old SA may come late.
+        if newer
+            .into_iter()
+            .any(|(_, newer)| sending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &newer.outbound)))
+        {
+            return;
+        }
+        tunnel.peer.sending.store(Some(Arc::clone(&sa.outbound)));
+        sender.flush(&tunnel.peer);
+    }
+
+    /// Uses an SA no more; what is sent goes by the newest that is left.
+    pub(super) fn retire(&mut self, spi: u32) {
+        let Some(at) = self.installed.iter().position(|(it, _)| *it == spi) else { return };
+        let (_, gone) = self.installed.remove(at);
+        self.shared.tables.retire(spi);
+        if let Some(tunnel) = self.tunnel(gone.connection, gone.child) {
+            let was_used =
+                tunnel.peer.sending.load().as_ref().is_some_and(|sa| Arc::ptr_eq(sa, &gone.outbound));
+            if was_used {
+                let next = self.of_child(gone.connection, gone.child).next_back();
+                tunnel.peer.sending.store(next.map(|(_, sa)| Arc::clone(&sa.outbound)));
+            }
+        }
+        self.publish();
+    }
+
+    pub(super) fn follow(&mut self, session: SessionId, endpoint: Endpoint) {
+        for (_, sa) in self.installed.iter().filter(|(_, sa)| sa.session == session) {
+            if let Some(tunnel) = self.tunnel(sa.connection, sa.child) {
+                tunnel.peer.endpoint.store(Some(Arc::new(endpoint)));
+            }
+        }
+        let of = |it: &&mut Established| it.session == session;
+        for established in self.connections.values_mut().filter_map(|it| it.established.as_mut()).filter(of) {
+            established.endpoint = endpoint;
+        }
+    }
+
+    /// Drops the packets that wait for keys of a connection: there will be none.
+    pub(super) fn purge(&self, id: ConnectionId) {
+        for tunnel in self.connections.get(&id).into_iter().flat_map(|it| &it.tunnels) {
+            self.drops.count(DropReason::NoKey, tunnel.peer.staging.purge());
+        }
+    }
+}
+
+/// Who is who.
+impl Children {
+    /// An SPI of each tunnel that has received packets since this was last asked.
+    pub(super) fn heard(&mut self) -> Vec<u32> {
+        let mut heard = Vec::new();
+        for (spi, sa) in &self.installed {
+            let tunnel = self.connections.get_mut(&sa.connection).and_then(|it| it.tunnels.get_mut(sa.child));
+            let Some(tunnel) = tunnel else { continue };
+            let received = tunnel.peer.received.packets();
+            if std::mem::replace(&mut tunnel.heard, received) != received {
+                heard.push(*spi);
+            }
+        }
+        heard
+    }
+
+    pub(super) fn connections(&self) -> Vec<ConnectionId> {
+        self.connections.keys().copied().collect()
+    }
+
+    pub(super) fn settings(&self, id: ConnectionId) -> Option<&Connection> {
+        self.connections.get(&id).map(|it| &*it.settings)
+    }
+
+    /// What the configuration calls things.
+    pub(super) fn names(&self, id: ConnectionId) -> Option<&Names> {
+        self.connections.get(&id).map(|it| &it.names)
+    }
+
+    pub(super) fn by_name(&self, name: &str) -> Option<ConnectionId> {
+        self.connections.iter().find(|(_, it)| it.settings.name == name).map(|(&id, _)| id)
+    }
+
+    pub(super) fn by_tunnel(&self, id: ConnectionId, number: u32) -> Option<usize> {
+        self.connections.get(&id)?.tunnels.iter().position(|tunnel| tunnel.plan.tunnel == number)
+    }
+
+    pub(super) fn named(&self, peer: PeerId) -> Option<(ConnectionId, usize)> {
+        self.names.get(&peer).copied()
+    }
+
+    pub(super) fn spis(&self, id: ConnectionId, child: usize) -> Vec<u32> {
+        self.of_child(id, child).map(|(spi, _)| *spi).collect()
+    }
+
+    /// The newest SA of a tunnel.
+    pub(super) fn newest(&self, peer: PeerId) -> Option<u32> {
+        let (id, child) = self.named(peer)?;
+        self.of_child(id, child).next_back().map(|(spi, _)| *spi)
+    }
+
+    pub(super) fn name(&self, id: ConnectionId) -> &str {
+        self.settings(id).map_or("of the past", |settings| &settings.name)
+    }
+
+    pub(super) fn child_name(&self, id: ConnectionId, child: usize) -> String {
+        let name = self.settings(id).and_then(|settings| Some(settings.children.get(child)?.name.clone()));
+        name.unwrap_or_else(|| "a tunnel of the past".to_owned())
+    }
+}
+
+/// What becomes known.
+impl Children {
+    pub(super) fn note(&mut self, event: &Event) {
+        let now = self.shared.clock.monotonic();
+        match event {
+            Event::Established { connection, session, identity, suite, path } => {
+                let Some(connected) = self.connections.get_mut(connection) else { return };
+                let (identity, suite) = (identity.to_string(), suite.clone());
+                let endpoint = super::outside(*path);
+                connected.established =
+                    Some(Established { session: *session, since: now, identity, suite, endpoint });
+                connected.failure = None;
+            }
+            Event::Rekeyed { session, suite } => {
+                let all = self.connections.values_mut().filter_map(|it| it.established.as_mut());
+                for established in all.filter(|it| it.session == *session) {
+                    established.suite.clone_from(suite);
+                }
+            }
+            Event::Closed { connection, session, .. } => {
+                let Some(connected) = self.connections.get_mut(connection) else { return };
+                if connected.established.as_ref().is_some_and(|it| it.session == *session) {
+                    connected.established = None;
+                }
+            }
+            Event::ChildUp { connection, spi, suite, .. } => {
+                if let Some((_, sa)) = self.installed.iter_mut().find(|(it, _)| it == spi) {
+                    sa.suite.clone_from(suite);
+                }
+                self.forgive(*connection);
+            }
+            Event::ChildDown { .. } | Event::Failed { .. } => {}
+        }
+    }
+
+    /// Forgets what went wrong when nothing is left that is not up.
+    fn forgive(&mut self, id: ConnectionId) {
+        let Some(count) = self.connections.get(&id).map(|connected| connected.tunnels.len()) else { return };
+        let is_whole = (0..count).all(|child| self.of_child(id, child).next().is_some());
+        if let Some(connected) = self.connections.get_mut(&id).filter(|_| is_whole) {
+            connected.failure = None;
+        }
+    }
+
+    pub(super) fn failed(&mut self, id: ConnectionId, failure: IpsecFailure) {
+        if let Some(connected) = self.connections.get_mut(&id) {
+            connected.failure = Some(failure);
+        }
+    }
+}
+
+/// What a child is for before its peer has agreed to it: an empty side is the gateway's own address, if that is known.
+fn traffic(settings: &Connection, child: usize) -> Traffic {
+    let Some(child) = settings.children.get(child) else { return Traffic::default() };
+    let side = |selectors: &[TrafficSelector], address: Option<std::net::IpAddr>| match selectors {
+        [] => address
+            .map(|it| TrafficSelector { protocol: 0, ports: 0..=u16::MAX, addresses: it..=it })
+            .into_iter()
+            .collect(),
+        selectors => selectors.to_vec(),
+    };
+    Traffic { local: side(&child.local, settings.local), remote: side(&child.remote, settings.remote) }
+}

@@ -1,0 +1,19 @@
+//! IPsec: the peers of the configuration, IKE with them, and one interface for the packets of all.
+//!
+//! ```text
+//! settings ──> connections (what IKE and the data path must know of a peer)
+//!         └──> network     (routes and rules for the networks behind peers)
+//! UDP 500 ──> port ──┐
+//! UDP 4500 ─> worker ┴──> lane (the IKE protocol) ──> tables (SAs, policies) ──> workers
+//! ```
+
+pub mod connections;
+pub mod explain;
+pub mod gateway;
+pub mod lane;
+pub mod network;
+mod port;
+pub mod service;
+pub mod status;
+
+pub use gateway::{Gateway, NAME};

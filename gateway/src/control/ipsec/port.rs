@@ -1,0 +1,64 @@
+//! UDP port 500: IKE before it knows whether addresses are translated. No ESP is received here.
+
+use crate::datapath::punt::Punt;
+use arc_swap::ArcSwapOption;
+use packet::{Batch, DropCounters};
+use port::udp::{BATCH_BYTES, SocketSlot, UdpReceive, UdpSockets, UdpTransmit};
+use port::{Offloads, Receive, Wake};
+use rustix::io::Errno;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The port, and what its thread needs.
+pub struct IkePort {
+    slot: SocketSlot,
+    offloads: Arc<Offloads>,
+    stop: Arc<AtomicBool>,
+    wake: Arc<Wake>,
+}
+
+impl IkePort {
+    /// Binds it.
+    pub fn bind(port: u16, mark: u32) -> Result<Self, Errno> {
+        let offloads = Arc::new(Offloads::default());
+        let sockets = UdpSockets::bind(port, mark, &offloads)?;
+        let wake = Wake::new().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let slot = Arc::new(ArcSwapOption::from_pointee(sockets));
+        Ok(Self { slot, offloads, stop: Arc::default(), wake: Arc::new(wake) })
+    }
+
+    /// Sends from it.
+    pub fn transmit(&self) -> UdpTransmit {
+        UdpTransmit::new(Arc::clone(&self.slot), Arc::clone(&self.offloads))
+    }
+
+    /// What ends [`receive`](Self::receive).
+    pub fn stopper(&self) -> impl Fn() + Send + Sync + use<> {
+        let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(&self.wake));
+        move || {
+            stop.store(true, Ordering::Relaxed);
+            wake.ring();
+        }
+    }
+
+    /// Hands over what arrives, until it is told to stop.
+    pub fn receive(self, punt: &Punt, drops: &DropCounters) -> io::Result<()> {
+        let mut receive = UdpReceive::new(Arc::clone(&self.slot), Arc::clone(&self.offloads));
+        let mut batch = Batch::new(BATCH_BYTES);
+        while !self.stop.load(Ordering::Relaxed) {
+            batch.clear();
+            if receive.receive(&mut batch, drops)? == 0 {
+                receive.wait(&self.wake)?;
+                continue;
+            }
+            for train in batch.trains() {
+                let Some(endpoint) = train.endpoint else { continue };
+                for index in train.packets.clone() {
+                    punt.punt(endpoint, batch.packet(index), drops);
+                }
+            }
+        }
+        Ok(())
+    }
+}

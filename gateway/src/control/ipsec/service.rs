@@ -1,0 +1,139 @@
+//! Keeps the gateway what the configuration says it is: only peers that changed are touched.
+
+use super::connections::{self, PeerError, Plan};
+use super::gateway::{Gateway, GatewayError, MTU, NAME};
+use super::network::Network;
+use crate::control::carrier::{Options, Removed};
+use crate::control::netlink::{LinkChange, Netlink, NetlinkError};
+use crate::control::rules::Rules;
+use config::settings::IpSec;
+use crypto::Engine;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// Why a configuration of IPsec could not be applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The gateway could not be started.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
+    /// A peer cannot be served.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// Link, route or rule were refused.
+    #[error("vpn ipsec: {0}")]
+    Network(#[from] NetlinkError),
+    /// No conversation with the kernel.
+    #[error("rtnetlink: {0}")]
+    Netlink(#[from] io::Error),
+}
+
+/// What was refused, by its place in the configuration.
+pub type Refused = BTreeMap<String, ServiceError>;
+
+struct Running {
+    gateway: Arc<Gateway>,
+    settings: IpSec,
+    network: Network,
+}
+
+/// The gateway, if there are peers.
+#[derive(Default)]
+pub struct Service {
+    running: Option<Running>,
+}
+
+impl Service {
+    /// What runs.
+    pub fn gateway(&self) -> Option<Arc<Gateway>> {
+        self.running.as_ref().map(|running| Arc::clone(&running.gateway))
+    }
+
+    /// Makes the gateway what `settings` says. Peers that were refused are not served, or as they were before.
+    pub async fn apply(
+        &mut self,
+        mut settings: IpSec,
+        engine: &Arc<dyn Engine>,
+        events: &mpsc::UnboundedSender<Removed>,
+        rules: &mut Rules,
+    ) -> Refused {
+        let mut refused = Refused::new();
+        if settings.peers.is_empty() {
+            self.stop(rules);
+            return refused;
+        }
+        let plans = self.plan(&mut settings, &mut refused).await;
+        if let Err(error) = self.serve(settings, plans, engine, events, rules) {
+            refused.insert("vpn ipsec".to_owned(), error);
+        }
+        refused
+    }
+
+    /// Ends everything.
+    pub fn stop(&mut self, rules: &mut Rules) {
+        if self.running.take().is_none() {
+            return;
+        }
+        let Ok(mut netlink) = Netlink::open() else { return };
+        if let Err(error) = rules.change(&mut netlink, NAME, &BTreeSet::new()) {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// Plans the connections to peers that are new or changed. What is refused stays as it was.
+    async fn plan(&self, settings: &mut IpSec, refused: &mut Refused) -> Vec<Plan> {
+        let mut plans = Vec::new();
+        for (name, peer) in std::mem::take(&mut settings.peers) {
+            let before = self.running.as_ref().and_then(|running| running.settings.peers.get(&name));
+            if before == Some(&peer) {
+                settings.peers.insert(name, peer);
+                continue;
+            }
+            let peer = Arc::new(peer);
+            let (of, whose) = (Arc::clone(&peer), name.clone());
+            // A resolver may take its time.
+            let planned = tokio::task::spawn_blocking(move || connections::plan(&whose, &of)).await;
+            match planned.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())) {
+                Ok(plan) => plans.push(plan),
+                Err(error) => {
+                    refused.insert(format!("vpn ipsec site-to-site peer {name}"), error.into());
+                    continue;
+                }
+            }
+            if let Ok(peer) = Arc::try_unwrap(peer) {
+                settings.peers.insert(name, peer);
+            }
+        }
+        plans
+    }
+
+    fn serve(
+        &mut self,
+        settings: IpSec,
+        plans: Vec<Plan>,
+        engine: &Arc<dyn Engine>,
+        events: &mpsc::UnboundedSender<Removed>,
+        rules: &mut Rules,
+    ) -> Result<(), ServiceError> {
+        if self.running.is_none() {
+            let gateway = Gateway::create(Arc::clone(engine), Options::default(), events.clone())?;
+            let (gateway, network) = (Arc::new(gateway), Network::default());
+            self.running = Some(Running { gateway, settings: IpSec::default(), network });
+        }
+        let Some(running) = &mut self.running else { return Ok(()) };
+        let mut netlink = Netlink::open()?;
+        let network = Network::new(&settings, &netlink.addresses(None)?);
+        let index = netlink.link(NAME)?.index;
+        let up = LinkChange { mtu: Some(MTU), up: Some(true), ..LinkChange::default() };
+        netlink.set_link(index, up)?;
+        network.change_routes(&running.network, &mut netlink, index)?;
+        rules.change(&mut netlink, NAME, &network.rules)?;
+        let gone = running.settings.peers.keys().filter(|name| !settings.peers.contains_key(*name));
+        running.gateway.remove(gone.cloned().collect());
+        running.gateway.add(plans);
+        (running.settings, running.network) = (settings, network);
+        Ok(())
+    }
+}

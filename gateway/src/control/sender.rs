@@ -1,0 +1,60 @@
+//! What a lane sends itself: messages of its protocol, and the packets that waited for a key.
+
+use crate::tables::Peer;
+use crate::worker::{Egress, FLUSH_BYTES, Shared};
+use packet::{Batch, DropCounters, Endpoint};
+use port::Transmit;
+use std::sync::Arc;
+
+/// A lane's own way out, beside that of the outbound worker.
+pub struct Sender<T> {
+    egress: Egress<T>,
+    batch: Batch,
+}
+
+/// What became of packets that waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flushed {
+    /// None waited.
+    Nothing,
+    /// All were sent.
+    Sent,
+    /// The key ended before all were sent, or there is none.
+    NoKey,
+}
+
+impl<T: Transmit> Sender<T> {
+    /// Sends on `outside`.
+    pub fn new(shared: Shared, outside: T, drops: Arc<DropCounters>) -> Self {
+        Self { egress: Egress::new(shared, outside, drops), batch: Batch::new(FLUSH_BYTES) }
+    }
+
+    /// Sends a message as it is.
+    pub fn message(&mut self, to: Option<Endpoint>, message: &[u8], ds_field: u8) {
+        self.append(message);
+        self.batch.close_train(0, to, ds_field);
+        self.egress.send_as_is(&mut self.batch);
+        self.batch.clear();
+    }
+
+    /// Sends an empty packet under the key of `peer`.
+    pub fn keepalive(&mut self, peer: &Arc<Peer>) {
+        let Some(sa) = peer.sending.load_full() else { return };
+        self.append(&[]);
+        self.egress.send_run(&mut self.batch, peer, &sa, false);
+    }
+
+    /// Sends the packets that wait for a key, in order, while the data path lines up behind them.
+    pub fn flush(&mut self, peer: &Arc<Peer>) -> Flushed {
+        let sent = self.egress.flush(&mut self.batch, peer);
+        match (peer.staging.is_occupied(), sent) {
+            (true, _) => Flushed::NoKey,
+            (false, true) => Flushed::Sent,
+            (false, false) => Flushed::Nothing,
+        }
+    }
+
+    fn append(&mut self, packet: &[u8]) {
+        self.batch.append(packet.len()).expect("the largest datagram fits").copy_from_slice(packet);
+    }
+}

@@ -1,0 +1,161 @@
+//! Transport mode (RFC 4303 section 3.1.1): the IP header is taken off before a packet is sealed, and one is made of
+//! what the SA and the outer header say after it was opened.
+
+use super::Run;
+use crate::tables::Transport;
+use packet::checksum::Sum;
+use packet::header::esp::{NEXT_NONE, TRAILER};
+use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, TCP, UDP};
+use packet::header::tcp::TcpHeader;
+use packet::header::udp::UdpHeader;
+use packet::{Batch, DropCounters, DropReason};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use tunnel::esp::Protection;
+use tunnel::esp::open::Inner;
+use zerocopy::IntoBytes;
+
+/// The TTL of headers that are made here; that of the outer header is not known.
+const TTL: u8 = 64;
+
+/// Takes the IP header off; returns what is left.
+pub(super) fn unwrap(batch: &mut Batch, index: usize) -> u8 {
+    let packet = batch.packet(index);
+    let (header, total, protocol) = match IpPacket::parse(packet) {
+        Ok(IpPacket::V4(header, bytes)) => (header.length(), bytes.len(), header.protocol),
+        Ok(IpPacket::V6(header, bytes)) => (Ipv6Header::LENGTH, bytes.len(), header.next_header),
+        // Fit lets none of these pass; should it ever, the other side takes it for a dummy.
+        Err(_) => return NEXT_NONE,
+    };
+    batch.shrink(index, header, total - header);
+    protocol
+}
+
+/// Strips the packets of a run, and puts IP headers before them; tells whether there was one.
+pub(super) fn rebuild(esp: &Protection, batch: &mut Batch, run: &mut Run, drops: &DropCounters) -> bool {
+    let transport = addresses(run);
+    let header = if transport.remote.is_ipv4() { Ipv4Header::LENGTH } else { Ipv6Header::LENGTH };
+    let layout = esp.layout();
+    // What ESP leaves free before and behind the payload is often enough for the header.
+    let fits = layout.header() + TRAILER + layout.tag >= header;
+    let first_copy = batch.len();
+    let mut any = false;
+    for index in run.packets.clone() {
+        if !batch.is_live(index) {
+            continue;
+        }
+        let copies = batch.len();
+        let rebuilt = esp.strip(batch, index).and_then(|inner| {
+            let Inner::Payload { next_header, length } = inner else { return Err(DropReason::Dummy) };
+            let packet = if fits {
+                make_room(batch, index, layout.header(), header)
+            } else {
+                batch.append_copy(index, header).ok_or(DropReason::Truncated)?
+            };
+            write(packet, length, header, next_header, run.ds_field, &transport)
+        });
+        match rebuilt {
+            Ok(()) => any = true,
+            Err(reason) => {
+                drops.count(reason, 1);
+                batch.discard(index);
+                if batch.len() > copies {
+                    batch.discard(copies);
+                }
+            }
+        }
+    }
+    if !fits {
+        run.packets.clone().for_each(|index| batch.discard(index));
+        run.packets = first_copy..batch.len();
+    }
+    any
+}
+
+/// The addresses of the packets: those of the SA, or else of the outer header.
+fn addresses(run: &Run) -> Transport {
+    let known = run.session().peer.tunnel().and_then(|tunnel| tunnel.transport);
+    known.unwrap_or_else(|| {
+        let remote = run.endpoint.remote.ip();
+        let any = if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        Transport { local: run.endpoint.local.unwrap_or(any), remote, translated: false }
+    })
+}
+
+/// Makes room for the header in what was before and behind the payload.
+fn make_room(batch: &mut Batch, index: usize, before: usize, header: usize) -> &mut [u8] {
+    let length = batch.packet(index).len();
+    let before = before.min(header);
+    batch.grow(index, before, header - before);
+    let packet = batch.packet_mut(index);
+    packet.copy_within(before..before + length, header);
+    packet
+}
+
+/// Writes the IP header, and mends the checksum behind it if addresses were translated.
+fn write(
+    packet: &mut [u8],
+    length: usize,
+    header: usize,
+    next_header: u8,
+    ds_field: u8,
+    transport: &Transport,
+) -> Result<(), DropReason> {
+    let total = header + length;
+    let (room, payload) = packet.split_at_mut(header);
+    match (transport.remote, transport.local) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let mut ip = Ipv4Header {
+                version_ihl: 0x45,
+                ds_field,
+                total_length: u16::try_from(total).map_err(|_| DropReason::Malformed)?.into(),
+                identification: 0.into(),
+                fragment: Ipv4Header::DONT_FRAGMENT.into(),
+                ttl: TTL,
+                protocol: next_header,
+                checksum: [0; 2],
+                source: source.octets(),
+                destination: destination.octets(),
+            };
+            ip.finish();
+            room.copy_from_slice(ip.as_bytes());
+            let pseudo = Sum::pseudo_v4(source, destination, next_header, length);
+            mend(payload, next_header, pseudo, transport.translated);
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let ip = Ipv6Header {
+                version_class_flow: (0x6000_0000 | u32::from(ds_field) << 20).into(),
+                payload_length: u16::try_from(length).map_err(|_| DropReason::Malformed)?.into(),
+                next_header,
+                hop_limit: TTL,
+                source: source.octets(),
+                destination: destination.octets(),
+            };
+            room.copy_from_slice(ip.as_bytes());
+            let pseudo = Sum::pseudo_v6(source, destination, next_header, length);
+            mend(payload, next_header, pseudo, transport.translated);
+        }
+        _ => return Err(DropReason::Malformed),
+    }
+    Ok(())
+}
+
+/// RFC 3948 section 3.1.2: the sender's checksum is over its own addresses. The tag has proved the payload whole, so
+/// that the checksum may be computed anew.
+fn mend(payload: &mut [u8], protocol: u8, pseudo: Sum, translated: bool) {
+    let offset = match protocol {
+        _ if !translated => return,
+        TCP => TcpHeader::CHECKSUM,
+        UDP => UdpHeader::CHECKSUM,
+        _ => return,
+    };
+    let Some(field) = payload.get(offset..offset + 2) else { return };
+    if protocol == UDP && field == [0; 2] {
+        return;
+    }
+    payload[offset..offset + 2].fill(0);
+    let mut checksum = (pseudo + Sum::of(payload)).checksum();
+    if protocol == UDP && checksum == [0; 2] {
+        checksum = [0xff; 2];
+    }
+    payload[offset..offset + 2].copy_from_slice(&checksum);
+}

@@ -1,0 +1,281 @@
+//! IPsec between two daemons: seen, explained, begun anew, and taken away.
+
+use crate::daemon::Site;
+use crate::support::{ask, postern, sites, tcp_arrives_whole};
+use bench::lab::{Lab, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const IKE: &str = "set vpn ipsec ike-group SITES proposal 1";
+const ESP: &str = "set vpn ipsec esp-group SITES proposal 1";
+const SECRET: &str = "set vpn ipsec authentication psk sites secret";
+
+/// A site, and what was asked of it by its socket.
+struct Gateway(Site);
+
+impl Gateway {
+    fn new(lab: &Lab, namespace: &'static str) -> Self {
+        Self(Site::new(lab, namespace, ""))
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(&self.0.file, text).expect("a file");
+    }
+
+    fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(postern());
+        command.args(words.split(' ')).arg("--api").arg(&self.0.socket).stdin(Stdio::null());
+        command
+    }
+
+    /// What a command says.
+    fn says(&self, words: &str) -> String {
+        let output = self.command(words).output().expect("it runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words}: {error}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn peer(&self, name: &str) -> Value {
+        let socket = self.0.socket.to_string_lossy().into_owned();
+        let said = ask(&["show", "vpn", "ipsec", "sa", "--api", &socket]);
+        let peers = said["peers"].as_array().expect("a list").clone();
+        peers.into_iter().find(|peer| peer["name"] == name).unwrap_or_default()
+    }
+
+    /// The SPIs of a peer's first tunnel.
+    fn spis(&self, peer: &str) -> Vec<u64> {
+        let sas = self.peer(peer)["tunnels"][0]["sas"].as_array().cloned().unwrap_or_default();
+        sas.iter().filter_map(|sa| sa["spi_in"].as_u64()).collect()
+    }
+
+    fn comes_up(&self, peer: &str) {
+        if wait_until(Duration::from_secs(15), || self.spis(peer).len() == 1).is_err() {
+            let log = std::fs::read_to_string(&self.0.log).unwrap_or_default();
+            panic!("{}\n{log}", self.says(&format!("explain vpn ipsec peer {peer}")));
+        }
+    }
+
+    /// What is said of a failure as soon as there is one.
+    fn explains(&self, peer: &str) -> String {
+        let failed = || !self.peer(peer)["failure"].is_null();
+        let known = wait_until(Duration::from_secs(15), failed);
+        let said = self.says(&format!("explain vpn ipsec peer {peer}"));
+        known.unwrap_or_else(|error| panic!("{error}: {said}"));
+        said
+    }
+}
+
+/// A peer, from the side of this end.
+fn peer(end: usize, name: &str, addresses: [&str; 2], inside: [&str; 2], start: &str) -> String {
+    let (local, remote) = (addresses[end], addresses[1 - end]);
+    let (ours, theirs) = (inside[end], inside[1 - end]);
+    let set = format!("set vpn ipsec site-to-site peer {name}");
+    format!(
+        "{set} authentication mode pre-shared-secret\n\
+         {set} authentication local-id {local}\n\
+         {set} authentication remote-id {remote}\n\
+         {set} connection-type {start}\n\
+         {set} ike-group SITES\n\
+         {set} local-address {local}\n\
+         {set} remote-address {remote}\n\
+         {set} tunnel 1 esp-group SITES\n\
+         {set} tunnel 1 local prefix {ours}\n\
+         {set} tunnel 1 remote prefix {theirs}\n"
+    )
+}
+
+const OUTSIDE: [&str; 2] = ["192.168.77.1", "192.168.77.2"];
+const OUTSIDE_6: [&str; 2] = ["fd77::1", "fd77::2"];
+const INSIDE: [&str; 2] = ["10.10.0.0/16", "10.20.0.0/16"];
+const INSIDE_OF_SECOND: [&str; 2] = ["10.11.0.0/16", "10.21.0.0/16"];
+
+/// What an end is configured with: the first calls, the second waits.
+fn configuration(end: usize) -> String {
+    let start = ["initiate", "none"][end];
+    let ids: String = OUTSIDE
+        .iter()
+        .chain(&OUTSIDE_6)
+        .map(|id| format!("set vpn ipsec authentication psk sites id {id}\n"))
+        .collect();
+    let fixed = format!(
+        "{ESP} encryption aes256gcm128\n{IKE} encryption aes256gcm128\n{IKE} dh-group 31\n{IKE} prf prfsha256\n{ids}{SECRET} right\n"
+    );
+    fixed
+        + &peer(end, "other", OUTSIDE, INSIDE, start)
+        + &peer(end, "second", OUTSIDE_6, INSIDE_OF_SECOND, start)
+}
+
+/// Two sites with networks behind them, and their daemons, configured as `change` leaves it.
+fn started(change: impl Fn(usize, String) -> String) -> Option<(Lab, [Gateway; 2])> {
+    let mut lab = sites()?;
+    let gateways = [("a", 0), ("b", 1)].map(|(site, end)| {
+        lab.ip(site, &format!("address add 10.{}0.0.1/32 dev lo", end + 1)).expect("an address");
+        let mut gateway = Gateway::new(&lab, site);
+        gateway.write(&change(end, configuration(end)));
+        gateway.0.start(&mut lab);
+        gateway
+    });
+    Some((lab, gateways))
+}
+
+#[test]
+fn a_tunnel_carries_and_is_shown() {
+    let Some((lab, [a, b])) = started(|_, text| text) else { return };
+    a.comes_up("other");
+    tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 4 << 20).expect("the tunnel carries");
+    let table = a.says("show vpn ipsec sa");
+    let row = table.lines().find(|line| line.starts_with("other-tunnel-1")).expect("it is listed");
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells[1], "up", "{table}");
+    assert!(cells[3].ends_with("/4M") || cells[3].ends_with("/5M"), "{table}");
+    assert_eq!(cells[5..8], ["192.168.77.2", "192.168.77.2", "AES_GCM_16_256"], "{table}");
+    assert!(b.peer("other")["tunnels"][0]["received_bytes"].as_u64().is_some_and(|bytes| bytes > 4 << 20));
+    assert!(a.says("show vpn ipsec sa detail").contains("other: #"));
+    assert!(a.says("show vpn ike sa").contains("CURVE_25519"));
+    let connections = a.says("show vpn ipsec connections");
+    let words: Vec<&str> = connections.lines().nth(2).unwrap_or_default().split_whitespace().collect();
+    assert_eq!(words[..4], ["other", "up", "IKEv2", "192.168.77.2"], "{connections}");
+    assert!(b.says("show vpn ipsec policy").contains("src 10.20.0.0/16 dst 10.10.0.0/16"));
+    assert!(b.says("explain vpn ipsec peer other").starts_with("vpn ipsec site-to-site peer other: up\n"));
+    let wrong = a.command("explain vpn ipsec peer othr").output().expect("it runs");
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("did you mean other?"));
+}
+
+#[test]
+fn a_reset_makes_new_sas_for_that_tunnel_alone() {
+    let Some((lab, [a, _b])) = started(|_, text| text) else { return };
+    let (other, second) = (begun(&a, "other"), begun(&a, "second"));
+    a.says("reset vpn ipsec site-to-site peer other");
+    wait_until(Duration::from_secs(10), || a.spis("other").len() == 1 && a.spis("other") != other)
+        .expect("another SPI");
+    let other = a.spis("other");
+    a.says("reset vpn ipsec-peer other tunnel 1");
+    wait_until(Duration::from_secs(10), || a.spis("other").len() == 1 && a.spis("other") != other)
+        .expect("another SPI");
+    assert_eq!(a.spis("second"), second, "the others stay");
+    tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 1 << 20).expect("the tunnel carries");
+    let wrong = a.command("reset vpn ipsec-peer other tunnel 9").output().expect("it runs");
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("its tunnels are 1"));
+    a.says("reset vpn ipsec site-to-site all");
+    wait_until(Duration::from_secs(10), || a.spis("second").len() == 1 && a.spis("second") != second)
+        .expect("another SPI");
+}
+
+/// The SPIs of a tunnel that has come up.
+fn begun(gateway: &Gateway, peer: &str) -> Vec<u64> {
+    gateway.comes_up(peer);
+    gateway.spis(peer)
+}
+
+#[test]
+fn a_reload_touches_only_peers_that_have_changed() {
+    let Some((_lab, [a, b])) = started(|_, text| text) else { return };
+    let (other, second) = (begun(&a, "other"), begun(&a, "second"));
+    assert!(a.0.reload().contains("in force"));
+    assert_eq!((a.spis("other"), a.spis("second")), (other.clone(), second.clone()), "nothing was changed");
+    a.write(&(configuration(0) + "set vpn ipsec site-to-site peer second replay-window 512\n"));
+    assert!(a.0.reload().contains("in force"));
+    wait_until(Duration::from_secs(10), || a.spis("second").len() == 1 && a.spis("second") != second)
+        .expect("it begins anew");
+    assert_eq!(a.spis("other"), other, "that one was not changed");
+    assert_eq!(b.spis("other").len(), 1);
+}
+
+#[test]
+fn the_end_of_a_daemon_leaves_nothing_and_is_told_to_the_peer() {
+    let Some((mut lab, [a, b])) = started(|_, text| text) else { return };
+    b.comes_up("other");
+    b.comes_up("second");
+    let rules = |lab: &Lab| lab.ip("a", "rule show").expect("rules");
+    assert!(rules(&lab).contains("220"), "{}", rules(&lab));
+    a.0.signal(Signal::TERM);
+    let process = a.0.process.expect("it was started");
+    wait_until(Duration::from_secs(5), || lab.ended(process).is_some()).expect("it ends");
+    assert!(lab.ip("a", "link show ipsec0").is_err(), "the interface is gone");
+    assert!(!rules(&lab).contains("220"), "{}", rules(&lab));
+    assert!(!lab.ip("a", "route show table all").expect("routes").contains("10.20.0.0/16"));
+    wait_until(Duration::from_secs(2), || !b.peer("other")["up"].as_bool().unwrap_or(true))
+        .expect("the peer was told");
+    let table = b.says("show vpn ipsec sa");
+    let row = table.lines().find(|line| line.starts_with("other-tunnel-1")).expect("it is listed");
+    assert!(row.contains("down") && row.contains("waits for the peer to call"), "{table}");
+}
+
+#[test]
+fn a_wrong_secret_is_explained_on_both_sides() {
+    let wrong =
+        |end, text: String| if end == 1 { text.replace("secret right", "secret wrong") } else { text };
+    let Some((_lab, [a, b])) = started(wrong) else { return };
+    for (gateway, what) in [(&a, "does not believe"), (&b, "the pre-shared keys differ")] {
+        let said = gateway.explains("other");
+        assert!(said.contains("peer other: down\n") && said.contains(what), "{said}");
+        assert!(said.contains(&format!("  fix: {SECRET} SECRET")), "{said}");
+        assert!(gateway.says("show vpn ipsec sa").contains(what));
+    }
+}
+
+/// The lines that are to be typed.
+fn mending(said: &str) -> String {
+    let lines =
+        said.lines().filter_map(|line| line.trim_start().trim_start_matches("fix: ").strip_prefix("set "));
+    lines.map(|line| format!("set {line}\n")).collect()
+}
+
+/// What the second site says when `wrong` is in its configuration, which is mended by the lines that it says.
+fn is_mended(wrong: &[(&str, &str)]) -> Option<[String; 2]> {
+    let change = |end, text: String| match end {
+        1 => wrong.iter().fold(text, |text, (right, wrong)| text.replace(right, wrong)),
+        _ => text,
+    };
+    let (_lab, [a, b]) = started(change)?;
+    let said = [&a, &b].map(|gateway| gateway.explains("other"));
+    b.write(&(change(1, configuration(1)) + &mending(&said[1])));
+    assert!(b.0.reload().contains("in force"), "{}", said[1]);
+    a.says("reset vpn ipsec site-to-site peer other");
+    b.comes_up("other");
+    let now = b.says("explain vpn ipsec peer other");
+    assert!(now.contains("peer other: up\n") && !now.contains("fix:"), "{now}");
+    Some(said)
+}
+
+#[test]
+fn a_wrong_proposal_for_ike_is_mended_by_the_lines_that_explain_it() {
+    let wrong = [
+        (format!("{IKE} encryption aes256gcm128\n"), format!("{IKE} encryption aes128\n{IKE} hash sha256\n")),
+        (format!("{IKE} dh-group 31\n"), format!("{IKE} dh-group 14\n")),
+    ];
+    let Some([a, b]) = is_mended(&wrong.each_ref().map(|(right, wrong)| (&**right, &**wrong))) else {
+        return;
+    };
+    assert!(
+        a.contains("no common proposal for IKE") && a.contains("we accept aes256gcm128-prfsha256-x25519"),
+        "{a}"
+    );
+    assert!(a.contains("  fix: set vpn ipsec ike-group SITES proposal 2 encryption"), "{a}");
+    assert!(b.contains("we accept aes128-sha256-prfsha256-modp2048\n"), "{b}");
+    assert!(b.contains("the peer accepts aes256gcm128-prfsha256-x25519\n"), "{b}");
+    assert!(b.contains("  fix: set vpn ipsec ike-group SITES proposal 2 encryption aes256gcm128\n"), "{b}");
+}
+
+#[test]
+fn a_wrong_proposal_for_esp_is_mended_by_the_lines_that_explain_it() {
+    let (right, wrong) =
+        (format!("{ESP} encryption aes256gcm128\n"), format!("{ESP} encryption aes128\n{ESP} hash sha1\n"));
+    let Some([a, b]) = is_mended(&[(&right, &wrong)]) else { return };
+    assert!(a.contains("no common proposal for other-tunnel-1"), "{a}");
+    assert!(b.contains("  fix: set vpn ipsec esp-group SITES proposal 2 encryption aes256gcm128\n"), "{b}");
+}
+
+#[test]
+fn networks_that_do_not_fit_are_told_from_both_sides() {
+    let wrong = |end, text: String| if end == 1 { text.replace(INSIDE[1], "10.99.0.0/16") } else { text };
+    let Some((_lab, [a, b])) = started(wrong) else { return };
+    assert!(a.explains("other").contains("here: local 10.10.0.0/16, remote 10.20.0.0/16"));
+    let said = b.explains("other");
+    assert!(said.contains("the peer: local 10.10.0.0/16, remote 10.20.0.0/16"), "{said}");
+    let fix = "  fix: set vpn ipsec site-to-site peer other tunnel 1 local prefix 10.20.0.0/16\n";
+    assert!(said.contains(fix), "{said}");
+}

@@ -1,0 +1,150 @@
+//! How long an SA lasts, and the SAs of a pair made ready for the data path.
+
+use super::parameters::ChildSa;
+use super::protection::Protection;
+use crate::replay;
+use crate::sa::{InboundSa, Lifetime, OutboundSa, Volume};
+use crate::{Time, esp::parameters::Half};
+use crypto::Random;
+use crypto::engine::{Engine, LoadError};
+use std::time::Duration;
+
+/// When something ends (RFC 4301 section 4.4.2.1); `None` for never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// So long after the SA was made.
+    pub time: Option<Duration>,
+    /// After so many bytes of ESP packets.
+    pub bytes: Option<u64>,
+    /// After so many packets.
+    pub packets: Option<u64>,
+}
+
+/// What is decided about an SA on our side alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// When a new SA is asked for. Time is left to the key exchange if it has a timer of its own.
+    pub soft: Limits,
+    /// When the SA is used no more.
+    pub hard: Limits,
+    /// How many sequence numbers a late packet may be behind; 0 for no protection from replays.
+    pub replay_window: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { soft: Limits::default(), hard: Limits::default(), replay_window: replay::ESP }
+    }
+}
+
+impl ChildSa {
+    /// Loads the keys of both directions.
+    pub fn load(
+        &self,
+        options: &Options,
+        engine: &dyn Engine,
+        random: &mut dyn Random,
+        now: Time,
+    ) -> Result<(OutboundSa, InboundSa), LoadError> {
+        let mut protection = |half: &Half| {
+            Protection::new(self.transform, self.extended_sequence, self.mode, &half.keys, engine, random)
+        };
+        let lifetime = options.lifetime(self.extended_sequence, now);
+        let outbound = OutboundSa::new(protection(&self.outbound)?, self.outbound.spi, lifetime)
+            .with_volume(options.volume());
+        // The other side may count otherwise: its numbers say nothing about how many packets came.
+        let lifetime = Lifetime { end_sequence: numbers(self.extended_sequence), ..lifetime };
+        let volume = options.volume().with_packets(options.hard.packets.unwrap_or(u64::MAX));
+        let inbound = InboundSa::new(protection(&self.inbound)?, self.inbound.spi, lifetime, true)
+            .with_volume(volume)
+            .with_window(options.replay_window);
+        Ok((outbound, inbound))
+    }
+}
+
+/// The first number that no packet has (RFC 4303 section 3.3.3): a counter that would begin anew ends the SA.
+fn numbers(extended: bool) -> u64 {
+    if extended { u64::MAX } else { 1 << 32 }
+}
+
+/// Where to ask for a new SA, if nobody says: a sixteenth is enough for any exchange of keys.
+fn before(end: u64) -> u64 {
+    end - end / 16
+}
+
+impl Options {
+    fn lifetime(&self, extended: bool, now: Time) -> Lifetime {
+        let numbers = numbers(extended);
+        // The first packet has number 1.
+        let end_sequence =
+            self.hard.packets.map_or(numbers, |packets| numbers.min(packets.saturating_add(1)));
+        let latest = before(end_sequence);
+        Lifetime {
+            renew: self.soft.time.map(|time| now + time),
+            renew_sequence: self.soft.packets.map_or(latest, |packets| packets.min(latest)),
+            expires: self.hard.time.map_or(Time::from_nanoseconds(u64::MAX), |time| now + time),
+            end_sequence,
+        }
+    }
+
+    fn volume(&self) -> Volume {
+        let end = self.hard.bytes.unwrap_or(u64::MAX);
+        Volume::new(self.soft.bytes.unwrap_or(before(end)), end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::esp::{Mode, Transform};
+    use crypto::engine::aws_lc::AwsLc;
+    use crypto::{Cipher, SecretBytes, random};
+    use packet::DropReason;
+
+    const NOW: Time = Time::from_nanoseconds(1);
+
+    fn pair(hard: Limits) -> (OutboundSa, InboundSa) {
+        let half = || Half { spi: 9, keys: SecretBytes::new(vec![7; 20]) };
+        let child = ChildSa {
+            transform: Transform::Aead(Cipher::Aes128Gcm, 16),
+            extended_sequence: false,
+            mode: Mode::Tunnel,
+            outbound: half(),
+            inbound: half(),
+            local: Vec::new(),
+            remote: Vec::new(),
+        };
+        let options = Options { hard, ..Options::default() };
+        child.load(&options, &AwsLc, &mut random::System::default(), NOW).expect("keys fit")
+    }
+
+    #[test]
+    fn a_new_sa_is_asked_for_before_the_end_even_if_nobody_said_when() {
+        let (outbound, inbound) = pair(Limits { bytes: Some(1600), packets: Some(160), time: None });
+        outbound.spend(1, 1500).expect("they are left");
+        assert!(!outbound.wants_renewal(NOW));
+        outbound.spend(1, 1).expect("they are left");
+        assert!(outbound.wants_renewal(NOW));
+        inbound.spend(1, 1501);
+        assert!(inbound.wants_renewal(NOW));
+    }
+
+    #[test]
+    fn both_directions_end_with_their_packets() {
+        let (outbound, inbound) = pair(Limits { packets: Some(10), ..Limits::default() });
+        assert_eq!(outbound.assign(10, NOW), Ok(1..11));
+        assert_eq!(outbound.assign(1, NOW), Err(DropReason::CounterExhausted));
+        inbound.spend(9, 900);
+        assert_eq!(inbound.check_age(NOW), Ok(()));
+        inbound.spend(1, 100);
+        assert_eq!(inbound.check_age(NOW), Err(DropReason::KeyExpired));
+        assert_eq!(inbound.end_sequence(), 1 << 32, "late numbers are no fault of the sender");
+    }
+
+    #[test]
+    fn without_limits_only_the_numbers_end() {
+        let (outbound, _) = pair(Limits::default());
+        outbound.spend(1, usize::MAX / 2).expect("no limit");
+        assert!(outbound.is_usable(Time::from_nanoseconds(u64::MAX - 1)));
+    }
+}

@@ -1,0 +1,192 @@
+//! The keys of an ESP SA, and all else that is the same for its packets.
+
+use super::layout::Layout;
+use super::parameters::{Mode, Transform};
+use arrayvec::ArrayVec;
+use crypto::cipher::{Encryption, Pair};
+use crypto::engine::{Engine, LoadError, PairKey};
+use crypto::{Cipher, EngineFailure, Job, Key, Random, SecretBytes};
+use std::sync::Arc;
+
+/// Packets in one call of the engine.
+pub const JOBS: usize = 64;
+
+/// The loaded keys.
+pub(super) enum Keys {
+    /// An authenticated cipher, and the salt before its IVs (RFC 4106 section 4; 3 bytes for CCM, RFC 4309 section 4).
+    Aead(Arc<dyn Key>, Salt),
+    /// The same, of which only the tag is used (RFC 4543).
+    Gmac(Arc<dyn Key>, Salt),
+    /// A cipher and a MAC.
+    Pair(Arc<dyn PairKey>, Ivs),
+}
+
+/// What stands before the explicit IV in a nonce.
+#[derive(Clone, Copy)]
+pub(super) struct Salt {
+    bytes: [u8; 4],
+    length: usize,
+}
+
+impl Salt {
+    /// The nonce of a packet.
+    #[inline]
+    pub(super) fn nonce(self, iv: [u8; 8]) -> [u8; 12] {
+        let mut nonce = [0; 12];
+        nonce[..4].copy_from_slice(&self.bytes);
+        nonce[self.length..self.length + 8].copy_from_slice(&iv);
+        nonce
+    }
+}
+
+/// Where the IVs of a [`Pair`] come from.
+pub(super) enum Ivs {
+    /// There are none.
+    Null,
+    /// AES-CTR: the sequence number, after the nonce of the SA (RFC 3686 section 4).
+    Counter([u8; 4]),
+    /// CBC: unpredictable ones of so many bytes.
+    Unpredictable(IvSource, usize),
+}
+
+/// Unpredictable IVs (NIST SP 800-38A appendix C): the keystream of a key that nobody else has, so that one call of
+/// the engine gives those of a whole run, without asking the system for each.
+pub(super) struct IvSource(Arc<dyn Key>);
+
+impl IvSource {
+    fn new(engine: &dyn Engine, random: &mut dyn Random) -> Result<Self, LoadError> {
+        engine.load(Cipher::Aes128Gcm, SecretBytes::random(16, random).expose()).map(Self)
+    }
+
+    /// IVs for the packets from `first_sequence` on, which no two calls may have in common.
+    pub(super) fn fill(&self, first_sequence: u64, ivs: &mut [[u8; 16]]) -> Result<(), EngineFailure> {
+        let mut nonce = [0; 12];
+        nonce[..8].copy_from_slice(&first_sequence.to_be_bytes());
+        ivs.fill([0; 16]);
+        let (text, mut tag) = (ivs.as_flattened_mut(), [0; 16]);
+        self.0.seal(&mut [Job { nonce, aad: &[], text, tag: &mut tag, authentic: false }])
+    }
+}
+
+/// How the packets of one ESP SA are laid out, sealed and opened.
+pub struct Protection {
+    pub(super) keys: Keys,
+    pub(super) layout: Layout,
+    pub(super) extended: bool,
+    pub(super) mode: Mode,
+}
+
+impl Protection {
+    /// Loads the `keys` of one direction, in the order of [`Half::keys`](super::Half::keys).
+    ///
+    /// `random` seeds the IVs of a CBC cipher.
+    pub fn new(
+        transform: Transform,
+        extended: bool,
+        mode: Mode,
+        keys: &SecretBytes,
+        engine: &dyn Engine,
+        random: &mut dyn Random,
+    ) -> Result<Self, LoadError> {
+        let keys = keys.expose();
+        let expected = transform.key_material_length();
+        let keys = match transform {
+            Transform::Aead(cipher, _) | Transform::Gmac(cipher) => {
+                LoadError::check(cipher, expected, keys)?;
+                let (key, rest) = keys.split_at(cipher.key_length());
+                let (key, salt) = (engine.load(cipher, key)?, salt(rest));
+                if matches!(transform, Transform::Gmac(_)) {
+                    Keys::Gmac(key, salt)
+                } else {
+                    Keys::Aead(key, salt)
+                }
+            }
+            Transform::Pair(pair) => load_pair(pair, expected, keys, engine, random)?,
+        };
+        Ok(Self { keys, layout: Layout::of(transform), extended, mode })
+    }
+
+    /// Lengths of the packets' parts.
+    #[inline]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// What the packets carry.
+    #[inline]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Whether sequence numbers have 64 bits.
+    #[inline]
+    pub fn is_extended(&self) -> bool {
+        self.extended
+    }
+
+    /// What of SPI and sequence number is authenticated (RFC 4106 section 5): the high half, if any, stands between.
+    #[inline]
+    pub(super) fn aad(&self, spi: u32, sequence: u64) -> [u8; 12] {
+        let mut aad = [0; 12];
+        aad[..4].copy_from_slice(&spi.to_be_bytes());
+        if self.extended {
+            aad[4..].copy_from_slice(&sequence.to_be_bytes());
+        } else {
+            aad[4..8].copy_from_slice(&(sequence as u32).to_be_bytes());
+        }
+        aad
+    }
+
+    /// How much of [`aad`](Self::aad) it is.
+    #[inline]
+    pub(super) fn aad_length(&self) -> usize {
+        if self.extended { 12 } else { 8 }
+    }
+
+    /// How much of a suffix is covered.
+    pub(super) fn suffix_length(&self) -> usize {
+        if self.extended { 4 } else { 0 }
+    }
+}
+
+/// What a MAC covers beyond the packet, of extended sequence numbers: the high halves (RFC 4303 section 2.8).
+pub(super) fn suffixes(sequences: impl Iterator<Item = u64>) -> ArrayVec<[u8; 4], JOBS> {
+    sequences.take(JOBS).map(|sequence| ((sequence >> 32) as u32).to_be_bytes()).collect()
+}
+
+fn salt(rest: &[u8]) -> Salt {
+    let mut bytes = [0; 4];
+    bytes[..rest.len()].copy_from_slice(rest);
+    Salt { bytes, length: rest.len() }
+}
+
+fn load_pair(
+    pair: Pair,
+    expected: usize,
+    keys: &[u8],
+    engine: &dyn Engine,
+    random: &mut dyn Random,
+) -> Result<Keys, LoadError> {
+    LoadError::check(pair.name(), expected, keys)?;
+    let (encryption, rest) = keys.split_at(pair.encryption.key_length());
+    let (nonce, integrity) = rest.split_at(rest.len() - pair.integrity.key_length());
+    let key = engine.load_pair(pair, encryption, integrity)?;
+    let ivs = match pair.encryption {
+        Encryption::Null => Ivs::Null,
+        Encryption::AesCtr(_) => Ivs::Counter(salt(nonce).bytes),
+        Encryption::AesCbc(_) | Encryption::TripleDesCbc => {
+            Ivs::Unpredictable(IvSource::new(engine, random)?, pair.encryption.block())
+        }
+    };
+    Ok(Keys::Pair(key, ivs))
+}
+
+/// The first counter block of AES-CTR (RFC 3686 section 4).
+#[inline]
+pub(super) fn counter_block(nonce: [u8; 4], iv: [u8; 8]) -> [u8; 16] {
+    let mut block = [0; 16];
+    block[..4].copy_from_slice(&nonce);
+    block[4..12].copy_from_slice(&iv);
+    block[15] = 1;
+    block
+}

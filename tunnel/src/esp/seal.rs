@@ -1,0 +1,161 @@
+//! Outbound ESP: lay out → seal. Functions stand in packet order.
+
+use super::protection::{IvSource, Ivs, JOBS, Keys, Protection, Salt, counter_block, suffixes};
+use arrayvec::ArrayVec;
+use crypto::engine::{PairJob, PairKey};
+use crypto::{EngineFailure, Job, Key};
+use packet::Batch;
+use packet::header::esp::{EspHeader, HEADER, write_trailer};
+use std::ops::Range;
+use zerocopy::IntoBytes;
+
+impl Protection {
+    /// Puts header, padding and trailer around packet `index`, and leaves room for the tag.
+    ///
+    /// `next_header`: what the packet is.
+    #[inline]
+    pub fn lay_out(&self, batch: &mut Batch, index: usize, spi: u32, sequence: u64, next_header: u8) {
+        let (layout, length) = (self.layout, batch.packet(index).len());
+        let (header, trailer) = (layout.header(), layout.trailer(length));
+        batch.grow(index, header, trailer + layout.tag);
+        let packet = batch.packet_mut(index);
+        let fields = EspHeader { spi: spi.into(), sequence: (sequence as u32).into() };
+        packet[..HEADER].copy_from_slice(fields.as_bytes());
+        if layout.iv == 8 {
+            // RFC 4106 section 3.1, RFC 3686 section 3.1: any IV that is never used again, such as a counter. 3DES gets
+            // another one when it is sealed.
+            packet[HEADER..HEADER + 8].copy_from_slice(&sequence.to_be_bytes());
+        }
+        write_trailer(&mut packet[header + length..][..trailer], next_header);
+    }
+
+    /// Seals packets that were laid out with consecutive sequence numbers; none of them may have been dropped since.
+    ///
+    /// When the engine fails, nothing of the packets may leave.
+    pub fn seal(
+        &self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        spi: u32,
+        first_sequence: u64,
+    ) -> Result<(), EngineFailure> {
+        let mut sequence = first_sequence;
+        let mut rest = packets;
+        while !rest.is_empty() {
+            let end = rest.end.min(rest.start + JOBS);
+            let run = Run { packets: rest.start..end, spi, first_sequence: sequence };
+            match &self.keys {
+                Keys::Aead(key, salt) => self.seal_aead(&**key, *salt, batch, run)?,
+                Keys::Gmac(key, salt) => self.seal_gmac(&**key, *salt, batch, run)?,
+                Keys::Pair(key, ivs) => self.seal_pair(&**key, ivs, batch, run)?,
+            }
+            sequence += (end - rest.start) as u64;
+            rest.start = end;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn seal_aead(&self, key: &dyn Key, salt: Salt, batch: &mut Batch, run: Run) -> Result<(), EngineFailure> {
+        let aads: ArrayVec<[u8; 12], JOBS> = run.sequences().map(|s| self.aad(run.spi, s)).collect();
+        let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
+        let packets = batch.packets_mut(run.packets.clone());
+        for (((_, packet), aad), sequence) in packets.zip(&aads).zip(run.sequences()) {
+            let (covered, tag) = packet.split_at_mut(packet.len() - self.layout.tag);
+            let text = &mut covered[HEADER + 8..];
+            let nonce = salt.nonce(sequence.to_be_bytes());
+            jobs.push(Job { nonce, aad: &aad[..self.aad_length()], text, tag, authentic: false });
+        }
+        key.seal(&mut jobs)
+    }
+
+    fn seal_gmac(&self, key: &dyn Key, salt: Salt, batch: &mut Batch, run: Run) -> Result<(), EngineFailure> {
+        let mut copies = Vec::new();
+        for (index, sequence) in run.packets.clone().zip(run.sequences()) {
+            let packet = batch.packet(index);
+            self.gmac_aad(&packet[..packet.len() - self.layout.tag], run.spi, sequence, &mut copies);
+        }
+        let mut aads = &copies[..];
+        let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
+        for ((_, packet), sequence) in batch.packets_mut(run.packets.clone()).zip(run.sequences()) {
+            let (covered, tag) = packet.split_at_mut(packet.len() - self.layout.tag);
+            let aad = self.take_gmac_aad(&mut aads, covered);
+            let nonce = salt.nonce(sequence.to_be_bytes());
+            jobs.push(Job { nonce, aad, text: &mut [], tag, authentic: false });
+        }
+        key.seal(&mut jobs)
+    }
+
+    fn seal_pair(
+        &self,
+        key: &dyn PairKey,
+        ivs: &Ivs,
+        batch: &mut Batch,
+        run: Run,
+    ) -> Result<(), EngineFailure> {
+        let blocks = match ivs {
+            Ivs::Null => ArrayVec::from([[0; 16]; JOBS]),
+            Ivs::Counter(nonce) => {
+                run.sequences().map(|sequence| counter_block(*nonce, sequence.to_be_bytes())).collect()
+            }
+            Ivs::Unpredictable(source, length) => write_ivs(source, *length, batch, &run)?,
+        };
+        let suffixes = suffixes(run.sequences());
+        let mut jobs = ArrayVec::<PairJob<'_>, JOBS>::new();
+        for (((_, packet), &iv), suffix) in batch.packets_mut(run.packets.clone()).zip(&blocks).zip(&suffixes)
+        {
+            let (packet, tag) = packet.split_at_mut(packet.len() - self.layout.tag);
+            let (text, suffix) = (self.layout.header(), &suffix[..self.suffix_length()]);
+            jobs.push(PairJob { iv, packet, text, suffix, tag, authentic: false });
+        }
+        key.seal(&mut jobs)
+    }
+
+    /// Appends what AES-GMAC covers of a packet to `copies`, unless the packet has it in one piece (RFC 4543 section
+    /// 3.3): the high half of the sequence number stands where no packet has it.
+    pub(super) fn gmac_aad(&self, covered: &[u8], spi: u32, sequence: u64, copies: &mut Vec<u8>) {
+        if self.extended {
+            copies.extend_from_slice(&self.aad(spi, sequence));
+            copies.extend_from_slice(&covered[HEADER..]);
+        }
+    }
+
+    /// The next piece of what [`gmac_aad`](Self::gmac_aad) made, or else the packet itself.
+    pub(super) fn take_gmac_aad<'a>(&self, copies: &mut &'a [u8], covered: &'a [u8]) -> &'a [u8] {
+        if !self.extended {
+            return covered;
+        }
+        let (aad, rest) = copies.split_at(covered.len() + 4);
+        *copies = rest;
+        aad
+    }
+}
+
+/// Packets that one call of the engine takes.
+struct Run {
+    packets: Range<usize>,
+    spi: u32,
+    first_sequence: u64,
+}
+
+impl Run {
+    #[inline]
+    fn sequences(&self) -> impl Iterator<Item = u64> + use<> {
+        (self.first_sequence..).take(self.packets.len())
+    }
+}
+
+/// Writes an IV into every packet, and returns them.
+fn write_ivs(
+    source: &IvSource,
+    length: usize,
+    batch: &mut Batch,
+    run: &Run,
+) -> Result<ArrayVec<[u8; 16], JOBS>, EngineFailure> {
+    let mut ivs: ArrayVec<[u8; 16], JOBS> = std::iter::repeat_n([0; 16], run.packets.len()).collect();
+    source.fill(run.first_sequence, &mut ivs)?;
+    for ((_, packet), iv) in batch.packets_mut(run.packets.clone()).zip(&ivs) {
+        packet[HEADER..HEADER + length].copy_from_slice(&iv[..length]);
+    }
+    Ok(ivs)
+}
