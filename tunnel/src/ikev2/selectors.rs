@@ -4,6 +4,9 @@ use crate::esp::TrafficSelector;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+/// Selectors that a payload can hold.
+pub const MOST: usize = u8::MAX as usize;
+
 /// The packets that both lists mean, in the order of `ours`; empty if there are none.
 ///
 /// Where `theirs` begins with the selector of the packet that made them ask, its part comes first.
@@ -11,6 +14,10 @@ pub fn narrow(ours: &[TrafficSelector], theirs: &[TrafficSelector]) -> Vec<Traff
     let mut narrowed: Vec<TrafficSelector> = Vec::new();
     let common = ours.iter().flat_map(|ours| theirs.iter().filter_map(|theirs| intersect(ours, theirs)));
     for selector in common {
+        // What does not fit into the answer is left out: narrowing may leave out anything.
+        if narrowed.len() == MOST {
+            break;
+        }
         // What is part of another one says nothing more: the peer often repeats the packet's own addresses.
         if narrowed.iter().any(|other| contains(other, &selector)) {
             continue;
@@ -88,6 +95,16 @@ mod tests {
         let high = ts("10.0.0.7", "10.0.0.9", 6, 400..=65535);
         assert_eq!(narrow(from_ref(&web), &[high]), [ts("10.0.0.7", "10.0.0.9", 6, 400..=443)]);
         assert!(narrow(&[web], &[ts("10.0.0.0", "10.0.0.255", 17, 0..=65535)]).is_empty());
+    }
+
+    #[test]
+    fn more_than_a_payload_holds_is_left_out() {
+        let hosts = |port: u16| {
+            (0..=255u8)
+                .map(move |host| ts(&format!("10.0.0.{host}"), &format!("10.0.0.{host}"), 6, port..=port))
+        };
+        let ours: Vec<TrafficSelector> = hosts(1).chain(hosts(2)).collect();
+        assert_eq!(narrow(&ours, &[net("10.0.0.0", "10.0.0.255")]).len(), MOST);
     }
 
     #[test]

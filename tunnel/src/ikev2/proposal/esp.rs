@@ -2,7 +2,7 @@
 
 use super::algorithm::{Algorithm, Encryption, Sequence};
 use super::choice::{Choice, answered};
-use super::{NoProposalChosen, Selected, transforms};
+use super::{NoProposalChosen, PROPOSALS, Selected, transforms};
 use crate::esp;
 use crate::ikev2::message::numbers::{protocol, transform};
 use crate::ikev2::message::{Proposal, ProposalSpi};
@@ -44,7 +44,7 @@ impl EspOffer {
             let (alone, paired): (Vec<Encryption>, Vec<Encryption>) =
                 offer.encryption.iter().partition(|encryption| encryption.authenticates());
             for (ciphers, macs) in [(alone, &[][..]), (paired, &offer.integrity[..])] {
-                if !ciphers.is_empty() {
+                if !ciphers.is_empty() && proposals.len() < PROPOSALS {
                     let number = proposals.len() as u8 + 1;
                     proposals.push(offer.proposal(number, spi, &ciphers, macs));
                 }

@@ -2,7 +2,7 @@
 
 use super::algorithm::{Algorithm, Encryption};
 use super::choice::{Choice, answered};
-use super::{NoProposalChosen, Selected, transforms};
+use super::{NoProposalChosen, PROPOSALS, Selected, transforms};
 use crate::ikev2::message::numbers::{protocol, transform};
 use crate::ikev2::message::{Proposal, ProposalSpi};
 use crypto::cipher::{Cipher, Integrity, Pair};
@@ -54,7 +54,7 @@ impl IkeOffer {
                 offer.ciphers().partition(|encryption| encryption.authenticates());
             // RFC 5282 section 8: ciphers with and without a MAC of their own are not offered in one proposal.
             for (ciphers, macs) in [(alone, &[][..]), (paired, &offer.integrity[..])] {
-                if !ciphers.is_empty() {
+                if !ciphers.is_empty() && proposals.len() < PROPOSALS {
                     let number = proposals.len() as u8 + 1;
                     proposals.push(offer.proposal(number, spi, &ciphers, macs));
                 }
@@ -189,6 +189,12 @@ mod tests {
             ]
         );
         assert_eq!(proposals.iter().map(|proposal| proposal.number).collect::<Vec<_>>(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn no_more_is_proposed_than_can_be_read() {
+        let many = vec![offer(&[GCM, CBC], Group::Ecp256); 300];
+        assert_eq!(proposals(&many).len(), PROPOSALS);
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub use ike::{IkeOffer, IkeSuite, Protection};
 
 use super::message::{Proposal, Transform};
 
+/// Proposals that we send at most; so many we read, too.
+const PROPOSALS: usize = 64;
+
 /// No proposal of the other side's is acceptable, or its answer is none of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no proposal chosen")]

@@ -7,7 +7,7 @@ use crate::ikev2::message::Proposal;
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::nat::Path;
 use crate::ikev2::proposal::{EspOffer, EspSuite, Selected, describe_all};
-use crate::ikev2::selectors::{host, narrow};
+use crate::ikev2::selectors::{MOST, host, narrow};
 
 /// What the other side asks for.
 pub(super) struct Wish<'a> {
@@ -43,7 +43,7 @@ pub(super) struct Refusal {
 pub(super) fn selectors_of(child: &Child, path: Path) -> [Vec<TrafficSelector>; 2] {
     let or_host = |selectors: &Vec<TrafficSelector>, address| match &selectors[..] {
         [] => vec![host(address)],
-        selectors => selectors.to_vec(),
+        selectors => selectors.iter().take(MOST).cloned().collect(),
     };
     [or_host(&child.local, path.local.ip()), or_host(&child.remote, path.remote.ip())]
 }

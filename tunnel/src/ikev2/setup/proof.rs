@@ -19,6 +19,10 @@ pub(super) const HASHES: &[u8] = &[0, 2, 0, 3, 0, 4, 0, 5];
 
 /// Certificates that we are ready to read.
 const CERTIFICATES: usize = 8;
+/// Bytes of certificates that we send: with all else they must fit into one datagram where fragments are not understood.
+const MOST_CERTIFICATES: usize = 24 * 1024;
+/// Bytes of a request: the hashes of so many authorities.
+const MOST_REQUEST: usize = 20 * 800;
 
 /// The other side has shown who it is. Only [`verify`] makes one.
 pub(crate) struct Verified {
@@ -96,15 +100,24 @@ fn method_of(kind: KeyKind) -> Option<u8> {
 pub(super) fn certificate_payloads(config: &Connection) -> Vec<Payload<'_>> {
     let Authentication::Certificate(credentials) = &config.authentication else { return Vec::new() };
     let encoding = certificate::X509_SIGNATURE;
-    let payloads = credentials.certificates.iter();
-    payloads.map(|one| Payload::Certificate(message::Certificate { encoding, data: one.to_der() })).collect()
+    let mut room = MOST_CERTIFICATES;
+    let fitting = credentials.certificates.iter().take_while(|one| {
+        let left = room.checked_sub(one.to_der().len());
+        room = left.unwrap_or(0);
+        left.is_some()
+    });
+    fitting.map(|one| Payload::Certificate(message::Certificate { encoding, data: one.to_der() })).collect()
 }
 
 /// The hashes of the authorities that we trust, for a certificate request; `None` if we want no certificate.
 pub(super) fn request(config: &Connection) -> Option<Vec<u8>> {
     match &config.authentication {
         Authentication::SharedKey(_) => None,
-        Authentication::Certificate(credentials) => Some(credentials.trust.request()),
+        Authentication::Certificate(credentials) => {
+            let mut hashes = credentials.trust.request();
+            hashes.truncate(MOST_REQUEST);
+            Some(hashes)
+        }
     }
 }
 
