@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings the programs that we are compared with into .peers/: the newest wireguard-go from the Go proxy, and for the tests a
-# Debian kernel with its WireGuard and crypto modules. What cannot be had is said, and the tests that need it say so too.
+# Debian kernel with its WireGuard, IPsec and crypto modules. What cannot be had is said, and the tests that need it say so too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 part=${1:-test}
@@ -43,11 +43,14 @@ if [ ! -x .peers/wireguard-go ]; then
   fi
 fi
 
-# The kernel's WireGuard and its crypto API run in an emulated machine, whatever kernel this machine has.
+# The kernel's WireGuard, its IPsec and its crypto API run in an emulated machine, whatever kernel this machine has.
 # What must be loaded for a purpose, with all that it needs before it, is written in that order to order-<purpose>.
 wireguard_modules=(virtio_pci virtio_net wireguard)
 crypto_modules=(virtio_pci virtio_crypto algif_aead algif_skcipher algif_hash ctr gcm ccm ghash_generic chacha_generic
   poly1305_generic chacha20poly1305 des_generic sha512_generic xcbc authenc)
+ipsec_modules=(virtio_pci virtio_net esp4 xfrm_user authenc authencesn jitterentropy_rng drbg seqiv echainiv cbc ctr gcm
+  ccm ghash_generic chacha_generic poly1305_generic chacha20poly1305 des_generic sha256_generic sha512_generic xcbc
+  crypto_null)
 
 fetch_kernel() {
   local work image version purpose module file
@@ -55,12 +58,12 @@ fetch_kernel() {
   image=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
   [ -n "$image" ] || return 1
   version=${image#linux-image-}
-  say "apt-get download $image, for the kernel's WireGuard and crypto API"
+  say "apt-get download $image, for the kernel's WireGuard, IPsec and crypto API"
   work=$(mktemp -d)
   (cd "$work" && apt-get download -qq "$image" && dpkg-deb -x ./*.deb tree) || { rm -rf "$work"; return 1; }
   mkdir -p .peers/kernel
   PATH=$PATH:/sbin:/usr/sbin depmod -b "$work/tree" "$version"
-  for purpose in wireguard crypto; do
+  for purpose in wireguard ipsec crypto; do
     local -n modules=${purpose}_modules
     for module in "${modules[@]}"; do
       PATH=$PATH:/sbin:/usr/sbin modprobe -d "$work/tree" -S "$version" --show-depends "$module"
@@ -73,7 +76,7 @@ fetch_kernel() {
   rm -rf "$work"
 }
 
-if [ "$part" = test ] && [ ! -f .peers/kernel/order-crypto ]; then
+if [ "$part" = test ] && ! [ -f .peers/kernel/order-crypto -a -f .peers/kernel/order-ipsec ]; then
   rm -rf .peers/kernel
-  fetch_kernel || say "no Debian kernel can be had here: the tests with its WireGuard and its crypto API will be skipped"
+  fetch_kernel || say "no Debian kernel can be had here: the tests with its WireGuard, IPsec and crypto API will be skipped"
 fi

@@ -1,7 +1,8 @@
 //! `postern bench choice`: whether the engine that is chosen is the one to choose.
 //!
 //! The choice is made by its own calibration. Then [`Meter`], which shares no code with that, measures every engine with
-//! packets of the table's sizes and of sizes between them. Engines take turns, and of each the fastest turn counts.
+//! packets of the table's sizes and of sizes between them. Engines take turns, and of each the fastest turn counts. An
+//! accelerator that nobody has allowed takes no part.
 
 use crate::Outcome;
 use crate::crypto::meter::{Cell, Meter};
@@ -120,7 +121,10 @@ impl Place {
         time: Duration,
     ) -> Outcome<Loss> {
         let chosen = choice.engines()[row.chosen(Slot::of(self.direction, self.burst, self.size))].name();
-        let names: Vec<&str> = choice.engines().iter().map(|engine| engine.name()).collect();
+        // What the rules forbid cannot be chosen, and is no loss.
+        let accelerators = choice.rules().accelerators;
+        let allowed = choice.engines().iter().filter(|engine| accelerators || !engine.is_accelerator());
+        let names: Vec<&str> = allowed.map(|engine| engine.name()).collect();
         let mut rates = vec![0.0f64; names.len()];
         let mut loss = None;
         for _ in 0..=AGAIN {

@@ -2,37 +2,98 @@
 
 use crate::Failure;
 use gateway::api;
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
+use tokio::runtime::{Builder, Runtime};
 
 /// The answers of all daemons, or of the one at `only`.
 pub(crate) fn ask<T: DeserializeOwned>(only: Option<&Path>, question: &str) -> Result<Vec<T>, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let answers = ask_each(only, question)?;
+    if answers.is_empty() {
+        let directory = api::DIRECTORY;
+        return Err(format!(
+            "no daemon answers in {directory}\n  fix: postern run --config FILE, or postern wireguard wg0; then ask as root"
+        )
+        .into());
+    }
+    Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+}
+
+/// The same with the socket of each; none if nobody answers.
+pub(crate) fn ask_each<T: DeserializeOwned>(
+    only: Option<&Path>,
+    question: &str,
+) -> Result<Vec<(PathBuf, T)>, Failure> {
+    runtime()?.block_on(async {
         if let Some(path) = only {
-            return Ok(vec![get(path, question).await.map_err(|error| format!("{}: {error}", path.display()))?]);
+            return Ok(vec![(path.to_owned(), get(path, question).await.map_err(|error| at(path, error))?)]);
         }
-        let mut answers = Vec::new();
+        let (mut answers, mut refused) = (Vec::new(), None);
         for path in sockets() {
-            // A socket of a daemon that was killed, or of another user's, is passed over.
-            if let Ok(answer) = get(&path, question).await {
-                answers.push(answer);
+            // A socket of a daemon that was killed, or of another user's, is passed over where others answer.
+            match get(&path, question).await {
+                Ok(answer) => answers.push((path, answer)),
+                Err(error) => refused = refused.or_else(|| refusal(&path, &error)),
             }
         }
-        if answers.is_empty() {
-            let directory = api::DIRECTORY;
-            return Err(format!(
-                "no daemon answers in {directory}\n  fix: postern run --config FILE, or postern wireguard wg0; then ask as root"
-            )
-            .into());
+        if let Some(refused) = refused.filter(|_| answers.is_empty()) {
+            return Err(refused.into());
         }
         Ok(answers)
     })
+}
+
+/// What a daemon that is there says no with; nothing for one that is gone.
+fn refusal(path: &Path, error: &Failure) -> Option<String> {
+    let path = path.display();
+    match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+        Some(ErrorKind::ConnectionRefused | ErrorKind::NotFound) => None,
+        Some(ErrorKind::PermissionDenied) => {
+            Some(format!("{path}: you may not ask this daemon\n  fix: ask as root"))
+        }
+        _ => Some(format!("{path}: {error}\n  fix: if the daemon is of another version, restart it")),
+    }
+}
+
+/// Whether a daemon listens that answers, or refuses to.
+pub(crate) fn is_any_daemon_here() -> bool {
+    let forbidden =
+        |path: &Path| std::fs::read_dir(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    let listens = |path: &PathBuf| match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+    };
+    forbidden(Path::new(api::DIRECTORY)) || sockets().iter().any(listens)
+}
+
+/// Has the daemon at this socket do something.
+pub(crate) fn tell<T: DeserializeOwned>(
+    path: &Path,
+    order: &str,
+    details: &impl Serialize,
+) -> Result<T, Failure> {
+    let body = Bytes::from(serde_json::to_vec(details)?);
+    runtime()?.block_on(async {
+        let request =
+            Request::post(order).header("host", "postern").header("content-type", "application/json");
+        let request = request.body(Full::new(body))?;
+        exchange(path, request).await.map_err(|error| at(path, error))
+    })
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    Ok(Builder::new_current_thread().enable_all().build()?)
+}
+
+fn at(path: &Path, error: Failure) -> Failure {
+    format!("{}: {error}", path.display()).into()
 }
 
 fn sockets() -> Vec<PathBuf> {
@@ -44,12 +105,20 @@ fn sockets() -> Vec<PathBuf> {
 }
 
 async fn get<T: DeserializeOwned>(path: &Path, question: &str) -> Result<T, Failure> {
+    let request = Request::get(question).header("host", "postern").body(Full::default())?;
+    exchange(path, request).await
+}
+
+async fn exchange<T: DeserializeOwned>(path: &Path, request: Request<Full<Bytes>>) -> Result<T, Failure> {
     let stream = TokioIo::new(UnixStream::connect(path).await?);
     let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
     let conversation = async {
-        let request = Request::get(question).header("host", "postern").body(Empty::<Bytes>::new())?;
         let response = sender.send_request(request).await?;
+        let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
+        if !status.is_success() {
+            return Err(format!("the daemon says {status}: is it of this version?").into());
+        }
         Ok(serde_json::from_slice(&body)?)
     };
     tokio::select! {

@@ -6,12 +6,18 @@ mod bench_crypto;
 mod client;
 mod doctor;
 mod engines;
+mod explain;
 mod generate;
 mod privilege;
+mod reset;
 mod run;
 mod show;
 mod show_crypto;
+mod show_vpn;
+mod suite;
 mod system;
+mod tabulate;
+mod vpn;
 mod wireguard;
 
 use clap::{Parser, Subcommand};
@@ -33,6 +39,10 @@ enum Verb {
     Run(run::Arguments),
     /// Show what is going on
     Show(show::Arguments),
+    /// Say why a connection is not up, and what mends it
+    Explain(explain::Arguments),
+    /// Begin connections anew
+    Reset(reset::Arguments),
     /// Measure
     Bench(bench::Arguments),
     /// Find what this machine has and leaves unused
@@ -57,6 +67,8 @@ fn main() -> ExitCode {
     let outcome = match cli.verb {
         Verb::Run(arguments) => run::run(arguments),
         Verb::Show(arguments) => show::run(arguments),
+        Verb::Explain(arguments) => explain::run(arguments),
+        Verb::Reset(arguments) => reset::run(arguments),
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Doctor(arguments) => match doctor::run(arguments) {
             Ok(code) => return code,

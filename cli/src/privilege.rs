@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use caps::{CapSet, Capability, CapsHashSet};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What a process will do that needs a right of its own.
 #[derive(Clone, Copy)]
@@ -23,4 +24,13 @@ pub(crate) fn drop_unneeded(needs: Needs) -> Result<(), Failure> {
     caps::set(None, CapSet::Permitted, &kept)?;
     rustix::thread::set_no_new_privs(true)?;
     Ok(())
+}
+
+/// Lets this process open as many files as it may: each key in an engine of the kernel's holds some.
+pub(crate) fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    if let Err(error) = raised {
+        tracing::warn!("the limit of open files stays at {:?}: {error}", limit.current);
+    }
 }

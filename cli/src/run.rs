@@ -79,6 +79,7 @@ async fn serve(arguments: Arguments, mut tree: Tree, settings: Settings) -> Outc
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut reload = signal(SignalKind::hangup())?;
     let (events, mut removed) = mpsc::unbounded_channel();
+    privilege::raise_descriptors();
     let engines = engines::choice(&subjects(&settings));
     engines::tend(&engines)?;
     let mut daemon = Daemon::new(engines, events);

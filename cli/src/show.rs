@@ -1,6 +1,6 @@
 //! `postern show`: what is going on.
 
-use crate::{Outcome, client, show_crypto, system};
+use crate::{Outcome, client, show_crypto, show_vpn, system};
 use ::bench::report::table;
 use clap::{Args, Subcommand};
 use gateway::api::model::{Drops, Interface, Interfaces, Offloads, Peer};
@@ -42,6 +42,11 @@ enum What {
     },
     /// The stages of the data path
     Datapath,
+    /// Virtual private networks
+    Vpn {
+        #[command(subcommand)]
+        what: show_vpn::What,
+    },
     /// This machine
     System {
         #[command(subcommand)]
@@ -102,12 +107,13 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             let text = show_crypto::text(&answer);
             print(arguments.json, &answer, &text)
         }
+        What::Vpn { what } => show_vpn::show(&what, api, arguments.json),
         What::System { what } => system::show(&what, arguments.json),
         What::Datapath => print(arguments.json, &datapath(), &gateway::datapath::diagram()),
     }
 }
 
-fn print(json: bool, value: &impl Serialize, text: &str) -> Outcome {
+pub(crate) fn print(json: bool, value: &impl Serialize, text: &str) -> Outcome {
     if json {
         println!("{}", serde_json::to_string_pretty(value)?);
     } else {

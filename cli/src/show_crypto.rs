@@ -8,24 +8,32 @@ use gateway::api::model::{Crypto, CryptoCipher, CryptoEngine, CryptoPlace};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Asks a daemon; where none runs, or for a cipher that it has not measured, measures here. A pair of cipher and MAC is
-/// measured only where it is named.
+/// Asks a daemon; where none runs, measures here. A cipher that the daemon has not measured is measured here too, and said
+/// to be. A pair of cipher and MAC is measured only where it is named.
 pub(crate) fn ask(api: Option<&Path>, cipher: Option<&str>) -> Result<Crypto, Failure> {
     let wanted = cipher.map(|name| Subject::by_name(name).ok_or_else(|| unknown(name))).transpose()?;
-    let answered: Result<Vec<Crypto>, Failure> = client::ask(api, "/v1/crypto");
-    let mut answer = match answered {
-        Ok(answers) => answers.into_iter().next().unwrap_or_default(),
-        Err(error) if api.is_some() => return Err(error),
-        Err(_) => Crypto::default(),
+    let answers: Vec<Crypto> = if api.is_some() || client::is_any_daemon_here() {
+        client::ask(api, "/v1/crypto")?
+    } else {
+        Vec::new()
     };
-    let has = |answer: &Crypto, name: &str| answer.ciphers.iter().any(|cipher| cipher.name == name);
-    if answer.engines.is_empty() || cipher.is_some_and(|name| !has(&answer, name)) {
+    let Some(mut answer) = answers.into_iter().next() else {
         let all = || Cipher::ALL.iter().copied().map(Subject::Cipher).collect();
-        let subjects = wanted.map_or_else(all, |subject| vec![subject]);
-        answer = gateway::api::show_crypto(&engines::choice(&subjects));
-    }
+        return Ok(measure(wanted.map_or_else(all, |subject| vec![subject])));
+    };
     answer.ciphers.retain(|shown| cipher.is_none_or(|name| name == shown.name));
+    if let Some(wanted) = wanted.filter(|_| answer.ciphers.is_empty()) {
+        let measured = measure(vec![wanted]).ciphers.into_iter();
+        answer.ciphers = measured.filter(|shown| shown.name == wanted.to_string()).collect();
+    }
     Ok(answer)
+}
+
+/// The engines as they are for this process.
+fn measure(subjects: Vec<Subject>) -> Crypto {
+    let mut here = gateway::api::show_crypto(&engines::choice(&subjects));
+    here.ciphers.iter_mut().for_each(|cipher| cipher.measured_here = true);
+    here
 }
 
 fn unknown(name: &str) -> String {
@@ -43,8 +51,10 @@ pub(crate) fn text(answer: &Crypto) -> String {
     let rows: Vec<Vec<String>> = answer.engines.iter().map(row).collect();
     let mut text = table(&["engine", "version", "failures", "state"], &rows);
     for cipher in &answer.ciphers {
-        let pinned = cipher.pinned.as_ref().map(|engine| format!("; pinned to {engine}")).unwrap_or_default();
-        let _ = write!(text, "\n{}, ns a packet, * is used{pinned}\n{}", cipher.name, costs(cipher));
+        let _ = write!(text, "\n{}\n{}", head(cipher), costs(cipher));
+        for unused in &cipher.unused {
+            let _ = writeln!(text, "{} is not used: {}", unused.engine, unused.why);
+        }
     }
     if !answer.events.is_empty() {
         text.push('\n');
@@ -53,6 +63,18 @@ pub(crate) fn text(answer: &Crypto) -> String {
         let _ = writeln!(text, "{} {} {}", crate::show::ago(event.at), event.engine, event.what);
     }
     text
+}
+
+/// What stands over a table.
+fn head(cipher: &CryptoCipher) -> String {
+    let star =
+        if cipher.measured_here { "measured here, no daemon uses it; * would be used" } else { "* is used" };
+    let pinned = match (&cipher.pinned, &cipher.pin_refused) {
+        (Some(engine), Some(why)) => format!("; pinned to {engine}, which is not in use: {why}"),
+        (Some(engine), None) => format!("; pinned to {engine}"),
+        _ => String::new(),
+    };
+    format!("{}, ns a packet, {star}{pinned}", cipher.name)
 }
 
 /// A line for each size: what every engine takes, alone and in bursts, and how far the next is behind.
@@ -80,4 +102,26 @@ fn costs(cipher: &CryptoCipher) -> String {
     };
     let rows: Vec<Vec<String>> = cipher.places.iter().map(row).collect();
     table(&head, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_says_where_it_was_measured_and_whether_a_pin_is_followed() {
+        let mut cipher = CryptoCipher {
+            name: "aes-128-gcm".to_owned(),
+            pinned: Some("ipsec-mb".to_owned()),
+            pin_refused: None,
+            unused: Vec::new(),
+            measured_here: false,
+            places: Vec::new(),
+        };
+        assert_eq!(head(&cipher), "aes-128-gcm, ns a packet, * is used; pinned to ipsec-mb");
+        cipher.pin_refused = Some("failed".to_owned());
+        assert!(head(&cipher).ends_with("pinned to ipsec-mb, which is not in use: failed"));
+        cipher.measured_here = true;
+        assert!(head(&cipher).contains("measured here, no daemon uses it"));
+    }
 }

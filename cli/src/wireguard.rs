@@ -62,6 +62,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     privilege::drop_unneeded(Needs { other_namespaces: true })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    privilege::raise_descriptors();
     let engines = engines::choice(&[Cipher::ChaCha20Poly1305.into()]);
     if let Some(engine) = &arguments.engine {
         let pinned = [(Cipher::ChaCha20Poly1305.to_string(), engine.clone())].into();

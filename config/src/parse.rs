@@ -217,7 +217,7 @@ fn suggest(error: ConfigError, text: &str, valid: &[&str]) -> ConfigError {
 }
 
 /// The valid word that `text` is nearly; of several the one that is as long, since letters are swapped oftener than lost.
-pub(crate) fn nearest<'a>(text: &str, valid: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(text: &str, valid: &[&'a str]) -> Option<&'a str> {
     let words = valid.iter().filter(|valid| !valid.starts_with('<'));
     let rated = words
         .map(|valid| (strsim::damerau_levenshtein(text, valid), valid.len().abs_diff(text.len()), *valid));

@@ -23,3 +23,10 @@ pub use cipher::Cipher;
 pub use engine::{Engine, EngineFailure, Job, Key};
 pub use random::Random;
 pub use secret::{Secret, SecretBytes};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What a thread that panicked has left is as good as before: nothing here is half changed under a lock.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

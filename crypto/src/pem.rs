@@ -44,7 +44,9 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Section>, PemError> {
     if text.contains(BEGIN) {
         return sections(&text);
     }
-    let der = decode(text.lines()).filter(|der| is_der(der.expose())).ok_or(PemError::Neither)?;
+    let der = decode(&text.lines().collect::<Vec<_>>())
+        .filter(|der| is_der(der.expose()))
+        .ok_or(PemError::Neither)?;
     Ok(vec![unlabeled(der)])
 }
 
@@ -88,13 +90,15 @@ fn section<'a>(label: &str, lines: &mut impl Iterator<Item = &'a str>) -> Result
             None => body.push(line),
         }
     }
-    let der = if encrypted { Some(SecretBytes::new(Vec::new())) } else { decode(body.into_iter()) };
+    let der = if encrypted { Some(SecretBytes::new(Vec::new())) } else { decode(&body) };
     let der = der.ok_or_else(|| PemError::Damaged(label.to_owned()))?;
     Ok(Section { label: label.to_owned(), encrypted, der })
 }
 
-fn decode<'a>(lines: impl Iterator<Item = &'a str>) -> Option<SecretBytes> {
-    let mut base64 = Zeroizing::new(String::new());
+fn decode(lines: &[&str]) -> Option<SecretBytes> {
+    // Room for all at once: growing would leave copies of keys behind.
+    let length = lines.iter().map(|line| line.len()).sum();
+    let mut base64 = Zeroizing::new(String::with_capacity(length));
     for line in lines {
         base64.extend(line.split_ascii_whitespace());
     }

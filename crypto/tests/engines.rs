@@ -4,11 +4,17 @@ mod support;
 
 use crypto::Cipher;
 use crypto::cipher::{Encryption, Integrity, Pair};
-use crypto::engine::{Engine, Job, Key, PairJob, PairKey};
+use crypto::engine::{Engine, Job, Key, LoadError, PairJob, PairKey};
 use std::sync::Arc;
 use support::engines;
 
 const SIZES: [usize; 13] = [0, 1, 15, 16, 17, 63, 64, 65, 255, 1400, 1420, 9000, 65_000];
+
+/// A cipher may be lacking, but for the engine that is built in; nothing else is a reason to leave it out.
+fn assert_lacks(engine: &dyn Engine, error: &LoadError) {
+    assert!(matches!(error, LoadError::Unsupported { .. }), "{error}");
+    assert_ne!(engine.name(), "aws-lc", "{error}");
+}
 
 /// Says something of every engine and each cipher that it has.
 fn for_every_cipher(claim: impl Fn(&dyn Engine, Cipher, Arc<dyn Key>)) {
@@ -16,7 +22,7 @@ fn for_every_cipher(claim: impl Fn(&dyn Engine, Cipher, Arc<dyn Key>)) {
         for &cipher in Cipher::ALL {
             match engine.load(cipher, &vec![7; cipher.key_length()]) {
                 Ok(key) => claim(&*engine, cipher, key),
-                Err(_) => assert_ne!(engine.name(), "aws-lc", "the engine that is built in has {cipher}"),
+                Err(error) => assert_lacks(&*engine, &error),
             }
         }
     }
@@ -32,7 +38,7 @@ fn for_every_pair(claim: impl Fn(&dyn Engine, Pair, Arc<dyn PairKey>)) {
                 let secret: Vec<u8> = (1..=encryption.key_length() as u8).collect();
                 match engine.load_pair(pair, &secret, &vec![9; integrity.key_length()]) {
                     Ok(key) => claim(&*engine, pair, key),
-                    Err(_) => assert_ne!(engine.name(), "aws-lc", "the engine that is built in has {pair}"),
+                    Err(error) => assert_lacks(&*engine, &error),
                 }
             }
         }

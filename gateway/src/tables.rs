@@ -210,6 +210,11 @@ impl Tables {
         self.sessions.pin().insert(index, Arc::new(session));
     }
 
+    /// Whether there is a session whose packets carry `index`: a new one must have another.
+    pub fn has_session(&self, index: u32) -> bool {
+        self.sessions.pin().contains_key(&index)
+    }
+
     /// Accepts them no more.
     pub fn retire(&self, index: u32) {
         self.sessions.pin().remove(&index);

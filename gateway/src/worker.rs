@@ -7,21 +7,26 @@ use crate::datapath::{
     Assigned, Classified, Fitted, Notice, Observer, Routed, Run, accept, admit, assign, check, classify,
     decrypt, encrypt, fit, forward, punt, receive, route, transmit, wrap,
 };
-use crate::tables::Tables;
+use crate::tables::{Peer, Tables};
 use crossbeam_channel::Sender;
 use packet::{Batch, DropCounters};
-use port::{Receive, Transmit};
+use port::{Receive, Transmit, Wake};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tunnel::Time;
+use tunnel::{OutboundSa, Time};
 
 /// RFC 4443 section 2.4(f) and RFC 1812 section 4.3.2.8 want ICMP errors limited, by a token bucket. Rate and burst are
 /// what Linux long had for all of its own (icmp_msgs_per_sec, icmp_msgs_burst): a burst of path MTU discoveries is
 /// answered whole, and a scan of an empty network costs less than carrying it would.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(1);
 const ANSWERS_AT_ONCE: u32 = 50;
+
+/// Waiting packets that are sent together.
+const FLUSH: usize = 64;
+/// Bytes of a batch that waiting packets can be sent with.
+pub const FLUSH_BYTES: usize = 256 * 1024;
 
 /// What all workers of an interface share.
 #[derive(Clone)]
@@ -54,6 +59,38 @@ impl<T: Transmit> Egress<T> {
         self.outside.transmit(batch, &self.drops);
     }
 
+    /// Sends the packets that wait for a key, in order, while the data path lines up behind them; tells whether there
+    /// were some. If the key ends meanwhile, the rest goes on waiting.
+    pub fn flush(&mut self, batch: &mut Batch, peer: &Arc<Peer>) -> bool {
+        let mut sent = false;
+        while let Some(sa) = peer.sending.load_full().filter(|sa| sa.is_usable(self.shared.clock.monotonic()))
+        {
+            let waiting = peer.staging.take();
+            if waiting.is_empty() {
+                break;
+            }
+            for packet in waiting {
+                if batch.len() == FLUSH || !append(batch, &packet) {
+                    self.send_run(batch, peer, &sa, true);
+                    append(batch, &packet);
+                }
+            }
+            self.send_run(batch, peer, &sa, true);
+            sent = true;
+        }
+        sent
+    }
+
+    /// Sends all packets of `batch` under one key, and empties it.
+    pub fn send_run(&mut self, batch: &mut Batch, peer: &Arc<Peer>, sa: &Arc<OutboundSa>, is_data: bool) {
+        let packets = 0..batch.len();
+        // The packets may be of any flow; "not ECN-capable" is right for all (RFC 6040, compatibility mode).
+        let run = Routed { packets, peer: Arc::clone(peer), sa: Arc::clone(sa), ds_field: 0, is_data };
+        let now = self.shared.clock.monotonic();
+        self.send(batch, now, &mut vec![run], &mut Vec::new(), &mut ());
+        batch.clear();
+    }
+
     /// Sends the packets of `batch` that `routed` speaks of; ICMP errors for the inside are added to `answers`.
     pub fn send(
         &mut self,
@@ -64,7 +101,7 @@ impl<T: Transmit> Egress<T> {
         observer: &mut impl Observer,
     ) {
         let (drops, mtu) = (&*self.drops, self.shared.tables.mtu.load(Ordering::Relaxed));
-        fit::fit(batch, drops, answers, routed, &mut self.fitted);
+        fit::fit(batch, mtu, drops, answers, routed, &mut self.fitted);
         observer.finished(&fit::STAGE);
         assign::assign(batch, mtu, now, drops, &mut self.fitted, &mut self.assigned);
         observer.finished(&assign::STAGE);
@@ -75,6 +112,10 @@ impl<T: Transmit> Egress<T> {
         transmit::outbound(&mut self.outside, batch, now, drops, &self.shared.notices, &mut self.assigned);
         observer.finished(&transmit::OUTBOUND);
     }
+}
+
+fn append(batch: &mut Batch, packet: &[u8]) -> bool {
+    batch.append(packet.len()).map(|bytes| bytes.copy_from_slice(packet)).is_some()
 }
 
 /// From the inside to the outside.
@@ -146,9 +187,14 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
         self.answers_to.transmit(&mut self.batch, &self.egress.drops);
     }
 
-    /// The port that it reads from, to wait for.
-    pub fn inside(&mut self) -> &mut R {
-        &mut self.inside
+    /// Carries until `stop` is set; whoever sets it rings the bell. An error means that the inside is gone.
+    pub fn serve(&mut self, stop: &AtomicBool, wake: &Wake) -> io::Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            if !self.burst(&mut ())? {
+                self.inside.wait(wake)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -230,9 +276,14 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
         Ok(true)
     }
 
-    /// The port that it reads from, to wait for.
-    pub fn outside(&mut self) -> &mut R {
-        &mut self.outside
+    /// Carries until `stop` is set; whoever sets it rings the bell. An error means that the outside is gone.
+    pub fn serve(&mut self, stop: &AtomicBool, wake: &Wake) -> io::Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            if !self.burst(&mut ())? {
+                self.outside.wait(wake)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -5,9 +5,10 @@ mod support;
 use crypto::cipher::{Cipher, Encryption, Integrity, Pair};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, Job};
+use crypto::random;
 use gateway::bed::{Bed, Ends, INDEX, child};
 use gateway::datapath::Notice;
-use gateway::tables::{Transport, Tunnel};
+use gateway::tables::{Session, Transport, Tunnel};
 use packet::checksum::Sum;
 use packet::header::esp::{NEXT_IPV4, NEXT_NONE, NON_ESP_MARKER};
 use packet::header::ip::{IpPacket, Ipv4Header, TCP, UDP, ecn};
@@ -314,6 +315,10 @@ fn tcp_is_told_what_fits() {
     push(&bed, &[syn()]);
     bed.carry();
     assert_eq!(bed.received(), [syn()], "only where it is wanted");
+    let mut bed = with_tunnel(Tunnel { clamps_mss: true, ..Tunnel::default() });
+    push(&bed, &[syn()]);
+    bed.carry();
+    assert_eq!(bed.received()[0][42..44], (1400u16 - 40).to_be_bytes(), "the inside has an MTU too");
 }
 
 #[test]
@@ -528,6 +533,32 @@ fn an_old_sa_neither_sends_nor_receives() {
     let datagram = [&INDEX.to_be_bytes()[..], &[0, 0, 0, 1], &[0; 60]].concat();
     arrive(&mut bed, &[datagram.clone(), datagram]);
     assert_eq!(bed.dropped(), [(DropReason::KeyExpired, 2)]);
+}
+
+#[test]
+fn a_new_sa_takes_over_while_packets_of_the_old_are_on_their_way() {
+    let mut bed = bed();
+    let late = sealed(&mut bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
+    let mut next = child(CBC, true, Mode::Tunnel);
+    (next.inbound.spi, next.outbound.spi) = (INDEX + 1, INDEX + 1);
+    let now = tunnel::Time::from_nanoseconds(1);
+    let (outbound, inbound) =
+        next.load(&Options::default(), &AwsLc, &mut random::System::default(), now).expect("keys fit");
+    let selectors = Some(Selectors::new(&next.local, &next.remote));
+    bed.tables.install(Session { sa: Arc::new(inbound), peer: Arc::clone(&bed.peer), selectors });
+    assert!(bed.tables.has_session(INDEX) && bed.tables.has_session(INDEX + 1));
+    bed.peer.sending.store(Some(Arc::new(outbound)));
+    let new = sealed(&mut bed, &[v4(3, 100, 0), v4(4, 100, 0)]);
+    assert_eq!(new[0][..4], (INDEX + 1).to_be_bytes());
+    // In one burst, mixed: each is a run of its own.
+    arrive(&mut bed, &[new[0].clone(), late[0].clone(), new[1].clone()]);
+    let hosts: Vec<u8> = bed.received().iter().map(|packet| packet[19]).collect();
+    assert_eq!(hosts, [3, 1, 4]);
+    let notices: Vec<Notice> = bed.notices.try_iter().collect();
+    assert_eq!(notices, [Notice::Confirmed(INDEX + 1), Notice::Confirmed(INDEX)]);
+    bed.tables.retire(INDEX);
+    arrive(&mut bed, &late[1..]);
+    assert_eq!(bed.dropped(), [(DropReason::UnknownSa, 1)]);
 }
 
 #[test]

@@ -96,6 +96,17 @@ impl Batch {
         Some(&mut self.slab.bytes_mut()[span.range()])
     }
 
+    /// Adds a copy of packet `index` with `before` more bytes before it, and returns it.
+    ///
+    /// `None` when it does not fit.
+    pub fn append_copy(&mut self, index: usize, before: usize) -> Option<&mut [u8]> {
+        let original = self.spans[index].range();
+        self.append(before + original.len())?;
+        let copy = self.spans.last()?.range();
+        self.slab.bytes_mut().copy_within(original, copy.start + before);
+        Some(&mut self.slab.bytes_mut()[copy])
+    }
+
     /// Takes `length` bytes of the slab for a receive call to fill, starting on a cache line.
     ///
     /// What was received is then declared with [`segment`](Self::segment). `None` when it does not fit.
@@ -267,6 +278,19 @@ mod tests {
         assert!(batch.take(1).is_none());
         batch.clear();
         assert!(batch.take(100).is_some());
+    }
+
+    #[test]
+    fn copies_have_room_before_them_and_leave_the_original() {
+        let mut batch = Batch::new(Batch::footprint(30) + Batch::footprint(70));
+        batch.append(30).expect("it fits").fill(7);
+        let copy = batch.append_copy(0, 40).expect("it fits");
+        copy[..40].fill(1);
+        assert_eq!(
+            (batch.packet(0), batch.packet(1)),
+            (&[7; 30][..], &[[1; 40].as_slice(), &[7; 30]].concat()[..])
+        );
+        assert!(batch.append_copy(0, 40).is_none());
     }
 
     #[test]

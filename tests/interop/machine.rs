@@ -15,7 +15,7 @@ pub fn kernel(needed: &[&str]) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.peers/kernel");
     let programs = ["qemu-system-x86_64", "cpio", "busybox"].iter().chain(needed);
     let missing: Vec<&str> = programs.copied().filter(|program| !has_program(program)).collect();
-    if !folder.join("order-crypto").is_file() || !missing.is_empty() {
+    if !folder.join("order-ipsec").is_file() || !missing.is_empty() {
         let text =
             format!("SKIPPED: needs a Debian kernel in .peers (make setup), and {}\n", missing.join(", "));
         // Past the capture of the test harness, which would hide it.
@@ -27,7 +27,7 @@ pub fn kernel(needed: &[&str]) -> Option<PathBuf> {
 
 /// What a machine is started with.
 pub struct Start<'a> {
-    /// The purpose for which modules are loaded: `wireguard` or `crypto`.
+    /// The purpose for which modules are loaded: `wireguard`, `ipsec` or `crypto`.
     pub modules: &'a str,
     /// Programs that are taken in, with their libraries: names, or paths.
     pub programs: &'a [PathBuf],

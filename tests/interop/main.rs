@@ -1,11 +1,15 @@
-//! Postern with other people's WireGuard and IPsec, and with other people's crypto.
+//! Postern with other people's WireGuard, IPsec and ESP, and with other people's crypto.
 
 mod bare;
 mod kernel;
 mod machine;
+#[path = "../netns/manual.rs"]
+#[allow(dead_code)]
+mod manual;
 mod strongswan;
 #[path = "../netns/support.rs"]
 #[allow(dead_code)]
 mod support;
 mod virtio_crypto;
 mod wireguard_go;
+mod xfrm;

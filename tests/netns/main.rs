@@ -2,6 +2,8 @@
 
 mod daemon;
 mod engines;
+mod esp;
+mod manual;
 mod reload;
 mod resilience;
 mod support;

@@ -79,6 +79,8 @@ pub struct Volume {
     renew: u64,
     /// The first byte that is not sent, or received.
     end: u64,
+    /// The first packet that is not received; sending, the sequence number says so.
+    end_packets: u64,
     used: AtomicU64,
     packets: AtomicU64,
     /// Somebody asked for more than was left: from then on there is nothing, or small packets would go on for long.
@@ -91,10 +93,17 @@ impl Volume {
         Self {
             renew,
             end,
+            end_packets: u64::MAX,
             used: AtomicU64::new(0),
             packets: AtomicU64::new(0),
             ended: AtomicBool::new(false),
         }
+    }
+
+    /// Ends after so many packets too.
+    #[must_use]
+    pub fn with_packets(self, end_packets: u64) -> Self {
+        Self { end_packets, ..self }
     }
 
     /// Bytes so far.
@@ -124,7 +133,9 @@ impl Volume {
     }
 
     fn is_spent(&self) -> bool {
-        self.ended.load(Ordering::Relaxed) || self.used.load(Ordering::Relaxed) >= self.end
+        self.ended.load(Ordering::Relaxed)
+            || self.used.load(Ordering::Relaxed) >= self.end
+            || self.packets.load(Ordering::Relaxed) >= self.end_packets
     }
 }
 

@@ -6,7 +6,7 @@ use aws_lc_rs::digest;
 use crypto::choice::{Found, find};
 use crypto::cipher::Pair;
 use crypto::engine::digest::OpenSslHash;
-use crypto::engine::{Engine, Job, Key, PairJob, PairKey};
+use crypto::engine::{Engine, EngineFailure, Job, Key, PairJob, PairKey};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -143,18 +143,25 @@ fn run(mut work: Work, time: Duration) -> Option<f64> {
 
 fn work(load: &Load, cell: &Cell) -> Work {
     let count = (WORKING_SET / cell.size.max(1)).clamp(1, MOST_PACKETS);
-    let burst = cell.burst.clamp(1, count);
-    let opens = cell.opens;
+    let how = (cell.burst.clamp(1, count), cell.opens);
     match load {
         Load::Cipher(key) => {
             let (key, mut packets) = (Arc::clone(key), Packets::new(count, cell.size, 16));
-            Box::new(move || packets.with_jobs(|jobs| cycle(jobs, burst, opens, &*key)))
+            Box::new(move || {
+                packets.with_jobs(|jobs| {
+                    cycle(jobs, how, |it| key.seal(it), |it| key.open(it), |job| job.authentic)
+                })
+            })
         }
         Load::Pair(key, pair) => {
             let size = HEADER + cell.size.next_multiple_of(pair.encryption.block());
             let (key, mut packets) =
                 (Arc::clone(key), Packets::new(count, size, pair.integrity.tag_length()));
-            Box::new(move || packets.with_pair_jobs(|jobs| cycle_pairs(jobs, burst, opens, &*key)))
+            Box::new(move || {
+                packets.with_pair_jobs(|jobs| {
+                    cycle(jobs, how, |it| key.seal(it), |it| key.open(it), |job| job.authentic)
+                })
+            })
         }
         &Load::OwnHash(algorithm) => hashing(cell.size, count, move |bytes| {
             black_box(digest::digest(algorithm, bytes));
@@ -223,32 +230,21 @@ impl Packets {
 }
 
 /// Seals every packet; opens them again and times that instead, if it `opens`.
-fn cycle(jobs: &mut [Job<'_>], burst: usize, opens: bool, key: &dyn Key) -> Option<(usize, Duration)> {
-    let mut started = Instant::now();
-    jobs.chunks_mut(burst).try_for_each(|jobs| key.seal(jobs)).ok()?;
-    if opens {
-        started = Instant::now();
-        jobs.chunks_mut(burst).try_for_each(|jobs| key.open(jobs)).ok()?;
-    }
-    let took = started.elapsed();
-    (!opens || jobs.iter().all(|job| job.authentic)).then_some((jobs.len(), took))
-}
-
-/// As [`cycle`].
-fn cycle_pairs(
-    jobs: &mut [PairJob<'_>],
-    burst: usize,
-    opens: bool,
-    key: &dyn PairKey,
+fn cycle<J>(
+    jobs: &mut [J],
+    (burst, opens): (usize, bool),
+    seal: impl FnMut(&mut [J]) -> Result<(), EngineFailure>,
+    open: impl FnMut(&mut [J]) -> Result<(), EngineFailure>,
+    is_authentic: impl Fn(&J) -> bool,
 ) -> Option<(usize, Duration)> {
     let mut started = Instant::now();
-    jobs.chunks_mut(burst).try_for_each(|jobs| key.seal(jobs)).ok()?;
+    jobs.chunks_mut(burst).try_for_each(seal).ok()?;
     if opens {
         started = Instant::now();
-        jobs.chunks_mut(burst).try_for_each(|jobs| key.open(jobs)).ok()?;
+        jobs.chunks_mut(burst).try_for_each(open).ok()?;
     }
     let took = started.elapsed();
-    (!opens || jobs.iter().all(|job| job.authentic)).then_some((jobs.len(), took))
+    (!opens || jobs.iter().all(is_authentic)).then_some((jobs.len(), took))
 }
 
 #[cfg(test)]

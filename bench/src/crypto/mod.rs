@@ -202,8 +202,9 @@ impl Bench<'_> {
                 };
                 let Some(rate) = self.meter.rate(&cell, time) else { continue };
                 best[0] = Some(best[0].map_or(rate, |before| before.max(rate)));
-                if let Some(worker) = self.without.as_mut().filter(|_| word::is_heeded_by(&engine.name)) {
-                    let rate = worker.rate(&cell, time)?.unwrap_or(0.0);
+                let worker = self.without.as_mut().filter(|_| word::is_heeded_by(&engine.name));
+                // An engine that lacks the subject without the instructions has no speed to compare with.
+                if let Some(rate) = worker.map(|worker| worker.rate(&cell, time)).transpose()?.flatten() {
                     best[1] = Some(best[1].map_or(rate, |before| before.max(rate)));
                 }
             }

@@ -10,8 +10,9 @@ use std::path::Path;
 use std::time::Duration;
 
 /// What shows whether a capability is used.
-const SIGNS: [(Capability, &str, usize); 6] = [
+const SIGNS: [(Capability, &str, usize); 7] = [
     (Capability::Aes, "aes-256-gcm", 1400),
+    (Capability::CarrylessMultiply, "aes-256-gcm", 1400),
     (Capability::VectorAes, "aes-256-gcm", 8192),
     (Capability::Sha, "sha256", 8192),
     (Capability::Avx2, "chacha20-poly1305", 8192),

@@ -92,33 +92,61 @@ fn ignoring(inputs: &Inputs, trial: &Trial) -> Finding {
     }
 }
 
-/// Whether processors of this model have AES, whatever the flags say; and why that is known.
-fn has_aes_in_truth(processor: &Processor) -> Option<&'static str> {
+/// How sure it is that processors of a model have AES, whatever the flags say; and why.
+enum Certainty {
+    Sure(&'static str),
+    Likely(&'static str),
+}
+
+fn has_aes_in_truth(processor: &Processor) -> Option<Certainty> {
     let (family, model) = processor.numbers;
     let generic = ["QEMU Virtual CPU", "Common KVM processor", "Common 32-bit KVM"];
     if generic.iter().any(|name| processor.model.contains(name)) {
-        return Some("a model of the hypervisor's own, which hides what the processor has");
+        return Some(Certainty::Sure("a model of the hypervisor's own, which hides what the processor has"));
     }
     match processor.vendor.as_str() {
-        // From Westmere on; 0x27, 0x35 and 0x36 are Atoms, 0x2e is Nehalem-EX.
-        "GenuineIntel" if family == 6 && model >= 0x25 && ![0x27, 0x2e, 0x35, 0x36].contains(&model) => {
-            Some("Intel's processors of this model have AES")
+        "GenuineIntel" if family == 6 => intel(&processor.model, model),
+        "AuthenticAMD" | "HygonGenuine" if family >= 0x15 => {
+            Some(Certainty::Sure("AMD's processors of this family have AES"))
         }
-        "AuthenticAMD" | "HygonGenuine" if family >= 0x15 => Some("AMD's processors of this family have AES"),
-        _ if processor.model.starts_with("ARM Neoverse") => Some("every Neoverse server has AES"),
+        _ if processor.model.starts_with("ARM Neoverse") => {
+            Some(Certainty::Likely("servers with a Neoverse usually have AES, which its maker may leave out"))
+        }
         _ => None,
+    }
+}
+
+/// Intel has sold processors of one model with AES and without: from Westmere (0x25) on the dear ones have it, from Skylake
+/// (0x4e) and Goldmont (0x5c) on all have.
+fn intel(name: &str, model: u32) -> Option<Certainty> {
+    // 0x5d, 0x65, 0x6e and 0x75 are no computers' processors; 0x27, 0x35 and 0x36 are Atoms, 0x2e is Nehalem-EX.
+    let is_odd = [0x27, 0x2e, 0x35, 0x36, 0x5d, 0x65, 0x6e, 0x75].contains(&model);
+    let all_have = matches!(model, 0x4e | 0x55 | 0x5e) || model >= 0x5c;
+    // Of model 0x25 some Core i5 lack it.
+    let is_dear =
+        name.contains("Xeon") || model > 0x25 && ["i5-", "i7-", "i9-"].iter().any(|it| name.contains(it));
+    match model {
+        _ if is_odd || model < 0x25 => None,
+        _ if all_have => Some(Certainty::Sure("Intel's processors of this generation all have AES")),
+        _ if is_dear => Some(Certainty::Sure("Intel's processors of this name have AES")),
+        _ => Some(Certainty::Likely("of Intel's processors of this model some have AES, and some have not")),
     }
 }
 
 /// AES that a hypervisor hides, or the firmware has switched off.
 fn hidden(processor: &Processor) -> Vec<Finding> {
-    let Some(why) = has_aes_in_truth(processor).filter(|_| !processor.has(Capability::Aes)) else {
+    let Some(certainty) = has_aes_in_truth(processor).filter(|_| !processor.has(Capability::Aes)) else {
         return Vec::new();
+    };
+    let (why, weight, verbs) = match certainty {
+        Certainty::Sure(why) => (why, Weight::Loss, ["hides", "has switched"]),
+        Certainty::Likely(why) => (why, Weight::Note, ["may hide", "may have switched"]),
     };
     let (family, model) = processor.numbers;
     let evidence =
         format!("{} (family {family}, model {model}): {why}; /proc/cpuinfo has no flag aes", processor.model);
-    let cost = "AES-GCM is 5 to 20 times slower; ChaCha20-Poly1305 does not suffer".to_owned();
+    let cost = "AES-GCM without these instructions, several times slower (postern bench crypto shows it on a processor that \
+        has them); ChaCha20-Poly1305 does not suffer";
     let virtual_machine = processor.hypervisor.is_some() || processor.has_flag("hypervisor");
     let (name, what, mend) = if virtual_machine {
         let mend = [
@@ -126,17 +154,15 @@ fn hidden(processor: &Processor) -> Vec<Finding> {
             "Proxmox, on the host: qm set ID --cpu host",
             "qemu: -cpu host; VMware: a newer EVC mode; Hyper-V: no processor compatibility mode",
         ];
-        ("hypervisor-hides-aes", "the hypervisor hides the processor's AES instructions", mend.to_vec())
+        let what = format!("the hypervisor {} the processor's AES instructions", verbs[0]);
+        ("hypervisor-hides-aes", what, mend.to_vec())
     } else {
         let mend = ["the firmware's set-up, under processor features: enable AES-NI, or load its defaults"];
-        (
-            "firmware-hides-aes",
-            "the firmware has switched the processor's AES instructions off",
-            mend.to_vec(),
-        )
+        let what = format!("the firmware {} the processor's AES instructions off", verbs[1]);
+        ("firmware-hides-aes", what, mend.to_vec())
     };
-    let mend = mend.into_iter().map(str::to_owned).collect();
-    vec![Finding { name, weight: Weight::Loss, what: what.to_owned(), evidence, cost, mend }]
+    let (cost, mend) = (cost.to_owned(), mend.into_iter().map(str::to_owned).collect());
+    vec![Finding { name, weight, what, evidence, cost, mend }]
 }
 
 /// This program, built for less than it runs on. Ciphers choose their instructions at run time; here is what cannot.
@@ -263,6 +289,19 @@ mod tests {
         assert_eq!(names(&findings(&inputs(metal))), [("firmware-hides-aes", Weight::Loss)]);
         let old = x86("Intel(R) Core(TM)2 Duo", (6, 23), "sse2 hypervisor");
         assert_eq!(findings(&inputs(old)), []);
+    }
+
+    #[test]
+    fn firmware_is_accused_only_where_every_processor_of_the_kind_has_aes() {
+        let of = |name, model| findings(&inputs(x86(name, (6, model), "sse2")));
+        for (name, model) in [("Intel(R) Core(TM) i5-2500", 0x2a), ("Intel(R) Celeron(R) N5105", 0x9c)] {
+            assert_eq!(names(&of(name, model)), [("firmware-hides-aes", Weight::Loss)], "{name}");
+        }
+        for (name, model) in [("Intel(R) Celeron(R) CPU G530", 0x2a), ("Intel(R) Core(TM) i5 M 430", 0x25)] {
+            let found = of(name, model);
+            assert_eq!(names(&found), [("firmware-hides-aes", Weight::Note)], "{name}");
+            assert!(found[0].what.contains("may have switched"), "{}", found[0].what);
+        }
     }
 
     #[test]

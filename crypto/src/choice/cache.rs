@@ -35,8 +35,11 @@ fn machine(engines: &[Arc<dyn Engine>]) -> String {
     let engines = engines.iter().map(|engine| format!("{} {}", engine.name(), engine.version()));
     // The file of the program itself: another build may measure otherwise.
     let program = std::fs::metadata("/proc/self/exe").map(|file| (file.len(), file.mtime()));
+    // By these AWS-LC and OpenSSL leave out instructions.
+    let words = ["OPENSSL_ia32cap", "OPENSSL_armcap"].map(|name| std::env::var(name).unwrap_or_default());
     let (processor, engines) = (processor.join(", "), engines.collect::<Vec<_>>().join(", "));
-    format!("{:?}; {processor}; {}; {engines}", program.unwrap_or_default(), kernel.trim())
+    let (program, kernel) = (program.unwrap_or_default(), kernel.trim());
+    format!("{program:?}; {processor}; {words:?}; {kernel}; {engines}")
 }
 
 fn is_about_the_processor(line: &str) -> bool {
@@ -60,8 +63,8 @@ pub(super) fn read(path: &Path, engines: &[Arc<dyn Engine>], subject: Subject) -
     measured.collect()
 }
 
-/// Adds measurements to the file. Failing that they are taken again next time; an engine that computed something wrong
-/// is, too.
+/// Adds measurements to the file. Failing that they are taken again next time; so are those of a cipher for which an engine
+/// failed.
 pub(super) fn write(path: &Path, engines: &[Arc<dyn Engine>], subject: Subject, measured: &[Measured]) {
     let now = machine(engines);
     let before = std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice::<File>(&bytes).ok());
@@ -71,7 +74,7 @@ pub(super) fn write(path: &Path, engines: &[Arc<dyn Engine>], subject: Subject, 
         let entry = match measured {
             Measured::Works(cost) => Entry::Works(cost.0.to_vec()),
             Measured::Lacks => Entry::Lacks,
-            Measured::Wrong => return None,
+            Measured::Failed | Measured::Wrong => return None,
         };
         Some((engine.name().to_owned(), entry))
     });

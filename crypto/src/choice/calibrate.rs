@@ -2,9 +2,9 @@
 //!
 //! They take turns, and of each the fastest turn counts: what else the machine did meanwhile only ever adds.
 
-use super::subject::{Laid, Load, Subject};
+use super::subject::{Flaw, Laid, Load, Subject};
 use super::table::{BURSTS, Direction, SIZES, SLOTS, Slot};
-use crate::engine::Engine;
+use crate::engine::{Engine, LoadError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,9 @@ pub enum Measured {
     Works(Cost),
     /// It does not have the cipher.
     Lacks,
-    /// It has failed, or computed something else than the engine that is built in.
+    /// It has failed: loaded no key, gave an error or took too long.
+    Failed,
+    /// It computed something else than the engine that is built in.
     Wrong,
 }
 
@@ -45,7 +47,7 @@ impl Measured {
     pub fn cost(&self) -> Option<&Cost> {
         match self {
             Self::Works(cost) => Some(cost),
-            Self::Lacks | Self::Wrong => None,
+            Self::Lacks | Self::Failed | Self::Wrong => None,
         }
     }
 }
@@ -62,10 +64,13 @@ pub(super) fn measure(engines: &[Arc<dyn Engine>], subject: Subject) -> Vec<Meas
             while turns < TURNS || started.elapsed() < ENOUGH * engines.len() as u32 {
                 turns += 1;
                 for (load, measured) in loads.iter_mut().zip(&mut found) {
-                    let (Some(load), Measured::Works(cost)) = (load, &mut *measured) else { continue };
-                    let Some(times) = patiently(|| turn(load, bytes, packets)) else {
-                        *measured = Measured::Wrong;
-                        continue;
+                    let (Ok(load), Measured::Works(cost)) = (load, &mut *measured) else { continue };
+                    let times = match patiently(|| turn(load, bytes, packets)) {
+                        Ok(times) => times,
+                        Err(flaw) => {
+                            *measured = flaw.into();
+                            continue;
+                        }
                     };
                     for (direction, ns) in Direction::ALL.into_iter().zip(times) {
                         let best = &mut cost.0[Slot { direction, burst, size }.index()];
@@ -78,7 +83,7 @@ pub(super) fn measure(engines: &[Arc<dyn Engine>], subject: Subject) -> Vec<Meas
     found
 }
 
-/// Takes out what was measured of engines that lack the cipher, or compute something else than the first.
+/// Takes out what was measured of engines that lack the cipher, fail, or compute something else than the first.
 pub(super) fn recheck(
     engines: &[Arc<dyn Engine>],
     subject: Subject,
@@ -89,39 +94,50 @@ pub(super) fn recheck(
     measured
 }
 
-fn check(loads: &[Option<Load>], measured: &mut [Measured]) {
+fn check(loads: &[Result<Load, LoadError>], measured: &mut [Measured]) {
     for (load, measured) in loads.iter().zip(measured) {
-        let agrees = |load: &Load, reference| patiently(|| load.agrees_with(reference).then_some(()));
+        let agrees = |load: &Load, reference| patiently(|| load.agrees_with(reference));
         match (&loads[0], load) {
-            (_, None) => *measured = Measured::Lacks,
-            (Some(reference), Some(load)) if agrees(load, reference).is_some() => {}
-            _ => *measured = Measured::Wrong,
+            (_, Err(LoadError::Unsupported { .. })) => *measured = Measured::Lacks,
+            (Err(_), _) | (_, Err(_)) => *measured = Measured::Failed,
+            (Ok(reference), Ok(load)) => {
+                if let Err(flaw) = agrees(load, reference) {
+                    *measured = flaw.into();
+                }
+            }
+        }
+    }
+}
+
+impl From<Flaw> for Measured {
+    fn from(flaw: Flaw) -> Self {
+        match flaw {
+            Flaw::Failed => Self::Failed,
+            Flaw::Wrong => Self::Wrong,
         }
     }
 }
 
 /// Tries again what has failed, after ever longer pauses: that the machine was busy elsewhere must not cost an engine its
-/// place for good.
-fn patiently<T>(attempt: impl Fn() -> Option<T>) -> Option<T> {
-    attempt().or_else(|| {
-        PAUSES_MS.into_iter().find_map(|pause| {
+/// place for good. A wrong answer is none of a busy machine.
+fn patiently<T>(attempt: impl Fn() -> Result<T, Flaw>) -> Result<T, Flaw> {
+    PAUSES_MS.into_iter().fold(attempt(), |outcome, pause| match outcome {
+        Err(Flaw::Failed) => {
             std::thread::sleep(Duration::from_millis(pause));
             attempt()
-        })
+        }
+        done => done,
     })
 }
 
 /// Seals [`PACKETS`] packets and opens them again; ns a packet of each.
-fn turn(load: &Load, size: usize, burst: usize) -> Option<[f64; 2]> {
+fn turn(load: &Load, size: usize, burst: usize) -> Result<[f64; 2], Flaw> {
     let mut laid = Laid::new(load, size, PACKETS);
     let mut times = [0.0; 2];
     for (direction, time) in Direction::ALL.into_iter().zip(&mut times) {
         let started = Instant::now();
-        let right = laid.run(load, direction, burst);
+        laid.run(load, direction, burst)?;
         *time = started.elapsed().as_nanos() as f64 / PACKETS as f64;
-        if !right {
-            return None;
-        }
     }
-    Some(times)
+    Ok(times)
 }

@@ -6,6 +6,7 @@
 
 mod cache;
 mod calibrate;
+mod copied;
 mod find;
 mod guard;
 mod key;
@@ -23,18 +24,20 @@ pub use table::{BURSTS, Direction, Row, SIZES, Slot};
 use crate::cipher::{Cipher, Pair};
 use crate::engine::library::Unavailable;
 use crate::engine::{Engine, Key, LoadError, PairKey};
+use crate::lock;
 use key::ChosenKey;
 use member::Members;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// Engines, and the choice between them.
 pub struct Choice {
     members: Arc<Members>,
     absent: Vec<(&'static str, Unavailable)>,
     cache: Option<PathBuf>,
-    told: Mutex<Option<SystemTime>>,
+    /// The number of the last event that was told.
+    told: Mutex<u64>,
 }
 
 impl Choice {
@@ -84,7 +87,9 @@ impl Choice {
         self.members.rules()
     }
 
-    /// Follows what a person has decided, at once and for keys that are loaded already.
+    /// Follows what a person has decided, at once, and for keys that are loaded already where they are loaded into the engine
+    /// that is chosen now: they are into those that were chosen or next to that when they were made. Elsewhere such a key
+    /// stays with the engine that is built in, and the next one goes where it should.
     pub fn set_rules(&self, rules: Rules) {
         self.members.set_rules(rules);
     }
@@ -113,8 +118,7 @@ impl Choice {
     /// Tries engines that have failed, checks those that work, and returns what happened since it was last called.
     /// To be called about once a second by a thread that may wait.
     pub fn tend(&self) -> Vec<Event> {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        self.members.tend(Instant::now(), &mut told)
+        self.members.tend(Instant::now(), &mut lock(&self.told))
     }
 
     /// The latest events, the oldest first.
@@ -128,11 +132,24 @@ impl Choice {
         load: impl Fn(&dyn Engine) -> Result<Arc<K>, LoadError>,
     ) -> Result<ChosenKey<K>, LoadError> {
         let row = self.row(subject);
-        let mut keys = Vec::with_capacity(self.engines().len());
-        for (index, engine) in self.engines().iter().enumerate() {
-            // A key that another engine cannot load is left to the first.
-            let key = (index == 0 || row.is_worth_loading(index)).then(|| load(&**engine));
-            keys.push(if index == 0 { key.transpose()? } else { key.and_then(Result::ok) });
+        let mut keys = vec![None; self.engines().len()];
+        keys[0] = Some(load(&*self.engines()[0])?);
+        let mut tried = vec![false; keys.len()];
+        tried[0] = true;
+        let mut is_settled = false;
+        while !is_settled {
+            is_settled = true;
+            for index in (1..keys.len()).filter(|&index| self.members.is_worth_loading(&row, index)) {
+                if std::mem::replace(&mut tried[index], true) {
+                    continue;
+                }
+                keys[index] = load(&*self.engines()[index]).ok();
+                if keys[index].is_none() && row.is_chosen(index) {
+                    // Another is chosen now, perhaps one that was not worth it before.
+                    self.members.failed_to_load(index, subject);
+                    is_settled = false;
+                }
+            }
         }
         Ok(ChosenKey { keys, row, members: Arc::clone(&self.members) })
     }

@@ -1,10 +1,10 @@
 //! What can be measured: a cipher of either kind, with packets to try it on.
 
+use super::copied::{AnyKey, Copied};
 use super::table::Direction;
 use crate::cipher::{Cipher, Encryption, Integrity, Pair};
-use crate::engine::{Engine, Job, Key, PairJob, PairKey};
+use crate::engine::{Engine, EngineFailure, LoadError};
 use std::fmt;
-use std::sync::Arc;
 
 /// A cipher of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,99 +60,160 @@ fn secret(length: usize) -> Vec<u8> {
 }
 
 impl Subject {
-    /// Keys in an engine; `None` if it lacks the cipher.
-    pub(super) fn load(self, engine: &dyn Engine) -> Option<Load> {
-        match self {
-            Self::Cipher(cipher) => engine.load(cipher, &secret(cipher.key_length())).ok().map(Load::Cipher),
+    /// Keys in an engine.
+    pub(super) fn load(self, engine: &dyn Engine) -> Result<Load, LoadError> {
+        let key = match self {
+            Self::Cipher(cipher) => AnyKey::Cipher(engine.load(cipher, &secret(cipher.key_length()))?),
             Self::Pair(pair) => {
                 let [encryption, integrity] =
                     [pair.encryption.key_length(), pair.integrity.key_length()].map(secret);
-                let key = engine.load_pair(pair, &encryption, &integrity).ok()?;
-                Some(Load::Pair(key, pair))
+                AnyKey::Pair(engine.load_pair(pair, &encryption, &integrity)?)
             }
+        };
+        Ok(Load { key, subject: self })
+    }
+
+    /// Bytes of a tag, the longest last.
+    fn tag_lengths(self) -> Vec<usize> {
+        match self {
+            Self::Cipher(cipher) => cipher.tag_lengths().to_vec(),
+            Self::Pair(pair) => vec![pair.integrity.tag_length()],
         }
     }
+
+    /// Bytes that are authenticated besides a packet: an AAD as ESP has it without and with extended sequence numbers (RFC
+    /// 4106 5), or the high half of such a number (RFC 4303 2.2.1).
+    fn besides(self) -> &'static [usize] {
+        match self {
+            Self::Cipher(_) => &[0, 8, 12],
+            Self::Pair(_) => &[0, 4],
+        }
+    }
+
+    /// Packets of ESP, of `size` bytes of text.
+    fn shape(self, size: usize) -> Shape {
+        let tag = self.tag_lengths().last().copied().unwrap_or_default();
+        Shape { size, tag, beside: if matches!(self, Self::Cipher(_)) { 8 } else { 0 } }
+    }
+}
+
+/// A form of packets.
+#[derive(Clone, Copy)]
+struct Shape {
+    size: usize,
+    tag: usize,
+    beside: usize,
 }
 
 /// A key to measure.
-pub(super) enum Load {
-    Cipher(Arc<dyn Key>),
-    Pair(Arc<dyn PairKey>, Pair),
+pub(super) struct Load {
+    key: AnyKey,
+    subject: Subject,
 }
 
+/// Finds a byte of a packet that is to be changed.
+type Damage = fn(&mut Copied) -> Option<&mut u8>;
+
+/// What must not be changed of a sealed packet: tag, text, header, and what is beside them.
+const DAMAGES: [Damage; 4] = [
+    |packet| packet.tag.last_mut(),
+    |packet| packet.bytes.last_mut(),
+    |packet| packet.bytes.first_mut(),
+    |packet| packet.beside.last_mut(),
+];
+
 impl Load {
-    /// Whether this key and `reference` make the same of packets of various lengths, and refuse a damaged one.
-    pub(super) fn agrees_with(&self, reference: &Self) -> bool {
-        [0, 16, 64, 496, 1392].into_iter().all(|size| {
-            let [mut ours, mut theirs] = [self, reference].map(|load| Laid::new(load, size, 2));
-            let sealed = ours.run(self, Direction::Seal, 2) && theirs.run(reference, Direction::Seal, 2);
-            if !sealed || ours != theirs {
-                return false;
+    /// Whether this key and `reference` make the same of packets of all forms that are used, and refuse damaged ones.
+    pub(super) fn agrees_with(&self, reference: &Self) -> Result<(), Flaw> {
+        let subject = self.subject;
+        for tag in subject.tag_lengths() {
+            for &beside in subject.besides() {
+                for size in [0, 16, 64, 496, 1392] {
+                    self.agrees_at(reference, Shape { size, tag, beside }, 2)?;
+                }
             }
-            let mut damaged = ours.clone();
-            damaged.tags[0][0] ^= 1;
-            !damaged.run(self, Direction::Open, 2)
-                && ours.run(self, Direction::Open, 2)
-                && ours.texts == Laid::new(self, size, 2).texts
-        })
+        }
+        [1392, 9000].into_iter().try_for_each(|size| self.agrees_at(reference, subject.shape(size), 32))
     }
+
+    fn agrees_at(&self, reference: &Self, shape: Shape, packets: usize) -> Result<(), Flaw> {
+        let plain = Laid::of(self, shape, packets);
+        let (mut ours, mut theirs) = (plain.clone(), plain.clone());
+        ours.run(self, Direction::Seal, packets)?;
+        theirs.run(reference, Direction::Seal, packets)?;
+        right(ours == theirs)?;
+        for damage in DAMAGES {
+            ours.is_refused_with(self, damage, &plain)?;
+        }
+        ours.run(self, Direction::Open, packets)?;
+        right(ours.0.iter().zip(&plain.0).all(|(ours, plain)| ours.bytes == plain.bytes))
+    }
+}
+
+/// Why an engine cannot be used for a cipher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// It failed.
+    Failed,
+    /// It computed something wrong.
+    Wrong,
+}
+
+impl From<EngineFailure> for Flaw {
+    fn from(_: EngineFailure) -> Self {
+        Self::Failed
+    }
+}
+
+fn right(is_right: bool) -> Result<(), Flaw> {
+    is_right.then_some(()).ok_or(Flaw::Wrong)
 }
 
 /// Packets laid out for a key.
 #[derive(Clone, PartialEq)]
-pub(super) struct Laid {
-    texts: Vec<Vec<u8>>,
-    tags: Vec<Vec<u8>>,
-}
+pub(super) struct Laid(Vec<Copied>);
 
 impl Laid {
     /// Packets of `size` bytes of text, or a little more where a cipher has blocks.
     pub(super) fn new(load: &Load, size: usize, packets: usize) -> Self {
-        let (size, tag) = match load {
-            Load::Cipher(_) => (size, 16),
-            Load::Pair(_, pair) => {
-                (size.next_multiple_of(pair.encryption.block()), pair.integrity.tag_length())
-            }
-        };
-        let texts = (0..packets).map(|number| (0..size).map(|byte| (byte + number) as u8).collect());
-        Self { texts: texts.collect(), tags: vec![vec![0; tag]; packets] }
+        Self::of(load, load.subject.shape(size), packets)
     }
 
-    /// Seals or opens all packets, `burst` in a call; tells whether all went well.
-    pub(super) fn run(&mut self, load: &Load, direction: Direction, burst: usize) -> bool {
-        let packets = self.texts.iter_mut().zip(&mut self.tags);
-        match load {
-            Load::Cipher(key) => {
-                let mut jobs: Vec<Job<'_>> = packets
-                    .map(|(text, tag)| Job { nonce: [0; 12], aad: &[], text, tag, authentic: true })
-                    .collect();
-                jobs.chunks_mut(burst).all(|jobs| {
-                    let done = match direction {
-                        Direction::Seal => key.seal(jobs),
-                        Direction::Open => key.open(jobs),
-                    };
-                    done.is_ok() && jobs.iter().all(|job| job.authentic)
-                })
+    fn of(load: &Load, shape: Shape, packets: usize) -> Self {
+        let (text, size) = match load.subject {
+            Subject::Cipher(_) => (0, shape.size),
+            // RFC 4303 2: SPI, sequence number, then the IV.
+            Subject::Pair(Pair { encryption, .. }) => {
+                (8 + encryption.block(), shape.size.next_multiple_of(encryption.block()))
             }
-            Load::Pair(key, _) => {
-                let mut jobs: Vec<PairJob<'_>> = packets
-                    .map(|(packet, tag)| PairJob {
-                        iv: [0; 16],
-                        packet,
-                        text: 0,
-                        suffix: &[],
-                        tag,
-                        authentic: true,
-                    })
-                    .collect();
-                jobs.chunks_mut(burst).all(|jobs| {
-                    let done = match direction {
-                        Direction::Seal => key.seal(jobs),
-                        Direction::Open => key.open(jobs),
-                    };
-                    done.is_ok() && jobs.iter().all(|job| job.authentic)
-                })
-            }
-        }
+        };
+        let packet = |number: usize| {
+            let bytes: Vec<u8> = (0..text + size).map(|byte| (byte + number) as u8).collect();
+            let mut packet = Copied::default();
+            let (beside, tag) = (vec![0x80; shape.beside], vec![0; shape.tag]);
+            packet.set([number as u8; 16], text, [&beside, &bytes, &tag]);
+            packet
+        };
+        Self((0..packets).map(packet).collect())
+    }
+
+    /// Seals or opens all packets, `burst` in a call; all must be authentic.
+    pub(super) fn run(&mut self, load: &Load, direction: Direction, burst: usize) -> Result<(), Flaw> {
+        load.key.run(direction, &mut self.0, burst)?;
+        right(direction == Direction::Seal || self.0.iter().all(|packet| packet.authentic))
+    }
+
+    /// Whether the first of these sealed packets is called a forgery when it is damaged, and only that one.
+    fn is_refused_with(&self, load: &Load, damage: Damage, plain: &Self) -> Result<(), Flaw> {
+        let mut damaged = self.clone();
+        let Some(byte) = damaged.0.first_mut().and_then(damage) else { return Ok(()) };
+        *byte ^= 1;
+        let packets = damaged.0.len();
+        load.key.run(Direction::Open, &mut damaged.0, packets)?;
+        let mut all = damaged.0.iter().zip(&plain.0).enumerate();
+        right(all.all(|(index, (packet, plain))| match index {
+            0 => !packet.authentic,
+            _ => packet.authentic && packet.bytes == plain.bytes,
+        }))
     }
 }

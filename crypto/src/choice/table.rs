@@ -1,6 +1,8 @@
 //! The table of the choice: for each direction, burst and size, who is fastest.
 
 use super::calibrate::{Cost, Measured};
+use crate::lock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Bytes of text at which engines are measured. A packet goes by the first of which it has at most four thirds.
@@ -73,25 +75,33 @@ impl Slot {
 
 /// One cipher's part of the table.
 pub struct Row {
-    /// Of each engine, by its index.
-    measured: Vec<Measured>,
+    /// Of each engine, by its index. One that failed may be measured later.
+    measured: Mutex<Vec<Measured>>,
     /// The index of the engine to call. Read once a burst, written when an engine fails or recovers.
     chosen: [AtomicU8; SLOTS],
 }
 
 impl Row {
     pub(super) fn new(measured: Vec<Measured>) -> Self {
-        Self { measured, chosen: std::array::from_fn(|_| AtomicU8::new(0)) }
+        Self { measured: Mutex::new(measured), chosen: std::array::from_fn(|_| AtomicU8::new(0)) }
     }
 
     /// What was found of each engine, by its index.
-    pub fn measured(&self) -> &[Measured] {
-        &self.measured
+    pub fn measured(&self) -> Vec<Measured> {
+        lock(&self.measured).clone()
+    }
+
+    /// What was found of an engine that was measured again.
+    pub(super) fn set(&self, engine: usize, measured: Measured) {
+        if let Some(before) = lock(&self.measured).get_mut(engine) {
+            *before = measured;
+        }
     }
 
     /// The engines that have the cipher and their ns a packet, fastest first.
     pub fn ranking(&self, slot: Slot) -> Vec<(usize, f64)> {
-        let costs = self.measured.iter().enumerate();
+        let measured = lock(&self.measured);
+        let costs = measured.iter().enumerate();
         let mut ranking: Vec<_> = costs
             .filter_map(|(engine, measured)| {
                 Some((engine, measured.cost().map(|cost: &Cost| cost.at(slot))?))
@@ -115,10 +125,16 @@ impl Row {
         }
     }
 
-    /// Whether a key is worth loading into an engine: it is among the two fastest somewhere.
-    pub(super) fn is_worth_loading(&self, engine: usize) -> bool {
+    /// Whether an engine is used for any packet.
+    pub fn is_chosen(&self, engine: usize) -> bool {
+        Slot::all().any(|slot| self.chosen(slot) == engine)
+    }
+
+    /// Whether an engine is among the two fastest of those `allowed` anywhere: the one to call when the other fails.
+    pub(super) fn is_near(&self, engine: usize, allowed: impl Fn(usize) -> bool) -> bool {
         Slot::all().any(|slot| {
-            self.chosen(slot) == engine || self.ranking(slot).iter().take(2).any(|&(it, _)| it == engine)
+            let ranking = self.ranking(slot).into_iter().filter(|&(it, _)| allowed(it));
+            ranking.take(2).any(|(it, _)| it == engine)
         })
     }
 }

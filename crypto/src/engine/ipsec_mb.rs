@@ -125,7 +125,10 @@ impl IpsecMb {
         if !cfg!(target_arch = "x86_64") {
             return Err(Unavailable::Processor("x86-64"));
         }
-        let library = library::open(NAMES)?;
+        library::first(NAMES, Self::of)
+    }
+
+    fn of(library: &'static Library) -> Result<Self, Unavailable> {
         let symbols = Symbols::find(library)?;
         // SAFETY: the function takes nothing and returns a static string that ends in zero.
         let version = unsafe { CStr::from_ptr((symbols.version)()) }.to_string_lossy().into_owned();

@@ -148,6 +148,11 @@ pub trait Engine: Send + Sync {
         false
     }
 
+    /// Whether each key holds descriptors of the process, of which it has few.
+    fn holds_descriptors(&self) -> bool {
+        false
+    }
+
     /// Expands `secret` into a key for `cipher`.
     fn load(&self, cipher: Cipher, secret: &[u8]) -> Result<Arc<dyn Key>, LoadError>;
 

@@ -53,13 +53,15 @@ impl Modp {
 
     /// Bits of a private exponent. In a group of a safe prime the best attack on a short exponent takes the root of
     /// 2^bits steps (Pollard's lambda), so more than twice the strength of the prime only costs time. RFC 7919,
-    /// appendix A, asks for 225, 275, 325, 375 and 400 bits from 2048 on; these are the next whole words.
+    /// appendix A, asks for 225, 275, 325, 375 and 400 bits from 2048 on; these are the next multiples of 16, which is
+    /// what the comb needs.
     pub(super) fn exponent_bits(self) -> u32 {
         match self {
-            Self::Bits1024 | Self::Bits1536 | Self::Bits2048 => 256,
-            Self::Bits3072 => 320,
-            Self::Bits4096 | Self::Bits6144 => 384,
-            Self::Bits8192 => 448,
+            Self::Bits1024 | Self::Bits1536 | Self::Bits2048 => 240,
+            Self::Bits3072 => 288,
+            Self::Bits4096 => 336,
+            Self::Bits6144 => 384,
+            Self::Bits8192 => 400,
         }
     }
 

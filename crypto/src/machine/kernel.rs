@@ -17,10 +17,14 @@ pub struct Algorithm {
     pub kind: String,
     /// Whether only other drivers may use it.
     pub internal: bool,
+    /// Whether it has passed its test.
+    pub tested: bool,
+    /// Whether its answers come later.
+    pub is_async: bool,
 }
 
 /// What a text of /proc/crypto lists.
-pub(super) fn parse(text: &str) -> Vec<Algorithm> {
+pub(crate) fn parse(text: &str) -> Vec<Algorithm> {
     let block = |block: &str| {
         let mut algorithm = Algorithm::default();
         for (key, value) in block.lines().filter_map(|line| line.split_once(':')) {
@@ -32,6 +36,9 @@ pub(super) fn parse(text: &str) -> Vec<Algorithm> {
                 "priority" => algorithm.priority = value.parse().unwrap_or(0),
                 "type" => value.clone_into(&mut algorithm.kind),
                 "internal" => algorithm.internal = value == "yes",
+                "selftest" => algorithm.tested = value == "passed",
+                // A synchronous hash has no such line.
+                "async" => algorithm.is_async = value == "yes",
                 _ => {}
             }
         }

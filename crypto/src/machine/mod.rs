@@ -3,7 +3,7 @@
 //! All of it is read from files, under a root that tests lay out themselves; every parser is a function of a text.
 
 mod bus;
-mod kernel;
+pub(crate) mod kernel;
 mod processor;
 
 pub use bus::{Accelerator, DEVICES, Device, Family, Identity};

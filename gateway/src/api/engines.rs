@@ -1,7 +1,8 @@
 //! What the API shows of the crypto engines.
 
-use super::model::{Crypto, CryptoCipher, CryptoCost, CryptoEngine, CryptoEvent, CryptoPlace};
+use super::model::{Crypto, CryptoCipher, CryptoCost, CryptoEngine, CryptoEvent, CryptoPlace, CryptoUnused};
 use crypto::choice::{BURSTS, Choice, Happening, Health, Measured, Row, SIZES, Slot, Subject};
+use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
 /// Shows the engines, the choice between them, and what happened to them.
@@ -17,7 +18,7 @@ pub fn show(choice: &Choice) -> Crypto {
     let events = choice.events().into_iter().map(|event| CryptoEvent {
         at: event.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         engine: event.engine.to_owned(),
-        what: said(&event.what).to_owned(),
+        what: said(&event.what),
     });
     Crypto {
         engines: present.chain(absent).collect(),
@@ -27,11 +28,17 @@ pub fn show(choice: &Choice) -> Crypto {
 }
 
 /// The words for what happened to an engine.
-pub fn said(what: &Happening) -> &'static str {
+pub fn said(what: &Happening) -> String {
     match what {
-        Happening::Failed => "failed and is not used; its burst was done by another",
-        Happening::FailedAgain => "was tried again and failed again",
-        Happening::Recovered => "works again and is used again",
+        Happening::Failed => "failed and is not used; its burst was done by another".to_owned(),
+        Happening::FailedAgain => "was tried again and failed again".to_owned(),
+        Happening::Recovered => "works again and is used again".to_owned(),
+        Happening::NotLoaded(subject) => {
+            format!("failed to load a key of {subject} and is not used; another has it")
+        }
+        Happening::NotMeasured(subject) => format!("failed when it was measured for {subject}"),
+        Happening::Wrong(subject) => format!("computed something wrong for {subject} when it was measured"),
+        Happening::Measured(subject) => format!("was measured for {subject} after all, and works"),
     }
 }
 
@@ -39,16 +46,12 @@ fn engine(choice: &Choice, index: usize) -> CryptoEngine {
     let engine = &choice.engines()[index];
     let (health, failures) = choice.health(index);
     let rows = choice.rows();
-    let is_chosen = rows.iter().any(|(_, row)| Slot::all().any(|slot| row.chosen(slot) == index));
-    let is_wrong = rows.iter().any(|(_, row)| matches!(row.measured()[index], Measured::Wrong));
+    let is_chosen = rows.iter().any(|(_, row)| row.is_chosen(index));
     let state = match health {
         Health::Failed(wait) => format!("failed, tried again in {} s", wait.as_secs()),
         Health::Works if is_chosen => "in use".to_owned(),
-        Health::Works if is_wrong => "not used: it computes something else than the others".to_owned(),
-        Health::Works if engine.is_accelerator() && !choice.rules().accelerators => {
-            "not allowed: set system acceleration qat".to_owned()
-        }
-        Health::Works => "not used: slower everywhere".to_owned(),
+        Health::Works if !is_allowed(choice, index) => "not allowed: set system acceleration qat".to_owned(),
+        Health::Works => reasons(choice, index),
     };
     CryptoEngine {
         name: engine.name().to_owned(),
@@ -57,6 +60,52 @@ fn engine(choice: &Choice, index: usize) -> CryptoEngine {
         accelerator: engine.is_accelerator(),
         failures,
     }
+}
+
+fn is_allowed(choice: &Choice, index: usize) -> bool {
+    choice.rules().accelerators || !choice.engines()[index].is_accelerator()
+}
+
+/// Why an engine is used for no cipher: one reason, or each with its ciphers.
+fn reasons(choice: &Choice, index: usize) -> String {
+    let mut ciphers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (subject, row) in choice.rows() {
+        let why = why_unused(choice, subject, &row, index).unwrap_or_default();
+        ciphers.entry(why).or_default().push(subject.to_string());
+    }
+    let mut reasons: Vec<String> = match ciphers.len() {
+        0 => vec!["no cipher was measured yet".to_owned()],
+        1 => ciphers.into_keys().collect(),
+        _ => ciphers.into_iter().map(|(why, ciphers)| format!("{why} ({})", ciphers.join(", "))).collect(),
+    };
+    reasons[0].insert_str(0, "not used: ");
+    reasons.join("; ")
+}
+
+/// Why an engine is not used for a cipher; `None` if it is, for some packets.
+fn why_unused(choice: &Choice, subject: Subject, row: &Row, index: usize) -> Option<String> {
+    if row.is_chosen(index) {
+        return None;
+    }
+    let why = match row.measured().get(index)? {
+        Measured::Lacks => "lacks it".to_owned(),
+        Measured::Failed => "failed when it was measured".to_owned(),
+        Measured::Wrong => "computed something wrong".to_owned(),
+        Measured::Works(_) if choice.health(index).0 != Health::Works => "failed".to_owned(),
+        Measured::Works(_) if !is_allowed(choice, index) => "not allowed".to_owned(),
+        Measured::Works(_) => match pinned(choice, subject) {
+            Some((name, Some(other))) if row.is_chosen(other) => format!("pinned to {name}"),
+            _ => "slower everywhere".to_owned(),
+        },
+    };
+    Some(why)
+}
+
+/// The engine that a cipher is pinned to, and its index if it is here.
+fn pinned(choice: &Choice, subject: Subject) -> Option<(String, Option<usize>)> {
+    let name = choice.rules().pinned.get(&subject.to_string()).cloned()?;
+    let index = choice.engines().iter().position(|engine| engine.name() == name);
+    Some((name, index))
 }
 
 fn cipher(choice: &Choice, subject: Subject, row: &Row) -> CryptoCipher {
@@ -71,10 +120,62 @@ fn cipher(choice: &Choice, subject: Subject, row: &Row) -> CryptoCipher {
             costs: costs.map(|(engine, ns)| CryptoCost { engine: name(engine), ns }).collect(),
         }
     });
-    let cipher = subject.to_string();
+    let unused = (0..choice.engines().len()).filter_map(|index| {
+        Some(CryptoUnused { engine: name(index), why: why_unused(choice, subject, row, index)? })
+    });
+    let pinned = pinned(choice, subject);
+    let pin_refused = pinned.as_ref().and_then(|(name, index)| match index {
+        Some(index) => why_unused(choice, subject, row, *index),
+        None => Some(why_absent(choice, name)),
+    });
     CryptoCipher {
-        pinned: choice.rules().pinned.get(&cipher).cloned(),
-        name: cipher,
+        name: subject.to_string(),
+        pinned: pinned.map(|(name, _)| name),
+        pin_refused,
+        unused: unused.collect(),
+        measured_here: false,
         places: places.collect(),
+    }
+}
+
+fn why_absent(choice: &Choice, name: &str) -> String {
+    let absent = choice.absent().iter().find(|(absent, _)| *absent == name);
+    absent.map_or_else(|| "there is no such engine".to_owned(), |(_, reason)| format!("absent: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crypto::Cipher;
+    use crypto::choice::Rules;
+    use crypto::engine::aws_lc::AwsLc;
+    use crypto::engine::none;
+    use std::sync::Arc;
+
+    const CIPHER: Cipher = Cipher::ChaCha20Poly1305;
+
+    fn shown(pinned: &[(&str, &str)]) -> Crypto {
+        let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(none::None)]);
+        let pinned = pinned.iter().map(|(cipher, engine)| ((*cipher).to_owned(), (*engine).to_owned()));
+        choice.set_rules(Rules { pinned: pinned.collect(), ..Rules::default() });
+        choice.row(CIPHER.into());
+        show(&choice)
+    }
+
+    #[test]
+    fn an_engine_that_computes_something_else_is_said_to() {
+        let shown = shown(&[]);
+        assert_eq!(shown.engines[0].state, "in use");
+        assert_eq!(shown.engines[1].state, "not used: computed something wrong");
+        assert_eq!(shown.ciphers[0].unused[0].why, "computed something wrong");
+        assert!(shown.events[0].what.starts_with("computed something wrong for chacha20-poly1305"));
+    }
+
+    #[test]
+    fn a_pin_that_is_not_followed_says_why() {
+        let refused = |engine| shown(&[("chacha20-poly1305", engine)]).ciphers[0].pin_refused.clone();
+        assert_eq!(refused("aws-lc"), None);
+        assert_eq!(refused("none").as_deref(), Some("computed something wrong"));
+        assert_eq!(refused("abacus").as_deref(), Some("there is no such engine"));
     }
 }

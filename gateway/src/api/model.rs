@@ -143,8 +143,26 @@ pub struct CryptoCipher {
     pub name: String,
     /// The engine that the configuration wants for it.
     pub pinned: Option<String>,
+    /// Why that one is not used all the same.
+    #[serde(default)]
+    pub pin_refused: Option<String>,
+    /// The engines that are not used for it.
+    #[serde(default)]
+    pub unused: Vec<CryptoUnused>,
+    /// Whether it was measured by who asked, since the daemon does not use it.
+    #[serde(default)]
+    pub measured_here: bool,
     /// The choice for each direction, burst and size.
     pub places: Vec<CryptoPlace>,
+}
+
+/// An engine that is not used for a cipher.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct CryptoUnused {
+    /// Its name.
+    pub engine: String,
+    /// Why.
+    pub why: String,
 }
 
 /// The choice for one direction, burst and size.
@@ -210,10 +228,39 @@ pub struct IpsecPeer {
     pub uptime: Option<u64>,
     /// Seconds that the keys of an IKE SA may be used.
     pub lifetime: u64,
+    /// What we offer and accept for IKE, the best first.
+    pub proposals: Vec<String>,
+    /// Who begins: `initiate`, `trap` (we, when there is a packet) or `none` (the peer).
+    pub connection_type: String,
+    /// The IKE SA, if there is one.
+    pub ike: Option<IpsecIke>,
     /// Its tunnels.
     pub tunnels: Vec<IpsecTunnel>,
     /// What went wrong last.
     pub failure: Option<IpsecFailure>,
+}
+
+/// The IKE SA with a peer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct IpsecIke {
+    /// Counts the sessions since the start.
+    pub number: u64,
+    /// Whether we began.
+    pub initiated: bool,
+    /// The SPI of who began, in hexadecimal.
+    pub spi_initiator: String,
+    /// The SPI of the other side.
+    pub spi_responder: String,
+    /// Our address and port.
+    pub local: String,
+    /// The peer's.
+    pub remote: String,
+    /// Whether a NAT is on the way, or one side says so for the sake of ESP in UDP.
+    pub nat: bool,
+    /// Seconds until we replace its keys.
+    pub rekeying_in: Option<u64>,
+    /// Seconds until it ends if nobody does.
+    pub expires_in: u64,
 }
 
 /// A tunnel to an IPsec peer.
@@ -221,6 +268,14 @@ pub struct IpsecPeer {
 pub struct IpsecTunnel {
     /// Its name: the peer's with its number.
     pub name: String,
+    /// Its number.
+    pub number: u32,
+    /// `tunnel` for whole packets, `transport` for what follows the IP header.
+    pub mode: String,
+    /// Whether ESP travels in UDP.
+    pub in_udp: bool,
+    /// What we offer and accept for ESP, the best first.
+    pub proposals: Vec<String>,
     /// The packets of our side.
     pub local: Vec<String>,
     /// The packets of the other side.
@@ -250,6 +305,10 @@ pub struct IpsecSa {
     pub uptime: u64,
     /// Whether we send with it.
     pub sending: bool,
+    /// Seconds until we replace it.
+    pub rekeying_in: Option<u64>,
+    /// Seconds until it ends if nobody does.
+    pub expires_in: Option<u64>,
 }
 
 /// What went wrong with an IPsec peer.
@@ -261,8 +320,8 @@ pub struct IpsecFailure {
     pub what: String,
     /// What each side wants, a line each.
     pub details: Vec<String>,
-    /// What to do.
-    pub fix: String,
+    /// What to do, a line each.
+    pub fix: Vec<String>,
 }
 
 /// `POST /v1/vpn/ipsec/reset`; the answer is whether there is such a peer and tunnel.

@@ -12,10 +12,12 @@ use packet::{DropCounters, DropReason};
 use port::fault::{Fault, Faults};
 use port::offload::State;
 use port::pcap::{Capture, Captured};
+use port::raw::{self, EspTransmit, RawReceive};
 use port::schedule::run_when_idle;
 use port::tun::{self, TunDevice, TunError, TunTransmit};
 use port::udp::{self, SocketSlot, UdpReceive, UdpTransmit};
 use port::{Offloads, Receive, Transmit, Wake};
+use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,10 +84,13 @@ pub struct Carrier {
     device: Arc<TunDevice>,
     offloads: Arc<Offloads>,
     slot: SocketSlot,
+    /// For ESP without UDP, if that is wanted.
+    raw: Option<SocketSlot>,
     drops: Drops,
     stop: Arc<AtomicBool>,
     outbound_wake: Arc<Wake>,
     inbound_wake: Arc<Wake>,
+    raw_wake: Arc<Wake>,
     link_wake: Arc<Wake>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -105,13 +110,21 @@ impl Carrier {
             device,
             offloads,
             slot: Arc::new(ArcSwapOption::empty()),
+            raw: None,
             drops: Drops::default(),
             stop: Arc::default(),
             outbound_wake: Arc::new(Wake::new()?),
             inbound_wake: Arc::new(Wake::new()?),
+            raw_wake: Arc::new(Wake::new()?),
             link_wake: Arc::new(Wake::new()?),
             threads: Vec::new(),
         })
+    }
+
+    /// Also carries ESP without UDP, in packets with this mark.
+    pub fn open_raw(&mut self, mark: u32) -> Result<(), Errno> {
+        self.raw = Some(Arc::new(ArcSwapOption::from_pointee(raw::open(mark)?)));
+        Ok(())
     }
 
     /// Starts the workers, and the thread that follows the interface and calls `tell` with whether it is up, and its MTU.
@@ -135,7 +148,13 @@ impl Carrier {
             stop: Arc::clone(&self.stop),
         };
         let outbound = self.outbound(shared, &options, events);
-        let inbound = self.inbound(shared, options, punt);
+        if let Some(raw) = &self.raw {
+            let outside = Box::new(RawReceive::new(Arc::clone(raw)));
+            let inbound = self.inbound(shared, outside, &self.raw_wake, &options, punt.clone());
+            self.spawn("raw", Rights::None, inbound)?;
+        }
+        let outside = Box::new(UdpReceive::new(Arc::clone(&self.slot), Arc::clone(&self.offloads)));
+        let inbound = self.inbound(shared, outside, &self.inbound_wake, &options, punt);
         self.spawn("out", Rights::None, outbound)?;
         self.spawn("in", Rights::None, inbound)?;
         self.spawn("link", Rights::All, move || follower.run())
@@ -167,8 +186,12 @@ impl Carrier {
     }
 
     /// A port that sends outside.
-    pub fn outside(&self) -> UdpTransmit {
-        UdpTransmit::new(Arc::clone(&self.slot), Arc::clone(&self.offloads))
+    pub fn outside(&self) -> Box<dyn Transmit> {
+        let in_udp = UdpTransmit::new(Arc::clone(&self.slot), Arc::clone(&self.offloads));
+        match &self.raw {
+            Some(raw) => Box::new(EspTransmit::new(in_udp, Arc::clone(raw))),
+            None => Box::new(in_udp),
+        }
     }
 
     /// What the lane binds the sockets with.
@@ -209,7 +232,7 @@ impl Carrier {
         if let Some(capture) = &options.capture_inside {
             inside = Box::new(Captured::new(inside, capture.clone()));
         }
-        let mut outside: Box<dyn Transmit> = Box::new(self.outside());
+        let mut outside = self.outside();
         if let Some(capture) = &options.capture_outside {
             outside = Box::new(Captured::new(outside, capture.clone()));
         }
@@ -218,51 +241,41 @@ impl Carrier {
         let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(&self.outbound_wake));
         let name = self.device.name().to_owned();
         move || {
-            while !stop.load(Ordering::Relaxed) {
-                let outcome = match worker.burst(&mut ()) {
-                    Ok(true) => continue,
-                    Ok(false) => worker.inside().wait(&wake),
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = outcome {
-                    tracing::info!("interface {name} is gone: {error}");
-                    // Nobody waits for the event any more when the daemon is about to end.
-                    let _ = events.send(Removed(name));
-                    return;
-                }
+            if let Err(error) = worker.serve(&stop, &wake) {
+                tracing::info!("interface {name} is gone: {error}");
+                // Nobody waits for the event any more when the daemon is about to end.
+                let _ = events.send(Removed(name));
             }
         }
     }
 
     /// From the outside to the inside.
-    fn inbound(&self, shared: &Shared, options: Options, punt: Punt) -> impl FnOnce() + Send + use<> {
+    fn inbound(
+        &self,
+        shared: &Shared,
+        mut outside: Box<dyn Receive>,
+        wake: &Arc<Wake>,
+        options: &Options,
+        punt: Punt,
+    ) -> impl FnOnce() + Send + use<> {
         let drops = Arc::clone(&self.drops.inbound);
-        let mut outside: Box<dyn Receive> =
-            Box::new(UdpReceive::new(Arc::clone(&self.slot), Arc::clone(&self.offloads)));
-        if let Some(capture) = options.capture_outside {
-            outside = Box::new(Captured::new(outside, capture));
+        if let Some(capture) = &options.capture_outside {
+            outside = Box::new(Captured::new(outside, capture.clone()));
         }
-        if let Some(faults) = options.faults {
-            outside = Box::new(Fault::new(outside, faults, Arc::clone(&drops)));
+        if let Some(faults) = &options.faults {
+            outside = Box::new(Fault::new(outside, *faults, Arc::clone(&drops)));
         }
         let mut inside: Box<dyn Transmit> =
             Box::new(TunTransmit::new(Arc::clone(&self.device), Arc::clone(&self.offloads)));
-        if let Some(capture) = options.capture_inside {
-            inside = Box::new(Captured::new(inside, capture));
+        if let Some(capture) = &options.capture_inside {
+            inside = Box::new(Captured::new(inside, capture.clone()));
         }
         let mut worker = Inbound::new(shared.clone(), outside, inside, punt, drops, udp::BATCH_BYTES);
-        let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(&self.inbound_wake));
+        let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(wake));
         let name = self.device.name().to_owned();
         move || {
-            while !stop.load(Ordering::Relaxed) {
-                let outcome = match worker.burst(&mut ()) {
-                    Ok(true) => continue,
-                    Ok(false) => worker.outside().wait(&wake),
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = outcome {
-                    return tracing::error!("interface {name} receives nothing more from outside: {error}");
-                }
+            if let Err(error) = worker.serve(&stop, &wake) {
+                tracing::error!("interface {name} receives nothing more from outside: {error}");
             }
         }
     }
@@ -271,7 +284,7 @@ impl Carrier {
 impl Drop for Carrier {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        for wake in [&self.outbound_wake, &self.inbound_wake, &self.link_wake] {
+        for wake in [&self.outbound_wake, &self.inbound_wake, &self.raw_wake, &self.link_wake] {
             wake.ring();
         }
         for thread in self.threads.drain(..) {
@@ -300,7 +313,7 @@ fn switch_off(offloads: &Offloads, without: &[String]) -> Result<(), InterfaceEr
 fn set_defaults(name: &str) -> Result<(), NetlinkError> {
     let mut netlink = Netlink::open().map_err(|error| NetlinkError {
         what: "rtnetlink".to_owned(),
-        error: rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO),
+        error: Errno::from_io_error(&error).unwrap_or(Errno::IO),
     })?;
     let link = netlink.link(name)?;
     let change =

@@ -270,7 +270,7 @@ impl<T: Transmit> Lane<T> {
 
     fn keepalive(&mut self, id: PeerId) {
         if let Some(peer) = self.peer(id) {
-            self.sender.keepalive(peer);
+            self.sender.keepalive(&peer);
         }
     }
 

@@ -22,6 +22,7 @@ pub const STAGE: Stage = Stage {
         DropReason::BadPadding,
         DropReason::BadNextHeader,
         DropReason::Dummy,
+        DropReason::Truncated,
     ],
 };
 

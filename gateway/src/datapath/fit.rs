@@ -26,8 +26,11 @@ pub const STAGE: Stage = Stage {
 const SMALLEST_V6: usize = 1280;
 
 /// Chooses the outer DS field and the path, and drops what the tunnel does not carry.
+///
+/// `mtu`: that of the inside interface.
 pub fn fit(
     batch: &mut Batch,
+    mtu: usize,
     drops: &DropCounters,
     answers: &mut Vec<Vec<u8>>,
     routed: &mut Vec<Routed>,
@@ -42,7 +45,9 @@ pub fn fit(
         let room = Room::of(&peer, &sa, &endpoint);
         let ds_field = ds_field & room.ds_mask;
         if room.clamps_mss {
-            packets.clone().for_each(|index| _ = tcp::clamp_mss(batch.packet_mut(index), room.usual));
+            packets
+                .clone()
+                .for_each(|index| _ = tcp::clamp_mss(batch.packet_mut(index), room.usual.min(mtu)));
         }
         // A run has packets of many senders: what is before and behind one that does not fit goes on its way.
         let mut rest = packets.clone();

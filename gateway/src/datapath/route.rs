@@ -187,7 +187,8 @@ struct Lead<'a> {
 }
 
 impl Lead<'_> {
-    #[inline]
+    // Called from two places, and as a call as dear as all else of this stage together.
+    #[inline(always)]
     fn lead(self, batch: &Batch, now: Time, train: Classified, peer: &Arc<Peer>, routed: &mut Vec<Routed>) {
         let Classified { packets, ds_field, .. } = train;
         if let Some(last) = routed.last_mut()
@@ -201,17 +202,24 @@ impl Lead<'_> {
         } else if let Some(sa) = peer.key(now) {
             routed.push(Routed { packets, peer: Arc::clone(peer), sa, ds_field, is_data: true });
         } else {
-            let (first, dropped) = peer.staging.stage(packets.map(|index| batch.packet(index)));
-            self.drops.count(DropReason::NoKey, dropped);
-            if first {
-                // The lane outlives the workers; if it did not, there would be nobody to make keys.
-                let _ = self.notices.send(Notice::NoKey(peer.id));
-            }
+            self.stage(batch, packets, peer);
+        }
+    }
+
+    /// Without a key the packets wait, and the first asks for one.
+    #[cold]
+    fn stage(self, batch: &Batch, packets: Range<usize>, peer: &Peer) {
+        let (first, dropped) = peer.staging.stage(packets.map(|index| batch.packet(index)));
+        self.drops.count(DropReason::NoKey, dropped);
+        if first {
+            // The lane outlives the workers; if it did not, there would be nobody to make keys.
+            let _ = self.notices.send(Notice::NoKey(peer.id));
         }
     }
 }
 
 /// Drops a train and tells its sender, once.
+#[cold]
 fn refuse(
     batch: &Batch,
     packets: Range<usize>,

@@ -49,7 +49,7 @@ pub(super) fn rebuild(esp: &Protection, batch: &mut Batch, run: &mut Run, drops:
             let packet = if fits {
                 make_room(batch, index, layout.header(), header)
             } else {
-                copy(batch, index, header)?
+                batch.append_copy(index, header).ok_or(DropReason::Truncated)?
             };
             write(packet, length, header, next_header, run.ds_field, &transport)
         });
@@ -89,14 +89,6 @@ fn make_room(batch: &mut Batch, index: usize, before: usize, header: usize) -> &
     let packet = batch.packet_mut(index);
     packet.copy_within(before..before + length, header);
     packet
-}
-
-/// Copies the payload to where there is room.
-fn copy(batch: &mut Batch, index: usize, header: usize) -> Result<&mut [u8], DropReason> {
-    let payload = batch.packet(index).to_vec();
-    let packet = batch.append(header + payload.len()).ok_or(DropReason::Truncated)?;
-    packet[header..].copy_from_slice(&payload);
-    Ok(packet)
 }
 
 /// Writes the IP header, and mends the checksum behind it if addresses were translated.

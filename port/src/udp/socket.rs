@@ -115,9 +115,12 @@ fn optional(socket: Result<OwnedFd, Errno>) -> Result<Option<OwnedFd>, Errno> {
 fn open(family: AddressFamily, port: u16, fwmark: u32) -> Result<OwnedFd, Errno> {
     let fd = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     set_up(&fd, family, fwmark)?;
-    match family {
-        AddressFamily::INET => bind(&fd, &SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?,
-        _ => bind(&fd, &SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))?,
+    if family == AddressFamily::INET {
+        bind(&fd, &SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
+    } else {
+        // A raw socket of IPv6 has none of IPv4 anyway, and must not be asked.
+        sockopt::set_ipv6_v6only(&fd, true)?;
+        bind(&fd, &SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))?;
     }
     Ok(fd)
 }
@@ -145,7 +148,6 @@ fn set_up(fd: &OwnedFd, family: AddressFamily, fwmark: u32) -> Result<(), Errno>
         sockopt::set_ip_recvtos(fd, true)?;
         set(fd.as_fd(), libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
     } else {
-        sockopt::set_ipv6_v6only(fd, true)?;
         sockopt::set_ipv6_mtu_discover(fd, Ipv6PathMtuDiscovery::DONT)?;
         sockopt::set_ipv6_recvtclass(fd, true)?;
         set(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)

@@ -52,31 +52,99 @@ impl ChildSa {
         let lifetime = options.lifetime(self.extended_sequence, now);
         let outbound = OutboundSa::new(protection(&self.outbound)?, self.outbound.spi, lifetime)
             .with_volume(options.volume());
+        // The other side may count otherwise: its numbers say nothing about how many packets came.
+        let lifetime = Lifetime { end_sequence: numbers(self.extended_sequence), ..lifetime };
+        let volume = options.volume().with_packets(options.hard.packets.unwrap_or(u64::MAX));
         let inbound = InboundSa::new(protection(&self.inbound)?, self.inbound.spi, lifetime, true)
-            .with_volume(options.volume())
+            .with_volume(volume)
             .with_window(options.replay_window);
         Ok((outbound, inbound))
     }
 }
 
+/// The first number that no packet has (RFC 4303 section 3.3.3): a counter that would begin anew ends the SA.
+fn numbers(extended: bool) -> u64 {
+    if extended { u64::MAX } else { 1 << 32 }
+}
+
+/// Where to ask for a new SA, if nobody says: a sixteenth is enough for any exchange of keys.
+fn before(end: u64) -> u64 {
+    end - end / 16
+}
+
 impl Options {
     fn lifetime(&self, extended: bool, now: Time) -> Lifetime {
-        // RFC 4303 section 3.3.3: a counter that would begin anew ends the SA.
-        let numbers = if extended { u64::MAX } else { 1 << 32 };
+        let numbers = numbers(extended);
         // The first packet has number 1.
         let end_sequence =
             self.hard.packets.map_or(numbers, |packets| numbers.min(packets.saturating_add(1)));
-        // A sixteenth of the numbers is enough for any exchange of keys.
-        let before_the_end = end_sequence - end_sequence / 16;
+        let latest = before(end_sequence);
         Lifetime {
             renew: self.soft.time.map(|time| now + time),
-            renew_sequence: self.soft.packets.map_or(before_the_end, |packets| packets.min(before_the_end)),
+            renew_sequence: self.soft.packets.map_or(latest, |packets| packets.min(latest)),
             expires: self.hard.time.map_or(Time::from_nanoseconds(u64::MAX), |time| now + time),
             end_sequence,
         }
     }
 
     fn volume(&self) -> Volume {
-        Volume::new(self.soft.bytes.unwrap_or(u64::MAX), self.hard.bytes.unwrap_or(u64::MAX))
+        let end = self.hard.bytes.unwrap_or(u64::MAX);
+        Volume::new(self.soft.bytes.unwrap_or(before(end)), end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::esp::{Mode, Transform};
+    use crypto::engine::aws_lc::AwsLc;
+    use crypto::{Cipher, SecretBytes, random};
+    use packet::DropReason;
+
+    const NOW: Time = Time::from_nanoseconds(1);
+
+    fn pair(hard: Limits) -> (OutboundSa, InboundSa) {
+        let half = || Half { spi: 9, keys: SecretBytes::new(vec![7; 20]) };
+        let child = ChildSa {
+            transform: Transform::Aead(Cipher::Aes128Gcm, 16),
+            extended_sequence: false,
+            mode: Mode::Tunnel,
+            outbound: half(),
+            inbound: half(),
+            local: Vec::new(),
+            remote: Vec::new(),
+        };
+        let options = Options { hard, ..Options::default() };
+        child.load(&options, &AwsLc, &mut random::System::default(), NOW).expect("keys fit")
+    }
+
+    #[test]
+    fn a_new_sa_is_asked_for_before_the_end_even_if_nobody_said_when() {
+        let (outbound, inbound) = pair(Limits { bytes: Some(1600), packets: Some(160), time: None });
+        outbound.spend(1, 1500).expect("they are left");
+        assert!(!outbound.wants_renewal(NOW));
+        outbound.spend(1, 1).expect("they are left");
+        assert!(outbound.wants_renewal(NOW));
+        inbound.spend(1, 1501);
+        assert!(inbound.wants_renewal(NOW));
+    }
+
+    #[test]
+    fn both_directions_end_with_their_packets() {
+        let (outbound, inbound) = pair(Limits { packets: Some(10), ..Limits::default() });
+        assert_eq!(outbound.assign(10, NOW), Ok(1..11));
+        assert_eq!(outbound.assign(1, NOW), Err(DropReason::CounterExhausted));
+        inbound.spend(9, 900);
+        assert_eq!(inbound.check_age(NOW), Ok(()));
+        inbound.spend(1, 100);
+        assert_eq!(inbound.check_age(NOW), Err(DropReason::KeyExpired));
+        assert_eq!(inbound.end_sequence(), 1 << 32, "late numbers are no fault of the sender");
+    }
+
+    #[test]
+    fn without_limits_only_the_numbers_end() {
+        let (outbound, _) = pair(Limits::default());
+        outbound.spend(1, usize::MAX / 2).expect("no limit");
+        assert!(outbound.is_usable(Time::from_nanoseconds(u64::MAX - 1)));
     }
 }

@@ -9,6 +9,13 @@ use crate::esp::{ChildSa, TrafficSelector};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub(super) u64);
 
+impl SessionId {
+    /// Its number, for people.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// What the protocol wants done.
 pub enum Action {
     /// Send a datagram; on every local port but 500 it is preceded by the non-ESP marker.
@@ -181,8 +188,10 @@ pub enum Cause {
         /// Who it says it is.
         identity: String,
         /// What is wrong.
-        why: &'static str,
+        why: String,
     },
+    /// We cannot show who we are.
+    CannotSign(String),
     /// The other side does not believe that we are who we say we are.
     Refused,
     /// The other side refused with a notification of this name.

@@ -198,9 +198,8 @@ impl Channel {
     /// The request that was answered last came once more. Only an authentic one is answered again, and of several
     /// fragments only the first (RFC 7383 section 2.6.1).
     fn receive_again(&mut self, message: &Message<'_>) -> Received {
-        let sealed = match &message.body {
-            Body::Encrypted(sealed) | Body::Fragment { number: 1, sealed, .. } => sealed,
-            _ => return Received::Nothing,
+        let (Body::Encrypted(sealed) | Body::Fragment { number: 1, sealed, .. }) = &message.body else {
+            return Received::Nothing;
         };
         match &self.answered {
             Some(datagrams) if self.opener.open(sealed).is_ok() => Received::Again(datagrams.clone()),

@@ -4,7 +4,10 @@ use super::identity::Identity;
 use super::proposal::{EspOffer, IkeOffer};
 use crate::esp::{Mode, TrafficSelector};
 use crypto::SecretBytes;
+use crypto::pki::{Certificate, TrustStore};
+use crypto::signature::SigningKey;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Names a connection for the lifetime of its [`Endpoint`](super::Endpoint); never used twice.
@@ -32,6 +35,9 @@ pub struct Connection {
     pub children: Vec<Child>,
     /// The IKE SA is rekeyed before this ends; it is deleted when it ends.
     pub lifetime: Duration,
+    /// Whether both sides show anew who they are, in a new session, where otherwise the IKE SA would be rekeyed. Who began
+    /// the old session begins the new one.
+    pub reauthenticate: bool,
     /// The other side is asked for a sign of life when nothing was heard of it for this long.
     pub dead_peer_detection: Option<Duration>,
     /// Who begins.
@@ -47,6 +53,20 @@ pub struct Connection {
 pub enum Authentication {
     /// A secret that both have.
     SharedKey(SecretBytes),
+    /// Certificates, of authorities that are trusted.
+    Certificate(Arc<Credentials>),
+}
+
+/// What we sign with, and whom we trust.
+pub struct Credentials {
+    /// The key of the first certificate.
+    pub key: SigningKey,
+    /// Our certificate, and those that lead from it to an authority: see [`chain`](crypto::pki::chain).
+    pub certificates: Vec<Certificate>,
+    /// Whom we trust.
+    pub trust: TrustStore,
+    /// Whether signatures with SHA-1 are taken from a peer that knows no RFC 7427.
+    pub accept_sha1: bool,
 }
 
 /// A Child SA: which packets are protected, and how.

@@ -52,6 +52,8 @@ impl Registry {
 /// See the module.
 pub(super) struct Context<'a> {
     pub(super) now: Time,
+    /// Since 1970.
+    pub(super) wall: Duration,
     pub(super) random: &'a mut dyn Random,
     pub(super) registry: &'a mut Registry,
     pub(super) connections: &'a Connections,

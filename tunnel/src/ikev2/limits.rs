@@ -45,7 +45,10 @@ pub const TEMPORARY_FAILURE_DELAY: Duration = Duration::from_secs(2);
 /// A rekeying that failed is tried again after this.
 pub const REKEY_RETRY: Duration = Duration::from_secs(10);
 /// An SA that the other side has replaced is deleted by us if it is still there after this.
-pub const REPLACED_TIME: Duration = Duration::from_secs(180);
+pub const REPLACED_TIME: Duration = Duration::from_secs(30);
+/// Sessions that both sides began are taken to have been begun at once if no more than this lies between: longer than a
+/// message is sent again.
+pub const CROSSING_TIME: Duration = Duration::from_secs(180);
 /// Keepalives for NATs are sent at this interval (RFC 3948 section 4).
 pub const NAT_KEEPALIVE: Duration = Duration::from_secs(20);
 /// A connection that should be up is tried again after this.

@@ -27,7 +27,9 @@ mod session;
 mod setup;
 
 pub use action::{Action, Cause, CloseReason, Event, Install, Outbox, SessionId};
-pub use config::{Authentication, Child, Connection, ConnectionId, Start, WhenLost};
-pub use endpoint::{CannotInitiate, Endpoint, Ignored, Load, SessionStatus, State};
+pub use config::{Authentication, Child, Connection, ConnectionId, Credentials, Start, WhenLost};
+pub use endpoint::{
+    CannotInitiate, ChildStatus, Details, Endpoint, Ignored, IkeStatus, Load, SessionStatus, State,
+};
 pub use identity::Identity;
 pub use nat::{Nat, Path};

@@ -7,9 +7,9 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-use tunnel::Time;
 use tunnel::ikev2::message::{Exchange, Header};
 use tunnel::ikev2::{Action, Connection, ConnectionId, Endpoint, Event, Install, Outbox, Path};
+use tunnel::{Now, Time};
 
 /// A seeded source of randomness.
 pub struct Seeded(ChaCha8Rng);
@@ -101,12 +101,15 @@ pub struct Nat {
     pub shift: u16,
 }
 
+/// Changes a datagram; returns whether it goes on.
+pub type Meddler = Box<dyn FnMut(&mut Datagram) -> bool>;
+
 pub struct Network {
     pub hosts: [Host; 2],
     pub weather: Weather,
     pub nat: Option<Nat>,
     /// Whoever is on the way may change or drop what passes.
-    pub on_the_way: Option<Box<dyn FnMut(&mut Datagram) -> bool>>,
+    pub on_the_way: Option<Meddler>,
     pub log: Vec<(Time, Datagram)>,
     pub now: Time,
     in_flight: BTreeMap<(Time, u64), Datagram>,
@@ -134,17 +137,24 @@ impl Network {
     }
 
     pub fn add(&mut self, host: usize, connection: Connection) -> ConnectionId {
-        self.hosts[host].endpoint.add_connection(self.now, connection)
+        let now = self.now();
+        self.hosts[host].endpoint.add_connection(now, connection)
+    }
+
+    /// Both clocks: the wall's says 2030.
+    pub fn now(&self) -> Now {
+        let wall = Duration::from_secs(1_893_456_000) + Duration::from_nanos(self.now.nanoseconds());
+        Now { monotonic: self.now, wall }
     }
 
     /// Has a host do something.
     pub fn command<R>(
         &mut self,
         host: usize,
-        command: impl FnOnce(&mut Endpoint, Time, &mut Outbox) -> R,
+        command: impl FnOnce(&mut Endpoint, Now, &mut Outbox) -> R,
     ) -> R {
-        let mut out = Outbox::new();
-        let result = command(&mut self.hosts[host].endpoint, self.now, &mut out);
+        let (now, mut out) = (self.now(), Outbox::new());
+        let result = command(&mut self.hosts[host].endpoint, now, &mut out);
         self.carry_out(host, out);
         result
     }
@@ -163,7 +173,7 @@ impl Network {
             self.now = self.now.max(next);
             for host in [A, B] {
                 if !self.hosts[host].is_dead {
-                    self.command(host, |endpoint, now, out| endpoint.handle_timeout(now, out));
+                    self.command(host, Endpoint::handle_timeout);
                 }
             }
             while let Some(entry) = self.in_flight.first_entry().filter(|entry| entry.key().0 <= self.now) {
@@ -185,7 +195,7 @@ impl Network {
         }
         let path = Path { local: datagram.to, remote: datagram.from };
         let mut out = Outbox::new();
-        let _ = self.hosts[host].endpoint.handle_datagram(self.now, path, &datagram.bytes, &mut out);
+        let _ = self.hosts[host].endpoint.handle_datagram(self.now(), path, &datagram.bytes, &mut out);
         self.carry_out(host, out);
     }
 

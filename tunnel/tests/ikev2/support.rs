@@ -10,7 +10,6 @@ use tunnel::esp::{Mode, TrafficSelector};
 use tunnel::ikev2::proposal::{Encryption, EspOffer, IkeOffer};
 use tunnel::ikev2::{Authentication, Child, Connection, ConnectionId, Identity, Start, State, WhenLost};
 
-pub const SECOND: Duration = Duration::from_secs(1);
 pub const HOUR: Duration = Duration::from_secs(3600);
 
 pub fn seconds(seconds: u64) -> Duration {
@@ -71,6 +70,7 @@ pub fn connection(host: usize) -> Connection {
         ike: vec![ike_offer()],
         children: vec![child("lan", ours, theirs)],
         lifetime: 4 * HOUR,
+        reauthenticate: false,
         dead_peer_detection: None,
         start: Start::Respond,
         when_lost: WhenLost::Clear,

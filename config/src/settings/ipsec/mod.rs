@@ -98,6 +98,8 @@ pub struct Peer {
     pub remote_id: Option<Identity>,
     /// How both sides prove that.
     pub authentication: Authentication,
+    /// The name of its `psk`, if its secret has one.
+    pub psk: Option<String>,
     /// The name of its `ike-group`.
     pub ike_group: String,
     /// What that says.

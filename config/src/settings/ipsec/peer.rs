@@ -55,6 +55,18 @@ impl Sides {
     }
 }
 
+/// The name of the secret of a peer; none if it has another way to authenticate, or the secret stands with the peer itself.
+fn psk(named: &Named<'_>, tree: &Tree, sides: &Sides, authentication: &Authentication) -> Option<String> {
+    let is_secret = matches!(authentication, Authentication::PreSharedSecret(_));
+    let is_own = tree.at(&["authentication"]).is_some_and(|tree| tree.has("pre-shared-secret"));
+    if !is_secret || is_own {
+        return None;
+    }
+    let [ours, theirs] = sides.known_by();
+    let (name, _) = named.secrets.find(&ours, &theirs, theirs.is_empty())?;
+    Some(name.to_owned())
+}
+
 impl Reader {
     pub(super) fn ipsec_peer(&mut self, named: &Named<'_>, name: &str, tree: &Tree) -> Option<Peer> {
         let path = format!("vpn ipsec site-to-site peer {name}");
@@ -72,6 +84,7 @@ impl Reader {
         Some(Peer {
             description: set(tree, "description"),
             start: self.start(&path, tree, sides.remote_addresses.is_empty()),
+            psk: psk(named, tree, &sides, &authentication),
             local_address: sides.local_address,
             remote_addresses: sides.remote_addresses,
             local_id: sides.local_id,
@@ -168,7 +181,7 @@ impl Reader {
         }
         let [ours, theirs] = sides.known_by();
         let is_anyone = theirs.is_empty();
-        if let Some(secret) = named.secrets.find(&ours, &theirs, is_anyone) {
+        if let Some((_, secret)) = named.secrets.find(&ours, &theirs, is_anyone) {
             return Some(Authentication::PreSharedSecret(secret.clone()));
         }
         let ids = |ids: &[Identity]| ids.iter().map(Identity::to_string).collect::<Vec<_>>();

@@ -16,6 +16,7 @@ pub(super) struct Secrets {
 }
 
 struct Shared {
+    name: String,
     ids: Vec<Option<Identity>>,
     secret: SecretBytes,
 }
@@ -27,7 +28,7 @@ impl Shared {
 }
 
 impl Secrets {
-    /// The secret of two sides, each known by some identities.
+    /// The secret of two sides, each known by some identities, with its name.
     ///
     /// One that names the peer is taken, best if it names us too; else one for anyone; and where the peer may be anyone
     /// or the secret is only ours, one that names us.
@@ -36,7 +37,7 @@ impl Secrets {
         ours: &[Identity],
         theirs: &[Identity],
         is_anyone: bool,
-    ) -> Option<&SecretBytes> {
+    ) -> Option<(&str, &SecretBytes)> {
         let of = |ids: &[Identity]| -> Vec<&Shared> {
             let found = ids.iter().filter_map(|id| self.by_identity.get(id)).flatten();
             found.filter_map(|&index| self.shared.get(index)).collect()
@@ -50,7 +51,7 @@ impl Secrets {
             ours.iter().copied().find(only_ours).or(ours.first().copied().filter(|_| is_anyone))
         };
         let anyone = || self.shared.get(*self.of_anyone.first()?);
-        best.or_else(ours).or_else(anyone).map(|shared| &shared.secret)
+        best.or_else(ours).or_else(anyone).map(|shared| (&*shared.name, &shared.secret))
     }
 
     /// All identities for which there is a secret.
@@ -91,7 +92,7 @@ impl Reader {
                      secret-type plaintext"
                 ));
             }
-            secrets.add(Shared { ids, secret });
+            secrets.add(Shared { name: name.to_owned(), ids, secret });
         }
         secrets
     }
@@ -143,7 +144,10 @@ mod tests {
     fn found<'a>(secrets: &'a Secrets, ours: &[&str], theirs: &[&str]) -> Option<&'a str> {
         let ids = |texts: &[&str]| texts.iter().filter_map(|text| Identity::new(text)).collect::<Vec<_>>();
         let found = secrets.find(&ids(ours), &ids(theirs), theirs.is_empty());
-        found.map(|secret| std::str::from_utf8(secret.expose()).expect("text"))
+        found.map(|(name, secret)| {
+            assert_eq!(name.as_bytes(), secret.expose(), "the secrets here are their names");
+            name
+        })
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What `/proc/crypto` says: which driver serves an algorithm of the kernel, and whether it is a device.
 
+use crate::machine::{Algorithm, kernel};
 use std::fmt;
 
 /// Words by which the kernel's own implementations call themselves, after the instructions they use.
@@ -19,7 +20,7 @@ pub struct Driver {
     /// Its own name, such as `virtio_crypto_aes_cbc`.
     pub name: String,
     /// Of several, the kernel takes the one with the highest.
-    pub priority: u32,
+    pub priority: i32,
     /// Whether answers come later.
     pub is_async: bool,
     /// `aead`, `skcipher`, `ahash`, `shash` or another.
@@ -62,22 +63,16 @@ fn is_software(leaf: &str) -> bool {
 
 /// The drivers in the text of `/proc/crypto` that can be used: not internal, and with their self-test passed.
 pub(super) fn parse(text: &str) -> Vec<Driver> {
-    text.split("\n\n").filter_map(entry).collect()
+    kernel::parse(text).into_iter().filter_map(usable).collect()
 }
 
-fn entry(text: &str) -> Option<Driver> {
-    let field = |name: &str| {
-        let mut fields = text.lines().filter_map(|line| line.split_once(':'));
-        fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
-    };
-    let usable = field("selftest")? == "passed" && field("internal")? == "no";
-    usable.then_some(Driver {
-        algorithm: field("name")?.to_owned(),
-        name: field("driver")?.to_owned(),
-        priority: field("priority")?.parse().ok()?,
-        // A synchronous hash has no such line.
-        is_async: field("async") == Some("yes"),
-        kind: field("type")?.to_owned(),
+fn usable(algorithm: Algorithm) -> Option<Driver> {
+    (algorithm.tested && !algorithm.internal).then_some(Driver {
+        algorithm: algorithm.name,
+        name: algorithm.driver,
+        priority: algorithm.priority,
+        is_async: algorithm.is_async,
+        kind: algorithm.kind,
     })
 }
 

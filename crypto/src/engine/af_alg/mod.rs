@@ -15,11 +15,12 @@ pub use driver::{Driver, drivers};
 use super::library::Unavailable;
 use super::{Engine, Key, LoadError, PairKey};
 use crate::cipher::{Cipher, Encryption, Integrity, Pair};
+use crate::lock;
 use key::{AfAlgKey, AfAlgPairKey};
 use rustix::io::Errno;
 use socket::Kind;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use transform::Transform;
 use zeroize::Zeroizing;
 
@@ -133,6 +134,17 @@ impl AfAlg {
         &self.accelerators
     }
 
+    /// The driver of the device that was there at the start.
+    fn device(&self, kind: Kind, algorithm: &str) -> Option<Driver> {
+        driver::first(&self.accelerators, (kind.name(), algorithm), |_| true)
+    }
+
+    /// Whether a driver is no device, or one that was there at the start: with one that appears later this engine would
+    /// become an accelerator, which nobody has allowed or measured.
+    fn is_known(&self, driver: &Driver) -> bool {
+        !driver.is_accelerator() || self.accelerators.contains(driver)
+    }
+
     /// A key for `algorithm`, and what was bound for it. The kernel makes what it has not until it is asked for, so that
     /// its list is read after the first time.
     fn transform(
@@ -143,17 +155,21 @@ impl AfAlg {
         tag: Option<usize>,
     ) -> rustix::io::Result<(Transform, Served)> {
         let index = (kind, algorithm.to_owned());
-        if let Some(served) = self.served().get(&index).cloned() {
+        if let Some(served) = lock(&self.served).get(&index).cloned() {
             return Ok((served.transform(kind, key, tag)?, served));
         }
-        let device = driver::first(&drivers(), (kind.name(), algorithm), Driver::is_accelerator);
-        let name = device.map_or_else(|| algorithm.to_owned(), |driver| driver.name);
+        let device = self.device(kind, algorithm);
+        let name = device.as_ref().map_or(algorithm, |driver| &driver.name).to_owned();
         let mut served = Served { name, is_async: false };
         drop(served.transform(kind, key, tag)?);
-        let is_bound = |driver: &Driver| served.name == algorithm || driver.name == served.name;
-        served.is_async = driver::first(&drivers(), (kind.name(), algorithm), is_bound)
-            .is_some_and(|driver| driver.is_async);
-        self.served().insert(index, served.clone());
+        let is_device = device.is_some();
+        let is_bound = |driver: &Driver| {
+            if is_device { driver.name == served.name } else { self.is_known(driver) }
+        };
+        if let Some(driver) = driver::first(&drivers(), (kind.name(), algorithm), is_bound) {
+            served = Served { name: driver.name, is_async: driver.is_async };
+        }
+        lock(&self.served).insert(index, served.clone());
         Ok((served.transform(kind, key, tag)?, served))
     }
 
@@ -162,21 +178,14 @@ impl AfAlg {
     fn both(&self, pair: Pair, secrets: [&[u8]; 2]) -> Option<Transform> {
         let (algorithm, key) = (both_name(pair)?, both_key(secrets));
         let tag = Some(pair.integrity.tag_length());
-        let drivers = drivers();
-        let device =
-            |kind: Kind, name: &str| driver::first(&drivers, (kind.name(), name), Driver::is_accelerator);
-        if let (None, Some(cipher)) =
-            (device(Kind::Aead, &algorithm), device(Kind::Cipher, encryption_name(pair.encryption)?))
-        {
-            let mac = driver::first(&drivers, (Kind::Hash.name(), integrity_name(pair.integrity)), |_| true)?;
+        let cipher = self.device(Kind::Cipher, encryption_name(pair.encryption)?);
+        if let (None, Some(cipher)) = (self.device(Kind::Aead, &algorithm), cipher) {
+            let mac = (Kind::Hash.name(), integrity_name(pair.integrity));
+            let mac = driver::first(&drivers(), mac, |driver| self.is_known(driver))?;
             let name = format!("authenc({},{})", mac.name, cipher.name);
             return Served { name, is_async: true }.transform(Kind::Aead, &key, tag).ok();
         }
         Some(self.transform(Kind::Aead, &algorithm, &key, tag).ok()?.0)
-    }
-
-    fn served(&self) -> MutexGuard<'_, BTreeMap<(Kind, String), Served>> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -212,6 +221,10 @@ impl Engine for AfAlg {
 
     fn is_accelerator(&self) -> bool {
         !self.accelerators.is_empty()
+    }
+
+    fn holds_descriptors(&self) -> bool {
+        true
     }
 
     fn load(&self, cipher: Cipher, secret: &[u8]) -> Result<Arc<dyn Key>, LoadError> {

@@ -13,10 +13,11 @@ use super::af_alg::names_device;
 use super::library::Unavailable;
 use super::{Engine, EngineFailure, Job, Key, LoadError, PairJob, PairKey};
 use crate::cipher::{Cipher, Encryption, Integrity, Pair};
+use crate::lock;
 use device::{Device, Implementation, Session, algorithm};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
@@ -108,6 +109,10 @@ impl Engine for Cryptodev {
         !self.devices.is_empty()
     }
 
+    fn holds_descriptors(&self) -> bool {
+        true
+    }
+
     fn load(&self, cipher: Cipher, secret: &[u8]) -> Result<Arc<dyn Key>, LoadError> {
         LoadError::check(cipher, cipher.key_length(), secret)?;
         if !matches!(cipher, Cipher::Aes128Gcm | Cipher::Aes192Gcm | Cipher::Aes256Gcm) {
@@ -142,10 +147,6 @@ impl Engine for Cryptodev {
             .map_err(|_| LoadError::Failed { engine: NAME, cipher: pair.to_string() })?;
         Ok(Arc::new(key))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A key of AES-GCM.

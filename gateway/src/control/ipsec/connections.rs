@@ -2,11 +2,15 @@
 
 use config::settings::ipsec::{
     Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Prf,
-    Remote, Start, Traffic, Tunnel,
+    Remote, Start, Traffic, Tunnel, X509,
 };
-use crypto::exchange::Group;
+use crypto::exchange;
+use crypto::pki::{Certificate, TrustStore, chain};
+use crypto::signature::SigningKey;
 use ipnet::IpNet;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 use tunnel::esp::{Limits, Options, TrafficSelector};
 use tunnel::ikev2 as ike;
@@ -33,6 +37,16 @@ pub enum PeerError {
         /// What the resolver says.
         error: std::io::Error,
     },
+    /// Certificates, or a key, are not what they should be.
+    #[error("vpn ipsec site-to-site peer {peer}: {of}: {error}")]
+    Pki {
+        /// The peer.
+        peer: String,
+        /// Which certificate, list or key.
+        of: String,
+        /// What is wrong with it.
+        error: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// It proves who it is in a way that is not served.
     #[error(
         "vpn ipsec site-to-site peer {0}: authentication with {1} is not served yet\n  fix: set vpn ipsec site-to-site peer {0} authentication mode pre-shared-secret"
@@ -54,8 +68,32 @@ pub struct Child {
     pub options: Options,
 }
 
+/// What the configuration calls things, so that advice can be typed as it stands.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// The peer.
+    pub peer: String,
+    /// Its `ike-group`.
+    pub ike_group: Group,
+    /// The `esp-group` of each tunnel, by the name of the tunnel.
+    pub esp_groups: BTreeMap<String, Group>,
+    /// The words before its secret.
+    pub secret: String,
+}
+
+/// A group of proposals.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// The number for another proposal.
+    pub free: u16,
+}
+
 /// What becomes of a peer of the configuration.
 pub struct Plan {
+    /// What the configuration calls things.
+    pub names: Names,
     /// What IKE needs to know.
     pub connection: ike::Connection,
     /// What the data path needs to know, in the order of the connection's children.
@@ -65,7 +103,8 @@ pub struct Plan {
 /// Plans the connection to a peer. Domain names are resolved, which may take a while.
 pub fn plan(name: &str, peer: &Peer) -> Result<Plan, PeerError> {
     let remote = remote_address(name, peer)?;
-    let local_identity = local_identity(name, peer, remote)?;
+    let authentication = authentication(name, peer)?;
+    let local_identity = local_identity(name, peer, &authentication, remote)?;
     let remote_identity = peer.remote_id.as_ref().map(|id| spoken(name, id)).transpose()?;
     let children = peer.tunnels.iter().map(|(&tunnel, it)| (tunnel, it));
     let connection = ike::Connection {
@@ -77,7 +116,7 @@ pub fn plan(name: &str, peer: &Peer) -> Result<Plan, PeerError> {
         remote,
         local_identity,
         remote_identity,
-        authentication: authentication(name, peer)?,
+        authentication,
         ike: peer.ike.proposals.iter().map(ike_offer).collect(),
         children: children.clone().map(|(number, tunnel)| child(name, number, tunnel, peer)).collect(),
         lifetime: peer.ike.lifetime_seconds.map_or(LONG, |seconds| Duration::from_secs(seconds.into())),
@@ -90,12 +129,37 @@ pub fn plan(name: &str, peer: &Peer) -> Result<Plan, PeerError> {
             Start::OnTraffic => ike::Start::OnTraffic,
             Start::Listen => ike::Start::Respond,
         },
+        reauthenticate: peer.reauthenticate,
         when_lost: when_lost(peer),
         // Datagrams have the kernel's segmentation, which ESP as a protocol of its own has not.
         force_encapsulation: true,
     };
     let children = children.map(|(tunnel, it)| Child { tunnel, options: options(peer, &it.esp) }).collect();
-    Ok(Plan { connection, children })
+    Ok(Plan { names: names(name, peer), connection, children })
+}
+
+fn names(name: &str, peer: &Peer) -> Names {
+    let group = |name: &str, numbers: &mut dyn Iterator<Item = u16>| Group {
+        name: name.to_owned(),
+        free: numbers.max().unwrap_or(0).saturating_add(1),
+    };
+    let esp_group = |(&number, tunnel): (&u32, &Tunnel)| {
+        let mut numbers = tunnel.esp.proposals.iter().map(|proposal| proposal.number);
+        (child_name(name, number), group(&tunnel.esp_group, &mut numbers))
+    };
+    Names {
+        peer: name.to_owned(),
+        ike_group: group(&peer.ike_group, &mut peer.ike.proposals.iter().map(|proposal| proposal.number)),
+        esp_groups: peer.tunnels.iter().map(esp_group).collect(),
+        secret: match &peer.psk {
+            Some(psk) => format!("set vpn ipsec authentication psk {psk} secret"),
+            None => format!("set vpn ipsec site-to-site peer {name} authentication pre-shared-secret"),
+        },
+    }
+}
+
+fn child_name(peer: &str, number: u32) -> String {
+    format!("{peer}-tunnel-{number}")
 }
 
 fn when_lost(peer: &Peer) -> ike::WhenLost {
@@ -123,14 +187,31 @@ fn remote_address(peer: &str, settings: &Peer) -> Result<Option<IpAddr>, PeerErr
     failed.map_or(Ok(None), Err)
 }
 
-/// Who we say we are: what is configured, or the address that the peer sees.
-fn local_identity(peer: &str, settings: &Peer, remote: Option<IpAddr>) -> Result<ike::Identity, PeerError> {
+/// Who we say we are: what is configured, or the subject of our certificate, or the address that the peer sees.
+fn local_identity(
+    peer: &str,
+    settings: &Peer,
+    authentication: &ike::Authentication,
+    remote: Option<IpAddr>,
+) -> Result<ike::Identity, PeerError> {
     if let Some(id) = &settings.local_id {
         return spoken(peer, id);
     }
+    if let ike::Authentication::Certificate(credentials) = authentication
+        && let Some(own) = credentials.certificates.first()
+    {
+        return Ok(ike::Identity::Name(own.subject().clone()));
+    }
     let address = settings.local_address.or_else(|| remote.and_then(address_towards));
     let unknown = || PeerError::Identity(peer.to_owned(), "of an unknown address".to_owned());
-    address.map(ike::Identity::Address).ok_or_else(unknown)
+    address.map(of_address).ok_or_else(unknown)
+}
+
+fn of_address(address: IpAddr) -> ike::Identity {
+    match address {
+        IpAddr::V4(address) => ike::Identity::Ipv4(address),
+        IpAddr::V6(address) => ike::Identity::Ipv6(address),
+    }
 }
 
 /// The address from which the kernel would send there. Nothing is sent.
@@ -143,22 +224,57 @@ fn address_towards(remote: IpAddr) -> Option<IpAddr> {
 
 fn spoken(peer: &str, id: &Identity) -> Result<ike::Identity, PeerError> {
     Ok(match id {
-        Identity::Address(address) => ike::Identity::Address(*address),
+        Identity::Address(address) => of_address(*address),
         Identity::Domain(name) => ike::Identity::Fqdn(name.clone()),
         Identity::Email(name) => ike::Identity::Email(name.clone()),
         Identity::KeyId(bytes) => ike::Identity::KeyId(bytes.clone()),
-        Identity::DistinguishedName(text) => {
-            return Err(PeerError::Identity(peer.to_owned(), text.clone()));
-        }
+        Identity::DistinguishedName(text) => ike::Identity::Name(
+            text.parse().map_err(|error| PeerError::pki(peer, format!("the name {text}"), error))?,
+        ),
     })
+}
+
+impl PeerError {
+    fn pki(peer: &str, of: String, error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Pki { peer: peer.to_owned(), of, error: Box::new(error) }
+    }
 }
 
 fn authentication(peer: &str, settings: &Peer) -> Result<ike::Authentication, PeerError> {
     match &settings.authentication {
         Authentication::PreSharedSecret(secret) => Ok(ike::Authentication::SharedKey(secret.clone())),
         Authentication::Rsa { .. } => Err(PeerError::Authentication(peer.to_owned(), "RSA keys")),
-        Authentication::X509(_) => Err(PeerError::Authentication(peer.to_owned(), "certificates")),
+        Authentication::X509(x509) => {
+            Ok(ike::Authentication::Certificate(Arc::new(credentials(peer, x509)?)))
+        }
     }
+}
+
+/// Reads the certificates, the key and the lists of the configuration.
+fn credentials(peer: &str, x509: &X509) -> Result<ike::Credentials, PeerError> {
+    let key = SigningKey::from_der(x509.private_key.expose())
+        .map_err(|error| PeerError::pki(peer, "the private key".to_owned(), error))?;
+    let read = |der: &[u8], of: &str| {
+        Certificate::from_der(der)
+            .map_err(|error| PeerError::pki(peer, format!("the certificate {of}"), error))
+    };
+    let own = read(&x509.certificate, "of this side")?;
+    let (mut trust, mut authorities) = (TrustStore::default(), Vec::new());
+    for authority in &x509.authorities {
+        let certificate = read(&authority.certificate, &authority.name)?;
+        trust
+            .add_authority(certificate.clone())
+            .map_err(|error| PeerError::pki(peer, format!("the authority {}", authority.name), error))?;
+        authorities.push(certificate);
+        for list in &authority.revocation_lists {
+            trust
+                .add_revocation_lists(list)
+                .map_err(|error| PeerError::pki(peer, format!("the crl of {}", authority.name), error))?;
+        }
+    }
+    let above: Vec<Certificate> = chain(&own, &authorities).into_iter().cloned().collect();
+    let certificates = [own].into_iter().chain(above).collect();
+    Ok(ike::Credentials { key, certificates, trust, accept_sha1: false })
 }
 
 fn encryption(encryption: Encryption) -> proposal::Encryption {
@@ -179,8 +295,8 @@ fn prf(prf: Prf) -> crypto::prf::Prf {
     }
 }
 
-fn group(group: &DhGroup) -> Group {
-    Group::from_id(group.0).expect("the grammar has the groups that there are")
+fn group(group: DhGroup) -> exchange::Group {
+    exchange::Group::from_id(group.0).expect("the grammar has the groups that there are")
 }
 
 fn ike_offer(proposal: &IkeProposal) -> IkeOffer {
@@ -188,7 +304,7 @@ fn ike_offer(proposal: &IkeProposal) -> IkeOffer {
         encryption: vec![encryption(proposal.encryption)],
         integrity: proposal.integrity.clone(),
         prf: proposal.prfs.iter().copied().map(prf).collect(),
-        groups: proposal.groups.iter().map(group).collect(),
+        groups: proposal.groups.iter().copied().map(group).collect(),
     }
 }
 
@@ -196,7 +312,7 @@ fn esp_offer(proposal: &EspProposal, groups: &[DhGroup]) -> EspOffer {
     EspOffer {
         encryption: vec![encryption(proposal.encryption)],
         integrity: proposal.integrity.clone(),
-        groups: groups.iter().map(group).collect(),
+        groups: groups.iter().copied().map(group).collect(),
         // RFC 4303 section 2.2.1: at these speeds 32 bits last minutes.
         sequence: vec![Sequence::Extended, Sequence::Short],
     }
@@ -205,7 +321,7 @@ fn esp_offer(proposal: &EspProposal, groups: &[DhGroup]) -> EspOffer {
 fn child(peer: &str, number: u32, tunnel: &Tunnel, settings: &Peer) -> ike::Child {
     let groups = tunnel.esp.groups(&settings.ike);
     ike::Child {
-        name: format!("{peer}-tunnel-{number}"),
+        name: child_name(peer, number),
         esp: tunnel.esp.proposals.iter().map(|proposal| esp_offer(proposal, groups)).collect(),
         local: selectors(&tunnel.local, tunnel.protocol),
         remote: selectors(&tunnel.remote, tunnel.protocol),

@@ -6,7 +6,7 @@
 mod children;
 
 use super::connections::Plan;
-use super::status;
+use super::explain;
 use crate::api::model;
 use crate::control::binding::Binding;
 use crate::control::lane::Reply;
@@ -19,6 +19,7 @@ use children::Children;
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use crypto::{Engine, Random};
 use packet::{DropCounters, DropReason, Endpoint};
+use port::Transmit;
 use port::udp::UdpTransmit;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -82,7 +83,7 @@ pub struct Lane {
     children: Children,
     shared: Shared,
     /// On port 4500.
-    sender: Sender<UdpTransmit>,
+    sender: Sender<Box<dyn Transmit>>,
     /// On port 500.
     initial: Sender<UdpTransmit>,
     binding: Binding,
@@ -104,7 +105,7 @@ pub struct Parts {
     /// What the workers share.
     pub shared: Shared,
     /// Sends on port 4500.
-    pub outside: UdpTransmit,
+    pub outside: Box<dyn Transmit>,
     /// Sends on port 500.
     pub initial: UdpTransmit,
     /// Where drops are counted.
@@ -185,8 +186,7 @@ impl Lane {
     fn datagram(&mut self, datagram: &Datagram, port: u16) {
         let Endpoint { remote, local } = datagram.endpoint;
         let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
-        let mut out = Outbox::new();
-        let now = self.shared.clock.monotonic();
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
         if let Err(ignored) =
             self.ike.handle_datagram(now, Path { local, remote }, datagram.bytes(), &mut out)
         {
@@ -197,7 +197,7 @@ impl Lane {
     }
 
     fn notice(&mut self, notice: Notice) {
-        let (now, mut out) = (self.shared.clock.monotonic(), Outbox::new());
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
         match notice {
             Notice::NoKey(peer) => self.ask(peer, &mut out),
             Notice::Renewal(peer) => {
@@ -215,7 +215,7 @@ impl Lane {
     /// Packets wait for a key: has one made, or lets them go.
     fn ask(&mut self, peer: PeerId, out: &mut Outbox) {
         let Some((connection, child)) = self.children.named(peer) else { return };
-        let now = self.shared.clock.monotonic();
+        let now = self.shared.clock.now();
         if let Err(error) = self.ike.handle_traffic(now, connection, child, out) {
             tracing::debug!("{}: {error}", self.children.child_name(connection, child));
             self.children.purge(connection);
@@ -223,21 +223,21 @@ impl Lane {
     }
 
     fn timers(&mut self) {
-        let now = self.shared.clock.monotonic();
-        if now >= self.listened + LISTEN {
-            self.listened = now;
+        let now = self.shared.clock.now();
+        if now.monotonic >= self.listened + LISTEN {
+            self.listened = now.monotonic;
             // Whoever sends packets lives, and need not be asked.
             for spi in self.children.heard() {
                 self.ike.note_traffic(now, spi);
             }
         }
-        if self.ike.next_timeout().is_some_and(|at| at <= now) {
+        if self.ike.next_timeout().is_some_and(|at| at <= now.monotonic) {
             let mut out = Outbox::new();
             self.ike.handle_timeout(now, &mut out);
             self.carry_out(out);
         }
-        self.children.handle_timeout(now);
-        if self.rebind.is_some_and(|at| at <= now) {
+        self.children.handle_timeout(now.monotonic);
+        if self.rebind.is_some_and(|at| at <= now.monotonic) {
             self.start();
         }
     }
@@ -246,7 +246,7 @@ impl Lane {
     fn farewell(mut self) {
         for id in self.children.connections() {
             let mut out = Outbox::new();
-            self.ike.remove_connection(self.shared.clock.monotonic(), id, &mut out);
+            self.ike.remove_connection(self.shared.clock.now(), id, &mut out);
             self.carry_out(out);
         }
     }
@@ -302,10 +302,12 @@ impl Lane {
     fn report_failure(&mut self, connection: Option<ConnectionId>, path: Path, cause: &Cause) {
         // Who says that it is someone else is, by its address, still the peer that is missing.
         let connection = connection.or_else(|| self.children.only_at(path.remote.ip()));
-        let name = connection.map_or_else(|| "NAME".to_owned(), |id| self.children.name(id).to_owned());
-        let failure = status::explain(&name, path, cause, self.shared.clock.now().wall);
+        let names = connection.and_then(|id| self.children.names(id));
+        let failure = explain::failure(names, path, cause, self.shared.clock.now().wall);
+        let name = names.map_or("unknown", |names| &names.peer);
         let details: String = failure.details.iter().map(|line| format!("\n  {line}")).collect();
-        tracing::warn!("peer {name} at {}: {}{details}\n  fix: {}", path.remote, failure.what, failure.fix);
+        let fix = failure.fix.join("\n       ");
+        tracing::warn!("peer {name} at {}: {}{details}\n  fix: {fix}", path.remote, failure.what);
         if let Some(connection) = connection {
             self.children.failed(connection, failure);
             self.children.purge(connection);
@@ -320,7 +322,7 @@ impl Lane {
         match command {
             Command::Add(plans) => self.add(plans),
             Command::Remove(names) => names.iter().for_each(|name| self.remove(name)),
-            Command::Status(reply) => _ = reply.send(self.children.status()),
+            Command::Status(reply) => _ = reply.send(self.children.status(&self.ike.sessions())),
             Command::Reset(peer, tunnel, reply) => _ = reply.send(self.reset(&peer, tunnel)),
             Command::Link { up, mtu } => self.link(up, mtu),
             Command::Stop => {}
@@ -331,8 +333,8 @@ impl Lane {
         for plan in plans {
             self.remove(&plan.connection.name.clone());
             let settings = Arc::new(plan.connection);
-            let id = self.ike.add_connection(self.shared.clock.monotonic(), settings.as_ref().clone());
-            self.children.add(id, settings, plan.children);
+            let id = self.ike.add_connection(self.shared.clock.now(), settings.as_ref().clone());
+            self.children.add(id, settings, plan.names, plan.children);
         }
         self.children.publish();
     }
@@ -340,7 +342,7 @@ impl Lane {
     /// Calls whoever is to be called at once.
     fn begin(&mut self, id: ConnectionId, out: &mut Outbox) {
         let begins = self.children.settings(id).is_some_and(|settings| settings.start == Start::Initiate);
-        if begins && let Err(error) = self.ike.initiate(self.shared.clock.monotonic(), id, out) {
+        if begins && let Err(error) = self.ike.initiate(self.shared.clock.now(), id, out) {
             tracing::warn!("peer {}: {error}", self.children.name(id));
         }
     }
@@ -348,14 +350,14 @@ impl Lane {
     fn remove(&mut self, name: &str) {
         let Some(id) = self.children.by_name(name) else { return };
         let mut out = Outbox::new();
-        self.ike.remove_connection(self.shared.clock.monotonic(), id, &mut out);
+        self.ike.remove_connection(self.shared.clock.now(), id, &mut out);
         self.carry_out(out);
         self.children.remove(id);
     }
 
     fn reset(&mut self, peer: &str, tunnel: Option<u32>) -> bool {
         let Some(id) = self.children.by_name(peer) else { return false };
-        let (now, mut out) = (self.shared.clock.monotonic(), Outbox::new());
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
         let known = match tunnel {
             None => {
                 self.ike.close(now, id, &mut out);
@@ -384,7 +386,7 @@ impl Lane {
         if up {
             self.start();
         } else {
-            let (now, mut out) = (self.shared.clock.monotonic(), Outbox::new());
+            let (now, mut out) = (self.shared.clock.now(), Outbox::new());
             for id in self.children.connections() {
                 self.ike.close(now, id, &mut out);
             }

@@ -8,6 +8,7 @@
 //! ```
 
 pub mod connections;
+pub mod explain;
 pub mod gateway;
 pub mod lane;
 pub mod network;

@@ -1,7 +1,7 @@
 //! What the configuration, people and the data path ask for.
 
 use super::{Endpoint, Phase};
-use crate::Time;
+use crate::Now;
 use crate::ikev2::action::{CloseReason, Outbox, SessionId};
 use crate::ikev2::config::{Connection, ConnectionId, Start};
 use crate::ikev2::limits::IKE_PORT;
@@ -27,24 +27,24 @@ pub enum CannotInitiate {
 
 impl Endpoint {
     /// Adds a connection; one that is to be begun by us is, at the next look at the timers.
-    pub fn add_connection(&mut self, now: Time, config: Connection) -> ConnectionId {
+    pub fn add_connection(&mut self, now: Now, config: Connection) -> ConnectionId {
         let id = ConnectionId(self.next_id());
         if config.start == Start::Initiate {
-            self.plans.insert(id, now);
+            self.plans.set(id, Some(now.monotonic));
         }
         self.connections.insert(id, Arc::new(config));
         id
     }
 
     /// Removes a connection and ends its sessions.
-    pub fn remove_connection(&mut self, now: Time, id: ConnectionId, out: &mut Outbox) {
+    pub fn remove_connection(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
         self.connections.remove(&id);
-        self.plans.remove(&id);
+        self.plans.set(id, None);
         self.close_all(now, id, out);
     }
 
     /// Begins a connection with all its children; those that are there already stay.
-    pub fn initiate(&mut self, now: Time, id: ConnectionId, out: &mut Outbox) -> Result<(), CannotInitiate> {
+    pub fn initiate(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) -> Result<(), CannotInitiate> {
         let config = self.connections.get(&id).ok_or(CannotInitiate::NoConnection)?;
         let children = (0..config.children.len()).collect();
         self.want(now, id, children, out)
@@ -53,7 +53,7 @@ impl Endpoint {
     /// A packet for a child of a connection found no SA: one is made. Asking again while it is being made does nothing.
     pub fn handle_traffic(
         &mut self,
-        now: Time,
+        now: Now,
         id: ConnectionId,
         child: usize,
         out: &mut Outbox,
@@ -63,104 +63,102 @@ impl Endpoint {
 
     fn want(
         &mut self,
-        now: Time,
+        now: Now,
         connection: ConnectionId,
         children: Vec<usize>,
         out: &mut Outbox,
     ) -> Result<(), CannotInitiate> {
         let config = self.connections.get(&connection).cloned().ok_or(CannotInitiate::NoConnection)?;
         if let Some(id) = self.session_of(connection) {
-            self.step(now, id, out, |phase, context| {
-                Some(match phase {
-                    Phase::Initiating(mut state) => {
-                        children.into_iter().for_each(|child| state.want(child));
-                        Phase::Initiating(state)
+            self.step(now, id, out, |mut phase, context| {
+                for child in children {
+                    match &mut phase {
+                        Phase::Initiating(state) => state.want(child),
+                        Phase::Authenticating(state) => state.want(child),
+                        Phase::Established(session) => session.ask(Task::Child(child), context),
+                        Phase::HalfOpen(_) => {}
                     }
-                    Phase::Authenticating(mut state) => {
-                        children.into_iter().for_each(|child| state.want(child));
-                        Phase::Authenticating(state)
-                    }
-                    Phase::Established(mut session) => {
-                        children.into_iter().for_each(|child| session.ask(Task::Child(child), context));
-                        Phase::Established(session)
-                    }
-                    other @ Phase::HalfOpen(_) => other,
-                })
+                }
+                Some(phase)
             });
             return Ok(());
         }
-        self.begin(now, connection, config, children, out)
+        let wanted = Wanted { connection, config, children, initial_contact: true };
+        self.begin(now, wanted, out).map(|_| ())
     }
 
-    fn begin(
-        &mut self,
-        now: Time,
-        connection: ConnectionId,
-        config: Arc<Connection>,
-        children: Vec<usize>,
-        out: &mut Outbox,
-    ) -> Result<(), CannotInitiate> {
+    /// Begins a session that is to take the place of `old`.
+    pub(super) fn succeed(&mut self, now: Now, old: SessionId, children: Vec<usize>, out: &mut Outbox) {
+        let connection = self.phases.get(&old).and_then(Phase::connection);
+        let known =
+            connection.and_then(|id| self.connections.get(&id).map(|config| (id, Arc::clone(config))));
+        let Some((connection, config)) = known else { return };
+        let wanted = Wanted { connection, config, children, initial_contact: false };
+        if let Ok(new) = self.begin(now, wanted, out) {
+            self.successions.insert(new, old);
+        }
+    }
+
+    fn begin(&mut self, now: Now, wanted: Wanted, out: &mut Outbox) -> Result<SessionId, CannotInitiate> {
+        let config = &wanted.config;
         let (Some(local), Some(remote)) = (config.local, config.remote) else {
             return Err(CannotInitiate::NoAddress);
         };
         let at = |address| SocketAddr::new(address, IKE_PORT);
         let path = Path { local: at(local), remote: at(remote) };
         let id = SessionId(self.next_id());
-        let (mut context, phases, _) = self.split(now, out);
-        let wanted = Wanted { connection, config, children, initial_contact: true };
+        let (mut context, ..) = self.split(now, out);
         let state = Initiating::begin(id, wanted, path, &mut context).ok_or(CannotInitiate::NoProposal)?;
-        phases.insert(id, Phase::Initiating(Box::new(state)));
+        self.keep(id, Phase::Initiating(Box::new(state)));
         self.reschedule(id);
-        Ok(())
+        Ok(id)
     }
 
     /// The session that stands for a connection, or is going to.
     fn session_of(&self, connection: ConnectionId) -> Option<SessionId> {
-        let of =
-            self.phases.iter().filter(|(_, phase)| phase.connection() == Some(connection) && phase.counts());
+        let of = self.of_connection(connection).filter(|(_, phase)| phase.counts());
         // One that is established serves better than one that may fail; of equals, the younger.
-        of.max_by_key(|(id, phase)| (matches!(phase, Phase::Established(_)), **id)).map(|(id, _)| *id)
+        of.max_by_key(|(id, phase)| (matches!(phase, Phase::Established(_)), *id)).map(|(id, _)| id)
     }
 
     /// Ends the sessions of a connection; the other side is told.
-    pub fn close(&mut self, now: Time, id: ConnectionId, out: &mut Outbox) {
-        self.plans.remove(&id);
+    pub fn close(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
+        self.plans.set(id, None);
         self.close_all(now, id, out);
     }
 
-    fn close_all(&mut self, now: Time, connection: ConnectionId, out: &mut Outbox) {
-        let of = self.phases.iter().filter(|(_, phase)| phase.connection() == Some(connection));
-        let ids: Vec<SessionId> = of.map(|(id, _)| *id).collect();
+    fn close_all(&mut self, now: Now, connection: ConnectionId, out: &mut Outbox) {
+        let ids: Vec<SessionId> = self.of_connection(connection).map(|(id, _)| id).collect();
         for id in ids {
             self.close_session(now, id, CloseReason::Asked, out);
         }
-        self.plans.remove(&connection);
+        self.plans.set(connection, None);
     }
 
     /// Replaces the IKE SA of a connection.
-    pub fn rekey(&mut self, now: Time, id: ConnectionId, out: &mut Outbox) {
+    pub fn rekey(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
         if let Some(session) = self.session_of(id) {
             self.ask(now, session, Task::RekeyIke, out);
         }
     }
 
     /// Replaces the Child SA that we receive with under `spi`: it has carried as much as it should.
-    pub fn rekey_child(&mut self, now: Time, spi: u32, out: &mut Outbox) {
+    pub fn rekey_child(&mut self, now: Now, spi: u32, out: &mut Outbox) {
         self.ask_owner(now, spi, Task::RekeyChild(spi), out);
     }
 
     /// Deletes the Child SA that we receive with under `spi`: it must not be used any more.
-    pub fn delete_child(&mut self, now: Time, spi: u32, out: &mut Outbox) {
+    pub fn delete_child(&mut self, now: Now, spi: u32, out: &mut Outbox) {
         self.ask_owner(now, spi, Task::DeleteChild(spi), out);
     }
 
-    fn ask_owner(&mut self, now: Time, spi: u32, task: Task, out: &mut Outbox) {
+    fn ask_owner(&mut self, now: Now, spi: u32, task: Task, out: &mut Outbox) {
         if let Some(session) = self.registry.child_owner(spi) {
             self.ask(now, session, task, out);
         }
     }
 
-    fn ask(&mut self, now: Time, id: SessionId, task: Task, out: &mut Outbox) {
+    fn ask(&mut self, now: Now, id: SessionId, task: Task, out: &mut Outbox) {
         self.step(now, id, out, |mut phase, context| {
             if let Phase::Established(session) = &mut phase {
                 session.ask(task, context);
@@ -170,10 +168,10 @@ impl Endpoint {
     }
 
     /// Authentic packets have arrived under the SPI `spi`: the other side lives.
-    pub fn note_traffic(&mut self, now: Time, spi: u32) {
+    pub fn note_traffic(&mut self, now: Now, spi: u32) {
         let Some(id) = self.registry.child_owner(spi) else { return };
         if let Some(Phase::Established(session)) = self.phases.get_mut(&id) {
-            session.note_traffic(now);
+            session.note_traffic(now.monotonic);
             self.reschedule(id);
         }
     }

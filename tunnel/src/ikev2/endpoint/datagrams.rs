@@ -1,7 +1,7 @@
 //! Datagrams that have arrived.
 
 use super::{Endpoint, Phase};
-use crate::Time;
+use crate::Now;
 use crate::ikev2::action::{Outbox, SessionId};
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{Exchange, Header, Message, Notify, ParseError, Payload};
@@ -23,7 +23,7 @@ impl Endpoint {
     /// Handles a datagram, without the non-ESP marker.
     pub fn handle_datagram(
         &mut self,
-        now: Time,
+        now: Now,
         path: Path,
         bytes: &[u8],
         out: &mut Outbox,
@@ -43,7 +43,7 @@ impl Endpoint {
     }
 
     /// Section 2.5: who begins with a critical payload that we do not know is told so.
-    fn refuse(&mut self, now: Time, path: Path, bytes: &[u8], error: ParseError, out: &mut Outbox) {
+    fn refuse(&mut self, now: Now, path: Path, bytes: &[u8], error: ParseError, out: &mut Outbox) {
         let ParseError::UnsupportedCritical(kind) = error else { return };
         let Ok((header, ..)) = Header::parse(bytes) else { return };
         if is_first(&header) {
@@ -55,7 +55,7 @@ impl Endpoint {
         }
     }
 
-    fn handle_first(&mut self, now: Time, inbound: &Inbound<'_>, out: &mut Outbox) {
+    fn handle_first(&mut self, now: Now, inbound: &Inbound<'_>, out: &mut Outbox) {
         let (spi, source) = (inbound.message.header.initiator_spi, inbound.path.remote);
         let known = self.door.find(spi, source);
         let id = SessionId(self.next_id());

@@ -10,18 +10,20 @@ mod status;
 mod timers;
 
 pub use datagrams::Ignored;
-pub use status::{Load, SessionStatus, State};
+pub use status::{ChildStatus, Details, IkeStatus, Load, SessionStatus, State};
 
 use super::action::{Action, CloseReason, Event, Outbox, SessionId};
 use super::config::{ConnectionId, Start, WhenLost};
 use super::context::{Connections, Context, Registry};
-use super::limits::RECONNECT_DELAY;
+use super::limits::{CROSSING_TIME, RECONNECT_DELAY};
 use super::session::Session;
 use super::setup::{Authenticating, HalfOpen, Inbound, Initiating};
-use crate::Time;
+use crate::{Now, Time};
 use crypto::Random;
 use door::Door;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+use timers::Timers;
 
 pub use commands::CannotInitiate;
 
@@ -86,7 +88,8 @@ impl Phase {
         match self {
             Self::Established(session) => !session.is_closing(),
             Self::HalfOpen(_) => false,
-            Self::Initiating(_) | Self::Authenticating(_) => true,
+            Self::Initiating(_) => true,
+            Self::Authenticating(state) => !state.is_abandoned(),
         }
     }
 }
@@ -97,11 +100,14 @@ pub struct Endpoint {
     connections: Connections,
     registry: Registry,
     phases: HashMap<SessionId, Phase>,
+    /// The phases whose connection is known.
+    by_connection: HashMap<ConnectionId, BTreeSet<SessionId>>,
     door: Door,
-    timers: BTreeSet<(Time, SessionId)>,
-    scheduled: HashMap<SessionId, Time>,
+    timers: Timers<SessionId>,
     /// When a connection is to be set up again.
-    plans: BTreeMap<ConnectionId, Time>,
+    plans: Timers<ConnectionId>,
+    /// New sessions, and the old ones that end when the new ones have all Child SAs.
+    successions: HashMap<SessionId, SessionId>,
     last_id: u64,
 }
 
@@ -113,10 +119,11 @@ impl Endpoint {
             connections: Connections::new(),
             registry: Registry::default(),
             phases: HashMap::new(),
+            by_connection: HashMap::new(),
             door: Door::default(),
-            timers: BTreeSet::new(),
-            scheduled: HashMap::new(),
-            plans: BTreeMap::new(),
+            timers: Timers::default(),
+            plans: Timers::default(),
+            successions: HashMap::new(),
             last_id: 0,
         }
     }
@@ -129,17 +136,18 @@ impl Endpoint {
     /// What the states are handed, and the states.
     fn split<'a>(
         &'a mut self,
-        now: Time,
+        now: Now,
         out: &'a mut Outbox,
     ) -> (Context<'a>, &'a mut HashMap<SessionId, Phase>, &'a mut Door) {
         let Self { random, connections, registry, phases, door, .. } = self;
-        (Context { now, random: &mut **random, registry, connections, out }, phases, door)
+        let Now { monotonic: now, wall } = now;
+        (Context { now, wall, random: &mut **random, registry, connections, out }, phases, door)
     }
 
     /// Takes a phase one step on.
     fn step(
         &mut self,
-        now: Time,
+        now: Now,
         id: SessionId,
         out: &mut Outbox,
         step: impl FnOnce(Phase, &mut Context<'_>) -> Option<Phase>,
@@ -156,22 +164,71 @@ impl Endpoint {
         }
         match next {
             Some(Phase::Established(session)) if session.over().is_some() => {
+                self.forget(now, id, connection);
                 self.bury(now, id, *session, out);
             }
             Some(phase) => {
                 let is_new = !was_established && matches!(phase, Phase::Established(_));
-                self.phases.insert(id, phase);
+                self.keep(id, phase);
                 if is_new {
                     self.welcome(now, id, out);
                 }
+                self.hand_over(now, id, out);
             }
-            None => self.plan(now, connection, None),
+            None => {
+                self.forget(now, id, connection);
+                self.plan(now, connection, None);
+            }
         }
         self.reschedule(id);
     }
 
+    fn keep(&mut self, id: SessionId, phase: Phase) {
+        if let Some(connection) = phase.connection() {
+            self.by_connection.entry(connection).or_default().insert(id);
+        }
+        self.phases.insert(id, phase);
+    }
+
+    fn forget(&mut self, now: Now, id: SessionId, connection: Option<ConnectionId>) {
+        if let Some(old) = self.successions.remove(&id)
+            && let Some(Phase::Established(session)) = self.phases.get_mut(&old)
+        {
+            // The new session came to nothing; another one is tried later.
+            session.postpone_reauthentication(now.monotonic);
+            self.reschedule(old);
+        }
+        let Some(connection) = connection else { return };
+        if let Some(ids) = self.by_connection.get_mut(&connection) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_connection.remove(&connection);
+            }
+        }
+    }
+
+    /// The phases of a connection.
+    fn of_connection(&self, connection: ConnectionId) -> impl Iterator<Item = (SessionId, &Phase)> {
+        let ids = self.by_connection.get(&connection).into_iter().flatten();
+        ids.filter_map(|id| self.phases.get(id).map(|phase| (*id, phase)))
+    }
+
+    /// Authenticating anew is a new session that takes the place of the old one when all its Child SAs are there
+    /// (section 2.8.3).
+    fn hand_over(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
+        let Some(Phase::Established(session)) = self.phases.get_mut(&id) else { return };
+        let is_settled = session.is_settled();
+        if session.wants_reauthentication() {
+            let children = session.live_children();
+            self.succeed(now, id, children, out);
+        }
+        if is_settled && let Some(old) = self.successions.remove(&id) {
+            self.close_session(now, old, CloseReason::Replaced, out);
+        }
+    }
+
     /// A session is over.
-    fn bury(&mut self, now: Time, id: SessionId, session: Session, out: &mut Outbox) {
+    fn bury(&mut self, now: Now, id: SessionId, session: Session, out: &mut Outbox) {
         let (connection, reason) = (session.connection(), session.over().unwrap_or(CloseReason::Asked));
         let (mut context, ..) = self.split(now, out);
         session.dismantle(&mut context);
@@ -180,7 +237,7 @@ impl Endpoint {
     }
 
     /// A connection is down: plans when it is set up again, if it is to be.
-    fn plan(&mut self, now: Time, connection: Option<ConnectionId>, reason: Option<CloseReason>) {
+    fn plan(&mut self, now: Now, connection: Option<ConnectionId>, reason: Option<CloseReason>) {
         let Some((connection, config)) =
             connection.and_then(|id| self.connections.get(&id).map(|config| (id, config)))
         else {
@@ -194,30 +251,32 @@ impl Endpoint {
         let persists = config.start == Start::Initiate && (is_lost || reason.is_none());
         if restarts || persists {
             // What has just been lost is tried at once; what failed, after a while.
-            let at = if reason == Some(CloseReason::Dead) { now } else { now + RECONNECT_DELAY };
-            self.plans.insert(connection, at);
+            let delay = if reason == Some(CloseReason::Dead) { Duration::ZERO } else { RECONNECT_DELAY };
+            let at = now.monotonic + delay;
+            self.plans.set(connection, Some(at));
         }
     }
 
     /// A session is new: others with the same gateway may have to go.
-    fn welcome(&mut self, now: Time, id: SessionId, out: &mut Outbox) {
+    fn welcome(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
         let Some(Phase::Established(new)) = self.phases.get(&id) else { return };
-        self.plans.remove(&new.connection());
+        self.plans.set(new.connection(), None);
         let mut losers = Vec::new();
-        for (other, phase) in &self.phases {
+        for (other, phase) in self.of_connection(new.connection()) {
             let Phase::Established(old) = phase else { continue };
-            let is_same = old.connection() == new.connection() && old.identity().matches(new.identity());
-            if *other == id || !is_same || old.is_closing() {
+            if other == id || old.identity() != new.identity() || old.is_closing() {
                 continue;
             }
-            if new.initial_contact() {
-                // Section 2.4: the other side has lost the old one. If it has not, as both began at once, it is told.
-                losers.push(*other);
-            } else if old.initiated() != new.initiated() {
-                // Both sides began at once. Both see the same SPIs, and who began the lower one ends it.
+            let crossed = old.initiated() != new.initiated() && now.monotonic - old.since() < CROSSING_TIME;
+            if new.initial_contact() && !crossed {
+                // Section 2.4: the other side has lost the old one.
+                losers.push(other);
+            } else if crossed {
+                // Both sides began at once, and what they said of their first contact was true when they said it. Both
+                // see the same SPIs, and who began the lower one ends it.
                 let loser = if old.initiator_spi() < new.initiator_spi() { old } else { new };
                 if loser.initiated() {
-                    losers.push(if std::ptr::eq(loser, new) { id } else { *other });
+                    losers.push(if std::ptr::eq(loser, new) { id } else { other });
                 }
             }
         }
@@ -226,7 +285,7 @@ impl Endpoint {
         }
     }
 
-    fn close_session(&mut self, now: Time, id: SessionId, reason: CloseReason, out: &mut Outbox) {
+    fn close_session(&mut self, now: Now, id: SessionId, reason: CloseReason, out: &mut Outbox) {
         self.step(now, id, out, |phase, context| match phase {
             Phase::Established(mut session) => {
                 session.close(reason, context);
@@ -236,9 +295,10 @@ impl Endpoint {
                 context.release_ike_spi(state.spi());
                 None
             }
-            Phase::Authenticating(state) => {
-                state.release(context);
-                None
+            // The other side may have made a session of it: it is told when it says so.
+            Phase::Authenticating(mut state) => {
+                state.abandon();
+                Some(Phase::Authenticating(state))
             }
             other @ Phase::HalfOpen(_) => Some(other),
         });
@@ -246,19 +306,7 @@ impl Endpoint {
 
     fn reschedule(&mut self, id: SessionId) {
         let next = self.phases.get(&id).and_then(Phase::next_timeout);
-        let before = match next {
-            Some(at) => self.scheduled.insert(id, at),
-            None => self.scheduled.remove(&id),
-        };
-        if before == next {
-            return;
-        }
-        if let Some(before) = before {
-            self.timers.remove(&(before, id));
-        }
-        if let Some(at) = next {
-            self.timers.insert((at, id));
-        }
+        self.timers.set(id, next);
     }
 }
 

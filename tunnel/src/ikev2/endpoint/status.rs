@@ -1,8 +1,14 @@
 //! What people may know about the sessions.
 
 use super::{Endpoint, Phase};
+use crate::Time;
+use crate::esp::{Mode, TrafficSelector};
 use crate::ikev2::action::SessionId;
 use crate::ikev2::config::ConnectionId;
+use crate::ikev2::identity::Identity;
+use crate::ikev2::keys::{Role, Spis};
+use crate::ikev2::nat::{Nat, Path};
+use crate::ikev2::proposal::{EspSuite, IkeSuite};
 
 /// How far a session has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +22,7 @@ pub enum State {
 }
 
 /// A session, or what is going to be one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct SessionStatus {
     /// Its name.
     pub session: SessionId,
@@ -24,8 +30,75 @@ pub struct SessionStatus {
     pub connection: Option<ConnectionId>,
     /// How far it has come.
     pub state: State,
-    /// IKE SAs and Child SAs: more than one of the same while they are being replaced.
-    pub sas: (usize, usize),
+    /// What is known once both sides have shown who they are.
+    pub details: Option<Details>,
+}
+
+/// A session whose sides have shown who they are.
+#[derive(Clone, Debug)]
+pub struct Details {
+    /// Who the other side is.
+    pub identity: Identity,
+    /// Where it is.
+    pub path: Path,
+    /// Whose address is translated on the way.
+    pub nat: Nat,
+    /// Whether we began.
+    pub initiated: bool,
+    /// Since when it is there.
+    pub since: Time,
+    /// When something authentic last came from the other side.
+    pub last_heard: Time,
+    /// More than one while it is being replaced.
+    pub ikes: Vec<IkeStatus>,
+    /// More than one of the same while they are being replaced.
+    pub children: Vec<ChildStatus>,
+}
+
+/// An IKE SA.
+#[derive(Clone, Debug)]
+pub struct IkeStatus {
+    /// Both SPIs.
+    pub spis: Spis,
+    /// Which of them is ours.
+    pub role: Role,
+    /// The algorithms.
+    pub suite: IkeSuite,
+    /// Since when it is there.
+    pub since: Time,
+    /// When it is to be rekeyed.
+    pub rekey_at: Option<Time>,
+    /// When it ends.
+    pub expires: Time,
+    /// Whether it is the one in use.
+    pub is_current: bool,
+}
+
+/// A Child SA.
+#[derive(Clone, Debug)]
+pub struct ChildStatus {
+    /// Which of the connection's children.
+    pub child: usize,
+    /// The SPI that we receive with.
+    pub inbound: u32,
+    /// The SPI that we send with.
+    pub outbound: u32,
+    /// The algorithms.
+    pub suite: EspSuite,
+    /// What is carried.
+    pub mode: Mode,
+    /// The packets of our side.
+    pub local: Vec<TrafficSelector>,
+    /// The packets of the other side.
+    pub remote: Vec<TrafficSelector>,
+    /// Since when it is there.
+    pub since: Time,
+    /// When it is to be rekeyed.
+    pub rekey_at: Option<Time>,
+    /// When it ends.
+    pub expires: Time,
+    /// Whether it is in use, and neither replaced nor being deleted.
+    pub is_live: bool,
 }
 
 /// How much is kept.
@@ -56,10 +129,11 @@ impl Endpoint {
 }
 
 fn status(session: SessionId, phase: &Phase) -> SessionStatus {
-    let (state, sas) = match phase {
-        Phase::Established(session) if session.is_closing() => (State::Closing, session.sizes()),
-        Phase::Established(session) => (State::Established, session.sizes()),
-        _ => (State::Connecting, (1, 0)),
+    let (state, details) = match phase {
+        Phase::Established(session) if session.is_closing() => (State::Closing, Some(session.details())),
+        Phase::Established(session) => (State::Established, Some(session.details())),
+        Phase::Authenticating(state) if state.is_abandoned() => (State::Closing, None),
+        _ => (State::Connecting, None),
     };
-    SessionStatus { session, connection: phase.connection(), state, sas }
+    SessionStatus { session, connection: phase.connection(), state, details }
 }

@@ -1,29 +1,60 @@
 //! What is done as time passes.
 
-use super::Endpoint;
-use crate::Time;
-use crate::ikev2::action::{Outbox, SessionId};
-use crate::ikev2::config::ConnectionId;
+use super::{Endpoint, Phase};
+use crate::ikev2::action::Outbox;
+use crate::{Now, Time};
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+
+/// When each of many is due.
+pub(super) struct Timers<K> {
+    at: HashMap<K, Time>,
+    order: BTreeSet<(Time, K)>,
+}
+
+impl<K> Default for Timers<K> {
+    fn default() -> Self {
+        Self { at: HashMap::new(), order: BTreeSet::new() }
+    }
+}
+
+impl<K: Copy + Ord + Hash> Timers<K> {
+    /// Sets when one is due; `None` for never.
+    pub(super) fn set(&mut self, key: K, at: Option<Time>) {
+        let before = match at {
+            Some(at) => self.at.insert(key, at),
+            None => self.at.remove(&key),
+        };
+        if let Some(before) = before {
+            self.order.remove(&(before, key));
+        }
+        self.order.extend(at.map(|at| (at, key)));
+    }
+
+    /// When the first is due.
+    fn first(&self) -> Option<Time> {
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    /// All that are due.
+    fn due(&self, now: Time) -> Vec<K> {
+        self.order.iter().take_while(|(at, _)| *at <= now).map(|(_, key)| *key).collect()
+    }
+}
 
 impl Endpoint {
     /// When [`Endpoint::handle_timeout`] is to be called.
     pub fn next_timeout(&self) -> Option<Time> {
-        let timer = self.timers.first().map(|(at, _)| *at);
-        let plan = self.plans.values().min().copied();
-        timer.into_iter().chain(plan).min()
+        self.timers.first().into_iter().chain(self.plans.first()).min()
     }
 
     /// Does what has become due.
-    pub fn handle_timeout(&mut self, now: Time, out: &mut Outbox) {
-        let due: Vec<SessionId> =
-            self.timers.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| *id).collect();
-        for id in due {
-            self.step(now, id, out, super::Phase::handle_timeout);
+    pub fn handle_timeout(&mut self, now: Now, out: &mut Outbox) {
+        for id in self.timers.due(now.monotonic) {
+            self.step(now, id, out, Phase::handle_timeout);
         }
-        let planned = self.plans.iter().filter(|(_, at)| **at <= now);
-        let planned: Vec<ConnectionId> = planned.map(|(id, _)| *id).collect();
-        for connection in planned {
-            self.plans.remove(&connection);
+        for connection in self.plans.due(now.monotonic) {
+            self.plans.set(connection, None);
             // It may have come up meanwhile, or not be ours to begin.
             let _ = self.initiate(now, connection, out);
         }

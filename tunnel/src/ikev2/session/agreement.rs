@@ -64,7 +64,7 @@ pub(super) fn agree(
             Ok(agreement) => return Ok(agreement),
             // The child that came nearest tells most about what is wrong.
             Err(other) if refusal.as_ref().is_none_or(|refusal| nearer(&other, refusal)) => {
-                refusal = Some(other)
+                refusal = Some(other);
             }
             Err(_) => {}
         }

@@ -65,12 +65,11 @@ impl Session {
         let others = wanted.iter().copied().filter(|&child| Some(child) != first);
         self.queue.extend(others.map(Task::Child));
         if let Some(request) = request {
-            match payloads.error() {
-                Some(kind) => self.child_refused(request, kind, context),
-                None => {
-                    let root = self.ikes[0].root.clone();
-                    self.take_answer(&root, request, payloads, nonces, None, context);
-                }
+            if let Some(kind) = payloads.error() {
+                self.child_refused(request, kind, context);
+            } else {
+                let root = self.ikes[0].root.clone();
+                self.take_answer(&root, request, payloads, nonces, None, context);
             }
         }
         self.pump(context);
@@ -122,6 +121,10 @@ impl Session {
     ) {
         match accept(root, &request, &self.config.children[request.child].name, payloads, nonces, shared) {
             Err(cause) => self.reject(request, cause, context),
+            Ok(new) if request.gone.contains(&new.outbound.spi) => {
+                context.release_child_spi(request.spi);
+                self.restart_child(request.child);
+            }
             Ok(new) => self.settle(request, new, &lowest(nonces.initiator, nonces.responder), context),
         }
     }

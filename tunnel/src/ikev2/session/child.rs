@@ -76,6 +76,11 @@ impl Session {
             child,
             inbound: spi,
             outbound: outbound.spi,
+            suite,
+            mode,
+            local: local.clone(),
+            remote: remote.clone(),
+            since: context.now,
             standing: ChildStanding::Live,
             rekey_at: Some(context.rekey_time(lifetime)),
             expires: context.now + lifetime,
@@ -155,6 +160,10 @@ impl Session {
         context: &mut Context<'_>,
     ) {
         let Some(old) = self.children.iter().find(|child| child.outbound == outbound) else {
+            // It may be the one that the other side has just made for us, and whose SPI we are still to be told.
+            if matches!(self.procedure(asked.spi), Some(Procedure::CreateChild(_))) {
+                return self.refuse(asked, notify::TEMPORARY_FAILURE, &[], context);
+            }
             let missing =
                 Notify { kind: notify::CHILD_SA_NOT_FOUND, spi: Some((protocol::ESP, outbound)), data: &[] };
             return self.respond(asked.spi, asked.incoming, asked.path, &[Payload::Notify(missing)], context);
@@ -225,10 +234,10 @@ impl Session {
         }
         self.queue.retain(|task| *task != Task::RekeyChild(old));
         for ike in &mut self.ikes {
-            if let Some(Procedure::CreateChild(request)) = &mut ike.procedure {
-                if request.replaces == Some(old) {
-                    request.rival = Some(Rival { spi: by, lowest: lowest.clone() });
-                }
+            if let Some(Procedure::CreateChild(request)) = &mut ike.procedure
+                && request.replaces == Some(old)
+            {
+                request.rival = Some(Rival { spi: by, lowest: lowest.clone() });
             }
         }
     }

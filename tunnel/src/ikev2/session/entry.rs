@@ -3,15 +3,19 @@
 use super::Request;
 use super::rekey::Rekeying;
 use crate::Time;
+use crate::esp::{Mode, TrafficSelector};
 use crate::ikev2::channel::Channel;
 use crate::ikev2::context::Context;
 use crate::ikev2::keys::Root;
+use crate::ikev2::proposal::{EspSuite, IkeSuite};
 use std::time::Duration;
 
 /// An IKE SA of a session.
 pub(super) struct IkeSa {
     pub(super) channel: Channel,
     pub(super) root: Root,
+    pub(super) suite: IkeSuite,
+    pub(super) since: Time,
     pub(super) standing: Standing,
     pub(super) procedure: Option<Procedure>,
     pub(super) rekey_at: Option<Time>,
@@ -36,14 +40,15 @@ pub(super) enum Standing {
 impl IkeSa {
     pub(super) fn new(
         channel: Channel,
-        root: Root,
+        (root, suite): (Root, IkeSuite),
         standing: Standing,
         lifetime: Duration,
         context: &mut Context<'_>,
     ) -> Self {
         let rekey_at = Some(context.rekey_time(lifetime));
         let expires = context.now + lifetime;
-        Self { channel, root, standing, procedure: None, rekey_at, expires, deadline: None }
+        let since = context.now;
+        Self { channel, root, suite, since, standing, procedure: None, rekey_at, expires, deadline: None }
     }
 
     /// The SPI that we have chosen.
@@ -68,6 +73,11 @@ pub(super) struct ChildEntry {
     pub(super) child: usize,
     pub(super) inbound: u32,
     pub(super) outbound: u32,
+    pub(super) suite: EspSuite,
+    pub(super) mode: Mode,
+    pub(super) local: Vec<TrafficSelector>,
+    pub(super) remote: Vec<TrafficSelector>,
+    pub(super) since: Time,
     pub(super) standing: ChildStanding,
     pub(super) rekey_at: Option<Time>,
     pub(super) expires: Time,

@@ -36,7 +36,10 @@ impl Session {
     ) -> Vec<u32> {
         let mut ours = Vec::new();
         for spi in outbound {
-            let Some(entry) = self.children.iter().find(|child| child.outbound == *spi) else { continue };
+            let Some(entry) = self.children.iter().find(|child| child.outbound == *spi) else {
+                self.note_gone(*spi);
+                continue;
+            };
             let (inbound, child, standing) = (entry.inbound, entry.child, entry.standing);
             match standing {
                 // Section 1.4.1: of two deletions that cross neither is repeated in an answer.
@@ -53,6 +56,14 @@ impl Session {
             self.remove_child(inbound, context);
         }
         ours
+    }
+
+    fn note_gone(&mut self, spi: u32) {
+        for ike in &mut self.ikes {
+            if let Some(Procedure::CreateChild(request)) = &mut ike.procedure {
+                request.note_gone(spi);
+            }
+        }
     }
 
     /// A Child SA that nothing has replaced is gone.

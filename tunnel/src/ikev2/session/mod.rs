@@ -18,6 +18,7 @@ mod rekey;
 mod request;
 mod requests;
 mod responses;
+mod status;
 mod timers;
 
 pub(super) use request::Request;
@@ -34,7 +35,7 @@ use super::nat::{Nat, Path};
 use super::proposal::IkeSuite;
 use super::setup::{Inbound, Verified};
 use crate::Time;
-use entry::{ChildEntry, IkeSa, Procedure, Standing};
+use entry::{ChildEntry, ChildStanding, IkeSa, Procedure, Standing};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -81,9 +82,11 @@ pub(super) struct Session {
     children: Vec<ChildEntry>,
     queue: VecDeque<Task>,
     delayed: Vec<(Time, Task)>,
+    since: Time,
     last_heard: Time,
     next_keepalive: Time,
     initial_contact: bool,
+    reauthenticates: bool,
     closing: Option<CloseReason>,
     over: Option<CloseReason>,
 }
@@ -101,7 +104,7 @@ impl Session {
             path,
         });
         let (initiated, initiator_spi) = (channel.role() == Role::Initiator, channel.spis().initiator);
-        let ike = IkeSa::new(channel, root, Standing::Current, config.lifetime, context);
+        let ike = IkeSa::new(channel, (root, suite), Standing::Current, config.lifetime, context);
         Self {
             id,
             connection,
@@ -115,9 +118,11 @@ impl Session {
             children: Vec::new(),
             queue: VecDeque::new(),
             delayed: Vec::new(),
+            since: context.now,
             last_heard: context.now,
             next_keepalive: context.now + NAT_KEEPALIVE,
             initial_contact: false,
+            reauthenticates: false,
             closing: None,
             over: None,
         }
@@ -147,14 +152,30 @@ impl Session {
         self.initiated
     }
 
+    /// Since when it is there.
+    pub(super) fn since(&self) -> Time {
+        self.since
+    }
+
     /// What both sides call the first IKE SA.
     pub(super) fn initiator_spi(&self) -> u64 {
         self.initiator_spi
     }
 
-    /// IKE SAs and Child SAs.
-    pub(super) fn sizes(&self) -> (usize, usize) {
-        (self.ikes.len(), self.children.len())
+    /// Whether it is time for a new session in place of this one; true only once.
+    pub(super) fn wants_reauthentication(&mut self) -> bool {
+        std::mem::take(&mut self.reauthenticates)
+    }
+
+    /// Which children of the connection are in use.
+    pub(super) fn live_children(&self) -> Vec<usize> {
+        let live = self.children.iter().filter(|child| child.standing == ChildStanding::Live);
+        live.map(|child| child.child).collect()
+    }
+
+    /// Whether nothing is under way and nothing waits for its turn.
+    pub(super) fn is_settled(&self) -> bool {
+        self.queue.is_empty() && self.current().is_some_and(|ike| !ike.channel.is_busy())
     }
 
     /// Why it is over, if it is.

@@ -163,7 +163,7 @@ impl Session {
         let keys = IkeKeys::rekeyed(&old.root, suite, role, spis, nonces, shared);
         let fragments = old.channel.fragments();
         let channel = Channel::new(role, spis, (keys.sealer, keys.opener), fragments, 0);
-        let ike = IkeSa::new(channel, keys.root, standing, self.config.lifetime, context);
+        let ike = IkeSa::new(channel, (keys.root, *suite), standing, self.config.lifetime, context);
         self.ikes.push(ike);
         context.report(Event::Rekeyed { session: self.id, suite: suite.to_string() });
     }
@@ -245,11 +245,9 @@ impl Session {
     ) {
         let wanted = payloads.notify(notify::INVALID_KE_PAYLOAD).map(|notify| notify.data);
         if let Some(group) = wanted.and_then(|wanted| self.other_group(&rekeying, wanted)) {
-            if rekeying.rival.is_none() {
-                rekeying.share = group.generate(context.random);
-                rekeying.retries += 1;
-                return self.send_rekeying(rekeying, context);
-            }
+            rekeying.share = group.generate(context.random);
+            rekeying.retries += 1;
+            return self.send_rekeying(rekeying, context);
         }
         let wait = match kind {
             notify::TEMPORARY_FAILURE => TEMPORARY_FAILURE_DELAY,
@@ -265,7 +263,8 @@ impl Session {
     fn other_group(&self, rekeying: &Rekeying, wanted: &[u8]) -> Option<Group> {
         let group = Group::from_id(u16::from_be_bytes(wanted.try_into().ok()?))?;
         let is_offered = self.config.ike.iter().any(|offer| offer.groups.contains(&group));
-        (is_offered && group != rekeying.share.group() && rekeying.retries < 2).then_some(group)
+        let is_new = group != rekeying.share.group() && rekeying.retries < 2;
+        (is_offered && is_new && rekeying.rival.is_none()).then_some(group)
     }
 
     /// Our rekeying has come to nothing: if the other side has made an IKE SA meanwhile, that one is it.
@@ -277,12 +276,10 @@ impl Session {
         context: &mut Context<'_>,
     ) {
         context.release_ike_spi(rekeying.spi);
-        match rekeying.rival {
-            Some(rival) => self.succeed(old, rival.spi, context),
-            None => {
-                let at = context.after_about(wait);
-                self.delay(at, Task::RekeyIke);
-            }
+        if let Some(rival) = rekeying.rival {
+            return self.succeed(old, rival.spi, context);
         }
+        let at = context.after_about(wait);
+        self.delay(at, Task::RekeyIke);
     }
 }

@@ -29,9 +29,14 @@ pub(crate) struct Request {
     pub(super) replaces: Option<u32>,
     /// What the other side made to replace the same.
     pub(super) rival: Option<Rival<u32>>,
+    /// SPIs that the other side has deleted meanwhile: one may be that of what it made for us.
+    pub(super) gone: Vec<u32>,
     /// How often we were asked for another group.
     pub(super) retries: u32,
 }
+
+/// SPIs that are remembered as deleted.
+const GONE: usize = 16;
 
 impl Request {
     /// The Child SA that an IKE SA is born with: its keys are made of IKE_SA_INIT's exchange and nonces.
@@ -86,8 +91,16 @@ impl Request {
             mode: child.mode,
             replaces: None,
             rival: None,
+            gone: Vec::new(),
             retries: 0,
         })
+    }
+
+    /// The other side deletes an SA that we do not know.
+    pub(super) fn note_gone(&mut self, spi: u32) {
+        if self.gone.len() < GONE {
+            self.gone.push(spi);
+        }
     }
 
     /// The SPI that we are going to receive with.

@@ -41,7 +41,7 @@ impl Session {
             Exchange::Informational => self.handle_informational(asked, &payloads, context),
             // Both sides have shown who they are, and there is nothing else that we know.
             Exchange::IkeSaInit | Exchange::IkeAuth | Exchange::Other(_) => {
-                self.refuse_for_good(asked, context)
+                self.refuse_for_good(asked, context);
             }
         }
     }

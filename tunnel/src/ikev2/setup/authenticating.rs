@@ -1,13 +1,16 @@
 //! IKE_AUTH has been sent.
 
+use super::proof::{certificate_payloads, request, request_payload};
 use super::{Inbound, Init, Wanted};
 use crate::Time;
-use crate::ikev2::action::{Cause, SessionId};
+use crate::ikev2::action::{Cause, CloseReason, SessionId};
 use crate::ikev2::channel::{Channel, Incoming, Overdue, Received};
 use crate::ikev2::config::ConnectionId;
 use crate::ikev2::context::Context;
 use crate::ikev2::endpoint::Phase;
+use crate::ikev2::identity;
 use crate::ikev2::keys::Nonces;
+use crate::ikev2::limits::FAREWELL_TRANSMISSIONS;
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{Authentication, Exchange, Identification, Notify, Payload, Payloads};
 use crate::ikev2::nat::{Nat, Path};
@@ -23,6 +26,8 @@ pub(crate) struct Authenticating {
     init: Init,
     /// The Child SA that was asked for in the same message.
     child: Option<Request>,
+    /// Whether nobody wants it any more.
+    is_abandoned: bool,
 }
 
 impl Authenticating {
@@ -34,16 +39,18 @@ impl Authenticating {
         init: Init,
         childless: bool,
         context: &mut Context<'_>,
-    ) -> Self {
+    ) -> Option<Phase> {
         // Without RFC 6023 the other side expects a Child SA.
         let first = match wanted.children.first() {
             None if !childless && !wanted.config.children.is_empty() => Some(0),
             first => first.copied(),
         };
         let child = first.and_then(|child| Request::first(id, &wanted.config, child, path, context));
-        let mut this = Self { id, wanted, path, nat, channel, init, child };
-        this.send(context);
-        this
+        let mut this = Self { id, wanted, path, nat, channel, init, child, is_abandoned: false };
+        match this.send(context) {
+            Ok(()) => this.stay(),
+            Err(cause) => this.give_up(cause, context),
+        }
     }
 
     pub(crate) fn connection(&self) -> ConnectionId {
@@ -57,13 +64,16 @@ impl Authenticating {
         }
     }
 
-    fn send(&mut self, context: &mut Context<'_>) {
+    fn send(&mut self, context: &mut Context<'_>) -> Result<(), Cause> {
         let config = &self.wanted.config;
-        let local = config.local_identity.body();
-        let remote = config.remote_identity.as_ref().map(crate::ikev2::identity::Identity::body);
-        let proof = self.init.prove(config, &local);
+        let local = identity::body(&config.local_identity);
+        let remote = config.remote_identity.as_ref().map(identity::body);
+        let proof = self.init.prove(config, &local)?;
+        let request = request(config);
         let id = |body| Identification::parse(body).expect("a body of ours has its head");
         let mut payloads = vec![Payload::IdI(id(&local))];
+        payloads.extend(certificate_payloads(config));
+        payloads.extend(request.as_deref().map(request_payload));
         payloads.extend(remote.as_deref().map(|body| Payload::IdR(id(body))));
         payloads.push(Payload::Auth(Authentication { method: proof.method, data: &proof.data }));
         if self.wanted.initial_contact {
@@ -74,6 +84,7 @@ impl Authenticating {
         }
         let datagrams = self.channel.request(context.now, Exchange::IkeAuth, &payloads, context.random);
         context.send(self.path, datagrams);
+        Ok(())
     }
 
     pub(crate) fn handle(mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Option<Phase> {
@@ -105,7 +116,7 @@ impl Authenticating {
             let is_error = payloads.error().is_some();
             return self.fail(cause, !is_error, context);
         };
-        match self.init.verify(&self.wanted.config, id, auth) {
+        match self.init.verify(&self.wanted.config, (id, auth), &payloads.certificates, context.wall) {
             Err(cause) => self.fail(cause, true, context),
             Ok(verified) => {
                 let beginning = Beginning {
@@ -121,6 +132,9 @@ impl Authenticating {
                 let mut session = Session::new(beginning, verified, context);
                 let nonces = Nonces { initiator: &self.init.nonce, responder: &self.init.peer_nonce };
                 session.finish_first(self.child, &payloads, &self.wanted.children, nonces, context);
+                if self.is_abandoned {
+                    session.close(CloseReason::Asked, context);
+                }
                 Some(Phase::Established(Box::new(session)))
             }
         }
@@ -146,8 +160,18 @@ impl Authenticating {
         None
     }
 
+    /// Ends it as soon as the other side has answered: it may have a session by then.
+    pub(crate) fn abandon(&mut self) {
+        self.is_abandoned = true;
+        self.channel.hurry(FAREWELL_TRANSMISSIONS);
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_abandoned
+    }
+
     /// Gives back the SPIs.
-    pub(crate) fn release(self, context: &mut Context<'_>) {
+    fn release(self, context: &mut Context<'_>) {
         context.release_ike_spi(self.channel.local_spi());
         if let Some(child) = self.child {
             context.release_child_spi(child.spi());

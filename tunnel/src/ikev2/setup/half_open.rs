@@ -1,5 +1,6 @@
 //! IKE_SA_INIT has been answered; the initiator has yet to show who it is.
 
+use super::proof::{Proof, certificate_payloads};
 use super::responder::candidates;
 use super::{Inbound, Init, Verified};
 use crate::Time;
@@ -8,7 +9,7 @@ use crate::ikev2::channel::{Channel, Incoming, Received};
 use crate::ikev2::config::{Connection, ConnectionId};
 use crate::ikev2::context::Context;
 use crate::ikev2::endpoint::Phase;
-use crate::ikev2::identity::Identity;
+use crate::ikev2::identity::{self, Identity};
 use crate::ikev2::keys::Nonces;
 use crate::ikev2::limits::HALF_OPEN_TIME;
 use crate::ikev2::message::numbers::notify;
@@ -115,45 +116,54 @@ impl HalfOpen {
         // A NAT moves the initiator to port 4500.
         self.path = inbound.path;
         match self.authenticate(inbound, &payloads, context) {
-            Ok(matched) => Some(self.establish(matched, incoming, &payloads, context)),
-            Err(refusal) => self.refuse(inbound, incoming, refusal, context),
+            Ok((matched, proof)) => Some(self.establish(matched, &proof, incoming, &payloads, context)),
+            Err(refusal) => self.refuse(inbound, incoming, *refusal, context),
         }
     }
 
-    /// Finds the connection that both identities and the chosen algorithms belong to, and checks the proof.
+    /// Finds the connection that both identities and the chosen algorithms belong to, checks the proof, and makes ours.
     fn authenticate(
         &self,
         inbound: &Inbound<'_>,
         payloads: &Payloads<'_>,
         context: &Context<'_>,
-    ) -> Result<Matched, Refusal> {
-        let refuse = |connection, cause| Refusal::new(notify::AUTHENTICATION_FAILED, connection, cause);
+    ) -> Result<(Matched, Proof), Box<Refusal>> {
+        let kind = notify::AUTHENTICATION_FAILED;
+        let refuse = |connection, cause| Box::new(Refusal::new(kind, connection, cause));
         let (Some(id), Some(auth)) = (&payloads.id_i, &payloads.auth) else {
             return Err(refuse(None, Cause::Misbehaved("its IKE_AUTH lacks identity or proof")));
         };
-        let Some(identity) = Identity::of(id) else {
+        // A Child SA is asked for with all of these, or with none (RFC 6023).
+        let parts = [payloads.sa.is_some(), payloads.ts_i.is_some(), payloads.ts_r.is_some()];
+        if parts.contains(&true) && parts.contains(&false) {
+            let cause = Cause::Misbehaved("its IKE_AUTH lacks algorithms or selectors");
+            return Err(Box::new(Refusal::new(notify::INVALID_SYNTAX, None, cause)));
+        }
+        let Some(identity) = identity::read(id) else {
             return Err(refuse(None, Cause::Misbehaved("its identity is of a type that we do not know")));
         };
-        let asked = payloads.id_r.as_ref().map(Identity::of);
+        let asked = payloads.id_r.as_ref().map(identity::read);
         let candidates = candidates(inbound, context);
         let found = candidates.into_iter().find(|(_, config)| self.fits(config, &identity, asked.as_ref()));
         let Some((connection, config)) = found else {
             return Err(refuse(None, Cause::NoSuchPeer { identity: identity.to_string() }));
         };
-        match self.init.verify(&config, id, auth) {
-            Ok(verified) => Ok(Matched { connection, config, verified }),
-            Err(cause) => Err(refuse(Some(connection), cause)),
-        }
+        let failed = |cause| refuse(Some(connection), cause);
+        let shown = (id, auth);
+        let verified =
+            self.init.verify(&config, shown, &payloads.certificates, context.wall).map_err(failed)?;
+        let proof = self.init.prove(&config, &identity::body(&config.local_identity)).map_err(failed)?;
+        Ok((Matched { connection, config, verified }, proof))
     }
 
     /// Whether a connection is for these identities, and its algorithms are the ones chosen: those of another one may
     /// have been, when the identities were not known.
     fn fits(&self, config: &Connection, identity: &Identity, asked: Option<&Option<Identity>>) -> bool {
-        let is_theirs = config.remote_identity.as_ref().is_none_or(|expected| expected.matches(identity));
+        let is_theirs = config.remote_identity.as_ref().is_none_or(|expected| expected == identity);
         let is_ours = match asked {
             None => true,
             Some(None) => false,
-            Some(Some(asked)) => asked.matches(&config.local_identity),
+            Some(Some(asked)) => *asked == config.local_identity,
         };
         is_theirs && is_ours && config.ike.iter().any(|offer| offer.allows(&self.init.suite))
     }
@@ -161,15 +171,17 @@ impl HalfOpen {
     fn establish(
         self,
         matched: Matched,
+        proof: &Proof,
         incoming: &Incoming,
         payloads: &Payloads<'_>,
         context: &mut Context<'_>,
     ) -> Phase {
-        let local = matched.config.local_identity.body();
-        let proof = self.init.prove(&matched.config, &local);
+        let config = Arc::clone(&matched.config);
+        let local = identity::body(&config.local_identity);
         let id = Identification::parse(&local).expect("a body of ours has its head");
-        let list =
-            vec![Payload::IdR(id), Payload::Auth(Authentication { method: proof.method, data: &proof.data })];
+        let mut list = vec![Payload::IdR(id)];
+        list.extend(certificate_payloads(&config));
+        list.push(Payload::Auth(Authentication { method: proof.method, data: &proof.data }));
         let beginning = Beginning {
             id: self.id,
             connection: matched.connection,

@@ -1,5 +1,6 @@
 //! IKE_SA_INIT has been sent.
 
+use super::proof::hashes;
 use super::{Announced, Authenticating, Inbound, Init};
 use crate::Time;
 use crate::ikev2::action::{Cause, SessionId};
@@ -221,7 +222,8 @@ impl Initiating {
         context: &mut Context<'_>,
     ) -> Option<Phase> {
         // Section 2.23: who finds a NAT goes on on port 4500.
-        let path = if nat.is_present() { self.path.floated() } else { self.path };
+        let encapsulates = nat.is_present() || self.wanted.config.force_encapsulation;
+        let path = if encapsulates { self.path.floated() } else { self.path };
         let fragments = payloads.notify(notify::IKEV2_FRAGMENTATION_SUPPORTED).is_some();
         let channel = Channel::new(Role::Initiator, spis, (keys.sealer, keys.opener), fragments, 1);
         let init = Init {
@@ -232,11 +234,10 @@ impl Initiating {
             suite,
             root: keys.root,
             proof: keys.proof,
+            hashes: hashes(payloads),
         };
         let childless = payloads.notify(notify::CHILDLESS_IKEV2_SUPPORTED).is_some();
-        let next =
-            Authenticating::begin(self.id, self.wanted, (path, nat), channel, init, childless, context);
-        Some(Phase::Authenticating(Box::new(next)))
+        Authenticating::begin(self.id, self.wanted, (path, nat), channel, init, childless, context)
     }
 
     pub(crate) fn next_timeout(&self) -> Time {

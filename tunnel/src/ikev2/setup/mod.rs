@@ -21,12 +21,13 @@ pub(super) use responder::{Answer, Gate, answer_init};
 
 use super::action::Cause;
 use super::config::Connection;
-use super::identity::Identity;
+use super::identity;
 use super::keys::{ProofKeys, Root, Signed, Spis};
 use super::message::numbers::notify;
-use super::message::{Authentication, Identification, Message, Notify, Payload};
+use super::message::{Authentication, Certificate, Identification, Message, Notify, Payload};
 use super::nat::{Path, detection_hashes};
 use super::proposal::IkeSuite;
+use std::time::Duration;
 
 /// A datagram that is a message, and the way that it came.
 pub(super) struct Inbound<'a> {
@@ -46,27 +47,31 @@ struct Init {
     suite: IkeSuite,
     root: Root,
     proof: ProofKeys,
+    /// The hashes of signatures that the other side understands.
+    hashes: Vec<u16>,
 }
 
 impl Init {
     /// Our proof that we are who the body of our identification payload says.
-    fn prove(&self, config: &Connection, identity: &[u8]) -> proof::Proof {
+    fn prove(&self, config: &Connection, identity: &[u8]) -> Result<proof::Proof, Cause> {
         let signed = Signed { message: &self.sent, nonce: &self.peer_nonce, identity };
-        proof::prove(config, self.root.prf(), &self.proof.local, &signed)
+        proof::prove(config, self.root.prf(), &self.proof.local, &signed, &self.hashes)
     }
 
-    /// Checks the other side's proof.
+    /// Checks the other side's proof; `wall` is the time since 1970.
     fn verify(
         &self,
         config: &Connection,
-        id: &Identification<'_>,
-        auth: &Authentication<'_>,
+        (id, auth): (&Identification<'_>, &Authentication<'_>),
+        certificates: &[Certificate<'_>],
+        wall: Duration,
     ) -> Result<Verified, Cause> {
-        let Some(identity) = Identity::of(id) else {
+        let Some(identity) = identity::read(id) else {
             return Err(Cause::Misbehaved("its identity is of a type that we do not know"));
         };
         let signed = Signed { message: &self.received, nonce: &self.nonce, identity: id.body };
-        proof::verify(config, self.root.prf(), &self.proof.remote, &signed, identity, auth)
+        let shown = proof::Shown { identity, auth, certificates };
+        proof::verify(config, self.root.prf(), &self.proof.remote, &signed, shown, wall)
     }
 }
 
@@ -80,12 +85,13 @@ impl Announced {
         Self { hashes: detection_hashes(path, spis, force_encapsulation) }
     }
 
-    fn payloads(&self) -> [Payload<'_>; 3] {
+    fn payloads(&self) -> [Payload<'_>; 4] {
         let [source, destination] = &self.hashes;
         [
             Payload::Notify(Notify::new(notify::NAT_DETECTION_SOURCE_IP, source)),
             Payload::Notify(Notify::new(notify::NAT_DETECTION_DESTINATION_IP, destination)),
             Payload::Notify(Notify::new(notify::IKEV2_FRAGMENTATION_SUPPORTED, &[])),
+            Payload::Notify(Notify::new(notify::SIGNATURE_HASH_ALGORITHMS, proof::HASHES)),
         ]
     }
 }

@@ -1,13 +1,24 @@
-//! Showing who we are, and checking who the other side is (RFC 7296 section 2.15).
+//! Showing who we are, and checking who the other side is (RFC 7296 section 2.15, RFC 7427).
 
 use crate::ikev2::action::Cause;
-use crate::ikev2::config::{Authentication, Connection};
+use crate::ikev2::config::{Authentication, Connection, Credentials};
 use crate::ikev2::identity::Identity;
 use crate::ikev2::keys::{Signed, shared_key_mac};
 use crate::ikev2::message;
-use crate::ikev2::message::numbers::method;
+use crate::ikev2::message::numbers::{certificate, method};
+use crate::ikev2::message::{Payload, Payloads};
 use crypto::SecretBytes;
+use crypto::pki::Certificate;
 use crypto::prf::Prf;
+use crypto::signature::{KeyKind, Scheme, SignError, VerifyingKey};
+use std::time::Duration;
+
+/// The hashes of signatures that we understand, as SIGNATURE_HASH_ALGORITHMS lists them: SHA-256, SHA-384, SHA-512, and
+/// none for keys that hash by themselves.
+pub(super) const HASHES: &[u8] = &[0, 2, 0, 3, 0, 4, 0, 5];
+
+/// Certificates that we are ready to read.
+const CERTIFICATES: usize = 8;
 
 /// The other side has shown who it is. Only [`verify`] makes one.
 pub(crate) struct Verified {
@@ -27,42 +38,259 @@ pub(super) struct Proof {
     pub(super) data: Vec<u8>,
 }
 
-/// Makes our proof; `key` is our SK_p.
-pub(super) fn prove(config: &Connection, prf: Prf, key: &SecretBytes, signed: &Signed<'_>) -> Proof {
+/// The hashes in a SIGNATURE_HASH_ALGORITHMS notification.
+pub(super) fn hashes(payloads: &Payloads<'_>) -> Vec<u16> {
+    let notify = payloads.notify(message::numbers::notify::SIGNATURE_HASH_ALGORITHMS);
+    let data = notify.map_or(&[][..], |notify| notify.data);
+    data.as_chunks().0.iter().map(|&hash| u16::from_be_bytes(hash)).collect()
+}
+
+/// Makes our proof; `key` is our SK_p, `hashes` are those that the other side understands.
+pub(super) fn prove(
+    config: &Connection,
+    prf: Prf,
+    key: &SecretBytes,
+    signed: &Signed<'_>,
+    hashes: &[u16],
+) -> Result<Proof, Cause> {
     let octets = signed.octets(prf, key);
     match &config.authentication {
         Authentication::SharedKey(shared) => {
             let data = shared_key_mac(prf, shared, &octets).expose().to_vec();
-            Proof { method: method::SHARED_KEY, data }
+            Ok(Proof { method: method::SHARED_KEY, data })
+        }
+        Authentication::Certificate(credentials) => {
+            sign(credentials, &octets, hashes).map_err(|error| Cause::CannotSign(error.to_string()))
         }
     }
 }
 
-/// Checks the other side's proof that it is `identity`; `key` is its SK_p.
+fn sign(credentials: &Credentials, octets: &[u8], hashes: &[u16]) -> Result<Proof, SignError> {
+    let key = &credentials.key;
+    if let Some(scheme) = key.scheme_for(hashes) {
+        let algorithm = scheme.to_der();
+        let signature = key.sign(scheme, octets)?;
+        // RFC 7427 section 3: the length of the algorithm's name, the name, the signature.
+        let data = [&[algorithm.len() as u8][..], &algorithm, &signature].concat();
+        return Ok(Proof { method: method::SIGNATURE, data });
+    }
+    match key.public().kind() {
+        KeyKind::Rsa { .. } => {
+            Ok(Proof { method: method::RSA, data: key.sign(Scheme::RsaPkcs1Sha1, octets)? })
+        }
+        kind => Ok(Proof { method: method_of(kind).unwrap_or(0), data: key.sign_raw(octets)? }),
+    }
+}
+
+/// The method that stands for a curve and its hash (RFC 4754).
+fn method_of(kind: KeyKind) -> Option<u8> {
+    match kind {
+        KeyKind::EcdsaP256 => Some(method::ECDSA_256),
+        KeyKind::EcdsaP384 => Some(method::ECDSA_384),
+        KeyKind::EcdsaP521 => Some(method::ECDSA_521),
+        KeyKind::Rsa { .. } | KeyKind::Ed25519 => None,
+    }
+}
+
+/// Our certificates, the own first (section 3.6).
+pub(super) fn certificate_payloads(config: &Connection) -> Vec<Payload<'_>> {
+    let Authentication::Certificate(credentials) = &config.authentication else { return Vec::new() };
+    let encoding = certificate::X509_SIGNATURE;
+    let payloads = credentials.certificates.iter();
+    payloads.map(|one| Payload::Certificate(message::Certificate { encoding, data: one.to_der() })).collect()
+}
+
+/// The hashes of the authorities that we trust, for a certificate request; `None` if we want no certificate.
+pub(super) fn request(config: &Connection) -> Option<Vec<u8>> {
+    match &config.authentication {
+        Authentication::SharedKey(_) => None,
+        Authentication::Certificate(credentials) => Some(credentials.trust.request()),
+    }
+}
+
+/// The certificate request of such hashes.
+pub(super) fn request_payload(hashes: &[u8]) -> Payload<'_> {
+    let encoding = certificate::X509_SIGNATURE;
+    Payload::CertificateRequest(message::Certificate { encoding, data: hashes })
+}
+
+/// What the other side shows.
+pub(super) struct Shown<'a> {
+    pub(super) identity: Identity,
+    pub(super) auth: &'a message::Authentication<'a>,
+    pub(super) certificates: &'a [message::Certificate<'a>],
+}
+
+/// Checks the other side's proof; `key` is its SK_p, `wall` the time since 1970.
 pub(super) fn verify(
     config: &Connection,
     prf: Prf,
     key: &SecretBytes,
     signed: &Signed<'_>,
-    identity: Identity,
-    proof: &message::Authentication<'_>,
+    shown: Shown<'_>,
+    wall: Duration,
 ) -> Result<Verified, Cause> {
-    let refuse = |why| Err(Cause::NotAuthentic { identity: identity.to_string(), why });
-    if config.remote_identity.as_ref().is_some_and(|expected| !expected.matches(&identity)) {
-        return refuse("another identity is configured");
-    }
-    match &config.authentication {
-        Authentication::SharedKey(_) if proof.method != method::SHARED_KEY => {
-            refuse("it does not use a pre-shared key")
+    let expected = config.remote_identity.as_ref();
+    let outcome = if expected.is_some_and(|expected| *expected != shown.identity) {
+        Err("another identity is configured".to_owned())
+    } else {
+        let octets = signed.octets(prf, key);
+        match &config.authentication {
+            Authentication::SharedKey(shared) => verify_mac(prf, shared, shown.auth, &octets),
+            Authentication::Certificate(credentials) => verify_signature(credentials, &shown, &octets, wall),
         }
-        // RFC 7296 section 2.15: nothing is proved by a key that anyone has.
-        Authentication::SharedKey(shared) if shared.is_empty() => refuse("no pre-shared key is configured"),
-        Authentication::SharedKey(shared) => {
-            let expected = shared_key_mac(prf, shared, &signed.octets(prf, key));
-            if expected == SecretBytes::new(proof.data.to_vec()) {
-                return Ok(Verified { identity });
-            }
-            refuse("the pre-shared keys differ")
+    };
+    match outcome {
+        Ok(()) => Ok(Verified { identity: shown.identity }),
+        Err(why) => Err(Cause::NotAuthentic { identity: shown.identity.to_string(), why }),
+    }
+}
+
+fn verify_mac(
+    prf: Prf,
+    shared: &SecretBytes,
+    auth: &message::Authentication<'_>,
+    octets: &[u8],
+) -> Result<(), String> {
+    if auth.method != method::SHARED_KEY {
+        return Err("it does not use a pre-shared key".to_owned());
+    }
+    // Nothing is proved by a key that anyone has.
+    if shared.is_empty() {
+        return Err("no pre-shared key is configured".to_owned());
+    }
+    let expected = shared_key_mac(prf, shared, octets);
+    if expected == SecretBytes::new(auth.data.to_vec()) {
+        return Ok(());
+    }
+    Err("the pre-shared keys differ".to_owned())
+}
+
+/// The certificate leads to an authority of ours, the identity is its owner's, and the owner has signed.
+fn verify_signature(
+    credentials: &Credentials,
+    shown: &Shown<'_>,
+    octets: &[u8],
+    wall: Duration,
+) -> Result<(), String> {
+    let certificates = read_certificates(shown.certificates)?;
+    let (peer, others) = certificates.split_first().ok_or("it sent no certificate")?;
+    credentials.trust.verify(peer, others, wall).map_err(|error| error.to_string())?;
+    if !peer.holds(&shown.identity) {
+        return Err(format!("its certificate is for {}", peer.subject()));
+    }
+    let is_right = is_signed(peer.key(), credentials.accept_sha1, shown.auth, octets)?;
+    if is_right { Ok(()) } else { Err("its signature is not right".to_owned()) }
+}
+
+fn read_certificates(payloads: &[message::Certificate<'_>]) -> Result<Vec<Certificate>, String> {
+    let of_x509 = payloads.iter().filter(|payload| payload.encoding == certificate::X509_SIGNATURE);
+    if of_x509.clone().count() > CERTIFICATES {
+        return Err("it sent too many certificates".to_owned());
+    }
+    let read = of_x509.map(|payload| Certificate::from_der(payload.data));
+    read.collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
+
+fn is_signed(
+    key: &VerifyingKey,
+    accept_sha1: bool,
+    auth: &message::Authentication<'_>,
+    octets: &[u8],
+) -> Result<bool, String> {
+    match auth.method {
+        method::SIGNATURE => {
+            let (&length, rest) = auth.data.split_first().ok_or("its signature is empty")?;
+            let (algorithm, signature) =
+                rest.split_at_checked(length.into()).ok_or("its signature is cut off")?;
+            let scheme = Scheme::from_der(algorithm).map_err(|error| error.to_string())?;
+            Ok(key.verify(scheme, octets, signature).is_ok())
+        }
+        method::RSA if !accept_sha1 => Err("it signs with SHA-1".to_owned()),
+        method::RSA => Ok(key.verify(Scheme::RsaPkcs1Sha1, octets, auth.data).is_ok()),
+        other if method_of(key.kind()) == Some(other) => Ok(key.verify_raw(octets, auth.data).is_ok()),
+        _ => Err("its method of authentication does not fit its certificate".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crypto::pki::TrustStore;
+    use crypto::signature::SigningKey;
+
+    macro_rules! key {
+        ($name:literal) => {
+            SigningKey::from_file(include_bytes!(concat!("../../../../crypto/tests/keys/", $name)))
+                .expect("a key")
+        };
+    }
+
+    fn proof(key: SigningKey, hashes: &[u16]) -> Result<(Proof, VerifyingKey), SignError> {
+        let public = key.public().clone();
+        let (certificates, trust) = (Vec::new(), TrustStore::default());
+        let credentials = Credentials { key, certificates, trust, accept_sha1: false };
+        sign(&credentials, b"octets", hashes).map(|proof| (proof, public))
+    }
+
+    fn is_right(proof: &Proof, key: &VerifyingKey, accept_sha1: bool) -> Result<bool, String> {
+        let auth = message::Authentication { method: proof.method, data: &proof.data };
+        assert_ne!(is_signed(key, accept_sha1, &auth, b"others"), Ok(true));
+        is_signed(key, accept_sha1, &auth, b"octets")
+    }
+
+    const ALL: &[u16] = &[1, 2, 3, 4, 5];
+
+    #[test]
+    fn with_rfc_7427_a_signature_names_its_algorithm() {
+        for key in [key!("rsa2048.pem"), key!("ec-p256.pem"), key!("ec-p521.pem"), key!("ed25519.pem")] {
+            let (proof, public) = proof(key, ALL).expect("it has a hash");
+            assert_eq!(proof.method, method::SIGNATURE);
+            assert_eq!(is_right(&proof, &public, false), Ok(true));
+        }
+    }
+
+    #[test]
+    fn without_it_the_method_names_the_algorithm() {
+        for (key, expected) in [
+            (key!("ec-p256.pem"), method::ECDSA_256),
+            (key!("ec-p384.pem"), method::ECDSA_384),
+            (key!("ec-p521.pem"), method::ECDSA_521),
+        ] {
+            let (proof, public) = proof(key, &[1]).expect("there is a method");
+            assert_eq!(proof.method, expected);
+            assert_eq!(is_right(&proof, &public, false), Ok(true));
+        }
+        assert!(proof(key!("ed25519.pem"), &[]).is_err(), "RFC 8420 needs RFC 7427");
+    }
+
+    #[test]
+    fn sha1_is_taken_only_where_that_is_configured() {
+        let (proof, public) = proof(key!("rsa2048.pem"), &[]).expect("there is a method");
+        assert_eq!(proof.method, method::RSA);
+        assert_eq!(is_right(&proof, &public, true), Ok(true));
+        assert!(is_right(&proof, &public, false).is_err());
+    }
+
+    #[test]
+    fn methods_and_algorithms_of_other_keys_do_not_fit() {
+        let (proof, _) = proof(key!("ec-p256.pem"), &[]).expect("there is a method");
+        assert!(is_right(&proof, key!("ec-p384.pem").public(), true).is_err());
+        assert!(is_right(&proof, key!("rsa2048.pem").public(), true).is_err());
+    }
+
+    /// CVE-2018-16151 and its like: what is not quite a signature, cut and changed everywhere.
+    #[test]
+    fn damaged_signatures_are_not_right() {
+        let (proof, public) = proof(key!("ec-p256.pem"), ALL).expect("it has a hash");
+        for length in 0..proof.data.len() {
+            let cut = Proof { method: proof.method, data: proof.data[..length].to_vec() };
+            assert_ne!(is_right(&cut, &public, true), Ok(true));
+        }
+        for at in 0..proof.data.len() {
+            let mut changed = Proof { method: proof.method, data: proof.data.clone() };
+            changed.data[at] ^= 1;
+            assert_ne!(is_right(&changed, &public, true), Ok(true));
         }
     }
 }

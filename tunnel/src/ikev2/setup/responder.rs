@@ -5,6 +5,7 @@
 //! ```
 //! Nothing is kept unless the last step is reached.
 
+use super::proof::{hashes, request, request_payload};
 use super::{Announced, HalfOpen, Inbound, Init};
 use crate::ikev2::action::{Cause, SessionId};
 use crate::ikev2::channel::Channel;
@@ -163,6 +164,9 @@ fn agree(
         Payload::Nonce(&nonce),
     ];
     list.extend(answer.payloads().into_iter().filter(|payload| fragments || !announces_fragments(payload)));
+    // Section 3.7: of which connection it will be is not known; any that wants a certificate asks for one.
+    let wanted = candidates(inbound, context).iter().find_map(|(_, config)| request(config));
+    list.extend(wanted.as_deref().map(request_payload));
     list.push(Payload::Notify(Notify::new(notify::CHILDLESS_IKEV2_SUPPORTED, &[])));
     let header = Header { responder_spi: spis.responder, ..inbound.message.header.response() };
     let sent = emit_clear(&header, &list);
@@ -176,6 +180,7 @@ fn agree(
         suite: selected.suite,
         root: keys.root,
         proof: keys.proof,
+        hashes: hashes(payloads),
     };
     Answer::HalfOpen(Box::new(HalfOpen::new(id, inbound.path, nat, channel, init, context.now)))
 }

@@ -1,8 +1,9 @@
 //! The tunnels of all peers, as the data path has them: a [`Peer`] each that outlives its SAs.
 
-use super::super::connections::Child;
-use super::super::status;
-use crate::api::model::{self, IpsecFailure};
+mod show;
+
+use super::super::connections::{Child, Names};
+use crate::api::model::IpsecFailure;
 use crate::control::sender::Sender;
 use crate::staging::Budget;
 use crate::tables::{Kind, Peer, Session, Tunnel};
@@ -26,6 +27,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// A peer of the configuration.
 pub struct Connected {
     settings: Arc<Connection>,
+    names: Names,
     tunnels: Vec<Carried>,
     /// Since when it is connected, who it is, and by which algorithms.
     established: Option<Established>,
@@ -119,7 +121,13 @@ impl Children {
         }
     }
 
-    pub(super) fn add(&mut self, id: ConnectionId, settings: Arc<Connection>, plans: Vec<Child>) {
+    pub(super) fn add(
+        &mut self,
+        id: ConnectionId,
+        settings: Arc<Connection>,
+        names: Names,
+        plans: Vec<Child>,
+    ) {
         let mut tunnels = Vec::new();
         for (child, plan) in plans.into_iter().enumerate() {
             self.last_peer += 1;
@@ -130,13 +138,15 @@ impl Children {
             self.names.insert(peer_id, (id, child));
             tunnels.push(Carried { plan, peer, configured: traffic(&settings, child), heard: 0 });
         }
-        self.connections.insert(id, Connected { settings, tunnels, established: None, failure: None });
+        self.connections.insert(id, Connected { settings, names, tunnels, established: None, failure: None });
     }
 
     pub(super) fn remove(&mut self, id: ConnectionId) {
         let spis: Vec<u32> =
             self.installed.iter().filter(|(_, sa)| sa.connection == id).map(|(spi, _)| *spi).collect();
-        spis.into_iter().for_each(|spi| self.retire(spi));
+        for spi in spis {
+            self.retire(spi);
+        }
         self.purge(id);
         self.connections.remove(&id);
         self.names.retain(|_, (connection, _)| *connection != id);
@@ -309,6 +319,11 @@ impl Children {
         self.connections.get(&id).map(|it| &*it.settings)
     }
 
+    /// What the configuration calls things.
+    pub(super) fn names(&self, id: ConnectionId) -> Option<&Names> {
+        self.connections.get(&id).map(|it| &it.names)
+    }
+
     pub(super) fn by_name(&self, name: &str) -> Option<ConnectionId> {
         self.connections.iter().find(|(_, it)| it.settings.name == name).map(|(&id, _)| id)
     }
@@ -348,7 +363,7 @@ impl Children {
     }
 }
 
-/// What there is to show.
+/// What becomes known.
 impl Children {
     pub(super) fn note(&mut self, event: &Event) {
         let now = self.shared.clock.monotonic();
@@ -373,71 +388,28 @@ impl Children {
                     connected.established = None;
                 }
             }
-            Event::ChildUp { spi, suite, .. } => {
+            Event::ChildUp { connection, spi, suite, .. } => {
                 if let Some((_, sa)) = self.installed.iter_mut().find(|(it, _)| it == spi) {
                     sa.suite.clone_from(suite);
                 }
+                self.forgive(*connection);
             }
             Event::ChildDown { .. } | Event::Failed { .. } => {}
+        }
+    }
+
+    /// Forgets what went wrong when nothing is left that is not up.
+    fn forgive(&mut self, id: ConnectionId) {
+        let Some(count) = self.connections.get(&id).map(|connected| connected.tunnels.len()) else { return };
+        let is_whole = (0..count).all(|child| self.of_child(id, child).next().is_some());
+        if let Some(connected) = self.connections.get_mut(&id).filter(|_| is_whole) {
+            connected.failure = None;
         }
     }
 
     pub(super) fn failed(&mut self, id: ConnectionId, failure: IpsecFailure) {
         if let Some(connected) = self.connections.get_mut(&id) {
             connected.failure = Some(failure);
-        }
-    }
-
-    pub(super) fn status(&self) -> Vec<model::IpsecPeer> {
-        self.connections.iter().map(|(&id, connected)| self.show(id, connected)).collect()
-    }
-
-    fn show(&self, id: ConnectionId, connected: &Connected) -> model::IpsecPeer {
-        let (settings, established) = (&connected.settings, connected.established.as_ref());
-        let now = self.shared.clock.monotonic();
-        let local = established.and_then(|it| it.endpoint.local).or(settings.local);
-        let remote = established.map(|it| it.endpoint.remote.ip()).or(settings.remote);
-        model::IpsecPeer {
-            name: settings.name.clone(),
-            up: established.is_some(),
-            local_address: local.map(|address| address.to_string()),
-            remote_address: remote.map(|address| address.to_string()),
-            local_id: settings.local_identity.to_string(),
-            remote_id: established
-                .map(|it| it.identity.clone())
-                .or_else(|| settings.remote_identity.as_ref().map(ToString::to_string)),
-            suite: established.map(|it| it.suite.clone()),
-            uptime: established.map(|it| (now - it.since).as_secs()),
-            lifetime: settings.lifetime.as_secs(),
-            tunnels: (0..connected.tunnels.len())
-                .map(|child| self.show_tunnel(id, connected, child))
-                .collect(),
-            failure: connected.failure.clone(),
-        }
-    }
-
-    fn show_tunnel(&self, id: ConnectionId, connected: &Connected, child: usize) -> model::IpsecTunnel {
-        let tunnel = &connected.tunnels[child];
-        let newest = self.of_child(id, child).next_back();
-        let traffic = newest.map_or(&tunnel.configured, |(_, sa)| &sa.traffic);
-        let texts = |selectors: &[TrafficSelector]| selectors.iter().map(status::text).collect();
-        let sending = tunnel.peer.sending.load_full();
-        let show = |(spi, sa): &(u32, Installed)| model::IpsecSa {
-            spi_in: *spi,
-            spi_out: sa.outbound.receiver,
-            suite: sa.suite.clone(),
-            uptime: (self.shared.clock.monotonic() - sa.since).as_secs(),
-            sending: sending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &sa.outbound)),
-        };
-        model::IpsecTunnel {
-            name: self.child_name(id, child),
-            local: texts(&traffic.local),
-            remote: texts(&traffic.remote),
-            received_bytes: tunnel.peer.received.bytes(),
-            sent_bytes: tunnel.peer.sent.bytes(),
-            received_packets: tunnel.peer.received.packets(),
-            sent_packets: tunnel.peer.sent.packets(),
-            sas: self.of_child(id, child).map(show).collect(),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Jobs of either kind as copies, which an engine may work on after everybody has forgotten them.
 
-use crate::choice::table::Direction;
+use super::table::Direction;
 use crate::engine::{EngineFailure, Job, Key, NONCE, PairJob, PairKey};
 use std::sync::Arc;
 
 /// A copy of a [`Job`] or of a [`PairJob`].
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub(super) struct Copied {
     /// A nonce, or an IV.
     pub(super) iv: [u8; 16],
@@ -26,6 +26,11 @@ impl Copied {
             to.extend_from_slice(from);
         }
         (self.iv, self.text, self.authentic) = (iv, text, false);
+    }
+
+    /// Makes it a copy of another, in the memory that it has.
+    pub(super) fn set_like(&mut self, other: &Self) {
+        self.set(other.iv, other.text, [&other.beside, &other.bytes, &other.tag]);
     }
 
     fn job(&mut self) -> Job<'_> {
@@ -55,6 +60,9 @@ pub(super) trait AnyJob {
 
     /// Bytes of its tag.
     fn tag_length(&self) -> usize;
+
+    /// Whether anything is authenticated besides the packet.
+    fn has_beside(&self) -> bool;
 }
 
 impl AnyJob for Job<'_> {
@@ -71,6 +79,10 @@ impl AnyJob for Job<'_> {
     fn tag_length(&self) -> usize {
         self.tag.len()
     }
+
+    fn has_beside(&self) -> bool {
+        !self.aad.is_empty()
+    }
 }
 
 impl AnyJob for PairJob<'_> {
@@ -85,6 +97,10 @@ impl AnyJob for PairJob<'_> {
     fn tag_length(&self) -> usize {
         self.tag.len()
     }
+
+    fn has_beside(&self) -> bool {
+        !self.suffix.is_empty()
+    }
 }
 
 fn take([bytes, tag]: [&mut [u8]; 2], authentic: &mut bool, direction: Direction, copy: &Copied) {
@@ -98,6 +114,41 @@ fn take([bytes, tag]: [&mut [u8]; 2], authentic: &mut bool, direction: Direction
     }
 }
 
+/// A key that takes one kind of jobs.
+trait Works<J> {
+    fn work(&self, direction: Direction, jobs: &mut [J]) -> Result<(), EngineFailure>;
+
+    /// Seals or opens all, `burst` in a call; the verdicts.
+    fn work_in_bursts(
+        &self,
+        direction: Direction,
+        mut jobs: Vec<J>,
+        burst: usize,
+        verdict: impl Fn(&J) -> bool,
+    ) -> Result<Vec<bool>, EngineFailure> {
+        jobs.chunks_mut(burst.max(1)).try_for_each(|jobs| self.work(direction, jobs))?;
+        Ok(jobs.iter().map(verdict).collect())
+    }
+}
+
+impl<'a> Works<Job<'a>> for Arc<dyn Key> {
+    fn work(&self, direction: Direction, jobs: &mut [Job<'a>]) -> Result<(), EngineFailure> {
+        match direction {
+            Direction::Seal => self.seal(jobs),
+            Direction::Open => self.open(jobs),
+        }
+    }
+}
+
+impl<'a> Works<PairJob<'a>> for Arc<dyn PairKey> {
+    fn work(&self, direction: Direction, jobs: &mut [PairJob<'a>]) -> Result<(), EngineFailure> {
+        match direction {
+            Direction::Seal => self.seal(jobs),
+            Direction::Open => self.open(jobs),
+        }
+    }
+}
+
 /// A key of either kind.
 #[derive(Clone)]
 pub(super) enum AnyKey {
@@ -106,24 +157,21 @@ pub(super) enum AnyKey {
 }
 
 impl AnyKey {
-    /// Seals or opens the copies.
-    pub(super) fn run(&self, direction: Direction, copies: &mut [Copied]) -> Result<(), EngineFailure> {
-        let verdicts: Vec<bool> = match self {
+    /// Seals or opens the copies, `burst` in a call.
+    pub(super) fn run(
+        &self,
+        direction: Direction,
+        copies: &mut [Copied],
+        burst: usize,
+    ) -> Result<(), EngineFailure> {
+        let verdicts = match self {
             Self::Cipher(key) => {
-                let mut jobs: Vec<Job<'_>> = copies.iter_mut().map(Copied::job).collect();
-                match direction {
-                    Direction::Seal => key.seal(&mut jobs)?,
-                    Direction::Open => key.open(&mut jobs)?,
-                }
-                jobs.iter().map(|job| job.authentic).collect()
+                let jobs = copies.iter_mut().map(Copied::job).collect();
+                key.work_in_bursts(direction, jobs, burst, |job: &Job<'_>| job.authentic)?
             }
             Self::Pair(key) => {
-                let mut jobs: Vec<PairJob<'_>> = copies.iter_mut().map(Copied::pair_job).collect();
-                match direction {
-                    Direction::Seal => key.seal(&mut jobs)?,
-                    Direction::Open => key.open(&mut jobs)?,
-                }
-                jobs.iter().map(|job| job.authentic).collect()
+                let jobs = copies.iter_mut().map(Copied::pair_job).collect();
+                key.work_in_bursts(direction, jobs, burst, |job: &PairJob<'_>| job.authentic)?
             }
         };
         for (copy, authentic) in copies.iter_mut().zip(verdicts) {

@@ -1,0 +1,181 @@
+//! `postern explain`: why a connection is not up, what each side wants, and the line that mends it.
+
+use crate::show::{ago, print};
+use crate::tabulate::duration;
+use crate::{Outcome, vpn};
+use clap::{Args, Subcommand};
+use gateway::api::model::{Ipsec, IpsecFailure, IpsecPeer, IpsecTunnel};
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    /// Ask the daemon at this socket only
+    #[arg(long, global = true, value_name = "SOCKET")]
+    api: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Virtual private networks
+    Vpn {
+        #[command(subcommand)]
+        what: Vpn,
+    },
+}
+
+#[derive(Subcommand)]
+enum Vpn {
+    /// IPsec
+    Ipsec {
+        #[command(subcommand)]
+        what: Of,
+    },
+}
+
+#[derive(Subcommand)]
+enum Of {
+    /// The connection to a peer
+    Peer {
+        /// Its name
+        name: String,
+    },
+}
+
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let What::Vpn { what: Vpn::Ipsec { what: Of::Peer { name } } } = arguments.what;
+    let found = vpn::named(vpn::peers(arguments.api.as_deref())?, &name)?;
+    let peers: Vec<IpsecPeer> = found.into_iter().map(|found| found.peer).collect();
+    let text: String = peers.iter().map(explain).collect();
+    print(arguments.json, &Ipsec { peers }, &text)
+}
+
+/// All that there is to say.
+fn explain(peer: &IpsecPeer) -> String {
+    let down: Vec<&IpsecTunnel> = peer.tunnels.iter().filter(|tunnel| tunnel.sas.is_empty()).collect();
+    let state = match (peer.up, &down[..]) {
+        (true, []) => "up",
+        (true, _) => "up, but not all of its tunnels",
+        (false, _) => "down",
+    };
+    let mut lines = vec![format!("vpn ipsec site-to-site peer {}: {state}", peer.name)];
+    lines.extend(connected(peer));
+    lines.extend(peer.tunnels.iter().filter_map(carried));
+    lines.extend(down.iter().map(|tunnel| format!("  {} is down", tunnel.name)));
+    match &peer.failure {
+        Some(failure) => lines.extend(failed(failure)),
+        None if !peer.up => lines.extend(waiting(peer)),
+        None if !down.is_empty() => {
+            lines.push("  nothing has gone wrong: it comes up with the first packet for it".to_owned());
+        }
+        None => {}
+    }
+    lines.join("\n") + "\n"
+}
+
+fn connected(peer: &IpsecPeer) -> Option<String> {
+    let (uptime, suite) = (peer.uptime?, peer.suite.as_deref()?);
+    let unknown = "an unknown address";
+    Some(format!(
+        "  connected for {} with {} at {}, {suite}",
+        duration(uptime),
+        peer.remote_id.as_deref().unwrap_or("anyone"),
+        peer.remote_address.as_deref().unwrap_or(unknown)
+    ))
+}
+
+fn carried(tunnel: &IpsecTunnel) -> Option<String> {
+    let newest = tunnel.sas.last()?;
+    Some(format!(
+        "  {} is up for {}, {}, {} to {}",
+        tunnel.name,
+        duration(newest.uptime),
+        newest.suite,
+        tunnel.local.join(" "),
+        tunnel.remote.join(" ")
+    ))
+}
+
+fn failed(failure: &IpsecFailure) -> Vec<String> {
+    let mut lines = vec![format!("  {}, {}", ago(failure.at), failure.what)];
+    lines.extend(failure.details.iter().map(|line| format!("    {line}")));
+    let fix = failure.fix.iter().enumerate();
+    lines.extend(fix.map(|(at, line)| format!("  {} {line}", if at == 0 { "fix:" } else { "    " })));
+    lines
+}
+
+/// Nothing went wrong: what it waits for.
+fn waiting(peer: &IpsecPeer) -> Vec<String> {
+    let local = peer.local_address.as_deref().unwrap_or("this gateway");
+    let remote = peer.remote_address.as_deref().unwrap_or("the peer");
+    let set = format!("set vpn ipsec site-to-site peer {} connection-type initiate", peer.name);
+    match peer.connection_type.as_str() {
+        "none" => vec![
+            "  it waits for the peer to call, and nothing has come that could be this peer".to_owned(),
+            format!("  fix: have {remote} call {local}, UDP 500 and 4500; or call it: {set}"),
+        ],
+        "trap" => vec![
+            "  it is begun by the first packet for it, and there was none".to_owned(),
+            format!("  fix: send one, ping an address behind the peer; or begin at once: {set}"),
+        ],
+        _ => vec![
+            format!("  {remote} is being called, and has not answered yet"),
+            "  fix: wait a few seconds and ask again".to_owned(),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show_vpn::tests::{down, up};
+
+    #[test]
+    fn what_is_well_is_said_with_its_algorithms() {
+        assert_eq!(
+            explain(&up()),
+            "vpn ipsec site-to-site peer berlin: up\n\
+             \x20 connected for 1h2m3s with berlin.example at 192.0.2.2, aes256gcm128-prfsha256-x25519\n\
+             \x20 berlin-tunnel-1 is up for 5m, aes256gcm128-esn, 10.1.0.0/16 to 10.2.0.0/16\n"
+        );
+    }
+
+    #[test]
+    fn a_failure_is_told_with_what_each_side_wants_and_what_to_type() {
+        let text = explain(&down());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "vpn ipsec site-to-site peer rome2: down");
+        assert_eq!(lines[1], "  rome2-tunnel-1 is down");
+        assert!(lines[2].ends_with(" ago, no common proposal for IKE"), "{}", lines[2]);
+        assert_eq!(
+            lines[3..],
+            [
+                "    we accept aes256gcm128-prfsha256-x25519",
+                "    the peer accepts aes128-sha256-prfsha256-modp2048",
+                "  fix: set vpn ipsec ike-group ROME proposal 2 encryption aes128",
+                "       set vpn ipsec ike-group ROME proposal 2 hash sha256",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_peer_of_which_nothing_was_heard_says_what_it_waits_for() {
+        let mut peer = IpsecPeer { failure: None, connection_type: "none".to_owned(), ..down() };
+        assert!(explain(&peer).contains("waits for the peer to call"));
+        peer.connection_type = "trap".to_owned();
+        assert!(explain(&peer).contains("the first packet for it") && explain(&peer).contains("  fix: "));
+    }
+
+    #[test]
+    fn a_tunnel_that_is_missing_is_named() {
+        let mut peer = up();
+        peer.tunnels.push(down().tunnels.remove(0));
+        let text = explain(&peer);
+        assert!(text.starts_with("vpn ipsec site-to-site peer berlin: up, but not all of its tunnels\n"));
+        assert!(text.contains("  rome2-tunnel-1 is down\n"), "{text}");
+    }
+}

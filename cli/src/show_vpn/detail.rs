@@ -1,0 +1,115 @@
+//! Everything about SAs, as swanctl prints it, and policies, as `ip xfrm policy` does.
+
+use super::reason;
+use crate::suite::Suite;
+use gateway::api::model::{IpsecIke, IpsecPeer, IpsecSa, IpsecTunnel};
+
+/// A peer with its tunnels.
+pub(super) fn sa(peer: &IpsecPeer) -> String {
+    let mut lines = match &peer.ike {
+        Some(ike) => connected(peer, ike),
+        None => vec![
+            format!("{}: DOWN, IKEv2, {}", peer.name, reason(peer)),
+            format!("  local  '{}'", peer.local_id),
+        ],
+    };
+    for tunnel in &peer.tunnels {
+        lines.extend(tunnel.sas.iter().flat_map(|sa| installed(tunnel, sa)));
+        if tunnel.sas.is_empty() {
+            lines.push(format!("  {}: #{}, DOWN, {}", tunnel.name, tunnel.number, reason(peer)));
+            lines.push(format!("    offered {}", tunnel.proposals.join(", ")));
+            lines.extend(selectors(tunnel));
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+fn connected(peer: &IpsecPeer, ike: &IpsecIke) -> Vec<String> {
+    let star = |ours: bool| if ours { "*" } else { "" };
+    let suite = Suite::read(peer.suite.as_deref().unwrap_or_default());
+    vec![
+        format!(
+            "{}: #{}, ESTABLISHED, IKEv2, {}_i{} {}_r{}",
+            peer.name,
+            ike.number,
+            ike.spi_initiator,
+            star(ike.initiated),
+            ike.spi_responder,
+            star(!ike.initiated)
+        ),
+        format!("  local  '{}' @ {}", peer.local_id, ike.local),
+        format!("  remote '{}' @ {}", peer.remote_id.as_deref().unwrap_or("any"), ike.remote),
+        format!("  {}", suite.full()),
+        format!(
+            "  established {}s ago, {}",
+            peer.uptime.unwrap_or(0),
+            ends(ike.rekeying_in, Some(ike.expires_in))
+        ),
+    ]
+}
+
+fn ends(rekeying: Option<u64>, expires: Option<u64>) -> String {
+    let rekeying = rekeying.map(|seconds| format!("rekeying in {seconds}s"));
+    let expires = expires.map(|seconds| format!("expires in {seconds}s"));
+    rekeying.into_iter().chain(expires).collect::<Vec<_>>().join(", ")
+}
+
+fn installed(tunnel: &IpsecTunnel, sa: &IpsecSa) -> Vec<String> {
+    let state = if sa.sending { "INSTALLED" } else { "REKEYED" };
+    let mode = tunnel.mode.to_uppercase() + if tunnel.in_udp { "-in-UDP" } else { "" };
+    let counters = |bytes: u64, packets: u64| {
+        // They are of the tunnel, whose newest SA adds to them.
+        if sa.sending { format!(", {bytes:>6} bytes, {packets:>5} packets") } else { String::new() }
+    };
+    let mut lines = vec![
+        format!(
+            "  {}: #{}, {state}, {mode}, ESP:{}",
+            tunnel.name,
+            tunnel.number,
+            Suite::read(&sa.suite).full()
+        ),
+        format!("    installed {}s ago, {}", sa.uptime, ends(sa.rekeying_in, sa.expires_in)),
+        format!("    in  {:08x}{}", sa.spi_in, counters(tunnel.received_bytes, tunnel.received_packets)),
+        format!("    out {:08x}{}", sa.spi_out, counters(tunnel.sent_bytes, tunnel.sent_packets)),
+    ];
+    lines.extend(selectors(tunnel));
+    lines
+}
+
+fn selectors(tunnel: &IpsecTunnel) -> [String; 2] {
+    [format!("    local  {}", tunnel.local.join(" ")), format!("    remote {}", tunnel.remote.join(" "))]
+}
+
+/// The policies of a peer's tunnels: what goes out, and what may come in.
+pub(super) fn policy(peer: &IpsecPeer) -> String {
+    let any = || "any".to_owned();
+    let ends = [&peer.local_address, &peer.remote_address].map(|address| address.clone().unwrap_or_else(any));
+    let mut text = String::new();
+    for tunnel in &peer.tunnels {
+        let pairs =
+            tunnel.local.iter().flat_map(|local| tunnel.remote.iter().map(move |remote| [local, remote]));
+        for [local, remote] in pairs {
+            let out = tunnel.sas.iter().find(|sa| sa.sending).map(|sa| sa.spi_out);
+            let arriving = tunnel.sas.last().map(|sa| sa.spi_in);
+            text += &one([local, remote], "out", &ends, out, tunnel);
+            let [here, there] = &ends;
+            text += &one([remote, local], "in", &[there.clone(), here.clone()], arriving, tunnel);
+        }
+    }
+    text
+}
+
+fn one(
+    [from, to]: [&str; 2],
+    direction: &str,
+    [source, destination]: &[String; 2],
+    spi: Option<u32>,
+    tunnel: &IpsecTunnel,
+) -> String {
+    // Without an SA, packets wait for one: they never go in the clear.
+    let spi = spi.map_or_else(|| "none".to_owned(), |spi| format!("{spi:#010x}"));
+    format!(
+        "src {from} dst {to}\n\tdir {direction} action protect tunnel {}\n\ttmpl src {source} dst {destination}\n\t\tproto esp spi {spi} reqid {} mode {}\n",
+        tunnel.name, tunnel.number, tunnel.mode
+    )
+}

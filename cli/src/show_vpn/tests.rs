@@ -1,0 +1,160 @@
+//! The tables of two peers, one up and one down.
+
+use super::*;
+use gateway::api::model::{IpsecFailure, IpsecIke, IpsecSa};
+
+pub(crate) fn up() -> IpsecPeer {
+    let sa = IpsecSa {
+        spi_in: 0xc9a3_bd01,
+        spi_out: 0x0000_0b02,
+        suite: "aes256gcm128-esn".to_owned(),
+        uptime: 300,
+        sending: true,
+        rekeying_in: Some(3000),
+        expires_in: Some(3300),
+    };
+    let tunnel = IpsecTunnel {
+        name: "berlin-tunnel-1".to_owned(),
+        number: 1,
+        mode: "tunnel".to_owned(),
+        in_udp: true,
+        local: vec!["10.1.0.0/16".to_owned()],
+        remote: vec!["10.2.0.0/16".to_owned()],
+        received_bytes: 235_520,
+        sent_bytes: 7 << 20,
+        received_packets: 999,
+        sent_packets: 12_345,
+        sas: vec![sa],
+        ..IpsecTunnel::default()
+    };
+    let ike = IpsecIke {
+        number: 3,
+        initiated: true,
+        spi_initiator: "00000000000000a1".to_owned(),
+        spi_responder: "00000000000000b2".to_owned(),
+        local: "192.0.2.1:4500".to_owned(),
+        remote: "192.0.2.2:4500".to_owned(),
+        nat: true,
+        rekeying_in: Some(20_000),
+        expires_in: 25_077,
+    };
+    IpsecPeer {
+        name: "berlin".to_owned(),
+        up: true,
+        local_address: Some("192.0.2.1".to_owned()),
+        remote_address: Some("192.0.2.2".to_owned()),
+        local_id: "192.0.2.1".to_owned(),
+        remote_id: Some("berlin.example".to_owned()),
+        suite: Some("aes256gcm128-prfsha256-x25519".to_owned()),
+        uptime: Some(3723),
+        lifetime: 28_800,
+        connection_type: "initiate".to_owned(),
+        ike: Some(ike),
+        tunnels: vec![tunnel],
+        ..IpsecPeer::default()
+    }
+}
+
+pub(crate) fn down() -> IpsecPeer {
+    let set = "set vpn ipsec ike-group ROME proposal 2";
+    let failure = IpsecFailure {
+        at: 0,
+        what: "no common proposal for IKE".to_owned(),
+        details: vec![
+            "we accept aes256gcm128-prfsha256-x25519".to_owned(),
+            "the peer accepts aes128-sha256-prfsha256-modp2048".to_owned(),
+        ],
+        fix: vec![format!("{set} encryption aes128"), format!("{set} hash sha256")],
+    };
+    let tunnel = IpsecTunnel {
+        name: "rome2-tunnel-1".to_owned(),
+        number: 1,
+        mode: "tunnel".to_owned(),
+        proposals: vec!["aes256gcm128-esn-noesn".to_owned()],
+        local: vec!["10.1.0.0/16".to_owned()],
+        remote: vec!["10.3.0.0/16".to_owned()],
+        ..IpsecTunnel::default()
+    };
+    IpsecPeer {
+        name: "rome2".to_owned(),
+        remote_address: Some("192.0.2.3".to_owned()),
+        local_id: "192.0.2.1".to_owned(),
+        lifetime: 28_800,
+        connection_type: "initiate".to_owned(),
+        tunnels: vec![tunnel],
+        failure: Some(failure),
+        ..IpsecPeer::default()
+    }
+}
+
+#[test]
+fn sas_have_the_columns_of_vyos_and_those_that_are_down_a_reason() {
+    assert_eq!(
+        sas(&[up()]),
+        "Connection       State    Uptime    Bytes In/Out    Packets In/Out    Remote address    Remote ID       Proposal\n\
+         ---------------  -------  --------  --------------  ----------------  ----------------  --------------  --------------\n\
+         berlin-tunnel-1  up       1h2m3s    230K/7M         999/12K           192.0.2.2         berlin.example  AES_GCM_16_256\n"
+            .replace("1h2m3s", "5m    ")
+    );
+    let text = sas(&[up(), down()]);
+    let last = text.lines().last().expect("a line");
+    assert!(last.starts_with("rome2-tunnel-1   down     N/A "), "{last}");
+    assert!(last.ends_with("N/A             no common proposal for IKE"), "{last}");
+}
+
+#[test]
+fn connections_are_peers_and_their_tunnels() {
+    let text = connections(&[up(), down()]);
+    let cells: Vec<Vec<&str>> = text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
+    let ids = ["192.0.2.1", "berlin.example"];
+    let ike = ["berlin", "up", "IKEv2", "192.0.2.2", "-", "-", ids[0], ids[1], "AES_GCM_16/256/CURVE_25519"];
+    let networks = ["10.1.0.0/16", "10.2.0.0/16"];
+    let child = ["berlin-tunnel-1", "up", "IPsec", "192.0.2.2", networks[0], networks[1]];
+    assert_eq!(cells[0], ike);
+    assert_eq!(cells[1], [&child[..], &ids, &["AES_GCM_16/256"]].concat());
+    assert_eq!(cells[2][..3], ["rome2", "down", "IKEv2"]);
+    assert_eq!(cells[3].last(), Some(&"-"));
+}
+
+#[test]
+fn an_ike_sa_is_shown_with_both_ends() {
+    let text = ike_sa(&up());
+    assert!(text.starts_with("Peer ID / IP                            Local ID / IP\n"), "{text}");
+    assert!(text.contains("berlin.example 192.0.2.2                192.0.2.1 192.0.2.1\n"), "{text}");
+    let last: Vec<&str> = text.lines().last().unwrap_or_default().split_whitespace().collect();
+    let row =
+        text.lines().find(|line| line.starts_with("    up")).map(|line| line.split_whitespace().collect());
+    let expected =
+        vec!["up", "IKEv2", "AES_GCM_16_256", "PRF_HMAC_SHA2_256", "CURVE_25519", "yes", "3723", "28800"];
+    assert_eq!(row, Some(expected), "{last:?}");
+    assert!(ike_sa(&down()).contains("    down   IKEv2   n/a "));
+}
+
+#[test]
+fn details_are_those_of_swanctl() {
+    assert_eq!(
+        detail::sa(&up()),
+        "berlin: #3, ESTABLISHED, IKEv2, 00000000000000a1_i* 00000000000000b2_r\n\
+         \x20 local  '192.0.2.1' @ 192.0.2.1:4500\n\
+         \x20 remote 'berlin.example' @ 192.0.2.2:4500\n\
+         \x20 AES_GCM_16-256/PRF_HMAC_SHA2_256/CURVE_25519\n\
+         \x20 established 3723s ago, rekeying in 20000s, expires in 25077s\n\
+         \x20 berlin-tunnel-1: #1, INSTALLED, TUNNEL-in-UDP, ESP:AES_GCM_16-256/ESN\n\
+         \x20   installed 300s ago, rekeying in 3000s, expires in 3300s\n\
+         \x20   in  c9a3bd01, 235520 bytes,   999 packets\n\
+         \x20   out 00000b02, 7340032 bytes, 12345 packets\n\
+         \x20   local  10.1.0.0/16\n\
+         \x20   remote 10.2.0.0/16\n"
+    );
+    let text = detail::sa(&down());
+    assert!(text.starts_with("rome2: DOWN, IKEv2, no common proposal for IKE\n"), "{text}");
+}
+
+#[test]
+fn policies_stay_while_the_tunnel_is_down() {
+    let text = detail::policy(&up());
+    assert!(text.starts_with("src 10.1.0.0/16 dst 10.2.0.0/16\n\tdir out "), "{text}");
+    assert!(text.contains("src 10.2.0.0/16 dst 10.1.0.0/16\n\tdir in "), "{text}");
+    assert!(text.contains("\t\tproto esp spi 0xc9a3bd01 reqid 1 mode tunnel\n"), "{text}");
+    assert!(detail::policy(&down()).contains("src 10.1.0.0/16 dst 10.3.0.0/16\n"));
+}

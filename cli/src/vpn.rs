@@ -1,0 +1,74 @@
+//! The IPsec peers of all daemons, and the one that is meant.
+
+use crate::{Failure, client};
+use config::parse::nearest;
+use config::tree::natural_order;
+use gateway::api;
+use gateway::api::model::{Ipsec, IpsecPeer};
+use std::path::{Path, PathBuf};
+
+/// A peer, and the socket of the daemon that has it.
+pub(crate) struct Found {
+    pub(crate) socket: PathBuf,
+    pub(crate) peer: IpsecPeer,
+}
+
+/// All peers, as people count.
+pub(crate) fn peers(only: Option<&Path>) -> Result<Vec<Found>, Failure> {
+    let answers: Vec<(PathBuf, Ipsec)> =
+        client::ask_each(only, "/v1/vpn/ipsec").map_err(|error| not_running(&error.to_string()))?;
+    if answers.is_empty() {
+        return Err(not_running(&format!("no daemon answers in {}", api::DIRECTORY)));
+    }
+    let of = |(socket, answer): (PathBuf, Ipsec)| {
+        answer.peers.into_iter().map(move |peer| Found { socket: socket.clone(), peer })
+    };
+    let mut found: Vec<Found> = answers.into_iter().flat_map(of).collect();
+    for found in &mut found {
+        found.peer.tunnels.sort_by_key(|tunnel| tunnel.number);
+    }
+    found.sort_by(|a, b| natural_order(&a.peer.name, &b.peer.name));
+    Ok(found)
+}
+
+fn not_running(why: &str) -> Failure {
+    format!("IPsec process not running: {why}\n  fix: postern run --config FILE, then ask as root").into()
+}
+
+/// The peers of this name: of several daemons, if each has one.
+pub(crate) fn named(found: Vec<Found>, name: &str) -> Result<Vec<Found>, Failure> {
+    let (named, others): (Vec<Found>, Vec<Found>) =
+        found.into_iter().partition(|found| found.peer.name == name);
+    if !named.is_empty() {
+        return Ok(named);
+    }
+    let known: Vec<&str> = others.iter().map(|found| &*found.peer.name).collect();
+    let fix = match (nearest(name, &known), &known[..]) {
+        (Some(near), _) => format!("did you mean {near}?"),
+        (None, []) => format!("set vpn ipsec site-to-site peer {name} remote-address ADDRESS, and reload"),
+        (None, known) => format!("there are {}", known.join(", ")),
+    };
+    Err(format!("there is no IPsec peer {name}\n  fix: {fix}").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(name: &str) -> Found {
+        let peer = IpsecPeer { name: name.to_owned(), ..IpsecPeer::default() };
+        Found { socket: PathBuf::new(), peer }
+    }
+
+    #[test]
+    fn a_peer_that_is_not_there_is_nearly_another() {
+        let wrong = |name: &str, all: &[&str]| {
+            let all = all.iter().map(|name| found(name)).collect();
+            named(all, name).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(wrong("berlin", &["berlin", "hamburg"]), "");
+        assert!(wrong("berlni", &["berlin", "hamburg"]).ends_with("did you mean berlin?"));
+        assert!(wrong("rome", &["berlin", "hamburg"]).ends_with("there are berlin, hamburg"));
+        assert!(wrong("rome", &[]).contains("fix: set vpn ipsec site-to-site peer rome"));
+    }
+}

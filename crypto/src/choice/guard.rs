@@ -1,0 +1,476 @@
+//! An engine behind a driver may stall or lie. It works on copies, in a thread of its own, with a packet among the others
+//! whose answer is known, and where packets are opened a forgery: whatever becomes of it, the burst is still there for the
+//! next engine.
+
+use super::copied::{AnyJob, AnyKey, Copied};
+use super::table::Direction;
+use crate::cipher::{Cipher, Pair};
+use crate::engine::aws_lc::AwsLc;
+use crate::engine::{Engine, EngineFailure, Job, Key, LoadError, PairJob, PairKey};
+use crate::lock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// How long a burst may take, and each byte of it: an engine may be slow, which is measured, but not stall.
+const DEADLINE: Duration = Duration::from_millis(50);
+const PER_BYTE: Duration = Duration::from_nanos(500);
+/// How long a key may take to load: with the first of a kind a kernel tests its own implementation.
+const LOADING: Duration = Duration::from_secs(5);
+/// The packet whose answer is known. It is sealed under the key in use, but never leaves, and its nonce no protocol
+/// counts up to. As a counter block its last word has room to count, since devices differ in how far they carry.
+const KNOWN_TEXT: usize = 48;
+/// Before the text of a pair: the header of ESP and an IV.
+const KNOWN_HEADER: usize = 24;
+/// Authenticated besides, where that is so of the packets.
+const KNOWN_BESIDE: [u8; 8] = [0xa5; 8];
+const KNOWN_IV: [u8; 16] =
+    [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1];
+
+/// One byte in so many is computed again of what is called a forgery, and of what is not.
+const FORGERIES: i64 = 8;
+const SAMPLES: i64 = 64;
+/// Bytes that may be computed again at once.
+const MOST_CREDIT: i64 = 1 << 20;
+/// What a packet costs besides its bytes, in bytes.
+const EACH: usize = 128;
+
+/// An engine under guard.
+pub struct Guarded {
+    engine: Arc<dyn Engine>,
+    attendants: Arc<Attendants>,
+    /// There while a thread loads a key that should have been loaded long ago. Nobody else waits for the same.
+    late: Mutex<Weak<()>>,
+}
+
+impl Guarded {
+    /// Guards `engine`.
+    pub fn new(engine: Arc<dyn Engine>) -> Self {
+        Self { engine, attendants: Arc::default(), late: Mutex::default() }
+    }
+
+    /// Loads a key in a thread of its own, as a driver may have to ask its device for it.
+    fn load_any(
+        &self,
+        cipher: String,
+        load: impl FnOnce(&dyn Engine) -> Result<AnyKey, LoadError> + Send + 'static,
+    ) -> Result<AnyKey, LoadError> {
+        let failed = || LoadError::Failed { engine: self.name(), cipher: cipher.clone() };
+        if lock(&self.late).strong_count() > 0 || self.attendants.are_held() {
+            return Err(failed());
+        }
+        let (give, take) = channel();
+        let (engine, loading) = (Arc::clone(&self.engine), Arc::new(()));
+        let late = Arc::downgrade(&loading);
+        let loads = move || {
+            let _ = give.send(load(&*engine));
+            drop(loading);
+        };
+        std::thread::Builder::new().name(String::from("crypto load")).spawn(loads).map_err(|_| failed())?;
+        take.recv_timeout(LOADING).unwrap_or_else(|_| {
+            *lock(&self.late) = late;
+            Err(failed())
+        })
+    }
+
+    /// Puts a key under guard, once the packets are sealed whose answers are known.
+    fn guard(&self, key: AnyKey, reference: AnyKey, tags: &[usize]) -> Result<GuardedKey, EngineFailure> {
+        let mut known = Vec::with_capacity(2 * tags.len());
+        for &tag in tags {
+            for beside in [&[][..], &KNOWN_BESIDE] {
+                known.push(Known::new(&reference, tag, beside)?);
+            }
+        }
+        Ok(GuardedKey {
+            key: Some(key),
+            reference,
+            known,
+            attendants: Arc::clone(&self.attendants),
+            bursts: AtomicU64::new(0),
+            forgeries: Credit::full(FORGERIES),
+            samples: Credit::empty(SAMPLES),
+        })
+    }
+}
+
+impl Engine for Guarded {
+    fn name(&self) -> &'static str {
+        self.engine.name()
+    }
+
+    fn version(&self) -> String {
+        self.engine.version()
+    }
+
+    fn is_accelerator(&self) -> bool {
+        self.engine.is_accelerator()
+    }
+
+    fn holds_descriptors(&self) -> bool {
+        self.engine.holds_descriptors()
+    }
+
+    fn load(&self, cipher: Cipher, secret: &[u8]) -> Result<Arc<dyn Key>, LoadError> {
+        let reference = AnyKey::Cipher(AwsLc.load(cipher, secret)?);
+        let secret = Zeroizing::new(secret.to_vec());
+        let load = move |engine: &dyn Engine| engine.load(cipher, &secret).map(AnyKey::Cipher);
+        let key = self.load_any(cipher.to_string(), load)?;
+        let failed = |_| LoadError::Failed { engine: self.name(), cipher: cipher.to_string() };
+        Ok(Arc::new(self.guard(key, reference, cipher.tag_lengths()).map_err(failed)?))
+    }
+
+    fn load_pair(
+        &self,
+        pair: Pair,
+        encryption: &[u8],
+        integrity: &[u8],
+    ) -> Result<Arc<dyn PairKey>, LoadError> {
+        let reference = AnyKey::Pair(AwsLc.load_pair(pair, encryption, integrity)?);
+        let secrets = [encryption, integrity].map(|secret| Zeroizing::new(secret.to_vec()));
+        let load =
+            move |engine: &dyn Engine| engine.load_pair(pair, &secrets[0], &secrets[1]).map(AnyKey::Pair);
+        let key = self.load_any(pair.to_string(), load)?;
+        let failed = |_| LoadError::Failed { engine: self.name(), cipher: pair.to_string() };
+        Ok(Arc::new(self.guard(key, reference, &[pair.integrity.tag_length()]).map_err(failed)?))
+    }
+}
+
+/// A packet whose answers are known: plain, and sealed by the engine that is built in.
+struct Known {
+    plain: Copied,
+    sealed: Copied,
+}
+
+impl Known {
+    fn new(reference: &AnyKey, tag: usize, beside: &[u8]) -> Result<Self, EngineFailure> {
+        let text = if matches!(reference, AnyKey::Pair(_)) { KNOWN_HEADER } else { 0 };
+        let mut plain = Copied::default();
+        plain.set(
+            KNOWN_IV,
+            text,
+            [beside, &[0x5a; KNOWN_TEXT + KNOWN_HEADER][..text + KNOWN_TEXT], &vec![0; tag]],
+        );
+        let mut sealed = plain.clone();
+        reference.run(Direction::Seal, std::slice::from_mut(&mut sealed), 1)?;
+        Ok(Self { plain, sealed })
+    }
+
+    /// How many packets go with a burst.
+    fn count(direction: Direction) -> usize {
+        match direction {
+            Direction::Seal => 1,
+            Direction::Open => 2,
+        }
+    }
+
+    /// Lays out what goes with a burst: for opening also a forgery, which differs by one bit of its tag, each time another.
+    fn lay(&self, direction: Direction, number: u64, copies: &mut [Copied]) {
+        match (direction, copies) {
+            (Direction::Seal, [plain]) => plain.set_like(&self.plain),
+            (Direction::Open, [sealed, forged]) => {
+                sealed.set_like(&self.sealed);
+                forged.set_like(&self.sealed);
+                let bit = number as usize % (8 * forged.tag.len());
+                forged.tag[bit / 8] ^= 1 << (bit % 8);
+            }
+            _ => unreachable!("as many as `count` says"),
+        }
+    }
+
+    /// Whether these are the right answers.
+    fn is_answered(&self, direction: Direction, answers: &[Copied]) -> bool {
+        match (direction, answers) {
+            (Direction::Seal, [answer]) => {
+                (&answer.bytes, &answer.tag) == (&self.sealed.bytes, &self.sealed.tag)
+            }
+            (Direction::Open, [answer, forged]) => {
+                answer.authentic && answer.bytes == self.plain.bytes && !forged.authentic
+            }
+            _ => false,
+        }
+    }
+}
+
+/// How many bytes may be computed a second time: a share of those that came.
+struct Credit {
+    bytes: AtomicI64,
+    share: i64,
+}
+
+impl Credit {
+    fn full(share: i64) -> Self {
+        Self { bytes: AtomicI64::new(MOST_CREDIT), share }
+    }
+
+    fn empty(share: i64) -> Self {
+        Self { bytes: AtomicI64::new(0), share }
+    }
+
+    fn earn(&self, bytes: usize) {
+        let before = self.bytes.fetch_add(bytes as i64 / self.share, Ordering::Relaxed);
+        if before > MOST_CREDIT {
+            self.bytes.fetch_min(MOST_CREDIT, Ordering::Relaxed);
+        }
+    }
+
+    /// Two threads may both find the last of it; that is no harm.
+    fn spend(&self, bytes: usize) -> bool {
+        let bytes = (bytes + EACH) as i64;
+        let has = self.bytes.load(Ordering::Relaxed) >= bytes;
+        if has {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        has
+    }
+}
+
+struct GuardedKey {
+    /// There until it is dropped.
+    key: Option<AnyKey>,
+    reference: AnyKey,
+    /// With a tag of each length; alone, and with something beside.
+    known: Vec<Known>,
+    attendants: Arc<Attendants>,
+    bursts: AtomicU64,
+    forgeries: Credit,
+    samples: Credit,
+}
+
+impl Drop for GuardedKey {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.attendants.forget(key);
+        }
+    }
+}
+
+/// A burst on its way to the engine and back.
+struct Burst {
+    key: AnyKey,
+    direction: Direction,
+    /// The first `live` are in use; the others are kept for their memory.
+    jobs: Vec<Copied>,
+    live: usize,
+    outcome: Result<(), EngineFailure>,
+}
+
+/// A thread that waits for bursts.
+struct Attendant {
+    give: Sender<Burst>,
+    take: Receiver<Burst>,
+    /// There while the thread is.
+    life: Weak<()>,
+    /// Memory of the last burst, and of what was computed again.
+    spare: Vec<Copied>,
+    again: Vec<Copied>,
+}
+
+impl Attendant {
+    fn start() -> std::io::Result<Self> {
+        let (give, given) = channel::<Burst>();
+        let (back, take) = channel();
+        let living = Arc::new(());
+        let life = Arc::downgrade(&living);
+        // It ends when it is forgotten: at once if it waits, or whenever the engine lets it go.
+        std::thread::Builder::new().name(String::from("crypto guard")).spawn(move || {
+            while let Ok(mut burst) = given.recv() {
+                let live = burst.live;
+                burst.outcome = burst.key.run(burst.direction, &mut burst.jobs[..live], live);
+                if back.send(burst).is_err() {
+                    break;
+                }
+            }
+            drop(living);
+        })?;
+        Ok(Self { give, take, life, spare: Vec::new(), again: Vec::new() })
+    }
+}
+
+/// The threads of an engine.
+#[derive(Default)]
+struct Attendants {
+    /// Those that wait, as many as there were bursts at the same time.
+    idle: Mutex<Vec<Attendant>>,
+    /// Those that were given up, of which the engine has not let go.
+    late: Mutex<Vec<Weak<()>>>,
+    /// To the thread that drops keys: a device may be slow to forget one, and whoever drops it may have packets to move.
+    undertaker: Mutex<Option<Sender<AnyKey>>>,
+}
+
+impl Attendants {
+    /// Nobody, while the engine holds one that was given up: each takes a thread with its key and its packets with it, so
+    /// that a device that is stuck must not be given more than there were workers when it stuck.
+    fn one(&self) -> Result<Attendant, EngineFailure> {
+        if self.are_held() {
+            return Err(EngineFailure);
+        }
+        let idle = lock(&self.idle).pop();
+        idle.map_or_else(|| Attendant::start().map_err(|_| EngineFailure), Ok)
+    }
+
+    fn are_held(&self) -> bool {
+        let mut late = lock(&self.late);
+        late.retain(|life| life.strong_count() > 0);
+        !late.is_empty()
+    }
+
+    fn give_up(&self, attendant: Attendant) {
+        lock(&self.late).push(attendant.life.clone());
+    }
+
+    fn forget(&self, key: AnyKey) {
+        let mut undertaker = lock(&self.undertaker);
+        let give = undertaker.get_or_insert_with(|| {
+            let (give, take) = channel::<AnyKey>();
+            let _ = std::thread::Builder::new()
+                .name(String::from("crypto drop"))
+                .spawn(move || take.into_iter().for_each(drop));
+            give
+        });
+        // Without that thread it is dropped here.
+        let _ = give.send(key);
+    }
+}
+
+impl GuardedKey {
+    fn run<J: AnyJob>(&self, direction: Direction, jobs: &mut [J]) -> Result<(), EngineFailure> {
+        let Some(first) = jobs.first() else { return Ok(()) };
+        let (tag, beside) = (first.tag_length(), first.has_beside());
+        let fits = |known: &&Known| known.plain.tag.len() == tag && known.plain.beside.is_empty() != beside;
+        let known = self.known.iter().find(fits).ok_or(EngineFailure)?;
+        let key = self.key.clone().ok_or(EngineFailure)?;
+        let number = self.bursts.fetch_add(1, Ordering::Relaxed);
+        let mut attendant = self.attendants.one()?;
+        let mut copies = std::mem::take(&mut attendant.spare);
+        let live = jobs.len() + Known::count(direction);
+        copies.resize_with(copies.len().max(live), Copied::default);
+        for (copy, job) in copies.iter_mut().zip(&*jobs) {
+            job.copy(copy);
+        }
+        known.lay(direction, number, &mut copies[jobs.len()..live]);
+        let bytes: usize = copies[..live].iter().map(|copy| copy.bytes.len()).sum();
+        let deadline = DEADLINE + PER_BYTE * bytes as u32;
+        let burst = Burst { key, direction, jobs: copies, live, outcome: Ok(()) };
+        attendant.give.send(burst).map_err(|_| EngineFailure)?;
+        let Ok(burst) = attendant.take.recv_timeout(deadline) else {
+            // What it may still do with its copies concerns nobody.
+            self.attendants.give_up(attendant);
+            return Err(EngineFailure);
+        };
+        let outcome = burst
+            .outcome
+            .and_then(|()| right(known.is_answered(direction, &burst.jobs[jobs.len()..live])))
+            .and_then(|()| {
+                self.compute_again(direction, jobs, &burst.jobs, (number, bytes), &mut attendant.again)
+            });
+        if outcome.is_ok() {
+            for (job, copy) in jobs.iter_mut().zip(&burst.jobs) {
+                job.take(direction, copy);
+            }
+        }
+        attendant.spare = burst.jobs;
+        lock(&self.attendants.idle).push(attendant);
+        outcome
+    }
+
+    /// Has the engine that is built in compute again, in one burst, what is called a forgery, and now and then a packet.
+    ///
+    /// What is called a forgery is a packet lost if that is not so. But whoever sends forgeries would have each computed
+    /// twice, and hold the path at half its speed; so that only a share of all that comes is computed again, and of more
+    /// forgeries a sample. An engine that often calls packets forgeries is soon found by that as well.
+    fn compute_again<J: AnyJob>(
+        &self,
+        direction: Direction,
+        jobs: &[J],
+        done: &[Copied],
+        (number, bytes): (u64, usize),
+        again: &mut Vec<Copied>,
+    ) -> Result<(), EngineFailure> {
+        self.forgeries.earn(bytes);
+        self.samples.earn(bytes);
+        // Spread over the packets of a burst, whatever the rhythm in which credit comes.
+        let start = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as usize % jobs.len();
+        let doubtful = |index: &usize| {
+            let is_forged = direction == Direction::Open && !done[*index].authentic;
+            let credit = if is_forged { &self.forgeries } else { &self.samples };
+            (is_forged || *index == start) && credit.spend(done[*index].bytes.len())
+        };
+        let chosen: Vec<usize> = (start..jobs.len()).chain(0..start).filter(doubtful).collect();
+        again.resize_with(again.len().max(chosen.len()), Copied::default);
+        for (copy, &index) in again.iter_mut().zip(&chosen) {
+            jobs[index].copy(copy);
+        }
+        self.reference.run(direction, &mut again[..chosen.len()], chosen.len())?;
+        let agree = |(&index, again): (&usize, &Copied)| match direction {
+            Direction::Seal => (&done[index].bytes, &done[index].tag) == (&again.bytes, &again.tag),
+            Direction::Open => {
+                done[index].authentic == again.authentic
+                    && (!again.authentic || done[index].bytes == again.bytes)
+            }
+        };
+        right(chosen.iter().zip(&*again).all(agree))
+    }
+}
+
+fn right(is_right: bool) -> Result<(), EngineFailure> {
+    is_right.then_some(()).ok_or(EngineFailure)
+}
+
+impl Key for GuardedKey {
+    fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        self.run(Direction::Seal, jobs)
+    }
+
+    fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
+        self.run(Direction::Open, jobs)
+    }
+}
+
+impl PairKey for GuardedKey {
+    fn seal(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
+        self.run(Direction::Seal, jobs)
+    }
+
+    fn open(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
+        self.run(Direction::Open, jobs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_forgeries_a_share_is_computed_again() {
+        let credit = Credit::full(FORGERIES);
+        let packet = 1400;
+        let all = (0..100_000).filter(|_| {
+            credit.earn(packet);
+            credit.spend(packet)
+        });
+        let most = MOST_CREDIT as usize / packet + 100_000 / FORGERIES as usize;
+        let again = all.count();
+        assert!((100_000 / 10..=most).contains(&again), "{again}");
+    }
+
+    #[test]
+    fn each_bit_of_the_tag_is_wrong_in_turn() {
+        let reference = AnyKey::Cipher(AwsLc.load(Cipher::Aes128Gcm, &[7; 16]).expect("it loads"));
+        let known = Known::new(&reference, 8, &KNOWN_BESIDE).expect("it seals");
+        let mut wrong = [0; 8];
+        for number in 0..64 {
+            let mut packets = [Copied::default(), Copied::default()];
+            known.lay(Direction::Open, number, &mut packets);
+            for (wrong, (ours, right)) in wrong.iter_mut().zip(packets[1].tag.iter().zip(&packets[0].tag)) {
+                *wrong |= ours ^ right;
+            }
+            reference.run(Direction::Open, &mut packets, 2).expect("it opens");
+            assert!(known.is_answered(Direction::Open, &packets), "{number}");
+            packets[1].authentic = true;
+            assert!(!known.is_answered(Direction::Open, &packets), "a forgery that was believed");
+        }
+        assert_eq!(wrong, [0xff; 8]);
+    }
+}

@@ -1,0 +1,338 @@
+//! What went wrong with a peer: what each side wants, and the lines of configuration that mend it.
+
+use super::connections::{Group, Names};
+use super::status::{list, text};
+use crate::api::model::IpsecFailure;
+use config::settings::ipsec::{Encryption, Prf};
+use crypto::cipher::Integrity;
+use crypto::exchange;
+use std::time::Duration;
+use tunnel::esp::TrafficSelector;
+use tunnel::ikev2::proposal::Algorithm;
+use tunnel::ikev2::{Cause, Path};
+
+/// Says what went wrong with the peer of these names, or with one that is not known.
+pub fn failure(names: Option<&Names>, path: Path, cause: &Cause, at: Duration) -> IpsecFailure {
+    let unknown = unknown();
+    let (what, details, fix) = explain(names.unwrap_or(&unknown), path, cause);
+    IpsecFailure { at: at.as_secs(), what, details, fix }
+}
+
+fn unknown() -> Names {
+    Names {
+        peer: "NAME".to_owned(),
+        ike_group: Group { name: "NAME".to_owned(), free: 1 },
+        secret: "set vpn ipsec authentication psk NAME secret".to_owned(),
+        ..Names::default()
+    }
+}
+
+/// What went wrong, what each side wants, and what to do.
+type Explained = (String, Vec<String>, Vec<String>);
+
+fn explain(names: &Names, path: Path, cause: &Cause) -> Explained {
+    let remote = path.remote.ip();
+    let set = format!("set vpn ipsec site-to-site peer {}", names.peer);
+    match cause {
+        Cause::NoConnection => {
+            let fix = format!("{set} remote-address {remote}");
+            (format!("no peer is configured for {remote}"), vec![], vec![fix])
+        }
+        Cause::NoSuchPeer { identity } => (
+            format!("{remote} says that it is {identity}, and no peer is configured for that"),
+            vec![],
+            vec![format!("{set} authentication remote-id {identity}")],
+        ),
+        Cause::NoProposal { of, ours, theirs } => no_proposal(names, of, ours, theirs),
+        Cause::NoSelectors { ours, theirs } => no_selectors(&tunnel(names, &set), ours, theirs),
+        Cause::Mode => mode(names),
+        Cause::NotAuthentic { identity, why } => {
+            let fix = if why.contains("identity") {
+                format!("{set} authentication remote-id {identity}")
+            } else {
+                format!("{} SECRET, the same on both sides", names.secret)
+            };
+            (format!("{identity} has not shown who it is: {why}"), vec![], vec![fix])
+        }
+        Cause::CannotSign(why) => (
+            format!("we cannot sign as the peer wants it: {why}"),
+            vec![],
+            vec![format!(
+                "{set} authentication x509 certificate NAME, with a key of a kind that the peer takes"
+            )],
+        ),
+        Cause::Refused => (
+            "the peer does not believe that we are who we say we are".to_owned(),
+            vec![],
+            vec![
+                format!("{} SECRET, the same on both sides", names.secret),
+                format!("{set} authentication local-id NAME, the remote-id that the peer has for us"),
+            ],
+        ),
+        Cause::Notified(notification) => {
+            (format!("the peer refused with {notification}"), vec![], vec![its_log()])
+        }
+        Cause::Misbehaved(why) => {
+            (format!("the peer does not follow the protocol: {why}"), vec![], vec![its_log()])
+        }
+        Cause::NoAnswer => (
+            format!("{remote} does not answer on UDP port {}", path.remote.port()),
+            vec![],
+            vec![format!("ping {remote}; let UDP 500 and 4500 through on the way; is IKE served there?")],
+        ),
+    }
+}
+
+fn its_log() -> String {
+    "look into the log of the peer".to_owned()
+}
+
+fn mode(names: &Names) -> Explained {
+    let groups = names.esp_groups.values();
+    let fix = groups.map(|group| {
+        format!("set vpn ipsec esp-group {} mode tunnel|transport, the same on both sides", group.name)
+    });
+    let mut fix: Vec<String> = fix.collect();
+    fix.dedup();
+    ("one side wants tunnel mode, the other transport mode".to_owned(), vec![], fix)
+}
+
+/// The words before what a tunnel is for, with its number if there is only one.
+fn tunnel(names: &Names, set: &str) -> String {
+    let mut numbers = names.esp_groups.keys().map(|name| name.rsplit('-').next().unwrap_or("N"));
+    match (numbers.next(), numbers.next()) {
+        (Some(only), None) => format!("{set} tunnel {only}"),
+        _ => format!("{set} tunnel N"),
+    }
+}
+
+fn no_selectors(
+    set: &str,
+    ours: &[Vec<TrafficSelector>; 2],
+    theirs: &[Vec<TrafficSelector>; 2],
+) -> Explained {
+    let [local, remote] = theirs;
+    let is_said = !local.is_empty() || !remote.is_empty();
+    let theirs = if is_said {
+        format!("the peer: local {}, remote {}", list(remote), list(local))
+    } else {
+        "the peer does not say".to_owned()
+    };
+    let fix = if is_said {
+        let line = |side, wanted: &TrafficSelector| format!("{set} {side} prefix {}", text(wanted));
+        let local = local.iter().map(|wanted| line("local", wanted));
+        local.chain(remote.iter().map(|wanted| line("remote", wanted))).collect()
+    } else {
+        vec![format!("{set} local prefix and remote prefix: what is local here is remote there")]
+    };
+    (
+        "no packets that both sides want in the tunnel".to_owned(),
+        vec![format!("here: local {}, remote {}", list(&ours[0]), list(&ours[1])), theirs],
+        fix,
+    )
+}
+
+fn no_proposal(names: &Names, of: &str, ours: &[String], theirs: &[String]) -> Explained {
+    let esp = names.esp_groups.get(of);
+    let (words, group) = match esp {
+        Some(group) => ("esp-group", group),
+        None => ("ike-group", &names.ike_group),
+    };
+    let set = format!("set vpn ipsec {words} {}", group.name);
+    let accepted = if theirs.is_empty() {
+        "the peer does not say what it accepts".to_owned()
+    } else {
+        format!("the peer accepts {}", theirs.join(", "))
+    };
+    let wanted = theirs.iter().find_map(|text| Wanted::read(text));
+    let fix = match &wanted {
+        Some(wanted) if esp.is_some() => wanted.lines_for_esp(&set, group.free, ours),
+        Some(wanted) => wanted.lines_for_ike(&set, group.free),
+        None if theirs.is_empty() => vec![format!(
+            "{set} proposal {} encryption CIPHER, with one that the peer accepts; its configuration or log says which",
+            group.free
+        )],
+        None => {
+            vec![format!("nothing that the peer accepts is served here; have it accept {}", ours.join(", "))]
+        }
+    };
+    (format!("no common proposal for {of}"), vec![format!("we accept {}", ours.join(", ")), accepted], fix)
+}
+
+/// The first algorithm of each kind of a proposal, in the words of the configuration.
+#[derive(Default)]
+struct Wanted<'a> {
+    encryption: &'a str,
+    hash: Option<&'a str>,
+    prf: Option<&'a str>,
+    group: Option<u16>,
+}
+
+impl<'a> Wanted<'a> {
+    /// Reads what [`describe`](tunnel::ikev2::proposal::describe) has written; `None` if we lack something that it needs.
+    fn read(text: &'a str) -> Option<Self> {
+        let mut wanted = Self::default();
+        for word in text.split('-') {
+            if let Some(group) = exchange::Group::ALL.iter().find(|group| group.name() == word) {
+                wanted.group = wanted.group.or(Some(group.id()));
+            } else if word.starts_with("prf") && Prf::by_name(word).is_some() {
+                wanted.prf = wanted.prf.or(Some(word));
+            } else if Integrity::ALL.iter().any(|mac| Algorithm::name(*mac) == word) {
+                wanted.hash = wanted.hash.or(Some(word));
+            } else if wanted.encryption.is_empty() && Encryption::by_name(word).is_some() {
+                wanted.encryption = word;
+            }
+        }
+        let authenticates = Encryption::by_name(wanted.encryption)?.authenticates();
+        (authenticates || wanted.hash.is_some()).then_some(wanted)
+    }
+
+    /// The cipher, and its MAC if it needs one.
+    fn protection(&self, set: &str, number: u16) -> Vec<String> {
+        let hash = self.hash.map(|hash| format!("{set} proposal {number} hash {hash}"));
+        let encryption = format!("{set} proposal {number} encryption {}", self.encryption);
+        [encryption].into_iter().chain(hash).collect()
+    }
+
+    fn lines_for_ike(&self, set: &str, number: u16) -> Vec<String> {
+        let mut lines = self.protection(set, number);
+        lines.extend(self.group.map(|group| format!("{set} proposal {number} dh-group {group}")));
+        let of_hash = self.hash.map(|hash| format!("prf{hash}"));
+        let prf = self.prf.filter(|prf| of_hash.as_deref() != Some(prf));
+        lines.extend(prf.map(|prf| format!("{set} proposal {number} prf {prf}")));
+        lines
+    }
+
+    /// Where only the groups differ, it is perfect forward secrecy that is to be changed.
+    fn lines_for_esp(&self, set: &str, number: u16, ours: &[String]) -> Vec<String> {
+        let groups_differ = |ours: &Wanted<'_>| {
+            (ours.encryption, ours.hash) == (self.encryption, self.hash) && ours.group != self.group
+        };
+        if ours.iter().filter_map(|text| Wanted::read(text)).any(|ours| groups_differ(&ours)) {
+            let pfs = self.group.map_or("disable".to_owned(), |group| format!("dh-group{group}"));
+            return vec![format!("{set} pfs {pfs}")];
+        }
+        self.protection(set, number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Names {
+        let group = |name: &str, free| Group { name: name.to_owned(), free };
+        Names {
+            peer: "berlin".to_owned(),
+            ike_group: group("BERLIN", 2),
+            esp_groups: [("berlin-tunnel-7".to_owned(), group("SITES", 3))].into(),
+            secret: "set vpn ipsec authentication psk sites secret".to_owned(),
+        }
+    }
+
+    fn told(cause: &Cause) -> IpsecFailure {
+        let path = Path {
+            local: "192.0.2.1:500".parse().expect("literal"),
+            remote: "192.0.2.2:500".parse().expect("literal"),
+        };
+        failure(Some(&names()), path, cause, Duration::from_secs(7))
+    }
+
+    fn proposals(of: &str, ours: &str, theirs: &[&str]) -> Vec<String> {
+        let theirs = theirs.iter().map(|&text| text.to_owned()).collect();
+        told(&Cause::NoProposal { of: of.to_owned(), ours: vec![ours.to_owned()], theirs }).fix
+    }
+
+    #[test]
+    fn what_the_peer_accepts_for_ike_becomes_a_proposal() {
+        let ours = "aes256gcm128-prfsha256-ecp256";
+        let set = "set vpn ipsec ike-group BERLIN proposal 2";
+        assert_eq!(
+            proposals("IKE", ours, &["aes128-sha256-prfsha256-modp2048", "3des-sha1-prfsha1-modp1024"]),
+            ["encryption aes128", "hash sha256", "dh-group 14"].map(|words| format!("{set} {words}"))
+        );
+        assert_eq!(
+            proposals("IKE", ours, &["aes128gcm96-prfsha512-prfsha1-x25519"]),
+            ["encryption aes128gcm96", "dh-group 31", "prf prfsha512"].map(|words| format!("{set} {words}"))
+        );
+    }
+
+    #[test]
+    fn a_proposal_that_is_not_served_here_is_passed_over() {
+        let strange = "encryption(23, 256 bits)-sha256-prfsha256-modp2048";
+        let fix =
+            proposals("IKE", "aes128-sha256-prfsha256-ecp256", &[strange, "aes256-sha1-prfsha1-ecp256"]);
+        assert_eq!(fix[0], "set vpn ipsec ike-group BERLIN proposal 2 encryption aes256");
+        let fix = proposals("IKE", "aes128-sha256-prfsha256-ecp256", &[strange]);
+        assert!(fix[0].contains("have it accept aes128-sha256-prfsha256-ecp256"), "{fix:?}");
+    }
+
+    #[test]
+    fn what_the_peer_accepts_for_esp_becomes_a_proposal_or_secrecy() {
+        let of = "berlin-tunnel-7";
+        let set = "set vpn ipsec esp-group SITES";
+        assert_eq!(
+            proposals(of, "aes256gcm128-esn-noesn", &["aes128-sha256-noesn"]),
+            [format!("{set} proposal 3 encryption aes128"), format!("{set} proposal 3 hash sha256")]
+        );
+        assert_eq!(
+            proposals(of, "aes128-sha256-ecp256-esn", &["aes128-sha256-modp2048-noesn"]),
+            [format!("{set} pfs dh-group14")]
+        );
+        assert_eq!(
+            proposals(of, "aes128-sha256-ecp256-esn", &["aes128-sha256-noesn"]),
+            [format!("{set} pfs disable")]
+        );
+    }
+
+    #[test]
+    fn a_peer_that_does_not_say_what_it_accepts_is_to_be_asked() {
+        let fix = proposals("IKE", "aes256gcm128-prfsha256-ecp256", &[]);
+        assert!(fix[0].starts_with("set vpn ipsec ike-group BERLIN proposal 2 encryption"), "{fix:?}");
+    }
+
+    #[test]
+    fn a_wrong_secret_is_named_as_the_configuration_names_it() {
+        let cause = Cause::NotAuthentic {
+            identity: "192.0.2.2".to_owned(),
+            why: "the pre-shared keys differ".to_owned(),
+        };
+        assert!(told(&cause).fix[0].starts_with("set vpn ipsec authentication psk sites secret SECRET"));
+        let cause = Cause::NotAuthentic {
+            identity: "moon".to_owned(),
+            why: "another identity is configured".to_owned(),
+        };
+        assert_eq!(
+            told(&cause).fix,
+            ["set vpn ipsec site-to-site peer berlin authentication remote-id moon"]
+        );
+    }
+
+    #[test]
+    fn selectors_are_told_from_both_sides_and_mended_from_here() {
+        let net = |text: &str| {
+            let net: ipnet::IpNet = text.parse().expect("literal");
+            vec![TrafficSelector {
+                protocol: 0,
+                ports: 0..=u16::MAX,
+                addresses: net.network()..=net.broadcast(),
+            }]
+        };
+        let told = told(&Cause::NoSelectors {
+            ours: [net("10.1.0.0/16"), net("10.2.0.0/16")],
+            theirs: [net("10.3.0.0/16"), net("10.2.0.0/16")],
+        });
+        assert_eq!(
+            told.details,
+            [
+                "here: local 10.1.0.0/16, remote 10.2.0.0/16",
+                "the peer: local 10.2.0.0/16, remote 10.3.0.0/16"
+            ]
+        );
+        let set = "set vpn ipsec site-to-site peer berlin tunnel 7";
+        assert_eq!(
+            told.fix,
+            [format!("{set} local prefix 10.3.0.0/16"), format!("{set} remote prefix 10.2.0.0/16")]
+        );
+    }
+}

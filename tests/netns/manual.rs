@@ -1,0 +1,61 @@
+//! An IPsec interface whose keys nobody negotiates: what tests have in the place of IKE.
+
+use crossbeam_channel::{Receiver, unbounded};
+use gateway::clock::Clock;
+use gateway::control::carrier::{Carrier, Drops, Options};
+use gateway::datapath::Notice;
+use gateway::datapath::punt::Punt;
+use gateway::tables::{Peer, Protocol, Tables};
+use gateway::worker::{Egress, Shared};
+use packet::DropCounters;
+use port::Transmit;
+use std::sync::Arc;
+use tunnel::esp::{Policies, Policy};
+
+/// The UDP port of ESP.
+pub const PORT: u16 = 4500;
+/// Bytes that ESP adds to a packet, about.
+const OVERHEAD: usize = 64;
+
+pub struct Ipsec {
+    carrier: Carrier,
+    shared: Shared,
+}
+
+impl Ipsec {
+    /// Makes an interface in the calling thread's namespace, and the queue of what its workers notice.
+    pub fn create(name: &str, raw: bool, mark: u32) -> (Self, Receiver<Notice>) {
+        let mut carrier = Carrier::create(name, &Options::default()).expect("TUN is there");
+        if raw {
+            carrier.open_raw(mark).expect("root has raw sockets");
+        }
+        let mut binding = carrier.binding();
+        binding.set_port(PORT).and_then(|()| binding.set_fwmark(mark)).expect("nothing is bound yet");
+        binding.open().expect("the port is free");
+        let (notices, noticed) = unbounded();
+        let (removed, _) = tokio::sync::mpsc::unbounded_channel();
+        let shared = Shared { tables: Arc::new(Tables::new(Protocol::Ipsec, 1400)), notices, clock: Clock };
+        let (punt, _) = Punt::for_ike();
+        let tables = Arc::clone(&shared.tables);
+        let tell = move |_, mtu| tables.mtu.store(mtu, std::sync::atomic::Ordering::Relaxed);
+        carrier.start(&shared, Options::default(), punt, removed, OVERHEAD, tell).expect("threads start");
+        (Self { carrier, shared }, noticed)
+    }
+
+    pub fn tables(&self) -> &Tables {
+        &self.shared.tables
+    }
+
+    pub fn drops(&self) -> &Drops {
+        self.carrier.drops()
+    }
+
+    /// A way outside for packets that waited for a key.
+    pub fn egress(&self) -> Egress<Box<dyn Transmit>> {
+        Egress::new(self.shared.clone(), self.carrier.outside(), Arc::new(DropCounters::default()))
+    }
+
+    pub fn set_policies(&self, policies: Vec<Policy<Arc<Peer>>>) {
+        self.shared.tables.policies.store(Arc::new(Policies::new(policies)));
+    }
+}

@@ -1,0 +1,48 @@
+//! What people may know about a session.
+
+use super::Session;
+use super::entry::{ChildEntry, ChildStanding, IkeSa, Standing};
+use crate::ikev2::endpoint::{ChildStatus, Details, IkeStatus};
+
+impl Session {
+    pub(in crate::ikev2) fn details(&self) -> Details {
+        Details {
+            identity: self.identity.clone(),
+            path: self.path,
+            nat: self.nat,
+            initiated: self.initiated,
+            since: self.since,
+            last_heard: self.last_heard,
+            ikes: self.ikes.iter().map(ike).collect(),
+            children: self.children.iter().map(child).collect(),
+        }
+    }
+}
+
+fn ike(ike: &IkeSa) -> IkeStatus {
+    IkeStatus {
+        spis: ike.channel.spis(),
+        role: ike.channel.role(),
+        suite: ike.suite,
+        since: ike.since,
+        rekey_at: ike.rekey_at,
+        expires: ike.expires,
+        is_current: ike.standing == Standing::Current,
+    }
+}
+
+fn child(child: &ChildEntry) -> ChildStatus {
+    ChildStatus {
+        child: child.child,
+        inbound: child.inbound,
+        outbound: child.outbound,
+        suite: child.suite,
+        mode: child.mode,
+        local: child.local.clone(),
+        remote: child.remote.clone(),
+        since: child.since,
+        rekey_at: child.rekey_at,
+        expires: child.expires,
+        is_live: child.standing == ChildStanding::Live,
+    }
+}

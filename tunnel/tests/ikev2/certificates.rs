@@ -1,0 +1,236 @@
+//! Authentication by certificates and signatures (RFC 7296 section 2.15, RFC 7427).
+
+use crate::network::{A, B, Network, exchange};
+use crate::support::{assert_agree, assert_nothing_leaks, connected};
+use crypto::pki::{Certificate, TrustStore};
+use crypto::signature::SigningKey;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, SanType, SignatureAlgorithm, date_time_ymd,
+};
+use std::sync::Arc;
+use tunnel::ikev2::message::Exchange;
+use tunnel::ikev2::message::numbers::notify;
+use tunnel::ikev2::{Authentication, Cause, Connection, Credentials, Event, Identity};
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn params(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}
+
+fn authority_params(name: &str) -> CertificateParams {
+    let mut params = params(name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params
+}
+
+fn authority() -> Authority {
+    CertifiedIssuer::self_signed(authority_params("root"), KeyPair::generate().expect("works"))
+        .expect("valid")
+}
+
+/// A host's certificate, with its domain name and some room.
+fn host_params(host: usize) -> CertificateParams {
+    let mut params = params(&format!("host {}", host + 1));
+    let name = format!("host{}.example", host + 1);
+    params.subject_alt_names = vec![SanType::DnsName(name.try_into().expect("ASCII"))];
+    params
+}
+
+fn parse(der: &[u8]) -> Certificate {
+    Certificate::from_der(der).expect("ours")
+}
+
+/// What a host signs with: a certificate made of `params` by `issuer`, with `between` on the way to the root.
+fn credentials(
+    params: &CertificateParams,
+    algorithm: &'static SignatureAlgorithm,
+    issuer: &Authority,
+    between: &[&Authority],
+    trusted: &Authority,
+) -> Credentials {
+    let key = KeyPair::generate_for(algorithm).expect("works");
+    let own = params.signed_by(&key, issuer).expect("valid");
+    let mut certificates = vec![parse(own.der())];
+    certificates.extend(between.iter().map(|authority| parse(authority.der())));
+    let mut trust = TrustStore::default();
+    trust.add_authority(parse(trusted.der())).expect("an authority");
+    let key = SigningKey::from_der(&key.serialize_der()).expect("a key");
+    Credentials { key, certificates, trust, accept_sha1: false }
+}
+
+fn use_certificate(connection: &mut Connection, credentials: Credentials) {
+    connection.authentication = Authentication::Certificate(Arc::new(credentials));
+}
+
+fn plain(host: usize, root: &Authority) -> Credentials {
+    credentials(&host_params(host), &PKCS_ECDSA_P256_SHA256, root, &[], root)
+}
+
+fn why(network: &Network, host: usize) -> String {
+    let failed = |event: &Event| match event {
+        Event::Failed { cause: Cause::NotAuthentic { why, .. }, .. } => Some(why.clone()),
+        _ => None,
+    };
+    network.hosts[host].events.iter().find_map(failed).expect("it failed")
+}
+
+#[test]
+fn both_sides_authenticate_with_every_kind_of_key() {
+    let root = authority();
+    for algorithm in [&PKCS_ECDSA_P256_SHA256, &PKCS_ECDSA_P384_SHA384, &PKCS_ED25519] {
+        let (network, _) = connected(60, |host, connection| {
+            use_certificate(connection, credentials(&host_params(host), algorithm, &root, &[], &root));
+        });
+        assert_agree(&network, 1);
+        assert_nothing_leaks(&network, 1);
+    }
+}
+
+#[test]
+fn rsa_keys_sign_too() {
+    let root = authority();
+    let pem = include_str!("../../../crypto/tests/keys/rsa2048-pkcs8.pem");
+    let (network, _) = connected(61, |host, connection| {
+        let key = KeyPair::from_pem(pem).expect("a key");
+        let own = host_params(host).signed_by(&key, &root).expect("valid");
+        let key = SigningKey::from_file(pem.as_bytes()).expect("a key");
+        use_certificate(
+            connection,
+            Credentials { key, certificates: vec![parse(own.der())], ..plain(host, &root) },
+        );
+    });
+    assert_agree(&network, 1);
+}
+
+#[test]
+fn chains_and_large_certificates_travel_in_fragments() {
+    let root = authority();
+    let key = || KeyPair::generate().expect("works");
+    let middle = CertifiedIssuer::signed_by(authority_params("middle"), key(), &root).expect("valid");
+    let (network, _) = connected(62, |host, connection| {
+        let mut params = host_params(host);
+        let long = |number| {
+            SanType::DnsName(
+                format!("alias-{number}.{}.example", "long".repeat(12)).try_into().expect("ASCII"),
+            )
+        };
+        params.subject_alt_names.extend((0..60).map(long));
+        use_certificate(
+            connection,
+            credentials(&params, &PKCS_ECDSA_P256_SHA256, &middle, &[&middle], &root),
+        );
+    });
+    assert_agree(&network, 1);
+    let auth = network.log.iter().filter(|(_, datagram)| exchange(&datagram.bytes).0 == Exchange::IkeAuth);
+    assert!(auth.clone().count() >= 8);
+    assert!(auth.map(|(_, datagram)| datagram.bytes.len()).all(|length| length <= 1228));
+}
+
+#[test]
+fn strangers_are_refused_on_either_side_and_told_apart() {
+    let (root, other) = (authority(), authority());
+    for bad in [A, B] {
+        let (network, _) = connected(63, |host, connection| {
+            let issuer = if host == bad { &other } else { &root };
+            use_certificate(
+                connection,
+                credentials(&host_params(host), &PKCS_ECDSA_P256_SHA256, issuer, &[], &root),
+            );
+        });
+        assert_agree(&network, 0);
+        assert_nothing_leaks(&network, 0);
+        assert!(why(&network, 1 - bad).contains("signed"), "{}", why(&network, 1 - bad));
+    }
+}
+
+/// CVE-2015-4171, CVE-2023-26463: a certificate that is good, and somebody else's.
+#[test]
+fn an_identity_is_the_certificates_own() {
+    let root = authority();
+    for bad in [A, B] {
+        let (network, _) = connected(64, |host, connection| {
+            let owner = if host == bad { 7 } else { host };
+            use_certificate(
+                connection,
+                credentials(&host_params(owner), &PKCS_ECDSA_P256_SHA256, &root, &[], &root),
+            );
+        });
+        assert_agree(&network, 0);
+        assert_nothing_leaks(&network, 0);
+        assert_eq!(why(&network, 1 - bad), "its certificate is for CN=host 8");
+    }
+}
+
+#[test]
+fn the_signature_is_the_certificates_own() {
+    let root = authority();
+    let (network, _) = connected(65, |host, connection| {
+        let mut credentials = plain(host, &root);
+        if host == A {
+            credentials.key = plain(host, &root).key;
+        }
+        use_certificate(connection, credentials);
+    });
+    assert_agree(&network, 0);
+    assert_nothing_leaks(&network, 0);
+    assert_eq!(why(&network, B), "its signature is not right");
+}
+
+#[test]
+fn certificates_have_their_time() {
+    let root = authority();
+    let (network, _) = connected(66, |host, connection| {
+        let mut params = host_params(host);
+        if host == B {
+            params.not_after = date_time_ymd(2029, 1, 1);
+        }
+        use_certificate(connection, credentials(&params, &PKCS_ECDSA_P256_SHA256, &root, &[], &root));
+    });
+    assert_agree(&network, 0);
+    assert!(why(&network, A).contains("expired"), "{}", why(&network, A));
+}
+
+#[test]
+fn a_secret_does_not_stand_in_for_a_certificate_nor_the_reverse() {
+    let root = authority();
+    for host_with_certificate in [A, B] {
+        let (network, _) = connected(67, |host, connection| {
+            if host == host_with_certificate {
+                use_certificate(connection, plain(host, &root));
+            }
+        });
+        assert_agree(&network, 0);
+        assert_nothing_leaks(&network, 0);
+    }
+}
+
+#[test]
+fn a_distinguished_name_is_an_identity() {
+    let root = authority();
+    let (network, _) = connected(68, |host, connection| {
+        let name = |host: usize| -> Identity { format!("CN=host {}", host + 1).parse().expect("a name") };
+        connection.local_identity = name(host);
+        connection.remote_identity = Some(name(1 - host));
+        use_certificate(connection, plain(host, &root));
+    });
+    assert_agree(&network, 1);
+}
+
+#[test]
+fn hashes_and_requests_are_announced() {
+    let root = authority();
+    let (network, _) = connected(69, |host, connection| use_certificate(connection, plain(host, &root)));
+    let request = parse(root.der()).key_hash();
+    for (_, datagram) in &network.log[..2] {
+        let announced =
+            datagram.bytes.windows(2).any(|pair| pair == notify::SIGNATURE_HASH_ALGORITHMS.to_be_bytes());
+        assert!(announced);
+    }
+    assert!(network.log[1].1.bytes.windows(20).any(|bytes| bytes == request));
+}

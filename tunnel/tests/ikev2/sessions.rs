@@ -1,0 +1,345 @@
+//! What becomes of a session: rekeying, deletion, death.
+
+use crate::network::{A, B, Network};
+use crate::support::{
+    HOUR, acquainted, assert_agree, assert_nothing_leaks, begin, child, connected, established, seconds,
+};
+use crypto::exchange::Group;
+use tunnel::ikev2::message::Exchange;
+use tunnel::ikev2::{CloseReason, Event, Start, WhenLost};
+
+fn closed(network: &Network, host: usize) -> Vec<CloseReason> {
+    let reason = |event: &Event| match event {
+        Event::Closed { reason, .. } => Some(*reason),
+        _ => None,
+    };
+    network.hosts[host].events.iter().filter_map(reason).collect()
+}
+
+fn rekey_child(network: &mut Network, host: usize) {
+    let spi = network.hosts[host].spis()[0];
+    network.command(host, |endpoint, now, out| endpoint.rekey_child(now, spi, out));
+}
+
+#[test]
+fn a_rekeyed_child_replaces_the_old_one_on_both_sides() {
+    for host in [A, B] {
+        for groups in [vec![], vec![Group::Ecp256]] {
+            let (mut network, _) =
+                connected(30, |_, connection| connection.children[0].esp[0].groups.clone_from(&groups));
+            let before = [network.hosts[A].spis(), network.hosts[B].spis()];
+            rekey_child(&mut network, host);
+            network.run(seconds(1));
+            assert_agree(&network, 1);
+            assert_nothing_leaks(&network, 1);
+            assert_ne!(before, [network.hosts[A].spis(), network.hosts[B].spis()]);
+            assert!(network.hosts.iter().all(|host| !host.sending(0).expect("installed").held));
+        }
+    }
+}
+
+#[test]
+fn forward_secrecy_survives_a_wrong_guess_of_the_group() {
+    let (mut network, _) = connected(31, |host, connection| {
+        connection.children[0].esp[0].groups =
+            if host == A { vec![Group::X25519, Group::Ecp256] } else { vec![Group::Ecp256] };
+    });
+    rekey_child(&mut network, A);
+    network.run(seconds(1));
+    assert_agree(&network, 1);
+    assert_nothing_leaks(&network, 1);
+    let creates =
+        network.exchanges().into_iter().filter(|(exchange, _)| *exchange == Exchange::CreateChildSa);
+    assert_eq!(creates.count(), 4);
+}
+
+/// While a child is rekeyed, what one side sends the other side receives, whatever is lost on the way.
+#[test]
+fn no_packet_is_lost_while_a_child_is_rekeyed() {
+    for seed in 0..200 {
+        let (mut network, _) = connected(3000 + seed, |_, _| {});
+        network.weather.lost = 150;
+        network.weather.delay = seconds(1);
+        rekey_child(&mut network, usize::from(seed % 2 == 0));
+        for _ in 0..600 {
+            network.run(std::time::Duration::from_millis(100));
+            for (one, other) in [(A, B), (B, A)] {
+                let sending = network.hosts[one].sending(0).expect("always one");
+                let spi = sending.install.sa.outbound.spi;
+                assert!(
+                    network.hosts[other].installed.contains_key(&spi),
+                    "seed {seed}: {one} sends under {spi:x}"
+                );
+            }
+        }
+        network.weather = crate::network::Weather::default();
+        network.run(seconds(300));
+        assert_agree(&network, 1);
+        assert_nothing_leaks(&network, 1);
+    }
+}
+
+#[test]
+fn a_rekeyed_ike_sa_keeps_the_children() {
+    for host in [A, B] {
+        let (mut network, ids) = connected(32, |_, _| {});
+        let before = network.hosts[A].spis();
+        for _ in 0..3 {
+            network.command(host, |endpoint, now, out| endpoint.rekey(now, ids[host], out));
+            network.run(seconds(1));
+            assert_nothing_leaks(&network, 1);
+        }
+        assert_eq!(network.hosts[A].spis(), before);
+        // The new IKE SA serves: children are rekeyed in it, by either side.
+        rekey_child(&mut network, 1 - host);
+        network.run(seconds(1));
+        assert_agree(&network, 1);
+        assert_ne!(network.hosts[A].spis(), before);
+        assert!(closed(&network, A).is_empty() && closed(&network, B).is_empty());
+    }
+}
+
+#[test]
+fn an_ike_sa_is_rekeyed_with_another_group_if_need_be() {
+    let (mut network, ids) = connected(33, |host, connection| {
+        connection.ike[0].groups =
+            if host == A { vec![Group::X25519, Group::Ecp256] } else { vec![Group::Ecp256, Group::X25519] };
+    });
+    network.command(A, |endpoint, now, out| endpoint.rekey(now, ids[A], out));
+    network.run(seconds(1));
+    assert_nothing_leaks(&network, 1);
+    let rekeyed = |event: &Event| matches!(event, Event::Rekeyed { suite, .. } if suite.ends_with("ecp256"));
+    assert_eq!([A, B].map(|host| network.hosts[host].count(rekeyed)), [1, 1]);
+}
+
+#[test]
+fn lifetimes_are_kept_for_days() {
+    let (mut network, _) = connected(34, |_, _| {});
+    network.run(24 * HOUR);
+    assert_agree(&network, 1);
+    assert_nothing_leaks(&network, 1);
+    let rekeyed = |event: &Event| matches!(event, Event::Rekeyed { .. });
+    // Both sides rekey; after each rekeying both begin to count anew. Children live for an hour, the IKE SA for four.
+    let up = network.hosts[A].count(|event| matches!(event, Event::ChildUp { .. }));
+    assert!((25..=40).contains(&up), "{up}");
+    let rekeyed = network.hosts[A].count(rekeyed);
+    assert!((6..=10).contains(&rekeyed), "{rekeyed}");
+    assert!(closed(&network, A).is_empty() && closed(&network, B).is_empty());
+}
+
+#[test]
+fn closing_ends_both_sides() {
+    for host in [A, B] {
+        let (mut network, ids) = connected(35, |_, _| {});
+        network.command(host, |endpoint, now, out| endpoint.close(now, ids[host], out));
+        assert!(network.hosts[host].installed.is_empty(), "at once");
+        network.run(seconds(1));
+        assert_agree(&network, 0);
+        assert_nothing_leaks(&network, 0);
+        assert_eq!(closed(&network, host), [CloseReason::Asked]);
+        assert_eq!(closed(&network, 1 - host), [CloseReason::ByPeer]);
+        assert_eq!(network.hosts[A].endpoint.next_timeout(), None, "no timer is left");
+    }
+}
+
+#[test]
+fn closing_at_any_moment_leaves_nothing() {
+    for milliseconds in 0..60 {
+        for closing in [vec![A], vec![B], vec![A, B]] {
+            let (mut network, ids) = acquainted(36, |_, _| {});
+            begin(&mut network, A, ids[A]);
+            network.run(std::time::Duration::from_millis(milliseconds));
+            for host in closing {
+                network.command(host, |endpoint, now, out| endpoint.close(now, ids[host], out));
+            }
+            network.run(seconds(600));
+            assert_eq!(network.hosts[A].installed.len(), network.hosts[B].installed.len());
+            assert_nothing_leaks(&network, established(&network.hosts[A]));
+        }
+    }
+}
+
+#[test]
+fn a_deleted_child_is_gone_on_both_sides_and_the_ike_sa_stays() {
+    let (mut network, _) = connected(37, |_, _| {});
+    let spi = network.hosts[B].spis()[0];
+    network.command(B, |endpoint, now, out| endpoint.delete_child(now, spi, out));
+    network.run(seconds(1));
+    assert_agree(&network, 0);
+    assert_nothing_leaks(&network, 1);
+    assert_eq!(network.hosts[A].count(|event| matches!(event, Event::ChildDown { .. })), 1);
+}
+
+#[test]
+fn a_child_deleted_by_the_other_side_comes_back_where_that_is_wanted() {
+    let (mut network, _) = connected(38, |host, connection| {
+        if host == A {
+            connection.when_lost = WhenLost::Restart;
+        }
+    });
+    let spi = network.hosts[B].spis()[0];
+    network.command(B, |endpoint, now, out| endpoint.delete_child(now, spi, out));
+    network.run(seconds(1));
+    assert_agree(&network, 1);
+    assert_nothing_leaks(&network, 1);
+}
+
+#[test]
+fn deletions_of_the_same_child_may_cross() {
+    let (mut network, _) = connected(39, |_, _| {});
+    for host in [A, B] {
+        let spi = network.hosts[host].spis()[0];
+        network.command(host, |endpoint, now, out| endpoint.delete_child(now, spi, out));
+    }
+    network.run(seconds(1));
+    assert_agree(&network, 0);
+    assert_nothing_leaks(&network, 1);
+}
+
+#[test]
+fn farewells_may_cross() {
+    let (mut network, ids) = connected(40, |_, _| {});
+    for host in [A, B] {
+        network.command(host, |endpoint, now, out| endpoint.close(now, ids[host], out));
+    }
+    network.run(seconds(60));
+    assert_nothing_leaks(&network, 0);
+}
+
+#[test]
+fn a_dead_peer_is_noticed_and_the_connection_restarted() {
+    let (mut network, _) = connected(41, |host, connection| {
+        connection.dead_peer_detection = Some(seconds(30));
+        if host == A {
+            connection.when_lost = WhenLost::Restart;
+        }
+    });
+    network.run(seconds(300));
+    assert!(closed(&network, A).is_empty(), "it lives");
+    network.hosts[B].is_dead = true;
+    network.run(seconds(190));
+    assert_eq!(closed(&network, A), [CloseReason::Dead]);
+    assert!(network.hosts[A].installed.is_empty());
+    // It comes back as one that knows nothing.
+    let mut fresh = crate::network::Host::new("192.0.2.2", 999);
+    fresh.endpoint.add_connection(network.now(), crate::support::connection(B));
+    network.hosts[B] = fresh;
+    network.run(seconds(60));
+    assert_agree(&network, 1);
+    assert_nothing_leaks(&network, 1);
+}
+
+#[test]
+fn traffic_is_a_sign_of_life() {
+    let (mut network, _) = connected(42, |_, connection| connection.dead_peer_detection = Some(seconds(30)));
+    let before = network.log.len();
+    for _ in 0..30 {
+        network.run(seconds(10));
+        for host in [A, B] {
+            let spi = network.hosts[host].spis()[0];
+            network.command(host, |endpoint, now, _| endpoint.note_traffic(now, spi));
+        }
+    }
+    assert_eq!(network.log.len(), before, "nothing was asked");
+}
+
+#[test]
+fn a_peer_that_has_lost_its_memory_takes_its_own_place() {
+    let (mut network, ids) = connected(43, |_, _| {});
+    let mut fresh = crate::network::Host::new("192.0.2.1", 998);
+    let id = fresh.endpoint.add_connection(network.now(), crate::support::connection(A));
+    assert_ne!(Some(id), ids.get(5).copied());
+    network.hosts[A] = fresh;
+    begin(&mut network, A, id);
+    network.run(seconds(60));
+    assert_agree(&network, 1);
+    assert_nothing_leaks(&network, 1);
+    assert_eq!(closed(&network, B), [CloseReason::Replaced]);
+}
+
+#[test]
+fn an_initiator_that_gets_no_answer_tries_for_ever() {
+    let (mut network, _) = acquainted(44, |host, connection| {
+        if host == A {
+            connection.start = Start::Initiate;
+        }
+    });
+    network.hosts[B].is_dead = true;
+    network.run(HOUR);
+    assert!(network.log.len() > 100);
+    network.hosts[B].is_dead = false;
+    network.run(seconds(300));
+    assert_agree(&network, 1);
+    assert_nothing_leaks(&network, 1);
+}
+
+#[test]
+fn removing_a_connection_ends_it_and_it_does_not_come_back() {
+    let (mut network, ids) = connected(45, |_, connection| connection.start = Start::Initiate);
+    network.command(A, |endpoint, now, out| endpoint.remove_connection(now, ids[A], out));
+    network.run(seconds(5));
+    assert_eq!(established(&network.hosts[A]), 0);
+    network.run(seconds(300));
+    assert_eq!((established(&network.hosts[A]), established(&network.hosts[B])), (0, 0));
+}
+
+#[test]
+fn a_child_asked_for_twice_is_made_once() {
+    let (mut network, ids) = connected(46, |host, connection| {
+        let (ours, theirs) = if host == A { (1, 2) } else { (2, 1) };
+        connection.children.push(child("second", ours + 10, theirs + 10));
+    });
+    assert_agree(&network, 2);
+    for _ in 0..5 {
+        begin(&mut network, A, ids[A]);
+    }
+    network.run(seconds(5));
+    assert_agree(&network, 2);
+}
+
+#[test]
+fn authenticating_anew_replaces_the_session_before_the_old_one_ends() {
+    let (mut network, _) = connected(47, |host, connection| {
+        let (ours, theirs) = if host == A { (1, 2) } else { (2, 1) };
+        connection.children.push(child("second", ours + 10, theirs + 10));
+        connection.reauthenticate = true;
+        connection.lifetime = HOUR;
+        connection.children.iter_mut().for_each(|child| child.lifetime = 1000 * HOUR);
+    });
+    network.weather.delay = seconds(1);
+    let mut most = 0;
+    for _ in 0..4 * 3600 * 2 {
+        network.run(std::time::Duration::from_millis(500));
+        for host in &network.hosts {
+            most = most.max(host.installed.len());
+            assert!(host.sending(0).is_some() && host.sending(1).is_some(), "always one");
+        }
+    }
+    assert!((3..=4).contains(&most), "both for a moment: {most}");
+    assert_agree(&network, 2);
+    assert_nothing_leaks(&network, 1);
+    let established = |event: &Event| matches!(event, Event::Established { .. });
+    assert!((4..=6).contains(&network.hosts[B].count(established)));
+    assert_eq!(network.hosts[A].count(|event| matches!(event, Event::Rekeyed { .. })), 0);
+    let reasons = closed(&network, A);
+    assert!(reasons.iter().all(|reason| *reason == CloseReason::Replaced), "{reasons:?}");
+}
+
+#[test]
+fn authenticating_anew_is_tried_again_while_there_is_time() {
+    let (mut network, _) = connected(48, |_, connection| {
+        connection.reauthenticate = true;
+        connection.lifetime = HOUR;
+    });
+    // New first messages are lost for most of the time in which it could be done.
+    network.on_the_way =
+        Some(Box::new(|datagram| crate::network::exchange(&datagram.bytes).0 != Exchange::IkeSaInit));
+    network.run(seconds(3300));
+    assert_agree(&network, 1);
+    network.on_the_way = None;
+    network.run(seconds(290));
+    assert_agree(&network, 1);
+    network.run(seconds(600));
+    assert_agree(&network, 1);
+    assert_nothing_leaks(&network, 1);
+}
