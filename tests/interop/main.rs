@@ -1,4 +1,4 @@
-//! Postern with other people's WireGuard and IPsec, and with other people's crypto.
+//! Postern with other people's WireGuard, IPsec and ESP, and with other people's crypto.
 
 mod bare;
 mod kernel;
