@@ -49,7 +49,11 @@ fn a_refused_change_leaves_everything_as_it_was_and_is_tried_again() {
         [&more[..], &["peer other allowed-ips 10.69.0.0/16", "peer other allowed-ips 0.0.0.0/0"]].concat();
     a.write(&lines(0, &publics[1], &more));
     let said = a.reload();
-    assert!(said.contains("UDP port 51999 is in use") && said.contains("not in force for wg0"), "{said}");
+    assert!(
+        said.contains("UDP port 51999 is in use")
+            && said.contains("not in force for interfaces wireguard wg0,"),
+        "{said}"
+    );
     assert!(!said.contains("is in force"), "{said}");
     let addresses = lab.ip("a", "address show wg0").expect("it is there");
     assert!(addresses.contains("mtu 1420") && !addresses.contains("10.67.0.1"), "{addresses}");
