@@ -145,6 +145,10 @@ impl Key for IllKey<dyn Key> {
     fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
         self.with(jobs, |jobs| self.1.open(jobs))
     }
+
+    fn restores(&self) -> bool {
+        self.0.how.load(Ordering::Relaxed) != BREAKS
+    }
 }
 
 impl IllKey<dyn PairKey> {
@@ -164,5 +168,9 @@ impl PairKey for IllKey<dyn PairKey> {
 
     fn open(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
         self.with(jobs, |jobs| self.1.open(jobs))
+    }
+
+    fn restores(&self) -> bool {
+        self.0.how.load(Ordering::Relaxed) != BREAKS
     }
 }
