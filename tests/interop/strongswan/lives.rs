@@ -95,7 +95,7 @@ fn a_silent_charon_is_asked_whether_it_lives() {
 }
 
 #[test]
-#[ignore = "who begins anew within three minutes of our call is taken for one that crossed it, one time in two"]
+#[ignore = "who begins anew within three minutes of our call is taken for one that crossed it, one time in two, and asked for minutes whether its old session lives"]
 fn packets_under_keys_of_the_past_harm_nobody() {
     let Some((mut lab, daemon, mut charon)) = joined(&[], [""; 3]) else { return };
     charon.kill(&mut lab);

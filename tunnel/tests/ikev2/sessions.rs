@@ -257,6 +257,21 @@ fn a_peer_that_has_lost_its_memory_takes_its_own_place() {
     assert_eq!(closed(&network, B), [CloseReason::Replaced]);
 }
 
+/// From A's side this looks as if both had called at once, one time in two with an old session that B should end.
+#[test]
+fn a_peer_that_lost_its_memory_soon_after_our_call_leaves_no_session_of_its_past() {
+    for seed in 0..20 {
+        let (mut network, _) = connected(500 + seed, |_, _| {});
+        let mut fresh = crate::network::Host::new("192.0.2.2", 900 + seed);
+        let id = fresh.endpoint.add_connection(network.now(), crate::support::connection(B));
+        network.hosts[B] = fresh;
+        begin(&mut network, B, id);
+        network.run(seconds(600));
+        assert_agree(&network, 1);
+        assert_nothing_leaks(&network, 1);
+    }
+}
+
 #[test]
 fn an_initiator_that_gets_no_answer_tries_for_ever() {
     let (mut network, _) = acquainted(44, |host, connection| {

@@ -169,7 +169,7 @@ impl Endpoint {
         }
     }
 
-    fn ask(&mut self, now: Now, id: SessionId, task: Task, out: &mut Outbox) {
+    pub(super) fn ask(&mut self, now: Now, id: SessionId, task: Task, out: &mut Outbox) {
         self.step(now, id, out, |mut phase, context| {
             if let Phase::Established(session) = &mut phase {
                 session.ask(task, context);

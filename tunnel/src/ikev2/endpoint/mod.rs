@@ -16,7 +16,7 @@ use super::action::{CloseReason, Event, Outbox, SessionId};
 use super::config::{ConnectionId, Start, WhenLost};
 use super::context::{Connections, Context, Registry};
 use super::limits::{CROSSING_TIME, RECONNECT_DELAY};
-use super::session::Session;
+use super::session::{Session, Task};
 use super::setup::{Authenticating, HalfOpen, Inbound, Initiating};
 use crate::{Now, Time};
 use crypto::Random;
@@ -266,7 +266,7 @@ impl Endpoint {
         let Some(Phase::Established(new)) = self.phases.get(&id) else { return };
         self.plans.set(new.connection(), None);
         self.failed.remove(&new.connection());
-        let mut losers = Vec::new();
+        let (mut losers, mut doubtful) = (Vec::new(), Vec::new());
         for (other, phase) in self.of_connection(new.connection()) {
             let Phase::Established(old) = phase else { continue };
             if other == id || old.identity() != new.identity() || old.is_closing() {
@@ -282,11 +282,17 @@ impl Endpoint {
                 let loser = if old.initiator_spi() < new.initiator_spi() { old } else { new };
                 if loser.initiated() {
                     losers.push(if std::ptr::eq(loser, new) { id } else { other });
+                } else if new.initial_contact() {
+                    // Or the other side has lost the old one, and will never end it: then it does not answer either.
+                    doubtful.push(other);
                 }
             }
         }
         for loser in losers {
             self.close_session(now, loser, CloseReason::Replaced, out);
+        }
+        for session in doubtful {
+            self.ask(now, session, Task::Liveness, out);
         }
     }
 
