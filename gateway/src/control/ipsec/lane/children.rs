@@ -11,7 +11,7 @@ use crate::worker::Shared;
 use crypto::{Engine, Random};
 use packet::{DropCounters, DropReason, Endpoint};
 use port::Transmit;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,7 +43,7 @@ struct Established {
 }
 
 /// The packets that something is for.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 struct Traffic {
     local: Vec<TrafficSelector>,
     remote: Vec<TrafficSelector>,
@@ -61,14 +61,23 @@ struct Carried {
     peer: Arc<Peer>,
     /// The packets that it is for, until the peer has agreed to fewer.
     configured: Traffic,
+    /// The oldest first.
+    sas: Vec<Installed>,
     /// Packets received when it was last looked.
     heard: u64,
 }
 
+impl Carried {
+    /// The packets that it is for: what the newest SAs are for, or what is configured.
+    fn traffic(&self) -> &Traffic {
+        self.sas.last().map_or(&self.configured, |sa| &sa.traffic)
+    }
+}
+
 /// A pair of SAs.
 struct Installed {
-    connection: ConnectionId,
-    child: usize,
+    /// The SPI that we receive with.
+    spi: u32,
     session: SessionId,
     outbound: Arc<OutboundSa>,
     traffic: Traffic,
@@ -92,9 +101,10 @@ pub struct Children {
     drops: Arc<DropCounters>,
     budget: Budget,
     connections: BTreeMap<ConnectionId, Connected>,
+    by_name: BTreeMap<String, ConnectionId>,
     names: BTreeMap<PeerId, (ConnectionId, usize)>,
-    /// By the SPI that we receive with, in the order of installation.
-    installed: Vec<(u32, Installed)>,
+    /// Whose an SA is, by the SPI that we receive with.
+    owners: HashMap<u32, (ConnectionId, usize)>,
     /// The next to go first.
     lingering: VecDeque<Lingering>,
     last_peer: u64,
@@ -114,8 +124,9 @@ impl Children {
             drops,
             budget: Budget::default(),
             connections: BTreeMap::new(),
+            by_name: BTreeMap::new(),
             names: BTreeMap::new(),
-            installed: Vec::new(),
+            owners: HashMap::new(),
             lingering: VecDeque::new(),
             last_peer: 0,
         }
@@ -136,46 +147,52 @@ impl Children {
             // Packets may wait for a key as soon as it is known where they would go.
             peer.endpoint.store(settings.remote.map(|remote| Arc::new(Endpoint::new((remote, 4500).into()))));
             self.names.insert(peer_id, (id, child));
-            tunnels.push(Carried { plan, peer, configured: traffic(&settings, child), heard: 0 });
+            let (configured, sas) = (traffic(&settings, child), Vec::new());
+            tunnels.push(Carried { plan, peer, configured, sas, heard: 0 });
         }
+        self.by_name.insert(settings.name.clone(), id);
         self.connections.insert(id, Connected { settings, names, tunnels, established: None, failure: None });
     }
 
     pub(super) fn remove(&mut self, id: ConnectionId) {
-        let spis: Vec<u32> =
-            self.installed.iter().filter(|(_, sa)| sa.connection == id).map(|(spi, _)| *spi).collect();
+        let tunnels = self.connections.get(&id).into_iter().flat_map(|connected| &connected.tunnels);
+        let spis: Vec<u32> = tunnels.flat_map(|tunnel| &tunnel.sas).map(|sa| sa.spi).collect();
         for spi in spis {
             self.retire(spi);
         }
         self.purge(id);
-        self.connections.remove(&id);
+        if let Some(connected) = self.connections.remove(&id) {
+            self.by_name.remove(&connected.settings.name);
+        }
         self.names.retain(|_, (connection, _)| *connection != id);
         self.publish();
     }
 
-    /// Lets the workers see the policies as they are: what the newest SAs are for, or what is configured.
+    /// Lets the workers see the policies as they are. Not done for SAs that are for what those before them were for.
     pub(super) fn publish(&self) {
-        let mut entries = Vec::new();
-        for (id, connected) in &self.connections {
-            for (child, tunnel) in connected.tunnels.iter().enumerate() {
-                let newest = self.of_child(*id, child).next_back().map(|(_, sa)| &sa.traffic);
-                let traffic = newest.unwrap_or(&tunnel.configured);
-                if !traffic.local.is_empty() && !traffic.remote.is_empty() {
-                    let (selectors, action) =
-                        (traffic.selectors(), Action::Protect(Arc::clone(&tunnel.peer)));
-                    entries.push(Policy { selectors, action });
-                }
-            }
-        }
-        self.shared.tables.policies.store(Arc::new(Policies::new(entries)));
-    }
-
-    fn of_child(&self, id: ConnectionId, child: usize) -> impl DoubleEndedIterator<Item = &(u32, Installed)> {
-        self.installed.iter().filter(move |(_, sa)| (sa.connection, sa.child) == (id, child))
+        let tunnels = self.connections.values().flat_map(|connected| &connected.tunnels);
+        let policies = tunnels.filter_map(|tunnel| {
+            let traffic = tunnel.traffic();
+            let action = Action::Protect(Arc::clone(&tunnel.peer));
+            let is_known = !traffic.local.is_empty() && !traffic.remote.is_empty();
+            is_known.then(|| Policy { selectors: traffic.selectors(), action })
+        });
+        self.shared.tables.policies.store(Arc::new(Policies::new(policies.collect())));
     }
 
     fn tunnel(&self, id: ConnectionId, child: usize) -> Option<&Carried> {
         self.connections.get(&id)?.tunnels.get(child)
+    }
+
+    fn tunnel_mut(&mut self, (id, child): (ConnectionId, usize)) -> Option<&mut Carried> {
+        self.connections.get_mut(&id)?.tunnels.get_mut(child)
+    }
+
+    /// The tunnel of an SA, and which of its SAs it is.
+    fn find(&self, spi: u32) -> Option<(&Carried, usize)> {
+        let &(id, child) = self.owners.get(&spi)?;
+        let tunnel = self.tunnel(id, child)?;
+        Some((tunnel, tunnel.sas.iter().position(|sa| sa.spi == spi)?))
     }
 }
 
@@ -183,6 +200,7 @@ impl Children {
 impl Children {
     pub(super) fn install(&mut self, install: Install, sender: &mut Sender<impl Transmit>) {
         let Install { connection, child, session, sa, path, encapsulation, hold } = install;
+        let place = (connection, child);
         let Some(tunnel) = self.connections.get(&connection).and_then(|it| it.tunnels.get(child)) else {
             return;
         };
@@ -205,9 +223,15 @@ impl Children {
         // The event that follows says which.
         let suite = String::new();
         let outbound = Arc::new(outbound);
-        let installed = Installed { connection, child, session, outbound, traffic, suite, since: now };
-        self.installed.push((spi, installed));
-        self.publish();
+        let is_other = *tunnel.traffic() != traffic;
+        let installed = Installed { spi, session, outbound, traffic, suite, since: now };
+        self.owners.insert(spi, place);
+        if let Some(tunnel) = self.tunnel_mut(place) {
+            tunnel.sas.push(installed);
+        }
+        if is_other {
+            self.publish();
+        }
         if !hold || peer.sending.load().is_none() {
             self.use_sa(spi, sender);
         }
@@ -215,43 +239,39 @@ impl Children {
 
     /// Sends with an SA from now on, what waits first.
     pub(super) fn use_sa(&mut self, spi: u32, sender: &mut Sender<impl Transmit>) {
-        let Some((_, sa)) = self.installed.iter().find(|(it, _)| *it == spi) else { return };
-        let Some(tunnel) = self.tunnel(sa.connection, sa.child) else { return };
-        let newer = self.of_child(sa.connection, sa.child).skip_while(|(it, _)| *it != spi).skip(1);
+        let Some((tunnel, at)) = self.find(spi) else { return };
         let sending = tunnel.peer.sending.load_full();
+        let is_used = |sa: &Installed| sending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &sa.outbound));
         // The first packet under an old SA may come late.
-        if newer
-            .into_iter()
-            .any(|(_, newer)| sending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &newer.outbound)))
-        {
+        if tunnel.sas[at + 1..].iter().any(is_used) {
             return;
         }
-        tunnel.peer.sending.store(Some(Arc::clone(&sa.outbound)));
+        tunnel.peer.sending.store(Some(Arc::clone(&tunnel.sas[at].outbound)));
         sender.flush(&tunnel.peer);
     }
 
     /// Uses an SA no more; what is sent goes by the newest that is left.
     pub(super) fn retire(&mut self, spi: u32) {
-        let Some(at) = self.installed.iter().position(|(it, _)| *it == spi) else { return };
-        let (_, gone) = self.installed.remove(at);
-        let next = self.of_child(gone.connection, gone.child).next_back();
-        let next = next.map(|(_, sa)| Arc::clone(&sa.outbound));
-        let is_replaced = next.is_some();
-        if let Some(tunnel) = self.tunnel(gone.connection, gone.child) {
-            let was_used =
-                tunnel.peer.sending.load().as_ref().is_some_and(|sa| Arc::ptr_eq(sa, &gone.outbound));
-            if was_used {
-                tunnel.peer.sending.store(next);
-            }
+        let Some((_, at)) = self.find(spi) else { return };
+        let Some(place) = self.owners.remove(&spi) else { return };
+        let Some(tunnel) = self.tunnel_mut(place) else { return };
+        let before = tunnel.traffic().clone();
+        let gone = tunnel.sas.remove(at);
+        let next = tunnel.sas.last().map(|sa| Arc::clone(&sa.outbound));
+        let (is_replaced, is_other) = (next.is_some(), *tunnel.traffic() != before);
+        if tunnel.peer.sending.load().as_ref().is_some_and(|sa| Arc::ptr_eq(sa, &gone.outbound)) {
+            tunnel.peer.sending.store(next);
         }
-        let (connection, child) = (gone.connection, gone.child);
+        let (connection, child) = place;
         let until = self.shared.clock.monotonic() + LINGER;
         self.lingering.push_back(Lingering { spi, connection, child, until });
         if !is_replaced {
             // Nothing is left that late packets could belong to.
-            self.forget(|late| (late.connection, late.child) == (connection, child));
+            self.forget(|late| (late.connection, late.child) == place);
         }
-        self.publish();
+        if is_other {
+            self.publish();
+        }
     }
 
     /// Accepts nothing more under SAs that were replaced a while ago.
@@ -276,10 +296,9 @@ impl Children {
     }
 
     pub(super) fn follow(&mut self, session: SessionId, endpoint: Endpoint) {
-        for (_, sa) in self.installed.iter().filter(|(_, sa)| sa.session == session) {
-            if let Some(tunnel) = self.tunnel(sa.connection, sa.child) {
-                tunnel.peer.endpoint.store(Some(Arc::new(endpoint)));
-            }
+        let tunnels = self.connections.values().flat_map(|connected| &connected.tunnels);
+        for tunnel in tunnels.filter(|tunnel| tunnel.sas.iter().any(|sa| sa.session == session)) {
+            tunnel.peer.endpoint.store(Some(Arc::new(endpoint)));
         }
         let of = |it: &&mut Established| it.session == session;
         for established in self.connections.values_mut().filter_map(|it| it.established.as_mut()).filter(of) {
@@ -299,16 +318,13 @@ impl Children {
 impl Children {
     /// An SPI of each tunnel that has received packets since this was last asked.
     pub(super) fn heard(&mut self) -> Vec<u32> {
-        let mut heard = Vec::new();
-        for (spi, sa) in &self.installed {
-            let tunnel = self.connections.get_mut(&sa.connection).and_then(|it| it.tunnels.get_mut(sa.child));
-            let Some(tunnel) = tunnel else { continue };
+        let tunnels = self.connections.values_mut().flat_map(|connected| &mut connected.tunnels);
+        let heard = tunnels.filter_map(|tunnel| {
             let received = tunnel.peer.received.packets();
-            if std::mem::replace(&mut tunnel.heard, received) != received {
-                heard.push(*spi);
-            }
-        }
-        heard
+            let is_new = std::mem::replace(&mut tunnel.heard, received) != received;
+            tunnel.sas.first().filter(|_| is_new).map(|sa| sa.spi)
+        });
+        heard.collect()
     }
 
     pub(super) fn connections(&self) -> Vec<ConnectionId> {
@@ -325,7 +341,7 @@ impl Children {
     }
 
     pub(super) fn by_name(&self, name: &str) -> Option<ConnectionId> {
-        self.connections.iter().find(|(_, it)| it.settings.name == name).map(|(&id, _)| id)
+        self.by_name.get(name).copied()
     }
 
     /// The peer with this address, if there is one that is not connected, and only one.
@@ -344,13 +360,13 @@ impl Children {
     }
 
     pub(super) fn spis(&self, id: ConnectionId, child: usize) -> Vec<u32> {
-        self.of_child(id, child).map(|(spi, _)| *spi).collect()
+        self.tunnel(id, child).into_iter().flat_map(|tunnel| &tunnel.sas).map(|sa| sa.spi).collect()
     }
 
     /// The newest SA of a tunnel.
     pub(super) fn newest(&self, peer: PeerId) -> Option<u32> {
         let (id, child) = self.named(peer)?;
-        self.of_child(id, child).next_back().map(|(spi, _)| *spi)
+        self.tunnel(id, child)?.sas.last().map(|sa| sa.spi)
     }
 
     pub(super) fn name(&self, id: ConnectionId) -> &str {
@@ -388,8 +404,9 @@ impl Children {
                     connected.established = None;
                 }
             }
-            Event::ChildUp { connection, spi, suite, .. } => {
-                if let Some((_, sa)) = self.installed.iter_mut().find(|(it, _)| it == spi) {
+            Event::ChildUp { connection, child, spi, suite } => {
+                let tunnel = self.tunnel_mut((*connection, *child));
+                if let Some(sa) = tunnel.and_then(|it| it.sas.iter_mut().find(|sa| sa.spi == *spi)) {
                     sa.suite.clone_from(suite);
                 }
                 self.forgive(*connection);
@@ -400,9 +417,9 @@ impl Children {
 
     /// Forgets what went wrong when nothing is left that is not up.
     fn forgive(&mut self, id: ConnectionId) {
-        let Some(count) = self.connections.get(&id).map(|connected| connected.tunnels.len()) else { return };
-        let is_whole = (0..count).all(|child| self.of_child(id, child).next().is_some());
-        if let Some(connected) = self.connections.get_mut(&id).filter(|_| is_whole) {
+        if let Some(connected) = self.connections.get_mut(&id)
+            && connected.tunnels.iter().all(|tunnel| !tunnel.sas.is_empty())
+        {
             connected.failure = None;
         }
     }

@@ -9,15 +9,15 @@ use tunnel::Time;
 use tunnel::esp::{Mode, TrafficSelector};
 use tunnel::ikev2::message::{Proposal, ProposalSpi};
 use tunnel::ikev2::proposal::{EspOffer, IkeOffer, describe};
-use tunnel::ikev2::{ChildStatus, ConnectionId, Details, SessionStatus, Start};
+use tunnel::ikev2::{ChildStatus, Details, SessionStatus, Start};
 
 impl Children {
     /// All peers, with what IKE says of its sessions.
     pub(in super::super) fn status(&self, sessions: &[SessionStatus]) -> Vec<model::IpsecPeer> {
-        self.connections.iter().map(|(&id, connected)| self.show(id, connected, sessions)).collect()
+        self.connections.values().map(|connected| self.show(connected, sessions)).collect()
     }
 
-    fn show(&self, id: ConnectionId, connected: &Connected, sessions: &[SessionStatus]) -> model::IpsecPeer {
+    fn show(&self, connected: &Connected, sessions: &[SessionStatus]) -> model::IpsecPeer {
         let (settings, established) = (&connected.settings, connected.established.as_ref());
         let now = self.shared.clock.monotonic();
         let local = established.and_then(|it| it.endpoint.local).or(settings.local);
@@ -46,28 +46,21 @@ impl Children {
                 .zip(details)
                 .and_then(|(session, details)| ike(session.session.number(), details, now)),
             tunnels: (0..connected.tunnels.len())
-                .map(|child| self.show_tunnel(id, connected, child, children))
+                .map(|child| self.show_tunnel(connected, child, children))
                 .collect(),
             failure: connected.failure.clone(),
         }
     }
 
-    fn show_tunnel(
-        &self,
-        id: ConnectionId,
-        connected: &Connected,
-        child: usize,
-        timers: &[ChildStatus],
-    ) -> model::IpsecTunnel {
+    fn show_tunnel(&self, connected: &Connected, child: usize, timers: &[ChildStatus]) -> model::IpsecTunnel {
         let (tunnel, configured) = (&connected.tunnels[child], &connected.settings.children[child]);
-        let newest = self.of_child(id, child).next_back();
-        let traffic = newest.map_or(&tunnel.configured, |(_, sa)| &sa.traffic);
+        let traffic = tunnel.traffic();
         let selectors = |selectors: &[TrafficSelector]| selectors.iter().map(status::text).collect();
         let (now, sending) = (self.shared.clock.monotonic(), tunnel.peer.sending.load_full());
-        let show = |(spi, sa): &(u32, Installed)| {
-            let timers = timers.iter().find(|timers| timers.inbound == *spi);
+        let show = |sa: &Installed| {
+            let timers = timers.iter().find(|timers| timers.inbound == sa.spi);
             model::IpsecSa {
-                spi_in: *spi,
+                spi_in: sa.spi,
                 spi_out: sa.outbound.receiver,
                 suite: sa.suite.clone(),
                 uptime: (now - sa.since).as_secs(),
@@ -88,7 +81,7 @@ impl Children {
             sent_bytes: tunnel.peer.sent.bytes(),
             received_packets: tunnel.peer.received.packets(),
             sent_packets: tunnel.peer.sent.packets(),
-            sas: self.of_child(id, child).map(show).collect(),
+            sas: tunnel.sas.iter().map(show).collect(),
         }
     }
 }
