@@ -16,8 +16,8 @@ use tunnel::ikev2::message::{
 };
 use tunnel::ikev2::proposal::{Encryption, EspOffer, IkeOffer};
 use tunnel::ikev2::{
-    Action, Authentication, Child, Connection, ConnectionId, Endpoint, Identity, Outbox, Path, Start,
-    WhenLost,
+    Action, Authentication, Child, Connection, ConnectionId, DeadPeerDetection, Endpoint, Identity, Outbox,
+    Path, Start, WhenLost,
 };
 use tunnel::{Now, Time};
 
@@ -111,7 +111,10 @@ fn connection(host: usize) -> Connection {
         children: vec![child("one"), child("two")],
         lifetime: Duration::from_secs(5000),
         reauthenticate: false,
-        dead_peer_detection: Some(Duration::from_secs(100)),
+        dead_peer_detection: Some(DeadPeerDetection {
+            interval: Duration::from_secs(100),
+            timeout: Duration::from_secs(300),
+        }),
         start: Start::Respond,
         when_lost: WhenLost::Restart,
         force_encapsulation: false,

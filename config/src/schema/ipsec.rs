@@ -66,11 +66,11 @@ pub(super) static GENERAL: &[Node] = &[
         Type::Number(1, 20),
         "How often a request is sent again",
     )
-    .or("5"),
+    .or("7"),
     value("vpn ipsec options retransmission base", Type::Decimal(100, 1000), "By what each wait is longer")
         .or("1.8"),
     value("vpn ipsec options retransmission timeout", Type::Number(1, 300), "Seconds of the first wait")
-        .or("4"),
+        .or("1"),
     flag("vpn ipsec options virtual-ip", "Accepted; has no effect").note(NO_EFFECT),
     // VyOS 1.3 and before.
     value("vpn ipsec auto-update", Type::Number(30, 65_535), "Accepted; has no effect").note(NO_EFFECT),

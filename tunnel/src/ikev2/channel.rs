@@ -8,9 +8,10 @@
 //! ```
 //! The window is 1 in both directions: a request waits for the answer to the one before.
 
+use super::config::Patience;
 use super::fragments::{Fragment, Reassembly};
 use super::keys::{Opener, Role, Sealer, Spis};
-use super::limits::{FRAGMENT_SIZE, RETRANSMIT_FIRST, RETRANSMIT_LONGEST, TRANSMISSIONS};
+use super::limits::FRAGMENT_SIZE;
 use super::message::{Body, Envelope, Exchange, Header, Message, Payload, emit};
 use crate::Time;
 use crypto::Random;
@@ -24,7 +25,11 @@ pub(super) struct Retransmission {
     datagrams: Datagrams,
     sent: u32,
     most: u32,
+    patience: Patience,
+    wait: Duration,
     pub(super) next: Time,
+    /// It is given up then, if not before.
+    until: Option<Time>,
 }
 
 /// What has become of a message that was due to be sent again.
@@ -38,8 +43,9 @@ pub(super) enum Overdue {
 
 impl Retransmission {
     /// A message that has just been sent.
-    pub(super) fn new(now: Time, datagrams: Datagrams) -> Self {
-        Self { datagrams, sent: 1, most: TRANSMISSIONS, next: now + RETRANSMIT_FIRST }
+    pub(super) fn new(now: Time, patience: Patience, datagrams: Datagrams) -> Self {
+        let (wait, most) = (patience.first, patience.attempts.saturating_add(1));
+        Self { datagrams, sent: 1, most, patience, wait, next: now + wait, until: None }
     }
 
     /// Looks at the time; `None` if nothing is due.
@@ -47,18 +53,14 @@ impl Retransmission {
         if now < self.next {
             return None;
         }
-        if self.sent >= self.most {
+        if self.sent >= self.most || self.until.is_some_and(|until| until <= now) {
             return Some(Overdue::Dead);
         }
-        self.next = now + delay(self.sent);
+        self.wait = self.patience.after(self.wait);
+        self.next = self.until.map_or(now + self.wait, |until| until.min(now + self.wait));
         self.sent += 1;
         Some(Overdue::Again(self.datagrams.clone()))
     }
-}
-
-/// How long to wait after the transmission before the last one: twice as long each time.
-fn delay(sent: u32) -> Duration {
-    RETRANSMIT_FIRST.saturating_mul(1 << sent.min(16)).min(RETRANSMIT_LONGEST)
 }
 
 /// What a datagram brought.
@@ -210,7 +212,7 @@ impl Channel {
     /// Makes a request; the one before must have been answered.
     pub(super) fn request(
         &mut self,
-        now: Time,
+        (now, patience): (Time, Patience),
         exchange: Exchange,
         payloads: &[Payload<'_>],
         random: &mut dyn Random,
@@ -219,7 +221,8 @@ impl Channel {
         let message_id = self.next_request;
         self.next_request = self.next_request.saturating_add(1);
         let datagrams = self.seal(&self.header(exchange, message_id, false), payloads, random);
-        self.outstanding = Some((exchange, message_id, Retransmission::new(now, datagrams.clone())));
+        let retransmission = Retransmission::new(now, patience, datagrams.clone());
+        self.outstanding = Some((exchange, message_id, retransmission));
         datagrams
     }
 
@@ -227,6 +230,13 @@ impl Channel {
     pub(super) fn hurry(&mut self, most: u32) {
         if let Some((_, _, retransmission)) = &mut self.outstanding {
             retransmission.most = retransmission.most.min(most);
+        }
+    }
+
+    /// Gives the request under way up at a time, but not before it was sent again once.
+    pub(super) fn give_up_at(&mut self, time: Time) {
+        if let Some((_, _, retransmission)) = &mut self.outstanding {
+            retransmission.until = Some(time);
         }
     }
 
@@ -326,7 +336,12 @@ mod tests {
     fn request(channel: &mut Channel, size: usize) -> Datagrams {
         let data = vec![7; size];
         let payloads = [Payload::VendorId(&data)];
-        channel.request(NOW, Exchange::Informational, &payloads, &mut System::default())
+        channel.request(
+            (NOW, Patience::default()),
+            Exchange::Informational,
+            &payloads,
+            &mut System::default(),
+        )
     }
 
     fn receive(channel: &mut Channel, datagrams: &[Vec<u8>]) -> Received {
@@ -431,7 +446,7 @@ mod tests {
         let (mut now, mut last) = (NOW, NOW);
         loop {
             now = a.next_timeout().expect("under way").max(now);
-            waits.push((now - last).as_secs());
+            waits.push((now - last).as_millis());
             last = now;
             match a.handle_timeout(now).expect("due") {
                 Overdue::Again(datagrams) => assert_eq!(datagrams, question, "the very same bytes"),
@@ -439,6 +454,17 @@ mod tests {
             }
             assert_eq!(a.handle_timeout(now), None);
         }
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 32, 32]);
+        assert_eq!(waits, [1000, 1800, 3240, 5832, 10_497, 18_895, 34_012, 61_222]);
+    }
+
+    #[test]
+    fn nobody_is_waited_for_longer_than_until_a_given_time() {
+        let (mut a, _) = pair();
+        let question = request(&mut a, 1);
+        a.give_up_at(NOW + Duration::from_secs(2));
+        let first = a.next_timeout().expect("under way");
+        assert_eq!(a.handle_timeout(first), Some(Overdue::Again(question)));
+        assert_eq!(a.next_timeout(), Some(NOW + Duration::from_secs(2)));
+        assert_eq!(a.handle_timeout(NOW + Duration::from_secs(2)), Some(Overdue::Dead));
     }
 }

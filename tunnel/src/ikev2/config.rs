@@ -38,14 +38,50 @@ pub struct Connection {
     /// Whether both sides show anew who they are, in a new session, where otherwise the IKE SA would be rekeyed. Who began
     /// the old session begins the new one.
     pub reauthenticate: bool,
-    /// The other side is asked for a sign of life when nothing was heard of it for this long.
-    pub dead_peer_detection: Option<Duration>,
+    /// How the death of the other side is noticed while nothing else is asked of it.
+    pub dead_peer_detection: Option<DeadPeerDetection>,
     /// Who begins.
     pub start: Start,
     /// What becomes of the connection when the other side is dead or closes it.
     pub when_lost: WhenLost,
     /// Whether ESP travels in UDP even where there is no NAT.
     pub force_encapsulation: bool,
+}
+
+/// How long an answer is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// A request that is not answered is sent again after this.
+    pub first: Duration,
+    /// How long each wait is, in hundredths of the one before.
+    pub base_percent: u32,
+    /// How often it is sent again before the other side is taken for dead.
+    pub attempts: u32,
+}
+
+/// Two minutes and a quarter in all.
+impl Default for Patience {
+    fn default() -> Self {
+        Self { first: Duration::from_secs(1), base_percent: 180, attempts: 7 }
+    }
+}
+
+impl Patience {
+    const LONGEST: Duration = Duration::from_secs(86_400);
+
+    /// The wait after this one.
+    pub(super) fn after(&self, wait: Duration) -> Duration {
+        (wait.saturating_mul(self.base_percent) / 100).min(Self::LONGEST)
+    }
+}
+
+/// How the death of the other side is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadPeerDetection {
+    /// It is asked for a sign of life when nothing was heard of it for this long.
+    pub interval: Duration,
+    /// It is dead when nothing was heard of it for this long, and it was asked at least twice.
+    pub timeout: Duration,
 }
 
 /// How both sides show who they are.

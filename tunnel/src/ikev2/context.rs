@@ -2,7 +2,7 @@
 
 use super::action::{Action, Cause, Event, Outbox, SessionId};
 use super::channel::Datagrams;
-use super::config::{Connection, ConnectionId};
+use super::config::{Connection, ConnectionId, Patience};
 use super::limits::STRANGER_EVENTS;
 use super::nat::Path;
 use crate::Time;
@@ -92,6 +92,7 @@ pub(super) struct Context<'a> {
     pub(super) now: Time,
     /// Since 1970.
     pub(super) wall: Duration,
+    pub(super) patience: Patience,
     pub(super) random: &'a mut dyn Random,
     pub(super) registry: &'a mut Registry,
     pub(super) connections: &'a Connections,

@@ -10,13 +10,7 @@ pub const NAT_PORT: u16 = 4500;
 /// Bytes of our nonces: at least half the key of every prf (section 2.10).
 pub const NONCE: usize = 32;
 
-/// A request is sent again after this; each time it takes twice as long.
-pub const RETRANSMIT_FIRST: Duration = Duration::from_secs(1);
-/// No longer than this.
-pub const RETRANSMIT_LONGEST: Duration = Duration::from_secs(32);
-/// How often a request is sent before the other side is taken for dead: two minutes and a half in all.
-pub const TRANSMISSIONS: u32 = 8;
-/// The same for the farewell to an SA that is no longer used.
+/// How often the farewell to an SA that is no longer used is sent at most.
 pub const FAREWELL_TRANSMISSIONS: u32 = 4;
 
 /// A half-open SA is forgotten after this.

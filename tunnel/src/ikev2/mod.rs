@@ -27,7 +27,10 @@ mod session;
 mod setup;
 
 pub use action::{Action, Cause, CloseReason, Event, Install, Outbox, SessionId};
-pub use config::{Authentication, Child, Connection, ConnectionId, Credentials, Start, WhenLost};
+pub use config::{
+    Authentication, Child, Connection, ConnectionId, Credentials, DeadPeerDetection, Patience, Start,
+    WhenLost,
+};
 pub use endpoint::{
     CannotInitiate, ChildStatus, Details, Endpoint, Ignored, IkeStatus, Load, SessionStatus, State,
 };

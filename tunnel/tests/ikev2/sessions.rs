@@ -2,7 +2,8 @@
 
 use crate::network::{A, B, Network};
 use crate::support::{
-    HOUR, acquainted, assert_agree, assert_nothing_leaks, begin, child, connected, established, seconds,
+    DETECTION, HOUR, acquainted, assert_agree, assert_nothing_leaks, begin, child, connected, established,
+    seconds,
 };
 use crypto::exchange::Group;
 use tunnel::ikev2::message::Exchange;
@@ -209,7 +210,7 @@ fn farewells_may_cross() {
 #[test]
 fn a_dead_peer_is_noticed_and_the_connection_restarted() {
     let (mut network, _) = connected(41, |host, connection| {
-        connection.dead_peer_detection = Some(seconds(30));
+        connection.dead_peer_detection = Some(DETECTION);
         if host == A {
             connection.when_lost = WhenLost::Restart;
         }
@@ -217,7 +218,9 @@ fn a_dead_peer_is_noticed_and_the_connection_restarted() {
     network.run(seconds(300));
     assert!(closed(&network, A).is_empty(), "it lives");
     network.hosts[B].is_dead = true;
-    network.run(seconds(190));
+    network.run(seconds(85));
+    assert!(closed(&network, A).is_empty(), "it may still answer");
+    network.run(seconds(10));
     assert_eq!(closed(&network, A), [CloseReason::Dead]);
     assert!(network.hosts[A].installed.is_empty());
     // It comes back as one that knows nothing.
@@ -231,7 +234,7 @@ fn a_dead_peer_is_noticed_and_the_connection_restarted() {
 
 #[test]
 fn traffic_is_a_sign_of_life() {
-    let (mut network, _) = connected(42, |_, connection| connection.dead_peer_detection = Some(seconds(30)));
+    let (mut network, _) = connected(42, |_, connection| connection.dead_peer_detection = Some(DETECTION));
     let before = network.log.len();
     for _ in 0..30 {
         network.run(seconds(10));

@@ -2,8 +2,8 @@
 
 use crate::network::{A, B, Nat, Weather, exchange};
 use crate::support::{
-    acquainted, assert_agree, assert_nothing_leaks, begin, cbc, child, connected, established, gcm, net,
-    seconds,
+    DETECTION, acquainted, assert_agree, assert_nothing_leaks, begin, cbc, child, connected, established,
+    gcm, net, seconds,
 };
 use crypto::SecretBytes;
 use crypto::cipher::{self, Cipher, Encryption as Plain, Integrity};
@@ -371,7 +371,7 @@ fn the_bad_network_is_overcome() {
         // Every other time in fragments.
         let long = |host: usize| Identity::KeyId(vec![host as u8; 1000]);
         let (mut network, ids) = acquainted(1000 + seed, |host, connection| {
-            connection.dead_peer_detection = Some(seconds(30));
+            connection.dead_peer_detection = Some(DETECTION);
             if seed % 2 == 0 {
                 (connection.local_identity, connection.remote_identity) = (long(host), Some(long(1 - host)));
             }

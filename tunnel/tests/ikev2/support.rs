@@ -8,11 +8,16 @@ use crypto::prf::Prf;
 use std::time::Duration;
 use tunnel::esp::{Mode, TrafficSelector};
 use tunnel::ikev2::proposal::{Encryption, EspOffer, IkeOffer};
-use tunnel::ikev2::{Authentication, Child, Connection, ConnectionId, Identity, Start, State, WhenLost};
+use tunnel::ikev2::{
+    Authentication, Child, Connection, ConnectionId, DeadPeerDetection, Identity, Start, State, WhenLost,
+};
+
+/// Dead after one and a half minutes of silence.
+pub const DETECTION: DeadPeerDetection = DeadPeerDetection { interval: seconds(30), timeout: seconds(90) };
 
 pub const HOUR: Duration = Duration::from_secs(3600);
 
-pub fn seconds(seconds: u64) -> Duration {
+pub const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 

@@ -68,9 +68,10 @@ pub struct Retransmission {
     pub timeout_seconds: u32,
 }
 
+/// Two minutes and a quarter in all.
 impl Default for Retransmission {
     fn default() -> Self {
-        Self { attempts: 5, base_percent: 180, timeout_seconds: 4 }
+        Self { attempts: 7, base_percent: 180, timeout_seconds: 1 }
     }
 }
 

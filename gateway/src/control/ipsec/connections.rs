@@ -2,7 +2,7 @@
 
 use config::settings::ipsec::{
     Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Prf,
-    Remote, Start, Traffic, Tunnel, X509,
+    Remote, Retransmission, Start, Traffic, Tunnel, X509,
 };
 use crypto::exchange;
 use crypto::pki::{Certificate, TrustStore, chain};
@@ -123,7 +123,10 @@ pub fn plan(name: &str, peer: &Peer) -> Result<Plan, PeerError> {
         dead_peer_detection: peer
             .ike
             .dead_peer_detection
-            .map(|detection| Duration::from_secs(detection.interval_seconds.into())),
+            .map(|it| {
+                [it.interval_seconds, it.timeout_seconds].map(|seconds| Duration::from_secs(seconds.into()))
+            })
+            .map(|[interval, timeout]| ike::DeadPeerDetection { interval, timeout }),
         start: match peer.start {
             Start::Initiate => ike::Start::Initiate,
             Start::OnTraffic => ike::Start::OnTraffic,
@@ -136,6 +139,12 @@ pub fn plan(name: &str, peer: &Peer) -> Result<Plan, PeerError> {
     };
     let children = children.map(|(tunnel, it)| Child { tunnel, options: options(peer, &it.esp) }).collect();
     Ok(Plan { names: names(name, peer), connection, children })
+}
+
+/// How long the answers of peers are waited for.
+pub fn patience(settings: Retransmission) -> ike::Patience {
+    let Retransmission { attempts, base_percent, timeout_seconds } = settings;
+    ike::Patience { first: Duration::from_secs(timeout_seconds.into()), base_percent, attempts }
 }
 
 fn names(name: &str, peer: &Peer) -> Names {

@@ -18,6 +18,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
+use tunnel::ikev2::Patience;
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 
 /// The interface for the packets of all IPsec peers.
@@ -129,6 +130,11 @@ impl Gateway {
     /// Ends the connections to these peers.
     pub fn remove(&self, names: Vec<String>) {
         let _ = self.commands.send(Command::Remove(names));
+    }
+
+    /// Waits so long for the answers of all peers.
+    pub fn set_patience(&self, patience: Patience) {
+        let _ = self.commands.send(Command::SetPatience(patience));
     }
 
     /// Shows all peers.

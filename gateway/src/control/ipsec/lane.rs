@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
-use tunnel::ikev2::{Action, Cause, ConnectionId, Endpoint as Ike, Event, Outbox, Path, Start};
+use tunnel::ikev2::{Action, Cause, ConnectionId, Endpoint as Ike, Event, Outbox, Path, Patience, Start};
 use tunnel::{PeerId, Time};
 
 /// IKE messages served before anything else gets its turn.
@@ -48,6 +48,8 @@ pub enum Command {
     Add(Vec<Plan>),
     /// End the connections to the peers of these names.
     Remove(Vec<String>),
+    /// Wait so long for answers.
+    SetPatience(Patience),
     /// Show everything.
     Status(Reply<Vec<model::IpsecPeer>>),
     /// Begin anew: with this peer, or only this one of its tunnels. Tells whether there is such a one.
@@ -322,6 +324,7 @@ impl Lane {
         match command {
             Command::Add(plans) => self.add(plans),
             Command::Remove(names) => names.iter().for_each(|name| self.remove(name)),
+            Command::SetPatience(patience) => self.ike.set_patience(patience),
             Command::Status(reply) => _ = reply.send(self.children.status(&self.ike.sessions())),
             Command::Reset(peer, tunnel, reply) => _ = reply.send(self.reset(&peer, tunnel)),
             Command::Link { up, mtu } => self.link(up, mtu),

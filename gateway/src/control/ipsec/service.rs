@@ -132,6 +132,7 @@ impl Service {
         rules.change(&mut netlink, NAME, &network.rules)?;
         let gone = running.settings.peers.keys().filter(|name| !settings.peers.contains_key(*name));
         running.gateway.remove(gone.cloned().collect());
+        running.gateway.set_patience(connections::patience(settings.retransmission));
         running.gateway.add(plans);
         (running.settings, running.network) = (settings, network);
         Ok(())

@@ -13,7 +13,7 @@ pub use datagrams::Ignored;
 pub use status::{ChildStatus, Details, IkeStatus, Load, SessionStatus, State};
 
 use super::action::{CloseReason, Event, Outbox, SessionId};
-use super::config::{ConnectionId, Start, WhenLost};
+use super::config::{ConnectionId, Patience, Start, WhenLost};
 use super::context::{Connections, Context, Registry};
 use super::limits::{CROSSING_TIME, RECONNECT_DELAY};
 use super::session::{Session, Task};
@@ -97,6 +97,7 @@ impl Phase {
 /// The protocol, for all connections of one host.
 pub struct Endpoint {
     random: Box<dyn Random>,
+    patience: Patience,
     connections: Connections,
     registry: Registry,
     phases: HashMap<SessionId, Phase>,
@@ -118,6 +119,7 @@ impl Endpoint {
     pub fn new(random: Box<dyn Random>) -> Self {
         Self {
             random,
+            patience: Patience::default(),
             connections: Connections::default(),
             registry: Registry::default(),
             phases: HashMap::new(),
@@ -129,6 +131,11 @@ impl Endpoint {
             successions: HashMap::new(),
             last_id: 0,
         }
+    }
+
+    /// Sets how long answers are waited for; those that are waited for already, as before.
+    pub fn set_patience(&mut self, patience: Patience) {
+        self.patience = patience;
     }
 
     fn next_id(&mut self) -> u64 {
@@ -143,8 +150,8 @@ impl Endpoint {
         out: &'a mut Outbox,
     ) -> (Context<'a>, &'a mut HashMap<SessionId, Phase>, &'a mut Door) {
         let Self { random, connections, registry, phases, door, .. } = self;
-        let Now { monotonic: now, wall } = now;
-        (Context { now, wall, random: &mut **random, registry, connections, out }, phases, door)
+        let (Now { monotonic: now, wall }, patience) = (now, self.patience);
+        (Context { now, wall, patience, random: &mut **random, registry, connections, out }, phases, door)
     }
 
     /// Takes a phase one step on.

@@ -47,7 +47,12 @@ impl Session {
         let path = self.path;
         let Some(ike) = self.ike_mut(spi) else { return };
         let exchange = Exchange::CreateChildSa;
-        let datagrams = ike.channel.request(context.now, exchange, &request.payloads(), context.random);
+        let datagrams = ike.channel.request(
+            (context.now, context.patience),
+            exchange,
+            &request.payloads(),
+            context.random,
+        );
         ike.procedure = Some(Procedure::CreateChild(Box::new(request)));
         context.send(path, datagrams);
     }

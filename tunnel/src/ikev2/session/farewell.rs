@@ -25,6 +25,11 @@ impl Session {
 
     pub(super) fn request_liveness(&mut self, context: &mut Context<'_>) {
         self.send_request(Exchange::Informational, &[], Procedure::Liveness, context);
+        let dead = self.config.dead_peer_detection.map(|it| self.last_heard + it.timeout);
+        let current = self.ikes.iter_mut().find(|ike| ike.standing == Standing::Current);
+        if let Some((current, dead)) = current.zip(dead) {
+            current.channel.give_up_at(dead);
+        }
     }
 
     /// The other side deletes the Child SAs that we send with under these SPIs. Returns the SPIs that we received with,

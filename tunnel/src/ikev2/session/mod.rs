@@ -317,7 +317,8 @@ impl Session {
     ) {
         let path = self.path;
         let Some(ike) = self.ike_mut(spi) else { return };
-        let datagrams = ike.channel.request(context.now, exchange, payloads, context.random);
+        let datagrams =
+            ike.channel.request((context.now, context.patience), exchange, payloads, context.random);
         ike.procedure = Some(procedure);
         context.send(path, datagrams);
     }

@@ -77,7 +77,12 @@ impl Session {
         let path = self.path;
         let Some(ike) = self.ikes.iter_mut().find(|ike| ike.standing == Standing::Current) else { return };
         let exchange = Exchange::CreateChildSa;
-        let datagrams = ike.channel.request(context.now, exchange, &rekeying.payloads(), context.random);
+        let datagrams = ike.channel.request(
+            (context.now, context.patience),
+            exchange,
+            &rekeying.payloads(),
+            context.random,
+        );
         ike.procedure = Some(Procedure::RekeyIke(Box::new(rekeying)));
         context.send(path, datagrams);
     }

@@ -29,7 +29,7 @@ impl Session {
     /// When the other side is to be asked for a sign of life, unless something else is asked.
     fn liveness_due(&self) -> Option<Time> {
         let is_idle = self.closing.is_none() && self.current().is_some_and(|ike| !ike.channel.is_busy());
-        self.config.dead_peer_detection.filter(|_| is_idle).map(|delay| self.last_heard + delay)
+        self.config.dead_peer_detection.filter(|_| is_idle).map(|it| self.last_heard + it.interval)
     }
 
     pub(in crate::ikev2) fn handle_timeout(&mut self, context: &mut Context<'_>) {

@@ -82,7 +82,12 @@ impl Authenticating {
         if let Some(child) = &self.child {
             payloads.extend(child.payloads_of_first());
         }
-        let datagrams = self.channel.request(context.now, Exchange::IkeAuth, &payloads, context.random);
+        let datagrams = self.channel.request(
+            (context.now, context.patience),
+            Exchange::IkeAuth,
+            &payloads,
+            context.random,
+        );
         context.send(self.path, datagrams);
         Ok(())
     }
@@ -147,8 +152,12 @@ impl Authenticating {
                 Payload::Notify(Notify::new(notify::AUTHENTICATION_FAILED, &[])),
                 Payload::Delete(crate::ikev2::message::Delete::Ike),
             ];
-            let now = context.now;
-            let datagrams = self.channel.request(now, Exchange::Informational, &farewell, context.random);
+            let datagrams = self.channel.request(
+                (context.now, context.patience),
+                Exchange::Informational,
+                &farewell,
+                context.random,
+            );
             context.send(self.path, datagrams);
         }
         self.give_up(cause, context)

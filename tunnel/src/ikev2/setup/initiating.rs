@@ -61,7 +61,7 @@ impl Initiating {
         let spi = context.new_ike_spi(id);
         let nonce = context.bytes();
         let share = group.generate(context.random);
-        let retransmission = Retransmission::new(context.now, Vec::new());
+        let retransmission = Retransmission::new(context.now, context.patience, Vec::new());
         let (cookie, message, retries) = (None, Vec::new(), 0);
         let mut this =
             Self { id, wanted, path, spi, nonce, share, proposals, cookie, message, retries, retransmission };
@@ -103,7 +103,7 @@ impl Initiating {
             .chain(announced.payloads())
             .collect();
         self.message = emit_clear(&header, &payloads);
-        self.retransmission = Retransmission::new(context.now, vec![self.message.clone()]);
+        self.retransmission = Retransmission::new(context.now, context.patience, vec![self.message.clone()]);
         context.send(self.path, vec![self.message.clone()]);
     }
 
