@@ -14,6 +14,8 @@ use std::time::Duration;
 pub enum Daemon {
     /// Postern.
     Postern(PathBuf),
+    /// Postern without encryption, to see what the path costs.
+    PosternWithoutCipher(PathBuf),
     /// strongSwan with kernel-libipsec.
     StrongSwan,
     /// OpenVPN.
@@ -44,6 +46,7 @@ impl Daemon {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Postern(_) => "postern",
+            Self::PosternWithoutCipher(_) => "postern, no cipher",
             Self::StrongSwan => "strongswan",
             Self::OpenVpn => "openvpn",
         }
@@ -52,7 +55,7 @@ impl Daemon {
     /// What it says its version is.
     pub fn version(&self) -> String {
         match self {
-            Self::Postern(_) => env!("CARGO_PKG_VERSION").to_owned(),
+            Self::Postern(_) | Self::PosternWithoutCipher(_) => env!("CARGO_PKG_VERSION").to_owned(),
             Self::StrongSwan => format!("{}, kernel-libipsec", strongswan::version()),
             Self::OpenVpn => {
                 // It ends with a failure whenever it tells its version.
@@ -76,7 +79,10 @@ impl Daemon {
         }
         for site in &sites {
             processes.push(match self {
-                Self::Postern(program) => site.start_postern(lab, program)?,
+                Self::Postern(program) => site.start_postern(lab, program, &["run"])?,
+                Self::PosternWithoutCipher(program) => {
+                    site.start_postern(lab, program, &["bench", "run-without-cipher"])?
+                }
                 Self::StrongSwan => {
                     site.add_inside(lab)?;
                     let charon = StrongSwan::start(lab, site.namespace, &site.swanctl(), "")?;
@@ -132,7 +138,7 @@ impl Site<'_> {
         lab.ip(self.namespace, &format!("address add {}/24 dev lo", self.inside())).map(drop)
     }
 
-    fn start_postern(&self, lab: &mut Lab, program: &Path) -> Outcome<Process> {
+    fn start_postern(&self, lab: &mut Lab, program: &Path, verb: &[&str]) -> Outcome<Process> {
         self.add_inside(lab)?;
         let (ours, theirs) = (Self::outside(self.end), Self::outside(1 - self.end));
         let begins = if self.end == 0 { "initiate" } else { "none" };
@@ -160,7 +166,7 @@ impl Site<'_> {
         std::fs::write(&file, lines.map(|line| format!("set vpn ipsec {line}\n")).concat())?;
         let socket = self.directory.join(format!("{}.sock", self.end));
         let mut command = lab.command(self.namespace, program);
-        command.arg("run").arg("--config").arg(&file).arg("--api").arg(&socket).env("LOG_LEVEL", "error");
+        command.args(verb).arg("--config").arg(&file).arg("--api").arg(&socket).env("LOG_LEVEL", "error");
         let process = lab.start(command.stdout(Stdio::null()))?;
         wait_until(PATIENCE, || socket.exists()).map_err(|error| format!("postern run: {error}"))?;
         Ok(process)

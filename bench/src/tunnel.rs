@@ -57,6 +57,8 @@ pub struct Report {
     pub daemons: Vec<(String, String)>,
     /// Each quantity.
     pub results: Vec<Quantity>,
+    /// What could not be measured: the measurement, the daemon and why.
+    pub failures: Vec<[String; 3]>,
 }
 
 /// A quantity, measured on each daemon.
@@ -68,7 +70,7 @@ pub struct Quantity {
     pub unit: &'static str,
     /// Whether more is better.
     pub more_is_better: bool,
-    /// All values, by daemon.
+    /// All values, by daemon; none where it could not be measured.
     pub values: Vec<Vec<f64>>,
     /// Their medians.
     pub medians: Vec<f64>,
@@ -207,8 +209,8 @@ pub struct IpsecOptions {
 
 /// Measures IPsec, beside others that join sites.
 pub fn run_ipsec(options: &IpsecOptions) -> Outcome<Report> {
-    const NAMESPACES: [[&str; 2]; 3] = [["a", "b"], ["c", "d"], ["e", "f"]];
-    let mut lab = Lab::new(&NAMESPACES.as_flattened()[..2 * options.daemons.len().min(3)])?;
+    const NAMESPACES: [[&str; 2]; 4] = [["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]];
+    let mut lab = Lab::new(&NAMESPACES.as_flattened()[..2 * options.daemons.len().min(4)])?;
     let mut pairs = Vec::new();
     for ((daemon, namespaces), net) in options.daemons.iter().zip(NAMESPACES).zip(81..) {
         let [near, far] = namespaces;
@@ -229,7 +231,7 @@ fn measure_all(
     tunnels: &[&Tunnel],
     extent: Extent,
 ) -> Outcome<Report> {
-    let mut results = Vec::new();
+    let (mut results, mut failures) = (Vec::new(), Vec::new());
     let steps = TESTS.len() * tunnels.len() * extent.rounds as usize;
     let progress = progress_bar(extent.progress, steps as u64);
     for test in TESTS {
@@ -240,8 +242,17 @@ fn measure_all(
             .collect();
         for _ in 0..extent.rounds {
             for (index, tunnel) in tunnels.iter().enumerate() {
-                progress.set_message(format!("{} on {}", test.name(), daemons[index].0));
-                let values = test.measure(lab, tunnel, extent.seconds)?;
+                let daemon = &daemons[index].0;
+                progress.set_message(format!("{} on {daemon}", test.name()));
+                let values = match test.measure(lab, tunnel, extent.seconds) {
+                    Ok(values) => values,
+                    // What others do not survive is told; what we do not survive ends it.
+                    Err(error) if index > 0 => {
+                        failures.push([test.name(), daemon.clone(), error.to_string()]);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
                 for (quantity, value) in quantities.iter_mut().zip(values) {
                     quantity.values[index].push(value);
                 }
@@ -252,7 +263,7 @@ fn measure_all(
         results.extend(quantities);
     }
     progress.finish_and_clear();
-    Ok(Report { machine: Machine::here(), seconds: extent.seconds, daemons, results })
+    Ok(Report { machine: Machine::here(), seconds: extent.seconds, daemons, results, failures })
 }
 
 pub(crate) fn progress_bar(shown: bool, steps: u64) -> ProgressBar {
@@ -275,22 +286,27 @@ impl Report {
         head.extend(ratio_heads.iter().map(String::as_str));
         let row = |quantity: &Quantity| {
             let words = vec![quantity.name.clone(), quantity.unit.to_owned()];
-            let medians = quantity.medians.iter().map(|&value| short(value)).collect();
-            let ratios = quantity.ratios.iter().skip(1).map(|&ratio| format!("{ratio:.2}x")).collect();
+            let known = |value: f64, text: String| if value.is_finite() { text } else { "-".to_owned() };
+            let medians = quantity.medians.iter().map(|&value| known(value, short(value))).collect();
+            let ratios = quantity.ratios.iter().skip(1);
+            let ratios = ratios.map(|&ratio| known(ratio, format!("{ratio:.2}x"))).collect();
             [words, medians, ratios].concat()
         };
         let rows: Vec<Vec<String>> = self.results.iter().map(row).collect();
         let versions: Vec<String> =
             self.daemons.iter().map(|(name, version)| format!("{name}: {version}")).collect();
+        let failures = self.failures.iter();
+        let failures = failures.map(|[test, daemon, why]| format!("{daemon} failed: {test}: {why}\n"));
         format!(
-            "{}, {} cores, Linux {}\n{}\nmedians of {} measurements of {} s, in alternation\n\n{}",
+            "{}, {} cores, Linux {}\n{}\nmedians of {} measurements of {} s, in alternation\n\n{}{}",
             self.machine.processor,
             self.machine.cores,
             self.machine.kernel,
             versions.join("\n"),
             self.results.first().map_or(0, |quantity| quantity.values[0].len()),
             self.seconds,
-            table(&head, &rows)
+            table(&head, &rows),
+            failures.collect::<String>()
         )
     }
 }

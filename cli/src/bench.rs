@@ -1,6 +1,6 @@
 //! `postern bench`: measurements.
 
-use crate::{Outcome, bench_crypto, wireguard};
+use crate::{Outcome, bench_crypto, run, wireguard};
 use ::bench::gateway_under_test::Daemon;
 use ::bench::{crypto::worker, flood, ipsec_under_test, peers, pipeline, system, tunnel};
 use clap::{Args, Subcommand, ValueEnum};
@@ -50,6 +50,16 @@ enum What {
         /// Name of the interface
         interface: String,
     },
+    /// `postern run` that does not encrypt, for `ipsec --peer postern-without-cipher`
+    #[command(hide = true)]
+    RunWithoutCipher {
+        /// The configuration
+        #[arg(long)]
+        config: PathBuf,
+        /// Where the API listens
+        #[arg(long)]
+        api: PathBuf,
+    },
 }
 
 #[derive(Args)]
@@ -77,7 +87,7 @@ struct Tunnel {
 #[derive(Args)]
 struct Ipsec {
     /// With what to compare; may be given again
-    #[arg(long, value_enum, default_values = ["openvpn"])]
+    #[arg(long, value_enum, default_values = ["strongswan", "openvpn"])]
     peer: Vec<IpsecPeer>,
     /// Seconds for each measurement
     #[arg(long, default_value_t = 5)]
@@ -89,10 +99,12 @@ struct Ipsec {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum IpsecPeer {
-    /// strongSwan with its ESP in user space; under UDP as fast as it goes, iperf3's own connection may not survive in it
+    /// strongSwan with its ESP in user space
     Strongswan,
     /// OpenVPN
     Openvpn,
+    /// This program without encryption, to see what the path costs
+    PosternWithoutCipher,
     /// Nothing
     None,
 }
@@ -231,6 +243,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::GatewayWithoutCipher { interface } => wireguard::serve_without_cipher(interface),
+        What::RunWithoutCipher { config, api } => run::run_without_cipher(config, api),
     }
 }
 
@@ -267,9 +280,12 @@ fn measure_ipsec(arguments: &Ipsec, program: PathBuf, progress: bool) -> ::bench
     let peers = arguments.peer.iter().filter_map(|peer| match peer {
         IpsecPeer::Strongswan => Some(ipsec_under_test::Daemon::StrongSwan),
         IpsecPeer::Openvpn => Some(ipsec_under_test::Daemon::OpenVpn),
+        IpsecPeer::PosternWithoutCipher => {
+            Some(ipsec_under_test::Daemon::PosternWithoutCipher(program.clone()))
+        }
         IpsecPeer::None => None,
     });
-    let daemons = [ipsec_under_test::Daemon::Postern(program)].into_iter().chain(peers).collect();
+    let daemons = [ipsec_under_test::Daemon::Postern(program.clone())].into_iter().chain(peers).collect();
     let Ipsec { seconds, rounds, .. } = *arguments;
     tunnel::run_ipsec(&tunnel::IpsecOptions { daemons, seconds, rounds, progress })
 }

@@ -6,12 +6,14 @@ use clap::Args;
 use config::settings::ipsec::Encryption;
 use config::{ConfigError, Settings, Text, Tree, diff};
 use crypto::Cipher;
-use crypto::choice::Subject;
+use crypto::choice::{Choice, Subject};
 use crypto::cipher::Pair;
+use crypto::engine::none;
 use gateway::api;
 use gateway::control::daemon::Daemon;
 use sd_notify::NotifyState;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -32,6 +34,19 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
+    run_with(arguments, |settings| engines::choice(&subjects(settings)))
+}
+
+/// For measurements: what the path costs when nothing is encrypted.
+pub(crate) fn run_without_cipher(config: PathBuf, api: PathBuf) -> Outcome {
+    let none = |_: &Settings| Arc::new(Choice::among(vec![Arc::new(none::None)]));
+    run_with(Arguments { config, api, check: false }, none)
+}
+
+/// The engines that a gateway with such settings uses.
+type Engines = fn(&Settings) -> Arc<Choice>;
+
+fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
     wireguard::log();
     let (tree, settings) = read(&arguments.config)?;
     if arguments.check {
@@ -40,7 +55,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     privilege::drop_unneeded(privilege::Needs { other_namespaces: false })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(arguments, tree, settings))
+    runtime.block_on(serve(arguments, tree, settings, engines))
 }
 
 /// What a configuration has, in numbers.
@@ -74,13 +89,13 @@ fn subjects(settings: &Settings) -> Vec<Subject> {
     subjects
 }
 
-async fn serve(arguments: Arguments, mut tree: Tree, settings: Settings) -> Outcome {
+async fn serve(arguments: Arguments, mut tree: Tree, settings: Settings, engines: Engines) -> Outcome {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut reload = signal(SignalKind::hangup())?;
     let (events, mut removed) = mpsc::unbounded_channel();
     privilege::raise_descriptors();
-    let engines = engines::choice(&subjects(&settings));
+    let engines = engines(&settings);
     engines::tend(&engines)?;
     let mut daemon = Daemon::new(engines, events);
     if let Some((_, error)) = daemon.apply(settings).await.pop_first() {
