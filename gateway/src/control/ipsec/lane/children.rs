@@ -3,6 +3,7 @@
 mod show;
 
 use super::super::connections::{Child, Names};
+use super::super::gateway::MTU;
 use crate::api::model::IpsecFailure;
 use crate::control::sender::Sender;
 use crate::staging::Budget;
@@ -143,7 +144,7 @@ impl Children {
         for (child, plan) in plans.into_iter().enumerate() {
             self.last_peer += 1;
             let peer_id = PeerId::new(self.last_peer);
-            let peer = Arc::new(Peer::new(peer_id, Kind::Ipsec(Tunnel::default()), self.budget.clone()));
+            let peer = Arc::new(Peer::new(peer_id, Kind::Ipsec(carried(&plan)), self.budget.clone()));
             // Packets may wait for a key as soon as it is known where they would go.
             peer.endpoint.store(settings.remote.map(|remote| Arc::new(Endpoint::new((remote, 4500).into()))));
             self.names.insert(peer_id, (id, child));
@@ -429,6 +430,13 @@ impl Children {
             connected.failure = Some(failure);
         }
     }
+}
+
+/// How the packets of a tunnel are carried.
+fn carried(plan: &Child) -> Tunnel {
+    let mtu = plan.mtu.map_or(MTU as usize, usize::from);
+    // Whoever says what fits does so because something on the way tells nobody.
+    Tunnel { mtu, clamps_mss: plan.mtu.is_some(), ..Tunnel::default() }
 }
 
 /// What a child is for before its peer has agreed to it: an empty side is the gateway's own address, if that is known.
