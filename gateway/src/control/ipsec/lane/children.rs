@@ -200,7 +200,7 @@ impl Children {
 /// What becomes of SAs.
 impl Children {
     pub(super) fn install(&mut self, install: Install, sender: &mut Sender<impl Transmit>) {
-        let Install { connection, child, session, sa, path, encapsulation, hold } = install;
+        let Install { connection, child, session, sa, path, encapsulation, follows, hold } = install;
         let place = (connection, child);
         let Some(tunnel) = self.connections.get(&connection).and_then(|it| it.tunnels.get(child)) else {
             return;
@@ -213,6 +213,7 @@ impl Children {
         let peer = Arc::clone(&tunnel.peer);
         if let Some(tunnel) = peer.tunnel() {
             tunnel.in_udp.store(encapsulation, Ordering::Relaxed);
+            tunnel.follows.store(follows, Ordering::Relaxed);
         }
         let traffic = Traffic { local: sa.local, remote: sa.remote };
         let spi = inbound.index;
@@ -317,15 +318,21 @@ impl Children {
 
 /// Who is who.
 impl Children {
-    /// An SPI of each tunnel that has received packets since this was last asked.
-    pub(super) fn heard(&mut self) -> Vec<u32> {
-        let tunnels = self.connections.values_mut().flat_map(|connected| &mut connected.tunnels);
-        let heard = tunnels.filter_map(|tunnel| {
-            let received = tunnel.peer.received.packets();
-            let is_new = std::mem::replace(&mut tunnel.heard, received) != received;
-            tunnel.sas.first().filter(|_| is_new).map(|sa| sa.spi)
-        });
-        heard.collect()
+    /// An SPI of each tunnel that has received packets since this was last asked, and where they came from if that is not
+    /// where its peer was.
+    pub(super) fn heard(&mut self) -> Vec<(u32, Option<Endpoint>)> {
+        let mut heard = Vec::new();
+        for connected in self.connections.values_mut() {
+            let known = connected.established.as_ref().map(|it| it.endpoint.remote);
+            for tunnel in &mut connected.tunnels {
+                let received = tunnel.peer.received.packets();
+                let is_new = std::mem::replace(&mut tunnel.heard, received) != received;
+                let Some(sa) = tunnel.sas.first().filter(|_| is_new) else { continue };
+                let endpoint = tunnel.peer.endpoint.load().as_deref().copied();
+                heard.push((sa.spi, endpoint.filter(|it| known.is_some_and(|known| known != it.remote))));
+            }
+        }
+        heard
     }
 
     pub(super) fn connections(&self) -> Vec<ConnectionId> {
