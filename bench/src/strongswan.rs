@@ -14,6 +14,9 @@ const CHARON: &str = "/usr/lib/ipsec/charon";
 const PLUGINS: &str = "random nonce aesni openssl aes sha1 sha2 hmac kdf gcm ccm ctr xcbc cmac chapoly curve25519 gmp pem \
     pkcs1 pkcs8 x509 pubkey revocation constraints kernel-libipsec kernel-netlink socket-default vici updown counters";
 
+/// Folders of its directory in which swanctl looks for certificates of hosts and of authorities, lists, and keys.
+const CREDENTIALS: [&str; 4] = ["x509", "x509ca", "x509crl", "private"];
+
 /// A running charon.
 pub struct StrongSwan {
     /// The process.
@@ -41,7 +44,9 @@ impl StrongSwan {
             return Err(format!("strongSwan is not here\n  fix: apt-get install {package}").into());
         }
         let directory = std::env::temp_dir().join(format!("{}-charon", lab.namespace(namespace)));
-        std::fs::create_dir_all(&directory)?;
+        for folder in CREDENTIALS {
+            std::fs::create_dir_all(directory.join(folder))?;
+        }
         let path = directory.display();
         let settings = format!(
             "charon {{\n load = {PLUGINS}\n {charon}\n\
@@ -98,8 +103,14 @@ impl StrongSwan {
     pub fn swanctl(&self, lab: &Lab, arguments: &[&str]) -> Outcome<String> {
         let uri = format!("unix://{}", self.directory.join("vici").display());
         let mut command = lab.command(&self.namespace, "swanctl");
-        command.args(arguments).args(["--uri", &uri]);
+        command.args(arguments).args(["--uri", &uri]).env("SWANCTL_DIR", &self.directory);
         crate::lab::output(command.env("STRONGSWAN_CONF", self.directory.join("strongswan.conf")))
+    }
+
+    /// Takes another configuration in place of the one that it was started with.
+    pub fn reconfigure(&self, lab: &Lab, swanctl: &str) -> Outcome<()> {
+        std::fs::write(self.file("swanctl.conf"), swanctl)?;
+        self.load(lab)
     }
 
     /// Reads the configuration again.

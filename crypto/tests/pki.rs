@@ -311,6 +311,14 @@ fn a_revoked_authority_takes_its_peers_with_it() {
     store.add_revocation_lists(&revocation_list(&root, &[5], 2029)).expect("a list");
     let error = store.verify(&peer, &[parse(middle.der())], NOW).expect_err("revoked");
     assert_eq!(error.to_string(), "the certificate of C=CH, CN=middle is revoked");
+    // Nor does it help that it is trusted itself.
+    store.add_authority(parse(middle.der())).expect("an authority");
+    for others in [&[][..], &[parse(middle.der())]] {
+        let error = store.verify(&peer, others, NOW).expect_err("revoked");
+        assert_eq!(error.to_string(), "the certificate of C=CH, CN=middle is revoked");
+    }
+    store.add_revocation_lists(&revocation_list(&root, &[], 2030)).expect("a newer list");
+    assert!(store.verify(&peer, &[], NOW).is_ok());
 }
 
 #[test]

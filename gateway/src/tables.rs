@@ -56,6 +56,8 @@ pub struct Tunnel {
     pub follows: AtomicBool,
     /// The largest outer packet that reaches the peer, as far as is known.
     pub path_mtu: AtomicUsize,
+    /// The largest inner packet that is wanted.
+    pub mtu: usize,
     /// Whether ESP packets are in UDP datagrams.
     pub in_udp: AtomicBool,
     /// Whether the DSCP is shown outside (RFC 4301 section 5.1.2.1).
@@ -71,6 +73,7 @@ impl Default for Tunnel {
         Self {
             follows: AtomicBool::new(false),
             path_mtu: AtomicUsize::new(usize::MAX),
+            mtu: usize::MAX,
             in_udp: AtomicBool::new(true),
             shows_dscp: true,
             clamps_mss: false,

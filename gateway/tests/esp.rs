@@ -271,6 +271,20 @@ fn the_paths_mtu_is_kept_for_those_who_ask_for_it() {
 }
 
 #[test]
+fn a_tunnel_may_have_an_mtu_of_its_own() {
+    let mut bed = with_tunnel(Tunnel { mtu: 1300, clamps_mss: true, ..Tunnel::default() });
+    push(&bed, &[v4(1, 1300, 0)]);
+    push(&bed, &[v4(2, 1301, 0)]);
+    bed.carry();
+    assert_eq!(bed.received(), [v4(1, 1300, 0)]);
+    assert_eq!(bed.answers.pop().expect("fragmentation needed")[26..28], 1300u16.to_be_bytes());
+    assert_eq!(bed.dropped(), [(DropReason::TooBig, 1)]);
+    push(&bed, &[syn()]);
+    bed.carry();
+    assert_eq!(bed.received()[0][42..44], (1300u16 - 40).to_be_bytes());
+}
+
+#[test]
 fn a_packet_larger_than_a_datagram_is_answered_and_takes_no_other_with_it() {
     let mut bed = with_tunnel(Tunnel::default());
     let largest = (65_535 - 20 - 8 - 32) / 4 * 4 - 2;

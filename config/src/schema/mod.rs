@@ -169,7 +169,8 @@ static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| {
     for tag in [wireguard::TAGS, pki::TAGS, ipsec::TAGS].into_iter().flatten() {
         root.at(tag.path).place = Some(Place::Tag(tag));
     }
-    for known in [wireguard::NOT_SERVED, pki::NOT_SERVED, ipsec::NOT_SERVED].into_iter().flatten() {
+    let not_served = [wireguard::NOT_SERVED, system::NOT_SERVED, pki::NOT_SERVED, ipsec::NOT_SERVED];
+    for known in not_served.into_iter().flatten() {
         root.at(known.path).place = Some(Place::NotServed(known));
     }
     root

@@ -1,7 +1,7 @@
 //! `system`.
 
 use super::value::Type;
-use super::{Node, flag, value};
+use super::{Node, NotServed, flag, not_served, value};
 
 /// Crypto engines that a cipher can be pinned to, by their names in `crypto`.
 pub const ENGINES: &[&str] = &["aws-lc", "ipsec-mb", "openssl", "af-alg", "cryptodev"];
@@ -29,6 +29,19 @@ macro_rules! pairs {
 
 pub(super) static NODES: &[Node] =
     &[flag("system acceleration qat", "Use crypto accelerators on a bus where they are the fastest")];
+
+const LEFT: &str =
+    "remove the line: it is about the machine, not about VPNs, and left to the machine's own programs";
+
+pub(super) static NOT_SERVED: &[NotServed] = &[
+    not_served("service").instead(LEFT),
+    not_served("system option").instead(LEFT),
+    not_served("system syslog").instead(
+        "remove the line: what is logged goes to the journal, whose own settings say how much is kept",
+    ),
+    not_served("system task-scheduler")
+        .instead("remove the line: a timer of systemd, or cron, runs programs"),
+];
 
 /// Ciphers that authenticate. AES-GMAC is done by the engine of its GCM cipher.
 pub(super) static CIPHER_PINS: &[Node] = &pins![

@@ -137,6 +137,32 @@ fn every_block_of_a_guide_for_vyos_is_served_unchanged() {
     assert_eq!(old_secrets, 1, "said once: {warnings:?}");
 }
 
+/// Lines of its blocks that are about other things than VPNs: none is taken for a misspelt one.
+#[test]
+fn what_is_left_to_the_machine_is_known() {
+    for (line, fix) in [
+        ("set service snmp community public authorization ro", "left to the machine's own programs"),
+        ("set service snmp community public network 10.0.0.0/8", "left to the machine's own programs"),
+        ("set system option performance throughput", "left to the machine's own programs"),
+        ("delete system option performance", "left to the machine's own programs"),
+        ("set system syslog global facility all level info", "the journal"),
+        ("set system syslog global facility security level warning", "the journal"),
+        (
+            "set system task-scheduler task qat-daily-check executable path /config/scripts/qat-check.sh",
+            "timer",
+        ),
+        ("set system task-scheduler task qat-daily-check interval 1d", "timer"),
+    ] {
+        let errors = config::parse(line).expect_err(line);
+        assert!(errors[0].reason.contains("is known to VyOS but not served"), "{errors:?}");
+        assert!(errors[0].fix.as_ref().is_some_and(|it| it.contains(fix)), "{errors:?}");
+    }
+    for line in ["set system acceleration qat", "set system acceleration qat\ndelete system acceleration qat"]
+    {
+        config::parse(line).expect(line);
+    }
+}
+
 #[test]
 fn a_peer_named_by_its_address_is_found_there_and_is_who_it_is_called() {
     let (ipsec, _) = loaded(&[OFFLOADED, SMALLER_PACKETS].concat());

@@ -234,7 +234,7 @@ impl TrustStore {
         Some(builder.with_status_policy(status).with_expiration_policy(expiration).build())
     }
 
-    /// What webpki leaves to others: validity and path length of the trusted authority, and keyCertSign.
+    /// What webpki leaves to others: validity, revocation and path length of the trusted authority, and keyCertSign.
     fn check_path(
         &self,
         path: &VerifiedPath<'_>,
@@ -242,6 +242,10 @@ impl TrustStore {
         now: Duration,
     ) -> Result<(), Error> {
         let authority = self.authority(path).ok_or(Error::UnknownIssuer)?;
+        // Trusted or not: who is above it has taken it back.
+        if self.is_listed(authority) {
+            return Err(Error::CertRevoked);
+        }
         let mut length = 0;
         for link in path.intermediate_certificates() {
             let link =
@@ -290,7 +294,8 @@ impl TrustStore {
                 .find_map(|it| check_time(it, now).err().map(|failure| wrong(it, failure))),
             ChainFailure::UnknownAuthority(_) => self.loose_end(peer, between),
             ChainFailure::Revoked => {
-                chain().find(|it| self.is_listed(it)).map(|it| wrong(it, ChainFailure::Revoked))
+                let mut all = chain().chain(&self.authorities);
+                all.find(|it| self.is_listed(it)).map(|it| wrong(it, ChainFailure::Revoked))
             }
             ChainFailure::NotAnAuthority => {
                 between.iter().find(|it| !it.is_authority()).map(|it| wrong(it, ChainFailure::NotAnAuthority))
@@ -315,12 +320,13 @@ impl TrustStore {
         Some(wrong(last, ChainFailure::UnknownAuthority(last.issuer().clone())))
     }
 
+    /// Whether the newest list of its issuer has it.
     fn is_listed(&self, certificate: &Certificate) -> bool {
-        self.lists.iter().any(|(_, list)| {
-            let issuer = DistinguishedName::from_contents(list.issuer());
-            issuer.as_ref() == Some(certificate.issuer())
-                && matches!(list.find_serial(certificate.serial()), Ok(Some(_)))
-        })
+        let of_issuer = |list: &&CertRevocationList<'_>| {
+            DistinguishedName::from_contents(list.issuer()).as_ref() == Some(certificate.issuer())
+        };
+        let newest = self.lists.iter().map(|(_, list)| list).find(of_issuer);
+        newest.is_some_and(|list| matches!(list.find_serial(certificate.serial()), Ok(Some(_))))
     }
 }
 

@@ -107,7 +107,7 @@ impl Room {
         let (largest, path) = (inner(most - udp), tunnel.path_mtu.load(Ordering::Relaxed));
         Self {
             largest,
-            usual: inner(path.saturating_sub(ip + udp)).min(largest),
+            usual: inner(path.saturating_sub(ip + udp)).min(largest).min(tunnel.mtu),
             ds_mask: if tunnel.shows_dscp { 0xff } else { ecn::MASK },
             clamps_mss: tunnel.clamps_mss,
             whole: is_transport,

@@ -1,6 +1,10 @@
 //! With strongSwan: the daemon under test at site a, charon at site b, and what both say of what is between them.
 
+mod authorities;
+mod certificates;
+mod guide;
 mod lives;
+mod nat;
 mod proposals;
 mod refusals;
 mod rekeys;

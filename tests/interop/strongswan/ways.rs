@@ -61,7 +61,7 @@ fn the_first_packet_calls_charon() {
 }
 
 /// Site a or b behind a NAT: its packets come from 192.168.78.254.
-fn behind_nat(hidden: &str) -> Option<Lab> {
+pub fn behind_nat(hidden: &str) -> Option<Lab> {
     let lab = site_labs(&["a", "b", "nat"])?;
     let (open, hidden_address, open_address) = match hidden {
         "a" => ("b", "192.168.77.1/24", "192.168.78.2/24"),

@@ -68,6 +68,9 @@ pub struct Install {
     pub path: Path,
     /// Whether it travels in UDP.
     pub encapsulation: bool,
+    /// Whether it goes to wherever the last authentic packet came from (RFC 7296 section 2.23); that is to be told to
+    /// [`Endpoint::note_moved`](super::Endpoint::note_moved).
+    pub follows: bool,
     /// Whether to go on sending with the older SA: the other side may not have this one yet. [`Action::Use`] ends it,
     /// and so does the first packet that arrives under this SA.
     pub hold: bool,

@@ -146,6 +146,8 @@ fn strangers_are_refused_on_either_side_and_told_apart() {
         assert_agree(&network, 0);
         assert_nothing_leaks(&network, 0);
         assert!(why(&network, 1 - bad).contains("signed"), "{}", why(&network, 1 - bad));
+        let is_told = |event: &Event| matches!(event, Event::Failed { cause: Cause::Refused, .. });
+        assert_eq!(network.hosts[bad].count(is_told), 1, "{bad} learns that it is not believed");
     }
 }
 

@@ -1,6 +1,6 @@
 //! IKE_SA_INIT and IKE_AUTH.
 
-use crate::network::{A, B, Nat, Weather, exchange};
+use crate::network::{A, B, Nat, Network, Weather, exchange};
 use crate::support::{
     DETECTION, acquainted, assert_agree, assert_nothing_leaks, begin, cbc, child, connected, established,
     gcm, net, seconds,
@@ -9,17 +9,18 @@ use crypto::SecretBytes;
 use crypto::cipher::{self, Cipher, Encryption as Plain, Integrity};
 use crypto::exchange::Group;
 use crypto::prf::Prf;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use tunnel::esp::{Mode, Transform};
 use tunnel::ikev2::message::Exchange;
 use tunnel::ikev2::proposal::{Encryption, EspOffer, IkeOffer, Sequence};
-use tunnel::ikev2::{Authentication, Cause, Connection, Event, Identity, Start};
+use tunnel::ikev2::{Authentication, Cause, Connection, Event, Identity, Path, Start};
 
 const INIT: [(Exchange, bool); 2] = [(Exchange::IkeSaInit, false), (Exchange::IkeSaInit, true)];
 const AUTH: [(Exchange, bool); 2] = [(Exchange::IkeAuth, false), (Exchange::IkeAuth, true)];
 
 /// Why something failed at a host.
-fn causes(network: &crate::network::Network, host: usize) -> Vec<Cause> {
+fn causes(network: &Network, host: usize) -> Vec<Cause> {
     let failed = |event: &Event| match event {
         Event::Failed { cause, .. } => Some(cause.clone()),
         _ => None,
@@ -297,6 +298,29 @@ fn behind_a_nat_both_go_on_on_port_4500() {
     network.command(A, |endpoint, now, out| endpoint.rekey(now, id, out));
     network.run(seconds(5));
     assert_eq!(network.hosts[B].path.expect("known").remote.to_string(), "203.0.113.7:24500");
+}
+
+#[test]
+fn who_is_not_behind_the_nat_goes_where_packets_came_from() {
+    let (mut network, ids) = connected(26, |host, connection| connection.force_encapsulation = host == A);
+    let installed = |network: &Network, host: usize| {
+        let install = &network.hosts[host].sending(0).expect("installed").install;
+        (install.sa.inbound.spi, install.path, install.follows)
+    };
+    let ((a, from_a, a_follows), (b, from_b, b_follows)) = (installed(&network, A), installed(&network, B));
+    assert_eq!((a_follows, b_follows), (false, true), "A says that it is behind one");
+    let moved = |path: Path| Path { remote: SocketAddr::new(path.remote.ip(), 33_000), ..path };
+    network.command(A, |endpoint, now, out| endpoint.note_moved(now, a, moved(from_a), out));
+    network.command(B, |endpoint, now, out| endpoint.note_moved(now, b, moved(from_b), out));
+    assert_eq!(network.hosts[A].path, Some(from_a));
+    assert_eq!(network.hosts[B].path, Some(moved(from_b)));
+    network.log.clear();
+    network.command(B, |endpoint, now, out| endpoint.rekey(now, ids[B], out));
+    assert_eq!(
+        network.log.last().map(|(_, datagram)| datagram.to.port()),
+        Some(33_000),
+        "IKE goes there too"
+    );
 }
 
 #[test]

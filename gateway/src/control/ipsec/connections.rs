@@ -64,6 +64,8 @@ pub enum PeerError {
 pub struct Child {
     /// The number of the tunnel.
     pub tunnel: u32,
+    /// The largest packet inside, if one is set.
+    pub mtu: Option<u16>,
     /// When its SAs end, and their replay window.
     pub options: Options,
 }
@@ -137,7 +139,8 @@ pub fn plan(name: &str, peer: &Peer) -> Result<Plan, PeerError> {
         // Datagrams have the kernel's segmentation, which ESP as a protocol of its own has not.
         force_encapsulation: true,
     };
-    let children = children.map(|(tunnel, it)| Child { tunnel, options: options(peer, &it.esp) }).collect();
+    let plan = |(tunnel, it): (u32, &Tunnel)| Child { tunnel, mtu: it.mtu, options: options(peer, &it.esp) };
+    let children = children.map(plan).collect();
     Ok(Plan { names: names(name, peer), connection, children })
 }
 

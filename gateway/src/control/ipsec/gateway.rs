@@ -137,6 +137,11 @@ impl Gateway {
         let _ = self.commands.send(Command::SetPatience(patience));
     }
 
+    /// Returns when all that was asked before is done.
+    pub async fn settle(&self) {
+        let _ = self.status().await;
+    }
+
     /// Shows all peers.
     pub async fn status(&self) -> Vec<model::IpsecPeer> {
         let (reply, answer) = oneshot::channel();

@@ -229,9 +229,16 @@ impl Lane {
         if now.monotonic >= self.listened + LISTEN {
             self.listened = now.monotonic;
             // Whoever sends packets lives, and need not be asked.
-            for spi in self.children.heard() {
+            let mut out = Outbox::new();
+            for (spi, moved) in self.children.heard() {
                 self.ike.note_traffic(now, spi);
+                // IKE and its other tunnels go there as well.
+                if let Some(Endpoint { remote, local }) = moved {
+                    let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), NAT_PORT);
+                    self.ike.note_moved(now, spi, Path { local, remote }, &mut out);
+                }
             }
+            self.carry_out(out);
         }
         if self.ike.next_timeout().is_some_and(|at| at <= now.monotonic) {
             let mut out = Outbox::new();

@@ -68,6 +68,10 @@ impl Service {
         if let Err(error) = self.serve(settings, plans, engine, events, rules) {
             refused.insert("vpn ipsec".to_owned(), error);
         }
+        // What is in force has its policies: the first packet finds them.
+        if let Some(running) = &self.running {
+            running.gateway.settle().await;
+        }
         refused
     }
 
@@ -126,7 +130,7 @@ impl Service {
         let mut netlink = Netlink::open()?;
         let network = Network::new(&settings, &netlink.addresses(None)?);
         let index = netlink.link(NAME)?.index;
-        let up = LinkChange { mtu: Some(MTU), up: Some(true), ..LinkChange::default() };
+        let up = LinkChange { mtu: Some(inside_mtu(&settings)), up: Some(true), ..LinkChange::default() };
         netlink.set_link(index, up)?;
         network.change_routes(&running.network, &mut netlink, index)?;
         rules.change(&mut netlink, NAME, &network.rules)?;
@@ -137,4 +141,10 @@ impl Service {
         (running.settings, running.network) = (settings, network);
         Ok(())
     }
+}
+
+/// The MTU of the interface: as usual, or what the tunnel with the largest packets has. Each looks to its own.
+fn inside_mtu(settings: &IpSec) -> u32 {
+    let tunnels = settings.peers.values().flat_map(|peer| peer.tunnels.values());
+    tunnels.filter_map(|tunnel| tunnel.mtu.map(u32::from)).fold(MTU, u32::max)
 }

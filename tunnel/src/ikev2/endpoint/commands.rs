@@ -186,4 +186,15 @@ impl Endpoint {
             self.reschedule(id);
         }
     }
+
+    /// Authentic packets under the SPI `spi` have come another way than before.
+    pub fn note_moved(&mut self, now: Now, spi: u32, path: Path, out: &mut Outbox) {
+        let Some(id) = self.registry.child_owner(spi) else { return };
+        self.step(now, id, out, |mut phase, context| {
+            if let Phase::Established(session) = &mut phase {
+                session.note_moved(path, context);
+            }
+            Some(phase)
+        });
+    }
 }

@@ -90,7 +90,8 @@ impl Session {
         let sa = ChildSa { transform, extended_sequence, mode, outbound, inbound, local, remote };
         let (connection, session, path) = (self.connection, self.id, self.path);
         let encapsulation = self.nat.is_present() || self.config.force_encapsulation;
-        let install = Install { connection, child, session, sa, path, encapsulation, hold };
+        let follows = self.follows();
+        let install = Install { connection, child, session, sa, path, encapsulation, follows, hold };
         context.out.push(Action::Install(Box::new(install)));
         context.report(Event::ChildUp { connection, child, spi, suite: suite.to_string() });
     }

@@ -222,8 +222,17 @@ impl Session {
     /// The other side lives, and this is where it is.
     fn heard(&mut self, path: Path, context: &mut Context<'_>) {
         self.last_heard = context.now;
-        // Section 2.23: who is not behind a NAT follows who is; the message is authentic and new.
-        if self.nat.remote && !self.nat.local && path != self.path {
+        self.note_moved(path, context);
+    }
+
+    /// Section 2.23: who is not behind a NAT follows who is.
+    fn follows(&self) -> bool {
+        self.nat.remote && !self.nat.local
+    }
+
+    /// Something authentic and new came this way.
+    pub(super) fn note_moved(&mut self, path: Path, context: &mut Context<'_>) {
+        if self.follows() && path != self.path {
             self.path = path;
             context.out.push(Action::Follow { session: self.id, path });
         }

@@ -2,7 +2,7 @@
 
 use super::Session;
 use super::entry::{Procedure, Standing};
-use crate::ikev2::action::CloseReason;
+use crate::ikev2::action::{Cause, CloseReason};
 use crate::ikev2::channel::Incoming;
 use crate::ikev2::context::Context;
 use crate::ikev2::message::numbers::{notify, protocol};
@@ -88,6 +88,11 @@ impl Session {
     }
 
     fn handle_informational(&mut self, asked: Asked<'_>, payloads: &Payloads<'_>, context: &mut Context<'_>) {
+        // Section 2.21.2: an initiator tells so that it does not believe us.
+        let is_disbelieved = payloads.error() == Some(notify::AUTHENTICATION_FAILED);
+        if is_disbelieved {
+            self.report_failure(Cause::Refused, context);
+        }
         if payloads.deletes.contains(&Delete::Ike) {
             self.respond(asked.spi, asked.incoming, asked.path, &[], context);
             return self.handle_ike_deleted(asked.spi, context);
@@ -105,8 +110,7 @@ impl Session {
         let answer = [Payload::Delete(Delete::Esp(ours.clone()))];
         let answer = if ours.is_empty() { &[][..] } else { &answer[..] };
         self.respond(asked.spi, asked.incoming, asked.path, answer, context);
-        // Section 2.21.2: an initiator tells so that it does not believe us.
-        if payloads.error() == Some(notify::AUTHENTICATION_FAILED) {
+        if is_disbelieved {
             self.over = Some(CloseReason::ByPeer);
         }
     }

@@ -3,6 +3,7 @@
 mod show;
 
 use super::super::connections::{Child, Names};
+use super::super::gateway::MTU;
 use crate::api::model::IpsecFailure;
 use crate::control::sender::Sender;
 use crate::staging::Budget;
@@ -143,7 +144,7 @@ impl Children {
         for (child, plan) in plans.into_iter().enumerate() {
             self.last_peer += 1;
             let peer_id = PeerId::new(self.last_peer);
-            let peer = Arc::new(Peer::new(peer_id, Kind::Ipsec(Tunnel::default()), self.budget.clone()));
+            let peer = Arc::new(Peer::new(peer_id, Kind::Ipsec(carried(&plan)), self.budget.clone()));
             // Packets may wait for a key as soon as it is known where they would go.
             peer.endpoint.store(settings.remote.map(|remote| Arc::new(Endpoint::new((remote, 4500).into()))));
             self.names.insert(peer_id, (id, child));
@@ -199,7 +200,7 @@ impl Children {
 /// What becomes of SAs.
 impl Children {
     pub(super) fn install(&mut self, install: Install, sender: &mut Sender<impl Transmit>) {
-        let Install { connection, child, session, sa, path, encapsulation, hold } = install;
+        let Install { connection, child, session, sa, path, encapsulation, follows, hold } = install;
         let place = (connection, child);
         let Some(tunnel) = self.connections.get(&connection).and_then(|it| it.tunnels.get(child)) else {
             return;
@@ -212,6 +213,7 @@ impl Children {
         let peer = Arc::clone(&tunnel.peer);
         if let Some(tunnel) = peer.tunnel() {
             tunnel.in_udp.store(encapsulation, Ordering::Relaxed);
+            tunnel.follows.store(follows, Ordering::Relaxed);
         }
         let traffic = Traffic { local: sa.local, remote: sa.remote };
         let spi = inbound.index;
@@ -316,15 +318,21 @@ impl Children {
 
 /// Who is who.
 impl Children {
-    /// An SPI of each tunnel that has received packets since this was last asked.
-    pub(super) fn heard(&mut self) -> Vec<u32> {
-        let tunnels = self.connections.values_mut().flat_map(|connected| &mut connected.tunnels);
-        let heard = tunnels.filter_map(|tunnel| {
-            let received = tunnel.peer.received.packets();
-            let is_new = std::mem::replace(&mut tunnel.heard, received) != received;
-            tunnel.sas.first().filter(|_| is_new).map(|sa| sa.spi)
-        });
-        heard.collect()
+    /// An SPI of each tunnel that has received packets since this was last asked, and where they came from if that is not
+    /// where its peer was.
+    pub(super) fn heard(&mut self) -> Vec<(u32, Option<Endpoint>)> {
+        let mut heard = Vec::new();
+        for connected in self.connections.values_mut() {
+            let known = connected.established.as_ref().map(|it| it.endpoint.remote);
+            for tunnel in &mut connected.tunnels {
+                let received = tunnel.peer.received.packets();
+                let is_new = std::mem::replace(&mut tunnel.heard, received) != received;
+                let Some(sa) = tunnel.sas.first().filter(|_| is_new) else { continue };
+                let endpoint = tunnel.peer.endpoint.load().as_deref().copied();
+                heard.push((sa.spi, endpoint.filter(|it| known.is_some_and(|known| known != it.remote))));
+            }
+        }
+        heard
     }
 
     pub(super) fn connections(&self) -> Vec<ConnectionId> {
@@ -429,6 +437,13 @@ impl Children {
             connected.failure = Some(failure);
         }
     }
+}
+
+/// How the packets of a tunnel are carried.
+fn carried(plan: &Child) -> Tunnel {
+    let mtu = plan.mtu.map_or(MTU as usize, usize::from);
+    // Whoever says what fits does so because something on the way tells nobody.
+    Tunnel { mtu, clamps_mss: plan.mtu.is_some(), ..Tunnel::default() }
 }
 
 /// What a child is for before its peer has agreed to it: an empty side is the gateway's own address, if that is known.

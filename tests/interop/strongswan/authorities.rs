@@ -1,0 +1,101 @@
+//! Certificates, made by strongSwan's own tool: a root, an authority below it for each side, and hosts below those.
+//!
+//! ```text
+//! root ─┬─ between-a ── a    ours
+//!       └─ between-b ── b    charon's
+//! ```
+
+use bench::Outcome;
+use bench::lab::run;
+use std::path::{Path, PathBuf};
+
+/// Which keys there are: of the authorities, and of the hosts.
+#[derive(Clone, Copy)]
+pub struct Keys {
+    pub authorities: &'static str,
+    pub hosts: &'static str,
+}
+
+/// A folder of certificates in PEM, each beside its key.
+pub struct Authorities {
+    folder: PathBuf,
+}
+
+impl Authorities {
+    /// All of the picture, the hosts with these names besides their subjects.
+    pub fn new(folder: PathBuf, keys: Keys, names: [&[&str]; 2]) -> Outcome<Self> {
+        std::fs::create_dir_all(&folder)?;
+        let this = Self { folder };
+        for name in ["root", "between-a", "between-b"] {
+            this.key(name, keys.authorities)?;
+        }
+        let root = this.path("root.key");
+        let subject = this.subject("root");
+        this.pki("root.pem", &["--self", "--in", &root, "--type", "priv", "--ca", "--dn", &subject])?;
+        for (host, between, names) in [("a", "between-a", names[0]), ("b", "between-b", names[1])] {
+            this.issue(between, "root", &["--ca"])?;
+            this.key(host, keys.hosts)?;
+            let names: Vec<&str> = names.iter().flat_map(|name| ["--san", name]).collect();
+            this.issue(host, between, &names)?;
+        }
+        Ok(this)
+    }
+
+    /// The subject of a certificate.
+    pub fn subject(&self, name: &str) -> String {
+        format!("C=CH, O=Sites, CN={name}")
+    }
+
+    fn path(&self, file: &str) -> String {
+        self.folder.join(file).to_string_lossy().into_owned()
+    }
+
+    /// Runs the tool, whose output is a file.
+    fn pki(&self, file: &str, arguments: &[&str]) -> Outcome<()> {
+        let written = run("pki", arguments.iter().copied().chain(["--outform", "pem"]))?;
+        Ok(std::fs::write(self.folder.join(file), written)?)
+    }
+
+    fn key(&self, name: &str, kind: &str) -> Outcome<()> {
+        let kind: Vec<&str> = ["--gen", "--type"].into_iter().chain(kind.split(' ')).collect();
+        self.pki(&format!("{name}.key"), &kind)
+    }
+
+    /// A certificate for a key that is there.
+    fn issue(&self, name: &str, issuer: &str, more: &[&str]) -> Outcome<()> {
+        let [key, authority, its_key] =
+            [format!("{name}.key"), format!("{issuer}.pem"), format!("{issuer}.key")]
+                .map(|it| self.path(&it));
+        let subject = self.subject(name);
+        let issue = ["--issue", "--in", &key, "--type", "priv", "--cacert", &authority, "--cakey", &its_key];
+        self.pki(&format!("{name}.pem"), &[&issue, &["--dn", &subject][..], more].concat())
+    }
+
+    /// Has an authority revoke these certificates, in a list of its own.
+    pub fn revoke(&self, authority: &str, revoked: &[&str]) -> Outcome<()> {
+        let [its, key] = [format!("{authority}.pem"), format!("{authority}.key")].map(|it| self.path(&it));
+        let revoked: Vec<String> = revoked.iter().map(|name| self.path(&format!("{name}.pem"))).collect();
+        let revoked = revoked.iter().flat_map(|path| ["--reason", "key-compromise", "--cert", path]);
+        let list: Vec<&str> =
+            ["--signcrl", "--cacert", &its, "--cakey", &key].into_iter().chain(revoked).collect();
+        self.pki(&format!("{authority}.crl"), &list)
+    }
+
+    /// What stands in a PEM file, as our configuration wants it.
+    pub fn base64(&self, file: &str) -> String {
+        let text = std::fs::read_to_string(self.folder.join(file)).expect("it was made");
+        text.lines().filter(|line| !line.starts_with('-')).collect()
+    }
+
+    /// Gives a file to charon.
+    pub fn hand(&self, file: &str, to: &Path) -> Outcome<()> {
+        std::fs::copy(self.folder.join(file), to.join(file))?;
+        Ok(())
+    }
+}
+
+impl Drop for Authorities {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
