@@ -321,7 +321,10 @@ impl Lane {
         // Whoever asked may have gone: then nobody misses the answer.
         match command {
             Command::Add(plans) => self.add(plans),
-            Command::Remove(names) => names.iter().for_each(|name| self.remove(name)),
+            Command::Remove(names) => {
+                names.iter().for_each(|name| self.remove(name));
+                self.children.publish();
+            }
             Command::Status(reply) => _ = reply.send(self.children.status(&self.ike.sessions())),
             Command::Reset(peer, tunnel, reply) => _ = reply.send(self.reset(&peer, tunnel)),
             Command::Link { up, mtu } => self.link(up, mtu),
