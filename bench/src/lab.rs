@@ -3,7 +3,8 @@
 //! Everything carries our process id in its name, and goes when the lab is dropped.
 
 use crate::Outcome;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -109,7 +110,7 @@ impl Lab {
     pub fn kill(&mut self, process: Process, signal: rustix::process::Signal) {
         if let Some(index) = self.processes.iter().position(|child| child.id() == process.0) {
             let mut child = self.processes.swap_remove(index);
-            if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
+            if let Some(pid) = Pid::from_raw(child.id() as i32) {
                 let _ = rustix::process::kill_process(pid, signal);
             }
             let _ = child.wait();
@@ -126,7 +127,7 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         for child in &mut self.processes {
-            if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
+            if let Some(pid) = Pid::from_raw(child.id() as i32) {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
             }
         }
@@ -160,6 +161,16 @@ impl Process {
         Ok((ticks(11) + ticks(12)) / rustix::param::clock_ticks_per_second() as f64)
     }
 
+    /// Has all its threads, and those that they will start, run on one core.
+    pub fn pin(self, core: usize) -> Outcome<()> {
+        for entry in std::fs::read_dir(format!("/proc/{}/task", self.0))? {
+            let thread = entry?.file_name().to_string_lossy().parse()?;
+            // A thread that has ended needs no core.
+            let _ = pin_thread(Pid::from_raw(thread), core);
+        }
+        Ok(())
+    }
+
     /// Resident memory in bytes.
     pub fn memory(self) -> Outcome<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0))?;
@@ -167,6 +178,13 @@ impl Process {
         let kib: u64 = line.split_whitespace().nth(1).ok_or("no number")?.parse()?;
         Ok(kib * 1024)
     }
+}
+
+/// Has a thread, or the calling one, run on one core.
+pub fn pin_thread(thread: Option<Pid>, core: usize) -> Outcome<()> {
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    Ok(sched_setaffinity(thread, &cores)?)
 }
 
 /// Runs a program to its end and returns what it wrote.

@@ -40,6 +40,18 @@ impl StrongSwan {
 
     /// Starts it in a namespace, with a swanctl.conf of this text, and settings for the section `charon`.
     pub fn start(lab: &mut Lab, namespace: &str, swanctl: &str, charon: &str) -> Outcome<Self> {
+        Self::start_with(lab, namespace, swanctl, PLUGINS, charon, "default = 1\n ike = 2\n cfg = 2")
+    }
+
+    /// The same with other plugins, and with other levels of its log.
+    pub fn start_with(
+        lab: &mut Lab,
+        namespace: &str,
+        swanctl: &str,
+        plugins: &str,
+        charon: &str,
+        log: &str,
+    ) -> Outcome<Self> {
         if let Some(package) = Self::missing() {
             return Err(format!("strongSwan is not here\n  fix: apt-get install {package}").into());
         }
@@ -49,8 +61,8 @@ impl StrongSwan {
         }
         let path = directory.display();
         let settings = format!(
-            "charon {{\n load = {PLUGINS}\n {charon}\n\
-             filelog {{ log {{ path = {path}/log\n default = 1\n ike = 2\n cfg = 2\n flush_line = yes\n }} }}\n\
+            "charon {{\n load = {plugins}\n {charon}\n\
+             filelog {{ log {{ path = {path}/log\n {log}\n flush_line = yes\n }} }}\n\
              plugins {{ vici {{ socket = unix://{path}/vici\n }} }}\n }}\n"
         );
         std::fs::write(directory.join("strongswan.conf"), settings)?;

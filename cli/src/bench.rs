@@ -2,7 +2,8 @@
 
 use crate::{Outcome, bench_crypto, run, wireguard};
 use ::bench::gateway_under_test::Daemon;
-use ::bench::{crypto::worker, flood, ipsec_under_test, peers, pipeline, system, tunnel};
+use ::bench::sites::Suite;
+use ::bench::{crypto::worker, flood, ike, ipsec_under_test, peers, pipeline, system, tunnel};
 use clap::{Args, Subcommand, ValueEnum};
 use crypto::choice::Choice;
 use crypto::engine::{Engine, none};
@@ -29,6 +30,8 @@ enum What {
     Tunnel(Tunnel),
     /// Two sites joined by IPsec with AES-256-GCM, beside strongSwan and OpenVPN (needs root)
     Ipsec(Ipsec),
+    /// Set-ups of IPsec peers on one core, beside strongSwan's charon, and the memory of ten thousand (needs root)
+    Ike(Ike),
     /// The data path alone, from memory to memory, stage by stage
     Pipeline(Pipeline),
     /// Ciphers, hashes and handshakes, by every engine, with the processor's instructions for them and without
@@ -107,6 +110,39 @@ enum IpsecPeer {
     PosternWithoutCipher,
     /// Nothing
     None,
+}
+
+#[derive(Args)]
+struct Ike {
+    /// With what to compare
+    #[arg(long, value_enum, default_value = "charon")]
+    peer: IkePeer,
+    /// Of what the IKE SAs are made; may be given again
+    #[arg(long, value_parser = suite, default_values = Suite::ALL.map(Suite::name))]
+    suite: Vec<Suite>,
+    /// Set-ups in each round
+    #[arg(long, default_value_t = 4000)]
+    setups: usize,
+    /// How often each is made
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// Tunnels whose memory is measured; 0 measures none
+    #[arg(long, default_value_t = 10_000)]
+    tunnels: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum IkePeer {
+    /// strongSwan's charon, with its ESP in user space
+    Charon,
+    /// Nothing
+    None,
+}
+
+/// A suite by its name.
+fn suite(name: &str) -> Result<Suite, String> {
+    let names = Suite::ALL.map(Suite::name).join(", ");
+    Suite::ALL.into_iter().find(|suite| suite.name() == name).ok_or(format!("one of {names}"))
 }
 
 #[derive(Args)]
@@ -214,6 +250,12 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         }
         What::Ipsec(ipsec) => {
             let report = measure_ipsec(&ipsec, program()?, progress)?;
+            say(&serde_json::to_value(&report)?, &report.text())
+        }
+        What::Ike(Ike { peer, suite: suites, setups, rounds, tunnels }) => {
+            let (program, with_charon) = (program()?, peer == IkePeer::Charon);
+            let options = ike::Options { program, with_charon, suites, setups, rounds, tunnels, progress };
+            let report = ike::run(&options)?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Pipeline(pipeline) => {

@@ -55,7 +55,9 @@ fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
     }
     privilege::drop_unneeded(privilege::Needs { other_namespaces: false })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(arguments, tree, settings, engines))
+    let in_force = config::print::text(&tree);
+    drop(tree);
+    runtime.block_on(serve(arguments, in_force, settings, engines))
 }
 
 /// What a configuration has, in numbers.
@@ -89,7 +91,7 @@ fn subjects(settings: &Settings) -> Vec<Subject> {
     subjects
 }
 
-async fn serve(arguments: Arguments, mut tree: Tree, settings: Settings, engines: Engines) -> Outcome {
+async fn serve(arguments: Arguments, mut in_force: Text, settings: Settings, engines: Engines) -> Outcome {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut reload = signal(SignalKind::hangup())?;
@@ -114,6 +116,7 @@ async fn serve(arguments: Arguments, mut tree: Tree, settings: Settings, engines
     // Without systemd there is nobody to tell.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     tracing::info!("{} is in force", arguments.config.display());
+    port::heap::give_back();
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
@@ -123,7 +126,8 @@ async fn serve(arguments: Arguments, mut tree: Tree, settings: Settings, engines
                 if let Ok(reloading) = NotifyState::monotonic_usec_now() {
                     let _ = sd_notify::notify(&[NotifyState::Reloading, reloading]);
                 }
-                load(&arguments.config, &mut tree, &mut daemon).await;
+                load(&arguments.config, &mut in_force, &mut daemon).await;
+                port::heap::give_back();
                 let _ = sd_notify::notify(&[NotifyState::Ready]);
             }
         }
@@ -133,22 +137,24 @@ async fn serve(arguments: Arguments, mut tree: Tree, settings: Settings, engines
     Ok(())
 }
 
-/// Reads the file again and applies what has changed in it; if it is wrong, everything stays. `tree` is what is in force.
-async fn load(path: &Path, tree: &mut Tree, daemon: &mut Daemon) {
+/// Reads the file again and applies what has changed in it; if it is wrong, everything stays.
+async fn load(path: &Path, in_force: &mut Text, daemon: &mut Daemon) {
     let (mut new, settings) = match read(path) {
         Ok(read) => read,
         Err(error) => return tracing::error!("the configuration stays as it was: {error}"),
     };
-    for change in diff::diff(tree, &new) {
+    // We have printed it ourselves; were it not read, all of the new one would be told as new.
+    let old = in_force.as_str().ok().and_then(|text| config::parse(text).ok()).unwrap_or_default();
+    for change in diff::diff(&old, &new) {
         tracing::info!("{change}");
     }
     let refused = daemon.apply(settings).await;
     for (place, error) in &refused {
         tracing::error!("{error}");
         let place: Vec<&str> = place.split(' ').collect();
-        new.take_over(&place, tree);
+        new.take_over(&place, &old);
     }
-    *tree = new;
+    *in_force = config::print::text(&new);
     let names: Vec<&str> = refused.keys().map(String::as_str).collect();
     if names.is_empty() {
         tracing::info!("{} is in force", path.display());

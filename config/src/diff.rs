@@ -1,6 +1,6 @@
 //! What differs between two configurations.
 
-use crate::print::{HIDDEN, is_secret, quoted};
+use crate::print::{HIDDEN, is_secret, write_quoted};
 use crate::tree::Tree;
 use std::collections::HashSet;
 use std::fmt;
@@ -21,11 +21,15 @@ impl<'a> Statement<'a> {
         self.value
     }
 
-    pub(crate) fn print(&self, secrets: bool) -> String {
+    /// Writes it, leaving no copy of its value anywhere else.
+    pub(crate) fn write(&self, secrets: bool, out: &mut impl fmt::Write) -> fmt::Result {
         let hidden = !secrets && is_secret(&self.path);
-        let value = self.value.map(|value| if hidden { HIDDEN.to_owned() } else { quoted(value) });
-        let path = self.path.iter().map(|word| quoted(word));
-        path.chain(value).collect::<Vec<_>>().join(" ")
+        let value = self.value.map(|value| if hidden { HIDDEN } else { value });
+        for (index, word) in self.path.iter().copied().chain(value).enumerate() {
+            out.write_str(if index == 0 { "" } else { " " })?;
+            write_quoted(word, out)?;
+        }
+        Ok(())
     }
 }
 
@@ -62,10 +66,12 @@ pub enum Change<'a> {
 impl fmt::Display for Change<'_> {
     /// `+` or `-` and the line; secrets are hidden.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Added(statement) => write!(f, "+ {}", statement.print(false)),
-            Self::Removed(statement) => write!(f, "- {}", statement.print(false)),
-        }
+        let (sign, statement) = match self {
+            Self::Added(statement) => ("+ ", statement),
+            Self::Removed(statement) => ("- ", statement),
+        };
+        f.write_str(sign)?;
+        statement.write(false, f)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Writes a configuration as `set` lines: one order, one spelling.
 
+use crate::text::Text;
 use crate::tree::Tree;
 use crate::{diff, schema};
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// What stands in the place of a secret.
 pub const HIDDEN: &str = "********";
@@ -10,21 +11,48 @@ pub const HIDDEN: &str = "********";
 /// The lines of a configuration, secrets hidden unless asked for; whoever asks answers for what becomes of them.
 pub fn commands(tree: &Tree, secrets: bool) -> String {
     let mut text = String::new();
-    for statement in diff::statements(tree) {
-        let _ = writeln!(text, "set {}", statement.print(secrets));
-    }
+    // A string takes whatever is written.
+    let _ = write(tree, secrets, &mut text);
     text
 }
 
+/// The lines of a configuration with its secrets, from which it can be read again. A tree takes fourteen times the room.
+pub fn text(tree: &Tree) -> Text {
+    let mut text = Text::default();
+    // It grows as it must.
+    let _ = write(tree, true, &mut text);
+    text
+}
+
+fn write(tree: &Tree, secrets: bool, out: &mut impl Write) -> fmt::Result {
+    for statement in diff::statements(tree) {
+        out.write_str("set ")?;
+        statement.write(secrets, out)?;
+        out.write_str("\n")?;
+    }
+    Ok(())
+}
+
 /// A value as it must be written to be read as one word.
+#[cfg(test)]
 pub(crate) fn quoted(value: &str) -> String {
+    let mut text = String::new();
+    write_quoted(value, &mut text).expect("a string takes whatever is written");
+    text
+}
+
+/// Writes a value so that it is read as one word.
+pub(crate) fn write_quoted(value: &str, out: &mut impl Write) -> fmt::Result {
     let plain = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || "'\"#".contains(c));
     if plain {
-        return value.to_owned();
+        return out.write_str(value);
     }
     // Quotations that touch are one word: a single quote goes into double ones, everything else into single ones.
-    let parts: Vec<String> = value.split('\'').map(|part| format!("'{part}'")).collect();
-    parts.join("\"'\"")
+    for (index, part) in value.split('\'').enumerate() {
+        out.write_str(if index == 0 { "" } else { "\"'\"" })?;
+        write!(out, "'{part}'")?;
+    }
+    Ok(())
 }
 
 /// Whether the value at a path must not be shown.
@@ -48,6 +76,7 @@ mod tests {
     fn what_is_printed_is_read_as_the_same() {
         let tree = parse(TEXT).expect("right");
         assert_eq!(commands(&tree, true), TEXT);
+        assert_eq!(text(&tree).as_str(), Ok(TEXT));
         assert_eq!(parse(&commands(&tree, true)).expect("right"), tree);
     }
 

@@ -6,6 +6,7 @@
 //! Everything the kernel can do for many packets in one call, it is asked to do; see [`offload`].
 
 pub mod fault;
+pub mod heap;
 pub mod memory;
 pub mod offload;
 pub mod pcap;

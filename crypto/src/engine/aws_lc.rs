@@ -11,7 +11,8 @@ use aws_lc_rs::aead::{
 use aws_lc_sys as sys;
 use std::ffi::{CStr, c_int, c_uint};
 use std::ptr::null;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use zeroize::Zeroizing;
 
 /// The engine.
 pub struct AwsLc;
@@ -38,7 +39,8 @@ impl Engine for AwsLc {
             Cipher::Aes128Ccm | Cipher::Aes192Ccm | Cipher::Aes256Ccm => return evp(),
         };
         let whole_tags = LessSafeKey::new(UnboundKey::new(algorithm, secret).map_err(|_| failed())?);
-        Ok(Arc::new(AwsLcKey { whole_tags, short_tags: evp()? }))
+        let secret = Zeroizing::new(secret.to_vec());
+        Ok(Arc::new(AwsLcKey { whole_tags, cipher, secret, short_tags: OnceLock::new() }))
     }
 
     fn load_pair(
@@ -56,13 +58,23 @@ impl Engine for AwsLc {
 /// The fast interface has tags of 16 bytes only.
 struct AwsLcKey {
     whole_tags: LessSafeKey,
-    short_tags: Arc<dyn Key>,
+    cipher: Cipher,
+    secret: Zeroizing<Vec<u8>>,
+    /// Made when first needed, which for most keys is never.
+    short_tags: OnceLock<Option<Arc<dyn Key>>>,
+}
+
+impl AwsLcKey {
+    fn short_tags(&self) -> Result<&dyn Key, EngineFailure> {
+        let load = || AeadKey::load(functions(), self.cipher, &self.secret);
+        self.short_tags.get_or_init(load).as_deref().ok_or(EngineFailure)
+    }
 }
 
 impl Key for AwsLcKey {
     fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
         if jobs.iter().any(|job| job.tag.len() != TAG) {
-            return self.short_tags.seal(jobs);
+            return self.short_tags()?.seal(jobs);
         }
         for job in jobs {
             let nonce = Nonce::assume_unique_for_key(job.nonce);
@@ -77,7 +89,7 @@ impl Key for AwsLcKey {
 
     fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
         if jobs.iter().any(|job| job.tag.len() != TAG) {
-            return self.short_tags.open(jobs);
+            return self.short_tags()?.open(jobs);
         }
         for job in jobs {
             let nonce = Nonce::assume_unique_for_key(job.nonce);

@@ -180,7 +180,11 @@ impl<T> Pool<T> {
         let idle = self.lock().pop();
         let mut context = idle.map_or_else(make, Ok)?;
         let outcome = work(&mut context)?;
-        self.lock().push(context);
+        let mut idle = self.lock();
+        // One at a time: of thousands of keys most have one, and a vector would begin with room for four.
+        idle.reserve_exact(1);
+        idle.push(context);
+        drop(idle);
         Ok(outcome)
     }
 

@@ -330,7 +330,12 @@ impl Lane {
         // Whoever asked may have gone: then nobody misses the answer.
         match command {
             Command::Add(plans) => self.add(plans),
-            Command::Remove(names) => names.iter().for_each(|name| self.remove(name)),
+            Command::Remove(names) => {
+                for name in &names {
+                    self.remove(name);
+                }
+                self.children.publish();
+            }
             Command::SetPatience(patience) => self.ike.set_patience(patience),
             Command::Status(reply) => _ = reply.send(self.children.status(&self.ike.sessions())),
             Command::Reset(peer, tunnel, reply) => _ = reply.send(self.reset(&peer, tunnel)),

@@ -8,7 +8,7 @@
 
 use crate::ikev2::message::{Envelope, Header, Sealed, emit_associated};
 use crate::ikev2::proposal::Protection;
-use crypto::cipher::{Cipher, Encryption, Pair};
+use crypto::cipher::{Cipher, Encryption};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, Job, Key, NONCE, PairJob, PairKey};
 use crypto::{Random, SecretBytes};
@@ -28,36 +28,50 @@ pub(super) fn salt_length(cipher: Cipher) -> usize {
     if cipher.is_ccm() { 3 } else { 4 }
 }
 
-/// The keys of one direction. The engine is the one that is always there: IKE's own messages are few.
-enum Keys {
-    Aead { key: Arc<dyn Key>, salt: SecretBytes, tag: usize },
-    Pair { key: Arc<dyn PairKey>, nonce: SecretBytes, pair: Pair },
+/// The keys of one direction, as bytes: what an engine makes of them is ten times as large, and made in less than a
+/// microsecond. A gateway has thousands of IKE SAs, each of which is used once in a while.
+struct Keys {
+    protection: Protection,
+    /// Without the salt.
+    cipher: SecretBytes,
+    salt: SecretBytes,
+    mac: SecretBytes,
+}
+
+/// Keys made ready. The engine is the one that is always there: IKE's own messages are few.
+enum Loaded {
+    Aead(Arc<dyn Key>),
+    Pair(Arc<dyn PairKey>, Encryption),
 }
 
 impl Keys {
     fn new(protection: Protection, cipher_key: &[u8], mac_key: &[u8]) -> Self {
-        let split = |length| {
-            let (key, rest) = cipher_key.split_at(length);
-            (key, SecretBytes::new(rest.to_vec()))
+        let length = match protection {
+            Protection::Aead(cipher, _) => cipher.key_length(),
+            Protection::Pair(pair) => pair.encryption.key_length(),
         };
-        match protection {
-            Protection::Aead(cipher, tag) => {
-                let (key, salt) = split(cipher.key_length());
-                let key = AwsLc.load(cipher, key).expect("AWS-LC has every cipher");
-                Self::Aead { key, salt, tag }
+        let (cipher, salt) = cipher_key.split_at(length);
+        let [cipher, salt, mac] = [cipher, salt, mac_key].map(|bytes| SecretBytes::new(bytes.to_vec()));
+        Self { protection, cipher, salt, mac }
+    }
+
+    fn load(&self) -> Loaded {
+        let cipher = self.cipher.expose();
+        match self.protection {
+            Protection::Aead(kind, _) => {
+                Loaded::Aead(AwsLc.load(kind, cipher).expect("AWS-LC has every cipher"))
             }
             Protection::Pair(pair) => {
-                let (key, nonce) = split(pair.encryption.key_length());
-                let key = AwsLc.load_pair(pair, key, mac_key).expect("AWS-LC has every cipher and MAC");
-                Self::Pair { key, nonce, pair }
+                let key = AwsLc.load_pair(pair, cipher, self.mac.expose());
+                Loaded::Pair(key.expect("AWS-LC has every cipher and MAC"), pair.encryption)
             }
         }
     }
 
     fn block(&self) -> usize {
-        match self {
-            Self::Aead { .. } => 1,
-            Self::Pair { pair, .. } => pair.encryption.block(),
+        match self.protection {
+            Protection::Aead(..) => 1,
+            Protection::Pair(pair) => pair.encryption.block(),
         }
     }
 
@@ -69,9 +83,9 @@ impl Keys {
     }
 
     fn tag_length(&self) -> usize {
-        match self {
-            Self::Aead { tag, .. } => *tag,
-            Self::Pair { pair, .. } => pair.integrity.tag_length(),
+        match self.protection {
+            Protection::Aead(_, tag) => tag,
+            Protection::Pair(pair) => pair.integrity.tag_length(),
         }
     }
 }
@@ -164,15 +178,16 @@ impl Sealer {
     }
 
     fn seal_in_place(&self, datagram: &mut [u8], associated: usize, text: usize, tag: &mut [u8]) {
-        let outcome = match &self.keys {
-            Keys::Aead { key, salt, .. } => {
+        let salt = self.keys.salt.expose();
+        let outcome = match self.keys.load() {
+            Loaded::Aead(key) => {
                 let (before, text) = datagram.split_at_mut(text);
                 let (aad, iv) = before.split_at(associated);
-                let nonce = nonce(salt.expose(), iv);
+                let nonce = nonce(salt, iv);
                 key.seal(&mut [Job { nonce, aad, text, tag, authentic: false }])
             }
-            Keys::Pair { key, nonce, pair } => {
-                let iv = first_block(pair.encryption, nonce.expose(), &datagram[associated..text]);
+            Loaded::Pair(key, encryption) => {
+                let iv = first_block(encryption, salt, &datagram[associated..text]);
                 key.seal(&mut [PairJob { iv, packet: datagram, text, suffix: &[], tag, authentic: false }])
             }
         };
@@ -198,13 +213,12 @@ impl Opener {
             return Err(NotAuthentic);
         }
         let (text, tag) = rest.split_at(text);
-        let mut plain = match &self.keys {
-            Keys::Aead { key, salt, .. } => {
-                open_aead(&**key, nonce(salt.expose(), iv), sealed.associated, text, tag)
-            }
-            Keys::Pair { key, nonce, pair } => {
-                let block = first_block(pair.encryption, nonce.expose(), iv);
-                open_pair(&**key, block, &[sealed.associated, iv], text, tag)
+        let salt = self.keys.salt.expose();
+        let mut plain = match self.keys.load() {
+            Loaded::Aead(key) => open_aead(&*key, nonce(salt, iv), sealed.associated, text, tag),
+            Loaded::Pair(key, encryption) => {
+                let block = first_block(encryption, salt, iv);
+                open_pair(&*key, block, &[sealed.associated, iv], text, tag)
             }
         }?;
         // Section 3.14: any padding of up to 255 bytes, of any content.

@@ -155,6 +155,7 @@ impl Children {
         self.connections.insert(id, Connected { settings, names, tunnels, established: None, failure: None });
     }
 
+    /// The caller then publishes: of thousands that go, once.
     pub(super) fn remove(&mut self, id: ConnectionId) {
         let tunnels = self.connections.get(&id).into_iter().flat_map(|connected| &connected.tunnels);
         let spis: Vec<u32> = tunnels.flat_map(|tunnel| &tunnel.sas).map(|sa| sa.spi).collect();
@@ -164,9 +165,10 @@ impl Children {
         self.purge(id);
         if let Some(connected) = self.connections.remove(&id) {
             self.by_name.remove(&connected.settings.name);
+            for tunnel in &connected.tunnels {
+                self.names.remove(&tunnel.peer.id);
+            }
         }
-        self.names.retain(|_, (connection, _)| *connection != id);
-        self.publish();
     }
 
     /// Lets the workers see the policies as they are. Not done for SAs that are for what those before them were for.

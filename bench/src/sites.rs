@@ -1,0 +1,470 @@
+//! A crowd of IPsec sites in one thread, each with an address and an identity of its own: what calls a gateway from
+//! thousands of places.
+//!
+//! ```text
+//! prepare: first messages are made ──> call: INIT, AUTH, and whatever is asked for in between ──> a Child SA each
+//! ```
+
+use crate::Outcome;
+use crate::lab::Lab;
+use arc_swap::ArcSwapOption;
+use crypto::cipher::{self, Cipher, Integrity};
+use crypto::exchange::Group;
+use crypto::prf::Prf;
+use crypto::{SecretBytes, random};
+use gateway::clock::Clock;
+use packet::{Batch, DropCounters, Endpoint};
+use port::udp::{BATCH_BYTES, SocketSlot, UdpReceive, UdpSockets, UdpTransmit};
+use port::{Offloads, Receive, Transmit, Wake};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tunnel::Time;
+use tunnel::esp::{Mode, TrafficSelector};
+use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
+use tunnel::ikev2::proposal::{Encryption, EspOffer, IkeOffer};
+use tunnel::ikev2::{
+    Action, Authentication, Child, Connection, Event, Identity, Outbox, Path, Start, WhenLost,
+};
+
+/// Where the gateway has the crowd's side.
+pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 168, 78, 1);
+/// Who the gateway says it is.
+pub const GATEWAY_IDENTITY: &str = "gateway.example";
+/// The network behind it.
+pub const GATEWAY_NETWORK: &str = "10.200.0.0/16";
+/// What all sites prove themselves by.
+pub const SECRET: &str = "of a benchmark, and of nothing else";
+/// What tells IKE from ESP on port 4500 (RFC 3948 section 2.2).
+const MARKER: [u8; 4] = [0; 4];
+/// Datagrams in one send call.
+const AT_ONCE: usize = 32;
+/// No message of the crowd is longer.
+const LONGEST: usize = 1280;
+/// An unanswered message is looked after so often.
+const IMPATIENCE: Duration = Duration::from_millis(200);
+/// What is waited when nothing has arrived: far less than the gateway has to do for those that wait for it.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// What an IKE SA is made of; its Child SA always has AES-128-GCM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Suite {
+    /// AES-128-CBC, HMAC-SHA-256, Curve25519.
+    CbcX25519,
+    /// AES-128-GCM, HMAC-SHA-256, Curve25519.
+    GcmX25519,
+    /// AES-128-CBC, HMAC-SHA-256, P-256.
+    CbcEcp256,
+    /// AES-128-CBC, HMAC-SHA-256, the group of 2048 bits.
+    CbcModp2048,
+}
+
+impl Suite {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::CbcX25519, Self::GcmX25519, Self::CbcEcp256, Self::CbcModp2048];
+
+    /// As strongSwan writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CbcX25519 => "aes128-sha256-x25519",
+            Self::GcmX25519 => "aes128gcm16-prfsha256-x25519",
+            Self::CbcEcp256 => "aes128-sha256-ecp256",
+            Self::CbcModp2048 => "aes128-sha256-modp2048",
+        }
+    }
+
+    fn group(self) -> Group {
+        match self {
+            Self::CbcX25519 | Self::GcmX25519 => Group::X25519,
+            Self::CbcEcp256 => Group::Ecp256,
+            Self::CbcModp2048 => Group::Modp2048,
+        }
+    }
+
+    fn is_gcm(self) -> bool {
+        self == Self::GcmX25519
+    }
+
+    fn offer(self) -> IkeOffer {
+        let encryption = if self.is_gcm() {
+            Encryption::Aead(Cipher::Aes128Gcm, 16)
+        } else {
+            Encryption::Plain(cipher::Encryption::AesCbc(16))
+        };
+        let integrity = if self.is_gcm() { vec![] } else { vec![Integrity::HmacSha256] };
+        IkeOffer {
+            encryption: vec![encryption],
+            integrity,
+            prf: vec![Prf::HmacSha256],
+            groups: vec![self.group()],
+        }
+    }
+
+    /// The groups of a configuration file, named E and I.
+    fn groups(self) -> String {
+        let ike = "set vpn ipsec ike-group I proposal 1";
+        let protection = if self.is_gcm() {
+            format!("{ike} encryption aes128gcm128\n{ike} prf prfsha256\n")
+        } else {
+            format!("{ike} encryption aes128\n{ike} hash sha256\n")
+        };
+        let group = self.group().id();
+        let esp = "set vpn ipsec esp-group E proposal 1 encryption aes128gcm128\nset vpn ipsec esp-group E pfs disable\n";
+        format!("{esp}{protection}{ike} dh-group {group}\n")
+    }
+}
+
+/// The address of a site outside, in 10.64.0.0/10.
+fn outside(number: usize) -> Ipv4Addr {
+    Ipv4Addr::from(0x0a40_0000 + number as u32 + 1)
+}
+
+/// The address of a site inside, in 10.128.0.0/9.
+fn inside(number: usize) -> Ipv4Addr {
+    Ipv4Addr::from(0x0a80_0000 + number as u32 + 1)
+}
+
+fn identity(number: usize) -> String {
+    format!("site{number}.example")
+}
+
+/// A configuration file by which our gateway serves the first `count` sites.
+pub fn configuration(suite: Suite, count: usize) -> String {
+    let mut text = suite.groups();
+    for number in 0..count {
+        text +=
+            &peer(&format!("site{number}"), &identity(number), &outside(number).to_string(), inside(number));
+    }
+    text
+}
+
+/// The lines for a peer with a secret of its own, which calls from `remote`.
+pub fn peer(name: &str, identity: &str, remote: &str, inside: Ipv4Addr) -> String {
+    let psk = format!("set vpn ipsec authentication psk {name}");
+    let set = format!("set vpn ipsec site-to-site peer {name}");
+    let mut text = String::new();
+    for line in [
+        format!("{psk} id {identity}"),
+        format!("{psk} secret '{SECRET}'"),
+        format!("{set} authentication mode pre-shared-secret"),
+        format!("{set} authentication local-id {GATEWAY_IDENTITY}"),
+        format!("{set} authentication remote-id {identity}"),
+        format!("{set} connection-type none"),
+        format!("{set} ike-group I"),
+        format!("{set} local-address {GATEWAY}"),
+        format!("{set} remote-address {remote}"),
+        format!("{set} tunnel 1 esp-group E"),
+        format!("{set} tunnel 1 local prefix {GATEWAY_NETWORK}"),
+        format!("{set} tunnel 1 remote prefix {inside}/32"),
+    ] {
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+/// A configuration by which charon serves all sites: one connection for anybody who has the secret, which costs it least.
+pub fn swanctl(suite: Suite) -> String {
+    let proposal = suite.name().replace("x25519", "curve25519");
+    format!(
+        "connections {{ sites {{\n version = 2\n local_addrs = {GATEWAY}\n remote_addrs = %any\n encap = yes\n unique = never\n\
+         proposals = {proposal}\n local {{ auth = psk\n id = {GATEWAY_IDENTITY}\n }}\n remote {{ auth = psk\n id = %any\n }}\n\
+         children {{ net {{ local_ts = {GATEWAY_NETWORK}\n remote_ts = 10.128.0.0/9\n esp_proposals = aes128gcm16\n }} }}\n }} }}\n\
+         secrets {{ ike-sites {{ secret = \"{SECRET}\"\n }} }}\n"
+    )
+}
+
+/// Namespaces `a` and `b` for gateways, and `c`, which has all the addresses of the sites.
+pub fn lab() -> Outcome<Lab> {
+    let lab = crate::crowd::lab()?;
+    lab.ip("a", "address add 10.200.0.1/32 dev lo")?;
+    Ok(lab)
+}
+
+/// One of the crowd.
+struct Site {
+    ike: tunnel::ikev2::Endpoint,
+    address: Ipv4Addr,
+    /// The first message, not yet sent.
+    first: Outbox,
+    /// When it last sent something.
+    sent: Option<Instant>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Calling,
+    /// It has its Child SA, or was refused.
+    Served,
+}
+
+/// A port of the crowd.
+struct Port {
+    number: u16,
+    receive: UdpReceive,
+    transmit: UdpTransmit,
+    outgoing: Batch,
+}
+
+impl Port {
+    fn bind(number: u16) -> Outcome<Self> {
+        let offloads = Arc::new(Offloads::default());
+        let sockets = UdpSockets::bind(number, 0, &offloads)?;
+        let slot: SocketSlot = Arc::new(ArcSwapOption::from_pointee(sockets));
+        Ok(Self {
+            number,
+            receive: UdpReceive::new(Arc::clone(&slot), Arc::clone(&offloads)),
+            transmit: UdpTransmit::new(slot, offloads),
+            outgoing: Batch::new(AT_ONCE * Batch::footprint(LONGEST)),
+        })
+    }
+
+    /// Sends a message, in a while: see [`flush`](Self::flush).
+    fn send(&mut self, path: Path, message: &[u8], drops: &DropCounters) {
+        let marker = if self.number == NAT_PORT { &MARKER[..] } else { &[] };
+        let length = marker.len() + message.len();
+        if self.outgoing.len() == AT_ONCE {
+            self.flush(drops);
+        }
+        let first = self.outgoing.len();
+        let Some(slot) = self.outgoing.append(length) else { return };
+        slot[..marker.len()].copy_from_slice(marker);
+        slot[marker.len()..].copy_from_slice(message);
+        let endpoint = Endpoint { remote: path.remote, local: Some(path.local.ip()) };
+        self.outgoing.close_train(first, Some(endpoint), 0);
+    }
+
+    fn flush(&mut self, drops: &DropCounters) {
+        if !self.outgoing.is_empty() {
+            self.transmit.transmit(&mut self.outgoing, drops);
+            self.outgoing.clear();
+        }
+    }
+}
+
+/// What came of calls.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Calls {
+    /// How many Child SAs there are.
+    pub connected: usize,
+    /// How many calls were refused.
+    pub failed: usize,
+    /// How long it took.
+    pub seconds: f64,
+    /// Processor time that the crowd itself has used for them.
+    pub own_seconds: f64,
+}
+
+/// The crowd.
+pub struct Sites {
+    all: Vec<Site>,
+    ports: [Port; 2],
+    wake: Wake,
+    batch: Batch,
+    drops: DropCounters,
+    connected: usize,
+    failed: usize,
+    /// The first failure, in words.
+    failure: Option<String>,
+}
+
+impl Sites {
+    /// Sites that will call the gateway; made in the namespace where they live. Their first messages are made here, so
+    /// that only the rest is part of a measurement.
+    pub fn new(numbers: std::ops::Range<usize>, suite: Suite) -> Outcome<Self> {
+        let ports = [Port::bind(IKE_PORT)?, Port::bind(NAT_PORT)?];
+        let all = numbers.map(|number| Site::new(number, suite)).collect::<Outcome<Vec<Site>>>()?;
+        Ok(Self {
+            all,
+            ports,
+            wake: Wake::new()?,
+            batch: Batch::new(BATCH_BYTES),
+            drops: DropCounters::default(),
+            connected: 0,
+            failed: 0,
+            failure: None,
+        })
+    }
+
+    /// All of them call, `window` at once, each until it has its Child SA.
+    pub fn call(&mut self, window: usize, patience: Duration) -> Outcome<Calls> {
+        let (started, own) = (Instant::now(), clock_gettime(ClockId::ThreadCPUTime));
+        let (mut next, mut looked) = (0, started);
+        loop {
+            let done = self.connected + self.failed;
+            while next < self.all.len() && next - done < window {
+                let out = std::mem::take(&mut self.all[next].first);
+                self.all[next].state = State::Calling;
+                self.carry_out(next, out);
+                next += 1;
+            }
+            self.flush();
+            if done == self.all.len() {
+                break;
+            }
+            if looked.elapsed() > IMPATIENCE {
+                looked = Instant::now();
+                self.retry(next);
+            }
+            if started.elapsed() > patience {
+                let why = self.failure.as_deref().unwrap_or("no answer");
+                return Err(format!("{done} of {} sites were served: {why}", self.all.len()).into());
+            }
+            if self.answer(next)? == 0 {
+                std::thread::sleep(PAUSE);
+            }
+        }
+        let used = |at: rustix::time::Timespec| at.tv_sec as f64 + at.tv_nsec as f64 / 1e9;
+        Ok(Calls {
+            connected: self.connected,
+            failed: self.failed,
+            seconds: started.elapsed().as_secs_f64(),
+            own_seconds: used(clock_gettime(ClockId::ThreadCPUTime)) - used(own),
+        })
+    }
+
+    /// The first failure, in words.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Handles what has come in; tells how much that was.
+    fn answer(&mut self, called: usize) -> Outcome<usize> {
+        let mut batch = std::mem::replace(&mut self.batch, Batch::new(0));
+        let mut handled = 0;
+        for port in 0..self.ports.len() {
+            batch.clear();
+            // With the bell rung the wait only looks.
+            self.wake.ring();
+            self.ports[port].receive.wait(&self.wake)?;
+            self.ports[port].receive.receive(&mut batch, &self.drops)?;
+            for train in batch.trains() {
+                let Some(Endpoint { remote, local: Some(IpAddr::V4(local)) }) = train.endpoint else {
+                    continue;
+                };
+                let number = u32::from(local).wrapping_sub(u32::from(self.first_address())) as usize;
+                if number >= called {
+                    continue;
+                }
+                let path = Path { local: SocketAddr::new(local.into(), self.ports[port].number), remote };
+                for index in train.packets.clone() {
+                    let bytes = batch.packet(index);
+                    let bytes =
+                        if path.local.port() == NAT_PORT { bytes.strip_prefix(&MARKER) } else { Some(bytes) };
+                    if let Some(bytes) = bytes {
+                        let mut out = Outbox::new();
+                        let now = Clock.now();
+                        // What makes no sense to it is another site's, or comes twice.
+                        let _ = self.all[number].ike.handle_datagram(now, path, bytes, &mut out);
+                        self.carry_out(number, out);
+                        handled += 1;
+                    }
+                }
+            }
+        }
+        self.batch = batch;
+        Ok(handled)
+    }
+
+    fn first_address(&self) -> Ipv4Addr {
+        self.all[0].address
+    }
+
+    /// Whoever has waited too long sends again.
+    fn retry(&mut self, called: usize) {
+        let now = Clock.now();
+        for number in 0..called {
+            let site = &mut self.all[number];
+            // Its timer runs since its first message was made, which may have been long before it was sent.
+            let is_late =
+                site.sent.is_some_and(|sent| sent.elapsed() > tunnel::ikev2::limits::RETRANSMIT_FIRST);
+            let is_due = site.ike.next_timeout().is_some_and(|at: Time| at <= now.monotonic);
+            if site.state == State::Calling && is_late && is_due {
+                let mut out = Outbox::new();
+                site.ike.handle_timeout(now, &mut out);
+                self.carry_out(number, out);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, number: usize, out: Outbox) {
+        for action in out {
+            match action {
+                Action::Send { path, message } => {
+                    let port = usize::from(path.local.port() == NAT_PORT);
+                    self.ports[port].send(path, &message, &self.drops);
+                    self.all[number].sent = Some(Instant::now());
+                }
+                Action::Report(event) => self.note(number, &event),
+                // Nothing is sent inside: keys are not loaded.
+                _ => {}
+            }
+        }
+    }
+
+    fn note(&mut self, number: usize, event: &Event) {
+        let is_calling = self.all[number].state == State::Calling;
+        match event {
+            Event::ChildUp { .. } if is_calling => self.connected += 1,
+            Event::Failed { cause, .. } if is_calling => {
+                self.failure.get_or_insert_with(|| format!("{cause:?}"));
+                self.failed += 1;
+            }
+            _ => return,
+        }
+        self.all[number].state = State::Served;
+    }
+
+    fn flush(&mut self) {
+        for port in &mut self.ports {
+            port.flush(&self.drops);
+        }
+    }
+}
+
+impl Site {
+    fn new(number: usize, suite: Suite) -> Outcome<Self> {
+        let (now, mut first) = (Clock.now(), Outbox::new());
+        let mut ike = tunnel::ikev2::Endpoint::new(Box::new(random::System::default()));
+        let connection = ike.add_connection(now, connection(number, suite));
+        ike.initiate(now, connection, &mut first)?;
+        Ok(Self { ike, address: outside(number), first, sent: None, state: State::Waiting })
+    }
+}
+
+fn connection(number: usize, suite: Suite) -> Connection {
+    let all = |first: Ipv4Addr, last: Ipv4Addr| {
+        vec![TrafficSelector { protocol: 0, ports: 0..=u16::MAX, addresses: first.into()..=last.into() }]
+    };
+    let hour = Duration::from_secs(3600);
+    let esp = EspOffer { encryption: vec![Encryption::Aead(Cipher::Aes128Gcm, 16)], ..EspOffer::default() };
+    let child = Child {
+        name: "net".to_owned(),
+        esp: vec![esp],
+        local: all(inside(number), inside(number)),
+        remote: all(Ipv4Addr::new(10, 200, 0, 0), Ipv4Addr::new(10, 200, 255, 255)),
+        mode: Mode::Tunnel,
+        lifetime: hour,
+    };
+    Connection {
+        name: format!("site{number}"),
+        local: Some(outside(number).into()),
+        remote: Some(GATEWAY.into()),
+        local_identity: Identity::Fqdn(identity(number)),
+        remote_identity: Some(Identity::Fqdn(GATEWAY_IDENTITY.to_owned())),
+        authentication: Authentication::SharedKey(SecretBytes::new(SECRET.as_bytes().to_vec())),
+        ike: vec![suite.offer()],
+        children: vec![child],
+        lifetime: 4 * hour,
+        reauthenticate: false,
+        dead_peer_detection: None,
+        start: Start::Respond,
+        when_lost: WhenLost::Clear,
+        force_encapsulation: true,
+    }
+}
