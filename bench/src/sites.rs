@@ -27,7 +27,7 @@ use tunnel::esp::{Mode, TrafficSelector};
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 use tunnel::ikev2::proposal::{Encryption, EspOffer, IkeOffer};
 use tunnel::ikev2::{
-    Action, Authentication, Child, Connection, Event, Identity, Outbox, Path, Start, WhenLost,
+    Action, Authentication, Child, Connection, Event, Identity, Outbox, Path, Patience, Start, WhenLost,
 };
 
 /// Where the gateway has the crowd's side.
@@ -381,8 +381,7 @@ impl Sites {
         for number in 0..called {
             let site = &mut self.all[number];
             // Its timer runs since its first message was made, which may have been long before it was sent.
-            let is_late =
-                site.sent.is_some_and(|sent| sent.elapsed() > tunnel::ikev2::limits::RETRANSMIT_FIRST);
+            let is_late = site.sent.is_some_and(|sent| sent.elapsed() > Patience::default().first);
             let is_due = site.ike.next_timeout().is_some_and(|at: Time| at <= now.monotonic);
             if site.state == State::Calling && is_late && is_due {
                 let mut out = Outbox::new();
