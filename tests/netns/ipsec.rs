@@ -217,6 +217,23 @@ fn a_wrong_secret_is_explained_on_both_sides() {
     }
 }
 
+#[test]
+fn a_tunnel_that_failed_is_tried_again_as_long_as_packets_come() {
+    let wrong = |end, text: String| match end {
+        0 => text.replace("connection-type initiate", "connection-type trap"),
+        _ => text.replace("secret right", "secret wrong"),
+    };
+    let Some((mut lab, [a, b])) = started(wrong) else { return };
+    let mut pings = lab.command("a", "ping");
+    let pings = pings.args(["-i", "0.2", "-I", "10.10.0.1", "10.20.0.1"]).stdout(Stdio::null());
+    lab.start(pings).expect("it starts");
+    a.explains("other");
+    b.write(&configuration(1));
+    assert!(b.0.reload().contains("in force"));
+    // Not before ten seconds are over.
+    wait_until(Duration::from_secs(25), || a.spis("other").len() == 1).expect("it comes up");
+}
+
 /// The lines that are to be typed.
 fn mending(said: &str) -> String {
     let lines =

@@ -7,7 +7,7 @@ use crate::support::{
 };
 use crypto::exchange::Group;
 use tunnel::ikev2::message::Exchange;
-use tunnel::ikev2::{CloseReason, Event, Start, WhenLost};
+use tunnel::ikev2::{CannotInitiate, CloseReason, Event, Start, WhenLost};
 
 fn closed(network: &Network, host: usize) -> Vec<CloseReason> {
     let reason = |event: &Event| match event {
@@ -363,10 +363,19 @@ fn authenticating_anew_is_tried_again_while_there_is_time() {
 }
 
 #[test]
+fn packets_call_nobody_who_is_to_call_us() {
+    let (mut network, ids) = acquainted(50, |_, _| {});
+    let asked = network.command(B, |endpoint, now, out| endpoint.handle_traffic(now, ids[B], 0, out));
+    assert_eq!(asked, Err(CannotInitiate::NotOurs));
+    assert!(network.exchanges().is_empty());
+}
+
+#[test]
 fn packets_do_not_ask_again_and_again_for_what_is_refused() {
     // The other side does not have the packets; and then it does not have the secret.
     for (sessions, change) in [(1, false), (0, true)] {
         let (mut network, ids) = acquainted(49, |host, connection| {
+            connection.start = Start::OnTraffic;
             if host == B && change {
                 connection.remote_identity = Some("someone.else".parse().expect("a name"));
             } else if host == B {
@@ -374,9 +383,12 @@ fn packets_do_not_ask_again_and_again_for_what_is_refused() {
             }
         });
         for _ in 0..300 {
-            network
-                .command(A, |endpoint, now, out| endpoint.handle_traffic(now, ids[A], 0, out))
-                .expect("known");
+            let asked = network.command(A, |endpoint, now, out| endpoint.handle_traffic(now, ids[A], 0, out));
+            if let Err(error) = asked {
+                assert!(
+                    matches!(error, CannotInitiate::JustFailed(until) if until > network.now().monotonic)
+                );
+            }
             network.run(std::time::Duration::from_millis(100));
         }
         let asked = network.exchanges().iter().filter(|(_, is_response)| !is_response).count();

@@ -64,6 +64,8 @@ pub enum PeerError {
 pub struct Child {
     /// The number of the tunnel.
     pub tunnel: u32,
+    /// Which of several tunnels for the same packets is taken, if that is said: the lowest.
+    pub priority: Option<u8>,
     /// The largest packet inside, if one is set.
     pub mtu: Option<u16>,
     /// When its SAs end, and their replay window.
@@ -139,7 +141,12 @@ pub fn plan(name: &str, peer: &Peer) -> Result<Plan, PeerError> {
         // Datagrams have the kernel's segmentation, which ESP as a protocol of its own has not.
         force_encapsulation: true,
     };
-    let plan = |(tunnel, it): (u32, &Tunnel)| Child { tunnel, mtu: it.mtu, options: options(peer, &it.esp) };
+    let plan = |(tunnel, it): (u32, &Tunnel)| Child {
+        tunnel,
+        priority: it.priority,
+        mtu: it.mtu,
+        options: options(peer, &it.esp),
+    };
     let children = children.map(plan).collect();
     Ok(Plan { names: names(name, peer), connection, children })
 }

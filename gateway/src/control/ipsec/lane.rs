@@ -26,7 +26,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
-use tunnel::ikev2::{Action, Cause, ConnectionId, Endpoint as Ike, Event, Outbox, Path, Patience, Start};
+use tunnel::ikev2::{
+    Action, CannotInitiate, Cause, ConnectionId, Endpoint as Ike, Event, Outbox, Path, Patience, Start,
+};
 use tunnel::{PeerId, Time};
 
 /// IKE messages served before anything else gets its turn.
@@ -93,6 +95,8 @@ pub struct Lane {
     running: bool,
     /// When to try again to bind.
     rebind: Option<Time>,
+    /// Connections whose packets wait although they failed, until it may be tried again.
+    postponed: Vec<(Time, ConnectionId)>,
     /// When it was last looked who has sent packets.
     listened: Time,
     drops: Arc<DropCounters>,
@@ -133,6 +137,7 @@ impl Lane {
             inbox,
             running: false,
             rebind: None,
+            postponed: Vec::new(),
             drops,
         }
     }
@@ -161,6 +166,7 @@ impl Lane {
     fn wait(&self) {
         let next =
             [self.ike.next_timeout(), self.children.next_timeout(), self.rebind].into_iter().flatten().min();
+        let next = next.into_iter().chain(self.postponed.iter().map(|(until, _)| *until)).min();
         let mut select = Select::new();
         select.recv(&self.inbox.commands);
         select.recv(&self.inbox.notices);
@@ -218,10 +224,26 @@ impl Lane {
     fn ask(&mut self, peer: PeerId, out: &mut Outbox) {
         let Some((connection, child)) = self.children.named(peer) else { return };
         let now = self.shared.clock.now();
-        if let Err(error) = self.ike.handle_traffic(now, connection, child, out) {
-            tracing::debug!("{}: {error}", self.children.child_name(connection, child));
-            self.children.purge(connection);
+        match self.ike.handle_traffic(now, connection, child, out) {
+            Ok(()) => {}
+            // The next packet after that asks again.
+            Err(CannotInitiate::JustFailed(until)) => self.postponed.push((until, connection)),
+            Err(error) => {
+                tracing::debug!("{}: {error}", self.children.child_name(connection, child));
+                self.children.purge(connection);
+            }
         }
+    }
+
+    /// Lets the packets go that came too soon after a failure.
+    fn purge_postponed(&mut self, now: Time) {
+        let children = &self.children;
+        self.postponed.retain(|&(until, connection)| {
+            if until <= now {
+                children.purge(connection);
+            }
+            until > now
+        });
     }
 
     fn timers(&mut self) {
@@ -246,6 +268,7 @@ impl Lane {
             self.carry_out(out);
         }
         self.children.handle_timeout(now.monotonic);
+        self.purge_postponed(now.monotonic);
         if self.rebind.is_some_and(|at| at <= now.monotonic) {
             self.start();
         }

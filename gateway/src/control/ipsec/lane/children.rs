@@ -1,5 +1,6 @@
 //! The tunnels of all peers, as the data path has them: a [`Peer`] each that outlives its SAs.
 
+mod policies;
 mod show;
 
 use super::super::connections::{Child, Names};
@@ -17,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tunnel::esp::{Action, Policies, Policy, Selectors, TrafficSelector};
+use tunnel::esp::{Selectors, TrafficSelector};
 use tunnel::ikev2::{Connection, ConnectionId, Event, Install, SessionId};
 use tunnel::{OutboundSa, PeerId, Time};
 
@@ -169,18 +170,6 @@ impl Children {
                 self.names.remove(&tunnel.peer.id);
             }
         }
-    }
-
-    /// Lets the workers see the policies as they are. Not done for SAs that are for what those before them were for.
-    pub(super) fn publish(&self) {
-        let tunnels = self.connections.values().flat_map(|connected| &connected.tunnels);
-        let policies = tunnels.filter_map(|tunnel| {
-            let traffic = tunnel.traffic();
-            let action = Action::Protect(Arc::clone(&tunnel.peer));
-            let is_known = !traffic.local.is_empty() && !traffic.remote.is_empty();
-            is_known.then(|| Policy { selectors: traffic.selectors(), action })
-        });
-        self.shared.tables.policies.store(Arc::new(Policies::new(policies.collect())));
     }
 
     fn tunnel(&self, id: ConnectionId, child: usize) -> Option<&Carried> {
