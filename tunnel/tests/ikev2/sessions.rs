@@ -397,3 +397,41 @@ fn packets_do_not_ask_again_and_again_for_what_is_refused() {
         assert_eq!(established(&network.hosts[A]), sessions);
     }
 }
+
+#[test]
+fn a_connection_changes_without_ending() {
+    let change = |host: usize| {
+        let mut connection = crate::support::connection(host);
+        let (first, third) = (connection.children[0].clone(), {
+            let (ours, theirs) = if host == A { (7, 8) } else { (8, 7) };
+            child("third", ours, theirs)
+        });
+        connection.children = vec![third, first];
+        connection.lifetime = HOUR;
+        connection.start = if host == A { Start::Initiate } else { Start::Respond };
+        connection
+    };
+    let (mut network, ids) = connected(51, |host, connection| {
+        connection.start = if host == A { Start::Initiate } else { Start::Respond };
+        connection.children.push(if host == A { child("second", 5, 6) } else { child("second", 6, 5) });
+    });
+    network.run(seconds(10));
+    assert_agree(&network, 2);
+    let before = network.hosts[A].spis();
+    assert_eq!(before.len(), 2);
+    for host in [B, A] {
+        // The first is the second now, and the second is no more.
+        let done = network.command(host, |endpoint, now, out| {
+            endpoint.update_connection(now, ids[host], change(host), &[Some(1), None], out)
+        });
+        assert!(done);
+    }
+    network.run(seconds(10));
+    assert_agree(&network, 2);
+    let after = network.hosts[A].spis();
+    assert_eq!(after.len(), 2);
+    assert_eq!(after.iter().filter(|spi| before.contains(spi)).count(), 1, "one stays, one is new");
+    network.run(seconds(3700));
+    assert_agree(&network, 2);
+    assert_nothing_leaks(&network, 1);
+}

@@ -369,12 +369,33 @@ impl Lane {
 
     fn add(&mut self, plans: Vec<Plan>) {
         for plan in plans {
+            let plan = match self.children.by_name(&plan.connection.name) {
+                Some(id) if plan.keeps => match self.update(id, plan) {
+                    Some(plan) => plan,
+                    None => continue,
+                },
+                _ => plan,
+            };
             self.remove(&plan.connection.name.clone());
             let settings = Arc::new(plan.connection);
             let id = self.ike.add_connection(self.shared.clock.now(), settings.as_ref().clone());
             self.children.add(id, settings, plan.names, plan.children);
         }
         self.children.publish();
+    }
+
+    /// Changes a connection without ending it; gives the plan back if that cannot be done now.
+    fn update(&mut self, id: ConnectionId, plan: Plan) -> Option<Plan> {
+        let Some(places) = self.children.places(id, &plan) else { return Some(plan) };
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+        let connection = plan.connection.clone();
+        if !self.ike.update_connection(now, id, connection, &places, &mut out) {
+            return Some(plan);
+        }
+        // What goes is known by its place of before.
+        self.carry_out(out);
+        self.children.update(id, plan, &places);
+        None
     }
 
     /// Calls whoever is to be called at once.

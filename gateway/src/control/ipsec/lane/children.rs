@@ -2,6 +2,7 @@
 
 mod policies;
 mod show;
+mod update;
 
 use super::super::connections::{Child, Names};
 use super::super::gateway::MTU;
@@ -143,17 +144,21 @@ impl Children {
     ) {
         let mut tunnels = Vec::new();
         for (child, plan) in plans.into_iter().enumerate() {
-            self.last_peer += 1;
-            let peer_id = PeerId::new(self.last_peer);
-            let peer = Arc::new(Peer::new(peer_id, Kind::Ipsec(carried(&plan)), self.budget.clone()));
-            // Packets may wait for a key as soon as it is known where they would go.
-            peer.endpoint.store(settings.remote.map(|remote| Arc::new(Endpoint::new((remote, 4500).into()))));
-            self.names.insert(peer_id, (id, child));
-            let (configured, sas) = (traffic(&settings, child), Vec::new());
-            tunnels.push(Carried { plan, peer, configured, sas, heard: 0 });
+            tunnels.push(self.carry((id, child), &settings, plan));
         }
         self.by_name.insert(settings.name.clone(), id);
         self.connections.insert(id, Connected { settings, names, tunnels, established: None, failure: None });
+    }
+
+    /// A tunnel without SAs.
+    fn carry(&mut self, (id, child): (ConnectionId, usize), settings: &Connection, plan: Child) -> Carried {
+        self.last_peer += 1;
+        let peer_id = PeerId::new(self.last_peer);
+        let peer = Arc::new(Peer::new(peer_id, Kind::Ipsec(carried(&plan)), self.budget.clone()));
+        // Packets may wait for a key as soon as it is known where they would go.
+        peer.endpoint.store(settings.remote.map(|remote| Arc::new(Endpoint::new((remote, 4500).into()))));
+        self.names.insert(peer_id, (id, child));
+        Carried { plan, peer, configured: traffic(settings, child), sas: Vec::new(), heard: 0 }
     }
 
     /// The caller then publishes: of thousands that go, once.
