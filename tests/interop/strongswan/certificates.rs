@@ -2,7 +2,7 @@
 //! chains so long that their messages travel in pieces.
 
 use super::authorities::{Authorities, Keys};
-use super::{Ours, all, ours, reaches, theirs};
+use super::{Ours, all, counter, ours, reaches, theirs};
 use crate::support::{answers, skip};
 use bench::lab::{Lab, has_program};
 use bench::strongswan::StrongSwan;
@@ -297,13 +297,7 @@ fn what_is_revoked_or_weak_is_refused() {
 
 /// Datagrams that a host has cut, and put together, as IP.
 fn ip_fragments(lab: &Lab, site: &str) -> [u64; 2] {
-    let said = lab.run(site, "cat", &["/proc/net/snmp"]).expect("it is there");
-    let mut lines = said.lines().filter(|line| line.starts_with("Ip:"));
-    let (names, numbers) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-    ["FragCreates", "ReasmOKs"].map(|wanted| {
-        let found = names.split(' ').zip(numbers.split(' ')).find(|(name, _)| *name == wanted);
-        found.and_then(|(_, number)| number.parse().ok()).expect("a number")
-    })
+    ["FragCreates", "ReasmOKs"].map(|name| counter(lab, site, "Ip:", name))
 }
 
 /// Certificates of several KiB a side.

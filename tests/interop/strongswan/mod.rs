@@ -263,6 +263,7 @@ fn reaches(lab: &Lab, from: &str, to: &str) -> bool {
 
 /// Pings sent, and pings answered.
 fn pings(lab: &Lab, from: &str, to: &str, options: &[&str]) -> (u32, u32) {
+    let before = echo_replies(lab, from);
     let arguments = [options, &["-q", to]].concat();
     let mut command = lab.command(from, "ping");
     let output = command.args(arguments).output().expect("ping runs");
@@ -272,5 +273,25 @@ fn pings(lab: &Lab, from: &str, to: &str, options: &[&str]) -> (u32, u32) {
         text.rsplit([' ', '\n']).next()?.parse().ok()
     };
     let counts = number(" packets transmitted").zip(number(" received"));
-    counts.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr)))
+    let (sent, received): (u32, u32) =
+        counts.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr)));
+    // Once anything was answered, ping waits for the last no longer than two round trips, or the interval; on a busy
+    // machine that is too short. The kernel counts those that come later.
+    let arrived = || received.max(echo_replies(lab, from) - before);
+    let _ = wait_until(Duration::from_secs(5), || arrived() >= sent);
+    (sent, arrived())
+}
+
+/// Answers to pings over IPv4 that a site has received.
+fn echo_replies(lab: &Lab, site: &str) -> u32 {
+    counter(lab, site, "Icmp:", "InEchoReps") as u32
+}
+
+/// A number of the kernel's about a protocol.
+fn counter(lab: &Lab, site: &str, protocol: &str, name: &str) -> u64 {
+    let said = lab.run(site, "cat", &["/proc/net/snmp"]).expect("it is there");
+    let mut lines = said.lines().filter(|line| line.starts_with(protocol));
+    let (names, numbers) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let found = names.split(' ').zip(numbers.split(' ')).find(|(found, _)| *found == name);
+    found.and_then(|(_, number)| number.parse().ok()).expect("a number")
 }
