@@ -48,7 +48,6 @@ fn we_replace_keys_and_no_packet_is_lost() {
 }
 
 #[test]
-#[ignore = "in some runs one packet of 4000 is lost, and on whose side is not known yet"]
 fn charon_replaces_keys_and_no_packet_is_lost() {
     let Some(mut lab) = sites() else { return };
     let run = pinged(&mut lab, &[], IT_BEGINS);
@@ -58,7 +57,7 @@ fn charon_replaces_keys_and_no_packet_is_lost() {
 }
 
 #[test]
-#[ignore = "in some runs 20 packets of 4000 are lost, and on whose side is not known yet"]
+#[ignore = "a charon this slow goes on under the old keys beyond our hard limit of packets: key-expired"]
 fn both_replace_keys_at_once_and_no_packet_is_lost() {
     let Some(mut lab) = sites() else { return };
     // So slow to hear that requests often cross.
