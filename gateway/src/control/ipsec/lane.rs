@@ -322,7 +322,9 @@ impl Lane {
         match command {
             Command::Add(plans) => self.add(plans),
             Command::Remove(names) => {
-                names.iter().for_each(|name| self.remove(name));
+                for name in &names {
+                    self.remove(name);
+                }
                 self.children.publish();
             }
             Command::Status(reply) => _ = reply.send(self.children.status(&self.ike.sessions())),
@@ -336,7 +338,7 @@ impl Lane {
         for plan in plans {
             self.remove(&plan.connection.name.clone());
             let settings = Arc::new(plan.connection);
-            let id = self.ike.add_connection(self.shared.clock.now(), settings.as_ref().clone());
+            let id = self.ike.add_connection(self.shared.clock.now(), Arc::clone(&settings));
             self.children.add(id, settings, plan.names, plan.children);
         }
         self.children.publish();
