@@ -163,7 +163,7 @@ impl Gateway {
 fn round(lab: &mut Lab, options: &Options, gateway: Gateway, suite: Suite) -> Outcome<Round> {
     match gateway {
         Gateway::Postern => {
-            let daemon = Daemon::start(lab, &options.program, suite, options.setups)?;
+            let daemon = serving(options.setups, lab, options, suite)?;
             let round = call_all(lab, daemon.process, suite, options.setups);
             daemon.end(lab);
             round
@@ -200,9 +200,14 @@ fn call_all(lab: &Lab, gateway: Process, suite: Suite, count: usize) -> Outcome<
     })
 }
 
-/// Our gateway with a configuration of many peers.
-struct Daemon {
-    process: Process,
+/// Our gateway, which serves this many sites.
+fn serving(count: usize, lab: &mut Lab, options: &Options, suite: Suite) -> Outcome<Daemon> {
+    Daemon::start(lab, &options.program, "a", &sites::configuration(suite, count))
+}
+
+/// Our gateway with a configuration file.
+pub(crate) struct Daemon {
+    pub(crate) process: Process,
     socket: PathBuf,
     file: PathBuf,
     /// Seconds until it served.
@@ -210,13 +215,13 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(lab: &mut Lab, program: &Path, suite: Suite, peers: usize) -> Outcome<Self> {
-        let name = lab.interface("ike");
+    pub(crate) fn start(lab: &mut Lab, program: &Path, namespace: &str, text: &str) -> Outcome<Self> {
+        let name = lab.interface(&format!("ike-{namespace}-"));
         let file = std::env::temp_dir().join(format!("{name}.conf"));
         let socket = std::env::temp_dir().join(format!("{name}.sock"));
-        std::fs::write(&file, sites::configuration(suite, peers))?;
+        std::fs::write(&file, text)?;
         let started = Instant::now();
-        let mut command = lab.command("a", program);
+        let mut command = lab.command(namespace, program);
         command.args(["run", "--config"]).arg(&file).arg("--api").arg(&socket).env("LOG_LEVEL", "error");
         let process = lab.start(command.stdout(Stdio::null()))?;
         let mut daemon = Self { process, socket, file, start_seconds: 0.0 };
@@ -239,7 +244,7 @@ impl Daemon {
         Ok(self.process.memory()? as f64 / f64::from(1 << 20))
     }
 
-    fn end(self, lab: &mut Lab) {
+    pub(crate) fn end(self, lab: &mut Lab) {
         lab.kill(self.process, rustix::process::Signal::TERM);
         let _ = std::fs::remove_file(&self.file);
         let _ = std::fs::remove_file(&self.socket);
@@ -248,10 +253,10 @@ impl Daemon {
 
 fn measure_tunnels(lab: &mut Lab, options: &Options) -> Outcome<Tunnels> {
     let suite = options.suites.first().copied().unwrap_or(Suite::CbcX25519);
-    let one = Daemon::start(lab, &options.program, suite, 1)?;
+    let one = serving(1, lab, options, suite)?;
     let memory_empty = one.memory()?;
     one.end(lab);
-    let daemon = Daemon::start(lab, &options.program, suite, options.tunnels)?;
+    let daemon = serving(options.tunnels, lab, options, suite)?;
     let memory_configured = daemon.memory()?;
     let round = call_all(lab, daemon.process, suite, options.tunnels)?;
     // What is done a while after a set-up is not rest yet.

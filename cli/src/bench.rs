@@ -165,6 +165,9 @@ struct Peers {
 
 #[derive(Args)]
 struct Flood {
+    /// What is flooded
+    #[arg(long, value_enum, default_value = "wireguard")]
+    protocol: Flooded,
     /// Datagrams a second
     #[arg(long, default_value_t = 50_000)]
     rate: u32,
@@ -174,6 +177,14 @@ struct Flood {
     /// How often each is made
     #[arg(long, default_value_t = 3)]
     rounds: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Flooded {
+    #[value(name = "wireguard")]
+    WireGuard,
+    /// IKE, and ESP in UDP
+    Ike,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -267,9 +278,15 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             let report = peers::run(&peers::Options { program: program()?, peers, rounds, progress })?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
-        What::Flood(Flood { rate, seconds, rounds }) => {
-            let report =
-                flood::run(&flood::Options { program: program()?, rate, seconds, rounds, progress })?;
+        What::Flood(Flood { protocol, rate, seconds, rounds }) => {
+            let (program, protocol) = (
+                program()?,
+                match protocol {
+                    Flooded::WireGuard => flood::Protocol::WireGuard,
+                    Flooded::Ike => flood::Protocol::Ike,
+                },
+            );
+            let report = flood::run(&flood::Options { program, protocol, rate, seconds, rounds, progress })?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::GatewayWithoutCipher { interface } => wireguard::serve_without_cipher(interface),
