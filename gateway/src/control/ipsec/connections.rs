@@ -8,7 +8,6 @@ use crypto::exchange;
 use crypto::pki::{Certificate, TrustStore, chain};
 use crypto::signature::SigningKey;
 use ipnet::IpNet;
-use std::collections::BTreeMap;
 use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +75,7 @@ pub struct Names {
     /// Its `ike-group`.
     pub ike_group: Group,
     /// The `esp-group` of each tunnel, by the name of the tunnel.
-    pub esp_groups: BTreeMap<String, Group>,
+    pub esp_groups: Vec<(String, Group)>,
     /// The words before its secret; none if it has no secret but a key.
     pub secret: Option<String>,
 }
@@ -143,14 +142,14 @@ fn names(name: &str, peer: &Peer) -> Names {
         name: name.to_owned(),
         free: numbers.max().unwrap_or(0).saturating_add(1),
     };
-    let esp_group = |(&number, tunnel): (&u32, &Tunnel)| {
+    let esp_group = |(number, tunnel): (u32, &Tunnel)| {
         let mut numbers = tunnel.esp.proposals.iter().map(|proposal| proposal.number);
         (child_name(name, number), group(&tunnel.esp_group, &mut numbers))
     };
     Names {
         peer: name.to_owned(),
         ike_group: group(&peer.ike_group, &mut peer.ike.proposals.iter().map(|proposal| proposal.number)),
-        esp_groups: peer.tunnels.iter().map(esp_group).collect(),
+        esp_groups: peer.tunnels.iter().map(|(&number, tunnel)| esp_group((number, tunnel))).collect(),
         secret: matches!(peer.authentication, Authentication::PreSharedSecret(_)).then(|| match &peer.psk {
             Some(psk) => format!("set vpn ipsec authentication psk {psk} secret"),
             None => format!("set vpn ipsec site-to-site peer {name} authentication pre-shared-secret"),
