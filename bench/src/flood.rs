@@ -101,7 +101,8 @@ pub struct Flood {
     pub speed_elsewhere: f64,
     /// Gbit/s of the transfer while it hits the gateway.
     pub speed: f64,
-    /// Milliseconds until a peer that called anew was answered, in the middle of the flood.
+    /// Milliseconds until a peer that called anew was answered, in the middle of the flood; of IKE, the slowest of several
+    /// new ones, while the transfer goes on.
     pub handshake_ms: f64,
     /// MiB of resident memory that the gateway grew by.
     pub grown: f64,

@@ -67,6 +67,8 @@ pub struct Round {
     pub rate: f64,
     /// Microseconds of processor time that the gateway has used for each.
     pub cpu_us: f64,
+    /// Sites that were refused, of which there should be none.
+    pub failed: usize,
     /// Share of its core that it has used, in percent.
     pub busy: f64,
     /// Share of their core that the sites have used, in percent.
@@ -184,17 +186,20 @@ fn call_all(lab: &Lab, gateway: Process, suite: Suite, count: usize) -> Outcome<
     let call = || -> Outcome<(Calls, f64)> {
         pin_thread(None, CORES[1])?;
         let mut sites = Sites::new(0..count, suite)?;
-        let before = gateway.cpu_seconds()?;
+        let before = gateway.cpu_of_threads()?;
         let calls = sites.call(WINDOW, PATIENCE)?;
-        match sites.failure() {
-            Some(why) => Err(format!("{} of {count} calls failed: {why}", calls.failed).into()),
-            None => Ok((calls, gateway.cpu_seconds()? - before)),
+        if calls.connected == 0 {
+            return Err(format!("all calls failed: {}", sites.failure().unwrap_or_default()).into());
         }
+        let used = gateway.cpu_of_threads()?;
+        let since = |(thread, used): (&String, &f64)| used - before.get(thread).unwrap_or(&0.0);
+        Ok((calls, used.iter().map(since).sum()))
     };
     let (calls, cpu) = lab.enter("c", call)??;
     Ok(Round {
         rate: calls.connected as f64 / calls.seconds,
         cpu_us: cpu / calls.connected as f64 * 1e6,
+        failed: calls.failed,
         busy: cpu / calls.seconds * 100.0,
         sites_busy: calls.own_seconds / calls.seconds * 100.0,
     })
@@ -225,9 +230,9 @@ impl Daemon {
         command.args(["run", "--config"]).arg(&file).arg("--api").arg(&socket).env("LOG_LEVEL", "error");
         let process = lab.start(command.stdout(Stdio::null()))?;
         let mut daemon = Self { process, socket, file, start_seconds: 0.0 };
-        wait_until(START, || daemon.socket.exists()).map_err(|error| format!("postern run: {error}"))?;
-        // What it was asked for after the peers is answered when it has them.
-        daemon.show(program)?;
+        // What it is asked for after the peers is answered when it has them.
+        wait_until(START, || daemon.socket.exists() && daemon.show(program).is_ok())
+            .map_err(|error| format!("postern run: {error}"))?;
         daemon.start_seconds = started.elapsed().as_secs_f64();
         Ok(daemon)
     }
@@ -329,7 +334,8 @@ impl Report {
     }
 
     fn rates_text(&self) -> String {
-        let head = ["IKE SA", "", "set-ups/s", "CPU us each", "busy %", "sites busy %", "rate", "CPU"];
+        let head =
+            ["IKE SA", "", "set-ups/s", "CPU us each", "busy %", "sites busy %", "refused", "rate", "CPU"];
         let rows: Vec<Vec<String>> = self.rates.iter().map(|rate| self.row(rate)).collect();
         table(&head, &rows)
     }
@@ -348,6 +354,7 @@ impl Report {
             [|it| it.rate, |it| it.cpu_us, |it| it.busy, |it| it.sites_busy];
         let mut row = vec![rate.suite.to_owned(), rate.gateway.to_owned()];
         row.extend(numbers.map(|of| short(rate.median(of))));
+        row.push(rate.rounds.iter().map(|round| round.failed).sum::<usize>().to_string());
         row.extend([ratio(numbers[0]), ratio(numbers[1])]);
         row
     }
@@ -379,7 +386,7 @@ mod tests {
     use super::*;
 
     fn rate(gateway: &'static str, rate: f64, cpu_us: f64) -> Rate {
-        let round = Round { rate, cpu_us, busy: 99.0, sites_busy: 50.0 };
+        let round = Round { rate, cpu_us, failed: 0, busy: 99.0, sites_busy: 50.0 };
         Rate { suite: "a", gateway, rounds: vec![round; 3] }
     }
 
@@ -389,7 +396,7 @@ mod tests {
         let rates = vec![rate("postern", 6000.0, 150.0), rate("charon", 2000.0, 500.0)];
         let report = Report { machine, charon: None, setups: 1, rates, tunnels: None };
         let rows: Vec<Vec<String>> = report.rates.iter().map(|rate| report.row(rate)).collect();
-        assert_eq!(rows[0][2..], ["6000", "150", "99.0", "50.0", "", ""].map(str::to_owned));
-        assert_eq!(rows[1][6..], ["3.00x", "0.30x"].map(str::to_owned));
+        assert_eq!(rows[0][2..], ["6000", "150", "99.0", "50.0", "0", "", ""].map(str::to_owned));
+        assert_eq!(rows[1][7..], ["3.00x", "0.30x"].map(str::to_owned));
     }
 }

@@ -5,7 +5,6 @@ use crate::Outcome;
 use crate::flood::{Flood, Options, STRANGERS, Scene};
 use crate::ike::Daemon;
 use crate::lab::{Lab, wait_until};
-use crate::report::median;
 use crate::sites::{self, End, GATEWAY, Peer, Sites, Suite};
 use crate::traffic;
 use crate::tunnel::progress_bar;
@@ -63,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Outcome<Vec<Flood>> {
             inside: INSIDE,
             port: kind.port(),
             datagram: &|number| source.datagram(kind, number),
-            call_anew: &|| call_anew(&lab),
+            call_anew: &|| call_anew(&lab, options.seconds),
         };
         floods.push(scene.measure(options, name)?);
         gateway.end(&mut lab);
@@ -104,8 +103,19 @@ fn caller(number: usize) -> usize {
     STRANGERS as usize + number
 }
 
-/// New peers call; the median of the milliseconds until they have their tunnel.
-fn call_anew(lab: &Lab) -> Outcome<f64> {
+/// New peers call while another transfers; the milliseconds that the slowest waits for its tunnel.
+fn call_anew(lab: &Lab, seconds: u32) -> Outcome<f64> {
+    std::thread::scope(|scope| {
+        let transfer = scope.spawn(|| traffic::tcp(lab, "a", INSIDE, 1, false, seconds));
+        // Until it is at its full speed.
+        std::thread::sleep(Duration::from_secs(1));
+        let slowest = call_all(lab)?;
+        transfer.join().map_err(|_| "the transfer panicked")??;
+        Ok(slowest)
+    })
+}
+
+fn call_all(lab: &Lab) -> Outcome<f64> {
     let call = |number| -> Outcome<f64> {
         let mut caller = Sites::new(caller(number)..caller(number) + 1, SUITE)?;
         let calls = caller.call(1, PATIENCE)?;
@@ -115,7 +125,7 @@ fn call_anew(lab: &Lab) -> Outcome<f64> {
         }
     };
     let times = lab.enter("c", || (0..CALLERS).map(call).collect::<Outcome<Vec<f64>>>())??;
-    Ok(median(&times))
+    Ok(times.into_iter().fold(0.0, f64::max))
 }
 
 /// Where the datagrams come from.
