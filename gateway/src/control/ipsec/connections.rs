@@ -8,7 +8,6 @@ use crypto::exchange;
 use crypto::pki::{Certificate, TrustStore, chain};
 use crypto::signature::SigningKey;
 use ipnet::IpNet;
-use std::collections::BTreeMap;
 use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +86,7 @@ pub struct Names {
     /// Its `ike-group`.
     pub ike_group: Group,
     /// The `esp-group` of each tunnel, by the name of the tunnel.
-    pub esp_groups: BTreeMap<String, Group>,
+    pub esp_groups: Vec<(String, Group)>,
     /// The words before its secret; none if it has no secret but a key.
     pub secret: Option<String>,
 }
@@ -106,7 +105,7 @@ pub struct Plan {
     /// What the configuration calls things.
     pub names: Names,
     /// What IKE needs to know.
-    pub connection: ike::Connection,
+    pub connection: Arc<ike::Connection>,
     /// What the data path needs to know, in the order of the connection's children.
     pub children: Vec<Child>,
     /// Whether what is there of a connection of the same name may stay.
@@ -118,7 +117,7 @@ pub fn plan(name: &str, peer: &Peer, remote: Option<IpAddr>) -> Result<Plan, Pee
     let authentication = authentication(name, peer)?;
     let local_identity = local_identity(name, peer, &authentication, remote)?;
     let remote_identity = peer.remote_id.as_ref().map(|id| spoken(name, id)).transpose()?;
-    let children = peer.tunnels.iter().map(|(&tunnel, it)| (tunnel, it));
+    let children = peer.tunnels.iter().map(|(&tunnel, it)| (tunnel, &**it));
     let connection = ike::Connection {
         name: name.to_owned(),
         // Whoever begins must say from where.
@@ -156,7 +155,7 @@ pub fn plan(name: &str, peer: &Peer, remote: Option<IpAddr>) -> Result<Plan, Pee
         options: options(peer, &it.esp),
     };
     let children = children.map(plan).collect();
-    Ok(Plan { names: names(name, peer), connection, children, keeps: false })
+    Ok(Plan { names: names(name, peer), connection: Arc::new(connection), children, keeps: false })
 }
 
 /// How long the answers of peers are waited for.
@@ -170,14 +169,14 @@ fn names(name: &str, peer: &Peer) -> Names {
         name: name.to_owned(),
         free: numbers.max().unwrap_or(0).saturating_add(1),
     };
-    let esp_group = |(&number, tunnel): (&u32, &Tunnel)| {
+    let esp_group = |(number, tunnel): (u32, &Tunnel)| {
         let mut numbers = tunnel.esp.proposals.iter().map(|proposal| proposal.number);
         (child_name(name, number), group(&tunnel.esp_group, &mut numbers))
     };
     Names {
         peer: name.to_owned(),
         ike_group: group(&peer.ike_group, &mut peer.ike.proposals.iter().map(|proposal| proposal.number)),
-        esp_groups: peer.tunnels.iter().map(esp_group).collect(),
+        esp_groups: peer.tunnels.iter().map(|(&number, tunnel)| esp_group((number, tunnel))).collect(),
         secret: matches!(peer.authentication, Authentication::PreSharedSecret(_)).then(|| match &peer.psk {
             Some(psk) => format!("set vpn ipsec authentication psk {psk} secret"),
             None => format!("set vpn ipsec site-to-site peer {name} authentication pre-shared-secret"),

@@ -377,9 +377,8 @@ impl Lane {
                 _ => plan,
             };
             self.remove(&plan.connection.name.clone());
-            let settings = Arc::new(plan.connection);
-            let id = self.ike.add_connection(self.shared.clock.now(), settings.as_ref().clone());
-            self.children.add(id, settings, plan.names, plan.children);
+            let id = self.ike.add_connection(self.shared.clock.now(), Arc::clone(&plan.connection));
+            self.children.add(id, plan.connection, plan.names, plan.children);
         }
         self.children.publish();
     }
@@ -388,8 +387,7 @@ impl Lane {
     fn update(&mut self, id: ConnectionId, plan: Plan) -> Option<Plan> {
         let Some(places) = self.children.places(id, &plan) else { return Some(plan) };
         let (now, mut out) = (self.shared.clock.now(), Outbox::new());
-        let connection = plan.connection.clone();
-        if !self.ike.update_connection(now, id, connection, &places, &mut out) {
+        if !self.ike.update_connection(now, id, Arc::clone(&plan.connection), &places, &mut out) {
             return Some(plan);
         }
         // What goes is known by its place of before.

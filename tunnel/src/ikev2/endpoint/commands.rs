@@ -33,7 +33,8 @@ pub enum CannotInitiate {
 
 impl Endpoint {
     /// Adds a connection; one that is to be begun by us is, at the next look at the timers.
-    pub fn add_connection(&mut self, now: Now, config: Connection) -> ConnectionId {
+    pub fn add_connection(&mut self, now: Now, config: impl Into<Arc<Connection>>) -> ConnectionId {
+        let config = config.into();
         let id = ConnectionId(self.next_id());
         if config.start == Start::Initiate {
             self.plans.set(id, Some(now.monotonic));

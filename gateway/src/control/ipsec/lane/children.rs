@@ -225,6 +225,8 @@ impl Children {
         let installed = Installed { spi, session, outbound, traffic, suite, since: now };
         self.owners.insert(spi, place);
         if let Some(tunnel) = self.tunnel_mut(place) {
+            // Most have one, and a vector begins with room for four.
+            tunnel.sas.reserve_exact(1);
             tunnel.sas.push(installed);
         }
         if is_other {
