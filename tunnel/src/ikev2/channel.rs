@@ -53,11 +53,14 @@ impl Retransmission {
         if now < self.next {
             return None;
         }
-        if self.sent >= self.most || self.until.is_some_and(|until| until <= now) {
+        let is_late = self.sent > 1 && self.until.is_some_and(|until| until <= now);
+        if self.sent >= self.most || is_late {
             return Some(Overdue::Dead);
         }
         self.wait = self.patience.after(self.wait);
-        self.next = self.until.map_or(now + self.wait, |until| until.min(now + self.wait));
+        // What is late already has its second chance: the whole wait.
+        let until = self.until.filter(|until| *until > now);
+        self.next = until.map_or(now + self.wait, |until| until.min(now + self.wait));
         self.sent += 1;
         Some(Overdue::Again(self.datagrams.clone()))
     }
@@ -466,5 +469,17 @@ mod tests {
         assert_eq!(a.handle_timeout(first), Some(Overdue::Again(question)));
         assert_eq!(a.next_timeout(), Some(NOW + Duration::from_secs(2)));
         assert_eq!(a.handle_timeout(NOW + Duration::from_secs(2)), Some(Overdue::Dead));
+    }
+
+    #[test]
+    fn however_soon_it_is_to_be_given_up_it_is_sent_twice() {
+        let (mut a, _) = pair();
+        let question = request(&mut a, 1);
+        a.give_up_at(NOW + Duration::from_millis(500));
+        let first = a.next_timeout().expect("under way");
+        assert_eq!(a.handle_timeout(first), Some(Overdue::Again(question)));
+        assert_eq!(a.next_timeout(), Some(NOW + Duration::from_millis(2800)));
+        assert_eq!(a.handle_timeout(NOW + Duration::from_millis(2799)), None);
+        assert_eq!(a.handle_timeout(NOW + Duration::from_millis(2800)), Some(Overdue::Dead));
     }
 }
