@@ -17,9 +17,11 @@ pub const FAREWELL_TRANSMISSIONS: u32 = 4;
 pub const HALF_OPEN_TIME: Duration = Duration::from_secs(30);
 /// With so many half-open SAs a cookie is asked for (section 2.6).
 pub const HALF_OPEN_COOKIE: usize = 64;
+/// And with so many of one source: few enough that whoever forges its address can make it ask for a cookie, and no more.
+pub const HALF_OPEN_SOURCE_COOKIE: usize = 4;
 /// So many half-open SAs there are at most.
 pub const HALF_OPEN_TOTAL: usize = 16_384;
-/// So many of one source: an IPv4 address, or an IPv6 /64.
+/// So many of one source that has returned cookies: an IPv4 address, or an IPv6 /64.
 pub const HALF_OPEN_SOURCE: usize = 32;
 /// The secret of cookies is replaced after this; the one before it remains valid for as long.
 pub const COOKIE_TIME: Duration = Duration::from_secs(60);

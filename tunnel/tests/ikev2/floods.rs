@@ -1,9 +1,11 @@
 //! First messages, many of them: cookies and what strangers can make us keep (RFC 7296 section 2.6).
 
+use crate::mallory::Mallory;
 use crate::network::{A, B};
 use crate::support::{acquainted, assert_agree, assert_nothing_leaks, begin, established, seconds};
 use crypto::exchange::Group;
 use tunnel::ikev2::message::numbers::notify;
+use tunnel::ikev2::message::{Body, Message, Payload};
 
 #[test]
 fn many_half_open_sas_make_cookies_necessary_and_a_real_peer_still_comes_in() {
@@ -73,7 +75,49 @@ fn one_source_cannot_take_all_places() {
         other.bytes[..8].copy_from_slice(&(number + 1).to_be_bytes());
         network.arrive(other);
     }
-    assert_eq!(network.hosts[B].endpoint.load().half_open, 32);
+    assert_eq!(network.hosts[B].endpoint.load().half_open, 4, "the others were asked for cookies");
+    network.run(seconds(5));
+    assert_agree(&network, 1);
+}
+
+#[test]
+fn whoever_forges_the_address_of_a_peer_does_not_keep_it_out() {
+    let (mut network, ids) = acquainted(27, |_, _| {});
+    begin(&mut network, A, ids[A]);
+    let first = network.log[0].1.clone();
+    for number in 0..1000u64 {
+        let mut forged = first.clone();
+        forged.bytes[..8].copy_from_slice(&(number + 1).to_be_bytes());
+        network.arrive(forged);
+    }
+    network.run(seconds(5));
+    assert_agree(&network, 1);
+    let cookies = network.log.iter().filter(|(_, datagram)| {
+        datagram.bytes.windows(2).any(|pair| pair == notify::COOKIE.to_be_bytes())
+    });
+    assert!(cookies.count() >= 2, "A was asked, and returned it");
+}
+
+/// Who returns cookies is where it says that it is, and has its own quota.
+#[test]
+fn one_source_that_returns_cookies_has_a_quota() {
+    let (mut network, _) = acquainted(28, |host, connection| {
+        if host == B {
+            connection.remote = None;
+        }
+    });
+    for number in 1..100 {
+        let mut one = Mallory::new();
+        one.spi = number;
+        let payloads = one.init_payloads();
+        let answer = one.init(&mut network, &payloads).pop().expect("a cookie or success");
+        let Ok(Message { body: Body::Clear(answer), .. }) = Message::parse(&answer) else { panic!("clear") };
+        if let Some(cookie) = answer.notify(notify::COOKIE) {
+            let payloads = [vec![Payload::Notify(cookie.clone())], payloads].concat();
+            one.init(&mut network, &payloads);
+        }
+    }
+    assert_eq!(network.hosts[B].endpoint.load().half_open, 4 + 32);
 }
 
 #[test]

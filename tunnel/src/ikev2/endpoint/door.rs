@@ -2,7 +2,9 @@
 
 use super::super::action::SessionId;
 use super::super::cookie::CookieJar;
-use super::super::limits::{HALF_OPEN_COOKIE, HALF_OPEN_SOURCE, HALF_OPEN_TOTAL};
+use super::super::limits::{
+    HALF_OPEN_COOKIE, HALF_OPEN_SOURCE, HALF_OPEN_SOURCE_COOKIE, HALF_OPEN_TOTAL,
+};
 use super::super::setup::{Gate, HalfOpen};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -12,7 +14,15 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 pub(super) struct Door {
     cookies: CookieJar,
     inside: HashMap<(u64, SocketAddr), SessionId>,
-    sources: HashMap<IpAddr, usize>,
+    sources: HashMap<IpAddr, Count>,
+}
+
+/// How many SAs of a source are half open.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    all: usize,
+    /// Those that came with a cookie: nobody else can have sent them.
+    proven: usize,
 }
 
 impl Door {
@@ -28,16 +38,19 @@ impl Door {
 
     /// How open the door is for a source.
     pub(super) fn gate(&mut self, source: IpAddr) -> Gate<'_> {
-        let of_source = self.sources.get(&aggregate(source)).copied().unwrap_or(0);
+        let of_source = self.sources.get(&aggregate(source)).copied().unwrap_or_default();
         let total = self.inside.len();
-        let is_open = total < HALF_OPEN_TOTAL && of_source < HALF_OPEN_SOURCE;
-        Gate { wants_cookie: total >= HALF_OPEN_COOKIE, is_open, cookies: &mut self.cookies }
+        let wants_cookie = total >= HALF_OPEN_COOKIE || of_source.all >= HALF_OPEN_SOURCE_COOKIE;
+        let is_open = total < HALF_OPEN_TOTAL && of_source.proven < HALF_OPEN_SOURCE;
+        Gate { wants_cookie, is_open, cookies: &mut self.cookies }
     }
 
     pub(super) fn enter(&mut self, id: SessionId, state: &HalfOpen) {
         let source = state.path().remote;
         if self.inside.insert((state.initiator_spi(), source), id).is_none() {
-            *self.sources.entry(aggregate(source.ip())).or_default() += 1;
+            let count = self.sources.entry(aggregate(source.ip())).or_default();
+            count.all += 1;
+            count.proven += usize::from(state.is_proven());
         }
     }
 
@@ -48,8 +61,9 @@ impl Door {
         }
         let source = aggregate(source.ip());
         if let Some(count) = self.sources.get_mut(&source) {
-            *count -= 1;
-            if *count == 0 {
+            count.all -= 1;
+            count.proven -= usize::from(state.is_proven());
+            if count.all == 0 {
                 self.sources.remove(&source);
             }
         }

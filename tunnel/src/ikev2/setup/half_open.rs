@@ -27,6 +27,8 @@ pub(crate) struct HalfOpen {
     nat: Nat,
     channel: Channel,
     init: Init,
+    /// Whether the initiator has returned a cookie.
+    is_proven: bool,
     expires: Time,
 }
 
@@ -63,8 +65,21 @@ struct Matched {
 }
 
 impl HalfOpen {
-    pub(super) fn new(id: SessionId, path: Path, nat: Nat, channel: Channel, init: Init, now: Time) -> Self {
-        Self { id, path, nat, channel, init, expires: now + HALF_OPEN_TIME }
+    pub(super) fn new(
+        id: SessionId,
+        path: Path,
+        nat: Nat,
+        channel: Channel,
+        init: Init,
+        is_proven: bool,
+        now: Time,
+    ) -> Self {
+        Self { id, path, nat, channel, init, is_proven, expires: now + HALF_OPEN_TIME }
+    }
+
+    /// Whether the initiator has returned a cookie: it is where it says that it is.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.is_proven
     }
 
     pub(crate) fn spi(&self) -> u64 {

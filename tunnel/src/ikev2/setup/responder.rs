@@ -56,9 +56,7 @@ pub(crate) fn answer_init(
     if inbound.bytes.len() > LONGEST {
         return Answer::Done;
     }
-    if !gate.admit(inbound, payloads, nonce, context) {
-        return Answer::Done;
-    }
+    let Some(is_proven) = gate.admit(inbound, payloads, nonce, context) else { return Answer::Done };
     let selected = match select(inbound, proposals, context) {
         Ok(selected) => selected,
         Err((connection, cause)) => {
@@ -73,30 +71,36 @@ pub(crate) fn answer_init(
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_KE_PAYLOAD, &wanted))], context);
         return Answer::Done;
     }
-    agree(id, inbound, payloads, (exchange, nonce), selected, context)
+    match agree(id, inbound, payloads, (exchange, nonce), selected, context) {
+        Some((channel, nat, init)) => {
+            let state = HalfOpen::new(id, inbound.path, nat, channel, init, is_proven, context.now);
+            Answer::HalfOpen(Box::new(state))
+        }
+        None => Answer::Done,
+    }
 }
 
 impl Gate<'_> {
-    /// Whether to go on with a message; if a cookie is missing, asks for it.
+    /// Whether to go on with a message, and if so, whether its source has returned a cookie; if one is missing, asks
+    /// for it.
     fn admit(
         self,
         inbound: &Inbound<'_>,
         payloads: &Payloads<'_>,
         nonce: &[u8],
         context: &mut Context<'_>,
-    ) -> bool {
-        if !self.wants_cookie {
-            return self.is_open;
-        }
+    ) -> Option<bool> {
         let spi = inbound.message.header.initiator_spi;
         let initiator = Initiator { spi, nonce, source: inbound.path.remote };
         let returned = payloads.notify(notify::COOKIE);
-        if returned.is_some_and(|returned| self.cookies.is_valid(context.now, &initiator, returned.data)) {
-            return self.is_open;
+        let is_proven =
+            returned.is_some_and(|returned| self.cookies.is_valid(context.now, &initiator, returned.data));
+        if is_proven || !self.wants_cookie {
+            return self.is_open.then_some(is_proven);
         }
         let cookie = self.cookies.give(context.now, &initiator, context.random);
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::COOKIE, &cookie))], context);
-        false
+        None
     }
 }
 
@@ -131,7 +135,7 @@ fn select(
     })
 }
 
-/// Makes the keys and answers.
+/// Makes the keys and answers; `None` if the key exchange comes to nothing.
 fn agree(
     id: SessionId,
     inbound: &Inbound<'_>,
@@ -139,11 +143,11 @@ fn agree(
     (exchange, peer_nonce): (KeyExchange<'_>, &[u8]),
     selected: Selected<IkeSuite>,
     context: &mut Context<'_>,
-) -> Answer {
+) -> Option<(Channel, Nat, Init)> {
     let share = selected.suite.group.generate(context.random);
     let Ok(shared) = share.agree(exchange.public) else {
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_SYNTAX, &[]))], context);
-        return Answer::Done;
+        return None;
     };
     let initiator = inbound.message.header.initiator_spi;
     let spis = Spis { initiator, responder: context.new_ike_spi(id) };
@@ -179,7 +183,7 @@ fn agree(
         proof: keys.proof,
         hashes: hashes(payloads),
     };
-    Answer::HalfOpen(Box::new(HalfOpen::new(id, inbound.path, nat, channel, init, context.now)))
+    Some((channel, nat, init))
 }
 
 /// RFC 7383 section 2.3: a responder announces them only to who announced them.
