@@ -1,9 +1,10 @@
 //! What every state is handed with a message: the time, randomness, who has which SPI, and where actions go.
 
 use super::action::{Action, Cause, Event, Outbox, SessionId};
+use super::bucket::Bucket;
 use super::channel::Datagrams;
 use super::config::{Connection, ConnectionId, Patience};
-use super::limits::STRANGER_EVENTS;
+use super::limits::{STRANGER_EVENTS, STRANGER_INTERVAL};
 use super::nat::Path;
 use crate::Time;
 use crypto::Random;
@@ -57,7 +58,8 @@ impl Connections {
 pub(super) struct Registry {
     ike: HashMap<u64, SessionId>,
     children: HashMap<u32, SessionId>,
-    strangers: Option<(Time, u32)>,
+    /// What may still be reported that is not certain.
+    reports: HashMap<Option<ConnectionId>, Bucket>,
 }
 
 impl Registry {
@@ -76,14 +78,15 @@ impl Registry {
         (self.ike.len(), self.children.len())
     }
 
-    /// Whether one more report about strangers may be made in this second.
-    fn may_report_stranger(&mut self, now: Time) -> bool {
-        let (since, count) = match self.strangers {
-            Some((since, count)) if now - since < Duration::from_secs(1) => (since, count + 1),
-            _ => (now, 1),
-        };
-        self.strangers = Some((since, count));
-        count <= STRANGER_EVENTS
+    /// Whether what is not certain may be reported once more.
+    fn may_report(&mut self, connection: Option<ConnectionId>, now: Time) -> bool {
+        let full = || Bucket::new(STRANGER_EVENTS, STRANGER_INTERVAL, now);
+        self.reports.entry(connection).or_insert_with(full).take(now)
+    }
+
+    /// A connection is no more.
+    pub(super) fn forget(&mut self, connection: ConnectionId) {
+        self.reports.remove(&Some(connection));
     }
 }
 
@@ -108,10 +111,23 @@ impl Context<'_> {
         self.out.push(Action::Report(Box::new(event)));
     }
 
-    /// Reports what was not agreed on; about strangers only so often.
-    pub(super) fn fail(&mut self, connection: Option<ConnectionId>, path: Path, cause: Cause) {
-        if connection.is_some() || self.registry.may_report_stranger(self.now) {
-            self.report(Event::Failed { connection, path, cause });
+    /// Reports what was not agreed on with who has shown who it is, or what is our own doing.
+    pub(super) fn fail(&mut self, connection: ConnectionId, path: Path, cause: Cause) {
+        self.report(Event::Failed { connection: Some(connection), path, authentic: true, cause });
+    }
+
+    /// Reports what anybody may have brought about, and only so often: what it costs to say why is not spent more often
+    /// either.
+    pub(super) fn suspect(
+        &mut self,
+        connection: Option<ConnectionId>,
+        path: Path,
+        cause: impl FnOnce() -> Cause,
+    ) {
+        // What was removed meanwhile is not counted for itself.
+        let known = connection.filter(|id| self.connections.get(*id).is_some());
+        if self.registry.may_report(known, self.now) {
+            self.report(Event::Failed { connection, path, authentic: false, cause: cause() });
         }
     }
 

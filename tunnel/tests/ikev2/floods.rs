@@ -1,11 +1,15 @@
 //! First messages, many of them: cookies and what strangers can make us keep (RFC 7296 section 2.6).
 
 use crate::mallory::Mallory;
-use crate::network::{A, B};
-use crate::support::{acquainted, assert_agree, assert_nothing_leaks, begin, established, seconds};
+use crate::network::{A, B, Datagram, Network};
+use crate::support::{
+    acquainted, assert_agree, assert_nothing_leaks, begin, connected, established, net, seconds,
+};
+use crypto::SecretBytes;
 use crypto::exchange::Group;
 use tunnel::ikev2::message::numbers::notify;
 use tunnel::ikev2::message::{Body, Message, Payload};
+use tunnel::ikev2::{Authentication, Cause, Event};
 
 #[test]
 fn many_half_open_sas_make_cookies_necessary_and_a_real_peer_still_comes_in() {
@@ -133,6 +137,62 @@ fn strangers_fill_neither_memory_nor_the_log() {
     }
     assert_eq!(network.hosts[B].endpoint.load().half_open, 0, "no connection is for them");
     assert_eq!(network.hosts[B].events.len(), 10);
+}
+
+/// CVE-2026-78127 is of this kind: what is refused costs a report each time.
+#[test]
+fn whoever_forges_the_address_of_a_peer_does_not_fill_the_log() {
+    let (mut network, ids) = acquainted(29, |host, connection| {
+        if host == A {
+            connection.ike[0].groups = vec![Group::Ecp256];
+        }
+    });
+    network.hosts[A].is_dead = true;
+    begin(&mut network, A, ids[A]);
+    let first = network.log[0].1.clone();
+    for number in 0..10_000u64 {
+        let mut forged = first.clone();
+        forged.bytes[..8].copy_from_slice(&(number + 1).to_be_bytes());
+        network.arrive(forged);
+    }
+    let events = &network.hosts[B].events;
+    assert_eq!(events.len(), 10);
+    assert!(events.iter().all(|event| matches!(
+        event,
+        Event::Failed { connection: Some(_), authentic: false, cause: Cause::NoProposal { .. }, .. }
+    )));
+    // After a while it is told again.
+    network.run(seconds(5));
+    network.arrive(Datagram { bytes: first.bytes.clone(), ..first });
+    assert_eq!(network.hosts[B].events.len(), 11);
+}
+
+#[test]
+fn only_what_is_certain_is_called_authentic() {
+    let authentic = |network: &Network, host: usize| -> Vec<bool> {
+        let failed = |event: &Event| match event {
+            Event::Failed { authentic, .. } => Some(*authentic),
+            _ => None,
+        };
+        network.hosts[host].events.iter().filter_map(failed).collect()
+    };
+    let (network, _) = connected(30, |host, connection| {
+        if host == B {
+            connection.authentication = Authentication::SharedKey(SecretBytes::new(b"another".to_vec()));
+        }
+    });
+    assert_eq!([A, B].map(|host| authentic(&network, host)), [vec![false], vec![false]], "who is it?");
+    let (network, _) = connected(31, |host, connection| {
+        if host == B {
+            connection.children[0].remote = vec![net("10.9.0.0", "10.9.0.255")];
+        }
+    });
+    assert_eq!([A, B].map(|host| authentic(&network, host)), [vec![true], vec![true]], "it is known");
+    let (mut network, ids) = acquainted(32, |_, _| {});
+    network.hosts[B].is_dead = true;
+    begin(&mut network, A, ids[A]);
+    network.run(seconds(600));
+    assert_eq!(authentic(&network, A), [true], "nobody answered");
 }
 
 #[test]

@@ -42,6 +42,7 @@ impl Endpoint {
         self.failed.remove(&id);
         self.plans.set(id, None);
         self.close_all(now, id, out);
+        self.registry.forget(id);
     }
 
     /// Begins a connection with all its children; those that are there already stay.
@@ -123,6 +124,11 @@ impl Endpoint {
         self.keep(id, Phase::Initiating(Box::new(state)));
         self.reschedule(id);
         Ok(id)
+    }
+
+    /// Whether a connection is there, or being made.
+    pub fn is_under_way(&self, id: ConnectionId) -> bool {
+        self.session_of(id).is_some()
     }
 
     /// The session that stands for a connection, or is going to.

@@ -106,7 +106,7 @@ impl Session {
     }
 
     pub(super) fn report_failure(&self, cause: Cause, context: &mut Context<'_>) {
-        context.fail(Some(self.connection), self.path, cause);
+        context.fail(self.connection, self.path, cause);
     }
 
     /// Answers IKE_AUTH: `list` has our identity and its proof, and what becomes of the Child SA is added to it.

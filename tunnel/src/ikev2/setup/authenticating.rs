@@ -145,7 +145,8 @@ impl Authenticating {
         }
     }
 
-    /// The other side may believe that the SA is there: it is told that it is not (section 2.21.2).
+    /// Whoever answers has not shown who it is. It may believe that the SA is there: it is told that it is not
+    /// (section 2.21.2).
     fn fail(mut self, cause: Cause, tell: bool, context: &mut Context<'_>) -> Option<Phase> {
         if tell {
             let farewell = [
@@ -160,11 +161,13 @@ impl Authenticating {
             );
             context.send(self.path, datagrams);
         }
-        self.give_up(cause, context)
+        context.suspect(Some(self.wanted.connection), self.path, || cause);
+        self.release(context);
+        None
     }
 
     fn give_up(self, cause: Cause, context: &mut Context<'_>) -> Option<Phase> {
-        context.fail(Some(self.wanted.connection), self.path, cause);
+        context.fail(self.wanted.connection, self.path, cause);
         self.release(context);
         None
     }

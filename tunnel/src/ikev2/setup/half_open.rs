@@ -37,12 +37,14 @@ struct Refusal {
     notify: u16,
     data: Vec<u8>,
     connection: Option<ConnectionId>,
+    /// Whether the other side has shown who it is all the same.
+    authentic: bool,
     cause: Cause,
 }
 
 impl Refusal {
     fn new(notify: u16, connection: Option<ConnectionId>, cause: Cause) -> Self {
-        Self { notify, data: Vec::new(), connection, cause }
+        Self { notify, data: Vec::new(), connection, authentic: false, cause }
     }
 
     fn malformed(error: ParseError) -> Self {
@@ -167,7 +169,8 @@ impl HalfOpen {
         let shown = (id, auth);
         let verified =
             self.init.verify(&config, shown, &payloads.certificates, context.wall).map_err(failed)?;
-        let proof = self.init.prove(&config, &identity::body(&config.local_identity)).map_err(failed)?;
+        let proof = self.init.prove(&config, &identity::body(&config.local_identity));
+        let proof = proof.map_err(|cause| Box::new(Refusal { authentic: true, ..*failed(cause) }))?;
         Ok((Matched { connection, config, verified }, proof))
     }
 
@@ -227,7 +230,10 @@ impl HalfOpen {
         let notify = [Payload::Notify(Notify::new(refusal.notify, &refusal.data))];
         let datagrams = self.channel.respond(incoming, &notify, context.random);
         context.send(inbound.path, datagrams);
-        context.fail(refusal.connection, inbound.path, refusal.cause);
+        match refusal.connection {
+            Some(connection) if refusal.authentic => context.fail(connection, inbound.path, refusal.cause),
+            connection => context.suspect(connection, inbound.path, || refusal.cause),
+        }
         context.release_ike_spi(self.channel.local_spi());
         None
     }

@@ -174,8 +174,9 @@ impl Initiating {
         self.fail(cause, context)
     }
 
+    /// Whoever answers has not shown who it is.
     fn fail(self, cause: Cause, context: &mut Context<'_>) -> Option<Phase> {
-        context.fail(Some(self.wanted.connection), self.path, cause);
+        context.suspect(Some(self.wanted.connection), self.path, || cause);
         context.release_ike_spi(self.spi);
         None
     }
@@ -251,7 +252,11 @@ impl Initiating {
                 context.send(self.path, datagrams);
                 self.stay()
             }
-            Some(Overdue::Dead) => self.fail(Cause::NoAnswer, context),
+            Some(Overdue::Dead) => {
+                context.fail(self.wanted.connection, self.path, Cause::NoAnswer);
+                context.release_ike_spi(self.spi);
+                None
+            }
         }
     }
 }

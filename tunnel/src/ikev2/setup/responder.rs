@@ -59,9 +59,9 @@ pub(crate) fn answer_init(
     let Some(is_proven) = gate.admit(inbound, payloads, nonce, context) else { return Answer::Done };
     let selected = match select(inbound, proposals, context) {
         Ok(selected) => selected,
-        Err((connection, cause)) => {
+        Err(candidates) => {
             answer_clear(inbound, &[Payload::Notify(Notify::new(notify::NO_PROPOSAL_CHOSEN, &[]))], context);
-            context.fail(connection, inbound.path, cause);
+            refuse(inbound, proposals, &candidates, context);
             return Answer::Done;
         }
     };
@@ -110,29 +110,42 @@ pub(crate) fn answer_clear(inbound: &Inbound<'_>, payloads: &[Payload<'_>], cont
     context.send(inbound.path, vec![emit_clear(&header, payloads)]);
 }
 
+/// Connections that a message may be for.
+type Candidates = Vec<(ConnectionId, Arc<Connection>)>;
+
 /// The connections for the addresses of a message, the most precise first.
-pub(super) fn candidates(
-    inbound: &Inbound<'_>,
-    context: &Context<'_>,
-) -> Vec<(ConnectionId, Arc<Connection>)> {
+pub(super) fn candidates(inbound: &Inbound<'_>, context: &Context<'_>) -> Candidates {
     let (local, remote) = (inbound.path.local.ip(), inbound.path.remote.ip());
     context.connections.between(local, remote)
 }
 
+/// Chooses algorithms; if there are none, returns whose they would have been.
 fn select(
     inbound: &Inbound<'_>,
     proposals: &[Proposal],
     context: &Context<'_>,
-) -> Result<Selected<IkeSuite>, (Option<ConnectionId>, Cause)> {
+) -> Result<Selected<IkeSuite>, Candidates> {
     let candidates = candidates(inbound, context);
-    let Some((first, config)) = candidates.first() else { return Err((None, Cause::NoConnection)) };
     let selected = candidates.iter().find_map(|(_, config)| IkeOffer::select(&config.ike, proposals).ok());
-    selected.ok_or_else(|| {
+    selected.ok_or(candidates)
+}
+
+/// Reports that no algorithms are common with any of the candidates.
+fn refuse(
+    inbound: &Inbound<'_>,
+    proposals: &[Proposal],
+    candidates: &[(ConnectionId, Arc<Connection>)],
+    context: &mut Context<'_>,
+) {
+    let Some((first, config)) = candidates.first() else {
+        return context.suspect(None, inbound.path, || Cause::NoConnection);
+    };
+    // With several candidates it is not known which one was meant.
+    let connection = (candidates.len() == 1).then_some(*first);
+    context.suspect(connection, inbound.path, || {
         let ours = describe_all(&IkeOffer::propose(&config.ike, ProposalSpi::None));
-        let cause = Cause::NoProposal { of: "IKE".to_owned(), ours, theirs: describe_all(proposals) };
-        // With several candidates it is not known which one was meant.
-        ((candidates.len() == 1).then_some(*first), cause)
-    })
+        Cause::NoProposal { of: "IKE".to_owned(), ours, theirs: describe_all(proposals) }
+    });
 }
 
 /// Makes the keys and answers; `None` if the key exchange comes to nothing.
