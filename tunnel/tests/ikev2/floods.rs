@@ -8,7 +8,7 @@ use crate::support::{
 use crypto::SecretBytes;
 use crypto::exchange::Group;
 use tunnel::ikev2::message::numbers::notify;
-use tunnel::ikev2::message::{Body, Message, Payload};
+use tunnel::ikev2::message::{Body, KeyExchange, Message, Payload};
 use tunnel::ikev2::{Authentication, Cause, Event};
 
 #[test]
@@ -137,6 +137,30 @@ fn strangers_fill_neither_memory_nor_the_log() {
     }
     assert_eq!(network.hosts[B].endpoint.load().half_open, 0, "no connection is for them");
     assert_eq!(network.hosts[B].events.len(), 10);
+}
+
+/// A key exchange that comes to nothing costs as much as one that makes a half-open SA.
+#[test]
+fn public_values_of_no_use_make_cookies_necessary() {
+    let (mut network, ids) = acquainted(33, |_, _| {});
+    let mut mallory = Mallory::new();
+    let mut payloads = mallory.init_payloads();
+    payloads[1] = Payload::Ke(KeyExchange { group: 31, public: &[0; 32] });
+    let mut answered = |network: &mut Network, kind| {
+        mallory.spi += 1;
+        let answer = mallory.init(network, &payloads).pop().expect("it is answered");
+        let Ok(Message { body: Body::Clear(answer), .. }) = Message::parse(&answer) else { panic!("clear") };
+        assert!(answer.notify(kind).is_some(), "{answer:?}");
+    };
+    for _ in 0..64 {
+        answered(&mut network, notify::INVALID_SYNTAX);
+    }
+    answered(&mut network, notify::COOKIE);
+    begin(&mut network, A, ids[A]);
+    network.run(seconds(5));
+    assert_agree(&network, 1);
+    network.run(seconds(30));
+    answered(&mut network, notify::INVALID_SYNTAX);
 }
 
 /// CVE-2026-78127 is of this kind: what is refused costs a report each time.

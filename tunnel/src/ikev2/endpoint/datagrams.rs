@@ -63,11 +63,15 @@ impl Endpoint {
         if let Some(Phase::HalfOpen(state)) = known.and_then(|known| phases.get(&known)) {
             return state.answer_again(inbound, &mut context);
         }
-        let gate = door.gate(source.ip());
-        if let Answer::HalfOpen(state) = answer_init(id, inbound, gate, &mut context) {
-            door.enter(id, &state);
-            phases.insert(id, Phase::HalfOpen(state));
-            self.reschedule(id);
+        let gate = door.gate(now.monotonic, source.ip());
+        match answer_init(id, inbound, gate, &mut context) {
+            Answer::Done => {}
+            Answer::Wasted => door.note_wasted(now.monotonic),
+            Answer::HalfOpen(state) => {
+                door.enter(id, &state);
+                phases.insert(id, Phase::HalfOpen(state));
+                self.reschedule(id);
+            }
         }
     }
 }

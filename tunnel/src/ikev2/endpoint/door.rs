@@ -1,11 +1,13 @@
 //! Who may become half open: what strangers can make us keep (RFC 7296 section 2.6, RFC 8019).
 
 use super::super::action::SessionId;
+use super::super::bucket::Bucket;
 use super::super::cookie::CookieJar;
 use super::super::limits::{
-    HALF_OPEN_COOKIE, HALF_OPEN_SOURCE, HALF_OPEN_SOURCE_COOKIE, HALF_OPEN_TOTAL,
+    HALF_OPEN_COOKIE, HALF_OPEN_SOURCE, HALF_OPEN_SOURCE_COOKIE, HALF_OPEN_TIME, HALF_OPEN_TOTAL,
 };
 use super::super::setup::{Gate, HalfOpen};
+use crate::Time;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -15,6 +17,8 @@ pub(super) struct Door {
     cookies: CookieJar,
     inside: HashMap<(u64, SocketAddr), SessionId>,
     sources: HashMap<IpAddr, Count>,
+    /// Key exchanges that came to nothing: they cost as much as those that make a half-open SA.
+    wasted: Option<Bucket>,
 }
 
 /// How many SAs of a source are half open.
@@ -37,12 +41,21 @@ impl Door {
     }
 
     /// How open the door is for a source.
-    pub(super) fn gate(&mut self, source: IpAddr) -> Gate<'_> {
+    pub(super) fn gate(&mut self, now: Time, source: IpAddr) -> Gate<'_> {
         let of_source = self.sources.get(&aggregate(source)).copied().unwrap_or_default();
         let total = self.inside.len();
-        let wants_cookie = total >= HALF_OPEN_COOKIE || of_source.all >= HALF_OPEN_SOURCE_COOKIE;
+        let wastes = self.wasted.as_mut().is_some_and(|bucket| bucket.is_empty(now));
+        let wants_cookie =
+            wastes || total >= HALF_OPEN_COOKIE || of_source.all >= HALF_OPEN_SOURCE_COOKIE;
         let is_open = total < HALF_OPEN_TOTAL && of_source.proven < HALF_OPEN_SOURCE;
         Gate { wants_cookie, is_open, cookies: &mut self.cookies }
+    }
+
+    /// A key exchange came to nothing.
+    pub(super) fn note_wasted(&mut self, now: Time) {
+        let size = HALF_OPEN_COOKIE as u32;
+        let full = || Bucket::new(size, HALF_OPEN_TIME / size, now);
+        self.wasted.get_or_insert_with(full).take(now);
     }
 
     pub(super) fn enter(&mut self, id: SessionId, state: &HalfOpen) {

@@ -38,6 +38,8 @@ pub(crate) struct Gate<'a> {
 pub(crate) enum Answer {
     /// Nothing, or an answer after which nothing is kept.
     Done,
+    /// A key exchange came to nothing.
+    Wasted,
     /// The SA is half open.
     HalfOpen(Box<HalfOpen>),
 }
@@ -66,6 +68,11 @@ pub(crate) fn answer_init(
         }
     };
     let group = selected.suite.group;
+    // What costs nothing to see is seen before a key is made.
+    if exchange.group == group.id() && exchange.public.len() != group.public_length() {
+        answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_SYNTAX, &[]))], context);
+        return Answer::Done;
+    }
     if exchange.group != group.id() {
         let wanted = group.id().to_be_bytes();
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_KE_PAYLOAD, &wanted))], context);
@@ -76,7 +83,7 @@ pub(crate) fn answer_init(
             let state = HalfOpen::new(id, inbound.path, nat, channel, init, is_proven, context.now);
             Answer::HalfOpen(Box::new(state))
         }
-        None => Answer::Done,
+        None => Answer::Wasted,
     }
 }
 
