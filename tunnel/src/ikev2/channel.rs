@@ -147,6 +147,16 @@ impl Channel {
         self.fragments
     }
 
+    /// Bytes of the request of which fragments are held.
+    pub(super) fn held(&self) -> usize {
+        self.requests.held()
+    }
+
+    /// Forgets those fragments.
+    pub(super) fn forget_fragments(&mut self) {
+        self.requests.clear();
+    }
+
     /// Whether a request waits for its answer.
     pub(super) fn is_busy(&self) -> bool {
         self.outstanding.is_some()

@@ -23,6 +23,8 @@ pub const HALF_OPEN_SOURCE_COOKIE: usize = 4;
 pub const HALF_OPEN_TOTAL: usize = 16_384;
 /// So many of one source that has returned cookies: an IPv4 address, or an IPv6 /64.
 pub const HALF_OPEN_SOURCE: usize = 32;
+/// Bytes of fragments that all half-open SAs hold together.
+pub const HALF_OPEN_FRAGMENTS: usize = 16 * 1024 * 1024;
 /// The secret of cookies is replaced after this; the one before it remains valid for as long.
 pub const COOKIE_TIME: Duration = Duration::from_secs(60);
 /// Cookies and groups that an initiator lets a responder ask for before it gives up (section 2.6.1).

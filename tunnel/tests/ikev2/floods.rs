@@ -7,9 +7,9 @@ use crate::support::{
 };
 use crypto::SecretBytes;
 use crypto::exchange::Group;
-use tunnel::ikev2::message::numbers::notify;
-use tunnel::ikev2::message::{Body, KeyExchange, Message, Payload};
-use tunnel::ikev2::{Authentication, Cause, Event};
+use tunnel::ikev2::message::numbers::{notify, payload};
+use tunnel::ikev2::message::{Body, Envelope, Exchange, KeyExchange, Message, Payload};
+use tunnel::ikev2::{Authentication, Cause, Event, Identity, Load};
 
 #[test]
 fn many_half_open_sas_make_cookies_necessary_and_a_real_peer_still_comes_in() {
@@ -96,9 +96,10 @@ fn whoever_forges_the_address_of_a_peer_does_not_keep_it_out() {
     }
     network.run(seconds(5));
     assert_agree(&network, 1);
-    let cookies = network.log.iter().filter(|(_, datagram)| {
-        datagram.bytes.windows(2).any(|pair| pair == notify::COOKIE.to_be_bytes())
-    });
+    let cookies = network
+        .log
+        .iter()
+        .filter(|(_, datagram)| datagram.bytes.windows(2).any(|pair| pair == notify::COOKIE.to_be_bytes()));
     assert!(cookies.count() >= 2, "A was asked, and returned it");
 }
 
@@ -113,13 +114,7 @@ fn one_source_that_returns_cookies_has_a_quota() {
     for number in 1..100 {
         let mut one = Mallory::new();
         one.spi = number;
-        let payloads = one.init_payloads();
-        let answer = one.init(&mut network, &payloads).pop().expect("a cookie or success");
-        let Ok(Message { body: Body::Clear(answer), .. }) = Message::parse(&answer) else { panic!("clear") };
-        if let Some(cookie) = answer.notify(notify::COOKIE) {
-            let payloads = [vec![Payload::Notify(cookie.clone())], payloads].concat();
-            one.init(&mut network, &payloads);
-        }
+        one.init_with_cookie(&mut network);
     }
     assert_eq!(network.hosts[B].endpoint.load().half_open, 4 + 32);
 }
@@ -161,6 +156,33 @@ fn public_values_of_no_use_make_cookies_necessary() {
     assert_agree(&network, 1);
     network.run(seconds(30));
     answered(&mut network, notify::INVALID_SYNTAX);
+}
+
+#[test]
+fn the_fragments_of_all_who_are_half_open_are_bounded() {
+    let (mut network, ids) = acquainted(34, |host, connection| {
+        if host == B {
+            connection.remote = None;
+        } else {
+            connection.local_identity = Identity::KeyId(vec![7; 1000]);
+        }
+        connection.remote_identity = None;
+    });
+    for number in 0..300u16 {
+        let address = ([198, 51, (number >> 8) as u8, number as u8], 500).into();
+        let mut stranger = Mallory::half_open_at(&mut network, address);
+        let header = stranger.header(Exchange::IkeAuth, 1);
+        let piece = stranger.seal(&header, Envelope::Fragment(1, 2), payload::VENDOR_ID, &[0; 60_000]);
+        stranger.send(&mut network, piece);
+        assert!(network.hosts[B].endpoint.load().fragments <= 16 << 20);
+    }
+    assert_eq!(network.hosts[B].endpoint.load().half_open, 300);
+    assert!(network.hosts[B].endpoint.load().fragments > 15 << 20);
+    network.run(seconds(31));
+    assert_eq!(network.hosts[B].endpoint.load(), Load::default());
+    begin(&mut network, A, ids[A]);
+    network.run(seconds(5));
+    assert_agree(&network, 1);
 }
 
 /// CVE-2026-78127 is of this kind: what is refused costs a report each time.
@@ -233,8 +255,5 @@ fn a_first_message_that_comes_again_gets_the_same_answer() {
     assert!(answers.iter().all(|answer| *answer == answers[0]));
     assert_eq!(network.hosts[B].endpoint.load().half_open, 1);
     network.run(seconds(31));
-    assert_eq!(
-        network.hosts[B].endpoint.load(),
-        tunnel::ikev2::Load { ike_spis: 0, child_spis: 0, half_open: 0 }
-    );
+    assert_eq!(network.hosts[B].endpoint.load(), Load::default());
 }

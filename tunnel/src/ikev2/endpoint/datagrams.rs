@@ -67,8 +67,8 @@ impl Endpoint {
         match answer_init(id, inbound, gate, &mut context) {
             Answer::Done => {}
             Answer::Wasted => door.note_wasted(now.monotonic),
-            Answer::HalfOpen(state) => {
-                door.enter(id, &state);
+            Answer::HalfOpen(mut state) => {
+                door.enter(id, &mut state);
                 phases.insert(id, Phase::HalfOpen(state));
                 self.reschedule(id);
             }

@@ -4,7 +4,8 @@ use super::super::action::SessionId;
 use super::super::bucket::Bucket;
 use super::super::cookie::CookieJar;
 use super::super::limits::{
-    HALF_OPEN_COOKIE, HALF_OPEN_SOURCE, HALF_OPEN_SOURCE_COOKIE, HALF_OPEN_TIME, HALF_OPEN_TOTAL,
+    HALF_OPEN_COOKIE, HALF_OPEN_FRAGMENTS, HALF_OPEN_SOURCE, HALF_OPEN_SOURCE_COOKIE, HALF_OPEN_TIME,
+    HALF_OPEN_TOTAL,
 };
 use super::super::setup::{Gate, HalfOpen};
 use crate::Time;
@@ -17,6 +18,8 @@ pub(super) struct Door {
     cookies: CookieJar,
     inside: HashMap<(u64, SocketAddr), SessionId>,
     sources: HashMap<IpAddr, Count>,
+    /// Bytes of fragments that they hold.
+    held: usize,
     /// Key exchanges that came to nothing: they cost as much as those that make a half-open SA.
     wasted: Option<Bucket>,
 }
@@ -40,13 +43,17 @@ impl Door {
         self.inside.len()
     }
 
+    /// Bytes of fragments that they hold.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
     /// How open the door is for a source.
     pub(super) fn gate(&mut self, now: Time, source: IpAddr) -> Gate<'_> {
         let of_source = self.sources.get(&aggregate(source)).copied().unwrap_or_default();
         let total = self.inside.len();
         let wastes = self.wasted.as_mut().is_some_and(|bucket| bucket.is_empty(now));
-        let wants_cookie =
-            wastes || total >= HALF_OPEN_COOKIE || of_source.all >= HALF_OPEN_SOURCE_COOKIE;
+        let wants_cookie = wastes || total >= HALF_OPEN_COOKIE || of_source.all >= HALF_OPEN_SOURCE_COOKIE;
         let is_open = total < HALF_OPEN_TOTAL && of_source.proven < HALF_OPEN_SOURCE;
         Gate { wants_cookie, is_open, cookies: &mut self.cookies }
     }
@@ -58,7 +65,11 @@ impl Door {
         self.wasted.get_or_insert_with(full).take(now);
     }
 
-    pub(super) fn enter(&mut self, id: SessionId, state: &HalfOpen) {
+    pub(super) fn enter(&mut self, id: SessionId, state: &mut HalfOpen) {
+        if self.held + state.held() > HALF_OPEN_FRAGMENTS {
+            state.forget_fragments();
+        }
+        self.held += state.held();
         let source = state.path().remote;
         if self.inside.insert((state.initiator_spi(), source), id).is_none() {
             let count = self.sources.entry(aggregate(source.ip())).or_default();
@@ -68,6 +79,7 @@ impl Door {
     }
 
     pub(super) fn leave(&mut self, state: &HalfOpen) {
+        self.held -= state.held();
         let source = state.path().remote;
         if self.inside.remove(&(state.initiator_spi(), source)).is_none() {
             return;

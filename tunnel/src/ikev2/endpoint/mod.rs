@@ -168,8 +168,8 @@ impl Endpoint {
         if let Phase::HalfOpen(state) = &phase {
             door.leave(state);
         }
-        let next = step(phase, &mut context);
-        if let Some(Phase::HalfOpen(state)) = &next {
+        let mut next = step(phase, &mut context);
+        if let Some(Phase::HalfOpen(state)) = &mut next {
             door.enter(id, state);
         }
         match next {

@@ -88,6 +88,16 @@ impl HalfOpen {
         self.channel.local_spi()
     }
 
+    /// Bytes of fragments that are held.
+    pub(crate) fn held(&self) -> usize {
+        self.channel.held()
+    }
+
+    /// Forgets them.
+    pub(crate) fn forget_fragments(&mut self) {
+        self.channel.forget_fragments();
+    }
+
     /// Where the initiator was.
     pub(crate) fn path(&self) -> Path {
         self.path
