@@ -1,11 +1,14 @@
 //! Responders that do not keep to the protocol, or are not who they should be.
 
 use crate::mallory::share;
-use crate::network::{A, B};
-use crate::support::{acquainted, assert_nothing_leaks, begin, established, ike_offer, seconds};
+use crate::network::{A, B, Datagram, exchange};
+use crate::support::{
+    acquainted, assert_agree, assert_nothing_leaks, begin, established, ike_offer, seconds,
+};
 use crypto::SecretBytes;
+use std::sync::{Arc, Mutex};
 use tunnel::ikev2::message::numbers::notify;
-use tunnel::ikev2::message::{Header, KeyExchange, Notify, Payload, ProposalSpi, emit_clear};
+use tunnel::ikev2::message::{Exchange, Header, KeyExchange, Notify, Payload, ProposalSpi, emit_clear};
 use tunnel::ikev2::proposal::IkeOffer;
 
 #[test]
@@ -37,7 +40,7 @@ fn an_initiator_survives_every_answer() {
             let first = network.log[0].1.clone();
             let (header, ..) = Header::parse(&first.bytes).expect("ours");
             let bytes = emit_clear(&Header { responder_spi, ..header.response() }, &answer);
-            network.arrive(crate::network::Datagram { from: first.to, to: first.from, bytes });
+            network.arrive(Datagram { from: first.to, to: first.from, bytes });
             assert_eq!(established(&network.hosts[A]), 0);
             network.run(seconds(600));
             assert_nothing_leaks(&network, 0);
@@ -55,10 +58,36 @@ fn ever_new_cookies_are_not_returned_for_ever() {
         let (header, ..) = Header::parse(&last.bytes).expect("ours");
         let bytes =
             emit_clear(&header.response(), &[Payload::Notify(Notify::new(notify::COOKIE, &[number + 1]))]);
-        network.arrive(crate::network::Datagram { from: last.to, to: last.from, bytes });
+        network.arrive(Datagram { from: last.to, to: last.from, bytes });
     }
     assert_eq!(network.log.len(), 7);
     assert_nothing_leaks(&network, 0);
+}
+
+/// Whoever sees IKE_AUTH and sends it on first, from its own address, does not draw ESP there.
+#[test]
+fn without_a_nat_ike_auth_comes_from_where_the_first_message_came() {
+    let (mut network, ids) = acquainted(55, |host, connection| {
+        if host == B {
+            connection.remote = None;
+        }
+    });
+    let copied = Arc::new(Mutex::new(None));
+    let copy = Arc::clone(&copied);
+    network.on_the_way = Some(Box::new(move |datagram| {
+        if exchange(&datagram.bytes) == (Exchange::IkeAuth, false) {
+            return copy.lock().expect("not poisoned").replace(datagram.clone()).is_some();
+        }
+        true
+    }));
+    begin(&mut network, A, ids[A]);
+    network.run(std::time::Duration::from_millis(500));
+    let copied = copied.lock().expect("not poisoned").take().expect("it was sent");
+    network.arrive(Datagram { from: "198.51.100.66:500".parse().expect("literal"), ..copied });
+    assert!(network.hosts[B].installed.is_empty());
+    network.run(seconds(5));
+    assert_agree(&network, 1);
+    assert_eq!(network.hosts[B].path.expect("installed").remote.ip(), network.hosts[A].address);
 }
 
 #[test]

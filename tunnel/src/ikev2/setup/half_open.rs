@@ -124,6 +124,10 @@ impl HalfOpen {
         if inbound.message.header.exchange != Exchange::IkeAuth {
             return Some(Phase::HalfOpen(Box::new(self)));
         }
+        // Where nothing translates addresses, another one is that of somebody who sends on what was not meant for him.
+        if !self.nat.remote && inbound.path.remote.ip() != self.path.remote.ip() {
+            return Some(Phase::HalfOpen(Box::new(self)));
+        }
         match self.channel.receive(&inbound.message) {
             Received::Request(incoming) => self.handle_auth(inbound, &incoming, context),
             _ => Some(Phase::HalfOpen(Box::new(self))),
