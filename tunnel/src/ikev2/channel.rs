@@ -48,6 +48,11 @@ impl Retransmission {
         Self { datagrams, sent: 1, most, patience, wait, next: now + wait, until: None }
     }
 
+    /// Lets it be sent no more than `most` times.
+    pub(super) fn hurry(&mut self, most: u32) {
+        self.most = self.most.min(most);
+    }
+
     /// Looks at the time; `None` if nothing is due.
     pub(super) fn handle_timeout(&mut self, now: Time) -> Option<Overdue> {
         if now < self.next {
@@ -242,7 +247,7 @@ impl Channel {
     /// Lets the request under way be sent no more than `most` times.
     pub(super) fn hurry(&mut self, most: u32) {
         if let Some((_, _, retransmission)) = &mut self.outstanding {
-            retransmission.most = retransmission.most.min(most);
+            retransmission.hurry(most);
         }
     }
 

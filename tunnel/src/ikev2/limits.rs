@@ -27,6 +27,11 @@ pub const HALF_OPEN_SOURCE: usize = 32;
 pub const HALF_OPEN_FRAGMENTS: usize = 16 * 1024 * 1024;
 /// The secret of cookies is replaced after this; the one before it remains valid for as long.
 pub const COOKIE_TIME: Duration = Duration::from_secs(60);
+/// Once somebody has refused us who has not shown who it is, the first message is sent no more often than this: the true
+/// answer may follow (section 2.21.1), but people want to know. The same for IKE_AUTH while others have answered as well.
+pub const DOUBTED_TRANSMISSIONS: u32 = 3;
+/// Answers to the first message that wait for their turn: any may be the true one (section 2.4).
+pub const INIT_ANSWERS: usize = 8;
 /// Cookies and groups that an initiator lets a responder ask for before it gives up (section 2.6.1).
 pub const INIT_RETRIES: u32 = 6;
 

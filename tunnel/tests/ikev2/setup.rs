@@ -112,10 +112,11 @@ fn a_wrong_guess_of_the_group_costs_one_round_trip() {
 
 #[test]
 fn a_group_that_was_not_offered_is_not_taken() {
-    let (network, _) = connected(5, |host, connection| {
+    let (mut network, _) = connected(5, |host, connection| {
         connection.ike[0].groups = if host == A { vec![Group::X25519] } else { vec![Group::Ecp256] };
     });
-    let [Cause::NoProposal { of, ours, theirs }] = &causes(&network, B)[..] else { panic!("one cause") };
+    network.run(seconds(5));
+    let [Cause::NoProposal { of, ours, theirs }, ..] = &causes(&network, B)[..] else { panic!("a cause") };
     assert_eq!(of, "IKE");
     assert_eq!(ours[..], ["aes256gcm128-prfsha256-ecp256"]);
     assert_eq!(theirs[..], ["aes256gcm128-prfsha256-x25519"]);
