@@ -60,6 +60,8 @@ pub const RECONNECT_DELAY: Duration = Duration::from_secs(10);
 pub const TRAFFIC_DELAY: Duration = Duration::from_secs(10);
 /// Child SAs of one session.
 pub const CHILDREN: usize = 256;
+/// And so many more while they are being replaced.
+pub const REPLACED_CHILDREN: usize = 64;
 /// Reports at once about what anybody may have brought about, for each connection, and for all who are of none: a flood
 /// of datagrams must not be one of reports.
 pub const STRANGER_EVENTS: u32 = 10;

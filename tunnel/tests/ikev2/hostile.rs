@@ -320,6 +320,20 @@ fn what_is_replaced_is_not_replaced_again() {
 }
 
 #[test]
+fn children_that_are_replaced_and_not_deleted_are_bounded() {
+    let mut network = waiting();
+    let mut mallory = Mallory::established(&mut network);
+    for number in 0..1000 {
+        let mut rekey = create_payloads();
+        rekey[0] = Payload::Sa(EspOffer::propose(&[esp_offer()], SPI + number + 1));
+        let spi = Some((protocol::ESP, SPI + number));
+        rekey.push(Payload::Notify(Notify { kind: notify::REKEY_SA, spi, data: &[] }));
+        mallory.ask(&mut network, Exchange::CreateChildSa, &rekey).expect("it is answered");
+    }
+    assert_eq!(network.hosts[B].installed.len(), 320);
+}
+
+#[test]
 fn children_and_ike_sas_of_one_peer_are_bounded() {
     let mut network = waiting();
     let mut mallory = Mallory::established(&mut network);

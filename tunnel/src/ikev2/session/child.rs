@@ -10,7 +10,7 @@ use crate::ikev2::action::{Action, Cause, Event, Install};
 use crate::ikev2::channel::Incoming;
 use crate::ikev2::context::Context;
 use crate::ikev2::keys::{Nonces, Role, Root};
-use crate::ikev2::limits::{CHILDREN, NONCE, REPLACED_TIME};
+use crate::ikev2::limits::{CHILDREN, NONCE, REPLACED_CHILDREN, REPLACED_TIME};
 use crate::ikev2::message::numbers::{notify, protocol};
 use crate::ikev2::message::{KeyExchange, Notify, Payload, Payloads, ProposalSpi};
 use crate::ikev2::proposal::EspSuite;
@@ -172,6 +172,10 @@ impl Session {
         };
         // Section 2.25.1: what we are deleting is not replaced; nor what the other side has replaced already.
         if old.standing != ChildStanding::Live || self.is_deleting(old.inbound, asked.spi) {
+            return self.refuse(asked, notify::TEMPORARY_FAILURE, &[], context);
+        }
+        // Those that it has replaced are its to delete first.
+        if self.children.len() >= CHILDREN + REPLACED_CHILDREN {
             return self.refuse(asked, notify::TEMPORARY_FAILURE, &[], context);
         }
         let (child, spi) = (old.child, old.inbound);
