@@ -202,7 +202,8 @@ fn an_established_session_takes_two_exchanges() {
             Exchange::Informational => assert_eq!(reply.error(), None),
             _ => assert_eq!(reply.error(), Some(notify::INVALID_SYNTAX), "{exchange:?}"),
         }
-        let survives = matches!(exchange, Exchange::Informational | Exchange::CreateChildSa);
+        // One that lacks everything is none.
+        let survives = exchange == Exchange::Informational;
         assert_eq!(is_established(&network), survives);
         assert_eq!(network.hosts[B].installed.len(), usize::from(survives));
     }
@@ -243,10 +244,33 @@ fn a_child_lacks_nothing() {
         payloads.remove(at);
         let reply = mallory.ask(&mut network, Exchange::CreateChildSa, &payloads).expect("it is answered");
         assert_eq!(reply.error(), Some(notify::INVALID_SYNTAX), "payload {at}");
-        assert_eq!(network.hosts[B].installed.len(), 1);
-        let reply = mallory.ask(&mut network, Exchange::CreateChildSa, &create_payloads()).expect("answered");
-        assert_eq!(reply.error(), None);
-        assert_eq!(network.hosts[B].installed.len(), 2);
+        assert_eq!(network.hosts[B].endpoint.load(), NOTHING, "section 2.21.3: that is fatal");
+        assert!(network.hosts[B].installed.is_empty());
+    }
+}
+
+/// Section 2.21.3: whoever cannot read us has no IKE SA with us any more.
+#[test]
+fn invalid_syntax_ends_the_session_of_who_is_told_so() {
+    let refusal = [Payload::Notify(Notify::new(notify::INVALID_SYNTAX, &[]))];
+    for rekeyed in [None, Some(false), Some(true)] {
+        let mut network = waiting();
+        let mut mallory = Mallory::established(&mut network);
+        let spi = network.hosts[B].spis()[0];
+        let id = network.hosts[B].installed[&spi].install.connection;
+        network.command(B, |endpoint, now, out| match rekeyed {
+            None => {}
+            Some(false) => endpoint.rekey_child(now, spi, out),
+            Some(true) => endpoint.rekey(now, id, out),
+        });
+        if rekeyed.is_some() {
+            mallory.respond(&mut network, Exchange::CreateChildSa, 0, &refusal);
+        } else {
+            mallory.ask(&mut network, Exchange::Informational, &refusal).expect("it is answered");
+        }
+        assert_eq!(network.hosts[B].endpoint.load(), NOTHING);
+        let closed = |event: &Event| matches!(event, Event::Closed { reason: CloseReason::ByPeer, .. });
+        assert_eq!(network.hosts[B].count(closed), 1);
     }
 }
 
@@ -363,8 +387,6 @@ fn children_and_ike_sas_of_one_peer_are_bounded() {
 
 #[test]
 fn a_rekeyed_ike_sa_has_an_spi_a_group_and_a_value() {
-    let mut network = waiting();
-    let mut mallory = Mallory::established(&mut network);
     let share = share();
     let sa = |spi| Payload::Sa(IkeOffer::propose(&[ike_offer()], spi));
     let ke = |group, public| Payload::Ke(KeyExchange { group, public });
@@ -378,10 +400,13 @@ fn a_rekeyed_ike_sa_has_an_spi_a_group_and_a_value() {
         (vec![sa(spi), nonce.clone(), ke(31, &[0; 32])], notify::INVALID_SYNTAX),
         (vec![sa(spi), ke(31, share.public())], notify::INVALID_SYNTAX),
     ] {
+        let mut network = waiting();
+        let mut mallory = Mallory::established(&mut network);
         let reply = mallory.ask(&mut network, Exchange::CreateChildSa, &payloads).expect("it is answered");
         assert_eq!(reply.error(), Some(expected));
+        let survives = expected != notify::INVALID_SYNTAX;
+        assert_eq!(network.hosts[B].endpoint.load().ike_spis, usize::from(survives));
     }
-    assert_eq!(network.hosts[B].endpoint.load().ike_spis, 1);
 }
 
 /// CVE-2026-12413: the state of fragments is kept for one message, and for nobody who has no keys.

@@ -194,6 +194,20 @@ impl Mallory {
         Some(self.open(answer))
     }
 
+    /// Answers B's request of this number; returns what B sends then.
+    pub fn respond(
+        &mut self,
+        network: &mut Network,
+        exchange: Exchange,
+        message_id: u32,
+        payloads: &[Payload<'_>],
+    ) -> Vec<Vec<u8>> {
+        let (first, chain) = emit(payloads);
+        let header = Header { is_response: true, ..self.header(exchange, message_id) };
+        let datagram = self.seal(&header, Envelope::Whole, first, &chain);
+        self.send(network, datagram)
+    }
+
     /// What an honest initiator authenticates with.
     pub fn auth_payloads(&self) -> Vec<Payload<'static>> {
         let identity = &b"\x02\0\0\0host1.example"[..];

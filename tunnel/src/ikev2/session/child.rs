@@ -195,7 +195,7 @@ impl Session {
         context: &mut Context<'_>,
     ) {
         let (Some(wish), Some(peer_nonce)) = (wish(payloads, false), payloads.nonce) else {
-            return self.refuse(asked, notify::INVALID_SYNTAX, &[], context);
+            return self.refuse_for_good(asked, context);
         };
         let agreement = match agree(&self.config, self.path, &wish, old.map(|(child, _)| child)) {
             Ok(agreement) => agreement,
@@ -213,7 +213,7 @@ impl Session {
                 };
                 let share = group.generate(context.random);
                 let Ok(shared) = share.agree(exchange.public) else {
-                    return self.refuse(asked, notify::INVALID_SYNTAX, &[], context);
+                    return self.refuse_for_good(asked, context);
                 };
                 (Some((group.id(), share.public().to_vec())), Some(shared))
             }

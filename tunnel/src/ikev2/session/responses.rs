@@ -2,10 +2,11 @@
 
 use super::Session;
 use super::entry::{Procedure, Standing};
-use crate::ikev2::action::CloseReason;
+use crate::ikev2::action::{Cause, CloseReason};
 use crate::ikev2::channel::Incoming;
 use crate::ikev2::context::Context;
 use crate::ikev2::message::Payloads;
+use crate::ikev2::message::numbers::notify;
 
 impl Session {
     pub(super) fn handle_response(&mut self, spi: u64, incoming: &Incoming, context: &mut Context<'_>) {
@@ -15,6 +16,12 @@ impl Session {
             self.over = Some(CloseReason::Misbehaved);
             return;
         };
+        // Section 2.21.3: the other side cannot read us, and has no IKE SA with us any more.
+        if payloads.error() == Some(notify::INVALID_SYNTAX) {
+            self.release_procedure(procedure, context);
+            self.report_failure(Cause::Notified(notify::name(notify::INVALID_SYNTAX)), context);
+            return self.handle_ike_deleted(spi, context);
+        }
         match procedure {
             // Section 2.25: whoever is ending the session does not care any more.
             other if self.closing.is_some() && !matches!(other, Procedure::DeleteIke) => {
