@@ -6,6 +6,7 @@ use crate::support::{
     seconds,
 };
 use crypto::exchange::Group;
+use tunnel::esp::Mode;
 use tunnel::ikev2::message::Exchange;
 use tunnel::ikev2::{CloseReason, Event, Start, WhenLost};
 
@@ -178,11 +179,36 @@ fn a_child_deleted_by_the_other_side_comes_back_where_that_is_wanted() {
             connection.when_lost = WhenLost::Restart;
         }
     });
+    network.run(seconds(10));
     let spi = network.hosts[B].spis()[0];
     network.command(B, |endpoint, now, out| endpoint.delete_child(now, spi, out));
     network.run(seconds(1));
     assert_agree(&network, 1);
     assert_nothing_leaks(&network, 1);
+}
+
+#[test]
+fn a_child_that_the_other_side_deletes_each_time_is_not_made_in_a_loop() {
+    for when_lost in [WhenLost::Restart, WhenLost::Clear] {
+        let (mut network, ids) = connected(38, |host, connection| {
+            if host == A {
+                connection.when_lost = when_lost;
+            }
+        });
+        network.log.clear();
+        for _ in 0..600 {
+            for spi in network.hosts[B].spis() {
+                network.command(B, |endpoint, now, out| endpoint.delete_child(now, spi, out));
+            }
+            network
+                .command(A, |endpoint, now, out| endpoint.handle_traffic(now, ids[A], 0, out))
+                .expect("known");
+            network.run(std::time::Duration::from_millis(100));
+        }
+        let asked = network.exchanges();
+        let asked = asked.iter().filter(|one| **one == (Exchange::CreateChildSa, false)).count();
+        assert!((2..=8).contains(&asked), "{asked} in a minute");
+    }
 }
 
 #[test]
@@ -364,14 +390,13 @@ fn authenticating_anew_is_tried_again_while_there_is_time() {
 
 #[test]
 fn packets_do_not_ask_again_and_again_for_what_is_refused() {
-    // The other side does not have the packets; and then it does not have the secret.
-    for (sessions, change) in [(1, false), (0, true)] {
-        let (mut network, ids) = acquainted(49, |host, connection| {
-            if host == B && change {
-                connection.remote_identity = Some("someone.else".parse().expect("a name"));
-            } else if host == B {
-                connection.children = vec![child("other", 99, 98)];
-            }
+    // The other side does not have the packets, does not know us, or answers with what was not asked for.
+    for (sessions, fault) in [(1, "packets"), (0, "identity"), (1, "mode")] {
+        let (mut network, ids) = acquainted(49, |host, connection| match (host, fault) {
+            (B, "packets") => connection.children = vec![child("other", 99, 98)],
+            (B, "identity") => connection.remote_identity = Some("someone.else".parse().expect("a name")),
+            (A, "mode") => connection.children[0].mode = Mode::Transport,
+            _ => {}
         });
         for _ in 0..300 {
             network
@@ -380,7 +405,7 @@ fn packets_do_not_ask_again_and_again_for_what_is_refused() {
             network.run(std::time::Duration::from_millis(100));
         }
         let asked = network.exchanges().iter().filter(|(_, is_response)| !is_response).count();
-        assert!((3..=8).contains(&asked), "{asked} requests in half a minute");
+        assert!((3..=12).contains(&asked), "{asked} requests in half a minute");
         network.run(seconds(60));
         assert_eq!(established(&network.hosts[A]), sessions);
     }

@@ -128,7 +128,7 @@ impl Session {
             Err(cause) => self.reject(request, cause, context),
             Ok(new) if request.gone.contains(&new.outbound.spi) => {
                 context.release_child_spi(request.spi);
-                self.restart_child(request.child);
+                self.restart_child(request.child, context.now, context);
             }
             Ok(new) => self.settle(request, new, &lowest(nonces.initiator, nonces.responder), context),
         }
@@ -159,6 +159,7 @@ impl Session {
     /// The other side has made a Child SA that is not what we asked for: it goes again.
     fn reject(&mut self, request: Request, cause: Cause, context: &mut Context<'_>) {
         self.report_failure(cause, context);
+        self.refused.insert(request.child, context.now);
         self.queue.push_front(Task::Disown(request.spi));
         if let Some(old) = request.replaces.filter(|_| !request.has_rival()) {
             let at = context.after_about(REKEY_RETRY);
