@@ -4,12 +4,14 @@ use super::action::{Action, Cause, Event, Outbox, SessionId};
 use super::bucket::Bucket;
 use super::channel::Datagrams;
 use super::config::{Connection, ConnectionId, Patience};
+use super::identity::Identity;
 use super::limits::{STRANGER_EVENTS, STRANGER_INTERVAL};
 use super::nat::Path;
 use crate::Time;
 use crypto::Random;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,26 +22,39 @@ pub(super) struct Connections {
     by_id: HashMap<ConnectionId, Arc<Connection>>,
     /// By the other side's address, or that of any: a first message finds its few among ten thousand.
     by_remote: HashMap<Option<IpAddr>, BTreeSet<ConnectionId>>,
+    /// By who the other side must be, where that is known.
+    by_identity: HashMap<Identity, BTreeSet<ConnectionId>>,
 }
 
 impl Connections {
     pub(super) fn insert(&mut self, id: ConnectionId, config: Connection) {
         self.by_remote.entry(config.remote).or_default().insert(id);
+        if let Some(identity) = &config.remote_identity {
+            self.by_identity.entry(identity.clone()).or_default().insert(id);
+        }
         self.by_id.insert(id, Arc::new(config));
     }
 
     pub(super) fn remove(&mut self, id: ConnectionId) {
         let Some(config) = self.by_id.remove(&id) else { return };
-        if let Some(ids) = self.by_remote.get_mut(&config.remote) {
-            ids.remove(&id);
-            if ids.is_empty() {
-                self.by_remote.remove(&config.remote);
-            }
+        leave(&mut self.by_remote, &config.remote, id);
+        if let Some(identity) = &config.remote_identity {
+            leave(&mut self.by_identity, identity, id);
         }
     }
 
     pub(super) fn get(&self, id: ConnectionId) -> Option<&Arc<Connection>> {
         self.by_id.get(&id)
+    }
+
+    /// Those with the same gateway under the same name of ours; where it may be anyone, those with its address.
+    pub(super) fn alike(&self, config: &Connection) -> impl Iterator<Item = ConnectionId> {
+        let ids = match &config.remote_identity {
+            Some(identity) => self.by_identity.get(identity),
+            None => self.by_remote.get(&config.remote),
+        };
+        let ids = ids.into_iter().flatten().copied();
+        ids.filter(|id| self.get(*id).is_some_and(|it| it.local_identity == config.local_identity))
     }
 
     /// Those for two addresses, the most precise first, of equals the first that was added.
@@ -50,6 +65,15 @@ impl Connections {
         let mut found: Vec<_> = fitting.map(|(id, config)| (id, Arc::clone(config))).collect();
         found.sort_by_key(|(id, config)| (Reverse(config.precision()), *id));
         found
+    }
+}
+
+fn leave<K: Eq + Hash>(by: &mut HashMap<K, BTreeSet<ConnectionId>>, key: &K, id: ConnectionId) {
+    if let Some(ids) = by.get_mut(key) {
+        ids.remove(&id);
+        if ids.is_empty() {
+            by.remove(key);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::support::{
 use crypto::exchange::Group;
 use tunnel::esp::Mode;
 use tunnel::ikev2::message::Exchange;
-use tunnel::ikev2::{CloseReason, Event, Start, WhenLost};
+use tunnel::ikev2::{CloseReason, Connection, Event, Start, WhenLost};
 
 fn closed(network: &Network, host: usize) -> Vec<CloseReason> {
     let reason = |event: &Event| match event {
@@ -284,6 +284,26 @@ fn a_peer_that_has_lost_its_memory_takes_its_own_place() {
     assert_agree(&network, 1);
     assert_nothing_leaks(&network, 1);
     assert_eq!(closed(&network, B), [CloseReason::Replaced]);
+}
+
+/// Two ways to one gateway are two connections between the same identities.
+#[test]
+fn of_two_connections_between_the_same_identities_neither_ends_the_other() {
+    let (mut network, ids) = acquainted(58, |host, connection| {
+        let (ours, theirs) = if host == A { (1, 2) } else { (2, 1) };
+        connection.children.push(child("second", ours + 10, theirs + 10));
+        if host == A {
+            connection.children.pop();
+        }
+    });
+    let second = crate::support::connection(A);
+    let second = network.add(A, Connection { children: vec![child("second", 11, 12)], ..second });
+    for id in [ids[A], second] {
+        begin(&mut network, A, id);
+        network.run(seconds(5));
+    }
+    assert_eq!([A, B].map(|host| established(&network.hosts[host])), [2, 2]);
+    assert_agree(&network, 2);
 }
 
 /// From A's side this looks as if both had called at once, one time in two with an old session that B should end.

@@ -96,8 +96,16 @@ impl Endpoint {
             });
             return Ok(());
         }
-        let wanted = Wanted { connection, config, children, initial_contact: true };
+        let initial_contact = self.is_first_contact(&config);
+        let wanted = Wanted { connection, config, children, initial_contact };
         self.begin(now, wanted, out).map(|_| ())
+    }
+
+    /// Section 2.4: whether there is no other session between these identities, of whatever connection: the other side
+    /// ends all others when we say so.
+    fn is_first_contact(&self, config: &Connection) -> bool {
+        let mut alike = self.connections.alike(config).flat_map(|id| self.of_connection(id));
+        !alike.any(|(_, phase)| phase.counts())
     }
 
     /// Begins a session that is to take the place of `old`.
