@@ -58,6 +58,8 @@ pub const NAT_KEEPALIVE: Duration = Duration::from_secs(20);
 pub const RECONNECT_DELAY: Duration = Duration::from_secs(10);
 /// Packets do not make us ask again for what was refused or failed, until after this.
 pub const TRAFFIC_DELAY: Duration = Duration::from_secs(10);
+/// Sessions that one peer has begun and not ended: more than while it authenticates anew, but it may forget them.
+pub const PEER_SESSIONS: usize = 4;
 /// Child SAs of one session.
 pub const CHILDREN: usize = 256;
 /// And so many more while they are being replaced.

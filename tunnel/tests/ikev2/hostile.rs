@@ -344,6 +344,19 @@ fn what_is_replaced_is_not_replaced_again() {
 }
 
 #[test]
+fn sessions_of_one_peer_are_bounded() {
+    let mut network = waiting();
+    for number in 0..10 {
+        let mut mallory = Mallory::half_open(&mut network);
+        assert_eq!(mallory.authenticate(&mut network).error(), None);
+        assert_eq!(established(&network.hosts[B]), 4.min(number + 1));
+    }
+    network.run(seconds(60));
+    assert_eq!(network.hosts[B].endpoint.load().ike_spis, 4);
+    assert_eq!(network.hosts[B].installed.len(), 4);
+}
+
+#[test]
 fn children_that_are_replaced_and_not_deleted_are_bounded() {
     let mut network = waiting();
     let mut mallory = Mallory::established(&mut network);
