@@ -389,6 +389,43 @@ fn authenticating_anew_replaces_the_session_before_the_old_one_ends() {
     assert!(reasons.iter().all(|reason| *reason == CloseReason::Replaced), "{reasons:?}");
 }
 
+/// The other side rekeys the new session as soon as it is there, and has no time for its second child.
+#[test]
+fn the_old_session_ends_when_the_new_one_has_its_children() {
+    let mut refused = 0;
+    for seed in 0..20 {
+        let (mut network, ids) = connected(600 + seed, |host, connection| {
+            let (ours, theirs) = if host == A { (1, 2) } else { (2, 1) };
+            connection.children.push(child("second", ours + 10, theirs + 10));
+            connection.reauthenticate = host == A;
+            connection.lifetime = if host == A { HOUR } else { 10 * HOUR };
+        });
+        let before = network.hosts[B].count(|event| matches!(event, Event::Established { .. }));
+        let mut has_rekeyed = false;
+        for _ in 0..3600 * 100 {
+            network.run(std::time::Duration::from_millis(10));
+            let is_new = network.hosts[B].count(|event| matches!(event, Event::Established { .. })) > before;
+            if is_new && !has_rekeyed {
+                has_rekeyed = true;
+                network.command(B, |endpoint, now, out| endpoint.rekey(now, ids[B], out));
+            }
+            if has_rekeyed {
+                assert!(
+                    network.hosts[A].sending(1).is_some(),
+                    "seed {seed}: the second child is always there"
+                );
+            }
+            if is_new && !closed(&network, A).is_empty() {
+                break;
+            }
+        }
+        refused += usize::from(network.hosts[A].count(|event| matches!(event, Event::Rekeyed { .. })) == 0);
+        network.run(seconds(20));
+        assert_agree(&network, 2);
+    }
+    assert!(refused > 0, "it was refused at least once");
+}
+
 #[test]
 fn authenticating_anew_is_tried_again_while_there_is_time() {
     let (mut network, _) = connected(48, |_, connection| {

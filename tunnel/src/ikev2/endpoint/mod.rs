@@ -234,7 +234,17 @@ impl Endpoint {
             self.succeed(now, id, children, out);
         }
         if is_settled && let Some(old) = self.successions.remove(&id) {
+            let children = match self.phases.get(&old) {
+                Some(Phase::Established(old)) => old.live_children(),
+                _ => Vec::new(),
+            };
             self.close_session(now, old, CloseReason::Replaced, out);
+            self.step(now, id, out, |mut phase, context| {
+                if let Phase::Established(session) = &mut phase {
+                    session.inherit(&children, context);
+                }
+                Some(phase)
+            });
         }
     }
 

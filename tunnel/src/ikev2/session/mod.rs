@@ -29,7 +29,7 @@ use super::config::{Connection, ConnectionId};
 use super::context::Context;
 use super::identity::Identity;
 use super::keys::{Role, Root};
-use super::limits::NAT_KEEPALIVE;
+use super::limits::{NAT_KEEPALIVE, TEMPORARY_FAILURE_DELAY};
 use super::message::Payload;
 use super::nat::{Nat, Path};
 use super::proposal::IkeSuite;
@@ -181,9 +181,20 @@ impl Session {
         self.refused.get(&child).copied()
     }
 
-    /// Whether nothing is under way and nothing waits for its turn.
+    /// Whether nothing is under way and no child waits for its turn: each is there, or was refused for good.
     pub(super) fn is_settled(&self) -> bool {
-        self.queue.is_empty() && self.current().is_some_and(|ike| !ike.channel.is_busy())
+        let is_waiting = self.delayed.iter().any(|(_, task)| matches!(task, Task::Child(_)));
+        !is_waiting && self.queue.is_empty() && self.current().is_some_and(|ike| !ike.channel.is_busy())
+    }
+
+    /// Takes the place of a session that had these children: what the other side refused as long as that one had it is
+    /// asked for again.
+    pub(super) fn inherit(&mut self, children: &[usize], context: &mut Context<'_>) {
+        let live = self.live_children();
+        for child in children.iter().filter(|child| !live.contains(child)) {
+            let at = context.after_about(TEMPORARY_FAILURE_DELAY);
+            self.delay(at, Task::Child(*child));
+        }
     }
 
     /// Why it is over, if it is.
