@@ -57,13 +57,14 @@ impl Connections {
         ids.filter(|id| self.get(*id).is_some_and(|it| it.local_identity == config.local_identity))
     }
 
-    /// Those for two addresses, the most precise first, of equals the first that was added.
+    /// Those for two addresses, the most precise first, of equals who knows whom it wants, then the first that was added.
     pub(super) fn between(&self, local: IpAddr, remote: IpAddr) -> Vec<(ConnectionId, Arc<Connection>)> {
         let ids = [Some(remote), None].map(|remote| self.by_remote.get(&remote));
         let configs = ids.into_iter().flatten().flatten().filter_map(|id| self.get(*id).map(|it| (*id, it)));
         let fitting = configs.filter(|(_, config)| config.local.is_none_or(|address| address == local));
         let mut found: Vec<_> = fitting.map(|(id, config)| (id, Arc::clone(config))).collect();
-        found.sort_by_key(|(id, config)| (Reverse(config.precision()), *id));
+        found
+            .sort_by_key(|(id, config)| (Reverse(config.precision()), config.remote_identity.is_none(), *id));
         found
     }
 }

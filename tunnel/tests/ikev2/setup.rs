@@ -421,6 +421,22 @@ fn an_endpoint_may_move_to_another_thread() {
 }
 
 #[test]
+fn whoever_is_named_is_not_taken_for_anyone() {
+    let (mut network, ids) = acquainted(28, |host, connection| {
+        if host == B {
+            connection.remote_identity = None;
+            connection.authentication = Authentication::SharedKey(SecretBytes::new(b"a group's".to_vec()));
+        }
+    });
+    // Added later, and by its addresses less precise.
+    let named = network.add(B, Connection { remote: None, ..crate::support::connection(B) });
+    begin(&mut network, A, ids[A]);
+    network.run(seconds(5));
+    assert_agree(&network, 1);
+    assert_eq!(network.hosts[B].sending(0).expect("installed").install.connection, named);
+}
+
+#[test]
 fn of_several_connections_the_one_of_the_identities_is_taken() {
     let (mut network, ids) = acquainted(26, |host, connection| {
         if host == B {

@@ -174,7 +174,9 @@ impl HalfOpen {
             return Err(refuse(None, Cause::Misbehaved("its identity is of a type that we do not know")));
         };
         let asked = payloads.id_r.as_ref().map(identity::read);
-        let candidates = candidates(inbound, context);
+        let mut candidates = candidates(inbound, context);
+        // Who is named by one is not let in by another that takes anyone.
+        candidates.sort_by_key(|(_, config)| config.remote_identity.is_none());
         let found = candidates.into_iter().find(|(_, config)| self.fits(config, &identity, asked.as_ref()));
         let Some((connection, config)) = found else {
             return Err(refuse(None, Cause::NoSuchPeer { identity: identity.to_string() }));
