@@ -231,7 +231,7 @@ impl fmt::Display for CloseReason {
             Self::Dead => "the other side does not answer",
             Self::Expired => "its keys were too old and could not be replaced",
             Self::Replaced => "a newer session took its place",
-            Self::Misbehaved => "the other side sent what cannot be read",
+            Self::Misbehaved => "the other side does not follow the protocol",
         })
     }
 }

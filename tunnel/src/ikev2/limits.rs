@@ -45,6 +45,8 @@ pub const REASSEMBLED: usize = 65_536;
 
 /// What was refused as a temporary failure is tried again after this, and up to as much again (section 2.25).
 pub const TEMPORARY_FAILURE_DELAY: Duration = Duration::from_secs(2);
+/// When the other side has refused so for this long, both have different ideas of what there is (section 2.25).
+pub const TEMPORARY_FAILURE_TIME: Duration = Duration::from_secs(240);
 /// A rekeying that failed is tried again after this.
 pub const REKEY_RETRY: Duration = Duration::from_secs(10);
 /// An SA that the other side has replaced is deleted by us if it is still there after this.

@@ -343,6 +343,30 @@ fn what_is_replaced_is_not_replaced_again() {
     assert_eq!(reply.error(), Some(notify::CHILD_SA_NOT_FOUND));
 }
 
+/// Section 2.25: such a failure ends soon, or both sides have different ideas of what there is.
+#[test]
+fn temporary_failures_do_not_last_for_ever() {
+    let mut network = waiting();
+    let mut mallory = Mallory::established(&mut network);
+    let spi = network.hosts[B].spis()[0];
+    network.command(B, |endpoint, now, out| endpoint.rekey_child(now, spi, out));
+    let refusal = [Payload::Notify(Notify::new(notify::TEMPORARY_FAILURE, &[]))];
+    let mut number = 0;
+    let asked = |network: &Network, number| {
+        let (header, ..) = Header::parse(&network.log.last().expect("it asks").1.bytes).expect("ours");
+        (header.exchange, header.message_id, header.is_response) == (Exchange::CreateChildSa, number, false)
+    };
+    let begun = network.now;
+    while is_established(&network) && network.now - begun < seconds(300) {
+        network.run(seconds(1));
+        if asked(&network, number) {
+            mallory.respond(&mut network, Exchange::CreateChildSa, number, &refusal);
+            number += 1;
+        }
+    }
+    assert!((seconds(240)..seconds(250)).contains(&(network.now - begun)), "{number} refusals");
+}
+
 #[test]
 fn sessions_of_one_peer_are_bounded() {
     let mut network = waiting();

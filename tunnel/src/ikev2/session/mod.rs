@@ -82,6 +82,8 @@ pub(super) struct Session {
     children: Vec<ChildEntry>,
     /// When children were last refused.
     refused: HashMap<usize, Time>,
+    /// Since when all that was asked for was refused as a temporary failure.
+    put_off: Option<Time>,
     queue: VecDeque<Task>,
     delayed: Vec<(Time, Task)>,
     since: Time,
@@ -119,6 +121,7 @@ impl Session {
             ikes: vec![ike],
             children: Vec::new(),
             refused: HashMap::new(),
+            put_off: None,
             queue: VecDeque::new(),
             delayed: Vec::new(),
             since: context.now,
