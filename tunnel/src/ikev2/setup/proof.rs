@@ -186,9 +186,8 @@ fn verify_signature(
     octets: &[u8],
     wall: Duration,
 ) -> Result<(), String> {
-    let certificates = read_certificates(shown.certificates)?;
-    let (peer, others) = certificates.split_first().ok_or("it sent no certificate")?;
-    credentials.trust.verify(peer, others, wall).map_err(|error| error.to_string())?;
+    let (peer, others) = read_certificates(shown.certificates)?;
+    credentials.trust.verify(&peer, &others, wall).map_err(|error| error.to_string())?;
     if !peer.holds(&shown.identity) {
         return Err(format!("its certificate is for {}", peer.subject()));
     }
@@ -196,13 +195,15 @@ fn verify_signature(
     if is_right { Ok(()) } else { Err("its signature is not right".to_owned()) }
 }
 
-fn read_certificates(payloads: &[message::Certificate<'_>]) -> Result<Vec<Certificate>, String> {
+/// The peer's certificate, and those that may lead from it to an authority: one that we cannot read leads nowhere, but
+/// another may.
+fn read_certificates(
+    payloads: &[message::Certificate<'_>],
+) -> Result<(Certificate, Vec<Certificate>), String> {
     let of_x509 = payloads.iter().filter(|payload| payload.encoding == certificate::X509_SIGNATURE);
-    if of_x509.clone().count() > CERTIFICATES {
-        return Err("it sent too many certificates".to_owned());
-    }
-    let read = of_x509.map(|payload| Certificate::from_der(payload.data));
-    read.collect::<Result<_, _>>().map_err(|error| error.to_string())
+    let mut read = of_x509.take(CERTIFICATES).map(|payload| Certificate::from_der(payload.data));
+    let peer = read.next().ok_or("it sent no certificate")?.map_err(|error| error.to_string())?;
+    Ok((peer, read.filter_map(Result::ok).collect()))
 }
 
 fn is_signed(
@@ -290,6 +291,21 @@ mod tests {
         let (proof, _) = proof(key!("ec-p256.pem"), &[]).expect("there is a method");
         assert!(is_right(&proof, key!("ec-p384.pem").public(), true).is_err());
         assert!(is_right(&proof, key!("rsa2048.pem").public(), true).is_err());
+    }
+
+    #[test]
+    fn a_certificate_that_we_cannot_read_does_not_spoil_the_others() {
+        let made = rcgen::generate_simple_self_signed(["peer.example".to_owned()]).expect("valid");
+        let encoding = certificate::X509_SIGNATURE;
+        let good = message::Certificate { encoding, data: made.cert.der() };
+        let odd = message::Certificate { encoding, data: b"of a kind that we do not know" };
+        let count = |payloads: &[message::Certificate<'_>]| {
+            read_certificates(payloads).map(|(_, others)| others.len())
+        };
+        assert_eq!(count(&[good, odd, good]), Ok(1));
+        assert_eq!(count(&[good; 20]), Ok(CERTIFICATES - 1));
+        assert!(count(&[odd, good]).is_err(), "the first is the peer's");
+        assert!(count(&[]).is_err());
     }
 
     /// CVE-2018-16151 and its like: what is not quite a signature, cut and changed everywhere.
