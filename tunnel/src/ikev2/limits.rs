@@ -23,6 +23,8 @@ pub const HALF_OPEN_SOURCE_COOKIE: usize = 4;
 pub const HALF_OPEN_TOTAL: usize = 16_384;
 /// So many of one source that has returned cookies: an IPv4 address, or an IPv6 /64.
 pub const HALF_OPEN_SOURCE: usize = 32;
+/// A first message that comes again is answered so often: what is small must not make us send much to whom it names.
+pub const REPEATED_ANSWERS: u32 = 8;
 /// Bytes of fragments that all half-open SAs hold together.
 pub const HALF_OPEN_FRAGMENTS: usize = 16 * 1024 * 1024;
 /// The secret of cookies is replaced after this; the one before it remains valid for as long.

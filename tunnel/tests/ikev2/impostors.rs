@@ -3,7 +3,7 @@
 use crate::mallory::share;
 use crate::network::{A, B, Datagram, exchange};
 use crate::support::{
-    acquainted, assert_agree, assert_nothing_leaks, begin, established, ike_offer, seconds,
+    acquainted, assert_agree, assert_nothing_leaks, begin, connected, established, ike_offer, seconds,
 };
 use crypto::SecretBytes;
 use std::sync::{Arc, Mutex};
@@ -147,6 +147,18 @@ fn without_a_nat_ike_auth_comes_from_where_the_first_message_came() {
     network.run(seconds(5));
     assert_agree(&network, 1);
     assert_eq!(network.hosts[B].path.expect("installed").remote.ip(), network.hosts[A].address);
+}
+
+#[test]
+fn a_request_that_somebody_copied_is_not_answered_to_him() {
+    let (mut network, _) = connected(59, |_, _| {});
+    let asked = (Exchange::IkeAuth, false);
+    let copied = network.log.iter().find(|(_, one)| exchange(&one.bytes) == asked).expect("sent").1.clone();
+    let before = network.log.len();
+    network.arrive(Datagram { from: "198.51.100.66:500".parse().expect("literal"), ..copied.clone() });
+    assert_eq!(network.log.len(), before);
+    network.arrive(copied);
+    assert_eq!(network.log.len(), before + 1);
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl Endpoint {
         let known = self.door.find(spi, source);
         let id = SessionId(self.next_id());
         let (mut context, phases, door) = self.split(now, out);
-        if let Some(Phase::HalfOpen(state)) = known.and_then(|known| phases.get(&known)) {
+        if let Some(Phase::HalfOpen(state)) = known.and_then(|known| phases.get_mut(&known)) {
             return state.answer_again(inbound, &mut context);
         }
         let gate = door.gate(now.monotonic, source.ip());

@@ -219,8 +219,13 @@ impl Session {
             return;
         }
         match ike.channel.receive(&inbound.message) {
-            Received::Nothing => {}
-            Received::Again(datagrams) => context.send(inbound.path, datagrams),
+            // Whoever has copied a request is not answered: only a NAT may give the other side another address.
+            Received::Again(datagrams)
+                if self.nat.remote || inbound.path.remote.ip() == self.path.remote.ip() =>
+            {
+                context.send(inbound.path, datagrams);
+            }
+            Received::Nothing | Received::Again(_) => {}
             Received::Request(incoming) => {
                 self.heard(inbound.path, context);
                 self.handle_request(spi, &incoming, inbound.path, context);

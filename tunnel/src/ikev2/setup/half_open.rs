@@ -11,7 +11,7 @@ use crate::ikev2::context::Context;
 use crate::ikev2::endpoint::Phase;
 use crate::ikev2::identity::{self, Identity};
 use crate::ikev2::keys::Nonces;
-use crate::ikev2::limits::HALF_OPEN_TIME;
+use crate::ikev2::limits::{HALF_OPEN_TIME, REPEATED_ANSWERS};
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{
     Authentication, Exchange, Identification, Notify, ParseError, Payload, Payloads,
@@ -29,6 +29,8 @@ pub(crate) struct HalfOpen {
     init: Init,
     /// Whether the initiator has returned a cookie.
     is_proven: bool,
+    /// How often the first message was answered again.
+    repeated: u32,
     expires: Time,
 }
 
@@ -76,7 +78,7 @@ impl HalfOpen {
         is_proven: bool,
         now: Time,
     ) -> Self {
-        Self { id, path, nat, channel, init, is_proven, expires: now + HALF_OPEN_TIME }
+        Self { id, path, nat, channel, init, is_proven, repeated: 0, expires: now + HALF_OPEN_TIME }
     }
 
     /// Whether the initiator has returned a cookie: it is where it says that it is.
@@ -109,8 +111,9 @@ impl HalfOpen {
     }
 
     /// The first message came again: it gets the same answer.
-    pub(crate) fn answer_again(&self, inbound: &Inbound<'_>, context: &mut Context<'_>) {
-        if inbound.bytes == self.init.received {
+    pub(crate) fn answer_again(&mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) {
+        if inbound.bytes == self.init.received && self.repeated < REPEATED_ANSWERS {
+            self.repeated += 1;
             context.send(self.path, vec![self.init.sent.clone()]);
         }
     }

@@ -22,7 +22,9 @@ const CERTIFICATES: usize = 8;
 /// Bytes of certificates that we send: with all else they must fit into one datagram where fragments are not understood.
 const MOST_CERTIFICATES: usize = 24 * 1024;
 /// Bytes of a request: the hashes of so many authorities.
-const MOST_REQUEST: usize = 20 * 800;
+const MOST_REQUEST: usize = 20 * 400;
+/// Authorities in that of IKE_SA_INIT, which is not cut into fragments, and goes to an address that may be forged.
+pub(super) const MOST_FIRST_REQUEST: usize = 25;
 
 /// The other side has shown who it is. Only [`verify`] makes one.
 pub(crate) struct Verified {

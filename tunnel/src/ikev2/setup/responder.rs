@@ -5,7 +5,7 @@
 //! ```
 //! Nothing is kept unless the last step is reached.
 
-use super::proof::{hashes, request, request_payload};
+use super::proof::{MOST_FIRST_REQUEST, hashes, request, request_payload};
 use super::{Announced, HalfOpen, Inbound, Init};
 use crate::ikev2::action::{Cause, SessionId};
 use crate::ikev2::channel::Channel;
@@ -185,8 +185,7 @@ fn agree(
         Payload::Nonce(&nonce),
     ];
     list.extend(answer.payloads().into_iter().filter(|payload| fragments || !announces_fragments(payload)));
-    // Section 3.7: of which connection it will be is not known; any that wants a certificate asks for one.
-    let wanted = candidates(inbound, context).iter().find_map(|(_, config)| request(config));
+    let wanted = requests(&candidates(inbound, context));
     list.extend(wanted.as_deref().map(request_payload));
     list.push(Payload::Notify(Notify::new(notify::CHILDLESS_IKEV2_SUPPORTED, &[])));
     let header = Header { responder_spi: spis.responder, ..inbound.message.header.response() };
@@ -204,6 +203,18 @@ fn agree(
         hashes: hashes(payloads),
     };
     Some((channel, nat, init))
+}
+
+/// Section 3.7: of which connection it will be is not known, so all that want certificates ask for them.
+fn requests(candidates: &[(ConnectionId, Arc<Connection>)]) -> Option<Vec<u8>> {
+    let requests: Vec<_> = candidates.iter().filter_map(|(_, config)| request(config)).collect();
+    let mut wanted: Vec<[u8; 20]> = Vec::new();
+    for hash in requests.iter().flat_map(|hashes| hashes.as_chunks().0) {
+        if wanted.len() < MOST_FIRST_REQUEST && !wanted.contains(hash) {
+            wanted.push(*hash);
+        }
+    }
+    (!requests.is_empty()).then(|| wanted.concat())
 }
 
 /// RFC 7383 section 2.3: a responder announces them only to who announced them.
