@@ -66,25 +66,34 @@ pub(super) fn prove(
             Ok(Proof { method: method::SHARED_KEY, data })
         }
         Authentication::Certificate(credentials) => {
-            sign(credentials, &octets, hashes).map_err(|error| Cause::CannotSign(error.to_string()))
+            sign(credentials, &octets, hashes).map_err(Cause::CannotSign)
         }
     }
 }
 
-fn sign(credentials: &Credentials, octets: &[u8], hashes: &[u16]) -> Result<Proof, SignError> {
+fn sign(credentials: &Credentials, octets: &[u8], hashes: &[u16]) -> Result<Proof, String> {
     let key = &credentials.key;
+    let said = |error: SignError| error.to_string();
     if let Some(scheme) = key.scheme_for(hashes) {
         let algorithm = scheme.to_der();
-        let signature = key.sign(scheme, octets)?;
+        let signature = key.sign(scheme, octets).map_err(said)?;
         // RFC 7427 section 3: the length of the algorithm's name, the name, the signature.
         let data = [&[algorithm.len() as u8][..], &algorithm, &signature].concat();
         return Ok(Proof { method: method::SIGNATURE, data });
     }
     match key.public().kind() {
-        KeyKind::Rsa { .. } => {
-            Ok(Proof { method: method::RSA, data: key.sign(Scheme::RsaPkcs1Sha1, octets)? })
+        // Whoever keeps the hashes from us would have such a signature over what it likes.
+        KeyKind::Rsa { .. } if !credentials.accept_sha1 => {
+            Err("it names no hash that we sign with (RFC 7427), and SHA-1 is not trusted".to_owned())
         }
-        kind => Ok(Proof { method: method_of(kind).unwrap_or(0), data: key.sign_raw(octets)? }),
+        KeyKind::Rsa { .. } => {
+            let data = key.sign(Scheme::RsaPkcs1Sha1, octets).map_err(said)?;
+            Ok(Proof { method: method::RSA, data })
+        }
+        kind => {
+            let data = key.sign_raw(octets).map_err(said)?;
+            Ok(Proof { method: method_of(kind).unwrap_or(0), data })
+        }
     }
 }
 
@@ -242,10 +251,18 @@ mod tests {
         };
     }
 
-    fn proof(key: SigningKey, hashes: &[u16]) -> Result<(Proof, VerifyingKey), SignError> {
+    fn proof(key: SigningKey, hashes: &[u16]) -> Result<(Proof, VerifyingKey), String> {
+        proof_with(key, hashes, false)
+    }
+
+    fn proof_with(
+        key: SigningKey,
+        hashes: &[u16],
+        accept_sha1: bool,
+    ) -> Result<(Proof, VerifyingKey), String> {
         let public = key.public().clone();
         let (certificates, trust) = (Vec::new(), TrustStore::default());
-        let credentials = Credentials { key, certificates, trust, accept_sha1: false };
+        let credentials = Credentials { key, certificates, trust, accept_sha1 };
         sign(&credentials, b"octets", hashes).map(|proof| (proof, public))
     }
 
@@ -281,8 +298,9 @@ mod tests {
     }
 
     #[test]
-    fn sha1_is_taken_only_where_that_is_configured() {
-        let (proof, public) = proof(key!("rsa2048.pem"), &[]).expect("there is a method");
+    fn sha1_is_taken_and_made_only_where_that_is_configured() {
+        assert!(proof(key!("rsa2048.pem"), &[]).is_err_and(|why| why.contains("SHA-1")));
+        let (proof, public) = proof_with(key!("rsa2048.pem"), &[], true).expect("there is a method");
         assert_eq!(proof.method, method::RSA);
         assert_eq!(is_right(&proof, &public, true), Ok(true));
         assert!(is_right(&proof, &public, false).is_err());
