@@ -150,6 +150,20 @@ fn without_a_nat_ike_auth_comes_from_where_the_first_message_came() {
 }
 
 #[test]
+fn a_cookie_that_comes_twice_is_returned_once() {
+    let (mut network, ids) = acquainted(60, |_, _| {});
+    network.hosts[B].is_dead = true;
+    begin(&mut network, A, ids[A]);
+    let first = network.log[0].1.clone();
+    let (header, ..) = Header::parse(&first.bytes).expect("ours");
+    let bytes = emit_clear(&header.response(), &[Payload::Notify(Notify::new(notify::COOKIE, &[7; 8]))]);
+    for _ in 0..10 {
+        network.arrive(Datagram { from: first.to, to: first.from, bytes: bytes.clone() });
+    }
+    assert_eq!(network.log.len(), 2);
+}
+
+#[test]
 fn a_request_that_somebody_copied_is_not_answered_to_him() {
     let (mut network, _) = connected(59, |_, _| {});
     let asked = (Exchange::IkeAuth, false);

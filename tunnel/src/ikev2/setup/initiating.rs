@@ -168,7 +168,8 @@ impl Initiating {
     }
 
     fn retry_with_cookie(mut self, cookie: &[u8], context: &mut Context<'_>) -> Option<Phase> {
-        if !(1..=64).contains(&cookie.len()) {
+        // One that is held already came twice.
+        if !(1..=64).contains(&cookie.len()) || self.cookie.as_deref() == Some(cookie) {
             return self.stay();
         }
         self.cookie = Some(cookie.to_vec());
