@@ -172,6 +172,24 @@ fn public_values_are_checked() {
     }
 }
 
+/// Section 2.5.
+#[test]
+fn a_later_version_is_told_which_one_we_speak() {
+    for (version, expected) in [(0x30, Some(notify::INVALID_MAJOR_VERSION)), (0x10, None)] {
+        let mut network = waiting();
+        let mallory = Mallory::new();
+        let mut first = emit_clear(&mallory.header(Exchange::IkeSaInit, 0), &mallory.init_payloads());
+        first[17] = version;
+        let answers = mallory.send(&mut network, first);
+        let told = answers.first().map(|answer| match Message::parse(answer).expect("well formed").body {
+            Body::Clear(payloads) => payloads.error(),
+            _ => None,
+        });
+        assert_eq!(told, expected.map(Some));
+        assert_eq!(network.hosts[B].endpoint.load(), NOTHING);
+    }
+}
+
 #[test]
 fn what_is_no_choice_of_ours_gets_no_sa() {
     let mut network = waiting();
