@@ -187,7 +187,8 @@ impl Endpoint {
             }
             None => {
                 self.forget(now, id, connection);
-                self.failed.extend(connection.map(|connection| (connection, now.monotonic)));
+                let kept = connection.filter(|connection| self.connections.get(*connection).is_some());
+                self.failed.extend(kept.map(|connection| (connection, now.monotonic)));
                 self.plan(now, connection, None);
             }
         }
