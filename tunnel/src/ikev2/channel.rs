@@ -11,7 +11,7 @@
 use super::config::Patience;
 use super::fragments::{Fragment, Reassembly};
 use super::keys::{Opener, Role, Sealer, Spis};
-use super::limits::FRAGMENT_SIZE;
+use super::limits::{FRAGMENT_SIZE, LONGEST_DATAGRAM};
 use super::message::{Body, Envelope, Exchange, Header, Message, Payload, emit};
 use crate::Time;
 use crypto::Random;
@@ -285,7 +285,12 @@ impl Channel {
 
     fn seal(&mut self, header: &Header, payloads: &[Payload<'_>], random: &mut dyn Random) -> Datagrams {
         let (first, chain) = emit(payloads);
-        if !self.fragments || self.sealer.datagram_length(chain.len()) <= FRAGMENT_SIZE {
+        let length = self.sealer.datagram_length(chain.len());
+        if !self.fragments && length > LONGEST_DATAGRAM {
+            // Long certificates for a peer that knows no RFC 7383: nothing can be sent, and it will be given up.
+            return Datagrams::new();
+        }
+        if !self.fragments || length <= FRAGMENT_SIZE {
             return vec![self.sealer.seal(header, first, Envelope::Whole, &chain, random)];
         }
         let pieces = chain.chunks(self.sealer.fragment_room(FRAGMENT_SIZE));
@@ -454,6 +459,15 @@ mod tests {
         let (mut a, _) = pair();
         a.fragments = false;
         assert_eq!(request(&mut a, 5000).len(), 1);
+    }
+
+    #[test]
+    fn what_no_datagram_carries_is_not_sent() {
+        let (mut a, _) = pair();
+        a.fragments = false;
+        assert_eq!(request(&mut a, 65_000).len(), 1);
+        a.outstanding = None;
+        assert_eq!(request(&mut a, 65_500).len(), 0);
     }
 
     #[test]

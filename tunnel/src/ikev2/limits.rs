@@ -40,6 +40,8 @@ pub const INIT_RETRIES: u32 = 6;
 /// A datagram that is larger leaves in fragments, if the other side takes them: an IPv6 packet that every link carries,
 /// without the headers of IPv6 and UDP and the non-ESP marker.
 pub const FRAGMENT_SIZE: usize = 1280 - 40 - 8 - 4;
+/// Bytes of a message that is not cut: more than this no datagram carries (RFC 768, with an IPv4 header).
+pub const LONGEST_DATAGRAM: usize = 65_535 - 8 - 20 - 4;
 /// Fragments of one message.
 pub const FRAGMENTS: u16 = 64;
 /// Bytes of a message put together.
