@@ -1,7 +1,7 @@
 //! Child SAs that we ask for (RFC 7296 sections 1.2, 1.3.1, 1.3.3, 2.8 and 2.25).
 //!
-//! When both sides ask to replace the same SA, both requests are answered, and of the four nonces the lowest tells
-//! which of the two new SAs goes again (section 2.8.1).
+//! When both sides ask to replace the same SA, or for the same new one, both requests are answered, and of the four nonces
+//! the lowest tells which of the two new SAs goes again (section 2.8.1).
 
 use super::child::{NewChild, halves};
 use super::entry::{ChildStanding, Procedure, lowest};
@@ -136,7 +136,6 @@ impl Session {
 
     /// Puts the new Child SA to work and sees to what it replaces.
     fn settle(&mut self, request: Request, new: NewChild, ours: &[u8], context: &mut Context<'_>) {
-        let Some(old) = request.replaces else { return self.install(new, false, context) };
         match request.rival {
             Some(rival) if ours < &rival.lowest[..] => {
                 // Ours goes again; the other side's stays, and it deletes what both have replaced.
@@ -149,7 +148,7 @@ impl Session {
                     rival.rekey_at = None;
                     rival.deadline = Some(context.now + REPLACED_TIME);
                 }
-                if self.child(old).is_some() {
+                if let Some(old) = request.replaces.filter(|old| self.child(*old).is_some()) {
                     self.queue.push_front(Task::DeleteChild(old));
                 }
             }
