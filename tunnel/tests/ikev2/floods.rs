@@ -62,6 +62,15 @@ fn a_cookie_and_another_group_are_asked_for_together() {
     begin(&mut network, A, ids[A]);
     network.run(seconds(5));
     assert_agree(&network, 1);
+    let to_a = network.log.iter().filter(|(_, one)| one.to.ip() == network.hosts[A].address);
+    let told: Vec<Option<u16>> = to_a
+        .filter_map(|(_, one)| match Message::parse(&one.bytes).expect("well formed").body {
+            Body::Clear(payloads) => Some(payloads.notifies.first().map(|notify| notify.kind)),
+            _ => None,
+        })
+        .collect();
+    let expected = [notify::COOKIE, notify::INVALID_KE_PAYLOAD].map(Some);
+    assert_eq!(told[..2], expected);
 }
 
 #[test]

@@ -522,7 +522,6 @@ fn a_flipped_bit_of_any_message_does_nothing() {
     }
 }
 
-/// Whoever answers in the place of B, with its own keys, is not believed without the secret.
 #[test]
 fn an_unasked_answer_is_ignored() {
     let mut network = waiting();

@@ -175,6 +175,7 @@ fn a_request_that_somebody_copied_is_not_answered_to_him() {
     assert_eq!(network.log.len(), before + 1);
 }
 
+/// Whoever answers in the place of B, with its own keys, is not believed without the secret.
 #[test]
 fn an_impostor_gets_nothing() {
     let (mut network, ids) = acquainted(54, |host, connection| {

@@ -274,10 +274,9 @@ fn traffic_is_a_sign_of_life() {
 
 #[test]
 fn a_peer_that_has_lost_its_memory_takes_its_own_place() {
-    let (mut network, ids) = connected(43, |_, _| {});
+    let (mut network, _) = connected(43, |_, _| {});
     let mut fresh = crate::network::Host::new("192.0.2.1", 998);
     let id = fresh.endpoint.add_connection(network.now(), crate::support::connection(A));
-    assert_ne!(Some(id), ids.get(5).copied());
     network.hosts[A] = fresh;
     begin(&mut network, A, id);
     network.run(seconds(60));

@@ -162,7 +162,7 @@ fn an_empty_secret_on_both_sides_authenticates_nobody() {
 
 #[test]
 fn the_answer_is_checked_as_well_as_the_question() {
-    // B believes A, but A does not believe B.
+    // A takes anyone who has the secret.
     let (network, _) = connected(8, |host, connection| {
         if host == A {
             connection.remote_identity = None;
@@ -171,6 +171,7 @@ fn the_answer_is_checked_as_well_as_the_question() {
         }
     });
     assert_agree(&network, 1);
+    // B believes A, but A does not believe B.
     let (network, _) = connected(8, |host, connection| {
         if host == B {
             connection.local_identity = Identity::KeyId(vec![1]);
