@@ -40,8 +40,7 @@ impl Endpoint {
     pub fn remove_connection(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
         self.connections.remove(id);
         self.failed.remove(&id);
-        self.plans.set(id, None);
-        self.close_all(now, id, out);
+        self.close(now, id, out);
         self.registry.forget(id);
     }
 
@@ -147,16 +146,12 @@ impl Endpoint {
     }
 
     /// Ends the sessions of a connection; the other side is told.
-    pub fn close(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
-        self.plans.set(id, None);
-        self.close_all(now, id, out);
-    }
-
-    fn close_all(&mut self, now: Now, connection: ConnectionId, out: &mut Outbox) {
+    pub fn close(&mut self, now: Now, connection: ConnectionId, out: &mut Outbox) {
         let ids: Vec<SessionId> = self.of_connection(connection).map(|(id, _)| id).collect();
         for id in ids {
             self.close_session(now, id, CloseReason::Asked, out);
         }
+        // What is set up again after a loss is not after this.
         self.plans.set(connection, None);
     }
 

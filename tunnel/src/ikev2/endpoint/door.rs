@@ -1,14 +1,14 @@
 //! Who may become half open: what strangers can make us keep (RFC 7296 section 2.6, RFC 8019).
 
-use super::super::action::SessionId;
-use super::super::bucket::Bucket;
-use super::super::cookie::CookieJar;
-use super::super::limits::{
+use crate::Time;
+use crate::ikev2::action::SessionId;
+use crate::ikev2::bucket::Bucket;
+use crate::ikev2::cookie::CookieJar;
+use crate::ikev2::limits::{
     HALF_OPEN_COOKIE, HALF_OPEN_FRAGMENTS, HALF_OPEN_SOURCE, HALF_OPEN_SOURCE_COOKIE, HALF_OPEN_TIME,
     HALF_OPEN_TOTAL,
 };
-use super::super::setup::{Gate, HalfOpen};
-use crate::Time;
+use crate::ikev2::setup::{Gate, HalfOpen};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 

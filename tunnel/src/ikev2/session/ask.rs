@@ -17,6 +17,7 @@ use crate::ikev2::proposal::{EspOffer, describe_all};
 use crate::ikev2::selectors::is_within;
 use crypto::SecretBytes;
 use crypto::exchange::PrivateShare;
+use std::sync::Arc;
 
 impl Session {
     /// Asks for a Child SA of the configuration, if it is not there.
@@ -36,7 +37,7 @@ impl Session {
     }
 
     fn request_new(&mut self, child: usize, replaces: Option<u32>, context: &mut Context<'_>) {
-        let config = std::sync::Arc::clone(&self.config);
+        let config = Arc::clone(&self.config);
         if let Some(request) = Request::later(self.id, &config, child, self.path, replaces, context) {
             self.send_create(request, context);
         }
@@ -89,7 +90,7 @@ impl Session {
         context: &mut Context<'_>,
     ) {
         if let Some(wanted) = payloads.notify(notify::INVALID_KE_PAYLOAD) {
-            let config = std::sync::Arc::clone(&self.config);
+            let config = Arc::clone(&self.config);
             let is_live = request.replaces.is_none_or(|old| self.is_live(old));
             if is_live && request.change_group(&config, wanted.data, context) {
                 return self.send_create(request, context);
