@@ -11,10 +11,18 @@ use tunnel::esp::TrafficSelector;
 use tunnel::ikev2::proposal::Algorithm;
 use tunnel::ikev2::{Cause, Path};
 
-/// Says what went wrong with the peer of these names, or with one that is not known.
-pub fn failure(names: Option<&Names>, path: Path, cause: &Cause, at: Duration) -> IpsecFailure {
+/// Says what went wrong with the peer of these names, or with one that is not known. What is not authentic, anybody may
+/// have brought about.
+pub fn failure(
+    names: Option<&Names>,
+    path: Path,
+    authentic: bool,
+    cause: &Cause,
+    at: Duration,
+) -> IpsecFailure {
     let unknown = unknown();
     let (what, details, fix) = explain(names.unwrap_or(&unknown), path, cause);
+    let what = if authentic { what } else { format!("{what} (unauthenticated)") };
     IpsecFailure { at: at.as_secs(), what, details, fix }
 }
 
@@ -250,7 +258,15 @@ mod tests {
             local: "192.0.2.1:500".parse().expect("literal"),
             remote: "192.0.2.2:500".parse().expect("literal"),
         };
-        failure(Some(names), path, cause, Duration::from_secs(7))
+        failure(Some(names), path, true, cause, Duration::from_secs(7))
+    }
+
+    #[test]
+    fn what_anybody_may_have_said_is_marked() {
+        let path = "192.0.2.1:500".parse().expect("literal");
+        let path = Path { local: path, remote: path };
+        let told = |authentic| failure(None, path, authentic, &Cause::Mode, Duration::ZERO).what;
+        assert_eq!(told(false), format!("{} (unauthenticated)", told(true)));
     }
 
     fn proposals(of: &str, ours: &str, theirs: &[&str]) -> Vec<String> {

@@ -311,7 +311,9 @@ impl Lane {
     fn report(&mut self, event: &Event) {
         self.children.note(event);
         match event {
-            Event::Failed { connection, path, cause } => self.report_failure(*connection, *path, cause),
+            Event::Failed { connection, path, authentic, cause } => {
+                self.report_failure(*connection, *path, *authentic, cause);
+            }
             Event::Established { connection, identity, suite, path, .. } => {
                 let name = self.children.name(*connection);
                 tracing::info!("peer {name}: {identity} at {} is connected, {suite}", path.remote);
@@ -331,17 +333,28 @@ impl Lane {
         }
     }
 
-    fn report_failure(&mut self, connection: Option<ConnectionId>, path: Path, cause: &Cause) {
+    fn report_failure(
+        &mut self,
+        connection: Option<ConnectionId>,
+        path: Path,
+        authentic: bool,
+        cause: &Cause,
+    ) {
         // Who says that it is someone else is, by its address, still the peer that is missing.
         let connection = connection.or_else(|| self.children.only_at(path.remote.ip()));
         let names = connection.and_then(|id| self.children.names(id));
-        let failure = explain::failure(names, path, cause, self.shared.clock.now().wall);
+        let failure = explain::failure(names, path, authentic, cause, self.shared.clock.now().wall);
         let name = names.map_or("unknown", |names| &names.peer);
         let details: String = failure.details.iter().map(|line| format!("\n  {line}")).collect();
         let fix = failure.fix.join("\n       ");
         tracing::warn!("peer {name} at {}: {}{details}\n  fix: {fix}", path.remote, failure.what);
-        if let Some(connection) = connection {
+        let Some(connection) = connection else { return };
+        // What anybody may have said hides nothing of a peer that is there, and packets go on waiting for one that may
+        // be there soon.
+        if authentic || !self.children.is_established(connection) {
             self.children.failed(connection, failure);
+        }
+        if authentic || !self.ike.is_under_way(connection) {
             self.children.purge(connection);
         }
     }

@@ -357,6 +357,10 @@ impl Children {
         (at.next().is_none() && connected.established.is_none()).then_some(id)
     }
 
+    pub(super) fn is_established(&self, id: ConnectionId) -> bool {
+        self.connections.get(&id).is_some_and(|connected| connected.established.is_some())
+    }
+
     pub(super) fn by_tunnel(&self, id: ConnectionId, number: u32) -> Option<usize> {
         self.connections.get(&id)?.tunnels.iter().position(|tunnel| tunnel.plan.tunnel == number)
     }
