@@ -1,7 +1,7 @@
 //! IPsec between two daemons: seen, explained, begun anew, and taken away.
 
 use crate::daemon::Site;
-use crate::support::{ask, postern, sites, tcp_arrives_whole};
+use crate::support::{answers, ask, postern, sites, sites_and, tcp_arrives_whole};
 use bench::lab::{Lab, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -110,7 +110,11 @@ fn configuration(end: usize) -> String {
 
 /// Two sites with networks behind them, and their daemons, configured as `change` leaves it.
 fn started(change: impl Fn(usize, String) -> String) -> Option<(Lab, [Gateway; 2])> {
-    let mut lab = sites()?;
+    started_in(sites()?, change)
+}
+
+/// The same, in a lab that has these sites.
+fn started_in(mut lab: Lab, change: impl Fn(usize, String) -> String) -> Option<(Lab, [Gateway; 2])> {
     let gateways = [("a", 0), ("b", 1)].map(|(site, end)| {
         lab.ip(site, &format!("address add 10.{}0.0.1/32 dev lo", end + 1)).expect("an address");
         let mut gateway = Gateway::new(&lab, site);
@@ -119,6 +123,36 @@ fn started(change: impl Fn(usize, String) -> String) -> Option<(Lab, [Gateway; 2
         gateway
     });
     Some((lab, gateways))
+}
+
+/// The sites, and a host in the network of the first, whose gateway forwards.
+fn with_a_host() -> Option<Lab> {
+    let lab = sites_and(&["h"])?;
+    lab.connect(("a", "lan", "10.10.0.2/24"), ("h", "lan", "10.10.0.5/24")).expect("veth exists");
+    lab.ip("h", "route add default via 10.10.0.2").expect("a route");
+    lab.enter("a", || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1"))
+        .expect("it is there")
+        .expect("it forwards");
+    Some(lab)
+}
+
+/// `other` is for everything within `wide`, also the network of the first site.
+fn hub(wide: &'static str) -> impl Fn(usize, String) -> String {
+    move |_, text| text.replace(INSIDE[0], "10.10.0.0/24").replace(INSIDE[1], wide)
+}
+
+#[test]
+fn a_remote_prefix_that_contains_our_network_leaves_it_to_us() {
+    for wide in ["10.0.0.0/8", "0.0.0.0/0"] {
+        let Some(lab) = with_a_host() else { return };
+        let Some((lab, [a, _b])) = started_in(lab, hub(wide)) else { return };
+        a.comes_up("other");
+        a.comes_up("second");
+        let near = lab.ip("a", "route get 10.10.0.5").expect("a route");
+        assert!(!near.contains("ipsec0"), "{wide}: {near}");
+        assert!(answers(&lab, "h", "10.10.0.2"), "{wide}: its gateway");
+        assert!(answers(&lab, "h", "10.20.0.1"), "{wide}: the other site");
+    }
 }
 
 #[test]

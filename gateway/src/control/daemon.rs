@@ -7,7 +7,7 @@ use super::carrier::{InterfaceError, Options, Removed};
 use super::interface::Interface;
 use super::ipsec;
 use super::ipsec::service::{Service, ServiceError};
-use super::netlink::{LinkChange, Netlink, NetlinkError};
+use super::netlink::{LinkChange, Netlink, NetlinkError, Route, Way};
 use super::plan::{self, Network};
 use super::rules::{self, Rules};
 use super::update::UpdateError;
@@ -298,7 +298,7 @@ fn add_network(
         netlink.set_link(index, LinkChange { up: Some(true), ..LinkChange::default() })?;
     }
     for &(prefix, table) in after.routes.difference(&before.routes) {
-        netlink.add_route(index, prefix, table, None)?;
+        netlink.add_route(Route { prefix, table, way: Way::Link { index, source: None } })?;
     }
     Ok(())
 }
@@ -316,7 +316,7 @@ fn remove_network(
         netlink.set_link(index, LinkChange { up: Some(false), ..LinkChange::default() })?;
     }
     for &(prefix, table) in before.routes.difference(&after.routes) {
-        netlink.remove_route(index, prefix, table)?;
+        netlink.remove_route(Route { prefix, table, way: Way::Link { index, source: None } })?;
     }
     if before.addresses.is_subset(&after.addresses) {
         return Ok(());

@@ -36,7 +36,6 @@ pub type Refused = BTreeMap<String, ServiceError>;
 struct Running {
     gateway: Arc<Gateway>,
     settings: IpSec,
-    network: Network,
 }
 
 /// The gateway, if there are peers.
@@ -123,22 +122,21 @@ impl Service {
     ) -> Result<(), ServiceError> {
         if self.running.is_none() {
             let gateway = Gateway::create(Arc::clone(engine), Options::default(), events.clone())?;
-            let (gateway, network) = (Arc::new(gateway), Network::default());
-            self.running = Some(Running { gateway, settings: IpSec::default(), network });
+            self.running = Some(Running { gateway: Arc::new(gateway), settings: IpSec::default() });
         }
         let Some(running) = &mut self.running else { return Ok(()) };
         let mut netlink = Netlink::open()?;
-        let network = Network::new(&settings, &netlink.addresses(None)?);
+        let network = Network::new(&settings);
         let index = netlink.link(NAME)?.index;
         let up = LinkChange { mtu: Some(inside_mtu(&settings)), up: Some(true), ..LinkChange::default() };
         netlink.set_link(index, up)?;
-        network.change_routes(&running.network, &mut netlink, index)?;
-        rules.change(&mut netlink, NAME, &network.rules)?;
+        network.keep(&mut netlink, index)?;
+        rules.change(&mut netlink, NAME, &network.rules())?;
         let gone = running.settings.peers.keys().filter(|name| !settings.peers.contains_key(*name));
         running.gateway.remove(gone.cloned().collect());
         running.gateway.set_patience(connections::patience(settings.retransmission));
         running.gateway.add(plans);
-        (running.settings, running.network) = (settings, network);
+        running.settings = settings;
         Ok(())
     }
 }
