@@ -155,6 +155,70 @@ fn a_remote_prefix_that_contains_our_network_leaves_it_to_us() {
     }
 }
 
+/// Whether packets of this machine would go to the other site, and by which interface.
+fn way(lab: &Lab) -> String {
+    lab.ip("a", "route get 10.20.0.1").unwrap_or_else(|error| error.to_string())
+}
+
+fn goes_nowhere(lab: &Lab) {
+    let way = || way(lab);
+    let closed = wait_until(Duration::from_secs(3), || way().contains("No route to host"));
+    closed.unwrap_or_else(|error| panic!("{error}: {}", way()));
+}
+
+fn goes_inside(lab: &Lab) {
+    let way = || way(lab);
+    let open = wait_until(Duration::from_secs(5), || way().contains("ipsec0"));
+    open.unwrap_or_else(|error| panic!("{error}: {}", way()));
+    wait_until(Duration::from_secs(15), || answers(lab, "a", "10.20.0.1")).expect("the tunnel carries");
+}
+
+#[test]
+fn what_is_protected_does_not_leave_in_clear_whatever_becomes_of_the_interface() {
+    let Some((mut lab, [mut a, _b])) = started(|_, text| text) else { return };
+    let in_clear = "10.20.0.0/16 via 192.168.77.2";
+    lab.ip("a", &format!("route add {in_clear}")).expect("a route");
+    goes_inside(&lab);
+    lab.ip("a", "link set ipsec0 down").expect("it goes down");
+    goes_nowhere(&lab);
+    lab.ip("a", "link set ipsec0 up").expect("it goes up");
+    goes_inside(&lab);
+    lab.ip("a", "route flush table 220").expect("routes");
+    lab.ip("a", "rule delete priority 220").expect("a rule");
+    assert!(a.0.reload().contains("in force"));
+    goes_inside(&lab);
+    lab.ip("a", "link delete ipsec0").expect("it goes");
+    goes_nowhere(&lab);
+    assert!(a.0.reload().contains("in force"));
+    goes_inside(&lab);
+    let kill = |lab: &mut Lab, a: &mut Gateway| {
+        lab.kill(a.0.process.take().expect("it was started"), Signal::KILL);
+        let _ = std::fs::remove_file(&a.0.socket);
+    };
+    kill(&mut lab, &mut a);
+    goes_nowhere(&lab);
+    a.0.start(&mut lab);
+    goes_inside(&lab);
+    kill(&mut lab, &mut a);
+    a.write("");
+    a.0.start(&mut lab);
+    wait_until(Duration::from_secs(5), || way(&lab).contains("via 192.168.77.2")).expect("nothing is left");
+    let rules = lab.ip("a", "rule show").expect("rules");
+    assert!(!rules.contains("220"), "{rules}");
+}
+
+#[test]
+fn the_source_of_our_own_packets_follows_our_addresses() {
+    let Some((lab, [a, _b])) = started(|_, text| text) else { return };
+    a.comes_up("other");
+    assert!(way(&lab).contains("src 10.10.0.1"), "{}", way(&lab));
+    lab.ip("a", "address add 10.10.0.9/32 dev lo").expect("an address");
+    lab.ip("a", "address delete 10.10.0.1/32 dev lo").expect("another goes");
+    wait_until(Duration::from_secs(3), || way(&lab).contains("src 10.10.0.9"))
+        .unwrap_or_else(|error| panic!("{error}: {}", way(&lab)));
+    goes_inside(&lab);
+}
+
 #[test]
 fn a_tunnel_carries_and_is_shown() {
     let Some((lab, [a, b])) = started(|_, text| text) else { return };

@@ -99,6 +99,9 @@ impl Daemon {
     /// Makes everything what `settings` says. What was refused, by its place in the configuration, is what it was before.
     pub async fn apply(&mut self, settings: Settings) -> BTreeMap<String, ApplyError> {
         self.engines.set_rules(engine_rules(settings.crypto));
+        if settings.ipsec.peers.is_empty() {
+            self.ipsec.clear_stale();
+        }
         let gone: Vec<String> =
             self.running.keys().filter(|name| !settings.wireguard.contains_key(*name)).cloned().collect();
         for name in gone {
@@ -121,7 +124,9 @@ impl Daemon {
     pub fn forget(&mut self, name: &str) {
         tracing::warn!("interface {name} was deleted; reload the configuration to have it again");
         if name == ipsec::NAME {
-            self.stop_ipsec();
+            tracing::warn!("until then nothing is sent to the networks behind IPsec peers");
+            self.shown.show_ipsec(None);
+            self.ipsec.lose();
         } else {
             self.remove(name);
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! settings ──> connections (what IKE and the data path must know of a peer)
-//!         └──> network     (routes and rules for the networks behind peers)
+//!         └──> network     (routes and rules for the networks behind peers) ──> keeper (sees that they stay)
 //! UDP 500 ──> port ──┐
 //! UDP 4500 ─> worker ┴──> lane (the IKE protocol) ──> tables (SAs, policies) ──> workers
 //! ```
@@ -10,6 +10,7 @@
 pub mod connections;
 pub mod explain;
 pub mod gateway;
+mod keeper;
 pub mod lane;
 pub mod network;
 mod port;

@@ -1,4 +1,5 @@
-//! What the kernel is to know of the networks behind IPsec peers: that they lead to our interface, before any other route.
+//! What the kernel is to know of the networks behind IPsec peers: that they lead to our interface, before any other route,
+//! and nowhere at all while there is none.
 
 use crate::control::netlink::{Netlink, NetlinkError, Route, Rule, Way};
 use config::settings::ipsec::{IpSec, Peer, Remote, Tunnel};
@@ -67,18 +68,20 @@ impl Network {
         self.behind.keys().flat_map(of).collect()
     }
 
-    /// The routes, with an interface of this number, on a machine with these addresses.
-    fn routes(&self, index: u32, addresses: &[IpNet]) -> BTreeSet<Route> {
+    /// The routes, with an interface of this number, if it is up, on a machine with these addresses.
+    fn routes(&self, index: Option<u32>, addresses: &[IpNet]) -> BTreeSet<Route> {
         let near = self.near.iter().map(|&prefix| Route { prefix, table: MARK, way: Way::Onward });
-        let behind = self.behind.iter().map(|(&prefix, ours)| {
-            let way = Way::Link { index, source: source(ours, prefix, addresses) };
-            Route { prefix, table: table(prefix), way }
+        let behind = self.behind.iter().flat_map(|(&prefix, ours)| {
+            let link = index.map(|index| Way::Link { index, source: source(ours, prefix, addresses) });
+            // What is to be protected does not leave in clear when the interface goes.
+            let ways = link.into_iter().chain([Way::Nowhere]);
+            ways.map(move |way| Route { prefix, table: table(prefix), way })
         });
         near.chain(behind).collect()
     }
 
     /// Gives the kernel the routes that it lacks, and takes those that it should not have.
-    pub fn keep(&self, netlink: &mut Netlink, index: u32) -> Result<(), NetlinkError> {
+    pub fn keep(&self, netlink: &mut Netlink, index: Option<u32>) -> Result<(), NetlinkError> {
         let wanted = self.routes(index, &netlink.addresses(None)?);
         let present = present(netlink)?;
         let mut missing: Vec<Route> = wanted.difference(&present).copied().collect();
@@ -93,6 +96,13 @@ impl Network {
             outcome = outcome.and(netlink.remove_route(route));
         }
         outcome
+    }
+}
+
+impl Network {
+    /// Whether there are routes, by whoever of us.
+    pub fn is_present(netlink: &mut Netlink) -> Result<bool, NetlinkError> {
+        Ok(!present(netlink)?.is_empty())
     }
 }
 
@@ -177,55 +187,71 @@ mod tests {
         text.parse().expect("literal")
     }
 
-    fn link(prefix: &str, source: Option<&str>) -> Route {
-        let source = source.map(|source| source.parse().expect("literal"));
+    fn way(prefix: &str, way: Way) -> Route {
         let prefix = net(prefix);
-        Route { prefix, table: table(prefix), way: Way::Link { index: 7, source } }
+        Route { prefix, table: table(prefix), way }
+    }
+
+    /// The routes to a prefix through the interface 7.
+    fn link(prefix: &str, source: Option<&str>) -> [Route; 2] {
+        let source = source.map(|source| source.parse().expect("literal"));
+        [Way::Link { index: 7, source }, Way::Nowhere].map(|it| way(prefix, it))
+    }
+
+    fn routes(settings: &IpSec, addresses: &[&str]) -> BTreeSet<Route> {
+        let addresses: Vec<IpNet> = addresses.iter().copied().map(net).collect();
+        Network::new(settings).routes(Some(7), &addresses)
     }
 
     #[test]
     fn networks_behind_peers_come_before_the_main_table() {
         let settings =
             settings("PEER tunnel 1 local prefix 10.1.0.0/24\nPEER tunnel 1 remote prefix 10.2.0.0/16");
-        let addresses = [net("192.0.2.1/24"), net("10.1.0.1/24")];
-        let network = Network::new(&settings);
-        let routes = network.routes(7, &addresses);
-        assert_eq!(routes, BTreeSet::from([link("10.2.0.0/16", Some("10.1.0.1"))]));
-        assert_eq!(network.rules(), BTreeSet::from([Rule::BeforeMain { v6: false, mark: MARK }]));
-        assert_eq!(network.routes(7, &[]), BTreeSet::from([link("10.2.0.0/16", None)]));
+        let found = routes(&settings, &["192.0.2.1/24", "10.1.0.1/24"]);
+        assert_eq!(found, BTreeSet::from(link("10.2.0.0/16", Some("10.1.0.1"))));
+        let rules = Network::new(&settings).rules();
+        assert_eq!(rules, BTreeSet::from([Rule::BeforeMain { v6: false, mark: MARK }]));
+        assert_eq!(routes(&settings, &[]), BTreeSet::from(link("10.2.0.0/16", None)));
+    }
+
+    #[test]
+    fn without_an_interface_networks_behind_peers_are_nowhere() {
+        let settings =
+            settings("PEER tunnel 1 local prefix 10.1.0.0/24\nPEER tunnel 1 remote prefix 10.2.0.0/16");
+        let nowhere = way("10.2.0.0/16", Way::Nowhere);
+        assert_eq!(Network::new(&settings).routes(None, &[]), BTreeSet::from([nowhere]));
     }
 
     #[test]
     fn a_tunnel_for_everything_leaves_what_is_near_where_it_is() {
-        let network = Network::new(&settings(
-            "PEER tunnel 1 local prefix 10.1.0.0/24\nPEER tunnel 1 remote prefix 0.0.0.0/0",
-        ));
+        let settings =
+            settings("PEER tunnel 1 local prefix 10.1.0.0/24\nPEER tunnel 1 remote prefix 0.0.0.0/0");
         let rules =
             [Rule::MainFirst { v6: false }, Rule::NotMarked { v6: false, mark: MARK, table: DEFAULTS }];
-        assert_eq!(network.rules(), BTreeSet::from(rules));
-        assert_eq!(network.routes(7, &[]), BTreeSet::from([link("0.0.0.0/0", None)]));
+        assert_eq!(Network::new(&settings).rules(), BTreeSet::from(rules));
+        assert_eq!(routes(&settings, &[]), BTreeSet::from(link("0.0.0.0/0", None)));
     }
 
     #[test]
     fn a_prefix_that_contains_our_own_network_leaves_it_to_us() {
         let tunnels = "PEER tunnel 1 local prefix 10.1.0.0/24\nPEER tunnel 1 remote prefix 10.0.0.0/8\n\
              PEER tunnel 2 local prefix 10.1.0.0/24\nPEER tunnel 2 remote prefix 0.0.0.0/0";
-        let near = Route { prefix: net("10.1.0.0/24"), table: MARK, way: Way::Onward };
-        let routes = Network::new(&settings(tunnels)).routes(7, &[]);
-        assert_eq!(routes, BTreeSet::from([near, link("10.0.0.0/8", None), link("0.0.0.0/0", None)]));
+        let wide = [link("10.0.0.0/8", None), link("0.0.0.0/0", None)].concat();
+        let expected = wide.into_iter().chain([way("10.1.0.0/24", Way::Onward)]).collect();
+        assert_eq!(routes(&settings(tunnels), &[]), expected);
     }
 
     #[test]
     fn a_network_on_our_side_that_is_behind_another_tunnel_is_not_near() {
         let tunnels = "PEER tunnel 1 local prefix 10.1.0.0/24\nPEER tunnel 1 remote prefix 10.0.0.0/8\n\
              PEER tunnel 2 local prefix 10.9.0.0/24\nPEER tunnel 2 remote prefix 10.1.0.0/24";
-        let routes = Network::new(&settings(tunnels)).routes(7, &[]);
-        assert!(routes.iter().all(|route| route.way != Way::Onward), "{routes:?}");
+        let found = routes(&settings(tunnels), &[]);
+        assert!(found.iter().all(|route| route.way != Way::Onward), "{found:?}");
     }
 
     #[test]
     fn a_tunnel_between_the_gateways_alone_leads_to_the_peer() {
-        let network = Network::new(&settings("PEER tunnel 1 protocol gre"));
-        assert_eq!(network.routes(7, &[]), BTreeSet::from([link("192.0.2.2/32", None)]));
+        let found = routes(&settings("PEER tunnel 1 protocol gre"), &[]);
+        assert_eq!(found, BTreeSet::from(link("192.0.2.2/32", None)));
     }
 }

@@ -2,13 +2,14 @@
 
 use super::connections::{self, PeerError, Plan};
 use super::gateway::{Gateway, GatewayError, MTU, NAME};
+use super::keeper::{self, Keeper};
 use super::network::Network;
 use crate::control::carrier::{Options, Removed};
 use crate::control::netlink::{LinkChange, Netlink, NetlinkError};
 use crate::control::rules::Rules;
 use config::settings::IpSec;
 use crypto::Engine;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -42,6 +43,8 @@ struct Running {
 #[derive(Default)]
 pub struct Service {
     running: Option<Running>,
+    /// The routes that lead to it, which outlive it when somebody takes the interface away.
+    keeper: Option<Keeper>,
 }
 
 impl Service {
@@ -76,11 +79,23 @@ impl Service {
 
     /// Ends everything.
     pub fn stop(&mut self, rules: &mut Rules) {
-        if self.running.take().is_none() {
-            return;
+        self.running = None;
+        let Some(keeper) = self.keeper.take() else { return };
+        if let Err(error) = keeper.end(rules) {
+            tracing::warn!("{error}");
         }
-        let Ok(mut netlink) = Netlink::open() else { return };
-        if let Err(error) = rules.change(&mut netlink, NAME, &BTreeSet::new()) {
+    }
+
+    /// Forgets the gateway, whose interface is gone. What it protected is still not to leave in clear.
+    pub fn lose(&mut self) {
+        self.running = None;
+    }
+
+    /// Takes away what a daemon that was killed has left, if no IPsec is served now.
+    pub fn clear_stale(&self) {
+        if self.keeper.is_none()
+            && let Err(error) = keeper::clear_stale()
+        {
             tracing::warn!("{error}");
         }
     }
@@ -127,11 +142,15 @@ impl Service {
         let Some(running) = &mut self.running else { return Ok(()) };
         let mut netlink = Netlink::open()?;
         let network = Network::new(&settings);
+        let needed = network.rules();
         let index = netlink.link(NAME)?.index;
         let up = LinkChange { mtu: Some(inside_mtu(&settings)), up: Some(true), ..LinkChange::default() };
         netlink.set_link(index, up)?;
-        network.keep(&mut netlink, index)?;
-        rules.change(&mut netlink, NAME, &network.rules())?;
+        if self.keeper.is_none() {
+            self.keeper = Some(Keeper::start()?);
+        }
+        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.keep(network))?;
+        rules.change(&mut netlink, NAME, &needed)?;
         let gone = running.settings.peers.keys().filter(|name| !settings.peers.contains_key(*name));
         running.gateway.remove(gone.cloned().collect());
         running.gateway.set_patience(connections::patience(settings.retransmission));

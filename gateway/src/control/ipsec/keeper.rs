@@ -1,0 +1,139 @@
+//! Keeps the kernel's routes what they should be, while links and addresses come and go and others clear up.
+
+use super::gateway::NAME;
+use super::network::Network;
+use crate::control::netlink::{Netlink, NetlinkError};
+use crate::control::rules::{self, Rules};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use port::Wake;
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// The multicast groups of changes of links and addresses (linux/rtnetlink.h).
+const GROUPS: [u32; 3] = [1, 5, 9];
+/// Changes come in bursts.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// Keeps the routes. Dropping it ends that and leaves them.
+pub struct Keeper {
+    network: Arc<Mutex<Network>>,
+    wake: Arc<Wake>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Keeps nothing yet.
+    pub fn start() -> io::Result<Self> {
+        let network = Arc::new(Mutex::new(Network::default()));
+        let (wake, stop) = (Arc::new(Wake::new()?), Arc::new(AtomicBool::new(false)));
+        let socket = subscribe()?;
+        let watch = Watch { socket, network: network.clone(), wake: wake.clone(), stop: stop.clone() };
+        let thread = thread::Builder::new().name(format!("{NAME} routes")).spawn(move || watch.run())?;
+        Ok(Self { network, wake, stop, thread: Some(thread) })
+    }
+
+    /// Keeps these routes from now on.
+    pub fn keep(&self, network: Network) -> Result<(), NetlinkError> {
+        let mut kept = self.network.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = network;
+        restore(&kept)
+    }
+
+    /// Ends, and takes the routes away; before them the rules, without which they are nothing.
+    pub fn end(self, rules: &mut Rules) -> Result<(), NetlinkError> {
+        drop(self);
+        let mut netlink = Netlink::open().map_err(failed)?;
+        let without_rules = rules.change(&mut netlink, NAME, &BTreeSet::new());
+        without_rules.and(Network::default().keep(&mut netlink, None))
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.wake.ring();
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, it has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Takes away what a daemon that was killed has left, if there is no other that needs it.
+pub fn clear_stale() -> Result<(), NetlinkError> {
+    let mut netlink = Netlink::open().map_err(failed)?;
+    if netlink.link(NAME).is_ok() || !Network::is_present(&mut netlink)? {
+        return Ok(());
+    }
+    tracing::info!("a daemon that was killed has left routes for IPsec: removed");
+    Network::default().keep(&mut netlink, None)?;
+    rules::remove_stale(&mut netlink)
+}
+
+/// What notices changes.
+struct Watch {
+    socket: Socket,
+    network: Arc<Mutex<Network>>,
+    wake: Arc<Wake>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Watch {
+    fn run(self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            match self.wake.wait([Some(self.socket.as_fd())]) {
+                Ok([true]) => self.changed(),
+                Ok([false]) => {}
+                Err(error) => return tracing::error!("routes for IPsec are kept no more: {error}"),
+            }
+        }
+    }
+
+    fn changed(&self) {
+        thread::sleep(SETTLE);
+        // What they say does not matter, nor whether some were lost: all is compared.
+        while may_have_more(self.socket.recv_from_full()) {}
+        let network = self.network.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = restore(&network) {
+            tracing::warn!("vpn ipsec: {error}");
+        }
+    }
+}
+
+/// Whether there may be more to read.
+fn may_have_more<T>(received: io::Result<T>) -> bool {
+    received.err().is_none_or(|error| Errno::from_io_error(&error) == Some(Errno::NOBUFS))
+}
+
+fn subscribe() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    socket.set_non_blocking(true)?;
+    GROUPS.into_iter().try_for_each(|group| socket.add_membership(group))?;
+    Ok(socket)
+}
+
+/// Gives the kernel the routes and rules that it lacks, and takes routes that it should not have.
+fn restore(network: &Network) -> Result<(), NetlinkError> {
+    let mut netlink = Netlink::open().map_err(failed)?;
+    // Nothing can lead to a link that is down, or to none.
+    let index = netlink.link(NAME).ok().filter(|link| link.up).map(|link| link.index);
+    let mut outcome = network.keep(&mut netlink, index);
+    for rule in network.rules() {
+        outcome = outcome.and(netlink.add_rule(rule));
+    }
+    outcome
+}
+
+fn failed(error: io::Error) -> NetlinkError {
+    NetlinkError { what: "rtnetlink".to_owned(), error: Errno::from_io_error(&error).unwrap_or(Errno::IO) }
+}
