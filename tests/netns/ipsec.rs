@@ -208,6 +208,20 @@ fn what_is_protected_does_not_leave_in_clear_whatever_becomes_of_the_interface()
 }
 
 #[test]
+fn a_tunnel_between_the_gateways_carries_what_they_send_to_each_other() {
+    let between = |_, text: String| {
+        let lines = text.lines().filter(|line| !line.contains("peer other tunnel 1 local"));
+        lines
+            .filter(|line| !line.contains("peer other tunnel 1 remote"))
+            .fold(String::new(), |all, line| all + line + "\n")
+    };
+    let Some((lab, [a, b])) = started(between) else { return };
+    a.comes_up("other");
+    assert!(answers(&lab, "a", OUTSIDE[1]), "{}", b.says("show vpn ipsec sa"));
+    tcp_arrives_whole(&lab, "a", "b", OUTSIDE[1], 1 << 20).expect("the tunnel carries");
+}
+
+#[test]
 fn the_source_of_our_own_packets_follows_our_addresses() {
     let Some((lab, [a, _b])) = started(|_, text| text) else { return };
     a.comes_up("other");

@@ -12,7 +12,7 @@ use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -50,6 +50,15 @@ pub struct Link {
     pub mtu: u32,
     /// Whether it was set up.
     pub up: bool,
+}
+
+/// How packets leave the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outside {
+    /// The address that they come from.
+    pub source: Option<IpAddr>,
+    /// The largest that go, as far as the kernel knows.
+    pub mtu: Option<u32>,
 }
 
 /// What to change of a link.
@@ -163,13 +172,45 @@ impl Netlink {
     pub fn link(&mut self, name: &str) -> Result<Link, NetlinkError> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.to_owned()));
-        let what = || format!("interface {name}");
-        let answers = self.request(RouteNetlinkMessage::GetLink(message), 0, what)?;
+        self.ask_link(message, || format!("interface {name}"))
+    }
+
+    fn ask_link(&mut self, message: LinkMessage, what: impl Fn() -> String) -> Result<Link, NetlinkError> {
+        let answers = self.request(RouteNetlinkMessage::GetLink(message), 0, &what)?;
         let found = answers.into_iter().find_map(|answer| match answer {
             RouteNetlinkMessage::NewLink(message) => Some(link_of(&message)),
             _ => None,
         });
         found.ok_or_else(|| NetlinkError { what: what(), error: Errno::NODEV })
+    }
+
+    /// How packets with this mark leave for an address.
+    pub fn outside(&mut self, to: IpAddr, mark: u32) -> Result<Outside, NetlinkError> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(to);
+        message.header.destination_prefix_length = if to.is_ipv4() { 32 } else { 128 };
+        message.attributes = vec![RouteAttribute::Destination(route_address(to)), RouteAttribute::Mark(mark)];
+        let what = || format!("route to {to}");
+        let answers = self.request(RouteNetlinkMessage::GetRoute(message), 0, what)?;
+        let (mut outside, mut index) = (Outside { source: None, mtu: None }, None);
+        let attributes = answers.iter().flat_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(message) => &message.attributes[..],
+            _ => &[],
+        });
+        for attribute in attributes {
+            match attribute {
+                RouteAttribute::PrefSource(address) => outside.source = ip_address(address),
+                RouteAttribute::Oif(oif) => index = Some(*oif),
+                RouteAttribute::Metrics(metrics) => outside.mtu = metrics.iter().find_map(mtu_of),
+                _ => {}
+            }
+        }
+        if let (None, Some(index)) = (outside.mtu, index) {
+            let mut message = LinkMessage::default();
+            message.header.index = index;
+            outside.mtu = Some(self.ask_link(message, || format!("interface {index}"))?.mtu);
+        }
+        Ok(outside)
     }
 
     /// Changes a link.
@@ -462,6 +503,13 @@ fn route_of(message: &RouteMessage) -> Option<Route> {
     let length = message.header.destination_prefix_length;
     let prefix = IpNet::new(destination.unwrap_or(unspecified), length).ok()?;
     Some(Route { prefix, table: table_of(message), way })
+}
+
+fn mtu_of(metric: &RouteMetric) -> Option<u32> {
+    match metric {
+        RouteMetric::Mtu(mtu) => Some(*mtu),
+        _ => None,
+    }
 }
 
 fn ip_address(address: &RouteAddress) -> Option<IpAddr> {

@@ -34,7 +34,7 @@ impl Network {
         };
         for (peer, tunnel) in tunnels() {
             for prefix in behind(peer, tunnel) {
-                network.behind.entry(prefix).or_default().extend(&tunnel.local.prefixes);
+                network.behind.entry(prefix).or_default().extend(ours(peer, tunnel));
             }
         }
         for (_, tunnel) in tunnels() {
@@ -68,11 +68,24 @@ impl Network {
         self.behind.keys().flat_map(of).collect()
     }
 
-    /// The routes, with an interface of this number, if it is up, on a machine with these addresses.
-    fn routes(&self, index: Option<u32>, addresses: &[IpNet]) -> BTreeSet<Route> {
+    /// The routes, with an interface of this number, if it is up, on a machine with these addresses. `towards` knows
+    /// from which it sends to others.
+    fn routes(
+        &self,
+        index: Option<u32>,
+        addresses: &[IpNet],
+        mut towards: impl FnMut(IpAddr) -> Option<IpAddr>,
+    ) -> BTreeSet<Route> {
         let near = self.near.iter().map(|&prefix| Route { prefix, table: MARK, way: Way::Onward });
         let behind = self.behind.iter().flat_map(|(&prefix, ours)| {
-            let link = index.map(|index| Way::Link { index, source: source(ours, prefix, addresses) });
+            let link = index.map(|index| {
+                // Without networks of ours it is the peer itself that is behind the tunnel.
+                let source = match ours[..] {
+                    [] => towards(prefix.addr()),
+                    _ => source(ours, prefix, addresses),
+                };
+                Way::Link { index, source }
+            });
             // What is to be protected does not leave in clear when the interface goes.
             let ways = link.into_iter().chain([Way::Nowhere]);
             ways.map(move |way| Route { prefix, table: table(prefix), way })
@@ -82,7 +95,8 @@ impl Network {
 
     /// Gives the kernel the routes that it lacks, and takes those that it should not have.
     pub fn keep(&self, netlink: &mut Netlink, index: Option<u32>) -> Result<(), NetlinkError> {
-        let wanted = self.routes(index, &netlink.addresses(None)?);
+        let addresses = netlink.addresses(None)?;
+        let wanted = self.routes(index, &addresses, |to| netlink.outside(to, MARK).ok()?.source);
         let present = present(netlink)?;
         let mut missing: Vec<Route> = wanted.difference(&present).copied().collect();
         missing.sort_by_key(|route| order(route.way));
@@ -148,6 +162,14 @@ fn behind(peer: &Peer, tunnel: &Tunnel) -> Vec<IpNet> {
     }
 }
 
+/// What is on our side of a tunnel; nothing if that is whichever address of ours the peer is called from.
+fn ours(peer: &Peer, tunnel: &Tunnel) -> Vec<IpNet> {
+    match &tunnel.local.prefixes[..] {
+        [] => peer.local_address.map(IpNet::from).into_iter().collect(),
+        prefixes => prefixes.to_vec(),
+    }
+}
+
 /// An address of ours that is on our side of the tunnel.
 fn source(ours: &[IpNet], remote: IpNet, addresses: &[IpNet]) -> Option<IpAddr> {
     let is_inside = |address: &IpAddr| ours.iter().any(|prefix| prefix.contains(address));
@@ -200,7 +222,7 @@ mod tests {
 
     fn routes(settings: &IpSec, addresses: &[&str]) -> BTreeSet<Route> {
         let addresses: Vec<IpNet> = addresses.iter().copied().map(net).collect();
-        Network::new(settings).routes(Some(7), &addresses)
+        Network::new(settings).routes(Some(7), &addresses, |_| Some([192, 0, 2, 7].into()))
     }
 
     #[test]
@@ -219,7 +241,7 @@ mod tests {
         let settings =
             settings("PEER tunnel 1 local prefix 10.1.0.0/24\nPEER tunnel 1 remote prefix 10.2.0.0/16");
         let nowhere = way("10.2.0.0/16", Way::Nowhere);
-        assert_eq!(Network::new(&settings).routes(None, &[]), BTreeSet::from([nowhere]));
+        assert_eq!(Network::new(&settings).routes(None, &[], |_| None), BTreeSet::from([nowhere]));
     }
 
     #[test]
@@ -251,7 +273,11 @@ mod tests {
 
     #[test]
     fn a_tunnel_between_the_gateways_alone_leads_to_the_peer() {
-        let found = routes(&settings("PEER tunnel 1 protocol gre"), &[]);
-        assert_eq!(found, BTreeSet::from(link("192.0.2.2/32", None)));
+        let mut settings = settings("PEER tunnel 1 protocol gre");
+        let found = routes(&settings, &["10.1.0.1/24", "192.0.2.1/24"]);
+        assert_eq!(found, BTreeSet::from(link("192.0.2.2/32", Some("192.0.2.1"))));
+        settings.peers.values_mut().for_each(|peer| peer.local_address = None);
+        let found = routes(&settings, &["10.1.0.1/24", "192.0.2.7/24"]);
+        assert_eq!(found, BTreeSet::from(link("192.0.2.2/32", Some("192.0.2.7"))));
     }
 }
