@@ -5,6 +5,7 @@ use crate::support::{answers, ask, postern, sites, sites_and, tcp_arrives_whole}
 use bench::lab::{Lab, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -209,6 +210,7 @@ fn what_is_protected_does_not_leave_in_clear_whatever_becomes_of_the_interface()
 
 #[test]
 fn a_tunnel_between_the_gateways_carries_what_they_send_to_each_other() {
+    // Their outer packets are from where the tunnel leads, and come in.
     let between = |_, text: String| {
         let lines = text.lines().filter(|line| !line.contains("peer other tunnel 1 local"));
         lines
@@ -219,6 +221,36 @@ fn a_tunnel_between_the_gateways_carries_what_they_send_to_each_other() {
     a.comes_up("other");
     assert!(answers(&lab, "a", OUTSIDE[1]), "{}", b.says("show vpn ipsec sa"));
     tcp_arrives_whole(&lab, "a", "b", OUTSIDE[1], 1 << 20).expect("the tunnel carries");
+}
+
+/// How many of three datagrams arrive at the first site, from an address of `from`.
+fn arrive_at_a(lab: &Lab, from: &str, source: &str, to: &str) -> usize {
+    let server = lab.enter("a", || UdpSocket::bind((to, 0))).expect("it is entered").expect("a port");
+    server.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket");
+    let target = server.local_addr().expect("it is bound");
+    let sent = lab.enter(from, || {
+        let client = UdpSocket::bind((source, 0))?;
+        (0..3).try_for_each(|_| client.send_to(b"in clear", target).map(|_| ()))
+    });
+    sent.expect("it is entered").expect("it is sent");
+    std::iter::from_fn(|| server.recv(&mut [0; 64]).ok()).take(3).count()
+}
+
+#[test]
+fn what_is_from_behind_a_peer_does_not_come_in_unprotected() {
+    let Some(lab) = sites_and(&["r"]) else { return };
+    lab.connect(("a", "wan", "192.168.78.1/24"), ("r", "wan", "192.168.78.2/24")).expect("veth exists");
+    for address in ["10.20.0.66/32", "10.30.0.66/32"] {
+        lab.ip("r", &format!("address add {address} dev lo")).expect("an address");
+    }
+    lab.ip("r", "route add 10.10.0.0/16 via 192.168.78.1").expect("a route");
+    lab.ip("a", "route add 10.30.0.0/16 via 192.168.78.2").expect("a route");
+    let Some((lab, [a, _b])) = started_in(lab, |_, text| text) else { return };
+    a.comes_up("other");
+    assert_eq!(arrive_at_a(&lab, "r", "10.30.0.66", "10.10.0.1"), 3, "no tunnel leads there");
+    assert_eq!(arrive_at_a(&lab, "r", "10.20.0.66", "10.10.0.1"), 0, "a tunnel leads there");
+    assert_eq!(arrive_at_a(&lab, "b", "10.20.0.1", "10.10.0.1"), 3, "through the tunnel");
+    tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 1 << 20).expect("the tunnel carries");
 }
 
 #[test]

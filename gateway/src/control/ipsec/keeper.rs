@@ -2,6 +2,7 @@
 
 use super::gateway::NAME;
 use super::network::Network;
+use super::unprotected::Unprotected;
 use crate::control::netlink::{Netlink, NetlinkError};
 use crate::control::rules::{self, Rules};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -27,6 +28,8 @@ pub struct Keeper {
     wake: Arc<Wake>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// What arrives in clear is refused as long as this lives.
+    _unprotected: Option<Unprotected>,
 }
 
 impl Keeper {
@@ -37,7 +40,7 @@ impl Keeper {
         let socket = subscribe()?;
         let watch = Watch { socket, network: network.clone(), wake: wake.clone(), stop: stop.clone() };
         let thread = thread::Builder::new().name(format!("{NAME} routes")).spawn(move || watch.run())?;
-        Ok(Self { network, wake, stop, thread: Some(thread) })
+        Ok(Self { network, wake, stop, thread: Some(thread), _unprotected: refuse_unprotected() })
     }
 
     /// Keeps these routes from now on.
@@ -54,6 +57,18 @@ impl Keeper {
         let without_rules = rules.change(&mut netlink, NAME, &BTreeSet::new());
         without_rules.and(Network::default().keep(&mut netlink, None))
     }
+}
+
+/// Not every kernel can.
+fn refuse_unprotected() -> Option<Unprotected> {
+    let refused = Unprotected::refuse();
+    if let Err(error) = &refused {
+        tracing::warn!(
+            "vpn ipsec: packets that arrive in clear from networks behind peers are not refused: {error}\n  \
+             fix: modprobe nft_fib_inet, with Linux 5.12 or later, and restart; or sysctl -w net.ipv4.conf.all.rp_filter=1"
+        );
+    }
+    refused.ok()
 }
 
 impl Drop for Keeper {
