@@ -613,6 +613,26 @@ fn transport_mode_carries_what_follows_the_ip_header() {
 }
 
 #[test]
+fn a_fragment_without_the_ports_that_a_policy_asks_for_has_a_reason_of_its_own() {
+    let mut bed = bed();
+    let any = |ports| TrafficSelector { protocol: UDP, ports, addresses: [0; 4].into()..=[255; 4].into() };
+    let selectors = Selectors::new(&[any(0..=u16::MAX)], &[any(9999..=9999)]);
+    let policy = Policy { selectors, action: Action::Protect(Arc::clone(&bed.peer)) };
+    bed.tables.policies.store(Arc::new(Policies::new(vec![policy])));
+    let mut later = v4(1, 100, 0);
+    let (header, _) = Ipv4Header::mut_from_prefix(&mut later).expect("a header");
+    header.fragment = 5.into();
+    header.finish();
+    push(&bed, &[later]);
+    bed.carry();
+    push(&bed, &[v4(1, 100, 0)]);
+    bed.carry();
+    let mut dropped = bed.dropped();
+    dropped.sort_by_key(|(reason, _)| reason.name());
+    assert_eq!(dropped, [(DropReason::Denied, 1), (DropReason::Fragmented, 1)]);
+}
+
+#[test]
 fn transport_mode_carries_no_fragments() {
     let mut bed = transport(GCM, "10.1.0.1", "10.2.0.1", false);
     let mut fragment = v4(1, 100, 0);
