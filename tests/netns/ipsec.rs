@@ -253,6 +253,65 @@ fn what_is_from_behind_a_peer_does_not_come_in_unprotected() {
     tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 1 << 20).expect("the tunnel carries");
 }
 
+/// How many fragments the first site has made.
+fn fragments_made(lab: &Lab) -> u64 {
+    let said = lab.run("a", "cat", &["/proc/net/snmp"]).expect("it is there");
+    let mut lines = said.lines().filter(|line| line.starts_with("Ip:")).map(str::split_whitespace);
+    let (names, mut numbers) = (lines.next().expect("names"), lines.next().expect("numbers"));
+    let at = names.into_iter().position(|name| name == "FragCreates").expect("it is counted");
+    numbers.nth(at).expect("a number").parse().expect("a number")
+}
+
+/// Lets the way between the sites carry no more than this.
+fn narrow(lab: &Lab, mtu: u16) {
+    for site in ["a", "b"] {
+        lab.ip(site, &format!("link set outside mtu {mtu}")).expect("an MTU");
+    }
+}
+
+#[test]
+fn what_the_way_to_a_peer_does_not_carry_is_not_sent() {
+    let Some(lab) = sites() else { return };
+    narrow(&lab, 1350);
+    let Some((lab, [a, _b])) = started_in(lab, |_, text| text) else { return };
+    a.comes_up("other");
+    let whole = |size: &str| {
+        lab.run("a", "ping", &["-c", "1", "-W", "1", "-M", "do", "-s", size, "10.20.0.1"]).is_ok()
+    };
+    assert!(whole("1200") && !whole("1300"));
+    tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 4 << 20).expect("the tunnel carries");
+    assert_eq!(fragments_made(&lab), 0);
+    narrow(&lab, 1285);
+    wait_until(Duration::from_secs(3), || !whole("1200")).expect("it is noticed");
+    assert!(whole("1150"));
+}
+
+#[test]
+fn datagrams_that_are_cut_need_an_mtu_where_ports_are_asked_for() {
+    let Some((lab, [a, _b])) = started(|end, text| {
+        let tunnel = "set vpn ipsec site-to-site peer other tunnel 1";
+        let side = ["remote", "local"][end];
+        text + &format!("{tunnel} protocol udp\n{tunnel} {side} port 9999\n")
+    }) else {
+        return;
+    };
+    a.comes_up("other");
+    let arrives = |size: usize| {
+        let server = lab.enter("b", || UdpSocket::bind("10.20.0.1:9999")).expect("entered").expect("a port");
+        server.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket");
+        let sent =
+            lab.enter("a", || UdpSocket::bind("10.10.0.1:0")?.send_to(&vec![7; size], "10.20.0.1:9999"));
+        sent.expect("it is entered").expect("it is sent");
+        server.recv(&mut [0; 4096]).is_ok_and(|length| length == size)
+    };
+    assert!(arrives(100) && !arrives(3000));
+    let text = std::fs::read_to_string(&a.0.file).expect("a file");
+    a.write(&(text + "set vpn ipsec site-to-site peer other tunnel 1 mtu 9000\n"));
+    assert!(a.0.reload().contains("in force"));
+    a.comes_up("other");
+    assert!(arrives(3000));
+}
+
 #[test]
 fn the_source_of_our_own_packets_follows_our_addresses() {
     let Some((lab, [a, _b])) = started(|_, text| text) else { return };

@@ -1,6 +1,6 @@
 //! Keeps the kernel's routes what they should be, while links and addresses come and go and others clear up.
 
-use super::gateway::NAME;
+use super::gateway::{Gateway, NAME};
 use super::network::Network;
 use super::unprotected::Unprotected;
 use crate::control::netlink::{Netlink, NetlinkError};
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -22,9 +22,16 @@ const GROUPS: [u32; 3] = [1, 5, 9];
 /// Changes come in bursts.
 const SETTLE: Duration = Duration::from_millis(100);
 
+/// What is kept, and who is told of changes, if it is there.
+#[derive(Default)]
+struct Kept {
+    network: Network,
+    gateway: Weak<Gateway>,
+}
+
 /// Keeps the routes. Dropping it ends that and leaves them.
 pub struct Keeper {
-    network: Arc<Mutex<Network>>,
+    kept: Arc<Mutex<Kept>>,
     wake: Arc<Wake>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -35,19 +42,19 @@ pub struct Keeper {
 impl Keeper {
     /// Keeps nothing yet.
     pub fn start() -> io::Result<Self> {
-        let network = Arc::new(Mutex::new(Network::default()));
+        let kept = Arc::new(Mutex::new(Kept::default()));
         let (wake, stop) = (Arc::new(Wake::new()?), Arc::new(AtomicBool::new(false)));
         let socket = subscribe()?;
-        let watch = Watch { socket, network: network.clone(), wake: wake.clone(), stop: stop.clone() };
+        let watch = Watch { socket, kept: kept.clone(), wake: wake.clone(), stop: stop.clone() };
         let thread = thread::Builder::new().name(format!("{NAME} routes")).spawn(move || watch.run())?;
-        Ok(Self { network, wake, stop, thread: Some(thread), _unprotected: refuse_unprotected() })
+        Ok(Self { kept, wake, stop, thread: Some(thread), _unprotected: refuse_unprotected() })
     }
 
-    /// Keeps these routes from now on.
-    pub fn keep(&self, network: Network) -> Result<(), NetlinkError> {
-        let mut kept = self.network.lock().unwrap_or_else(PoisonError::into_inner);
-        *kept = network;
-        restore(&kept)
+    /// Keeps these routes from now on, and tells the gateway when links or addresses have changed.
+    pub fn keep(&self, network: Network, gateway: &Arc<Gateway>) -> Result<(), NetlinkError> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = Kept { network, gateway: Arc::downgrade(gateway) };
+        restore(&kept.network)
     }
 
     /// Ends, and takes the routes away; before them the rules, without which they are nothing.
@@ -96,7 +103,7 @@ pub fn clear_stale() -> Result<(), NetlinkError> {
 /// What notices changes.
 struct Watch {
     socket: Socket,
-    network: Arc<Mutex<Network>>,
+    kept: Arc<Mutex<Kept>>,
     wake: Arc<Wake>,
     stop: Arc<AtomicBool>,
 }
@@ -116,9 +123,14 @@ impl Watch {
         thread::sleep(SETTLE);
         // What they say does not matter, nor whether some were lost: all is compared.
         while may_have_more(self.socket.recv_from_full()) {}
-        let network = self.network.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = restore(&network) {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = restore(&kept.network) {
             tracing::warn!("vpn ipsec: {error}");
+        }
+        let gateway = kept.gateway.upgrade();
+        drop(kept);
+        if let Some(gateway) = gateway {
+            gateway.measure();
         }
     }
 }

@@ -149,7 +149,7 @@ impl Service {
         if self.keeper.is_none() {
             self.keeper = Some(Keeper::start()?);
         }
-        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.keep(network))?;
+        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.keep(network, &running.gateway))?;
         rules.change(&mut netlink, NAME, &needed)?;
         let gone = running.settings.peers.keys().filter(|name| !settings.peers.contains_key(*name));
         running.gateway.remove(gone.cloned().collect());
