@@ -22,9 +22,11 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    pub(super) fn insert(&mut self, id: ConnectionId, config: Connection) {
+    /// Puts it in the place of one with the same name, if there is one.
+    pub(super) fn insert(&mut self, id: ConnectionId, config: Arc<Connection>) {
+        self.remove(id);
         self.by_remote.entry(config.remote).or_default().insert(id);
-        self.by_id.insert(id, Arc::new(config));
+        self.by_id.insert(id, config);
     }
 
     pub(super) fn remove(&mut self, id: ConnectionId) {

@@ -41,7 +41,7 @@ pub struct IpSec {
     /// What is said.
     pub log: Log,
     /// Peers that are not disabled, by name.
-    pub peers: BTreeMap<String, Peer>,
+    pub peers: BTreeMap<String, Arc<Peer>>,
 }
 
 impl Default for IpSec {
@@ -115,8 +115,8 @@ pub struct Peer {
     pub replay_window: Option<u32>,
     /// Addresses asked of the peer; an unspecified one for any.
     pub virtual_addresses: Vec<IpAddr>,
-    /// Tunnels that are not disabled, by number.
-    pub tunnels: BTreeMap<u32, Tunnel>,
+    /// Tunnels that are not disabled, by number. Boxed, as a map has room for eleven and most peers have one.
+    pub tunnels: BTreeMap<u32, Box<Tunnel>>,
 }
 
 /// Where a peer is.
@@ -354,9 +354,11 @@ impl Reader {
             esp: branches(tree, &["esp-group"]).map(|(name, it)| (name, self.esp_group(name, it))).collect(),
             secrets: self.secrets(tree),
         };
-        let peers: BTreeMap<String, Peer> = branches(tree, &["site-to-site", "peer"])
+        let peers: BTreeMap<String, Arc<Peer>> = branches(tree, &["site-to-site", "peer"])
             .filter(|(_, peer)| !peer.has("disable"))
-            .filter_map(|(name, peer)| Some((name.to_owned(), self.ipsec_peer(&named, name, peer)?)))
+            .filter_map(|(name, peer)| {
+                Some((name.to_owned(), Arc::new(self.ipsec_peer(&named, name, peer)?)))
+            })
             .collect();
         self.check_peers(tree, &peers);
         self.check_overlaps(tree, &peers);

@@ -5,6 +5,7 @@ use crate::tree::Tree;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Which packets a tunnel is for, one network to one network.
 struct Selector<'a> {
@@ -73,7 +74,7 @@ fn selectors<'a>(name: &'a str, peer: &'a Peer) -> Vec<Selector<'a>> {
         })
         .collect();
     let local: Vec<IpAddr> = peer.local_address.into_iter().collect();
-    let of_tunnel = |(&number, tunnel): (&u32, &'a Tunnel)| {
+    let of_tunnel = |(number, tunnel): (u32, &'a Tunnel)| {
         let remotes = networks(&tunnel.remote, &remote);
         let pairs = networks(&tunnel.local, &local)
             .into_iter()
@@ -84,12 +85,12 @@ fn selectors<'a>(name: &'a str, peer: &'a Peer) -> Vec<Selector<'a>> {
             .map(|(local, remote)| Selector { peer: name, number, tunnel, local, remote })
             .collect::<Vec<_>>()
     };
-    peer.tunnels.iter().flat_map(of_tunnel).collect()
+    peer.tunnels.iter().map(|(&number, tunnel)| (number, &**tunnel)).flat_map(of_tunnel).collect()
 }
 
 impl Reader {
     /// No packet may be meant by two tunnels alike. Classes are compared, not all pairs: there may be 10,000 tunnels.
-    pub(super) fn check_overlaps(&mut self, tree: &Tree, peers: &BTreeMap<String, Peer>) {
+    pub(super) fn check_overlaps(&mut self, tree: &Tree, peers: &BTreeMap<String, Arc<Peer>>) {
         let mut classes: BTreeMap<Class, Vec<Selector<'_>>> = BTreeMap::new();
         for selector in peers.iter().flat_map(|(name, peer)| selectors(name, peer)) {
             classes.entry(selector.class()).or_default().push(selector);
@@ -120,7 +121,7 @@ impl Reader {
     }
 
     /// Two peers must differ in something that is seen before either has proved who it is.
-    pub(super) fn check_peers(&mut self, tree: &Tree, peers: &BTreeMap<String, Peer>) {
+    pub(super) fn check_peers(&mut self, tree: &Tree, peers: &BTreeMap<String, Arc<Peer>>) {
         type Seen<'a> = (Option<IpAddr>, Vec<&'a Remote>, &'a Option<Identity>, &'a Option<Identity>);
         let mut seen: HashMap<Seen<'_>, &str> = HashMap::new();
         for (name, peer) in peers {

@@ -99,7 +99,7 @@ fn its_log() -> String {
 }
 
 fn mode(names: &Names) -> Explained {
-    let groups = names.esp_groups.values();
+    let groups = names.esp_groups.iter().map(|(_, group)| group);
     let fix = groups.map(|group| {
         format!("set vpn ipsec esp-group {} mode tunnel|transport, the same on both sides", group.name)
     });
@@ -110,7 +110,7 @@ fn mode(names: &Names) -> Explained {
 
 /// The words before what a tunnel is for, with its number if there is only one.
 fn tunnel(names: &Names, set: &str) -> String {
-    let mut numbers = names.esp_groups.keys().map(|name| name.rsplit('-').next().unwrap_or("N"));
+    let mut numbers = names.esp_groups.iter().map(|(name, _)| name.rsplit('-').next().unwrap_or("N"));
     match (numbers.next(), numbers.next()) {
         (Some(only), None) => format!("{set} tunnel {only}"),
         _ => format!("{set} tunnel N"),
@@ -144,7 +144,7 @@ fn no_selectors(
 }
 
 fn no_proposal(names: &Names, of: &str, ours: &[String], theirs: &[String]) -> Explained {
-    let esp = names.esp_groups.get(of);
+    let esp = names.esp_groups.iter().find(|(name, _)| name == of).map(|(_, group)| group);
     let (words, group) = match esp {
         Some(group) => ("esp-group", group),
         None => ("ike-group", &names.ike_group),

@@ -26,7 +26,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
-use tunnel::ikev2::{Action, Cause, ConnectionId, Endpoint as Ike, Event, Outbox, Path, Patience, Start};
+use tunnel::ikev2::{
+    Action, CannotInitiate, Cause, ConnectionId, Endpoint as Ike, Event, Outbox, Path, Patience, Start,
+};
 use tunnel::{PeerId, Time};
 
 /// IKE messages served before anything else gets its turn.
@@ -95,6 +97,8 @@ pub struct Lane {
     running: bool,
     /// When to try again to bind.
     rebind: Option<Time>,
+    /// Connections whose packets wait although they failed, until it may be tried again.
+    postponed: Vec<(Time, ConnectionId)>,
     /// When it was last looked who has sent packets.
     listened: Time,
     drops: Arc<DropCounters>,
@@ -135,6 +139,7 @@ impl Lane {
             inbox,
             running: false,
             rebind: None,
+            postponed: Vec::new(),
             drops,
         }
     }
@@ -163,6 +168,7 @@ impl Lane {
     fn wait(&self) {
         let next =
             [self.ike.next_timeout(), self.children.next_timeout(), self.rebind].into_iter().flatten().min();
+        let next = next.into_iter().chain(self.postponed.iter().map(|(until, _)| *until)).min();
         let mut select = Select::new();
         select.recv(&self.inbox.commands);
         select.recv(&self.inbox.notices);
@@ -220,10 +226,26 @@ impl Lane {
     fn ask(&mut self, peer: PeerId, out: &mut Outbox) {
         let Some((connection, child)) = self.children.named(peer) else { return };
         let now = self.shared.clock.now();
-        if let Err(error) = self.ike.handle_traffic(now, connection, child, out) {
-            tracing::debug!("{}: {error}", self.children.child_name(connection, child));
-            self.children.purge(connection);
+        match self.ike.handle_traffic(now, connection, child, out) {
+            Ok(()) => {}
+            // The next packet after that asks again.
+            Err(CannotInitiate::JustFailed(until)) => self.postponed.push((until, connection)),
+            Err(error) => {
+                tracing::debug!("{}: {error}", self.children.child_name(connection, child));
+                self.children.purge(connection);
+            }
         }
+    }
+
+    /// Lets the packets go that came too soon after a failure.
+    fn purge_postponed(&mut self, now: Time) {
+        let children = &self.children;
+        self.postponed.retain(|&(until, connection)| {
+            if until <= now {
+                children.purge(connection);
+            }
+            until > now
+        });
     }
 
     fn timers(&mut self) {
@@ -248,6 +270,7 @@ impl Lane {
             self.carry_out(out);
         }
         self.children.handle_timeout(now.monotonic);
+        self.purge_postponed(now.monotonic);
         if self.rebind.is_some_and(|at| at <= now.monotonic) {
             self.start();
         }
@@ -352,12 +375,31 @@ impl Lane {
 
     fn add(&mut self, plans: Vec<Plan>) {
         for plan in plans {
+            let plan = match self.children.by_name(&plan.connection.name) {
+                Some(id) if plan.keeps => match self.update(id, plan) {
+                    Some(plan) => plan,
+                    None => continue,
+                },
+                _ => plan,
+            };
             self.remove(&plan.connection.name.clone());
-            let settings = Arc::new(plan.connection);
-            let id = self.ike.add_connection(self.shared.clock.now(), settings.as_ref().clone());
-            self.children.add(id, settings, plan.names, plan.children);
+            let id = self.ike.add_connection(self.shared.clock.now(), Arc::clone(&plan.connection));
+            self.children.add(id, plan.connection, plan.names, plan.children);
         }
         self.children.publish();
+    }
+
+    /// Changes a connection without ending it; gives the plan back if that cannot be done now.
+    fn update(&mut self, id: ConnectionId, plan: Plan) -> Option<Plan> {
+        let Some(places) = self.children.places(id, &plan) else { return Some(plan) };
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+        if !self.ike.update_connection(now, id, Arc::clone(&plan.connection), &places, &mut out) {
+            return Some(plan);
+        }
+        // What goes is known by its place of before.
+        self.carry_out(out);
+        self.children.update(id, plan, &places);
+        None
     }
 
     /// Calls whoever is to be called at once.

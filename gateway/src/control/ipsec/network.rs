@@ -182,6 +182,7 @@ fn source(ours: &[IpNet], remote: IpNet, addresses: &[IpNet]) -> Option<IpAddr> 
 mod tests {
     use super::*;
     use config::Settings;
+    use std::sync::Arc;
 
     fn settings(extra: &str) -> IpSec {
         let peer = "set vpn ipsec site-to-site peer b";
@@ -276,7 +277,9 @@ mod tests {
         let mut settings = settings("PEER tunnel 1 protocol gre");
         let found = routes(&settings, &["10.1.0.1/24", "192.0.2.1/24"]);
         assert_eq!(found, BTreeSet::from(link("192.0.2.2/32", Some("192.0.2.1"))));
-        settings.peers.values_mut().for_each(|peer| peer.local_address = None);
+        for peer in settings.peers.values_mut() {
+            Arc::get_mut(peer).expect("nobody else has it").local_address = None;
+        }
         let found = routes(&settings, &["10.1.0.1/24", "192.0.2.7/24"]);
         assert_eq!(found, BTreeSet::from(link("192.0.2.2/32", Some("192.0.2.7"))));
     }

@@ -69,9 +69,13 @@ impl Answer {
 impl Session {
     /// Puts a Child SA to work. With `hold`, what we send goes by the older SA until the other side has this one.
     pub(super) fn install(&mut self, new: NewChild, hold: bool, context: &mut Context<'_>) {
-        let NewChild { child, suite, mode, outbound, inbound, local, remote } = new;
+        let NewChild { child, suite, mode, outbound, inbound, mut local, mut remote } = new;
         let lifetime = self.config.children[child].lifetime;
         let spi = inbound.spi;
+        // Of thousands of sessions most have one of each, and a vector begins with room for four.
+        local.shrink_to_fit();
+        remote.shrink_to_fit();
+        self.children.reserve_exact(1);
         self.children.push(ChildEntry {
             child,
             inbound: spi,
