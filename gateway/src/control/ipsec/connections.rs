@@ -1,5 +1,7 @@
 //! From what the configuration says of a peer to what IKE needs to know of the connection to it.
 
+use super::network::MARK;
+use crate::control::netlink::Netlink;
 use config::settings::ipsec::{
     Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Prf,
     Remote, Retransmission, Start, Traffic, Tunnel, X509,
@@ -8,7 +10,7 @@ use crypto::exchange;
 use crypto::pki::{Certificate, TrustStore, chain};
 use crypto::signature::SigningKey;
 use ipnet::IpNet;
-use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 use tunnel::esp::{Limits, Options, TrafficSelector};
@@ -263,12 +265,9 @@ fn of_address(address: IpAddr) -> ike::Identity {
     }
 }
 
-/// The address from which the kernel would send there. Nothing is sent.
+/// The address from which the kernel would send there, outside of any tunnel.
 fn address_towards(remote: IpAddr) -> Option<IpAddr> {
-    let any: IpAddr = if remote.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    socket.connect((remote, IKE_PORT)).ok()?;
-    Some(socket.local_addr().ok()?.ip())
+    Netlink::open().ok()?.outside(remote, MARK).ok()?.source
 }
 
 fn spoken(peer: &str, id: &Identity) -> Result<ike::Identity, PeerError> {

@@ -63,6 +63,8 @@ pub enum Command {
         /// Its MTU.
         mtu: usize,
     },
+    /// Ways to peers may be others than they were.
+    Measure,
     /// End.
     Stop,
 }
@@ -294,7 +296,10 @@ impl Lane {
                 Action::Install(install) => self.children.install(*install, &mut self.sender),
                 Action::Use { spi } => self.children.use_sa(spi, &mut self.sender),
                 Action::Retire { spi } => self.children.retire(spi),
-                Action::Follow { session, path } => self.children.follow(session, outside(path)),
+                Action::Follow { session, path } => {
+                    self.children.follow(session, outside(path));
+                    self.children.measure_all();
+                }
                 Action::Report(event) => self.report(&event),
             }
         }
@@ -376,6 +381,7 @@ impl Lane {
             Command::Status(reply) => _ = reply.send(self.children.status(&self.ike.sessions())),
             Command::Reset(peer, tunnel, reply) => _ = reply.send(self.reset(&peer, tunnel)),
             Command::Link { up, mtu } => self.link(up, mtu),
+            Command::Measure => self.children.measure_all(),
             Command::Stop => {}
         }
     }

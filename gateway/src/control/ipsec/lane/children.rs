@@ -1,5 +1,6 @@
 //! The tunnels of all peers, as the data path has them: a [`Peer`] each that outlives its SAs.
 
+mod path;
 mod policies;
 mod show;
 mod update;
@@ -7,6 +8,7 @@ mod update;
 use super::super::connections::{Child, Names};
 use super::super::gateway::MTU;
 use crate::api::model::IpsecFailure;
+use crate::control::netlink::Netlink;
 use crate::control::sender::Sender;
 use crate::staging::Budget;
 use crate::tables::{Kind, Peer, Session, Tunnel};
@@ -218,6 +220,9 @@ impl Children {
         self.lingering.retain(|late| late.spi != spi);
         self.shared.tables.install(session_entry);
         peer.endpoint.store(Some(Arc::new(super::outside(path))));
+        if let Ok(mut netlink) = Netlink::open() {
+            path::measure(&mut netlink, &tunnel.plan, &peer);
+        }
         // The event that follows says which.
         let suite = String::new();
         let outbound = Arc::new(outbound);
