@@ -11,6 +11,7 @@ use crypto::cipher::Pair;
 use crypto::engine::none;
 use gateway::api;
 use gateway::control::daemon::Daemon;
+use gateway::control::ipsec::connections;
 use sd_notify::NotifyState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,6 +51,7 @@ fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
     wireguard::log();
     let (tree, settings) = read(&arguments.config)?;
     if arguments.check {
+        check(&arguments.config, &settings)?;
         println!("{}: {}, nothing wrong", arguments.config.display(), counted(&settings));
         return Ok(());
     }
@@ -58,6 +60,16 @@ fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
     let in_force = config::print::text(&tree);
     drop(tree);
     runtime.block_on(serve(arguments, in_force, settings, engines))
+}
+
+/// Finds what would be refused when it is served, as far as that can be known before.
+fn check(path: &Path, settings: &Settings) -> Outcome {
+    let refused = settings.ipsec.peers.iter().filter_map(|(name, peer)| connections::check(name, peer).err());
+    let refused: Vec<String> = refused.map(|error| error.to_string()).collect();
+    if refused.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{} cannot be served as it is\n{}", path.display(), shown(refused)).into())
 }
 
 /// What a configuration has, in numbers.
@@ -180,10 +192,13 @@ fn read(path: &Path) -> Result<(Tree, Settings), Failure> {
 
 fn explain(path: &Path, text: &str, errors: &[ConfigError]) -> String {
     let file = path.display().to_string();
-    let mut shown: Vec<String> =
-        errors.iter().take(ERRORS_SHOWN).map(|error| error.in_text(&file, text).to_string()).collect();
-    if errors.len() > ERRORS_SHOWN {
-        shown.push(format!("and {} more", errors.len() - ERRORS_SHOWN));
-    }
-    format!("the configuration is wrong\n{}", shown.join("\n"))
+    let errors = errors.iter().map(|error| error.in_text(&file, text).to_string()).collect();
+    format!("the configuration is wrong\n{}", shown(errors))
+}
+
+fn shown(mut errors: Vec<String>) -> String {
+    let more = errors.len().saturating_sub(ERRORS_SHOWN);
+    errors.truncate(ERRORS_SHOWN);
+    errors.extend((more > 0).then(|| format!("and {more} more")));
+    errors.join("\n")
 }
