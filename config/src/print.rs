@@ -34,8 +34,7 @@ fn write(tree: &Tree, secrets: bool, out: &mut impl Write) -> fmt::Result {
 }
 
 /// A value as it must be written to be read as one word.
-#[cfg(test)]
-pub(crate) fn quoted(value: &str) -> String {
+pub fn quoted(value: &str) -> String {
     let mut text = String::new();
     write_quoted(value, &mut text).expect("a string takes whatever is written");
     text

@@ -192,7 +192,7 @@ pub enum Cause {
         /// Who it says it is.
         identity: String,
         /// What is wrong.
-        why: String,
+        why: Unproved,
     },
     /// We cannot show who we are.
     CannotSign(String),
@@ -213,6 +213,24 @@ impl fmt::Debug for Action {
             Self::KeepNat { path } => write!(f, "KeepNat({path:?})"),
             Self::Install(install) => write!(f, "Install({:x})", install.sa.inbound.spi),
             Self::Use { spi } => write!(f, "Use({spi:x})"),
+/// Why the other side is not believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unproved {
+    /// Another identity is configured.
+    Identity,
+    /// It has not shown that the identity is its own, for this reason.
+    Proof(String),
+}
+
+impl fmt::Display for Unproved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Identity => f.write_str("another identity is configured"),
+            Self::Proof(why) => f.write_str(why),
+        }
+    }
+}
+
             Self::Retire { spi } => write!(f, "Retire({spi:x})"),
             Self::Follow { path, .. } => write!(f, "Follow({path:?})"),
             Self::Report(event) => write!(f, "Report({event:?})"),

@@ -26,7 +26,7 @@ pub mod selectors;
 mod session;
 mod setup;
 
-pub use action::{Action, Cause, CloseReason, Event, Install, Outbox, SessionId};
+pub use action::{Action, Cause, CloseReason, Event, Install, Outbox, SessionId, Unproved};
 pub use config::{
     Authentication, Child, Connection, ConnectionId, Credentials, DeadPeerDetection, Patience, Start,
     WhenLost,

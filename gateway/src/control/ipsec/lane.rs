@@ -311,7 +311,8 @@ impl Lane {
     fn report_failure(&mut self, connection: Option<ConnectionId>, path: Path, cause: &Cause) {
         // Who says that it is someone else is, by its address, still the peer that is missing.
         let connection = connection.or_else(|| self.children.only_at(path.remote.ip()));
-        let names = connection.and_then(|id| self.children.names(id));
+        let at = || (*cause == Cause::NoConnection).then(|| self.children.at(path.remote.ip())).flatten();
+        let names = connection.or_else(at).and_then(|id| self.children.names(id));
         let failure = explain::failure(names, path, cause, self.shared.clock.now().wall);
         let name = names.map_or("unknown", |names| &names.peer);
         let details: String = failure.details.iter().map(|line| format!("\n  {line}")).collect();

@@ -368,6 +368,11 @@ impl Children {
     pub(super) fn named(&self, peer: PeerId) -> Option<(ConnectionId, usize)> {
         self.names.get(&peer).copied()
     }
+    /// A peer with this address.
+    pub(super) fn at(&self, address: IpAddr) -> Option<ConnectionId> {
+        self.connections.iter().find(|(_, it)| it.settings.remote == Some(address)).map(|(id, _)| *id)
+    }
+
 
     pub(super) fn spis(&self, id: ConnectionId, child: usize) -> Vec<u32> {
         self.tunnel(id, child).into_iter().flat_map(|tunnel| &tunnel.sas).map(|sa| sa.spi).collect()
