@@ -171,6 +171,24 @@ fn begun(gateway: &Gateway, peer: &str) -> Vec<u64> {
 }
 
 #[test]
+fn what_happens_to_a_peer_is_told_by_its_name() {
+    let short = |_, text: String| text + "set vpn ipsec esp-group SITES life-packets 1000\n";
+    let Some((lab, [a, _b])) = started(short) else { return };
+    a.comes_up("other");
+    let log = || std::fs::read_to_string(&a.0.log).unwrap_or_default();
+    assert!(log().contains("calling peer other at 192.168.77.2:500"), "{}", log());
+    let is_told = |what: &str| wait_until(Duration::from_secs(10), || log().contains(what));
+    is_told("other-tunnel-1 is up, SPI ").expect(&log());
+    tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 16 << 20).expect("the tunnel carries");
+    is_told("other-tunnel-1 is rekeyed, SPI ").expect(&log());
+    let text = configuration(0);
+    a.write(&(text.clone() + "delete vpn ipsec site-to-site peer other\n"));
+    assert!(a.0.reload().contains("in force"));
+    is_told("peer other: connection ended: it was closed here").expect(&log());
+    assert!(!log().contains("of the past"), "{}", log());
+}
+
+#[test]
 fn a_reload_touches_only_peers_that_have_changed() {
     let Some((_lab, [a, b])) = started(|_, text| text) else { return };
     let (other, second) = (begun(&a, "other"), begun(&a, "second"));

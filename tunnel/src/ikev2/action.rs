@@ -82,6 +82,13 @@ pub type Outbox = Vec<Action>;
 /// Something that people may want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
+    /// The other side is called.
+    Calling {
+        /// Of which connection.
+        connection: ConnectionId,
+        /// Where from and where to.
+        path: Path,
+    },
     /// Both sides have shown who they are.
     Established {
         /// Of which connection.
@@ -206,13 +213,6 @@ pub enum Cause {
     NoAnswer,
 }
 
-impl fmt::Debug for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Send { path, message } => write!(f, "Send({path:?}, {} bytes)", message.len()),
-            Self::KeepNat { path } => write!(f, "KeepNat({path:?})"),
-            Self::Install(install) => write!(f, "Install({:x})", install.sa.inbound.spi),
-            Self::Use { spi } => write!(f, "Use({spi:x})"),
 /// Why the other side is not believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unproved {
@@ -231,6 +231,13 @@ impl fmt::Display for Unproved {
     }
 }
 
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Send { path, message } => write!(f, "Send({path:?}, {} bytes)", message.len()),
+            Self::KeepNat { path } => write!(f, "KeepNat({path:?})"),
+            Self::Install(install) => write!(f, "Install({:x})", install.sa.inbound.spi),
+            Self::Use { spi } => write!(f, "Use({spi:x})"),
             Self::Retire { spi } => write!(f, "Retire({spi:x})"),
             Self::Follow { path, .. } => write!(f, "Follow({path:?})"),
             Self::Report(event) => write!(f, "Report({event:?})"),

@@ -294,17 +294,29 @@ impl Lane {
                 tracing::info!("peer {name}: {identity} at {} is connected, {suite}", path.remote);
             }
             Event::Closed { connection, reason, .. } => {
-                tracing::info!("peer {}: connection ended: {reason:?}", self.children.name(*connection));
+                tracing::info!("peer {}: connection ended: {reason}", self.children.name(*connection));
                 self.children.purge(*connection);
+                self.children.let_past_go(*connection);
             }
             Event::ChildUp { connection, child, spi, suite } => {
                 let name = self.children.child_name(*connection, *child);
-                tracing::info!("{name} is up, SPI {spi:08x}, {suite}");
+                let what = if self.children.is_renewed(*connection, *child) { "is rekeyed" } else { "is up" };
+                tracing::info!("{name} {what}, SPI {spi:08x}, {suite}");
             }
             Event::ChildDown { connection, child, spi } => {
-                tracing::info!("{}: SPI {spi:08x} is gone", self.children.child_name(*connection, *child));
+                let name = self.children.child_name(*connection, *child);
+                if self.children.spis(*connection, *child).is_empty() {
+                    tracing::info!("{name} is down, SPI {spi:08x}");
+                } else {
+                    tracing::debug!("{name}: the older SPI {spi:08x} is gone");
+                }
             }
-            Event::Rekeyed { .. } => {}
+            Event::Rekeyed { session, suite } => {
+                tracing::info!("peer {}: IKE is rekeyed, {suite}", self.children.name_of_session(*session));
+            }
+            Event::Calling { connection, path } => {
+                tracing::info!("calling peer {} at {}", self.children.name(*connection), path.remote);
+            }
         }
     }
 
