@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 }
 
 /// All that there is to say.
-fn explain(peer: &IpsecPeer) -> String {
+pub(crate) fn explain(peer: &IpsecPeer) -> String {
     let down: Vec<&IpsecTunnel> = peer.tunnels.iter().filter(|tunnel| tunnel.sas.is_empty()).collect();
     let state = match (peer.up, &down[..]) {
         (true, []) => "up",

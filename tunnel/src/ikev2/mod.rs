@@ -32,7 +32,8 @@ pub use config::{
     WhenLost,
 };
 pub use endpoint::{
-    CannotInitiate, ChildStatus, Details, Endpoint, Ignored, IkeStatus, Load, SessionStatus, State,
+    CannotInitiate, ChildState, ChildStatus, Details, Endpoint, Ignored, IkeStatus, Load, SessionStatus,
+    State,
 };
 pub use identity::Identity;
 pub use nat::{Nat, Path};

@@ -18,7 +18,7 @@ use tunnel::ikev2::limits::IKE_PORT;
 use tunnel::ikev2::proposal::{self, EspOffer, IkeOffer, Sequence};
 
 /// An IKE SA of an `ike-group` without a lifetime lasts this long.
-const LONG: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+pub const LONG: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// When the keys of a limited number of bytes or packets are replaced, in tenths.
 const SOFT_TENTHS: u64 = 9;
 

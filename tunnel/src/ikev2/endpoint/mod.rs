@@ -10,7 +10,7 @@ mod status;
 mod timers;
 
 pub use datagrams::Ignored;
-pub use status::{ChildStatus, Details, IkeStatus, Load, SessionStatus, State};
+pub use status::{ChildState, ChildStatus, Details, IkeStatus, Load, SessionStatus, State};
 
 use super::action::{CloseReason, Event, Outbox, SessionId};
 use super::config::{ConnectionId, Patience, Start, WhenLost};
