@@ -1,4 +1,4 @@
-//! `postern reset`: connections begin anew.
+//! `postern reset`: connections begin anew; `postern restart` is that for all of them, since nothing else need be restarted.
 
 use crate::client::Asking;
 use crate::show::print;
@@ -84,6 +84,31 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     each(&vpn::named(found, &peer.name)?, tunnel, json)
 }
 
+#[derive(Args)]
+pub(crate) struct Restart {
+    #[command(subcommand)]
+    what: Restarted,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+#[derive(Subcommand)]
+enum Restarted {
+    /// All connections
+    Vpn {
+        /// The same
+        #[arg(value_parser = ["ipsec"])]
+        kind: Option<String>,
+    },
+    /// All connections
+    Ipsec,
+}
+
+pub(crate) fn restart(arguments: &Restart) -> Outcome {
+    let (Restarted::Vpn { .. } | Restarted::Ipsec) = arguments.what;
+    all(&vpn::peers(arguments.asking.api.as_deref())?, arguments.asking.json)
+}
+
 /// All of these peers.
 fn all(found: &[Found], json: bool) -> Outcome {
     each(found, None, json)
@@ -141,6 +166,15 @@ mod tests {
         assert!(read("reset vpn ipsec site-to-site peer berlin") && read("reset vpn ipsec-peer berlin"));
         assert!(read("reset vpn ipsec site-to-site peer berlin tunnel 7"));
         assert!(read("reset vpn ipsec-peer berlin tunnel 7") && read("reset vpn ipsec site-to-site all"));
+        let read_restart = |words: &str| {
+            #[derive(Parser)]
+            struct Cli {
+                #[command(flatten)]
+                _arguments: super::Restart,
+            }
+            Cli::try_parse_from(words.split(' ')).is_ok()
+        };
+        assert!(["restart vpn", "restart ipsec", "restart vpn ipsec"].into_iter().all(read_restart));
         assert!(!read("reset vpn ipsec site-to-site peer") && !read("reset vpn ipsec-peer berlin tunnel x"));
     }
 }
