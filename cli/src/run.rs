@@ -13,6 +13,8 @@ use gateway::api;
 use gateway::control::daemon::Daemon;
 use gateway::control::ipsec::connections;
 use sd_notify::NotifyState;
+use std::fs::Metadata;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
@@ -184,10 +186,24 @@ fn read(path: &Path) -> Result<(Tree, Settings), Failure> {
     let text = text.as_str().map_err(|error| format!("{}: {error}", path.display()))?;
     let checked = config::parse(text).and_then(|tree| Settings::new(&tree).map(|checked| (tree, checked)));
     let (tree, (settings, warnings)) = checked.map_err(|errors| explain(path, text, &errors))?;
-    for warning in warnings {
+    for warning in warnings.into_iter().chain(exposed(path, &tree)) {
         tracing::warn!("{}: {warning}", path.display());
     }
     Ok((tree, settings))
+}
+
+/// What is said of secrets in a file that others may read.
+fn exposed(path: &Path, tree: &Tree) -> Option<String> {
+    // What cannot be asked for has just been read, and is no file on a disk.
+    let metadata = std::fs::metadata(path).ok().filter(Metadata::is_file)?;
+    let mode = metadata.permissions().mode() & 0o777;
+    let is_open = mode & 0o077 != 0 && config::print::has_secrets(tree);
+    is_open.then(|| {
+        format!(
+            "it has secrets, and others than its owner may use it (mode {mode:04o})\n  fix: chmod 600 {}",
+            path.display()
+        )
+    })
 }
 
 fn explain(path: &Path, text: &str, errors: &[ConfigError]) -> String {
@@ -201,4 +217,26 @@ fn shown(mut errors: Vec<String>) -> String {
     errors.truncate(ERRORS_SHOWN);
     errors.extend((more > 0).then(|| format!("and {more} more")));
     errors.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+
+    #[test]
+    fn secrets_that_others_may_read_are_warned_of() {
+        let path = std::env::temp_dir().join(format!("postern-exposed-{}", std::process::id()));
+        std::fs::write(&path, "").expect("a file");
+        let secret = config::parse("set vpn ipsec authentication psk a secret 'a b'").expect("right");
+        let none = config::parse("set interfaces wireguard wg0 mtu 1400").expect("right");
+        let said = |mode, tree: &Tree| {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("it is ours");
+            exposed(&path, tree)
+        };
+        let warning = said(0o644, &secret).unwrap_or_default();
+        assert!(warning.contains("(mode 0644)") && warning.contains("\n  fix: chmod 600 "), "{warning}");
+        assert_eq!((said(0o600, &secret), said(0o644, &none)), (None, None));
+        std::fs::remove_file(&path).expect("it is there");
+    }
 }
