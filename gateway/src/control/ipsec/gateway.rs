@@ -7,6 +7,7 @@ use super::port::IkePort;
 use crate::api::model;
 use crate::clock::Clock;
 use crate::control::carrier::{Carrier, Drops, InterfaceError, Options, Removed};
+use crate::control::rights::Rights;
 use crate::control::update::UpdateError;
 use crate::datapath::punt::Punt;
 use crate::tables::{Protocol, Tables};
@@ -105,6 +106,7 @@ impl Gateway {
         carrier.start_lane(move || Lane::new(parts).run())?;
         let stop_port = Box::new(initial.stopper());
         let port = std::thread::Builder::new().name(format!("{NAME} ike")).spawn(move || {
+            Rights::None.keep();
             if let Err(error) = initial.receive(&initial_in, &drops) {
                 tracing::error!("nothing more is received on UDP port {IKE_PORT}: {error}");
             }
