@@ -1,8 +1,8 @@
 //! From what the configuration says of a peer to what IKE needs to know of the connection to it.
 
 use config::settings::ipsec::{
-    Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Prf,
-    Remote, Retransmission, Start, Traffic, Tunnel, X509,
+    Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Remote,
+    Retransmission, Start, Traffic, Tunnel, X509,
 };
 use crypto::exchange;
 use crypto::pki::{Certificate, TrustStore, chain};
@@ -223,14 +223,7 @@ fn local_identity(
     }
     let address = settings.local_address.or_else(|| remote.and_then(address_towards));
     let unknown = || PeerError::Identity(peer.to_owned(), "of an unknown address".to_owned());
-    address.map(of_address).ok_or_else(unknown)
-}
-
-fn of_address(address: IpAddr) -> ike::Identity {
-    match address {
-        IpAddr::V4(address) => ike::Identity::Ipv4(address),
-        IpAddr::V6(address) => ike::Identity::Ipv6(address),
-    }
+    address.map(Into::into).ok_or_else(unknown)
 }
 
 /// The address from which the kernel would send there. Nothing is sent.
@@ -243,7 +236,7 @@ fn address_towards(remote: IpAddr) -> Option<IpAddr> {
 
 fn spoken(peer: &str, id: &Identity) -> Result<ike::Identity, PeerError> {
     Ok(match id {
-        Identity::Address(address) => of_address(*address),
+        Identity::Address(address) => (*address).into(),
         Identity::Domain(name) => ike::Identity::Fqdn(name.clone()),
         Identity::Email(name) => ike::Identity::Email(name.clone()),
         Identity::KeyId(bytes) => ike::Identity::KeyId(bytes.clone()),
@@ -313,16 +306,6 @@ fn encryption(encryption: Encryption) -> proposal::Encryption {
     }
 }
 
-fn prf(prf: Prf) -> crypto::prf::Prf {
-    match prf {
-        Prf::HmacSha1 => crypto::prf::Prf::HmacSha1,
-        Prf::HmacSha256 => crypto::prf::Prf::HmacSha256,
-        Prf::HmacSha384 => crypto::prf::Prf::HmacSha384,
-        Prf::HmacSha512 => crypto::prf::Prf::HmacSha512,
-        Prf::AesXcbc => crypto::prf::Prf::AesXcbc,
-    }
-}
-
 fn group(group: DhGroup) -> exchange::Group {
     exchange::Group::from_id(group.0).expect("the grammar has the groups that there are")
 }
@@ -331,7 +314,7 @@ fn ike_offer(proposal: &IkeProposal) -> IkeOffer {
     IkeOffer {
         encryption: vec![encryption(proposal.encryption)],
         integrity: proposal.integrity.clone(),
-        prf: proposal.prfs.iter().copied().map(prf).collect(),
+        prf: proposal.prfs.clone(),
         groups: proposal.groups.iter().copied().map(group).collect(),
     }
 }

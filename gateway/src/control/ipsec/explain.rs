@@ -4,7 +4,7 @@ use super::connections::{Group, Names};
 use super::status::list;
 use crate::api::model::IpsecFailure;
 use config::print::quoted;
-use config::settings::ipsec::{Encryption, Prf};
+use config::settings::ipsec::{Encryption, prf_by_name};
 use crypto::cipher::Integrity;
 use crypto::exchange;
 use ipnet::{IpNet, IpSubnets, Ipv4Subnets, Ipv6Subnets};
@@ -233,7 +233,7 @@ impl<'a> Wanted<'a> {
         for word in text.split('-') {
             if let Some(group) = exchange::Group::ALL.iter().find(|group| group.name() == word) {
                 wanted.group = wanted.group.or(Some(group.id()));
-            } else if word.starts_with("prf") && Prf::by_name(word).is_some() {
+            } else if word.starts_with("prf") && prf_by_name(word).is_some() {
                 wanted.prf = wanted.prf.or(Some(word));
             } else if Integrity::ALL.iter().any(|mac| Algorithm::name(*mac) == word) {
                 wanted.hash = wanted.hash.or(Some(word));
@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn selectors_are_told_from_both_sides_and_mended_from_here() {
         let net = |text: &str| {
-            let net: ipnet::IpNet = text.parse().expect("literal");
+            let net: IpNet = text.parse().expect("literal");
             vec![TrafficSelector {
                 protocol: 0,
                 ports: 0..=u16::MAX,
