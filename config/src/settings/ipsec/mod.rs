@@ -15,6 +15,7 @@ mod pki;
 mod secret;
 
 pub use algorithm::{DhGroup, Encryption, prf_by_name};
+pub use crypto::prf::Prf;
 pub use identity::Identity;
 
 use super::{Reader, parsed, set_or_default};
@@ -22,7 +23,6 @@ use crate::schema::hundredths;
 use crate::tree::Tree;
 use crypto::SecretBytes;
 use crypto::cipher::Integrity;
-use crypto::prf::Prf;
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
