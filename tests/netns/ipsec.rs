@@ -156,7 +156,7 @@ fn threads_that_strangers_send_to_have_no_rights() {
     for thread in std::fs::read_dir(format!("/proc/{process}/task")).expect("it lives").flatten() {
         let read = |file: &str| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
         let name = read("comm");
-        if ["ipsec0 ike", "ipsec0 in", "ipsec0 out"].contains(&name.trim()) {
+        if ["ipsec0 ike", "ipsec0 lane", "ipsec0 in", "ipsec0 out"].contains(&name.trim()) {
             seen += 1;
             let status = read("status");
             let rights =
@@ -168,7 +168,18 @@ fn threads_that_strangers_send_to_have_no_rights() {
             );
         }
     }
-    assert_eq!(seen, 3);
+    assert_eq!(seen, 4);
+}
+
+#[test]
+fn an_interface_that_goes_down_ends_its_connections_and_begins_them_when_it_comes_up() {
+    let Some((lab, [a, b])) = started(|_, text| text) else { return };
+    let before = begun(&a, "other");
+    lab.ip("a", "link set ipsec0 down").expect("it goes down");
+    wait_until(Duration::from_secs(5), || a.spis("other").is_empty() && b.spis("other").is_empty())
+        .expect("both ends know");
+    lab.ip("a", "link set ipsec0 up").expect("it comes up");
+    assert_ne!(begun(&a, "other"), before);
 }
 
 #[test]

@@ -161,8 +161,12 @@ impl Carrier {
     }
 
     /// Starts the protocol's thread, which runs when the workers leave the processor idle.
-    pub fn start_lane(&mut self, lane: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.spawn("lane", Rights::OwnNamespace, move || {
+    pub(in crate::control) fn start_lane(
+        &mut self,
+        rights: Rights,
+        lane: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        self.spawn("lane", rights, move || {
             if let Err(error) = run_when_idle() {
                 tracing::debug!("handshakes may delay packets: {error}");
             }

@@ -8,10 +8,8 @@ mod children;
 use super::connections::Plan;
 use super::explain;
 use crate::api::model;
-use crate::control::binding::Binding;
 use crate::control::lane::Reply;
 use crate::control::sender::Sender;
-use crate::control::update::UpdateError;
 use crate::datapath::Notice;
 use crate::datapath::punt::{Datagram, Punt};
 use crate::worker::Shared;
@@ -31,8 +29,6 @@ use tunnel::{PeerId, Time};
 
 /// IKE messages served before anything else gets its turn.
 const TURN: usize = 16;
-/// How often a port is tried again that could not be bound when the interface came up.
-const REBIND: Duration = Duration::from_secs(1);
 /// How often it is looked who has sent packets.
 const LISTEN: Duration = Duration::from_secs(2);
 /// What tells IKE from ESP on port 4500 (RFC 3948 section 2.2).
@@ -88,11 +84,9 @@ pub struct Lane {
     sender: Sender<Box<dyn Transmit>>,
     /// On port 500.
     initial: Sender<UdpTransmit>,
-    binding: Binding,
     inbox: Inbox,
+    /// Whether the interface is up.
     running: bool,
-    /// When to try again to bind.
-    rebind: Option<Time>,
     /// When it was last looked who has sent packets.
     listened: Time,
     drops: Arc<DropCounters>,
@@ -112,8 +106,6 @@ pub struct Parts {
     pub initial: UdpTransmit,
     /// Where drops are counted.
     pub drops: Arc<DropCounters>,
-    /// Binds port 4500.
-    pub binding: Binding,
     /// Where work comes from.
     pub inbox: Inbox,
 }
@@ -121,7 +113,7 @@ pub struct Parts {
 impl Lane {
     /// A lane without peers, for an interface that is down.
     pub fn new(parts: Parts) -> Self {
-        let Parts { engine, random: [ike, random], shared, outside, initial, drops, binding, inbox } = parts;
+        let Parts { engine, random: [ike, random], shared, outside, initial, drops, inbox } = parts;
         Self {
             ike: Ike::new(ike),
             children: Children::new(engine, random, shared.clone(), Arc::clone(&drops)),
@@ -129,10 +121,8 @@ impl Lane {
             initial: Sender::new(shared.clone(), initial, Arc::clone(&drops)),
             listened: shared.clock.monotonic(),
             shared,
-            binding,
             inbox,
             running: false,
-            rebind: None,
             drops,
         }
     }
@@ -159,8 +149,7 @@ impl Lane {
 
     /// Waits for anything to do; may return without it.
     fn wait(&self) {
-        let next =
-            [self.ike.next_timeout(), self.children.next_timeout(), self.rebind].into_iter().flatten().min();
+        let next = [self.ike.next_timeout(), self.children.next_timeout()].into_iter().flatten().min();
         let mut select = Select::new();
         select.recv(&self.inbox.commands);
         select.recv(&self.inbox.notices);
@@ -186,6 +175,10 @@ impl Lane {
     }
 
     fn datagram(&mut self, datagram: &Datagram, port: u16) {
+        // The sockets stay, since whoever may make others may do more than a reader of strangers' messages should.
+        if !self.running {
+            return self.drops.count(DropReason::BadHandshake, 1);
+        }
         let Endpoint { remote, local } = datagram.endpoint;
         let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
         let (now, mut out) = (self.shared.clock.now(), Outbox::new());
@@ -246,9 +239,6 @@ impl Lane {
             self.carry_out(out);
         }
         self.children.handle_timeout(now.monotonic);
-        if self.rebind.is_some_and(|at| at <= now.monotonic) {
-            self.start();
-        }
     }
 
     /// Tells all peers that we end.
@@ -411,35 +401,15 @@ impl Lane {
             return;
         }
         self.running = up;
-        if up {
-            self.start();
-        } else {
-            let (now, mut out) = (self.shared.clock.now(), Outbox::new());
-            for id in self.children.connections() {
-                self.ike.close(now, id, &mut out);
-            }
-            self.carry_out(out);
-            self.binding.close();
-            self.rebind = None;
-        }
-    }
-
-    fn start(&mut self) {
-        match self.binding.open() {
-            Ok(()) => {
-                self.rebind = None;
-                let mut out = Outbox::new();
-                for id in self.children.connections() {
-                    self.begin(id, &mut out);
-                }
-                self.carry_out(out);
-            }
-            Err(error) => {
-                let error: UpdateError = error;
-                tracing::error!("{error}");
-                self.rebind = Some(self.shared.clock.monotonic() + REBIND);
+        let mut out = Outbox::new();
+        for id in self.children.connections() {
+            if up {
+                self.begin(id, &mut out);
+            } else {
+                self.ike.close(self.shared.clock.now(), id, &mut out);
             }
         }
+        self.carry_out(out);
     }
 }
 
