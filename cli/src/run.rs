@@ -13,15 +13,20 @@ use gateway::api;
 use gateway::control::daemon::Daemon;
 use gateway::control::ipsec::connections;
 use sd_notify::NotifyState;
+use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 
 /// Beyond this many, errors are only counted: mending the first ones comes first.
 const ERRORS_SHOWN: usize = 20;
+/// How often it is looked again at what could not be served, and where those are who do not answer.
+const TEND: Duration = Duration::from_secs(15);
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -114,10 +119,19 @@ async fn serve(arguments: Arguments, mut in_force: Text, settings: Settings, eng
     let engines = engines(&settings);
     engines::tend(&engines)?;
     let mut daemon = Daemon::new(engines, events);
-    if let Some((_, error)) = daemon.apply(settings).await.pop_first() {
+    // A resolver or a route that is not there yet is no reason to serve nobody.
+    let (later, mut never): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        daemon.apply(settings).await.into_iter().partition(|(_, error)| error.is_temporary());
+    if let Some((_, error)) = never.pop_first() {
         daemon.stop();
         return Err(error.into());
     }
+    for error in later.values() {
+        tracing::warn!("{error}\n  it is tried again every {} seconds", TEND.as_secs());
+    }
+    let mut tending = tokio::time::interval(TEND);
+    tending.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tending.tick().await;
     // Whoever finds the socket finds a gateway that serves.
     let listener = match api::bind(&arguments.api).await {
         Ok(listener) => listener,
@@ -136,6 +150,7 @@ async fn serve(arguments: Arguments, mut in_force: Text, settings: Settings, eng
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             Some(gone) = removed.recv() => daemon.forget(&gone.0),
+            _ = tending.tick() => daemon.tend().await,
             _ = reload.recv() => {
                 if let Ok(reloading) = NotifyState::monotonic_usec_now() {
                     let _ = sd_notify::notify(&[NotifyState::Reloading, reloading]);

@@ -2,9 +2,10 @@
 
 use config::settings::ipsec::{Peer, Remote, Start};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The IPsec peer of an example.
-fn peer(file: &str, name: &str) -> Peer {
+fn peer(file: &str, name: &str) -> Arc<Peer> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(file);
     let tree = config::parse(&std::fs::read_to_string(path).expect("it is text")).expect("right");
     let (mut settings, _) = config::Settings::new(&tree).expect("right");

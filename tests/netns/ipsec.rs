@@ -235,12 +235,64 @@ fn a_reload_touches_only_peers_that_have_changed() {
     let (other, second) = (begun(&a, "other"), begun(&a, "second"));
     assert!(a.0.reload().contains("in force"));
     assert_eq!((a.spis("other"), a.spis("second")), (other.clone(), second.clone()), "nothing was changed");
-    a.write(&(configuration(0) + "set vpn ipsec site-to-site peer second replay-window 512\n"));
+    let moved = "set vpn ipsec site-to-site peer second authentication local-id second\n";
+    b.write(&(configuration(1) + "set vpn ipsec site-to-site peer second authentication remote-id second\n"));
+    a.write(&(configuration(0) + moved));
+    assert!(b.0.reload().contains("in force"));
     assert!(a.0.reload().contains("in force"));
     wait_until(Duration::from_secs(10), || a.spis("second").len() == 1 && a.spis("second") != second)
         .expect("it begins anew");
     assert_eq!(a.spis("other"), other, "that one was not changed");
     assert_eq!(b.spis("other").len(), 1);
+}
+
+#[test]
+fn a_reload_leaves_alone_what_is_there_of_a_peer_that_has_changed() {
+    let Some((lab, [a, b])) = started(|_, text| text) else { return };
+    let other = begun(&a, "other");
+    let set = "set vpn ipsec site-to-site peer other";
+    let more = |end: usize, ours: &str, theirs: &str| {
+        let labels = format!(
+            "{set} description x\n{set} replay-window 512\nset vpn ipsec ike-group SITES lifetime 4000\n"
+        );
+        let tunnel = format!(
+            "{set} tunnel 2 local prefix {ours}\n{set} tunnel 2 remote prefix {theirs}\n{set} tunnel 2 esp-group SITES\n"
+        );
+        configuration(end) + &labels + &tunnel
+    };
+    b.write(&more(1, "10.29.0.0/24", "10.19.0.0/24"));
+    a.write(&more(0, "10.19.0.0/24", "10.29.0.0/24"));
+    assert!(b.0.reload().contains("in force") && a.0.reload().contains("in force"));
+    let is_up = |peer: &Value| peer["tunnels"][1]["sas"].as_array().is_some_and(|sas| sas.len() == 1);
+    wait_until(Duration::from_secs(10), || is_up(&a.peer("other")) && is_up(&b.peer("other")))
+        .expect("the second tunnel comes up");
+    assert_eq!(a.spis("other"), other, "the first stays");
+    tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 1 << 20).expect("and carries");
+    a.write(&configuration(0));
+    assert!(a.0.reload().contains("in force"));
+    wait_until(Duration::from_secs(10), || !is_up(&b.peer("other"))).expect("the peer is told");
+    assert_eq!(a.spis("other"), other, "the first stays");
+    tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 1 << 20).expect("and carries");
+}
+
+#[test]
+fn a_peer_that_cannot_be_found_is_no_reason_to_serve_nobody() {
+    let nowhere = |end, text: String| match end {
+        0 => text.replace("remote-address fd77::2", "remote-address nowhere.invalid"),
+        _ => text,
+    };
+    let Some((lab, [a, _b])) = started(nowhere) else { return };
+    a.comes_up("other");
+    let other = a.spis("other");
+    // One that is served stays as it was.
+    let set = "set vpn ipsec site-to-site peer other remote-address";
+    a.write(
+        &nowhere(0, configuration(0))
+            .replace(&format!("{set} 192.168.77.2"), &format!("{set} nowhere.invalid")),
+    );
+    assert!(a.0.reload().contains("nowhere.invalid has no address now"));
+    assert_eq!(a.spis("other"), other);
+    tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 1 << 20).expect("the tunnel carries");
 }
 
 #[test]
@@ -274,6 +326,23 @@ fn a_wrong_secret_is_explained_on_both_sides() {
         assert!(said.contains(&format!("  fix: {SECRET} SECRET")), "{said}");
         assert!(gateway.says("show vpn ipsec sa").contains(what));
     }
+}
+
+#[test]
+fn a_tunnel_that_failed_is_tried_again_as_long_as_packets_come() {
+    let wrong = |end, text: String| match end {
+        0 => text.replace("connection-type initiate", "connection-type trap"),
+        _ => text.replace("secret right", "secret wrong"),
+    };
+    let Some((mut lab, [a, b])) = started(wrong) else { return };
+    let mut pings = lab.command("a", "ping");
+    let pings = pings.args(["-i", "0.2", "-I", "10.10.0.1", "10.20.0.1"]).stdout(Stdio::null());
+    lab.start(pings).expect("it starts");
+    a.explains("other");
+    b.write(&configuration(1));
+    assert!(b.0.reload().contains("in force"));
+    // Not before ten seconds are over.
+    wait_until(Duration::from_secs(25), || a.spis("other").len() == 1).expect("it comes up");
 }
 
 /// The lines that are to be typed.

@@ -43,6 +43,13 @@ pub enum ApplyError {
     Ipsec(#[from] ServiceError),
 }
 
+impl ApplyError {
+    /// Whether it may go away without anybody's doing.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Ipsec(error) if error.is_temporary())
+    }
+}
+
 /// How long an interface that goes down may take to let go of its port: its lane runs when others leave time.
 const RELEASE: Duration = Duration::from_secs(2);
 
@@ -115,6 +122,11 @@ impl Daemon {
         refused.extend(of_ipsec.into_iter().map(|(place, error)| (place, error.into())));
         self.shown.show_ipsec(self.ipsec.gateway());
         refused
+    }
+
+    /// Looks again at what could not be served, and where those are who do not answer.
+    pub async fn tend(&mut self) {
+        self.ipsec.tend().await;
     }
 
     /// Forgets an interface that somebody else has deleted; it is made again with the next configuration.

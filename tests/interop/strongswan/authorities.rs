@@ -21,6 +21,11 @@ pub struct Authorities {
     folder: PathBuf,
 }
 
+/// The subject of a certificate.
+fn subject(name: &str) -> String {
+    format!("C=CH, O=Sites, CN={name}")
+}
+
 impl Authorities {
     /// All of the picture, the hosts with these names besides their subjects.
     pub fn new(folder: PathBuf, keys: Keys, names: [&[&str]; 2]) -> Outcome<Self> {
@@ -30,7 +35,7 @@ impl Authorities {
             this.key(name, keys.authorities)?;
         }
         let root = this.path("root.key");
-        let subject = this.subject("root");
+        let subject = subject("root");
         this.pki("root.pem", &["--self", "--in", &root, "--type", "priv", "--ca", "--dn", &subject])?;
         for (host, between, names) in [("a", "between-a", names[0]), ("b", "between-b", names[1])] {
             this.issue(between, "root", &["--ca"])?;
@@ -39,11 +44,6 @@ impl Authorities {
             this.issue(host, between, &names)?;
         }
         Ok(this)
-    }
-
-    /// The subject of a certificate.
-    pub fn subject(&self, name: &str) -> String {
-        format!("C=CH, O=Sites, CN={name}")
     }
 
     fn path(&self, file: &str) -> String {
@@ -66,7 +66,7 @@ impl Authorities {
         let [key, authority, its_key] =
             [format!("{name}.key"), format!("{issuer}.pem"), format!("{issuer}.key")]
                 .map(|it| self.path(&it));
-        let subject = self.subject(name);
+        let subject = subject(name);
         let issue = ["--issue", "--in", &key, "--type", "priv", "--cacert", &authority, "--cakey", &its_key];
         self.pki(&format!("{name}.pem"), &[&issue, &["--dn", &subject][..], more].concat())
     }

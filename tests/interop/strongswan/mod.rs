@@ -14,7 +14,7 @@ mod ways;
 use crate::support::{lab, postern, skip};
 use bench::lab::{Lab, Process, wait_until};
 use bench::strongswan::StrongSwan;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -124,22 +124,35 @@ impl Ours {
         lab.kill(self.process, signal);
     }
 
+    /// Has it serve another configuration.
+    fn reload(&self, configuration: &str) {
+        let served = || self.log().matches("is in force").count();
+        let before = served();
+        std::fs::write(&self.file, configuration).expect("a file");
+        let process = Pid::from_raw(self.process.id() as i32).expect("it has one");
+        kill_process(process, Signal::HUP).expect("it lives");
+        wait_until(PATIENCE, || served() > before).unwrap_or_else(|error| panic!("{error}: {}", self.log()));
+    }
+
     /// Starts it again after [`kill`](Self::kill).
     fn restart(&mut self, lab: &mut Lab) {
         self.process = Self::run(lab, self.namespace, [&self.file, &self.socket, &self.log]);
     }
 
+    /// What the API says.
+    fn ask(&self, path: &str) -> bench::Outcome<Value> {
+        let mut stream = UnixStream::connect(&self.socket)?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (_, body) = answer.split_once("\r\n\r\n").ok_or("no body")?;
+        Ok(serde_json::from_str(body)?)
+    }
+
     /// What the API says of all peers.
     fn peers(&self) -> Vec<Value> {
-        let ask = || -> bench::Outcome<Value> {
-            let mut stream = UnixStream::connect(&self.socket)?;
-            stream.write_all(b"GET /v1/vpn/ipsec HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            let (_, body) = answer.split_once("\r\n\r\n").ok_or("no body")?;
-            Ok(serde_json::from_str(body)?)
-        };
-        ask().map(|mut said| said["peers"].take().as_array().cloned().unwrap_or_default()).unwrap_or_default()
+        let mut said = self.ask("/v1/vpn/ipsec").unwrap_or_default();
+        said["peers"].take().as_array().cloned().unwrap_or_default()
     }
 
     /// What the API says of the peer b.
@@ -170,7 +183,8 @@ impl Ours {
 
     /// All that both sides have to say.
     fn tell(&self, peer: &StrongSwan) -> String {
-        format!("{:#?}\n{}\n--- charon:\n{}", self.peers(), self.log(), peer.log())
+        let drops = self.ask("/v1/drops").unwrap_or_default();
+        format!("{:#?}\n{drops}\n{}\n--- charon:\n{}", self.peers(), self.log(), peer.log())
     }
 
     fn log(&self) -> String {
@@ -225,8 +239,31 @@ impl TheirSa {
     }
 }
 
+/// Runs all of a table, three at once; says which have failed.
+fn all<T: Sync>(table: &[T], name: impl Fn(&T) -> &str + Sync, run: impl Fn(&T) + Sync) {
+    let failed: Vec<&str> = table
+        .chunks(3)
+        .flat_map(|some| {
+            std::thread::scope(|scope| {
+                let (run, name) = (&run, &name);
+                let threads: Vec<_> =
+                    some.iter().map(|one| (name(one), scope.spawn(move || run(one)))).collect();
+                let ended = threads.into_iter().map(|(name, thread)| (name, thread.join()));
+                ended.filter_map(|(name, result)| result.is_err().then_some(name)).collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// Whether a ping is answered, however long that takes.
+fn reaches(lab: &Lab, from: &str, to: &str) -> bool {
+    pings(lab, from, to, &["-c", "1", "-W", "20"]) == (1, 1)
+}
+
 /// Pings sent, and pings answered.
 fn pings(lab: &Lab, from: &str, to: &str, options: &[&str]) -> (u32, u32) {
+    let before = echo_replies(lab, from);
     let arguments = [options, &["-q", to]].concat();
     let mut command = lab.command(from, "ping");
     let output = command.args(arguments).output().expect("ping runs");
@@ -236,5 +273,25 @@ fn pings(lab: &Lab, from: &str, to: &str, options: &[&str]) -> (u32, u32) {
         text.rsplit([' ', '\n']).next()?.parse().ok()
     };
     let counts = number(" packets transmitted").zip(number(" received"));
-    counts.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr)))
+    let (sent, received): (u32, u32) =
+        counts.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr)));
+    // Once anything was answered, ping waits for the last no longer than two round trips, or the interval; on a busy
+    // machine that is too short. The kernel counts those that come later.
+    let arrived = || received.max(echo_replies(lab, from) - before);
+    let _ = wait_until(Duration::from_secs(5), || arrived() >= sent);
+    (sent, arrived())
+}
+
+/// Answers to pings over IPv4 that a site has received.
+fn echo_replies(lab: &Lab, site: &str) -> u32 {
+    counter(lab, site, "Icmp:", "InEchoReps") as u32
+}
+
+/// A number of the kernel's about a protocol.
+fn counter(lab: &Lab, site: &str, protocol: &str, name: &str) -> u64 {
+    let said = lab.run(site, "cat", &["/proc/net/snmp"]).expect("it is there");
+    let mut lines = said.lines().filter(|line| line.starts_with(protocol));
+    let (names, numbers) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let found = names.split(' ').zip(numbers.split(' ')).find(|(found, _)| *found == name);
+    found.and_then(|(_, number)| number.parse().ok()).expect("a number")
 }

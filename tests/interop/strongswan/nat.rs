@@ -1,7 +1,7 @@
 //! A NAT on the way that forgets: it gives the side behind it another port, and the other side finds it there.
 
-use super::{Ours, PATIENCE, ours, pings, theirs, ways::behind_nat};
-use crate::support::{answers, skip};
+use super::{Ours, PATIENCE, ours, pings, reaches, theirs, ways::behind_nat};
+use crate::support::skip;
 use bench::lab::{Lab, has_program, wait_until};
 use bench::strongswan::StrongSwan;
 use rustix::net::netlink::{NETFILTER, SocketAddrNetlink};
@@ -88,7 +88,7 @@ fn a_charon_whose_nat_forgets_is_followed() {
     }
     // What keeps translations alive is not authentic, and moves nobody.
     let Some((lab, daemon, charon)) = with_charon_behind(&ASKS, "keep_alive = 1s") else { return };
-    assert!(answers(&lab, "b", "10.1.0.1"), "{}", daemon.tell(&charon));
+    assert!(reaches(&lab, "b", "10.1.0.1"), "{}", daemon.tell(&charon));
     assert_eq!(port_of_charon(&daemon), 4500);
     forget(&lab);
     std::thread::sleep(Duration::from_millis(2500));
@@ -101,7 +101,7 @@ fn a_charon_whose_nat_forgets_is_followed() {
         charon.log().matches("parsed INFORMATIONAL request").count() > asked
     });
     for (from, address) in [("a", "10.2.0.1"), ("b", "10.1.0.1")] {
-        assert!(answers(&lab, from, address), "from {from}\n{}", daemon.tell(&charon));
+        assert!(reaches(&lab, from, address), "from {from}\n{}", daemon.tell(&charon));
     }
     assert_eq!(charon.log().matches("IKE_SA site[1] established").count(), 1);
     daemon.wait_for_tunnels(&lab, &charon);
@@ -113,12 +113,12 @@ fn charon_follows_us_when_our_nat_forgets() {
         return;
     }
     let Some((lab, daemon, charon)) = with_us_behind(&ASKS) else { return };
-    assert!(answers(&lab, "b", "10.1.0.1"), "{}", daemon.tell(&charon));
+    assert!(reaches(&lab, "b", "10.1.0.1"), "{}", daemon.tell(&charon));
     forget(&lab);
     let moved = || charon.sas(&lab).is_ok_and(|listed| listed.contains("@ 192.168.78.254[300"));
     daemon.wait(&charon, "our question whether it lives shows where we are", moved);
     for (from, address) in [("a", "10.2.0.1"), ("b", "10.1.0.1")] {
-        assert!(answers(&lab, from, address), "from {from}\n{}", daemon.tell(&charon));
+        assert!(reaches(&lab, from, address), "from {from}\n{}", daemon.tell(&charon));
     }
     daemon.wait_for_tunnels(&lab, &charon);
     let listed = charon.sas(&lab).expect("it answers");
@@ -144,5 +144,5 @@ fn an_idle_tunnel_through_nat_is_kept_alive() {
     wait_until(PATIENCE + PATIENCE, || counted() > 0)
         .unwrap_or_else(|error| panic!("{error}\n{}", daemon.tell(&charon)));
     assert_eq!(counted(), 1, "no more than are needed");
-    assert!(answers(&lab, "b", "10.1.0.1"), "{}", daemon.tell(&charon));
+    assert!(reaches(&lab, "b", "10.1.0.1"), "{}", daemon.tell(&charon));
 }

@@ -6,7 +6,7 @@ use bench::strongswan::StrongSwan;
 
 /// Ours begins to replace a Child SA after nine tenths of so many packets, and an IKE SA after eight or nine tenths of its
 /// lifetime.
-const WE_BEGIN: &[&str] = &["esp-group E life-packets 1000", "ike-group I lifetime 4"];
+const WE_BEGIN: &[&str] = &["esp-group E life-packets 2000", "ike-group I lifetime 4"];
 /// What charon does as often.
 const IT_BEGINS: [&str; 3] = [
     "rekey_time = 3s\n rand_time = 0s\n over_time = 10s",
@@ -48,7 +48,7 @@ fn we_replace_keys_and_no_packet_is_lost() {
     let Some(mut lab) = sites() else { return };
     let run = pinged(&mut lab, OFTEN, WE_BEGIN, [""; 3]);
     let children = run.count("parsed CREATE_CHILD_SA request");
-    assert!(children >= 4, "{children} exchanges:\n{}", run.log);
+    assert!(children >= 2, "{children} exchanges:\n{}", run.log);
     assert!(run.count("rekeyed between") >= 1, "an IKE SA\n{}", run.log);
 }
 

@@ -23,8 +23,14 @@ pub(super) struct Connections {
 
 impl Connections {
     pub(super) fn insert(&mut self, id: ConnectionId, config: Connection) {
+        self.replace(id, Arc::new(config));
+    }
+
+    /// Puts another configuration in the place of one.
+    pub(super) fn replace(&mut self, id: ConnectionId, config: Arc<Connection>) {
+        self.remove(id);
         self.by_remote.entry(config.remote).or_default().insert(id);
-        self.by_id.insert(id, Arc::new(config));
+        self.by_id.insert(id, config);
     }
 
     pub(super) fn remove(&mut self, id: ConnectionId) {

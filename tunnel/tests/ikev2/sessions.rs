@@ -7,7 +7,7 @@ use crate::support::{
 };
 use crypto::exchange::Group;
 use tunnel::ikev2::message::Exchange;
-use tunnel::ikev2::{ChildState, CloseReason, Event, Start, WhenLost};
+use tunnel::ikev2::{CannotInitiate, ChildState, CloseReason, Event, Start, WhenLost};
 
 fn closed(network: &Network, host: usize) -> Vec<CloseReason> {
     let reason = |event: &Event| match event {
@@ -389,10 +389,19 @@ fn authenticating_anew_is_tried_again_while_there_is_time() {
 }
 
 #[test]
+fn packets_call_nobody_who_is_to_call_us() {
+    let (mut network, ids) = acquainted(50, |_, _| {});
+    let asked = network.command(B, |endpoint, now, out| endpoint.handle_traffic(now, ids[B], 0, out));
+    assert_eq!(asked, Err(CannotInitiate::NotOurs));
+    assert!(network.exchanges().is_empty());
+}
+
+#[test]
 fn packets_do_not_ask_again_and_again_for_what_is_refused() {
     // The other side does not have the packets; and then it does not have the secret.
     for (sessions, change) in [(1, false), (0, true)] {
         let (mut network, ids) = acquainted(49, |host, connection| {
+            connection.start = Start::OnTraffic;
             if host == B && change {
                 connection.remote_identity = Some("someone.else".parse().expect("a name"));
             } else if host == B {
@@ -400,9 +409,12 @@ fn packets_do_not_ask_again_and_again_for_what_is_refused() {
             }
         });
         for _ in 0..300 {
-            network
-                .command(A, |endpoint, now, out| endpoint.handle_traffic(now, ids[A], 0, out))
-                .expect("known");
+            let asked = network.command(A, |endpoint, now, out| endpoint.handle_traffic(now, ids[A], 0, out));
+            if let Err(error) = asked {
+                assert!(
+                    matches!(error, CannotInitiate::JustFailed(until) if until > network.now().monotonic)
+                );
+            }
             network.run(std::time::Duration::from_millis(100));
         }
         let asked = network.exchanges().iter().filter(|(_, is_response)| !is_response).count();
@@ -410,4 +422,42 @@ fn packets_do_not_ask_again_and_again_for_what_is_refused() {
         network.run(seconds(60));
         assert_eq!(established(&network.hosts[A]), sessions);
     }
+}
+
+#[test]
+fn a_connection_changes_without_ending() {
+    let change = |host: usize| {
+        let mut connection = crate::support::connection(host);
+        let (first, third) = (connection.children[0].clone(), {
+            let (ours, theirs) = if host == A { (7, 8) } else { (8, 7) };
+            child("third", ours, theirs)
+        });
+        connection.children = vec![third, first];
+        connection.lifetime = HOUR;
+        connection.start = if host == A { Start::Initiate } else { Start::Respond };
+        connection
+    };
+    let (mut network, ids) = connected(51, |host, connection| {
+        connection.start = if host == A { Start::Initiate } else { Start::Respond };
+        connection.children.push(if host == A { child("second", 5, 6) } else { child("second", 6, 5) });
+    });
+    network.run(seconds(10));
+    assert_agree(&network, 2);
+    let before = network.hosts[A].spis();
+    assert_eq!(before.len(), 2);
+    for host in [B, A] {
+        // The first is the second now, and the second is no more.
+        let done = network.command(host, |endpoint, now, out| {
+            endpoint.update_connection(now, ids[host], change(host), &[Some(1), None], out)
+        });
+        assert!(done);
+    }
+    network.run(seconds(10));
+    assert_agree(&network, 2);
+    let after = network.hosts[A].spis();
+    assert_eq!(after.len(), 2);
+    assert_eq!(after.iter().filter(|spi| before.contains(spi)).count(), 1, "one stays, one is new");
+    network.run(seconds(3700));
+    assert_agree(&network, 2);
+    assert_nothing_leaks(&network, 1);
 }

@@ -42,7 +42,7 @@ pub struct IpSec {
     /// What is said.
     pub log: Log,
     /// Peers that are not disabled, by name.
-    pub peers: BTreeMap<String, Peer>,
+    pub peers: BTreeMap<String, Arc<Peer>>,
 }
 
 impl Default for IpSec {
@@ -350,9 +350,11 @@ impl Reader {
             esp: branches(tree, &["esp-group"]).map(|(name, it)| (name, self.esp_group(name, it))).collect(),
             secrets: self.secrets(tree),
         };
-        let peers: BTreeMap<String, Peer> = branches(tree, &["site-to-site", "peer"])
+        let peers: BTreeMap<String, Arc<Peer>> = branches(tree, &["site-to-site", "peer"])
             .filter(|(_, peer)| !peer.has("disable"))
-            .filter_map(|(name, peer)| Some((name.to_owned(), self.ipsec_peer(&named, name, peer)?)))
+            .filter_map(|(name, peer)| {
+                Some((name.to_owned(), Arc::new(self.ipsec_peer(&named, name, peer)?)))
+            })
             .collect();
         self.check_peers(tree, &peers);
         self.check_overlaps(tree, &peers);

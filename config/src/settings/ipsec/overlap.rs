@@ -5,6 +5,7 @@ use crate::tree::Tree;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Which packets a tunnel is for, one network to one network.
 struct Selector<'a> {
@@ -89,7 +90,7 @@ fn selectors<'a>(name: &'a str, peer: &'a Peer) -> Vec<Selector<'a>> {
 
 impl Reader {
     /// No packet may be meant by two tunnels alike. Classes are compared, not all pairs: there may be 10,000 tunnels.
-    pub(super) fn check_overlaps(&mut self, tree: &Tree, peers: &BTreeMap<String, Peer>) {
+    pub(super) fn check_overlaps(&mut self, tree: &Tree, peers: &BTreeMap<String, Arc<Peer>>) {
         let mut classes: BTreeMap<Class, Vec<Selector<'_>>> = BTreeMap::new();
         for selector in peers.iter().flat_map(|(name, peer)| selectors(name, peer)) {
             classes.entry(selector.class()).or_default().push(selector);
@@ -120,7 +121,7 @@ impl Reader {
     }
 
     /// Two peers must differ in something that is seen before either has proved who it is.
-    pub(super) fn check_peers(&mut self, tree: &Tree, peers: &BTreeMap<String, Peer>) {
+    pub(super) fn check_peers(&mut self, tree: &Tree, peers: &BTreeMap<String, Arc<Peer>>) {
         type Seen<'a> = (Option<IpAddr>, Vec<&'a Remote>, &'a Option<Identity>, &'a Option<Identity>);
         let mut seen: HashMap<Seen<'_>, &str> = HashMap::new();
         for (name, peer) in peers {

@@ -49,11 +49,18 @@ pub enum PeerError {
         /// What to do.
         fix: String,
     },
-    /// It has no identity of ours that could be said.
+    /// Who we are is not configured, and no address of ours is known from which it could be reached.
     #[error(
-        "vpn ipsec site-to-site peer {0}: the identity {1} cannot be said to a peer\n  fix: set vpn ipsec site-to-site peer {0} authentication local-id NAME"
+        "vpn ipsec site-to-site peer {0}: who we are is not configured, and no address of ours leads to it now\n  fix: set vpn ipsec site-to-site peer {0} authentication local-id NAME, or its local-address"
     )]
-    Identity(String, String),
+    NoIdentity(String),
+}
+
+impl PeerError {
+    /// Whether it may go away without anybody's doing.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Name { .. } | Self::NoIdentity(_))
+    }
 }
 
 /// What is decided on our side alone about the SAs of a tunnel.
@@ -61,6 +68,8 @@ pub enum PeerError {
 pub struct Child {
     /// The number of the tunnel.
     pub tunnel: u32,
+    /// Which of several tunnels for the same packets is taken, if that is said: the lowest.
+    pub priority: Option<u8>,
     /// The largest packet inside, if one is set.
     pub mtu: Option<u16>,
     /// When its SAs end, and their replay window.
@@ -97,6 +106,8 @@ pub struct Plan {
     pub connection: ike::Connection,
     /// What the data path needs to know, in the order of the connection's children.
     pub children: Vec<Child>,
+    /// Whether what is there of a connection of the same name may stay.
+    pub keeps: bool,
 }
 
 /// Says whether a peer can be served, as far as that can be known without asking a resolver or for routes.
@@ -109,9 +120,8 @@ pub fn check(name: &str, peer: &Peer) -> Result<(), PeerError> {
     Ok(())
 }
 
-/// Plans the connection to a peer. Domain names are resolved, which may take a while.
-pub fn plan(name: &str, peer: &Peer) -> Result<Plan, PeerError> {
-    let remote = remote_address(name, peer)?;
+/// Plans the connection to a peer at an address; `None` if it calls us from anywhere.
+pub fn plan(name: &str, peer: &Peer, remote: Option<IpAddr>) -> Result<Plan, PeerError> {
     let authentication = authentication(name, peer)?;
     let local_identity = local_identity(name, peer, &authentication, remote)?;
     let remote_identity = peer.remote_id.as_ref().map(|id| spoken(name, id)).transpose()?;
@@ -146,9 +156,14 @@ pub fn plan(name: &str, peer: &Peer) -> Result<Plan, PeerError> {
         // Datagrams have the kernel's segmentation, which ESP as a protocol of its own has not.
         force_encapsulation: true,
     };
-    let plan = |(tunnel, it): (u32, &Tunnel)| Child { tunnel, mtu: it.mtu, options: options(peer, &it.esp) };
+    let plan = |(tunnel, it): (u32, &Tunnel)| Child {
+        tunnel,
+        priority: it.priority,
+        mtu: it.mtu,
+        options: options(peer, &it.esp),
+    };
     let children = children.map(plan).collect();
-    Ok(Plan { names: names(name, peer), connection, children })
+    Ok(Plan { names: names(name, peer), connection, children, keeps: false })
 }
 
 /// How long the answers of peers are waited for.
@@ -187,23 +202,47 @@ fn when_lost(peer: &Peer) -> ike::WhenLost {
     if actions.contains(&Some(Action::Restart)) { ike::WhenLost::Restart } else { ike::WhenLost::Clear }
 }
 
-/// The first of its addresses that there is; none if it calls us from anywhere.
-fn remote_address(peer: &str, settings: &Peer) -> Result<Option<IpAddr>, PeerError> {
-    let mut failed = None;
+/// All its addresses; none if it calls us from anywhere. Domain names are resolved, which may take a while.
+pub fn addresses(peer: &str, settings: &Peer) -> Result<Vec<IpAddr>, PeerError> {
+    let (mut known, mut failed) = (Vec::new(), None);
     for remote in &settings.remote_addresses {
         let name = match remote {
-            Remote::Address(address) => return Ok(Some(*address)),
+            Remote::Address(address) => {
+                known.push(*address);
+                continue;
+            }
             Remote::Name(name) => name,
         };
-        match (name.as_str(), IKE_PORT).to_socket_addrs().map(|mut found| found.next()) {
-            Ok(Some(found)) => return Ok(Some(found.ip())),
-            Ok(None) => {}
+        match (name.as_str(), IKE_PORT).to_socket_addrs() {
+            Ok(found) => known.extend(found.map(|found| found.ip())),
             Err(error) => {
                 failed = Some(PeerError::Name { peer: peer.to_owned(), name: name.clone(), error });
             }
         }
     }
-    failed.map_or(Ok(None), Err)
+    known.retain(|remote| settings.local_address.is_none_or(|local| local.is_ipv4() == remote.is_ipv4()));
+    match failed {
+        Some(error) if known.is_empty() => Err(error),
+        _ => Ok(known),
+    }
+}
+
+/// Which of its addresses a peer is sought at: where it was, if that is still one of them, or if it does not answer there, at
+/// the next one.
+pub fn choose(addresses: &[IpAddr], at: Option<IpAddr>, moves: bool) -> Option<IpAddr> {
+    let known = at.and_then(|at| addresses.iter().position(|address| *address == at));
+    let place = known.map_or(0, |place| if moves { (place + 1) % addresses.len() } else { place });
+    addresses.get(place).copied()
+}
+
+/// Whether two settings of a peer are of the same sides, which show in the same way who they are: then what is there may
+/// stay, and the rest holds from the next keys on.
+pub fn is_same(before: &Peer, after: &Peer) -> bool {
+    let sides = |peer: &Peer| (peer.local_address, peer.remote_addresses.clone());
+    let ids = |peer: &Peer| (peer.local_id.clone(), peer.remote_id.clone());
+    sides(before) == sides(after)
+        && ids(before) == ids(after)
+        && before.authentication == after.authentication
 }
 
 /// Who we say we are: what is configured, or the subject of our certificate, or the address that the peer sees.
@@ -222,8 +261,7 @@ fn local_identity(
         return Ok(ike::Identity::Name(own.subject().clone()));
     }
     let address = settings.local_address.or_else(|| remote.and_then(address_towards));
-    let unknown = || PeerError::Identity(peer.to_owned(), "of an unknown address".to_owned());
-    address.map(Into::into).ok_or_else(unknown)
+    address.map(Into::into).ok_or_else(|| PeerError::NoIdentity(peer.to_owned()))
 }
 
 /// The address from which the kernel would send there. Nothing is sent.

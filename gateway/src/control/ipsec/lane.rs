@@ -24,7 +24,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
-use tunnel::ikev2::{Action, Cause, ConnectionId, Endpoint as Ike, Event, Outbox, Path, Patience, Start};
+use tunnel::ikev2::{
+    Action, CannotInitiate, Cause, ConnectionId, Endpoint as Ike, Event, Outbox, Path, Patience, Start,
+};
 use tunnel::{PeerId, Time};
 
 /// IKE messages served before anything else gets its turn.
@@ -87,6 +89,8 @@ pub struct Lane {
     inbox: Inbox,
     /// Whether the interface is up.
     running: bool,
+    /// Connections whose packets wait although they failed, until it may be tried again.
+    postponed: Vec<(Time, ConnectionId)>,
     /// When it was last looked who has sent packets.
     listened: Time,
     drops: Arc<DropCounters>,
@@ -123,6 +127,7 @@ impl Lane {
             shared,
             inbox,
             running: false,
+            postponed: Vec::new(),
             drops,
         }
     }
@@ -150,6 +155,7 @@ impl Lane {
     /// Waits for anything to do; may return without it.
     fn wait(&self) {
         let next = [self.ike.next_timeout(), self.children.next_timeout()].into_iter().flatten().min();
+        let next = next.into_iter().chain(self.postponed.iter().map(|(until, _)| *until)).min();
         let mut select = Select::new();
         select.recv(&self.inbox.commands);
         select.recv(&self.inbox.notices);
@@ -211,10 +217,26 @@ impl Lane {
     fn ask(&mut self, peer: PeerId, out: &mut Outbox) {
         let Some((connection, child)) = self.children.named(peer) else { return };
         let now = self.shared.clock.now();
-        if let Err(error) = self.ike.handle_traffic(now, connection, child, out) {
-            tracing::debug!("{}: {error}", self.children.child_name(connection, child));
-            self.children.purge(connection);
+        match self.ike.handle_traffic(now, connection, child, out) {
+            Ok(()) => {}
+            // The next packet after that asks again.
+            Err(CannotInitiate::JustFailed(until)) => self.postponed.push((until, connection)),
+            Err(error) => {
+                tracing::debug!("{}: {error}", self.children.child_name(connection, child));
+                self.children.purge(connection);
+            }
         }
+    }
+
+    /// Lets the packets go that came too soon after a failure.
+    fn purge_postponed(&mut self, now: Time) {
+        let children = &self.children;
+        self.postponed.retain(|&(until, connection)| {
+            if until <= now {
+                children.purge(connection);
+            }
+            until > now
+        });
     }
 
     fn timers(&mut self) {
@@ -239,6 +261,7 @@ impl Lane {
             self.carry_out(out);
         }
         self.children.handle_timeout(now.monotonic);
+        self.purge_postponed(now.monotonic);
     }
 
     /// Tells all peers that we end.
@@ -349,12 +372,33 @@ impl Lane {
 
     fn add(&mut self, plans: Vec<Plan>) {
         for plan in plans {
+            let plan = match self.children.by_name(&plan.connection.name) {
+                Some(id) if plan.keeps => match self.update(id, plan) {
+                    Some(plan) => plan,
+                    None => continue,
+                },
+                _ => plan,
+            };
             self.remove(&plan.connection.name.clone());
             let settings = Arc::new(plan.connection);
             let id = self.ike.add_connection(self.shared.clock.now(), settings.as_ref().clone());
             self.children.add(id, settings, plan.names, plan.children);
         }
         self.children.publish();
+    }
+
+    /// Changes a connection without ending it; gives the plan back if that cannot be done now.
+    fn update(&mut self, id: ConnectionId, plan: Plan) -> Option<Plan> {
+        let Some(places) = self.children.places(id, &plan) else { return Some(plan) };
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+        let connection = plan.connection.clone();
+        if !self.ike.update_connection(now, id, connection, &places, &mut out) {
+            return Some(plan);
+        }
+        // What goes is known by its place of before.
+        self.carry_out(out);
+        self.children.update(id, plan, &places);
+        None
     }
 
     /// Calls whoever is to be called at once.

@@ -7,9 +7,11 @@ use crate::control::carrier::{Options, Removed};
 use crate::control::netlink::{LinkChange, Netlink, NetlinkError};
 use crate::control::rules::Rules;
 use config::settings::IpSec;
+use config::settings::ipsec::{Peer, Remote};
 use crypto::Engine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -37,12 +39,71 @@ struct Running {
     gateway: Arc<Gateway>,
     settings: IpSec,
     network: Network,
+    /// Peers of the settings that cannot be served yet: their names lead nowhere, or no route leads to them.
+    pending: BTreeSet<String>,
+    /// Where the others are, as far as that is known.
+    remotes: BTreeMap<String, IpAddr>,
+}
+
+/// A peer whose connection is to be planned.
+struct Wanted {
+    name: String,
+    peer: Arc<Peer>,
+    /// What it was before, if it is served.
+    before: Option<Arc<Peer>>,
+    /// Where it was.
+    at: Option<IpAddr>,
+    /// Whether it should be looked for elsewhere.
+    moves: bool,
+}
+
+impl Wanted {
+    fn plan(self) -> (String, Result<Plan, PeerError>) {
+        let Self { name, peer, before, at, moves } = self;
+        let planned = connections::addresses(&name, &peer)
+            .map(|found| connections::choose(&found, at, moves))
+            .and_then(|remote| connections::plan(&name, &peer, remote))
+            .map(|plan| Plan { keeps: before.is_some_and(|it| connections::is_same(&it, &peer)), ..plan });
+        (name, planned)
+    }
+}
+
+/// Plans connections. A resolver may take its time: names are looked up at once.
+async fn plan_all(wanted: Vec<Wanted>) -> Vec<(String, Result<Plan, PeerError>)> {
+    let (named, known): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|wanted| is_named(&wanted.peer));
+    let mut tasks =
+        vec![tokio::task::spawn_blocking(move || known.into_iter().map(Wanted::plan).collect::<Vec<_>>())];
+    tasks.extend(named.into_iter().map(|wanted| tokio::task::spawn_blocking(move || vec![wanted.plan()])));
+    let mut plans = Vec::new();
+    for task in tasks {
+        plans.extend(task.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
+    }
+    plans
+}
+
+/// Whether it is a resolver who knows where the peer is.
+fn is_named(peer: &Peer) -> bool {
+    peer.remote_addresses.iter().any(|remote| matches!(remote, Remote::Name(_)))
+}
+
+/// For the log.
+fn where_it_is(plan: &Plan) -> String {
+    plan.connection
+        .remote
+        .map_or_else(|| "it may call".to_owned(), |remote| format!("it is sought at {remote}"))
 }
 
 /// The gateway, if there are peers.
 #[derive(Default)]
 pub struct Service {
     running: Option<Running>,
+}
+
+impl ServiceError {
+    /// Whether it may go away without anybody's doing.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Peer(error) if error.is_temporary())
+    }
 }
 
 impl Service {
@@ -64,13 +125,9 @@ impl Service {
             self.stop(rules);
             return refused;
         }
-        let plans = self.plan(&mut settings, &mut refused).await;
-        if let Err(error) = self.serve(settings, plans, engine, events, rules) {
+        let (plans, pending) = self.plan(&mut settings, &mut refused).await;
+        if let Err(error) = self.serve(settings, (plans, pending), engine, events, rules) {
             refused.insert("vpn ipsec".to_owned(), error);
-        }
-        // What is in force has its policies: the first packet finds them.
-        if let Some(running) = &self.running {
-            running.gateway.settle().await;
         }
         refused
     }
@@ -86,37 +143,79 @@ impl Service {
         }
     }
 
-    /// Plans the connections to peers that are new or changed. What is refused stays as it was.
-    async fn plan(&self, settings: &mut IpSec, refused: &mut Refused) -> Vec<Plan> {
-        let mut plans = Vec::new();
-        for (name, peer) in std::mem::take(&mut settings.peers) {
-            let before = self.running.as_ref().and_then(|running| running.settings.peers.get(&name));
-            if before == Some(&peer) {
-                settings.peers.insert(name, peer);
-                continue;
-            }
-            let peer = Arc::new(peer);
-            let (of, whose) = (Arc::clone(&peer), name.clone());
-            // A resolver may take its time.
-            let planned = tokio::task::spawn_blocking(move || connections::plan(&whose, &of)).await;
-            match planned.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())) {
-                Ok(plan) => plans.push(plan),
-                Err(error) => {
-                    refused.insert(format!("vpn ipsec site-to-site peer {name}"), error.into());
+    /// Plans the connections to peers that are new or changed. What is refused stays as it was, and what was not there and may
+    /// be served later is pending.
+    async fn plan(&self, settings: &mut IpSec, refused: &mut Refused) -> (Vec<Plan>, BTreeSet<String>) {
+        let before = |name: &str| {
+            let running = self.running.as_ref().filter(|running| !running.pending.contains(name))?;
+            running.settings.peers.get(name)
+        };
+        let changed: Vec<Wanted> = settings
+            .peers
+            .iter()
+            .filter(|(name, peer)| before(name) != Some(peer))
+            .map(|(name, peer)| Wanted {
+                name: name.clone(),
+                peer: Arc::clone(peer),
+                before: before(name).cloned(),
+                at: self.running.as_ref().and_then(|running| running.remotes.get(name).copied()),
+                moves: false,
+            })
+            .collect();
+        let (mut plans, mut pending) = (Vec::new(), BTreeSet::new());
+        for (name, planned) in plan_all(changed).await {
+            let error = match planned {
+                Ok(plan) => {
+                    plans.push(plan);
                     continue;
                 }
+                Err(error) => error,
+            };
+            match before(&name) {
+                Some(old) => _ = settings.peers.insert(name.clone(), Arc::clone(old)),
+                None if error.is_temporary() => _ = pending.insert(name.clone()),
+                None => _ = settings.peers.remove(&name),
             }
-            if let Ok(peer) = Arc::try_unwrap(peer) {
-                settings.peers.insert(name, peer);
+            refused.insert(format!("vpn ipsec site-to-site peer {name}"), error.into());
+        }
+        (plans, pending)
+    }
+
+    /// Looks again at peers that could not be served, and for those that do not answer, whether they are elsewhere now: where
+    /// their names lead, or at the next of their addresses.
+    pub async fn tend(&mut self) {
+        let Some(running) = &mut self.running else { return };
+        let may_move = |(name, peer): &(&String, &Arc<Peer>)| {
+            running.pending.contains(*name) || peer.remote_addresses.len() > 1 || is_named(peer)
+        };
+        let doubtful = running.settings.peers.iter().filter(may_move);
+        let mut doubtful: BTreeMap<String, Arc<Peer>> =
+            doubtful.map(|(name, peer)| (name.clone(), Arc::clone(peer))).collect();
+        if doubtful.is_empty() {
+            return;
+        }
+        for shown in running.gateway.status().await.into_iter().filter(|shown| shown.up) {
+            doubtful.remove(&shown.name);
+        }
+        let wanted = doubtful.into_iter().map(|(name, peer)| {
+            let at = running.remotes.get(&name).copied();
+            Wanted { name, peer, before: None, at, moves: true }
+        });
+        for (name, planned) in plan_all(wanted.collect()).await {
+            let Ok(plan) = planned else { continue };
+            let was_pending = running.pending.remove(&name);
+            if was_pending || plan.connection.remote != running.remotes.get(&name).copied() {
+                running.remotes.extend(plan.connection.remote.map(|remote| (name.clone(), remote)));
+                tracing::info!("peer {name}: {}", where_it_is(&plan));
+                running.gateway.add(vec![plan]);
             }
         }
-        plans
     }
 
     fn serve(
         &mut self,
         settings: IpSec,
-        plans: Vec<Plan>,
+        (plans, pending): (Vec<Plan>, BTreeSet<String>),
         engine: &Arc<dyn Engine>,
         events: &mpsc::UnboundedSender<Removed>,
         rules: &mut Rules,
@@ -124,7 +223,13 @@ impl Service {
         if self.running.is_none() {
             let gateway = Gateway::create(Arc::clone(engine), Options::default(), events.clone())?;
             let (gateway, network) = (Arc::new(gateway), Network::default());
-            self.running = Some(Running { gateway, settings: IpSec::default(), network });
+            self.running = Some(Running {
+                gateway,
+                network,
+                settings: IpSec::default(),
+                pending: BTreeSet::new(),
+                remotes: BTreeMap::new(),
+            });
         }
         let Some(running) = &mut self.running else { return Ok(()) };
         let mut netlink = Netlink::open()?;
@@ -137,6 +242,11 @@ impl Service {
         let gone = running.settings.peers.keys().filter(|name| !settings.peers.contains_key(*name));
         running.gateway.remove(gone.cloned().collect());
         running.gateway.set_patience(connections::patience(settings.retransmission));
+        running.remotes.retain(|name, _| settings.peers.contains_key(name));
+        let known =
+            plans.iter().filter_map(|plan| Some((plan.connection.name.clone(), plan.connection.remote?)));
+        running.remotes.extend(known);
+        running.pending = pending;
         running.gateway.add(plans);
         (running.settings, running.network) = (settings, network);
         Ok(())

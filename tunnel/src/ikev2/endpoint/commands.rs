@@ -23,6 +23,12 @@ pub enum CannotInitiate {
     /// No algorithms are configured.
     #[error("no algorithms are configured")]
     NoProposal,
+    /// The other side must begin.
+    #[error("the peer must call: connection-type is none")]
+    NotOurs,
+    /// It was refused, or failed, so short a time ago that it is not tried again before this moment.
+    #[error("it has just failed")]
+    JustFailed(Time),
 }
 
 impl Endpoint {
@@ -51,8 +57,8 @@ impl Endpoint {
         self.want(now, id, children, out)
     }
 
-    /// A packet for a child of a connection found no SA: one is made. Asking again while it is being made does nothing,
-    /// nor does asking for what was just refused: packets come faster than a peer changes its mind.
+    /// A packet for a child of a connection found no SA: one is made. Asking again while it is being made does nothing.
+    /// What was just refused is not asked for again: packets come faster than a peer changes its mind.
     pub fn handle_traffic(
         &mut self,
         now: Now,
@@ -60,15 +66,18 @@ impl Endpoint {
         child: usize,
         out: &mut Outbox,
     ) -> Result<(), CannotInitiate> {
-        let is_recent = |at: Time| now.monotonic - at < TRAFFIC_DELAY;
-        let has_failed = self.failed.get(&id).copied().is_some_and(is_recent);
+        if self.connections.get(id).is_some_and(|config| config.start == Start::Respond) {
+            return Err(CannotInitiate::NotOurs);
+        }
         let session = self.session_of(id).and_then(|session| self.phases.get(&session));
-        let is_refused = match session {
-            Some(Phase::Established(session)) => session.refused(child).is_some_and(is_recent),
-            _ => false,
+        let refused = match session {
+            Some(Phase::Established(session)) => session.refused(child),
+            _ => None,
         };
-        if has_failed || is_refused {
-            return Ok(());
+        let failed = self.failed.get(&id).copied().max(refused);
+        let not_before = failed.map(|at| at + TRAFFIC_DELAY).filter(|at| *at > now.monotonic);
+        if let Some(at) = not_before {
+            return Err(CannotInitiate::JustFailed(at));
         }
         self.want(now, id, vec![child], out)
     }

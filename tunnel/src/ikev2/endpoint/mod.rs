@@ -8,6 +8,7 @@ mod datagrams;
 mod door;
 mod status;
 mod timers;
+mod update;
 
 pub use datagrams::Ignored;
 pub use status::{ChildState, ChildStatus, Details, IkeStatus, Load, SessionStatus, State};

@@ -9,6 +9,7 @@
 //! moved. Each file beside this one holds both sides of one matter: `child` makes and rekeys Child SAs, `rekey` the IKE
 //! SA, `farewell` ends either.
 
+mod adopt;
 mod agreement;
 mod ask;
 mod child;

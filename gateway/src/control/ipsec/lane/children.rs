@@ -1,6 +1,8 @@
 //! The tunnels of all peers, as the data path has them: a [`Peer`] each that outlives its SAs.
 
+mod policies;
 mod show;
+mod update;
 
 use super::super::connections::{Child, Names};
 use super::super::gateway::MTU;
@@ -17,7 +19,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tunnel::esp::{Action, Policies, Policy, Selectors, TrafficSelector};
+use tunnel::esp::{Selectors, TrafficSelector};
 use tunnel::ikev2::{Connection, ConnectionId, Event, Install, SessionId};
 use tunnel::{OutboundSa, PeerId, Time};
 
@@ -145,17 +147,21 @@ impl Children {
     ) {
         let mut tunnels = Vec::new();
         for (child, plan) in plans.into_iter().enumerate() {
-            self.last_peer += 1;
-            let peer_id = PeerId::new(self.last_peer);
-            let peer = Arc::new(Peer::new(peer_id, Kind::Ipsec(carried(&plan)), self.budget.clone()));
-            // Packets may wait for a key as soon as it is known where they would go.
-            peer.endpoint.store(settings.remote.map(|remote| Arc::new(Endpoint::new((remote, 4500).into()))));
-            self.names.insert(peer_id, (id, child));
-            let (configured, sas) = (traffic(&settings, child), Vec::new());
-            tunnels.push(Carried { plan, peer, configured, sas, heard: 0 });
+            tunnels.push(self.carry((id, child), &settings, plan));
         }
         self.by_name.insert(settings.name.clone(), id);
         self.connections.insert(id, Connected { settings, names, tunnels, established: None, failure: None });
+    }
+
+    /// A tunnel without SAs.
+    fn carry(&mut self, (id, child): (ConnectionId, usize), settings: &Connection, plan: Child) -> Carried {
+        self.last_peer += 1;
+        let peer_id = PeerId::new(self.last_peer);
+        let peer = Arc::new(Peer::new(peer_id, Kind::Ipsec(carried(&plan)), self.budget.clone()));
+        // Packets may wait for a key as soon as it is known where they would go.
+        peer.endpoint.store(settings.remote.map(|remote| Arc::new(Endpoint::new((remote, 4500).into()))));
+        self.names.insert(peer_id, (id, child));
+        Carried { plan, peer, configured: traffic(settings, child), sas: Vec::new(), heard: 0 }
     }
 
     /// The caller then publishes: of thousands that go, once.
@@ -176,18 +182,6 @@ impl Children {
                 self.names.remove(&tunnel.peer.id);
             }
         }
-    }
-
-    /// Lets the workers see the policies as they are. Not done for SAs that are for what those before them were for.
-    pub(super) fn publish(&self) {
-        let tunnels = self.connections.values().flat_map(|connected| &connected.tunnels);
-        let policies = tunnels.filter_map(|tunnel| {
-            let traffic = tunnel.traffic();
-            let action = Action::Protect(Arc::clone(&tunnel.peer));
-            let is_known = !traffic.local.is_empty() && !traffic.remote.is_empty();
-            is_known.then(|| Policy { selectors: traffic.selectors(), action })
-        });
-        self.shared.tables.policies.store(Arc::new(Policies::new(policies.collect())));
     }
 
     fn tunnel(&self, id: ConnectionId, child: usize) -> Option<&Carried> {

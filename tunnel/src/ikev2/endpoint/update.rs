@@ -1,0 +1,49 @@
+//! A connection whose configuration changes while it is up.
+
+use super::{Endpoint, Phase};
+use crate::Now;
+use crate::ikev2::action::{CloseReason, Outbox, SessionId};
+use crate::ikev2::config::{Connection, ConnectionId, Start};
+use std::sync::Arc;
+
+impl Endpoint {
+    /// Replaces what is configured of a connection whose sides, and how they show who they are, stay the same. Its sessions
+    /// go on, and what is new holds for the next keys. `places` says where each child of before is now; those that are
+    /// nowhere are deleted, and those that are new are begun if the connection is one that we begin.
+    ///
+    /// False, and nothing is changed, while a Child SA is being made.
+    pub fn update_connection(
+        &mut self,
+        now: Now,
+        id: ConnectionId,
+        config: Connection,
+        places: &[Option<usize>],
+        out: &mut Outbox,
+    ) -> bool {
+        let is_busy =
+            |phase: &Phase| matches!(phase, Phase::Established(session) if session.is_making_child());
+        if self.connections.get(id).is_none() || self.of_connection(id).any(|(_, phase)| is_busy(phase)) {
+            return false;
+        }
+        let begins = config.start == Start::Initiate;
+        let config = Arc::new(config);
+        self.connections.replace(id, Arc::clone(&config));
+        let sessions: Vec<SessionId> = self.of_connection(id).map(|(session, _)| session).collect();
+        for session in sessions {
+            if !matches!(self.phases.get(&session), Some(Phase::Established(_))) {
+                // It has not come far: it is begun anew.
+                self.close_session(now, session, CloseReason::Replaced, out);
+                continue;
+            }
+            self.step(now, session, out, |mut phase, context| {
+                if let Phase::Established(session) = &mut phase {
+                    session.adopt(Arc::clone(&config), places, context);
+                }
+                Some(phase)
+            });
+        }
+        self.failed.remove(&id);
+        self.plans.set(id, begins.then_some(now.monotonic));
+        true
+    }
+}
