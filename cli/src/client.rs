@@ -1,6 +1,7 @@
 //! Asks running daemons, over their API sockets.
 
 use crate::Failure;
+use clap::Args;
 use gateway::api;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
@@ -12,6 +13,17 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
+
+// Which daemon is asked, and how its answer is printed. Not a doc comment: clap would print that as the help of each verb.
+#[derive(Args)]
+pub(crate) struct Asking {
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Ask the daemon at this socket only
+    #[arg(long, global = true, value_name = "SOCKET")]
+    pub(crate) api: Option<PathBuf>,
+}
 
 /// The answers of all daemons, or of the one at `only`.
 pub(crate) fn ask<T: DeserializeOwned>(only: Option<&Path>, question: &str) -> Result<Vec<T>, Failure> {

@@ -1,22 +1,18 @@
 //! `postern explain`: why a connection is not up, what each side wants, and the line that mends it.
 
+use crate::client::Asking;
 use crate::show::{ago, print};
 use crate::tabulate::duration;
 use crate::{Outcome, vpn};
 use clap::{Args, Subcommand};
 use gateway::api::model::{Ipsec, IpsecFailure, IpsecPeer, IpsecTunnel};
-use std::path::PathBuf;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
-    /// Print JSON
-    #[arg(long, global = true)]
-    json: bool,
-    /// Ask the daemon at this socket only
-    #[arg(long, global = true, value_name = "SOCKET")]
-    api: Option<PathBuf>,
+    #[command(flatten)]
+    asking: Asking,
 }
 
 #[derive(Subcommand)]
@@ -48,14 +44,14 @@ enum Of {
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let What::Vpn { what: Vpn::Ipsec { what: Of::Peer { name } } } = arguments.what;
-    let found = vpn::named(vpn::peers(arguments.api.as_deref())?, &name)?;
+    let found = vpn::named(vpn::peers(arguments.asking.api.as_deref())?, &name)?;
     let peers: Vec<IpsecPeer> = found.into_iter().map(|found| found.peer).collect();
     let text: String = peers.iter().map(explain).collect();
-    print(arguments.json, &Ipsec { peers }, &text)
+    print(arguments.asking.json, &Ipsec { peers }, &text)
 }
 
 /// All that there is to say.
-fn explain(peer: &IpsecPeer) -> String {
+pub(crate) fn explain(peer: &IpsecPeer) -> String {
     let down: Vec<&IpsecTunnel> = peer.tunnels.iter().filter(|tunnel| tunnel.sas.is_empty()).collect();
     let state = match (peer.up, &down[..]) {
         (true, []) => "up",

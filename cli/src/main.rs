@@ -5,6 +5,7 @@ mod bench;
 mod bench_crypto;
 mod client;
 mod doctor;
+mod elsewhere;
 mod engines;
 mod explain;
 mod generate;
@@ -43,6 +44,8 @@ enum Verb {
     Explain(explain::Arguments),
     /// Begin connections anew
     Reset(reset::Arguments),
+    /// Begin all connections anew
+    Restart(reset::Restart),
     /// Measure
     Bench(bench::Arguments),
     /// Find what this machine has and leaves unused
@@ -63,12 +66,17 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Outcome = Result<(), Failure>;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(command_line(std::env::args_os()));
+    let line = command_line(std::env::args_os());
+    let cli = match Cli::try_parse_from(&line) {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error, &line),
+    };
     let outcome = match cli.verb {
         Verb::Run(arguments) => run::run(arguments),
         Verb::Show(arguments) => show::run(arguments),
         Verb::Explain(arguments) => explain::run(arguments),
         Verb::Reset(arguments) => reset::run(arguments),
+        Verb::Restart(arguments) => reset::restart(&arguments),
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Doctor(arguments) => match doctor::run(arguments) {
             Ok(code) => return code,
@@ -91,6 +99,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What clap does with a line that it cannot read, unless it is one of a router that something else answers here.
+fn refuse(error: &clap::Error, line: &[OsString]) -> ExitCode {
+    use clap::error::ErrorKind::{InvalidSubcommand, InvalidValue, UnknownArgument};
+    let words: Vec<String> = line.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    if matches!(error.kind(), InvalidSubcommand | InvalidValue | UnknownArgument)
+        && let Some(instead) = elsewhere::instead(&words)
+    {
+        eprintln!("postern: {instead}");
+        return ExitCode::from(2);
+    }
+    error.exit()
 }
 
 /// The command line. Called by the name of a WireGuard daemon, as wg-quick does it, we are one.

@@ -1,18 +1,18 @@
-//! `postern reset`: connections begin anew.
+//! `postern reset`: connections begin anew; `postern restart` is that for all of them, since nothing else need be restarted.
 
+use crate::client::Asking;
+use crate::show::print;
 use crate::vpn::Found;
-use crate::{Outcome, client, vpn};
+use crate::{Failure, Outcome, client, vpn};
 use clap::{Args, Subcommand};
 use gateway::api::model::Reset;
-use std::path::PathBuf;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
-    /// Ask the daemon at this socket only
-    #[arg(long, global = true, value_name = "SOCKET")]
-    api: Option<PathBuf>,
+    #[command(flatten)]
+    asking: Asking,
 }
 
 #[derive(Subcommand)]
@@ -72,22 +72,62 @@ enum Tunnel {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
-    let found = vpn::peers(arguments.api.as_deref())?;
+    let found = vpn::peers(arguments.asking.api.as_deref())?;
     let What::Vpn { what } = arguments.what;
+    let json = arguments.asking.json;
     let peer = match what {
-        Vpn::IpsecPeer(peer) if peer.name == "all" => return all(&found),
-        Vpn::Ipsec { which: Ipsec::SiteToSite { which: Which::All } } => return all(&found),
+        Vpn::IpsecPeer(peer) if peer.name == "all" => return all(&found, json),
+        Vpn::Ipsec { which: Ipsec::SiteToSite { which: Which::All } } => return all(&found, json),
         Vpn::IpsecPeer(peer) | Vpn::Ipsec { which: Ipsec::SiteToSite { which: Which::Peer(peer) } } => peer,
     };
     let tunnel = peer.tunnel.map(|Tunnel::Tunnel { number }| number);
-    vpn::named(found, &peer.name)?.iter().try_for_each(|found| reset(found, tunnel))
+    each(&vpn::named(found, &peer.name)?, tunnel, json)
 }
 
-fn all(found: &[Found]) -> Outcome {
-    found.iter().try_for_each(|found| reset(found, None))
+#[derive(Args)]
+pub(crate) struct Restart {
+    #[command(subcommand)]
+    what: Restarted,
+    #[command(flatten)]
+    asking: Asking,
 }
 
-fn reset(found: &Found, tunnel: Option<u32>) -> Outcome {
+#[derive(Subcommand)]
+enum Restarted {
+    /// All connections
+    Vpn {
+        /// The same
+        #[arg(value_parser = ["ipsec"])]
+        kind: Option<String>,
+    },
+    /// All connections
+    Ipsec,
+}
+
+pub(crate) fn restart(arguments: &Restart) -> Outcome {
+    let (Restarted::Vpn { .. } | Restarted::Ipsec) = arguments.what;
+    all(&vpn::peers(arguments.asking.api.as_deref())?, arguments.asking.json)
+}
+
+/// All of these peers.
+fn all(found: &[Found], json: bool) -> Outcome {
+    each(found, None, json)
+}
+
+fn each(found: &[Found], tunnel: Option<u32>, json: bool) -> Outcome {
+    let begun = found.iter().map(|found| reset(found, tunnel)).collect::<Result<Vec<Reset>, Failure>>()?;
+    let text: String = begun.iter().map(said).collect();
+    print(json, &begun, &text)
+}
+
+fn said(begun: &Reset) -> String {
+    match begun.tunnel {
+        Some(number) => format!("{}: tunnel {number} begins anew\n", begun.peer),
+        None => format!("{}: begins anew\n", begun.peer),
+    }
+}
+
+fn reset(found: &Found, tunnel: Option<u32>) -> Result<Reset, Failure> {
     let peer = &found.peer;
     if let Some(number) = tunnel
         && !peer.tunnels.iter().any(|tunnel| tunnel.number == number)
@@ -105,11 +145,7 @@ fn reset(found: &Found, tunnel: Option<u32>) -> Outcome {
     if !known {
         return Err(format!("peer {} has just gone\n  fix: postern show vpn ipsec sa", peer.name).into());
     }
-    match tunnel {
-        Some(number) => println!("{}: tunnel {number} begins anew", peer.name),
-        None => println!("{}: begins anew", peer.name),
-    }
-    Ok(())
+    Ok(order)
 }
 
 #[cfg(test)]
@@ -124,11 +160,21 @@ mod tests {
 
     #[test]
     fn both_spellings_of_vyos_are_read() {
-        let read =
-            |words: &str| Cli::try_parse_from(words.split(' ')).is_ok_and(|cli| cli.arguments.api.is_none());
+        let read = |words: &str| {
+            Cli::try_parse_from(words.split(' ')).is_ok_and(|cli| cli.arguments.asking.api.is_none())
+        };
         assert!(read("reset vpn ipsec site-to-site peer berlin") && read("reset vpn ipsec-peer berlin"));
         assert!(read("reset vpn ipsec site-to-site peer berlin tunnel 7"));
         assert!(read("reset vpn ipsec-peer berlin tunnel 7") && read("reset vpn ipsec site-to-site all"));
+        let read_restart = |words: &str| {
+            #[derive(Parser)]
+            struct Cli {
+                #[command(flatten)]
+                _arguments: super::Restart,
+            }
+            Cli::try_parse_from(words.split(' ')).is_ok()
+        };
+        assert!(["restart vpn", "restart ipsec", "restart vpn ipsec"].into_iter().all(read_restart));
         assert!(!read("reset vpn ipsec site-to-site peer") && !read("reset vpn ipsec-peer berlin tunnel x"));
     }
 }

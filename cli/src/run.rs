@@ -11,8 +11,11 @@ use crypto::cipher::Pair;
 use crypto::engine::none;
 use gateway::api;
 use gateway::control::daemon::Daemon;
+use gateway::control::ipsec::connections;
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +58,7 @@ fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
     wireguard::log();
     let (tree, settings) = read(&arguments.config)?;
     if arguments.check {
+        check(&arguments.config, &settings)?;
         println!("{}: {}, nothing wrong", arguments.config.display(), counted(&settings));
         return Ok(());
     }
@@ -63,6 +67,16 @@ fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
     let in_force = config::print::text(&tree);
     drop(tree);
     runtime.block_on(serve(arguments, in_force, settings, engines))
+}
+
+/// Finds what would be refused when it is served, as far as that can be known before.
+fn check(path: &Path, settings: &Settings) -> Outcome {
+    let refused = settings.ipsec.peers.iter().filter_map(|(name, peer)| connections::check(name, peer).err());
+    let refused: Vec<String> = refused.map(|error| error.to_string()).collect();
+    if refused.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{} cannot be served as it is\n{}", path.display(), shown(refused)).into())
 }
 
 /// What a configuration has, in numbers.
@@ -187,18 +201,57 @@ fn read(path: &Path) -> Result<(Tree, Settings), Failure> {
     let text = text.as_str().map_err(|error| format!("{}: {error}", path.display()))?;
     let checked = config::parse(text).and_then(|tree| Settings::new(&tree).map(|checked| (tree, checked)));
     let (tree, (settings, warnings)) = checked.map_err(|errors| explain(path, text, &errors))?;
-    for warning in warnings {
+    for warning in warnings.into_iter().chain(exposed(path, &tree)) {
         tracing::warn!("{}: {warning}", path.display());
     }
     Ok((tree, settings))
 }
 
+/// What is said of secrets in a file that others may read.
+fn exposed(path: &Path, tree: &Tree) -> Option<String> {
+    // What cannot be asked for has just been read, and is no file on a disk.
+    let metadata = std::fs::metadata(path).ok().filter(Metadata::is_file)?;
+    let mode = metadata.permissions().mode() & 0o777;
+    let is_open = mode & 0o077 != 0 && config::print::has_secrets(tree);
+    is_open.then(|| {
+        format!(
+            "it has secrets, and others than its owner may use it (mode {mode:04o})\n  fix: chmod 600 {}",
+            path.display()
+        )
+    })
+}
+
 fn explain(path: &Path, text: &str, errors: &[ConfigError]) -> String {
     let file = path.display().to_string();
-    let mut shown: Vec<String> =
-        errors.iter().take(ERRORS_SHOWN).map(|error| error.in_text(&file, text).to_string()).collect();
-    if errors.len() > ERRORS_SHOWN {
-        shown.push(format!("and {} more", errors.len() - ERRORS_SHOWN));
+    let errors = errors.iter().map(|error| error.in_text(&file, text).to_string()).collect();
+    format!("the configuration is wrong\n{}", shown(errors))
+}
+
+fn shown(mut errors: Vec<String>) -> String {
+    let more = errors.len().saturating_sub(ERRORS_SHOWN);
+    errors.truncate(ERRORS_SHOWN);
+    errors.extend((more > 0).then(|| format!("and {more} more")));
+    errors.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+
+    #[test]
+    fn secrets_that_others_may_read_are_warned_of() {
+        let path = std::env::temp_dir().join(format!("postern-exposed-{}", std::process::id()));
+        std::fs::write(&path, "").expect("a file");
+        let secret = config::parse("set vpn ipsec authentication psk a secret 'a b'").expect("right");
+        let none = config::parse("set interfaces wireguard wg0 mtu 1400").expect("right");
+        let said = |mode, tree: &Tree| {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("it is ours");
+            exposed(&path, tree)
+        };
+        let warning = said(0o644, &secret).unwrap_or_default();
+        assert!(warning.contains("(mode 0644)") && warning.contains("\n  fix: chmod 600 "), "{warning}");
+        assert_eq!((said(0o600, &secret), said(0o644, &none)), (None, None));
+        std::fs::remove_file(&path).expect("it is there");
     }
-    format!("the configuration is wrong\n{}", shown.join("\n"))
 }

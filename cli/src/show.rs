@@ -1,23 +1,19 @@
 //! `postern show`: what is going on.
 
+use crate::client::Asking;
 use crate::{Outcome, client, show_crypto, show_vpn, system};
 use ::bench::report::table;
 use clap::{Args, Subcommand};
 use gateway::api::model::{Drops, Interface, Interfaces, Offloads, Peer};
 use serde::Serialize;
-use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
-    /// Print JSON
-    #[arg(long, global = true)]
-    json: bool,
-    /// Ask the daemon at this socket only
-    #[arg(long, global = true, value_name = "SOCKET")]
-    api: Option<PathBuf>,
+    #[command(flatten)]
+    asking: Asking,
 }
 
 #[derive(Subcommand)]
@@ -67,7 +63,7 @@ enum InterfaceKind {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
-    let api = arguments.api.as_deref();
+    let api = arguments.asking.api.as_deref();
     match arguments.what {
         What::Interfaces { kind: InterfaceKind::Wireguard { name, view } } => {
             let answers: Vec<Interfaces> = client::ask(api, "/v1/interfaces/wireguard")?;
@@ -87,29 +83,29 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                 (Some(_), None) => interfaces.iter().map(details).collect(),
                 (Some(_), Some(_)) => interfaces.iter().map(summary).collect(),
             };
-            print(arguments.json, &Interfaces { interfaces }, &text)
+            print(arguments.asking.json, &Interfaces { interfaces }, &text)
         }
         What::Drops { all } => {
             let answers: Vec<Drops> = client::ask(api, "/v1/drops")?;
             let mut drops: Vec<_> = answers.into_iter().flat_map(|answer| answer.drops).collect();
             drops.retain(|drop| all || drop.outbound + drop.inbound + drop.handshake > 0);
             let drops = Drops { drops };
-            print(arguments.json, &drops, &drop_table(&drops))
+            print(arguments.asking.json, &drops, &drop_table(&drops))
         }
         What::Offloads => {
             let answers: Vec<Offloads> = client::ask(api, "/v1/offloads")?;
             let offloads =
                 Offloads { offloads: answers.into_iter().flat_map(|answer| answer.offloads).collect() };
-            print(arguments.json, &offloads, &offload_table(&offloads))
+            print(arguments.asking.json, &offloads, &offload_table(&offloads))
         }
         What::Crypto { cipher } => {
             let answer = show_crypto::ask(api, cipher.as_deref())?;
             let text = show_crypto::text(&answer);
-            print(arguments.json, &answer, &text)
+            print(arguments.asking.json, &answer, &text)
         }
-        What::Vpn { what } => show_vpn::show(&what, api, arguments.json),
-        What::System { what } => system::show(&what, arguments.json),
-        What::Datapath => print(arguments.json, &datapath(), &gateway::datapath::diagram()),
+        What::Vpn { what } => show_vpn::show(&what, api, arguments.asking.json),
+        What::System { what } => system::show(&what, arguments.asking.json),
+        What::Datapath => print(arguments.asking.json, &datapath(), &gateway::datapath::diagram()),
     }
 }
 

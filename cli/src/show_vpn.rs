@@ -2,11 +2,14 @@
 
 mod detail;
 
+use crate::explain::explain;
 use crate::suite::Suite;
 use crate::tabulate::{duration, short_bytes, short_count, tabulate};
 use crate::{Outcome, show, vpn};
 use clap::Subcommand;
+use config::print::HIDDEN;
 use gateway::api::model::{Ipsec, IpsecPeer, IpsecSa, IpsecTunnel};
+use std::fmt::Write as _;
 use std::path::Path;
 
 #[derive(Subcommand)]
@@ -20,6 +23,11 @@ pub(crate) enum What {
     Ike {
         #[command(subcommand)]
         what: IkeKind,
+    },
+    /// Everything about the tunnels, and what keeps those down that are
+    Debug {
+        #[command(subcommand)]
+        only: Option<Only>,
     },
 }
 
@@ -35,25 +43,98 @@ pub(crate) enum IpsecKind {
     Connections,
     /// Which packets must go through which tunnel
     Policy,
+    /// The SAs, one for each direction
+    State,
+    /// Whether IPsec runs, and how much of it is up
+    Status,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum IkeKind {
     /// The connections in which keys are agreed on
-    Sa,
+    Sa {
+        #[command(subcommand)]
+        only: Option<Only>,
+    },
+    /// Who shows by what who it is; secrets themselves are not shown
+    Secrets,
+    /// Whether IPsec runs, and how much of it is up
+    Status,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Only {
+    /// Only this peer
+    Peer {
+        /// Its name
+        name: String,
+    },
+}
+
+impl What {
+    /// The only peer that is asked for.
+    fn only(&self) -> Option<&str> {
+        match self {
+            Self::Ike { what: IkeKind::Sa { only: Some(Only::Peer { name }) } }
+            | Self::Debug { only: Some(Only::Peer { name }) } => Some(name),
+            _ => None,
+        }
+    }
 }
 
 pub(crate) fn show(what: &What, api: Option<&Path>, json: bool) -> Outcome {
-    let peers: Vec<IpsecPeer> = vpn::peers(api)?.into_iter().map(|found| found.peer).collect();
+    let mut found = vpn::peers(api)?;
+    if let Some(name) = what.only() {
+        found = vpn::named(found, name)?;
+    }
+    let peers: Vec<IpsecPeer> = found.into_iter().map(|found| found.peer).collect();
+    let each = |text: fn(&IpsecPeer) -> String| peers.iter().map(text).collect();
     let text = match what {
+        What::Ipsec { what: IpsecKind::Status } | What::Ike { what: IkeKind::Status } => status(&peers),
         _ if peers.is_empty() => "no IPsec peer is configured\n".to_owned(),
         What::Ipsec { what: IpsecKind::Sa { view: None } } => sas(&peers),
-        What::Ipsec { what: IpsecKind::Sa { view: Some(_) } } => peers.iter().map(detail::sa).collect(),
+        What::Ipsec { what: IpsecKind::Sa { view: Some(_) } } => each(detail::sa),
         What::Ipsec { what: IpsecKind::Connections } => connections(&peers),
-        What::Ipsec { what: IpsecKind::Policy } => peers.iter().map(detail::policy).collect(),
-        What::Ike { what: IkeKind::Sa } => peers.iter().map(ike_sa).collect(),
+        What::Ipsec { what: IpsecKind::Policy } => each(detail::policy),
+        What::Ipsec { what: IpsecKind::State } => each(detail::state),
+        What::Ike { what: IkeKind::Sa { .. } } => each(ike_sa),
+        What::Ike { what: IkeKind::Secrets } => secrets(&peers),
+        What::Debug { .. } => each(debug),
     };
     show::print(json, &Ipsec { peers }, &text)
+}
+
+fn debug(peer: &IpsecPeer) -> String {
+    detail::sa(peer) + &explain(peer)
+}
+
+/// Whether IPsec runs, in the words of VyOS where scripts look for them, and what is not up.
+fn status(peers: &[IpsecPeer]) -> String {
+    let tunnels = || peers.iter().flat_map(|peer| peer.tunnels.iter().map(move |tunnel| (peer, tunnel)));
+    let down = || tunnels().filter(|(_, tunnel)| tunnel.sas.is_empty());
+    let (all, connected) = (tunnels().count(), peers.iter().filter(|peer| peer.up).count());
+    let mut text = format!(
+        "IPSec Process Running\n\n{} Active IPsec Tunnels, of {all}\n{connected} Connected Peers, of {}\n",
+        all - down().count(),
+        peers.len()
+    );
+    for (peer, tunnel) in down() {
+        let _ = writeln!(text, "  {} is down: {}", tunnel.name, reason(peer));
+    }
+    text
+}
+
+/// By what each peer shows who it is.
+fn secrets(peers: &[IpsecPeer]) -> String {
+    let row = |peer: &IpsecPeer| {
+        let shown = match &peer.secret_at {
+            Some(place) => format!("{HIDDEN}, set by {place}"),
+            None => peer.authentication.clone(),
+        };
+        let remote = peer.remote_id.clone().unwrap_or_else(|| "any".to_owned());
+        vec![peer.name.clone(), peer.local_id.clone(), remote, shown]
+    };
+    tabulate(&["Connection", "Local ID", "Peer ID", "Secret"], &peers.iter().map(row).collect::<Vec<_>>())
 }
 
 /// What is not there.
@@ -152,7 +233,7 @@ fn ike_sa(peer: &IpsecPeer) -> String {
     let line = |cells: [&str; 8]| {
         let [state, version, encryption, hash, group, nat, active, lifetime] = cells;
         format!(
-            "    {state:<6} {version:<6}  {encryption:<14} {hash:<18} {group:<14} {nat:<6} {active:<7} {lifetime:<7}"
+            "    {state:<6} {version:<6}  {encryption:<12} {hash:<13} {group:<14} {nat:<6} {active:<7} {lifetime:<7}"
         )
         .trim_end()
         .to_owned()
@@ -175,7 +256,7 @@ fn ike_sa(peer: &IpsecPeer) -> String {
         }
         .to_owned(),
         peer.uptime.unwrap_or(0).to_string(),
-        peer.lifetime.to_string(),
+        peer.lifetime.map_or_else(|| "never".to_owned(), |seconds| seconds.to_string()),
     ];
     let ids = [
         format!("{} {}", known(&peer.remote_id), known(&peer.remote_address)),

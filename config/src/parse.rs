@@ -22,6 +22,9 @@ struct Token {
 
 /// Reads a configuration.
 pub fn parse(text: &str) -> Result<Tree, Vec<ConfigError>> {
+    if let Some(braces) = braces(text) {
+        return Err(vec![braces]);
+    }
     let mut tree = Tree::default();
     let mut errors = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -30,6 +33,27 @@ pub fn parse(text: &str) -> Result<Tree, Vec<ConfigError>> {
         }
     }
     if errors.is_empty() { Ok(tree) } else { Err(errors) }
+}
+
+/// What is said of a file in the format that VyOS saves: every line of it would be wrong.
+fn braces(text: &str) -> Option<ConfigError> {
+    let (index, line) = text.lines().enumerate().find(|(_, line)| {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        !first.is_empty() && !first.starts_with('#') && !first.starts_with("/*")
+    })?;
+    let opens = |line: &str| {
+        line.trim_end().ends_with('{')
+            && !["set", "delete"].iter().any(|verb| line.trim_start().starts_with(verb))
+    };
+    if !opens(line) {
+        return None;
+    }
+    let width = line.trim().chars().count();
+    let column = line.chars().take_while(|character| character.is_whitespace()).count() + 1;
+    let reason =
+        "this is a configuration in braces, as VyOS saves it in config.boot; here it is lines of set";
+    let location = Location { line: index + 1, column, width };
+    Some(ConfigError::new(location, reason).fix("on the router: show configuration commands > site.conf"))
 }
 
 /// The words of a line. Quotes, single or double, make one word of several; a line that begins with # is a comment.
@@ -366,6 +390,17 @@ mod tests {
         let shown = format!("{wrong} {}", wrong.in_text("site.conf", line));
         assert!(!shown.contains("Sesame") && shown.contains("psk berlin *****"), "{shown}");
         assert!(wrong.fix.expect("a list").contains("secret"));
+    }
+
+    #[test]
+    fn a_file_in_braces_is_one_error_that_says_how_to_convert_it() {
+        let wrong = error(
+            "/* saved */\ninterfaces {\n    ethernet eth0 {\n        address dhcp\n    }\n}\nvpn {\n}\n",
+        );
+        assert_eq!(wrong.location, Location { line: 2, column: 1, width: 12 });
+        assert!(wrong.reason.contains("in braces") && wrong.reason.contains("config.boot"));
+        assert_eq!(wrong.fix.as_deref(), Some("on the router: show configuration commands > site.conf"));
+        assert!(parse("set interfaces wireguard wg0 description {").is_ok());
     }
 
     #[test]

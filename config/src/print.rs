@@ -34,8 +34,7 @@ fn write(tree: &Tree, secrets: bool, out: &mut impl Write) -> fmt::Result {
 }
 
 /// A value as it must be written to be read as one word.
-#[cfg(test)]
-pub(crate) fn quoted(value: &str) -> String {
+pub fn quoted(value: &str) -> String {
     let mut text = String::new();
     write_quoted(value, &mut text).expect("a string takes whatever is written");
     text
@@ -53,6 +52,11 @@ pub(crate) fn write_quoted(value: &str, out: &mut impl Write) -> fmt::Result {
         write!(out, "'{part}'")?;
     }
     Ok(())
+}
+
+/// Whether a configuration has anything that others must not read.
+pub fn has_secrets(tree: &Tree) -> bool {
+    diff::statements(tree).iter().any(|statement| statement.value().is_some() && is_secret(statement.path()))
 }
 
 /// Whether the value at a path must not be shown.
@@ -94,5 +98,8 @@ mod tests {
     fn secrets_are_hidden_unless_asked_for() {
         let shown = commands(&parse(TEXT).expect("right"), false);
         assert!(shown.contains("private-key ********\n") && !shown.contains("YAnz5"));
+        let public = TEXT.lines().filter(|line| !line.contains("private-key"));
+        let public = parse(&public.collect::<Vec<_>>().join("\n")).expect("right");
+        assert!(has_secrets(&parse(TEXT).expect("right")) && !has_secrets(&public));
     }
 }

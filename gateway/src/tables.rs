@@ -156,11 +156,18 @@ impl Peer {
         self.tunnel().is_none_or(|tunnel| tunnel.follows.load(Ordering::Relaxed))
     }
 
-    /// Lets the kernel choose our address anew; if the peer has moved meanwhile, that stands.
+    /// Lets the kernel choose our address anew.
     pub fn forget_source(&self) {
+        if let Some(endpoint) = self.endpoint.load_full() {
+            self.forget_source_of(&endpoint);
+        }
+    }
+
+    /// Lets the kernel choose our address anew, which it has refused; if the peer has moved meanwhile, that stands.
+    pub fn forget_source_of(&self, used: &Endpoint) {
         let before = self.endpoint.load();
-        if let Some(endpoint) = before.as_deref().filter(|endpoint| endpoint.local.is_some()) {
-            self.endpoint.compare_and_swap(&before, Some(Arc::new(Endpoint::new(endpoint.remote))));
+        if used.local.is_some() && before.as_deref() == Some(used) {
+            self.endpoint.compare_and_swap(&before, Some(Arc::new(Endpoint::new(used.remote))));
         }
     }
 }

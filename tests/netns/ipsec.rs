@@ -337,7 +337,11 @@ fn a_tunnel_carries_and_is_shown() {
     assert_eq!(cells[5..8], ["192.168.77.2", "192.168.77.2", "AES_GCM_16_256"], "{table}");
     assert!(b.peer("other")["tunnels"][0]["received_bytes"].as_u64().is_some_and(|bytes| bytes > 4 << 20));
     assert!(a.says("show vpn ipsec sa detail").contains("other: #"));
-    assert!(a.says("show vpn ike sa").contains("CURVE_25519"));
+    assert!(a.says("show vpn ike sa peer other").contains("CURVE_25519"));
+    assert!(a.says("show vpn ipsec status").contains("\n2 Active IPsec Tunnels, of 2\n"));
+    assert!(a.says("show vpn ike secrets").contains("set by vpn ipsec authentication psk sites secret\n"));
+    let details = &a.peer("other")["tunnels"][0]["sas"][0];
+    assert_eq!((&details["state"], &details["local"][0]), (&"installed".into(), &INSIDE[0].into()));
     let connections = a.says("show vpn ipsec connections");
     let words: Vec<&str> = connections.lines().nth(2).unwrap_or_default().split_whitespace().collect();
     assert_eq!(words[..4], ["other", "up", "IKEv2", "192.168.77.2"], "{connections}");
@@ -345,6 +349,40 @@ fn a_tunnel_carries_and_is_shown() {
     assert!(b.says("explain vpn ipsec peer other").starts_with("vpn ipsec site-to-site peer other: up\n"));
     let wrong = a.command("explain vpn ipsec peer othr").output().expect("it runs");
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("did you mean other?"));
+}
+
+#[test]
+fn threads_that_strangers_send_to_have_no_rights() {
+    let Some((_lab, [a, _b])) = started(|_, text| text) else { return };
+    let process = a.0.process.expect("it was started").id();
+    let mut seen = 0;
+    for thread in std::fs::read_dir(format!("/proc/{process}/task")).expect("it lives").flatten() {
+        let read = |file: &str| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+        let name = read("comm");
+        if ["ipsec0 ike", "ipsec0 lane", "ipsec0 in", "ipsec0 out"].contains(&name.trim()) {
+            seen += 1;
+            let status = read("status");
+            let rights =
+                status.lines().filter(|line| line.starts_with("CapPrm:") || line.starts_with("CapEff:"));
+            assert!(
+                rights.clone().count() == 2
+                    && rights.clone().all(|line| line.ends_with("\t0000000000000000")),
+                "{name}{status}"
+            );
+        }
+    }
+    assert_eq!(seen, 4);
+}
+
+#[test]
+fn an_interface_that_goes_down_ends_its_connections_and_begins_them_when_it_comes_up() {
+    let Some((lab, [a, b])) = started(|_, text| text) else { return };
+    let before = begun(&a, "other");
+    lab.ip("a", "link set ipsec0 down").expect("it goes down");
+    wait_until(Duration::from_secs(5), || a.spis("other").is_empty() && b.spis("other").is_empty())
+        .expect("both ends know");
+    lab.ip("a", "link set ipsec0 up").expect("it comes up");
+    assert_ne!(begun(&a, "other"), before);
 }
 
 #[test]
@@ -362,7 +400,7 @@ fn a_reset_makes_new_sas_for_that_tunnel_alone() {
     tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 1 << 20).expect("the tunnel carries");
     let wrong = a.command("reset vpn ipsec-peer other tunnel 9").output().expect("it runs");
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("its tunnels are 1"));
-    a.says("reset vpn ipsec site-to-site all");
+    a.says("restart vpn");
     wait_until(Duration::from_secs(10), || a.spis("second").len() == 1 && a.spis("second") != second)
         .expect("another SPI");
 }
@@ -371,6 +409,27 @@ fn a_reset_makes_new_sas_for_that_tunnel_alone() {
 fn begun(gateway: &Gateway, peer: &str) -> Vec<u64> {
     gateway.comes_up(peer);
     gateway.spis(peer)
+}
+
+#[test]
+fn what_happens_to_a_peer_is_told_by_its_name() {
+    let short = |_, text: String| text + "set vpn ipsec esp-group SITES life-packets 1000\n";
+    let Some((lab, [a, _b])) = started(short) else { return };
+    a.comes_up("other");
+    let log = || std::fs::read_to_string(&a.0.log).unwrap_or_default();
+    assert!(log().contains("calling peer other at 192.168.77.2:500"), "{}", log());
+    let is_told = |what: &str| {
+        let told = wait_until(Duration::from_secs(10), || log().contains(what));
+        assert!(told.is_ok(), "{what}: {}", log());
+    };
+    is_told("other-tunnel-1 is up, SPI ");
+    tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 16 << 20).expect("the tunnel carries");
+    is_told("other-tunnel-1 is rekeyed, SPI ");
+    let text = configuration(0);
+    a.write(&(text.clone() + "delete vpn ipsec site-to-site peer other\n"));
+    assert!(a.0.reload().contains("in force"));
+    is_told("peer other: connection ended: it was closed here");
+    assert!(!log().contains("of the past"), "{}", log());
 }
 
 #[test]

@@ -11,13 +11,11 @@ pub(super) fn sa(peer: &IpsecPeer) -> String {
         None => disconnected(peer),
     };
     for tunnel in &peer.tunnels {
-        let sending = tunnel.sas.iter().position(|sa| sa.sending).unwrap_or(0);
-        let sas = tunnel.sas.iter().enumerate();
-        lines.extend(sas.flat_map(|(at, sa)| installed(tunnel, sa, at < sending)));
+        lines.extend(tunnel.sas.iter().flat_map(|sa| installed(tunnel, sa)));
         if tunnel.sas.is_empty() {
             lines.push(format!("  {}: #{}, DOWN, {}", tunnel.name, tunnel.number, reason(peer)));
             lines.push(format!("    offered {}", tunnel.proposals.join(", ")));
-            lines.extend(selectors(tunnel));
+            lines.extend(selectors(&tunnel.local, &tunnel.remote));
         }
     }
     lines.join("\n") + "\n"
@@ -49,22 +47,18 @@ fn connected(peer: &IpsecPeer, ike: &IpsecIke) -> Vec<String> {
         format!("  local  '{}' @ {}", peer.local_id, ike.local),
         format!("  remote '{}' @ {}", peer.remote_id.as_deref().unwrap_or("any"), ike.remote),
         format!("  {}", suite.full()),
-        format!(
-            "  established {}s ago, {}",
-            peer.uptime.unwrap_or(0),
-            ends(ike.rekeying_in, Some(ike.expires_in))
-        ),
+        format!("  established {}s ago{}", peer.uptime.unwrap_or(0), ends(ike.rekeying_in, ike.expires_in)),
     ]
 }
 
 fn ends(rekeying: Option<u64>, expires: Option<u64>) -> String {
     let rekeying = rekeying.map(|seconds| format!("rekeying in {seconds}s"));
     let expires = expires.map(|seconds| format!("expires in {seconds}s"));
-    rekeying.into_iter().chain(expires).collect::<Vec<_>>().join(", ")
+    rekeying.into_iter().chain(expires).map(|text| format!(", {text}")).collect()
 }
 
-fn installed(tunnel: &IpsecTunnel, sa: &IpsecSa, is_replaced: bool) -> Vec<String> {
-    let state = if is_replaced { "REKEYED" } else { "INSTALLED" };
+fn installed(tunnel: &IpsecTunnel, sa: &IpsecSa) -> Vec<String> {
+    let state = sa.state.to_uppercase();
     let mode = tunnel.mode.to_uppercase() + if tunnel.in_udp { "-in-UDP" } else { "" };
     let counters = |bytes: u64, packets: u64| {
         // They are of the tunnel, and told once.
@@ -77,16 +71,43 @@ fn installed(tunnel: &IpsecTunnel, sa: &IpsecSa, is_replaced: bool) -> Vec<Strin
             tunnel.number,
             Suite::read(&sa.suite).full()
         ),
-        format!("    installed {}s ago, {}", sa.uptime, ends(sa.rekeying_in, sa.expires_in)),
+        format!("    installed {}s ago{}", sa.uptime, ends(sa.rekeying_in, sa.expires_in)),
         format!("    in  {:08x}{}", sa.spi_in, counters(tunnel.received_bytes, tunnel.received_packets)),
         format!("    out {:08x}{}", sa.spi_out, counters(tunnel.sent_bytes, tunnel.sent_packets)),
     ];
-    lines.extend(selectors(tunnel));
+    lines.extend(selectors(&sa.local, &sa.remote));
     lines
 }
 
-fn selectors(tunnel: &IpsecTunnel) -> [String; 2] {
-    [format!("    local  {}", tunnel.local.join(" ")), format!("    remote {}", tunnel.remote.join(" "))]
+fn selectors(local: &[String], remote: &[String]) -> [String; 2] {
+    [format!("    local  {}", local.join(" ")), format!("    remote {}", remote.join(" "))]
+}
+
+/// The SAs of a peer's tunnels, one for each direction, as `ip xfrm state` lists them; keys are nobody's business.
+pub(super) fn state(peer: &IpsecPeer) -> String {
+    let any = || "any".to_owned();
+    let [here, there] =
+        [&peer.local_address, &peer.remote_address].map(|address| address.clone().unwrap_or_else(any));
+    let mut text = String::new();
+    for (tunnel, sa) in peer.tunnels.iter().flat_map(|tunnel| tunnel.sas.iter().map(move |sa| (tunnel, sa))) {
+        for (from, to, spi) in [(&here, &there, sa.spi_out), (&there, &here, sa.spi_in)] {
+            text += &one_way(from, to, spi, tunnel, sa);
+        }
+    }
+    text
+}
+
+fn one_way(from: &str, to: &str, spi: u32, tunnel: &IpsecTunnel, sa: &IpsecSa) -> String {
+    let carried = if tunnel.in_udp { ", in UDP" } else { "" };
+    format!(
+        "src {from} dst {to}\n\tproto esp spi {spi:#010x} reqid {} mode {}{carried}\n\t{}, {} for {}s, tunnel {}\n",
+        tunnel.number,
+        tunnel.mode,
+        Suite::read(&sa.suite).full(),
+        sa.state,
+        sa.uptime,
+        tunnel.name
+    )
 }
 
 /// The policies of a peer's tunnels: what goes out, and what may come in.

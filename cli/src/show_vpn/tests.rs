@@ -8,6 +8,9 @@ pub(crate) fn up() -> IpsecPeer {
         spi_in: 0xc9a3_bd01,
         spi_out: 0x0000_0b02,
         suite: "aes256gcm128-esn".to_owned(),
+        state: "installed".to_owned(),
+        local: vec!["10.1.0.0/16".to_owned()],
+        remote: vec!["10.2.0.0/16".to_owned()],
         uptime: 300,
         sending: true,
         rekeying_in: Some(3000),
@@ -36,7 +39,7 @@ pub(crate) fn up() -> IpsecPeer {
         remote: "192.0.2.2:4500".to_owned(),
         nat: true,
         rekeying_in: Some(20_000),
-        expires_in: 25_077,
+        expires_in: Some(25_077),
     };
     IpsecPeer {
         name: "berlin".to_owned(),
@@ -47,7 +50,9 @@ pub(crate) fn up() -> IpsecPeer {
         remote_id: Some("berlin.example".to_owned()),
         suite: Some("aes256gcm128-prfsha256-x25519".to_owned()),
         uptime: Some(3723),
-        lifetime: 28_800,
+        lifetime: Some(28_800),
+        authentication: "secret".to_owned(),
+        secret_at: Some("vpn ipsec authentication psk sites secret".to_owned()),
         connection_type: "initiate".to_owned(),
         ike: Some(ike),
         tunnels: vec![tunnel],
@@ -79,7 +84,8 @@ pub(crate) fn down() -> IpsecPeer {
         name: "rome2".to_owned(),
         remote_address: Some("192.0.2.3".to_owned()),
         local_id: "192.0.2.1".to_owned(),
-        lifetime: 28_800,
+        lifetime: Some(28_800),
+        authentication: "certificate".to_owned(),
         connection_type: "initiate".to_owned(),
         tunnels: vec![tunnel],
         failure: Some(failure),
@@ -125,7 +131,12 @@ fn an_ike_sa_is_shown_with_both_ends() {
     let expected =
         vec!["up", "IKEv2", "AES_GCM_16_256", "PRF_HMAC_SHA2_256", "CURVE_25519", "yes", "3723", "28800"];
     assert_eq!(row, Some(expected));
-    assert!(ike_sa(&down()).contains("    down   IKEv2   n/a "));
+    assert!(
+        ike_sa(&down())
+            .contains("    down   IKEv2   n/a          n/a           n/a            no     0       28800\n")
+    );
+    let unlimited = IpsecPeer { lifetime: None, ..down() };
+    assert!(ike_sa(&unlimited).ends_with("no     0       never\n\n"), "{}", ike_sa(&unlimited));
 }
 
 #[test]
@@ -146,6 +157,64 @@ fn details_are_those_of_swanctl() {
     );
     let text = detail::sa(&down());
     assert!(text.starts_with("rome2: DOWN, IKEv2, no common proposal for IKE\n"), "{text}");
+}
+
+#[test]
+fn an_sa_that_was_replaced_is_told_with_what_it_was_for() {
+    let mut peer = up();
+    let newest = peer.tunnels[0].sas[0].clone();
+    let older = IpsecSa {
+        state: "rekeyed".to_owned(),
+        local: vec!["10.1.7.0/24".to_owned()],
+        sending: false,
+        ..newest
+    };
+    peer.tunnels[0].sas.insert(0, older);
+    let text = detail::sa(&peer);
+    let of = |word: &str| text.lines().position(|line| line.contains(word)).expect(word);
+    assert!(of("REKEYED") < of("local  10.1.7.0/24") && of("local  10.1.7.0/24") < of("INSTALLED"), "{text}");
+    assert!(of("INSTALLED") < of("local  10.1.0.0/16"), "{text}");
+}
+
+#[test]
+fn the_status_counts_what_is_up_and_names_what_is_not() {
+    assert_eq!(
+        status(&[up(), down()]),
+        "IPSec Process Running\n\n1 Active IPsec Tunnels, of 2\n1 Connected Peers, of 2\n\
+         \x20 rome2-tunnel-1 is down: no common proposal for IKE\n"
+    );
+    assert!(status(&[]).contains("\n0 Active IPsec Tunnels, of 0\n"));
+}
+
+#[test]
+fn secrets_are_named_and_not_shown() {
+    let text = secrets(&[up(), down()]);
+    let rows: Vec<&str> = text.lines().skip(2).collect();
+    assert!(
+        rows[0].ends_with("berlin.example  ********, set by vpn ipsec authentication psk sites secret"),
+        "{text}"
+    );
+    assert!(rows[1].starts_with("rome2 ") && rows[1].ends_with("  any             certificate"), "{text}");
+}
+
+#[test]
+fn each_direction_of_a_tunnel_has_its_state() {
+    let text = detail::state(&up());
+    assert_eq!(
+        text.lines().take(3).collect::<Vec<_>>(),
+        [
+            "src 192.0.2.1 dst 192.0.2.2",
+            "\tproto esp spi 0x00000b02 reqid 1 mode tunnel, in UDP",
+            "\tAES_GCM_16-256/ESN, installed for 300s, tunnel berlin-tunnel-1"
+        ]
+    );
+    assert!(text.contains("src 192.0.2.2 dst 192.0.2.1\n\tproto esp spi 0xc9a3bd01 "), "{text}");
+}
+
+#[test]
+fn what_keeps_a_tunnel_down_is_part_of_debugging_it() {
+    let text = debug(&down());
+    assert!(text.starts_with("rome2: DOWN, IKEv2, ") && text.contains("  fix: set vpn ipsec "), "{text}");
 }
 
 #[test]

@@ -380,7 +380,7 @@ pub(super) static NOT_SERVED: &[NotServed] = &[
     not_served("vpn ipsec remote-access"),
     not_served("vpn ipsec site-to-site peer <peer> authentication ppk"),
     not_served("vpn ipsec site-to-site peer <peer> ppk"),
-    not_served("vpn ipsec site-to-site peer <peer> authentication rsa-key-name").instead(KEY_PAIR),
+    not_served("vpn ipsec site-to-site peer <peer> authentication rsa-key-name").instead(NOT_RSA),
     not_served("vpn ipsec site-to-site peer <peer> authentication x509 ca-cert-file").instead(IMPORT),
     not_served("vpn ipsec site-to-site peer <peer> authentication x509 cert-file").instead(IMPORT),
     not_served("vpn ipsec site-to-site peer <peer> authentication x509 crl-file").instead(IMPORT),
@@ -389,8 +389,8 @@ pub(super) static NOT_SERVED: &[NotServed] = &[
     not_served("vpn l2tp"),
     not_served("vpn openconnect"),
     not_served("vpn pptp"),
-    not_served("vpn rsa-keys").instead(KEY_PAIR),
+    not_served("vpn rsa-keys").instead(NOT_RSA),
     not_served("vpn sstp"),
 ];
 
-const KEY_PAIR: &str = "set pki key-pair NAME public key BASE64, and authentication rsa remote-key NAME";
+const NOT_RSA: &str = "set vpn ipsec site-to-site peer NAME authentication mode x509, or pre-shared-secret";

@@ -126,11 +126,9 @@ fn what_cannot_be_served_is_refused_with_what_to_type() {
             "x509 certificate NAME, of a pki certificate",
         ),
         (
-            format!(
-                "{line} authentication mode rsa\n{line} authentication rsa local-key k\nset pki key-pair k private key AAAA"
-            ),
-            "rsa: remote-key is not set",
-            "rsa remote-key NAME, of a pki key-pair",
+            format!("{line} authentication mode rsa\n{line} authentication rsa local-key k"),
+            "RSA keys without certificates is not served yet",
+            "set vpn ipsec site-to-site peer a authentication mode pre-shared-secret, or x509",
         ),
     ] {
         check_refused(&extra, reason, fix);
@@ -259,7 +257,7 @@ fn what_vyos_has_and_we_do_not_says_what_to_do_instead() {
         ("set vpn ipsec remote-access pool a", "remove the line"),
         ("set vpn ipsec profile a", "remove the line"),
         ("set vpn ipsec site-to-site peer a authentication x509 cert-file a", "under pki"),
-        ("set vpn rsa-keys rsa-key-name a rsa-key b", "pki key-pair"),
+        ("set vpn rsa-keys rsa-key-name a rsa-key b", "authentication mode x509"),
         ("set interfaces vti vti0", "tunnels with prefixes"),
     ] {
         let error = parse(line).expect_err("not served").remove(0);

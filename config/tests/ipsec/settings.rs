@@ -180,21 +180,6 @@ fn certificates_are_found_in_pki() {
 }
 
 #[test]
-fn raw_keys_are_found_in_pki() {
-    let (ipsec, _) = loaded(&site(
-        "set pki key-pair ours private key AAAA
-set pki key-pair theirs public key BBBB
-set vpn ipsec site-to-site peer a authentication mode rsa
-set vpn ipsec site-to-site peer a authentication rsa local-key ours
-set vpn ipsec site-to-site peer a authentication rsa remote-key theirs",
-    ));
-    let Authentication::Rsa { private_key, remote_public_key } = &ipsec.peers["a"].authentication else {
-        panic!("rsa")
-    };
-    assert_eq!((private_key.expose(), &**remote_public_key), (&[0, 0, 0][..], &[4, 16, 65][..]));
-}
-
-#[test]
 fn what_is_printed_is_read_as_the_same_and_hides_secrets() {
     for text in
         guide::ALL.iter().copied().filter(|it| *it != guide::SMALLER_PACKETS).chain([&*site(CERTIFICATES)])

@@ -138,12 +138,21 @@ pub(super) fn is_same_email(one: &str, other: &str) -> bool {
     }
 }
 
+/// Names that a configuration has for anyone at all.
+const ANYONE: &[&str] = &["%any", "any", "*", "%any4", "%any6"];
+
+/// Written so that it is read as the same: what looks like something else has its type before it.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ipv4(address) => address.fmt(f),
             Self::Ipv6(address) => address.fmt(f),
-            Self::Fqdn(text) | Self::Email(text) => f.write_str(text),
+            Self::Fqdn(text) | Self::Email(text) => {
+                let is_plain = !ANYONE.contains(&text.as_str())
+                    && Self::from_text(text).is_ok_and(|read| read.kind() == self.kind() && read == *self);
+                let kind = if matches!(self, Self::Fqdn(_)) { "fqdn:" } else { "email:" };
+                write!(f, "{}{text}", if is_plain { "" } else { kind })
+            }
             Self::Name(name) => name.fmt(f),
             Self::KeyId(bytes) => {
                 f.write_str("@#")?;
@@ -244,6 +253,25 @@ mod tests {
             let identity = identity(text);
             assert_eq!(identity.kind(), kind, "{text}");
             assert_eq!(Identity::from_payload(kind, &identity.data()), Ok(identity));
+        }
+    }
+
+    #[test]
+    fn an_identity_is_printed_so_that_it_is_read_as_the_same() {
+        for (kind, data, text) in [
+            (2, "moon.example", "moon.example"),
+            (2, "192.0.2.1", "fqdn:192.0.2.1"),
+            (2, "CN=moon", "fqdn:CN=moon"),
+            (2, "@moon", "fqdn:@moon"),
+            (2, "keyid:moon", "fqdn:keyid:moon"),
+            (2, "%any", "fqdn:%any"),
+            (3, "carol@example.org", "carol@example.org"),
+            (3, "carol", "email:carol"),
+            (3, "CN=carol@example.org", "email:CN=carol@example.org"),
+        ] {
+            let shown = Identity::from_payload(kind, data.as_bytes()).expect("printable");
+            assert_eq!(shown.to_string(), text);
+            assert_eq!(identity(text), shown);
         }
     }
 

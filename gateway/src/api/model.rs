@@ -226,8 +226,14 @@ pub struct IpsecPeer {
     pub suite: Option<String>,
     /// Seconds since the sides have authenticated.
     pub uptime: Option<u64>,
-    /// Seconds that the keys of an IKE SA may be used.
-    pub lifetime: u64,
+    /// Seconds that the keys of an IKE SA may be used; none if that is not limited.
+    pub lifetime: Option<u64>,
+    /// How it shows who it is: by `secret` or `certificate`.
+    #[serde(default)]
+    pub authentication: String,
+    /// Where its secret stands in the configuration, if it has one.
+    #[serde(default)]
+    pub secret_at: Option<String>,
     /// What we offer and accept for IKE, the best first.
     pub proposals: Vec<String>,
     /// Who begins: `initiate`, `trap` (we, when there is a packet) or `none` (the peer).
@@ -259,8 +265,8 @@ pub struct IpsecIke {
     pub nat: bool,
     /// Seconds until we replace its keys.
     pub rekeying_in: Option<u64>,
-    /// Seconds until it ends if nobody does.
-    pub expires_in: u64,
+    /// Seconds until it ends if nobody does; none if it is to last.
+    pub expires_in: Option<u64>,
 }
 
 /// A tunnel to an IPsec peer.
@@ -301,6 +307,15 @@ pub struct IpsecSa {
     pub spi_out: u32,
     /// The algorithms.
     pub suite: String,
+    /// `installed`, `rekeyed` while the peer has yet to delete it, or `deleting` while we do.
+    #[serde(default)]
+    pub state: String,
+    /// The packets of our side that it is for.
+    #[serde(default)]
+    pub local: Vec<String>,
+    /// The packets of the other side.
+    #[serde(default)]
+    pub remote: Vec<String>,
     /// Seconds since they are there.
     pub uptime: u64,
     /// Whether we send with it.

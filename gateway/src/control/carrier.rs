@@ -4,10 +4,10 @@
 use super::binding::Binding;
 use super::link::Follower;
 use super::netlink::{LinkChange, Netlink, NetlinkError};
+use super::rights::Rights;
 use crate::datapath::punt::Punt;
 use crate::worker::{Egress, Inbound, Outbound, Shared};
 use arc_swap::ArcSwapOption;
-use caps::{CapSet, Capability};
 use packet::{DropCounters, DropReason};
 use port::fault::{Fault, Faults};
 use port::offload::State;
@@ -161,8 +161,12 @@ impl Carrier {
     }
 
     /// Starts the protocol's thread, which runs when the workers leave the processor idle.
-    pub fn start_lane(&mut self, lane: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.spawn("lane", Rights::OwnNamespace, move || {
+    pub(in crate::control) fn start_lane(
+        &mut self,
+        rights: Rights,
+        lane: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        self.spawn("lane", rights, move || {
             if let Err(error) = run_when_idle() {
                 tracing::debug!("handshakes may delay packets: {error}");
             }
@@ -212,9 +216,7 @@ impl Carrier {
     fn spawn(&mut self, role: &str, rights: Rights, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let name = format!("{} {role}", self.device.name());
         self.threads.push(thread::Builder::new().name(name).spawn(move || {
-            if let Err(error) = rights.keep() {
-                tracing::warn!("a thread keeps more rights than it needs: {error}");
-            }
+            rights.keep();
             body();
         })?);
         Ok(())
@@ -322,31 +324,4 @@ fn set_defaults(name: &str) -> Result<(), NetlinkError> {
     // No peer could be told where such an address is. A kernel without IPv6 gives none anyway.
     let _ = netlink.set_link(link.index, LinkChange { link_local: Some(false), ..LinkChange::default() });
     Ok(())
-}
-
-/// Which of the process's capabilities a thread keeps.
-#[derive(Clone, Copy)]
-enum Rights {
-    /// None: it carries packets, between descriptors that are open.
-    None,
-    /// Those that concern the network namespace it is in, to bind and to mark sockets.
-    OwnNamespace,
-    /// Also that of going to another namespace.
-    All,
-}
-
-impl Rights {
-    fn keep(self) -> Result<(), caps::errors::CapsError> {
-        match self {
-            Self::None => {
-                caps::clear(None, CapSet::Effective)?;
-                caps::clear(None, CapSet::Permitted)
-            }
-            Self::OwnNamespace => {
-                caps::drop(None, CapSet::Effective, Capability::CAP_SYS_ADMIN)?;
-                caps::drop(None, CapSet::Permitted, Capability::CAP_SYS_ADMIN)
-            }
-            Self::All => Ok(()),
-        }
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::carrier::{Carrier, DEFAULT_MTU, Drops, InterfaceError, Options, Removed};
 use super::lane::{Command, Inbox, Lane};
+use super::rights::Rights;
 use super::update::{Snapshot, Update, UpdateError};
 use crate::clock::Clock;
 use crate::datapath::punt::Punt;
@@ -55,8 +56,9 @@ impl Interface {
         let random = Box::new(random::System::default());
         let (outside, drops, binding) =
             (carrier.outside(), Arc::clone(&carrier.drops().lane), carrier.binding());
-        carrier
-            .start_lane(move || Lane::new(engine, random, shared, outside, drops, binding, inbox).run())?;
+        carrier.start_lane(Rights::OwnNamespace, move || {
+            Lane::new(engine, random, shared, outside, drops, binding, inbox).run();
+        })?;
         Ok(Self { carrier, tables, commands })
     }
 

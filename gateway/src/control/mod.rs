@@ -9,6 +9,7 @@ pub mod lane;
 pub mod link;
 pub mod netlink;
 pub mod plan;
+mod rights;
 pub mod rules;
 pub mod sender;
 pub mod socket;

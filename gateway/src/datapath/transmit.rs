@@ -3,9 +3,8 @@
 use super::{Assigned, Notice, Stage};
 use crate::tables::Kind;
 use crossbeam_channel::Sender;
-use packet::{Batch, DropCounters, DropReason, Endpoint};
+use packet::{Batch, DropCounters, DropReason};
 use port::Transmit;
-use std::sync::Arc;
 use tunnel::Time;
 
 /// See [`Stage`].
@@ -51,12 +50,7 @@ pub fn outbound(
         if run.endpoint.local.is_some()
             && batch.trains()[train].endpoint.is_some_and(|now| now.local.is_none())
         {
-            // The kernel refused our address. If the peer has moved meanwhile, that stands.
-            let before = peer.endpoint.load();
-            if before.as_deref() == Some(&run.endpoint) {
-                let forgotten = Some(Arc::new(Endpoint::new(run.endpoint.remote)));
-                peer.endpoint.compare_and_swap(&before, forgotten);
-            }
+            peer.forget_source_of(&run.endpoint);
         }
     }
 }

@@ -82,6 +82,13 @@ pub type Outbox = Vec<Action>;
 /// Something that people may want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
+    /// The other side is called.
+    Calling {
+        /// Of which connection.
+        connection: ConnectionId,
+        /// Where from and where to.
+        path: Path,
+    },
     /// Both sides have shown who they are.
     Established {
         /// Of which connection.
@@ -195,7 +202,7 @@ pub enum Cause {
         /// Who it says it is.
         identity: String,
         /// What is wrong.
-        why: String,
+        why: Unproved,
     },
     /// We cannot show who we are.
     CannotSign(String),
@@ -207,6 +214,24 @@ pub enum Cause {
     Misbehaved(&'static str),
     /// The other side does not answer.
     NoAnswer,
+}
+
+/// Why the other side is not believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unproved {
+    /// Another identity is configured.
+    Identity,
+    /// It has not shown that the identity is its own, for this reason.
+    Proof(String),
+}
+
+impl fmt::Display for Unproved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Identity => f.write_str("another identity is configured"),
+            Self::Proof(why) => f.write_str(why),
+        }
+    }
 }
 
 impl fmt::Debug for Action {

@@ -27,13 +27,14 @@ pub mod selectors;
 mod session;
 mod setup;
 
-pub use action::{Action, Cause, CloseReason, Event, Install, Outbox, SessionId};
+pub use action::{Action, Cause, CloseReason, Event, Install, Outbox, SessionId, Unproved};
 pub use config::{
     Authentication, Child, Connection, ConnectionId, Credentials, DeadPeerDetection, Patience, Start,
     WhenLost,
 };
 pub use endpoint::{
-    CannotInitiate, ChildStatus, Details, Endpoint, Ignored, IkeStatus, Load, SessionStatus, State,
+    CannotInitiate, ChildState, ChildStatus, Details, Endpoint, Ignored, IkeStatus, Load, SessionStatus,
+    State,
 };
 pub use identity::Identity;
 pub use nat::{Nat, Path};

@@ -74,7 +74,7 @@ fn plain(host: usize, root: &Authority) -> Credentials {
 
 fn why(network: &Network, host: usize) -> String {
     let failed = |event: &Event| match event {
-        Event::Failed { cause: Cause::NotAuthentic { why, .. }, .. } => Some(why.clone()),
+        Event::Failed { cause: Cause::NotAuthentic { why, .. }, .. } => Some(why.to_string()),
         _ => None,
     };
     network.hosts[host].events.iter().find_map(failed).expect("it failed")

@@ -8,7 +8,7 @@ use crate::support::{
 use crypto::exchange::Group;
 use tunnel::esp::Mode;
 use tunnel::ikev2::message::Exchange;
-use tunnel::ikev2::{CannotInitiate, CloseReason, Connection, Event, Start, WhenLost};
+use tunnel::ikev2::{CannotInitiate, ChildState, CloseReason, Connection, Event, Start, WhenLost};
 
 fn closed(network: &Network, host: usize) -> Vec<CloseReason> {
     let reason = |event: &Event| match event {
@@ -21,6 +21,32 @@ fn closed(network: &Network, host: usize) -> Vec<CloseReason> {
 fn rekey_child(network: &mut Network, host: usize) {
     let spi = network.hosts[host].spis()[0];
     network.command(host, |endpoint, now, out| endpoint.rekey_child(now, spi, out));
+}
+
+/// What becomes of the Child SAs of a host.
+fn states(network: &Network, host: usize) -> Vec<ChildState> {
+    let sessions = network.hosts[host].endpoint.sessions();
+    let details = sessions.into_iter().filter_map(|session| session.details);
+    details.flat_map(|details| details.children).map(|child| child.state).collect()
+}
+
+#[test]
+fn it_is_known_what_becomes_of_a_child_that_is_replaced() {
+    let (mut network, _) = connected(31, |_, _| {});
+    rekey_child(&mut network, A);
+    let mut seen = [vec![], vec![]];
+    for _ in 0..1000 {
+        network.run(seconds(1) / 1000);
+        for host in [A, B] {
+            seen[host].extend(states(&network, host));
+        }
+    }
+    assert!(seen[A].contains(&ChildState::Deleting) && !seen[A].contains(&ChildState::Rekeyed));
+    assert!(seen[B].contains(&ChildState::Rekeyed) && !seen[B].contains(&ChildState::Deleting));
+    assert_eq!(
+        [states(&network, A), states(&network, B)],
+        [[ChildState::Installed], [ChildState::Installed]]
+    );
 }
 
 #[test]

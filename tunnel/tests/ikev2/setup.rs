@@ -38,7 +38,10 @@ fn two_round_trips_make_a_child_sa() {
         let install = &network.hosts[host].sending(0).expect("installed").install;
         assert_eq!((install.connection, install.child, install.encapsulation), (ids[host], 0, false));
         assert_eq!((install.path.local.port(), install.path.remote.port()), (500, 500));
-        let [established, up] = &network.hosts[host].events[..] else { panic!("two events") };
+        let events = &network.hosts[host].events[..];
+        let calling = events.iter().take_while(|event| matches!(event, Event::Calling { .. })).count();
+        assert_eq!(calling, [1, 0][host], "the first calls");
+        let [established, up] = &events[calling..] else { panic!("{events:?}") };
         let Event::Established { suite, identity, .. } = established else { panic!("{established:?}") };
         assert_eq!(suite, "aes256gcm128-prfsha256-x25519");
         assert_eq!(identity.to_string(), ["host2.example", "host1.example"][host]);

@@ -2,6 +2,7 @@
 
 use crypto::Cipher;
 use crypto::cipher::{self, Integrity};
+use crypto::prf::Prf;
 use std::fmt;
 
 /// A cipher of a proposal.
@@ -86,33 +87,10 @@ pub(super) fn integrity(hash: &str) -> Option<Integrity> {
 pub(super) const INTEGRITY: &[Integrity] =
     &[Integrity::HmacSha256, Integrity::HmacSha384, Integrity::HmacSha512];
 
-/// A pseudorandom function of IKE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Prf {
-    /// PRF_HMAC_SHA1 (RFC 2104).
-    HmacSha1,
-    /// PRF_HMAC_SHA2_256 (RFC 4868).
-    HmacSha256,
-    /// PRF_HMAC_SHA2_384 (RFC 4868).
-    HmacSha384,
-    /// PRF_HMAC_SHA2_512 (RFC 4868).
-    HmacSha512,
-    /// PRF_AES128_XCBC (RFC 4434).
-    AesXcbc,
-}
-
-impl Prf {
-    /// The function of a name, `prfsha256`, or of the MAC that is built like it, `sha256`; `None` if it is not served.
-    pub fn by_name(name: &str) -> Option<Self> {
-        match name.strip_prefix("prf").unwrap_or(name) {
-            "sha1" => Some(Self::HmacSha1),
-            "sha256" => Some(Self::HmacSha256),
-            "sha384" => Some(Self::HmacSha384),
-            "sha512" => Some(Self::HmacSha512),
-            "aesxcbc" => Some(Self::AesXcbc),
-            _ => None,
-        }
-    }
+/// The function of a name, `prfsha256`, or of the MAC that is built like it, `sha256`; `None` if it is not served.
+pub fn prf_by_name(name: &str) -> Option<Prf> {
+    let hash = |name| str::strip_prefix(name, "prf");
+    Prf::ALL.iter().copied().find(|prf| hash(prf.name()) == hash(name).or(Some(name)))
 }
 
 /// The functions for a proposal that names neither one nor a hash.
@@ -176,7 +154,7 @@ mod tests {
         };
         let hashes = served(schema::HASHES, &|name| integrity(name).is_some());
         assert_eq!(hashes, ["aesxcbc", "sha1", "sha256", "sha384", "sha512"]);
-        let prfs = served(schema::PRFS, &|name| Prf::by_name(name).is_some());
+        let prfs = served(schema::PRFS, &|name| prf_by_name(name).is_some());
         assert_eq!(prfs, ["prfaesxcbc", "prfsha1", "prfsha256", "prfsha384", "prfsha512"]);
         let groups = served(schema::DH_GROUPS, &|number| DhGroup::by_number(number).is_some());
         assert_eq!(groups.len(), DhGroup::SERVED.len());

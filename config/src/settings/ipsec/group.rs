@@ -3,7 +3,7 @@
 //! A proposal with something that is not served is left out with a warning, as long as another remains: the peers of a
 //! configuration that was taken over still find each other.
 
-use super::algorithm::{self, DhGroup, ENCRYPTIONS, GROUPS, INTEGRITY, PRFS};
+use super::algorithm::{self, DhGroup, ENCRYPTIONS, GROUPS, INTEGRITY, PRFS, prf_by_name};
 use super::{
     Action, DeadPeerDetection, Encryption, Esp, EspProposal, Ike, IkeProposal, Mode, Pfs, Prf, Reader,
     branches,
@@ -240,9 +240,9 @@ fn ike_proposal(number: u16, tree: &Tree) -> Result<IkeProposal, NotServed> {
     }
     // Beside a cipher that authenticates, the hash only says which pseudorandom function is meant.
     let prfs = match tree.value("prf") {
-        Some(_) => named(tree, "prf", Prf::by_name, PRFS)?,
-        None if encryption.authenticates() => named(tree, "hash", Prf::by_name, PRFS)?,
-        None => named(tree, "hash", Prf::by_name, without_sha1())?,
+        Some(_) => named(tree, "prf", prf_by_name, PRFS)?,
+        None if encryption.authenticates() => named(tree, "hash", prf_by_name, PRFS)?,
+        None => named(tree, "hash", prf_by_name, without_sha1())?,
     };
     let groups = named(tree, "dh-group", DhGroup::by_number, GROUPS)?;
     Ok(IkeProposal { number, encryption, integrity: integrity(tree, encryption)?, prfs, groups })

@@ -33,7 +33,7 @@ impl Identity {
     fn of_type(kind: &str, text: &str) -> Option<Self> {
         match kind {
             "fqdn" | "dns" => Some(Self::Domain(text.to_lowercase())),
-            "email" | "rfc822" => Some(Self::Email(text.to_owned())),
+            "email" | "rfc822" | "userfqdn" => Some(Self::Email(text.to_owned())),
             "dn" | "asn1dn" => Some(Self::DistinguishedName(text.to_owned())),
             "keyid" => Some(Self::KeyId(bytes(text))),
             "ipv4" | "ipv6" => text.parse().ok().map(Self::Address),
@@ -77,11 +77,18 @@ pub(super) fn hexadecimal(text: &str) -> Option<Vec<u8>> {
     (!bytes.is_empty()).then_some(bytes)
 }
 
+/// Written so that it is read as the same: what looks like something else has its type before it.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let typed = |f: &mut fmt::Formatter<'_>, kind: &str, text: &str| {
+            let is_plain = Self::new(text).as_ref() == Some(self);
+            write!(f, "{}{text}", if is_plain { "" } else { kind })
+        };
         match self {
             Self::Address(address) => address.fmt(f),
-            Self::Domain(text) | Self::Email(text) | Self::DistinguishedName(text) => f.write_str(text),
+            Self::Domain(text) => typed(f, "fqdn:", text),
+            Self::Email(text) => typed(f, "email:", text),
+            Self::DistinguishedName(text) => typed(f, "dn:", text),
             Self::KeyId(bytes) => match std::str::from_utf8(bytes) {
                 Ok(text) if !text.chars().any(char::is_control) => write!(f, "keyid:{text}"),
                 _ => {
@@ -120,8 +127,20 @@ mod tests {
 
     #[test]
     fn an_identity_is_printed_so_that_it_is_read_as_the_same() {
-        for text in ["192.0.2.1", "2001:db8::1", "@b", "a@b.org", "CN=b", "@#00ff", "keyid:berlin", "@#6162"]
-        {
+        for text in [
+            "192.0.2.1",
+            "2001:db8::1",
+            "@b",
+            "a@b.org",
+            "CN=b",
+            "@#00ff",
+            "keyid:berlin",
+            "@#6162",
+            "fqdn:192.0.2.1",
+            "fqdn:%any",
+            "email:b",
+            "dn:b",
+        ] {
             let identity = Identity::new(text).expect("one");
             assert_eq!(Identity::new(&identity.to_string()), Some(identity), "{text}");
         }

@@ -14,7 +14,8 @@ mod peer;
 mod pki;
 mod secret;
 
-pub use algorithm::{DhGroup, Encryption, Prf};
+pub use algorithm::{DhGroup, Encryption, prf_by_name};
+pub use crypto::prf::Prf;
 pub use identity::Identity;
 
 use super::{Reader, parsed, set_or_default};
@@ -144,13 +145,6 @@ pub enum Start {
 pub enum Authentication {
     /// By a secret that both have.
     PreSharedSecret(SecretBytes),
-    /// By keys that the other side knows.
-    Rsa {
-        /// Ours, in DER: PKCS#8 or PKCS#1.
-        private_key: SecretBytes,
-        /// The peer's, in DER: SubjectPublicKeyInfo.
-        remote_public_key: Vec<u8>,
-    },
     /// By certificates.
     X509(X509),
 }
@@ -158,6 +152,8 @@ pub enum Authentication {
 /// A certificate, its key, and who may have signed the peer's.
 #[derive(Debug, PartialEq, Eq)]
 pub struct X509 {
+    /// The name of ours in the configuration.
+    pub name: String,
     /// Ours, in DER.
     pub certificate: Vec<u8>,
     /// Its key, in DER: PKCS#8, PKCS#1 or SEC 1.

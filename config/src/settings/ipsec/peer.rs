@@ -3,6 +3,7 @@
 use super::{
     Authentication, Esp, Identity, Ike, Mode, Named, Peer, Reader, Remote, Start, Traffic, Tunnel, branches,
 };
+use crate::error::Location;
 use crate::parse::nearest;
 use crate::schema::{ALL_PROTOCOLS, protocol};
 use crate::settings::{parsed, set};
@@ -154,17 +155,25 @@ impl Reader {
         let has = |word| authentication.is_some_and(|authentication| authentication.has(word));
         match authentication.and_then(|authentication| authentication.value("mode")) {
             Some("x509") => self.x509(named, path, tree).map(Authentication::X509),
-            Some("rsa") => self.rsa(named, path, tree).map(|(private_key, remote_public_key)| {
-                Authentication::Rsa { private_key, remote_public_key }
-            }),
-            None if !has("pre-shared-secret") && (has("x509") || has("rsa")) => {
-                let mode = if has("x509") { "x509" } else { "rsa" };
-                let reason = format!("{path}: authentication {mode} is set, but not that it is used");
-                self.error(tree.location(), reason, format!("set {path} authentication mode {mode}"));
+            Some("rsa") => {
+                let location = authentication.map_or(tree.location(), |it| it.location_of("mode"));
+                self.refuse_rsa(path, location)
+            }
+            None if !has("pre-shared-secret") && has("x509") => {
+                let reason = format!("{path}: authentication x509 is set, but not that it is used");
+                self.error(tree.location(), reason, format!("set {path} authentication mode x509"));
                 None
             }
+            None if !has("pre-shared-secret") && has("rsa") => self.refuse_rsa(path, tree.location()),
             _ => self.pre_shared_secret(named, path, tree, sides),
         }
+    }
+
+    fn refuse_rsa(&mut self, path: &str, location: Location) -> Option<Authentication> {
+        let reason = format!("{path}: authentication with RSA keys without certificates is not served yet");
+        let fix = format!("set {path} authentication mode pre-shared-secret, or x509");
+        self.error(location, reason, fix);
+        None
     }
 
     fn pre_shared_secret(

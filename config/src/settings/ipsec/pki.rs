@@ -12,7 +12,7 @@ struct Reference<'a> {
     /// The path and the word whose value it is.
     from: String,
     location: Location,
-    /// `certificate`, `ca` or `key-pair`.
+    /// `certificate` or `ca`.
     kind: &'static str,
     name: &'a str,
 }
@@ -46,30 +46,11 @@ impl Reader {
         let certificate = certificate?;
         let (branch, public) = self.public(named, &certificate, "certificate", &["certificate"])?;
         Some(X509 {
+            name: certificate.name.to_owned(),
             certificate: public,
             private_key: self.private_key(&certificate, branch)?,
             authorities: authorities.into_iter().collect::<Option<_>>()?,
         })
-    }
-
-    /// Our private key and the peer's public key.
-    pub(super) fn rsa(
-        &mut self,
-        named: &Named<'_>,
-        path: &str,
-        tree: &Tree,
-    ) -> Option<(SecretBytes, Vec<u8>)> {
-        let path = format!("{path} authentication rsa");
-        let tree = tree.at(&["authentication"])?;
-        let empty = Tree::default();
-        let rsa = tree.at(&["rsa"]).unwrap_or(&empty);
-        let local = self.reference(&path, tree, rsa, "local-key", "key-pair");
-        let remote = self.reference(&path, tree, rsa, "remote-key", "key-pair");
-        let (local, remote) = (local?, remote?);
-        let branch = self.branch(named, &local)?;
-        let private_key = self.private_key(&local, branch)?;
-        let (_, public) = self.public(named, &remote, "public key", &["public", "key"])?;
-        Some((private_key, public))
     }
 
     fn authority(&mut self, named: &Named<'_>, reference: &Reference<'_>) -> Option<Authority> {

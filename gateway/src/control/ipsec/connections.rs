@@ -3,8 +3,8 @@
 use super::network::MARK;
 use crate::control::netlink::Netlink;
 use config::settings::ipsec::{
-    Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Prf,
-    Remote, Retransmission, Start, Traffic, Tunnel, X509,
+    Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Remote,
+    Retransmission, Start, Traffic, Tunnel, X509,
 };
 use crypto::exchange;
 use crypto::pki::{Certificate, TrustStore, chain};
@@ -19,7 +19,7 @@ use tunnel::ikev2::limits::IKE_PORT;
 use tunnel::ikev2::proposal::{self, EspOffer, IkeOffer, Sequence};
 
 /// An IKE SA of an `ike-group` without a lifetime lasts this long.
-const LONG: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+pub const LONG: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// When the keys of a limited number of bytes or packets are replaced, in tenths.
 const SOFT_TENTHS: u64 = 9;
 
@@ -39,7 +39,7 @@ pub enum PeerError {
         error: std::io::Error,
     },
     /// Certificates, or a key, are not what they should be.
-    #[error("vpn ipsec site-to-site peer {peer}: {of}: {error}")]
+    #[error("vpn ipsec site-to-site peer {peer}: {of}: {error}\n  fix: {fix}")]
     Pki {
         /// The peer.
         peer: String,
@@ -47,12 +47,9 @@ pub enum PeerError {
         of: String,
         /// What is wrong with it.
         error: Box<dyn std::error::Error + Send + Sync>,
+        /// What to do.
+        fix: String,
     },
-    /// It proves who it is in a way that is not served.
-    #[error(
-        "vpn ipsec site-to-site peer {0}: authentication with {1} is not served yet\n  fix: set vpn ipsec site-to-site peer {0} authentication mode pre-shared-secret"
-    )]
-    Authentication(String, &'static str),
     /// Who we are is not configured, and no address of ours is known from which it could be reached.
     #[error(
         "vpn ipsec site-to-site peer {0}: who we are is not configured, and no address of ours leads to it now\n  fix: set vpn ipsec site-to-site peer {0} authentication local-id NAME, or its local-address"
@@ -112,6 +109,16 @@ pub struct Plan {
     pub children: Vec<Child>,
     /// Whether what is there of a connection of the same name may stay.
     pub keeps: bool,
+}
+
+/// Says whether a peer can be served, as far as that can be known without asking a resolver or for routes.
+pub fn check(name: &str, peer: &Peer) -> Result<(), PeerError> {
+    let authentication = authentication(name, peer)?;
+    peer.remote_id.as_ref().map(|id| spoken(name, id)).transpose()?;
+    if peer.remote_addresses.is_empty() || peer.local_id.is_some() {
+        local_identity(name, peer, &authentication, None)?;
+    }
+    Ok(())
 }
 
 /// Plans the connection to a peer at an address; `None` if it calls us from anywhere.
@@ -255,14 +262,7 @@ fn local_identity(
         return Ok(ike::Identity::Name(own.subject().clone()));
     }
     let address = settings.local_address.or_else(|| remote.and_then(address_towards));
-    address.map(of_address).ok_or_else(|| PeerError::NoIdentity(peer.to_owned()))
-}
-
-fn of_address(address: IpAddr) -> ike::Identity {
-    match address {
-        IpAddr::V4(address) => ike::Identity::Ipv4(address),
-        IpAddr::V6(address) => ike::Identity::Ipv6(address),
-    }
+    address.map(Into::into).ok_or_else(|| PeerError::NoIdentity(peer.to_owned()))
 }
 
 /// The address from which the kernel would send there, outside of any tunnel.
@@ -272,26 +272,35 @@ fn address_towards(remote: IpAddr) -> Option<IpAddr> {
 
 fn spoken(peer: &str, id: &Identity) -> Result<ike::Identity, PeerError> {
     Ok(match id {
-        Identity::Address(address) => of_address(*address),
+        Identity::Address(address) => (*address).into(),
         Identity::Domain(name) => ike::Identity::Fqdn(name.clone()),
         Identity::Email(name) => ike::Identity::Email(name.clone()),
         Identity::KeyId(bytes) => ike::Identity::KeyId(bytes.clone()),
-        Identity::DistinguishedName(text) => ike::Identity::Name(
-            text.parse().map_err(|error| PeerError::pki(peer, format!("the name {text}"), error))?,
-        ),
+        Identity::DistinguishedName(text) => {
+            ike::Identity::Name(text.parse().map_err(|error| PeerError::name(peer, text, error))?)
+        }
     })
 }
 
 impl PeerError {
-    fn pki(peer: &str, of: String, error: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self::Pki { peer: peer.to_owned(), of, error: Box::new(error) }
+    /// Of what stands in the configuration at `place`.
+    fn pki(peer: &str, place: String, error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        let fix = format!("set {place} BASE64, what stands between the first and last line of its PEM file");
+        Self::Pki { peer: peer.to_owned(), of: place, error: Box::new(error), fix }
+    }
+
+    /// Of a distinguished name.
+    fn name(peer: &str, text: &str, error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        let path = format!("set vpn ipsec site-to-site peer {peer} authentication");
+        let fix = format!("{path} local-id or remote-id, like 'C=DE, O=Example, CN=berlin'");
+        let of = format!("the name {text}");
+        Self::Pki { peer: peer.to_owned(), of, error: Box::new(error), fix }
     }
 }
 
 fn authentication(peer: &str, settings: &Peer) -> Result<ike::Authentication, PeerError> {
     match &settings.authentication {
         Authentication::PreSharedSecret(secret) => Ok(ike::Authentication::SharedKey(secret.clone())),
-        Authentication::Rsa { .. } => Err(PeerError::Authentication(peer.to_owned(), "RSA keys")),
         Authentication::X509(x509) => {
             Ok(ike::Authentication::Certificate(Arc::new(credentials(peer, x509)?)))
         }
@@ -300,24 +309,24 @@ fn authentication(peer: &str, settings: &Peer) -> Result<ike::Authentication, Pe
 
 /// Reads the certificates, the key and the lists of the configuration.
 fn credentials(peer: &str, x509: &X509) -> Result<ike::Credentials, PeerError> {
+    let at = format!("pki certificate {}", x509.name);
     let key = SigningKey::from_der(x509.private_key.expose())
-        .map_err(|error| PeerError::pki(peer, "the private key".to_owned(), error))?;
-    let read = |der: &[u8], of: &str| {
-        Certificate::from_der(der)
-            .map_err(|error| PeerError::pki(peer, format!("the certificate {of}"), error))
-    };
-    let own = read(&x509.certificate, "of this side")?;
+        .map_err(|error| PeerError::pki(peer, format!("{at} private key"), error))?;
+    let own = Certificate::from_der(&x509.certificate)
+        .map_err(|error| PeerError::pki(peer, format!("{at} certificate"), error))?;
     let (mut trust, mut authorities) = (TrustStore::default(), Vec::new());
     for authority in &x509.authorities {
-        let certificate = read(&authority.certificate, &authority.name)?;
+        let at = format!("pki ca {}", authority.name);
+        let certificate = Certificate::from_der(&authority.certificate)
+            .map_err(|error| PeerError::pki(peer, format!("{at} certificate"), error))?;
         trust
             .add_authority(certificate.clone())
-            .map_err(|error| PeerError::pki(peer, format!("the authority {}", authority.name), error))?;
+            .map_err(|error| PeerError::pki(peer, format!("{at} certificate"), error))?;
         authorities.push(certificate);
         for list in &authority.revocation_lists {
             trust
                 .add_revocation_lists(list)
-                .map_err(|error| PeerError::pki(peer, format!("the crl of {}", authority.name), error))?;
+                .map_err(|error| PeerError::pki(peer, format!("{at} crl"), error))?;
         }
     }
     let above: Vec<Certificate> = chain(&own, &authorities).into_iter().cloned().collect();
@@ -333,16 +342,6 @@ fn encryption(encryption: Encryption) -> proposal::Encryption {
     }
 }
 
-fn prf(prf: Prf) -> crypto::prf::Prf {
-    match prf {
-        Prf::HmacSha1 => crypto::prf::Prf::HmacSha1,
-        Prf::HmacSha256 => crypto::prf::Prf::HmacSha256,
-        Prf::HmacSha384 => crypto::prf::Prf::HmacSha384,
-        Prf::HmacSha512 => crypto::prf::Prf::HmacSha512,
-        Prf::AesXcbc => crypto::prf::Prf::AesXcbc,
-    }
-}
-
 fn group(group: DhGroup) -> exchange::Group {
     exchange::Group::from_id(group.0).expect("the grammar has the groups that there are")
 }
@@ -351,7 +350,7 @@ fn ike_offer(proposal: &IkeProposal) -> IkeOffer {
     IkeOffer {
         encryption: vec![encryption(proposal.encryption)],
         integrity: proposal.integrity.clone(),
-        prf: proposal.prfs.iter().copied().map(prf).collect(),
+        prf: proposal.prfs.clone(),
         groups: proposal.groups.iter().copied().map(group).collect(),
     }
 }
@@ -410,4 +409,57 @@ fn options(peer: &Peer, esp: &Esp) -> Options {
         options.replay_window = window.into();
     }
     options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::Settings;
+
+    const SITE: &str = "set vpn ipsec esp-group E proposal 1 encryption aes256gcm128
+set vpn ipsec ike-group I proposal 1 encryption aes256gcm128
+set vpn ipsec authentication psk a id %any
+set vpn ipsec authentication psk a secret 'a b'
+set vpn ipsec site-to-site peer a ike-group I
+set vpn ipsec site-to-site peer a default-esp-group E
+set vpn ipsec site-to-site peer a tunnel 1 local prefix 10.1.0.0/16
+set vpn ipsec site-to-site peer a tunnel 1 remote prefix 10.2.0.0/16
+";
+
+    /// What is said of the peer with these lines.
+    fn said(lines: &str) -> String {
+        let line = |line: &str| match line.strip_prefix("pki ") {
+            Some(_) => format!("set {line}\n"),
+            None => format!("set vpn ipsec site-to-site peer a {line}\n"),
+        };
+        let text = SITE.to_owned() + &lines.lines().map(line).collect::<String>();
+        let tree = config::parse(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let (settings, _) = Settings::new(&tree).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let checked = check("a", &settings.ipsec.peers["a"]);
+        checked.err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_check_asks_no_resolver() {
+        assert_eq!(said("remote-address berlin.invalid"), "");
+        assert_eq!(said("remote-address any\nlocal-address 192.0.2.1"), "");
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_known_without_serving_it() {
+        let unknown = said("remote-address any");
+        assert!(unknown.contains("authentication local-id NAME"), "{unknown}");
+        let name = said("remote-address 192.0.2.2\nauthentication remote-id 'dn:berlin'");
+        assert!(name.contains("the name berlin") && name.contains("\n  fix: set vpn ipsec "), "{name}");
+        let x509 = "remote-address 192.0.2.2
+authentication mode x509
+authentication x509 certificate own
+authentication x509 ca-certificate root
+pki certificate own certificate AAAA
+pki certificate own private key BBBB
+pki ca root certificate CCCC";
+        let key = said(x509);
+        assert!(key.starts_with("vpn ipsec site-to-site peer a: pki certificate own private key: "), "{key}");
+        assert!(key.contains("\n  fix: set pki certificate own private key BASE64"), "{key}");
+    }
 }

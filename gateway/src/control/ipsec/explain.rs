@@ -1,15 +1,22 @@
 //! What went wrong with a peer: what each side wants, and the lines of configuration that mend it.
 
 use super::connections::{Group, Names};
-use super::status::{list, text};
+use super::status::list;
 use crate::api::model::IpsecFailure;
-use config::settings::ipsec::{Encryption, Prf};
+use config::print::quoted;
+use config::settings::ipsec::{Encryption, prf_by_name};
 use crypto::cipher::Integrity;
 use crypto::exchange;
+use ipnet::{IpNet, IpSubnets, Ipv4Subnets, Ipv6Subnets};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 use tunnel::esp::TrafficSelector;
 use tunnel::ikev2::proposal::Algorithm;
-use tunnel::ikev2::{Cause, Path};
+use tunnel::ikev2::{Cause, Path, Unproved};
+
+/// Lines of configuration for one range of addresses.
+const MOST_PREFIXES: usize = 8;
 
 /// Says what went wrong with the peer of these names, or with one that is not known. What is not authentic, anybody may
 /// have brought about.
@@ -21,7 +28,7 @@ pub fn failure(
     at: Duration,
 ) -> IpsecFailure {
     let unknown = unknown();
-    let (what, details, fix) = explain(names.unwrap_or(&unknown), path, cause);
+    let (what, details, fix) = explain(names.unwrap_or(&unknown), names.is_some(), path, cause);
     let what = if authentic { what } else { format!("{what} (unauthenticated)") };
     IpsecFailure { at: at.as_secs(), what, details, fix }
 }
@@ -38,29 +45,25 @@ fn unknown() -> Names {
 /// What went wrong, what each side wants, and what to do.
 type Explained = (String, Vec<String>, Vec<String>);
 
-fn explain(names: &Names, path: Path, cause: &Cause) -> Explained {
+fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explained {
     let remote = path.remote.ip();
     let set = format!("set vpn ipsec site-to-site peer {}", names.peer);
     match cause {
-        Cause::NoConnection => {
-            let fix = format!("{set} remote-address {remote}");
-            (format!("no peer is configured for {remote}"), vec![], vec![fix])
-        }
+        Cause::NoConnection => no_connection(path, &set, is_known),
         Cause::NoSuchPeer { identity } => (
             format!("{remote} says that it is {identity}, and no peer is configured for that"),
             vec![],
-            vec![format!("{set} authentication remote-id {identity}")],
+            vec![format!("{set} authentication remote-id {}", quoted(identity))],
         ),
         Cause::NoProposal { of, ours, theirs } => no_proposal(names, of, ours, theirs),
         Cause::NoSelectors { ours, theirs } => no_selectors(&tunnel(names, &set), ours, theirs),
         Cause::Mode => mode(names),
         Cause::NotAuthentic { identity, why } => {
-            let fix = if why.contains("identity") {
-                format!("{set} authentication remote-id {identity}")
-            } else {
-                same_secret(names).unwrap_or_else(|| {
+            let fix = match why {
+                Unproved::Identity => format!("{set} authentication remote-id {}", quoted(identity)),
+                Unproved::Proof(_) => same_secret(names).unwrap_or_else(|| {
                     format!("{set} authentication x509 ca-certificate NAME, of who signed the peer's certificate")
-                })
+                }),
             };
             (format!("{identity} has not shown who it is: {why}"), vec![], vec![fix])
         }
@@ -95,6 +98,22 @@ fn explain(names: &Names, path: Path, cause: &Cause) -> Explained {
             vec![format!("ping {remote}; let UDP 500 and 4500 through on the way; is IKE served there?")],
         ),
     }
+}
+
+/// Nobody is configured for the addresses of a call. If it came from where a peer is, it is our own address that differs.
+fn no_connection(path: Path, set: &str, is_known: bool) -> Explained {
+    let (local, remote) = (path.local.ip(), path.remote.ip());
+    if is_known {
+        return (
+            format!("{remote} calls us at {local}, and another local-address is set"),
+            vec![],
+            vec![
+                format!("{set} local-address {local}"),
+                "or have the peer call the address that is set".to_owned(),
+            ],
+        );
+    }
+    (format!("no peer is configured for {remote}"), vec![], vec![format!("{set} remote-address {remote}")])
 }
 
 /// The line for a secret that is the same; none for who has no secret.
@@ -138,9 +157,11 @@ fn no_selectors(
         "the peer does not say".to_owned()
     };
     let fix = if is_said {
-        let line = |side, wanted: &TrafficSelector| format!("{set} {side} prefix {}", text(wanted));
-        let local = local.iter().map(|wanted| line("local", wanted));
-        local.chain(remote.iter().map(|wanted| line("remote", wanted))).collect()
+        let mut lines = traffic(set, "local", local);
+        lines.extend(traffic(set, "remote", remote));
+        let mut said = BTreeSet::new();
+        lines.retain(|line| said.insert(line.clone()));
+        lines
     } else {
         vec![format!("{set} local prefix and remote prefix: what is local here is remote there")]
     };
@@ -149,6 +170,32 @@ fn no_selectors(
         vec![format!("here: local {}, remote {}", list(&ours[0]), list(&ours[1])), theirs],
         fix,
     )
+}
+
+/// The lines that make one side of a tunnel what the peer has for it.
+fn traffic(set: &str, side: &str, wanted: &[TrafficSelector]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for selector in wanted {
+        lines.extend(prefixes(selector).iter().map(|prefix| format!("{set} {side} prefix {prefix}")));
+        if selector.protocol != 0 {
+            lines.push(format!("{set} protocol {}", selector.protocol));
+        }
+        // A range of ports has no words.
+        if selector.ports.start() == selector.ports.end() {
+            lines.push(format!("{set} {side} port {}", selector.ports.start()));
+        }
+    }
+    lines
+}
+
+/// The prefixes that make up a range of addresses; an odd one has hundreds, which nobody would type.
+fn prefixes(selector: &TrafficSelector) -> Vec<IpNet> {
+    let subnets: IpSubnets = match (selector.addresses.start(), selector.addresses.end()) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => Ipv4Subnets::new(*first, *last, 0).into(),
+        (IpAddr::V6(first), IpAddr::V6(last)) => Ipv6Subnets::new(*first, *last, 0).into(),
+        _ => return Vec::new(),
+    };
+    subnets.take(MOST_PREFIXES).collect()
 }
 
 fn no_proposal(names: &Names, of: &str, ours: &[String], theirs: &[String]) -> Explained {
@@ -194,7 +241,7 @@ impl<'a> Wanted<'a> {
         for word in text.split('-') {
             if let Some(group) = exchange::Group::ALL.iter().find(|group| group.name() == word) {
                 wanted.group = wanted.group.or(Some(group.id()));
-            } else if word.starts_with("prf") && Prf::by_name(word).is_some() {
+            } else if word.starts_with("prf") && prf_by_name(word).is_some() {
                 wanted.prf = wanted.prf.or(Some(word));
             } else if Integrity::ALL.iter().any(|mac| Algorithm::name(*mac) == word) {
                 wanted.hash = wanted.hash.or(Some(word));
@@ -326,17 +373,57 @@ mod tests {
     fn a_wrong_secret_is_named_as_the_configuration_names_it() {
         let cause = Cause::NotAuthentic {
             identity: "192.0.2.2".to_owned(),
-            why: "the pre-shared keys differ".to_owned(),
+            why: Unproved::Proof("the pre-shared keys differ".to_owned()),
         };
         assert!(told(&cause).fix[0].starts_with("set vpn ipsec authentication psk sites secret SECRET"));
-        let cause = Cause::NotAuthentic {
-            identity: "moon".to_owned(),
-            why: "another identity is configured".to_owned(),
+    }
+
+    #[test]
+    fn an_identity_can_be_typed_as_it_is_told() {
+        let set = "set vpn ipsec site-to-site peer berlin authentication remote-id";
+        for (identity, typed) in [
+            ("moon", "moon"),
+            ("C=CH, O=strongSwan, CN=moon", "'C=CH, O=strongSwan, CN=moon'"),
+            ("@#0a1b", "'@#0a1b'"),
+            ("o'hara", "'o'\"'\"'hara'"),
+        ] {
+            let other = Cause::NotAuthentic { identity: identity.to_owned(), why: Unproved::Identity };
+            for cause in [other, Cause::NoSuchPeer { identity: identity.to_owned() }] {
+                let fix = told(&cause).fix;
+                assert_eq!(fix, [format!("{set} {typed}")]);
+                let tree = config::parse(&fix[0]).unwrap_or_else(|errors| panic!("{errors:?}"));
+                let peer = tree.at(&["vpn", "ipsec", "site-to-site", "peer", "berlin", "authentication"]);
+                assert_eq!(peer.and_then(|tree| tree.value("remote-id")), Some(identity));
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_to_another_address_of_ours_is_told_from_one_of_a_stranger() {
+        let ours = told(&Cause::NoConnection);
+        assert_eq!(ours.fix[0], "set vpn ipsec site-to-site peer berlin local-address 192.0.2.1");
+        let path = Path {
+            local: "192.0.2.1:500".parse().expect("literal"),
+            remote: "192.0.2.2:500".parse().expect("literal"),
         };
-        assert_eq!(
-            told(&cause).fix,
-            ["set vpn ipsec site-to-site peer berlin authentication remote-id moon"]
-        );
+        let unknown = failure(None, path, true, &Cause::NoConnection, Duration::from_secs(7));
+        assert_eq!(unknown.fix, ["set vpn ipsec site-to-site peer NAME remote-address 192.0.2.2"]);
+    }
+
+    #[test]
+    fn what_a_peer_wants_in_the_tunnel_is_told_in_words_that_there_are() {
+        let address = |text: &str| text.parse::<IpAddr>().expect("literal");
+        let range = TrafficSelector {
+            protocol: 17,
+            ports: 53..=53,
+            addresses: address("10.3.0.0")..=address("10.3.0.2"),
+        };
+        let told = told(&Cause::NoSelectors { ours: [vec![], vec![]], theirs: [vec![range], vec![]] });
+        let set = "set vpn ipsec site-to-site peer berlin tunnel 7";
+        let lines = ["local prefix 10.3.0.0/31", "local prefix 10.3.0.2/32", "protocol 17", "local port 53"];
+        assert_eq!(told.fix, lines.map(|words| format!("{set} {words}")));
+        let text: String = told.fix.iter().map(|line| line.to_owned() + "\n").collect();
+        assert!(config::parse(&text).is_ok(), "{text}");
     }
 
     #[test]
@@ -344,7 +431,7 @@ mod tests {
         let names = Names { secret: None, ..names() };
         let unknown = Cause::NotAuthentic {
             identity: "moon".to_owned(),
-            why: "nobody who is trusted has signed it".to_owned(),
+            why: Unproved::Proof("nobody who is trusted has signed it".to_owned()),
         };
         for cause in [unknown, Cause::Refused] {
             let fix = told_with(&names, &cause).fix;
@@ -355,7 +442,7 @@ mod tests {
     #[test]
     fn selectors_are_told_from_both_sides_and_mended_from_here() {
         let net = |text: &str| {
-            let net: ipnet::IpNet = text.parse().expect("literal");
+            let net: IpNet = text.parse().expect("literal");
             vec![TrafficSelector {
                 protocol: 0,
                 ports: 0..=u16::MAX,

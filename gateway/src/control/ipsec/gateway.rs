@@ -7,6 +7,7 @@ use super::port::IkePort;
 use crate::api::model;
 use crate::clock::Clock;
 use crate::control::carrier::{Carrier, Drops, InterfaceError, Options, Removed};
+use crate::control::rights::Rights;
 use crate::control::update::UpdateError;
 use crate::datapath::punt::Punt;
 use crate::tables::{Protocol, Tables};
@@ -61,6 +62,12 @@ impl Gateway {
             })
         })?;
         let carrier = Carrier::create(NAME, &options)?;
+        let mut binding = carrier.binding();
+        binding
+            .set_port(NAT_PORT)
+            .and_then(|()| binding.set_fwmark(MARK))
+            .and_then(|()| binding.open())
+            .map_err(GatewayError::Port)?;
         let resources = |error| InterfaceError::Resources(NAME.to_owned(), error);
         Ok(Self::start(carrier, initial, engine, options, events).map_err(resources)?)
     }
@@ -82,9 +89,6 @@ impl Gateway {
         // The lane outlives its follower.
         let tell = move |up, mtu| _ = link.send(Command::Link { up, mtu });
         carrier.start(&shared, options, floated_in.clone(), events, OVERHEAD, tell)?;
-        let mut binding = carrier.binding();
-        // Nothing is bound yet: the lane does that when the interface comes up.
-        let _ = binding.set_port(NAT_PORT).and_then(|()| binding.set_fwmark(MARK));
         let drops = Arc::clone(&carrier.drops().lane);
         let parts = Parts {
             engine,
@@ -93,7 +97,6 @@ impl Gateway {
             outside: carrier.outside(),
             initial: initial.transmit(),
             drops: Arc::clone(&drops),
-            binding,
             inbox: Inbox {
                 commands: commands_out,
                 notices: notices_out,
@@ -102,9 +105,10 @@ impl Gateway {
                 punts: [floated_in, initial_in.clone()],
             },
         };
-        carrier.start_lane(move || Lane::new(parts).run())?;
+        carrier.start_lane(Rights::None, move || Lane::new(parts).run())?;
         let stop_port = Box::new(initial.stopper());
         let port = std::thread::Builder::new().name(format!("{NAME} ike")).spawn(move || {
+            Rights::None.keep();
             if let Err(error) = initial.receive(&initial_in, &drops) {
                 tracing::error!("nothing more is received on UDP port {IKE_PORT}: {error}");
             }

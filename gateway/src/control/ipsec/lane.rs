@@ -8,10 +8,8 @@ mod children;
 use super::connections::Plan;
 use super::explain;
 use crate::api::model;
-use crate::control::binding::Binding;
 use crate::control::lane::Reply;
 use crate::control::sender::Sender;
-use crate::control::update::UpdateError;
 use crate::datapath::Notice;
 use crate::datapath::punt::{Datagram, Punt};
 use crate::worker::Shared;
@@ -33,8 +31,6 @@ use tunnel::{PeerId, Time};
 
 /// IKE messages served before anything else gets its turn.
 const TURN: usize = 16;
-/// How often a port is tried again that could not be bound when the interface came up.
-const REBIND: Duration = Duration::from_secs(1);
 /// How often it is looked who has sent packets.
 const LISTEN: Duration = Duration::from_secs(2);
 /// What tells IKE from ESP on port 4500 (RFC 3948 section 2.2).
@@ -92,11 +88,9 @@ pub struct Lane {
     sender: Sender<Box<dyn Transmit>>,
     /// On port 500.
     initial: Sender<UdpTransmit>,
-    binding: Binding,
     inbox: Inbox,
+    /// Whether the interface is up.
     running: bool,
-    /// When to try again to bind.
-    rebind: Option<Time>,
     /// Connections whose packets wait although they failed, until it may be tried again.
     postponed: Vec<(Time, ConnectionId)>,
     /// When it was last looked who has sent packets.
@@ -118,8 +112,6 @@ pub struct Parts {
     pub initial: UdpTransmit,
     /// Where drops are counted.
     pub drops: Arc<DropCounters>,
-    /// Binds port 4500.
-    pub binding: Binding,
     /// Where work comes from.
     pub inbox: Inbox,
 }
@@ -127,7 +119,7 @@ pub struct Parts {
 impl Lane {
     /// A lane without peers, for an interface that is down.
     pub fn new(parts: Parts) -> Self {
-        let Parts { engine, random: [ike, random], shared, outside, initial, drops, binding, inbox } = parts;
+        let Parts { engine, random: [ike, random], shared, outside, initial, drops, inbox } = parts;
         Self {
             ike: Ike::new(ike),
             children: Children::new(engine, random, shared.clone(), Arc::clone(&drops)),
@@ -135,10 +127,8 @@ impl Lane {
             initial: Sender::new(shared.clone(), initial, Arc::clone(&drops)),
             listened: shared.clock.monotonic(),
             shared,
-            binding,
             inbox,
             running: false,
-            rebind: None,
             postponed: Vec::new(),
             drops,
         }
@@ -166,8 +156,7 @@ impl Lane {
 
     /// Waits for anything to do; may return without it.
     fn wait(&self) {
-        let next =
-            [self.ike.next_timeout(), self.children.next_timeout(), self.rebind].into_iter().flatten().min();
+        let next = [self.ike.next_timeout(), self.children.next_timeout()].into_iter().flatten().min();
         let next = next.into_iter().chain(self.postponed.iter().map(|(until, _)| *until)).min();
         let mut select = Select::new();
         select.recv(&self.inbox.commands);
@@ -194,6 +183,10 @@ impl Lane {
     }
 
     fn datagram(&mut self, datagram: &Datagram, port: u16) {
+        // The sockets stay, since whoever may make others may do more than a reader of strangers' messages should.
+        if !self.running {
+            return self.drops.count(DropReason::BadHandshake, 1);
+        }
         let Endpoint { remote, local } = datagram.endpoint;
         let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
         let (now, mut out) = (self.shared.clock.now(), Outbox::new());
@@ -271,9 +264,6 @@ impl Lane {
         }
         self.children.handle_timeout(now.monotonic);
         self.purge_postponed(now.monotonic);
-        if self.rebind.is_some_and(|at| at <= now.monotonic) {
-            self.start();
-        }
     }
 
     /// Tells all peers that we end.
@@ -324,17 +314,29 @@ impl Lane {
                 tracing::info!("peer {name}: {identity} at {} is connected, {suite}", path.remote);
             }
             Event::Closed { connection, reason, .. } => {
-                tracing::info!("peer {}: connection ended: {reason:?}", self.children.name(*connection));
+                tracing::info!("peer {}: connection ended: {reason}", self.children.name(*connection));
                 self.children.purge(*connection);
+                self.children.let_past_go(*connection);
             }
             Event::ChildUp { connection, child, spi, suite } => {
                 let name = self.children.child_name(*connection, *child);
-                tracing::info!("{name} is up, SPI {spi:08x}, {suite}");
+                let what = if self.children.is_renewed(*connection, *child) { "is rekeyed" } else { "is up" };
+                tracing::info!("{name} {what}, SPI {spi:08x}, {suite}");
             }
             Event::ChildDown { connection, child, spi } => {
-                tracing::info!("{}: SPI {spi:08x} is gone", self.children.child_name(*connection, *child));
+                let name = self.children.child_name(*connection, *child);
+                if self.children.spis(*connection, *child).is_empty() {
+                    tracing::info!("{name} is down, SPI {spi:08x}");
+                } else {
+                    tracing::debug!("{name}: the older SPI {spi:08x} is gone");
+                }
             }
-            Event::Rekeyed { .. } => {}
+            Event::Rekeyed { session, suite } => {
+                tracing::info!("peer {}: IKE is rekeyed, {suite}", self.children.name_of_session(*session));
+            }
+            Event::Calling { connection, path } => {
+                tracing::info!("calling peer {} at {}", self.children.name(*connection), path.remote);
+            }
         }
     }
 
@@ -347,7 +349,8 @@ impl Lane {
     ) {
         // Who says that it is someone else is, by its address, still the peer that is missing.
         let connection = connection.or_else(|| self.children.only_at(path.remote.ip()));
-        let names = connection.and_then(|id| self.children.names(id));
+        let at = || (*cause == Cause::NoConnection).then(|| self.children.at(path.remote.ip())).flatten();
+        let names = connection.or_else(at).and_then(|id| self.children.names(id));
         let failure = explain::failure(names, path, authentic, cause, self.shared.clock.now().wall);
         let name = names.map_or("unknown", |names| &names.peer);
         let details: String = failure.details.iter().map(|line| format!("\n  {line}")).collect();
@@ -459,35 +462,15 @@ impl Lane {
             return;
         }
         self.running = up;
-        if up {
-            self.start();
-        } else {
-            let (now, mut out) = (self.shared.clock.now(), Outbox::new());
-            for id in self.children.connections() {
-                self.ike.close(now, id, &mut out);
-            }
-            self.carry_out(out);
-            self.binding.close();
-            self.rebind = None;
-        }
-    }
-
-    fn start(&mut self) {
-        match self.binding.open() {
-            Ok(()) => {
-                self.rebind = None;
-                let mut out = Outbox::new();
-                for id in self.children.connections() {
-                    self.begin(id, &mut out);
-                }
-                self.carry_out(out);
-            }
-            Err(error) => {
-                let error: UpdateError = error;
-                tracing::error!("{error}");
-                self.rebind = Some(self.shared.clock.monotonic() + REBIND);
+        let mut out = Outbox::new();
+        for id in self.children.connections() {
+            if up {
+                self.begin(id, &mut out);
+            } else {
+                self.ike.close(self.shared.clock.now(), id, &mut out);
             }
         }
+        self.carry_out(out);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the configuration, people and the data path ask for.
 
 use super::{Endpoint, Phase};
-use crate::ikev2::action::{CloseReason, Outbox, SessionId};
+use crate::ikev2::action::{CloseReason, Event, Outbox, SessionId};
 use crate::ikev2::config::{Connection, ConnectionId, Start};
 use crate::ikev2::limits::{IKE_PORT, TRAFFIC_DELAY};
 use crate::ikev2::nat::Path;
@@ -135,9 +135,10 @@ impl Endpoint {
         };
         let at = |address| SocketAddr::new(address, IKE_PORT);
         let path = Path { local: at(local), remote: at(remote) };
-        let id = SessionId(self.next_id());
+        let (id, connection) = (SessionId(self.next_id()), wanted.connection);
         let (mut context, ..) = self.split(now, out);
         let state = Initiating::begin(id, wanted, path, &mut context).ok_or(CannotInitiate::NoProposal)?;
+        context.report(Event::Calling { connection, path });
         self.keep(id, Phase::Initiating(Box::new(state)));
         self.reschedule(id);
         Ok(id)

@@ -11,7 +11,7 @@ mod timers;
 mod update;
 
 pub use datagrams::Ignored;
-pub use status::{ChildStatus, Details, IkeStatus, Load, SessionStatus, State};
+pub use status::{ChildState, ChildStatus, Details, IkeStatus, Load, SessionStatus, State};
 
 use super::action::{CloseReason, Event, Outbox, SessionId};
 use super::config::{ConnectionId, Patience, Start, WhenLost};

@@ -97,8 +97,19 @@ pub struct ChildStatus {
     pub rekey_at: Option<Time>,
     /// When it ends.
     pub expires: Time,
-    /// Whether it is in use, and neither replaced nor being deleted.
-    pub is_live: bool,
+    /// What becomes of it.
+    pub state: ChildState,
+}
+
+/// What becomes of a Child SA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChildState {
+    /// It is in use.
+    Installed,
+    /// The other side has replaced it, and will delete it.
+    Rekeyed,
+    /// We are deleting it.
+    Deleting,
 }
 
 /// How much is kept.

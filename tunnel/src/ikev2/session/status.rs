@@ -2,7 +2,7 @@
 
 use super::Session;
 use super::entry::{ChildEntry, ChildStanding, IkeSa, Standing};
-use crate::ikev2::endpoint::{ChildStatus, Details, IkeStatus};
+use crate::ikev2::endpoint::{ChildState, ChildStatus, Details, IkeStatus};
 
 impl Session {
     pub(in crate::ikev2) fn details(&self) -> Details {
@@ -43,6 +43,10 @@ fn child(child: &ChildEntry) -> ChildStatus {
         since: child.since,
         rekey_at: child.rekey_at,
         expires: child.expires,
-        is_live: child.standing == ChildStanding::Live,
+        state: match child.standing {
+            ChildStanding::Live => ChildState::Installed,
+            ChildStanding::Replaced(_) => ChildState::Rekeyed,
+            ChildStanding::Deleting => ChildState::Deleting,
+        },
     }
 }

@@ -1,6 +1,6 @@
 //! Showing who we are, and checking who the other side is (RFC 7296 section 2.15, RFC 7427).
 
-use crate::ikev2::action::Cause;
+use crate::ikev2::action::{Cause, Unproved};
 use crate::ikev2::config::{Authentication, Connection, Credentials};
 use crate::ikev2::identity::Identity;
 use crate::ikev2::keys::{Signed, shared_key_mac};
@@ -156,13 +156,14 @@ pub(super) fn verify(
 ) -> Result<Verified, Cause> {
     let expected = config.remote_identity.as_ref();
     let outcome = if expected.is_some_and(|expected| *expected != shown.identity) {
-        Err("another identity is configured".to_owned())
+        Err(Unproved::Identity)
     } else {
         let octets = signed.octets(prf, key);
-        match &config.authentication {
+        let proved = match &config.authentication {
             Authentication::SharedKey(shared) => verify_mac(prf, shared, shown.auth, &octets),
             Authentication::Certificate(credentials) => verify_signature(credentials, &shown, &octets, wall),
-        }
+        };
+        proved.map_err(Unproved::Proof)
     };
     match outcome {
         Ok(()) => Ok(Verified { identity: shown.identity }),

@@ -107,6 +107,8 @@ pub struct Children {
     budget: Budget,
     connections: BTreeMap<ConnectionId, Connected>,
     by_name: BTreeMap<String, ConnectionId>,
+    /// Connections that were removed, until they have ended.
+    past: BTreeMap<ConnectionId, Arc<Connection>>,
     names: BTreeMap<PeerId, (ConnectionId, usize)>,
     /// Whose an SA is, by the SPI that we receive with.
     owners: HashMap<u32, (ConnectionId, usize)>,
@@ -130,6 +132,7 @@ impl Children {
             budget: Budget::default(),
             connections: BTreeMap::new(),
             by_name: BTreeMap::new(),
+            past: BTreeMap::new(),
             names: BTreeMap::new(),
             owners: HashMap::new(),
             lingering: VecDeque::new(),
@@ -173,6 +176,10 @@ impl Children {
         self.purge(id);
         if let Some(connected) = self.connections.remove(&id) {
             self.by_name.remove(&connected.settings.name);
+            // The other side is told, and answers later.
+            if connected.established.is_some() {
+                self.past.insert(id, Arc::clone(&connected.settings));
+            }
             for tunnel in &connected.tunnels {
                 self.names.remove(&tunnel.peer.id);
             }
@@ -366,6 +373,11 @@ impl Children {
         self.connections.get(&id).is_some_and(|connected| connected.established.is_some())
     }
 
+    /// A peer with this address.
+    pub(super) fn at(&self, address: IpAddr) -> Option<ConnectionId> {
+        self.connections.iter().find(|(_, it)| it.settings.remote == Some(address)).map(|(id, _)| *id)
+    }
+
     pub(super) fn by_tunnel(&self, id: ConnectionId, number: u32) -> Option<usize> {
         self.connections.get(&id)?.tunnels.iter().position(|tunnel| tunnel.plan.tunnel == number)
     }
@@ -384,13 +396,36 @@ impl Children {
         self.tunnel(id, child)?.sas.last().map(|sa| sa.spi)
     }
 
+    /// What a connection is, or was while its end is still to be told.
+    fn known(&self, id: ConnectionId) -> Option<&Connection> {
+        self.settings(id).or_else(|| self.past.get(&id).map(|settings| &**settings))
+    }
+
     pub(super) fn name(&self, id: ConnectionId) -> &str {
-        self.settings(id).map_or("of the past", |settings| &settings.name)
+        self.known(id).map_or("of the past", |settings| &settings.name)
+    }
+
+    pub(super) fn name_of_session(&self, session: SessionId) -> &str {
+        let is_its = |it: &&Connected| {
+            it.established.as_ref().is_some_and(|established| established.session == session)
+        };
+        self.connections.values().find(is_its).map_or("of the past", |it| &it.settings.name)
     }
 
     pub(super) fn child_name(&self, id: ConnectionId, child: usize) -> String {
-        let name = self.settings(id).and_then(|settings| Some(settings.children.get(child)?.name.clone()));
+        let name = self.known(id).and_then(|settings| Some(settings.children.get(child)?.name.clone()));
         name.unwrap_or_else(|| "a tunnel of the past".to_owned())
+    }
+
+    /// The end of a connection that was removed has been told.
+    pub(super) fn let_past_go(&mut self, id: ConnectionId) {
+        self.past.remove(&id);
+    }
+
+    /// Whether the newest SA of a tunnel takes the place of another one of the same session.
+    pub(super) fn is_renewed(&self, id: ConnectionId, child: usize) -> bool {
+        let sas = self.tunnel(id, child).map_or(&[][..], |tunnel| &tunnel.sas);
+        sas.split_last().is_some_and(|(newest, older)| older.iter().any(|sa| sa.session == newest.session))
     }
 }
 
@@ -426,7 +461,7 @@ impl Children {
                 }
                 self.forgive(*connection);
             }
-            Event::ChildDown { .. } | Event::Failed { .. } => {}
+            Event::Calling { .. } | Event::ChildDown { .. } | Event::Failed { .. } => {}
         }
     }
 

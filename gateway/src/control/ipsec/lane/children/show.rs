@@ -2,6 +2,7 @@
 
 use super::{Children, Connected, Installed};
 use crate::api::model;
+use crate::control::ipsec::connections::LONG;
 use crate::control::ipsec::status;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +10,7 @@ use tunnel::Time;
 use tunnel::esp::{Mode, TrafficSelector};
 use tunnel::ikev2::message::{Proposal, ProposalSpi};
 use tunnel::ikev2::proposal::{EspOffer, IkeOffer, describe};
-use tunnel::ikev2::{ChildStatus, Details, SessionStatus, Start};
+use tunnel::ikev2::{Authentication, ChildState, Details, SessionId, SessionStatus, Start};
 
 impl Children {
     /// All peers, with what IKE says of its sessions.
@@ -22,12 +23,9 @@ impl Children {
         let now = self.shared.clock.monotonic();
         let local = established.and_then(|it| it.endpoint.local).or(settings.local);
         let remote = established.map(|it| it.endpoint.remote.ip()).or(settings.remote);
-        let session = established.and_then(|it| {
-            let found = sessions.binary_search_by_key(&it.session, |status| status.session).ok()?;
-            sessions.get(found)
-        });
+        let session = established.and_then(|it| find(sessions, it.session));
         let details = session.and_then(|session| session.details.as_ref());
-        let children = details.map_or(&[][..], |details| &details.children);
+        let is_limited = settings.lifetime < LONG;
         model::IpsecPeer {
             name: settings.name.clone(),
             up: established.is_some(),
@@ -39,34 +37,53 @@ impl Children {
                 .or_else(|| settings.remote_identity.as_ref().map(ToString::to_string)),
             suite: established.map(|it| it.suite.clone()),
             uptime: established.map(|it| (now - it.since).as_secs()),
-            lifetime: settings.lifetime.as_secs(),
+            lifetime: is_limited.then_some(settings.lifetime.as_secs()),
+            authentication: match settings.authentication {
+                Authentication::SharedKey(_) => "secret",
+                Authentication::Certificate(_) => "certificate",
+            }
+            .to_owned(),
+            secret_at: connected
+                .names
+                .secret
+                .as_ref()
+                .map(|words| words.trim_start_matches("set ").to_owned()),
             proposals: texts(&IkeOffer::propose(&settings.ike, ProposalSpi::None)),
             connection_type: connection_type(settings.start).to_owned(),
             ike: session
                 .zip(details)
-                .and_then(|(session, details)| ike(session.session.number(), details, now)),
+                .and_then(|(session, details)| ike(session.session.number(), details, now, is_limited)),
             tunnels: (0..connected.tunnels.len())
-                .map(|child| self.show_tunnel(connected, child, children))
+                .map(|child| self.show_tunnel(connected, child, sessions))
                 .collect(),
             failure: connected.failure.clone(),
         }
     }
 
-    fn show_tunnel(&self, connected: &Connected, child: usize, timers: &[ChildStatus]) -> model::IpsecTunnel {
+    fn show_tunnel(
+        &self,
+        connected: &Connected,
+        child: usize,
+        sessions: &[SessionStatus],
+    ) -> model::IpsecTunnel {
         let (tunnel, configured) = (&connected.tunnels[child], &connected.settings.children[child]);
         let traffic = tunnel.traffic();
         let selectors = |selectors: &[TrafficSelector]| selectors.iter().map(status::text).collect();
         let (now, sending) = (self.shared.clock.monotonic(), tunnel.peer.sending.load_full());
         let show = |sa: &Installed| {
-            let timers = timers.iter().find(|timers| timers.inbound == sa.spi);
+            let details = find(sessions, sa.session).and_then(|session| session.details.as_ref());
+            let known = details.and_then(|it| it.children.iter().find(|child| child.inbound == sa.spi));
             model::IpsecSa {
                 spi_in: sa.spi,
                 spi_out: sa.outbound.receiver,
                 suite: sa.suite.clone(),
                 uptime: (now - sa.since).as_secs(),
                 sending: sending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &sa.outbound)),
-                rekeying_in: timers.and_then(|timers| Some((timers.rekey_at? - now).as_secs())),
-                expires_in: timers.map(|timers| (timers.expires - now).as_secs()),
+                state: state(known.map_or(ChildState::Installed, |known| known.state)).to_owned(),
+                local: selectors(&sa.traffic.local),
+                remote: selectors(&sa.traffic.remote),
+                rekeying_in: known.and_then(|known| Some((known.rekey_at? - now).as_secs())),
+                expires_in: known.map(|known| (known.expires - now).as_secs()),
             }
         };
         model::IpsecTunnel {
@@ -86,6 +103,20 @@ impl Children {
     }
 }
 
+/// A session by its name; they are sorted by it.
+fn find(sessions: &[SessionStatus], session: SessionId) -> Option<&SessionStatus> {
+    sessions.get(sessions.binary_search_by_key(&session, |status| status.session).ok()?)
+}
+
+/// What becomes of an SA, as the API calls it.
+fn state(state: ChildState) -> &'static str {
+    match state {
+        ChildState::Installed => "installed",
+        ChildState::Rekeyed => "rekeyed",
+        ChildState::Deleting => "deleting",
+    }
+}
+
 fn texts(proposals: &[Proposal]) -> Vec<String> {
     proposals.iter().map(describe).collect()
 }
@@ -100,7 +131,7 @@ fn connection_type(start: Start) -> &'static str {
 }
 
 /// The IKE SA that is in use.
-fn ike(number: u64, details: &Details, now: Time) -> Option<model::IpsecIke> {
+fn ike(number: u64, details: &Details, now: Time, is_limited: bool) -> Option<model::IpsecIke> {
     let ike = details.ikes.iter().find(|ike| ike.is_current)?;
     Some(model::IpsecIke {
         number,
@@ -110,7 +141,7 @@ fn ike(number: u64, details: &Details, now: Time) -> Option<model::IpsecIke> {
         local: details.path.local.to_string(),
         remote: details.path.remote.to_string(),
         nat: details.nat.is_present(),
-        rekeying_in: ike.rekey_at.map(|at| (at - now).as_secs()),
-        expires_in: (ike.expires - now).as_secs(),
+        rekeying_in: ike.rekey_at.filter(|_| is_limited).map(|at| (at - now).as_secs()),
+        expires_in: is_limited.then_some((ike.expires - now).as_secs()),
     })
 }

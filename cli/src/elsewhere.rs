@@ -1,0 +1,86 @@
+//! Commands that a VyOS router has and that something else answers here: what to type instead.
+
+/// First words of commands, the more precise before the others, and what to type instead.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("show log vpn", LOG),
+    ("show log ipsec", LOG),
+    ("show log kernel", "journalctl -k"),
+    ("show log tail", "journalctl -n 100"),
+    ("show log", LOG),
+    ("monitor log", "journalctl -f -u postern"),
+    ("monitor", "watch -n 1 postern show vpn ipsec sa"),
+    ("show configuration", "cat /etc/postern/postern.conf, or what follows --config; it is in `set` lines"),
+    ("configure", "$EDITOR /etc/postern/postern.conf; systemctl reload postern"),
+    ("set", "add the line to /etc/postern/postern.conf; systemctl reload postern"),
+    ("delete", "take the line out of /etc/postern/postern.conf; systemctl reload postern"),
+    ("commit", "systemctl reload postern"),
+    ("show vpn ipsec remote-access", "postern show vpn ipsec sa; remote access is not served"),
+    ("show vpn ipsec site-to-site", "postern show vpn ipsec connections"),
+    ("show vpn ipsec peer", "postern show vpn debug peer NAME"),
+    ("show vpn ipsec profile", "postern show vpn ipsec connections; DMVPN is not served"),
+    ("show vpn peer", "postern show vpn debug peer NAME"),
+    ("show system acceleration", "postern show system acceleration, postern doctor crypto"),
+    ("show system processes", "top -b -n 1"),
+    ("show system", "postern show system cpu"),
+    ("show hardware cpu", "postern show system cpu"),
+    ("show cpu-info", "postern show system cpu"),
+    ("show hardware", SENSORS),
+    ("show environment", SENSORS),
+    ("show version kernel", "uname -r"),
+    ("show version", "postern --version"),
+    ("show interfaces", "ip -brief address, postern show interfaces wireguard"),
+    ("show ip route", "ip route show table all"),
+    ("generate wireguard", "postern generate pki wireguard key-pair"),
+    ("restart", "postern restart vpn, systemctl restart postern"),
+    ("reset vpn ipsec", "postern reset vpn ipsec site-to-site peer NAME"),
+    ("reboot", "systemctl reboot"),
+    ("poweroff", "systemctl poweroff"),
+];
+
+const LOG: &str = "journalctl -u postern";
+const SENSORS: &str = "sensors, of the package lm-sensors";
+
+/// What is said of a command line that is not one of ours.
+pub(crate) fn instead(words: &[String]) -> Option<String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !word.starts_with('-')).collect();
+    let begins = |known: &str| {
+        let mut left = words.iter();
+        known.split(' ').all(|word| left.next() == Some(&word))
+    };
+    let (known, fix) = ELSEWHERE.iter().find(|(known, _)| begins(known))?;
+    // The words that follow may be a secret.
+    Some(format!("`{known}` is not a command of postern\n  fix: {fix}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(line: &str) -> Option<String> {
+        instead(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_command_of_a_router_names_what_does_the_same() {
+        for (line, fix) in [
+            ("show log vpn ipsec", "journalctl -u postern"),
+            ("show log tail 100", "journalctl -n 100"),
+            ("show configuration commands", "/etc/postern/postern.conf"),
+            ("show cpu-info", "postern show system cpu"),
+            ("reboot now", "systemctl reboot"),
+            ("commit", "systemctl reload postern"),
+        ] {
+            let said = said(line).unwrap_or_default();
+            assert!(said.starts_with('`') && said.contains("\n  fix: ") && said.contains(fix), "{said}");
+        }
+        assert_eq!((said("shwo log"), said("show logs"), said("")), (None, None, None));
+    }
+
+    #[test]
+    fn the_more_precise_comes_first() {
+        for (at, (later, _)) in ELSEWHERE.iter().enumerate() {
+            let hides = |(earlier, _): &&(&str, &str)| later.starts_with(&format!("{earlier} "));
+            assert!(ELSEWHERE[..at].iter().find(hides).is_none(), "{later}");
+        }
+    }
+}
