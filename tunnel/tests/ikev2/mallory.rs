@@ -69,10 +69,14 @@ impl Mallory {
 
     /// One who has been through IKE_SA_INIT with B.
     pub fn half_open(network: &mut Network) -> Self {
-        let mut this = Self::new();
-        this.answer = this.init(network, &this.init_payloads()).pop().expect("it is answered");
-        this.derive();
-        this
+        Self::new().begin(network)
+    }
+
+    /// Goes through IKE_SA_INIT with B.
+    pub fn begin(mut self, network: &mut Network) -> Self {
+        self.answer = self.init(network, &self.init_payloads()).pop().expect("it is answered");
+        self.derive();
+        self
     }
 
     /// One who has been through IKE_AUTH as well.
