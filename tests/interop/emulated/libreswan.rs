@@ -109,8 +109,11 @@ impl Pair {
     /// Replaces a connection's SAs as pluto does when they are old.
     fn pluto_rekeys(&self, peer: &Peer) {
         let (spis, ike) = (self.spis(peer), self.ike(peer));
-        let said =
-            self.run(&format!("whack --rekey-ipsec --name {0}; whack --rekey-ike --name {0}", peer.name()));
+        // The first is what libreswan 5 calls it.
+        let said = self.run(&format!(
+            "whack --rekey-child --name {0} || whack --rekey-ipsec --name {0}; whack --rekey-ike --name {0}",
+            peer.name()
+        ));
         for words in ["initiator rekeyed Child SA", "initiator rekeyed IKE SA"] {
             assert!(said.contains(words), "{said}\n{}", self.tell());
         }

@@ -212,8 +212,9 @@ impl Pair {
             let arguments = ["-c", "2", "-i", "0.2", "-W", "2", "-s", "1200", "-I", &ours, &theirs];
             self.lab.run("a", "ping", &arguments).is_ok()
         });
-        let said = self.run(&format!("ping -c 2 -s 900 -I {theirs} {ours}"));
-        assert!(said.contains("2 packets received"), "{said}");
+        self.wait(&format!("{} has its answer", peer.name()), || {
+            self.run(&format!("ping -c 2 -s 900 -I {theirs} {ours}")).contains("2 packets received")
+        });
     }
 
     /// Each of them does.
