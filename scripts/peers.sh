@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Brings the programs that we are compared with into .peers/: the newest wireguard-go from the Go proxy, and for the tests a
-# Debian kernel with its WireGuard, IPsec and crypto modules. What cannot be had is said, and the tests that need it say so too.
+# Debian kernel with its WireGuard, IPsec and crypto modules, libreswan and OpenIKED. What cannot be had is said, and the tests
+# that need it say so too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 part=${1:-test}
@@ -51,6 +52,8 @@ crypto_modules=(virtio_pci virtio_crypto algif_aead algif_skcipher algif_hash ct
 ipsec_modules=(virtio_pci virtio_net esp4 xfrm_user authenc authencesn jitterentropy_rng drbg seqiv echainiv cbc ctr gcm
   ccm ghash_generic chacha_generic poly1305_generic chacha20poly1305 des_generic sha256_generic sha512_generic xcbc
   crypto_null)
+# libreswan speaks to the kernel by xfrm_user, OpenIKED by af_key.
+ike_modules=("${ipsec_modules[@]}" af_key)
 
 fetch_kernel() {
   local work image version purpose module file
@@ -61,22 +64,66 @@ fetch_kernel() {
   say "apt-get download $image, for the kernel's WireGuard, IPsec and crypto API"
   work=$(mktemp -d)
   (cd "$work" && apt-get download -qq "$image" && dpkg-deb -x ./*.deb tree) || { rm -rf "$work"; return 1; }
-  mkdir -p .peers/kernel
+  # What is there is taken away only when there is something else: tests may be running.
+  rm -rf .peers/kernel.new
+  mkdir -p .peers/kernel.new
   PATH=$PATH:/sbin:/usr/sbin depmod -b "$work/tree" "$version"
-  for purpose in wireguard ipsec crypto; do
+  for purpose in wireguard ipsec crypto ike; do
     local -n modules=${purpose}_modules
     for module in "${modules[@]}"; do
       PATH=$PATH:/sbin:/usr/sbin modprobe -d "$work/tree" -S "$version" --show-depends "$module"
     done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r file; do
-      cp "$file" .peers/kernel/
-      basename "$file" >> ".peers/kernel/order-$purpose"
+      cp "$file" .peers/kernel.new/
+      basename "$file" >> ".peers/kernel.new/order-$purpose"
     done
   done
-  cp "$work/tree/boot/vmlinuz-$version" .peers/kernel/vmlinuz
+  cp "$work/tree/boot/vmlinuz-$version" .peers/kernel.new/vmlinuz
+  rm -rf "$work" .peers/kernel
+  mv .peers/kernel.new .peers/kernel
+}
+
+if [ "$part" = test ] && ! [ -f .peers/kernel/order-crypto -a -f .peers/kernel/order-ike ]; then
+  fetch_kernel || say "no Debian kernel can be had here: the tests with its WireGuard, IPsec and crypto API will be skipped"
+fi
+
+# Two more IKEv2 daemons, which run in that machine only. They are not installed: libreswan conflicts with strongSwan, and both
+# would start as services. As if nothing were installed, apt brings all that they need, of one release.
+ike_programs=(usr/libexec/ipsec/pluto usr/libexec/ipsec/addconn usr/libexec/ipsec/whack usr/bin/certutil usr/sbin/iked
+  usr/sbin/ikectl)
+# What libraries load by name.
+ike_plugins=(libsoftokn3.so libfreebl3.so libfreeblpriv3.so legacy.so)
+
+fetch_ike() {
+  local work package program plugin libraries loader
+  work=$(mktemp -d)
+  mkdir -p "$work/archives/partial" "$work/tree" "$work/ike/bin" "$work/ike/lib64" "$work/ike/lib/x86_64-linux-gnu"
+  say "apt-get download libreswan openiked, and what they need"
+  apt-cache show libreswan >/dev/null 2>&1 || "${as_root[@]}" apt-get update -qq
+  (apt-get -qq -y -o Dir::State::status=/dev/null -o Debug::NoLocking=1 -o "Dir::Cache::archives=$work/archives" \
+    --no-install-recommends --download-only install libreswan openiked >/dev/null 2>&1 &&
+    for package in "$work"/archives/*.deb; do dpkg-deb -x "$package" "$work/tree"; done) ||
+    { rm -rf "$work"; return 1; }
+  loader=$(find "$work/tree" -type f -name ld-linux-x86-64.so.2 | head -n 1)
+  libraries=$work/tree/lib/x86_64-linux-gnu:$work/tree/usr/lib/x86_64-linux-gnu
+  for program in "${ike_programs[@]}"; do
+    cp "$work/tree/$program" "$work/ike/bin/"
+  done
+  # iproute2, under a name that busybox does not have.
+  find "$work/tree" -type f -path '*bin/ip' -exec cp -L '{}' "$work/ike/bin/xfrm" ';'
+  for plugin in "${ike_plugins[@]}"; do
+    find "$work/tree" -type f -name "$plugin" -exec cp -L '{}' "$work/ike/lib/x86_64-linux-gnu/" ';'
+  done
+  for program in "$work"/ike/bin/* "$work"/ike/lib/x86_64-linux-gnu/*; do
+    "$loader" --library-path "$libraries" --list "$program"
+  done | sed -n 's/.*=> \([^ ]*\) .*/\1/p' | sort -u | xargs -I '{}' cp -L '{}' "$work/ike/lib/x86_64-linux-gnu/"
+  mkdir -p "$work/ike/usr/lib/x86_64-linux-gnu/ossl-modules"
+  mv "$work/ike/lib/x86_64-linux-gnu/legacy.so" "$work/ike/usr/lib/x86_64-linux-gnu/ossl-modules/"
+  cp "$loader" "$work/ike/lib64/"
+  rm -rf .peers/ike
+  mv "$work/ike" .peers/ike
   rm -rf "$work"
 }
 
-if [ "$part" = test ] && ! [ -f .peers/kernel/order-crypto -a -f .peers/kernel/order-ipsec ]; then
-  rm -rf .peers/kernel
-  fetch_kernel || say "no Debian kernel can be had here: the tests with its WireGuard, IPsec and crypto API will be skipped"
+if [ "$part" = test ] && ! [ -x .peers/ike/bin/pluto -a -x .peers/ike/bin/iked ]; then
+  fetch_ike || say "libreswan and OpenIKED cannot be had here: the tests with them will be skipped"
 fi

@@ -19,7 +19,8 @@ case $part in
   demo) ;;
   bench) packages+=(wireguard-tools openvpn openssl "${strongswan[@]}") ;;
   test)
-    # wg and wg-quick, what wireguard-go's own test script uses, and a machine for the kernel's WireGuard.
+    # wg and wg-quick, what wireguard-go's own test script uses, and a machine for the kernel's WireGuard and IPsec. The daemons
+    # that need that IPsec are not installed: peers.sh brings them.
     packages+=(wireguard-tools ncat iptables kmod qemu-system-x86 busybox-static cpio)
     # ESP as others make it.
     packages+=(python3-scapy python3-cryptography)

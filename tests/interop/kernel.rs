@@ -33,7 +33,7 @@ fn init(private: &str, public: &str) -> String {
     )
 }
 
-fn md5(bytes: &[u8]) -> String {
+pub fn md5(bytes: &[u8]) -> String {
     let mut child =
         Command::new("md5sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("md5sum runs");
     child.stdin.take().expect("piped").write_all(bytes).expect("it reads");
@@ -72,6 +72,7 @@ fn the_kernel_calls_us_and_we_call_it() {
     let boot = Start {
         modules: "wireguard",
         programs: &["wg".into()],
+        tree: None,
         script: &script,
         hardware: &[
             "-netdev",

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// The programs of busybox that scripts use.
-const APPLETS: &str = "sh mount insmod cat ip ping nc md5sum sed dd sleep echo ls poweroff";
+const APPLETS: &str =
+    "sh mount insmod cat ip ping nc md5sum sed dd sleep echo ls poweroff hostname killall chmod mkdir ln";
 
 /// The folder of the kernel and its modules; says aloud if that, or a program that is `needed`, is missing.
 pub fn kernel(needed: &[&str]) -> Option<PathBuf> {
@@ -27,10 +28,12 @@ pub fn kernel(needed: &[&str]) -> Option<PathBuf> {
 
 /// What a machine is started with.
 pub struct Start<'a> {
-    /// The purpose for which modules are loaded: `wireguard`, `ipsec` or `crypto`.
+    /// The purpose for which modules are loaded: `wireguard`, `ipsec`, `ike` or `crypto`.
     pub modules: &'a str,
     /// Programs that are taken in, with their libraries: names, or paths.
     pub programs: &'a [PathBuf],
+    /// A folder whose content is taken in as it is.
+    pub tree: Option<&'a Path>,
     /// What it does once the modules are loaded.
     pub script: &'a str,
     /// Arguments of qemu.
@@ -57,6 +60,10 @@ fn initramfs(directory: &Path, kernel: &Path, start: &Start<'_>) {
     for program in start.programs {
         let path = if program.is_absolute() { program.clone() } else { which(&program.to_string_lossy()) };
         take(&path, &root);
+    }
+    if let Some(tree) = start.tree {
+        let copied = Command::new("cp").arg("-rT").args([tree, &root]).status().expect("cp runs");
+        assert!(copied.success());
     }
     for entry in std::fs::read_dir(kernel).expect("it is there").flatten() {
         if entry.file_name() != "vmlinuz" {
@@ -109,7 +116,8 @@ impl Machine {
         let mut command = lab.command(namespace, "qemu-system-x86_64");
         command
             .args(["-accel", "tcg", "-m", "512", "-nographic", "-no-reboot"])
-            .args(["-append", "console=ttyS0 loglevel=1 panic=-1"])
+            // On a busy host the timer is too late for the kernel's check of it, and it gives up.
+            .args(["-append", "console=ttyS0 loglevel=1 panic=-1 no_timer_check"])
             .arg("-kernel")
             .arg(kernel.join("vmlinuz"))
             .arg("-initrd")

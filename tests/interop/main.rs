@@ -1,6 +1,7 @@
 //! Postern with other people's WireGuard, IPsec and ESP, and with other people's crypto.
 
 mod bare;
+mod emulated;
 mod kernel;
 mod machine;
 #[path = "../netns/manual.rs"]

@@ -99,7 +99,7 @@ fn run(hardware: &[&str], suite: &str) -> Option<String> {
          {name} --ignored --nocapture says_what_there_is && echo SAID\n\
          echo END; sleep 1000\n"
     );
-    let start = Start { modules: "crypto", programs: &[program], script: &script, hardware };
+    let start = Start { modules: "crypto", programs: &[program], tree: None, script: &script, hardware };
     let machine = Machine::boot(&mut lab, "a", &kernel, &start);
     machine.says("\nEND\n", PATIENCE);
     let said = machine.said();

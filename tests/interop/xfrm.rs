@@ -272,6 +272,7 @@ fn every_cipher_is_that_of_the_kernel() {
     let boot = Start {
         modules: "ipsec",
         programs: &[program],
+        tree: None,
         script: &script,
         hardware: &[
             "-netdev",

@@ -88,7 +88,7 @@ fn theirs(connection: &str, child: &str) -> String {
 }
 
 /// The daemon under test.
-struct Ours {
+pub(crate) struct Ours {
     namespace: &'static str,
     file: PathBuf,
     socket: PathBuf,
@@ -97,7 +97,7 @@ struct Ours {
 }
 
 impl Ours {
-    fn start(lab: &mut Lab, namespace: &'static str, configuration: &str) -> Self {
+    pub(crate) fn start(lab: &mut Lab, namespace: &'static str, configuration: &str) -> Self {
         let name = lab.interface(namespace);
         let directory = std::env::temp_dir();
         let (file, log) = (directory.join(format!("{name}.conf")), directory.join(format!("{name}.log")));
@@ -120,7 +120,7 @@ impl Ours {
     }
 
     /// Ends it by a signal.
-    fn kill(&self, lab: &mut Lab, signal: Signal) {
+    pub(crate) fn kill(&self, lab: &mut Lab, signal: Signal) {
         lab.kill(self.process, signal);
     }
 
@@ -135,7 +135,7 @@ impl Ours {
     }
 
     /// Starts it again after [`kill`](Self::kill).
-    fn restart(&mut self, lab: &mut Lab) {
+    pub(crate) fn restart(&mut self, lab: &mut Lab) {
         self.process = Self::run(lab, self.namespace, [&self.file, &self.socket, &self.log]);
     }
 
@@ -150,7 +150,7 @@ impl Ours {
     }
 
     /// What the API says of all peers.
-    fn peers(&self) -> Vec<Value> {
+    pub(crate) fn peers(&self) -> Vec<Value> {
         let mut said = self.ask("/v1/vpn/ipsec").unwrap_or_default();
         said["peers"].take().as_array().cloned().unwrap_or_default()
     }
@@ -187,7 +187,7 @@ impl Ours {
         format!("{:#?}\n{drops}\n{}\n--- charon:\n{}", self.peers(), self.log(), peer.log())
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 }

@@ -537,3 +537,18 @@ fn an_unasked_answer_is_ignored() {
         network.hosts[B].endpoint.sessions().iter().map(|session| session.state).collect();
     assert_eq!(states, [State::Established]);
 }
+
+/// Datagrams of tcpdump's tests, of IKEv1 and IKEv2, whole and damaged, and what our fuzzers found.
+#[test]
+fn what_others_have_collected_leaves_nothing() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/ike");
+    for entry in std::fs::read_dir(corpus).expect("it is there") {
+        let path = entry.expect("a readable folder").path();
+        let mut network = waiting();
+        let bytes = std::fs::read(&path).expect("a readable file");
+        let answers = Mallory::new().send(&mut network, bytes.clone());
+        assert!(answers.len() <= 1 && answers.iter().all(|answer| answer.len() <= bytes.len()), "{path:?}");
+        network.run(seconds(60));
+        assert_eq!(network.hosts[B].endpoint.load(), NOTHING, "{path:?}");
+    }
+}

@@ -74,10 +74,14 @@ impl Mallory {
 
     /// One at another address.
     pub fn half_open_at(network: &mut Network, address: SocketAddr) -> Self {
-        let mut this = Self { address, ..Self::new() };
-        this.answer = this.init_with_cookie(network).expect("success");
-        this.derive();
-        this
+        Self { address, ..Self::new() }.begin(network)
+    }
+
+    /// Goes through IKE_SA_INIT with B, with a cookie if one is asked for.
+    pub fn begin(mut self, network: &mut Network) -> Self {
+        self.answer = self.init_with_cookie(network).expect("it is answered");
+        self.derive();
+        self
     }
 
     /// Sends an honest first message, again with a cookie if B asks for one; returns what B answers at last.

@@ -1,6 +1,7 @@
 //! What becomes of a session: rekeying, deletion, death.
 
-use crate::network::{A, B, Network};
+use crate::mallory::{self, Mallory};
+use crate::network::{A, B, Host, Network};
 use crate::support::{
     DETECTION, HOUR, acquainted, assert_agree, assert_nothing_leaks, begin, child, connected, established,
     seconds,
@@ -275,7 +276,7 @@ fn a_dead_peer_is_noticed_and_the_connection_restarted() {
     assert_eq!(closed(&network, A), [CloseReason::Dead]);
     assert!(network.hosts[A].installed.is_empty());
     // It comes back as one that knows nothing.
-    let mut fresh = crate::network::Host::new("192.0.2.2", 999);
+    let mut fresh = Host::new("192.0.2.2", 999);
     fresh.endpoint.add_connection(network.now(), crate::support::connection(B));
     network.hosts[B] = fresh;
     network.run(seconds(60));
@@ -300,7 +301,7 @@ fn traffic_is_a_sign_of_life() {
 #[test]
 fn a_peer_that_has_lost_its_memory_takes_its_own_place() {
     let (mut network, _) = connected(43, |_, _| {});
-    let mut fresh = crate::network::Host::new("192.0.2.1", 998);
+    let mut fresh = Host::new("192.0.2.1", 998);
     let id = fresh.endpoint.add_connection(network.now(), crate::support::connection(A));
     network.hosts[A] = fresh;
     begin(&mut network, A, id);
@@ -335,13 +336,33 @@ fn of_two_connections_between_the_same_identities_neither_ends_the_other() {
 fn a_peer_that_lost_its_memory_soon_after_our_call_leaves_no_session_of_its_past() {
     for seed in 0..20 {
         let (mut network, _) = connected(500 + seed, |_, _| {});
-        let mut fresh = crate::network::Host::new("192.0.2.2", 900 + seed);
+        let mut fresh = Host::new("192.0.2.2", 900 + seed);
         let id = fresh.endpoint.add_connection(network.now(), crate::support::connection(B));
         network.hosts[B] = fresh;
         begin(&mut network, B, id);
         network.run(seconds(600));
         assert_agree(&network, 1);
         assert_nothing_leaks(&network, 1);
+    }
+}
+
+/// libreswan says nothing of its first contact, and every death of it would leave a session for hours.
+#[test]
+fn a_peer_that_lost_its_memory_and_does_not_say_so_leaves_no_session_of_its_past() {
+    for seed in 0..10 {
+        for we_called in [false, true] {
+            let (mut network, ids) = acquainted(600 + seed, |_, _| {});
+            begin(&mut network, if we_called { B } else { A }, ids[usize::from(we_called)]);
+            network.run(seconds(5));
+            assert_agree(&network, 1);
+            network.hosts[A] = Host::new("192.0.2.1", 998);
+            let mut again = Mallory::new().begin(&mut network);
+            assert_eq!(again.authenticate(&mut network).error(), None);
+            network.run(seconds(300));
+            assert_eq!(closed(&network, B).len(), 1);
+            let sending = network.hosts[B].sending(0).map(|installed| installed.install.sa.outbound.spi);
+            assert_eq!((network.hosts[B].installed.len(), sending), (1, Some(mallory::SPI)));
+        }
     }
 }
 

@@ -292,19 +292,18 @@ impl Endpoint {
                 continue;
             }
             let crossed = old.initiated() != new.initiated() && now.monotonic - old.since() < CROSSING_TIME;
+            // Both sides began at once, and what they said of their first contact was true when they said it. Both see the
+            // same SPIs, and who began the lower one ends it.
+            let lower = if old.initiator_spi() < new.initiator_spi() { old } else { new };
             if new.initial_contact() && !crossed {
                 // Section 2.4: the other side has lost the old one.
                 losers.push(other);
-            } else if crossed {
-                // Both sides began at once, and what they said of their first contact was true when they said it. Both
-                // see the same SPIs, and who began the lower one ends it.
-                let loser = if old.initiator_spi() < new.initiator_spi() { old } else { new };
-                if loser.initiated() {
-                    losers.push(if std::ptr::eq(loser, new) { id } else { other });
-                } else if new.initial_contact() {
-                    // Or the other side has lost the old one, and will never end it: then it does not answer either.
-                    doubtful.push(other);
-                }
+            } else if crossed && lower.initiated() {
+                losers.push(if std::ptr::eq(lower, new) { id } else { other });
+            } else if !new.initiated() {
+                // The other side will end one of them; or it has lost the old one, whether it says so or not, and does not
+                // answer there either.
+                doubtful.push(other);
             }
         }
         for loser in losers {

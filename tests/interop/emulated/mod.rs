@@ -1,0 +1,270 @@
+//! With IKEv2 daemons that need the kernel's ESP, in an emulated machine whose network card is a TAP interface in one of our
+//! namespaces. The daemon under test is outside, its peers are connections of the one daemon inside.
+
+mod libreswan;
+mod openiked;
+
+use crate::machine::{Machine, Start, kernel};
+use crate::strongswan::Ours;
+use crate::support::{lab, skip};
+use bench::lab::{Lab, wait_until};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+/// The emulated machine takes seconds for what others do in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+const OUR: &str = "192.168.93.1";
+const ITS: &str = "192.168.93.2";
+const SECRET: &str = "a secret of both sites";
+
+/// A connection: it has a number, and with that an address of ours of its own, as iked sends from one address only.
+struct Peer {
+    number: usize,
+    /// Whether we call.
+    we_call: bool,
+    /// The cipher, the hash if one is needed, and the group: of IKE with its prf, and of ESP.
+    ike: [&'static str; 4],
+    esp: [&'static str; 3],
+    /// The same in the words of the other side.
+    theirs: [&'static str; 2],
+    /// What else is configured on either side.
+    more: &'static [&'static str],
+    their_more: &'static str,
+}
+
+impl Peer {
+    /// Our address.
+    fn address(&self) -> String {
+        format!("192.168.93.{}", 100 + self.number)
+    }
+
+    fn name(&self) -> String {
+        format!("p{}", self.number)
+    }
+
+    /// Addresses inside: ours, and its.
+    fn inside(&self) -> [String; 2] {
+        [1, 2].map(|site| format!("10.{site}.{}.1", self.number))
+    }
+
+    fn networks(&self) -> [String; 2] {
+        [1, 2].map(|site| format!("10.{site}.{}.0/24", self.number))
+    }
+
+    /// Our configuration of it.
+    fn configuration(&self) -> String {
+        let Self { number, ike: [cipher, hash, prf, group], esp: [esp, esp_hash, pfs], .. } = self;
+        let (address, [local, remote]) = (self.address(), self.networks());
+        let start = if self.we_call { "initiate" } else { "none" };
+        let mut lines = vec![
+            format!("ike-group I{number} proposal 1 encryption {cipher}"),
+            format!("ike-group I{number} proposal 1 prf {prf}"),
+            format!("ike-group I{number} proposal 1 dh-group {group}"),
+            format!("esp-group E{number} proposal 1 encryption {esp}"),
+            format!("esp-group E{number} pfs {pfs}"),
+            format!("authentication psk all id {address}"),
+        ];
+        let hashes = [(format!("ike-group I{number}"), hash), (format!("esp-group E{number}"), esp_hash)];
+        let hashes = hashes.iter().filter(|(_, hash)| !hash.is_empty());
+        lines.extend(hashes.map(|(group, hash)| format!("{group} proposal 1 hash {hash}")));
+        let peer = [
+            "authentication mode pre-shared-secret".to_owned(),
+            format!("authentication local-id {address}"),
+            format!("authentication remote-id {ITS}"),
+            format!("connection-type {start}"),
+            format!("ike-group I{number}"),
+            format!("default-esp-group E{number}"),
+            format!("local-address {address}"),
+            format!("remote-address {ITS}"),
+            format!("tunnel 1 local prefix {local}"),
+            format!("tunnel 1 remote prefix {remote}"),
+        ];
+        lines.extend(peer.iter().map(|line| format!("site-to-site peer p{number} {line}")));
+        lines.extend(self.more.iter().map(|line| line.replace('#', &number.to_string())));
+        lines.iter().fold(String::new(), |text, line| format!("{text}set vpn ipsec {line}\n"))
+    }
+}
+
+/// Our configuration of all of them.
+fn configuration(peers: &[Peer]) -> String {
+    let common =
+        [format!("authentication psk all id {ITS}"), format!("authentication psk all secret '{SECRET}'")];
+    let common = common.iter().fold(String::new(), |text, line| format!("{text}set vpn ipsec {line}\n"));
+    peers.iter().fold(common, |text, peer| text + &peer.configuration())
+}
+
+/// The daemon under test, and the machine that its peers are in.
+struct Pair {
+    ours: Ours,
+    machine: Machine,
+    lab: Lab,
+}
+
+impl Pair {
+    /// Boots the machine; `None` if something that is needed is not there, which is said aloud.
+    fn start(program: &str, peers: &[Peer]) -> Option<Self> {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.peers/ike");
+        if !tree.join("bin").join(program).is_file() {
+            skip(&format!("needs {program} in .peers (make setup)"));
+            return None;
+        }
+        let kernel = kernel(&[])?;
+        if !kernel.join("order-ike").is_file() {
+            skip("needs more modules in .peers (make setup)");
+            return None;
+        }
+        let mut lab = lab(&["a"])?;
+        lab.ip("a", "tuntap add outside mode tap").expect("TAP exists");
+        lab.ip("a", &format!("address add {OUR}/24 dev outside")).expect("an address");
+        lab.ip("a", "link set outside up").expect("it is there");
+        for peer in peers {
+            let ([inside, _], outside) = (peer.inside(), peer.address());
+            lab.ip("a", &format!("address add {inside}/24 dev lo")).expect("an address");
+            lab.ip("a", &format!("address add {outside}/24 dev outside")).expect("an address");
+        }
+        let boot = Start {
+            modules: "ike",
+            programs: &[],
+            tree: Some(&tree),
+            script: &script(peers),
+            hardware: &[
+                "-netdev",
+                "tap,id=net,ifname=outside,script=no,downscript=no",
+                "-device",
+                "virtio-net-pci,netdev=net",
+            ],
+        };
+        let machine = Machine::boot(&mut lab, "a", &kernel, &boot);
+        machine.says("READY", PATIENCE);
+        let ours = Ours::start(&mut lab, "a", &configuration(peers));
+        Some(Self { ours, machine, lab })
+    }
+
+    /// Runs a script in the machine, and returns what it says.
+    fn run(&self, script: &str) -> String {
+        let text = format!("exec 2>&1\n{script}\nexit\n");
+        let said = self.call(&format!("{ITS}:99"), text.as_bytes());
+        String::from_utf8_lossy(&said.expect("the machine answers")).into_owned()
+    }
+
+    /// Writes a file in the machine.
+    fn write(&self, path: &str, text: &str) {
+        self.run(&format!("cat > {path} <<'END'\n{text}\nEND\nchmod 600 {path}"));
+    }
+
+    /// Sends all of that to an address in the machine, and returns all that comes back.
+    fn call(&self, address: &str, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+        let call = || -> std::io::Result<Vec<u8>> {
+            let address = address.parse().expect("an address");
+            let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.write_all(bytes)?;
+            stream.shutdown(Shutdown::Write)?;
+            let mut said = Vec::new();
+            stream.read_to_end(&mut said)?;
+            Ok(said)
+        };
+        self.lab.enter("a", call).expect("a namespace")
+    }
+
+    /// What our API says of a peer.
+    fn said_of(&self, peer: &Peer) -> Value {
+        self.ours.peers().into_iter().find(|said| said["name"] == peer.name()).unwrap_or_default()
+    }
+
+    /// The SPIs that a peer's packets come with, one for each pair of SAs that is in use. What a peer that died has left may
+    /// be there for minutes.
+    fn spis(&self, peer: &Peer) -> Vec<u64> {
+        let said = self.said_of(peer);
+        let sas = said["tunnels"][0]["sas"].as_array().cloned().unwrap_or_default();
+        sas.iter().filter(|sa| sa["sending"] == true).filter_map(|sa| sa["spi_in"].as_u64()).collect()
+    }
+
+    /// What a peer's IKE SA is called.
+    fn ike(&self, peer: &Peer) -> Value {
+        self.said_of(peer)["ike"]["spi_initiator"].clone()
+    }
+
+    fn wait(&self, what: &str, condition: impl FnMut() -> bool) {
+        wait_until(PATIENCE, condition)
+            .unwrap_or_else(|error| panic!("{what}: {error}\n{:#?}\n{}", self.ours.peers(), self.tell()));
+    }
+
+    /// All that both sides have to say.
+    fn tell(&self) -> String {
+        let log = self.run("tail -n 300 /log; xfrm xfrm state");
+        format!("{}\n--- the machine:\n{}\n{log}", self.ours.log(), self.machine.said())
+    }
+
+    /// Waits until a peer has a pair of SAs, which the machine's kernel has too, and that carries packets both ways.
+    fn works(&self, peer: &Peer) {
+        self.wait(&format!("{} has SAs", peer.name()), || {
+            let spis = self.spis(peer);
+            spis.len() == 1 && self.run("xfrm xfrm state").contains(&format!("spi 0x{:08x}", spis[0]))
+        });
+        let [ours, theirs] = peer.inside();
+        self.wait(&format!("{} is answered", peer.name()), || {
+            let arguments = ["-c", "2", "-i", "0.2", "-W", "2", "-s", "1200", "-I", &ours, &theirs];
+            self.lab.run("a", "ping", &arguments).is_ok()
+        });
+        self.wait(&format!("{} has its answer", peer.name()), || {
+            self.run(&format!("ping -c 2 -s 900 -I {theirs} {ours}")).contains("2 packets received")
+        });
+    }
+
+    /// Each of them does.
+    fn all_work<'a>(&self, peers: impl IntoIterator<Item = &'a Peer>) {
+        for peer in peers {
+            self.works(peer);
+        }
+    }
+
+    /// A file each way through a tunnel, compared by its digest.
+    fn carries_files(&self, peer: &Peer) {
+        let [_, inside] = peer.inside();
+        let data: Vec<u8> = (0..1u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+        let digest = self.call(&format!("{inside}:5000"), &data).expect("it takes the file");
+        let digest = String::from_utf8_lossy(&digest).split_whitespace().next().map(str::to_owned);
+        assert_eq!(digest.as_deref(), Some(&*crate::kernel::md5(&data)), "{}", self.tell());
+        let received = self.call(&format!("{inside}:5001"), &[]).expect("it sends the file");
+        let digest = crate::kernel::md5(&received);
+        assert!(self.run("md5sum < /file").contains(&digest), "{} bytes", received.len());
+    }
+
+    /// So many pings, to have keys replaced under them. They are not counted: a peer that sends with new keys before we can
+    /// have its answer loses some.
+    fn is_busy(&self, peer: &Peer, count: usize) {
+        let [ours, theirs] = peer.inside();
+        let arguments = ["-q", "-c", &count.to_string(), "-i", "0.003", "-W", "5", "-I", &ours, &theirs];
+        let _ = self.lab.run("a", "ping", &arguments);
+    }
+}
+
+/// What the machine does when it boots: a link, addresses, and shells and files for whoever calls.
+fn script(peers: &[Peer]) -> String {
+    let mut script = format!(
+        "mkdir -p /etc /run /var/empty /root /dev/shm /usr/libexec; ln -s /bin /usr/libexec/ipsec; ln -s /run /var/run\n\
+         echo 127.0.0.1 localhost > /etc/hosts; echo nameserver 127.0.0.1 > /etc/resolv.conf\n\
+         echo root:x:0:0::/:/bin/sh > /etc/passwd; echo _iked:x:100:100::/var/empty:/bin/sh >> /etc/passwd\n\
+         echo root:x:0: > /etc/group; echo _iked:x:100: >> /etc/group\n\
+         hostname peer; ip link set lo up; ip link set eth0 up; ip addr add {ITS}/24 dev eth0\n"
+    );
+    for peer in peers {
+        let ([local, _], [_, inside]) = (peer.networks(), peer.inside());
+        let _ =
+            writeln!(script, "ip addr add {inside}/24 dev lo; ip route add {local} dev eth0 src {inside}");
+    }
+    script
+        + "printf '#!/bin/sh\\ncat /file\\n' > /bin/send; chmod 755 /bin/send\n\
+           dd if=/dev/urandom of=/file bs=1024 count=1024 2> /dev/null\n\
+           nc -ll -p 99 -e sh &\n\
+           nc -ll -p 5000 -e md5sum &\n\
+           nc -ll -p 5001 -e send &\n\
+           echo READY\n\
+           while true; do sleep 1000; done\n"
+}
