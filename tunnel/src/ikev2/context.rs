@@ -19,7 +19,7 @@ use std::time::Duration;
 /// The connections of a configuration.
 #[derive(Default)]
 pub(super) struct Connections {
-    by_id: HashMap<ConnectionId, Arc<Connection>>,
+    configs: HashMap<ConnectionId, Arc<Connection>>,
     /// By the other side's address, or that of any: a first message finds its few among ten thousand.
     by_remote: HashMap<Option<IpAddr>, BTreeSet<ConnectionId>>,
     /// By who the other side must be, where that is known.
@@ -32,11 +32,11 @@ impl Connections {
         if let Some(identity) = &config.remote_identity {
             self.by_identity.entry(identity.clone()).or_default().insert(id);
         }
-        self.by_id.insert(id, Arc::new(config));
+        self.configs.insert(id, Arc::new(config));
     }
 
     pub(super) fn remove(&mut self, id: ConnectionId) {
-        let Some(config) = self.by_id.remove(&id) else { return };
+        let Some(config) = self.configs.remove(&id) else { return };
         leave(&mut self.by_remote, &config.remote, id);
         if let Some(identity) = &config.remote_identity {
             leave(&mut self.by_identity, identity, id);
@@ -44,7 +44,7 @@ impl Connections {
     }
 
     pub(super) fn get(&self, id: ConnectionId) -> Option<&Arc<Connection>> {
-        self.by_id.get(&id)
+        self.configs.get(&id)
     }
 
     /// Those with the same gateway under the same name of ours; where it may be anyone, those with its address.

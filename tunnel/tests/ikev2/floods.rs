@@ -181,7 +181,7 @@ fn the_fragments_of_all_who_are_half_open_are_bounded() {
         let address = ([198, 51, (number >> 8) as u8, number as u8], 500).into();
         let mut stranger = Mallory::half_open_at(&mut network, address);
         let header = stranger.header(Exchange::IkeAuth, 1);
-        let piece = stranger.seal(&header, Envelope::Fragment(1, 2), payload::VENDOR_ID, &[0; 60_000]);
+        let piece = stranger.seal(&header, Envelope::Fragment(1, 2), payload::VENDOR_ID, &vec![0; 60_000]);
         stranger.send(&mut network, piece);
         assert!(network.hosts[B].endpoint.load().fragments <= 16 << 20);
     }

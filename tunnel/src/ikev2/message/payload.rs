@@ -161,7 +161,7 @@ impl<'a> Payload<'a> {
             Self::Delete(delete) => delete.emit(out),
             Self::TsI(list) | Self::TsR(list) => selectors::emit(list, out),
             Self::Nonce(bytes) | Self::VendorId(bytes) | Self::Configuration(bytes) | Self::Eap(bytes) => {
-                out.extend(*bytes)
+                out.extend(*bytes);
             }
         }
     }
