@@ -141,6 +141,12 @@ impl Context<'_> {
         self.report(Event::Failed { connection: Some(connection), path, authentic: true, cause });
     }
 
+    /// Reports why an attempt of ours came to nothing, as somebody says who has not shown who it is: no more often than
+    /// we try, whatever strangers do.
+    pub(super) fn give_up(&mut self, connection: ConnectionId, path: Path, cause: Cause) {
+        self.report(Event::Failed { connection: Some(connection), path, authentic: false, cause });
+    }
+
     /// Reports what anybody may have brought about, and only so often: what it costs to say why is not spent more often
     /// either.
     pub(super) fn suspect(
