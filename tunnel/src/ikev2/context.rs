@@ -19,7 +19,7 @@ use std::time::Duration;
 /// The connections of a configuration.
 #[derive(Default)]
 pub(super) struct Connections {
-    all: HashMap<ConnectionId, Arc<Connection>>,
+    configs: HashMap<ConnectionId, Arc<Connection>>,
     /// By the other side's address, or that of any: a first message finds its few among ten thousand.
     by_remote: HashMap<Option<IpAddr>, BTreeSet<ConnectionId>>,
     /// By who the other side must be, where that is known.
@@ -34,11 +34,11 @@ impl Connections {
         if let Some(identity) = &config.remote_identity {
             self.by_identity.entry(identity.clone()).or_default().insert(id);
         }
-        self.all.insert(id, config);
+        self.configs.insert(id, config);
     }
 
     pub(super) fn remove(&mut self, id: ConnectionId) {
-        let Some(config) = self.all.remove(&id) else { return };
+        let Some(config) = self.configs.remove(&id) else { return };
         leave(&mut self.by_remote, &config.remote, id);
         if let Some(identity) = &config.remote_identity {
             leave(&mut self.by_identity, identity, id);
@@ -46,7 +46,7 @@ impl Connections {
     }
 
     pub(super) fn get(&self, id: ConnectionId) -> Option<&Arc<Connection>> {
-        self.all.get(&id)
+        self.configs.get(&id)
     }
 
     /// Those with the same gateway under the same name of ours; where it may be anyone, those with its address.
@@ -141,6 +141,12 @@ impl Context<'_> {
     /// Reports what was not agreed on with who has shown who it is, or what is our own doing.
     pub(super) fn fail(&mut self, connection: ConnectionId, path: Path, cause: Cause) {
         self.report(Event::Failed { connection: Some(connection), path, authentic: true, cause });
+    }
+
+    /// Reports why an attempt of ours came to nothing, as somebody says who has not shown who it is: no more often than
+    /// we try, whatever strangers do.
+    pub(super) fn give_up(&mut self, connection: ConnectionId, path: Path, cause: Cause) {
+        self.report(Event::Failed { connection: Some(connection), path, authentic: false, cause });
     }
 
     /// Reports what anybody may have brought about, and only so often: what it costs to say why is not spent more often

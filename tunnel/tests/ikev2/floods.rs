@@ -223,6 +223,29 @@ fn whoever_forges_the_address_of_a_peer_does_not_fill_the_log() {
 }
 
 #[test]
+fn a_flood_does_not_hide_what_became_of_our_own_call() {
+    let (mut network, ids) = acquainted(35, |host, connection| {
+        if host == B {
+            connection.ike[0].groups = vec![Group::Ecp256];
+        }
+    });
+    begin(&mut network, B, ids[B]);
+    let first = network.log[0].1.clone();
+    begin(&mut network, A, ids[A]);
+    for number in 0..1000u64 {
+        let mut forged = first.clone();
+        forged.bytes[..8].copy_from_slice(&(number + 1).to_be_bytes());
+        network.arrive(forged);
+        network.run(std::time::Duration::from_millis(10));
+    }
+    let is_told = |event: &Event| match event {
+        Event::Failed { cause: Cause::NoProposal { theirs, .. }, .. } => theirs.is_empty(),
+        _ => false,
+    };
+    assert_eq!(network.hosts[A].count(is_told), 1, "{:?}", network.hosts[A].events);
+}
+
+#[test]
 fn only_what_is_certain_is_called_authentic() {
     let authentic = |network: &Network, host: usize| -> Vec<bool> {
         let failed = |event: &Event| match event {

@@ -293,7 +293,7 @@ impl Initiating {
     /// Nobody has answered whom we believe.
     pub(super) fn give_up(self, context: &mut Context<'_>) -> Option<Phase> {
         match self.doubt {
-            Some(cause) => context.suspect(Some(self.wanted.connection), self.path, || cause),
+            Some(cause) => context.give_up(self.wanted.connection, self.path, cause),
             None => context.fail(self.wanted.connection, self.path, Cause::NoAnswer),
         }
         context.release_ike_spi(self.spi);

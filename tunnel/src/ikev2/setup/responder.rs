@@ -59,13 +59,12 @@ pub(crate) fn answer_init(
         return Answer::Done;
     }
     let Some(is_proven) = gate.admit(inbound, payloads, nonce, context) else { return Answer::Done };
-    let selected = match select(inbound, proposals, context) {
-        Ok(selected) => selected,
-        Err(candidates) => {
-            answer_clear(inbound, &[Payload::Notify(Notify::new(notify::NO_PROPOSAL_CHOSEN, &[]))], context);
-            refuse(inbound, proposals, &candidates, context);
-            return Answer::Done;
-        }
+    let candidates = candidates(inbound, context);
+    let selected = candidates.iter().find_map(|(_, config)| IkeOffer::select(&config.ike, proposals).ok());
+    let Some(selected) = selected else {
+        answer_clear(inbound, &[Payload::Notify(Notify::new(notify::NO_PROPOSAL_CHOSEN, &[]))], context);
+        refuse(inbound, proposals, &candidates, context);
+        return Answer::Done;
     };
     let group = selected.suite.group;
     // What costs nothing to see is seen before a key is made.
@@ -78,7 +77,7 @@ pub(crate) fn answer_init(
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_KE_PAYLOAD, &wanted))], context);
         return Answer::Done;
     }
-    match agree(id, inbound, payloads, (exchange, nonce), selected, context) {
+    match agree(id, inbound, payloads, (exchange, nonce), selected, &candidates, context) {
         Some((channel, nat, init)) => {
             let state = HalfOpen::new(id, inbound.path, nat, channel, init, is_proven, context.now);
             Answer::HalfOpen(Box::new(state))
@@ -126,17 +125,6 @@ pub(super) fn candidates(inbound: &Inbound<'_>, context: &Context<'_>) -> Candid
     context.connections.between(local, remote)
 }
 
-/// Chooses algorithms; if there are none, returns whose they would have been.
-fn select(
-    inbound: &Inbound<'_>,
-    proposals: &[Proposal],
-    context: &Context<'_>,
-) -> Result<Selected<IkeSuite>, Candidates> {
-    let candidates = candidates(inbound, context);
-    let selected = candidates.iter().find_map(|(_, config)| IkeOffer::select(&config.ike, proposals).ok());
-    selected.ok_or(candidates)
-}
-
 /// Reports that no algorithms are common with any of the candidates.
 fn refuse(
     inbound: &Inbound<'_>,
@@ -162,6 +150,7 @@ fn agree(
     payloads: &Payloads<'_>,
     (exchange, peer_nonce): (KeyExchange<'_>, &[u8]),
     selected: Selected<IkeSuite>,
+    candidates: &[(ConnectionId, Arc<Connection>)],
     context: &mut Context<'_>,
 ) -> Option<(Channel, Nat, Init)> {
     let share = selected.suite.group.generate(context.random);
@@ -176,7 +165,7 @@ fn agree(
     let keys = IkeKeys::first(&selected.suite, Role::Responder, spis, nonces, &shared);
     // Section 2.23: the initiator's hashes were made when our SPI was not known.
     let nat = Nat::detect(inbound.path, Spis { responder: 0, ..spis }, payloads);
-    let force = candidates(inbound, context).first().is_some_and(|(_, config)| config.force_encapsulation);
+    let force = candidates.first().is_some_and(|(_, config)| config.force_encapsulation);
     let answer = Announced::new(inbound.path, spis, force);
     let fragments = payloads.notify(notify::IKEV2_FRAGMENTATION_SUPPORTED).is_some();
     let mut list = vec![
@@ -185,7 +174,7 @@ fn agree(
         Payload::Nonce(&nonce),
     ];
     list.extend(answer.payloads().into_iter().filter(|payload| fragments || !announces_fragments(payload)));
-    let wanted = requests(&candidates(inbound, context));
+    let wanted = requests(candidates);
     list.extend(wanted.as_deref().map(request_payload));
     list.push(Payload::Notify(Notify::new(notify::CHILDLESS_IKEV2_SUPPORTED, &[])));
     let header = Header { responder_spi: spis.responder, ..inbound.message.header.response() };
