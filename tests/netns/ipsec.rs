@@ -313,6 +313,28 @@ fn datagrams_that_are_cut_need_an_mtu_where_ports_are_asked_for() {
 }
 
 #[test]
+fn whoever_has_any_address_is_called_at_each_and_calls_from_the_one_there_is() {
+    let Some(lab) = sites() else { return };
+    lab.ip("a", "address add 192.168.77.9/24 dev outside").expect("an address");
+    let change = |end, text: String| {
+        let (mine, at_a) =
+            (format!("local-address {}\n", OUTSIDE[0]), format!("remote-address {}\n", OUTSIDE[0]));
+        match end {
+            0 => text
+                .replace(&mine, "local-address any\n")
+                .replace("other connection-type initiate", "other connection-type trap"),
+            _ => text
+                .replace(&at_a, "remote-address 192.168.77.9\n")
+                .replace("other connection-type none", "other connection-type initiate"),
+        }
+        .replace(&format!("local-address {}\n", OUTSIDE_6[0]), "local-address any\n")
+    };
+    let Some((_lab, [a, b])) = started_in(lab, change) else { return };
+    b.comes_up("other");
+    a.comes_up("second");
+}
+
+#[test]
 fn the_source_of_our_own_packets_follows_our_addresses() {
     let Some((lab, [a, _b])) = started(|_, text| text) else { return };
     a.comes_up("other");

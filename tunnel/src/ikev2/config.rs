@@ -19,7 +19,7 @@ pub struct ConnectionId(pub(super) u64);
 pub struct Connection {
     /// Its name in reports.
     pub name: String,
-    /// Our address; `None` for any.
+    /// Our address; `None` for any, which is chosen anew whenever we begin.
     pub local: Option<IpAddr>,
     /// The other side's address; `None` for any, and then the other side must begin.
     pub remote: Option<IpAddr>,

@@ -463,3 +463,20 @@ fn of_several_connections_the_one_of_the_identities_is_taken() {
     assert!(matches!(&causes(&network, B)[..], [Cause::NoSuchPeer { .. }]));
     assert_nothing_leaks(&network, 0);
 }
+
+#[test]
+fn whoever_has_any_address_asks_for_one_when_it_begins() {
+    let (mut network, ids) = acquainted(71, |host, connection| {
+        if host == A {
+            connection.local = None;
+        }
+    });
+    let begun = network.command(A, |endpoint, now, out| endpoint.initiate(now, ids[A], out));
+    assert!(begun.is_err(), "there is none");
+    network.command(A, |endpoint, _, _| {
+        endpoint.set_source(Box::new(|_| Some([192, 0, 2, 1].into())));
+    });
+    begin(&mut network, A, ids[A]);
+    network.run(seconds(5));
+    assert_agree(&network, 1);
+}

@@ -129,10 +129,7 @@ pub fn plan(name: &str, peer: &Peer, remote: Option<IpAddr>) -> Result<Plan, Pee
     let children = peer.tunnels.iter().map(|(&tunnel, it)| (tunnel, &**it));
     let connection = ike::Connection {
         name: name.to_owned(),
-        // Whoever begins must say from where.
-        local: peer
-            .local_address
-            .or_else(|| remote.filter(|_| peer.start != Start::Listen).and_then(address_towards)),
+        local: peer.local_address,
         remote,
         local_identity,
         remote_identity,
@@ -266,7 +263,7 @@ fn local_identity(
 }
 
 /// The address from which the kernel would send there, outside of any tunnel.
-fn address_towards(remote: IpAddr) -> Option<IpAddr> {
+pub(super) fn address_towards(remote: IpAddr) -> Option<IpAddr> {
     Netlink::open().ok()?.outside(remote, MARK).ok()?.source
 }
 

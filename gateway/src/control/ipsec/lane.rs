@@ -5,7 +5,7 @@
 
 mod children;
 
-use super::connections::Plan;
+use super::connections::{Plan, address_towards};
 use super::explain;
 use crate::api::model;
 use crate::control::lane::Reply;
@@ -120,8 +120,10 @@ impl Lane {
     /// A lane without peers, for an interface that is down.
     pub fn new(parts: Parts) -> Self {
         let Parts { engine, random: [ike, random], shared, outside, initial, drops, inbox } = parts;
+        let mut ike = Ike::new(ike);
+        ike.set_source(Box::new(address_towards));
         Self {
-            ike: Ike::new(ike),
+            ike,
             children: Children::new(engine, random, shared.clone(), Arc::clone(&drops)),
             sender: Sender::new(shared.clone(), outside, Arc::clone(&drops)),
             initial: Sender::new(shared.clone(), initial, Arc::clone(&drops)),

@@ -130,9 +130,8 @@ impl Endpoint {
 
     fn begin(&mut self, now: Now, wanted: Wanted, out: &mut Outbox) -> Result<SessionId, CannotInitiate> {
         let config = &wanted.config;
-        let (Some(local), Some(remote)) = (config.local, config.remote) else {
-            return Err(CannotInitiate::NoAddress);
-        };
+        let remote = config.remote.ok_or(CannotInitiate::NoAddress)?;
+        let local = config.local.or_else(|| (self.source)(remote)).ok_or(CannotInitiate::NoAddress)?;
         let at = |address| SocketAddr::new(address, IKE_PORT);
         let path = Path { local: at(local), remote: at(remote) };
         let (id, connection) = (SessionId(self.next_id()), wanted.connection);

@@ -23,6 +23,7 @@ use crate::{Now, Time};
 use crypto::Random;
 use door::Door;
 use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::time::Duration;
 use timers::Timers;
 
@@ -95,10 +96,14 @@ impl Phase {
     }
 }
 
+/// Tells from which address of ours packets leave for another, if any do.
+pub type Source = Box<dyn Fn(IpAddr) -> Option<IpAddr> + Send>;
+
 /// The protocol, for all connections of one host.
 pub struct Endpoint {
     random: Box<dyn Random>,
     patience: Patience,
+    source: Source,
     connections: Connections,
     registry: Registry,
     phases: HashMap<SessionId, Phase>,
@@ -121,6 +126,7 @@ impl Endpoint {
         Self {
             random,
             patience: Patience::default(),
+            source: Box::new(|_| None),
             connections: Connections::default(),
             registry: Registry::default(),
             phases: HashMap::new(),
@@ -137,6 +143,11 @@ impl Endpoint {
     /// Sets how long answers are waited for; those that are waited for already, as before.
     pub fn set_patience(&mut self, patience: Patience) {
         self.patience = patience;
+    }
+
+    /// Asks for our address where a connection has none and is to be begun.
+    pub fn set_source(&mut self, source: Source) {
+        self.source = source;
     }
 
     fn next_id(&mut self) -> u64 {

@@ -1,7 +1,8 @@
 //! What is done as time passes.
 
-use super::{Endpoint, Phase};
+use super::{CannotInitiate, Endpoint, Phase};
 use crate::ikev2::action::Outbox;
+use crate::ikev2::limits::RECONNECT_DELAY;
 use crate::{Now, Time};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -55,8 +56,12 @@ impl Endpoint {
         }
         for connection in self.plans.due(now.monotonic) {
             self.plans.set(connection, None);
-            // It may have come up meanwhile, or not be ours to begin.
-            let _ = self.initiate(now, connection, out);
+            // It may have come up meanwhile, or not be ours to begin; or no route leads there yet.
+            let begun = self.initiate(now, connection, out);
+            let is_known = self.connections.get(connection).is_some_and(|config| config.remote.is_some());
+            if is_known && matches!(begun, Err(CannotInitiate::NoAddress)) {
+                self.plans.set(connection, Some(now.monotonic + RECONNECT_DELAY));
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ mod policies;
 mod show;
 mod update;
 
-use super::super::connections::{Child, Names};
+use super::super::connections::{Child, Names, address_towards};
 use super::super::gateway::MTU;
 use crate::api::model::IpsecFailure;
 use crate::control::netlink::Netlink;
@@ -498,5 +498,9 @@ fn traffic(settings: &Connection, child: usize) -> Traffic {
             .collect(),
         selectors => selectors.to_vec(),
     };
-    Traffic { local: side(&child.local, settings.local), remote: side(&child.remote, settings.remote) }
+    let local = match child.local[..] {
+        [] => settings.local.or_else(|| settings.remote.and_then(address_towards)),
+        _ => None,
+    };
+    Traffic { local: side(&child.local, local), remote: side(&child.remote, settings.remote) }
 }
