@@ -329,7 +329,7 @@ fn whoever_has_any_address_is_called_at_each_and_calls_from_the_one_there_is() {
         }
         .replace(&format!("local-address {}\n", OUTSIDE_6[0]), "local-address any\n")
     };
-    let Some((_lab, [a, b])) = started_in(lab, change) else { return };
+    let (_lab, [a, b]) = started_in(lab, change);
     b.comes_up("other");
     a.comes_up("second");
 }
