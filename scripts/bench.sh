@@ -24,3 +24,5 @@ measure pipeline-esp pipeline --protocol esp --cipher aes-128-gcm
 measure ipsec ipsec
 measure peers peers
 measure flood flood
+measure flood-ike flood --protocol ike
+measure ike ike

@@ -5,7 +5,7 @@
 use crate::Outcome;
 use crate::crowd;
 use crate::gateway_under_test::{Daemon, Plan, Tunnel, private_key};
-use crate::lab::{Lab, wait_until};
+use crate::lab::{Lab, Process, wait_until};
 use crate::report::{Machine, median, short, table};
 use crate::traffic;
 use crate::tunnel::progress_bar;
@@ -31,6 +31,8 @@ use zerocopy::{FromZeros, IntoBytes};
 pub struct Options {
     /// The program under test.
     pub program: PathBuf,
+    /// What is flooded.
+    pub protocol: Protocol,
     /// Datagrams a second.
     pub rate: u32,
     /// Seconds for each measurement.
@@ -61,6 +63,20 @@ const KINDS: [(Kind, &str); 4] = [
     (Kind::Replays, "replayed initiation"),
 ];
 
+/// Which protocol is flooded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// WireGuard.
+    WireGuard,
+    /// IKE, and ESP in UDP.
+    Ike,
+}
+
+/// So many addresses the strangers have.
+pub(crate) const STRANGERS: u32 = 1 << 20;
+/// Where nobody listens.
+const CLOSED_PORT: u16 = 9;
+
 /// What was found.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -79,11 +95,14 @@ pub struct Flood {
     pub name: &'static str,
     /// Datagrams a second that were sent.
     pub sent_rate: f64,
+    /// Gbit/s of the transfer without any flood.
+    pub speed_without: f64,
     /// Gbit/s of the transfer while the same flood hits a closed port.
     pub speed_elsewhere: f64,
     /// Gbit/s of the transfer while it hits the gateway.
     pub speed: f64,
-    /// Milliseconds until a peer that called anew was answered, in the middle of the flood.
+    /// Milliseconds until a peer that called anew was answered, in the middle of the flood; of IKE, the slowest of several
+    /// new ones, while the transfer goes on.
     pub handshake_ms: f64,
     /// MiB of resident memory that the gateway grew by.
     pub grown: f64,
@@ -91,39 +110,102 @@ pub struct Flood {
 
 /// Measures everything.
 pub fn run(options: &Options) -> Outcome<Report> {
+    let floods = match options.protocol {
+        Protocol::WireGuard => run_wireguard(options)?,
+        Protocol::Ike => crate::ike_flood::run(options)?,
+    };
+    Ok(Report { machine: Machine::here(), rate: options.rate, floods })
+}
+
+fn run_wireguard(options: &Options) -> Outcome<Vec<Flood>> {
     let progress = progress_bar(options.progress, KINDS.len() as u64);
     let mut floods = Vec::new();
     for (kind, name) in KINDS {
         progress.set_message(name);
-        floods.push(measure(options, kind, name)?);
+        let mut lab = crowd::lab()?;
+        let plan = Plan { name: "f", ..Plan::SITES };
+        let tunnel = Tunnel::start(&mut lab, &Daemon::Postern(options.program.clone()), &plan)?;
+        traffic::serve(&mut lab, "b")?;
+        let source = Source::new();
+        let scene = Scene {
+            lab: &lab,
+            gateway: tunnel.gateways[0].process,
+            inside: &tunnel.inside[1],
+            port: 51_820,
+            datagram: &|number| source.datagram(kind, number),
+            call_anew: &|| call_anew(&lab, &tunnel),
+        };
+        floods.push(scene.measure(options, name)?);
         progress.inc(1);
     }
     progress.finish_and_clear();
-    Ok(Report { machine: Machine::here(), rate: options.rate, floods })
+    Ok(floods)
 }
 
-fn measure(options: &Options, kind: Kind, name: &'static str) -> Outcome<Flood> {
-    let mut lab = crowd::lab()?;
-    let plan = Plan { name: "f", ..Plan::SITES };
-    let tunnel = Tunnel::start(&mut lab, &Daemon::Postern(options.program.clone()), &plan)?;
-    traffic::serve(&mut lab, "b")?;
-    let memory = || tunnel.gateways[0].process.memory();
-    let before = memory()?;
-    let (mut elsewhere, mut here, mut rates) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..options.rounds {
-        for (port, speeds) in [(9, &mut elsewhere), (51_820, &mut here)] {
-            let (speed, rate) = under_flood(&lab, options, kind, port, || {
-                let transfer = traffic::tcp(&lab, "a", &tunnel.inside[1], 1, false, options.seconds)?;
-                Ok(transfer.gigabits())
-            })?;
-            speeds.push(speed);
-            rates.push(rate);
+/// What a flood meets.
+pub(crate) struct Scene<'a> {
+    pub(crate) lab: &'a Lab,
+    /// Whom it hits.
+    pub(crate) gateway: Process,
+    /// Where transfers from the namespace `a` go.
+    pub(crate) inside: &'a str,
+    /// The port that is flooded.
+    pub(crate) port: u16,
+    /// What the strangers send.
+    pub(crate) datagram: &'a (dyn Fn(u32) -> Vec<u8> + Sync),
+    /// Has a peer call anew; the milliseconds that it waits for its tunnel.
+    pub(crate) call_anew: &'a dyn Fn() -> Outcome<f64>,
+}
+
+impl Scene<'_> {
+    pub(crate) fn measure(&self, options: &Options, name: &'static str) -> Outcome<Flood> {
+        let before = self.gateway.memory()?;
+        let speed = || Ok(traffic::tcp(self.lab, "a", self.inside, 1, false, options.seconds)?.gigabits());
+        let (mut without, mut elsewhere, mut here) = (Vec::new(), Vec::new(), Vec::new());
+        let mut rates = Vec::new();
+        for _ in 0..options.rounds {
+            without.push(speed()?);
+            for (port, speeds) in [(CLOSED_PORT, &mut elsewhere), (self.port, &mut here)] {
+                let (speed, rate) = self.under_flood(options, port, speed)?;
+                speeds.push(speed);
+                rates.push(rate);
+            }
         }
+        let (handshake_ms, _) = self.under_flood(options, self.port, self.call_anew)?;
+        let grown = self.gateway.memory()?.saturating_sub(before) as f64 / f64::from(1 << 20);
+        Ok(Flood {
+            name,
+            sent_rate: median(&rates),
+            speed_without: median(&without),
+            speed_elsewhere: median(&elsewhere),
+            speed: median(&here),
+            handshake_ms,
+            grown,
+        })
     }
-    let (handshake_ms, _) = under_flood(&lab, options, kind, 51_820, || call_anew(&lab, &tunnel))?;
-    let grown = memory()?.saturating_sub(before) as f64 / f64::from(1 << 20);
-    let (speed_elsewhere, speed) = (median(&elsewhere), median(&here));
-    Ok(Flood { name, sent_rate: median(&rates), speed_elsewhere, speed, handshake_ms, grown })
+
+    /// Does something while a flood goes to a port of the gateway; also returns the rate that was reached.
+    fn under_flood<T>(
+        &self,
+        options: &Options,
+        port: u16,
+        action: impl FnOnce() -> Outcome<T>,
+    ) -> Outcome<(T, f64)> {
+        let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            let (stop, sent, lab, datagram) = (&stop, &sent, self.lab, self.datagram);
+            let target = SocketAddr::from(([192, 168, 78, 1], port));
+            let flooding =
+                scope.spawn(move || lab.enter("c", || flood(datagram, target, options.rate, stop, sent)));
+            let started = Instant::now();
+            std::thread::sleep(Duration::from_millis(300));
+            let outcome = action();
+            stop.store(true, Ordering::Relaxed);
+            let rate = sent.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64();
+            flooding.join().map_err(|_| "the flood panicked")???;
+            Ok((outcome?, rate))
+        })
+    }
 }
 
 /// The far gateway forgets its session and calls; the time until a packet is answered.
@@ -137,48 +219,31 @@ fn call_anew(lab: &Lab, tunnel: &Tunnel) -> Outcome<f64> {
     Ok(started.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Does something while a flood goes to a port of the gateway; also returns the rate that was reached.
-fn under_flood<T>(
-    lab: &Lab,
-    options: &Options,
-    kind: Kind,
-    port: u16,
-    action: impl FnOnce() -> Outcome<T>,
-) -> Outcome<(T, f64)> {
-    let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        let (stop, sent) = (&stop, &sent);
-        let target = SocketAddr::from(([192, 168, 78, 1], port));
-        let flooding = scope.spawn(move || lab.enter("c", || flood(kind, target, options.rate, stop, sent)));
-        let started = Instant::now();
-        std::thread::sleep(Duration::from_millis(300));
-        let outcome = action();
-        stop.store(true, Ordering::Relaxed);
-        let rate = sent.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64();
-        flooding.join().map_err(|_| "the flood panicked")???;
-        Ok((outcome?, rate))
-    })
-}
-
-/// Sends datagrams of a kind at a rate, each from another address, until told to stop.
-fn flood(kind: Kind, target: SocketAddr, rate: u32, stop: &AtomicBool, sent: &AtomicU64) -> Outcome<()> {
+/// Sends datagrams at a rate, each from another address, until told to stop.
+fn flood(
+    datagram: &(dyn Fn(u32) -> Vec<u8> + Sync),
+    target: SocketAddr,
+    rate: u32,
+    stop: &AtomicBool,
+    sent: &AtomicU64,
+) -> Outcome<()> {
     const BURST: u32 = 32;
+    const LONGEST: usize = 768;
     let offloads = Arc::new(Offloads::default());
     let slot: SocketSlot = Arc::new(ArcSwapOption::from_pointee(UdpSockets::bind(7001, 0, &offloads)?));
     let mut transmit = UdpTransmit::new(slot, offloads);
-    let mut batch = Batch::new(BURST as usize * Batch::footprint(256));
+    let mut batch = Batch::new(BURST as usize * Batch::footprint(LONGEST));
     let drops = DropCounters::default();
-    let source = Source::new();
     let mut number = 0u32;
     let started = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         batch.clear();
         for _ in 0..BURST {
             number = number.wrapping_add(1);
-            let datagram = source.datagram(kind, number);
+            let datagram = datagram(number);
             let first = batch.len();
             batch.append(datagram.len()).ok_or("too small")?.copy_from_slice(&datagram);
-            let local = Some(Ipv4Addr::from(0x0a40_0000 + number % (1 << 20) + 1).into());
+            let local = Some(Ipv4Addr::from(0x0a40_0000 + number % STRANGERS + 1).into());
             batch.close_train(first, Some(Endpoint { remote: target, local }), 0);
         }
         transmit.transmit(&mut batch, &drops);
@@ -250,6 +315,7 @@ impl Report {
             let loss = (1.0 - flood.speed / flood.speed_elsewhere) * 100.0;
             let numbers = [
                 flood.sent_rate / 1e3,
+                flood.speed_without,
                 flood.speed_elsewhere,
                 flood.speed,
                 loss,
@@ -259,7 +325,16 @@ impl Report {
             [flood.name.to_owned()].into_iter().chain(numbers.map(short)).collect()
         };
         let rows: Vec<Vec<String>> = self.floods.iter().map(row).collect();
-        let head = ["", "kpackets/s", "Gbit/s, closed port", "Gbit/s", "lost %", "new peer ms", "grown MiB"];
+        let head = [
+            "",
+            "kpackets/s",
+            "Gbit/s, no flood",
+            "closed port",
+            "gateway",
+            "lost %",
+            "new peer ms",
+            "grown MiB",
+        ];
         format!(
             "{}, {} cores, Linux {}\n{} datagrams a second from a million addresses\n\n{}",
             self.machine.processor,

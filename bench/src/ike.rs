@@ -67,6 +67,8 @@ pub struct Round {
     pub rate: f64,
     /// Microseconds of processor time that the gateway has used for each.
     pub cpu_us: f64,
+    /// Sites that were refused, of which there should be none.
+    pub failed: usize,
     /// Share of its core that it has used, in percent.
     pub busy: f64,
     /// Share of their core that the sites have used, in percent.
@@ -163,7 +165,7 @@ impl Gateway {
 fn round(lab: &mut Lab, options: &Options, gateway: Gateway, suite: Suite) -> Outcome<Round> {
     match gateway {
         Gateway::Postern => {
-            let daemon = Daemon::start(lab, &options.program, suite, options.setups)?;
+            let daemon = serving(options.setups, lab, options, suite)?;
             let round = call_all(lab, daemon.process, suite, options.setups);
             daemon.end(lab);
             round
@@ -184,25 +186,33 @@ fn call_all(lab: &Lab, gateway: Process, suite: Suite, count: usize) -> Outcome<
     let call = || -> Outcome<(Calls, f64)> {
         pin_thread(None, CORES[1])?;
         let mut sites = Sites::new(0..count, suite)?;
-        let before = gateway.cpu_seconds()?;
+        let before = gateway.cpu_of_threads()?;
         let calls = sites.call(WINDOW, PATIENCE)?;
-        match sites.failure() {
-            Some(why) => Err(format!("{} of {count} calls failed: {why}", calls.failed).into()),
-            None => Ok((calls, gateway.cpu_seconds()? - before)),
+        if calls.connected == 0 {
+            return Err(format!("all calls failed: {}", sites.failure().unwrap_or_default()).into());
         }
+        let used = gateway.cpu_of_threads()?;
+        let since = |(thread, used): (&String, &f64)| used - before.get(thread).unwrap_or(&0.0);
+        Ok((calls, used.iter().map(since).sum()))
     };
     let (calls, cpu) = lab.enter("c", call)??;
     Ok(Round {
         rate: calls.connected as f64 / calls.seconds,
         cpu_us: cpu / calls.connected as f64 * 1e6,
+        failed: calls.failed,
         busy: cpu / calls.seconds * 100.0,
         sites_busy: calls.own_seconds / calls.seconds * 100.0,
     })
 }
 
-/// Our gateway with a configuration of many peers.
-struct Daemon {
-    process: Process,
+/// Our gateway, which serves this many sites.
+fn serving(count: usize, lab: &mut Lab, options: &Options, suite: Suite) -> Outcome<Daemon> {
+    Daemon::start(lab, &options.program, "a", &sites::configuration(suite, count))
+}
+
+/// Our gateway with a configuration file.
+pub(crate) struct Daemon {
+    pub(crate) process: Process,
     socket: PathBuf,
     file: PathBuf,
     /// Seconds until it served.
@@ -210,19 +220,19 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(lab: &mut Lab, program: &Path, suite: Suite, peers: usize) -> Outcome<Self> {
-        let name = lab.interface("ike");
+    pub(crate) fn start(lab: &mut Lab, program: &Path, namespace: &str, text: &str) -> Outcome<Self> {
+        let name = lab.interface(&format!("ike-{namespace}-"));
         let file = std::env::temp_dir().join(format!("{name}.conf"));
         let socket = std::env::temp_dir().join(format!("{name}.sock"));
-        std::fs::write(&file, sites::configuration(suite, peers))?;
+        std::fs::write(&file, text)?;
         let started = Instant::now();
-        let mut command = lab.command("a", program);
+        let mut command = lab.command(namespace, program);
         command.args(["run", "--config"]).arg(&file).arg("--api").arg(&socket).env("LOG_LEVEL", "error");
         let process = lab.start(command.stdout(Stdio::null()))?;
         let mut daemon = Self { process, socket, file, start_seconds: 0.0 };
-        wait_until(START, || daemon.socket.exists()).map_err(|error| format!("postern run: {error}"))?;
-        // What it was asked for after the peers is answered when it has them.
-        daemon.show(program)?;
+        // What it is asked for after the peers is answered when it has them.
+        wait_until(START, || daemon.socket.exists() && daemon.show(program).is_ok())
+            .map_err(|error| format!("postern run: {error}"))?;
         daemon.start_seconds = started.elapsed().as_secs_f64();
         Ok(daemon)
     }
@@ -239,7 +249,7 @@ impl Daemon {
         Ok(self.process.memory()? as f64 / f64::from(1 << 20))
     }
 
-    fn end(self, lab: &mut Lab) {
+    pub(crate) fn end(self, lab: &mut Lab) {
         lab.kill(self.process, rustix::process::Signal::TERM);
         let _ = std::fs::remove_file(&self.file);
         let _ = std::fs::remove_file(&self.socket);
@@ -248,10 +258,10 @@ impl Daemon {
 
 fn measure_tunnels(lab: &mut Lab, options: &Options) -> Outcome<Tunnels> {
     let suite = options.suites.first().copied().unwrap_or(Suite::CbcX25519);
-    let one = Daemon::start(lab, &options.program, suite, 1)?;
+    let one = serving(1, lab, options, suite)?;
     let memory_empty = one.memory()?;
     one.end(lab);
-    let daemon = Daemon::start(lab, &options.program, suite, options.tunnels)?;
+    let daemon = serving(options.tunnels, lab, options, suite)?;
     let memory_configured = daemon.memory()?;
     let round = call_all(lab, daemon.process, suite, options.tunnels)?;
     // What is done a while after a set-up is not rest yet.
@@ -324,7 +334,8 @@ impl Report {
     }
 
     fn rates_text(&self) -> String {
-        let head = ["IKE SA", "", "set-ups/s", "CPU us each", "busy %", "sites busy %", "rate", "CPU"];
+        let head =
+            ["IKE SA", "", "set-ups/s", "CPU us each", "busy %", "sites busy %", "refused", "rate", "CPU"];
         let rows: Vec<Vec<String>> = self.rates.iter().map(|rate| self.row(rate)).collect();
         table(&head, &rows)
     }
@@ -343,6 +354,7 @@ impl Report {
             [|it| it.rate, |it| it.cpu_us, |it| it.busy, |it| it.sites_busy];
         let mut row = vec![rate.suite.to_owned(), rate.gateway.to_owned()];
         row.extend(numbers.map(|of| short(rate.median(of))));
+        row.push(rate.rounds.iter().map(|round| round.failed).sum::<usize>().to_string());
         row.extend([ratio(numbers[0]), ratio(numbers[1])]);
         row
     }
@@ -374,7 +386,7 @@ mod tests {
     use super::*;
 
     fn rate(gateway: &'static str, rate: f64, cpu_us: f64) -> Rate {
-        let round = Round { rate, cpu_us, busy: 99.0, sites_busy: 50.0 };
+        let round = Round { rate, cpu_us, failed: 0, busy: 99.0, sites_busy: 50.0 };
         Rate { suite: "a", gateway, rounds: vec![round; 3] }
     }
 
@@ -384,7 +396,7 @@ mod tests {
         let rates = vec![rate("postern", 6000.0, 150.0), rate("charon", 2000.0, 500.0)];
         let report = Report { machine, charon: None, setups: 1, rates, tunnels: None };
         let rows: Vec<Vec<String>> = report.rates.iter().map(|rate| report.row(rate)).collect();
-        assert_eq!(rows[0][2..], ["6000", "150", "99.0", "50.0", "", ""].map(str::to_owned));
-        assert_eq!(rows[1][6..], ["3.00x", "0.30x"].map(str::to_owned));
+        assert_eq!(rows[0][2..], ["6000", "150", "99.0", "50.0", "0", "", ""].map(str::to_owned));
+        assert_eq!(rows[1][7..], ["3.00x", "0.30x"].map(str::to_owned));
     }
 }

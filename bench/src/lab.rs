@@ -5,6 +5,7 @@
 use crate::Outcome;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -159,6 +160,21 @@ impl Process {
         let ticks =
             |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
         Ok((ticks(11) + ticks(12)) / rustix::param::clock_ticks_per_second() as f64)
+    }
+
+    /// Seconds of processor time that each of its threads has used so far, to the nanosecond; by thread, since what a thread
+    /// has used goes with it.
+    pub fn cpu_of_threads(self) -> Outcome<BTreeMap<String, f64>> {
+        let mut threads = BTreeMap::new();
+        for entry in std::fs::read_dir(format!("/proc/{}/task", self.0))? {
+            let entry = entry?;
+            // A thread may end while its file is looked for.
+            let Ok(text) = std::fs::read_to_string(entry.path().join("schedstat")) else { continue };
+            let nanoseconds = text.split_whitespace().next().and_then(|it| it.parse::<f64>().ok());
+            let nanoseconds = nanoseconds.ok_or("no time in schedstat")?;
+            threads.insert(entry.file_name().to_string_lossy().into_owned(), nanoseconds / 1e9);
+        }
+        Ok(threads)
     }
 
     /// Has all its threads, and those that they will start, run on one core.

@@ -18,7 +18,6 @@ use port::udp::{BATCH_BYTES, SocketSlot, UdpReceive, UdpSockets, UdpTransmit};
 use port::{Offloads, Receive, Transmit, Wake};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -105,7 +104,7 @@ impl Suite {
     }
 
     /// The groups of a configuration file, named E and I.
-    fn groups(self) -> String {
+    pub fn groups(self) -> String {
         let ike = "set vpn ipsec ike-group I proposal 1";
         let protection = if self.is_gcm() {
             format!("{ike} encryption aes128gcm128\n{ike} prf prfsha256\n")
@@ -135,35 +134,71 @@ fn identity(number: usize) -> String {
 /// A configuration file by which our gateway serves the first `count` sites.
 pub fn configuration(suite: Suite, count: usize) -> String {
     let mut text = suite.groups();
-    for number in 0..count {
-        text +=
-            &peer(&format!("site{number}"), &identity(number), &outside(number).to_string(), inside(number));
-    }
+    text.extend((0..count).map(|number| site(number).lines(&format!("site{number}"), "none")));
     text
 }
 
-/// The lines for a peer with a secret of its own, which calls from `remote`.
-pub fn peer(name: &str, identity: &str, remote: &str, inside: Ipv4Addr) -> String {
-    let psk = format!("set vpn ipsec authentication psk {name}");
-    let set = format!("set vpn ipsec site-to-site peer {name}");
-    let mut text = String::new();
-    for line in [
-        format!("{psk} id {identity}"),
-        format!("{psk} secret '{SECRET}'"),
-        format!("{set} authentication mode pre-shared-secret"),
-        format!("{set} authentication local-id {GATEWAY_IDENTITY}"),
-        format!("{set} authentication remote-id {identity}"),
-        format!("{set} connection-type none"),
-        format!("{set} ike-group I"),
-        format!("{set} local-address {GATEWAY}"),
-        format!("{set} remote-address {remote}"),
-        format!("{set} tunnel 1 esp-group E"),
-        format!("{set} tunnel 1 local prefix {GATEWAY_NETWORK}"),
-        format!("{set} tunnel 1 remote prefix {inside}/32"),
-    ] {
-        let _ = writeln!(text, "{line}");
+/// A site, as the gateway knows it.
+pub fn site(number: usize) -> Peer {
+    Peer {
+        local: End::gateway(GATEWAY),
+        remote: End {
+            identity: identity(number),
+            address: outside(number).to_string(),
+            network: format!("{}/32", inside(number)),
+        },
     }
-    text
+}
+
+/// One side of a connection.
+#[derive(Clone)]
+pub struct End {
+    /// Who it says it is.
+    pub identity: String,
+    /// Where it is.
+    pub address: String,
+    /// What is behind it.
+    pub network: String,
+}
+
+impl End {
+    /// The gateway, at one of its addresses.
+    pub fn gateway(address: Ipv4Addr) -> Self {
+        let (identity, network) = (GATEWAY_IDENTITY.to_owned(), GATEWAY_NETWORK.to_owned());
+        Self { identity, address: address.to_string(), network }
+    }
+}
+
+/// A peer with a secret of its own, and one tunnel.
+pub struct Peer {
+    /// Our side.
+    pub local: End,
+    /// The other side.
+    pub remote: End,
+}
+
+impl Peer {
+    /// Its lines in a configuration file.
+    pub fn lines(&self, name: &str, connection_type: &str) -> String {
+        let psk = format!("set vpn ipsec authentication psk {name}");
+        let set = format!("set vpn ipsec site-to-site peer {name}");
+        let Self { local, remote } = self;
+        let lines = [
+            format!("{psk} id {}", remote.identity),
+            format!("{psk} secret '{SECRET}'"),
+            format!("{set} authentication mode pre-shared-secret"),
+            format!("{set} authentication local-id {}", local.identity),
+            format!("{set} authentication remote-id {}", remote.identity),
+            format!("{set} connection-type {connection_type}"),
+            format!("{set} ike-group I"),
+            format!("{set} local-address {}", local.address),
+            format!("{set} remote-address {}", remote.address),
+            format!("{set} tunnel 1 esp-group E"),
+            format!("{set} tunnel 1 local prefix {}", local.network),
+            format!("{set} tunnel 1 remote prefix {}", remote.network),
+        ];
+        lines.map(|line| line + "\n").concat()
+    }
 }
 
 /// A configuration by which charon serves all sites: one connection for anybody who has the secret, which costs it least.
@@ -182,6 +217,12 @@ pub fn lab() -> Outcome<Lab> {
     let lab = crate::crowd::lab()?;
     lab.ip("a", "address add 10.200.0.1/32 dev lo")?;
     Ok(lab)
+}
+
+/// The first message of a site.
+pub fn first_message(suite: Suite) -> Outcome<Vec<u8>> {
+    let sent = |action| if let Action::Send { message, .. } = action { Some(message) } else { None };
+    Site::new(0, suite)?.first.into_iter().find_map(sent).ok_or_else(|| "it sends nothing".into())
 }
 
 /// One of the crowd.

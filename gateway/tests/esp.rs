@@ -316,8 +316,7 @@ fn syn() -> Vec<u8> {
 
 #[test]
 fn tcp_is_told_what_fits() {
-    let tunnel = Tunnel { path_mtu: AtomicUsize::new(1400), clamps_mss: true, ..Tunnel::default() };
-    let mut bed = with_tunnel(tunnel);
+    let mut bed = with_tunnel(Tunnel { path_mtu: AtomicUsize::new(1400), ..Tunnel::default() });
     push(&bed, &[syn()]);
     bed.carry();
     let received = bed.received().remove(0);
@@ -325,10 +324,10 @@ fn tcp_is_told_what_fits() {
     assert_eq!(received[42..44], (inner as u16 - 40).to_be_bytes());
     let pseudo = Sum::pseudo_v4([10, 1, 0, 1].into(), [10, 2, 0, 1].into(), TCP, 24);
     assert!((pseudo + Sum::of(&received[20..])).is_valid());
-    let mut bed = with_tunnel(Tunnel { path_mtu: AtomicUsize::new(1400), ..Tunnel::default() });
+    let mut bed = with_tunnel(Tunnel { path_mtu: AtomicUsize::new(1500), ..Tunnel::default() });
     push(&bed, &[syn()]);
     bed.carry();
-    assert_eq!(bed.received(), [syn()], "only where it is wanted");
+    assert_eq!(bed.received(), [syn()], "not where the way carries what the inside does");
     let mut bed = with_tunnel(Tunnel { clamps_mss: true, ..Tunnel::default() });
     push(&bed, &[syn()]);
     bed.carry();
@@ -610,6 +609,26 @@ fn transport_mode_carries_what_follows_the_ip_header() {
         assert_eq!(bed.received(), vec![v6(137, 0); 70], "{}", transform.name());
         assert_eq!(bed.dropped(), []);
     }
+}
+
+#[test]
+fn a_fragment_without_the_ports_that_a_policy_asks_for_has_a_reason_of_its_own() {
+    let mut bed = bed();
+    let any = |ports| TrafficSelector { protocol: UDP, ports, addresses: [0; 4].into()..=[255; 4].into() };
+    let selectors = Selectors::new(&[any(0..=u16::MAX)], &[any(9999..=9999)]);
+    let policy = Policy { selectors, action: Action::Protect(Arc::clone(&bed.peer)) };
+    bed.tables.policies.store(Arc::new(Policies::new(vec![policy])));
+    let mut later = v4(1, 100, 0);
+    let (header, _) = Ipv4Header::mut_from_prefix(&mut later).expect("a header");
+    header.fragment = 5.into();
+    header.finish();
+    push(&bed, &[later]);
+    bed.carry();
+    push(&bed, &[v4(1, 100, 0)]);
+    bed.carry();
+    let mut dropped = bed.dropped();
+    dropped.sort_by_key(|(reason, _)| reason.name());
+    assert_eq!(dropped, [(DropReason::Denied, 1), (DropReason::Fragmented, 1)]);
 }
 
 #[test]

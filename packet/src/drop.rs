@@ -75,8 +75,8 @@ drop_reasons! {
     Denied = "denied", "no policy protects such packets, or one discards them";
     /// A policy lets the packet pass unprotected, which a tunnel interface cannot do.
     Bypassed = "bypassed", "a policy lets it pass unprotected: the route of such packets must not lead into the tunnel";
-    /// A fragment, which transport mode cannot carry (RFC 4301 section 7).
-    Fragmented = "fragmented", "a fragment cannot be carried in transport mode";
+    /// A fragment, which transport mode cannot carry and policies with ports cannot know (RFC 4301 section 7).
+    Fragmented = "fragmented", "a fragment, which fits no tunnel in transport mode or with ports: set the tunnel's mtu so large that nothing is cut before it";
     /// No peer's allowed addresses cover the destination.
     NoRoute = "no-route", "no peer has the destination among its allowed-ips";
     /// The peer has no known address.

@@ -1,10 +1,11 @@
 //! IPsec between two daemons: seen, explained, begun anew, and taken away.
 
 use crate::daemon::Site;
-use crate::support::{ask, postern, sites, tcp_arrives_whole};
+use crate::support::{answers, ask, postern, sites, sites_and, tcp_arrives_whole};
 use bench::lab::{Lab, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -110,7 +111,11 @@ fn configuration(end: usize) -> String {
 
 /// Two sites with networks behind them, and their daemons, configured as `change` leaves it.
 fn started(change: impl Fn(usize, String) -> String) -> Option<(Lab, [Gateway; 2])> {
-    let mut lab = sites()?;
+    Some(started_in(sites()?, change))
+}
+
+/// The same, in a lab that has these sites.
+fn started_in(mut lab: Lab, change: impl Fn(usize, String) -> String) -> (Lab, [Gateway; 2]) {
     let gateways = [("a", 0), ("b", 1)].map(|(site, end)| {
         lab.ip(site, &format!("address add 10.{}0.0.1/32 dev lo", end + 1)).expect("an address");
         let mut gateway = Gateway::new(&lab, site);
@@ -118,7 +123,205 @@ fn started(change: impl Fn(usize, String) -> String) -> Option<(Lab, [Gateway; 2
         gateway.0.start(&mut lab);
         gateway
     });
-    Some((lab, gateways))
+    (lab, gateways)
+}
+
+/// The sites, and a host in the network of the first, whose gateway forwards.
+fn with_a_host() -> Option<Lab> {
+    let lab = sites_and(&["h"])?;
+    lab.connect(("a", "lan", "10.10.0.2/24"), ("h", "lan", "10.10.0.5/24")).expect("veth exists");
+    lab.ip("h", "route add default via 10.10.0.2").expect("a route");
+    lab.enter("a", || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1"))
+        .expect("it is there")
+        .expect("it forwards");
+    Some(lab)
+}
+
+/// `other` is for everything within `wide`, also the network of the first site.
+fn hub(wide: &'static str) -> impl Fn(usize, String) -> String {
+    move |_, text| text.replace(INSIDE[0], "10.10.0.0/24").replace(INSIDE[1], wide)
+}
+
+#[test]
+fn a_remote_prefix_that_contains_our_network_leaves_it_to_us() {
+    for wide in ["10.0.0.0/8", "0.0.0.0/0"] {
+        let Some(lab) = with_a_host() else { return };
+        let (lab, [a, _b]) = started_in(lab, hub(wide));
+        a.comes_up("other");
+        a.comes_up("second");
+        let near = lab.ip("a", "route get 10.10.0.5").expect("a route");
+        assert!(!near.contains("ipsec0"), "{wide}: {near}");
+        assert!(answers(&lab, "h", "10.10.0.2"), "{wide}: its gateway");
+        assert!(answers(&lab, "h", "10.20.0.1"), "{wide}: the other site");
+    }
+}
+
+/// Whether packets of this machine would go to the other site, and by which interface.
+fn way(lab: &Lab) -> String {
+    lab.ip("a", "route get 10.20.0.1").unwrap_or_else(|error| error.to_string())
+}
+
+fn goes_nowhere(lab: &Lab) {
+    let way = || way(lab);
+    let closed = wait_until(Duration::from_secs(3), || way().contains("No route to host"));
+    closed.unwrap_or_else(|error| panic!("{error}: {}", way()));
+}
+
+fn goes_inside(lab: &Lab) {
+    let way = || way(lab);
+    let open = wait_until(Duration::from_secs(5), || way().contains("ipsec0"));
+    open.unwrap_or_else(|error| panic!("{error}: {}", way()));
+    wait_until(Duration::from_secs(15), || answers(lab, "a", "10.20.0.1")).expect("the tunnel carries");
+}
+
+#[test]
+fn what_is_protected_does_not_leave_in_clear_whatever_becomes_of_the_interface() {
+    let Some((mut lab, [mut a, _b])) = started(|_, text| text) else { return };
+    let in_clear = "10.20.0.0/16 via 192.168.77.2";
+    lab.ip("a", &format!("route add {in_clear}")).expect("a route");
+    goes_inside(&lab);
+    lab.ip("a", "link set ipsec0 down").expect("it goes down");
+    goes_nowhere(&lab);
+    lab.ip("a", "link set ipsec0 up").expect("it goes up");
+    goes_inside(&lab);
+    lab.ip("a", "route flush table 220").expect("routes");
+    lab.ip("a", "rule delete priority 220").expect("a rule");
+    assert!(a.0.reload().contains("in force"));
+    goes_inside(&lab);
+    lab.ip("a", "link delete ipsec0").expect("it goes");
+    goes_nowhere(&lab);
+    assert!(a.0.reload().contains("in force"));
+    goes_inside(&lab);
+    let kill = |lab: &mut Lab, a: &mut Gateway| {
+        lab.kill(a.0.process.take().expect("it was started"), Signal::KILL);
+        let _ = std::fs::remove_file(&a.0.socket);
+    };
+    kill(&mut lab, &mut a);
+    goes_nowhere(&lab);
+    a.0.start(&mut lab);
+    goes_inside(&lab);
+    kill(&mut lab, &mut a);
+    a.write("");
+    a.0.start(&mut lab);
+    wait_until(Duration::from_secs(5), || way(&lab).contains("via 192.168.77.2")).expect("nothing is left");
+    let rules = lab.ip("a", "rule show").expect("rules");
+    assert!(!rules.contains("220"), "{rules}");
+}
+
+#[test]
+fn a_tunnel_between_the_gateways_carries_what_they_send_to_each_other() {
+    // Their outer packets are from where the tunnel leads, and come in.
+    let between = |_, text: String| {
+        let lines = text.lines().filter(|line| !line.contains("peer other tunnel 1 local"));
+        lines
+            .filter(|line| !line.contains("peer other tunnel 1 remote"))
+            .fold(String::new(), |all, line| all + line + "\n")
+    };
+    let Some((lab, [a, b])) = started(between) else { return };
+    a.comes_up("other");
+    assert!(answers(&lab, "a", OUTSIDE[1]), "{}", b.says("show vpn ipsec sa"));
+    tcp_arrives_whole(&lab, "a", "b", OUTSIDE[1], 1 << 20).expect("the tunnel carries");
+}
+
+/// How many of three datagrams arrive at the first site, from an address of `from`.
+fn arrive_at_a(lab: &Lab, from: &str, source: &str, to: &str) -> usize {
+    let server = lab.enter("a", || UdpSocket::bind((to, 0))).expect("it is entered").expect("a port");
+    server.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket");
+    let target = server.local_addr().expect("it is bound");
+    let sent = lab.enter(from, || {
+        let client = UdpSocket::bind((source, 0))?;
+        (0..3).try_for_each(|_| client.send_to(b"in clear", target).map(|_| ()))
+    });
+    sent.expect("it is entered").expect("it is sent");
+    std::iter::from_fn(|| server.recv(&mut [0; 64]).ok()).take(3).count()
+}
+
+#[test]
+fn what_is_from_behind_a_peer_does_not_come_in_unprotected() {
+    let Some(lab) = sites_and(&["r"]) else { return };
+    lab.connect(("a", "wan", "192.168.78.1/24"), ("r", "wan", "192.168.78.2/24")).expect("veth exists");
+    for address in ["10.20.0.66/32", "10.30.0.66/32"] {
+        lab.ip("r", &format!("address add {address} dev lo")).expect("an address");
+    }
+    lab.ip("r", "route add 10.10.0.0/16 via 192.168.78.1").expect("a route");
+    lab.ip("a", "route add 10.30.0.0/16 via 192.168.78.2").expect("a route");
+    let (lab, [a, _b]) = started_in(lab, |_, text| text);
+    a.comes_up("other");
+    assert_eq!(arrive_at_a(&lab, "r", "10.30.0.66", "10.10.0.1"), 3, "no tunnel leads there");
+    assert_eq!(arrive_at_a(&lab, "r", "10.20.0.66", "10.10.0.1"), 0, "a tunnel leads there");
+    assert_eq!(arrive_at_a(&lab, "b", "10.20.0.1", "10.10.0.1"), 3, "through the tunnel");
+    tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 1 << 20).expect("the tunnel carries");
+}
+
+/// How many fragments the first site has made.
+fn fragments_made(lab: &Lab) -> u64 {
+    let said = lab.run("a", "cat", &["/proc/net/snmp"]).expect("it is there");
+    let mut lines = said.lines().filter(|line| line.starts_with("Ip:")).map(str::split_whitespace);
+    let (names, mut numbers) = (lines.next().expect("names"), lines.next().expect("numbers"));
+    let at = names.into_iter().position(|name| name == "FragCreates").expect("it is counted");
+    numbers.nth(at).expect("a number").parse().expect("a number")
+}
+
+/// Lets the way between the sites carry no more than this.
+fn narrow(lab: &Lab, mtu: u16) {
+    for site in ["a", "b"] {
+        lab.ip(site, &format!("link set outside mtu {mtu}")).expect("an MTU");
+    }
+}
+
+#[test]
+fn what_the_way_to_a_peer_does_not_carry_is_not_sent() {
+    let Some(lab) = sites() else { return };
+    narrow(&lab, 1350);
+    let (lab, [a, _b]) = started_in(lab, |_, text| text);
+    a.comes_up("other");
+    let whole = |size: &str| {
+        lab.run("a", "ping", &["-c", "1", "-W", "1", "-M", "do", "-s", size, "10.20.0.1"]).is_ok()
+    };
+    assert!(whole("1200") && !whole("1300"));
+    tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 4 << 20).expect("the tunnel carries");
+    assert_eq!(fragments_made(&lab), 0);
+    narrow(&lab, 1285);
+    wait_until(Duration::from_secs(3), || !whole("1200")).expect("it is noticed");
+    assert!(whole("1150"));
+}
+
+#[test]
+fn datagrams_that_are_cut_need_an_mtu_where_ports_are_asked_for() {
+    let Some((lab, [a, _b])) = started(|end, text| {
+        let tunnel = "set vpn ipsec site-to-site peer other tunnel 1";
+        let side = ["remote", "local"][end];
+        text + &format!("{tunnel} protocol udp\n{tunnel} {side} port 9999\n")
+    }) else {
+        return;
+    };
+    a.comes_up("other");
+    let arrives = |size: usize| {
+        let server = lab.enter("b", || UdpSocket::bind("10.20.0.1:9999")).expect("entered").expect("a port");
+        server.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket");
+        let sent =
+            lab.enter("a", || UdpSocket::bind("10.10.0.1:0")?.send_to(&vec![7; size], "10.20.0.1:9999"));
+        sent.expect("it is entered").expect("it is sent");
+        server.recv(&mut [0; 4096]).is_ok_and(|length| length == size)
+    };
+    assert!(arrives(100) && !arrives(3000));
+    let text = std::fs::read_to_string(&a.0.file).expect("a file");
+    a.write(&(text + "set vpn ipsec site-to-site peer other tunnel 1 mtu 9000\n"));
+    assert!(a.0.reload().contains("in force"));
+    a.comes_up("other");
+    assert!(arrives(3000));
+}
+
+#[test]
+fn the_source_of_our_own_packets_follows_our_addresses() {
+    let Some((lab, [a, _b])) = started(|_, text| text) else { return };
+    a.comes_up("other");
+    assert!(way(&lab).contains("src 10.10.0.1"), "{}", way(&lab));
+    lab.ip("a", "address add 10.10.0.9/32 dev lo").expect("an address");
+    lab.ip("a", "address delete 10.10.0.1/32 dev lo").expect("another goes");
+    wait_until(Duration::from_secs(3), || way(&lab).contains("src 10.10.0.9"))
+        .unwrap_or_else(|error| panic!("{error}: {}", way(&lab)));
+    goes_inside(&lab);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod engines;
 mod esp;
 mod ipsec;
 mod manual;
+mod measurements;
 mod reload;
 mod resilience;
 mod support;

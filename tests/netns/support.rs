@@ -38,7 +38,12 @@ pub fn lab(names: &[&str]) -> Option<Lab> {
 
 /// Two namespaces with a link between them.
 pub fn sites() -> Option<Lab> {
-    let lab = lab(&["a", "b"])?;
+    sites_and(&[])
+}
+
+/// The same, and other namespaces.
+pub fn sites_and(others: &[&str]) -> Option<Lab> {
+    let lab = lab(&[&["a", "b"], others].concat())?;
     lab.connect(("a", "outside", "192.168.77.1/24"), ("b", "outside", "192.168.77.2/24"))
         .expect("veth exists");
     for (site, end) in [("a", 1), ("b", 2)] {

@@ -6,8 +6,9 @@ const WORD: u64 = u64::BITS as u64;
 
 /// WireGuard's window: a ring of 8192 bits, of which one word is always in transition.
 pub const WIREGUARD: u64 = 8192 - WORD;
-/// ESP's window if nobody asks for another. RFC 4303 section 3.4.3 says 64; paths that reorder want more.
-pub const ESP: u64 = 4096;
+/// ESP's window if nobody asks for another: a ring of 4096 bits. RFC 4303 section 3.4.3 says 64; paths that reorder want
+/// more.
+pub const ESP: u64 = 4096 - WORD;
 /// The largest window: 256 KiB of ring an SA.
 pub const LARGEST: u64 = 1 << 20;
 

@@ -72,9 +72,12 @@ const _: () = {
     assert!(offset_of!(Manager, chacha20_poly1305_begin) == 920);
 };
 
-/// Room for `struct gcm_key_data`, of which the largest known takes 1264 bytes.
+/// Bytes of `struct gcm_key_data` in whole cache lines: the largest of the known versions has 1264.
+const GCM_KEY: usize = 1280;
+
+/// Room for that.
 #[repr(C, align(64))]
-struct GcmKey([u8; 2048]);
+struct GcmKey([u8; GCM_KEY]);
 
 impl Drop for GcmKey {
     fn drop(&mut self) {
@@ -292,7 +295,7 @@ struct LoadedGcm {
 
 impl LoadedGcm {
     fn new(functions: Gcm, secret: &[u8]) -> Arc<Self> {
-        let mut loaded = Arc::new(Self { key: GcmKey([0; 2048]), functions });
+        let mut loaded = Arc::new(Self { key: GcmKey([0; GCM_KEY]), functions });
         let key = &mut Arc::get_mut(&mut loaded).expect("nobody else has it yet").key;
         // SAFETY: the secret has the length of the cipher, and the key has room for all the library keeps in it.
         unsafe { (functions.expand)(secret.as_ptr(), key) };

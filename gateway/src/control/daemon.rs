@@ -7,7 +7,7 @@ use super::carrier::{InterfaceError, Options, Removed};
 use super::interface::Interface;
 use super::ipsec;
 use super::ipsec::service::{Service, ServiceError};
-use super::netlink::{LinkChange, Netlink, NetlinkError};
+use super::netlink::{LinkChange, Netlink, NetlinkError, Route, Way};
 use super::plan::{self, Network};
 use super::rules::{self, Rules};
 use super::update::UpdateError;
@@ -106,6 +106,9 @@ impl Daemon {
     /// Makes everything what `settings` says. What was refused, by its place in the configuration, is what it was before.
     pub async fn apply(&mut self, settings: Settings) -> BTreeMap<String, ApplyError> {
         self.engines.set_rules(engine_rules(settings.crypto));
+        if settings.ipsec.peers.is_empty() {
+            self.ipsec.clear_stale();
+        }
         let gone: Vec<String> =
             self.running.keys().filter(|name| !settings.wireguard.contains_key(*name)).cloned().collect();
         for name in gone {
@@ -133,7 +136,9 @@ impl Daemon {
     pub fn forget(&mut self, name: &str) {
         tracing::warn!("interface {name} was deleted; reload the configuration to have it again");
         if name == ipsec::NAME {
-            self.stop_ipsec();
+            tracing::warn!("until then nothing is sent to the networks behind IPsec peers");
+            self.shown.show_ipsec(None);
+            self.ipsec.lose();
         } else {
             self.remove(name);
         }
@@ -310,7 +315,7 @@ fn add_network(
         netlink.set_link(index, LinkChange { up: Some(true), ..LinkChange::default() })?;
     }
     for &(prefix, table) in after.routes.difference(&before.routes) {
-        netlink.add_route(index, prefix, table, None)?;
+        netlink.add_route(Route { prefix, table, way: Way::Link { index, source: None } })?;
     }
     Ok(())
 }
@@ -328,7 +333,7 @@ fn remove_network(
         netlink.set_link(index, LinkChange { up: Some(false), ..LinkChange::default() })?;
     }
     for &(prefix, table) in before.routes.difference(&after.routes) {
-        netlink.remove_route(index, prefix, table)?;
+        netlink.remove_route(Route { prefix, table, way: Way::Link { index, source: None } })?;
     }
     if before.addresses.is_subset(&after.addresses) {
         return Ok(());

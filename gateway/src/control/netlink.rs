@@ -12,7 +12,7 @@ use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -28,6 +28,8 @@ pub const MAIN_TABLE: u32 = 254;
 /// Marks our routes and rules in `ip route show` and `ip rule show`: an unassigned number of linux/rtnetlink.h, above
 /// those of routing daemons.
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(219);
+/// The metric of routes that are taken when there is no other.
+const LAST: u32 = 0xff00_0000;
 
 /// A request that the kernel refused.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +50,15 @@ pub struct Link {
     pub mtu: u32,
     /// Whether it was set up.
     pub up: bool,
+}
+
+/// How packets leave the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outside {
+    /// The address that they come from.
+    pub source: Option<IpAddr>,
+    /// The largest that go, as far as the kernel knows.
+    pub mtu: Option<u32>,
 }
 
 /// What to change of a link.
@@ -73,8 +84,10 @@ pub enum Rule {
     NotMarked {
         /// For IPv6.
         v6: bool,
-        /// The mark, which is also the table's number.
+        /// The mark.
         mark: u32,
+        /// The table.
+        table: u32,
     },
     /// More specific routes of the main table come first.
     MainFirst {
@@ -88,6 +101,44 @@ pub enum Rule {
         /// The mark, which is also the table's number.
         mark: u32,
     },
+}
+
+/// A route of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Route {
+    /// The addresses.
+    pub prefix: IpNet,
+    /// The table that it is in.
+    pub table: u32,
+    /// Where it leads.
+    pub way: Way,
+}
+
+/// Where a route leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// On to the tables of the next rules.
+    Onward,
+    /// To a link.
+    Link {
+        /// Its number.
+        index: u32,
+        /// The address from which this machine itself sends there; the kernel chooses if there is none.
+        source: Option<IpAddr>,
+    },
+    /// Nowhere, if the table has no other route for the same prefix.
+    Nowhere,
+}
+
+impl Way {
+    /// Makes a route one of several for its prefix: what is without one has the kernel's, which is lower than the last.
+    fn metric(self) -> Option<u32> {
+        match self {
+            Self::Onward => Some(1),
+            Self::Link { .. } => None,
+            Self::Nowhere => Some(LAST),
+        }
+    }
 }
 
 impl Rule {
@@ -121,13 +172,45 @@ impl Netlink {
     pub fn link(&mut self, name: &str) -> Result<Link, NetlinkError> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.to_owned()));
-        let what = || format!("interface {name}");
-        let answers = self.request(RouteNetlinkMessage::GetLink(message), 0, what)?;
+        self.ask_link(message, || format!("interface {name}"))
+    }
+
+    fn ask_link(&mut self, message: LinkMessage, what: impl Fn() -> String) -> Result<Link, NetlinkError> {
+        let answers = self.request(RouteNetlinkMessage::GetLink(message), 0, &what)?;
         let found = answers.into_iter().find_map(|answer| match answer {
             RouteNetlinkMessage::NewLink(message) => Some(link_of(&message)),
             _ => None,
         });
         found.ok_or_else(|| NetlinkError { what: what(), error: Errno::NODEV })
+    }
+
+    /// How packets with this mark leave for an address.
+    pub fn outside(&mut self, to: IpAddr, mark: u32) -> Result<Outside, NetlinkError> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(to);
+        message.header.destination_prefix_length = if to.is_ipv4() { 32 } else { 128 };
+        message.attributes = vec![RouteAttribute::Destination(route_address(to)), RouteAttribute::Mark(mark)];
+        let what = || format!("route to {to}");
+        let answers = self.request(RouteNetlinkMessage::GetRoute(message), 0, what)?;
+        let (mut outside, mut index) = (Outside { source: None, mtu: None }, None);
+        let attributes = answers.iter().flat_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(message) => &message.attributes[..],
+            _ => &[],
+        });
+        for attribute in attributes {
+            match attribute {
+                RouteAttribute::PrefSource(address) => outside.source = ip_address(address),
+                RouteAttribute::Oif(oif) => index = Some(*oif),
+                RouteAttribute::Metrics(metrics) => outside.mtu = metrics.iter().find_map(mtu_of),
+                _ => {}
+            }
+        }
+        if let (None, Some(index)) = (outside.mtu, index) {
+            let mut message = LinkMessage::default();
+            message.header.index = index;
+            outside.mtu = Some(self.ask_link(message, || format!("interface {index}"))?.mtu);
+        }
+        Ok(outside)
     }
 
     /// Changes a link.
@@ -163,26 +246,50 @@ impl Netlink {
         self.change(message, 0, || format!("remove address {address}"))
     }
 
-    /// Routes a prefix to a link.
-    ///
-    /// `source`: the address from which this machine itself sends there; the kernel chooses if there is none.
-    pub fn add_route(
-        &mut self,
-        index: u32,
-        prefix: IpNet,
-        table: u32,
-        source: Option<IpAddr>,
-    ) -> Result<(), NetlinkError> {
-        let mut message = route_message(index, prefix, table);
-        message.attributes.extend(source.map(|source| RouteAttribute::PrefSource(route_address(source))));
+    /// Adds a route, in place of one of the same kind for the same prefix.
+    pub fn add_route(&mut self, route: Route) -> Result<(), NetlinkError> {
+        let mut message = route_message(route);
+        if let Way::Link { source: Some(source), .. } = route.way {
+            message.attributes.push(RouteAttribute::PrefSource(route_address(source)));
+        }
         let message = RouteNetlinkMessage::NewRoute(message);
-        self.change(message, NLM_F_CREATE | NLM_F_REPLACE, || format!("add route {prefix}"))
+        self.change(message, NLM_F_CREATE | NLM_F_REPLACE, || format!("add route {}", route.prefix))
     }
 
     /// Takes a route away.
-    pub fn remove_route(&mut self, index: u32, prefix: IpNet, table: u32) -> Result<(), NetlinkError> {
-        let message = RouteNetlinkMessage::DelRoute(route_message(index, prefix, table));
-        self.change(message, 0, || format!("remove route {prefix}"))
+    pub fn remove_route(&mut self, route: Route) -> Result<(), NetlinkError> {
+        let message = RouteNetlinkMessage::DelRoute(route_message(route));
+        self.change(message, 0, || format!("remove route {}", route.prefix))
+    }
+
+    /// The routes of a table that we, or a daemon like us, have added.
+    pub fn routes(&mut self, table: u32) -> Result<Vec<Route>, NetlinkError> {
+        // A kernel that can is asked for this table only: others may be very large.
+        let _ = self.socket.set_netlink_get_strict_chk(true);
+        let mut found = Vec::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut message = RouteMessage::default();
+            message.header.address_family = family;
+            message.attributes.push(RouteAttribute::Table(table));
+            let dump = RouteNetlinkMessage::GetRoute(message);
+            match self.request(dump, NLM_F_DUMP, || format!("routes of table {table}")) {
+                Ok(answers) => found.extend(answers),
+                // There has never been such a table.
+                Err(NetlinkError { error: Errno::NOENT, .. }) => {}
+                Err(error) => {
+                    let _ = self.socket.set_netlink_get_strict_chk(false);
+                    return Err(error);
+                }
+            }
+        }
+        let _ = self.socket.set_netlink_get_strict_chk(false);
+        let ours = found.iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(message) if message.header.protocol == PROTOCOL => {
+                route_of(message)
+            }
+            _ => None,
+        });
+        Ok(ours.filter(|route| route.table == table).collect())
     }
 
     /// Adds a rule.
@@ -350,18 +457,67 @@ fn route_address(address: IpAddr) -> RouteAddress {
     }
 }
 
-fn route_message(index: u32, prefix: IpNet, table: u32) -> RouteMessage {
+fn route_message(route: Route) -> RouteMessage {
+    let Route { prefix, table, way } = route;
     let mut message = RouteMessage::default();
     message.header.address_family = family(prefix.addr());
     message.header.destination_prefix_length = prefix.prefix_len();
     message.header.table = u8::try_from(table).unwrap_or(0);
     message.header.protocol = PROTOCOL;
-    message.header.scope = if prefix.addr().is_ipv4() { RouteScope::Link } else { RouteScope::Universe };
-    message.header.kind = RouteType::Unicast;
+    (message.header.kind, message.header.scope) = match way {
+        Way::Onward => (RouteType::Throw, RouteScope::Universe),
+        Way::Nowhere => (RouteType::Unreachable, RouteScope::Universe),
+        Way::Link { .. } if prefix.addr().is_ipv4() => (RouteType::Unicast, RouteScope::Link),
+        Way::Link { .. } => (RouteType::Unicast, RouteScope::Universe),
+    };
     message.attributes.push(RouteAttribute::Destination(route_address(prefix.network())));
-    message.attributes.push(RouteAttribute::Oif(index));
+    if let Way::Link { index, .. } = way {
+        message.attributes.push(RouteAttribute::Oif(index));
+    }
+    message.attributes.extend(way.metric().map(RouteAttribute::Priority));
     message.attributes.push(RouteAttribute::Table(table));
     message
+}
+
+/// The route that a message describes, if it is of a kind that we add.
+fn route_of(message: &RouteMessage) -> Option<Route> {
+    let (mut destination, mut index, mut source) = (None, None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Destination(address) => destination = ip_address(address),
+            RouteAttribute::Oif(oif) => index = Some(*oif),
+            RouteAttribute::PrefSource(address) => source = ip_address(address),
+            _ => {}
+        }
+    }
+    let unspecified: IpAddr = match message.header.address_family {
+        AddressFamily::Inet => [0; 4].into(),
+        _ => [0; 16].into(),
+    };
+    let way = match message.header.kind {
+        RouteType::Throw => Way::Onward,
+        RouteType::Unreachable => Way::Nowhere,
+        RouteType::Unicast => Way::Link { index: index?, source },
+        _ => return None,
+    };
+    let length = message.header.destination_prefix_length;
+    let prefix = IpNet::new(destination.unwrap_or(unspecified), length).ok()?;
+    Some(Route { prefix, table: table_of(message), way })
+}
+
+fn mtu_of(metric: &RouteMetric) -> Option<u32> {
+    match metric {
+        RouteMetric::Mtu(mtu) => Some(*mtu),
+        _ => None,
+    }
+}
+
+fn ip_address(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(address) => Some((*address).into()),
+        RouteAddress::Inet6(address) => Some((*address).into()),
+        _ => None,
+    }
 }
 
 fn address_of(message: &AddressMessage) -> Option<IpNet> {
@@ -376,10 +532,8 @@ fn rule_message(rule: Rule) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.action = RuleAction::ToTable;
     let (v6, attributes) = match rule {
-        Rule::NotMarked { v6, mark } | Rule::BeforeMain { v6, mark } => {
-            message.header.flags = RuleFlags::Invert;
-            (v6, vec![RuleAttribute::FwMark(mark), RuleAttribute::Table(mark)])
-        }
+        Rule::NotMarked { v6, mark, table } => not_marked(&mut message, v6, mark, table),
+        Rule::BeforeMain { v6, mark } => not_marked(&mut message, v6, mark, mark),
         Rule::MainFirst { v6 } => {
             (v6, vec![RuleAttribute::Table(MAIN_TABLE), RuleAttribute::SuppressPrefixLen(0)])
         }
@@ -391,6 +545,11 @@ fn rule_message(rule: Rule) -> RuleMessage {
     message
 }
 
+fn not_marked(message: &mut RuleMessage, v6: bool, mark: u32, table: u32) -> (bool, Vec<RuleAttribute>) {
+    message.header.flags = RuleFlags::Invert;
+    (v6, vec![RuleAttribute::FwMark(mark), RuleAttribute::Table(table)])
+}
+
 /// The rule that a message describes, if it is one of ours in everything: priority, table, mark and protocol.
 fn rule_of(message: &RuleMessage) -> Option<Rule> {
     let v6 = message.header.family == AddressFamily::Inet6;
@@ -398,9 +557,15 @@ fn rule_of(message: &RuleMessage) -> Option<Rule> {
         RuleAttribute::FwMark(mark) => Some(*mark),
         _ => None,
     });
-    let possible = match mark {
-        Some(mark) => vec![Rule::NotMarked { v6, mark }, Rule::BeforeMain { v6, mark }],
-        None => vec![Rule::MainFirst { v6 }],
+    let table = message.attributes.iter().find_map(|attribute| match attribute {
+        RuleAttribute::Table(table) => Some(*table),
+        _ => None,
+    });
+    let possible = match (mark, table) {
+        (Some(mark), Some(table)) => {
+            vec![Rule::NotMarked { v6, mark, table }, Rule::BeforeMain { v6, mark }]
+        }
+        _ => vec![Rule::MainFirst { v6 }],
     };
     possible.into_iter().find(|&rule| {
         let ours = rule_message(rule);

@@ -38,7 +38,7 @@ impl Network {
             let v6 = matches!(prefix, IpNet::V6(_));
             if prefix.prefix_len() == 0 {
                 network.routes.insert((*prefix, mark));
-                network.rules.extend([Rule::NotMarked { v6, mark }, Rule::MainFirst { v6 }]);
+                network.rules.extend([Rule::NotMarked { v6, mark, table: mark }, Rule::MainFirst { v6 }]);
             } else if !network.addresses.iter().any(|address| address.trunc().contains(prefix)) {
                 // What lies in the interface's own network is routed already.
                 network.routes.insert((*prefix, MAIN_TABLE));
@@ -193,7 +193,8 @@ mod tests {
         let all = settings(&["peer b allowed-ips 0.0.0.0/0"]);
         let network = Network::new(&all);
         assert!(network.routes.contains(&("0.0.0.0/0".parse().expect("literal"), 51_820)));
-        let rules = [Rule::NotMarked { v6: false, mark: 51_820 }, Rule::MainFirst { v6: false }];
+        let rules =
+            [Rule::NotMarked { v6: false, mark: 51_820, table: 51_820 }, Rule::MainFirst { v6: false }];
         assert_eq!(network.rules, BTreeSet::from(rules));
         assert_eq!(update(Some(&settings(&[])), &all).fwmark, Some(51_820));
         assert_eq!(update(None, &settings(&["peer b allowed-ips ::/0", "fwmark 7"])).fwmark, Some(7));

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! 0      lookup local                             the kernel's
-//! 220    not fwmark MARK lookup MARK              networks behind IPsec peers
+//! 220    not fwmark 220 lookup 220                networks behind IPsec peers
 //! 32500  lookup main suppress_prefixlength 0      what has a route of its own, other than the default route
-//! 32501  not fwmark MARK lookup MARK              everything else, into the tunnel
+//! 32501  not fwmark MARK lookup MARK              everything else, into the tunnel; of IPsec, table 221
 //! 32766  lookup main                              the kernel's
 //! ```
 
@@ -106,7 +106,9 @@ pub fn remove_stale(netlink: &mut Netlink) -> Result<(), NetlinkError> {
 /// Which of the rules lead nowhere, where there are routes only in `tables`.
 fn stale(found: &[Rule], tables: &BTreeSet<(bool, u32)>) -> Vec<Rule> {
     let lives = |rule: &Rule| match *rule {
-        Rule::NotMarked { v6, mark } | Rule::BeforeMain { v6, mark } => tables.contains(&(v6, mark)),
+        Rule::NotMarked { v6, table, .. } | Rule::BeforeMain { v6, mark: table } => {
+            tables.contains(&(v6, table))
+        }
         Rule::MainFirst { .. } => false,
     };
     let needs_main = |v6| {
@@ -140,7 +142,7 @@ mod tests {
     const MAIN: Rule = Rule::MainFirst { v6: false };
 
     fn marked(mark: u32) -> Rule {
-        Rule::NotMarked { v6: false, mark }
+        Rule::NotMarked { v6: false, mark, table: mark }
     }
 
     fn rules(needed: &[(&str, &[Rule])]) -> Rules {

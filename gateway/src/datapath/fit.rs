@@ -44,7 +44,8 @@ pub fn fit(
         };
         let room = Room::of(&peer, &sa, &endpoint);
         let ds_field = ds_field & room.ds_mask;
-        if room.clamps_mss {
+        // A connection that knows what fits needs no errors, which many networks lose.
+        if room.clamps_mss || room.usual < mtu {
             packets
                 .clone()
                 .for_each(|index| _ = tcp::clamp_mss(batch.packet_mut(index), room.usual.min(mtu)));

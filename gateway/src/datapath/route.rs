@@ -4,7 +4,7 @@ use super::{Classified, Notice, Routed, Stage};
 use crate::tables::{Peer, Protocol, Tables};
 use arc_swap::ArcSwap;
 use crossbeam_channel::Sender;
-use packet::header::flow::Flow;
+use packet::header::flow::{Flow, Upper};
 use packet::header::icmp::{self, IcmpError};
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason};
@@ -22,6 +22,7 @@ pub const STAGE: Stage = Stage {
     drops: &[
         DropReason::NoRoute,
         DropReason::Denied,
+        DropReason::Fragmented,
         DropReason::Bypassed,
         DropReason::NoEndpoint,
         DropReason::NoKey,
@@ -171,8 +172,10 @@ impl Router<'_> {
                     Lead { notices, drops, answers }.lead(batch, now, train, peer, routed);
                 }
                 Some(Action::Bypass) => refuse(batch, train.packets, DropReason::Bypassed, drops, answers),
-                Some(Action::Discard) | None => {
-                    refuse(batch, train.packets, DropReason::Denied, drops, answers);
+                Some(Action::Discard) => refuse(batch, train.packets, DropReason::Denied, drops, answers),
+                None => {
+                    let reason = unmatched(batch.packet(train.packets.start));
+                    refuse(batch, train.packets, reason, drops, answers);
                 }
             }
         }
@@ -216,6 +219,13 @@ impl Lead<'_> {
             let _ = self.notices.send(Notice::NoKey(peer.id));
         }
     }
+}
+
+/// Why no policy is for a packet: ports are in the first fragment only, and policies may ask for them.
+#[cold]
+fn unmatched(packet: &[u8]) -> DropReason {
+    let is_late = IpPacket::parse(packet).is_ok_and(|ip| Upper::of(&ip).is_later_fragment);
+    if is_late { DropReason::Fragmented } else { DropReason::Denied }
 }
 
 /// Drops a train and tells its sender, once.

@@ -1,11 +1,12 @@
 //! How long an SA lasts, and the SAs of a pair made ready for the data path.
 
-use super::parameters::ChildSa;
+use super::parameters::{ChildSa, Transform};
 use super::protection::Protection;
 use crate::replay;
 use crate::sa::{InboundSa, Lifetime, OutboundSa, Volume};
 use crate::{Time, esp::parameters::Half};
 use crypto::Random;
+use crypto::cipher::{Encryption, Pair};
 use crypto::engine::{Engine, LoadError};
 use std::time::Duration;
 
@@ -51,10 +52,10 @@ impl ChildSa {
         };
         let lifetime = options.lifetime(self.extended_sequence, now);
         let outbound = OutboundSa::new(protection(&self.outbound)?, self.outbound.spi, lifetime)
-            .with_volume(options.volume());
+            .with_volume(options.volume(self.transform));
         // The other side may count otherwise: its numbers say nothing about how many packets came.
         let lifetime = Lifetime { end_sequence: numbers(self.extended_sequence), ..lifetime };
-        let volume = options.volume().with_packets(options.hard.packets.unwrap_or(u64::MAX));
+        let volume = options.volume(self.transform).with_packets(options.hard.packets.unwrap_or(u64::MAX));
         let inbound = InboundSa::new(protection(&self.inbound)?, self.inbound.spi, lifetime, true)
             .with_volume(volume)
             .with_window(options.replay_window);
@@ -72,6 +73,15 @@ fn before(end: u64) -> u64 {
     end - end / 16
 }
 
+/// What may go under one key. SWEET32: of 2^32 blocks of 64 bits, 32 GiB, some two are alike and tell about each other; a
+/// gibibyte keeps far from that.
+fn most_bytes(transform: Transform) -> u64 {
+    match transform {
+        Transform::Pair(Pair { encryption: Encryption::TripleDesCbc, .. }) => 1 << 30,
+        _ => u64::MAX,
+    }
+}
+
 impl Options {
     fn lifetime(&self, extended: bool, now: Time) -> Lifetime {
         let numbers = numbers(extended);
@@ -87,16 +97,18 @@ impl Options {
         }
     }
 
-    fn volume(&self) -> Volume {
-        let end = self.hard.bytes.unwrap_or(u64::MAX);
-        Volume::new(self.soft.bytes.unwrap_or(before(end)), end)
+    fn volume(&self, transform: Transform) -> Volume {
+        let end = self.hard.bytes.unwrap_or(u64::MAX).min(most_bytes(transform));
+        let renew = self.soft.bytes.filter(|renew| *renew < end).unwrap_or(before(end));
+        Volume::new(renew, end)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::esp::{Mode, Transform};
+    use crate::esp::Mode;
+    use crypto::cipher::Integrity;
     use crypto::engine::aws_lc::AwsLc;
     use crypto::{Cipher, SecretBytes, random};
     use packet::DropReason;
@@ -104,9 +116,14 @@ mod tests {
     const NOW: Time = Time::from_nanoseconds(1);
 
     fn pair(hard: Limits) -> (OutboundSa, InboundSa) {
-        let half = || Half { spi: 9, keys: SecretBytes::new(vec![7; 20]) };
+        pair_of(Transform::Aead(Cipher::Aes128Gcm, 16), hard)
+    }
+
+    fn pair_of(transform: Transform, hard: Limits) -> (OutboundSa, InboundSa) {
+        let keys = || SecretBytes::new((0..transform.key_material_length()).map(|at| at as u8).collect());
+        let half = || Half { spi: 9, keys: keys() };
         let child = ChildSa {
-            transform: Transform::Aead(Cipher::Aes128Gcm, 16),
+            transform,
             extended_sequence: false,
             mode: Mode::Tunnel,
             outbound: half(),
@@ -139,6 +156,19 @@ mod tests {
         inbound.spend(1, 100);
         assert_eq!(inbound.check_age(NOW), Err(DropReason::KeyExpired));
         assert_eq!(inbound.end_sequence(), 1 << 32, "late numbers are no fault of the sender");
+    }
+
+    #[test]
+    fn a_cipher_with_short_blocks_ends_long_before_they_repeat() {
+        let bytes = |encryption, bytes| {
+            let transform = Transform::Pair(Pair { encryption, integrity: Integrity::HmacSha256 });
+            let hard = Limits { bytes, ..Limits::default() };
+            let (outbound, _) = pair_of(transform, hard);
+            outbound.spend(1, (1 << 30) - 1).is_ok() && outbound.spend(1, 2).is_ok()
+        };
+        assert!(!bytes(Encryption::TripleDesCbc, None));
+        assert!(!bytes(Encryption::TripleDesCbc, Some(1 << 40)));
+        assert!(bytes(Encryption::AesCbc(16), None));
     }
 
     #[test]

@@ -66,8 +66,8 @@ impl Side {
 /// Both sides of the packets that are meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selectors {
-    local: Vec<Side>,
-    pub(super) remote: Vec<Side>,
+    local: Box<[Side]>,
+    pub(super) remote: Box<[Side]>,
 }
 
 impl Selectors {

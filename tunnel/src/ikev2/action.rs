@@ -144,6 +144,9 @@ pub enum Event {
         connection: Option<ConnectionId>,
         /// Where the other side is.
         path: Path,
+        /// Whether it is certain: it is our own doing, or the other side has shown who it is. Otherwise anybody may have
+        /// brought it about, and such reports are few: none of them says how often it happened.
+        authentic: bool,
         /// What went wrong, and on whose side.
         cause: Cause,
     },
@@ -253,7 +256,7 @@ impl fmt::Display for CloseReason {
             Self::Dead => "the other side does not answer",
             Self::Expired => "its keys were too old and could not be replaced",
             Self::Replaced => "a newer session took its place",
-            Self::Misbehaved => "the other side sent what cannot be read",
+            Self::Misbehaved => "the other side does not follow the protocol",
         })
     }
 }

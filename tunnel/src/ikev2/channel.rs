@@ -11,7 +11,7 @@
 use super::config::Patience;
 use super::fragments::{Fragment, Reassembly};
 use super::keys::{Opener, Role, Sealer, Spis};
-use super::limits::FRAGMENT_SIZE;
+use super::limits::{FRAGMENT_SIZE, LONGEST_DATAGRAM};
 use super::message::{Body, Envelope, Exchange, Header, Message, Payload, emit};
 use crate::Time;
 use crypto::Random;
@@ -48,16 +48,24 @@ impl Retransmission {
         Self { datagrams, sent: 1, most, patience, wait, next: now + wait, until: None }
     }
 
+    /// Lets it be sent no more than `most` times.
+    pub(super) fn hurry(&mut self, most: u32) {
+        self.most = self.most.min(most);
+    }
+
     /// Looks at the time; `None` if nothing is due.
     pub(super) fn handle_timeout(&mut self, now: Time) -> Option<Overdue> {
         if now < self.next {
             return None;
         }
-        if self.sent >= self.most || self.until.is_some_and(|until| until <= now) {
+        let is_late = self.sent > 1 && self.until.is_some_and(|until| until <= now);
+        if self.sent >= self.most || is_late {
             return Some(Overdue::Dead);
         }
         self.wait = self.patience.after(self.wait);
-        self.next = self.until.map_or(now + self.wait, |until| until.min(now + self.wait));
+        // What is late already has its second chance: the whole wait.
+        let until = self.until.filter(|until| *until > now);
+        self.next = until.map_or(now + self.wait, |until| until.min(now + self.wait));
         self.sent += 1;
         Some(Overdue::Again(self.datagrams.clone()))
     }
@@ -142,6 +150,16 @@ impl Channel {
     /// Whether fragments are understood by the other side.
     pub(super) fn fragments(&self) -> bool {
         self.fragments
+    }
+
+    /// Bytes of the request of which fragments are held.
+    pub(super) fn held(&self) -> usize {
+        self.requests.held()
+    }
+
+    /// Forgets those fragments.
+    pub(super) fn forget_fragments(&mut self) {
+        self.requests.clear();
     }
 
     /// Whether a request waits for its answer.
@@ -229,7 +247,7 @@ impl Channel {
     /// Lets the request under way be sent no more than `most` times.
     pub(super) fn hurry(&mut self, most: u32) {
         if let Some((_, _, retransmission)) = &mut self.outstanding {
-            retransmission.most = retransmission.most.min(most);
+            retransmission.hurry(most);
         }
     }
 
@@ -267,7 +285,12 @@ impl Channel {
 
     fn seal(&mut self, header: &Header, payloads: &[Payload<'_>], random: &mut dyn Random) -> Datagrams {
         let (first, chain) = emit(payloads);
-        if !self.fragments || self.sealer.datagram_length(chain.len()) <= FRAGMENT_SIZE {
+        let length = self.sealer.datagram_length(chain.len());
+        if !self.fragments && length > LONGEST_DATAGRAM {
+            // Long certificates for a peer that knows no RFC 7383: nothing can be sent, and it will be given up.
+            return Datagrams::new();
+        }
+        if !self.fragments || length <= FRAGMENT_SIZE {
             return vec![self.sealer.seal(header, first, Envelope::Whole, &chain, random)];
         }
         let pieces = chain.chunks(self.sealer.fragment_room(FRAGMENT_SIZE));
@@ -439,6 +462,15 @@ mod tests {
     }
 
     #[test]
+    fn what_no_datagram_carries_is_not_sent() {
+        let (mut a, _) = pair();
+        a.fragments = false;
+        assert_eq!(request(&mut a, 65_000).len(), 1);
+        a.outstanding = None;
+        assert_eq!(request(&mut a, 65_500).len(), 0);
+    }
+
+    #[test]
     fn a_request_is_repeated_ever_slower_and_then_given_up() {
         let (mut a, _) = pair();
         let question = request(&mut a, 1);
@@ -466,5 +498,17 @@ mod tests {
         assert_eq!(a.handle_timeout(first), Some(Overdue::Again(question)));
         assert_eq!(a.next_timeout(), Some(NOW + Duration::from_secs(2)));
         assert_eq!(a.handle_timeout(NOW + Duration::from_secs(2)), Some(Overdue::Dead));
+    }
+
+    #[test]
+    fn however_soon_it_is_to_be_given_up_it_is_sent_twice() {
+        let (mut a, _) = pair();
+        let question = request(&mut a, 1);
+        a.give_up_at(NOW + Duration::from_millis(500));
+        let first = a.next_timeout().expect("under way");
+        assert_eq!(a.handle_timeout(first), Some(Overdue::Again(question)));
+        assert_eq!(a.next_timeout(), Some(NOW + Duration::from_millis(2800)));
+        assert_eq!(a.handle_timeout(NOW + Duration::from_millis(2799)), None);
+        assert_eq!(a.handle_timeout(NOW + Duration::from_millis(2800)), Some(Overdue::Dead));
     }
 }

@@ -101,7 +101,7 @@ pub struct Credentials {
     pub certificates: Vec<Certificate>,
     /// Whom we trust.
     pub trust: TrustStore,
-    /// Whether signatures with SHA-1 are taken from a peer that knows no RFC 7427.
+    /// Whether signatures with SHA-1 are taken from a peer that knows no RFC 7427, and made for one with an RSA key.
     pub accept_sha1: bool,
 }
 

@@ -1,14 +1,17 @@
 //! What every state is handed with a message: the time, randomness, who has which SPI, and where actions go.
 
 use super::action::{Action, Cause, Event, Outbox, SessionId};
+use super::bucket::Bucket;
 use super::channel::Datagrams;
 use super::config::{Connection, ConnectionId, Patience};
-use super::limits::STRANGER_EVENTS;
+use super::identity::Identity;
+use super::limits::{STRANGER_EVENTS, STRANGER_INTERVAL};
 use super::nat::Path;
 use crate::Time;
 use crypto::Random;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,45 +19,64 @@ use std::time::Duration;
 /// The connections of a configuration.
 #[derive(Default)]
 pub(super) struct Connections {
-    by_id: HashMap<ConnectionId, Arc<Connection>>,
+    all: HashMap<ConnectionId, Arc<Connection>>,
     /// By the other side's address, or that of any: a first message finds its few among ten thousand.
     by_remote: HashMap<Option<IpAddr>, BTreeSet<ConnectionId>>,
+    /// By who the other side must be, where that is known.
+    by_identity: HashMap<Identity, BTreeSet<ConnectionId>>,
 }
 
 impl Connections {
-    pub(super) fn insert(&mut self, id: ConnectionId, config: Connection) {
-        self.replace(id, Arc::new(config));
-    }
-
-    /// Puts another configuration in the place of one.
-    pub(super) fn replace(&mut self, id: ConnectionId, config: Arc<Connection>) {
+    /// Puts it in the place of one with the same name, if there is one.
+    pub(super) fn insert(&mut self, id: ConnectionId, config: Arc<Connection>) {
         self.remove(id);
         self.by_remote.entry(config.remote).or_default().insert(id);
-        self.by_id.insert(id, config);
+        if let Some(identity) = &config.remote_identity {
+            self.by_identity.entry(identity.clone()).or_default().insert(id);
+        }
+        self.all.insert(id, config);
     }
 
     pub(super) fn remove(&mut self, id: ConnectionId) {
-        let Some(config) = self.by_id.remove(&id) else { return };
-        if let Some(ids) = self.by_remote.get_mut(&config.remote) {
-            ids.remove(&id);
-            if ids.is_empty() {
-                self.by_remote.remove(&config.remote);
-            }
+        let Some(config) = self.all.remove(&id) else { return };
+        leave(&mut self.by_remote, &config.remote, id);
+        if let Some(identity) = &config.remote_identity {
+            leave(&mut self.by_identity, identity, id);
         }
     }
 
     pub(super) fn get(&self, id: ConnectionId) -> Option<&Arc<Connection>> {
-        self.by_id.get(&id)
+        self.all.get(&id)
     }
 
-    /// Those for two addresses, the most precise first, of equals the first that was added.
+    /// Those with the same gateway under the same name of ours; where it may be anyone, those with its address.
+    pub(super) fn alike(&self, config: &Connection) -> impl Iterator<Item = ConnectionId> {
+        let ids = match &config.remote_identity {
+            Some(identity) => self.by_identity.get(identity),
+            None => self.by_remote.get(&config.remote),
+        };
+        let ids = ids.into_iter().flatten().copied();
+        ids.filter(|id| self.get(*id).is_some_and(|it| it.local_identity == config.local_identity))
+    }
+
+    /// Those for two addresses, the most precise first, of equals who knows whom it wants, then the first that was added.
     pub(super) fn between(&self, local: IpAddr, remote: IpAddr) -> Vec<(ConnectionId, Arc<Connection>)> {
         let ids = [Some(remote), None].map(|remote| self.by_remote.get(&remote));
         let configs = ids.into_iter().flatten().flatten().filter_map(|id| self.get(*id).map(|it| (*id, it)));
         let fitting = configs.filter(|(_, config)| config.local.is_none_or(|address| address == local));
         let mut found: Vec<_> = fitting.map(|(id, config)| (id, Arc::clone(config))).collect();
-        found.sort_by_key(|(id, config)| (Reverse(config.precision()), *id));
         found
+            .sort_by_key(|(id, config)| (Reverse(config.precision()), config.remote_identity.is_none(), *id));
+        found
+    }
+}
+
+fn leave<K: Eq + Hash>(by: &mut HashMap<K, BTreeSet<ConnectionId>>, key: &K, id: ConnectionId) {
+    if let Some(ids) = by.get_mut(key) {
+        ids.remove(&id);
+        if ids.is_empty() {
+            by.remove(key);
+        }
     }
 }
 
@@ -63,7 +85,8 @@ impl Connections {
 pub(super) struct Registry {
     ike: HashMap<u64, SessionId>,
     children: HashMap<u32, SessionId>,
-    strangers: Option<(Time, u32)>,
+    /// What may still be reported that is not certain.
+    reports: HashMap<Option<ConnectionId>, Bucket>,
 }
 
 impl Registry {
@@ -82,14 +105,15 @@ impl Registry {
         (self.ike.len(), self.children.len())
     }
 
-    /// Whether one more report about strangers may be made in this second.
-    fn may_report_stranger(&mut self, now: Time) -> bool {
-        let (since, count) = match self.strangers {
-            Some((since, count)) if now - since < Duration::from_secs(1) => (since, count + 1),
-            _ => (now, 1),
-        };
-        self.strangers = Some((since, count));
-        count <= STRANGER_EVENTS
+    /// Whether what is not certain may be reported once more.
+    fn may_report(&mut self, connection: Option<ConnectionId>, now: Time) -> bool {
+        let full = || Bucket::new(STRANGER_EVENTS, STRANGER_INTERVAL, now);
+        self.reports.entry(connection).or_insert_with(full).take(now)
+    }
+
+    /// A connection is no more.
+    pub(super) fn forget(&mut self, connection: ConnectionId) {
+        self.reports.remove(&Some(connection));
     }
 }
 
@@ -114,10 +138,23 @@ impl Context<'_> {
         self.out.push(Action::Report(Box::new(event)));
     }
 
-    /// Reports what was not agreed on; about strangers only so often.
-    pub(super) fn fail(&mut self, connection: Option<ConnectionId>, path: Path, cause: Cause) {
-        if connection.is_some() || self.registry.may_report_stranger(self.now) {
-            self.report(Event::Failed { connection, path, cause });
+    /// Reports what was not agreed on with who has shown who it is, or what is our own doing.
+    pub(super) fn fail(&mut self, connection: ConnectionId, path: Path, cause: Cause) {
+        self.report(Event::Failed { connection: Some(connection), path, authentic: true, cause });
+    }
+
+    /// Reports what anybody may have brought about, and only so often: what it costs to say why is not spent more often
+    /// either.
+    pub(super) fn suspect(
+        &mut self,
+        connection: Option<ConnectionId>,
+        path: Path,
+        cause: impl FnOnce() -> Cause,
+    ) {
+        // What was removed meanwhile is not counted for itself.
+        let known = connection.filter(|id| self.connections.get(*id).is_some());
+        if self.registry.may_report(known, self.now) {
+            self.report(Event::Failed { connection, path, authentic: false, cause: cause() });
         }
     }
 

@@ -1,7 +1,8 @@
 //! Putting the fragments of a message together (RFC 7383 section 2.6).
 //!
 //! Only fragments that authenticate come here, so that nobody but the other side can make us hold any; what it can make
-//! us hold is one message of bounded size.
+//! us hold is one message of bounded size. Before it has shown who it is, the other side may be anybody: what all of
+//! them can make us hold together is bounded by the [`Door`](super::endpoint).
 
 use super::limits::{FRAGMENTS, REASSEMBLED};
 
@@ -40,8 +41,7 @@ impl Reassembly {
         if fragment.number == 1 {
             self.first = fragment.first;
         }
-        let held: usize = self.pieces.iter().flatten().map(Vec::len).sum();
-        if held + fragment.bytes.len() > REASSEMBLED {
+        if self.held() + fragment.bytes.len() > REASSEMBLED {
             self.clear();
             return None;
         }
@@ -58,6 +58,11 @@ impl Reassembly {
         let first = self.first;
         self.clear();
         Some((first, chain))
+    }
+
+    /// Bytes that are held.
+    pub(super) fn held(&self) -> usize {
+        self.pieces.iter().flatten().map(Vec::len).sum()
     }
 
     /// Forgets what is there.

@@ -17,18 +17,31 @@ pub const FAREWELL_TRANSMISSIONS: u32 = 4;
 pub const HALF_OPEN_TIME: Duration = Duration::from_secs(30);
 /// With so many half-open SAs a cookie is asked for (section 2.6).
 pub const HALF_OPEN_COOKIE: usize = 64;
+/// And with so many of one source: few enough that whoever forges its address can make it ask for a cookie, and no more.
+pub const HALF_OPEN_SOURCE_COOKIE: usize = 4;
 /// So many half-open SAs there are at most.
 pub const HALF_OPEN_TOTAL: usize = 16_384;
-/// So many of one source: an IPv4 address, or an IPv6 /64.
+/// So many of one source that has returned cookies: an IPv4 address, or an IPv6 /64.
 pub const HALF_OPEN_SOURCE: usize = 32;
+/// A first message that comes again is answered so often: what is small must not make us send much to whom it names.
+pub const REPEATED_ANSWERS: u32 = 8;
+/// Bytes of fragments that all half-open SAs hold together.
+pub const HALF_OPEN_FRAGMENTS: usize = 16 * 1024 * 1024;
 /// The secret of cookies is replaced after this; the one before it remains valid for as long.
 pub const COOKIE_TIME: Duration = Duration::from_secs(60);
+/// Once somebody has refused us who has not shown who it is, the first message is sent no more often than this: the true
+/// answer may follow (section 2.21.1), but people want to know. The same for IKE_AUTH while others have answered as well.
+pub const DOUBTED_TRANSMISSIONS: u32 = 3;
+/// Answers to the first message that wait for their turn: any may be the true one (section 2.4).
+pub const INIT_ANSWERS: usize = 8;
 /// Cookies and groups that an initiator lets a responder ask for before it gives up (section 2.6.1).
 pub const INIT_RETRIES: u32 = 6;
 
 /// A datagram that is larger leaves in fragments, if the other side takes them: an IPv6 packet that every link carries,
 /// without the headers of IPv6 and UDP and the non-ESP marker.
 pub const FRAGMENT_SIZE: usize = 1280 - 40 - 8 - 4;
+/// Bytes of a message that is not cut: more than this no datagram carries (RFC 768, with an IPv4 header).
+pub const LONGEST_DATAGRAM: usize = 65_535 - 8 - 20 - 4;
 /// Fragments of one message.
 pub const FRAGMENTS: u16 = 64;
 /// Bytes of a message put together.
@@ -36,6 +49,8 @@ pub const REASSEMBLED: usize = 65_536;
 
 /// What was refused as a temporary failure is tried again after this, and up to as much again (section 2.25).
 pub const TEMPORARY_FAILURE_DELAY: Duration = Duration::from_secs(2);
+/// When the other side has refused so for this long, both have different ideas of what there is (section 2.25).
+pub const TEMPORARY_FAILURE_TIME: Duration = Duration::from_secs(240);
 /// A rekeying that failed is tried again after this.
 pub const REKEY_RETRY: Duration = Duration::from_secs(10);
 /// An SA that the other side has replaced is deleted by us if it is still there after this.
@@ -49,7 +64,14 @@ pub const NAT_KEEPALIVE: Duration = Duration::from_secs(20);
 pub const RECONNECT_DELAY: Duration = Duration::from_secs(10);
 /// Packets do not make us ask again for what was refused or failed, until after this.
 pub const TRAFFIC_DELAY: Duration = Duration::from_secs(10);
+/// Sessions that one peer has begun and not ended: more than while it authenticates anew, but it may forget them.
+pub const PEER_SESSIONS: usize = 4;
 /// Child SAs of one session.
 pub const CHILDREN: usize = 256;
-/// Reports about strangers in a second: a flood of datagrams must not be one of reports.
+/// And so many more while they are being replaced.
+pub const REPLACED_CHILDREN: usize = 64;
+/// Reports at once about what anybody may have brought about, for each connection, and for all who are of none: a flood
+/// of datagrams must not be one of reports.
 pub const STRANGER_EVENTS: u32 = 10;
+/// After this there may be one more.
+pub const STRANGER_INTERVAL: Duration = Duration::from_secs(1);

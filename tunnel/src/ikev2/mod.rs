@@ -10,6 +10,7 @@
 //! Under them lie `channel` (numbers, retransmission, fragments), `keys` and `proposal`.
 
 mod action;
+mod bucket;
 mod channel;
 mod config;
 mod context;

@@ -8,8 +8,6 @@ use std::ops::RangeInclusive;
 pub const MOST: usize = u8::MAX as usize;
 
 /// The packets that both lists mean, in the order of `ours`; empty if there are none.
-///
-/// Where `theirs` begins with the selector of the packet that made them ask, its part comes first.
 pub fn narrow(ours: &[TrafficSelector], theirs: &[TrafficSelector]) -> Vec<TrafficSelector> {
     let mut narrowed: Vec<TrafficSelector> = Vec::new();
     let common = ours.iter().flat_map(|ours| theirs.iter().filter_map(|theirs| intersect(ours, theirs)));

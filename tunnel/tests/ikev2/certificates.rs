@@ -1,7 +1,7 @@
 //! Authentication by certificates and signatures (RFC 7296 section 2.15, RFC 7427).
 
 use crate::network::{A, B, Network, exchange};
-use crate::support::{assert_agree, assert_nothing_leaks, connected};
+use crate::support::{acquainted, assert_agree, assert_nothing_leaks, begin, connected, seconds};
 use crypto::pki::{Certificate, TrustStore};
 use crypto::signature::SigningKey;
 use rcgen::{
@@ -222,6 +222,34 @@ fn a_distinguished_name_is_an_identity() {
         use_certificate(connection, plain(host, &root));
     });
     assert_agree(&network, 1);
+}
+
+/// Which connection it will be is not known: all their authorities are named, and a bounded number.
+#[test]
+fn whoever_may_be_meant_asks_for_certificates() {
+    let roots: Vec<Authority> = (0..40).map(|_| authority()).collect();
+    let (mut network, ids) = acquainted(70, |host, connection| {
+        if host == A {
+            use_certificate(connection, plain(host, &roots[1]));
+        } else {
+            connection.remote_identity = Some(Identity::Fqdn("host9.example".to_owned()));
+            use_certificate(connection, plain(host, &roots[0]));
+        }
+    });
+    for root in &roots[1..] {
+        let mut connection = crate::support::connection(B);
+        use_certificate(&mut connection, plain(B, root));
+        network.add(B, connection);
+    }
+    begin(&mut network, A, ids[A]);
+    network.run(seconds(1));
+    let answer = &network.log[1].1.bytes;
+    let is_named = |root: &&Authority| {
+        let hash = parse(root.der()).key_hash();
+        answer.windows(20).any(|bytes| bytes == hash)
+    };
+    assert!(is_named(&&roots[0]) && is_named(&&roots[1]));
+    assert_eq!(roots.iter().filter(is_named).count(), 25);
 }
 
 #[test]

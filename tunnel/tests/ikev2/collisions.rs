@@ -44,6 +44,26 @@ fn of_two_new_children_one_survives() {
     }
 }
 
+/// Packets on both sides ask for the same at once.
+#[test]
+fn of_two_children_asked_for_at_once_one_survives() {
+    for seed in 0..200 {
+        let (mut network, ids) = connected(5500 + seed, |_, connection| connection.start = Start::OnTraffic);
+        let spi = network.hosts[A].spis()[0];
+        network.command(A, |endpoint, now, out| endpoint.delete_child(now, spi, out));
+        network.run(seconds(30));
+        assert_agree(&network, 0);
+        for host in [A, B] {
+            network
+                .command(host, |endpoint, now, out| endpoint.handle_traffic(now, ids[host], 0, out))
+                .expect("known");
+        }
+        network.run(seconds(60));
+        assert_agree(&network, 1);
+        assert_nothing_leaks(&network, 1);
+    }
+}
+
 #[test]
 fn of_two_new_ike_sas_one_survives() {
     for seed in 0..200 {

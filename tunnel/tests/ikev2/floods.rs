@@ -1,9 +1,15 @@
 //! First messages, many of them: cookies and what strangers can make us keep (RFC 7296 section 2.6).
 
-use crate::network::{A, B};
-use crate::support::{acquainted, assert_agree, assert_nothing_leaks, begin, established, seconds};
+use crate::mallory::Mallory;
+use crate::network::{A, B, Datagram, Network};
+use crate::support::{
+    acquainted, assert_agree, assert_nothing_leaks, begin, connected, established, net, seconds,
+};
+use crypto::SecretBytes;
 use crypto::exchange::Group;
-use tunnel::ikev2::message::numbers::notify;
+use tunnel::ikev2::message::numbers::{notify, payload};
+use tunnel::ikev2::message::{Body, Envelope, Exchange, KeyExchange, Message, Payload};
+use tunnel::ikev2::{Authentication, Cause, Event, Identity, Load};
 
 #[test]
 fn many_half_open_sas_make_cookies_necessary_and_a_real_peer_still_comes_in() {
@@ -56,6 +62,15 @@ fn a_cookie_and_another_group_are_asked_for_together() {
     begin(&mut network, A, ids[A]);
     network.run(seconds(5));
     assert_agree(&network, 1);
+    let to_a = network.log.iter().filter(|(_, one)| one.to.ip() == network.hosts[A].address);
+    let told: Vec<Option<u16>> = to_a
+        .filter_map(|(_, one)| match Message::parse(&one.bytes).expect("well formed").body {
+            Body::Clear(payloads) => Some(payloads.notifies.first().map(|notify| notify.kind)),
+            _ => None,
+        })
+        .collect();
+    let expected = [notify::COOKIE, notify::INVALID_KE_PAYLOAD].map(Some);
+    assert_eq!(told[..2], expected);
 }
 
 #[test]
@@ -73,7 +88,44 @@ fn one_source_cannot_take_all_places() {
         other.bytes[..8].copy_from_slice(&(number + 1).to_be_bytes());
         network.arrive(other);
     }
-    assert_eq!(network.hosts[B].endpoint.load().half_open, 32);
+    assert_eq!(network.hosts[B].endpoint.load().half_open, 4, "the others were asked for cookies");
+    network.run(seconds(5));
+    assert_agree(&network, 1);
+}
+
+#[test]
+fn whoever_forges_the_address_of_a_peer_does_not_keep_it_out() {
+    let (mut network, ids) = acquainted(27, |_, _| {});
+    begin(&mut network, A, ids[A]);
+    let first = network.log[0].1.clone();
+    for number in 0..1000u64 {
+        let mut forged = first.clone();
+        forged.bytes[..8].copy_from_slice(&(number + 1).to_be_bytes());
+        network.arrive(forged);
+    }
+    network.run(seconds(5));
+    assert_agree(&network, 1);
+    let cookies = network
+        .log
+        .iter()
+        .filter(|(_, datagram)| datagram.bytes.windows(2).any(|pair| pair == notify::COOKIE.to_be_bytes()));
+    assert!(cookies.count() >= 2, "A was asked, and returned it");
+}
+
+/// Who returns cookies is where it says that it is, and has its own quota.
+#[test]
+fn one_source_that_returns_cookies_has_a_quota() {
+    let (mut network, _) = acquainted(28, |host, connection| {
+        if host == B {
+            connection.remote = None;
+        }
+    });
+    for number in 1..100 {
+        let mut one = Mallory::new();
+        one.spi = number;
+        one.init_with_cookie(&mut network);
+    }
+    assert_eq!(network.hosts[B].endpoint.load().half_open, 4 + 32);
 }
 
 #[test]
@@ -91,6 +143,113 @@ fn strangers_fill_neither_memory_nor_the_log() {
     assert_eq!(network.hosts[B].events.len(), 10);
 }
 
+/// A key exchange that comes to nothing costs as much as one that makes a half-open SA.
+#[test]
+fn public_values_of_no_use_make_cookies_necessary() {
+    let (mut network, ids) = acquainted(33, |_, _| {});
+    let mut mallory = Mallory::new();
+    let mut payloads = mallory.init_payloads();
+    payloads[1] = Payload::Ke(KeyExchange { group: 31, public: &[0; 32] });
+    let mut answered = |network: &mut Network, kind| {
+        mallory.spi += 1;
+        let answer = mallory.init(network, &payloads).pop().expect("it is answered");
+        let Ok(Message { body: Body::Clear(answer), .. }) = Message::parse(&answer) else { panic!("clear") };
+        assert!(answer.notify(kind).is_some(), "{answer:?}");
+    };
+    for _ in 0..64 {
+        answered(&mut network, notify::INVALID_SYNTAX);
+    }
+    answered(&mut network, notify::COOKIE);
+    begin(&mut network, A, ids[A]);
+    network.run(seconds(5));
+    assert_agree(&network, 1);
+    network.run(seconds(30));
+    answered(&mut network, notify::INVALID_SYNTAX);
+}
+
+#[test]
+fn the_fragments_of_all_who_are_half_open_are_bounded() {
+    let (mut network, ids) = acquainted(34, |host, connection| {
+        if host == B {
+            connection.remote = None;
+        } else {
+            connection.local_identity = Identity::KeyId(vec![7; 1000]);
+        }
+        connection.remote_identity = None;
+    });
+    for number in 0..300u16 {
+        let address = ([198, 51, (number >> 8) as u8, number as u8], 500).into();
+        let mut stranger = Mallory::half_open_at(&mut network, address);
+        let header = stranger.header(Exchange::IkeAuth, 1);
+        let piece = stranger.seal(&header, Envelope::Fragment(1, 2), payload::VENDOR_ID, &vec![0; 60_000]);
+        stranger.send(&mut network, piece);
+        assert!(network.hosts[B].endpoint.load().fragments <= 16 << 20);
+    }
+    assert_eq!(network.hosts[B].endpoint.load().half_open, 300);
+    assert!(network.hosts[B].endpoint.load().fragments > 15 << 20);
+    network.run(seconds(31));
+    assert_eq!(network.hosts[B].endpoint.load(), Load::default());
+    begin(&mut network, A, ids[A]);
+    network.run(seconds(5));
+    assert_agree(&network, 1);
+}
+
+/// CVE-2026-78127 is of this kind: what is refused costs a report each time.
+#[test]
+fn whoever_forges_the_address_of_a_peer_does_not_fill_the_log() {
+    let (mut network, ids) = acquainted(29, |host, connection| {
+        if host == A {
+            connection.ike[0].groups = vec![Group::Ecp256];
+        }
+    });
+    network.hosts[A].is_dead = true;
+    begin(&mut network, A, ids[A]);
+    let first = network.log[0].1.clone();
+    for number in 0..10_000u64 {
+        let mut forged = first.clone();
+        forged.bytes[..8].copy_from_slice(&(number + 1).to_be_bytes());
+        network.arrive(forged);
+    }
+    let events = &network.hosts[B].events;
+    assert_eq!(events.len(), 10);
+    assert!(events.iter().all(|event| matches!(
+        event,
+        Event::Failed { connection: Some(_), authentic: false, cause: Cause::NoProposal { .. }, .. }
+    )));
+    // After a while it is told again.
+    network.run(seconds(5));
+    network.arrive(Datagram { bytes: first.bytes.clone(), ..first });
+    assert_eq!(network.hosts[B].events.len(), 11);
+}
+
+#[test]
+fn only_what_is_certain_is_called_authentic() {
+    let authentic = |network: &Network, host: usize| -> Vec<bool> {
+        let failed = |event: &Event| match event {
+            Event::Failed { authentic, .. } => Some(*authentic),
+            _ => None,
+        };
+        network.hosts[host].events.iter().filter_map(failed).collect()
+    };
+    let (network, _) = connected(30, |host, connection| {
+        if host == B {
+            connection.authentication = Authentication::SharedKey(SecretBytes::new(b"another".to_vec()));
+        }
+    });
+    assert_eq!([A, B].map(|host| authentic(&network, host)), [vec![false], vec![false]], "who is it?");
+    let (network, _) = connected(31, |host, connection| {
+        if host == B {
+            connection.children[0].remote = vec![net("10.9.0.0", "10.9.0.255")];
+        }
+    });
+    assert_eq!([A, B].map(|host| authentic(&network, host)), [vec![true], vec![true]], "it is known");
+    let (mut network, ids) = acquainted(32, |_, _| {});
+    network.hosts[B].is_dead = true;
+    begin(&mut network, A, ids[A]);
+    network.run(seconds(600));
+    assert_eq!(authentic(&network, A), [true], "nobody answered");
+}
+
 #[test]
 fn a_first_message_that_comes_again_gets_the_same_answer() {
     let (mut network, ids) = acquainted(22, |_, _| {});
@@ -104,9 +263,10 @@ fn a_first_message_that_comes_again_gets_the_same_answer() {
     assert_eq!(answers.len(), 3);
     assert!(answers.iter().all(|answer| *answer == answers[0]));
     assert_eq!(network.hosts[B].endpoint.load().half_open, 1);
+    for _ in 0..1000 {
+        network.arrive(first.clone());
+    }
+    assert_eq!(network.log.len(), 1 + 9, "but not without end: its source may be forged");
     network.run(seconds(31));
-    assert_eq!(
-        network.hosts[B].endpoint.load(),
-        tunnel::ikev2::Load { ike_spis: 0, child_spis: 0, half_open: 0 }
-    );
+    assert_eq!(network.hosts[B].endpoint.load(), Load::default());
 }

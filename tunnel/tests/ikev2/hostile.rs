@@ -21,7 +21,7 @@ const EXCHANGES: [Exchange; 7] = [
     Exchange::Other(255),
 ];
 
-const NOTHING: Load = Load { ike_spis: 0, child_spis: 0, half_open: 0 };
+const NOTHING: Load = Load { ike_spis: 0, child_spis: 0, half_open: 0, fragments: 0 };
 
 fn waiting() -> Network {
     acquainted(50, |_, _| {}).0
@@ -172,6 +172,24 @@ fn public_values_are_checked() {
     }
 }
 
+/// Section 2.5.
+#[test]
+fn a_later_version_is_told_which_one_we_speak() {
+    for (version, expected) in [(0x30, Some(notify::INVALID_MAJOR_VERSION)), (0x10, None)] {
+        let mut network = waiting();
+        let mallory = Mallory::new();
+        let mut first = emit_clear(&mallory.header(Exchange::IkeSaInit, 0), &mallory.init_payloads());
+        first[17] = version;
+        let answers = mallory.send(&mut network, first);
+        let told = answers.first().map(|answer| match Message::parse(answer).expect("well formed").body {
+            Body::Clear(payloads) => payloads.error(),
+            _ => None,
+        });
+        assert_eq!(told, expected.map(Some));
+        assert_eq!(network.hosts[B].endpoint.load(), NOTHING);
+    }
+}
+
 #[test]
 fn what_is_no_choice_of_ours_gets_no_sa() {
     let mut network = waiting();
@@ -202,7 +220,8 @@ fn an_established_session_takes_two_exchanges() {
             Exchange::Informational => assert_eq!(reply.error(), None),
             _ => assert_eq!(reply.error(), Some(notify::INVALID_SYNTAX), "{exchange:?}"),
         }
-        let survives = matches!(exchange, Exchange::Informational | Exchange::CreateChildSa);
+        // One that lacks everything is none.
+        let survives = exchange == Exchange::Informational;
         assert_eq!(is_established(&network), survives);
         assert_eq!(network.hosts[B].installed.len(), usize::from(survives));
     }
@@ -243,10 +262,33 @@ fn a_child_lacks_nothing() {
         payloads.remove(at);
         let reply = mallory.ask(&mut network, Exchange::CreateChildSa, &payloads).expect("it is answered");
         assert_eq!(reply.error(), Some(notify::INVALID_SYNTAX), "payload {at}");
-        assert_eq!(network.hosts[B].installed.len(), 1);
-        let reply = mallory.ask(&mut network, Exchange::CreateChildSa, &create_payloads()).expect("answered");
-        assert_eq!(reply.error(), None);
-        assert_eq!(network.hosts[B].installed.len(), 2);
+        assert_eq!(network.hosts[B].endpoint.load(), NOTHING, "section 2.21.3: that is fatal");
+        assert!(network.hosts[B].installed.is_empty());
+    }
+}
+
+/// Section 2.21.3: whoever cannot read us has no IKE SA with us any more.
+#[test]
+fn invalid_syntax_ends_the_session_of_who_is_told_so() {
+    let refusal = [Payload::Notify(Notify::new(notify::INVALID_SYNTAX, &[]))];
+    for rekeyed in [None, Some(false), Some(true)] {
+        let mut network = waiting();
+        let mut mallory = Mallory::established(&mut network);
+        let spi = network.hosts[B].spis()[0];
+        let id = network.hosts[B].installed[&spi].install.connection;
+        network.command(B, |endpoint, now, out| match rekeyed {
+            None => {}
+            Some(false) => endpoint.rekey_child(now, spi, out),
+            Some(true) => endpoint.rekey(now, id, out),
+        });
+        if rekeyed.is_some() {
+            mallory.respond(&mut network, Exchange::CreateChildSa, 0, &refusal);
+        } else {
+            mallory.ask(&mut network, Exchange::Informational, &refusal).expect("it is answered");
+        }
+        assert_eq!(network.hosts[B].endpoint.load(), NOTHING);
+        let closed = |event: &Event| matches!(event, Event::Closed { reason: CloseReason::ByPeer, .. });
+        assert_eq!(network.hosts[B].count(closed), 1);
     }
 }
 
@@ -319,6 +361,57 @@ fn what_is_replaced_is_not_replaced_again() {
     assert_eq!(reply.error(), Some(notify::CHILD_SA_NOT_FOUND));
 }
 
+/// Section 2.25: such a failure ends soon, or both sides have different ideas of what there is.
+#[test]
+fn temporary_failures_do_not_last_for_ever() {
+    let mut network = waiting();
+    let mut mallory = Mallory::established(&mut network);
+    let spi = network.hosts[B].spis()[0];
+    network.command(B, |endpoint, now, out| endpoint.rekey_child(now, spi, out));
+    let refusal = [Payload::Notify(Notify::new(notify::TEMPORARY_FAILURE, &[]))];
+    let mut number = 0;
+    let asked = |network: &Network, number| {
+        let (header, ..) = Header::parse(&network.log.last().expect("it asks").1.bytes).expect("ours");
+        (header.exchange, header.message_id, header.is_response) == (Exchange::CreateChildSa, number, false)
+    };
+    let begun = network.now;
+    while is_established(&network) && network.now - begun < seconds(300) {
+        network.run(seconds(1));
+        if asked(&network, number) {
+            mallory.respond(&mut network, Exchange::CreateChildSa, number, &refusal);
+            number += 1;
+        }
+    }
+    assert!((seconds(240)..seconds(250)).contains(&(network.now - begun)), "{number} refusals");
+}
+
+#[test]
+fn sessions_of_one_peer_are_bounded() {
+    let mut network = waiting();
+    for number in 0..10 {
+        let mut mallory = Mallory::half_open(&mut network);
+        assert_eq!(mallory.authenticate(&mut network).error(), None);
+        assert_eq!(established(&network.hosts[B]), 4.min(number + 1));
+    }
+    network.run(seconds(60));
+    assert_eq!(network.hosts[B].endpoint.load().ike_spis, 4);
+    assert_eq!(network.hosts[B].installed.len(), 4);
+}
+
+#[test]
+fn children_that_are_replaced_and_not_deleted_are_bounded() {
+    let mut network = waiting();
+    let mut mallory = Mallory::established(&mut network);
+    for number in 0..1000 {
+        let mut rekey = create_payloads();
+        rekey[0] = Payload::Sa(EspOffer::propose(&[esp_offer()], SPI + number + 1));
+        let spi = Some((protocol::ESP, SPI + number));
+        rekey.push(Payload::Notify(Notify { kind: notify::REKEY_SA, spi, data: &[] }));
+        mallory.ask(&mut network, Exchange::CreateChildSa, &rekey).expect("it is answered");
+    }
+    assert_eq!(network.hosts[B].installed.len(), 320);
+}
+
 #[test]
 fn children_and_ike_sas_of_one_peer_are_bounded() {
     let mut network = waiting();
@@ -349,8 +442,6 @@ fn children_and_ike_sas_of_one_peer_are_bounded() {
 
 #[test]
 fn a_rekeyed_ike_sa_has_an_spi_a_group_and_a_value() {
-    let mut network = waiting();
-    let mut mallory = Mallory::established(&mut network);
     let share = share();
     let sa = |spi| Payload::Sa(IkeOffer::propose(&[ike_offer()], spi));
     let ke = |group, public| Payload::Ke(KeyExchange { group, public });
@@ -364,10 +455,13 @@ fn a_rekeyed_ike_sa_has_an_spi_a_group_and_a_value() {
         (vec![sa(spi), nonce.clone(), ke(31, &[0; 32])], notify::INVALID_SYNTAX),
         (vec![sa(spi), ke(31, share.public())], notify::INVALID_SYNTAX),
     ] {
+        let mut network = waiting();
+        let mut mallory = Mallory::established(&mut network);
         let reply = mallory.ask(&mut network, Exchange::CreateChildSa, &payloads).expect("it is answered");
         assert_eq!(reply.error(), Some(expected));
+        let survives = expected != notify::INVALID_SYNTAX;
+        assert_eq!(network.hosts[B].endpoint.load().ike_spis, usize::from(survives));
     }
-    assert_eq!(network.hosts[B].endpoint.load().ike_spis, 1);
 }
 
 /// CVE-2026-12413: the state of fragments is kept for one message, and for nobody who has no keys.
@@ -428,7 +522,6 @@ fn a_flipped_bit_of_any_message_does_nothing() {
     }
 }
 
-/// Whoever answers in the place of B, with its own keys, is not believed without the secret.
 #[test]
 fn an_unasked_answer_is_ignored() {
     let mut network = waiting();

@@ -1,12 +1,16 @@
 //! Responders that do not keep to the protocol, or are not who they should be.
 
 use crate::mallory::share;
-use crate::network::{A, B};
-use crate::support::{acquainted, assert_nothing_leaks, begin, established, ike_offer, seconds};
+use crate::network::{A, B, Datagram, exchange};
+use crate::support::{
+    acquainted, assert_agree, assert_nothing_leaks, begin, connected, established, ike_offer, seconds,
+};
 use crypto::SecretBytes;
+use std::sync::{Arc, Mutex};
 use tunnel::ikev2::message::numbers::notify;
-use tunnel::ikev2::message::{Header, KeyExchange, Notify, Payload, ProposalSpi, emit_clear};
+use tunnel::ikev2::message::{Exchange, Header, KeyExchange, Notify, Payload, ProposalSpi, emit_clear};
 use tunnel::ikev2::proposal::IkeOffer;
+use tunnel::ikev2::{Cause, Event};
 
 #[test]
 fn an_initiator_survives_every_answer() {
@@ -30,19 +34,75 @@ fn an_initiator_survives_every_answer() {
         vec![notify(notify::NO_PROPOSAL_CHOSEN, &[])],
     ];
     for answer in answers {
-        for responder_spi in [0, 5] {
+        for (responder_spi, is_dead) in [(0, true), (0, false), (5, true), (5, false)] {
             let (mut network, ids) = acquainted(52, |_, _| {});
-            network.hosts[B].is_dead = true;
+            network.hosts[B].is_dead = is_dead;
             begin(&mut network, A, ids[A]);
             let first = network.log[0].1.clone();
             let (header, ..) = Header::parse(&first.bytes).expect("ours");
             let bytes = emit_clear(&Header { responder_spi, ..header.response() }, &answer);
-            network.arrive(crate::network::Datagram { from: first.to, to: first.from, bytes });
+            network.arrive(Datagram { from: first.to, to: first.from, bytes });
             assert_eq!(established(&network.hosts[A]), 0);
             network.run(seconds(600));
-            assert_nothing_leaks(&network, 0);
+            assert_nothing_leaks(&network, usize::from(!is_dead));
         }
     }
+}
+
+/// Section 2.21.1: whoever can send an answer before the true one, but not keep that one away, prevents nothing.
+#[test]
+fn the_true_answer_may_come_after_others() {
+    let share = share();
+    let success = |nonce| {
+        vec![
+            Payload::Sa(IkeOffer::propose(&[ike_offer()], ProposalSpi::None)),
+            Payload::Ke(KeyExchange { group: 31, public: share.public() }),
+            Payload::Nonce(nonce),
+        ]
+    };
+    let refusal = |kind| vec![Payload::Notify(Notify::new(kind, &[]))];
+    let forged = [
+        vec![refusal(notify::NO_PROPOSAL_CHOSEN)],
+        vec![refusal(notify::INVALID_SYNTAX), refusal(notify::NO_PROPOSAL_CHOSEN)],
+        vec![success(&[7; 32])],
+        vec![success(&[7; 32]), refusal(notify::NO_PROPOSAL_CHOSEN), success(&[8; 32])],
+    ];
+    for answers in forged {
+        let (mut network, ids) = acquainted(56, |_, _| {});
+        begin(&mut network, A, ids[A]);
+        let first = network.log[0].1.clone();
+        let (header, ..) = Header::parse(&first.bytes).expect("ours");
+        for answer in answers {
+            let bytes = emit_clear(&Header { responder_spi: 5, ..header.response() }, &answer);
+            network.arrive(Datagram { from: first.to, to: first.from, bytes });
+        }
+        network.run(seconds(20));
+        assert_agree(&network, 1);
+        assert_nothing_leaks(&network, 1);
+    }
+}
+
+#[test]
+fn what_somebody_said_is_told_when_nobody_says_better() {
+    let (mut network, ids) = acquainted(57, |_, _| {});
+    network.hosts[B].is_dead = true;
+    begin(&mut network, A, ids[A]);
+    let first = network.log[0].1.clone();
+    let (header, ..) = Header::parse(&first.bytes).expect("ours");
+    let refusal = [Payload::Notify(Notify::new(notify::NO_PROPOSAL_CHOSEN, &[]))];
+    let bytes = emit_clear(&header.response(), &refusal);
+    for _ in 0..3 {
+        network.arrive(Datagram { from: first.to, to: first.from, bytes: bytes.clone() });
+    }
+    assert!(network.hosts[A].events.is_empty());
+    network.run(seconds(10));
+    assert_eq!(network.log.len(), 3, "it asked again");
+    let [Event::Failed { authentic: false, cause: Cause::NoProposal { .. }, .. }] =
+        &network.hosts[A].events[..]
+    else {
+        panic!("{:?}", network.hosts[A].events);
+    };
+    assert_nothing_leaks(&network, 0);
 }
 
 #[test]
@@ -55,12 +115,67 @@ fn ever_new_cookies_are_not_returned_for_ever() {
         let (header, ..) = Header::parse(&last.bytes).expect("ours");
         let bytes =
             emit_clear(&header.response(), &[Payload::Notify(Notify::new(notify::COOKIE, &[number + 1]))]);
-        network.arrive(crate::network::Datagram { from: last.to, to: last.from, bytes });
+        network.arrive(Datagram { from: last.to, to: last.from, bytes });
     }
     assert_eq!(network.log.len(), 7);
+    network.run(seconds(60));
+    assert_eq!(network.log.len(), 9, "the last one is sent again for a while");
     assert_nothing_leaks(&network, 0);
 }
 
+/// Whoever sees IKE_AUTH and sends it on first, from its own address, does not draw ESP there.
+#[test]
+fn without_a_nat_ike_auth_comes_from_where_the_first_message_came() {
+    let (mut network, ids) = acquainted(55, |host, connection| {
+        if host == B {
+            connection.remote = None;
+        }
+    });
+    let copied = Arc::new(Mutex::new(None));
+    let copy = Arc::clone(&copied);
+    network.on_the_way = Some(Box::new(move |datagram| {
+        if exchange(&datagram.bytes) == (Exchange::IkeAuth, false) {
+            return copy.lock().expect("not poisoned").replace(datagram.clone()).is_some();
+        }
+        true
+    }));
+    begin(&mut network, A, ids[A]);
+    network.run(std::time::Duration::from_millis(500));
+    let copied = copied.lock().expect("not poisoned").clone().expect("it was sent");
+    network.arrive(Datagram { from: "198.51.100.66:500".parse().expect("literal"), ..copied });
+    assert!(network.hosts[B].installed.is_empty());
+    network.run(seconds(5));
+    assert_agree(&network, 1);
+    assert_eq!(network.hosts[B].path.expect("installed").remote.ip(), network.hosts[A].address);
+}
+
+#[test]
+fn a_cookie_that_comes_twice_is_returned_once() {
+    let (mut network, ids) = acquainted(60, |_, _| {});
+    network.hosts[B].is_dead = true;
+    begin(&mut network, A, ids[A]);
+    let first = network.log[0].1.clone();
+    let (header, ..) = Header::parse(&first.bytes).expect("ours");
+    let bytes = emit_clear(&header.response(), &[Payload::Notify(Notify::new(notify::COOKIE, &[7; 8]))]);
+    for _ in 0..10 {
+        network.arrive(Datagram { from: first.to, to: first.from, bytes: bytes.clone() });
+    }
+    assert_eq!(network.log.len(), 2);
+}
+
+#[test]
+fn a_request_that_somebody_copied_is_not_answered_to_him() {
+    let (mut network, _) = connected(59, |_, _| {});
+    let asked = (Exchange::IkeAuth, false);
+    let copied = network.log.iter().find(|(_, one)| exchange(&one.bytes) == asked).expect("sent").1.clone();
+    let before = network.log.len();
+    network.arrive(Datagram { from: "198.51.100.66:500".parse().expect("literal"), ..copied.clone() });
+    assert_eq!(network.log.len(), before);
+    network.arrive(copied);
+    assert_eq!(network.log.len(), before + 1);
+}
+
+/// Whoever answers in the place of B, with its own keys, is not believed without the secret.
 #[test]
 fn an_impostor_gets_nothing() {
     let (mut network, ids) = acquainted(54, |host, connection| {

@@ -8,9 +8,9 @@ use crypto::prf::Prf;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tunnel::ikev2::keys::{IkeKeys, Nonces, Role, Signed, Spis, shared_key_mac};
-use tunnel::ikev2::message::numbers::method;
+use tunnel::ikev2::message::numbers::{method, notify};
 use tunnel::ikev2::message::{
-    Authentication, Body, Envelope, Exchange, Header, Identification, KeyExchange, Message, Payload,
+    Authentication, Body, Envelope, Exchange, Header, Identification, KeyExchange, Message, Notify, Payload,
     Payloads, ProposalSpi, emit, emit_clear,
 };
 use tunnel::ikev2::proposal::{EspOffer, IkeOffer};
@@ -69,10 +69,29 @@ impl Mallory {
 
     /// One who has been through IKE_SA_INIT with B.
     pub fn half_open(network: &mut Network) -> Self {
-        let mut this = Self::new();
-        this.answer = this.init(network, &this.init_payloads()).pop().expect("it is answered");
+        Self::half_open_at(network, Self::new().address)
+    }
+
+    /// One at another address.
+    pub fn half_open_at(network: &mut Network, address: SocketAddr) -> Self {
+        let mut this = Self { address, ..Self::new() };
+        this.answer = this.init_with_cookie(network).expect("success");
         this.derive();
         this
+    }
+
+    /// Sends an honest first message, again with a cookie if B asks for one; returns what B answers at last.
+    pub fn init_with_cookie(&mut self, network: &mut Network) -> Option<Vec<u8>> {
+        let payloads = self.init_payloads();
+        let answer = self.init(network, &payloads).pop()?;
+        let Ok(Message { body: Body::Clear(read), .. }) = Message::parse(&answer) else { panic!("clear") };
+        match read.notify(notify::COOKIE) {
+            Some(cookie) => {
+                let cookie = vec![Payload::Notify(Notify::new(notify::COOKIE, cookie.data))];
+                self.init(network, &[cookie, payloads].concat()).pop()
+            }
+            None => Some(answer),
+        }
     }
 
     /// One who has been through IKE_AUTH as well.
@@ -173,6 +192,20 @@ impl Mallory {
         })?;
         self.next += 1;
         Some(self.open(answer))
+    }
+
+    /// Answers B's request of this number; returns what B sends then.
+    pub fn respond(
+        &mut self,
+        network: &mut Network,
+        exchange: Exchange,
+        message_id: u32,
+        payloads: &[Payload<'_>],
+    ) -> Vec<Vec<u8>> {
+        let (first, chain) = emit(payloads);
+        let header = Header { is_response: true, ..self.header(exchange, message_id) };
+        let datagram = self.seal(&header, Envelope::Whole, first, &chain);
+        self.send(network, datagram)
     }
 
     /// What an honest initiator authenticates with.

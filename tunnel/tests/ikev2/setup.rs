@@ -115,10 +115,11 @@ fn a_wrong_guess_of_the_group_costs_one_round_trip() {
 
 #[test]
 fn a_group_that_was_not_offered_is_not_taken() {
-    let (network, _) = connected(5, |host, connection| {
+    let (mut network, _) = connected(5, |host, connection| {
         connection.ike[0].groups = if host == A { vec![Group::X25519] } else { vec![Group::Ecp256] };
     });
-    let [Cause::NoProposal { of, ours, theirs }] = &causes(&network, B)[..] else { panic!("one cause") };
+    network.run(seconds(5));
+    let [Cause::NoProposal { of, ours, theirs }, ..] = &causes(&network, B)[..] else { panic!("a cause") };
     assert_eq!(of, "IKE");
     assert_eq!(ours[..], ["aes256gcm128-prfsha256-ecp256"]);
     assert_eq!(theirs[..], ["aes256gcm128-prfsha256-x25519"]);
@@ -164,7 +165,7 @@ fn an_empty_secret_on_both_sides_authenticates_nobody() {
 
 #[test]
 fn the_answer_is_checked_as_well_as_the_question() {
-    // B believes A, but A does not believe B.
+    // A takes anyone who has the secret.
     let (network, _) = connected(8, |host, connection| {
         if host == A {
             connection.remote_identity = None;
@@ -173,6 +174,7 @@ fn the_answer_is_checked_as_well_as_the_question() {
         }
     });
     assert_agree(&network, 1);
+    // B believes A, but A does not believe B.
     let (network, _) = connected(8, |host, connection| {
         if host == B {
             connection.local_identity = Identity::KeyId(vec![1]);
@@ -420,6 +422,22 @@ fn the_bad_network_is_overcome() {
 fn an_endpoint_may_move_to_another_thread() {
     fn is_send<T: Send>() {}
     is_send::<tunnel::ikev2::Endpoint>();
+}
+
+#[test]
+fn whoever_is_named_is_not_taken_for_anyone() {
+    let (mut network, ids) = acquainted(28, |host, connection| {
+        if host == B {
+            connection.remote_identity = None;
+            connection.authentication = Authentication::SharedKey(SecretBytes::new(b"a group's".to_vec()));
+        }
+    });
+    // Added later, and by its addresses less precise.
+    let named = network.add(B, Connection { remote: None, ..crate::support::connection(B) });
+    begin(&mut network, A, ids[A]);
+    network.run(seconds(5));
+    assert_agree(&network, 1);
+    assert_eq!(network.hosts[B].sending(0).expect("installed").install.connection, named);
 }
 
 #[test]

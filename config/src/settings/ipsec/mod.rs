@@ -116,8 +116,8 @@ pub struct Peer {
     pub replay_window: Option<u32>,
     /// Addresses asked of the peer; an unspecified one for any.
     pub virtual_addresses: Vec<IpAddr>,
-    /// Tunnels that are not disabled, by number.
-    pub tunnels: BTreeMap<u32, Tunnel>,
+    /// Tunnels that are not disabled, by number. Boxed, as a map has room for eleven and most peers have one.
+    pub tunnels: BTreeMap<u32, Box<Tunnel>>,
 }
 
 /// Where a peer is.

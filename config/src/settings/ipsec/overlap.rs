@@ -74,7 +74,7 @@ fn selectors<'a>(name: &'a str, peer: &'a Peer) -> Vec<Selector<'a>> {
         })
         .collect();
     let local: Vec<IpAddr> = peer.local_address.into_iter().collect();
-    let of_tunnel = |(&number, tunnel): (&u32, &'a Tunnel)| {
+    let of_tunnel = |(number, tunnel): (u32, &'a Tunnel)| {
         let remotes = networks(&tunnel.remote, &remote);
         let pairs = networks(&tunnel.local, &local)
             .into_iter()
@@ -85,7 +85,7 @@ fn selectors<'a>(name: &'a str, peer: &'a Peer) -> Vec<Selector<'a>> {
             .map(|(local, remote)| Selector { peer: name, number, tunnel, local, remote })
             .collect::<Vec<_>>()
     };
-    peer.tunnels.iter().flat_map(of_tunnel).collect()
+    peer.tunnels.iter().map(|(&number, tunnel)| (number, &**tunnel)).flat_map(of_tunnel).collect()
 }
 
 impl Reader {

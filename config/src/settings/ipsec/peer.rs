@@ -255,7 +255,7 @@ impl Reader {
         }
     }
 
-    fn tunnels(&mut self, named: &Named<'_>, path: &str, tree: &Tree) -> BTreeMap<u32, Tunnel> {
+    fn tunnels(&mut self, named: &Named<'_>, path: &str, tree: &Tree) -> BTreeMap<u32, Box<Tunnel>> {
         if tree.at(&["tunnel"]).is_none() && tree.at(&["vti"]).is_none() {
             let fix =
                 format!("set {path} tunnel 1 local prefix PREFIX, set {path} tunnel 1 remote prefix PREFIX");
@@ -266,7 +266,7 @@ impl Reader {
             .filter(|(_, tunnel)| !tunnel.has("disable"))
             .filter_map(|(number, tunnel)| {
                 let path = format!("{path} tunnel {number}");
-                Some((number.parse().ok()?, self.tunnel(named, &path, tunnel, default)?))
+                Some((number.parse().ok()?, Box::new(self.tunnel(named, &path, tunnel, default)?)))
             })
             .collect()
     }

@@ -1,5 +1,7 @@
 //! From what the configuration says of a peer to what IKE needs to know of the connection to it.
 
+use super::network::MARK;
+use crate::control::netlink::Netlink;
 use config::settings::ipsec::{
     Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Remote,
     Retransmission, Start, Traffic, Tunnel, X509,
@@ -8,8 +10,7 @@ use crypto::exchange;
 use crypto::pki::{Certificate, TrustStore, chain};
 use crypto::signature::SigningKey;
 use ipnet::IpNet;
-use std::collections::BTreeMap;
-use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 use tunnel::esp::{Limits, Options, TrafficSelector};
@@ -84,7 +85,7 @@ pub struct Names {
     /// Its `ike-group`.
     pub ike_group: Group,
     /// The `esp-group` of each tunnel, by the name of the tunnel.
-    pub esp_groups: BTreeMap<String, Group>,
+    pub esp_groups: Vec<(String, Group)>,
     /// The words before its secret; none if it has no secret but a key.
     pub secret: Option<String>,
 }
@@ -103,7 +104,7 @@ pub struct Plan {
     /// What the configuration calls things.
     pub names: Names,
     /// What IKE needs to know.
-    pub connection: ike::Connection,
+    pub connection: Arc<ike::Connection>,
     /// What the data path needs to know, in the order of the connection's children.
     pub children: Vec<Child>,
     /// Whether what is there of a connection of the same name may stay.
@@ -125,7 +126,7 @@ pub fn plan(name: &str, peer: &Peer, remote: Option<IpAddr>) -> Result<Plan, Pee
     let authentication = authentication(name, peer)?;
     let local_identity = local_identity(name, peer, &authentication, remote)?;
     let remote_identity = peer.remote_id.as_ref().map(|id| spoken(name, id)).transpose()?;
-    let children = peer.tunnels.iter().map(|(&tunnel, it)| (tunnel, it));
+    let children = peer.tunnels.iter().map(|(&tunnel, it)| (tunnel, &**it));
     let connection = ike::Connection {
         name: name.to_owned(),
         // Whoever begins must say from where.
@@ -163,7 +164,7 @@ pub fn plan(name: &str, peer: &Peer, remote: Option<IpAddr>) -> Result<Plan, Pee
         options: options(peer, &it.esp),
     };
     let children = children.map(plan).collect();
-    Ok(Plan { names: names(name, peer), connection, children, keeps: false })
+    Ok(Plan { names: names(name, peer), connection: Arc::new(connection), children, keeps: false })
 }
 
 /// How long the answers of peers are waited for.
@@ -177,14 +178,14 @@ fn names(name: &str, peer: &Peer) -> Names {
         name: name.to_owned(),
         free: numbers.max().unwrap_or(0).saturating_add(1),
     };
-    let esp_group = |(&number, tunnel): (&u32, &Tunnel)| {
+    let esp_group = |(number, tunnel): (u32, &Tunnel)| {
         let mut numbers = tunnel.esp.proposals.iter().map(|proposal| proposal.number);
         (child_name(name, number), group(&tunnel.esp_group, &mut numbers))
     };
     Names {
         peer: name.to_owned(),
         ike_group: group(&peer.ike_group, &mut peer.ike.proposals.iter().map(|proposal| proposal.number)),
-        esp_groups: peer.tunnels.iter().map(esp_group).collect(),
+        esp_groups: peer.tunnels.iter().map(|(&number, tunnel)| esp_group((number, tunnel))).collect(),
         secret: matches!(peer.authentication, Authentication::PreSharedSecret(_)).then(|| match &peer.psk {
             Some(psk) => format!("set vpn ipsec authentication psk {psk} secret"),
             None => format!("set vpn ipsec site-to-site peer {name} authentication pre-shared-secret"),
@@ -264,12 +265,9 @@ fn local_identity(
     address.map(Into::into).ok_or_else(|| PeerError::NoIdentity(peer.to_owned()))
 }
 
-/// The address from which the kernel would send there. Nothing is sent.
+/// The address from which the kernel would send there, outside of any tunnel.
 fn address_towards(remote: IpAddr) -> Option<IpAddr> {
-    let any: IpAddr = if remote.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    socket.connect((remote, IKE_PORT)).ok()?;
-    Some(socket.local_addr().ok()?.ip())
+    Netlink::open().ok()?.outside(remote, MARK).ok()?.source
 }
 
 fn spoken(peer: &str, id: &Identity) -> Result<ike::Identity, PeerError> {

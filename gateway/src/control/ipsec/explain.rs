@@ -18,10 +18,18 @@ use tunnel::ikev2::{Cause, Path, Unproved};
 /// Lines of configuration for one range of addresses.
 const MOST_PREFIXES: usize = 8;
 
-/// Says what went wrong with the peer of these names, or with one that is not known.
-pub fn failure(names: Option<&Names>, path: Path, cause: &Cause, at: Duration) -> IpsecFailure {
+/// Says what went wrong with the peer of these names, or with one that is not known. What is not authentic, anybody may
+/// have brought about.
+pub fn failure(
+    names: Option<&Names>,
+    path: Path,
+    authentic: bool,
+    cause: &Cause,
+    at: Duration,
+) -> IpsecFailure {
     let unknown = unknown();
     let (what, details, fix) = explain(names.unwrap_or(&unknown), names.is_some(), path, cause);
+    let what = if authentic { what } else { format!("{what} (unauthenticated)") };
     IpsecFailure { at: at.as_secs(), what, details, fix }
 }
 
@@ -118,7 +126,7 @@ fn its_log() -> String {
 }
 
 fn mode(names: &Names) -> Explained {
-    let groups = names.esp_groups.values();
+    let groups = names.esp_groups.iter().map(|(_, group)| group);
     let fix = groups.map(|group| {
         format!("set vpn ipsec esp-group {} mode tunnel|transport, the same on both sides", group.name)
     });
@@ -129,7 +137,7 @@ fn mode(names: &Names) -> Explained {
 
 /// The words before what a tunnel is for, with its number if there is only one.
 fn tunnel(names: &Names, set: &str) -> String {
-    let mut numbers = names.esp_groups.keys().map(|name| name.rsplit('-').next().unwrap_or("N"));
+    let mut numbers = names.esp_groups.iter().map(|(name, _)| name.rsplit('-').next().unwrap_or("N"));
     match (numbers.next(), numbers.next()) {
         (Some(only), None) => format!("{set} tunnel {only}"),
         _ => format!("{set} tunnel N"),
@@ -191,7 +199,7 @@ fn prefixes(selector: &TrafficSelector) -> Vec<IpNet> {
 }
 
 fn no_proposal(names: &Names, of: &str, ours: &[String], theirs: &[String]) -> Explained {
-    let esp = names.esp_groups.get(of);
+    let esp = names.esp_groups.iter().find(|(name, _)| name == of).map(|(_, group)| group);
     let (words, group) = match esp {
         Some(group) => ("esp-group", group),
         None => ("ike-group", &names.ike_group),
@@ -297,7 +305,15 @@ mod tests {
             local: "192.0.2.1:500".parse().expect("literal"),
             remote: "192.0.2.2:500".parse().expect("literal"),
         };
-        failure(Some(names), path, cause, Duration::from_secs(7))
+        failure(Some(names), path, true, cause, Duration::from_secs(7))
+    }
+
+    #[test]
+    fn what_anybody_may_have_said_is_marked() {
+        let path = "192.0.2.1:500".parse().expect("literal");
+        let path = Path { local: path, remote: path };
+        let told = |authentic| failure(None, path, authentic, &Cause::Mode, Duration::ZERO).what;
+        assert_eq!(told(false), format!("{} (unauthenticated)", told(true)));
     }
 
     fn proposals(of: &str, ours: &str, theirs: &[&str]) -> Vec<String> {
@@ -390,7 +406,7 @@ mod tests {
             local: "192.0.2.1:500".parse().expect("literal"),
             remote: "192.0.2.2:500".parse().expect("literal"),
         };
-        let unknown = failure(None, path, &Cause::NoConnection, Duration::from_secs(7));
+        let unknown = failure(None, path, true, &Cause::NoConnection, Duration::from_secs(7));
         assert_eq!(unknown.fix, ["set vpn ipsec site-to-site peer NAME remote-address 192.0.2.2"]);
     }
 

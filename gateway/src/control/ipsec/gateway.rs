@@ -141,6 +141,11 @@ impl Gateway {
         let _ = self.commands.send(Command::SetPatience(patience));
     }
 
+    /// Looks anew what the ways to peers carry.
+    pub fn measure(&self) {
+        let _ = self.commands.send(Command::Measure);
+    }
+
     /// Returns when all that was asked before is done.
     pub async fn settle(&self) {
         let _ = self.status().await;

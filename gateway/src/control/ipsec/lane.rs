@@ -59,6 +59,8 @@ pub enum Command {
         /// Its MTU.
         mtu: usize,
     },
+    /// Ways to peers may be others than they were.
+    Measure,
     /// End.
     Stop,
 }
@@ -284,7 +286,10 @@ impl Lane {
                 Action::Install(install) => self.children.install(*install, &mut self.sender),
                 Action::Use { spi } => self.children.use_sa(spi, &mut self.sender),
                 Action::Retire { spi } => self.children.retire(spi),
-                Action::Follow { session, path } => self.children.follow(session, outside(path)),
+                Action::Follow { session, path } => {
+                    self.children.follow(session, outside(path));
+                    self.children.measure_all();
+                }
                 Action::Report(event) => self.report(&event),
             }
         }
@@ -301,7 +306,9 @@ impl Lane {
     fn report(&mut self, event: &Event) {
         self.children.note(event);
         match event {
-            Event::Failed { connection, path, cause } => self.report_failure(*connection, *path, cause),
+            Event::Failed { connection, path, authentic, cause } => {
+                self.report_failure(*connection, *path, *authentic, cause);
+            }
             Event::Established { connection, identity, suite, path, .. } => {
                 let name = self.children.name(*connection);
                 tracing::info!("peer {name}: {identity} at {} is connected, {suite}", path.remote);
@@ -333,18 +340,29 @@ impl Lane {
         }
     }
 
-    fn report_failure(&mut self, connection: Option<ConnectionId>, path: Path, cause: &Cause) {
+    fn report_failure(
+        &mut self,
+        connection: Option<ConnectionId>,
+        path: Path,
+        authentic: bool,
+        cause: &Cause,
+    ) {
         // Who says that it is someone else is, by its address, still the peer that is missing.
         let connection = connection.or_else(|| self.children.only_at(path.remote.ip()));
         let at = || (*cause == Cause::NoConnection).then(|| self.children.at(path.remote.ip())).flatten();
         let names = connection.or_else(at).and_then(|id| self.children.names(id));
-        let failure = explain::failure(names, path, cause, self.shared.clock.now().wall);
+        let failure = explain::failure(names, path, authentic, cause, self.shared.clock.now().wall);
         let name = names.map_or("unknown", |names| &names.peer);
         let details: String = failure.details.iter().map(|line| format!("\n  {line}")).collect();
         let fix = failure.fix.join("\n       ");
         tracing::warn!("peer {name} at {}: {}{details}\n  fix: {fix}", path.remote, failure.what);
-        if let Some(connection) = connection {
+        let Some(connection) = connection else { return };
+        // What anybody may have said hides nothing of a peer that is there, and packets go on waiting for one that may
+        // be there soon.
+        if authentic || !self.children.is_established(connection) {
             self.children.failed(connection, failure);
+        }
+        if authentic || !self.ike.is_under_way(connection) {
             self.children.purge(connection);
         }
     }
@@ -366,6 +384,7 @@ impl Lane {
             Command::Status(reply) => _ = reply.send(self.children.status(&self.ike.sessions())),
             Command::Reset(peer, tunnel, reply) => _ = reply.send(self.reset(&peer, tunnel)),
             Command::Link { up, mtu } => self.link(up, mtu),
+            Command::Measure => self.children.measure_all(),
             Command::Stop => {}
         }
     }
@@ -380,9 +399,8 @@ impl Lane {
                 _ => plan,
             };
             self.remove(&plan.connection.name.clone());
-            let settings = Arc::new(plan.connection);
-            let id = self.ike.add_connection(self.shared.clock.now(), settings.as_ref().clone());
-            self.children.add(id, settings, plan.names, plan.children);
+            let id = self.ike.add_connection(self.shared.clock.now(), Arc::clone(&plan.connection));
+            self.children.add(id, plan.connection, plan.names, plan.children);
         }
         self.children.publish();
     }
@@ -391,8 +409,7 @@ impl Lane {
     fn update(&mut self, id: ConnectionId, plan: Plan) -> Option<Plan> {
         let Some(places) = self.children.places(id, &plan) else { return Some(plan) };
         let (now, mut out) = (self.shared.clock.now(), Outbox::new());
-        let connection = plan.connection.clone();
-        if !self.ike.update_connection(now, id, connection, &places, &mut out) {
+        if !self.ike.update_connection(now, id, Arc::clone(&plan.connection), &places, &mut out) {
             return Some(plan);
         }
         // What goes is known by its place of before.

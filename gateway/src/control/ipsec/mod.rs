@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! settings ──> connections (what IKE and the data path must know of a peer)
-//!         └──> network     (routes and rules for the networks behind peers)
+//!         └──> network     (routes and rules for the networks behind peers) ──> keeper (sees that they stay)
+//!                      keeper ──> unprotected (what the kernel is not to let in)
 //! UDP 500 ──> port ──┐
 //! UDP 4500 ─> worker ┴──> lane (the IKE protocol) ──> tables (SAs, policies) ──> workers
 //! ```
@@ -10,10 +11,12 @@
 pub mod connections;
 pub mod explain;
 pub mod gateway;
+mod keeper;
 pub mod lane;
 pub mod network;
 mod port;
 pub mod service;
 pub mod status;
+mod unprotected;
 
 pub use gateway::{Gateway, NAME};

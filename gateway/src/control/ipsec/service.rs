@@ -2,6 +2,7 @@
 
 use super::connections::{self, PeerError, Plan};
 use super::gateway::{Gateway, GatewayError, MTU, NAME};
+use super::keeper::{self, Keeper};
 use super::network::Network;
 use crate::control::carrier::{Options, Removed};
 use crate::control::netlink::{LinkChange, Netlink, NetlinkError};
@@ -38,7 +39,6 @@ pub type Refused = BTreeMap<String, ServiceError>;
 struct Running {
     gateway: Arc<Gateway>,
     settings: IpSec,
-    network: Network,
     /// Peers of the settings that cannot be served yet: their names lead nowhere, or no route leads to them.
     pending: BTreeSet<String>,
     /// Where the others are, as far as that is known.
@@ -97,6 +97,8 @@ fn where_it_is(plan: &Plan) -> String {
 #[derive(Default)]
 pub struct Service {
     running: Option<Running>,
+    /// The routes that lead to it, which outlive it when somebody takes the interface away.
+    keeper: Option<Keeper>,
 }
 
 impl ServiceError {
@@ -134,11 +136,23 @@ impl Service {
 
     /// Ends everything.
     pub fn stop(&mut self, rules: &mut Rules) {
-        if self.running.take().is_none() {
-            return;
+        self.running = None;
+        let Some(keeper) = self.keeper.take() else { return };
+        if let Err(error) = keeper.end(rules) {
+            tracing::warn!("{error}");
         }
-        let Ok(mut netlink) = Netlink::open() else { return };
-        if let Err(error) = rules.change(&mut netlink, NAME, &BTreeSet::new()) {
+    }
+
+    /// Forgets the gateway, whose interface is gone. What it protected is still not to leave in clear.
+    pub fn lose(&mut self) {
+        self.running = None;
+    }
+
+    /// Takes away what a daemon that was killed has left, if no IPsec is served now.
+    pub fn clear_stale(&self) {
+        if self.keeper.is_none()
+            && let Err(error) = keeper::clear_stale()
+        {
             tracing::warn!("{error}");
         }
     }
@@ -222,10 +236,8 @@ impl Service {
     ) -> Result<(), ServiceError> {
         if self.running.is_none() {
             let gateway = Gateway::create(Arc::clone(engine), Options::default(), events.clone())?;
-            let (gateway, network) = (Arc::new(gateway), Network::default());
             self.running = Some(Running {
-                gateway,
-                network,
+                gateway: Arc::new(gateway),
                 settings: IpSec::default(),
                 pending: BTreeSet::new(),
                 remotes: BTreeMap::new(),
@@ -233,12 +245,16 @@ impl Service {
         }
         let Some(running) = &mut self.running else { return Ok(()) };
         let mut netlink = Netlink::open()?;
-        let network = Network::new(&settings, &netlink.addresses(None)?);
+        let network = Network::new(&settings);
+        let needed = network.rules();
         let index = netlink.link(NAME)?.index;
         let up = LinkChange { mtu: Some(inside_mtu(&settings)), up: Some(true), ..LinkChange::default() };
         netlink.set_link(index, up)?;
-        network.change_routes(&running.network, &mut netlink, index)?;
-        rules.change(&mut netlink, NAME, &network.rules)?;
+        if self.keeper.is_none() {
+            self.keeper = Some(Keeper::start()?);
+        }
+        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.keep(network, &running.gateway))?;
+        rules.change(&mut netlink, NAME, &needed)?;
         let gone = running.settings.peers.keys().filter(|name| !settings.peers.contains_key(*name));
         running.gateway.remove(gone.cloned().collect());
         running.gateway.set_patience(connections::patience(settings.retransmission));
@@ -248,7 +264,7 @@ impl Service {
         running.remotes.extend(known);
         running.pending = pending;
         running.gateway.add(plans);
-        (running.settings, running.network) = (settings, network);
+        running.settings = settings;
         Ok(())
     }
 }

@@ -33,7 +33,8 @@ pub enum CannotInitiate {
 
 impl Endpoint {
     /// Adds a connection; one that is to be begun by us is, at the next look at the timers.
-    pub fn add_connection(&mut self, now: Now, config: Connection) -> ConnectionId {
+    pub fn add_connection(&mut self, now: Now, config: impl Into<Arc<Connection>>) -> ConnectionId {
+        let config = config.into();
         let id = ConnectionId(self.next_id());
         if config.start == Start::Initiate {
             self.plans.set(id, Some(now.monotonic));
@@ -46,8 +47,8 @@ impl Endpoint {
     pub fn remove_connection(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
         self.connections.remove(id);
         self.failed.remove(&id);
-        self.plans.set(id, None);
-        self.close_all(now, id, out);
+        self.close(now, id, out);
+        self.registry.forget(id);
     }
 
     /// Begins a connection with all its children; those that are there already stay.
@@ -104,8 +105,16 @@ impl Endpoint {
             });
             return Ok(());
         }
-        let wanted = Wanted { connection, config, children, initial_contact: true };
+        let initial_contact = self.is_first_contact(&config);
+        let wanted = Wanted { connection, config, children, initial_contact };
         self.begin(now, wanted, out).map(|_| ())
+    }
+
+    /// Section 2.4: whether there is no other session between these identities, of whatever connection: the other side
+    /// ends all others when we say so.
+    fn is_first_contact(&self, config: &Connection) -> bool {
+        let mut alike = self.connections.alike(config).flat_map(|id| self.of_connection(id));
+        !alike.any(|(_, phase)| phase.counts())
     }
 
     /// Begins a session that is to take the place of `old`.
@@ -135,6 +144,11 @@ impl Endpoint {
         Ok(id)
     }
 
+    /// Whether a connection is there, or being made.
+    pub fn is_under_way(&self, id: ConnectionId) -> bool {
+        self.session_of(id).is_some()
+    }
+
     /// The session that stands for a connection, or is going to.
     fn session_of(&self, connection: ConnectionId) -> Option<SessionId> {
         let of = self.of_connection(connection).filter(|(_, phase)| phase.counts());
@@ -143,16 +157,12 @@ impl Endpoint {
     }
 
     /// Ends the sessions of a connection; the other side is told.
-    pub fn close(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
-        self.plans.set(id, None);
-        self.close_all(now, id, out);
-    }
-
-    fn close_all(&mut self, now: Now, connection: ConnectionId, out: &mut Outbox) {
+    pub fn close(&mut self, now: Now, connection: ConnectionId, out: &mut Outbox) {
         let ids: Vec<SessionId> = self.of_connection(connection).map(|(id, _)| id).collect();
         for id in ids {
             self.close_session(now, id, CloseReason::Asked, out);
         }
+        // What is set up again after a loss is not after this.
         self.plans.set(connection, None);
     }
 

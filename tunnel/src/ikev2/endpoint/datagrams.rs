@@ -42,13 +42,20 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Section 2.5: who begins with a critical payload that we do not know is told so.
+    /// Section 2.5: who begins with a critical payload that we do not know is told so, and who speaks a later version.
     fn refuse(&mut self, now: Now, path: Path, bytes: &[u8], error: ParseError, out: &mut Outbox) {
-        let ParseError::UnsupportedCritical(kind) = error else { return };
-        let Ok((header, ..)) = Header::parse(bytes) else { return };
+        let (kind, data, header) = match error {
+            ParseError::UnsupportedCritical(kind) => {
+                (notify::UNSUPPORTED_CRITICAL_PAYLOAD, vec![kind], Header::parse(bytes))
+            }
+            ParseError::MajorVersion(3..) => {
+                (notify::INVALID_MAJOR_VERSION, Vec::new(), Header::parse_later(bytes))
+            }
+            _ => return,
+        };
+        let Ok((header, ..)) = header else { return };
         if is_first(&header) {
-            let data = [kind];
-            let payload = Payload::Notify(Notify::new(notify::UNSUPPORTED_CRITICAL_PAYLOAD, &data));
+            let payload = Payload::Notify(Notify::new(kind, &data));
             let message = crate::ikev2::message::emit_clear(&header.response(), &[payload]);
             let (mut context, ..) = self.split(now, out);
             context.send(path, vec![message]);
@@ -60,14 +67,18 @@ impl Endpoint {
         let known = self.door.find(spi, source);
         let id = SessionId(self.next_id());
         let (mut context, phases, door) = self.split(now, out);
-        if let Some(Phase::HalfOpen(state)) = known.and_then(|known| phases.get(&known)) {
+        if let Some(Phase::HalfOpen(state)) = known.and_then(|known| phases.get_mut(&known)) {
             return state.answer_again(inbound, &mut context);
         }
-        let gate = door.gate(source.ip());
-        if let Answer::HalfOpen(state) = answer_init(id, inbound, gate, &mut context) {
-            door.enter(id, &state);
-            phases.insert(id, Phase::HalfOpen(state));
-            self.reschedule(id);
+        let gate = door.gate(now.monotonic, source.ip());
+        match answer_init(id, inbound, gate, &mut context) {
+            Answer::Done => {}
+            Answer::Wasted => door.note_wasted(now.monotonic),
+            Answer::HalfOpen(mut state) => {
+                door.enter(id, &mut state);
+                phases.insert(id, Phase::HalfOpen(state));
+                self.reschedule(id);
+            }
         }
     }
 }

@@ -1,9 +1,14 @@
 //! Who may become half open: what strangers can make us keep (RFC 7296 section 2.6, RFC 8019).
 
-use super::super::action::SessionId;
-use super::super::cookie::CookieJar;
-use super::super::limits::{HALF_OPEN_COOKIE, HALF_OPEN_SOURCE, HALF_OPEN_TOTAL};
-use super::super::setup::{Gate, HalfOpen};
+use crate::Time;
+use crate::ikev2::action::SessionId;
+use crate::ikev2::bucket::Bucket;
+use crate::ikev2::cookie::CookieJar;
+use crate::ikev2::limits::{
+    HALF_OPEN_COOKIE, HALF_OPEN_FRAGMENTS, HALF_OPEN_SOURCE, HALF_OPEN_SOURCE_COOKIE, HALF_OPEN_TIME,
+    HALF_OPEN_TOTAL,
+};
+use crate::ikev2::setup::{Gate, HalfOpen};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -12,7 +17,19 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 pub(super) struct Door {
     cookies: CookieJar,
     inside: HashMap<(u64, SocketAddr), SessionId>,
-    sources: HashMap<IpAddr, usize>,
+    sources: HashMap<IpAddr, Count>,
+    /// Bytes of fragments that they hold.
+    held: usize,
+    /// Key exchanges that came to nothing: they cost as much as those that make a half-open SA.
+    wasted: Option<Bucket>,
+}
+
+/// How many SAs of a source are half open.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    all: usize,
+    /// Those that came with a cookie: nobody else can have sent them.
+    proven: usize,
 }
 
 impl Door {
@@ -26,30 +43,52 @@ impl Door {
         self.inside.len()
     }
 
-    /// How open the door is for a source.
-    pub(super) fn gate(&mut self, source: IpAddr) -> Gate<'_> {
-        let of_source = self.sources.get(&aggregate(source)).copied().unwrap_or(0);
-        let total = self.inside.len();
-        let is_open = total < HALF_OPEN_TOTAL && of_source < HALF_OPEN_SOURCE;
-        Gate { wants_cookie: total >= HALF_OPEN_COOKIE, is_open, cookies: &mut self.cookies }
+    /// Bytes of fragments that they hold.
+    pub(super) fn held(&self) -> usize {
+        self.held
     }
 
-    pub(super) fn enter(&mut self, id: SessionId, state: &HalfOpen) {
+    /// How open the door is for a source.
+    pub(super) fn gate(&mut self, now: Time, source: IpAddr) -> Gate<'_> {
+        let of_source = self.sources.get(&aggregate(source)).copied().unwrap_or_default();
+        let total = self.inside.len();
+        let wastes = self.wasted.as_mut().is_some_and(|bucket| bucket.is_empty(now));
+        let wants_cookie = wastes || total >= HALF_OPEN_COOKIE || of_source.all >= HALF_OPEN_SOURCE_COOKIE;
+        let is_open = total < HALF_OPEN_TOTAL && of_source.proven < HALF_OPEN_SOURCE;
+        Gate { wants_cookie, is_open, cookies: &mut self.cookies }
+    }
+
+    /// A key exchange came to nothing.
+    pub(super) fn note_wasted(&mut self, now: Time) {
+        let size = HALF_OPEN_COOKIE as u32;
+        let full = || Bucket::new(size, HALF_OPEN_TIME / size, now);
+        self.wasted.get_or_insert_with(full).take(now);
+    }
+
+    pub(super) fn enter(&mut self, id: SessionId, state: &mut HalfOpen) {
+        if self.held + state.held() > HALF_OPEN_FRAGMENTS {
+            state.forget_fragments();
+        }
+        self.held += state.held();
         let source = state.path().remote;
         if self.inside.insert((state.initiator_spi(), source), id).is_none() {
-            *self.sources.entry(aggregate(source.ip())).or_default() += 1;
+            let count = self.sources.entry(aggregate(source.ip())).or_default();
+            count.all += 1;
+            count.proven += usize::from(state.is_proven());
         }
     }
 
     pub(super) fn leave(&mut self, state: &HalfOpen) {
+        self.held -= state.held();
         let source = state.path().remote;
         if self.inside.remove(&(state.initiator_spi(), source)).is_none() {
             return;
         }
         let source = aggregate(source.ip());
         if let Some(count) = self.sources.get_mut(&source) {
-            *count -= 1;
-            if *count == 0 {
+            count.all -= 1;
+            count.proven -= usize::from(state.is_proven());
+            if count.all == 0 {
                 self.sources.remove(&source);
             }
         }

@@ -16,7 +16,7 @@ pub use status::{ChildState, ChildStatus, Details, IkeStatus, Load, SessionStatu
 use super::action::{CloseReason, Event, Outbox, SessionId};
 use super::config::{ConnectionId, Patience, Start, WhenLost};
 use super::context::{Connections, Context, Registry};
-use super::limits::{CROSSING_TIME, RECONNECT_DELAY};
+use super::limits::{CROSSING_TIME, PEER_SESSIONS, RECONNECT_DELAY};
 use super::session::{Session, Task};
 use super::setup::{Authenticating, HalfOpen, Inbound, Initiating};
 use crate::{Now, Time};
@@ -169,8 +169,8 @@ impl Endpoint {
         if let Phase::HalfOpen(state) = &phase {
             door.leave(state);
         }
-        let next = step(phase, &mut context);
-        if let Some(Phase::HalfOpen(state)) = &next {
+        let mut next = step(phase, &mut context);
+        if let Some(Phase::HalfOpen(state)) = &mut next {
             door.enter(id, state);
         }
         match next {
@@ -188,7 +188,8 @@ impl Endpoint {
             }
             None => {
                 self.forget(now, id, connection);
-                self.failed.extend(connection.map(|connection| (connection, now.monotonic)));
+                let kept = connection.filter(|connection| self.connections.get(*connection).is_some());
+                self.failed.extend(kept.map(|connection| (connection, now.monotonic)));
                 self.plan(now, connection, None);
             }
         }
@@ -235,7 +236,17 @@ impl Endpoint {
             self.succeed(now, id, children, out);
         }
         if is_settled && let Some(old) = self.successions.remove(&id) {
+            let children = match self.phases.get(&old) {
+                Some(Phase::Established(old)) => old.live_children(),
+                _ => Vec::new(),
+            };
             self.close_session(now, old, CloseReason::Replaced, out);
+            self.step(now, id, out, |mut phase, context| {
+                if let Phase::Established(session) = &mut phase {
+                    session.inherit(&children, context);
+                }
+                Some(phase)
+            });
         }
     }
 
@@ -274,7 +285,7 @@ impl Endpoint {
         let Some(Phase::Established(new)) = self.phases.get(&id) else { return };
         self.plans.set(new.connection(), None);
         self.failed.remove(&new.connection());
-        let (mut losers, mut doubtful) = (Vec::new(), Vec::new());
+        let (mut losers, mut doubtful) = (self.surplus(new), Vec::new());
         for (other, phase) in self.of_connection(new.connection()) {
             let Phase::Established(old) = phase else { continue };
             if other == id || old.identity() != new.identity() || old.is_closing() {
@@ -302,6 +313,19 @@ impl Endpoint {
         for session in doubtful {
             self.ask(now, session, Task::Liveness, out);
         }
+    }
+
+    /// The oldest of the sessions that the peer of this one has begun, if it has too many: those before it has forgotten.
+    fn surplus(&self, new: &Session) -> Vec<SessionId> {
+        let sessions = self.of_connection(new.connection()).filter(|(_, phase)| match phase {
+            Phase::Established(one) => {
+                !one.initiated() && !one.is_closing() && one.identity() == new.identity()
+            }
+            _ => false,
+        });
+        let mut ids: Vec<SessionId> = sessions.map(|(id, _)| id).collect();
+        ids.truncate(ids.len().saturating_sub(PEER_SESSIONS));
+        ids
     }
 
     fn close_session(&mut self, now: Now, id: SessionId, reason: CloseReason, out: &mut Outbox) {

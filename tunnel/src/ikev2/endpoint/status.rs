@@ -113,7 +113,7 @@ pub enum ChildState {
 }
 
 /// How much is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// SPIs of IKE SAs.
     pub ike_spis: usize,
@@ -121,6 +121,8 @@ pub struct Load {
     pub child_spis: usize,
     /// Half-open SAs.
     pub half_open: usize,
+    /// Bytes of fragments that they hold.
+    pub fragments: usize,
 }
 
 impl Endpoint {
@@ -135,7 +137,7 @@ impl Endpoint {
     /// How much is kept.
     pub fn load(&self) -> Load {
         let (ike_spis, child_spis) = self.registry.sizes();
-        Load { ike_spis, child_spis, half_open: self.door.len() }
+        Load { ike_spis, child_spis, half_open: self.door.len(), fragments: self.door.held() }
     }
 }
 

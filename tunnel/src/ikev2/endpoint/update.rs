@@ -16,7 +16,7 @@ impl Endpoint {
         &mut self,
         now: Now,
         id: ConnectionId,
-        config: Connection,
+        config: impl Into<Arc<Connection>>,
         places: &[Option<usize>],
         out: &mut Outbox,
     ) -> bool {
@@ -25,9 +25,9 @@ impl Endpoint {
         if self.connections.get(id).is_none() || self.of_connection(id).any(|(_, phase)| is_busy(phase)) {
             return false;
         }
+        let config: Arc<Connection> = config.into();
         let begins = config.start == Start::Initiate;
-        let config = Arc::new(config);
-        self.connections.replace(id, Arc::clone(&config));
+        self.connections.insert(id, Arc::clone(&config));
         let sessions: Vec<SessionId> = self.of_connection(id).map(|(session, _)| session).collect();
         for session in sessions {
             if !matches!(self.phases.get(&session), Some(Phase::Established(_))) {

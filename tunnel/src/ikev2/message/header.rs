@@ -67,6 +67,18 @@ impl Header {
 
     /// Reads the header of a datagram; also returns the type of the first payload, and the payloads.
     pub fn parse(datagram: &[u8]) -> Result<(Self, u8, &[u8]), ParseError> {
+        Self::parse_of(datagram, |major| major == 2)
+    }
+
+    /// The same of a later version, which must begin alike (section 2.5).
+    pub fn parse_later(datagram: &[u8]) -> Result<(Self, u8, &[u8]), ParseError> {
+        Self::parse_of(datagram, |major| major > 2)
+    }
+
+    fn parse_of(
+        datagram: &[u8],
+        is_version: impl FnOnce(u8) -> bool,
+    ) -> Result<(Self, u8, &[u8]), ParseError> {
         let mut reader = Reader::new(datagram);
         let (initiator_spi, responder_spi) = (reader.u64()?, reader.u64()?);
         let (first, version) = (reader.u8()?, reader.u8()?);
@@ -82,7 +94,7 @@ impl Header {
             message_id,
         };
         // Section 2.5: minor versions differ only in what may be ignored.
-        if version >> 4 != 2 {
+        if !is_version(version >> 4) {
             return Err(ParseError::MajorVersion(version >> 4));
         }
         if length as usize != datagram.len() {

@@ -19,9 +19,7 @@ mod selectors;
 mod tests;
 
 pub use header::{Exchange, Header};
-pub use payload::{
-    Authentication, Certificate, Configuration, Delete, Identification, KeyExchange, Notify, Payload,
-};
+pub use payload::{Authentication, Certificate, Delete, Identification, KeyExchange, Notify, Payload};
 pub use payloads::{Payloads, emit};
 pub use proposal::{Attribute, Proposal, ProposalSpi, Transform};
 

@@ -3,11 +3,8 @@
 use super::numbers::{payload, protocol};
 use super::proposal::{self, Proposal};
 use super::reader::Reader;
-use super::{Length, ParseError, selectors};
+use super::{ParseError, selectors};
 use crate::esp::TrafficSelector;
-
-/// Attributes that one configuration payload may hold.
-const ATTRIBUTES: usize = 256;
 
 /// A payload that may stand in the clear or under encryption.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +36,8 @@ pub enum Payload<'a> {
     /// The packets of the responder's side.
     TsR(Vec<TrafficSelector>),
     /// Addresses and the like.
-    Configuration(Configuration<'a>),
-    /// An EAP message, whose own length is right.
+    Configuration(&'a [u8]),
+    /// An EAP message.
     Eap(&'a [u8]),
 }
 
@@ -104,15 +101,6 @@ pub enum Delete {
     Ah(Vec<u32>),
 }
 
-/// Addresses and the like (section 3.15).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Configuration<'a> {
-    /// A number of [`configuration`](super::numbers::configuration).
-    pub kind: u8,
-    /// Types and values.
-    pub attributes: Vec<(u16, &'a [u8])>,
-}
-
 impl<'a> Payload<'a> {
     /// Reads the body of a payload; `None` if we do not know its type.
     pub(super) fn parse(kind: u8, body: &'a [u8]) -> Result<Option<Self>, ParseError> {
@@ -131,8 +119,8 @@ impl<'a> Payload<'a> {
             payload::VENDOR_ID => Self::VendorId(body),
             payload::TSI => Self::TsI(selectors::parse(body)?),
             payload::TSR => Self::TsR(selectors::parse(body)?),
-            payload::CP => Self::Configuration(Configuration::parse(&mut reader)?),
-            payload::EAP => Self::Eap(eap(body)?),
+            payload::CP => Self::Configuration(body),
+            payload::EAP => Self::Eap(body),
             _ => return Ok(None),
         }))
     }
@@ -172,8 +160,9 @@ impl<'a> Payload<'a> {
             Self::Notify(notify) => notify.emit(out),
             Self::Delete(delete) => delete.emit(out),
             Self::TsI(list) | Self::TsR(list) => selectors::emit(list, out),
-            Self::Configuration(configuration) => configuration.emit(out),
-            Self::Nonce(bytes) | Self::VendorId(bytes) | Self::Eap(bytes) => out.extend(*bytes),
+            Self::Nonce(bytes) | Self::VendorId(bytes) | Self::Configuration(bytes) | Self::Eap(bytes) => {
+                out.extend(*bytes);
+            }
         }
     }
 }
@@ -275,39 +264,7 @@ impl Delete {
     }
 }
 
-impl<'a> Configuration<'a> {
-    fn parse(reader: &mut Reader<'a>) -> Result<Self, ParseError> {
-        let kind = reader.u8()?;
-        reader.take(3)?;
-        let mut attributes = Vec::new();
-        while !reader.is_empty() {
-            if attributes.len() == ATTRIBUTES {
-                return Err(ParseError::TooMany);
-            }
-            let (kind, length) = (reader.u16()? & 0x7fff, reader.u16()?);
-            attributes.push((kind, reader.take(length.into())?));
-        }
-        Ok(Self { kind, attributes })
-    }
-
-    fn emit(&self, out: &mut Vec<u8>) {
-        out.extend([self.kind, 0, 0, 0]);
-        for (kind, value) in &self.attributes {
-            out.extend(kind.to_be_bytes());
-            let length = Length::begin(out, 0);
-            out.extend(*value);
-            length.end(out);
-        }
-    }
-}
-
 /// Section 2.10 wants 16 bytes or more, section 3.9 allows 256.
 fn nonce(body: &[u8]) -> Result<&[u8], ParseError> {
     if (16..=256).contains(&body.len()) { Ok(body) } else { Err(ParseError::Malformed) }
-}
-
-fn eap(body: &[u8]) -> Result<&[u8], ParseError> {
-    let mut reader = Reader::new(body);
-    let (_code_and_identifier, length) = (reader.u16()?, reader.u16()?);
-    if usize::from(length) == body.len() { Ok(body) } else { Err(ParseError::Malformed) }
 }

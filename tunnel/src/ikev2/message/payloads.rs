@@ -1,9 +1,7 @@
 //! The payloads of a whole message.
 
 use super::numbers::payload;
-use super::payload::{
-    Authentication, Certificate, Configuration, Delete, Identification, KeyExchange, Notify, Payload,
-};
+use super::payload::{Authentication, Certificate, Delete, Identification, KeyExchange, Notify, Payload};
 use super::proposal::Proposal;
 use super::reader::Reader;
 use super::{Length, ParseError};
@@ -45,7 +43,7 @@ pub struct Payloads<'a> {
     /// Traffic selectors of the responder.
     pub ts_r: Option<Vec<TrafficSelector>>,
     /// Configuration.
-    pub configuration: Option<Configuration<'a>>,
+    pub configuration: Option<&'a [u8]>,
     /// Extensible Authentication.
     pub eap: Option<&'a [u8]>,
 }

@@ -1,7 +1,7 @@
 //! Child SAs that we ask for (RFC 7296 sections 1.2, 1.3.1, 1.3.3, 2.8 and 2.25).
 //!
-//! When both sides ask to replace the same SA, both requests are answered, and of the four nonces the lowest tells
-//! which of the two new SAs goes again (section 2.8.1).
+//! When both sides ask to replace the same SA, or for the same new one, both requests are answered, and of the four nonces
+//! the lowest tells which of the two new SAs goes again (section 2.8.1).
 
 use super::child::{NewChild, halves};
 use super::entry::{ChildStanding, Procedure, lowest};
@@ -17,6 +17,7 @@ use crate::ikev2::proposal::{EspOffer, describe_all};
 use crate::ikev2::selectors::is_within;
 use crypto::SecretBytes;
 use crypto::exchange::PrivateShare;
+use std::sync::Arc;
 
 impl Session {
     /// Asks for a Child SA of the configuration, if it is not there.
@@ -36,7 +37,7 @@ impl Session {
     }
 
     fn request_new(&mut self, child: usize, replaces: Option<u32>, context: &mut Context<'_>) {
-        let config = std::sync::Arc::clone(&self.config);
+        let config = Arc::clone(&self.config);
         if let Some(request) = Request::later(self.id, &config, child, self.path, replaces, context) {
             self.send_create(request, context);
         }
@@ -89,7 +90,7 @@ impl Session {
         context: &mut Context<'_>,
     ) {
         if let Some(wanted) = payloads.notify(notify::INVALID_KE_PAYLOAD) {
-            let config = std::sync::Arc::clone(&self.config);
+            let config = Arc::clone(&self.config);
             let is_live = request.replaces.is_none_or(|old| self.is_live(old));
             if is_live && request.change_group(&config, wanted.data, context) {
                 return self.send_create(request, context);
@@ -128,7 +129,7 @@ impl Session {
             Err(cause) => self.reject(request, cause, context),
             Ok(new) if request.gone.contains(&new.outbound.spi) => {
                 context.release_child_spi(request.spi);
-                self.restart_child(request.child);
+                self.restart_child(request.child, context.now, context);
             }
             Ok(new) => self.settle(request, new, &lowest(nonces.initiator, nonces.responder), context),
         }
@@ -136,7 +137,6 @@ impl Session {
 
     /// Puts the new Child SA to work and sees to what it replaces.
     fn settle(&mut self, request: Request, new: NewChild, ours: &[u8], context: &mut Context<'_>) {
-        let Some(old) = request.replaces else { return self.install(new, false, context) };
         match request.rival {
             Some(rival) if ours < &rival.lowest[..] => {
                 // Ours goes again; the other side's stays, and it deletes what both have replaced.
@@ -149,7 +149,7 @@ impl Session {
                     rival.rekey_at = None;
                     rival.deadline = Some(context.now + REPLACED_TIME);
                 }
-                if self.child(old).is_some() {
+                if let Some(old) = request.replaces.filter(|old| self.child(*old).is_some()) {
                     self.queue.push_front(Task::DeleteChild(old));
                 }
             }
@@ -159,6 +159,7 @@ impl Session {
     /// The other side has made a Child SA that is not what we asked for: it goes again.
     fn reject(&mut self, request: Request, cause: Cause, context: &mut Context<'_>) {
         self.report_failure(cause, context);
+        self.refused.insert(request.child, context.now);
         self.queue.push_front(Task::Disown(request.spi));
         if let Some(old) = request.replaces.filter(|_| !request.has_rival()) {
             let at = context.after_about(REKEY_RETRY);

@@ -10,7 +10,7 @@ use crate::ikev2::action::{Action, Cause, Event, Install};
 use crate::ikev2::channel::Incoming;
 use crate::ikev2::context::Context;
 use crate::ikev2::keys::{Nonces, Role, Root};
-use crate::ikev2::limits::{CHILDREN, NONCE, REPLACED_TIME};
+use crate::ikev2::limits::{CHILDREN, NONCE, REPLACED_CHILDREN, REPLACED_TIME};
 use crate::ikev2::message::numbers::{notify, protocol};
 use crate::ikev2::message::{KeyExchange, Notify, Payload, Payloads, ProposalSpi};
 use crate::ikev2::proposal::EspSuite;
@@ -69,9 +69,13 @@ impl Answer {
 impl Session {
     /// Puts a Child SA to work. With `hold`, what we send goes by the older SA until the other side has this one.
     pub(super) fn install(&mut self, new: NewChild, hold: bool, context: &mut Context<'_>) {
-        let NewChild { child, suite, mode, outbound, inbound, local, remote } = new;
+        let NewChild { child, suite, mode, outbound, inbound, mut local, mut remote } = new;
         let lifetime = self.config.children[child].lifetime;
         let spi = inbound.spi;
+        // Of thousands of sessions most have one of each, and a vector begins with room for four.
+        local.shrink_to_fit();
+        remote.shrink_to_fit();
+        self.children.reserve_exact(1);
         self.children.push(ChildEntry {
             child,
             inbound: spi,
@@ -106,7 +110,7 @@ impl Session {
     }
 
     pub(super) fn report_failure(&self, cause: Cause, context: &mut Context<'_>) {
-        context.fail(Some(self.connection), self.path, cause);
+        context.fail(self.connection, self.path, cause);
     }
 
     /// Answers IKE_AUTH: `list` has our identity and its proof, and what becomes of the Child SA is added to it.
@@ -174,6 +178,10 @@ impl Session {
         if old.standing != ChildStanding::Live || self.is_deleting(old.inbound, asked.spi) {
             return self.refuse(asked, notify::TEMPORARY_FAILURE, &[], context);
         }
+        // Those that it has replaced are its to delete first.
+        if self.children.len() >= CHILDREN + REPLACED_CHILDREN {
+            return self.refuse(asked, notify::TEMPORARY_FAILURE, &[], context);
+        }
         let (child, spi) = (old.child, old.inbound);
         self.answer_new(asked, payloads, Some((child, spi)), context);
     }
@@ -191,7 +199,7 @@ impl Session {
         context: &mut Context<'_>,
     ) {
         let (Some(wish), Some(peer_nonce)) = (wish(payloads, false), payloads.nonce) else {
-            return self.refuse(asked, notify::INVALID_SYNTAX, &[], context);
+            return self.refuse_for_good(asked, context);
         };
         let agreement = match agree(&self.config, self.path, &wish, old.map(|(child, _)| child)) {
             Ok(agreement) => agreement,
@@ -209,7 +217,7 @@ impl Session {
                 };
                 let share = group.generate(context.random);
                 let Ok(shared) = share.agree(exchange.public) else {
-                    return self.refuse(asked, notify::INVALID_SYNTAX, &[], context);
+                    return self.refuse_for_good(asked, context);
                 };
                 (Some((group.id(), share.public().to_vec())), Some(shared))
             }
@@ -217,6 +225,7 @@ impl Session {
         let nonce: [u8; NONCE] = context.bytes();
         let answer = Answer { inbound: context.new_child_spi(self.id), nonce: Some(nonce), public };
         let list = answer.payloads(&agreement);
+        let child = agreement.child;
         let Some(root) = self.ike(asked.spi).map(|ike| ike.root.clone()) else { return };
         let nonces = Nonces { initiator: peer_nonce, responder: &nonce };
         let new = as_responder(&root, agreement, answer.inbound, nonces, shared.as_ref());
@@ -224,24 +233,31 @@ impl Session {
         // when it has the answer.
         self.install(new, old.is_some(), context);
         self.respond(asked.spi, asked.incoming, asked.path, &list, context);
-        if let Some((_, old)) = old {
-            self.mark_replaced(old, answer.inbound, lowest(peer_nonce, &nonce), context);
+        let rival = Rival { spi: answer.inbound, lowest: lowest(peer_nonce, &nonce) };
+        match old {
+            Some((_, old)) => self.mark_replaced(old, rival, context),
+            None => self.note_rival(rival, |request| request.replaces.is_none() && request.child == child),
         }
     }
 
     /// The other side has replaced a Child SA. If we were about to do the same, both will see which one survives.
-    fn mark_replaced(&mut self, old: u32, by: u32, lowest: Vec<u8>, context: &mut Context<'_>) {
+    fn mark_replaced(&mut self, old: u32, rival: Rival<u32>, context: &mut Context<'_>) {
         if let Some(entry) = self.child_mut(old) {
-            entry.standing = ChildStanding::Replaced(by);
+            entry.standing = ChildStanding::Replaced(rival.spi);
             entry.rekey_at = None;
             entry.deadline = Some(context.now + REPLACED_TIME);
         }
         self.queue.retain(|task| *task != Task::RekeyChild(old));
+        self.note_rival(rival, |request| request.replaces == Some(old));
+    }
+
+    /// The other side has made what we are asking for.
+    fn note_rival(&mut self, rival: Rival<u32>, is_same: impl Fn(&Request) -> bool) {
         for ike in &mut self.ikes {
             if let Some(Procedure::CreateChild(request)) = &mut ike.procedure
-                && request.replaces == Some(old)
+                && is_same(request)
             {
-                request.rival = Some(Rival { spi: by, lowest: lowest.clone() });
+                request.rival = Some(rival.clone());
             }
         }
     }
@@ -277,7 +293,7 @@ fn as_responder(
 }
 
 impl Request {
-    /// Whether it is to replace a Child SA that the other side has replaced meanwhile.
+    /// Whether the other side has made the same meanwhile.
     pub(super) fn has_rival(&self) -> bool {
         self.rival.is_some()
     }

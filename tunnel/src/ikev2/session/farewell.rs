@@ -2,10 +2,11 @@
 
 use super::entry::{ChildStanding, IkeSa, Procedure, Standing};
 use super::{Session, Task};
+use crate::Time;
 use crate::ikev2::action::{Action, CloseReason};
 use crate::ikev2::config::WhenLost;
 use crate::ikev2::context::Context;
-use crate::ikev2::limits::FAREWELL_TRANSMISSIONS;
+use crate::ikev2::limits::{FAREWELL_TRANSMISSIONS, RECONNECT_DELAY};
 use crate::ikev2::message::{Delete, Exchange, Payload};
 
 impl Session {
@@ -46,6 +47,7 @@ impl Session {
                 continue;
             };
             let (inbound, child, standing) = (entry.inbound, entry.child, entry.standing);
+            let since = entry.since;
             match standing {
                 // Section 1.4.1: of two deletions that cross neither is repeated in an answer.
                 ChildStanding::Deleting => {}
@@ -55,7 +57,7 @@ impl Session {
                 }
                 ChildStanding::Live => {
                     ours.push(inbound);
-                    self.restart_child(child);
+                    self.restart_child(child, since, context);
                 }
             }
             self.remove_child(inbound, context);
@@ -71,10 +73,20 @@ impl Session {
         }
     }
 
-    /// A Child SA that nothing has replaced is gone.
-    pub(super) fn restart_child(&mut self, child: usize) {
-        if self.config.when_lost == WhenLost::Restart {
-            self.enqueue(Task::Child(child));
+    /// A Child SA that nothing has replaced is gone; it was there since `since`.
+    pub(super) fn restart_child(&mut self, child: usize, since: Time, context: &mut Context<'_>) {
+        // What is deleted as soon as it is made would be so again.
+        let is_refused = context.now - since < RECONNECT_DELAY;
+        if is_refused {
+            self.refused.insert(child, context.now);
+        }
+        match self.config.when_lost {
+            WhenLost::Clear => {}
+            WhenLost::Restart if is_refused => {
+                let at = context.after_about(RECONNECT_DELAY);
+                self.delay(at, Task::Child(child));
+            }
+            WhenLost::Restart => self.enqueue(Task::Child(child)),
         }
     }
 

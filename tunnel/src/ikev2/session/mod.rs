@@ -30,7 +30,7 @@ use super::config::{Connection, ConnectionId};
 use super::context::Context;
 use super::identity::Identity;
 use super::keys::{Role, Root};
-use super::limits::NAT_KEEPALIVE;
+use super::limits::{NAT_KEEPALIVE, TEMPORARY_FAILURE_DELAY};
 use super::message::Payload;
 use super::nat::{Nat, Path};
 use super::proposal::IkeSuite;
@@ -83,6 +83,8 @@ pub(super) struct Session {
     children: Vec<ChildEntry>,
     /// When children were last refused.
     refused: HashMap<usize, Time>,
+    /// Since when all that was asked for was refused as a temporary failure.
+    put_off: Option<Time>,
     queue: VecDeque<Task>,
     delayed: Vec<(Time, Task)>,
     since: Time,
@@ -120,6 +122,7 @@ impl Session {
             ikes: vec![ike],
             children: Vec::new(),
             refused: HashMap::new(),
+            put_off: None,
             queue: VecDeque::new(),
             delayed: Vec::new(),
             since: context.now,
@@ -182,9 +185,20 @@ impl Session {
         self.refused.get(&child).copied()
     }
 
-    /// Whether nothing is under way and nothing waits for its turn.
+    /// Whether nothing is under way and no child waits for its turn: each is there, or was refused for good.
     pub(super) fn is_settled(&self) -> bool {
-        self.queue.is_empty() && self.current().is_some_and(|ike| !ike.channel.is_busy())
+        let is_waiting = self.delayed.iter().any(|(_, task)| matches!(task, Task::Child(_)));
+        !is_waiting && self.queue.is_empty() && self.current().is_some_and(|ike| !ike.channel.is_busy())
+    }
+
+    /// Takes the place of a session that had these children: what the other side refused as long as that one had it is
+    /// asked for again.
+    pub(super) fn inherit(&mut self, children: &[usize], context: &mut Context<'_>) {
+        let live = self.live_children();
+        for child in children.iter().filter(|child| !live.contains(child)) {
+            let at = context.after_about(TEMPORARY_FAILURE_DELAY);
+            self.delay(at, Task::Child(*child));
+        }
     }
 
     /// Why it is over, if it is.
@@ -206,8 +220,13 @@ impl Session {
             return;
         }
         match ike.channel.receive(&inbound.message) {
-            Received::Nothing => {}
-            Received::Again(datagrams) => context.send(inbound.path, datagrams),
+            // Whoever has copied a request is not answered: only a NAT may give the other side another address.
+            Received::Again(datagrams)
+                if self.nat.remote || inbound.path.remote.ip() == self.path.remote.ip() =>
+            {
+                context.send(inbound.path, datagrams);
+            }
+            Received::Nothing | Received::Again(_) => {}
             Received::Request(incoming) => {
                 self.heard(inbound.path, context);
                 self.handle_request(spi, &incoming, inbound.path, context);

@@ -117,7 +117,7 @@ impl Session {
         }
         let share = group.generate(context.random);
         let Ok(shared) = share.agree(exchange.public) else {
-            return self.refuse(asked, notify::INVALID_SYNTAX, &[], context);
+            return self.refuse_for_good(asked, context);
         };
         let ProposalSpi::Ike(initiator) = selected.proposal.spi else { return };
         let spis = Spis { initiator, responder: context.new_ike_spi(self.id) };

@@ -27,7 +27,7 @@ pub(crate) struct Request {
     pub(super) mode: Mode,
     /// What it is to replace.
     pub(super) replaces: Option<u32>,
-    /// What the other side made to replace the same.
+    /// What the other side made to replace the same, or for the same packets.
     pub(super) rival: Option<Rival<u32>>,
     /// SPIs that the other side has deleted meanwhile: one may be that of what it made for us.
     pub(super) gone: Vec<u32>,

@@ -53,14 +53,14 @@ impl Session {
     }
 
     /// Section 2.21.3: who sends what cannot be read has lost its mind, and the SA with it.
-    fn refuse_for_good(&mut self, asked: Asked<'_>, context: &mut Context<'_>) {
+    pub(super) fn refuse_for_good(&mut self, asked: Asked<'_>, context: &mut Context<'_>) {
         self.refuse(asked, notify::INVALID_SYNTAX, &[], context);
         self.over = Some(CloseReason::Misbehaved);
     }
 
     fn handle_create_child(&mut self, asked: Asked<'_>, payloads: &Payloads<'_>, context: &mut Context<'_>) {
         let (Some(proposals), Some(nonce)) = (&payloads.sa, payloads.nonce) else {
-            return self.refuse(asked, notify::INVALID_SYNTAX, &[], context);
+            return self.refuse_for_good(asked, context);
         };
         // Section 2.25: an SA that is on its way out makes no new ones.
         let is_current = self.ike(asked.spi).is_some_and(|ike| ike.standing == Standing::Current);
@@ -88,10 +88,16 @@ impl Session {
     }
 
     fn handle_informational(&mut self, asked: Asked<'_>, payloads: &Payloads<'_>, context: &mut Context<'_>) {
-        // Section 2.21.2: an initiator tells so that it does not believe us.
-        let is_disbelieved = payloads.error() == Some(notify::AUTHENTICATION_FAILED);
-        if is_disbelieved {
-            self.report_failure(Cause::Refused, context);
+        let failure = match payloads.error() {
+            // Section 2.21.2: an initiator tells so that it does not believe us.
+            Some(notify::AUTHENTICATION_FAILED) => Some(Cause::Refused),
+            // Section 2.21.3: it cannot read us, and has no IKE SA with us any more.
+            Some(kind @ notify::INVALID_SYNTAX) => Some(Cause::Notified(notify::name(kind))),
+            _ => None,
+        };
+        let is_given_up = failure.is_some();
+        if let Some(cause) = failure {
+            self.report_failure(cause, context);
         }
         if payloads.deletes.contains(&Delete::Ike) {
             self.respond(asked.spi, asked.incoming, asked.path, &[], context);
@@ -110,7 +116,7 @@ impl Session {
         let answer = [Payload::Delete(Delete::Esp(ours.clone()))];
         let answer = if ours.is_empty() { &[][..] } else { &answer[..] };
         self.respond(asked.spi, asked.incoming, asked.path, answer, context);
-        if is_disbelieved {
+        if is_given_up {
             self.over = Some(CloseReason::ByPeer);
         }
     }

@@ -2,10 +2,13 @@
 
 use super::Session;
 use super::entry::{Procedure, Standing};
-use crate::ikev2::action::CloseReason;
+use crate::Time;
+use crate::ikev2::action::{Cause, CloseReason};
 use crate::ikev2::channel::Incoming;
 use crate::ikev2::context::Context;
+use crate::ikev2::limits::TEMPORARY_FAILURE_TIME;
 use crate::ikev2::message::Payloads;
+use crate::ikev2::message::numbers::notify;
 
 impl Session {
     pub(super) fn handle_response(&mut self, spi: u64, incoming: &Incoming, context: &mut Context<'_>) {
@@ -15,6 +18,16 @@ impl Session {
             self.over = Some(CloseReason::Misbehaved);
             return;
         };
+        // Section 2.21.3: the other side cannot read us, and has no IKE SA with us any more.
+        if payloads.error() == Some(notify::INVALID_SYNTAX) {
+            self.release_procedure(procedure, context);
+            self.report_failure(Cause::Notified(notify::name(notify::INVALID_SYNTAX)), context);
+            return self.handle_ike_deleted(spi, context);
+        }
+        if self.is_put_off_for_ever(&procedure, &payloads, context.now) {
+            self.release_procedure(procedure, context);
+            return self.close(CloseReason::Misbehaved, context);
+        }
         match procedure {
             // Section 2.25: whoever is ending the session does not care any more.
             other if self.closing.is_some() && !matches!(other, Procedure::DeleteIke) => {
@@ -26,6 +39,19 @@ impl Session {
             Procedure::DeleteIke => self.finish_farewell(spi, context),
             Procedure::Liveness => {}
         }
+    }
+
+    /// Section 2.25: whether the other side has refused for so long what it should refuse for a moment.
+    fn is_put_off_for_ever(&mut self, procedure: &Procedure, payloads: &Payloads<'_>, now: Time) -> bool {
+        if !matches!(procedure, Procedure::CreateChild(_) | Procedure::RekeyIke(_)) {
+            return false;
+        }
+        if payloads.error() != Some(notify::TEMPORARY_FAILURE) {
+            self.put_off = None;
+        } else if now - *self.put_off.get_or_insert(now) >= TEMPORARY_FAILURE_TIME {
+            return true;
+        }
+        false
     }
 
     /// The other side does not answer in an IKE SA.

@@ -11,7 +11,7 @@ use crate::ikev2::context::Context;
 use crate::ikev2::endpoint::Phase;
 use crate::ikev2::identity::{self, Identity};
 use crate::ikev2::keys::Nonces;
-use crate::ikev2::limits::HALF_OPEN_TIME;
+use crate::ikev2::limits::{HALF_OPEN_TIME, REPEATED_ANSWERS};
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{
     Authentication, Exchange, Identification, Notify, ParseError, Payload, Payloads,
@@ -27,6 +27,10 @@ pub(crate) struct HalfOpen {
     nat: Nat,
     channel: Channel,
     init: Init,
+    /// Whether the initiator has returned a cookie.
+    is_proven: bool,
+    /// How often the first message was answered again.
+    repeated: u32,
     expires: Time,
 }
 
@@ -35,12 +39,14 @@ struct Refusal {
     notify: u16,
     data: Vec<u8>,
     connection: Option<ConnectionId>,
+    /// Whether the other side has shown who it is all the same.
+    authentic: bool,
     cause: Cause,
 }
 
 impl Refusal {
     fn new(notify: u16, connection: Option<ConnectionId>, cause: Cause) -> Self {
-        Self { notify, data: Vec::new(), connection, cause }
+        Self { notify, data: Vec::new(), connection, authentic: false, cause }
     }
 
     fn malformed(error: ParseError) -> Self {
@@ -63,12 +69,35 @@ struct Matched {
 }
 
 impl HalfOpen {
-    pub(super) fn new(id: SessionId, path: Path, nat: Nat, channel: Channel, init: Init, now: Time) -> Self {
-        Self { id, path, nat, channel, init, expires: now + HALF_OPEN_TIME }
+    pub(super) fn new(
+        id: SessionId,
+        path: Path,
+        nat: Nat,
+        channel: Channel,
+        init: Init,
+        is_proven: bool,
+        now: Time,
+    ) -> Self {
+        Self { id, path, nat, channel, init, is_proven, repeated: 0, expires: now + HALF_OPEN_TIME }
+    }
+
+    /// Whether the initiator has returned a cookie: it is where it says that it is.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.is_proven
     }
 
     pub(crate) fn spi(&self) -> u64 {
         self.channel.local_spi()
+    }
+
+    /// Bytes of fragments that are held.
+    pub(crate) fn held(&self) -> usize {
+        self.channel.held()
+    }
+
+    /// Forgets them.
+    pub(crate) fn forget_fragments(&mut self) {
+        self.channel.forget_fragments();
     }
 
     /// Where the initiator was.
@@ -82,8 +111,9 @@ impl HalfOpen {
     }
 
     /// The first message came again: it gets the same answer.
-    pub(crate) fn answer_again(&self, inbound: &Inbound<'_>, context: &mut Context<'_>) {
-        if inbound.bytes == self.init.received {
+    pub(crate) fn answer_again(&mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) {
+        if inbound.bytes == self.init.received && self.repeated < REPEATED_ANSWERS {
+            self.repeated += 1;
             context.send(self.path, vec![self.init.sent.clone()]);
         }
     }
@@ -95,6 +125,10 @@ impl HalfOpen {
     pub(crate) fn handle(mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Option<Phase> {
         // CVE-2026-78135 and its like: before authentication there is one exchange and no other.
         if inbound.message.header.exchange != Exchange::IkeAuth {
+            return Some(Phase::HalfOpen(Box::new(self)));
+        }
+        // Where nothing translates addresses, another one is that of somebody who sends on what was not meant for him.
+        if !self.nat.remote && inbound.path.remote.ip() != self.path.remote.ip() {
             return Some(Phase::HalfOpen(Box::new(self)));
         }
         match self.channel.receive(&inbound.message) {
@@ -143,7 +177,9 @@ impl HalfOpen {
             return Err(refuse(None, Cause::Misbehaved("its identity is of a type that we do not know")));
         };
         let asked = payloads.id_r.as_ref().map(identity::read);
-        let candidates = candidates(inbound, context);
+        let mut candidates = candidates(inbound, context);
+        // Who is named by one is not let in by another that takes anyone.
+        candidates.sort_by_key(|(_, config)| config.remote_identity.is_none());
         let found = candidates.into_iter().find(|(_, config)| self.fits(config, &identity, asked.as_ref()));
         let Some((connection, config)) = found else {
             return Err(refuse(None, Cause::NoSuchPeer { identity: identity.to_string() }));
@@ -152,7 +188,8 @@ impl HalfOpen {
         let shown = (id, auth);
         let verified =
             self.init.verify(&config, shown, &payloads.certificates, context.wall).map_err(failed)?;
-        let proof = self.init.prove(&config, &identity::body(&config.local_identity)).map_err(failed)?;
+        let proof = self.init.prove(&config, &identity::body(&config.local_identity));
+        let proof = proof.map_err(|cause| Box::new(Refusal { authentic: true, ..*failed(cause) }))?;
         Ok((Matched { connection, config, verified }, proof))
     }
 
@@ -212,7 +249,10 @@ impl HalfOpen {
         let notify = [Payload::Notify(Notify::new(refusal.notify, &refusal.data))];
         let datagrams = self.channel.respond(incoming, &notify, context.random);
         context.send(inbound.path, datagrams);
-        context.fail(refusal.connection, inbound.path, refusal.cause);
+        match refusal.connection {
+            Some(connection) if refusal.authentic => context.fail(connection, inbound.path, refusal.cause),
+            connection => context.suspect(connection, inbound.path, || refusal.cause),
+        }
         context.release_ike_spi(self.channel.local_spi());
         None
     }

@@ -9,7 +9,7 @@ use crate::ikev2::config::{Connection, ConnectionId};
 use crate::ikev2::context::Context;
 use crate::ikev2::endpoint::Phase;
 use crate::ikev2::keys::{IkeKeys, Nonces, Role, Spis};
-use crate::ikev2::limits::{INIT_RETRIES, NONCE};
+use crate::ikev2::limits::{DOUBTED_TRANSMISSIONS, INIT_RETRIES, NONCE};
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{
     Body, Exchange, Header, KeyExchange, Notify, Payload, Payloads, Proposal, ProposalSpi, emit_clear,
@@ -18,6 +18,19 @@ use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{IkeOffer, IkeSuite, describe_all};
 use crypto::exchange::{Group, PrivateShare};
 use std::sync::Arc;
+
+/// The payloads of a message that answers a first one.
+pub(super) fn answer<'a>(inbound: &'a Inbound<'a>) -> Option<&'a Payloads<'a>> {
+    let header = inbound.message.header;
+    let is_answer = header.exchange == Exchange::IkeSaInit
+        && header.is_response
+        && !header.from_initiator
+        && header.message_id == 0;
+    match &inbound.message.body {
+        Body::Clear(payloads) if is_answer => Some(payloads),
+        _ => None,
+    }
+}
 
 /// What is to be set up.
 #[derive(Clone)]
@@ -32,8 +45,8 @@ pub(crate) struct Wanted {
 
 /// See the module.
 pub(crate) struct Initiating {
-    id: SessionId,
-    wanted: Wanted,
+    pub(super) id: SessionId,
+    pub(super) wanted: Wanted,
     path: Path,
     spi: u64,
     nonce: [u8; NONCE],
@@ -43,6 +56,18 @@ pub(crate) struct Initiating {
     message: Vec<u8>,
     retries: u32,
     retransmission: Retransmission,
+    /// What somebody said who has not shown who it is.
+    doubt: Option<Cause>,
+}
+
+/// An answer to the first message that may be the true one: whoever sent it is still to show who it is.
+pub(super) struct Answered {
+    pub(super) path: Path,
+    pub(super) nat: Nat,
+    pub(super) channel: Channel,
+    pub(super) init: Init,
+    /// Whether an IKE SA without a Child SA is understood (RFC 6023).
+    pub(super) childless: bool,
 }
 
 impl Initiating {
@@ -62,9 +87,20 @@ impl Initiating {
         let nonce = context.bytes();
         let share = group.generate(context.random);
         let retransmission = Retransmission::new(context.now, context.patience, Vec::new());
-        let (cookie, message, retries) = (None, Vec::new(), 0);
-        let mut this =
-            Self { id, wanted, path, spi, nonce, share, proposals, cookie, message, retries, retransmission };
+        let mut this = Self {
+            id,
+            wanted,
+            path,
+            spi,
+            nonce,
+            share,
+            proposals,
+            cookie: None,
+            message: Vec::new(),
+            retries: 0,
+            retransmission,
+            doubt: None,
+        };
         this.send(context);
         Some(this)
     }
@@ -109,15 +145,7 @@ impl Initiating {
 
     /// Handles the answer. It is not authentic yet: what makes no sense is passed over, as the true one may follow.
     pub(crate) fn handle(self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Option<Phase> {
-        let header = inbound.message.header;
-        let is_answer = header.exchange == Exchange::IkeSaInit
-            && header.is_response
-            && !header.from_initiator
-            && header.message_id == 0;
-        let Body::Clear(payloads) = &inbound.message.body else { return self.stay() };
-        if !is_answer {
-            return self.stay();
-        }
+        let Some(payloads) = answer(inbound) else { return self.stay() };
         if let Some(cookie) = payloads.notify(notify::COOKIE) {
             return self.retry_with_cookie(cookie.data, context);
         }
@@ -125,9 +153,13 @@ impl Initiating {
             return self.retry_with_group(wanted.data, context);
         }
         if let Some(kind) = payloads.error() {
-            return self.refused(kind, context);
+            return self.refused(kind);
         }
-        self.handle_success(inbound, payloads, context)
+        match self.accept(inbound, payloads) {
+            Ok(answered) => Authenticating::begin(self, answered, context),
+            Err(Some(cause)) => self.doubt(cause),
+            Err(None) => self.stay(),
+        }
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "it stands where a next state is returned")]
@@ -136,7 +168,8 @@ impl Initiating {
     }
 
     fn retry_with_cookie(mut self, cookie: &[u8], context: &mut Context<'_>) -> Option<Phase> {
-        if !(1..=64).contains(&cookie.len()) {
+        // One that is held already came twice.
+        if !(1..=64).contains(&cookie.len()) || self.cookie.as_deref() == Some(cookie) {
             return self.stay();
         }
         self.cookie = Some(cookie.to_vec());
@@ -155,15 +188,15 @@ impl Initiating {
     }
 
     fn retry(mut self, context: &mut Context<'_>) -> Option<Phase> {
-        self.retries += 1;
-        if self.retries > INIT_RETRIES {
-            return self.fail(Cause::Misbehaved("it asks for ever new cookies or groups"), context);
+        if self.retries >= INIT_RETRIES {
+            return self.doubt(Cause::Misbehaved("it asks for ever new cookies or groups"));
         }
+        self.retries += 1;
         self.send(context);
         self.stay()
     }
 
-    fn refused(self, kind: u16, context: &mut Context<'_>) -> Option<Phase> {
+    fn refused(self, kind: u16) -> Option<Phase> {
         let cause = match kind {
             notify::NO_PROPOSAL_CHOSEN => {
                 let ours = describe_all(&self.proposals);
@@ -171,73 +204,75 @@ impl Initiating {
             }
             kind => Cause::Notified(notify::name(kind)),
         };
-        self.fail(cause, context)
+        self.doubt(cause)
     }
 
-    fn fail(self, cause: Cause, context: &mut Context<'_>) -> Option<Phase> {
-        context.fail(Some(self.wanted.connection), self.path, cause);
-        context.release_ike_spi(self.spi);
-        None
+    /// Section 2.21.1: whoever says so has not shown who it is, and the true answer may follow.
+    fn doubt(mut self, cause: Cause) -> Option<Phase> {
+        self.note_doubt(cause);
+        self.retransmission.hurry(DOUBTED_TRANSMISSIONS);
+        self.stay()
     }
 
-    fn handle_success(
-        self,
+    /// Remembers why it may have come to nothing.
+    pub(super) fn note_doubt(&mut self, cause: Cause) {
+        self.doubt.get_or_insert(cause);
+    }
+
+    /// Reads an answer that is not an error. One that cannot be the true one gives a cause, unless it makes no sense.
+    pub(super) fn accept(
+        &self,
         inbound: &Inbound<'_>,
         payloads: &Payloads<'_>,
-        context: &mut Context<'_>,
-    ) -> Option<Phase> {
+    ) -> Result<Answered, Option<Cause>> {
         let spi = inbound.message.header.responder_spi;
         let (Some(answer), Some(exchange), Some(nonce)) = (&payloads.sa, payloads.ke, payloads.nonce) else {
-            return self.stay();
+            return Err(None);
         };
         if spi == 0 {
-            return self.stay();
+            return Err(None);
         }
-        let Ok(selected) = IkeOffer::accept(&self.proposals, answer) else {
+        let selected = IkeOffer::accept(&self.proposals, answer).map_err(|_| {
             let (ours, theirs) = (describe_all(&self.proposals), describe_all(answer));
-            return self.fail(Cause::NoProposal { of: "IKE".to_owned(), ours, theirs }, context);
-        };
+            Cause::NoProposal { of: "IKE".to_owned(), ours, theirs }
+        })?;
         let group = self.share.group();
         if exchange.group != group.id() || selected.suite.group != group {
-            return self.fail(Cause::Misbehaved("its key exchange is of another group"), context);
+            return Err(Some(Cause::Misbehaved("its key exchange is of another group")));
         }
-        let Ok(shared) = self.share.agree(exchange.public) else {
-            return self.fail(Cause::Misbehaved("its public value is not one of the group"), context);
-        };
+        let shared = self.share.agree(exchange.public);
+        let shared = shared.map_err(|_| Cause::Misbehaved("its public value is not one of the group"))?;
         let spis = Spis { initiator: self.spi, responder: spi };
         let nonces = Nonces { initiator: &self.nonce, responder: nonce };
         let keys = IkeKeys::first(&selected.suite, Role::Initiator, spis, nonces, &shared);
-        let response = (inbound.bytes.to_vec(), nonce.to_vec());
-        let nat = Nat::detect(self.path, spis, payloads);
-        self.authenticate(spis, (selected.suite, keys), response, nat, payloads, context)
+        Ok(self.answered(inbound, payloads, nonce, (selected.suite, keys, spis)))
     }
 
-    fn authenticate(
-        self,
-        spis: Spis,
-        (suite, keys): (IkeSuite, IkeKeys),
-        (response, peer_nonce): (Vec<u8>, Vec<u8>),
-        nat: Nat,
+    fn answered(
+        &self,
+        inbound: &Inbound<'_>,
         payloads: &Payloads<'_>,
-        context: &mut Context<'_>,
-    ) -> Option<Phase> {
+        peer_nonce: &[u8],
+        (suite, keys, spis): (IkeSuite, IkeKeys, Spis),
+    ) -> Answered {
+        let nat = Nat::detect(self.path, spis, payloads);
         // Section 2.23: who finds a NAT goes on on port 4500.
         let encapsulates = nat.is_present() || self.wanted.config.force_encapsulation;
         let path = if encapsulates { self.path.floated() } else { self.path };
         let fragments = payloads.notify(notify::IKEV2_FRAGMENTATION_SUPPORTED).is_some();
         let channel = Channel::new(Role::Initiator, spis, (keys.sealer, keys.opener), fragments, 1);
         let init = Init {
-            sent: self.message,
-            received: response,
+            sent: self.message.clone(),
+            received: inbound.bytes.to_vec(),
             nonce: self.nonce.to_vec(),
-            peer_nonce,
+            peer_nonce: peer_nonce.to_vec(),
             suite,
             root: keys.root,
             proof: keys.proof,
             hashes: hashes(payloads),
         };
         let childless = payloads.notify(notify::CHILDLESS_IKEV2_SUPPORTED).is_some();
-        Authenticating::begin(self.id, self.wanted, (path, nat), channel, init, childless, context)
+        Answered { path, nat, channel, init, childless }
     }
 
     pub(crate) fn next_timeout(&self) -> Time {
@@ -251,7 +286,17 @@ impl Initiating {
                 context.send(self.path, datagrams);
                 self.stay()
             }
-            Some(Overdue::Dead) => self.fail(Cause::NoAnswer, context),
+            Some(Overdue::Dead) => self.give_up(context),
         }
+    }
+
+    /// Nobody has answered whom we believe.
+    pub(super) fn give_up(self, context: &mut Context<'_>) -> Option<Phase> {
+        match self.doubt {
+            Some(cause) => context.suspect(Some(self.wanted.connection), self.path, || cause),
+            None => context.fail(self.wanted.connection, self.path, Cause::NoAnswer),
+        }
+        context.release_ike_spi(self.spi);
+        None
     }
 }

@@ -22,7 +22,9 @@ const CERTIFICATES: usize = 8;
 /// Bytes of certificates that we send: with all else they must fit into one datagram where fragments are not understood.
 const MOST_CERTIFICATES: usize = 24 * 1024;
 /// Bytes of a request: the hashes of so many authorities.
-const MOST_REQUEST: usize = 20 * 800;
+const MOST_REQUEST: usize = 20 * 400;
+/// Authorities in that of IKE_SA_INIT, which is not cut into fragments, and goes to an address that may be forged.
+pub(super) const MOST_FIRST_REQUEST: usize = 25;
 
 /// The other side has shown who it is. Only [`verify`] makes one.
 pub(crate) struct Verified {
@@ -64,25 +66,34 @@ pub(super) fn prove(
             Ok(Proof { method: method::SHARED_KEY, data })
         }
         Authentication::Certificate(credentials) => {
-            sign(credentials, &octets, hashes).map_err(|error| Cause::CannotSign(error.to_string()))
+            sign(credentials, &octets, hashes).map_err(Cause::CannotSign)
         }
     }
 }
 
-fn sign(credentials: &Credentials, octets: &[u8], hashes: &[u16]) -> Result<Proof, SignError> {
+fn sign(credentials: &Credentials, octets: &[u8], hashes: &[u16]) -> Result<Proof, String> {
     let key = &credentials.key;
+    let said = |error: SignError| error.to_string();
     if let Some(scheme) = key.scheme_for(hashes) {
         let algorithm = scheme.to_der();
-        let signature = key.sign(scheme, octets)?;
+        let signature = key.sign(scheme, octets).map_err(said)?;
         // RFC 7427 section 3: the length of the algorithm's name, the name, the signature.
         let data = [&[algorithm.len() as u8][..], &algorithm, &signature].concat();
         return Ok(Proof { method: method::SIGNATURE, data });
     }
     match key.public().kind() {
-        KeyKind::Rsa { .. } => {
-            Ok(Proof { method: method::RSA, data: key.sign(Scheme::RsaPkcs1Sha1, octets)? })
+        // Whoever keeps the hashes from us would have such a signature over what it likes.
+        KeyKind::Rsa { .. } if !credentials.accept_sha1 => {
+            Err("it names no hash that we sign with (RFC 7427), and SHA-1 is not trusted".to_owned())
         }
-        kind => Ok(Proof { method: method_of(kind).unwrap_or(0), data: key.sign_raw(octets)? }),
+        KeyKind::Rsa { .. } => {
+            let data = key.sign(Scheme::RsaPkcs1Sha1, octets).map_err(said)?;
+            Ok(Proof { method: method::RSA, data })
+        }
+        kind => {
+            let data = key.sign_raw(octets).map_err(said)?;
+            Ok(Proof { method: method_of(kind).unwrap_or(0), data })
+        }
     }
 }
 
@@ -187,9 +198,8 @@ fn verify_signature(
     octets: &[u8],
     wall: Duration,
 ) -> Result<(), String> {
-    let certificates = read_certificates(shown.certificates)?;
-    let (peer, others) = certificates.split_first().ok_or("it sent no certificate")?;
-    credentials.trust.verify(peer, others, wall).map_err(|error| error.to_string())?;
+    let (peer, others) = read_certificates(shown.certificates)?;
+    credentials.trust.verify(&peer, &others, wall).map_err(|error| error.to_string())?;
     if !peer.holds(&shown.identity) {
         return Err(format!("its certificate is for {}", peer.subject()));
     }
@@ -197,13 +207,15 @@ fn verify_signature(
     if is_right { Ok(()) } else { Err("its signature is not right".to_owned()) }
 }
 
-fn read_certificates(payloads: &[message::Certificate<'_>]) -> Result<Vec<Certificate>, String> {
+/// The peer's certificate, and those that may lead from it to an authority: one that we cannot read leads nowhere, but
+/// another may.
+fn read_certificates(
+    payloads: &[message::Certificate<'_>],
+) -> Result<(Certificate, Vec<Certificate>), String> {
     let of_x509 = payloads.iter().filter(|payload| payload.encoding == certificate::X509_SIGNATURE);
-    if of_x509.clone().count() > CERTIFICATES {
-        return Err("it sent too many certificates".to_owned());
-    }
-    let read = of_x509.map(|payload| Certificate::from_der(payload.data));
-    read.collect::<Result<_, _>>().map_err(|error| error.to_string())
+    let mut read = of_x509.take(CERTIFICATES).map(|payload| Certificate::from_der(payload.data));
+    let peer = read.next().ok_or("it sent no certificate")?.map_err(|error| error.to_string())?;
+    Ok((peer, read.filter_map(Result::ok).collect()))
 }
 
 fn is_signed(
@@ -240,10 +252,18 @@ mod tests {
         };
     }
 
-    fn proof(key: SigningKey, hashes: &[u16]) -> Result<(Proof, VerifyingKey), SignError> {
+    fn proof(key: SigningKey, hashes: &[u16]) -> Result<(Proof, VerifyingKey), String> {
+        proof_with(key, hashes, false)
+    }
+
+    fn proof_with(
+        key: SigningKey,
+        hashes: &[u16],
+        accept_sha1: bool,
+    ) -> Result<(Proof, VerifyingKey), String> {
         let public = key.public().clone();
         let (certificates, trust) = (Vec::new(), TrustStore::default());
-        let credentials = Credentials { key, certificates, trust, accept_sha1: false };
+        let credentials = Credentials { key, certificates, trust, accept_sha1 };
         sign(&credentials, b"octets", hashes).map(|proof| (proof, public))
     }
 
@@ -279,8 +299,9 @@ mod tests {
     }
 
     #[test]
-    fn sha1_is_taken_only_where_that_is_configured() {
-        let (proof, public) = proof(key!("rsa2048.pem"), &[]).expect("there is a method");
+    fn sha1_is_taken_and_made_only_where_that_is_configured() {
+        assert!(proof(key!("rsa2048.pem"), &[]).is_err_and(|why| why.contains("SHA-1")));
+        let (proof, public) = proof_with(key!("rsa2048.pem"), &[], true).expect("there is a method");
         assert_eq!(proof.method, method::RSA);
         assert_eq!(is_right(&proof, &public, true), Ok(true));
         assert!(is_right(&proof, &public, false).is_err());
@@ -291,6 +312,21 @@ mod tests {
         let (proof, _) = proof(key!("ec-p256.pem"), &[]).expect("there is a method");
         assert!(is_right(&proof, key!("ec-p384.pem").public(), true).is_err());
         assert!(is_right(&proof, key!("rsa2048.pem").public(), true).is_err());
+    }
+
+    #[test]
+    fn a_certificate_that_we_cannot_read_does_not_spoil_the_others() {
+        let made = rcgen::generate_simple_self_signed(["peer.example".to_owned()]).expect("valid");
+        let encoding = certificate::X509_SIGNATURE;
+        let good = message::Certificate { encoding, data: made.cert.der() };
+        let odd = message::Certificate { encoding, data: b"of a kind that we do not know" };
+        let count = |payloads: &[message::Certificate<'_>]| {
+            read_certificates(payloads).map(|(_, others)| others.len())
+        };
+        assert_eq!(count(&[good, odd, good]), Ok(1));
+        assert_eq!(count(&[good; 20]), Ok(CERTIFICATES - 1));
+        assert!(count(&[odd, good]).is_err(), "the first is the peer's");
+        assert!(count(&[]).is_err());
     }
 
     /// CVE-2018-16151 and its like: what is not quite a signature, cut and changed everywhere.

@@ -5,7 +5,7 @@
 //! ```
 //! Nothing is kept unless the last step is reached.
 
-use super::proof::{hashes, request, request_payload};
+use super::proof::{MOST_FIRST_REQUEST, hashes, request, request_payload};
 use super::{Announced, HalfOpen, Inbound, Init};
 use crate::ikev2::action::{Cause, SessionId};
 use crate::ikev2::channel::Channel;
@@ -38,6 +38,8 @@ pub(crate) struct Gate<'a> {
 pub(crate) enum Answer {
     /// Nothing, or an answer after which nothing is kept.
     Done,
+    /// A key exchange came to nothing.
+    Wasted,
     /// The SA is half open.
     HalfOpen(Box<HalfOpen>),
 }
@@ -56,47 +58,56 @@ pub(crate) fn answer_init(
     if inbound.bytes.len() > LONGEST {
         return Answer::Done;
     }
-    if !gate.admit(inbound, payloads, nonce, context) {
-        return Answer::Done;
-    }
+    let Some(is_proven) = gate.admit(inbound, payloads, nonce, context) else { return Answer::Done };
     let selected = match select(inbound, proposals, context) {
         Ok(selected) => selected,
-        Err((connection, cause)) => {
+        Err(candidates) => {
             answer_clear(inbound, &[Payload::Notify(Notify::new(notify::NO_PROPOSAL_CHOSEN, &[]))], context);
-            context.fail(connection, inbound.path, cause);
+            refuse(inbound, proposals, &candidates, context);
             return Answer::Done;
         }
     };
     let group = selected.suite.group;
+    // What costs nothing to see is seen before a key is made.
+    if exchange.group == group.id() && exchange.public.len() != group.public_length() {
+        answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_SYNTAX, &[]))], context);
+        return Answer::Done;
+    }
     if exchange.group != group.id() {
         let wanted = group.id().to_be_bytes();
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_KE_PAYLOAD, &wanted))], context);
         return Answer::Done;
     }
-    agree(id, inbound, payloads, (exchange, nonce), selected, context)
+    match agree(id, inbound, payloads, (exchange, nonce), selected, context) {
+        Some((channel, nat, init)) => {
+            let state = HalfOpen::new(id, inbound.path, nat, channel, init, is_proven, context.now);
+            Answer::HalfOpen(Box::new(state))
+        }
+        None => Answer::Wasted,
+    }
 }
 
 impl Gate<'_> {
-    /// Whether to go on with a message; if a cookie is missing, asks for it.
+    /// Whether to go on with a message, and if so, whether its source has returned a cookie; if one is missing, asks
+    /// for it.
     fn admit(
         self,
         inbound: &Inbound<'_>,
         payloads: &Payloads<'_>,
         nonce: &[u8],
         context: &mut Context<'_>,
-    ) -> bool {
-        if !self.wants_cookie {
-            return self.is_open;
-        }
+    ) -> Option<bool> {
         let spi = inbound.message.header.initiator_spi;
         let initiator = Initiator { spi, nonce, source: inbound.path.remote };
         let returned = payloads.notify(notify::COOKIE);
-        if returned.is_some_and(|returned| self.cookies.is_valid(context.now, &initiator, returned.data)) {
-            return self.is_open;
+        let is_proven =
+            returned.is_some_and(|returned| self.cookies.is_valid(context.now, &initiator, returned.data));
+        if is_proven || !self.wants_cookie {
+            return self.is_open.then_some(is_proven);
         }
         let cookie = self.cookies.give(context.now, &initiator, context.random);
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::COOKIE, &cookie))], context);
-        false
+        None
     }
 }
 
@@ -106,32 +117,45 @@ pub(crate) fn answer_clear(inbound: &Inbound<'_>, payloads: &[Payload<'_>], cont
     context.send(inbound.path, vec![emit_clear(&header, payloads)]);
 }
 
+/// Connections that a message may be for.
+type Candidates = Vec<(ConnectionId, Arc<Connection>)>;
+
 /// The connections for the addresses of a message, the most precise first.
-pub(super) fn candidates(
-    inbound: &Inbound<'_>,
-    context: &Context<'_>,
-) -> Vec<(ConnectionId, Arc<Connection>)> {
+pub(super) fn candidates(inbound: &Inbound<'_>, context: &Context<'_>) -> Candidates {
     let (local, remote) = (inbound.path.local.ip(), inbound.path.remote.ip());
     context.connections.between(local, remote)
 }
 
+/// Chooses algorithms; if there are none, returns whose they would have been.
 fn select(
     inbound: &Inbound<'_>,
     proposals: &[Proposal],
     context: &Context<'_>,
-) -> Result<Selected<IkeSuite>, (Option<ConnectionId>, Cause)> {
+) -> Result<Selected<IkeSuite>, Candidates> {
     let candidates = candidates(inbound, context);
-    let Some((first, config)) = candidates.first() else { return Err((None, Cause::NoConnection)) };
     let selected = candidates.iter().find_map(|(_, config)| IkeOffer::select(&config.ike, proposals).ok());
-    selected.ok_or_else(|| {
-        let ours = describe_all(&IkeOffer::propose(&config.ike, ProposalSpi::None));
-        let cause = Cause::NoProposal { of: "IKE".to_owned(), ours, theirs: describe_all(proposals) };
-        // With several candidates it is not known which one was meant.
-        ((candidates.len() == 1).then_some(*first), cause)
-    })
+    selected.ok_or(candidates)
 }
 
-/// Makes the keys and answers.
+/// Reports that no algorithms are common with any of the candidates.
+fn refuse(
+    inbound: &Inbound<'_>,
+    proposals: &[Proposal],
+    candidates: &[(ConnectionId, Arc<Connection>)],
+    context: &mut Context<'_>,
+) {
+    let Some((first, config)) = candidates.first() else {
+        return context.suspect(None, inbound.path, || Cause::NoConnection);
+    };
+    // With several candidates it is not known which one was meant.
+    let connection = (candidates.len() == 1).then_some(*first);
+    context.suspect(connection, inbound.path, || {
+        let ours = describe_all(&IkeOffer::propose(&config.ike, ProposalSpi::None));
+        Cause::NoProposal { of: "IKE".to_owned(), ours, theirs: describe_all(proposals) }
+    });
+}
+
+/// Makes the keys and answers; `None` if the key exchange comes to nothing.
 fn agree(
     id: SessionId,
     inbound: &Inbound<'_>,
@@ -139,11 +163,11 @@ fn agree(
     (exchange, peer_nonce): (KeyExchange<'_>, &[u8]),
     selected: Selected<IkeSuite>,
     context: &mut Context<'_>,
-) -> Answer {
+) -> Option<(Channel, Nat, Init)> {
     let share = selected.suite.group.generate(context.random);
     let Ok(shared) = share.agree(exchange.public) else {
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_SYNTAX, &[]))], context);
-        return Answer::Done;
+        return None;
     };
     let initiator = inbound.message.header.initiator_spi;
     let spis = Spis { initiator, responder: context.new_ike_spi(id) };
@@ -161,8 +185,7 @@ fn agree(
         Payload::Nonce(&nonce),
     ];
     list.extend(answer.payloads().into_iter().filter(|payload| fragments || !announces_fragments(payload)));
-    // Section 3.7: of which connection it will be is not known; any that wants a certificate asks for one.
-    let wanted = candidates(inbound, context).iter().find_map(|(_, config)| request(config));
+    let wanted = requests(&candidates(inbound, context));
     list.extend(wanted.as_deref().map(request_payload));
     list.push(Payload::Notify(Notify::new(notify::CHILDLESS_IKEV2_SUPPORTED, &[])));
     let header = Header { responder_spi: spis.responder, ..inbound.message.header.response() };
@@ -179,7 +202,19 @@ fn agree(
         proof: keys.proof,
         hashes: hashes(payloads),
     };
-    Answer::HalfOpen(Box::new(HalfOpen::new(id, inbound.path, nat, channel, init, context.now)))
+    Some((channel, nat, init))
+}
+
+/// Section 3.7: of which connection it will be is not known, so all that want certificates ask for them.
+fn requests(candidates: &[(ConnectionId, Arc<Connection>)]) -> Option<Vec<u8>> {
+    let requests: Vec<_> = candidates.iter().filter_map(|(_, config)| request(config)).collect();
+    let mut wanted: Vec<[u8; 20]> = Vec::new();
+    for hash in requests.iter().flat_map(|hashes| hashes.as_chunks().0) {
+        if wanted.len() < MOST_FIRST_REQUEST && !wanted.contains(hash) {
+            wanted.push(*hash);
+        }
+    }
+    (!requests.is_empty()).then(|| wanted.concat())
 }
 
 /// RFC 7383 section 2.3: a responder announces them only to who announced them.

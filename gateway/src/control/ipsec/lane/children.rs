@@ -1,5 +1,6 @@
 //! The tunnels of all peers, as the data path has them: a [`Peer`] each that outlives its SAs.
 
+mod path;
 mod policies;
 mod show;
 mod update;
@@ -7,6 +8,7 @@ mod update;
 use super::super::connections::{Child, Names};
 use super::super::gateway::MTU;
 use crate::api::model::IpsecFailure;
+use crate::control::netlink::Netlink;
 use crate::control::sender::Sender;
 use crate::staging::Budget;
 use crate::tables::{Kind, Peer, Session, Tunnel};
@@ -225,6 +227,9 @@ impl Children {
         self.lingering.retain(|late| late.spi != spi);
         self.shared.tables.install(session_entry);
         peer.endpoint.store(Some(Arc::new(super::outside(path))));
+        if let Ok(mut netlink) = Netlink::open() {
+            path::measure(&mut netlink, &tunnel.plan, &peer);
+        }
         // The event that follows says which.
         let suite = String::new();
         let outbound = Arc::new(outbound);
@@ -232,6 +237,8 @@ impl Children {
         let installed = Installed { spi, session, outbound, traffic, suite, since: now };
         self.owners.insert(spi, place);
         if let Some(tunnel) = self.tunnel_mut(place) {
+            // Most have one, and a vector begins with room for four.
+            tunnel.sas.reserve_exact(1);
             tunnel.sas.push(installed);
         }
         if is_other {
@@ -365,6 +372,10 @@ impl Children {
     /// A peer with this address.
     pub(super) fn at(&self, address: IpAddr) -> Option<ConnectionId> {
         self.connections.iter().find(|(_, it)| it.settings.remote == Some(address)).map(|(id, _)| *id)
+    }
+
+    pub(super) fn is_established(&self, id: ConnectionId) -> bool {
+        self.connections.get(&id).is_some_and(|connected| connected.established.is_some())
     }
 
     pub(super) fn by_tunnel(&self, id: ConnectionId, number: u32) -> Option<usize> {

@@ -3,7 +3,6 @@
 use super::super::super::connections::Plan;
 use super::{Carried, Children, traffic};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use tunnel::ikev2::{Connection, ConnectionId};
 
 impl Children {
@@ -33,7 +32,7 @@ impl Children {
                 None => _ = self.names.remove(&tunnel.peer.id),
             }
         }
-        let settings = Arc::new(plan.connection);
+        let settings = plan.connection;
         let mut tunnels = Vec::new();
         for (child, plan) in plan.children.into_iter().enumerate() {
             let Some(tunnel) = kept.remove(&child) else {

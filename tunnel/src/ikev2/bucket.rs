@@ -1,0 +1,60 @@
+//! A token bucket: so many at once, and one more after each interval.
+
+use crate::Time;
+use std::time::Duration;
+
+/// See the module. It begins full.
+pub(super) struct Bucket {
+    /// It holds so many.
+    size: u32,
+    /// One comes back after this.
+    interval: Duration,
+    taken: u32,
+    since: Time,
+}
+
+impl Bucket {
+    pub(super) fn new(size: u32, interval: Duration, now: Time) -> Self {
+        Self { size, interval, taken: 0, since: now }
+    }
+
+    /// Takes one, if one is left.
+    pub(super) fn take(&mut self, now: Time) -> bool {
+        let is_left = !self.is_empty(now);
+        self.taken += u32::from(is_left);
+        is_left
+    }
+
+    /// Whether none is left.
+    pub(super) fn is_empty(&mut self, now: Time) -> bool {
+        self.refill(now);
+        self.taken >= self.size
+    }
+
+    fn refill(&mut self, now: Time) {
+        let back = (now - self.since).as_nanos() / self.interval.as_nanos().max(1);
+        let back = u32::try_from(back).unwrap_or(u32::MAX);
+        if back >= self.taken {
+            (self.taken, self.since) = (0, now);
+        } else {
+            self.taken -= back;
+            self.since = self.since + self.interval * back;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_comes_back_one_by_one() {
+        let at = |milliseconds: u64| Time::from_nanoseconds(1) + Duration::from_millis(milliseconds);
+        let mut bucket = Bucket::new(3, Duration::from_secs(1), at(0));
+        let mut take = |milliseconds| bucket.take(at(milliseconds));
+        assert_eq!([take(0), take(0), take(500), take(500)], [true, true, true, false]);
+        assert_eq!([take(999), take(1000), take(1000)], [false, true, false]);
+        assert_eq!([take(2500), take(2500), take(3000)], [true, false, true]);
+        assert_eq!([(); 4].map(|()| take(1_000_000)), [true, true, true, false]);
+    }
+}
