@@ -94,10 +94,10 @@ fn what_somebody_said_is_told_when_nobody_says_better() {
     for _ in 0..3 {
         network.arrive(Datagram { from: first.to, to: first.from, bytes: bytes.clone() });
     }
-    assert!(network.hosts[A].events.is_empty());
+    assert!(matches!(network.hosts[A].events[..], [Event::Calling { .. }]));
     network.run(seconds(10));
     assert_eq!(network.log.len(), 3, "it asked again");
-    let [Event::Failed { authentic: false, cause: Cause::NoProposal { .. }, .. }] =
+    let [Event::Calling { .. }, Event::Failed { authentic: false, cause: Cause::NoProposal { .. }, .. }] =
         &network.hosts[A].events[..]
     else {
         panic!("{:?}", network.hosts[A].events);
