@@ -131,6 +131,10 @@ impl Service {
         if let Err(error) = self.serve(settings, (plans, pending), engine, events, rules) {
             refused.insert("vpn ipsec".to_owned(), error);
         }
+        // What is in force has its policies: the first packet finds them.
+        if let Some(running) = &self.running {
+            running.gateway.settle().await;
+        }
         refused
     }
 

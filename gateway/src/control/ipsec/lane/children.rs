@@ -369,13 +369,13 @@ impl Children {
         (at.next().is_none() && connected.established.is_none()).then_some(id)
     }
 
-    pub(super) fn is_established(&self, id: ConnectionId) -> bool {
-        self.connections.get(&id).is_some_and(|connected| connected.established.is_some())
-    }
-
     /// A peer with this address.
     pub(super) fn at(&self, address: IpAddr) -> Option<ConnectionId> {
         self.connections.iter().find(|(_, it)| it.settings.remote == Some(address)).map(|(id, _)| *id)
+    }
+
+    pub(super) fn is_established(&self, id: ConnectionId) -> bool {
+        self.connections.get(&id).is_some_and(|connected| connected.established.is_some())
     }
 
     pub(super) fn by_tunnel(&self, id: ConnectionId, number: u32) -> Option<usize> {
