@@ -490,6 +490,7 @@ fn connection(number: usize, suite: Suite) -> Connection {
         remote: all(Ipv4Addr::new(10, 200, 0, 0), Ipv4Addr::new(10, 200, 255, 255)),
         mode: Mode::Tunnel,
         lifetime: hour,
+        rekey: true,
     };
     Connection {
         name: format!("site{number}"),

@@ -99,6 +99,7 @@ fn connection(host: usize) -> Connection {
         remote: all(),
         mode: Mode::Tunnel,
         lifetime: Duration::from_secs(1000),
+        rekey: true,
     };
     Connection {
         name: "peer".to_owned(),

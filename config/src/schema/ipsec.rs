@@ -15,6 +15,7 @@ const SECRET: Type = Type::Secret(1024);
 const PROPOSAL: Type = Type::Number(1, 65_535);
 const DAY: u64 = 86_400;
 const NO_EFFECT: &str = "has no effect";
+const LOG: &str = "has no effect: how much is said is said by LOG_LEVEL in the environment";
 const PASSPHRASE: &str = "has no effect: a private key must not need one";
 
 pub(super) static TAGS: &[Tag] = &[
@@ -51,10 +52,11 @@ pub(super) static GENERAL: &[Node] = &[
         "How the secret is written",
     )
     .or("plaintext"),
-    flag("vpn ipsec disable-uniqreqids", "A peer may have several connections at once"),
-    values("vpn ipsec interface", Type::Name, "Interface on which IKE is served; all if not set"),
-    value("vpn ipsec log level", Type::Number(0, 2), "How much is said").or("0"),
-    values("vpn ipsec log subsystem", SUBSYSTEM, "Of what"),
+    flag("vpn ipsec disable-uniqreqids", "Accepted; has no effect").note(NO_EFFECT),
+    values("vpn ipsec interface", Type::Name, "Accepted; has no effect")
+        .note("has no effect: IKE is served on every interface, to peers of the configuration only"),
+    value("vpn ipsec log level", Type::Number(0, 2), "Accepted; has no effect").or("0").note(LOG),
+    values("vpn ipsec log subsystem", SUBSYSTEM, "Accepted; has no effect").note(LOG),
     flag(
         "vpn ipsec options disable-route-autoinstall",
         "Leave the routes to the networks behind peers to others",
@@ -77,11 +79,9 @@ pub(super) static GENERAL: &[Node] = &[
     value("vpn ipsec include-ipsec-conf", Type::Text(1024), "Accepted; has no effect").note(NO_EFFECT),
     value("vpn ipsec include-ipsec-secrets", Type::Text(1024), "Accepted; has no effect").note(NO_EFFECT),
     values("vpn ipsec ipsec-interfaces interface", Type::Name, "Older spelling of interface")
-        .note("is since VyOS 1.4: vpn ipsec interface"),
-    value("vpn ipsec logging log-level", Type::Number(0, 2), "Older spelling of log level")
-        .note("is since VyOS 1.4: vpn ipsec log level"),
-    values("vpn ipsec logging log-modes", SUBSYSTEM, "Older spelling of log subsystem")
-        .note("is since VyOS 1.4: vpn ipsec log subsystem"),
+        .note("has no effect: IKE is served on every interface, to peers of the configuration only"),
+    value("vpn ipsec logging log-level", Type::Number(0, 2), "Older spelling of log level").note(LOG),
+    values("vpn ipsec logging log-modes", SUBSYSTEM, "Older spelling of log subsystem").note(LOG),
     values(
         "vpn ipsec nat-networks allowed-network <prefix> exclude",
         Type::Prefix,
@@ -299,11 +299,6 @@ pub(super) static PEERS: &[Node] = &[
         Type::Number(0, 1 << 20),
         "Packets that may arrive late; 0 switches the check off",
     ),
-    values(
-        "vpn ipsec site-to-site peer <peer> virtual-address",
-        Type::Address,
-        "Address asked of the peer; 0.0.0.0 or :: for any",
-    ),
     value("vpn ipsec site-to-site peer <peer> vti bind", Type::Interface("vti"), "Not served yet"),
     value("vpn ipsec site-to-site peer <peer> vti esp-group", Type::Name, "Not served yet"),
     // VyOS 1.3 and before.
@@ -385,6 +380,7 @@ pub(super) static NOT_SERVED: &[NotServed] = &[
     not_served("vpn ipsec site-to-site peer <peer> authentication x509 cert-file").instead(IMPORT),
     not_served("vpn ipsec site-to-site peer <peer> authentication x509 crl-file").instead(IMPORT),
     not_served("vpn ipsec site-to-site peer <peer> authentication x509 key").instead(IMPORT),
+    not_served("vpn ipsec site-to-site peer <peer> virtual-address"),
     not_served("vpn ipsec site-to-site peer <peer> vti traffic-selector"),
     not_served("vpn l2tp"),
     not_served("vpn openconnect"),

@@ -242,7 +242,7 @@ const REFUSED: &[Refused] = &[
         },
         revoked: None,
         list_is_ours: true,
-        said: ["it signs with SHA-1", "AUTH_FAILED"],
+        said: ["SHA-1", "AUTH_FAILED"],
     },
     Refused {
         name: "another name than the certificate's",

@@ -118,8 +118,10 @@ pub struct Child {
     pub remote: Vec<TrafficSelector>,
     /// What is carried.
     pub mode: Mode,
-    /// The SA is rekeyed before this ends; it is deleted when it ends.
+    /// The SA is deleted when this ends.
     pub lifetime: Duration,
+    /// Whether it is replaced before.
+    pub rekey: bool,
 }
 
 /// Who begins.

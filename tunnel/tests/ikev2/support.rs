@@ -57,6 +57,7 @@ pub fn child(name: &str, ours: u8, theirs: u8) -> Child {
         remote: lan(theirs),
         mode: Mode::Tunnel,
         lifetime: HOUR,
+        rekey: true,
     }
 }
 

@@ -39,7 +39,6 @@ impl Reader {
                 .at(&["dead-peer-detection"])
                 .map(|it| self.dead_peer_detection(&path, it)),
             close_action: self.close_action(&path, tree),
-            mobike: !tree.has("disable-mobike") && tree.value("mobike") != Some("disable"),
             reauthenticate: tree.has("ikev2-reauth") && tree.value("ikev2-reauth") != Some("no"),
         }))
     }

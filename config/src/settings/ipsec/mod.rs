@@ -18,7 +18,7 @@ pub use algorithm::{DhGroup, Encryption, prf_by_name};
 pub use crypto::prf::Prf;
 pub use identity::Identity;
 
-use super::{Reader, parsed, set_or_default};
+use super::{Reader, set_or_default};
 use crate::schema::hundredths;
 use crate::tree::Tree;
 use crypto::SecretBytes;
@@ -29,33 +29,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// IPsec, site to site.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct IpSec {
-    /// Interfaces on which IKE is served; all if empty.
-    pub interfaces: Vec<String>,
-    /// Whether a new connection of a peer takes the place of its old one.
-    pub unique: bool,
     /// Whether routes to the networks behind peers are left to others.
     pub disable_route_autoinstall: bool,
     /// How often and when a request is sent again.
     pub retransmission: Retransmission,
-    /// What is said.
-    pub log: Log,
     /// Peers that are not disabled, by name.
     pub peers: BTreeMap<String, Arc<Peer>>,
-}
-
-impl Default for IpSec {
-    fn default() -> Self {
-        Self {
-            interfaces: Vec::new(),
-            unique: true,
-            disable_route_autoinstall: false,
-            retransmission: Retransmission::default(),
-            log: Log::default(),
-            peers: BTreeMap::new(),
-        }
-    }
 }
 
 /// How often and when a request is sent again.
@@ -74,15 +55,6 @@ impl Default for Retransmission {
     fn default() -> Self {
         Self { attempts: 7, base_percent: 180, timeout_seconds: 1 }
     }
-}
-
-/// What is said.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Log {
-    /// How much, 0 to 2.
-    pub level: u8,
-    /// Of what, in strongSwan's abbreviations; of everything if empty.
-    pub subsystems: Vec<String>,
 }
 
 /// A peer.
@@ -114,8 +86,6 @@ pub struct Peer {
     pub force_udp_encapsulation: bool,
     /// Packets that may arrive late; 0 for no check; if not set, as many as suit the data path.
     pub replay_window: Option<u32>,
-    /// Addresses asked of the peer; an unspecified one for any.
-    pub virtual_addresses: Vec<IpAddr>,
     /// Tunnels that are not disabled, by number. Boxed, as a map has room for eleven and most peers have one.
     pub tunnels: BTreeMap<u32, Box<Tunnel>>,
 }
@@ -184,8 +154,6 @@ pub struct Ike {
     pub dead_peer_detection: Option<DeadPeerDetection>,
     /// What is done when the peer ends a tunnel.
     pub close_action: Action,
-    /// Whether a peer may move to another address by MOBIKE.
-    pub mobike: bool,
     /// Whether the sides authenticate anew instead of replacing only the keys; see [`Peer::reauthenticate`].
     pub reauthenticate: bool,
 }
@@ -358,13 +326,9 @@ impl Reader {
             .collect();
         self.check_peers(tree, &peers);
         self.check_overlaps(tree, &peers);
-        let interfaces = [Some(tree), tree.at(&["ipsec-interfaces"])].into_iter().flatten();
         IpSec {
-            interfaces: interfaces.flat_map(|at| parsed(at.values("interface"))).collect(),
-            unique: !tree.has("disable-uniqreqids"),
             disable_route_autoinstall: tree.at(&["options", "disable-route-autoinstall"]).is_some(),
             retransmission: retransmission(tree),
-            log: log(tree),
             peers,
         }
     }
@@ -379,15 +343,4 @@ fn retransmission(tree: &Tree) -> Retransmission {
         base_percent: hundredths(&base).expect("the schema has checked it"),
         timeout_seconds: set_or_default(tree, path, "timeout"),
     }
-}
-
-fn log(tree: &Tree) -> Log {
-    let branches = [("log", "level", "subsystem"), ("logging", "log-level", "log-modes")];
-    let set = branches.into_iter().filter_map(|(branch, level, of)| Some((tree.at(&[branch])?, level, of)));
-    set.fold(Log::default(), |mut log, (tree, level, of)| {
-        log.level = log.level.max(super::set(tree, level).unwrap_or(0));
-        let subsystems = tree.values(of).into_iter().filter(|name| !["any", "all"].contains(name));
-        log.subsystems.extend(subsystems.map(str::to_owned));
-        log
-    })
 }

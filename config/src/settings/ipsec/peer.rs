@@ -82,6 +82,11 @@ impl Reader {
                 "{path} has no remote-id: whoever has a certificate of the ca-certificate is taken for this peer"
             ));
         }
+        if sides.remote_addresses.is_empty() && sides.remote_id.is_none() {
+            self.warn(format!(
+                "{path} may be anyone from anywhere, one at a time: give each a peer of its own, with its remote-id"
+            ));
+        }
         Some(Peer {
             description: set(tree, "description"),
             start: self.start(&path, tree, sides.remote_addresses.is_empty()),
@@ -101,7 +106,6 @@ impl Reader {
             force_udp_encapsulation: tree.has("force-udp-encapsulation")
                 || tree.value("force-encapsulation") == Some("enable"),
             replay_window: set(tree, "replay-window"),
-            virtual_addresses: parsed(tree.values("virtual-address")),
             tunnels,
         })
     }

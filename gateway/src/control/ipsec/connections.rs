@@ -374,6 +374,7 @@ fn child(peer: &str, number: u32, tunnel: &Tunnel, settings: &Peer) -> ike::Chil
             Mode::Transport => tunnel::esp::Mode::Transport,
         },
         lifetime: Duration::from_secs(tunnel.esp.lifetime_seconds.into()),
+        rekey: tunnel.esp.rekey,
     }
 }
 
@@ -401,7 +402,8 @@ fn options(peer: &Peer, esp: &Esp) -> Options {
         bytes: esp.life_bytes.map(|bytes| bytes / 10 * tenths),
         packets: esp.life_packets.map(|packets| packets / 10 * tenths),
     };
-    let mut options = Options { soft: limits(SOFT_TENTHS), hard: limits(10), ..Options::default() };
+    let soft = if esp.rekey { limits(SOFT_TENTHS) } else { Limits::default() };
+    let mut options = Options { soft, hard: limits(10), ..Options::default() };
     if let Some(window) = peer.replay_window {
         options.replay_window = window.into();
     }

@@ -70,7 +70,8 @@ impl Session {
     /// Puts a Child SA to work. With `hold`, what we send goes by the older SA until the other side has this one.
     pub(super) fn install(&mut self, new: NewChild, hold: bool, context: &mut Context<'_>) {
         let NewChild { child, suite, mode, outbound, inbound, mut local, mut remote } = new;
-        let lifetime = self.config.children[child].lifetime;
+        let config = &self.config.children[child];
+        let (lifetime, rekeys) = (config.lifetime, config.rekey);
         let spi = inbound.spi;
         // Of thousands of sessions most have one of each, and a vector begins with room for four.
         local.shrink_to_fit();
@@ -86,7 +87,7 @@ impl Session {
             remote: remote.clone(),
             since: context.now,
             standing: ChildStanding::Live,
-            rekey_at: Some(context.rekey_time(lifetime)),
+            rekey_at: rekeys.then(|| context.rekey_time(lifetime)),
             expires: context.now + lifetime,
             deadline: None,
         });

@@ -84,6 +84,8 @@ struct Installed {
     /// The SPI that we receive with.
     spi: u32,
     session: SessionId,
+    /// Where the other side was when it was last heard of.
+    endpoint: Endpoint,
     outbound: Arc<OutboundSa>,
     traffic: Traffic,
     suite: String,
@@ -105,6 +107,8 @@ pub struct Children {
     shared: Shared,
     drops: Arc<DropCounters>,
     budget: Budget,
+    /// Tells what the ways to peers carry; opened when that is first asked.
+    netlink: Option<Netlink>,
     connections: BTreeMap<ConnectionId, Connected>,
     by_name: BTreeMap<String, ConnectionId>,
     /// Connections that were removed, until they have ended.
@@ -130,6 +134,7 @@ impl Children {
             shared,
             drops,
             budget: Budget::default(),
+            netlink: None,
             connections: BTreeMap::new(),
             by_name: BTreeMap::new(),
             past: BTreeMap::new(),
@@ -226,15 +231,21 @@ impl Children {
             Session { sa: Arc::new(inbound), peer: Arc::clone(&peer), selectors: Some(traffic.selectors()) };
         self.lingering.retain(|late| late.spi != spi);
         self.shared.tables.install(session_entry);
-        peer.endpoint.store(Some(Arc::new(super::outside(path))));
-        if let Ok(mut netlink) = Netlink::open() {
-            path::measure(&mut netlink, &tunnel.plan, &peer);
+        if peer.sending.load().is_none() {
+            peer.endpoint.store(Some(Arc::new(super::outside(path))));
+        }
+        if self.netlink.is_none() {
+            self.netlink = Netlink::open().ok();
+        }
+        if let Some(netlink) = &mut self.netlink {
+            path::measure(netlink, &tunnel.plan, &peer);
         }
         // The event that follows says which.
         let suite = String::new();
         let outbound = Arc::new(outbound);
         let is_other = *tunnel.traffic() != traffic;
-        let installed = Installed { spi, session, outbound, traffic, suite, since: now };
+        let installed =
+            Installed { spi, session, endpoint: super::outside(path), outbound, traffic, suite, since: now };
         self.owners.insert(spi, place);
         if let Some(tunnel) = self.tunnel_mut(place) {
             // Most have one, and a vector begins with room for four.
@@ -258,7 +269,12 @@ impl Children {
         if tunnel.sas[at + 1..].iter().any(is_used) {
             return;
         }
-        tunnel.peer.sending.store(Some(Arc::clone(&tunnel.sas[at].outbound)));
+        let (used, next) = (tunnel.sas.iter().find(|sa| is_used(sa)), &tunnel.sas[at]);
+        // Two that may both be this peer are not at one place.
+        if used.is_some_and(|used| used.session != next.session) {
+            tunnel.peer.endpoint.store(Some(Arc::new(next.endpoint)));
+        }
+        tunnel.peer.sending.store(Some(Arc::clone(&next.outbound)));
         sender.flush(&tunnel.peer);
     }
 
@@ -269,10 +285,13 @@ impl Children {
         let Some(tunnel) = self.tunnel_mut(place) else { return };
         let before = tunnel.traffic().clone();
         let gone = tunnel.sas.remove(at);
-        let next = tunnel.sas.last().map(|sa| Arc::clone(&sa.outbound));
+        let next = tunnel.sas.last();
         let (is_replaced, is_other) = (next.is_some(), *tunnel.traffic() != before);
         if tunnel.peer.sending.load().as_ref().is_some_and(|sa| Arc::ptr_eq(sa, &gone.outbound)) {
-            tunnel.peer.sending.store(next);
+            if let Some(other) = next.filter(|next| next.session != gone.session) {
+                tunnel.peer.endpoint.store(Some(Arc::new(other.endpoint)));
+            }
+            tunnel.peer.sending.store(next.map(|sa| Arc::clone(&sa.outbound)));
         }
         let (connection, child) = place;
         let until = self.shared.clock.monotonic() + LINGER;
@@ -308,9 +327,15 @@ impl Children {
     }
 
     pub(super) fn follow(&mut self, session: SessionId, endpoint: Endpoint) {
-        let tunnels = self.connections.values().flat_map(|connected| &connected.tunnels);
-        for tunnel in tunnels.filter(|tunnel| tunnel.sas.iter().any(|sa| sa.session == session)) {
-            tunnel.peer.endpoint.store(Some(Arc::new(endpoint)));
+        for tunnel in self.connections.values_mut().flat_map(|connected| &mut connected.tunnels) {
+            let Carried { peer, sas, .. } = tunnel;
+            let sending = peer.sending.load();
+            for sa in sas.iter_mut().filter(|sa| sa.session == session) {
+                sa.endpoint = endpoint;
+                if sending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &sa.outbound)) {
+                    peer.endpoint.store(Some(Arc::new(endpoint)));
+                }
+            }
         }
         let of = |it: &&mut Established| it.session == session;
         for established in self.connections.values_mut().filter_map(|it| it.established.as_mut()).filter(of) {
