@@ -293,3 +293,26 @@ fn a_first_message_that_comes_again_gets_the_same_answer() {
     network.run(seconds(31));
     assert_eq!(network.hosts[B].endpoint.load(), Load::default());
 }
+
+#[test]
+fn first_messages_that_come_to_nothing_bring_cookies() {
+    let (mut network, ids) = acquainted(24, |host, connection| {
+        if host == B {
+            connection.remote = None;
+        } else {
+            connection.ike[0].groups = vec![Group::Ecp256];
+        }
+    });
+    begin(&mut network, A, ids[A]);
+    let first = network.log[0].1.clone();
+    let before = network.log.len();
+    for number in 0..1000u16 {
+        let mut stranger = first.clone();
+        stranger.from = ([198, 51, (number >> 8) as u8, number as u8], 500).into();
+        stranger.bytes[..8].copy_from_slice(&u64::from(number + 1).to_be_bytes());
+        network.arrive(stranger);
+    }
+    let is_cookie = |bytes: &[u8]| bytes.windows(2).any(|pair| pair == notify::COOKIE.to_be_bytes());
+    let cookies = network.log[before..].iter().filter(|(_, datagram)| is_cookie(&datagram.bytes)).count();
+    assert!((900..1000).contains(&cookies), "{cookies} were asked for one");
+}

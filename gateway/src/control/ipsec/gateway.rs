@@ -15,6 +15,7 @@ use crate::worker::Shared;
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
 use port::Offloads;
+use port::schedule::run_when_idle;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -109,6 +110,8 @@ impl Gateway {
         let stop_port = Box::new(initial.stopper());
         let port = std::thread::Builder::new().name(format!("{NAME} ike")).spawn(move || {
             Rights::None.keep();
+            // As the lane that it feeds: what arrives faster than IKE is served waits in the kernel, and then falls there.
+            let _ = run_when_idle();
             if let Err(error) = initial.receive(&initial_in, &drops) {
                 tracing::error!("nothing more is received on UDP port {IKE_PORT}: {error}");
             }

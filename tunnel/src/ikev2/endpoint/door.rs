@@ -20,7 +20,7 @@ pub(super) struct Door {
     sources: HashMap<IpAddr, Count>,
     /// Bytes of fragments that they hold.
     held: usize,
-    /// Key exchanges that came to nothing: they cost as much as those that make a half-open SA.
+    /// First messages that were read and came to nothing: they cost as well, and leave nothing half open.
     wasted: Option<Bucket>,
 }
 
@@ -58,7 +58,7 @@ impl Door {
         Gate { wants_cookie, is_open, cookies: &mut self.cookies }
     }
 
-    /// A key exchange came to nothing.
+    /// A first message came to nothing.
     pub(super) fn note_wasted(&mut self, now: Time) {
         let size = HALF_OPEN_COOKIE as u32;
         let full = || Bucket::new(size, HALF_OPEN_TIME / size, now);

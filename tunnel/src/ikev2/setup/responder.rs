@@ -38,7 +38,7 @@ pub(crate) struct Gate<'a> {
 pub(crate) enum Answer {
     /// Nothing, or an answer after which nothing is kept.
     Done,
-    /// A key exchange came to nothing.
+    /// It was read, and came to nothing.
     Wasted,
     /// The SA is half open.
     HalfOpen(Box<HalfOpen>),
@@ -64,18 +64,18 @@ pub(crate) fn answer_init(
     let Some(selected) = selected else {
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::NO_PROPOSAL_CHOSEN, &[]))], context);
         refuse(inbound, proposals, &candidates, context);
-        return Answer::Done;
+        return Answer::Wasted;
     };
     let group = selected.suite.group;
     // What costs nothing to see is seen before a key is made.
     if exchange.group == group.id() && exchange.public.len() != group.public_length() {
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_SYNTAX, &[]))], context);
-        return Answer::Done;
+        return Answer::Wasted;
     }
     if exchange.group != group.id() {
         let wanted = group.id().to_be_bytes();
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_KE_PAYLOAD, &wanted))], context);
-        return Answer::Done;
+        return Answer::Wasted;
     }
     match agree(id, inbound, payloads, (exchange, nonce), selected, &candidates, context) {
         Some((channel, nat, init)) => {

@@ -70,6 +70,8 @@ struct Carried {
     sas: Vec<Installed>,
     /// Packets received when it was last looked.
     heard: u64,
+    /// The address of the peer the way to which is known.
+    measured: Option<IpAddr>,
 }
 
 impl Carried {
@@ -168,7 +170,10 @@ impl Children {
         // Packets may wait for a key as soon as it is known where they would go.
         peer.endpoint.store(settings.remote.map(|remote| Arc::new(Endpoint::new((remote, 4500).into()))));
         self.names.insert(peer_id, (id, child));
-        Carried { plan, peer, configured: traffic(settings, child), sas: Vec::new(), heard: 0 }
+        let configured = traffic(settings, child);
+        let mut carried = Carried { plan, peer, configured, sas: Vec::new(), heard: 0, measured: None };
+        path::measure(&mut self.netlink, &mut carried);
+        carried
     }
 
     /// The caller then publishes: of thousands that go, once.
@@ -234,12 +239,6 @@ impl Children {
         if peer.sending.load().is_none() {
             peer.endpoint.store(Some(Arc::new(super::outside(path))));
         }
-        if self.netlink.is_none() {
-            self.netlink = Netlink::open().ok();
-        }
-        if let Some(netlink) = &mut self.netlink {
-            path::measure(netlink, &tunnel.plan, &peer);
-        }
         // The event that follows says which.
         let suite = String::new();
         let outbound = Arc::new(outbound);
@@ -247,7 +246,11 @@ impl Children {
         let installed =
             Installed { spi, session, endpoint: super::outside(path), outbound, traffic, suite, since: now };
         self.owners.insert(spi, place);
-        if let Some(tunnel) = self.tunnel_mut(place) {
+        let tunnel = self.connections.get_mut(&connection).and_then(|it| it.tunnels.get_mut(child));
+        if let Some(tunnel) = tunnel {
+            // Routes may have changed since the keys before.
+            tunnel.measured.take_if(|_| !tunnel.sas.is_empty());
+            path::measure(&mut self.netlink, tunnel);
             // Most have one, and a vector begins with room for four.
             tunnel.sas.reserve_exact(1);
             tunnel.sas.push(installed);
