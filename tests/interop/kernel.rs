@@ -1,7 +1,7 @@
 //! With the kernel's own WireGuard: a stock Debian kernel in an emulated machine, whose network card is a TAP interface in
 //! one of our namespaces.
 
-use crate::machine::{Machine, Start, kernel};
+use crate::machine::{Machine, NETWORK, Start, kernel};
 use crate::support::{answers, daemon, lab};
 use bench::gateway_under_test::Gateway;
 use bench::lab::{Lab, wait_until};
@@ -74,12 +74,7 @@ fn the_kernel_calls_us_and_we_call_it() {
         programs: &["wg".into()],
         tree: None,
         script: &script,
-        hardware: &[
-            "-netdev",
-            "tap,id=net,ifname=outside,script=no,downscript=no",
-            "-device",
-            "virtio-net-pci,netdev=net",
-        ],
+        hardware: NETWORK,
     };
     let machine = Machine::boot(&mut lab, "a", &kernel, &boot);
     machine.says("IT-CALLS-US", PATIENCE);

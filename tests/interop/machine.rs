@@ -40,6 +40,10 @@ pub struct Start<'a> {
     pub hardware: &'a [&'a str],
 }
 
+/// A network card on the TAP interface `outside` of its namespace.
+pub const NETWORK: &[&str] =
+    &["-netdev", "tap,id=net,ifname=outside,script=no,downscript=no", "-device", "virtio-net-pci,netdev=net"];
+
 /// A running machine.
 pub struct Machine {
     console: PathBuf,

@@ -1,7 +1,7 @@
 //! With the kernel's own IPsec (XFRM), and keys that nobody negotiated: ESP without UDP in tunnel and transport mode, with
 //! and without extended sequence numbers, of every cipher that it has.
 
-use crate::machine::{Machine, Start, kernel};
+use crate::machine::{Machine, NETWORK, Start, kernel};
 use crate::manual::Ipsec;
 use crate::support::lab;
 use bench::lab::Lab;
@@ -269,18 +269,8 @@ fn every_cipher_is_that_of_the_kernel() {
         script += &case.script();
     }
     script += "echo READY\nwhile true; do sleep 5; cat /proc/net/xfrm_stat | grep -v ' 0$'; done\n";
-    let boot = Start {
-        modules: "ipsec",
-        programs: &[program],
-        tree: None,
-        script: &script,
-        hardware: &[
-            "-netdev",
-            "tap,id=net,ifname=outside,script=no,downscript=no",
-            "-device",
-            "virtio-net-pci,netdev=net",
-        ],
-    };
+    let boot =
+        Start { modules: "ipsec", programs: &[program], tree: None, script: &script, hardware: NETWORK };
     let machine = Machine::boot(&mut lab, "a", &kernel, &boot);
     let _ = std::fs::remove_dir_all(folder);
     let interface = lab.interface("x");

@@ -4,7 +4,7 @@
 mod libreswan;
 mod openiked;
 
-use crate::machine::{Machine, Start, kernel};
+use crate::machine::{Machine, NETWORK, Start, kernel};
 use crate::strongswan::Ours;
 use crate::support::{lab, skip};
 use bench::lab::{Lab, wait_until};
@@ -131,12 +131,7 @@ impl Pair {
             programs: &[],
             tree: Some(&tree),
             script: &script(peers),
-            hardware: &[
-                "-netdev",
-                "tap,id=net,ifname=outside,script=no,downscript=no",
-                "-device",
-                "virtio-net-pci,netdev=net",
-            ],
+            hardware: NETWORK,
         };
         let machine = Machine::boot(&mut lab, "a", &kernel, &boot);
         machine.says("READY", PATIENCE);
