@@ -1,10 +1,19 @@
-//! A token bucket: so many at once, and one more after each interval.
+//! What limits strangers: a token bucket, so many at once and one more after each interval, and whom one is for.
 
 use crate::Time;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
+/// The unit in which addresses are handed out: one for IPv4, a /64 for IPv6.
+pub(crate) fn aggregate(source: IpAddr) -> IpAddr {
+    match source {
+        IpAddr::V4(_) => source,
+        IpAddr::V6(source) => Ipv6Addr::from(u128::from(source) & !u128::from(u64::MAX)).into(),
+    }
+}
+
 /// See the module. It begins full.
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     /// It holds so many.
     size: u32,
     /// One comes back after this.
@@ -14,21 +23,27 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    pub(super) fn new(size: u32, interval: Duration, now: Time) -> Self {
+    pub(crate) fn new(size: u32, interval: Duration, now: Time) -> Self {
         Self { size, interval, taken: 0, since: now }
     }
 
     /// Takes one, if one is left.
-    pub(super) fn take(&mut self, now: Time) -> bool {
+    pub(crate) fn take(&mut self, now: Time) -> bool {
         let is_left = !self.is_empty(now);
         self.taken += u32::from(is_left);
         is_left
     }
 
     /// Whether none is left.
-    pub(super) fn is_empty(&mut self, now: Time) -> bool {
+    pub(crate) fn is_empty(&mut self, now: Time) -> bool {
         self.refill(now);
         self.taken >= self.size
+    }
+
+    /// Whether nothing is missing: one that is forgotten then and made anew is the same.
+    pub(crate) fn is_full(&mut self, now: Time) -> bool {
+        self.refill(now);
+        self.taken == 0
     }
 
     fn refill(&mut self, now: Time) {

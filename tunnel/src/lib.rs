@@ -4,6 +4,7 @@
 //! receive with. How the keys came about is known only here; how packets come and go is not known here.
 #![forbid(unsafe_code)]
 
+mod bucket;
 pub mod esp;
 pub mod ikev2;
 pub mod replay;

@@ -1,13 +1,13 @@
 //! What every state is handed with a message: the time, randomness, who has which SPI, and where actions go.
 
 use super::action::{Action, Cause, Event, Outbox, SessionId};
-use super::bucket::Bucket;
 use super::channel::Datagrams;
 use super::config::{Connection, ConnectionId, Patience};
 use super::identity::Identity;
 use super::limits::{STRANGER_EVENTS, STRANGER_INTERVAL};
 use super::nat::Path;
 use crate::Time;
+use crate::bucket::Bucket;
 use crypto::Random;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};

@@ -10,7 +10,6 @@
 //! Under them lie `channel` (numbers, retransmission, fragments), `keys` and `proposal`.
 
 mod action;
-mod bucket;
 mod channel;
 mod config;
 mod context;

@@ -1,21 +1,20 @@
 //! How many handshakes one source may ask for while we are under load (section 5.3: after the cookie, fairness).
 
 use crate::Time;
+use crate::bucket::{Bucket, aggregate};
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Handshakes a second that one source may begin.
-const RATE: u64 = 20;
+const RATE: u32 = 20;
 /// Handshakes that it may begin at once.
-const BURST: u64 = 5;
-/// What one handshake costs, in nanoseconds of waiting.
-const COST: u64 = 1_000_000_000 / RATE;
+const BURST: u32 = 5;
 /// Sources remembered at once. Beyond that new ones are refused: they have proved their addresses, and so have too
 /// many others.
 const SOURCES: usize = 16_384;
-/// Sources that were silent for this long are forgotten; their allowance is full again.
-const FORGET_AFTER: Duration = Duration::from_secs(1);
+/// Sources whose allowance is full again are forgotten this often.
+const SWEEP: Duration = Duration::from_secs(1);
 
 /// A token bucket for each source address; an IPv6 source is its /64.
 #[derive(Default)]
@@ -24,48 +23,28 @@ pub struct RateLimiter {
     swept: Option<Time>,
 }
 
-struct Bucket {
-    tokens: u64,
-    filled: Time,
-}
-
 impl RateLimiter {
     /// Whether `source` may begin one more handshake at `now`.
     pub fn allow(&mut self, source: IpAddr, now: Time) -> bool {
         self.sweep(now);
-        let full = !self.has_room();
         let source = aggregate(source);
-        if full && !self.sources.contains_key(&source) {
+        if !self.has_room() && !self.sources.contains_key(&source) {
             return false;
         }
-        let bucket = self.sources.entry(source).or_insert(Bucket { tokens: BURST * COST, filled: now });
-        bucket.tokens = (bucket.tokens + (now - bucket.filled).as_nanos() as u64).min(BURST * COST);
-        bucket.filled = now;
-        let allowed = bucket.tokens >= COST;
-        if allowed {
-            bucket.tokens -= COST;
-        }
-        allowed
+        let full = || Bucket::new(BURST, Duration::from_secs(1) / RATE, now);
+        self.sources.entry(source).or_insert_with(full).take(now)
     }
 
     fn has_room(&self) -> bool {
         self.sources.len() < SOURCES
     }
 
-    /// Forgets silent sources, once a second.
+    /// Forgets sources of which nothing must be known, once a second.
     fn sweep(&mut self, now: Time) {
-        if self.swept.is_none_or(|swept| now - swept >= FORGET_AFTER) {
-            self.sources.retain(|_, bucket| now - bucket.filled < FORGET_AFTER);
+        if self.swept.is_none_or(|swept| now - swept >= SWEEP) {
+            self.sources.retain(|_, bucket| !bucket.is_full(now));
             self.swept = Some(now);
         }
-    }
-}
-
-/// The unit in which addresses are handed out: one for IPv4, a /64 for IPv6.
-fn aggregate(source: IpAddr) -> IpAddr {
-    match source {
-        IpAddr::V4(_) => source,
-        IpAddr::V6(source) => Ipv6Addr::from(u128::from(source) & !u128::from(u64::MAX)).into(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Who may become half open: what strangers can make us keep (RFC 7296 section 2.6, RFC 8019).
 
 use crate::Time;
+use crate::bucket::{Bucket, aggregate};
 use crate::ikev2::action::SessionId;
-use crate::ikev2::bucket::Bucket;
 use crate::ikev2::cookie::CookieJar;
 use crate::ikev2::limits::{
     HALF_OPEN_COOKIE, HALF_OPEN_FRAGMENTS, HALF_OPEN_SOURCE, HALF_OPEN_SOURCE_COOKIE, HALF_OPEN_TIME,
@@ -10,7 +10,7 @@ use crate::ikev2::limits::{
 };
 use crate::ikev2::setup::{Gate, HalfOpen};
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 /// The half-open SAs, by whom they are.
 #[derive(Default)]
@@ -92,13 +92,5 @@ impl Door {
                 self.sources.remove(&source);
             }
         }
-    }
-}
-
-/// The unit in which addresses are handed out: one for IPv4, a /64 for IPv6.
-fn aggregate(source: IpAddr) -> IpAddr {
-    match source {
-        IpAddr::V4(_) => source,
-        IpAddr::V6(source) => Ipv6Addr::from(u128::from(source) & !u128::from(u64::MAX)).into(),
     }
 }
