@@ -72,7 +72,7 @@ fn refuse_unprotected() -> Option<Unprotected> {
     if let Err(error) = &refused {
         tracing::warn!(
             "vpn ipsec: packets that arrive in clear from networks behind peers are not refused: {error}\n  \
-             fix: modprobe nft_fib_inet, with Linux 5.12 or later, and restart; or sysctl -w net.ipv4.conf.all.rp_filter=1"
+             fix: modprobe nft_fib_inet, with Linux 5.12 or later, and restart; or, if no tunnel has 0.0.0.0/0 or no prefix, sysctl -w net.ipv4.conf.all.rp_filter=1"
         );
     }
     refused.ok()
