@@ -3,11 +3,9 @@
 //! Scripts make an interface in one namespace and move it to another, while the sockets stay where they were. So a
 //! thread of its own goes after it.
 
-use super::netlink::{Link, LinkChange, Netlink, link_of, messages};
+use super::netlink::{Link, LinkChange, Netlink, link_of, messages, subscribe};
 use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
 use port::Wake;
 use port::tun::TunDevice;
 use rustix::io::Errno;
@@ -68,10 +66,7 @@ impl Follower {
         {
             move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
         }
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        socket.add_membership(RTNLGRP_LINK)?;
+        let socket = subscribe(&[RTNLGRP_LINK])?;
         let name = self.device.current_name().ok_or(Errno::NODEV)?;
         let mut netlink = Netlink::open()?;
         let mut link = netlink.link(&name).map_err(|error| error.error)?;

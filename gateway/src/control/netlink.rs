@@ -159,12 +159,19 @@ pub struct Netlink {
     sequence: u32,
 }
 
+/// A socket on which the kernel tells of the changes of these multicast groups (linux/rtnetlink.h).
+pub fn subscribe(groups: &[u32]) -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    groups.iter().try_for_each(|group| socket.add_membership(*group))?;
+    Ok(socket)
+}
+
 impl Netlink {
     /// Opens a conversation in the namespace of the calling thread.
     pub fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
+        let socket = subscribe(&[])?;
         Ok(Self { socket, sequence: 0 })
     }
 

@@ -3,10 +3,9 @@
 use super::gateway::{Gateway, NAME};
 use super::network::Network;
 use super::unprotected::Unprotected;
-use crate::control::netlink::{Netlink, NetlinkError};
+use crate::control::netlink::{Netlink, NetlinkError, subscribe};
 use crate::control::rules::{self, Rules};
-use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
+use netlink_sys::Socket;
 use port::Wake;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -44,7 +43,8 @@ impl Keeper {
     pub fn start() -> io::Result<Self> {
         let kept = Arc::new(Mutex::new(Kept::default()));
         let (wake, stop) = (Arc::new(Wake::new()?), Arc::new(AtomicBool::new(false)));
-        let socket = subscribe()?;
+        let socket = subscribe(&GROUPS)?;
+        socket.set_non_blocking(true)?;
         let watch = Watch { socket, kept: kept.clone(), wake: wake.clone(), stop: stop.clone() };
         let thread = thread::Builder::new().name(format!("{NAME} routes")).spawn(move || watch.run())?;
         Ok(Self { kept, wake, stop, thread: Some(thread), _unprotected: refuse_unprotected() })
@@ -138,15 +138,6 @@ impl Watch {
 /// Whether there may be more to read.
 fn may_have_more<T>(received: io::Result<T>) -> bool {
     received.err().is_none_or(|error| Errno::from_io_error(&error) == Some(Errno::NOBUFS))
-}
-
-fn subscribe() -> io::Result<Socket> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    socket.set_non_blocking(true)?;
-    GROUPS.into_iter().try_for_each(|group| socket.add_membership(group))?;
-    Ok(socket)
 }
 
 /// Gives the kernel the routes and rules that it lacks, and takes routes that it should not have.
