@@ -9,6 +9,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub(crate) struct Needs {
     /// Follow an interface into another network namespace.
     pub(crate) other_namespaces: bool,
+    /// Send and receive ESP as a protocol of its own.
+    pub(crate) raw_sockets: bool,
 }
 
 /// Keeps the rights to configure networks and to bind low ports; gives up the others for this thread and those it will
@@ -17,6 +19,9 @@ pub(crate) fn drop_unneeded(needs: Needs) -> Result<(), Failure> {
     let mut wanted = CapsHashSet::from([Capability::CAP_NET_ADMIN, Capability::CAP_NET_BIND_SERVICE]);
     if needs.other_namespaces {
         wanted.insert(Capability::CAP_SYS_ADMIN);
+    }
+    if needs.raw_sockets {
+        wanted.insert(Capability::CAP_NET_RAW);
     }
     let kept: CapsHashSet = caps::read(None, CapSet::Permitted)?.intersection(&wanted).copied().collect();
     caps::clear(None, CapSet::Inheritable)?;

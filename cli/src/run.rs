@@ -62,7 +62,7 @@ fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
         println!("{}: {}, nothing wrong", arguments.config.display(), counted(&settings));
         return Ok(());
     }
-    privilege::drop_unneeded(privilege::Needs { other_namespaces: false })?;
+    privilege::drop_unneeded(privilege::Needs { other_namespaces: false, raw_sockets: true })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let in_force = config::print::text(&tree);
     drop(tree);

@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if arguments.tell_when_ready {
         setsid()?;
     }
-    privilege::drop_unneeded(Needs { other_namespaces: true })?;
+    privilege::drop_unneeded(Needs { other_namespaces: true, raw_sockets: false })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     privilege::raise_descriptors();
     let engines = engines::choice(&[Cipher::ChaCha20Poly1305.into()]);
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 /// For measurements: what the path costs when nothing is encrypted.
 pub(crate) fn serve_without_cipher(interface: String) -> Outcome {
     log();
-    privilege::drop_unneeded(Needs { other_namespaces: true })?;
+    privilege::drop_unneeded(Needs { other_namespaces: true, raw_sockets: false })?;
     let arguments = Arguments { interface, ..Arguments::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(arguments, Arc::new(Choice::among(vec![Arc::new(none::None)]))))

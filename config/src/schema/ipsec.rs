@@ -275,7 +275,7 @@ pub(super) static PEERS: &[Node] = &[
     flag("vpn ipsec site-to-site peer <peer> disable", "As if the peer were not there"),
     flag(
         "vpn ipsec site-to-site peer <peer> force-udp-encapsulation",
-        "Send ESP in UDP even where there is no NAT",
+        "ESP in UDP even where there is no NAT, as if not set",
     ),
     value("vpn ipsec site-to-site peer <peer> ike-group", Type::Name, "Settings for IKE"),
     value(
@@ -314,9 +314,9 @@ pub(super) static PEERS: &[Node] = &[
     value(
         "vpn ipsec site-to-site peer <peer> force-encapsulation",
         ENABLE,
-        "Older spelling of force-udp-encapsulation",
+        "With disable, ESP in UDP only where there is a NAT, which is slower",
     )
-    .note("is since VyOS 1.4: force-udp-encapsulation, there or not"),
+    .note("is of VyOS 1.3: enable is what happens anyway (force-udp-encapsulation), disable sends ESP without UDP where there is no NAT"),
 ];
 
 pub(super) static TUNNELS: &[Node] = &[

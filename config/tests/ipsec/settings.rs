@@ -62,7 +62,7 @@ set vpn ipsec site-to-site peer a tunnel 2 disable",
     assert_eq!(peer.local_id, Some(Identity::Domain("here".to_owned())));
     assert_eq!(peer.remote_id, Some(Identity::Email("there@example.org".to_owned())));
     assert_eq!(peer.remote_addresses[1], Remote::Name("vpn.example.org".to_owned()));
-    assert_eq!((peer.start, peer.force_udp_encapsulation), (Start::OnTraffic, true));
+    assert_eq!((peer.start, peer.prefers_udp), (Start::OnTraffic, true));
     assert_eq!((peer.replay_window, peer.reauthenticate), (Some(1024), true));
     let ike = &peer.ike;
     assert_eq!((ike.lifetime_seconds, ike.close_action), (None, Action::Restart));
@@ -99,8 +99,9 @@ fn older_spellings_mean_what_they_meant_and_say_what_replaces_them() {
             ipsec.peers["a"].ike.dead_peer_detection.is_some_and(|it| it.action == Action::Trap)
         }),
         (format!("{line} force-encapsulation enable"), "force-udp-encapsulation", |ipsec| {
-            ipsec.peers["a"].force_udp_encapsulation
+            ipsec.peers["a"].prefers_udp
         }),
+        (format!("{line} force-encapsulation disable"), "without UDP", |ipsec| !ipsec.peers["a"].prefers_udp),
         (format!("{line} authentication id here"), "local-id", |ipsec| {
             ipsec.peers["a"].local_id == Some(Identity::Domain("here".to_owned()))
         }),

@@ -33,7 +33,7 @@ const PEERS: &[Peer] = &[
         ike: ["aes256", "sha256", "prfsha256", "14"],
         esp: ["aes256", "sha256", "dh-group14"],
         theirs: ["aes256-sha2_256-modp2048", "aes256-sha2_256-modp2048"],
-        more: &[],
+        more: &["site-to-site peer p# force-encapsulation disable"],
         their_more: "",
     },
     Peer {
@@ -43,7 +43,8 @@ const PEERS: &[Peer] = &[
         esp: ["aes128", "sha1", "dh-group15"],
         theirs: ["aes128-sha1-modp3072", "aes128-sha1-modp3072"],
         more: &[],
-        their_more: DETECTION,
+        // It stays on port 500 whatever we say.
+        their_more: "encapsulation=no\n dpddelay=1\n dpdtimeout=10\n dpdaction=restart\n retransmit-timeout=4",
     },
     Peer {
         number: 5,
@@ -125,6 +126,10 @@ impl Pair {
 fn libreswan_and_we_call_each_other_and_both_replace_keys() {
     let Some(pair) = with_pluto() else { return };
     pair.all_work(PEERS);
+    for peer in PEERS {
+        let without_udp = [3, 4].contains(&peer.number);
+        assert_eq!(pair.said_of(peer)["tunnels"][0]["in_udp"], !without_udp, "{}", peer.name());
+    }
     for peer in PEERS.iter().step_by(2) {
         pair.carries_files(peer);
     }

@@ -44,7 +44,8 @@ pub struct Connection {
     pub start: Start,
     /// What becomes of the connection when the other side is dead or closes it.
     pub when_lost: WhenLost,
-    /// Whether ESP travels in UDP even where there is no NAT.
+    /// Whether ESP travels in UDP even where there is no NAT, if the other side knows of NAT. What a session began with it
+    /// keeps.
     pub force_encapsulation: bool,
 }
 

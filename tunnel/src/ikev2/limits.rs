@@ -15,6 +15,8 @@ pub const FAREWELL_TRANSMISSIONS: u32 = 4;
 
 /// A half-open SA is forgotten after this.
 pub const HALF_OPEN_TIME: Duration = Duration::from_secs(30);
+/// One whose initiator was refused is kept for this, to say so again if that was lost.
+pub const REFUSED_TIME: Duration = Duration::from_secs(10);
 /// With so many half-open SAs a cookie is asked for (section 2.6).
 pub const HALF_OPEN_COOKIE: usize = 64;
 /// And with so many of one source: few enough that whoever forges its address can make it ask for a cookie, and no more.

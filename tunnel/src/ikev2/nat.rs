@@ -29,23 +29,21 @@ impl Path {
     }
 }
 
-/// Which side's address is translated on the way.
+/// Which side's address is translated on the way, and what follows from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Nat {
     /// Ours is: we keep the translation alive.
     pub local: bool,
     /// The other side's is: we follow it when it changes.
     pub remote: bool,
+    /// ESP travels in UDP, and IKE on port 4500.
+    pub in_udp: bool,
 }
 
 impl Nat {
-    /// Whether ESP must travel in UDP.
-    pub fn is_present(self) -> bool {
-        self.local || self.remote
-    }
-
-    /// What the other side's hashes tell, in a message that came over `path`. Without hashes nothing is translated.
-    pub fn detect(path: Path, spis: Spis, payloads: &Payloads<'_>) -> Self {
+    /// What the other side's hashes tell, in a message that came over `path`; with `force`, ESP travels in UDP even if nothing
+    /// is translated. A side that sends no hashes knows nothing of all that.
+    pub fn detect(path: Path, spis: Spis, payloads: &Payloads<'_>, force: bool) -> Self {
         let hashes = |kind| {
             payloads.notifies.iter().filter(move |notify| notify.kind == kind).map(|notify| notify.data)
         };
@@ -54,10 +52,10 @@ impl Nat {
             let expected = address_hash(spis, address);
             hashes(kind).next().is_some() && hashes(kind).all(|hash| hash != expected)
         };
-        Self {
-            local: is_missing(notify::NAT_DETECTION_DESTINATION_IP, path.local),
-            remote: is_missing(notify::NAT_DETECTION_SOURCE_IP, path.remote),
-        }
+        let local = is_missing(notify::NAT_DETECTION_DESTINATION_IP, path.local);
+        let remote = is_missing(notify::NAT_DETECTION_SOURCE_IP, path.remote);
+        let is_known = hashes(notify::NAT_DETECTION_SOURCE_IP).next().is_some();
+        Self { local, remote, in_udp: local || remote || (force && is_known) }
     }
 }
 
@@ -97,7 +95,7 @@ mod tests {
             Notify::new(notify::NAT_DETECTION_SOURCE_IP, &source),
             Notify::new(notify::NAT_DETECTION_DESTINATION_IP, &destination),
         ];
-        Nat::detect(received, SPIS, &Payloads { notifies, ..Payloads::default() })
+        Nat::detect(received, SPIS, &Payloads { notifies, ..Payloads::default() }, false)
     }
 
     #[test]
@@ -106,18 +104,23 @@ mod tests {
         let straight = path("192.0.2.2:500", "10.0.0.1:500");
         assert_eq!(detected(sent, straight, false), Nat::default());
         let behind = path("192.0.2.2:500", "192.0.2.1:500");
-        assert_eq!(detected(sent, behind, false), Nat { local: false, remote: true });
+        assert_eq!(detected(sent, behind, false), Nat { local: false, remote: true, in_udp: true });
         let port = path("192.0.2.2:500", "10.0.0.1:1024");
-        assert_eq!(detected(sent, port, false), Nat { local: false, remote: true });
+        assert_eq!(detected(sent, port, false), Nat { local: false, remote: true, in_udp: true });
         let forwarded = path("10.9.9.9:500", "10.0.0.1:500");
-        assert_eq!(detected(sent, forwarded, false), Nat { local: true, remote: false });
-        assert_eq!(detected(sent, straight, true), Nat { local: false, remote: true }, "forced");
+        assert_eq!(detected(sent, forwarded, false), Nat { local: true, remote: false, in_udp: true });
+        let forced = Nat { local: false, remote: true, in_udp: true };
+        assert_eq!(detected(sent, straight, true), forced, "the other side wants UDP");
     }
 
     #[test]
-    fn without_hashes_nothing_is_translated() {
-        let nat = Nat::detect(path("10.0.0.1:500", "10.0.0.2:500"), SPIS, &Payloads::default());
-        assert!(!nat.is_present());
+    fn who_sends_no_hashes_gets_no_udp() {
+        let path = path("10.0.0.1:500", "10.0.0.2:500");
+        assert_eq!(Nat::detect(path, SPIS, &Payloads::default(), true), Nat::default());
+        let [source, _] = detection_hashes(Path { local: path.remote, remote: path.local }, SPIS, false);
+        let notifies = vec![Notify::new(notify::NAT_DETECTION_SOURCE_IP, &source)];
+        let nat = Nat::detect(path, SPIS, &Payloads { notifies, ..Payloads::default() }, true);
+        assert_eq!(nat, Nat { in_udp: true, ..Nat::default() }, "we want UDP");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::mallory::{Mallory, SPI, create_payloads, share};
 use crate::network::{A, B, Network};
 use crate::support::{acquainted, begin, connected, esp_offer, established, ike_offer, net, seconds};
+use tunnel::ikev2::limits::REFUSED_TIME;
 use tunnel::ikev2::message::numbers::{method, notify, payload, protocol, transform};
 use tunnel::ikev2::message::{
     Authentication, Body, Delete, Envelope, Exchange, Header, KeyExchange, Message, Notify, Payload,
@@ -121,6 +122,7 @@ fn ike_auth_lacks_nothing_and_repeats_nothing() {
                 if repeat || at > 1 { notify::INVALID_SYNTAX } else { notify::AUTHENTICATION_FAILED };
             assert_eq!(reply.error(), Some(expected), "payload {at}, {repeat}");
             assert!(reply.payloads().auth.is_none() && reply.payloads().id_r.is_none(), "it tells nothing");
+            network.run(REFUSED_TIME);
             assert_eq!(network.hosts[B].endpoint.load(), NOTHING);
         }
     }
@@ -139,6 +141,7 @@ fn no_other_method_stands_in_for_the_secret() {
             payloads[1] = Payload::Auth(Authentication { method, data: &data });
             let reply = mallory.ask(&mut network, Exchange::IkeAuth, &payloads).expect("it is answered");
             assert_eq!(reply.error(), Some(notify::AUTHENTICATION_FAILED));
+            network.run(REFUSED_TIME);
             assert_eq!(network.hosts[B].endpoint.load(), NOTHING);
         }
     }

@@ -459,7 +459,7 @@ fn of_several_connections_the_one_of_the_identities_is_taken() {
     network.command(B, |endpoint, now, out| endpoint.remove_connection(now, meant, out));
     network.run(seconds(5));
     begin(&mut network, A, ids[A]);
-    network.run(seconds(5));
+    network.run(seconds(15));
     assert!(matches!(&causes(&network, B)[..], [Cause::NoSuchPeer { .. }]));
     assert_nothing_leaks(&network, 0);
 }

@@ -7,6 +7,7 @@ use crypto::exchange::Group;
 use crypto::prf::Prf;
 use std::time::Duration;
 use tunnel::esp::{Mode, TrafficSelector};
+use tunnel::ikev2::limits::REFUSED_TIME;
 use tunnel::ikev2::proposal::{Encryption, EspOffer, IkeOffer};
 use tunnel::ikev2::{
     Authentication, Child, Connection, ConnectionId, DeadPeerDetection, Identity, Start, State, WhenLost,
@@ -100,6 +101,10 @@ pub fn connected(seed: u64, change: impl Fn(usize, &mut Connection)) -> (Network
     let (mut network, ids) = acquainted(seed, change);
     begin(&mut network, A, ids[A]);
     network.run(seconds(5));
+    if established(&network.hosts[B]) == 0 {
+        // What was refused is kept in mind for a while.
+        network.run(REFUSED_TIME);
+    }
     (network, ids)
 }
 

@@ -82,8 +82,9 @@ pub struct Peer {
     pub reauthenticate: bool,
     /// Who begins.
     pub start: Start,
-    /// Whether ESP goes in UDP even where there is no NAT.
-    pub force_udp_encapsulation: bool,
+    /// Whether ESP goes in UDP even where there is no NAT, if the peer knows of NAT: datagrams have the kernel's segmentation,
+    /// which ESP as a protocol of its own has not.
+    pub prefers_udp: bool,
     /// Packets that may arrive late; 0 for no check; if not set, as many as suit the data path.
     pub replay_window: Option<u32>,
     /// Tunnels that are not disabled, by number. Boxed, as a map has room for eleven and most peers have one.

@@ -103,8 +103,8 @@ impl Reader {
             },
             ike_group: set(tree, "ike-group").unwrap_or_default(),
             ike,
-            force_udp_encapsulation: tree.has("force-udp-encapsulation")
-                || tree.value("force-encapsulation") == Some("enable"),
+            prefers_udp: tree.has("force-udp-encapsulation")
+                || tree.value("force-encapsulation") != Some("disable"),
             replay_window: set(tree, "replay-window"),
             tunnels,
         })

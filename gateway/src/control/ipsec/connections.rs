@@ -151,8 +151,7 @@ pub fn plan(name: &str, peer: &Peer, remote: Option<IpAddr>) -> Result<Plan, Pee
         },
         reauthenticate: peer.reauthenticate,
         when_lost: when_lost(peer),
-        // Datagrams have the kernel's segmentation, which ESP as a protocol of its own has not.
-        force_encapsulation: true,
+        force_encapsulation: peer.prefers_udp,
     };
     let plan = |(tunnel, it): (u32, &Tunnel)| Child {
         tunnel,
@@ -240,7 +239,7 @@ pub fn is_same(before: &Peer, after: &Peer) -> bool {
     let ids = |peer: &Peer| (peer.local_id.clone(), peer.remote_id.clone());
     sides(before) == sides(after)
         && ids(before) == ids(after)
-        && before.authentication == after.authentication
+        && (&before.authentication, before.prefers_udp) == (&after.authentication, after.prefers_udp)
 }
 
 /// Who we say we are: what is configured, or the subject of our certificate, or the address that the peer sees.

@@ -62,7 +62,13 @@ impl Gateway {
                 error => UpdateError::Socket { port: IKE_PORT, error },
             })
         })?;
-        let carrier = Carrier::create(NAME, &options)?;
+        let mut carrier = Carrier::create(NAME, &options)?;
+        // Containers are often denied it, and most peers take ESP in UDP.
+        if let Err(error) = carrier.open_raw(MARK) {
+            tracing::warn!(
+                "vpn ipsec: peers are served that take ESP in UDP, and no others: a raw socket: {error}"
+            );
+        }
         let mut binding = carrier.binding();
         binding
             .set_port(NAT_PORT)

@@ -481,3 +481,9 @@ fn outside(path: Path) -> Endpoint {
     let local = Some(path.local.ip()).filter(|address| !address.is_unspecified());
     Endpoint { remote: path.remote, local }
 }
+
+/// The same for ESP as a protocol of its own.
+fn without_udp(path: Path) -> Endpoint {
+    let Endpoint { remote, local } = outside(path);
+    Endpoint { remote: SocketAddr::new(remote.ip(), 0), local }
+}

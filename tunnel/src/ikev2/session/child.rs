@@ -94,7 +94,7 @@ impl Session {
         let (transform, extended_sequence) = (suite.transform, suite.extended_sequence);
         let sa = ChildSa { transform, extended_sequence, mode, outbound, inbound, local, remote };
         let (connection, session, path) = (self.connection, self.id, self.path);
-        let encapsulation = self.nat.is_present() || self.config.force_encapsulation;
+        let encapsulation = self.nat.in_udp;
         let follows = self.follows();
         let install = Install { connection, child, session, sa, path, encapsulation, follows, hold };
         context.out.push(Action::Install(Box::new(install)));

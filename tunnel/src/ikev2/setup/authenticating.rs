@@ -96,7 +96,7 @@ impl Authenticating {
     }
 
     /// Who was asked is not the one: it is the next one's turn.
-    fn go_on(mut self, context: &mut Context<'_>) -> Option<Phase> {
+    fn go_on(mut self, was_refused: bool, context: &mut Context<'_>) -> Option<Phase> {
         self.attempt.release(context);
         while let Some(answered) = self.others.pop_front().filter(|_| !self.is_abandoned) {
             match Attempt::begin(&self.first, answered, context) {
@@ -108,6 +108,9 @@ impl Authenticating {
                 }
                 Err(cause) => self.first.note_doubt(cause),
             }
+        }
+        if was_refused && !self.is_abandoned && self.first.may_have_crossed() {
+            return self.first.begin_anew(context);
         }
         self.first.give_up(context)
     }
@@ -152,8 +155,9 @@ impl Authenticating {
         if tell {
             self.attempt.disbelieve(context);
         }
+        let was_refused = matches!(cause, Cause::Refused);
         self.first.note_doubt(cause);
-        self.go_on(context)
+        self.go_on(was_refused, context)
     }
 
     /// Ends it as soon as the other side has answered: it may have a session by then.
@@ -177,7 +181,7 @@ impl Authenticating {
                 context.send(self.attempt.path, datagrams);
                 self.stay()
             }
-            Some(Overdue::Dead) => self.go_on(context),
+            Some(Overdue::Dead) => self.go_on(false, context),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::ikev2::context::Context;
 use crate::ikev2::endpoint::Phase;
 use crate::ikev2::identity::{self, Identity};
 use crate::ikev2::keys::Nonces;
-use crate::ikev2::limits::{HALF_OPEN_TIME, REPEATED_ANSWERS};
+use crate::ikev2::limits::{HALF_OPEN_TIME, IKE_PORT, REFUSED_TIME, REPEATED_ANSWERS};
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{
     Authentication, Exchange, Identification, Notify, ParseError, Payload, Payloads,
@@ -31,6 +31,8 @@ pub(crate) struct HalfOpen {
     is_proven: bool,
     /// How often the first message was answered again.
     repeated: u32,
+    /// Whether IKE_AUTH was refused: it is only there to say so again.
+    is_refused: bool,
     expires: Time,
 }
 
@@ -78,7 +80,8 @@ impl HalfOpen {
         is_proven: bool,
         now: Time,
     ) -> Self {
-        Self { id, path, nat, channel, init, is_proven, repeated: 0, expires: now + HALF_OPEN_TIME }
+        let expires = now + HALF_OPEN_TIME;
+        Self { id, path, nat, channel, init, is_proven, repeated: 0, is_refused: false, expires }
     }
 
     /// Whether the initiator has returned a cookie: it is where it says that it is.
@@ -132,9 +135,14 @@ impl HalfOpen {
             return Some(Phase::HalfOpen(Box::new(self)));
         }
         match self.channel.receive(&inbound.message) {
-            Received::Request(incoming) => self.handle_auth(inbound, &incoming, context),
-            _ => Some(Phase::HalfOpen(Box::new(self))),
+            Received::Request(incoming) if !self.is_refused => {
+                return self.handle_auth(inbound, &incoming, context);
+            }
+            // Our refusal may have been lost.
+            Received::Again(datagrams) => context.send(inbound.path, datagrams),
+            _ => {}
         }
+        Some(Phase::HalfOpen(Box::new(self)))
     }
 
     fn handle_auth(
@@ -147,8 +155,9 @@ impl HalfOpen {
             Ok(payloads) => payloads,
             Err(error) => return self.refuse(inbound, incoming, Refusal::malformed(error), context),
         };
-        // A NAT moves the initiator to port 4500.
+        // A NAT moves the initiator to port 4500: who stays does not believe in one.
         self.path = inbound.path;
+        self.nat.in_udp &= inbound.path.local.port() != IKE_PORT;
         match self.authenticate(inbound, &payloads, context) {
             Ok((matched, proof)) => Some(self.establish(matched, &proof, incoming, &payloads, context)),
             Err(refusal) => self.refuse(inbound, incoming, *refusal, context),
@@ -253,7 +262,8 @@ impl HalfOpen {
             Some(connection) if refusal.authentic => context.fail(connection, inbound.path, refusal.cause),
             connection => context.suspect(connection, inbound.path, || refusal.cause),
         }
-        context.release_ike_spi(self.channel.local_spi());
-        None
+        self.is_refused = true;
+        self.expires = self.expires.min(context.now + REFUSED_TIME);
+        Some(Phase::HalfOpen(Box::new(self)))
     }
 }

@@ -58,6 +58,8 @@ pub(crate) struct Initiating {
     retransmission: Retransmission,
     /// What somebody said who has not shown who it is.
     doubt: Option<Cause>,
+    /// Whether this is the second beginning, after what [`begin_anew`](Self::begin_anew) is for.
+    is_second: bool,
 }
 
 /// An answer to the first message that may be the true one: whoever sent it is still to show who it is.
@@ -100,6 +102,7 @@ impl Initiating {
             retries: 0,
             retransmission,
             doubt: None,
+            is_second: false,
         };
         this.send(context);
         Some(this)
@@ -255,10 +258,9 @@ impl Initiating {
         peer_nonce: &[u8],
         (suite, keys, spis): (IkeSuite, IkeKeys, Spis),
     ) -> Answered {
-        let nat = Nat::detect(self.path, spis, payloads);
+        let nat = Nat::detect(self.path, spis, payloads, self.wanted.config.force_encapsulation);
         // Section 2.23: who finds a NAT goes on on port 4500.
-        let encapsulates = nat.is_present() || self.wanted.config.force_encapsulation;
-        let path = if encapsulates { self.path.floated() } else { self.path };
+        let path = if nat.in_udp { self.path.floated() } else { self.path };
         let fragments = payloads.notify(notify::IKEV2_FRAGMENTATION_SUPPORTED).is_some();
         let channel = Channel::new(Role::Initiator, spis, (keys.sealer, keys.opener), fragments, 1);
         let init = Init {
@@ -288,6 +290,18 @@ impl Initiating {
             }
             Some(Overdue::Dead) => self.give_up(context),
         }
+    }
+
+    /// Whether our proof may have been of another message than the one that was answered: a responder that begins to ask for
+    /// cookies while the answer to our first message is on its way sees that again, and asks for one.
+    pub(super) fn may_have_crossed(&self) -> bool {
+        self.cookie.is_some() && !self.is_second
+    }
+
+    pub(super) fn begin_anew(self, context: &mut Context<'_>) -> Option<Phase> {
+        context.release_ike_spi(self.spi);
+        let second = Self::begin(self.id, self.wanted, self.path, context)?;
+        Self { is_second: true, ..second }.stay()
     }
 
     /// Nobody has answered whom we believe.

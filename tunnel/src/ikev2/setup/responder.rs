@@ -164,8 +164,8 @@ fn agree(
     let nonces = Nonces { initiator: peer_nonce, responder: &nonce };
     let keys = IkeKeys::first(&selected.suite, Role::Responder, spis, nonces, &shared);
     // Section 2.23: the initiator's hashes were made when our SPI was not known.
-    let nat = Nat::detect(inbound.path, Spis { responder: 0, ..spis }, payloads);
     let force = candidates.first().is_some_and(|(_, config)| config.force_encapsulation);
+    let nat = Nat::detect(inbound.path, Spis { responder: 0, ..spis }, payloads, force);
     let answer = Announced::new(inbound.path, spis, force);
     let fragments = payloads.notify(notify::IKEV2_FRAGMENTATION_SUPPORTED).is_some();
     let mut list = vec![

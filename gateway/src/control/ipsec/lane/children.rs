@@ -217,6 +217,7 @@ impl Children {
     pub(super) fn install(&mut self, install: Install, sender: &mut Sender<impl Transmit>) {
         let Install { connection, child, session, sa, path, encapsulation, follows, hold } = install;
         let place = (connection, child);
+        let endpoint = if encapsulation { super::outside(path) } else { super::without_udp(path) };
         let Some(tunnel) = self.connections.get(&connection).and_then(|it| it.tunnels.get(child)) else {
             return;
         };
@@ -237,14 +238,13 @@ impl Children {
         self.lingering.retain(|late| late.spi != spi);
         self.shared.tables.install(session_entry);
         if peer.sending.load().is_none() {
-            peer.endpoint.store(Some(Arc::new(super::outside(path))));
+            peer.endpoint.store(Some(Arc::new(endpoint)));
         }
         // The event that follows says which.
         let suite = String::new();
         let outbound = Arc::new(outbound);
         let is_other = *tunnel.traffic() != traffic;
-        let installed =
-            Installed { spi, session, endpoint: super::outside(path), outbound, traffic, suite, since: now };
+        let installed = Installed { spi, session, endpoint, outbound, traffic, suite, since: now };
         self.owners.insert(spi, place);
         let tunnel = self.connections.get_mut(&connection).and_then(|it| it.tunnels.get_mut(child));
         if let Some(tunnel) = tunnel {
@@ -367,7 +367,8 @@ impl Children {
                 let is_new = std::mem::replace(&mut tunnel.heard, received) != received;
                 let Some(sa) = tunnel.sas.first().filter(|_| is_new) else { continue };
                 let endpoint = tunnel.peer.endpoint.load().as_deref().copied();
-                heard.push((sa.spi, endpoint.filter(|it| known.is_some_and(|known| known != it.remote))));
+                let followed = endpoint.filter(|_| tunnel.peer.is_followed());
+                heard.push((sa.spi, followed.filter(|it| known.is_some_and(|known| known != it.remote))));
             }
         }
         heard

@@ -140,7 +140,7 @@ fn ike(number: u64, details: &Details, now: Time, is_limited: bool) -> Option<mo
         spi_responder: format!("{:016x}", ike.spis.responder),
         local: details.path.local.to_string(),
         remote: details.path.remote.to_string(),
-        nat: details.nat.is_present(),
+        nat: details.nat.in_udp,
         rekeying_in: ike.rekey_at.filter(|_| is_limited).map(|at| (at - now).as_secs()),
         expires_in: is_limited.then_some((ike.expires - now).as_secs()),
     })
