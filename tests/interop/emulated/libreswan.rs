@@ -1,6 +1,6 @@
 //! libreswan: pluto, with the kernel's ESP.
 
-use super::{ITS, Pair, Peer, SECRET};
+use super::{Pair, Peer, SECRET};
 use rustix::process::Signal;
 use std::fmt::Write as _;
 
@@ -67,6 +67,24 @@ const PEERS: &[Peer] = &[
         more: &[],
         their_more: DETECTION,
     },
+    Peer {
+        number: 7,
+        we_call: true,
+        ike: ["aes256gcm128", "", "prfsha256", "19"],
+        esp: ["aes128gcm128", "", "disable"],
+        theirs: ["aes_gcm256-sha2_256-ecp_256", "aes_gcm128"],
+        more: &["esp-group E# mode transport", "site-to-site peer p# force-encapsulation disable"],
+        their_more: "pfs=no",
+    },
+    Peer {
+        number: 8,
+        we_call: false,
+        ike: ["aes256gcm128", "", "prfsha256", "19"],
+        esp: ["aes256", "sha256", "disable"],
+        theirs: ["aes_gcm256-sha2_256-ecp_256", "aes256-sha2_256"],
+        more: &["esp-group E# mode transport"],
+        their_more: "pfs=no\n dpddelay=1\n dpdtimeout=10\n dpdaction=restart\n retransmit-timeout=4",
+    },
 ];
 
 /// A machine in which pluto runs.
@@ -83,11 +101,15 @@ fn its_configuration() -> String {
     let mut text = "config setup\n logfile=/log\n logappend=yes\n dnssec-enable=no\n".to_owned();
     for peer in PEERS {
         let ([ours, its], address, [ike, esp]) = (peer.networks(), peer.address(), peer.theirs);
-        let start = if peer.we_call { "add" } else { "start" };
+        let (start, its_address) = (if peer.we_call { "add" } else { "start" }, peer.its_address());
+        let what = match peer.is_transport() {
+            true => "type=transport".to_owned(),
+            false => format!("leftsubnet={its}\n rightsubnet={ours}"),
+        };
         let _ = write!(
             text,
-            "\nconn {}\n ikev2=insist\n left={ITS}\n right={address}\n leftid={ITS}\n rightid={address}\n\
-             \x20leftsubnet={its}\n rightsubnet={ours}\n authby=secret\n leftupdown=%disabled\n\
+            "\nconn {}\n ikev2=insist\n left={its_address}\n right={address}\n leftid={its_address}\n\
+             \x20rightid={address}\n {what}\n authby=secret\n leftupdown=%disabled\n\
              \x20ike={ike}\n esp={esp}\n auto={start}\n {}\n",
             peer.name(),
             peer.their_more
@@ -127,7 +149,7 @@ fn libreswan_and_we_call_each_other_and_both_replace_keys() {
     let Some(pair) = with_pluto() else { return };
     pair.all_work(PEERS);
     for peer in PEERS {
-        let without_udp = [3, 4].contains(&peer.number);
+        let without_udp = [3, 4, 7].contains(&peer.number);
         assert_eq!(pair.said_of(peer)["tunnels"][0]["in_udp"], !without_udp, "{}", peer.name());
     }
     for peer in PEERS.iter().step_by(2) {

@@ -9,6 +9,7 @@ use crate::strongswan::Ours;
 use crate::support::{lab, skip};
 use bench::lab::{Lab, wait_until};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -42,12 +43,24 @@ impl Peer {
         format!("192.168.93.{}", 100 + self.number)
     }
 
+    /// The other side's. What is between the gateways alone needs one of its own, as all that is sent there is protected.
+    fn its_address(&self) -> String {
+        if self.is_transport() { format!("192.168.93.{}", 200 + self.number) } else { ITS.to_owned() }
+    }
+
+    fn is_transport(&self) -> bool {
+        self.more.iter().any(|line| line.ends_with("mode transport"))
+    }
+
     fn name(&self) -> String {
         format!("p{}", self.number)
     }
 
     /// Addresses inside: ours, and its.
     fn inside(&self) -> [String; 2] {
+        if self.is_transport() {
+            return [self.address(), self.its_address()];
+        }
         [1, 2].map(|site| format!("10.{site}.{}.1", self.number))
     }
 
@@ -58,7 +71,7 @@ impl Peer {
     /// Our configuration of it.
     fn configuration(&self) -> String {
         let Self { number, ike: [cipher, hash, prf, group], esp: [esp, esp_hash, pfs], .. } = self;
-        let (address, [local, remote]) = (self.address(), self.networks());
+        let (address, its) = (self.address(), self.its_address());
         let start = if self.we_call { "initiate" } else { "none" };
         let mut lines = vec![
             format!("ike-group I{number} proposal 1 encryption {cipher}"),
@@ -71,18 +84,21 @@ impl Peer {
         let hashes = [(format!("ike-group I{number}"), hash), (format!("esp-group E{number}"), esp_hash)];
         let hashes = hashes.iter().filter(|(_, hash)| !hash.is_empty());
         lines.extend(hashes.map(|(group, hash)| format!("{group} proposal 1 hash {hash}")));
-        let peer = [
+        let mut peer = vec![
             "authentication mode pre-shared-secret".to_owned(),
             format!("authentication local-id {address}"),
-            format!("authentication remote-id {ITS}"),
+            format!("authentication remote-id {its}"),
             format!("connection-type {start}"),
             format!("ike-group I{number}"),
             format!("default-esp-group E{number}"),
             format!("local-address {address}"),
-            format!("remote-address {ITS}"),
-            format!("tunnel 1 local prefix {local}"),
-            format!("tunnel 1 remote prefix {remote}"),
+            format!("remote-address {its}"),
+            "tunnel 1 priority 1".to_owned(),
         ];
+        if !self.is_transport() {
+            let networks = ["local", "remote"].into_iter().zip(self.networks());
+            peer.extend(networks.map(|(side, network)| format!("tunnel 1 {side} prefix {network}")));
+        }
         lines.extend(peer.iter().map(|line| format!("site-to-site peer p{number} {line}")));
         lines.extend(self.more.iter().map(|line| line.replace('#', &number.to_string())));
         lines.iter().fold(String::new(), |text, line| format!("{text}set vpn ipsec {line}\n"))
@@ -91,9 +107,10 @@ impl Peer {
 
 /// Our configuration of all of them.
 fn configuration(peers: &[Peer]) -> String {
-    let common =
-        [format!("authentication psk all id {ITS}"), format!("authentication psk all secret '{SECRET}'")];
-    let common = common.iter().fold(String::new(), |text, line| format!("{text}set vpn ipsec {line}\n"));
+    let theirs = peers.iter().map(|peer| format!("authentication psk all id {}", peer.its_address()));
+    let theirs: BTreeSet<String> = theirs.collect();
+    let common = theirs.into_iter().chain([format!("authentication psk all secret '{SECRET}'")]);
+    let common = common.fold(String::new(), |text, line| format!("{text}set vpn ipsec {line}\n"));
     peers.iter().fold(common, |text, peer| text + &peer.configuration())
 }
 
@@ -123,8 +140,10 @@ impl Pair {
         lab.ip("a", "link set outside up").expect("it is there");
         for peer in peers {
             let ([inside, _], outside) = (peer.inside(), peer.address());
-            lab.ip("a", &format!("address add {inside}/24 dev lo")).expect("an address");
             lab.ip("a", &format!("address add {outside}/24 dev outside")).expect("an address");
+            if !peer.is_transport() {
+                lab.ip("a", &format!("address add {inside}/24 dev lo")).expect("an address");
+            }
         }
         let boot = Start {
             modules: "ike",
@@ -193,7 +212,8 @@ impl Pair {
     /// All that both sides have to say.
     fn tell(&self) -> String {
         let log = self.run("tail -n 300 /log; xfrm xfrm state");
-        format!("{}\n--- the machine:\n{}\n{log}", self.ours.log(), self.machine.said())
+        let drops = self.ours.ask("/v1/drops").unwrap_or_default();
+        format!("{}\n{drops}\n--- the machine:\n{}\n{log}", self.ours.log(), self.machine.said())
     }
 
     /// Waits until a peer has a pair of SAs, which the machine's kernel has too, and that carries packets both ways.
@@ -223,10 +243,12 @@ impl Pair {
     fn carries_files(&self, peer: &Peer) {
         let [_, inside] = peer.inside();
         let data: Vec<u8> = (0..1u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
-        let digest = self.call(&format!("{inside}:5000"), &data).expect("it takes the file");
+        let digest = self.call(&format!("{inside}:5000"), &data);
+        let digest = digest.unwrap_or_else(|error| panic!("it takes the file: {error}\n{}", self.tell()));
         let digest = String::from_utf8_lossy(&digest).split_whitespace().next().map(str::to_owned);
         assert_eq!(digest.as_deref(), Some(&*crate::kernel::md5(&data)), "{}", self.tell());
-        let received = self.call(&format!("{inside}:5001"), &[]).expect("it sends the file");
+        let received = self.call(&format!("{inside}:5001"), &[]);
+        let received = received.unwrap_or_else(|error| panic!("it sends the file: {error}\n{}", self.tell()));
         let digest = crate::kernel::md5(&received);
         assert!(self.run("md5sum < /file").contains(&digest), "{} bytes", received.len());
     }
@@ -251,6 +273,10 @@ fn script(peers: &[Peer]) -> String {
     );
     for peer in peers {
         let ([local, _], [_, inside]) = (peer.networks(), peer.inside());
+        if peer.is_transport() {
+            let _ = writeln!(script, "ip addr add {inside}/24 dev eth0");
+            continue;
+        }
         let _ =
             writeln!(script, "ip addr add {inside}/24 dev lo; ip route add {local} dev eth0 src {inside}");
     }

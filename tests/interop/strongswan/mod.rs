@@ -140,7 +140,7 @@ impl Ours {
     }
 
     /// What the API says.
-    fn ask(&self, path: &str) -> bench::Outcome<Value> {
+    pub(crate) fn ask(&self, path: &str) -> bench::Outcome<Value> {
         let mut stream = UnixStream::connect(&self.socket)?;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")?;
         let mut answer = String::new();
