@@ -7,6 +7,11 @@ pub trait Random: Send {
     /// Fills `bytes`.
     fn fill(&mut self, bytes: &mut [u8]);
 
+    /// Another source, for another thread.
+    fn fork(&mut self) -> Box<dyn Random> {
+        Box::new(System::default())
+    }
+
     /// Random bytes of a fixed number.
     fn bytes<const N: usize>(&mut self) -> [u8; N]
     where

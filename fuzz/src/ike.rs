@@ -57,6 +57,10 @@ impl Random for Numbers {
             chunk.copy_from_slice(&(mixed ^ mixed >> 31).to_le_bytes()[..chunk.len()]);
         }
     }
+
+    fn fork(&mut self) -> Box<dyn Random> {
+        Box::new(Self(u64::from_le_bytes(self.bytes())))
+    }
 }
 
 const SECRET: &[u8] = b"a secret of both";

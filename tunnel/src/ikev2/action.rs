@@ -2,6 +2,7 @@
 
 use super::config::ConnectionId;
 use super::identity::Identity;
+use super::job::Job;
 use super::nat::Path;
 use crate::esp::{ChildSa, TrafficSelector};
 use std::fmt;
@@ -50,6 +51,9 @@ pub enum Action {
         /// Where from and where to.
         path: Path,
     },
+    /// Do this work, on whatever thread has the time, and hand over what comes of it:
+    /// [`Endpoint::handle_finished`](super::Endpoint::handle_finished).
+    Work(Job),
     /// Something that people may want to know.
     Report(Box<Event>),
 }
@@ -243,6 +247,7 @@ impl fmt::Debug for Action {
             Self::Use { spi } => write!(f, "Use({spi:x})"),
             Self::Retire { spi } => write!(f, "Retire({spi:x})"),
             Self::Follow { path, .. } => write!(f, "Follow({path:?})"),
+            Self::Work(job) => write!(f, "Work({job:?})"),
             Self::Report(event) => write!(f, "Report({event:?})"),
         }
     }

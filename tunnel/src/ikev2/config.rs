@@ -94,6 +94,13 @@ pub enum Authentication {
     Certificate(Arc<Credentials>),
 }
 
+impl Authentication {
+    /// Whether it takes signatures, which take long, and not only hashes.
+    pub(super) fn takes_long(&self) -> bool {
+        !matches!(self, Self::SharedKey(_))
+    }
+}
+
 /// What we sign with, and whom we trust.
 pub struct Credentials {
     /// The key of the first certificate.

@@ -36,6 +36,10 @@ pub const COOKIE_TIME: Duration = Duration::from_secs(60);
 pub const DOUBTED_TRANSMISSIONS: u32 = 3;
 /// Answers to the first message that wait for their turn: any may be the true one (section 2.4).
 pub const INIT_ANSWERS: usize = 8;
+/// Messages that wait for a session of ours while one of its keys is computed, and the bytes of each.
+pub const WAITING_MESSAGES: usize = 8;
+/// See above.
+pub const WAITING_BYTES: usize = 8192;
 /// Cookies and groups that an initiator lets a responder ask for before it gives up (section 2.6.1).
 pub const INIT_RETRIES: u32 = 6;
 

@@ -5,7 +5,7 @@
 //!          ──> endpoint   (whose is it? cookies, half-open SAs)
 //!          ──> setup      IKE_SA_INIT, IKE_AUTH: one type a state, none can install anything
 //!          ──> session    CREATE_CHILD_SA, INFORMATIONAL: only what is authenticated becomes one
-//!          ──> Action     (send this, install this Child SA)
+//!          ──> Action     (send this, install this Child SA, do this work)
 //! ```
 //! Under them lie `channel` (numbers, retransmission, fragments), `keys` and `proposal`.
 
@@ -17,6 +17,7 @@ mod cookie;
 mod endpoint;
 mod fragments;
 mod identity;
+mod job;
 pub mod keys;
 pub mod limits;
 pub mod message;
@@ -36,4 +37,5 @@ pub use endpoint::{
     State,
 };
 pub use identity::Identity;
+pub use job::{Finished, Job};
 pub use nat::{Nat, Path};

@@ -18,6 +18,10 @@ impl Random for Seeded {
     fn fill(&mut self, bytes: &mut [u8]) {
         self.0.fill_bytes(bytes);
     }
+
+    fn fork(&mut self) -> Box<dyn Random> {
+        Box::new(Self(ChaCha8Rng::seed_from_u64(self.0.random())))
+    }
 }
 
 /// How bad the network is, in thousandths of the datagrams.
@@ -226,6 +230,10 @@ impl Network {
                     assert!(this.installed.remove(&spi).is_some(), "what is retired was installed");
                 }
                 Action::Follow { path, .. } => this.path = Some(path),
+                Action::Work(job) => {
+                    let finished = job.run();
+                    self.command(host, |endpoint, now, out| endpoint.handle_finished(now, finished, out));
+                }
                 Action::Report(event) => this.events.push(*event),
             }
         }

@@ -97,6 +97,7 @@ impl Endpoint {
                     match &mut phase {
                         Phase::Initiating(state) => state.want(child),
                         Phase::Authenticating(state) => state.want(child),
+                        Phase::Working(working) => working.want(child),
                         Phase::Established(session) => session.ask(Task::Child(child), context),
                         Phase::HalfOpen(_) => {}
                     }
@@ -136,9 +137,9 @@ impl Endpoint {
         let path = Path { local: at(local), remote: at(remote) };
         let (id, connection) = (SessionId(self.next_id()), wanted.connection);
         let (mut context, ..) = self.split(now, out);
-        let state = Initiating::begin(id, wanted, path, &mut context).ok_or(CannotInitiate::NoProposal)?;
+        let phase = Initiating::begin(id, wanted, path, &mut context).ok_or(CannotInitiate::NoProposal)?;
         context.report(Event::Calling { connection, path });
-        self.keep(id, Phase::Initiating(Box::new(state)));
+        self.keep(id, phase);
         self.reschedule(id);
         Ok(id)
     }

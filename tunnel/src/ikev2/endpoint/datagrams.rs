@@ -3,6 +3,7 @@
 use super::{Endpoint, Phase};
 use crate::Now;
 use crate::ikev2::action::{Outbox, SessionId};
+use crate::ikev2::job::{Finished, Whose};
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{Exchange, Header, Message, Notify, ParseError, Payload};
 use crate::ikev2::nat::Path;
@@ -67,18 +68,40 @@ impl Endpoint {
         let known = self.door.find(spi, source);
         let id = SessionId(self.next_id());
         let (mut context, phases, door) = self.split(now, out);
-        if let Some(Phase::HalfOpen(state)) = known.and_then(|known| phases.get_mut(&known)) {
-            return state.answer_again(inbound, &mut context);
+        match known.and_then(|known| phases.get_mut(&known)) {
+            Some(Phase::HalfOpen(state)) => return state.answer_again(inbound, &mut context),
+            Some(_) => return,
+            None => {}
         }
         let gate = door.gate(now.monotonic, source.ip());
         match answer_init(id, inbound, gate, &mut context) {
             Answer::Done => {}
             Answer::Wasted => door.note_wasted(now.monotonic),
-            Answer::HalfOpen(mut state) => {
-                door.enter(id, &mut state);
-                phases.insert(id, Phase::HalfOpen(state));
+            Answer::Begun(phase) => {
+                if let Some(guest) = phase.guest() {
+                    door.enter(id, guest);
+                }
+                phases.insert(id, phase);
                 self.reschedule(id);
             }
+        }
+    }
+
+    /// A job is done: the state that it was for goes on.
+    pub fn handle_finished(&mut self, now: Now, finished: Finished, out: &mut Outbox) {
+        let Finished { session: id, then } = finished;
+        let Some(Phase::Working(working)) = self.phases.get_mut(&id) else { return };
+        let (waiting, was_guest) = (working.take_waiting(), matches!(working.whose, Whose::Guest(_)));
+        self.step(now, id, out, |phase, context| match phase {
+            Phase::Working(working) => then(working.meanwhile, context),
+            other => Some(other),
+        });
+        if was_guest && !self.phases.contains_key(&id) {
+            self.door.note_wasted(now.monotonic);
+        }
+        for (path, message) in waiting {
+            // What makes no sense now would have made none before.
+            let _ = self.handle_datagram(now, path, &message, out);
         }
     }
 }

@@ -8,7 +8,8 @@ use crate::ikev2::limits::{
     HALF_OPEN_COOKIE, HALF_OPEN_FRAGMENTS, HALF_OPEN_SOURCE, HALF_OPEN_SOURCE_COOKIE, HALF_OPEN_TIME,
     HALF_OPEN_TOTAL,
 };
-use crate::ikev2::setup::{Gate, HalfOpen};
+use crate::ikev2::nat::Path;
+use crate::ikev2::setup::Gate;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,6 +23,28 @@ pub(super) struct Door {
     held: usize,
     /// First messages that were read and came to nothing: they cost as well, and leave nothing half open.
     wasted: Option<Bucket>,
+}
+
+/// Who waits for an IKE SA, and has yet to show who it is.
+#[derive(Clone, Copy)]
+pub(in crate::ikev2) struct Guest {
+    spi: u64,
+    source: SocketAddr,
+    /// Whether it has returned a cookie: it is where it says that it is.
+    is_proven: bool,
+    /// Bytes of fragments that are held for it.
+    held: usize,
+}
+
+impl Guest {
+    pub(in crate::ikev2) fn new(initiator_spi: u64, path: Path, is_proven: bool) -> Self {
+        Self { spi: initiator_spi, source: path.remote, is_proven, held: 0 }
+    }
+
+    /// The same, for whom so many bytes of fragments are held.
+    pub(in crate::ikev2) fn holding(self, held: usize) -> Self {
+        Self { held, ..self }
+    }
 }
 
 /// How many SAs of a source are half open.
@@ -65,29 +88,29 @@ impl Door {
         self.wasted.get_or_insert_with(full).take(now);
     }
 
-    pub(super) fn enter(&mut self, id: SessionId, state: &mut HalfOpen) {
-        if self.held + state.held() > HALF_OPEN_FRAGMENTS {
-            state.forget_fragments();
-        }
-        self.held += state.held();
-        let source = state.path().remote;
-        if self.inside.insert((state.initiator_spi(), source), id).is_none() {
-            let count = self.sources.entry(aggregate(source.ip())).or_default();
+    /// Whether there is room for the fragments that are held for a guest.
+    pub(super) fn has_room(&self, guest: &Guest) -> bool {
+        self.held + guest.held <= HALF_OPEN_FRAGMENTS
+    }
+
+    pub(super) fn enter(&mut self, id: SessionId, guest: Guest) {
+        self.held += guest.held;
+        if self.inside.insert((guest.spi, guest.source), id).is_none() {
+            let count = self.sources.entry(aggregate(guest.source.ip())).or_default();
             count.all += 1;
-            count.proven += usize::from(state.is_proven());
+            count.proven += usize::from(guest.is_proven);
         }
     }
 
-    pub(super) fn leave(&mut self, state: &HalfOpen) {
-        self.held -= state.held();
-        let source = state.path().remote;
-        if self.inside.remove(&(state.initiator_spi(), source)).is_none() {
+    pub(super) fn leave(&mut self, guest: Guest) {
+        self.held -= guest.held;
+        if self.inside.remove(&(guest.spi, guest.source)).is_none() {
             return;
         }
-        let source = aggregate(source.ip());
+        let source = aggregate(guest.source.ip());
         if let Some(count) = self.sources.get_mut(&source) {
             count.all -= 1;
-            count.proven -= usize::from(state.is_proven());
+            count.proven -= usize::from(guest.is_proven);
             if count.all == 0 {
                 self.sources.remove(&source);
             }

@@ -16,6 +16,7 @@ pub use status::{ChildState, ChildStatus, Details, IkeStatus, Load, SessionStatu
 use super::action::{CloseReason, Event, Outbox, SessionId};
 use super::config::{ConnectionId, Patience, Start, WhenLost};
 use super::context::{Connections, Context, Registry};
+use super::job::{Whose, Working};
 use super::limits::{CROSSING_TIME, PEER_SESSIONS, RECONNECT_DELAY};
 use super::session::{Session, Task};
 use super::setup::{Authenticating, HalfOpen, Inbound, Initiating};
@@ -28,12 +29,15 @@ use std::time::Duration;
 use timers::Timers;
 
 pub use commands::CannotInitiate;
+pub(super) use door::Guest;
 
 /// How far an IKE SA has come.
 pub(super) enum Phase {
     Initiating(Box<Initiating>),
     Authenticating(Box<Authenticating>),
     HalfOpen(Box<HalfOpen>),
+    /// Any of these while its job is done.
+    Working(Box<Working>),
     Established(Box<Session>),
 }
 
@@ -43,6 +47,10 @@ impl Phase {
             Self::Initiating(state) => state.handle(inbound, context),
             Self::Authenticating(state) => state.handle(inbound, context),
             Self::HalfOpen(state) => state.handle(inbound, context),
+            Self::Working(mut working) => {
+                working.wait(inbound.path, inbound.bytes);
+                Some(Self::Working(working))
+            }
             Self::Established(mut session) => {
                 session.handle(spi, inbound, context);
                 Some(Self::Established(session))
@@ -58,7 +66,7 @@ impl Phase {
                 context.release_ike_spi(state.spi());
                 None
             }
-            Self::HalfOpen(state) => Some(Self::HalfOpen(state)),
+            other @ (Self::HalfOpen(_) | Self::Working(_)) => Some(other),
             Self::Established(mut session) => {
                 session.handle_timeout(context);
                 Some(Self::Established(session))
@@ -71,6 +79,7 @@ impl Phase {
             Self::Initiating(state) => Some(state.next_timeout()),
             Self::Authenticating(state) => state.next_timeout(),
             Self::HalfOpen(state) => Some(state.expires()),
+            Self::Working(_) => None,
             Self::Established(session) => session.next_timeout(),
         }
     }
@@ -80,6 +89,10 @@ impl Phase {
         match self {
             Self::Initiating(state) => Some(state.connection()),
             Self::Authenticating(state) => Some(state.connection()),
+            Self::Working(working) => match working.whose {
+                Whose::Ours(connection) => Some(connection),
+                Whose::Guest(_) => None,
+            },
             Self::HalfOpen(_) => None,
             Self::Established(session) => Some(session.connection()),
         }
@@ -91,7 +104,28 @@ impl Phase {
             Self::Established(session) => !session.is_closing(),
             Self::HalfOpen(_) => false,
             Self::Initiating(_) => true,
-            Self::Authenticating(state) => !state.is_abandoned(),
+            Self::Authenticating(_) | Self::Working(_) => self.connection().is_some() && !self.is_abandoned(),
+        }
+    }
+
+    /// Whether nobody wants it any more.
+    fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Authenticating(state) => state.is_abandoned(),
+            Self::Working(working) => working.meanwhile.is_abandoned,
+            _ => false,
+        }
+    }
+
+    /// Who waits for it, if that is somebody who has yet to show who it is.
+    fn guest(&self) -> Option<Guest> {
+        match self {
+            Self::HalfOpen(state) => Some(state.guest()),
+            Self::Working(working) => match working.whose {
+                Whose::Guest(guest) => Some(guest),
+                Whose::Ours(_) => None,
+            },
+            _ => None,
         }
     }
 }
@@ -177,12 +211,18 @@ impl Endpoint {
         let (mut context, phases, door) = self.split(now, out);
         let Some(phase) = phases.remove(&id) else { return };
         let (connection, was_established) = (phase.connection(), matches!(phase, Phase::Established(_)));
-        if let Phase::HalfOpen(state) = &phase {
-            door.leave(state);
+        let was_abandoned = phase.is_abandoned();
+        if let Some(guest) = phase.guest() {
+            door.leave(guest);
         }
         let mut next = step(phase, &mut context);
-        if let Some(Phase::HalfOpen(state)) = &mut next {
-            door.enter(id, state);
+        if let Some(Phase::HalfOpen(state)) = &mut next
+            && !door.has_room(&state.guest())
+        {
+            state.forget_fragments();
+        }
+        if let Some(guest) = next.as_ref().and_then(Phase::guest) {
+            door.enter(id, guest);
         }
         match next {
             Some(Phase::Established(session)) if session.over().is_some() => {
@@ -199,6 +239,7 @@ impl Endpoint {
             }
             None => {
                 self.forget(now, id, connection);
+                let connection = connection.filter(|_| !was_abandoned);
                 let kept = connection.filter(|connection| self.connections.get(*connection).is_some());
                 self.failed.extend(kept.map(|connection| (connection, now.monotonic)));
                 self.plan(now, connection, None);
@@ -347,6 +388,10 @@ impl Endpoint {
             Phase::Initiating(state) => {
                 context.release_ike_spi(state.spi());
                 None
+            }
+            Phase::Working(mut working) => {
+                working.meanwhile.is_abandoned = true;
+                Some(Phase::Working(working))
             }
             // The other side may have made a session of it: it is told when it says so.
             Phase::Authenticating(mut state) => {

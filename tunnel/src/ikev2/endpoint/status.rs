@@ -145,7 +145,7 @@ fn status(session: SessionId, phase: &Phase) -> SessionStatus {
     let (state, details) = match phase {
         Phase::Established(session) if session.is_closing() => (State::Closing, Some(session.details())),
         Phase::Established(session) => (State::Established, Some(session.details())),
-        Phase::Authenticating(state) if state.is_abandoned() => (State::Closing, None),
+        phase if phase.is_abandoned() => (State::Closing, None),
         _ => (State::Connecting, None),
     };
     SessionStatus { session, connection: phase.connection(), state, details }

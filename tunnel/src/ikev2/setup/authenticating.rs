@@ -1,7 +1,7 @@
 //! IKE_AUTH has been sent.
 
-use super::initiating::{Answered, answer};
-use super::proof::{certificate_payloads, request, request_payload};
+use super::initiating::{Answer, Answered, Useless, answer};
+use super::proof::{Proof, certificate_payloads, request, request_payload};
 use super::{Inbound, Init, Initiating, Verified, Wanted};
 use crate::Time;
 use crate::ikev2::action::{Cause, CloseReason};
@@ -10,6 +10,7 @@ use crate::ikev2::config::ConnectionId;
 use crate::ikev2::context::Context;
 use crate::ikev2::endpoint::Phase;
 use crate::ikev2::identity;
+use crate::ikev2::job::{Meanwhile, Whose};
 use crate::ikev2::keys::Nonces;
 use crate::ikev2::limits::{DOUBTED_TRANSMISSIONS, FAREWELL_TRANSMISSIONS, INIT_ANSWERS};
 use crate::ikev2::message::numbers::notify;
@@ -17,6 +18,7 @@ use crate::ikev2::message::{Authentication, Delete, Exchange, Identification, No
 use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::session::{Beginning, Request, Session};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// See the module.
 pub(crate) struct Authenticating {
@@ -24,7 +26,7 @@ pub(crate) struct Authenticating {
     attempt: Attempt,
     /// Who has answered the first message as well: each may be the true one (section 2.4), and has its turn when it has
     /// turned out that those before are not.
-    others: VecDeque<Answered>,
+    others: VecDeque<Answer>,
     /// Whether nobody wants it any more.
     is_abandoned: bool,
 }
@@ -40,15 +42,51 @@ struct Attempt {
 }
 
 impl Authenticating {
-    pub(super) fn begin(first: Initiating, answered: Answered, context: &mut Context<'_>) -> Option<Phase> {
-        let path = answered.path;
-        match Attempt::begin(&first, answered, context) {
-            Ok(attempt) => Self { first, attempt, others: VecDeque::new(), is_abandoned: false }.stay(),
-            Err(cause) => {
-                context.fail(first.connection(), path, cause);
-                context.release_ike_spi(first.spi());
-                None
+    /// Agrees on keys with one who has answered, and sends IKE_AUTH there; `others` have answered as well.
+    pub(super) fn begin(
+        first: Initiating,
+        answer: Answer,
+        others: VecDeque<Answer>,
+        context: &mut Context<'_>,
+    ) -> Phase {
+        let (id, whose) = (first.id, Whose::Ours(first.connection()));
+        let agree = move || {
+            let answered = first.agree(answer);
+            (first, others, answered)
+        };
+        context.compute(id, whose, agree, |(first, others, answered), meanwhile, context| {
+            let first = first.catch_up(meanwhile, context)?;
+            match answered {
+                Ok(answered) => {
+                    let mut attempt = Attempt::begin(&first, answered, context);
+                    if !others.is_empty() {
+                        attempt.channel.hurry(DOUBTED_TRANSMISSIONS);
+                    }
+                    Self { first, attempt, others, is_abandoned: false }.stay()
+                }
+                Err(Useless::Theirs(cause)) => Self::pass_over(first, others, cause, context),
+                Err(Useless::Ours(cause)) => {
+                    context.fail(first.connection(), first.path(), cause);
+                    context.release_ike_spi(first.spi());
+                    None
+                }
             }
+        })
+    }
+
+    /// Nothing can come of an answer: it is the next one's turn, or the true one is still to come.
+    fn pass_over(
+        mut first: Initiating,
+        mut others: VecDeque<Answer>,
+        cause: Cause,
+        context: &mut Context<'_>,
+    ) -> Option<Phase> {
+        match others.pop_front() {
+            Some(answer) => {
+                first.note_doubt(cause);
+                Some(Self::begin(first, answer, others, context))
+            }
+            None => first.doubt(cause),
         }
     }
 
@@ -71,7 +109,7 @@ impl Authenticating {
             return self.stay();
         }
         match self.attempt.channel.receive(&inbound.message) {
-            Received::Response(incoming) => self.handle_response(&incoming, context),
+            Received::Response(incoming) => self.handle_response(incoming, context),
             _ => self.stay(),
         }
     }
@@ -85,12 +123,12 @@ impl Authenticating {
     /// twice, and would have two sessions.
     fn note_answer(&mut self, inbound: &Inbound<'_>, payloads: &Payloads<'_>) {
         let is_known = self.attempt.init.received == inbound.bytes
-            || self.others.iter().any(|other| other.init.received == inbound.bytes);
+            || self.others.iter().any(|other| other.received == inbound.bytes);
         if self.others.len() < INIT_ANSWERS
             && !is_known
-            && let Ok(answered) = self.first.accept(inbound, payloads)
+            && let Ok(answer) = self.first.read(inbound, payloads)
         {
-            self.others.push_back(answered);
+            self.others.push_back(answer);
             self.attempt.channel.hurry(DOUBTED_TRANSMISSIONS);
         }
     }
@@ -98,16 +136,8 @@ impl Authenticating {
     /// Who was asked is not the one: it is the next one's turn.
     fn go_on(mut self, was_refused: bool, context: &mut Context<'_>) -> Option<Phase> {
         self.attempt.release(context);
-        while let Some(answered) = self.others.pop_front().filter(|_| !self.is_abandoned) {
-            match Attempt::begin(&self.first, answered, context) {
-                Ok(mut attempt) => {
-                    if !self.others.is_empty() {
-                        attempt.channel.hurry(DOUBTED_TRANSMISSIONS);
-                    }
-                    return Self { attempt, ..self }.stay();
-                }
-                Err(cause) => self.first.note_doubt(cause),
-            }
+        if let Some(answer) = self.others.pop_front().filter(|_| !self.is_abandoned) {
+            return Some(Self::begin(self.first, answer, self.others, context));
         }
         if was_refused && !self.is_abandoned && self.first.may_have_crossed() {
             return self.first.begin_anew(context);
@@ -115,11 +145,11 @@ impl Authenticating {
         self.first.give_up(context)
     }
 
-    fn handle_response(self, incoming: &Incoming, context: &mut Context<'_>) -> Option<Phase> {
+    fn handle_response(self, incoming: Incoming, context: &mut Context<'_>) -> Option<Phase> {
         let Ok(payloads) = Payloads::parse(incoming.first, &incoming.chain) else {
             return self.fail(Cause::Misbehaved("its answer to IKE_AUTH is malformed"), true, context);
         };
-        let (Some(id), Some(auth)) = (&payloads.id_r, &payloads.auth) else {
+        if payloads.id_r.is_none() || payloads.auth.is_none() {
             let cause = match payloads.error() {
                 Some(notify::AUTHENTICATION_FAILED) => Cause::Refused,
                 Some(kind) => Cause::Notified(notify::name(kind)),
@@ -127,11 +157,51 @@ impl Authenticating {
             };
             let is_error = payloads.error().is_some();
             return self.fail(cause, !is_error, context);
+        }
+        let (id, whose, wall) = (self.first.id, Whose::Ours(self.connection()), context.wall);
+        let is_long = self.first.wanted.config.authentication.takes_long();
+        let verify = move || {
+            let verified = self.verify(&incoming, wall);
+            (self, incoming, verified)
         };
-        let config = &self.first.wanted.config;
-        match self.attempt.init.verify(config, (id, auth), &payloads.certificates, context.wall) {
-            Err(cause) => self.fail(cause, true, context),
-            Ok(verified) => Some(self.establish(verified, &payloads, context)),
+        let go_on =
+            |(state, incoming, verified): (Self, Incoming, _), meanwhile, context: &mut Context<'_>| {
+                state.catch_up(meanwhile).believe(&incoming, verified, context)
+            };
+        if is_long {
+            return Some(context.compute(id, whose, verify, go_on));
+        }
+        go_on(verify(), Meanwhile::default(), context)
+    }
+
+    fn verify(&self, incoming: &Incoming, wall: Duration) -> Result<Verified, Cause> {
+        match Payloads::parse(incoming.first, &incoming.chain) {
+            Ok(Payloads { id_r: Some(id), auth: Some(auth), certificates, .. }) => {
+                self.attempt.init.verify(&self.first.wanted.config, (&id, &auth), &certificates, wall)
+            }
+            _ => Err(Cause::Misbehaved("its answer to IKE_AUTH lacks identity or proof")),
+        }
+    }
+
+    /// Hears what was asked of it while it was away.
+    fn catch_up(mut self, meanwhile: Meanwhile) -> Self {
+        for child in meanwhile.children {
+            self.want(child);
+        }
+        self.is_abandoned |= meanwhile.is_abandoned;
+        self
+    }
+
+    fn believe(
+        self,
+        incoming: &Incoming,
+        verified: Result<Verified, Cause>,
+        context: &mut Context<'_>,
+    ) -> Option<Phase> {
+        match (verified, Payloads::parse(incoming.first, &incoming.chain)) {
+            (Ok(verified), Ok(payloads)) => Some(self.establish(verified, &payloads, context)),
+            (Err(cause), _) => self.fail(cause, true, context),
+            (_, Err(_)) => self.fail(Cause::Misbehaved("its answer to IKE_AUTH is malformed"), true, context),
         }
     }
 
@@ -187,8 +257,8 @@ impl Authenticating {
 }
 
 impl Attempt {
-    fn begin(first: &Initiating, answered: Answered, context: &mut Context<'_>) -> Result<Self, Cause> {
-        let Answered { path, nat, channel, init, childless } = answered;
+    fn begin(first: &Initiating, answered: Answered, context: &mut Context<'_>) -> Self {
+        let Answered { path, nat, channel, init, childless, proof } = answered;
         let wanted = &first.wanted;
         // Without RFC 6023 the other side expects a Child SA.
         let child = match wanted.children.first() {
@@ -197,20 +267,14 @@ impl Attempt {
         };
         let child = child.and_then(|child| Request::first(first.id, &wanted.config, child, path, context));
         let mut this = Self { path, nat, channel, init, child };
-        match this.send(wanted, context) {
-            Ok(()) => Ok(this),
-            Err(cause) => {
-                this.release(context);
-                Err(cause)
-            }
-        }
+        this.send(wanted, &proof, context);
+        this
     }
 
-    fn send(&mut self, wanted: &Wanted, context: &mut Context<'_>) -> Result<(), Cause> {
+    fn send(&mut self, wanted: &Wanted, proof: &Proof, context: &mut Context<'_>) {
         let config = &wanted.config;
         let local = identity::body(&config.local_identity);
         let remote = config.remote_identity.as_ref().map(identity::body);
-        let proof = self.init.prove(config, &local)?;
         let request = request(config);
         let id = |body| Identification::parse(body).expect("a body of ours has its head");
         let mut payloads = vec![Payload::IdI(id(&local))];
@@ -231,7 +295,6 @@ impl Attempt {
             context.random,
         );
         context.send(self.path, datagrams);
-        Ok(())
     }
 
     /// The other side may believe that the SA is there: it is told that it is not (section 2.21.2).

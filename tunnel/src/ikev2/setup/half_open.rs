@@ -8,8 +8,9 @@ use crate::ikev2::action::{Cause, SessionId};
 use crate::ikev2::channel::{Channel, Incoming, Received};
 use crate::ikev2::config::{Connection, ConnectionId};
 use crate::ikev2::context::Context;
-use crate::ikev2::endpoint::Phase;
+use crate::ikev2::endpoint::{Guest, Phase};
 use crate::ikev2::identity::{self, Identity};
+use crate::ikev2::job::{Meanwhile, Whose};
 use crate::ikev2::keys::Nonces;
 use crate::ikev2::limits::{HALF_OPEN_TIME, IKE_PORT, REFUSED_TIME, REPEATED_ANSWERS};
 use crate::ikev2::message::numbers::notify;
@@ -19,6 +20,7 @@ use crate::ikev2::message::{
 use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::session::{Beginning, Session};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// See the module.
 pub(crate) struct HalfOpen {
@@ -51,23 +53,33 @@ impl Refusal {
         Self { notify, data: Vec::new(), connection, authentic: false, cause }
     }
 
-    fn malformed(error: ParseError) -> Self {
+    fn malformed(error: ParseError) -> Box<Self> {
         let cause = Cause::Misbehaved("its IKE_AUTH is malformed");
-        match error {
+        Box::new(match error {
             ParseError::UnsupportedCritical(kind) => {
                 let notify = notify::UNSUPPORTED_CRITICAL_PAYLOAD;
                 Self { data: vec![kind], ..Self::new(notify, None, cause) }
             }
             _ => Self::new(notify::INVALID_SYNTAX, None, cause),
-        }
+        })
     }
 }
 
-/// A connection whose other side has shown who it is.
-struct Matched {
+/// IKE_AUTH, and the connection that the identities in it belong to.
+struct Request {
+    incoming: Incoming,
     connection: ConnectionId,
     config: Arc<Connection>,
-    verified: Verified,
+}
+
+/// The other side's proof was right, and this is ours.
+type Authenticated = Result<(Verified, Proof), Box<Refusal>>;
+
+impl Request {
+    /// Whether it is still configured so.
+    fn is_current(&self, context: &Context<'_>) -> bool {
+        context.connections.get(self.connection).is_some_and(|config| Arc::ptr_eq(config, &self.config))
+    }
 }
 
 impl HalfOpen {
@@ -84,33 +96,19 @@ impl HalfOpen {
         Self { id, path, nat, channel, init, is_proven, repeated: 0, is_refused: false, expires }
     }
 
-    /// Whether the initiator has returned a cookie: it is where it says that it is.
-    pub(crate) fn is_proven(&self) -> bool {
-        self.is_proven
+    /// Who waits for it.
+    pub(crate) fn guest(&self) -> Guest {
+        let guest = Guest::new(self.channel.spis().initiator, self.path, self.is_proven);
+        guest.holding(self.channel.held())
     }
 
     pub(crate) fn spi(&self) -> u64 {
         self.channel.local_spi()
     }
 
-    /// Bytes of fragments that are held.
-    pub(crate) fn held(&self) -> usize {
-        self.channel.held()
-    }
-
-    /// Forgets them.
+    /// Forgets the fragments that are held.
     pub(crate) fn forget_fragments(&mut self) {
         self.channel.forget_fragments();
-    }
-
-    /// Where the initiator was.
-    pub(crate) fn path(&self) -> Path {
-        self.path
-    }
-
-    /// The SPI of the initiator.
-    pub(crate) fn initiator_spi(&self) -> u64 {
-        self.channel.spis().initiator
     }
 
     /// The first message came again: it gets the same answer.
@@ -136,7 +134,7 @@ impl HalfOpen {
         }
         match self.channel.receive(&inbound.message) {
             Received::Request(incoming) if !self.is_refused => {
-                return self.handle_auth(inbound, &incoming, context);
+                return self.handle_auth(inbound, incoming, context);
             }
             // Our refusal may have been lost.
             Received::Again(datagrams) => context.send(inbound.path, datagrams),
@@ -148,33 +146,59 @@ impl HalfOpen {
     fn handle_auth(
         mut self,
         inbound: &Inbound<'_>,
-        incoming: &Incoming,
+        incoming: Incoming,
         context: &mut Context<'_>,
     ) -> Option<Phase> {
-        let payloads = match Payloads::parse(incoming.first, &incoming.chain) {
-            Ok(payloads) => payloads,
-            Err(error) => return self.refuse(inbound, incoming, Refusal::malformed(error), context),
-        };
         // A NAT moves the initiator to port 4500: who stays does not believe in one.
         self.path = inbound.path;
         self.nat.in_udp &= inbound.path.local.port() != IKE_PORT;
-        match self.authenticate(inbound, &payloads, context) {
-            Ok((matched, proof)) => Some(self.establish(matched, &proof, incoming, &payloads, context)),
-            Err(refusal) => self.refuse(inbound, incoming, *refusal, context),
+        let (connection, config) = match self.find(inbound, &incoming, context) {
+            Ok(found) => found,
+            Err(refusal) => return Some(self.refuse(&incoming, *refusal, context)),
+        };
+        let (id, whose, wall) = (self.id, Whose::Guest(self.guest()), context.wall);
+        let is_long = config.authentication.takes_long();
+        let authenticate = move || {
+            let outcome = self.authenticate(connection, &config, &incoming, wall);
+            (self, Request { incoming, connection, config }, outcome)
+        };
+        let answer = |(state, request, outcome): (Self, Request, _), _, context: &mut Context<'_>| {
+            Some(state.answer(&request, outcome, context))
+        };
+        if is_long {
+            return Some(context.compute(id, whose, authenticate, answer));
+        }
+        answer(authenticate(), Meanwhile::default(), context)
+    }
+
+    fn answer(self, request: &Request, outcome: Authenticated, context: &mut Context<'_>) -> Phase {
+        let (verified, proof) = match outcome {
+            // What is configured may be something else by now.
+            Ok(_) if !request.is_current(context) => {
+                let cause = Cause::Misbehaved("it was configured anew while it authenticated");
+                let refusal = Refusal::new(notify::AUTHENTICATION_FAILED, None, cause);
+                return self.refuse(&request.incoming, refusal, context);
+            }
+            Ok(authenticated) => authenticated,
+            Err(refusal) => return self.refuse(&request.incoming, *refusal, context),
+        };
+        match Payloads::parse(request.incoming.first, &request.incoming.chain) {
+            Ok(payloads) => self.establish(request, verified, &proof, &payloads, context),
+            Err(error) => self.refuse(&request.incoming, *Refusal::malformed(error), context),
         }
     }
 
-    /// Finds the connection that both identities and the chosen algorithms belong to, checks the proof, and makes ours.
-    fn authenticate(
+    /// Finds the connection that both identities and the chosen algorithms belong to.
+    fn find(
         &self,
         inbound: &Inbound<'_>,
-        payloads: &Payloads<'_>,
+        incoming: &Incoming,
         context: &Context<'_>,
-    ) -> Result<(Matched, Proof), Box<Refusal>> {
-        let kind = notify::AUTHENTICATION_FAILED;
-        let refuse = |connection, cause| Box::new(Refusal::new(kind, connection, cause));
-        let (Some(id), Some(auth)) = (&payloads.id_i, &payloads.auth) else {
-            return Err(refuse(None, Cause::Misbehaved("its IKE_AUTH lacks identity or proof")));
+    ) -> Result<(ConnectionId, Arc<Connection>), Box<Refusal>> {
+        let payloads = Payloads::parse(incoming.first, &incoming.chain).map_err(Refusal::malformed)?;
+        let refuse = |cause| Box::new(Refusal::new(notify::AUTHENTICATION_FAILED, None, cause));
+        let (Some(id), Some(_)) = (&payloads.id_i, &payloads.auth) else {
+            return Err(refuse(Cause::Misbehaved("its IKE_AUTH lacks identity or proof")));
         };
         // A Child SA is asked for with all of these, or with none (RFC 6023).
         let parts = [payloads.sa.is_some(), payloads.ts_i.is_some(), payloads.ts_r.is_some()];
@@ -183,23 +207,34 @@ impl HalfOpen {
             return Err(Box::new(Refusal::new(notify::INVALID_SYNTAX, None, cause)));
         }
         let Some(identity) = identity::read(id) else {
-            return Err(refuse(None, Cause::Misbehaved("its identity is of a type that we do not know")));
+            return Err(refuse(Cause::Misbehaved("its identity is of a type that we do not know")));
         };
         let asked = payloads.id_r.as_ref().map(identity::read);
         let mut candidates = candidates(inbound, context);
         // Who is named by one is not let in by another that takes anyone.
         candidates.sort_by_key(|(_, config)| config.remote_identity.is_none());
         let found = candidates.into_iter().find(|(_, config)| self.fits(config, &identity, asked.as_ref()));
-        let Some((connection, config)) = found else {
-            return Err(refuse(None, Cause::NoSuchPeer { identity: identity.to_string() }));
+        found.ok_or_else(|| refuse(Cause::NoSuchPeer { identity: identity.to_string() }))
+    }
+
+    /// Checks the other side's proof, and makes ours.
+    fn authenticate(
+        &self,
+        connection: ConnectionId,
+        config: &Connection,
+        incoming: &Incoming,
+        wall: Duration,
+    ) -> Authenticated {
+        let payloads = Payloads::parse(incoming.first, &incoming.chain).map_err(Refusal::malformed)?;
+        let kind = notify::AUTHENTICATION_FAILED;
+        let failed = |cause| Box::new(Refusal::new(kind, Some(connection), cause));
+        let (Some(id), Some(auth)) = (&payloads.id_i, &payloads.auth) else {
+            return Err(failed(Cause::Misbehaved("its IKE_AUTH lacks identity or proof")));
         };
-        let failed = |cause| refuse(Some(connection), cause);
-        let shown = (id, auth);
-        let verified =
-            self.init.verify(&config, shown, &payloads.certificates, context.wall).map_err(failed)?;
-        let proof = self.init.prove(&config, &identity::body(&config.local_identity));
+        let verified = self.init.verify(config, (id, auth), &payloads.certificates, wall).map_err(failed)?;
+        let proof = self.init.prove(config, &identity::body(&config.local_identity));
         let proof = proof.map_err(|cause| Box::new(Refusal { authentic: true, ..*failed(cause) }))?;
-        Ok((Matched { connection, config, verified }, proof))
+        Ok((verified, proof))
     }
 
     /// Whether a connection is for these identities, and its algorithms are the ones chosen: those of another one may
@@ -216,13 +251,13 @@ impl HalfOpen {
 
     fn establish(
         self,
-        matched: Matched,
+        request: &Request,
+        verified: Verified,
         proof: &Proof,
-        incoming: &Incoming,
         payloads: &Payloads<'_>,
         context: &mut Context<'_>,
     ) -> Phase {
-        let config = Arc::clone(&matched.config);
+        let config = Arc::clone(&request.config);
         let local = identity::body(&config.local_identity);
         let id = Identification::parse(&local).expect("a body of ours has its head");
         let mut list = vec![Payload::IdR(id)];
@@ -230,40 +265,34 @@ impl HalfOpen {
         list.push(Payload::Auth(Authentication { method: proof.method, data: &proof.data }));
         let beginning = Beginning {
             id: self.id,
-            connection: matched.connection,
-            config: matched.config,
+            connection: request.connection,
+            config: Arc::clone(&config),
             path: self.path,
             nat: self.nat,
             channel: self.channel,
             root: self.init.root,
             suite: self.init.suite,
         };
-        let mut session = Session::new(beginning, matched.verified, context);
+        let mut session = Session::new(beginning, verified, context);
         if payloads.notify(notify::INITIAL_CONTACT).is_some() {
             session.set_initial_contact();
         }
         let nonces = Nonces { initiator: &self.init.peer_nonce, responder: &self.init.nonce };
-        session.answer_first(incoming, payloads, list, nonces, context);
+        session.answer_first(&request.incoming, payloads, list, nonces, context);
         Phase::Established(Box::new(session))
     }
 
     /// Section 2.21.2: the answer is protected, but says nothing that is not meant for strangers.
-    fn refuse(
-        mut self,
-        inbound: &Inbound<'_>,
-        incoming: &Incoming,
-        refusal: Refusal,
-        context: &mut Context<'_>,
-    ) -> Option<Phase> {
+    fn refuse(mut self, incoming: &Incoming, refusal: Refusal, context: &mut Context<'_>) -> Phase {
         let notify = [Payload::Notify(Notify::new(refusal.notify, &refusal.data))];
         let datagrams = self.channel.respond(incoming, &notify, context.random);
-        context.send(inbound.path, datagrams);
+        context.send(self.path, datagrams);
         match refusal.connection {
-            Some(connection) if refusal.authentic => context.fail(connection, inbound.path, refusal.cause),
-            connection => context.suspect(connection, inbound.path, || refusal.cause),
+            Some(connection) if refusal.authentic => context.fail(connection, self.path, refusal.cause),
+            connection => context.suspect(connection, self.path, || refusal.cause),
         }
         self.is_refused = true;
         self.expires = self.expires.min(context.now + REFUSED_TIME);
-        Some(Phase::HalfOpen(Box::new(self)))
+        Phase::HalfOpen(Box::new(self))
     }
 }

@@ -1,6 +1,6 @@
 //! IKE_SA_INIT has been sent.
 
-use super::proof::hashes;
+use super::proof::{Proof, hashes};
 use super::{Announced, Authenticating, Inbound, Init};
 use crate::Time;
 use crate::ikev2::action::{Cause, SessionId};
@@ -8,6 +8,8 @@ use crate::ikev2::channel::{Channel, Overdue, Retransmission};
 use crate::ikev2::config::{Connection, ConnectionId};
 use crate::ikev2::context::Context;
 use crate::ikev2::endpoint::Phase;
+use crate::ikev2::identity;
+use crate::ikev2::job::{Meanwhile, Whose};
 use crate::ikev2::keys::{IkeKeys, Nonces, Role, Spis};
 use crate::ikev2::limits::{DOUBTED_TRANSMISSIONS, INIT_RETRIES, NONCE};
 use crate::ikev2::message::numbers::notify;
@@ -17,6 +19,7 @@ use crate::ikev2::message::{
 use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{IkeOffer, IkeSuite, describe_all};
 use crypto::exchange::{Group, PrivateShare};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The payloads of a message that answers a first one.
@@ -63,6 +66,20 @@ pub(crate) struct Initiating {
 }
 
 /// An answer to the first message that may be the true one: whoever sent it is still to show who it is.
+pub(super) struct Answer {
+    spi: u64,
+    suite: IkeSuite,
+    public: Vec<u8>,
+    nonce: Vec<u8>,
+    nat: Nat,
+    hashes: Vec<u16>,
+    fragments: bool,
+    childless: bool,
+    /// The message.
+    pub(super) received: Vec<u8>,
+}
+
+/// One with whom keys have been agreed on.
 pub(super) struct Answered {
     pub(super) path: Path,
     pub(super) nat: Nat,
@@ -70,6 +87,16 @@ pub(super) struct Answered {
     pub(super) init: Init,
     /// Whether an IKE SA without a Child SA is understood (RFC 6023).
     pub(super) childless: bool,
+    /// That we are who we say.
+    pub(super) proof: Proof,
+}
+
+/// Why nothing can come of an answer.
+pub(super) enum Useless {
+    /// What it says.
+    Theirs(Cause),
+    /// We cannot show who we are.
+    Ours(Cause),
 }
 
 impl Initiating {
@@ -79,17 +106,26 @@ impl Initiating {
         wanted: Wanted,
         path: Path,
         context: &mut Context<'_>,
-    ) -> Option<Self> {
+    ) -> Option<Phase> {
+        Self::begin_as(id, wanted, path, false, context)
+    }
+
+    fn begin_as(
+        id: SessionId,
+        wanted: Wanted,
+        path: Path,
+        is_second: bool,
+        context: &mut Context<'_>,
+    ) -> Option<Phase> {
         let proposals = IkeOffer::propose(&wanted.config.ike, ProposalSpi::None);
-        let group = wanted.config.ike.iter().find_map(|offer| offer.groups.first())?;
+        let group = *wanted.config.ike.iter().find_map(|offer| offer.groups.first())?;
         if proposals.is_empty() {
             return None;
         }
-        let spi = context.new_ike_spi(id);
+        let (spi, connection) = (context.new_ike_spi(id), wanted.connection);
         let nonce = context.bytes();
-        let share = group.generate(context.random);
         let retransmission = Retransmission::new(context.now, context.patience, Vec::new());
-        let mut this = Self {
+        let this = move |share| Self {
             id,
             wanted,
             path,
@@ -102,10 +138,38 @@ impl Initiating {
             retries: 0,
             retransmission,
             doubt: None,
-            is_second: false,
+            is_second,
         };
-        this.send(context);
-        Some(this)
+        Some(Self::share(id, connection, group, this, context))
+    }
+
+    /// Makes a share of our own, and sends it.
+    fn share(
+        id: SessionId,
+        connection: ConnectionId,
+        group: Group,
+        this: impl FnOnce(PrivateShare) -> Self + Send + 'static,
+        context: &mut Context<'_>,
+    ) -> Phase {
+        let mut random = context.random.fork();
+        let generate = move || group.generate(&mut *random);
+        context.compute(id, Whose::Ours(connection), generate, |share, meanwhile, context| {
+            let mut this = this(share).catch_up(meanwhile, context)?;
+            this.send(context);
+            this.stay()
+        })
+    }
+
+    /// Hears what was asked of it while it was away; `None` if nobody wants it any more.
+    pub(super) fn catch_up(mut self, meanwhile: Meanwhile, context: &mut Context<'_>) -> Option<Self> {
+        if meanwhile.is_abandoned {
+            context.release_ike_spi(self.spi);
+            return None;
+        }
+        for child in meanwhile.children {
+            self.want(child);
+        }
+        Some(self)
     }
 
     pub(crate) fn connection(&self) -> ConnectionId {
@@ -158,15 +222,15 @@ impl Initiating {
         if let Some(kind) = payloads.error() {
             return self.refused(kind);
         }
-        match self.accept(inbound, payloads) {
-            Ok(answered) => Authenticating::begin(self, answered, context),
+        match self.read(inbound, payloads) {
+            Ok(answer) => Some(Authenticating::begin(self, answer, VecDeque::new(), context)),
             Err(Some(cause)) => self.doubt(cause),
             Err(None) => self.stay(),
         }
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "it stands where a next state is returned")]
-    fn stay(self) -> Option<Phase> {
+    pub(super) fn stay(self) -> Option<Phase> {
         Some(Phase::Initiating(Box::new(self)))
     }
 
@@ -176,7 +240,11 @@ impl Initiating {
             return self.stay();
         }
         self.cookie = Some(cookie.to_vec());
-        self.retry(context)
+        if !self.may_retry() {
+            return self.ask_no_more();
+        }
+        self.send(context);
+        self.stay()
     }
 
     /// Section 1.2: the responder names the group it wants, which must be one that we offered.
@@ -186,17 +254,24 @@ impl Initiating {
         let Some(group) = group.filter(offered).filter(|&group| group != self.share.group()) else {
             return self.stay();
         };
-        self.share = group.generate(context.random);
-        self.retry(context)
+        if !self.may_retry() {
+            return self.ask_no_more();
+        }
+        let (id, connection) = (self.id, self.connection());
+        Some(Self::share(id, connection, group, move |share| self.with(share), context))
     }
 
-    fn retry(mut self, context: &mut Context<'_>) -> Option<Phase> {
-        if self.retries >= INIT_RETRIES {
-            return self.doubt(Cause::Misbehaved("it asks for ever new cookies or groups"));
-        }
+    fn with(self, share: PrivateShare) -> Self {
+        Self { share, ..self }
+    }
+
+    fn may_retry(&mut self) -> bool {
         self.retries += 1;
-        self.send(context);
-        self.stay()
+        self.retries <= INIT_RETRIES
+    }
+
+    fn ask_no_more(self) -> Option<Phase> {
+        self.doubt(Cause::Misbehaved("it asks for ever new cookies or groups"))
     }
 
     fn refused(self, kind: u16) -> Option<Phase> {
@@ -211,7 +286,7 @@ impl Initiating {
     }
 
     /// Section 2.21.1: whoever says so has not shown who it is, and the true answer may follow.
-    fn doubt(mut self, cause: Cause) -> Option<Phase> {
+    pub(super) fn doubt(mut self, cause: Cause) -> Option<Phase> {
         self.note_doubt(cause);
         self.retransmission.hurry(DOUBTED_TRANSMISSIONS);
         self.stay()
@@ -223,11 +298,11 @@ impl Initiating {
     }
 
     /// Reads an answer that is not an error. One that cannot be the true one gives a cause, unless it makes no sense.
-    pub(super) fn accept(
+    pub(super) fn read(
         &self,
         inbound: &Inbound<'_>,
         payloads: &Payloads<'_>,
-    ) -> Result<Answered, Option<Cause>> {
+    ) -> Result<Answer, Option<Cause>> {
         let spi = inbound.message.header.responder_spi;
         let (Some(answer), Some(exchange), Some(nonce)) = (&payloads.sa, payloads.ke, payloads.nonce) else {
             return Err(None);
@@ -243,38 +318,52 @@ impl Initiating {
         if exchange.group != group.id() || selected.suite.group != group {
             return Err(Some(Cause::Misbehaved("its key exchange is of another group")));
         }
-        let shared = self.share.agree(exchange.public);
-        let shared = shared.map_err(|_| Cause::Misbehaved("its public value is not one of the group"))?;
         let spis = Spis { initiator: self.spi, responder: spi };
-        let nonces = Nonces { initiator: &self.nonce, responder: nonce };
-        let keys = IkeKeys::first(&selected.suite, Role::Initiator, spis, nonces, &shared);
-        Ok(self.answered(inbound, payloads, nonce, (selected.suite, keys, spis)))
+        Ok(Answer {
+            spi,
+            suite: selected.suite,
+            public: exchange.public.to_vec(),
+            nonce: nonce.to_vec(),
+            nat: Nat::detect(self.path, spis, payloads, self.wanted.config.force_encapsulation),
+            hashes: hashes(payloads),
+            fragments: payloads.notify(notify::IKEV2_FRAGMENTATION_SUPPORTED).is_some(),
+            childless: payloads.notify(notify::CHILDLESS_IKEV2_SUPPORTED).is_some(),
+            received: inbound.bytes.to_vec(),
+        })
     }
 
-    fn answered(
-        &self,
-        inbound: &Inbound<'_>,
-        payloads: &Payloads<'_>,
-        peer_nonce: &[u8],
-        (suite, keys, spis): (IkeSuite, IkeKeys, Spis),
-    ) -> Answered {
-        let nat = Nat::detect(self.path, spis, payloads, self.wanted.config.force_encapsulation);
-        // Section 2.23: who finds a NAT goes on on port 4500.
-        let path = if nat.in_udp { self.path.floated() } else { self.path };
-        let fragments = payloads.notify(notify::IKEV2_FRAGMENTATION_SUPPORTED).is_some();
-        let channel = Channel::new(Role::Initiator, spis, (keys.sealer, keys.opener), fragments, 1);
+    /// Agrees on keys with whoever sent an answer, and makes our proof for it.
+    pub(super) fn agree(&self, answer: Answer) -> Result<Answered, Useless> {
+        let Answer { spi, suite, nat, fragments, childless, .. } = answer;
+        let shared = self
+            .share
+            .agree(&answer.public)
+            .map_err(|_| Useless::Theirs(Cause::Misbehaved("its public value is not one of the group")))?;
+        let spis = Spis { initiator: self.spi, responder: spi };
+        let nonces = Nonces { initiator: &self.nonce, responder: &answer.nonce };
+        let keys = IkeKeys::first(&suite, Role::Initiator, spis, nonces, &shared);
+        let ends = (keys.sealer, keys.opener);
+        let channel = Channel::new(Role::Initiator, spis, ends, fragments, 1);
         let init = Init {
             sent: self.message.clone(),
-            received: inbound.bytes.to_vec(),
+            received: answer.received,
             nonce: self.nonce.to_vec(),
-            peer_nonce: peer_nonce.to_vec(),
+            peer_nonce: answer.nonce,
             suite,
             root: keys.root,
             proof: keys.proof,
-            hashes: hashes(payloads),
+            hashes: answer.hashes,
         };
-        let childless = payloads.notify(notify::CHILDLESS_IKEV2_SUPPORTED).is_some();
-        Answered { path, nat, channel, init, childless }
+        let config = &self.wanted.config;
+        let proof = init.prove(config, &identity::body(&config.local_identity)).map_err(Useless::Ours)?;
+        // Section 2.23: who finds a NAT goes on on port 4500.
+        let path = if nat.in_udp { self.path.floated() } else { self.path };
+        Ok(Answered { path, nat, channel, init, childless, proof })
+    }
+
+    /// The path of the first message.
+    pub(super) fn path(&self) -> Path {
+        self.path
     }
 
     pub(crate) fn next_timeout(&self) -> Time {
@@ -300,8 +389,7 @@ impl Initiating {
 
     pub(super) fn begin_anew(self, context: &mut Context<'_>) -> Option<Phase> {
         context.release_ike_spi(self.spi);
-        let second = Self::begin(self.id, self.wanted, self.path, context)?;
-        Self { is_second: true, ..second }.stay()
+        Self::begin_as(self.id, self.wanted, self.path, true, context)
     }
 
     /// Nobody has answered whom we believe.

@@ -1,9 +1,9 @@
 //! The first message of an initiator, and the answer to it (RFC 7296 sections 1.2, 2.6 and 2.7).
 //!
 //! ```text
-//! check the form → cookie, if many are half open → connection and proposal → group → keys → answer
+//! check the form → cookie, if many are half open → connection and proposal → group → job: keys → answer
 //! ```
-//! Nothing is kept unless the last step is reached.
+//! Nothing is kept unless the keys are reached.
 
 use super::proof::{MOST_FIRST_REQUEST, hashes, request, request_payload};
 use super::{Announced, HalfOpen, Inbound, Init};
@@ -12,14 +12,17 @@ use crate::ikev2::channel::Channel;
 use crate::ikev2::config::{Connection, ConnectionId};
 use crate::ikev2::context::Context;
 use crate::ikev2::cookie::{CookieJar, Initiator};
+use crate::ikev2::endpoint::{Guest, Phase};
+use crate::ikev2::job::Whose;
 use crate::ikev2::keys::{IkeKeys, Nonces, Role, Spis};
 use crate::ikev2::limits::NONCE;
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{
     Body, Header, KeyExchange, Notify, Payload, Payloads, Proposal, ProposalSpi, emit_clear,
 };
-use crate::ikev2::nat::Nat;
+use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{IkeOffer, IkeSuite, Selected, describe_all};
+use crypto::Random;
 use std::sync::Arc;
 
 /// Bytes of a first message that we are ready to keep, as both sides sign them.
@@ -40,8 +43,8 @@ pub(crate) enum Answer {
     Done,
     /// It was read, and came to nothing.
     Wasted,
-    /// The SA is half open.
-    HalfOpen(Box<HalfOpen>),
+    /// It is being answered.
+    Begun(Phase),
 }
 
 /// Answers a first message, whose header is that of one.
@@ -77,13 +80,17 @@ pub(crate) fn answer_init(
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_KE_PAYLOAD, &wanted))], context);
         return Answer::Wasted;
     }
-    match agree(id, inbound, payloads, (exchange, nonce), selected, &candidates, context) {
-        Some((channel, nat, init)) => {
-            let state = HalfOpen::new(id, inbound.path, nat, channel, init, is_proven, context.now);
-            Answer::HalfOpen(Box::new(state))
-        }
-        None => Answer::Wasted,
-    }
+    let who = (id, is_proven);
+    let answering = Answering::new(who, inbound, payloads, (exchange, nonce), selected, &candidates, context);
+    let (whose, mut random) = (Whose::Guest(answering.guest()), context.random.fork());
+    let exchange = move || {
+        let exchanged = answering.exchange(&mut *random);
+        (answering, exchanged)
+    };
+    let answer = |(answering, exchanged): (Answering, _), _, context: &mut Context<'_>| {
+        answering.answer(exchanged, context)
+    };
+    Answer::Begun(context.compute(id, whose, exchange, answer))
 }
 
 impl Gate<'_> {
@@ -143,55 +150,114 @@ fn refuse(
     });
 }
 
-/// Makes the keys and answers; `None` if the key exchange comes to nothing.
-fn agree(
+/// The answer, but for what takes a key exchange.
+struct Answering {
     id: SessionId,
-    inbound: &Inbound<'_>,
-    payloads: &Payloads<'_>,
-    (exchange, peer_nonce): (KeyExchange<'_>, &[u8]),
+    path: Path,
+    header: Header,
+    is_proven: bool,
+    /// The message that is answered.
+    received: Vec<u8>,
+    peer_public: Vec<u8>,
+    peer_nonce: Vec<u8>,
+    nonce: [u8; NONCE],
+    spis: Spis,
     selected: Selected<IkeSuite>,
-    candidates: &[(ConnectionId, Arc<Connection>)],
-    context: &mut Context<'_>,
-) -> Option<(Channel, Nat, Init)> {
-    let share = selected.suite.group.generate(context.random);
-    let Ok(shared) = share.agree(exchange.public) else {
-        answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_SYNTAX, &[]))], context);
-        return None;
-    };
-    let initiator = inbound.message.header.initiator_spi;
-    let spis = Spis { initiator, responder: context.new_ike_spi(id) };
-    let nonce: [u8; NONCE] = context.bytes();
-    let nonces = Nonces { initiator: peer_nonce, responder: &nonce };
-    let keys = IkeKeys::first(&selected.suite, Role::Responder, spis, nonces, &shared);
-    // Section 2.23: the initiator's hashes were made when our SPI was not known.
-    let force = candidates.first().is_some_and(|(_, config)| config.force_encapsulation);
-    let nat = Nat::detect(inbound.path, Spis { responder: 0, ..spis }, payloads, force);
-    let answer = Announced::new(inbound.path, spis, force);
-    let fragments = payloads.notify(notify::IKEV2_FRAGMENTATION_SUPPORTED).is_some();
-    let mut list = vec![
-        Payload::Sa(vec![selected.answer(ProposalSpi::None)]),
-        Payload::Ke(KeyExchange { group: exchange.group, public: share.public() }),
-        Payload::Nonce(&nonce),
-    ];
-    list.extend(answer.payloads().into_iter().filter(|payload| fragments || !announces_fragments(payload)));
-    let wanted = requests(candidates);
-    list.extend(wanted.as_deref().map(request_payload));
-    list.push(Payload::Notify(Notify::new(notify::CHILDLESS_IKEV2_SUPPORTED, &[])));
-    let header = Header { responder_spi: spis.responder, ..inbound.message.header.response() };
-    let sent = emit_clear(&header, &list);
-    context.send(inbound.path, vec![sent.clone()]);
-    let channel = Channel::new(Role::Responder, spis, (keys.sealer, keys.opener), fragments, 1);
-    let init = Init {
-        sent,
-        received: inbound.bytes.to_vec(),
-        nonce: nonce.to_vec(),
-        peer_nonce: peer_nonce.to_vec(),
-        suite: selected.suite,
-        root: keys.root,
-        proof: keys.proof,
-        hashes: hashes(payloads),
-    };
-    Some((channel, nat, init))
+    nat: Nat,
+    hashes: Vec<u16>,
+    fragments: bool,
+    announced: Announced,
+    /// The authorities of the certificates that we want, if we want any.
+    authorities: Option<Vec<u8>>,
+}
+
+/// What a key exchange gives: our public value, and the keys.
+type Exchanged = (Vec<u8>, IkeKeys);
+
+impl Answering {
+    fn new(
+        (id, is_proven): (SessionId, bool),
+        inbound: &Inbound<'_>,
+        payloads: &Payloads<'_>,
+        (exchange, peer_nonce): (KeyExchange<'_>, &[u8]),
+        selected: Selected<IkeSuite>,
+        candidates: &[(ConnectionId, Arc<Connection>)],
+        context: &mut Context<'_>,
+    ) -> Self {
+        let header = inbound.message.header;
+        let spis = Spis { initiator: header.initiator_spi, responder: context.new_ike_spi(id) };
+        // Section 2.23: the initiator's hashes were made when our SPI was not known.
+        let force = candidates.first().is_some_and(|(_, config)| config.force_encapsulation);
+        let nat = Nat::detect(inbound.path, Spis { responder: 0, ..spis }, payloads, force);
+        Self {
+            id,
+            path: inbound.path,
+            header: Header { responder_spi: spis.responder, ..header.response() },
+            is_proven,
+            received: inbound.bytes.to_vec(),
+            peer_public: exchange.public.to_vec(),
+            peer_nonce: peer_nonce.to_vec(),
+            nonce: context.bytes(),
+            spis,
+            selected,
+            nat,
+            hashes: hashes(payloads),
+            fragments: payloads.notify(notify::IKEV2_FRAGMENTATION_SUPPORTED).is_some(),
+            announced: Announced::new(inbound.path, spis, force),
+            authorities: requests(candidates),
+        }
+    }
+
+    /// Who waits for it.
+    fn guest(&self) -> Guest {
+        Guest::new(self.spis.initiator, self.path, self.is_proven)
+    }
+
+    /// Makes the keys; `None` if the initiator's public value is not one of the group.
+    fn exchange(&self, random: &mut dyn Random) -> Option<Exchanged> {
+        let suite = &self.selected.suite;
+        let share = suite.group.generate(random);
+        let shared = share.agree(&self.peer_public).ok()?;
+        let nonces = Nonces { initiator: &self.peer_nonce, responder: &self.nonce };
+        let keys = IkeKeys::first(suite, Role::Responder, self.spis, nonces, &shared);
+        Some((share.public().to_vec(), keys))
+    }
+
+    fn answer(self, exchanged: Option<Exchanged>, context: &mut Context<'_>) -> Option<Phase> {
+        let Some((public, keys)) = exchanged else {
+            let header = Header { responder_spi: 0, ..self.header };
+            let refusal = [Payload::Notify(Notify::new(notify::INVALID_SYNTAX, &[]))];
+            context.send(self.path, vec![emit_clear(&header, &refusal)]);
+            context.release_ike_spi(self.spis.responder);
+            return None;
+        };
+        let suite = self.selected.suite;
+        let mut list = vec![
+            Payload::Sa(vec![self.selected.answer(ProposalSpi::None)]),
+            Payload::Ke(KeyExchange { group: suite.group.id(), public: &public }),
+            Payload::Nonce(&self.nonce),
+        ];
+        let announced = self.announced.payloads().into_iter();
+        list.extend(announced.filter(|payload| self.fragments || !announces_fragments(payload)));
+        list.extend(self.authorities.as_deref().map(request_payload));
+        list.push(Payload::Notify(Notify::new(notify::CHILDLESS_IKEV2_SUPPORTED, &[])));
+        let sent = emit_clear(&self.header, &list);
+        context.send(self.path, vec![sent.clone()]);
+        let ends = (keys.sealer, keys.opener);
+        let channel = Channel::new(Role::Responder, self.spis, ends, self.fragments, 1);
+        let init = Init {
+            sent,
+            received: self.received,
+            nonce: self.nonce.to_vec(),
+            peer_nonce: self.peer_nonce,
+            suite,
+            root: keys.root,
+            proof: keys.proof,
+            hashes: self.hashes,
+        };
+        let state = HalfOpen::new(self.id, self.path, self.nat, channel, init, self.is_proven, context.now);
+        Some(Phase::HalfOpen(Box::new(state)))
+    }
 }
 
 /// Section 3.7: of which connection it will be is not known, so all that want certificates ask for them.
