@@ -440,6 +440,11 @@ impl Sites {
                     self.ports[port].send(path, &message, &self.drops);
                     self.all[number].sent = Some(Instant::now());
                 }
+                Action::Work(job) => {
+                    let mut out = Outbox::new();
+                    self.all[number].ike.handle_finished(Clock.now(), job.run(), &mut out);
+                    self.carry_out(number, out);
+                }
                 Action::Report(event) => self.note(number, &event),
                 // Nothing is sent inside: keys are not loaded.
                 _ => {}

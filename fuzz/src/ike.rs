@@ -4,7 +4,7 @@ use crypto::cipher::{Cipher, Integrity};
 use crypto::exchange::Group;
 use crypto::prf::Prf;
 use crypto::{Random, SecretBytes};
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tunnel::esp::{Mode, TrafficSelector};
@@ -142,10 +142,17 @@ impl Gateway {
     }
 
     /// Carries out what is to be done; returns what is to be sent.
-    fn carry_out(&mut self, out: Outbox) -> Vec<Vec<u8>> {
+    fn carry_out(&mut self, now: Now, out: Outbox) -> Vec<Vec<u8>> {
         let mut sent = Vec::new();
-        for action in out {
+        // A job may lead to another one.
+        let mut actions = VecDeque::from(out);
+        while let Some(action) = actions.pop_front() {
             match action {
+                Action::Work(job) => {
+                    let mut out = Outbox::new();
+                    self.endpoint.handle_finished(now, job.run(), &mut out);
+                    actions.extend(out);
+                }
                 Action::Send { message, .. } => sent.push(message),
                 Action::Install(install) => assert!(self.installed.insert(install.sa.inbound.spi)),
                 Action::Retire { spi } => assert!(self.installed.remove(&spi)),
@@ -196,7 +203,7 @@ pub fn gateways(data: &[u8]) {
                 }
             }
         }
-        wire[1 - end].extend(host.carry_out(out));
+        wire[1 - end].extend(host.carry_out(now, out));
         wire[1 - end].truncate(64);
     }
 }
@@ -251,7 +258,7 @@ impl Insider {
     fn ask(gateway: &mut Gateway, datagram: &[u8]) -> Vec<Vec<u8>> {
         let mut out = Outbox::new();
         let _ = gateway.endpoint.handle_datagram(START, gateway.path, datagram, &mut out);
-        gateway.carry_out(out)
+        gateway.carry_out(START, out)
     }
 
     fn say(&mut self, header: &Header, envelope: Envelope, first: u8, chain: &[u8]) {

@@ -102,10 +102,8 @@ fn its_configuration() -> String {
     for peer in PEERS {
         let ([ours, its], address, [ike, esp]) = (peer.networks(), peer.address(), peer.theirs);
         let (start, its_address) = (if peer.we_call { "add" } else { "start" }, peer.its_address());
-        let what = match peer.is_transport() {
-            true => "type=transport".to_owned(),
-            false => format!("leftsubnet={its}\n rightsubnet={ours}"),
-        };
+        let networks = format!("leftsubnet={its}\n rightsubnet={ours}");
+        let what = if peer.is_transport() { "type=transport" } else { &networks };
         let _ = write!(
             text,
             "\nconn {}\n ikev2=insist\n left={its_address}\n right={address}\n leftid={its_address}\n\

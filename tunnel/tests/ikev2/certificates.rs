@@ -11,7 +11,7 @@ use rcgen::{
 use std::sync::Arc;
 use tunnel::ikev2::message::Exchange;
 use tunnel::ikev2::message::numbers::notify;
-use tunnel::ikev2::{Authentication, Cause, Connection, Credentials, Event, Identity};
+use tunnel::ikev2::{Authentication, Cause, Connection, ConnectionId, Credentials, Event, Identity};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
@@ -78,6 +78,12 @@ fn why(network: &Network, host: usize) -> String {
         _ => None,
     };
     network.hosts[host].events.iter().find_map(failed).expect("it failed")
+}
+
+/// Two hosts that know each other by certificates.
+pub fn acquainted_by_certificates(seed: u64) -> (Network, [ConnectionId; 2]) {
+    let root = authority();
+    acquainted(seed, |host, connection| use_certificate(connection, plain(host, &root)))
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod collisions;
 mod floods;
 mod hostile;
 mod impostors;
+mod jobs;
 mod mallory;
 mod network;
 mod sessions;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tunnel::ikev2::message::{Exchange, Header};
-use tunnel::ikev2::{Action, Connection, ConnectionId, Endpoint, Event, Install, Outbox, Path};
+use tunnel::ikev2::{Action, Connection, ConnectionId, Endpoint, Event, Install, Job, Outbox, Path};
 use tunnel::{Now, Time};
 
 /// A seeded source of randomness.
@@ -116,7 +116,11 @@ pub struct Network {
     pub on_the_way: Option<Meddler>,
     pub log: Vec<(Time, Datagram)>,
     pub now: Time,
+    /// A host's jobs take up to this; if it is nothing, they are done at once.
+    pub longest_job: [Duration; 2],
     in_flight: BTreeMap<(Time, u64), Datagram>,
+    /// Jobs, and when they are done.
+    in_work: BTreeMap<(Time, u64), (usize, Job)>,
     launched: u64,
     random: ChaCha8Rng,
 }
@@ -134,7 +138,9 @@ impl Network {
             on_the_way: None,
             log: Vec::new(),
             now: Time::from_nanoseconds(1_000_000_000),
+            longest_job: [Duration::ZERO; 2],
             in_flight: BTreeMap::new(),
+            in_work: BTreeMap::new(),
             launched: 0,
             random: ChaCha8Rng::seed_from_u64(seed),
         }
@@ -168,7 +174,8 @@ impl Network {
         let end = self.now + duration;
         let mut rounds = 0;
         loop {
-            let arrival = self.in_flight.keys().next().map(|(at, _)| *at);
+            let arrivals = [self.in_flight.keys().next(), self.in_work.keys().next()];
+            let arrival = arrivals.into_iter().flatten().map(|(at, _)| *at).min();
             let alive = self.hosts.iter().filter(|host| !host.is_dead);
             let timeouts = alive.filter_map(|host| host.endpoint.next_timeout());
             let Some(next) = timeouts.chain(arrival).min().filter(|&next| next <= end) else { break };
@@ -179,6 +186,10 @@ impl Network {
                 if !self.hosts[host].is_dead {
                     self.command(host, Endpoint::handle_timeout);
                 }
+            }
+            while let Some(entry) = self.in_work.first_entry().filter(|entry| entry.key().0 <= self.now) {
+                let (host, job) = entry.remove();
+                self.finish(host, job);
             }
             while let Some(entry) = self.in_flight.first_entry().filter(|entry| entry.key().0 <= self.now) {
                 let datagram = entry.remove();
@@ -230,13 +241,21 @@ impl Network {
                     assert!(this.installed.remove(&spi).is_some(), "what is retired was installed");
                 }
                 Action::Follow { path, .. } => this.path = Some(path),
+                Action::Work(job) if self.longest_job[host].is_zero() => self.finish(host, job),
                 Action::Work(job) => {
-                    let finished = job.run();
-                    self.command(host, |endpoint, now, out| endpoint.handle_finished(now, finished, out));
+                    let longest = self.longest_job[host].as_nanos() as u64;
+                    let takes = Duration::from_nanos(self.random.random_range(0..longest));
+                    self.launched += 1;
+                    self.in_work.insert((self.now + takes, self.launched), (host, job));
                 }
                 Action::Report(event) => this.events.push(*event),
             }
         }
+    }
+
+    fn finish(&mut self, host: usize, job: Job) {
+        let finished = job.run();
+        self.command(host, |endpoint, now, out| endpoint.handle_finished(now, finished, out));
     }
 
     fn transmit(&mut self, mut datagram: Datagram) {

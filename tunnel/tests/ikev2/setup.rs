@@ -406,6 +406,8 @@ fn the_bad_network_is_overcome() {
             }
         });
         network.weather = Weather { lost: 200, duplicated: 200, damaged: 50, delay: seconds(2) };
+        // Every third machine is a slow one.
+        network.longest_job = [seconds(u64::from(seed % 3 == 0)); 2];
         begin(&mut network, A, ids[A]);
         network.run(seconds(170));
         network.weather = Weather { delay: std::time::Duration::from_millis(10), ..Weather::default() };

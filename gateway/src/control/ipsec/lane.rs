@@ -1,12 +1,15 @@
 //! The IPsec lane: one thread that owns IKE, and carries out what it wants done.
 //!
-//! It serves, in this order: commands, notices of the data path, timers, and IKE messages from the network. Whatever the
-//! network sends, it can only fill bounded queues; and the lane runs when the data path leaves the processor idle.
+//! It serves, in this order: commands, notices of the data path, jobs that are done, timers, and IKE messages from the network.
+//! Whatever the network sends, it can only fill bounded queues; and the lane runs when the data path leaves the processor
+//! idle.
 
 mod children;
 
 use super::connections::{Plan, address_towards};
 use super::explain;
+use super::gateway::NAME;
+use super::jobs::Jobs;
 use crate::api::model;
 use crate::control::lane::Reply;
 use crate::control::sender::Sender;
@@ -25,7 +28,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 use tunnel::ikev2::{
-    Action, CannotInitiate, Cause, ConnectionId, Endpoint as Ike, Event, Outbox, Path, Patience, Start,
+    Action, CannotInitiate, Cause, ConnectionId, Endpoint as Ike, Event, Finished, Outbox, Path, Patience,
+    Start,
 };
 use tunnel::{PeerId, Time};
 
@@ -89,6 +93,7 @@ pub struct Lane {
     /// On port 500.
     initial: Sender<UdpTransmit>,
     inbox: Inbox,
+    jobs: Jobs,
     /// Whether the interface is up.
     running: bool,
     /// Connections whose packets wait although they failed, until it may be tried again.
@@ -117,7 +122,7 @@ pub struct Parts {
 }
 
 impl Lane {
-    /// A lane without peers, for an interface that is down.
+    /// A lane without peers, for an interface that is down. Its jobs are done as the calling thread runs.
     pub fn new(parts: Parts) -> Self {
         let Parts { engine, random: [ike, random], shared, outside, initial, drops, inbox } = parts;
         let mut ike = Ike::new(ike);
@@ -130,6 +135,7 @@ impl Lane {
             listened: shared.clock.monotonic(),
             shared,
             inbox,
+            jobs: Jobs::start(NAME),
             running: false,
             postponed: Vec::new(),
             drops,
@@ -149,6 +155,9 @@ impl Lane {
             for notice in self.inbox.notices.clone().try_iter() {
                 self.notice(notice);
             }
+            for finished in self.jobs.finished().clone().try_iter() {
+                self.finished(finished);
+            }
             self.timers();
             if self.datagrams() == 0 {
                 self.wait();
@@ -163,6 +172,7 @@ impl Lane {
         let mut select = Select::new();
         select.recv(&self.inbox.commands);
         select.recv(&self.inbox.notices);
+        select.recv(self.jobs.finished());
         select.recv(&self.inbox.floated);
         select.recv(&self.inbox.initial);
         match next {
@@ -198,6 +208,12 @@ impl Lane {
             tracing::debug!("from {remote}: {ignored}");
             self.drops.count(DropReason::BadHandshake, 1);
         }
+        self.carry_out(out);
+    }
+
+    fn finished(&mut self, finished: Finished) {
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+        self.ike.handle_finished(now, finished, &mut out);
         self.carry_out(out);
     }
 
@@ -291,6 +307,11 @@ impl Lane {
                 Action::Follow { session, path } => {
                     self.children.follow(session, outside(path));
                     self.children.measure_all();
+                }
+                Action::Work(job) => {
+                    if let Some(finished) = self.jobs.give(job) {
+                        self.finished(finished);
+                    }
                 }
                 Action::Report(event) => self.report(&event),
             }

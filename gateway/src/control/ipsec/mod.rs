@@ -6,11 +6,13 @@
 //!                      keeper ──> unprotected (what the kernel is not to let in)
 //! UDP 500 ──> port ──┐
 //! UDP 4500 ─> worker ┴──> lane (the IKE protocol) ──> tables (SAs, policies) ──> workers
+//!                         └<─> jobs (key exchanges, signatures)
 //! ```
 
 pub mod connections;
 pub mod explain;
 pub mod gateway;
+mod jobs;
 mod keeper;
 pub mod lane;
 pub mod network;

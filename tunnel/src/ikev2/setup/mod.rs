@@ -4,7 +4,8 @@
 //! initiator   Initiating ──IKE_SA_INIT──> Authenticating ──IKE_AUTH──> Session
 //! responder   answer_init ───────────────> HalfOpen ───────IKE_AUTH──> Session
 //! ```
-//! Each state consumes itself and returns the next. None has a way to install a Child SA: that is a
+//! Each state consumes itself and returns the next; what takes a key exchange or a signature first moves into a
+//! [`Job`](super::job::Job). None has a way to install a Child SA: that is a
 //! [`Session`](super::session::Session)'s, which takes a [`Verified`] to be made.
 
 mod authenticating;

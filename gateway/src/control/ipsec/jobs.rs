@@ -1,0 +1,134 @@
+//! The threads that do the jobs of IKE: key exchanges and signatures, while the lane goes on.
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::thread::{self, JoinHandle};
+use tunnel::ikev2::{Finished, Job};
+
+/// More would only wait for each other where packets leave little time.
+const MOST: usize = 8;
+
+/// The threads: one for each processor but the one that the lane is on. Where there is only that one, there are none.
+pub struct Jobs {
+    queue: Option<Sender<Job>>,
+    finished: Receiver<Finished>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Jobs {
+    /// Starts them with the rights and the priority of the calling thread; fewer if the system gives no more.
+    pub fn start(name: &str) -> Self {
+        let count = thread::available_parallelism().map_or(0, |processors| processors.get() - 1);
+        Self::start_threads(name, count.min(MOST))
+    }
+
+    fn start_threads(name: &str, count: usize) -> Self {
+        // As many wait as may be half open, which is bounded.
+        let ((queue, jobs), (done, finished)) = (unbounded::<Job>(), unbounded());
+        let mut threads = Vec::new();
+        for _ in 0..count {
+            let (jobs, done) = (jobs.clone(), done.clone());
+            let work = move || {
+                for job in jobs {
+                    // The lane may have ended.
+                    let _ = done.send(job.run());
+                }
+            };
+            match thread::Builder::new().name(format!("{name} jobs")).spawn(work) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => tracing::warn!("{} threads make the keys of IKE: {error}", threads.len()),
+            }
+        }
+        Self { queue: (!threads.is_empty()).then_some(queue), finished, threads }
+    }
+
+    /// Has a job done; done at once if there is nobody else.
+    pub fn give(&self, job: Job) -> Option<Finished> {
+        match &self.queue {
+            Some(queue) => queue.send(job).err().map(|unsent| unsent.0.run()),
+            None => Some(job.run()),
+        }
+    }
+
+    /// What is done.
+    pub fn finished(&self) -> &Receiver<Finished> {
+        &self.finished
+    }
+}
+
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        self.queue = None;
+        for thread in self.threads.drain(..) {
+            // One that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crypto::exchange::Group;
+    use crypto::prf::Prf;
+    use crypto::{Cipher, SecretBytes, random};
+    use std::time::Duration;
+    use tunnel::ikev2::proposal::{Encryption, IkeOffer};
+    use tunnel::ikev2::{Action, Authentication, Connection, Endpoint, Identity, Outbox, Start, WhenLost};
+    use tunnel::{Now, Time};
+
+    const NOW: Now = Now { monotonic: Time::from_nanoseconds(1), wall: Duration::from_secs(1 << 30) };
+
+    /// An endpoint that is to call, and its first job: to make its public value.
+    fn calling() -> (Endpoint, Job) {
+        let mut endpoint = Endpoint::new(Box::new(random::System::default()));
+        let [local, remote] = [1, 2].map(|number| Some([192, 0, 2, number].into()));
+        let ike = IkeOffer {
+            encryption: vec![Encryption::Aead(Cipher::Aes128Gcm, 16)],
+            integrity: Vec::new(),
+            prf: vec![Prf::HmacSha256],
+            groups: vec![Group::X25519],
+        };
+        let id = endpoint.add_connection(
+            NOW,
+            Connection {
+                name: "peer".to_owned(),
+                local,
+                remote,
+                local_identity: Identity::Fqdn("here".to_owned()),
+                remote_identity: None,
+                authentication: Authentication::SharedKey(SecretBytes::new(b"secret".to_vec())),
+                ike: vec![ike],
+                children: Vec::new(),
+                lifetime: Duration::from_secs(1000),
+                reauthenticate: false,
+                dead_peer_detection: None,
+                start: Start::Respond,
+                when_lost: WhenLost::Clear,
+                force_encapsulation: false,
+            },
+        );
+        let mut out = Outbox::new();
+        endpoint.initiate(NOW, id, &mut out).expect("addresses are known");
+        let job = out.into_iter().find_map(|action| match action {
+            Action::Work(job) => Some(job),
+            _ => None,
+        });
+        (endpoint, job.expect("a key is to be made"))
+    }
+
+    #[test]
+    fn jobs_come_back_with_and_without_threads() {
+        for count in [0, 3] {
+            let jobs = Jobs::start_threads("test", count);
+            let (mut endpoint, job) = calling();
+            let at_once = jobs.give(job);
+            assert_eq!(at_once.is_some(), count == 0);
+            let patience = Duration::from_secs(20);
+            let finished =
+                at_once.unwrap_or_else(|| jobs.finished().recv_timeout(patience).expect("it is done"));
+            let mut out = Outbox::new();
+            endpoint.handle_finished(NOW, finished, &mut out);
+            assert!(out.iter().any(|action| matches!(action, Action::Send { .. })), "{out:?}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Sessions whose keys and signatures are being made elsewhere.
+
+use crate::certificates::acquainted_by_certificates;
+use crate::network::{A, B, Network};
+use crate::support::{acquainted, assert_agree, assert_nothing_leaks, begin, child, connection, seconds};
+use std::time::Duration;
+use tunnel::ikev2::limits::{HALF_OPEN_TIME, REFUSED_TIME};
+use tunnel::ikev2::{Cause, ConnectionId, Event, Start};
+
+/// Two hosts whose jobs take their time, after `passed`.
+fn slow(seed: u64, passed: Duration) -> (Network, [ConnectionId; 2]) {
+    let (mut network, ids) = acquainted_by_certificates(seed);
+    network.longest_job = [seconds(1); 2];
+    begin(&mut network, A, ids[A]);
+    network.run(passed);
+    (network, ids)
+}
+
+#[test]
+fn whoever_is_slow_is_waited_for() {
+    for seed in 0..50 {
+        let (network, _) = slow(700 + seed, seconds(20));
+        assert_agree(&network, 1);
+        assert_nothing_leaks(&network, 1);
+    }
+}
+
+#[test]
+fn what_is_ended_while_it_is_made_leaves_nothing() {
+    for step in 0..60 {
+        for host in [A, B] {
+            let (mut network, ids) = slow(701, Duration::from_millis(50 * step));
+            network.command(host, |endpoint, now, out| endpoint.remove_connection(now, ids[host], out));
+            network.run(seconds(300) + HALF_OPEN_TIME);
+            assert_nothing_leaks(&network, 0);
+        }
+    }
+}
+
+#[test]
+fn what_is_asked_of_it_meanwhile_is_not_forgotten() {
+    let (mut network, ids) = acquainted(702, |host, connection| {
+        connection.children.push(child("more", host as u8 + 1, 2 - host as u8));
+        connection.start = Start::OnTraffic;
+    });
+    network.longest_job = [seconds(1); 2];
+    for wanted in [0, 1] {
+        let asked =
+            network.command(A, |endpoint, now, out| endpoint.handle_traffic(now, ids[A], wanted, out));
+        asked.expect("known");
+        network.run(Duration::from_millis(10));
+    }
+    network.run(seconds(20));
+    assert_agree(&network, 2);
+    assert_nothing_leaks(&network, 1);
+}
+
+/// Whoever is let in is let in by what is configured now.
+#[test]
+fn what_is_configured_anew_meanwhile_is_asked_again() {
+    let mut refused = 0;
+    for step in 0..60 {
+        let (mut network, ids) = slow(703, Duration::from_millis(50 * step));
+        network.command(B, |endpoint, now, out| {
+            endpoint.update_connection(now, ids[B], connection(B), &[Some(0)], out);
+        });
+        network.run(seconds(10) + REFUSED_TIME);
+        let told = |event: &Event| matches!(event, Event::Failed { cause: Cause::Misbehaved(why), .. } if why.contains("anew"));
+        refused += network.hosts[B].count(told);
+    }
+    assert!(refused > 0, "one of them was being looked at");
+}
