@@ -132,13 +132,14 @@ struct Gateway {
     id: ConnectionId,
     path: Path,
     installed: HashSet<u32>,
+    expected: HashSet<u32>,
 }
 
 impl Gateway {
     fn new(host: usize, now: Now) -> Self {
         let mut endpoint = Endpoint::new(Box::new(Numbers(host as u64)));
         let id = endpoint.add_connection(now, connection(host));
-        Self { endpoint, id, path: path(host), installed: HashSet::new() }
+        Self { endpoint, id, path: path(host), installed: HashSet::new(), expected: HashSet::new() }
     }
 
     /// Carries out what is to be done; returns what is to be sent.
@@ -154,8 +155,13 @@ impl Gateway {
                     actions.extend(out);
                 }
                 Action::Send { message, .. } => sent.push(message),
-                Action::Install(install) => assert!(self.installed.insert(install.sa.inbound.spi)),
+                Action::Install(install) => {
+                    self.expected.remove(&install.sa.inbound.spi);
+                    assert!(self.installed.insert(install.sa.inbound.spi));
+                }
                 Action::Retire { spi } => assert!(self.installed.remove(&spi)),
+                Action::Expect { spi } => assert!(self.expected.insert(spi)),
+                Action::ExpectNoMore { spi } => assert!(self.expected.remove(&spi)),
                 Action::Use { .. } | Action::KeepNat { .. } | Action::Follow { .. } | Action::Report(_) => {}
             }
         }

@@ -17,6 +17,7 @@ pub mod bed;
 pub mod clock;
 pub mod control;
 pub mod datapath;
+pub mod early;
 pub mod staging;
 pub mod tables;
 pub mod worker;

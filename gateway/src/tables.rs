@@ -4,6 +4,7 @@
 //! prefix moves from one peer to another in one step. Of a [`Peer`], the workers themselves write what they observe:
 //! its endpoint, its counters, its activity.
 
+use crate::early::Early;
 use crate::staging::{Budget, Staging};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use crossbeam_utils::CachePadded;
@@ -192,6 +193,8 @@ pub struct Tables {
     pub policies: ArcSwap<Policies<Arc<Peer>>>,
     /// The MTU of the inside interface.
     pub mtu: AtomicUsize,
+    /// IPsec: packets whose SA we have asked for.
+    pub early: Early,
     /// Without locks: a worker never waits for the lane, which runs at a lower priority.
     sessions: papaya::HashMap<u32, Arc<Session>>,
 }
@@ -204,6 +207,7 @@ impl Tables {
             routes: ArcSwap::default(),
             policies: ArcSwap::default(),
             mtu: AtomicUsize::new(mtu),
+            early: Early::default(),
             sessions: papaya::HashMap::new(),
         }
     }

@@ -574,6 +574,26 @@ fn a_new_sa_takes_over_while_packets_of_the_old_are_on_their_way() {
     assert_eq!(bed.dropped(), [(DropReason::UnknownSa, 1)]);
 }
 
+/// Whoever answers may send before we have read the answer.
+#[test]
+fn packets_wait_for_an_sa_that_was_asked_for() {
+    let mut bed = bed();
+    let datagrams = sealed(&mut bed, &[v4(1, 100, 0), v4(2, 100, 0), v4(3, 100, 0)]);
+    let session = bed.tables.session(INDEX).expect("installed");
+    bed.tables.retire(INDEX);
+    bed.tables.early.expect(INDEX);
+    arrive(&mut bed, &datagrams);
+    assert_eq!((bed.received().len(), bed.dropped()), (0, vec![]));
+    let Session { sa, peer, selectors } = &*session;
+    let again = Session { sa: Arc::clone(sa), peer: Arc::clone(peer), selectors: selectors.clone() };
+    bed.tables.install(again);
+    let waited: Vec<Vec<u8>> =
+        bed.tables.early.end(INDEX).into_iter().map(|packet| packet.bytes.into_vec()).collect();
+    assert_eq!(waited, datagrams);
+    arrive(&mut bed, &waited);
+    assert_eq!(bed.received().len(), 3);
+}
+
 #[test]
 fn what_an_engine_failed_to_encrypt_never_leaves() {
     let mut bed = Bed::esp(&Broken, child(GCM, false, Mode::Tunnel)).expect("it takes any key");

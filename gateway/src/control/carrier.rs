@@ -198,6 +198,11 @@ impl Carrier {
         }
     }
 
+    /// A port that writes inside.
+    pub fn inside(&self) -> Box<dyn Transmit> {
+        Box::new(TunTransmit::new(Arc::clone(&self.device), Arc::clone(&self.offloads)))
+    }
+
     /// What the lane binds the sockets with.
     pub fn binding(&self) -> Binding {
         Binding::new(Arc::clone(&self.slot), Arc::clone(&self.offloads), Arc::clone(&self.inbound_wake))
@@ -267,8 +272,7 @@ impl Carrier {
         if let Some(faults) = &options.faults {
             outside = Box::new(Fault::new(outside, *faults, Arc::clone(&drops)));
         }
-        let mut inside: Box<dyn Transmit> =
-            Box::new(TunTransmit::new(Arc::clone(&self.device), Arc::clone(&self.offloads)));
+        let mut inside = self.inside();
         if let Some(capture) = &options.capture_inside {
             inside = Box::new(Captured::new(inside, capture.clone()));
         }

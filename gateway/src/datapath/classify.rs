@@ -2,6 +2,7 @@
 
 use super::punt::Punt;
 use super::{Classified, Run, Stage};
+use crate::early::{self, Kept};
 use crate::tables::{Protocol, Session, Tables};
 use packet::header::esp::{Encapsulated, HEADER};
 use packet::header::ip::IpPacket;
@@ -165,8 +166,10 @@ fn find_runs<W: Wire>(
                     if !join(runs, &range, index, endpoint, ds_field) {
                         if let Some(session) = tables.session(index) {
                             runs.push(Run { packets: range, session, endpoint, ds_field });
-                        } else {
-                            discard(batch, range, DropReason::UnknownSa, drops);
+                        } else if let Some(run) =
+                            keep(batch, tables, range, index, (endpoint, ds_field), drops)
+                        {
+                            runs.push(run);
                         }
                     }
                 }
@@ -181,6 +184,33 @@ fn find_runs<W: Wire>(
             }
         }
     }
+}
+
+/// Lets packets wait for the SA of an SPI that we have asked for; makes a run of them if it has just come.
+#[cold]
+fn keep(
+    batch: &mut Batch,
+    tables: &Tables,
+    packets: Range<usize>,
+    spi: u32,
+    (endpoint, ds_field): (Endpoint, u8),
+    drops: &DropCounters,
+) -> Option<Run> {
+    for index in packets.clone() {
+        let packet = || early::Packet { endpoint, ds_field, bytes: batch.packet(index).into() };
+        match tables.early.keep(spi, packet) {
+            Kept::Waiting => batch.discard(index),
+            Kept::Installed => {
+                let session = tables.session(spi)?;
+                return Some(Run { packets: index..packets.end, session, endpoint, ds_field });
+            }
+            Kept::No => {
+                discard(batch, index..packets.end, DropReason::UnknownSa, drops);
+                return None;
+            }
+        }
+    }
+    None
 }
 
 /// Lets packets join the last run if they belong to it.

@@ -160,7 +160,9 @@ fn libreswan_and_we_call_each_other_and_both_replace_keys() {
     // We begin, too: after packets, and soon.
     let first = &PEERS[0];
     let (spis, ike) = (pair.spis(first), pair.ike(first));
-    pair.is_busy(first, 2000);
+    let said = pair.is_busy(first, 2000);
+    eprintln!("{said}");
+    assert!(said.contains(" 0% packet loss"), "{said}\n{}", pair.tell());
     pair.wait("both SAs are new", || pair.spis(first) != spis && pair.ike(first) != ike);
     pair.all_work(PEERS);
 }

@@ -253,12 +253,11 @@ impl Pair {
         assert!(self.run("md5sum < /file").contains(&digest), "{} bytes", received.len());
     }
 
-    /// So many pings, to have keys replaced under them. They are not counted: a peer that sends with new keys before we can
-    /// have its answer loses some.
-    fn is_busy(&self, peer: &Peer, count: usize) {
+    /// So many pings, to have keys replaced under them; what is said of them.
+    fn is_busy(&self, peer: &Peer, count: usize) -> String {
         let [ours, theirs] = peer.inside();
         let arguments = ["-q", "-c", &count.to_string(), "-i", "0.003", "-W", "5", "-I", &ours, &theirs];
-        let _ = self.lab.run("a", "ping", &arguments);
+        self.lab.run("a", "ping", &arguments).unwrap_or_else(|error| error.to_string())
     }
 }
 

@@ -114,7 +114,8 @@ fn openiked_and_we_call_each_other_and_both_replace_keys() {
     }
     for peer in &PEERS[..2] {
         let (spis, ike) = (pair.spis(peer), pair.ike(peer));
-        pair.is_busy(peer, 2000);
+        let said = pair.is_busy(peer, 2000);
+        eprintln!("{said}");
         pair.wait("both SAs are new", || pair.spis(peer) != spis && pair.ike(peer) != ike);
         pair.works(peer);
     }

@@ -32,7 +32,17 @@ pub enum Action {
         /// Where from and where to.
         path: Path,
     },
-    /// Accept packets under the SA, and send with it.
+    /// Keep packets under this SPI: the SA may come, and the other side may have it already.
+    Expect {
+        /// The SPI that we would receive with.
+        spi: u32,
+    },
+    /// Keep them no more: there will be no such SA.
+    ExpectNoMore {
+        /// The SPI.
+        spi: u32,
+    },
+    /// Accept packets under the SA, those that were kept first, and send with it.
     Install(Box<Install>),
     /// Send with this SA instead of the older one for the same packets.
     Use {
@@ -243,6 +253,8 @@ impl fmt::Debug for Action {
         match self {
             Self::Send { path, message } => write!(f, "Send({path:?}, {} bytes)", message.len()),
             Self::KeepNat { path } => write!(f, "KeepNat({path:?})"),
+            Self::Expect { spi } => write!(f, "Expect({spi:x})"),
+            Self::ExpectNoMore { spi } => write!(f, "ExpectNoMore({spi:x})"),
             Self::Install(install) => write!(f, "Install({:x})", install.sa.inbound.spi),
             Self::Use { spi } => write!(f, "Use({spi:x})"),
             Self::Retire { spi } => write!(f, "Retire({spi:x})"),

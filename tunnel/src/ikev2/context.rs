@@ -1,6 +1,6 @@
 //! What every state is handed with a message: the time, randomness, who has which SPI, and where actions go.
 
-use super::action::{Action, Cause, Event, Outbox, SessionId};
+use super::action::{Action, Cause, Event, Install, Outbox, SessionId};
 use super::channel::Datagrams;
 use super::config::{Connection, ConnectionId, Patience};
 use super::identity::Identity;
@@ -10,7 +10,7 @@ use crate::Time;
 use crate::bucket::Bucket;
 use crypto::Random;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -85,6 +85,8 @@ fn leave<K: Eq + Hash>(by: &mut HashMap<K, BTreeSet<ConnectionId>>, key: &K, id:
 pub(super) struct Registry {
     ike: HashMap<u64, SessionId>,
     children: HashMap<u32, SessionId>,
+    /// Those that we have asked for: the caller keeps packets under them.
+    expected: HashSet<u32>,
     /// What may still be reported that is not certain.
     reports: HashMap<Option<ConnectionId>, Bucket>,
 }
@@ -197,8 +199,25 @@ impl Context<'_> {
         }
     }
 
+    /// The same, for an SA that we ask for. The other side may send under it before we have its answer.
+    pub(super) fn expect_child_spi(&mut self, owner: SessionId) -> u32 {
+        let spi = self.new_child_spi(owner);
+        self.registry.expected.insert(spi);
+        self.out.push(Action::Expect { spi });
+        spi
+    }
+
+    /// Has the caller put a Child SA to work.
+    pub(super) fn install(&mut self, install: Install) {
+        self.registry.expected.remove(&install.sa.inbound.spi);
+        self.out.push(Action::Install(Box::new(install)));
+    }
+
     pub(super) fn release_child_spi(&mut self, spi: u32) {
         self.registry.children.remove(&spi);
+        if self.registry.expected.remove(&spi) {
+            self.out.push(Action::ExpectNoMore { spi });
+        }
     }
 
     /// A moment after `delay` and up to as much again, so that both sides do not try again together.

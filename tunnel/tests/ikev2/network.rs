@@ -4,7 +4,7 @@
 use crypto::Random;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tunnel::ikev2::message::{Exchange, Header};
@@ -54,6 +54,8 @@ pub struct Host {
     pub endpoint: Endpoint,
     pub address: IpAddr,
     pub installed: HashMap<u32, Installed>,
+    /// SPIs whose packets wait.
+    pub expected: HashSet<u32>,
     pub path: Option<Path>,
     pub events: Vec<Event>,
     pub keepalives: usize,
@@ -69,6 +71,7 @@ impl Host {
             endpoint: Endpoint::new(Box::new(Seeded(ChaCha8Rng::seed_from_u64(seed)))),
             address: address.parse().expect("literal"),
             installed: HashMap::new(),
+            expected: HashSet::new(),
             path: None,
             events: Vec::new(),
             keepalives: 0,
@@ -224,10 +227,13 @@ impl Network {
                     self.transmit(Datagram { from: path.local, to: path.remote, bytes: message });
                 }
                 Action::KeepNat { .. } => this.keepalives += 1,
+                Action::Expect { spi } => assert!(this.expected.insert(spi), "it is new"),
+                Action::ExpectNoMore { spi } => assert!(this.expected.remove(&spi), "it was expected"),
                 Action::Install(install) => {
                     this.installs += 1;
                     this.path = Some(install.path);
                     let spi = install.sa.inbound.spi;
+                    this.expected.remove(&spi);
                     let held = install.hold;
                     let installed = Installed { install: *install, held, order: this.installs };
                     assert!(this.installed.insert(spi, installed).is_none(), "an SPI has one owner");

@@ -140,6 +140,7 @@ pub fn assert_nothing_leaks(network: &Network, sessions: usize) {
         assert_eq!(load.ike_spis, sessions, "{:?}", host.endpoint.sessions());
         assert_eq!(load.child_spis, host.installed.len(), "{:x?}", host.spis());
         assert_eq!(load.half_open, 0);
+        assert!(host.expected.is_empty(), "{:x?}", host.expected);
         assert_eq!(established(host), sessions);
     }
 }

@@ -102,6 +102,7 @@ impl Gateway {
             random: [Box::new(random::System::default()), Box::new(random::System::default())],
             shared,
             outside: carrier.outside(),
+            inside: carrier.inside(),
             initial: initial.transmit(),
             drops: Arc::clone(&drops),
             inbox: Inbox {

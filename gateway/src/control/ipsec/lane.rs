@@ -15,7 +15,8 @@ use crate::control::lane::Reply;
 use crate::control::sender::Sender;
 use crate::datapath::Notice;
 use crate::datapath::punt::{Datagram, Punt};
-use crate::worker::Shared;
+use crate::early::EarlyReceive;
+use crate::worker::{FLUSH_BYTES, Inbound, Shared};
 use children::Children;
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use crypto::{Engine, Random};
@@ -92,6 +93,8 @@ pub struct Lane {
     sender: Sender<Box<dyn Transmit>>,
     /// On port 500.
     initial: Sender<UdpTransmit>,
+    /// Carries packets that came before their SA.
+    early: Inbound<EarlyReceive, Box<dyn Transmit>>,
     inbox: Inbox,
     jobs: Jobs,
     /// Whether the interface is up.
@@ -115,6 +118,8 @@ pub struct Parts {
     pub outside: Box<dyn Transmit>,
     /// Sends on port 500.
     pub initial: UdpTransmit,
+    /// Writes inside.
+    pub inside: Box<dyn Transmit>,
     /// Where drops are counted.
     pub drops: Arc<DropCounters>,
     /// Where work comes from.
@@ -124,7 +129,7 @@ pub struct Parts {
 impl Lane {
     /// A lane without peers, for an interface that is down. Its jobs are done as the calling thread runs.
     pub fn new(parts: Parts) -> Self {
-        let Parts { engine, random: [ike, random], shared, outside, initial, drops, inbox } = parts;
+        let Parts { engine, random: [ike, random], shared, outside, initial, inside, drops, inbox } = parts;
         let mut ike = Ike::new(ike);
         ike.set_source(Box::new(address_towards));
         Self {
@@ -132,6 +137,14 @@ impl Lane {
             children: Children::new(engine, random, shared.clone(), Arc::clone(&drops)),
             sender: Sender::new(shared.clone(), outside, Arc::clone(&drops)),
             initial: Sender::new(shared.clone(), initial, Arc::clone(&drops)),
+            early: Inbound::new(
+                shared.clone(),
+                EarlyReceive::default(),
+                inside,
+                inbox.punts[0].clone(),
+                Arc::clone(&drops),
+                FLUSH_BYTES,
+            ),
             listened: shared.clock.monotonic(),
             shared,
             inbox,
@@ -301,7 +314,16 @@ impl Lane {
             match action {
                 Action::Send { path, message } => self.send(path, &message),
                 Action::KeepNat { path } => self.sender.message(Some(outside(path)), &KEEPALIVE, 0),
-                Action::Install(install) => self.children.install(*install, &mut self.sender),
+                Action::Expect { spi } => self.shared.tables.early.expect(spi),
+                Action::ExpectNoMore { spi } => {
+                    let early = self.shared.tables.early.end(spi);
+                    self.drops.count(DropReason::UnknownSa, early.len());
+                }
+                Action::Install(install) => {
+                    let spi = install.sa.inbound.spi;
+                    self.children.install(*install, &mut self.sender);
+                    self.carry_early(spi);
+                }
                 Action::Use { spi } => self.children.use_sa(spi, &mut self.sender),
                 Action::Retire { spi } => self.children.retire(spi),
                 Action::Follow { session, path } => {
@@ -316,6 +338,14 @@ impl Lane {
                 Action::Report(event) => self.report(&event),
             }
         }
+    }
+
+    /// Carries the packets that came before their SA.
+    fn carry_early(&mut self, spi: u32) {
+        let packets = self.shared.tables.early.end(spi);
+        self.early.outside().0.extend(packets);
+        // This port never fails.
+        while let Ok(true) = self.early.burst(&mut ()) {}
     }
 
     fn send(&mut self, path: Path, message: &[u8]) {

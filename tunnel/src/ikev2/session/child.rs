@@ -97,7 +97,7 @@ impl Session {
         let encapsulation = self.nat.in_udp;
         let follows = self.follows();
         let install = Install { connection, child, session, sa, path, encapsulation, follows, hold };
-        context.out.push(Action::Install(Box::new(install)));
+        context.install(install);
         context.report(Event::ChildUp { connection, child, spi, suite: suite.to_string() });
     }
 

@@ -78,7 +78,7 @@ impl Request {
         context: &mut Context<'_>,
     ) -> Option<Self> {
         let child = config.children.get(index)?;
-        let spi = context.new_child_spi(owner);
+        let spi = context.expect_child_spi(owner);
         let [local, remote] = selectors_of(child, path);
         Some(Self {
             child: index,
