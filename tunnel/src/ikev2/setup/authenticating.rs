@@ -210,7 +210,7 @@ impl Attempt {
         let config = &wanted.config;
         let local = identity::body(&config.local_identity);
         let remote = config.remote_identity.as_ref().map(identity::body);
-        let proof = self.init.prove(config, &local)?;
+        let proof = self.init.prove(config, &local, None)?;
         let request = request(config);
         let id = |body| Identification::parse(body).expect("a body of ours has its head");
         let mut payloads = vec![Payload::IdI(id(&local))];

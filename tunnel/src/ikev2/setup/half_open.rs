@@ -197,7 +197,7 @@ impl HalfOpen {
         let shown = (id, auth);
         let verified =
             self.init.verify(&config, shown, &payloads.certificates, context.wall).map_err(failed)?;
-        let proof = self.init.prove(&config, &identity::body(&config.local_identity));
+        let proof = self.init.prove(&config, &identity::body(&config.local_identity), Some(&verified));
         let proof = proof.map_err(|cause| Box::new(Refusal { authentic: true, ..*failed(cause) }))?;
         Ok((Matched { connection, config, verified }, proof))
     }

@@ -29,12 +29,19 @@ pub(super) const MOST_FIRST_REQUEST: usize = 25;
 /// The other side has shown who it is. Only [`verify`] makes one.
 pub(crate) struct Verified {
     identity: Identity,
+    /// What it has signed with; none if it has a secret.
+    scheme: Option<Scheme>,
 }
 
 impl Verified {
     /// Who it is.
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// What it has signed with, if it has.
+    pub(super) fn scheme(&self) -> Option<Scheme> {
+        self.scheme
     }
 }
 
@@ -51,13 +58,15 @@ pub(super) fn hashes(payloads: &Payloads<'_>) -> Vec<u16> {
     data.as_chunks().0.iter().map(|&hash| u16::from_be_bytes(hash)).collect()
 }
 
-/// Makes our proof; `key` is our SK_p, `hashes` are those that the other side understands.
+/// Makes our proof; `key` is our SK_p, `hashes` are those that the other side understands, and `theirs` is what it has
+/// signed with, where it was first.
 pub(super) fn prove(
     config: &Connection,
     prf: Prf,
     key: &SecretBytes,
     signed: &Signed<'_>,
     hashes: &[u16],
+    theirs: Option<Scheme>,
 ) -> Result<Proof, Cause> {
     let octets = signed.octets(prf, key);
     match &config.authentication {
@@ -66,15 +75,20 @@ pub(super) fn prove(
             Ok(Proof { method: method::SHARED_KEY, data })
         }
         Authentication::Certificate(credentials) => {
-            sign(credentials, &octets, hashes).map_err(Cause::CannotSign)
+            sign(credentials, &octets, hashes, theirs).map_err(Cause::CannotSign)
         }
     }
 }
 
-fn sign(credentials: &Credentials, octets: &[u8], hashes: &[u16]) -> Result<Proof, String> {
+fn sign(
+    credentials: &Credentials,
+    octets: &[u8],
+    hashes: &[u16],
+    theirs: Option<Scheme>,
+) -> Result<Proof, String> {
     let key = &credentials.key;
     let said = |error: SignError| error.to_string();
-    if let Some(scheme) = key.scheme_for(hashes) {
+    if let Some(scheme) = key.scheme_for(hashes, theirs) {
         let algorithm = scheme.to_der();
         let signature = key.sign(scheme, octets).map_err(said)?;
         // RFC 7427 section 3: the length of the algorithm's name, the name, the signature.
@@ -160,13 +174,15 @@ pub(super) fn verify(
     } else {
         let octets = signed.octets(prf, key);
         let proved = match &config.authentication {
-            Authentication::SharedKey(shared) => verify_mac(prf, shared, shown.auth, &octets),
-            Authentication::Certificate(credentials) => verify_signature(credentials, &shown, &octets, wall),
+            Authentication::SharedKey(shared) => verify_mac(prf, shared, shown.auth, &octets).map(|()| None),
+            Authentication::Certificate(credentials) => {
+                verify_signature(credentials, &shown, &octets, wall).map(Some)
+            }
         };
         proved.map_err(Unproved::Proof)
     };
     match outcome {
-        Ok(()) => Ok(Verified { identity: shown.identity }),
+        Ok(scheme) => Ok(Verified { identity: shown.identity, scheme }),
         Err(why) => Err(Cause::NotAuthentic { identity: shown.identity.to_string(), why }),
     }
 }
@@ -191,20 +207,19 @@ fn verify_mac(
     Err("the pre-shared keys differ".to_owned())
 }
 
-/// The certificate leads to an authority of ours, the identity is its owner's, and the owner has signed.
+/// The certificate leads to an authority of ours, the identity is its owner's, and the owner has signed: with what.
 fn verify_signature(
     credentials: &Credentials,
     shown: &Shown<'_>,
     octets: &[u8],
     wall: Duration,
-) -> Result<(), String> {
+) -> Result<Scheme, String> {
     let (peer, others) = read_certificates(shown.certificates)?;
     credentials.trust.verify(&peer, &others, wall).map_err(|error| error.to_string())?;
     if !peer.holds(&shown.identity) {
         return Err(format!("its certificate is for {}", peer.subject()));
     }
-    let is_right = is_signed(peer.key(), credentials.accept_sha1, shown.auth, octets)?;
-    if is_right { Ok(()) } else { Err("its signature is not right".to_owned()) }
+    verify_octets(peer.key(), credentials.accept_sha1, shown.auth, octets)
 }
 
 /// The peer's certificate, and those that may lead from it to an authority: one that we cannot read leads nowhere, but
@@ -218,25 +233,30 @@ fn read_certificates(
     Ok((peer, read.filter_map(Result::ok).collect()))
 }
 
-fn is_signed(
+/// The owner of a key has signed: with what.
+fn verify_octets(
     key: &VerifyingKey,
     accept_sha1: bool,
     auth: &message::Authentication<'_>,
     octets: &[u8],
-) -> Result<bool, String> {
-    match auth.method {
+) -> Result<Scheme, String> {
+    let (scheme, verified) = match auth.method {
         method::SIGNATURE => {
             let (&length, rest) = auth.data.split_first().ok_or("its signature is empty")?;
             let (algorithm, signature) =
                 rest.split_at_checked(length.into()).ok_or("its signature is cut off")?;
             let scheme = Scheme::from_der(algorithm).map_err(|error| error.to_string())?;
-            Ok(key.verify(scheme, octets, signature).is_ok())
+            (scheme, key.verify(scheme, octets, signature))
         }
-        method::RSA if !accept_sha1 => Err("it signs with SHA-1".to_owned()),
-        method::RSA => Ok(key.verify(Scheme::RsaPkcs1Sha1, octets, auth.data).is_ok()),
-        other if method_of(key.kind()) == Some(other) => Ok(key.verify_raw(octets, auth.data).is_ok()),
-        _ => Err("its method of authentication does not fit its certificate".to_owned()),
-    }
+        method::RSA if !accept_sha1 => return Err("it signs with SHA-1".to_owned()),
+        method::RSA => (Scheme::RsaPkcs1Sha1, key.verify(Scheme::RsaPkcs1Sha1, octets, auth.data)),
+        other if method_of(key.kind()) == Some(other) => {
+            (key.kind().schemes()[0], key.verify_raw(octets, auth.data))
+        }
+        _ => return Err("its method of authentication does not fit its certificate".to_owned()),
+    };
+    verified.map_err(|_| "its signature is not right".to_owned())?;
+    Ok(scheme)
 }
 
 #[cfg(test)]
@@ -262,15 +282,17 @@ mod tests {
         accept_sha1: bool,
     ) -> Result<(Proof, VerifyingKey), String> {
         let public = key.public().clone();
-        let (certificates, trust) = (Vec::new(), TrustStore::default());
-        let credentials = Credentials { key, certificates, trust, accept_sha1 };
-        sign(&credentials, b"octets", hashes).map(|proof| (proof, public))
+        sign(&credentials(key, accept_sha1), b"octets", hashes, None).map(|proof| (proof, public))
     }
 
-    fn is_right(proof: &Proof, key: &VerifyingKey, accept_sha1: bool) -> Result<bool, String> {
+    fn credentials(key: SigningKey, accept_sha1: bool) -> Credentials {
+        Credentials { key, certificates: Vec::new(), trust: TrustStore::default(), accept_sha1 }
+    }
+
+    fn read(proof: &Proof, key: &VerifyingKey, accept_sha1: bool) -> Result<Scheme, String> {
         let auth = message::Authentication { method: proof.method, data: &proof.data };
-        assert_ne!(is_signed(key, accept_sha1, &auth, b"others"), Ok(true));
-        is_signed(key, accept_sha1, &auth, b"octets")
+        assert!(verify_octets(key, accept_sha1, &auth, b"others").is_err());
+        verify_octets(key, accept_sha1, &auth, b"octets")
     }
 
     const ALL: &[u16] = &[1, 2, 3, 4, 5];
@@ -280,8 +302,24 @@ mod tests {
         for key in [key!("rsa2048.pem"), key!("ec-p256.pem"), key!("ec-p521.pem"), key!("ed25519.pem")] {
             let (proof, public) = proof(key, ALL).expect("it has a hash");
             assert_eq!(proof.method, method::SIGNATURE);
-            assert_eq!(is_right(&proof, &public, false), Ok(true));
+            assert_eq!(read(&proof, &public, false), Ok(public.kind().schemes()[0]));
         }
+    }
+
+    #[test]
+    fn who_pads_as_pkcs1_is_answered_so() {
+        let credentials = credentials(key!("rsa2048.pem"), false);
+        let theirs = credentials.key.sign(Scheme::RsaPkcs1Sha512, b"octets").expect("a scheme of RSA's");
+        let algorithm = Scheme::RsaPkcs1Sha512.to_der();
+        let data = [&[algorithm.len() as u8][..], &algorithm, &theirs].concat();
+        let shown = Proof { method: method::SIGNATURE, data };
+        let public = credentials.key.public();
+        let theirs = read(&shown, public, false).expect("it is right");
+        let ours = sign(&credentials, b"octets", ALL, Some(theirs)).expect("it has a hash");
+        assert_eq!(
+            (ours.method, read(&ours, public, false)),
+            (method::SIGNATURE, Ok(Scheme::RsaPkcs1Sha256))
+        );
     }
 
     #[test]
@@ -293,7 +331,7 @@ mod tests {
         ] {
             let (proof, public) = proof(key, &[1]).expect("there is a method");
             assert_eq!(proof.method, expected);
-            assert_eq!(is_right(&proof, &public, false), Ok(true));
+            assert_eq!(read(&proof, &public, false), Ok(public.kind().schemes()[0]));
         }
         assert!(proof(key!("ed25519.pem"), &[]).is_err(), "RFC 8420 needs RFC 7427");
     }
@@ -303,15 +341,15 @@ mod tests {
         assert!(proof(key!("rsa2048.pem"), &[]).is_err_and(|why| why.contains("SHA-1")));
         let (proof, public) = proof_with(key!("rsa2048.pem"), &[], true).expect("there is a method");
         assert_eq!(proof.method, method::RSA);
-        assert_eq!(is_right(&proof, &public, true), Ok(true));
-        assert!(is_right(&proof, &public, false).is_err());
+        assert_eq!(read(&proof, &public, true), Ok(Scheme::RsaPkcs1Sha1));
+        assert!(read(&proof, &public, false).is_err());
     }
 
     #[test]
     fn methods_and_algorithms_of_other_keys_do_not_fit() {
         let (proof, _) = proof(key!("ec-p256.pem"), &[]).expect("there is a method");
-        assert!(is_right(&proof, key!("ec-p384.pem").public(), true).is_err());
-        assert!(is_right(&proof, key!("rsa2048.pem").public(), true).is_err());
+        assert!(read(&proof, key!("ec-p384.pem").public(), true).is_err());
+        assert!(read(&proof, key!("rsa2048.pem").public(), true).is_err());
     }
 
     #[test]
@@ -335,12 +373,12 @@ mod tests {
         let (proof, public) = proof(key!("ec-p256.pem"), ALL).expect("it has a hash");
         for length in 0..proof.data.len() {
             let cut = Proof { method: proof.method, data: proof.data[..length].to_vec() };
-            assert_ne!(is_right(&cut, &public, true), Ok(true));
+            assert!(read(&cut, &public, true).is_err());
         }
         for at in 0..proof.data.len() {
             let mut changed = Proof { method: proof.method, data: proof.data.clone() };
             changed.data[at] ^= 1;
-            assert_ne!(is_right(&changed, &public, true), Ok(true));
+            assert!(read(&changed, &public, true).is_err());
         }
     }
 }
