@@ -241,6 +241,12 @@ pub(super) static PEERS: &[Node] = &[
         "vpn ipsec site-to-site peer <peer> authentication use-x509-id",
         "We are the subject of our certificate",
     ),
+    // Ours: VyOS leaves it to the settings of strongSwan.
+    flag(
+        "vpn ipsec site-to-site peer <peer> authentication x509 accept-sha1",
+        "Sign with SHA-1, and take such signatures, if the peer knows nothing better",
+    )
+    .note("is weak: remove it as soon as the peer signs by RFC 7427, or with a key on a curve"),
     values(
         "vpn ipsec site-to-site peer <peer> authentication x509 ca-certificate",
         Type::Name,

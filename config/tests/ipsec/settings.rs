@@ -169,6 +169,16 @@ fn certificates_are_found_in_pki() {
     assert_eq!((&*x509.authorities[0].certificate, x509.authorities.len()), (&[0, 0, 0][..], 1));
     assert_eq!(x509.authorities[0].revocation_lists, [[4, 16, 65]]);
     assert!(warnings.len() == 1 && warnings[0].contains("no remote-id"), "{warnings:?}");
+    assert!(!x509.accept_sha1);
+}
+
+#[test]
+fn sha1_is_accepted_where_that_is_asked_for() {
+    let line = "set vpn ipsec site-to-site peer a authentication x509 accept-sha1";
+    let (ipsec, warnings) = loaded(&site(&format!("{CERTIFICATES}\n{line}")));
+    let Authentication::X509(x509) = &ipsec.peers["a"].authentication else { panic!("x509") };
+    assert!(x509.accept_sha1);
+    assert!(warnings.iter().any(|said| said.contains("accept-sha1 is weak")), "{warnings:?}");
 }
 
 #[test]

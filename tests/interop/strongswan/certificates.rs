@@ -19,6 +19,8 @@ struct Case {
     signs: &'static str,
     /// Settings of charon's.
     settings: &'static str,
+    /// Ours, besides the usual.
+    ours: &'static [&'static str],
     /// How charon says that it has signed, and we: when it calls, and when we do.
     said: [&'static str; 3],
 }
@@ -27,12 +29,15 @@ const SUBJECTS: [&str; 2] = ["C=CH, O=Sites, CN=a", "C=CH, O=Sites, CN=b"];
 const DOMAINS: [&str; 2] = ["a.sites.example", "b.sites.example"];
 const EMAILS: [&str; 2] = ["a@sites.example", "b@sites.example"];
 
+const ACCEPT_SHA1: &[&str] = &["PEER authentication x509 accept-sha1"];
+
 const P256: Case = Case {
     name: "P-256, subjects",
     keys: Keys { authorities: "ecdsa --size 256", hosts: "ecdsa --size 256" },
     identities: SUBJECTS,
     signs: "pubkey",
     settings: "",
+    ours: &[],
     said: ["ECDSA_WITH_SHA256_DER"; 3],
 };
 
@@ -74,9 +79,19 @@ const CASES: &[Case] = &[
         ..P256
     },
     Case {
-        name: "RSA 2048, charon with PKCS#1",
+        name: "RSA 2048, charon with PKCS#1, SHA-1 accepted and not needed",
         keys: Keys { authorities: "rsa --size 2048", hosts: "rsa --size 2048" },
+        ours: ACCEPT_SHA1,
         said: ["RSA_EMSA_PKCS1_SHA2_256", "RSA_EMSA_PKCS1_SHA2_256", "RSA_EMSA_PSS_SHA2_256"],
+        ..P256
+    },
+    // RFC 7296 has SHA-1 with these keys, and nothing else.
+    Case {
+        name: "RSA 2048 without RFC 7427, SHA-1 accepted",
+        keys: Keys { authorities: "ecdsa --size 256", hosts: "rsa --size 2048" },
+        settings: "signature_authentication = no",
+        ours: ACCEPT_SHA1,
+        said: ["RSA signature"; 3],
         ..P256
     },
     Case {
@@ -124,7 +139,8 @@ impl Case {
         ];
         let trusted: Vec<&str> = trusted.iter().chain(&["between-a"]).copied().collect();
         lines.extend(trusted.iter().map(|name| format!("PEER authentication x509 ca-certificate {name}")));
-        let lines: Vec<&str> = lines.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        let more = self.ours.iter().chain(more).copied();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).chain(more).collect();
         let pki = |kind: &str, name: &str, what: &str, file: String| {
             format!("set pki {kind} {name} {what} {}\n", authorities.base64(&file))
         };
@@ -232,7 +248,6 @@ const REFUSED: &[Refused] = &[
         list_is_ours: false,
         said: ["does not believe that we are who we say we are", "certificate was revoked"],
     },
-    // RFC 7296 has SHA-1 with these keys, and nothing else.
     Refused {
         name: "RSA without RFC 7427",
         case: Case {
@@ -242,7 +257,7 @@ const REFUSED: &[Refused] = &[
         },
         revoked: None,
         list_is_ours: true,
-        said: ["SHA-1", "AUTH_FAILED"],
+        said: ["authentication x509 accept-sha1, as a last resort", "AUTH_FAILED"],
     },
     Refused {
         name: "another name than the certificate's",

@@ -102,7 +102,8 @@ pub struct Credentials {
     pub certificates: Vec<Certificate>,
     /// Whom we trust.
     pub trust: TrustStore,
-    /// Whether signatures with SHA-1 are taken from a peer that knows no RFC 7427, and made for one with an RSA key.
+    /// Whether signatures of RSA keys with SHA-1 are taken (method 1 of RFC 7296), and made for a peer that knows no RFC
+    /// 7427.
     pub accept_sha1: bool,
 }
 

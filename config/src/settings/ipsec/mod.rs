@@ -131,6 +131,8 @@ pub struct X509 {
     pub private_key: SecretBytes,
     /// Who may have signed the peer's; also the certificates between ours and its root.
     pub authorities: Vec<Authority>,
+    /// Whether RSA signatures with SHA-1 are made, and taken, where the peer knows nothing better.
+    pub accept_sha1: bool,
 }
 
 /// Who signs certificates.

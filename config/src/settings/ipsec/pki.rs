@@ -50,6 +50,7 @@ impl Reader {
             certificate: public,
             private_key: self.private_key(&certificate, branch)?,
             authorities: authorities.into_iter().collect::<Option<_>>()?,
+            accept_sha1: x509.has("accept-sha1"),
         })
     }
 

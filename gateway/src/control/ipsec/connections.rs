@@ -327,7 +327,7 @@ fn credentials(peer: &str, x509: &X509) -> Result<ike::Credentials, PeerError> {
     }
     let above: Vec<Certificate> = chain(&own, &authorities).into_iter().cloned().collect();
     let certificates = [own].into_iter().chain(above).collect();
-    Ok(ike::Credentials { key, certificates, trust, accept_sha1: false })
+    Ok(ike::Credentials { key, certificates, trust, accept_sha1: x509.accept_sha1 })
 }
 
 fn encryption(encryption: Encryption) -> proposal::Encryption {

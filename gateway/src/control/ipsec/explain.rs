@@ -60,12 +60,13 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explaine
         Cause::Mode => mode(names),
         Cause::NotAuthentic { identity, why } => {
             let fix = match why {
-                Unproved::Identity => format!("{set} authentication remote-id {}", quoted(identity)),
-                Unproved::Proof(_) => same_secret(names).unwrap_or_else(|| {
+                Unproved::Identity => vec![format!("{set} authentication remote-id {}", quoted(identity))],
+                Unproved::Sha1 => without_sha1(&set, "the peer"),
+                Unproved::Proof(_) => vec![same_secret(names).unwrap_or_else(|| {
                     format!("{set} authentication x509 ca-certificate NAME, of who signed the peer's certificate")
-                }),
+                })],
             };
-            (format!("{identity} has not shown who it is: {why}"), vec![], vec![fix])
+            (format!("{identity} has not shown who it is: {why}"), vec![], fix)
         }
         Cause::CannotSign(why) => (
             format!("we cannot sign as the peer wants it: {why}"),
@@ -73,6 +74,11 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explaine
             vec![format!(
                 "{set} authentication x509 certificate NAME, with a key of a kind that the peer takes"
             )],
+        ),
+        Cause::OnlySha1 => (
+            "the peer names no hash to sign with (RFC 7427), and SHA-1 is not accepted".to_owned(),
+            vec![],
+            without_sha1(&set, "us"),
         ),
         Cause::Refused => (
             "the peer does not believe that we are who we say we are".to_owned(),
@@ -119,6 +125,15 @@ fn no_connection(path: Path, set: &str, is_known: bool) -> Explained {
 /// The line for a secret that is the same; none for who has no secret.
 fn same_secret(names: &Names) -> Option<String> {
     names.secret.as_ref().map(|words| format!("{words} SECRET, the same on both sides"))
+}
+
+/// What to do where an RSA key of ours or of the peer signs with SHA-1, the best first.
+fn without_sha1(set: &str, whose: &str) -> Vec<String> {
+    vec![
+        "have the peer sign by RFC 7427, with SHA-2".to_owned(),
+        format!("or give {whose} a certificate with a key on a curve, which needs no RFC 7427"),
+        format!("{set} authentication x509 accept-sha1, as a last resort: SHA-1 is weak"),
+    ]
 }
 
 fn its_log() -> String {
@@ -436,6 +451,20 @@ mod tests {
         for cause in [unknown, Cause::Refused] {
             let fix = told_with(&names, &cause).fix;
             assert!(fix[0].contains("authentication x509 ") && !fix[0].contains("secret"), "{fix:?}");
+        }
+    }
+
+    #[test]
+    fn sha1_is_what_is_left_when_all_else_fails() {
+        let names = Names { secret: None, ..names() };
+        let theirs = Cause::NotAuthentic { identity: "moon".to_owned(), why: Unproved::Sha1 };
+        for cause in [theirs, Cause::OnlySha1] {
+            let told = told_with(&names, &cause);
+            assert!(told.what.contains("SHA-1"), "{}", told.what);
+            let line = "set vpn ipsec site-to-site peer berlin authentication x509 accept-sha1";
+            let last = told.fix.last().expect("there are some");
+            assert!(last.starts_with(line) && last.contains("last resort"), "{last}");
+            assert!(config::parse(line).is_ok());
         }
     }
 

@@ -74,9 +74,7 @@ pub(super) fn prove(
             let data = shared_key_mac(prf, shared, &octets).expose().to_vec();
             Ok(Proof { method: method::SHARED_KEY, data })
         }
-        Authentication::Certificate(credentials) => {
-            sign(credentials, &octets, hashes, theirs).map_err(Cause::CannotSign)
-        }
+        Authentication::Certificate(credentials) => sign(credentials, &octets, hashes, theirs),
     }
 }
 
@@ -85,9 +83,9 @@ fn sign(
     octets: &[u8],
     hashes: &[u16],
     theirs: Option<Scheme>,
-) -> Result<Proof, String> {
+) -> Result<Proof, Cause> {
     let key = &credentials.key;
-    let said = |error: SignError| error.to_string();
+    let said = |error: SignError| Cause::CannotSign(error.to_string());
     if let Some(scheme) = key.scheme_for(hashes, theirs) {
         let algorithm = scheme.to_der();
         let signature = key.sign(scheme, octets).map_err(said)?;
@@ -97,9 +95,7 @@ fn sign(
     }
     match key.public().kind() {
         // Whoever keeps the hashes from us would have such a signature over what it likes.
-        KeyKind::Rsa { .. } if !credentials.accept_sha1 => {
-            Err("it names no hash that we sign with (RFC 7427), and SHA-1 is not trusted".to_owned())
-        }
+        KeyKind::Rsa { .. } if !credentials.accept_sha1 => Err(Cause::OnlySha1),
         KeyKind::Rsa { .. } => {
             let data = key.sign(Scheme::RsaPkcs1Sha1, octets).map_err(said)?;
             Ok(Proof { method: method::RSA, data })
@@ -173,13 +169,14 @@ pub(super) fn verify(
         Err(Unproved::Identity)
     } else {
         let octets = signed.octets(prf, key);
-        let proved = match &config.authentication {
-            Authentication::SharedKey(shared) => verify_mac(prf, shared, shown.auth, &octets).map(|()| None),
+        match &config.authentication {
+            Authentication::SharedKey(shared) => {
+                verify_mac(prf, shared, shown.auth, &octets).map(|()| None).map_err(Unproved::Proof)
+            }
             Authentication::Certificate(credentials) => {
                 verify_signature(credentials, &shown, &octets, wall).map(Some)
             }
-        };
-        proved.map_err(Unproved::Proof)
+        }
     };
     match outcome {
         Ok(scheme) => Ok(Verified { identity: shown.identity, scheme }),
@@ -213,11 +210,11 @@ fn verify_signature(
     shown: &Shown<'_>,
     octets: &[u8],
     wall: Duration,
-) -> Result<Scheme, String> {
-    let (peer, others) = read_certificates(shown.certificates)?;
-    credentials.trust.verify(&peer, &others, wall).map_err(|error| error.to_string())?;
+) -> Result<Scheme, Unproved> {
+    let (peer, others) = read_certificates(shown.certificates).map_err(unproved)?;
+    credentials.trust.verify(&peer, &others, wall).map_err(unproved)?;
     if !peer.holds(&shown.identity) {
-        return Err(format!("its certificate is for {}", peer.subject()));
+        return Err(unproved(format!("its certificate is for {}", peer.subject())));
     }
     verify_octets(peer.key(), credentials.accept_sha1, shown.auth, octets)
 }
@@ -239,24 +236,28 @@ fn verify_octets(
     accept_sha1: bool,
     auth: &message::Authentication<'_>,
     octets: &[u8],
-) -> Result<Scheme, String> {
+) -> Result<Scheme, Unproved> {
     let (scheme, verified) = match auth.method {
         method::SIGNATURE => {
-            let (&length, rest) = auth.data.split_first().ok_or("its signature is empty")?;
-            let (algorithm, signature) =
-                rest.split_at_checked(length.into()).ok_or("its signature is cut off")?;
-            let scheme = Scheme::from_der(algorithm).map_err(|error| error.to_string())?;
+            let cut_off = || unproved("its signature is cut off");
+            let (&length, rest) = auth.data.split_first().ok_or_else(cut_off)?;
+            let (algorithm, signature) = rest.split_at_checked(length.into()).ok_or_else(cut_off)?;
+            let scheme = Scheme::from_der(algorithm).map_err(unproved)?;
             (scheme, key.verify(scheme, octets, signature))
         }
-        method::RSA if !accept_sha1 => return Err("it signs with SHA-1".to_owned()),
+        method::RSA if !accept_sha1 => return Err(Unproved::Sha1),
         method::RSA => (Scheme::RsaPkcs1Sha1, key.verify(Scheme::RsaPkcs1Sha1, octets, auth.data)),
         other if method_of(key.kind()) == Some(other) => {
             (key.kind().schemes()[0], key.verify_raw(octets, auth.data))
         }
-        _ => return Err("its method of authentication does not fit its certificate".to_owned()),
+        _ => return Err(unproved("its method of authentication does not fit its certificate")),
     };
-    verified.map_err(|_| "its signature is not right".to_owned())?;
+    verified.map_err(|_| unproved("its signature is not right"))?;
     Ok(scheme)
+}
+
+fn unproved(why: impl ToString) -> Unproved {
+    Unproved::Proof(why.to_string())
 }
 
 #[cfg(test)]
@@ -272,7 +273,7 @@ mod tests {
         };
     }
 
-    fn proof(key: SigningKey, hashes: &[u16]) -> Result<(Proof, VerifyingKey), String> {
+    fn proof(key: SigningKey, hashes: &[u16]) -> Result<(Proof, VerifyingKey), Cause> {
         proof_with(key, hashes, false)
     }
 
@@ -280,7 +281,7 @@ mod tests {
         key: SigningKey,
         hashes: &[u16],
         accept_sha1: bool,
-    ) -> Result<(Proof, VerifyingKey), String> {
+    ) -> Result<(Proof, VerifyingKey), Cause> {
         let public = key.public().clone();
         sign(&credentials(key, accept_sha1), b"octets", hashes, None).map(|proof| (proof, public))
     }
@@ -289,7 +290,7 @@ mod tests {
         Credentials { key, certificates: Vec::new(), trust: TrustStore::default(), accept_sha1 }
     }
 
-    fn read(proof: &Proof, key: &VerifyingKey, accept_sha1: bool) -> Result<Scheme, String> {
+    fn read(proof: &Proof, key: &VerifyingKey, accept_sha1: bool) -> Result<Scheme, Unproved> {
         let auth = message::Authentication { method: proof.method, data: &proof.data };
         assert!(verify_octets(key, accept_sha1, &auth, b"others").is_err());
         verify_octets(key, accept_sha1, &auth, b"octets")
@@ -338,11 +339,20 @@ mod tests {
 
     #[test]
     fn sha1_is_taken_and_made_only_where_that_is_configured() {
-        assert!(proof(key!("rsa2048.pem"), &[]).is_err_and(|why| why.contains("SHA-1")));
+        assert_eq!(proof(key!("rsa2048.pem"), &[1]).err(), Some(Cause::OnlySha1));
         let (proof, public) = proof_with(key!("rsa2048.pem"), &[], true).expect("there is a method");
         assert_eq!(proof.method, method::RSA);
         assert_eq!(read(&proof, &public, true), Ok(Scheme::RsaPkcs1Sha1));
-        assert!(read(&proof, &public, false).is_err());
+        assert_eq!(read(&proof, &public, false), Err(Unproved::Sha1));
+    }
+
+    #[test]
+    fn where_sha1_is_accepted_it_is_made_only_for_who_knows_no_rfc_7427() {
+        for hashes in [&[2][..], &[1, 4], ALL] {
+            let (proof, public) = proof_with(key!("rsa2048.pem"), hashes, true).expect("it has a hash");
+            assert_eq!(proof.method, method::SIGNATURE);
+            assert!(read(&proof, &public, true).is_ok_and(|scheme| scheme != Scheme::RsaPkcs1Sha1));
+        }
     }
 
     #[test]
