@@ -1,6 +1,6 @@
 //! What is set arrives, in whichever spelling.
 
-use super::{CERTIFICATES, address, guide, loaded, second, secret_of, site};
+use super::{CERTIFICATES, KEYS, address, guide, loaded, second, secret_of, site};
 use config::diff::{self, Change};
 use config::settings::IpSec;
 use config::settings::ipsec::{
@@ -173,6 +173,14 @@ fn certificates_are_found_in_pki() {
 }
 
 #[test]
+fn keys_are_found_in_pki() {
+    let (ipsec, warnings) = loaded(&site(KEYS));
+    let Authentication::Rsa(rsa) = &ipsec.peers["a"].authentication else { panic!("rsa") };
+    assert_eq!((rsa.private_key.expose(), &*rsa.public_key), (&[4, 16, 65][..], &[8, 32, 130][..]));
+    assert_eq!(warnings, [""; 0]);
+}
+
+#[test]
 fn sha1_is_accepted_where_that_is_asked_for() {
     let line = "set vpn ipsec site-to-site peer a authentication x509 accept-sha1";
     let (ipsec, warnings) = loaded(&site(&format!("{CERTIFICATES}\n{line}")));
@@ -183,8 +191,11 @@ fn sha1_is_accepted_where_that_is_asked_for() {
 
 #[test]
 fn what_is_printed_is_read_as_the_same_and_hides_secrets() {
-    for text in
-        guide::ALL.iter().copied().filter(|it| *it != guide::SMALLER_PACKETS).chain([&*site(CERTIFICATES)])
+    for text in guide::ALL
+        .iter()
+        .copied()
+        .filter(|it| *it != guide::SMALLER_PACKETS)
+        .chain([&*site(CERTIFICATES), &*site(KEYS)])
     {
         let tree = parse(text).expect("right");
         let printed = print::commands(&tree, true);

@@ -195,18 +195,19 @@ impl Case {
 
     fn both_have_signed(&self, daemon: &Ours, charon: &StrongSwan) {
         let ([ours, theirs], [its, when_called, when_calling]) = (self.identities, self.said);
-        let log = charon.log();
-        for (said, schemes) in [
-            (format!("authentication of '{theirs}' (myself) with"), [its, its]),
-            (format!("authentication of '{ours}' with"), [when_called, when_calling]),
-        ] {
-            let lines: Vec<&str> = log.lines().filter(|line| line.contains(&said)).collect();
-            let fits = |(line, scheme): (&&str, &str)| line.contains(scheme);
-            assert!(lines.len() == 2 && lines.iter().zip(schemes).all(fits), "{}: {lines:#?}", self.name);
-        }
+        signed(&charon.log(), &format!("'{theirs}' (myself)"), [its, its]);
+        signed(&charon.log(), &format!("'{ours}'"), [when_called, when_calling]);
         let peer = daemon.peer();
         assert_eq!([&peer["local_id"], &peer["remote_id"]], [ours, theirs], "{}", self.name);
     }
+}
+
+/// Asserts that somebody has signed in these ways, one after the other, as charon says.
+pub fn signed(log: &str, who: &str, schemes: [&str; 2]) {
+    let said = format!("authentication of {who} with");
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains(&said)).collect();
+    let fits = |(line, scheme): (&&str, &str)| line.contains(scheme);
+    assert!(lines.len() == 2 && lines.iter().zip(schemes).all(fits), "{schemes:?}: {lines:#?}");
 }
 
 #[test]

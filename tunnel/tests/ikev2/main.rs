@@ -7,6 +7,7 @@ mod hostile;
 mod impostors;
 mod mallory;
 mod network;
+mod raw_keys;
 mod sessions;
 mod setup;
 mod support;

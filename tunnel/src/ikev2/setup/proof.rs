@@ -10,7 +10,7 @@ use crate::ikev2::message::{Payload, Payloads};
 use crypto::SecretBytes;
 use crypto::pki::Certificate;
 use crypto::prf::Prf;
-use crypto::signature::{KeyKind, Scheme, SignError, VerifyingKey};
+use crypto::signature::{KeyKind, Scheme, SignError, SigningKey, VerifyingKey};
 use std::time::Duration;
 
 /// The hashes of signatures that we understand, as SIGNATURE_HASH_ALGORITHMS lists them: SHA-256, SHA-384, SHA-512, and
@@ -74,17 +74,20 @@ pub(super) fn prove(
             let data = shared_key_mac(prf, shared, &octets).expose().to_vec();
             Ok(Proof { method: method::SHARED_KEY, data })
         }
-        Authentication::Certificate(credentials) => sign(credentials, &octets, hashes, theirs),
+        Authentication::Certificate(credentials) => {
+            sign(&credentials.key, credentials.accept_sha1, &octets, hashes, theirs)
+        }
+        Authentication::RawKeys(keys) => sign(&keys.own, false, &octets, hashes, theirs),
     }
 }
 
 fn sign(
-    credentials: &Credentials,
+    key: &SigningKey,
+    accept_sha1: bool,
     octets: &[u8],
     hashes: &[u16],
     theirs: Option<Scheme>,
 ) -> Result<Proof, Cause> {
-    let key = &credentials.key;
     let said = |error: SignError| Cause::CannotSign(error.to_string());
     if let Some(scheme) = key.scheme_for(hashes, theirs) {
         let algorithm = scheme.to_der();
@@ -95,7 +98,7 @@ fn sign(
     }
     match key.public().kind() {
         // Whoever keeps the hashes from us would have such a signature over what it likes.
-        KeyKind::Rsa { .. } if !credentials.accept_sha1 => Err(Cause::OnlySha1),
+        KeyKind::Rsa { .. } if !accept_sha1 => Err(Cause::OnlySha1),
         KeyKind::Rsa { .. } => {
             let data = key.sign(Scheme::RsaPkcs1Sha1, octets).map_err(said)?;
             Ok(Proof { method: method::RSA, data })
@@ -133,7 +136,7 @@ pub(super) fn certificate_payloads(config: &Connection) -> Vec<Payload<'_>> {
 /// The hashes of the authorities that we trust, for a certificate request; `None` if we want no certificate.
 pub(super) fn request(config: &Connection) -> Option<Vec<u8>> {
     match &config.authentication {
-        Authentication::SharedKey(_) => None,
+        Authentication::SharedKey(_) | Authentication::RawKeys(_) => None,
         Authentication::Certificate(credentials) => {
             let mut hashes = credentials.trust.request();
             hashes.truncate(MOST_REQUEST);
@@ -176,6 +179,7 @@ pub(super) fn verify(
             Authentication::Certificate(credentials) => {
                 verify_signature(credentials, &shown, &octets, wall).map(Some)
             }
+            Authentication::RawKeys(keys) => verify_octets(&keys.peer, false, shown.auth, &octets).map(Some),
         }
     };
     match outcome {
@@ -250,7 +254,7 @@ fn verify_octets(
         other if method_of(key.kind()) == Some(other) => {
             (key.kind().schemes()[0], key.verify_raw(octets, auth.data))
         }
-        _ => return Err(unproved("its method of authentication does not fit its certificate")),
+        _ => return Err(unproved("its method of authentication does not fit its key")),
     };
     verified.map_err(|_| unproved("its signature is not right"))?;
     Ok(scheme)
@@ -263,8 +267,6 @@ fn unproved(why: impl ToString) -> Unproved {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crypto::pki::TrustStore;
-    use crypto::signature::SigningKey;
 
     macro_rules! key {
         ($name:literal) => {
@@ -283,11 +285,7 @@ mod tests {
         accept_sha1: bool,
     ) -> Result<(Proof, VerifyingKey), Cause> {
         let public = key.public().clone();
-        sign(&credentials(key, accept_sha1), b"octets", hashes, None).map(|proof| (proof, public))
-    }
-
-    fn credentials(key: SigningKey, accept_sha1: bool) -> Credentials {
-        Credentials { key, certificates: Vec::new(), trust: TrustStore::default(), accept_sha1 }
+        sign(&key, accept_sha1, b"octets", hashes, None).map(|proof| (proof, public))
     }
 
     fn read(proof: &Proof, key: &VerifyingKey, accept_sha1: bool) -> Result<Scheme, Unproved> {
@@ -309,14 +307,14 @@ mod tests {
 
     #[test]
     fn who_pads_as_pkcs1_is_answered_so() {
-        let credentials = credentials(key!("rsa2048.pem"), false);
-        let theirs = credentials.key.sign(Scheme::RsaPkcs1Sha512, b"octets").expect("a scheme of RSA's");
+        let key = key!("rsa2048.pem");
+        let theirs = key.sign(Scheme::RsaPkcs1Sha512, b"octets").expect("a scheme of RSA's");
         let algorithm = Scheme::RsaPkcs1Sha512.to_der();
         let data = [&[algorithm.len() as u8][..], &algorithm, &theirs].concat();
         let shown = Proof { method: method::SIGNATURE, data };
-        let public = credentials.key.public();
+        let public = key.public();
         let theirs = read(&shown, public, false).expect("it is right");
-        let ours = sign(&credentials, b"octets", ALL, Some(theirs)).expect("it has a hash");
+        let ours = sign(&key, false, b"octets", ALL, Some(theirs)).expect("it has a hash");
         assert_eq!(
             (ours.method, read(&ours, public, false)),
             (method::SIGNATURE, Ok(Scheme::RsaPkcs1Sha256))
