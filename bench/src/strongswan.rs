@@ -15,7 +15,7 @@ const PLUGINS: &str = "random nonce aesni openssl aes sha1 sha2 hmac kdf gcm ccm
     pkcs1 pkcs8 x509 pubkey revocation constraints kernel-libipsec kernel-netlink socket-default vici updown counters";
 
 /// Folders of its directory in which swanctl looks for certificates of hosts and of authorities, lists, and keys.
-const CREDENTIALS: [&str; 4] = ["x509", "x509ca", "x509crl", "private"];
+const CREDENTIALS: [&str; 5] = ["x509", "x509ca", "x509crl", "private", "pubkey"];
 
 /// A running charon.
 pub struct StrongSwan {

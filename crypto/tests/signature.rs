@@ -81,15 +81,32 @@ fn sha1_is_signed_and_verified_when_asked_for_by_name() {
     let signature = key.sign(Scheme::RsaPkcs1Sha1, b"message").expect("legacy");
     assert_eq!(key.public().verify(Scheme::RsaPkcs1Sha1, b"message", &signature), Ok(()));
     assert_eq!(key.public().verify(Scheme::RsaPkcs1Sha256, b"message", &signature), Err(NotSigned));
-    assert_eq!(key.scheme_for(&[1]), None);
+    assert_eq!(key.scheme_for(&[1], None), None);
 }
 
 #[test]
 fn the_scheme_follows_the_hashes_that_the_peer_knows() {
-    assert_eq!(load(key!("rsa2048")).scheme_for(&[1, 3, 4]), Some(Scheme::RsaPssSha384));
-    assert_eq!(load(key!("ec-p256")).scheme_for(&[2, 3, 4]), Some(Scheme::EcdsaSha256));
-    assert_eq!(load(key!("ec-p384")).scheme_for(&[2]), None);
-    assert_eq!(load(key!("ed25519")).scheme_for(&[2, 5]), Some(Scheme::Ed25519));
+    assert_eq!(load(key!("rsa2048")).scheme_for(&[1, 3, 4], None), Some(Scheme::RsaPssSha384));
+    assert_eq!(load(key!("ec-p256")).scheme_for(&[2, 3, 4], None), Some(Scheme::EcdsaSha256));
+    assert_eq!(load(key!("ec-p384")).scheme_for(&[2], None), None);
+    assert_eq!(load(key!("ed25519")).scheme_for(&[2, 5], None), Some(Scheme::Ed25519));
+}
+
+#[test]
+fn who_pads_as_pkcs1_gets_the_same_padding() {
+    let rsa = load(key!("rsa2048"));
+    for (theirs, ours) in [
+        (Scheme::RsaPkcs1Sha512, Scheme::RsaPkcs1Sha256),
+        (Scheme::RsaPkcs1Sha1, Scheme::RsaPkcs1Sha256),
+        (Scheme::RsaPssSha512, Scheme::RsaPssSha256),
+        (Scheme::EcdsaSha384, Scheme::RsaPssSha256),
+    ] {
+        assert_eq!(rsa.scheme_for(&[1, 2, 3, 4], Some(theirs)), Some(ours));
+    }
+    assert_eq!(rsa.scheme_for(&[1, 4], Some(Scheme::RsaPkcs1Sha256)), Some(Scheme::RsaPkcs1Sha512));
+    assert_eq!(rsa.scheme_for(&[1], Some(Scheme::RsaPkcs1Sha256)), None);
+    let ecdsa = load(key!("ec-p256"));
+    assert_eq!(ecdsa.scheme_for(&[2, 3, 4], Some(Scheme::RsaPkcs1Sha256)), Some(Scheme::EcdsaSha256));
 }
 
 #[test]

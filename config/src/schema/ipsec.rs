@@ -224,7 +224,11 @@ pub(super) static PEERS: &[Node] = &[
         IDENTITY,
         "Who the peer must be; %any for anyone",
     ),
-    value("vpn ipsec site-to-site peer <peer> authentication rsa local-key", Type::Name, "Our key pair"),
+    value(
+        "vpn ipsec site-to-site peer <peer> authentication rsa local-key",
+        Type::Name,
+        "Our key pair, with its private key",
+    ),
     value(
         "vpn ipsec site-to-site peer <peer> authentication rsa passphrase",
         SECRET,
@@ -241,6 +245,12 @@ pub(super) static PEERS: &[Node] = &[
         "vpn ipsec site-to-site peer <peer> authentication use-x509-id",
         "We are the subject of our certificate",
     ),
+    // Ours: VyOS leaves it to the settings of strongSwan.
+    flag(
+        "vpn ipsec site-to-site peer <peer> authentication x509 accept-sha1",
+        "Sign with SHA-1, and take such signatures, if the peer knows nothing better",
+    )
+    .note("is weak: remove it as soon as the peer signs by RFC 7427, or with a key on a curve"),
     values(
         "vpn ipsec site-to-site peer <peer> authentication x509 ca-certificate",
         Type::Name,
@@ -375,7 +385,7 @@ pub(super) static NOT_SERVED: &[NotServed] = &[
     not_served("vpn ipsec remote-access"),
     not_served("vpn ipsec site-to-site peer <peer> authentication ppk"),
     not_served("vpn ipsec site-to-site peer <peer> ppk"),
-    not_served("vpn ipsec site-to-site peer <peer> authentication rsa-key-name").instead(NOT_RSA),
+    not_served("vpn ipsec site-to-site peer <peer> authentication rsa-key-name").instead(KEY_PAIR),
     not_served("vpn ipsec site-to-site peer <peer> authentication x509 ca-cert-file").instead(IMPORT),
     not_served("vpn ipsec site-to-site peer <peer> authentication x509 cert-file").instead(IMPORT),
     not_served("vpn ipsec site-to-site peer <peer> authentication x509 crl-file").instead(IMPORT),
@@ -385,8 +395,8 @@ pub(super) static NOT_SERVED: &[NotServed] = &[
     not_served("vpn l2tp"),
     not_served("vpn openconnect"),
     not_served("vpn pptp"),
-    not_served("vpn rsa-keys").instead(NOT_RSA),
+    not_served("vpn rsa-keys").instead(KEY_PAIR),
     not_served("vpn sstp"),
 ];
 
-const NOT_RSA: &str = "set vpn ipsec site-to-site peer NAME authentication mode x509, or pre-shared-secret";
+const KEY_PAIR: &str = "put keys under pki: set pki key-pair NAME public key BASE64, set vpn ipsec site-to-site peer NAME authentication mode rsa, with rsa local-key and rsa remote-key";

@@ -27,7 +27,7 @@ fn address(text: &str) -> IpAddr {
 fn secret_of(peer: &Peer) -> &[u8] {
     match &peer.authentication {
         Authentication::PreSharedSecret(secret) => secret.expose(),
-        other @ Authentication::X509(_) => panic!("{other:?}"),
+        other @ (Authentication::X509(_) | Authentication::Rsa(_)) => panic!("{other:?}"),
     }
 }
 
@@ -83,3 +83,11 @@ set pki certificate ours private key DDDD
 set vpn ipsec site-to-site peer a authentication mode x509
 set vpn ipsec site-to-site peer a authentication x509 certificate ours
 set vpn ipsec site-to-site peer a authentication x509 ca-certificate root";
+
+const KEYS: &str = "set pki key-pair ours public key AAAA
+set pki key-pair ours private key BBBB
+set pki key-pair theirs public key CCCC
+set vpn ipsec site-to-site peer a authentication mode rsa
+set vpn ipsec site-to-site peer a authentication remote-id 192.0.2.2
+set vpn ipsec site-to-site peer a authentication rsa local-key ours
+set vpn ipsec site-to-site peer a authentication rsa remote-key theirs";

@@ -1,6 +1,6 @@
 //! What is wrong is refused, and what is odd is said.
 
-use super::{CERTIFICATES, load, loaded, second, site};
+use super::{CERTIFICATES, KEYS, load, loaded, second, site};
 use config::{ConfigError, parse};
 
 /// The only thing that is wrong, and what to do.
@@ -125,11 +125,6 @@ fn what_cannot_be_served_is_refused_with_what_to_type() {
             "x509: certificate is not set",
             "x509 certificate NAME, of a pki certificate",
         ),
-        (
-            format!("{line} authentication mode rsa\n{line} authentication rsa local-key k"),
-            "RSA keys without certificates is not served yet",
-            "set vpn ipsec site-to-site peer a authentication mode pre-shared-secret, or x509",
-        ),
     ] {
         check_refused(&extra, reason, fix);
     }
@@ -215,6 +210,40 @@ fn a_certificate_that_cannot_be_used_is_refused_where_it_is_named() {
 }
 
 #[test]
+fn a_key_that_cannot_be_used_is_refused_where_it_is_named() {
+    let line = "set vpn ipsec site-to-site peer a authentication";
+    let delete = "delete vpn ipsec site-to-site peer a authentication";
+    for (extra, reason, fix) in [
+        (format!("{line} rsa local-key our"), "there is no pki key-pair our", "did you mean ours?"),
+        (
+            format!("{delete} rsa remote-key"),
+            "remote-key is not set",
+            "rsa remote-key NAME, of a pki key-pair",
+        ),
+        (
+            "delete pki key-pair ours private".to_owned(),
+            "pki key-pair ours has no private key",
+            "set pki key-pair ours private key BASE64",
+        ),
+        (
+            "delete pki key-pair theirs public".to_owned(),
+            "pki key-pair theirs has no public key",
+            "set pki key-pair theirs public key BASE64",
+        ),
+        (
+            "set pki key-pair ours private password-protected".to_owned(),
+            "has a passphrase, which is not served",
+            "openssl pkey",
+        ),
+        (format!("{delete} mode"), "authentication rsa is set, but not that it is used", "mode rsa"),
+        (format!("{delete} remote-id"), "it must be said who the peer is", "remote-id 192.0.2.2"),
+        (format!("{line} remote-id %any"), "it must be said who the peer is", "remote-id 192.0.2.2"),
+    ] {
+        check_refused(&format!("{KEYS}\n{extra}"), reason, fix);
+    }
+}
+
+#[test]
 fn what_is_weak_or_not_served_is_said_and_the_rest_goes_on() {
     let esp = "set vpn ipsec esp-group SITE-ESP";
     let ike = "set vpn ipsec ike-group SITE-IKE";
@@ -257,7 +286,7 @@ fn what_vyos_has_and_we_do_not_says_what_to_do_instead() {
         ("set vpn ipsec remote-access pool a", "remove the line"),
         ("set vpn ipsec profile a", "remove the line"),
         ("set vpn ipsec site-to-site peer a authentication x509 cert-file a", "under pki"),
-        ("set vpn rsa-keys rsa-key-name a rsa-key b", "authentication mode x509"),
+        ("set vpn rsa-keys rsa-key-name a rsa-key b", "authentication mode rsa"),
         ("set interfaces vti vti0", "tunnels with prefixes"),
     ] {
         let error = parse(line).expect_err("not served").remove(0);

@@ -1,6 +1,6 @@
 //! What is set arrives, in whichever spelling.
 
-use super::{CERTIFICATES, address, guide, loaded, second, secret_of, site};
+use super::{CERTIFICATES, KEYS, address, guide, loaded, second, secret_of, site};
 use config::diff::{self, Change};
 use config::settings::IpSec;
 use config::settings::ipsec::{
@@ -169,12 +169,33 @@ fn certificates_are_found_in_pki() {
     assert_eq!((&*x509.authorities[0].certificate, x509.authorities.len()), (&[0, 0, 0][..], 1));
     assert_eq!(x509.authorities[0].revocation_lists, [[4, 16, 65]]);
     assert!(warnings.len() == 1 && warnings[0].contains("no remote-id"), "{warnings:?}");
+    assert!(!x509.accept_sha1);
+}
+
+#[test]
+fn keys_are_found_in_pki() {
+    let (ipsec, warnings) = loaded(&site(KEYS));
+    let Authentication::Rsa(rsa) = &ipsec.peers["a"].authentication else { panic!("rsa") };
+    assert_eq!((rsa.private_key.expose(), &*rsa.public_key), (&[4, 16, 65][..], &[8, 32, 130][..]));
+    assert_eq!(warnings, [""; 0]);
+}
+
+#[test]
+fn sha1_is_accepted_where_that_is_asked_for() {
+    let line = "set vpn ipsec site-to-site peer a authentication x509 accept-sha1";
+    let (ipsec, warnings) = loaded(&site(&format!("{CERTIFICATES}\n{line}")));
+    let Authentication::X509(x509) = &ipsec.peers["a"].authentication else { panic!("x509") };
+    assert!(x509.accept_sha1);
+    assert!(warnings.iter().any(|said| said.contains("accept-sha1 is weak")), "{warnings:?}");
 }
 
 #[test]
 fn what_is_printed_is_read_as_the_same_and_hides_secrets() {
-    for text in
-        guide::ALL.iter().copied().filter(|it| *it != guide::SMALLER_PACKETS).chain([&*site(CERTIFICATES)])
+    for text in guide::ALL
+        .iter()
+        .copied()
+        .filter(|it| *it != guide::SMALLER_PACKETS)
+        .chain([&*site(CERTIFICATES), &*site(KEYS)])
     {
         let tree = parse(text).expect("right");
         let printed = print::commands(&tree, true);

@@ -95,6 +95,14 @@ impl Scheme {
         }
     }
 
+    /// Whether it is RSASSA-PKCS1-v1_5.
+    pub fn is_pkcs1(self) -> bool {
+        matches!(
+            self,
+            Self::RsaPkcs1Sha1 | Self::RsaPkcs1Sha256 | Self::RsaPkcs1Sha384 | Self::RsaPkcs1Sha512
+        )
+    }
+
     /// The DER of its AlgorithmIdentifier, as RFC 7427, appendix A, writes it.
     pub fn to_der(self) -> Vec<u8> {
         match self {

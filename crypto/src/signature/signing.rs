@@ -127,9 +127,14 @@ impl SigningKey {
     }
 
     /// The best scheme for a peer that knows these hashes, by their numbers in SIGNATURE_HASH_ALGORITHMS (RFC 7427,
-    /// section 4).
-    pub fn scheme_for(&self, hashes: &[u16]) -> Option<Scheme> {
-        self.public.kind().schemes().iter().copied().find(|scheme| hashes.contains(&scheme.hash_id()))
+    /// section 4), and has signed with `theirs`, if it has. Paddings of RSA have no numbers there, and some peers know
+    /// only that of PKCS#1: who signs with it gets it.
+    pub fn scheme_for(&self, hashes: &[u16], theirs: Option<Scheme>) -> Option<Scheme> {
+        let wants_pkcs1 = theirs.is_some_and(Scheme::is_pkcs1);
+        let schemes = self.public.kind().schemes().iter().copied();
+        let common = schemes.filter(|scheme| hashes.contains(&scheme.hash_id()));
+        // Of equals it is the first.
+        common.min_by_key(|scheme| scheme.is_pkcs1() != wants_pkcs1)
     }
 
     /// Signs `message`; ECDSA's signature is in DER.

@@ -228,7 +228,7 @@ pub struct IpsecPeer {
     pub uptime: Option<u64>,
     /// Seconds that the keys of an IKE SA may be used; none if that is not limited.
     pub lifetime: Option<u64>,
-    /// How it shows who it is: by `secret` or `certificate`.
+    /// How it shows who it is: by `secret`, `certificate` or `key`.
     #[serde(default)]
     pub authentication: String,
     /// Where its secret stands in the configuration, if it has one.

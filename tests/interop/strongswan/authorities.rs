@@ -16,7 +16,7 @@ pub struct Keys {
     pub hosts: &'static str,
 }
 
-/// A folder of certificates in PEM, each beside its key.
+/// A folder of certificates in PEM, each beside its key; or of keys alone.
 pub struct Authorities {
     folder: PathBuf,
 }
@@ -42,6 +42,18 @@ impl Authorities {
             this.key(host, keys.hosts)?;
             let names: Vec<&str> = names.iter().flat_map(|name| ["--san", name]).collect();
             this.issue(host, between, &names)?;
+        }
+        Ok(this)
+    }
+
+    /// Keys alone, each beside its public one.
+    pub fn without(folder: PathBuf, names: &[&str], kind: &str) -> Outcome<Self> {
+        std::fs::create_dir_all(&folder)?;
+        let this = Self { folder };
+        for name in names {
+            this.key(name, kind)?;
+            let key = this.path(&format!("{name}.key"));
+            this.pki(&format!("{name}.pub"), &["--pub", "--type", "priv", "--in", &key])?;
         }
         Ok(this)
     }

@@ -19,13 +19,17 @@ struct Case {
     signs: &'static str,
     /// Settings of charon's.
     settings: &'static str,
-    /// How charon says that it and we have signed.
-    said: [&'static str; 2],
+    /// Ours, besides the usual.
+    ours: &'static [&'static str],
+    /// How charon says that it has signed, and we: when it calls, and when we do.
+    said: [&'static str; 3],
 }
 
 const SUBJECTS: [&str; 2] = ["C=CH, O=Sites, CN=a", "C=CH, O=Sites, CN=b"];
 const DOMAINS: [&str; 2] = ["a.sites.example", "b.sites.example"];
 const EMAILS: [&str; 2] = ["a@sites.example", "b@sites.example"];
+
+const ACCEPT_SHA1: &[&str] = &["PEER authentication x509 accept-sha1"];
 
 const P256: Case = Case {
     name: "P-256, subjects",
@@ -33,7 +37,8 @@ const P256: Case = Case {
     identities: SUBJECTS,
     signs: "pubkey",
     settings: "",
-    said: ["ECDSA_WITH_SHA256_DER", "ECDSA_WITH_SHA256_DER"],
+    ours: &[],
+    said: ["ECDSA_WITH_SHA256_DER"; 3],
 };
 
 const CASES: &[Case] = &[
@@ -42,41 +47,51 @@ const CASES: &[Case] = &[
         name: "P-384, domains",
         keys: Keys { authorities: "ecdsa --size 384", hosts: "ecdsa --size 384" },
         identities: DOMAINS,
-        said: ["ECDSA_WITH_SHA384_DER", "ECDSA_WITH_SHA384_DER"],
+        said: ["ECDSA_WITH_SHA384_DER"; 3],
         ..P256
     },
     Case {
         name: "P-521, e-mail",
         keys: Keys { authorities: "ecdsa --size 521", hosts: "ecdsa --size 521" },
         identities: EMAILS,
-        said: ["ECDSA_WITH_SHA512_DER", "ECDSA_WITH_SHA512_DER"],
+        said: ["ECDSA_WITH_SHA512_DER"; 3],
         ..P256
     },
     Case {
         name: "P-256 without RFC 7427",
         identities: DOMAINS,
         settings: "signature_authentication = no",
-        said: ["ECDSA-256", "ECDSA-256"],
+        said: ["ECDSA-256"; 3],
         ..P256
     },
     Case {
         name: "P-384 without RFC 7427",
         keys: Keys { authorities: "ecdsa --size 384", hosts: "ecdsa --size 384" },
         settings: "signature_authentication = no",
-        said: ["ECDSA-384", "ECDSA-384"],
+        said: ["ECDSA-384"; 3],
         ..P256
     },
     Case {
         name: "Ed25519",
         keys: Keys { authorities: "ed25519", hosts: "ed25519" },
         identities: EMAILS,
-        said: ["ED25519", "ED25519"],
+        said: ["ED25519"; 3],
         ..P256
     },
     Case {
-        name: "RSA 2048, charon with PKCS#1",
+        name: "RSA 2048, charon with PKCS#1, SHA-1 accepted and not needed",
         keys: Keys { authorities: "rsa --size 2048", hosts: "rsa --size 2048" },
-        said: ["RSA_EMSA_PKCS1_SHA2_256", "RSA_EMSA_PSS_SHA2_256"],
+        ours: ACCEPT_SHA1,
+        said: ["RSA_EMSA_PKCS1_SHA2_256", "RSA_EMSA_PKCS1_SHA2_256", "RSA_EMSA_PSS_SHA2_256"],
+        ..P256
+    },
+    // RFC 7296 has SHA-1 with these keys, and nothing else.
+    Case {
+        name: "RSA 2048 without RFC 7427, SHA-1 accepted",
+        keys: Keys { authorities: "ecdsa --size 256", hosts: "rsa --size 2048" },
+        settings: "signature_authentication = no",
+        ours: ACCEPT_SHA1,
+        said: ["RSA signature"; 3],
         ..P256
     },
     Case {
@@ -84,7 +99,7 @@ const CASES: &[Case] = &[
         keys: Keys { authorities: "rsa --size 2048", hosts: "rsa --size 4096" },
         identities: DOMAINS,
         signs: "ike:rsa/pss-sha512",
-        said: ["RSA_EMSA_PSS_SHA2_512", "RSA_EMSA_PSS_SHA2_256"],
+        said: ["RSA_EMSA_PSS_SHA2_512", "RSA_EMSA_PSS_SHA2_256", "RSA_EMSA_PSS_SHA2_256"],
         ..P256
     },
     Case {
@@ -92,7 +107,7 @@ const CASES: &[Case] = &[
         keys: Keys { authorities: "ed25519", hosts: "rsa --size 2048" },
         identities: EMAILS,
         signs: "ike:rsa/pss-sha384",
-        said: ["RSA_EMSA_PSS_SHA2_384", "RSA_EMSA_PSS_SHA2_256"],
+        said: ["RSA_EMSA_PSS_SHA2_384", "RSA_EMSA_PSS_SHA2_256", "RSA_EMSA_PSS_SHA2_256"],
         ..P256
     },
 ];
@@ -124,7 +139,8 @@ impl Case {
         ];
         let trusted: Vec<&str> = trusted.iter().chain(&["between-a"]).copied().collect();
         lines.extend(trusted.iter().map(|name| format!("PEER authentication x509 ca-certificate {name}")));
-        let lines: Vec<&str> = lines.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        let more = self.ours.iter().chain(more).copied();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).chain(more).collect();
         let pki = |kind: &str, name: &str, what: &str, file: String| {
             format!("set pki {kind} {name} {what} {}\n", authorities.base64(&file))
         };
@@ -178,19 +194,20 @@ impl Case {
     }
 
     fn both_have_signed(&self, daemon: &Ours, charon: &StrongSwan) {
-        let ([ours, theirs], [its_scheme, our_scheme]) = (self.identities, self.said);
-        let log = charon.log();
-        for (said, scheme) in [
-            (format!("authentication of '{theirs}' (myself) with"), its_scheme),
-            (format!("authentication of '{ours}' with"), our_scheme),
-        ] {
-            let lines: Vec<&str> = log.lines().filter(|line| line.contains(&said)).collect();
-            let fitting = lines.iter().filter(|line| line.contains(scheme)).count();
-            assert_eq!((lines.len(), fitting), (2, 2), "{}: {lines:#?}", self.name);
-        }
+        let ([ours, theirs], [its, when_called, when_calling]) = (self.identities, self.said);
+        signed(&charon.log(), &format!("'{theirs}' (myself)"), [its, its]);
+        signed(&charon.log(), &format!("'{ours}'"), [when_called, when_calling]);
         let peer = daemon.peer();
         assert_eq!([&peer["local_id"], &peer["remote_id"]], [ours, theirs], "{}", self.name);
     }
+}
+
+/// Asserts that somebody has signed in these ways, one after the other, as charon says.
+pub fn signed(log: &str, who: &str, schemes: [&str; 2]) {
+    let said = format!("authentication of {who} with");
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains(&said)).collect();
+    let fits = |(line, scheme): (&&str, &str)| line.contains(scheme);
+    assert!(lines.len() == 2 && lines.iter().zip(schemes).all(fits), "{schemes:?}: {lines:#?}");
 }
 
 #[test]
@@ -232,7 +249,6 @@ const REFUSED: &[Refused] = &[
         list_is_ours: false,
         said: ["does not believe that we are who we say we are", "certificate was revoked"],
     },
-    // RFC 7296 has SHA-1 with these keys, and nothing else.
     Refused {
         name: "RSA without RFC 7427",
         case: Case {
@@ -242,7 +258,7 @@ const REFUSED: &[Refused] = &[
         },
         revoked: None,
         list_is_ours: true,
-        said: ["SHA-1", "AUTH_FAILED"],
+        said: ["authentication x509 accept-sha1, as a last resort", "AUTH_FAILED"],
     },
     Refused {
         name: "another name than the certificate's",
@@ -303,7 +319,7 @@ fn ip_fragments(lab: &Lab, site: &str) -> [u64; 2] {
 /// Certificates of several KiB a side.
 const LARGE: Case = Case {
     keys: Keys { authorities: "rsa --size 3072", hosts: "rsa --size 3072" },
-    said: ["RSA_EMSA_PKCS1_SHA2_256", "RSA_EMSA_PSS_SHA2_256"],
+    said: ["RSA_EMSA_PKCS1_SHA2_256", "RSA_EMSA_PKCS1_SHA2_256", "RSA_EMSA_PSS_SHA2_256"],
     ..P256
 };
 

@@ -3,6 +3,7 @@
 mod authorities;
 mod certificates;
 mod guide;
+mod keys;
 mod lives;
 mod nat;
 mod proposals;

@@ -220,6 +220,8 @@ pub enum Cause {
     },
     /// We cannot show who we are.
     CannotSign(String),
+    /// We have an RSA key, and the other side names no hash that we sign with (RFC 7427): SHA-1 is left, and not accepted.
+    OnlySha1,
     /// The other side does not believe that we are who we say we are.
     Refused,
     /// The other side refused with a notification of this name.
@@ -235,6 +237,8 @@ pub enum Cause {
 pub enum Unproved {
     /// Another identity is configured.
     Identity,
+    /// It has signed with SHA-1, which is not accepted.
+    Sha1,
     /// It has not shown that the identity is its own, for this reason.
     Proof(String),
 }
@@ -243,6 +247,7 @@ impl fmt::Display for Unproved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Identity => f.write_str("another identity is configured"),
+            Self::Sha1 => f.write_str("it signs with SHA-1"),
             Self::Proof(why) => f.write_str(why),
         }
     }
@@ -300,6 +305,7 @@ impl fmt::Display for Cause {
             Self::Mode => f.write_str("one side wants tunnel mode, the other transport mode"),
             Self::NotAuthentic { identity, why } => write!(f, "{identity} is not authenticated: {why}"),
             Self::CannotSign(why) => write!(f, "we cannot sign: {why}"),
+            Self::OnlySha1 => f.write_str("the other side names no hash to sign with but SHA-1"),
             Self::Refused => f.write_str("the other side does not believe that we are who we say we are"),
             Self::Notified(name) => write!(f, "the other side answers {name}"),
             Self::Misbehaved(why) => write!(f, "the other side misbehaves: {why}"),

@@ -5,7 +5,7 @@ use super::proposal::{EspOffer, IkeOffer};
 use crate::esp::{Mode, TrafficSelector};
 use crypto::SecretBytes;
 use crypto::pki::{Certificate, TrustStore};
-use crypto::signature::SigningKey;
+use crypto::signature::{SigningKey, VerifyingKey};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,6 +92,8 @@ pub enum Authentication {
     SharedKey(SecretBytes),
     /// Certificates, of authorities that are trusted.
     Certificate(Arc<Credentials>),
+    /// Keys without certificates, of which each side knows the other's public one beforehand.
+    RawKeys(Arc<RawKeys>),
 }
 
 impl Authentication {
@@ -109,8 +111,17 @@ pub struct Credentials {
     pub certificates: Vec<Certificate>,
     /// Whom we trust.
     pub trust: TrustStore,
-    /// Whether signatures with SHA-1 are taken from a peer that knows no RFC 7427, and made for one with an RSA key.
+    /// Whether signatures of RSA keys with SHA-1 are taken (method 1 of RFC 7296), and made for a peer that knows no RFC
+    /// 7427.
     pub accept_sha1: bool,
+}
+
+/// What we sign with, and what the other side does. SHA-1 is not accepted.
+pub struct RawKeys {
+    /// Our key.
+    pub own: SigningKey,
+    /// The other side's.
+    pub peer: VerifyingKey,
 }
 
 /// A Child SA: which packets are protected, and how.

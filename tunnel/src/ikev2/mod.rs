@@ -29,8 +29,8 @@ mod setup;
 
 pub use action::{Action, Cause, CloseReason, Event, Install, Outbox, SessionId, Unproved};
 pub use config::{
-    Authentication, Child, Connection, ConnectionId, Credentials, DeadPeerDetection, Patience, Start,
-    WhenLost,
+    Authentication, Child, Connection, ConnectionId, Credentials, DeadPeerDetection, Patience, RawKeys,
+    Start, WhenLost,
 };
 pub use endpoint::{
     CannotInitiate, ChildState, ChildStatus, Details, Endpoint, Ignored, IkeStatus, Load, SessionStatus,

@@ -8,6 +8,7 @@ mod impostors;
 mod jobs;
 mod mallory;
 mod network;
+mod raw_keys;
 mod sessions;
 mod setup;
 mod support;

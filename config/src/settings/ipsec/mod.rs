@@ -118,6 +118,8 @@ pub enum Authentication {
     PreSharedSecret(SecretBytes),
     /// By certificates.
     X509(X509),
+    /// By keys without certificates.
+    Rsa(Rsa),
 }
 
 /// A certificate, its key, and who may have signed the peer's.
@@ -131,6 +133,21 @@ pub struct X509 {
     pub private_key: SecretBytes,
     /// Who may have signed the peer's; also the certificates between ours and its root.
     pub authorities: Vec<Authority>,
+    /// Whether RSA signatures with SHA-1 are made, and taken, where the peer knows nothing better.
+    pub accept_sha1: bool,
+}
+
+/// Our key, and the public one of the peer.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Rsa {
+    /// The name of our key pair in the configuration.
+    pub local_key: String,
+    /// Our private key, in DER: PKCS#8, PKCS#1 or SEC 1.
+    pub private_key: SecretBytes,
+    /// The name of the peer's key pair in the configuration.
+    pub remote_key: String,
+    /// The peer's public key, in DER: a SubjectPublicKeyInfo.
+    pub public_key: Vec<u8>,
 }
 
 /// Who signs certificates.

@@ -3,7 +3,6 @@
 use super::{
     Authentication, Esp, Identity, Ike, Mode, Named, Peer, Reader, Remote, Start, Traffic, Tunnel, branches,
 };
-use crate::error::Location;
 use crate::parse::nearest;
 use crate::schema::{ALL_PROTOCOLS, protocol};
 use crate::settings::{parsed, set};
@@ -82,6 +81,9 @@ impl Reader {
                 "{path} has no remote-id: whoever has a certificate of the ca-certificate is taken for this peer"
             ));
         }
+        if matches!(authentication, Authentication::Rsa(_)) && sides.remote_id.is_none() {
+            self.refuse_anyone(&path, tree, &sides);
+        }
         if sides.remote_addresses.is_empty() && sides.remote_id.is_none() {
             self.warn(format!(
                 "{path} may be anyone from anywhere, one at a time: give each a peer of its own, with its remote-id"
@@ -159,25 +161,25 @@ impl Reader {
         let has = |word| authentication.is_some_and(|authentication| authentication.has(word));
         match authentication.and_then(|authentication| authentication.value("mode")) {
             Some("x509") => self.x509(named, path, tree).map(Authentication::X509),
-            Some("rsa") => {
-                let location = authentication.map_or(tree.location(), |it| it.location_of("mode"));
-                self.refuse_rsa(path, location)
-            }
-            None if !has("pre-shared-secret") && has("x509") => {
-                let reason = format!("{path}: authentication x509 is set, but not that it is used");
-                self.error(tree.location(), reason, format!("set {path} authentication mode x509"));
+            Some("rsa") => self.rsa(named, path, tree).map(Authentication::Rsa),
+            None if !has("pre-shared-secret") && (has("x509") || has("rsa")) => {
+                let mode = if has("x509") { "x509" } else { "rsa" };
+                let reason = format!("{path}: authentication {mode} is set, but not that it is used");
+                self.error(tree.location(), reason, format!("set {path} authentication mode {mode}"));
                 None
             }
-            None if !has("pre-shared-secret") && has("rsa") => self.refuse_rsa(path, tree.location()),
             _ => self.pre_shared_secret(named, path, tree, sides),
         }
     }
 
-    fn refuse_rsa(&mut self, path: &str, location: Location) -> Option<Authentication> {
-        let reason = format!("{path}: authentication with RSA keys without certificates is not served yet");
-        let fix = format!("set {path} authentication mode pre-shared-secret, or x509");
-        self.error(location, reason, fix);
-        None
+    /// A certificate says who its owner is; of a key only the configuration can.
+    fn refuse_anyone(&mut self, path: &str, tree: &Tree, sides: &Sides) {
+        let [_, theirs] = sides.known_by();
+        let name = theirs.first().map_or("NAME".to_owned(), Identity::to_string);
+        let reason = format!("{path}: with authentication mode rsa it must be said who the peer is");
+        let fix =
+            format!("set {path} authentication remote-id {name}, or what else the peer says that it is");
+        self.error(tree.location(), reason, fix);
     }
 
     fn pre_shared_secret(

@@ -1,6 +1,6 @@
 //! Certificates and keys of `pki`, as a peer's authentication names them.
 
-use super::{Authority, Named, Reader, X509};
+use super::{Authority, Named, Reader, Rsa, X509};
 use crate::error::Location;
 use crate::parse::nearest;
 use crate::schema::bytes_of;
@@ -12,7 +12,7 @@ struct Reference<'a> {
     /// The path and the word whose value it is.
     from: String,
     location: Location,
-    /// `certificate` or `ca`.
+    /// `certificate`, `ca` or `key-pair`.
     kind: &'static str,
     name: &'a str,
 }
@@ -50,6 +50,25 @@ impl Reader {
             certificate: public,
             private_key: self.private_key(&certificate, branch)?,
             authorities: authorities.into_iter().collect::<Option<_>>()?,
+            accept_sha1: x509.has("accept-sha1"),
+        })
+    }
+
+    pub(super) fn rsa(&mut self, named: &Named<'_>, path: &str, tree: &Tree) -> Option<Rsa> {
+        let path = format!("{path} authentication rsa");
+        let tree = tree.at(&["authentication"])?;
+        let empty = Tree::default();
+        let rsa = tree.at(&["rsa"]).unwrap_or(&empty);
+        let local = self.reference(&path, tree, rsa, "local-key", "key-pair");
+        let remote = self.reference(&path, tree, rsa, "remote-key", "key-pair");
+        let (local, remote) = (local?, remote?);
+        let own = self.branch(named, &local).and_then(|branch| self.private_key(&local, branch));
+        let (_, public_key) = self.public(named, &remote, "public key", &["public", "key"])?;
+        Some(Rsa {
+            local_key: local.name.to_owned(),
+            private_key: own?,
+            remote_key: remote.name.to_owned(),
+            public_key,
         })
     }
 

@@ -1,14 +1,13 @@
 //! From what the configuration says of a peer to what IKE needs to know of the connection to it.
 
 use super::network::MARK;
+use super::proof::{Proof, authentication};
 use crate::control::netlink::Netlink;
 use config::settings::ipsec::{
-    Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Remote,
-    Retransmission, Start, Traffic, Tunnel, X509,
+    Action, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Remote, Retransmission,
+    Start, Traffic, Tunnel,
 };
 use crypto::exchange;
-use crypto::pki::{Certificate, TrustStore, chain};
-use crypto::signature::SigningKey;
 use ipnet::IpNet;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -86,8 +85,8 @@ pub struct Names {
     pub ike_group: Group,
     /// The `esp-group` of each tunnel, by the name of the tunnel.
     pub esp_groups: Vec<(String, Group)>,
-    /// The words before its secret; none if it has no secret but a key.
-    pub secret: Option<String>,
+    /// By what it and we show who we are.
+    pub proof: Proof,
 }
 
 /// A group of proposals.
@@ -182,10 +181,7 @@ fn names(name: &str, peer: &Peer) -> Names {
         peer: name.to_owned(),
         ike_group: group(&peer.ike_group, &mut peer.ike.proposals.iter().map(|proposal| proposal.number)),
         esp_groups: peer.tunnels.iter().map(|(&number, tunnel)| esp_group((number, tunnel))).collect(),
-        secret: matches!(peer.authentication, Authentication::PreSharedSecret(_)).then(|| match &peer.psk {
-            Some(psk) => format!("set vpn ipsec authentication psk {psk} secret"),
-            None => format!("set vpn ipsec site-to-site peer {name} authentication pre-shared-secret"),
-        }),
+        proof: Proof::of(name, peer),
     }
 }
 
@@ -280,7 +276,11 @@ fn spoken(peer: &str, id: &Identity) -> Result<ike::Identity, PeerError> {
 
 impl PeerError {
     /// Of what stands in the configuration at `place`.
-    fn pki(peer: &str, place: String, error: impl std::error::Error + Send + Sync + 'static) -> Self {
+    pub(super) fn pki(
+        peer: &str,
+        place: String,
+        error: impl std::error::Error + Send + Sync + 'static,
+    ) -> Self {
         let fix = format!("set {place} BASE64, what stands between the first and last line of its PEM file");
         Self::Pki { peer: peer.to_owned(), of: place, error: Box::new(error), fix }
     }
@@ -292,42 +292,6 @@ impl PeerError {
         let of = format!("the name {text}");
         Self::Pki { peer: peer.to_owned(), of, error: Box::new(error), fix }
     }
-}
-
-fn authentication(peer: &str, settings: &Peer) -> Result<ike::Authentication, PeerError> {
-    match &settings.authentication {
-        Authentication::PreSharedSecret(secret) => Ok(ike::Authentication::SharedKey(secret.clone())),
-        Authentication::X509(x509) => {
-            Ok(ike::Authentication::Certificate(Arc::new(credentials(peer, x509)?)))
-        }
-    }
-}
-
-/// Reads the certificates, the key and the lists of the configuration.
-fn credentials(peer: &str, x509: &X509) -> Result<ike::Credentials, PeerError> {
-    let at = format!("pki certificate {}", x509.name);
-    let key = SigningKey::from_der(x509.private_key.expose())
-        .map_err(|error| PeerError::pki(peer, format!("{at} private key"), error))?;
-    let own = Certificate::from_der(&x509.certificate)
-        .map_err(|error| PeerError::pki(peer, format!("{at} certificate"), error))?;
-    let (mut trust, mut authorities) = (TrustStore::default(), Vec::new());
-    for authority in &x509.authorities {
-        let at = format!("pki ca {}", authority.name);
-        let certificate = Certificate::from_der(&authority.certificate)
-            .map_err(|error| PeerError::pki(peer, format!("{at} certificate"), error))?;
-        trust
-            .add_authority(certificate.clone())
-            .map_err(|error| PeerError::pki(peer, format!("{at} certificate"), error))?;
-        authorities.push(certificate);
-        for list in &authority.revocation_lists {
-            trust
-                .add_revocation_lists(list)
-                .map_err(|error| PeerError::pki(peer, format!("{at} crl"), error))?;
-        }
-    }
-    let above: Vec<Certificate> = chain(&own, &authorities).into_iter().cloned().collect();
-    let certificates = [own].into_iter().chain(above).collect();
-    Ok(ike::Credentials { key, certificates, trust, accept_sha1: false })
 }
 
 fn encryption(encryption: Encryption) -> proposal::Encryption {
@@ -459,5 +423,18 @@ pki ca root certificate CCCC";
         let key = said(x509);
         assert!(key.starts_with("vpn ipsec site-to-site peer a: pki certificate own private key: "), "{key}");
         assert!(key.contains("\n  fix: set pki certificate own private key BASE64"), "{key}");
+        let rsa = "remote-address 192.0.2.2
+authentication mode rsa
+authentication remote-id 192.0.2.2
+authentication rsa local-key own
+authentication rsa remote-key theirs
+pki key-pair own private key AAAA
+pki key-pair theirs public key BBBB";
+        let key = said(rsa);
+        assert!(key.starts_with("vpn ipsec site-to-site peer a: pki key-pair own private key: "), "{key}");
+        let own = include_str!("../../../../crypto/tests/keys/rsa2048-pkcs8.pem");
+        let own: String = own.lines().filter(|line| !line.starts_with('-')).collect();
+        let key = said(&rsa.replace("AAAA", &own));
+        assert!(key.contains("\n  fix: set pki key-pair theirs public key BASE64"), "{key}");
     }
 }

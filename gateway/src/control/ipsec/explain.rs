@@ -1,6 +1,7 @@
 //! What went wrong with a peer: what each side wants, and the lines of configuration that mend it.
 
 use super::connections::{Group, Names};
+use super::proof::Proof;
 use super::status::list;
 use crate::api::model::IpsecFailure;
 use config::print::quoted;
@@ -37,7 +38,7 @@ fn unknown() -> Names {
     Names {
         peer: "NAME".to_owned(),
         ike_group: Group { name: "NAME".to_owned(), free: 1 },
-        secret: Some("set vpn ipsec authentication psk NAME secret".to_owned()),
+        proof: Proof::Secret("set vpn ipsec authentication psk NAME secret".to_owned()),
         ..Names::default()
     }
 }
@@ -60,29 +61,25 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explaine
         Cause::Mode => mode(names),
         Cause::NotAuthentic { identity, why } => {
             let fix = match why {
-                Unproved::Identity => format!("{set} authentication remote-id {}", quoted(identity)),
-                Unproved::Proof(_) => same_secret(names).unwrap_or_else(|| {
-                    format!("{set} authentication x509 ca-certificate NAME, of who signed the peer's certificate")
-                }),
+                Unproved::Identity => vec![format!("{set} authentication remote-id {}", quoted(identity))],
+                Unproved::Sha1 => names.proof.without_sha1(&set, "the peer"),
+                Unproved::Proof(_) => vec![names.proof.to_believe(&set)],
             };
-            (format!("{identity} has not shown who it is: {why}"), vec![], vec![fix])
+            (format!("{identity} has not shown who it is: {why}"), vec![], fix)
         }
-        Cause::CannotSign(why) => (
-            format!("we cannot sign as the peer wants it: {why}"),
+        Cause::CannotSign(why) => {
+            (format!("we cannot sign as the peer wants it: {why}"), vec![], vec![names.proof.to_sign(&set)])
+        }
+        Cause::OnlySha1 => (
+            "the peer names no hash to sign with (RFC 7427), and SHA-1 is not accepted".to_owned(),
             vec![],
-            vec![format!(
-                "{set} authentication x509 certificate NAME, with a key of a kind that the peer takes"
-            )],
+            names.proof.without_sha1(&set, "us"),
         ),
         Cause::Refused => (
             "the peer does not believe that we are who we say we are".to_owned(),
             vec![],
             vec![
-                same_secret(names).unwrap_or_else(|| {
-                    format!(
-                        "{set} authentication x509 certificate NAME, signed by an authority that the peer trusts"
-                    )
-                }),
+                names.proof.to_be_believed(&set),
                 format!("{set} authentication local-id NAME, the remote-id that the peer has for us"),
             ],
         ),
@@ -114,11 +111,6 @@ fn no_connection(path: Path, set: &str, is_known: bool) -> Explained {
         );
     }
     (format!("no peer is configured for {remote}"), vec![], vec![format!("{set} remote-address {remote}")])
-}
-
-/// The line for a secret that is the same; none for who has no secret.
-fn same_secret(names: &Names) -> Option<String> {
-    names.secret.as_ref().map(|words| format!("{words} SECRET, the same on both sides"))
 }
 
 fn its_log() -> String {
@@ -292,7 +284,7 @@ mod tests {
             peer: "berlin".to_owned(),
             ike_group: group("BERLIN", 2),
             esp_groups: [("berlin-tunnel-7".to_owned(), group("SITES", 3))].into(),
-            secret: Some("set vpn ipsec authentication psk sites secret".to_owned()),
+            proof: Proof::Secret("set vpn ipsec authentication psk sites secret".to_owned()),
         }
     }
 
@@ -428,14 +420,33 @@ mod tests {
 
     #[test]
     fn who_has_no_secret_is_not_told_to_set_one() {
-        let names = Names { secret: None, ..names() };
         let unknown = Cause::NotAuthentic {
             identity: "moon".to_owned(),
             why: Unproved::Proof("nobody who is trusted has signed it".to_owned()),
         };
-        for cause in [unknown, Cause::Refused] {
-            let fix = told_with(&names, &cause).fix;
-            assert!(fix[0].contains("authentication x509 ") && !fix[0].contains("secret"), "{fix:?}");
+        for (proof, words) in [(Proof::Certificate, "x509 "), (Proof::Key, "rsa ")] {
+            let names = Names { proof, ..names() };
+            for cause in [&unknown, &Cause::Refused] {
+                let fix = told_with(&names, cause).fix;
+                let is_right = fix[0].contains(&format!("authentication {words}"));
+                assert!(is_right && !fix[0].contains("secret"), "{fix:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn sha1_is_what_is_left_when_all_else_fails() {
+        let names = Names { proof: Proof::Certificate, ..names() };
+        let theirs = Cause::NotAuthentic { identity: "moon".to_owned(), why: Unproved::Sha1 };
+        for cause in [theirs, Cause::OnlySha1] {
+            let told = told_with(&names, &cause);
+            assert!(told.what.contains("SHA-1"), "{}", told.what);
+            let line = "set vpn ipsec site-to-site peer berlin authentication x509 accept-sha1";
+            let last = told.fix.last().expect("there are some");
+            assert!(last.starts_with(line) && last.contains("last resort"), "{last}");
+            assert!(config::parse(line).is_ok());
+            let fix = told_with(&Names { proof: Proof::Key, ..names.clone() }, &cause).fix;
+            assert!(fix.iter().all(|line| !line.contains("accept-sha1")), "{fix:?}");
         }
     }
 

@@ -17,6 +17,7 @@ mod keeper;
 pub mod lane;
 pub mod network;
 mod port;
+pub mod proof;
 pub mod service;
 pub mod status;
 mod unprotected;

@@ -355,7 +355,8 @@ impl Initiating {
             hashes: answer.hashes,
         };
         let config = &self.wanted.config;
-        let proof = init.prove(config, &identity::body(&config.local_identity)).map_err(Useless::Ours)?;
+        let proof =
+            init.prove(config, &identity::body(&config.local_identity), None).map_err(Useless::Ours)?;
         // Section 2.23: who finds a NAT goes on on port 4500.
         let path = if nat.in_udp { self.path.floated() } else { self.path };
         Ok(Answered { path, nat, channel, init, childless, proof })

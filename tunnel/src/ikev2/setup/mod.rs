@@ -53,10 +53,16 @@ struct Init {
 }
 
 impl Init {
-    /// Our proof that we are who the body of our identification payload says.
-    fn prove(&self, config: &Connection, identity: &[u8]) -> Result<proof::Proof, Cause> {
+    /// Our proof that we are who the body of our identification payload says, to who has shown who it is or has not yet.
+    fn prove(
+        &self,
+        config: &Connection,
+        identity: &[u8],
+        peer: Option<&Verified>,
+    ) -> Result<proof::Proof, Cause> {
+        let theirs = peer.and_then(Verified::scheme);
         let signed = Signed { message: &self.sent, nonce: &self.peer_nonce, identity };
-        proof::prove(config, self.root.prf(), &self.proof.local, &signed, &self.hashes)
+        proof::prove(config, self.root.prf(), &self.proof.local, &signed, &self.hashes, theirs)
     }
 
     /// Checks the other side's proof; `wall` is the time since 1970.

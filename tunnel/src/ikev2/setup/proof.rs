@@ -10,7 +10,7 @@ use crate::ikev2::message::{Payload, Payloads};
 use crypto::SecretBytes;
 use crypto::pki::Certificate;
 use crypto::prf::Prf;
-use crypto::signature::{KeyKind, Scheme, SignError, VerifyingKey};
+use crypto::signature::{KeyKind, Scheme, SignError, SigningKey, VerifyingKey};
 use std::time::Duration;
 
 /// The hashes of signatures that we understand, as SIGNATURE_HASH_ALGORITHMS lists them: SHA-256, SHA-384, SHA-512, and
@@ -29,12 +29,19 @@ pub(super) const MOST_FIRST_REQUEST: usize = 25;
 /// The other side has shown who it is. Only [`verify`] makes one.
 pub(crate) struct Verified {
     identity: Identity,
+    /// What it has signed with; none if it has a secret.
+    scheme: Option<Scheme>,
 }
 
 impl Verified {
     /// Who it is.
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// What it has signed with, if it has.
+    pub(super) fn scheme(&self) -> Option<Scheme> {
+        self.scheme
     }
 }
 
@@ -51,13 +58,15 @@ pub(super) fn hashes(payloads: &Payloads<'_>) -> Vec<u16> {
     data.as_chunks().0.iter().map(|&hash| u16::from_be_bytes(hash)).collect()
 }
 
-/// Makes our proof; `key` is our SK_p, `hashes` are those that the other side understands.
+/// Makes our proof; `key` is our SK_p, `hashes` are those that the other side understands, and `theirs` is what it has
+/// signed with, where it was first.
 pub(super) fn prove(
     config: &Connection,
     prf: Prf,
     key: &SecretBytes,
     signed: &Signed<'_>,
     hashes: &[u16],
+    theirs: Option<Scheme>,
 ) -> Result<Proof, Cause> {
     let octets = signed.octets(prf, key);
     match &config.authentication {
@@ -66,15 +75,21 @@ pub(super) fn prove(
             Ok(Proof { method: method::SHARED_KEY, data })
         }
         Authentication::Certificate(credentials) => {
-            sign(credentials, &octets, hashes).map_err(Cause::CannotSign)
+            sign(&credentials.key, credentials.accept_sha1, &octets, hashes, theirs)
         }
+        Authentication::RawKeys(keys) => sign(&keys.own, false, &octets, hashes, theirs),
     }
 }
 
-fn sign(credentials: &Credentials, octets: &[u8], hashes: &[u16]) -> Result<Proof, String> {
-    let key = &credentials.key;
-    let said = |error: SignError| error.to_string();
-    if let Some(scheme) = key.scheme_for(hashes) {
+fn sign(
+    key: &SigningKey,
+    accept_sha1: bool,
+    octets: &[u8],
+    hashes: &[u16],
+    theirs: Option<Scheme>,
+) -> Result<Proof, Cause> {
+    let said = |error: SignError| Cause::CannotSign(error.to_string());
+    if let Some(scheme) = key.scheme_for(hashes, theirs) {
         let algorithm = scheme.to_der();
         let signature = key.sign(scheme, octets).map_err(said)?;
         // RFC 7427 section 3: the length of the algorithm's name, the name, the signature.
@@ -83,9 +98,7 @@ fn sign(credentials: &Credentials, octets: &[u8], hashes: &[u16]) -> Result<Proo
     }
     match key.public().kind() {
         // Whoever keeps the hashes from us would have such a signature over what it likes.
-        KeyKind::Rsa { .. } if !credentials.accept_sha1 => {
-            Err("it names no hash that we sign with (RFC 7427), and SHA-1 is not trusted".to_owned())
-        }
+        KeyKind::Rsa { .. } if !accept_sha1 => Err(Cause::OnlySha1),
         KeyKind::Rsa { .. } => {
             let data = key.sign(Scheme::RsaPkcs1Sha1, octets).map_err(said)?;
             Ok(Proof { method: method::RSA, data })
@@ -123,7 +136,7 @@ pub(super) fn certificate_payloads(config: &Connection) -> Vec<Payload<'_>> {
 /// The hashes of the authorities that we trust, for a certificate request; `None` if we want no certificate.
 pub(super) fn request(config: &Connection) -> Option<Vec<u8>> {
     match &config.authentication {
-        Authentication::SharedKey(_) => None,
+        Authentication::SharedKey(_) | Authentication::RawKeys(_) => None,
         Authentication::Certificate(credentials) => {
             let mut hashes = credentials.trust.request();
             hashes.truncate(MOST_REQUEST);
@@ -159,14 +172,18 @@ pub(super) fn verify(
         Err(Unproved::Identity)
     } else {
         let octets = signed.octets(prf, key);
-        let proved = match &config.authentication {
-            Authentication::SharedKey(shared) => verify_mac(prf, shared, shown.auth, &octets),
-            Authentication::Certificate(credentials) => verify_signature(credentials, &shown, &octets, wall),
-        };
-        proved.map_err(Unproved::Proof)
+        match &config.authentication {
+            Authentication::SharedKey(shared) => {
+                verify_mac(prf, shared, shown.auth, &octets).map(|()| None).map_err(Unproved::Proof)
+            }
+            Authentication::Certificate(credentials) => {
+                verify_signature(credentials, &shown, &octets, wall).map(Some)
+            }
+            Authentication::RawKeys(keys) => verify_octets(&keys.peer, false, shown.auth, &octets).map(Some),
+        }
     };
     match outcome {
-        Ok(()) => Ok(Verified { identity: shown.identity }),
+        Ok(scheme) => Ok(Verified { identity: shown.identity, scheme }),
         Err(why) => Err(Cause::NotAuthentic { identity: shown.identity.to_string(), why }),
     }
 }
@@ -191,20 +208,19 @@ fn verify_mac(
     Err("the pre-shared keys differ".to_owned())
 }
 
-/// The certificate leads to an authority of ours, the identity is its owner's, and the owner has signed.
+/// The certificate leads to an authority of ours, the identity is its owner's, and the owner has signed: with what.
 fn verify_signature(
     credentials: &Credentials,
     shown: &Shown<'_>,
     octets: &[u8],
     wall: Duration,
-) -> Result<(), String> {
-    let (peer, others) = read_certificates(shown.certificates)?;
-    credentials.trust.verify(&peer, &others, wall).map_err(|error| error.to_string())?;
+) -> Result<Scheme, Unproved> {
+    let (peer, others) = read_certificates(shown.certificates).map_err(unproved)?;
+    credentials.trust.verify(&peer, &others, wall).map_err(unproved)?;
     if !peer.holds(&shown.identity) {
-        return Err(format!("its certificate is for {}", peer.subject()));
+        return Err(unproved(format!("its certificate is for {}", peer.subject())));
     }
-    let is_right = is_signed(peer.key(), credentials.accept_sha1, shown.auth, octets)?;
-    if is_right { Ok(()) } else { Err("its signature is not right".to_owned()) }
+    verify_octets(peer.key(), credentials.accept_sha1, shown.auth, octets)
 }
 
 /// The peer's certificate, and those that may lead from it to an authority: one that we cannot read leads nowhere, but
@@ -218,32 +234,39 @@ fn read_certificates(
     Ok((peer, read.filter_map(Result::ok).collect()))
 }
 
-fn is_signed(
+/// The owner of a key has signed: with what.
+fn verify_octets(
     key: &VerifyingKey,
     accept_sha1: bool,
     auth: &message::Authentication<'_>,
     octets: &[u8],
-) -> Result<bool, String> {
-    match auth.method {
+) -> Result<Scheme, Unproved> {
+    let (scheme, verified) = match auth.method {
         method::SIGNATURE => {
-            let (&length, rest) = auth.data.split_first().ok_or("its signature is empty")?;
-            let (algorithm, signature) =
-                rest.split_at_checked(length.into()).ok_or("its signature is cut off")?;
-            let scheme = Scheme::from_der(algorithm).map_err(|error| error.to_string())?;
-            Ok(key.verify(scheme, octets, signature).is_ok())
+            let cut_off = || unproved("its signature is cut off");
+            let (&length, rest) = auth.data.split_first().ok_or_else(cut_off)?;
+            let (algorithm, signature) = rest.split_at_checked(length.into()).ok_or_else(cut_off)?;
+            let scheme = Scheme::from_der(algorithm).map_err(unproved)?;
+            (scheme, key.verify(scheme, octets, signature))
         }
-        method::RSA if !accept_sha1 => Err("it signs with SHA-1".to_owned()),
-        method::RSA => Ok(key.verify(Scheme::RsaPkcs1Sha1, octets, auth.data).is_ok()),
-        other if method_of(key.kind()) == Some(other) => Ok(key.verify_raw(octets, auth.data).is_ok()),
-        _ => Err("its method of authentication does not fit its certificate".to_owned()),
-    }
+        method::RSA if !accept_sha1 => return Err(Unproved::Sha1),
+        method::RSA => (Scheme::RsaPkcs1Sha1, key.verify(Scheme::RsaPkcs1Sha1, octets, auth.data)),
+        other if method_of(key.kind()) == Some(other) => {
+            (key.kind().schemes()[0], key.verify_raw(octets, auth.data))
+        }
+        _ => return Err(unproved("its method of authentication does not fit its key")),
+    };
+    verified.map_err(|_| unproved("its signature is not right"))?;
+    Ok(scheme)
+}
+
+fn unproved(why: impl ToString) -> Unproved {
+    Unproved::Proof(why.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crypto::pki::TrustStore;
-    use crypto::signature::SigningKey;
 
     macro_rules! key {
         ($name:literal) => {
@@ -252,7 +275,7 @@ mod tests {
         };
     }
 
-    fn proof(key: SigningKey, hashes: &[u16]) -> Result<(Proof, VerifyingKey), String> {
+    fn proof(key: SigningKey, hashes: &[u16]) -> Result<(Proof, VerifyingKey), Cause> {
         proof_with(key, hashes, false)
     }
 
@@ -260,17 +283,15 @@ mod tests {
         key: SigningKey,
         hashes: &[u16],
         accept_sha1: bool,
-    ) -> Result<(Proof, VerifyingKey), String> {
+    ) -> Result<(Proof, VerifyingKey), Cause> {
         let public = key.public().clone();
-        let (certificates, trust) = (Vec::new(), TrustStore::default());
-        let credentials = Credentials { key, certificates, trust, accept_sha1 };
-        sign(&credentials, b"octets", hashes).map(|proof| (proof, public))
+        sign(&key, accept_sha1, b"octets", hashes, None).map(|proof| (proof, public))
     }
 
-    fn is_right(proof: &Proof, key: &VerifyingKey, accept_sha1: bool) -> Result<bool, String> {
+    fn read(proof: &Proof, key: &VerifyingKey, accept_sha1: bool) -> Result<Scheme, Unproved> {
         let auth = message::Authentication { method: proof.method, data: &proof.data };
-        assert_ne!(is_signed(key, accept_sha1, &auth, b"others"), Ok(true));
-        is_signed(key, accept_sha1, &auth, b"octets")
+        assert!(verify_octets(key, accept_sha1, &auth, b"others").is_err());
+        verify_octets(key, accept_sha1, &auth, b"octets")
     }
 
     const ALL: &[u16] = &[1, 2, 3, 4, 5];
@@ -280,8 +301,24 @@ mod tests {
         for key in [key!("rsa2048.pem"), key!("ec-p256.pem"), key!("ec-p521.pem"), key!("ed25519.pem")] {
             let (proof, public) = proof(key, ALL).expect("it has a hash");
             assert_eq!(proof.method, method::SIGNATURE);
-            assert_eq!(is_right(&proof, &public, false), Ok(true));
+            assert_eq!(read(&proof, &public, false), Ok(public.kind().schemes()[0]));
         }
+    }
+
+    #[test]
+    fn who_pads_as_pkcs1_is_answered_so() {
+        let key = key!("rsa2048.pem");
+        let theirs = key.sign(Scheme::RsaPkcs1Sha512, b"octets").expect("a scheme of RSA's");
+        let algorithm = Scheme::RsaPkcs1Sha512.to_der();
+        let data = [&[algorithm.len() as u8][..], &algorithm, &theirs].concat();
+        let shown = Proof { method: method::SIGNATURE, data };
+        let public = key.public();
+        let theirs = read(&shown, public, false).expect("it is right");
+        let ours = sign(&key, false, b"octets", ALL, Some(theirs)).expect("it has a hash");
+        assert_eq!(
+            (ours.method, read(&ours, public, false)),
+            (method::SIGNATURE, Ok(Scheme::RsaPkcs1Sha256))
+        );
     }
 
     #[test]
@@ -293,25 +330,34 @@ mod tests {
         ] {
             let (proof, public) = proof(key, &[1]).expect("there is a method");
             assert_eq!(proof.method, expected);
-            assert_eq!(is_right(&proof, &public, false), Ok(true));
+            assert_eq!(read(&proof, &public, false), Ok(public.kind().schemes()[0]));
         }
         assert!(proof(key!("ed25519.pem"), &[]).is_err(), "RFC 8420 needs RFC 7427");
     }
 
     #[test]
     fn sha1_is_taken_and_made_only_where_that_is_configured() {
-        assert!(proof(key!("rsa2048.pem"), &[]).is_err_and(|why| why.contains("SHA-1")));
+        assert_eq!(proof(key!("rsa2048.pem"), &[1]).err(), Some(Cause::OnlySha1));
         let (proof, public) = proof_with(key!("rsa2048.pem"), &[], true).expect("there is a method");
         assert_eq!(proof.method, method::RSA);
-        assert_eq!(is_right(&proof, &public, true), Ok(true));
-        assert!(is_right(&proof, &public, false).is_err());
+        assert_eq!(read(&proof, &public, true), Ok(Scheme::RsaPkcs1Sha1));
+        assert_eq!(read(&proof, &public, false), Err(Unproved::Sha1));
+    }
+
+    #[test]
+    fn where_sha1_is_accepted_it_is_made_only_for_who_knows_no_rfc_7427() {
+        for hashes in [&[2][..], &[1, 4], ALL] {
+            let (proof, public) = proof_with(key!("rsa2048.pem"), hashes, true).expect("it has a hash");
+            assert_eq!(proof.method, method::SIGNATURE);
+            assert!(read(&proof, &public, true).is_ok_and(|scheme| scheme != Scheme::RsaPkcs1Sha1));
+        }
     }
 
     #[test]
     fn methods_and_algorithms_of_other_keys_do_not_fit() {
         let (proof, _) = proof(key!("ec-p256.pem"), &[]).expect("there is a method");
-        assert!(is_right(&proof, key!("ec-p384.pem").public(), true).is_err());
-        assert!(is_right(&proof, key!("rsa2048.pem").public(), true).is_err());
+        assert!(read(&proof, key!("ec-p384.pem").public(), true).is_err());
+        assert!(read(&proof, key!("rsa2048.pem").public(), true).is_err());
     }
 
     #[test]
@@ -335,12 +381,12 @@ mod tests {
         let (proof, public) = proof(key!("ec-p256.pem"), ALL).expect("it has a hash");
         for length in 0..proof.data.len() {
             let cut = Proof { method: proof.method, data: proof.data[..length].to_vec() };
-            assert_ne!(is_right(&cut, &public, true), Ok(true));
+            assert!(read(&cut, &public, true).is_err());
         }
         for at in 0..proof.data.len() {
             let mut changed = Proof { method: proof.method, data: proof.data.clone() };
             changed.data[at] ^= 1;
-            assert_ne!(is_right(&changed, &public, true), Ok(true));
+            assert!(read(&changed, &public, true).is_err());
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::{Children, Connected, Installed};
 use crate::api::model;
 use crate::control::ipsec::connections::LONG;
+use crate::control::ipsec::proof::Proof;
 use crate::control::ipsec::status;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,13 +42,13 @@ impl Children {
             authentication: match settings.authentication {
                 Authentication::SharedKey(_) => "secret",
                 Authentication::Certificate(_) => "certificate",
+                Authentication::RawKeys(_) => "key",
             }
             .to_owned(),
-            secret_at: connected
-                .names
-                .secret
-                .as_ref()
-                .map(|words| words.trim_start_matches("set ").to_owned()),
+            secret_at: match &connected.names.proof {
+                Proof::Secret(words) => Some(words.trim_start_matches("set ").to_owned()),
+                Proof::Certificate | Proof::Key => None,
+            },
             proposals: texts(&IkeOffer::propose(&settings.ike, ProposalSpi::None)),
             connection_type: connection_type(settings.start).to_owned(),
             ike: session

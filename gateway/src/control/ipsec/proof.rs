@@ -1,0 +1,132 @@
+//! By what a peer and we show who we are: out of the configuration for IKE, and what to type where one is not believed.
+
+use super::connections::PeerError;
+use config::settings::ipsec::{Authentication, Peer, Rsa, X509};
+use crypto::pki::{Certificate, TrustStore, chain};
+use crypto::signature::{SigningKey, VerifyingKey};
+use std::sync::Arc;
+use tunnel::ikev2 as ike;
+
+/// Reads by what both sides show who they are.
+pub(super) fn authentication(peer: &str, settings: &Peer) -> Result<ike::Authentication, PeerError> {
+    match &settings.authentication {
+        Authentication::PreSharedSecret(secret) => Ok(ike::Authentication::SharedKey(secret.clone())),
+        Authentication::X509(x509) => {
+            Ok(ike::Authentication::Certificate(Arc::new(credentials(peer, x509)?)))
+        }
+        Authentication::Rsa(rsa) => Ok(ike::Authentication::RawKeys(Arc::new(raw_keys(peer, rsa)?))),
+    }
+}
+
+/// Reads the certificates, the key and the lists of the configuration.
+fn credentials(peer: &str, x509: &X509) -> Result<ike::Credentials, PeerError> {
+    let at = format!("pki certificate {}", x509.name);
+    let key = SigningKey::from_der(x509.private_key.expose())
+        .map_err(|error| PeerError::pki(peer, format!("{at} private key"), error))?;
+    let own = Certificate::from_der(&x509.certificate)
+        .map_err(|error| PeerError::pki(peer, format!("{at} certificate"), error))?;
+    let (mut trust, mut authorities) = (TrustStore::default(), Vec::new());
+    for authority in &x509.authorities {
+        let at = format!("pki ca {}", authority.name);
+        let certificate = Certificate::from_der(&authority.certificate)
+            .map_err(|error| PeerError::pki(peer, format!("{at} certificate"), error))?;
+        trust
+            .add_authority(certificate.clone())
+            .map_err(|error| PeerError::pki(peer, format!("{at} certificate"), error))?;
+        authorities.push(certificate);
+        for list in &authority.revocation_lists {
+            trust
+                .add_revocation_lists(list)
+                .map_err(|error| PeerError::pki(peer, format!("{at} crl"), error))?;
+        }
+    }
+    let above: Vec<Certificate> = chain(&own, &authorities).into_iter().cloned().collect();
+    let certificates = [own].into_iter().chain(above).collect();
+    Ok(ike::Credentials { key, certificates, trust, accept_sha1: x509.accept_sha1 })
+}
+
+/// Reads our private key, and the public one of the peer.
+fn raw_keys(peer: &str, rsa: &Rsa) -> Result<ike::RawKeys, PeerError> {
+    let at = |name: &str, half: &str| format!("pki key-pair {name} {half} key");
+    Ok(ike::RawKeys {
+        own: SigningKey::from_der(rsa.private_key.expose())
+            .map_err(|error| PeerError::pki(peer, at(&rsa.local_key, "private"), error))?,
+        peer: VerifyingKey::from_info(&rsa.public_key)
+            .map_err(|error| PeerError::pki(peer, at(&rsa.remote_key, "public"), error))?,
+    })
+}
+
+/// By what a peer and we show who we are.
+#[derive(Clone, Debug, Default)]
+pub enum Proof {
+    /// By a secret, before which these words stand.
+    Secret(String),
+    /// By certificates.
+    #[default]
+    Certificate,
+    /// By keys without certificates.
+    Key,
+}
+
+/// Lines of configuration; `set` are the words before those of a peer.
+impl Proof {
+    /// That of a peer of the configuration.
+    pub(super) fn of(name: &str, peer: &Peer) -> Self {
+        match (&peer.authentication, &peer.psk) {
+            (Authentication::PreSharedSecret(_), Some(psk)) => {
+                Self::Secret(format!("set vpn ipsec authentication psk {psk} secret"))
+            }
+            (Authentication::PreSharedSecret(_), None) => Self::Secret(format!(
+                "set vpn ipsec site-to-site peer {name} authentication pre-shared-secret"
+            )),
+            (Authentication::X509(_), _) => Self::Certificate,
+            (Authentication::Rsa(_), _) => Self::Key,
+        }
+    }
+
+    /// That we believe the peer.
+    pub(super) fn to_believe(&self, set: &str) -> String {
+        match self {
+            Self::Secret(words) => same_secret(words),
+            Self::Certificate => {
+                format!("{set} authentication x509 ca-certificate NAME, of who signed the peer's certificate")
+            }
+            Self::Key => format!("{set} authentication rsa remote-key NAME, with the peer's public key"),
+        }
+    }
+
+    /// That the peer believes us.
+    pub(super) fn to_be_believed(&self, set: &str) -> String {
+        match self {
+            Self::Secret(words) => same_secret(words),
+            Self::Certificate => format!(
+                "{set} authentication x509 certificate NAME, signed by an authority that the peer trusts"
+            ),
+            Self::Key => format!("{set} authentication rsa local-key NAME, whose public key the peer has"),
+        }
+    }
+
+    /// That we can sign.
+    pub(super) fn to_sign(&self, set: &str) -> String {
+        let key = if matches!(self, Self::Key) { "rsa local-key NAME" } else { "x509 certificate NAME" };
+        format!("{set} authentication {key}, with a key of a kind that the peer takes")
+    }
+
+    /// Where an RSA key signs with SHA-1, that of the peer or ours; the best first.
+    pub(super) fn without_sha1(&self, set: &str, whose: &str) -> Vec<String> {
+        let better = "have the peer sign by RFC 7427, with SHA-2".to_owned();
+        match self {
+            Self::Key => vec![better, format!("{set} authentication mode x509, or pre-shared-secret")],
+            _ => vec![
+                better,
+                format!("or give {whose} a certificate with a key on a curve, which needs no RFC 7427"),
+                format!("{set} authentication x509 accept-sha1, as a last resort: SHA-1 is weak"),
+            ],
+        }
+    }
+}
+
+/// The line for a secret, of which these are the words before it.
+fn same_secret(words: &str) -> String {
+    format!("{words} SECRET, the same on both sides")
+}
