@@ -16,8 +16,8 @@ use tunnel::ikev2::message::{
 };
 use tunnel::ikev2::proposal::{Encryption, EspOffer, IkeOffer};
 use tunnel::ikev2::{
-    Action, Authentication, Child, Connection, ConnectionId, DeadPeerDetection, Endpoint, Identity, Outbox,
-    Path, Start, WhenLost,
+    Action, Authentication, Child, Connection, ConnectionId, DeadPeerDetection, Endpoint, Identity, Job,
+    Outbox, Path, Start, WhenLost,
 };
 use tunnel::{Now, Time};
 
@@ -133,27 +133,35 @@ struct Gateway {
     path: Path,
     installed: HashSet<u32>,
     expected: HashSet<u32>,
+    /// Jobs that nobody has done yet.
+    jobs: VecDeque<Job>,
 }
 
 impl Gateway {
     fn new(host: usize, now: Now) -> Self {
         let mut endpoint = Endpoint::new(Box::new(Numbers(host as u64)));
         let id = endpoint.add_connection(now, connection(host));
-        Self { endpoint, id, path: path(host), installed: HashSet::new(), expected: HashSet::new() }
+        let (installed, expected, jobs) = (HashSet::new(), HashSet::new(), VecDeque::new());
+        Self { endpoint, id, path: path(host), installed, expected, jobs }
     }
 
     /// Carries out what is to be done; returns what is to be sent.
     fn carry_out(&mut self, now: Now, out: Outbox) -> Vec<Vec<u8>> {
-        let mut sent = Vec::new();
+        let mut sent = self.carry_out_but_jobs(out);
         // A job may lead to another one.
-        let mut actions = VecDeque::from(out);
-        while let Some(action) = actions.pop_front() {
+        while let Some(job) = self.jobs.pop_front() {
+            let mut out = Outbox::new();
+            self.endpoint.handle_finished(now, job.run(), &mut out);
+            sent.extend(self.carry_out_but_jobs(out));
+        }
+        sent
+    }
+
+    fn carry_out_but_jobs(&mut self, out: Outbox) -> Vec<Vec<u8>> {
+        let mut sent = Vec::new();
+        for action in out {
             match action {
-                Action::Work(job) => {
-                    let mut out = Outbox::new();
-                    self.endpoint.handle_finished(now, job.run(), &mut out);
-                    actions.extend(out);
-                }
+                Action::Work(job) => self.jobs.push_back(job),
                 Action::Send { message, .. } => sent.push(message),
                 Action::Install(install) => {
                     self.expected.remove(&install.sa.inbound.spi);
@@ -209,7 +217,9 @@ pub fn gateways(data: &[u8]) {
                 }
             }
         }
-        wire[1 - end].extend(host.carry_out(now, out));
+        let are_jobs_done = command & 0x80 == 0;
+        let sent = if are_jobs_done { host.carry_out(now, out) } else { host.carry_out_but_jobs(out) };
+        wire[1 - end].extend(sent);
         wire[1 - end].truncate(64);
     }
 }
