@@ -6,6 +6,7 @@ use super::config::{Connection, ConnectionId, Patience};
 use super::identity::Identity;
 use super::limits::{STRANGER_EVENTS, STRANGER_INTERVAL};
 use super::nat::Path;
+use super::neighbours::Neighbours;
 use crate::Time;
 use crate::bucket::Bucket;
 use crypto::Random;
@@ -85,6 +86,8 @@ fn leave<K: Eq + Hash>(by: &mut HashMap<K, BTreeSet<ConnectionId>>, key: &K, id:
 pub(super) struct Registry {
     ike: HashMap<u64, SessionId>,
     children: HashMap<u32, SessionId>,
+    /// Who has which packets in transport mode.
+    pub(super) neighbours: Neighbours,
     /// What may still be reported that is not certain.
     reports: HashMap<Option<ConnectionId>, Bucket>,
 }

@@ -10,3 +10,4 @@ mod network;
 mod sessions;
 mod setup;
 mod support;
+mod transport;

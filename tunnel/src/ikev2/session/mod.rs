@@ -21,6 +21,7 @@ mod requests;
 mod responses;
 mod status;
 mod timers;
+mod translate;
 
 pub(super) use request::Request;
 
