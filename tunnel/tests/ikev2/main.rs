@@ -6,6 +6,7 @@ mod floods;
 mod hostile;
 mod impostors;
 mod mallory;
+mod minimal;
 mod network;
 mod sessions;
 mod setup;

@@ -99,6 +99,10 @@ impl Session {
             }
         }
         if let Some(kind) = payloads.error() {
+            if kind == notify::NO_ADDITIONAL_SAS && self.live_children().is_empty() {
+                // Without a Child SA the session is good for nothing.
+                self.succession.missing = Some(request.child);
+            }
             return self.child_refused(request, kind, context);
         }
         let Some(root) = self.ike(ike).map(|ike| ike.root.clone()) else { return };
@@ -204,6 +208,10 @@ impl Session {
                     self.remove_child(old, context);
                     self.enqueue(Task::Child(request.child));
                 }
+            }
+            notify::NO_ADDITIONAL_SAS if request.replaces.is_some() || self.succession.missing.is_some() => {
+                self.refused.insert(request.child, context.now);
+                self.note_final(context);
             }
             kind => {
                 self.refused.insert(request.child, context.now);
