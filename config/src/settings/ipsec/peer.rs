@@ -87,6 +87,14 @@ impl Reader {
                 "{path} may be anyone from anywhere, one at a time: give each a peer of its own, with its remote-id"
             ));
         }
+        let is_at = |remote: &Remote| matches!(remote, Remote::Address(_));
+        if !sides.remote_addresses.iter().any(is_at) {
+            for (number, _) in tunnels.iter().filter(|(_, tunnel)| tunnel.remote.prefixes.is_empty()) {
+                self.warn(format!(
+                    "{path} tunnel {number}: no address of the peer is known that leads into it, and what is sent there leaves in clear: set {path} remote-address to the one by which it is seen, or a remote prefix"
+                ));
+            }
+        }
         Some(Peer {
             description: set(tree, "description"),
             start: self.start(&path, tree, sides.remote_addresses.is_empty()),
