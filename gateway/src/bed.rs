@@ -73,7 +73,7 @@ impl Ends {
         peer.endpoint.store(Some(Arc::new(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], 51_820))))));
         peer.sending.store(Some(Arc::new(OutboundSa::new(Arc::clone(&key), INDEX, lifetime))));
         let sa = Arc::new(InboundSa::new(key, INDEX, lifetime, false));
-        tables.install(Session { sa, peer: Arc::clone(&peer), selectors: None });
+        tables.install(Session { sa, peer: Arc::clone(&peer), selectors: None, transport: None });
         Ok(Self { tables, peer })
     }
 
@@ -93,7 +93,7 @@ impl Ends {
         // The peer is its own other side: what goes out comes back.
         let selectors = Selectors::new(&child.remote, &child.local);
         let (sa, peer_of) = (Arc::new(inbound), Arc::clone(&peer));
-        tables.install(Session { sa, peer: peer_of, selectors: Some(selectors) });
+        tables.install(Session { sa, peer: peer_of, selectors: Some(selectors), transport: None });
         let selectors = Selectors::new(&child.local, &child.remote);
         let action = Action::Protect(Arc::clone(&peer));
         tables.policies.store(Arc::new(Policies::new(vec![Policy { selectors, action }])));

@@ -9,10 +9,9 @@ use crate::staging::{Budget, Staging};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use crossbeam_utils::CachePadded;
 use packet::Endpoint;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use tunnel::esp::{Policies, Selectors};
+use tunnel::esp::{Policies, Selectors, Transport};
 use tunnel::wireguard::{Activity, AllowedIps};
 use tunnel::{InboundSa, OutboundSa, PeerId, Time};
 
@@ -65,8 +64,6 @@ pub struct Tunnel {
     pub shows_dscp: bool,
     /// Whether TCP is told to send no segments that would not fit.
     pub clamps_mss: bool,
-    /// In transport mode, the addresses of its packets.
-    pub transport: Option<Transport>,
 }
 
 impl Default for Tunnel {
@@ -78,20 +75,8 @@ impl Default for Tunnel {
             in_udp: AtomicBool::new(true),
             shows_dscp: true,
             clamps_mss: false,
-            transport: None,
         }
     }
-}
-
-/// The packets of a transport mode SA, whose IP header does not travel inside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transport {
-    /// Our address in them.
-    pub local: IpAddr,
-    /// The other side's.
-    pub remote: IpAddr,
-    /// Whether the other side sees other addresses, so that its checksums are wrong for ours (RFC 3948 section 3.1.2).
-    pub translated: bool,
 }
 
 /// Outside bytes and packets in one direction.
@@ -181,6 +166,8 @@ pub struct Session {
     pub peer: Arc<Peer>,
     /// The packets that it is for; `None` leaves that to cryptokey routing.
     pub selectors: Option<Selectors>,
+    /// In transport mode, the addresses of its packets; `None` for those of the outer header.
+    pub transport: Option<Transport>,
 }
 
 /// What the workers look up.

@@ -8,7 +8,7 @@ use crypto::engine::{Engine, Job};
 use crypto::random;
 use gateway::bed::{Bed, Ends, INDEX, child};
 use gateway::datapath::Notice;
-use gateway::tables::{Session, Transport, Tunnel};
+use gateway::tables::{Session, Tunnel};
 use packet::checksum::Sum;
 use packet::header::esp::{NEXT_IPV4, NEXT_NONE, NON_ESP_MARKER};
 use packet::header::ip::{IpPacket, Ipv4Header, TCP, UDP, ecn};
@@ -19,7 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use support::{Broken, v4, v6};
-use tunnel::esp::{Action, Limits, Mode, Options, Policies, Policy, Selectors, TrafficSelector, Transform};
+use tunnel::esp::{
+    Action, Limits, Mode, Options, Policies, Policy, Selectors, TrafficSelector, Transform, Transport,
+};
 use tunnel::sa::Protection;
 use zerocopy::FromBytes;
 
@@ -558,7 +560,12 @@ fn a_new_sa_takes_over_while_packets_of_the_old_are_on_their_way() {
     let (outbound, inbound) =
         next.load(&Options::default(), &AwsLc, &mut random::System::default(), now).expect("keys fit");
     let selectors = Some(Selectors::new(&next.local, &next.remote));
-    bed.tables.install(Session { sa: Arc::new(inbound), peer: Arc::clone(&bed.peer), selectors });
+    bed.tables.install(Session {
+        sa: Arc::new(inbound),
+        peer: Arc::clone(&bed.peer),
+        selectors,
+        transport: None,
+    });
     assert!(bed.tables.has_session(INDEX) && bed.tables.has_session(INDEX + 1));
     bed.peer.sending.store(Some(Arc::new(outbound)));
     let new = sealed(&mut bed, &[v4(3, 100, 0), v4(4, 100, 0)]);
@@ -584,8 +591,8 @@ fn packets_wait_for_an_sa_that_was_asked_for() {
     bed.tables.early.expect(INDEX);
     arrive(&mut bed, &datagrams);
     assert_eq!((bed.received().len(), bed.dropped()), (0, vec![]));
-    let Session { sa, peer, selectors } = &*session;
-    let again = Session { sa: Arc::clone(sa), peer: Arc::clone(peer), selectors: selectors.clone() };
+    let (sa, peer) = (Arc::clone(&session.sa), Arc::clone(&session.peer));
+    let again = Session { sa, peer, selectors: session.selectors.clone(), transport: session.transport };
     bed.tables.install(again);
     let waited: Vec<Vec<u8>> =
         bed.tables.early.end(INDEX).into_iter().map(|packet| packet.bytes.into_vec()).collect();
@@ -608,7 +615,12 @@ fn transport(transform: Transform, source: &str, destination: &str, translated: 
     // What comes back is what went out: the other side of the peer is on our side.
     let (remote, local) = (source.parse().expect("literal"), destination.parse().expect("literal"));
     let transport = Some(Transport { local, remote, translated });
-    bed_of(transform, &Options::default(), Tunnel { transport, ..Tunnel::default() }, Mode::Transport)
+    let bed = bed_of(transform, &Options::default(), Tunnel::default(), Mode::Transport);
+    let before = bed.tables.session(INDEX).expect("the bed has one");
+    let Session { sa, peer, selectors, .. } = &*before;
+    let (sa, peer, selectors) = (Arc::clone(sa), Arc::clone(peer), selectors.clone());
+    bed.tables.install(Session { sa, peer, selectors, transport });
+    bed
 }
 
 #[test]
@@ -677,4 +689,9 @@ fn checksums_are_mended_where_a_nat_changed_addresses() {
     let pseudo = Sum::pseudo_v4([192, 0, 2, 77].into(), [10, 2, 0, 1].into(), TCP, 24);
     assert!((pseudo + Sum::of(&received[20..])).is_valid());
     assert_eq!(received[12..16], [192, 0, 2, 77]);
+    // Whoever sees the same addresses has made its checksum with them.
+    let mut bed = transport(GCM, "192.0.2.77", "10.2.0.1", false);
+    push(&bed, &[syn()]);
+    bed.carry();
+    assert_eq!(bed.received()[0][20..], syn()[20..]);
 }

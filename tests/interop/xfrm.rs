@@ -9,7 +9,7 @@ use crypto::cipher::{Cipher, Encryption, Integrity, Pair};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::{SecretBytes, random};
 use gateway::staging::Budget;
-use gateway::tables::{Kind, Peer, Session, Transport, Tunnel};
+use gateway::tables::{Kind, Peer, Session, Tunnel};
 use packet::{DropReason, Endpoint};
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +17,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use tunnel::esp::{self, Action, ChildSa, Half, Mode, Policy, Selectors, TrafficSelector, Transform};
+use tunnel::esp::{
+    self, Action, ChildSa, Half, Mode, Policy, Selectors, TrafficSelector, Transform, Transport,
+};
 use tunnel::{PeerId, Time};
 
 /// The emulated machine takes seconds for what others do in milliseconds.
@@ -186,12 +188,7 @@ impl Case {
 
     /// Makes a peer of ours for it.
     fn install(&self, ipsec: &Ipsec) -> Policy<Arc<Peer>> {
-        let transport = (self.mode == Mode::Transport).then(|| Transport {
-            local: address(&self.inside[0]),
-            remote: address(&self.inside[1]),
-            translated: false,
-        });
-        let tunnel = Tunnel { in_udp: AtomicBool::new(false), transport, ..Tunnel::default() };
+        let tunnel = Tunnel { in_udp: AtomicBool::new(false), ..Tunnel::default() };
         let id = PeerId::new(self.number as u64);
         let peer = Arc::new(Peer::new(id, Kind::Ipsec(tunnel), Budget::default()));
         let [local, remote] = self.outside.each_ref().map(|text| address(text));
@@ -202,8 +199,13 @@ impl Case {
         let (outbound, inbound) =
             child.load(&esp::Options::default(), &AwsLc, random, now).expect("keys of the right length");
         let selectors = Selectors::new(&child.local, &child.remote);
-        let session =
-            Session { sa: Arc::new(inbound), peer: Arc::clone(&peer), selectors: Some(selectors.clone()) };
+        let transport = (self.mode == Mode::Transport).then(|| Transport {
+            local: address(&self.inside[0]),
+            remote: address(&self.inside[1]),
+            translated: false,
+        });
+        let (sa, of) = (Arc::new(inbound), Arc::clone(&peer));
+        let session = Session { sa, peer: of, selectors: Some(selectors.clone()), transport };
         ipsec.tables().install(session);
         peer.sending.store(Some(Arc::new(outbound)));
         Policy { selectors, action: Action::Protect(peer) }

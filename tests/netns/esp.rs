@@ -8,12 +8,14 @@ use crypto::engine::aws_lc::AwsLc;
 use crypto::{Cipher, SecretBytes, random};
 use gateway::datapath::Notice;
 use gateway::staging::Budget;
-use gateway::tables::{Kind, Peer, Session, Transport, Tunnel};
+use gateway::tables::{Kind, Peer, Session, Tunnel};
 use packet::{Batch, DropReason, Endpoint};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use tunnel::esp::{self, Action, ChildSa, Half, Mode, Policy, Selectors, TrafficSelector, Transform};
+use tunnel::esp::{
+    self, Action, ChildSa, Half, Mode, Policy, Selectors, TrafficSelector, Transform, Transport,
+};
 use tunnel::{PeerId, Time};
 
 /// One end of a tunnel.
@@ -65,12 +67,7 @@ impl Plan {
         let interface = lab.interface("i");
         let created = lab.enter(names[site], || Ipsec::create(&interface, self.raw, 0));
         let (ipsec, notices) = created.expect("a namespace");
-        let transport = (self.mode == Mode::Transport).then(|| Transport {
-            local: address(self.inside[site]),
-            remote: address(self.inside[1 - site]),
-            translated: false,
-        });
-        let tunnel = Tunnel { in_udp: AtomicBool::new(!self.raw), transport, ..Tunnel::default() };
+        let tunnel = Tunnel { in_udp: AtomicBool::new(!self.raw), ..Tunnel::default() };
         let peer = Arc::new(Peer::new(PeerId::new(1), Kind::Ipsec(tunnel), Budget::default()));
         let port = if self.raw { 0 } else { PORT };
         let remote = SocketAddr::new(address(self.outside[1 - site]), port);
@@ -96,7 +93,13 @@ impl Site {
         let (outbound, inbound) =
             child.load(&esp::Options::default(), &AwsLc, random, now).expect("keys of the right length");
         let selectors = Some(Selectors::new(&child.local, &child.remote));
-        let session = Session { sa: Arc::new(inbound), peer: Arc::clone(&self.peer), selectors };
+        let transport = (plan.mode == Mode::Transport).then(|| Transport {
+            local: address(plan.inside[site]),
+            remote: address(plan.inside[1 - site]),
+            translated: false,
+        });
+        let (sa, peer) = (Arc::new(inbound), Arc::clone(&self.peer));
+        let session = Session { sa, peer, selectors, transport };
         self.ipsec.tables().install(session);
         self.peer.sending.store(Some(Arc::new(outbound)));
         let mut batch = Batch::new(gateway::worker::FLUSH_BYTES);

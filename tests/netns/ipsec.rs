@@ -14,14 +14,14 @@ const ESP: &str = "set vpn ipsec esp-group SITES proposal 1";
 const SECRET: &str = "set vpn ipsec authentication psk sites secret";
 
 /// A site, and what was asked of it by its socket.
-struct Gateway(Site);
+pub struct Gateway(pub Site);
 
 impl Gateway {
-    fn new(lab: &Lab, namespace: &'static str) -> Self {
+    pub fn new(lab: &Lab, namespace: &'static str) -> Self {
         Self(Site::new(lab, namespace, ""))
     }
 
-    fn write(&self, text: &str) {
+    pub fn write(&self, text: &str) {
         std::fs::write(&self.0.file, text).expect("a file");
     }
 
@@ -32,14 +32,14 @@ impl Gateway {
     }
 
     /// What a command says.
-    fn says(&self, words: &str) -> String {
+    pub fn says(&self, words: &str) -> String {
         let output = self.command(words).output().expect("it runs");
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{words}: {error}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    fn peer(&self, name: &str) -> Value {
+    pub fn peer(&self, name: &str) -> Value {
         let socket = self.0.socket.to_string_lossy().into_owned();
         let said = ask(&["show", "vpn", "ipsec", "sa", "--api", &socket]);
         let peers = said["peers"].as_array().expect("a list").clone();
@@ -47,12 +47,12 @@ impl Gateway {
     }
 
     /// The SPIs of a peer's first tunnel.
-    fn spis(&self, peer: &str) -> Vec<u64> {
+    pub fn spis(&self, peer: &str) -> Vec<u64> {
         let sas = self.peer(peer)["tunnels"][0]["sas"].as_array().cloned().unwrap_or_default();
         sas.iter().filter_map(|sa| sa["spi_in"].as_u64()).collect()
     }
 
-    fn comes_up(&self, peer: &str) {
+    pub fn comes_up(&self, peer: &str) {
         if wait_until(Duration::from_secs(15), || self.spis(peer).len() == 1).is_err() {
             let log = std::fs::read_to_string(&self.0.log).unwrap_or_default();
             panic!("{}\n{log}", self.says(&format!("explain vpn ipsec peer {peer}")));

@@ -6,6 +6,7 @@ mod esp;
 mod ipsec;
 mod manual;
 mod measurements;
+mod nat;
 mod reload;
 mod resilience;
 mod support;

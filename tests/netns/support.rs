@@ -83,9 +83,20 @@ fn digest(bytes: &[u8]) -> u64 {
 
 /// Sends so many bytes by TCP from one site to an address at the other, and tells whether the same bytes arrived.
 pub fn tcp_arrives_whole(lab: &Lab, from: &str, to: &str, address: &str, count: usize) -> Outcome<()> {
+    tcp_arrives_whole_at(lab, from, to, [address; 2], count)
+}
+
+/// The same, to a site that has the first of the addresses, and is called by the second.
+pub fn tcp_arrives_whole_at(
+    lab: &Lab,
+    from: &str,
+    to: &str,
+    [address, called]: [&str; 2],
+    count: usize,
+) -> Outcome<()> {
     let server: SocketAddr = SocketAddr::new(address.parse()?, 0);
     let listener = lab.enter(to, || TcpListener::bind(server))??;
-    let target = listener.local_addr()?;
+    let target = SocketAddr::new(called.parse()?, listener.local_addr()?.port());
     let data = bytes(count);
     std::thread::scope(|scope| {
         let receiver = scope.spawn(move || -> Outcome<Vec<u8>> {

@@ -137,6 +137,25 @@ fn older_spellings_mean_what_they_meant_and_say_what_replaces_them() {
 }
 
 #[test]
+fn what_leads_into_a_tunnel_without_prefixes_is_the_address_of_the_peer() {
+    let prefixes = "delete vpn ipsec site-to-site peer a tunnel 1 local\n\
+         delete vpn ipsec site-to-site peer a tunnel 1 remote\n";
+    let warnings = |remote: &str, extra: &str| {
+        let right = "remote-address 192.0.2.2";
+        let text = site(extra).replace(right, &format!("remote-address {remote}"));
+        let id = "set vpn ipsec site-to-site peer a authentication remote-id 192.0.2.2";
+        loaded(&format!("{text}\n{id}\nset vpn ipsec authentication psk a id vpn.example.org")).1
+    };
+    for remote in ["any", "vpn.example.org"] {
+        let said = warnings(remote, prefixes);
+        assert!(said.iter().any(|line| line.contains("peer a tunnel 1: no address of the peer")), "{said:?}");
+        let said = warnings(remote, "");
+        assert!(!said.iter().any(|line| line.contains("tunnel 1")), "{said:?}");
+    }
+    assert_eq!(warnings("192.0.2.2", prefixes), [""; 0]);
+}
+
+#[test]
 fn a_peer_may_be_called_in_all_the_ways_there_were() {
     let peer = |name: &str, extra: &str| {
         let text = site(extra).replace("peer a ", &format!("peer {name} "));

@@ -236,7 +236,7 @@ impl<T: Transmit> Lane<T> {
                 }
                 Action::Install { peer: id, sa } => {
                     if let Some(peer) = self.peer(id) {
-                        self.shared.tables.install(Session { sa, peer, selectors: None });
+                        self.shared.tables.install(Session { sa, peer, selectors: None, transport: None });
                     }
                 }
                 Action::Use { peer: id, sa } => {

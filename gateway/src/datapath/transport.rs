@@ -2,7 +2,6 @@
 //! what the SA and the outer header say after it was opened.
 
 use super::Run;
-use crate::tables::Transport;
 use packet::checksum::Sum;
 use packet::header::esp::{NEXT_NONE, TRAILER};
 use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, TCP, UDP};
@@ -11,6 +10,7 @@ use packet::header::udp::UdpHeader;
 use packet::{Batch, DropCounters, DropReason};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tunnel::esp::Protection;
+use tunnel::esp::Transport;
 use tunnel::esp::open::Inner;
 use zerocopy::IntoBytes;
 
@@ -73,8 +73,7 @@ pub(super) fn rebuild(esp: &Protection, batch: &mut Batch, run: &mut Run, drops:
 
 /// The addresses of the packets: those of the SA, or else of the outer header.
 fn addresses(run: &Run) -> Transport {
-    let known = run.session().peer.tunnel().and_then(|tunnel| tunnel.transport);
-    known.unwrap_or_else(|| {
+    run.session().transport.unwrap_or_else(|| {
         let remote = run.endpoint.remote.ip();
         let any = if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         Transport { local: run.endpoint.local.unwrap_or(any), remote, translated: false }

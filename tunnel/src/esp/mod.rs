@@ -17,7 +17,7 @@ pub mod selector;
 
 pub use layout::Layout;
 pub use lifetime::{Limits, Options};
-pub use parameters::{ChildSa, Half, Mode, Transform};
+pub use parameters::{ChildSa, Half, Mode, Transform, Transport};
 pub use policy::{Action, Policies, Policy};
 pub use protection::Protection;
 pub use selector::{Selectors, TrafficSelector};

@@ -3,6 +3,7 @@
 use super::selector::TrafficSelector;
 use crypto::SecretBytes;
 use crypto::cipher::{Cipher, Encryption, Integrity, Pair};
+use std::net::IpAddr;
 
 /// How packets of an SA are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,17 @@ pub enum Mode {
     Tunnel,
     /// What follows the IP header.
     Transport,
+}
+
+/// The packets of a transport mode SA, whose IP header does not travel inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transport {
+    /// Our address in them.
+    pub local: IpAddr,
+    /// The other side's.
+    pub remote: IpAddr,
+    /// Whether the other side sees other addresses, so that its checksums are wrong for ours (RFC 3948 section 3.1.2).
+    pub translated: bool,
 }
 
 /// One of the two SAs of a pair.

@@ -4,8 +4,9 @@ use super::config::ConnectionId;
 use super::identity::Identity;
 use super::job::Job;
 use super::nat::Path;
-use crate::esp::{ChildSa, TrafficSelector};
+use crate::esp::{ChildSa, TrafficSelector, Transport};
 use std::fmt;
+use std::net::IpAddr;
 
 /// Names a session with another gateway, which outlives the rekeying of its IKE SA; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,6 +83,8 @@ pub struct Install {
     pub path: Path,
     /// Whether it travels in UDP.
     pub encapsulation: bool,
+    /// In transport mode, the addresses of the packets.
+    pub transport: Option<Transport>,
     /// Whether it goes to wherever the last authentic packet came from (RFC 7296 section 2.23); that is to be told to
     /// [`Endpoint::note_moved`](super::Endpoint::note_moved).
     pub follows: bool,
@@ -211,6 +214,13 @@ pub enum Cause {
     },
     /// One side wants tunnel mode, the other transport mode.
     Mode,
+    /// Packets to this address are those of another peer, which is there too: a NAT is before at least one of them.
+    Contested {
+        /// Where both are.
+        address: IpAddr,
+        /// Who the other peer is.
+        owner: String,
+    },
     /// The other side is not who it should be, or does not have the secret.
     NotAuthentic {
         /// Who it says it is.
@@ -301,6 +311,9 @@ impl fmt::Display for Cause {
                     [local, remote] if local.is_empty() && remote.is_empty() => Ok(()),
                     [local, remote] => write!(f, ", the other side {} and {}", list(local), list(remote)),
                 }
+            }
+            Self::Contested { address, owner } => {
+                write!(f, "packets to {address} are those of {owner}, which is behind the same NAT")
             }
             Self::Mode => f.write_str("one side wants tunnel mode, the other transport mode"),
             Self::NotAuthentic { identity, why } => write!(f, "{identity} is not authenticated: {why}"),

@@ -6,6 +6,7 @@ use super::config::{Connection, ConnectionId, Patience};
 use super::identity::Identity;
 use super::limits::{STRANGER_EVENTS, STRANGER_INTERVAL};
 use super::nat::Path;
+use super::neighbours::Neighbours;
 use crate::Time;
 use crate::bucket::Bucket;
 use crypto::Random;
@@ -87,6 +88,8 @@ pub(super) struct Registry {
     children: HashMap<u32, SessionId>,
     /// Those that we have asked for: the caller keeps packets under them.
     expected: HashSet<u32>,
+    /// Who has which packets in transport mode.
+    pub(super) neighbours: Neighbours,
     /// What may still be reported that is not certain.
     reports: HashMap<Option<ConnectionId>, Bucket>,
 }

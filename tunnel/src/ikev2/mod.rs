@@ -22,6 +22,7 @@ pub mod keys;
 pub mod limits;
 pub mod message;
 mod nat;
+mod neighbours;
 pub mod proposal;
 pub mod selectors;
 mod session;

@@ -36,6 +36,12 @@ pub fn host(address: IpAddr) -> TrafficSelector {
     TrafficSelector { protocol: 0, ports: 0..=u16::MAX, addresses: address..=address }
 }
 
+/// The address of selectors that are all of the same one.
+pub fn one_host(selectors: &[TrafficSelector]) -> Option<IpAddr> {
+    let first = *selectors.first()?.addresses.start();
+    selectors.iter().all(|selector| selector.addresses == (first..=first)).then_some(first)
+}
+
 fn intersect(one: &TrafficSelector, other: &TrafficSelector) -> Option<TrafficSelector> {
     let protocol = match (one.protocol, other.protocol) {
         (0, protocol) | (protocol, 0) => protocol,
@@ -110,6 +116,15 @@ mod tests {
         let (all4, all6) = (net("0.0.0.0", "255.255.255.255"), net("::", "ffff::"));
         assert!(narrow(from_ref(&all4), from_ref(&all6)).is_empty());
         assert_eq!(narrow(&[all4.clone(), all6.clone()], from_ref(&all6)), [all6]);
+    }
+
+    #[test]
+    fn one_address_with_several_ports_is_one_host() {
+        let (web, mail) = (ts("10.0.0.1", "10.0.0.1", 6, 80..=80), ts("10.0.0.1", "10.0.0.1", 6, 25..=25));
+        assert_eq!(one_host(&[web.clone(), mail]), Some([10, 0, 0, 1].into()));
+        assert_eq!(one_host(&[web, net("10.0.0.2", "10.0.0.2")]), None);
+        assert_eq!(one_host(&[net("10.0.0.0", "10.0.0.1")]), None);
+        assert_eq!(one_host(&[]), None);
     }
 
     #[test]

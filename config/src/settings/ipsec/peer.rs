@@ -89,6 +89,14 @@ impl Reader {
                 "{path} may be anyone from anywhere, one at a time: give each a peer of its own, with its remote-id"
             ));
         }
+        let is_at = |remote: &Remote| matches!(remote, Remote::Address(_));
+        if !sides.remote_addresses.iter().any(is_at) {
+            for (number, _) in tunnels.iter().filter(|(_, tunnel)| tunnel.remote.prefixes.is_empty()) {
+                self.warn(format!(
+                    "{path} tunnel {number}: no address of the peer is known that leads into it, and what is sent there leaves in clear: set {path} remote-address to the one by which it is seen, or a remote prefix"
+                ));
+            }
+        }
         Some(Peer {
             description: set(tree, "description"),
             start: self.start(&path, tree, sides.remote_addresses.is_empty()),
@@ -293,6 +301,12 @@ impl Reader {
         {
             let reason = format!("{path}: {} port is set without protocol", side.1);
             self.error(tree.location(), reason, format!("set {path} protocol tcp, or udp"));
+        }
+        if protocol.is_some() && (local.prefixes.is_empty() || remote.prefixes.is_empty()) {
+            self.warn(format!(
+                "{path} protocol: of a side without prefixes all packets are offered, and what the peer takes of them is \
+                 all that is let through to it"
+            ));
         }
         self.check_prefix_families(path, tree, &local.prefixes, &remote.prefixes);
         let (esp_group, esp) = self.esp_of(named, path, tree, default)?;

@@ -58,6 +58,17 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explaine
         ),
         Cause::NoProposal { of, ours, theirs } => no_proposal(names, of, ours, theirs),
         Cause::NoSelectors { ours, theirs } => no_selectors(&tunnel(names, &set), ours, theirs),
+        Cause::Contested { address, owner } => (
+            format!("packets to {address} are those of {owner}, which is behind the same NAT"),
+            vec![],
+            vec![
+                format!(
+                    "{} local prefix and remote prefix, and mode tunnel for its esp-group",
+                    tunnel(names, &set)
+                ),
+                format!("if {owner} is gone: reset vpn ipsec site-to-site peer, its name here"),
+            ],
+        ),
         Cause::Mode => mode(names),
         Cause::NotAuthentic { identity, why } => {
             let fix = match why {
@@ -306,6 +317,18 @@ mod tests {
         let path = Path { local: path, remote: path };
         let told = |authentic| failure(None, path, authentic, &Cause::Mode, Duration::ZERO).what;
         assert_eq!(told(false), format!("{} (unauthenticated)", told(true)));
+    }
+
+    #[test]
+    fn who_is_behind_the_same_nat_as_another_is_told_so() {
+        let cause = Cause::Contested { address: [203, 0, 113, 7].into(), owner: "road.example".to_owned() };
+        let told = told(&cause);
+        assert_eq!(
+            told.what,
+            "packets to 203.0.113.7 are those of road.example, which is behind the same NAT"
+        );
+        let set = "set vpn ipsec site-to-site peer berlin tunnel 7 local prefix";
+        assert!(told.fix[0].starts_with(set), "{:?}", told.fix);
     }
 
     fn proposals(of: &str, ours: &str, theirs: &[&str]) -> Vec<String> {

@@ -283,8 +283,9 @@ impl Endpoint {
     fn hand_over(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
         let Some(Phase::Established(session)) = self.phases.get_mut(&id) else { return };
         let is_settled = session.is_settled();
-        if session.wants_reauthentication() {
-            let children = session.live_children();
+        let has_successor = self.successions.values().any(|old| *old == id);
+        if session.wants_reauthentication() && !has_successor {
+            let children = session.wanted_children();
             self.succeed(now, id, children, out);
         }
         if is_settled && let Some(old) = self.successions.remove(&id) {

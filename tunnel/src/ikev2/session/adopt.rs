@@ -36,6 +36,7 @@ impl Session {
         };
         self.queue = self.queue.drain(..).filter_map(moved).collect();
         self.delayed = self.delayed.drain(..).filter_map(|(at, task)| Some((at, moved(task)?))).collect();
+        self.succession.missing = self.succession.missing.and_then(place);
         // What was refused may be what has changed.
         self.refused = HashMap::new();
         self.config = config;

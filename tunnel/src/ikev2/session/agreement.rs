@@ -1,11 +1,12 @@
 //! What a request for a Child SA and our configuration have in common.
 
+use super::translate::{Renamed, translate};
 use crate::esp::{Mode, TrafficSelector};
 use crate::ikev2::action::Cause;
 use crate::ikev2::config::{Child, Connection};
 use crate::ikev2::message::Proposal;
 use crate::ikev2::message::numbers::notify;
-use crate::ikev2::nat::Path;
+use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{EspOffer, EspSuite, Selected, describe_all};
 use crate::ikev2::selectors::{MOST, host, narrow};
 
@@ -30,6 +31,7 @@ pub(super) struct Agreement {
     pub(super) local: Vec<TrafficSelector>,
     pub(super) remote: Vec<TrafficSelector>,
     pub(super) mode: Mode,
+    pub(super) renamed: Renamed,
 }
 
 /// Why there is none: what the other side is told, and what our people are.
@@ -51,7 +53,7 @@ pub(super) fn selectors_of(child: &Child, path: Path) -> [Vec<TrafficSelector>; 
 /// Finds the first child of the connection that meets the wish; with `only`, looks at that one alone.
 pub(super) fn agree(
     config: &Connection,
-    path: Path,
+    (path, nat): (Path, Nat),
     wish: &Wish<'_>,
     only: Option<usize>,
 ) -> Result<Agreement, Refusal> {
@@ -60,7 +62,7 @@ pub(super) fn agree(
         if only.is_some_and(|only| only != index) {
             continue;
         }
-        match agree_on(index, child, path, wish) {
+        match agree_on(index, child, (path, nat), wish) {
             Ok(agreement) => return Ok(agreement),
             // The child that came nearest tells most about what is wrong.
             Err(other) if refusal.as_ref().is_none_or(|refusal| nearer(&other, refusal)) => {
@@ -82,12 +84,20 @@ fn nearer(one: &Refusal, other: &Refusal) -> bool {
     other.notify == notify::TS_UNACCEPTABLE && one.notify != notify::TS_UNACCEPTABLE
 }
 
-fn agree_on(index: usize, child: &Child, path: Path, wish: &Wish<'_>) -> Result<Agreement, Refusal> {
+fn agree_on(
+    index: usize,
+    child: &Child,
+    (path, nat): (Path, Nat),
+    wish: &Wish<'_>,
+) -> Result<Agreement, Refusal> {
     let [ours, theirs] = selectors_of(child, path);
-    let (local, remote) = (narrow(&ours, wish.local), narrow(&theirs, wish.remote));
+    // Section 2.23.1: in tunnel mode the addresses are those inside, which no NAT sees.
+    let is_transport = child.mode == Mode::Transport && wish.transport;
+    let nat = if is_transport { nat } else { Nat::default() };
+    let wanted = translate(nat, path, wish.local, wish.remote);
+    let (local, remote) = (narrow(&ours, &wanted.local), narrow(&theirs, &wanted.remote));
     if local.is_empty() || remote.is_empty() {
-        let cause =
-            Cause::NoSelectors { ours: [ours, theirs], theirs: [wish.local.to_vec(), wish.remote.to_vec()] };
+        let cause = Cause::NoSelectors { ours: [ours, theirs], theirs: [wanted.local, wanted.remote] };
         return Err(Refusal { notify: notify::TS_UNACCEPTABLE, cause });
     }
     let selected = if wish.is_first {
@@ -105,5 +115,5 @@ fn agree_on(index: usize, child: &Child, path: Path, wish: &Wish<'_>) -> Result<
     if child.mode == Mode::Transport && !wish.transport {
         return Err(Refusal { notify: notify::NO_PROPOSAL_CHOSEN, cause: Cause::Mode });
     }
-    Ok(Agreement { child: index, selected, local, remote, mode: child.mode })
+    Ok(Agreement { child: index, selected, local, remote, mode: child.mode, renamed: wanted.renamed })
 }

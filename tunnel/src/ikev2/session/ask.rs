@@ -5,6 +5,7 @@
 
 use super::child::{NewChild, halves};
 use super::entry::{ChildStanding, Procedure, lowest};
+use super::translate::{Translated, translate};
 use super::{Request, Session, Task};
 use crate::esp::Mode;
 use crate::ikev2::action::Cause;
@@ -13,6 +14,7 @@ use crate::ikev2::keys::{Nonces, Role, Root};
 use crate::ikev2::limits::{CHILDREN, REKEY_RETRY, REPLACED_TIME, TEMPORARY_FAILURE_DELAY};
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{Exchange, Payloads, ProposalSpi};
+use crate::ikev2::nat::Nat;
 use crate::ikev2::proposal::{EspOffer, describe_all};
 use crate::ikev2::selectors::is_within;
 use crypto::SecretBytes;
@@ -97,6 +99,10 @@ impl Session {
             }
         }
         if let Some(kind) = payloads.error() {
+            if kind == notify::NO_ADDITIONAL_SAS && self.live_children().is_empty() {
+                // Without a Child SA the session is good for nothing.
+                self.succession.missing = Some(request.child);
+            }
             return self.child_refused(request, kind, context);
         }
         let Some(root) = self.ike(ike).map(|ike| ike.root.clone()) else { return };
@@ -125,13 +131,30 @@ impl Session {
         shared: Option<&SecretBytes>,
         context: &mut Context<'_>,
     ) {
-        match accept(root, &request, &self.config.children[request.child].name, payloads, nonces, shared) {
+        match accept(
+            root,
+            (&request, self.nat),
+            &self.config.children[request.child].name,
+            payloads,
+            nonces,
+            shared,
+        ) {
             Err(cause) => self.reject(request, cause, context),
             Ok(new) if request.gone.contains(&new.outbound.spi) => {
                 context.release_child_spi(request.spi);
                 self.restart_child(request.child, context.now, context);
             }
-            Ok(new) => self.settle(request, new, &lowest(nonces.initiator, nonces.responder), context),
+            Ok(new) => match self.contested(&new, context) {
+                Some(cause) => self.reject(request, cause, context),
+                None => self.settle(request, new, &lowest(nonces.initiator, nonces.responder), context),
+            },
+        }
+    }
+
+    fn contested(&self, new: &NewChild, context: &Context<'_>) -> Option<Cause> {
+        match new.mode {
+            Mode::Transport => self.contest(new.renamed, &new.local, &new.remote, context),
+            Mode::Tunnel => None,
         }
     }
 
@@ -186,6 +209,10 @@ impl Session {
                     self.enqueue(Task::Child(request.child));
                 }
             }
+            notify::NO_ADDITIONAL_SAS if request.replaces.is_some() || self.succession.missing.is_some() => {
+                self.refused.insert(request.child, context.now);
+                self.note_final(context);
+            }
             kind => {
                 self.refused.insert(request.child, context.now);
                 let cause = self.why_refused(&request, kind);
@@ -227,7 +254,7 @@ fn shared(request: &Request, payloads: &Payloads<'_>) -> Result<Option<SecretByt
 /// Checks that an answer is a choice of what we asked for, and makes the keys.
 fn accept(
     root: &Root,
-    request: &Request,
+    (request, nat): (&Request, Nat),
     name: &str,
     payloads: &Payloads<'_>,
     nonces: Nonces<'_>,
@@ -245,15 +272,17 @@ fn accept(
     if selected.suite.group != group {
         return Err(Cause::Misbehaved("its key exchange is of another group"));
     }
-    if !is_within(ts_i, &request.local) || !is_within(ts_r, &request.remote) {
-        return Err(Cause::NoSelectors {
-            ours: [request.local.clone(), request.remote.clone()],
-            theirs: [ts_i.clone(), ts_r.clone()],
-        });
-    }
     let is_transport = payloads.notify(notify::USE_TRANSPORT_MODE).is_some();
     if is_transport != (request.mode == Mode::Transport) {
         return Err(Cause::Mode);
+    }
+    let nat = if is_transport { nat } else { Nat::default() };
+    let Translated { local, remote, renamed } = translate(nat, request.path, ts_i, ts_r);
+    if !is_within(&local, &request.local) || !is_within(&remote, &request.remote) {
+        return Err(Cause::NoSelectors {
+            ours: [request.local.clone(), request.remote.clone()],
+            theirs: [local, remote],
+        });
     }
     let ProposalSpi::Child(outbound) = selected.proposal.spi else {
         return Err(Cause::Misbehaved("its answer lacks an SPI"));
@@ -261,6 +290,6 @@ fn accept(
     let suite = selected.suite;
     let spis = (request.spi, outbound);
     let [inbound, outbound] = halves(root, &suite, Role::Initiator, spis, nonces, shared);
-    let (local, remote) = (ts_i.clone(), ts_r.clone());
-    Ok(NewChild { child: request.child, suite, mode: request.mode, outbound, inbound, local, remote })
+    let (child, mode) = (request.child, request.mode);
+    Ok(NewChild { child, suite, mode, outbound, inbound, local, remote, renamed })
 }

@@ -1,11 +1,12 @@
 //! Child SAs that the other side asks for, and putting any of them to work
 //! (RFC 7296 sections 1.2, 1.3.1, 1.3.3 and 2.8).
 
-use super::agreement::{Agreement, Wish, agree};
+use super::agreement::{Agreement, Refusal, Wish, agree};
 use super::entry::{ChildEntry, ChildStanding, Procedure, Rival, lowest};
 use super::requests::Asked;
+use super::translate::Renamed;
 use super::{Request, Session, Task};
-use crate::esp::{ChildSa, Half, Mode, TrafficSelector};
+use crate::esp::{ChildSa, Half, Mode, TrafficSelector, Transport};
 use crate::ikev2::action::{Action, Cause, Event, Install};
 use crate::ikev2::channel::Incoming;
 use crate::ikev2::context::Context;
@@ -13,8 +14,11 @@ use crate::ikev2::keys::{Nonces, Role, Root};
 use crate::ikev2::limits::{CHILDREN, NONCE, REPLACED_CHILDREN, REPLACED_TIME};
 use crate::ikev2::message::numbers::{notify, protocol};
 use crate::ikev2::message::{KeyExchange, Notify, Payload, Payloads, ProposalSpi};
+use crate::ikev2::neighbours::Claim;
 use crate::ikev2::proposal::EspSuite;
+use crate::ikev2::selectors::one_host;
 use crypto::SecretBytes;
+use std::net::IpAddr;
 
 /// A Child SA whose keys are made.
 pub(super) struct NewChild {
@@ -25,6 +29,7 @@ pub(super) struct NewChild {
     pub(super) inbound: Half,
     pub(super) local: Vec<TrafficSelector>,
     pub(super) remote: Vec<TrafficSelector>,
+    pub(super) renamed: Renamed,
 }
 
 /// The halves of a Child SA: who asked for it is the initiator of section 2.17.
@@ -59,7 +64,8 @@ impl Answer {
         list.extend(self.nonce.as_ref().map(|nonce| Payload::Nonce(nonce)));
         let exchange = self.public.as_ref().map(|(group, public)| KeyExchange { group: *group, public });
         list.extend(exchange.map(Payload::Ke));
-        // We are the responder: our packets are those of TSr.
+        // We are the responder: our packets are those of TSr. Section 2.23.1: they are in our words, as those of the other
+        // side are in its own.
         list.push(Payload::TsI(agreement.remote.clone()));
         list.push(Payload::TsR(agreement.local.clone()));
         list
@@ -69,10 +75,14 @@ impl Answer {
 impl Session {
     /// Puts a Child SA to work. With `hold`, what we send goes by the older SA until the other side has this one.
     pub(super) fn install(&mut self, new: NewChild, hold: bool, context: &mut Context<'_>) {
-        let NewChild { child, suite, mode, outbound, inbound, mut local, mut remote } = new;
+        let NewChild { child, suite, mode, outbound, inbound, mut local, mut remote, renamed } = new;
         let config = &self.config.children[child];
         let (lifetime, rekeys) = (config.lifetime, config.rekey);
         let spi = inbound.spi;
+        let transport = match mode {
+            Mode::Transport => self.occupy(spi, renamed, &local, &remote, context),
+            Mode::Tunnel => None,
+        };
         // Of thousands of sessions most have one of each, and a vector begins with room for four.
         local.shrink_to_fit();
         remote.shrink_to_fit();
@@ -94,9 +104,9 @@ impl Session {
         let (transform, extended_sequence) = (suite.transform, suite.extended_sequence);
         let sa = ChildSa { transform, extended_sequence, mode, outbound, inbound, local, remote };
         let (connection, session, path) = (self.connection, self.id, self.path);
-        let encapsulation = self.nat.in_udp;
-        let follows = self.follows();
-        let install = Install { connection, child, session, sa, path, encapsulation, follows, hold };
+        let (encapsulation, follows) = (self.nat.in_udp, self.follows());
+        let install =
+            Install { connection, child, session, sa, path, encapsulation, transport, follows, hold };
         context.install(install);
         context.report(Event::ChildUp { connection, child, spi, suite: suite.to_string() });
     }
@@ -106,8 +116,70 @@ impl Session {
         context.release_child_spi(spi);
         let Some(place) = self.children.iter().position(|child| child.inbound == spi) else { return };
         let entry = self.children.remove(place);
+        if let Some(address) = one_host(&entry.remote) {
+            context.registry.neighbours.leave(address, spi);
+        }
         context.out.push(Action::Retire { spi });
         context.report(Event::ChildDown { connection: self.connection, child: entry.child, spi });
+    }
+
+    /// What a Child SA in transport mode takes of the packets to the address of the other side.
+    fn claim(
+        &self,
+        spi: u32,
+        renamed: Renamed,
+        local: &[TrafficSelector],
+        remote: &[TrafficSelector],
+    ) -> Option<(IpAddr, Claim)> {
+        let (connection, identity) = (self.connection, self.identity.clone());
+        let (local, remote) = (local.to_vec(), remote.to_vec());
+        let (address, translated) = (one_host(&remote)?, renamed.remote);
+        Some((address, Claim { spi, connection, identity, translated, local, remote }))
+    }
+
+    /// Takes the packets of a Child SA in transport mode, and tells their addresses.
+    fn occupy(
+        &self,
+        spi: u32,
+        renamed: Renamed,
+        local: &[TrafficSelector],
+        remote: &[TrafficSelector],
+        context: &mut Context<'_>,
+    ) -> Option<Transport> {
+        let (address, claim) = self.claim(spi, renamed, local, remote)?;
+        context.registry.neighbours.enter(address, claim);
+        let translated = renamed.local || renamed.remote;
+        Some(Transport { local: one_host(local)?, remote: address, translated })
+    }
+
+    /// Why a Child SA in transport mode cannot be: another peer behind the same NAT has its packets.
+    pub(super) fn contest(
+        &self,
+        renamed: Renamed,
+        local: &[TrafficSelector],
+        remote: &[TrafficSelector],
+        context: &Context<'_>,
+    ) -> Option<Cause> {
+        let (address, claim) = self.claim(0, renamed, local, remote)?;
+        let owner = context.registry.neighbours.owner(address, &claim)?;
+        Some(Cause::Contested { address, owner: owner.to_string() })
+    }
+
+    /// What a request and the configuration have in common, and no other peer has.
+    fn agree(
+        &self,
+        wish: &Wish<'_>,
+        only: Option<usize>,
+        context: &Context<'_>,
+    ) -> Result<Agreement, Refusal> {
+        let agreement = agree(&self.config, (self.path, self.nat), wish, only)?;
+        let Agreement { mode, renamed, local, remote, .. } = &agreement;
+        let contest = match mode {
+            Mode::Transport => self.contest(*renamed, local, remote, context),
+            Mode::Tunnel => None,
+        };
+        let refused = |cause| Refusal { notify: notify::TS_UNACCEPTABLE, cause };
+        contest.map_or(Ok(agreement), |cause| Err(refused(cause)))
     }
 
     pub(super) fn report_failure(&self, cause: Cause, context: &mut Context<'_>) {
@@ -128,7 +200,7 @@ impl Session {
             // RFC 6023: an SA without a Child SA.
             return self.respond(spi, incoming, path, &list, context);
         };
-        let agreement = match agree(&self.config, path, &wish, None) {
+        let agreement = match self.agree(&wish, None, context) {
             Ok(agreement) => agreement,
             Err(refusal) => {
                 let refused = [list, vec![Payload::Notify(Notify::new(refusal.notify, &[]))]].concat();
@@ -202,7 +274,7 @@ impl Session {
         let (Some(wish), Some(peer_nonce)) = (wish(payloads, false), payloads.nonce) else {
             return self.refuse_for_good(asked, context);
         };
-        let agreement = match agree(&self.config, self.path, &wish, old.map(|(child, _)| child)) {
+        let agreement = match self.agree(&wish, old.map(|(child, _)| child), context) {
             Ok(agreement) => agreement,
             Err(refusal) => {
                 self.refuse(asked, refusal.notify, &[], context);
@@ -282,7 +354,7 @@ fn as_responder(
     nonces: Nonces<'_>,
     shared: Option<&SecretBytes>,
 ) -> NewChild {
-    let Agreement { child, selected, local, remote, mode } = agreement;
+    let Agreement { child, selected, local, remote, mode, renamed } = agreement;
     let outbound = match selected.proposal.spi {
         ProposalSpi::Child(spi) => spi,
         // `EspOffer` chooses no proposal without one.
@@ -290,7 +362,7 @@ fn as_responder(
     };
     let suite = selected.suite;
     let [inbound, outbound] = halves(root, &suite, Role::Responder, (inbound, outbound), nonces, shared);
-    NewChild { child, suite, mode, outbound, inbound, local, remote }
+    NewChild { child, suite, mode, outbound, inbound, local, remote, renamed }
 }
 
 impl Request {

@@ -11,6 +11,7 @@
 
 mod adopt;
 mod agreement;
+mod anew;
 mod ask;
 mod child;
 mod entry;
@@ -21,6 +22,7 @@ mod requests;
 mod responses;
 mod status;
 mod timers;
+mod translate;
 
 pub(super) use request::Request;
 
@@ -36,6 +38,7 @@ use super::nat::{Nat, Path};
 use super::proposal::IkeSuite;
 use super::setup::{Inbound, Verified};
 use crate::Time;
+use anew::Succession;
 use entry::{ChildEntry, ChildStanding, IkeSa, Procedure, Standing};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -91,7 +94,7 @@ pub(super) struct Session {
     last_heard: Time,
     next_keepalive: Time,
     initial_contact: bool,
-    reauthenticates: bool,
+    succession: Succession,
     closing: Option<CloseReason>,
     over: Option<CloseReason>,
 }
@@ -129,7 +132,7 @@ impl Session {
             last_heard: context.now,
             next_keepalive: context.now + NAT_KEEPALIVE,
             initial_contact: false,
-            reauthenticates: false,
+            succession: Succession::default(),
             closing: None,
             over: None,
         }
@@ -167,11 +170,6 @@ impl Session {
     /// What both sides call the first IKE SA.
     pub(super) fn initiator_spi(&self) -> u64 {
         self.initiator_spi
-    }
-
-    /// Whether it is time for a new session in place of this one; true only once.
-    pub(super) fn wants_reauthentication(&mut self) -> bool {
-        std::mem::take(&mut self.reauthenticates)
     }
 
     /// Which children of the connection are in use.
@@ -295,6 +293,7 @@ impl Session {
             let Some(task) = self.queue.pop_front() else { return };
             match task {
                 Task::Child(child) => self.request_child(child, context),
+                Task::RekeyChild(_) | Task::RekeyIke if self.succession.is_final => self.begin_anew(),
                 Task::RekeyChild(spi) => self.request_rekey_child(spi, context),
                 Task::DeleteChild(spi) => self.request_delete(spi, context),
                 Task::Disown(spi) => self.request_disown(spi, context),

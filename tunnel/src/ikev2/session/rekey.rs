@@ -254,6 +254,10 @@ impl Session {
             rekeying.retries += 1;
             return self.send_rekeying(rekeying, context);
         }
+        if kind == notify::NO_ADDITIONAL_SAS && rekeying.rival.is_none() {
+            context.release_ike_spi(rekeying.spi);
+            return self.note_final(context);
+        }
         let wait = match kind {
             notify::TEMPORARY_FAILURE => TEMPORARY_FAILURE_DELAY,
             _ => REKEY_RETRY,

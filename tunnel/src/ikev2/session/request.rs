@@ -25,6 +25,8 @@ pub(crate) struct Request {
     pub(super) local: Vec<TrafficSelector>,
     pub(super) remote: Vec<TrafficSelector>,
     pub(super) mode: Mode,
+    /// The path for which it was made.
+    pub(super) path: Path,
     /// What it is to replace.
     pub(super) replaces: Option<u32>,
     /// What the other side made to replace the same, or for the same packets.
@@ -89,6 +91,7 @@ impl Request {
             local,
             remote,
             mode: child.mode,
+            path,
             replaces: None,
             rival: None,
             gone: Vec::new(),

@@ -6,7 +6,7 @@ use crate::Time;
 use crate::ikev2::action::{Action, CloseReason};
 use crate::ikev2::channel::Overdue;
 use crate::ikev2::context::Context;
-use crate::ikev2::limits::{NAT_KEEPALIVE, REKEY_RETRY};
+use crate::ikev2::limits::NAT_KEEPALIVE;
 
 impl Session {
     /// When [`Session::handle_timeout`] has something to do.
@@ -94,24 +94,20 @@ impl Session {
         }
         if is_expired {
             self.close(CloseReason::Expired, context);
-        } else if self.config.reauthenticate {
-            // Who did not begin leaves it to the other side: only that one is sure to be able to begin.
-            self.reauthenticates |= is_old && self.initiated;
+        } else if is_old && self.config.reauthenticate {
+            self.begin_anew();
         } else if is_old {
             self.enqueue(Task::RekeyIke);
-        }
-    }
-
-    /// The session that was to take the place of this one came to nothing: another is begun later, if there is time.
-    pub(in crate::ikev2) fn postpone_reauthentication(&mut self, now: Time) {
-        for ike in self.ikes.iter_mut().filter(|ike| ike.standing == Standing::Current) {
-            ike.rekey_at = Some(now + REKEY_RETRY);
         }
     }
 
     fn look_at_children(&mut self, context: &mut Context<'_>) {
         let now = context.now;
         let mut tasks = Vec::new();
+        if self.succession.is_final && self.children.iter().any(|child| child.expires <= now) {
+            // There will be no other in this session.
+            return self.close(CloseReason::Expired, context);
+        }
         for child in &mut self.children {
             let is_deleting = child.standing == ChildStanding::Deleting;
             if child.rekey_at.take_if(|at| *at <= now).is_some() {

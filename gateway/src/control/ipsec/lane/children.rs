@@ -215,7 +215,8 @@ impl Children {
 /// What becomes of SAs.
 impl Children {
     pub(super) fn install(&mut self, install: Install, sender: &mut Sender<impl Transmit>) {
-        let Install { connection, child, session, sa, path, encapsulation, follows, hold } = install;
+        let Install { connection, child, session, sa, path, encapsulation, transport, follows, hold } =
+            install;
         let place = (connection, child);
         let endpoint = if encapsulation { super::outside(path) } else { super::without_udp(path) };
         let Some(tunnel) = self.connections.get(&connection).and_then(|it| it.tunnels.get(child)) else {
@@ -233,8 +234,8 @@ impl Children {
         }
         let traffic = Traffic { local: sa.local, remote: sa.remote };
         let spi = inbound.index;
-        let session_entry =
-            Session { sa: Arc::new(inbound), peer: Arc::clone(&peer), selectors: Some(traffic.selectors()) };
+        let (sa, selectors) = (Arc::new(inbound), Some(traffic.selectors()));
+        let session_entry = Session { sa, peer: Arc::clone(&peer), selectors, transport };
         self.lingering.retain(|late| late.spi != spi);
         self.shared.tables.install(session_entry);
         if peer.sending.load().is_none() {
