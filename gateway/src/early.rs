@@ -3,26 +3,25 @@
 //! Whoever answers a request for an SA may send under it at once, and a worker sees that before the lane, which runs when
 //! workers leave time, has read the answer. The SPI is of our choosing and known since the request: packets under it wait.
 
-use packet::{Batch, DropCounters, Endpoint};
-use port::{Receive, Wake};
-use std::collections::VecDeque;
-use std::io;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use packet::{Batch, Endpoint};
 use std::mem::take;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Packets that wait for an SA.
 const PACKETS: usize = 256;
 /// Their bytes.
 const BYTES: usize = 512 * 1024;
+/// Bytes of all packets that wait.
+const ALL_BYTES: usize = 16 << 20;
 
 /// A packet as it came.
-pub struct Packet {
-    /// From where, and to which of our addresses.
-    pub endpoint: Endpoint,
-    /// The DS field of its outer header.
-    pub ds_field: u8,
-    /// All that the outside port gave.
-    pub bytes: Box<[u8]>,
+struct Packet {
+    endpoint: Endpoint,
+    /// Of its outer header.
+    ds_field: u8,
+    bytes: Box<[u8]>,
 }
 
 /// What becomes of a packet.
@@ -30,9 +29,7 @@ pub struct Packet {
 pub enum Kept {
     /// It waits.
     Waiting,
-    /// Its SA has just come.
-    Installed,
-    /// Nobody waits for its SPI, or too many packets do.
+    /// Nobody waits for its SPI any more, or too many packets do.
     No,
 }
 
@@ -43,64 +40,89 @@ struct Waiting {
     packets: Vec<Packet>,
 }
 
-/// The SPIs of SAs that we have asked for.
-#[derive(Default)]
-pub struct Early(papaya::HashMap<u32, Arc<Mutex<Waiting>>>);
+/// The SPIs of SAs that we have asked for, and the packets under them.
+pub struct Early {
+    expected: papaya::HashMap<u32, Arc<Mutex<Waiting>>>,
+    bytes: AtomicUsize,
+    /// Packets whose SA has come: the next worker that looks takes them before what has just arrived.
+    ready: (Sender<Packet>, Receiver<Packet>),
+}
+
+impl Default for Early {
+    fn default() -> Self {
+        Self { expected: papaya::HashMap::new(), bytes: AtomicUsize::new(0), ready: unbounded() }
+    }
+}
 
 impl Early {
     /// Lets packets under an SPI wait.
     pub fn expect(&self, spi: u32) {
-        self.0.pin().insert(spi, Arc::default());
+        self.expected.pin().insert(spi, Arc::default());
     }
 
-    /// The packets that waited under an SPI, whose SA is there now, or will never be.
-    pub fn end(&self, spi: u32) -> Vec<Packet> {
-        let waiting = self.0.pin().remove(&spi).cloned();
+    /// The SA of an SPI is there: what waited for it may go on. Tells whether that is anything; then a worker must be woken.
+    pub fn release(&self, spi: u32) -> bool {
+        let packets = self.end(spi);
+        let any = !packets.is_empty();
+        for packet in packets {
+            // We have the receiver.
+            let _ = self.ready.0.send(packet);
+        }
+        any
+    }
+
+    /// There will be no SA of an SPI; tells how many packets have waited in vain.
+    pub fn forget(&self, spi: u32) -> usize {
+        self.end(spi).len()
+    }
+
+    fn end(&self, spi: u32) -> Vec<Packet> {
+        let waiting = self.expected.pin().remove(&spi).cloned();
         let Some(mut waiting) = waiting.as_ref().and_then(|waiting| waiting.lock().ok()) else {
             return Vec::new();
         };
         waiting.is_over = true;
+        self.bytes.fetch_sub(take(&mut waiting.bytes), Ordering::Relaxed);
         take(&mut waiting.packets)
     }
 
     /// Keeps a packet, if its SPI is one of these. A worker does not wait for the lane.
-    pub fn keep(&self, spi: u32, packet: impl FnOnce() -> Packet) -> Kept {
-        let waiting = self.0.pin().get(&spi).cloned();
+    pub fn keep(&self, spi: u32, packet: &[u8], endpoint: Endpoint, ds_field: u8) -> Kept {
+        let waiting = self.expected.pin().get(&spi).cloned();
         let Some(mut waiting) = waiting.as_ref().and_then(|waiting| waiting.try_lock().ok()) else {
             return Kept::No;
         };
         if waiting.is_over {
-            return Kept::Installed;
-        }
-        let packet = packet();
-        if waiting.packets.len() == PACKETS || waiting.bytes + packet.bytes.len() > BYTES {
             return Kept::No;
         }
-        waiting.bytes += packet.bytes.len();
-        waiting.packets.push(packet);
+        let (length, all) = (packet.len(), self.bytes.load(Ordering::Relaxed));
+        if waiting.packets.len() == PACKETS || waiting.bytes + length > BYTES || all + length > ALL_BYTES {
+            return Kept::No;
+        }
+        waiting.bytes += length;
+        self.bytes.fetch_add(length, Ordering::Relaxed);
+        waiting.packets.push(Packet { endpoint, ds_field, bytes: packet.into() });
         Kept::Waiting
     }
-}
 
-/// A port that such packets come from when their SA is there.
-#[derive(Default)]
-pub struct EarlyReceive(pub VecDeque<Packet>);
-
-impl Receive for EarlyReceive {
-    fn receive(&mut self, batch: &mut Batch, _: &DropCounters) -> io::Result<usize> {
-        let before = batch.len();
-        while let Some(packet) = self.0.front() {
-            let first = batch.len();
-            let Some(place) = batch.append(packet.bytes.len()) else { break };
-            place.copy_from_slice(&packet.bytes);
-            batch.close_train(first, Some(packet.endpoint), packet.ds_field);
-            self.0.pop_front();
+    /// Begins a batch with packets whose SA has come, as many as fit.
+    #[inline]
+    pub fn take(&self, batch: &mut Batch) {
+        if !self.ready.1.is_empty() {
+            self.take_some(batch);
         }
-        Ok(batch.len() - before)
     }
 
-    fn wait(&mut self, _: &Wake) -> io::Result<()> {
-        Ok(())
+    #[cold]
+    fn take_some(&self, batch: &mut Batch) {
+        // Half of it is left for what has just arrived.
+        for packet in self.ready.1.try_iter().take(PACKETS / 2) {
+            let first = batch.len();
+            if let Some(place) = batch.append(packet.bytes.len()) {
+                place.copy_from_slice(&packet.bytes);
+                batch.close_train(first, Some(packet.endpoint), packet.ds_field);
+            }
+        }
     }
 }
 
@@ -108,26 +130,47 @@ impl Receive for EarlyReceive {
 mod tests {
     use super::*;
 
-    fn packet(length: usize) -> Packet {
-        let endpoint = Endpoint::new("192.0.2.1:4500".parse().expect("literal"));
-        Packet { endpoint, ds_field: 0, bytes: vec![7; length].into() }
+    const LENGTH: usize = 65_000;
+
+    fn keep(early: &Early, spi: u32, length: usize) -> Kept {
+        early.keep(spi, &vec![7; length], Endpoint::new("192.0.2.1:4500".parse().expect("literal")), 0)
     }
 
     #[test]
     fn only_what_is_expected_waits_and_not_without_bounds() {
         let early = Early::default();
-        assert_eq!(early.keep(1, || packet(10)), Kept::No);
+        assert_eq!(keep(&early, 1, 10), Kept::No);
         early.expect(1);
         for _ in 0..PACKETS {
-            assert_eq!(early.keep(1, || packet(10)), Kept::Waiting);
+            assert_eq!(keep(&early, 1, 10), Kept::Waiting);
         }
-        assert_eq!(early.keep(1, || packet(10)), Kept::No);
-        assert_eq!(early.keep(2, || packet(10)), Kept::No);
-        assert_eq!(early.end(1).len(), PACKETS);
-        assert!(early.end(1).is_empty());
-        assert_eq!(early.keep(1, || packet(10)), Kept::No, "it is over");
-        early.expect(3);
-        while early.keep(3, || packet(65_000)) == Kept::Waiting {}
-        assert_eq!(early.end(3).len(), BYTES / 65_000);
+        assert_eq!(keep(&early, 1, 10), Kept::No);
+        assert_eq!(keep(&early, 2, 10), Kept::No);
+        assert_eq!((early.forget(1), early.forget(1)), (PACKETS, 0));
+        assert_eq!(keep(&early, 1, 10), Kept::No, "it is over");
+        for spi in 10..1000 {
+            early.expect(spi);
+            while keep(&early, spi, LENGTH) == Kept::Waiting {}
+        }
+        let waited: Vec<usize> = (10..1000).map(|spi| early.forget(spi)).collect();
+        assert_eq!((waited[0], waited.iter().sum::<usize>()), (BYTES / LENGTH, ALL_BYTES / LENGTH));
+        early.expect(5);
+        assert_eq!(keep(&early, 5, LENGTH), Kept::Waiting, "there is room again");
+    }
+
+    #[test]
+    fn what_has_waited_comes_first() {
+        let (early, mut batch) = (Early::default(), Batch::new(1 << 20));
+        early.expect(1);
+        for length in [100, 200] {
+            keep(&early, 1, length);
+        }
+        early.take(&mut batch);
+        assert_eq!(batch.len(), 0, "its SA is not there");
+        assert!(early.release(1) && !early.release(1));
+        early.take(&mut batch);
+        assert_eq!([batch.packet(0).len(), batch.packet(1).len()], [100, 200]);
+        early.take(&mut batch);
+        assert_eq!(batch.trains().len(), 2);
     }
 }

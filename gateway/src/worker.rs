@@ -248,16 +248,11 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
         Self { shared, outside, inside, punt, drops, batch, runs, sequences }
     }
 
-    /// The port that it receives from.
-    pub fn outside(&mut self) -> &mut R {
-        &mut self.outside
-    }
-
     /// Carries one burst; false when there was none. An error means that the outside is gone.
     pub fn burst(&mut self, observer: &mut impl Observer) -> io::Result<bool> {
         let (batch, drops, runs) = (&mut self.batch, &*self.drops, &mut self.runs);
         let sequences = &mut self.sequences;
-        if !receive::receive(&mut self.outside, batch, drops)? {
+        if !receive::inbound(&mut self.outside, &self.shared.tables.early, batch, drops)? {
             return Ok(false);
         }
         let now = self.shared.clock.monotonic();

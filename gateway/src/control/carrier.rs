@@ -198,9 +198,14 @@ impl Carrier {
         }
     }
 
-    /// A port that writes inside.
-    pub fn inside(&self) -> Box<dyn Transmit> {
-        Box::new(TunTransmit::new(Arc::clone(&self.device), Arc::clone(&self.offloads)))
+    /// What wakes the worker that receives from outside.
+    pub fn inbound_wake(&self) -> Arc<Wake> {
+        Arc::clone(&self.inbound_wake)
+    }
+
+    /// Whether ESP may go without UDP.
+    pub fn has_raw(&self) -> bool {
+        self.raw.is_some()
     }
 
     /// What the lane binds the sockets with.
@@ -272,7 +277,8 @@ impl Carrier {
         if let Some(faults) = &options.faults {
             outside = Box::new(Fault::new(outside, *faults, Arc::clone(&drops)));
         }
-        let mut inside = self.inside();
+        let mut inside: Box<dyn Transmit> =
+            Box::new(TunTransmit::new(Arc::clone(&self.device), Arc::clone(&self.offloads)));
         if let Some(capture) = &options.capture_inside {
             inside = Box::new(Captured::new(inside, capture.clone()));
         }

@@ -53,12 +53,14 @@ pub struct Link {
 }
 
 /// How packets leave the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outside {
     /// The address that they come from.
     pub source: Option<IpAddr>,
-    /// The largest that go, as far as the kernel knows.
+    /// The largest that the route lets go, if it says so; otherwise it is what the link does.
     pub mtu: Option<u32>,
+    /// The number of the link.
+    pub index: Option<u32>,
 }
 
 /// What to change of a link.
@@ -199,7 +201,7 @@ impl Netlink {
         message.attributes = vec![RouteAttribute::Destination(route_address(to)), RouteAttribute::Mark(mark)];
         let what = || format!("route to {to}");
         let answers = self.request(RouteNetlinkMessage::GetRoute(message), 0, what)?;
-        let (mut outside, mut index) = (Outside { source: None, mtu: None }, None);
+        let mut outside = Outside::default();
         let attributes = answers.iter().flat_map(|answer| match answer {
             RouteNetlinkMessage::NewRoute(message) => &message.attributes[..],
             _ => &[],
@@ -207,17 +209,19 @@ impl Netlink {
         for attribute in attributes {
             match attribute {
                 RouteAttribute::PrefSource(address) => outside.source = ip_address(address),
-                RouteAttribute::Oif(oif) => index = Some(*oif),
+                RouteAttribute::Oif(index) => outside.index = Some(*index),
                 RouteAttribute::Metrics(metrics) => outside.mtu = metrics.iter().find_map(mtu_of),
                 _ => {}
             }
         }
-        if let (None, Some(index)) = (outside.mtu, index) {
-            let mut message = LinkMessage::default();
-            message.header.index = index;
-            outside.mtu = Some(self.ask_link(message, || format!("interface {index}"))?.mtu);
-        }
         Ok(outside)
+    }
+
+    /// The MTU of a link, by its number.
+    pub fn link_mtu(&mut self, index: u32) -> Result<u32, NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        Ok(self.ask_link(message, || format!("interface {index}"))?.mtu)
     }
 
     /// Changes a link.

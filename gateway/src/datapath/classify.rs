@@ -2,7 +2,7 @@
 
 use super::punt::Punt;
 use super::{Classified, Run, Stage};
-use crate::early::{self, Kept};
+use crate::early::Kept;
 use crate::tables::{Protocol, Session, Tables};
 use packet::header::esp::{Encapsulated, HEADER};
 use packet::header::ip::IpPacket;
@@ -197,18 +197,16 @@ fn keep(
     drops: &DropCounters,
 ) -> Option<Run> {
     for index in packets.clone() {
-        let packet = || early::Packet { endpoint, ds_field, bytes: batch.packet(index).into() };
-        match tables.early.keep(spi, packet) {
-            Kept::Waiting => batch.discard(index),
-            Kept::Installed => {
-                let session = tables.session(spi)?;
-                return Some(Run { packets: index..packets.end, session, endpoint, ds_field });
-            }
-            Kept::No => {
-                discard(batch, index..packets.end, DropReason::UnknownSa, drops);
-                return None;
-            }
+        if tables.early.keep(spi, batch.packet(index), endpoint, ds_field) == Kept::Waiting {
+            batch.discard(index);
+            continue;
         }
+        let rest = index..packets.end;
+        let Some(session) = tables.session(spi) else {
+            discard(batch, rest, DropReason::UnknownSa, drops);
+            return None;
+        };
+        return Some(Run { packets: rest, session, endpoint, ds_field });
     }
     None
 }

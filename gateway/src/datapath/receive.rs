@@ -1,6 +1,7 @@
 //! Both directions: takes what a port has.
 
 use super::Stage;
+use crate::early::Early;
 use packet::{Batch, DropCounters, DropReason};
 use port::Receive;
 use std::io;
@@ -19,4 +20,17 @@ pub const INBOUND: Stage = Stage { drops: &[DropReason::TooShort, DropReason::Tr
 pub fn receive(port: &mut impl Receive, batch: &mut Batch, drops: &DropCounters) -> io::Result<bool> {
     batch.clear();
     Ok(port.receive(batch, drops)? != 0)
+}
+
+/// The same from outside, after packets whose SA has come since they arrived.
+pub fn inbound(
+    port: &mut impl Receive,
+    early: &Early,
+    batch: &mut Batch,
+    drops: &DropCounters,
+) -> io::Result<bool> {
+    batch.clear();
+    early.take(batch);
+    port.receive(batch, drops)?;
+    Ok(!batch.is_empty())
 }

@@ -19,6 +19,7 @@ type Then = Box<dyn FnOnce(Meanwhile, &mut Context<'_>) -> Option<Phase> + Send>
 /// Work to be done on whatever thread has the time.
 pub struct Job {
     session: SessionId,
+    is_ours: bool,
     work: Box<dyn FnOnce() -> Then + Send>,
 }
 
@@ -29,6 +30,11 @@ pub struct Finished {
 }
 
 impl Job {
+    /// Whether it is for a session that we began, and not for somebody who has yet to show who it is.
+    pub fn is_ours(&self) -> bool {
+        self.is_ours
+    }
+
     /// Does it, which takes from tens of microseconds to tens of milliseconds.
     pub fn run(self) -> Finished {
         Finished { session: self.session, then: (self.work)() }
@@ -72,7 +78,8 @@ impl Working {
     /// again.
     pub(super) fn wait(&mut self, path: Path, message: &[u8]) {
         let is_ours = matches!(self.whose, Whose::Ours(_));
-        if is_ours && self.waiting.len() < WAITING_MESSAGES && message.len() <= WAITING_BYTES {
+        let is_there = self.waiting.iter().any(|(_, waiting)| waiting == message);
+        if is_ours && !is_there && self.waiting.len() < WAITING_MESSAGES && message.len() <= WAITING_BYTES {
             self.waiting.push((path, message.to_vec()));
         }
     }
@@ -102,7 +109,8 @@ impl Context<'_> {
             let then: Then = Box::new(move |meanwhile, context| then(done, meanwhile, context));
             then
         };
-        self.out.push(Action::Work(Job { session, work: Box::new(work) }));
+        let is_ours = matches!(whose, Whose::Ours(_));
+        self.out.push(Action::Work(Job { session, is_ours, work: Box::new(work) }));
         let (meanwhile, waiting) = (Meanwhile::default(), Vec::new());
         Phase::Working(Box::new(Working { whose, meanwhile, waiting }))
     }

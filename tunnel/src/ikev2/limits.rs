@@ -36,6 +36,9 @@ pub const COOKIE_TIME: Duration = Duration::from_secs(60);
 pub const DOUBTED_TRANSMISSIONS: u32 = 3;
 /// Answers to the first message that wait for their turn: any may be the true one (section 2.4).
 pub const INIT_ANSWERS: usize = 8;
+/// While jobs are done for so many who have yet to show who they are, no more are answered: of the slowest groups that is
+/// a few seconds' work.
+pub const GUEST_JOBS: usize = 256;
 /// Messages that wait for a session of ours while one of its keys is computed, and the bytes of each.
 pub const WAITING_MESSAGES: usize = 8;
 /// See above.

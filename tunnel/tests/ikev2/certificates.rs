@@ -1,7 +1,7 @@
 //! Authentication by certificates and signatures (RFC 7296 section 2.15, RFC 7427).
 
 use crate::network::{A, B, Network, exchange};
-use crate::support::{acquainted, assert_agree, assert_nothing_leaks, begin, connected, seconds};
+use crate::support::{acquainted, assert_agree, assert_nothing_leaks, begin, connected, connection, seconds};
 use crypto::pki::{Certificate, TrustStore};
 use crypto::signature::SigningKey;
 use rcgen::{
@@ -82,8 +82,18 @@ fn why(network: &Network, host: usize) -> String {
 
 /// Two hosts that know each other by certificates.
 pub fn acquainted_by_certificates(seed: u64) -> (Network, [ConnectionId; 2]) {
+    let connections = certified();
+    acquainted(seed, |host, connection| connection.clone_from(&connections[host]))
+}
+
+/// The connections of both.
+pub fn certified() -> [Connection; 2] {
     let root = authority();
-    acquainted(seed, |host, connection| use_certificate(connection, plain(host, &root)))
+    [A, B].map(|host| {
+        let mut connection = connection(host);
+        use_certificate(&mut connection, plain(host, &root));
+        connection
+    })
 }
 
 #[test]
@@ -243,7 +253,7 @@ fn whoever_may_be_meant_asks_for_certificates() {
         }
     });
     for root in &roots[1..] {
-        let mut connection = crate::support::connection(B);
+        let mut connection = connection(B);
         use_certificate(&mut connection, plain(B, root));
         network.add(B, connection);
     }

@@ -316,3 +316,47 @@ fn first_messages_that_come_to_nothing_bring_cookies() {
     let cookies = network.log[before..].iter().filter(|(_, datagram)| is_cookie(&datagram.bytes)).count();
     assert!((900..1000).contains(&cookies), "{cookies} were asked for one");
 }
+
+/// Whoever moves between its messages is still the guest that it was, and is counted so.
+#[test]
+fn a_guest_that_moves_takes_no_more_places() {
+    for is_same in [true, false] {
+        let (mut network, _) = acquainted(29, |_, _| {});
+        for number in 1..300 {
+            let spi = if is_same { 1 } else { number };
+            let mut mallory = Mallory::new();
+            mallory.spi = spi;
+            let Some(mut mallory) = mallory.try_begin(&mut network) else { continue };
+            mallory.address.set_port(1001);
+            let refusal = mallory.ask(&mut network, Exchange::IkeAuth, &[]).expect("it is answered");
+            assert_eq!(refusal.error(), Some(notify::AUTHENTICATION_FAILED));
+        }
+        let load = network.hosts[B].endpoint.load();
+        assert_eq!((load.ike_spis, load.half_open), if is_same { (1, 1) } else { (36, 36) });
+        network.run(seconds(60));
+        assert_eq!(network.hosts[B].endpoint.load(), Load::default());
+    }
+}
+
+#[test]
+fn while_many_keys_are_made_for_strangers_no_more_are_begun() {
+    let (mut network, ids) = acquainted(31, |host, connection| {
+        if host == B {
+            connection.remote = None;
+        }
+    });
+    network.longest_job[B] = seconds(100);
+    for number in 1..1000u16 {
+        let mut one = Mallory::new();
+        one.address = ([198, 51, (number >> 8) as u8, number as u8], 500).into();
+        one.init_with_cookie(&mut network);
+    }
+    // A few are done already.
+    let places = network.hosts[B].endpoint.load().half_open;
+    assert!((256..300).contains(&places), "{places}");
+    begin(&mut network, A, ids[A]);
+    network.longest_job[B] = seconds(0);
+    network.run(seconds(200));
+    assert_agree(&network, 1);
+    assert_nothing_leaks(&network, 1);
+}

@@ -78,10 +78,15 @@ impl Mallory {
     }
 
     /// Goes through IKE_SA_INIT with B, with a cookie if one is asked for.
-    pub fn begin(mut self, network: &mut Network) -> Self {
-        self.answer = self.init_with_cookie(network).expect("it is answered");
+    pub fn begin(self, network: &mut Network) -> Self {
+        self.try_begin(network).expect("it is answered")
+    }
+
+    /// The same; `None` if B does not answer.
+    pub fn try_begin(mut self, network: &mut Network) -> Option<Self> {
+        self.answer = self.init_with_cookie(network)?;
         self.derive();
-        self
+        Some(self)
     }
 
     /// Sends an honest first message, again with a cookie if B asks for one; returns what B answers at last.

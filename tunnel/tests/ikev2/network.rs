@@ -259,6 +259,17 @@ impl Network {
         }
     }
 
+    /// Does all jobs of a host now.
+    pub fn finish_all(&mut self, host: usize) {
+        let (now, later) =
+            std::mem::take(&mut self.in_work).into_iter().partition(|(_, (of, _))| *of == host);
+        self.in_work = later;
+        let now: BTreeMap<_, _> = now;
+        for (_, (host, job)) in now {
+            self.finish(host, job);
+        }
+    }
+
     fn finish(&mut self, host: usize, job: Job) {
         let finished = job.run();
         self.command(host, |endpoint, now, out| endpoint.handle_finished(now, finished, out));

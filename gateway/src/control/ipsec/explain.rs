@@ -34,6 +34,13 @@ pub fn failure(
     IpsecFailure { at: at.as_secs(), what, details, fix }
 }
 
+/// A peer takes ESP as a protocol of its own alone, which we may not send.
+pub fn no_raw_sockets(at: Duration) -> IpsecFailure {
+    let what = "it takes ESP without UDP, and this process may not open raw sockets".to_owned();
+    let fix = "give it CAP_NET_RAW, or have the peer use NAT traversal".to_owned();
+    IpsecFailure { at: at.as_secs(), what, details: Vec::new(), fix: vec![fix] }
+}
+
 fn unknown() -> Names {
     Names {
         peer: "NAME".to_owned(),

@@ -102,7 +102,8 @@ impl Gateway {
             random: [Box::new(random::System::default()), Box::new(random::System::default())],
             shared,
             outside: carrier.outside(),
-            inside: carrier.inside(),
+            inbound_wake: carrier.inbound_wake(),
+            has_raw: carrier.has_raw(),
             initial: initial.transmit(),
             drops: Arc::clone(&drops),
             inbox: Inbox {

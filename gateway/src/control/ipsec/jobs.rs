@@ -1,6 +1,6 @@
 //! The threads that do the jobs of IKE: key exchanges and signatures, while the lane goes on.
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, select_biased, unbounded};
 use std::thread::{self, JoinHandle};
 use tunnel::ikev2::{Finished, Job};
 
@@ -9,9 +9,27 @@ const MOST: usize = 8;
 
 /// The threads: one for each processor but the one that the lane is on. Where there is only that one, there are none.
 pub struct Jobs {
-    queue: Option<Sender<Job>>,
+    queues: Option<Queues<Sender<Job>>>,
+    waiting: Queues<Receiver<Job>>,
     finished: Receiver<Finished>,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// Jobs for sessions that we began, which go first, and for those who have yet to show who they are.
+#[derive(Clone)]
+struct Queues<T> {
+    ours: T,
+    guests: T,
+}
+
+impl Queues<Receiver<Job>> {
+    /// Waits for the next; `None` when there will be none.
+    fn next(&self) -> Option<Job> {
+        select_biased! {
+            recv(self.ours) -> job => job.ok(),
+            recv(self.guests) -> job => job.ok(),
+        }
+    }
 }
 
 impl Jobs {
@@ -22,13 +40,16 @@ impl Jobs {
     }
 
     fn start_threads(name: &str, count: usize) -> Self {
-        // As many wait as may be half open, which is bounded.
-        let ((queue, jobs), (done, finished)) = (unbounded::<Job>(), unbounded());
+        // How many of guests wait is bounded by IKE, and how many of ours by the configuration.
+        let ((ours, ours_out), (guests, guests_out)) = (unbounded(), unbounded());
+        let queues = Queues { ours, guests };
+        let waiting = Queues { ours: ours_out, guests: guests_out };
+        let (done, finished) = unbounded();
         let mut threads = Vec::new();
         for _ in 0..count {
-            let (jobs, done) = (jobs.clone(), done.clone());
+            let (waiting, done) = (waiting.clone(), done.clone());
             let work = move || {
-                for job in jobs {
+                while let Some(job) = waiting.next() {
                     // The lane may have ended.
                     let _ = done.send(job.run());
                 }
@@ -38,15 +59,14 @@ impl Jobs {
                 Err(error) => tracing::warn!("{} threads make the keys of IKE: {error}", threads.len()),
             }
         }
-        Self { queue: (!threads.is_empty()).then_some(queue), finished, threads }
+        Self { queues: (!threads.is_empty()).then_some(queues), waiting, finished, threads }
     }
 
     /// Has a job done; done at once if there is nobody else.
     pub fn give(&self, job: Job) -> Option<Finished> {
-        match &self.queue {
-            Some(queue) => queue.send(job).err().map(|unsent| unsent.0.run()),
-            None => Some(job.run()),
-        }
+        let Some(queues) = &self.queues else { return Some(job.run()) };
+        let queue = if job.is_ours() { &queues.ours } else { &queues.guests };
+        queue.send(job).err().map(|unsent| unsent.0.run())
     }
 
     /// What is done.
@@ -57,7 +77,11 @@ impl Jobs {
 
 impl Drop for Jobs {
     fn drop(&mut self) {
-        self.queue = None;
+        self.queues = None;
+        // Nobody wants what comes of them.
+        for queue in [&self.waiting.ours, &self.waiting.guests] {
+            queue.try_iter().for_each(drop);
+        }
         for thread in self.threads.drain(..) {
             // One that panicked has said so already.
             let _ = thread.join();

@@ -15,22 +15,21 @@ use crate::control::lane::Reply;
 use crate::control::sender::Sender;
 use crate::datapath::Notice;
 use crate::datapath::punt::{Datagram, Punt};
-use crate::early::EarlyReceive;
-use crate::worker::{FLUSH_BYTES, Inbound, Shared};
+use crate::worker::Shared;
 use children::Children;
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use crypto::{Engine, Random};
 use packet::{DropCounters, DropReason, Endpoint};
-use port::Transmit;
 use port::udp::UdpTransmit;
+use port::{Transmit, Wake};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 use tunnel::ikev2::{
-    Action, CannotInitiate, Cause, ConnectionId, Endpoint as Ike, Event, Finished, Outbox, Path, Patience,
-    Start,
+    Action, CannotInitiate, Cause, ConnectionId, Endpoint as Ike, Event, Finished, Install, Outbox, Path,
+    Patience, Start,
 };
 use tunnel::{PeerId, Time};
 
@@ -93,8 +92,7 @@ pub struct Lane {
     sender: Sender<Box<dyn Transmit>>,
     /// On port 500.
     initial: Sender<UdpTransmit>,
-    /// Carries packets that came before their SA.
-    early: Inbound<EarlyReceive, Box<dyn Transmit>>,
+    has_raw: bool,
     inbox: Inbox,
     jobs: Jobs,
     /// Whether the interface is up.
@@ -118,8 +116,10 @@ pub struct Parts {
     pub outside: Box<dyn Transmit>,
     /// Sends on port 500.
     pub initial: UdpTransmit,
-    /// Writes inside.
-    pub inside: Box<dyn Transmit>,
+    /// Wakes the worker that receives from outside.
+    pub inbound_wake: Arc<Wake>,
+    /// Whether ESP may go without UDP.
+    pub has_raw: bool,
     /// Where drops are counted.
     pub drops: Arc<DropCounters>,
     /// Where work comes from.
@@ -129,22 +129,25 @@ pub struct Parts {
 impl Lane {
     /// A lane without peers, for an interface that is down. Its jobs are done as the calling thread runs.
     pub fn new(parts: Parts) -> Self {
-        let Parts { engine, random: [ike, random], shared, outside, initial, inside, drops, inbox } = parts;
+        let Parts {
+            engine,
+            random: [ike, random],
+            shared,
+            outside,
+            initial,
+            inbound_wake,
+            has_raw,
+            drops,
+            inbox,
+        } = parts;
         let mut ike = Ike::new(ike);
         ike.set_source(Box::new(address_towards));
         Self {
             ike,
-            children: Children::new(engine, random, shared.clone(), Arc::clone(&drops)),
+            children: Children::new(engine, random, shared.clone(), Arc::clone(&drops), inbound_wake),
             sender: Sender::new(shared.clone(), outside, Arc::clone(&drops)),
             initial: Sender::new(shared.clone(), initial, Arc::clone(&drops)),
-            early: Inbound::new(
-                shared.clone(),
-                EarlyReceive::default(),
-                inside,
-                inbox.punts[0].clone(),
-                Arc::clone(&drops),
-                FLUSH_BYTES,
-            ),
+            has_raw,
             listened: shared.clock.monotonic(),
             shared,
             inbox,
@@ -227,6 +230,12 @@ impl Lane {
     fn finished(&mut self, finished: Finished) {
         let (now, mut out) = (self.shared.clock.now(), Outbox::new());
         self.ike.handle_finished(now, finished, &mut out);
+        if !self.running {
+            // It was begun when the interface was up.
+            for id in self.children.connections() {
+                self.ike.close(now, id, &mut out);
+            }
+        }
         self.carry_out(out);
     }
 
@@ -315,15 +324,8 @@ impl Lane {
                 Action::Send { path, message } => self.send(path, &message),
                 Action::KeepNat { path } => self.sender.message(Some(outside(path)), &KEEPALIVE, 0),
                 Action::Expect { spi } => self.shared.tables.early.expect(spi),
-                Action::ExpectNoMore { spi } => {
-                    let early = self.shared.tables.early.end(spi);
-                    self.drops.count(DropReason::UnknownSa, early.len());
-                }
-                Action::Install(install) => {
-                    let spi = install.sa.inbound.spi;
-                    self.children.install(*install, &mut self.sender);
-                    self.carry_early(spi);
-                }
+                Action::ExpectNoMore { spi } => self.expect_no_more(spi),
+                Action::Install(install) => self.install(*install),
                 Action::Use { spi } => self.children.use_sa(spi, &mut self.sender),
                 Action::Retire { spi } => self.children.retire(spi),
                 Action::Follow { session, path } => {
@@ -340,12 +342,28 @@ impl Lane {
         }
     }
 
-    /// Carries the packets that came before their SA.
-    fn carry_early(&mut self, spi: u32) {
-        let packets = self.shared.tables.early.end(spi);
-        self.early.outside().0.extend(packets);
-        // This port never fails.
-        while let Ok(true) = self.early.burst(&mut ()) {}
+    fn install(&mut self, install: Install) {
+        let (connection, spi) = (install.connection, install.sa.inbound.spi);
+        if install.encapsulation || self.has_raw {
+            self.children.install(install, &mut self.sender);
+        } else {
+            let at = self.shared.clock.now().wall;
+            let failure = explain::no_raw_sockets(at);
+            tracing::error!(
+                "peer {}: {}\n  fix: {}",
+                self.children.name(connection),
+                failure.what,
+                failure.fix[0]
+            );
+            self.children.failed(connection, failure);
+        }
+        // If it could not be loaded.
+        self.expect_no_more(spi);
+    }
+
+    /// Drops the packets that wait for an SA that will never be.
+    fn expect_no_more(&mut self, spi: u32) {
+        self.drops.count(DropReason::UnknownSa, self.shared.tables.early.forget(spi));
     }
 
     fn send(&mut self, path: Path, message: &[u8]) {

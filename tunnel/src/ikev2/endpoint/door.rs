@@ -5,8 +5,8 @@ use crate::bucket::{Bucket, aggregate};
 use crate::ikev2::action::SessionId;
 use crate::ikev2::cookie::CookieJar;
 use crate::ikev2::limits::{
-    HALF_OPEN_COOKIE, HALF_OPEN_FRAGMENTS, HALF_OPEN_SOURCE, HALF_OPEN_SOURCE_COOKIE, HALF_OPEN_TIME,
-    HALF_OPEN_TOTAL,
+    GUEST_JOBS, HALF_OPEN_COOKIE, HALF_OPEN_FRAGMENTS, HALF_OPEN_SOURCE, HALF_OPEN_SOURCE_COOKIE,
+    HALF_OPEN_TIME, HALF_OPEN_TOTAL,
 };
 use crate::ikev2::nat::Path;
 use crate::ikev2::setup::Gate;
@@ -21,11 +21,13 @@ pub(super) struct Door {
     sources: HashMap<IpAddr, Count>,
     /// Bytes of fragments that they hold.
     held: usize,
+    /// For how many a job is done.
+    worked_on: usize,
     /// First messages that were read and came to nothing: they cost as well, and leave nothing half open.
     wasted: Option<Bucket>,
 }
 
-/// Who waits for an IKE SA, and has yet to show who it is.
+/// Who waits for an IKE SA, and has yet to show who it is: always by the first message, from wherever later ones come.
 #[derive(Clone, Copy)]
 pub(in crate::ikev2) struct Guest {
     spi: u64,
@@ -34,11 +36,18 @@ pub(in crate::ikev2) struct Guest {
     is_proven: bool,
     /// Bytes of fragments that are held for it.
     held: usize,
+    /// Whether a job is done for it.
+    is_worked_on: bool,
 }
 
 impl Guest {
     pub(in crate::ikev2) fn new(initiator_spi: u64, path: Path, is_proven: bool) -> Self {
-        Self { spi: initiator_spi, source: path.remote, is_proven, held: 0 }
+        Self { spi: initiator_spi, source: path.remote, is_proven, held: 0, is_worked_on: false }
+    }
+
+    /// The same, for whom a job is done.
+    pub(super) fn worked_on(self) -> Self {
+        Self { is_worked_on: true, ..self }
     }
 
     /// The same, for whom so many bytes of fragments are held.
@@ -77,7 +86,8 @@ impl Door {
         let total = self.inside.len();
         let wastes = self.wasted.as_mut().is_some_and(|bucket| bucket.is_empty(now));
         let wants_cookie = wastes || total >= HALF_OPEN_COOKIE || of_source.all >= HALF_OPEN_SOURCE_COOKIE;
-        let is_open = total < HALF_OPEN_TOTAL && of_source.proven < HALF_OPEN_SOURCE;
+        let is_open =
+            total < HALF_OPEN_TOTAL && of_source.proven < HALF_OPEN_SOURCE && self.worked_on < GUEST_JOBS;
         Gate { wants_cookie, is_open, cookies: &mut self.cookies }
     }
 
@@ -95,6 +105,7 @@ impl Door {
 
     pub(super) fn enter(&mut self, id: SessionId, guest: Guest) {
         self.held += guest.held;
+        self.worked_on += usize::from(guest.is_worked_on);
         if self.inside.insert((guest.spi, guest.source), id).is_none() {
             let count = self.sources.entry(aggregate(guest.source.ip())).or_default();
             count.all += 1;
@@ -104,6 +115,7 @@ impl Door {
 
     pub(super) fn leave(&mut self, guest: Guest) {
         self.held -= guest.held;
+        self.worked_on -= usize::from(guest.is_worked_on);
         if self.inside.remove(&(guest.spi, guest.source)).is_none() {
             return;
         }

@@ -122,7 +122,7 @@ impl Phase {
         match self {
             Self::HalfOpen(state) => Some(state.guest()),
             Self::Working(working) => match working.whose {
-                Whose::Guest(guest) => Some(guest),
+                Whose::Guest(guest) => Some(guest.worked_on()),
                 Whose::Ours(_) => None,
             },
             _ => None,
@@ -336,6 +336,10 @@ impl Endpoint {
     /// A session is new: others with the same gateway may have to go.
     fn welcome(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
         let Some(Phase::Established(new)) = self.phases.get(&id) else { return };
+        // Nobody wanted it any more when it was there.
+        if new.is_closing() {
+            return;
+        }
         self.plans.set(new.connection(), None);
         self.failed.remove(&new.connection());
         let (mut losers, mut doubtful) = (self.surplus(new), Vec::new());

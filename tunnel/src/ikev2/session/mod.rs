@@ -245,7 +245,7 @@ impl Session {
 
     /// Section 2.23: who is not behind a NAT follows who is.
     fn follows(&self) -> bool {
-        self.nat.remote && !self.nat.local
+        self.nat.in_udp && self.nat.remote && !self.nat.local
     }
 
     /// Something authentic and new came this way.

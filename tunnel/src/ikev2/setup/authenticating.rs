@@ -212,9 +212,13 @@ impl Authenticating {
         let beginning = Beginning { id, connection, config, path, nat, channel, root, suite };
         let mut session = Session::new(beginning, verified, context);
         let nonces = Nonces { initiator: &init.nonce, responder: &init.peer_nonce };
-        session.finish_first(child, payloads, &children, nonces, context);
         if self.is_abandoned {
+            if let Some(child) = child {
+                context.release_child_spi(child.spi());
+            }
             session.close(CloseReason::Asked, context);
+        } else {
+            session.finish_first(child, payloads, &children, nonces, context);
         }
         Phase::Established(Box::new(session))
     }

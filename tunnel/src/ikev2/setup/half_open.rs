@@ -29,8 +29,7 @@ pub(crate) struct HalfOpen {
     nat: Nat,
     channel: Channel,
     init: Init,
-    /// Whether the initiator has returned a cookie.
-    is_proven: bool,
+    guest: Guest,
     /// How often the first message was answered again.
     repeated: u32,
     /// Whether IKE_AUTH was refused: it is only there to say so again.
@@ -89,17 +88,16 @@ impl HalfOpen {
         nat: Nat,
         channel: Channel,
         init: Init,
-        is_proven: bool,
+        guest: Guest,
         now: Time,
     ) -> Self {
         let expires = now + HALF_OPEN_TIME;
-        Self { id, path, nat, channel, init, is_proven, repeated: 0, is_refused: false, expires }
+        Self { id, path, nat, channel, init, guest, repeated: 0, is_refused: false, expires }
     }
 
     /// Who waits for it.
     pub(crate) fn guest(&self) -> Guest {
-        let guest = Guest::new(self.channel.spis().initiator, self.path, self.is_proven);
-        guest.holding(self.channel.held())
+        self.guest.holding(self.channel.held())
     }
 
     pub(crate) fn spi(&self) -> u64 {
@@ -152,7 +150,11 @@ impl HalfOpen {
         // A NAT moves the initiator to port 4500: who stays does not believe in one.
         self.path = inbound.path;
         self.nat.in_udp &= inbound.path.local.port() != IKE_PORT;
-        let (connection, config) = match self.find(inbound, &incoming, context) {
+        self.look_at(incoming, context)
+    }
+
+    fn look_at(self, incoming: Incoming, context: &mut Context<'_>) -> Option<Phase> {
+        let (connection, config) = match self.find(&incoming, context) {
             Ok(found) => found,
             Err(refusal) => return Some(self.refuse(&incoming, *refusal, context)),
         };
@@ -163,7 +165,7 @@ impl HalfOpen {
             (self, Request { incoming, connection, config }, outcome)
         };
         let answer = |(state, request, outcome): (Self, Request, _), _, context: &mut Context<'_>| {
-            Some(state.answer(&request, outcome, context))
+            state.answer(request, outcome, context)
         };
         if is_long {
             return Some(context.compute(id, whose, authenticate, answer));
@@ -171,27 +173,24 @@ impl HalfOpen {
         answer(authenticate(), Meanwhile::default(), context)
     }
 
-    fn answer(self, request: &Request, outcome: Authenticated, context: &mut Context<'_>) -> Phase {
+    fn answer(self, request: Request, outcome: Authenticated, context: &mut Context<'_>) -> Option<Phase> {
+        // What is configured may be something else by now.
+        if !request.is_current(context) {
+            return self.look_at(request.incoming, context);
+        }
         let (verified, proof) = match outcome {
-            // What is configured may be something else by now.
-            Ok(_) if !request.is_current(context) => {
-                let cause = Cause::Misbehaved("it was configured anew while it authenticated");
-                let refusal = Refusal::new(notify::AUTHENTICATION_FAILED, None, cause);
-                return self.refuse(&request.incoming, refusal, context);
-            }
             Ok(authenticated) => authenticated,
-            Err(refusal) => return self.refuse(&request.incoming, *refusal, context),
+            Err(refusal) => return Some(self.refuse(&request.incoming, *refusal, context)),
         };
         match Payloads::parse(request.incoming.first, &request.incoming.chain) {
-            Ok(payloads) => self.establish(request, verified, &proof, &payloads, context),
-            Err(error) => self.refuse(&request.incoming, *Refusal::malformed(error), context),
+            Ok(payloads) => Some(self.establish(&request, verified, &proof, &payloads, context)),
+            Err(error) => Some(self.refuse(&request.incoming, *Refusal::malformed(error), context)),
         }
     }
 
     /// Finds the connection that both identities and the chosen algorithms belong to.
     fn find(
         &self,
-        inbound: &Inbound<'_>,
         incoming: &Incoming,
         context: &Context<'_>,
     ) -> Result<(ConnectionId, Arc<Connection>), Box<Refusal>> {
@@ -210,7 +209,7 @@ impl HalfOpen {
             return Err(refuse(Cause::Misbehaved("its identity is of a type that we do not know")));
         };
         let asked = payloads.id_r.as_ref().map(identity::read);
-        let mut candidates = candidates(inbound, context);
+        let mut candidates = candidates(self.path, context);
         // Who is named by one is not let in by another that takes anyone.
         candidates.sort_by_key(|(_, config)| config.remote_identity.is_none());
         let found = candidates.into_iter().find(|(_, config)| self.fits(config, &identity, asked.as_ref()));

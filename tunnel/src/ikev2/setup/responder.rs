@@ -62,7 +62,7 @@ pub(crate) fn answer_init(
         return Answer::Done;
     }
     let Some(is_proven) = gate.admit(inbound, payloads, nonce, context) else { return Answer::Done };
-    let candidates = candidates(inbound, context);
+    let candidates = candidates(inbound.path, context);
     let selected = candidates.iter().find_map(|(_, config)| IkeOffer::select(&config.ike, proposals).ok());
     let Some(selected) = selected else {
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::NO_PROPOSAL_CHOSEN, &[]))], context);
@@ -126,10 +126,9 @@ pub(crate) fn answer_clear(inbound: &Inbound<'_>, payloads: &[Payload<'_>], cont
 /// Connections that a message may be for.
 type Candidates = Vec<(ConnectionId, Arc<Connection>)>;
 
-/// The connections for the addresses of a message, the most precise first.
-pub(super) fn candidates(inbound: &Inbound<'_>, context: &Context<'_>) -> Candidates {
-    let (local, remote) = (inbound.path.local.ip(), inbound.path.remote.ip());
-    context.connections.between(local, remote)
+/// The connections for the addresses of a path, the most precise first.
+pub(super) fn candidates(path: Path, context: &Context<'_>) -> Candidates {
+    context.connections.between(path.local.ip(), path.remote.ip())
 }
 
 /// Reports that no algorithms are common with any of the candidates.
@@ -231,7 +230,7 @@ impl Answering {
             context.release_ike_spi(self.spis.responder);
             return None;
         };
-        let suite = self.selected.suite;
+        let (suite, guest) = (self.selected.suite, self.guest());
         let mut list = vec![
             Payload::Sa(vec![self.selected.answer(ProposalSpi::None)]),
             Payload::Ke(KeyExchange { group: suite.group.id(), public: &public }),
@@ -255,7 +254,7 @@ impl Answering {
             proof: keys.proof,
             hashes: self.hashes,
         };
-        let state = HalfOpen::new(self.id, self.path, self.nat, channel, init, self.is_proven, context.now);
+        let state = HalfOpen::new(self.id, self.path, self.nat, channel, init, guest, context.now);
         Some(Phase::HalfOpen(Box::new(state)))
     }
 }

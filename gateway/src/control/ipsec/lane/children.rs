@@ -8,14 +8,14 @@ mod update;
 use super::super::connections::{Child, Names, address_towards};
 use super::super::gateway::MTU;
 use crate::api::model::IpsecFailure;
-use crate::control::netlink::Netlink;
 use crate::control::sender::Sender;
 use crate::staging::Budget;
 use crate::tables::{Kind, Peer, Session, Tunnel};
 use crate::worker::Shared;
 use crypto::{Engine, Random};
 use packet::{DropCounters, DropReason, Endpoint};
-use port::Transmit;
+use path::Ways;
+use port::{Transmit, Wake};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -108,9 +108,9 @@ pub struct Children {
     random: Box<dyn Random>,
     shared: Shared,
     drops: Arc<DropCounters>,
+    inbound_wake: Arc<Wake>,
     budget: Budget,
-    /// Tells what the ways to peers carry; opened when that is first asked.
-    netlink: Option<Netlink>,
+    ways: Ways,
     connections: BTreeMap<ConnectionId, Connected>,
     by_name: BTreeMap<String, ConnectionId>,
     /// Connections that were removed, until they have ended.
@@ -129,14 +129,16 @@ impl Children {
         random: Box<dyn Random>,
         shared: Shared,
         drops: Arc<DropCounters>,
+        inbound_wake: Arc<Wake>,
     ) -> Self {
         Self {
+            inbound_wake,
             engine,
             random,
             shared,
             drops,
             budget: Budget::default(),
-            netlink: None,
+            ways: Ways::default(),
             connections: BTreeMap::new(),
             by_name: BTreeMap::new(),
             past: BTreeMap::new(),
@@ -172,7 +174,7 @@ impl Children {
         self.names.insert(peer_id, (id, child));
         let configured = traffic(settings, child);
         let mut carried = Carried { plan, peer, configured, sas: Vec::new(), heard: 0, measured: None };
-        path::measure(&mut self.netlink, &mut carried);
+        self.ways.measure(&mut carried);
         carried
     }
 
@@ -238,6 +240,9 @@ impl Children {
         let session_entry = Session { sa, peer: Arc::clone(&peer), selectors, transport };
         self.lingering.retain(|late| late.spi != spi);
         self.shared.tables.install(session_entry);
+        if self.shared.tables.early.release(spi) {
+            self.inbound_wake.ring();
+        }
         if peer.sending.load().is_none() {
             peer.endpoint.store(Some(Arc::new(endpoint)));
         }
@@ -251,7 +256,7 @@ impl Children {
         if let Some(tunnel) = tunnel {
             // Routes may have changed since the keys before.
             tunnel.measured.take_if(|_| !tunnel.sas.is_empty());
-            path::measure(&mut self.netlink, tunnel);
+            self.ways.measure(tunnel);
             // Most have one, and a vector begins with room for four.
             tunnel.sas.reserve_exact(1);
             tunnel.sas.push(installed);

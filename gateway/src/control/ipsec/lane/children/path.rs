@@ -3,34 +3,64 @@
 use super::super::super::network::MARK;
 use super::{Carried, Children};
 use crate::control::netlink::Netlink;
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
-/// Keeps in mind what the way to a tunnel's peer carries, if that was not asked before. Who has said what fits is believed,
-/// and gets fragments outside.
-pub(super) fn measure(netlink: &mut Option<Netlink>, carried: &mut Carried) {
-    let (Some(tunnel), Some(endpoint)) = (carried.peer.tunnel(), carried.peer.endpoint.load_full()) else {
-        return;
-    };
-    let remote = endpoint.remote.ip();
-    if carried.plan.mtu.is_some() || carried.measured == Some(remote) {
-        return;
+/// What the ways to peers carry.
+#[derive(Default)]
+pub(super) struct Ways {
+    /// Opened when it is first asked.
+    netlink: Option<Netlink>,
+    /// The MTUs of links, by their numbers: thousands of peers are behind a few.
+    links: HashMap<u32, u32>,
+}
+
+impl Ways {
+    /// Keeps in mind what the way to a tunnel's peer carries, if that was not asked before. Who has said what fits is
+    /// believed, and gets fragments outside.
+    pub(super) fn measure(&mut self, carried: &mut Carried) {
+        let (Some(tunnel), Some(endpoint)) = (carried.peer.tunnel(), carried.peer.endpoint.load_full())
+        else {
+            return;
+        };
+        let remote = endpoint.remote.ip();
+        if carried.plan.mtu.is_some() || carried.measured == Some(remote) {
+            return;
+        }
+        let mtu = self.mtu(remote);
+        // Without a route it is asked again.
+        carried.measured = mtu.is_some().then_some(remote);
+        tunnel.path_mtu.store(mtu.map_or(usize::MAX, |mtu| mtu as usize), Ordering::Relaxed);
     }
-    if netlink.is_none() {
-        *netlink = Netlink::open().ok();
+
+    /// What the way to an address carries; `None` if there is no way.
+    fn mtu(&mut self, remote: IpAddr) -> Option<u32> {
+        if self.netlink.is_none() {
+            self.netlink = Netlink::open().ok();
+        }
+        let netlink = self.netlink.as_mut()?;
+        let outside = netlink.outside(remote, MARK).ok()?;
+        if let Some(mtu) = outside.mtu {
+            return Some(mtu);
+        }
+        let index = outside.index?;
+        if let Some(mtu) = self.links.get(&index) {
+            return Some(*mtu);
+        }
+        let mtu = netlink.link_mtu(index).ok()?;
+        self.links.insert(index, mtu);
+        Some(mtu)
     }
-    let outside = netlink.as_mut().and_then(|netlink| netlink.outside(remote, MARK).ok());
-    // Without a route it is asked again.
-    carried.measured = outside.is_some().then_some(remote);
-    let mtu = outside.and_then(|outside| outside.mtu).map_or(usize::MAX, |mtu| mtu as usize);
-    tunnel.path_mtu.store(mtu, Ordering::Relaxed);
 }
 
 impl Children {
     /// Looks anew what the ways to all peers carry.
     pub(in super::super) fn measure_all(&mut self) {
+        self.ways.links.clear();
         for tunnel in self.connections.values_mut().flat_map(|connected| &mut connected.tunnels) {
             tunnel.measured = None;
-            measure(&mut self.netlink, tunnel);
+            self.ways.measure(tunnel);
         }
     }
 }
