@@ -1,6 +1,7 @@
 //! The source of randomness, given to a protocol at its birth so that tests can give it a seeded one.
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use zeroize::{Zeroize, Zeroizing};
 
 /// A source of random bytes.
 pub trait Random: Send {
@@ -23,13 +24,74 @@ pub trait Random: Send {
     }
 }
 
+/// Bytes that are drawn at once: each draw costs as much as some kilobytes, and handshakes take a few bytes at a time.
+const AHEAD: usize = 512;
+
 /// The system's generator.
-#[derive(Default)]
-pub struct System(SystemRandom);
+pub struct System {
+    source: SystemRandom,
+    /// Drawn and not given away yet: the last `left` of them.
+    ahead: Zeroizing<[u8; AHEAD]>,
+    left: usize,
+}
+
+impl Default for System {
+    fn default() -> Self {
+        Self { source: SystemRandom::new(), ahead: Zeroizing::new([0; AHEAD]), left: 0 }
+    }
+}
+
+impl System {
+    fn draw(source: &SystemRandom, bytes: &mut [u8]) {
+        // Without randomness no key can be made; the operating system gives it or the machine is unusable.
+        source.fill(bytes).expect("the system has randomness");
+    }
+}
 
 impl Random for System {
     fn fill(&mut self, bytes: &mut [u8]) {
-        // Without randomness no key can be made; the operating system gives it or the machine is unusable.
-        self.0.fill(bytes).expect("the system has randomness");
+        if bytes.len() > AHEAD / 8 {
+            return Self::draw(&self.source, bytes);
+        }
+        if bytes.len() > self.left {
+            Self::draw(&self.source, &mut self.ahead[..]);
+            self.left = AHEAD;
+        }
+        let given = &mut self.ahead[AHEAD - self.left..][..bytes.len()];
+        bytes.copy_from_slice(given);
+        // Nobody else learns them, nor gets them again.
+        given.zeroize();
+        self.left -= bytes.len();
+    }
+
+    /// It has enough for a key at once.
+    fn fork(&mut self) -> Box<dyn Random> {
+        let mut other = Self::default();
+        self.fill(&mut other.ahead[AHEAD - AHEAD / 8..]);
+        other.left = AHEAD / 8;
+        Box::new(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn nothing_is_given_twice() {
+        let mut random = System::default();
+        let mut seen = HashSet::new();
+        for length in (8..100).cycle().take(2000) {
+            let mut bytes = vec![0; length];
+            random.fill(&mut bytes);
+            for chunk in bytes.as_chunks::<8>().0 {
+                assert!(seen.insert(*chunk), "after {}", seen.len());
+            }
+            assert!(random.ahead[..AHEAD - random.left].iter().all(|byte| *byte == 0), "it is erased");
+            let mut key = [0; 32];
+            random.fork().fill(&mut key);
+            assert!(key.as_chunks::<8>().0.iter().all(|chunk| seen.insert(*chunk)));
+        }
     }
 }

@@ -132,9 +132,19 @@ impl Row {
 
     /// Whether an engine is among the two fastest of those `allowed` anywhere: the one to call when the other fails.
     pub(super) fn is_near(&self, engine: usize, allowed: impl Fn(usize) -> bool) -> bool {
+        let measured = lock(&self.measured);
+        let costs = measured.iter().enumerate().filter(|(it, _)| allowed(*it));
+        let costs: Vec<(usize, &Cost)> =
+            costs.filter_map(|(it, measured)| Some((it, measured.cost()?))).collect();
+        let Some((_, own)) = costs.iter().find(|(it, _)| *it == engine) else { return false };
+        // This is asked for every key: ten thousand peers have twenty thousand.
         Slot::all().any(|slot| {
-            let ranking = self.ranking(slot).into_iter().filter(|&(it, _)| allowed(it));
-            ranking.take(2).any(|(it, _)| it == engine)
+            let own = (own.at(slot), engine);
+            let is_faster = |(it, cost): &&(usize, &Cost)| {
+                let other = cost.at(slot);
+                other.total_cmp(&own.0).then(it.cmp(&own.1)).is_lt()
+            };
+            costs.iter().filter(is_faster).count() < 2
         })
     }
 }

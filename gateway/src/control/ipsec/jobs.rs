@@ -69,6 +69,16 @@ impl Jobs {
         queue.send(job).err().map(|unsent| unsent.0.run())
     }
 
+    /// Does one that waits, if more wait than threads could be about to take: whoever has nothing else to do helps.
+    pub fn help(&self) -> Option<Finished> {
+        let waiting = self.waiting.ours.len() + self.waiting.guests.len();
+        if waiting <= self.threads.len() {
+            return None;
+        }
+        let job = self.waiting.ours.try_recv().or_else(|_| self.waiting.guests.try_recv());
+        job.ok().map(Job::run)
+    }
+
     /// What is done.
     pub fn finished(&self) -> &Receiver<Finished> {
         &self.finished

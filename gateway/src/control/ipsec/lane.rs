@@ -176,7 +176,10 @@ impl Lane {
             }
             self.timers();
             if self.datagrams() == 0 {
-                self.wait();
+                match self.jobs.help() {
+                    Some(finished) => self.finished(finished),
+                    None => self.wait(),
+                }
             }
         }
     }
