@@ -43,6 +43,8 @@ struct Waiting {
 /// The SPIs of SAs that we have asked for, and the packets under them.
 pub struct Early {
     expected: papaya::HashMap<u32, Arc<Mutex<Waiting>>>,
+    /// How many they are: mostly none, and then strangers' packets cost no more than that.
+    count: AtomicUsize,
     bytes: AtomicUsize,
     /// Packets whose SA has come: the next worker that looks takes them before what has just arrived.
     ready: (Sender<Packet>, Receiver<Packet>),
@@ -50,14 +52,17 @@ pub struct Early {
 
 impl Default for Early {
     fn default() -> Self {
-        Self { expected: papaya::HashMap::new(), bytes: AtomicUsize::new(0), ready: unbounded() }
+        let (count, bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { expected: papaya::HashMap::new(), count, bytes, ready: unbounded() }
     }
 }
 
 impl Early {
     /// Lets packets under an SPI wait.
     pub fn expect(&self, spi: u32) {
-        self.expected.pin().insert(spi, Arc::default());
+        if self.expected.pin().insert(spi, Arc::default()).is_none() {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// The SA of an SPI is there: what waited for it may go on. Tells whether that is anything; then a worker must be woken.
@@ -77,10 +82,9 @@ impl Early {
     }
 
     fn end(&self, spi: u32) -> Vec<Packet> {
-        let waiting = self.expected.pin().remove(&spi).cloned();
-        let Some(mut waiting) = waiting.as_ref().and_then(|waiting| waiting.lock().ok()) else {
-            return Vec::new();
-        };
+        let Some(waiting) = self.expected.pin().remove(&spi).cloned() else { return Vec::new() };
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        let Ok(mut waiting) = waiting.lock() else { return Vec::new() };
         waiting.is_over = true;
         self.bytes.fetch_sub(take(&mut waiting.bytes), Ordering::Relaxed);
         take(&mut waiting.packets)
@@ -88,6 +92,9 @@ impl Early {
 
     /// Keeps a packet, if its SPI is one of these. A worker does not wait for the lane.
     pub fn keep(&self, spi: u32, packet: &[u8], endpoint: Endpoint, ds_field: u8) -> Kept {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return Kept::No;
+        }
         let waiting = self.expected.pin().get(&spi).cloned();
         let Some(mut waiting) = waiting.as_ref().and_then(|waiting| waiting.try_lock().ok()) else {
             return Kept::No;

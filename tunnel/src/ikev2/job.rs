@@ -19,7 +19,7 @@ type Then = Box<dyn FnOnce(Meanwhile, &mut Context<'_>) -> Option<Phase> + Send>
 /// Work to be done on whatever thread has the time.
 pub struct Job {
     session: SessionId,
-    is_ours: bool,
+    is_urgent: bool,
     work: Box<dyn FnOnce() -> Then + Send>,
 }
 
@@ -30,9 +30,9 @@ pub struct Finished {
 }
 
 impl Job {
-    /// Whether it is for a session that we began, and not for somebody who has yet to show who it is.
-    pub fn is_ours(&self) -> bool {
-        self.is_ours
+    /// Whether it goes before others: it is for a session that we began, or for somebody who is where it says that it is.
+    pub fn is_urgent(&self) -> bool {
+        self.is_urgent
     }
 
     /// Does it, which takes from tens of microseconds to tens of milliseconds.
@@ -109,8 +109,11 @@ impl Context<'_> {
             let then: Then = Box::new(move |meanwhile, context| then(done, meanwhile, context));
             then
         };
-        let is_ours = matches!(whose, Whose::Ours(_));
-        self.out.push(Action::Work(Job { session, is_ours, work: Box::new(work) }));
+        let is_urgent = match &whose {
+            Whose::Ours(_) => true,
+            Whose::Guest(guest) => guest.is_proven(),
+        };
+        self.out.push(Action::Work(Job { session, is_urgent, work: Box::new(work) }));
         let (meanwhile, waiting) = (Meanwhile::default(), Vec::new());
         Phase::Working(Box::new(Working { whose, meanwhile, waiting }))
     }

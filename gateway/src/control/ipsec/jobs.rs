@@ -15,19 +15,19 @@ pub struct Jobs {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Jobs for sessions that we began, which go first, and for those who have yet to show who they are.
+/// Jobs of peers that are where they say, and of strangers, which come after them.
 #[derive(Clone)]
 struct Queues<T> {
-    ours: T,
-    guests: T,
+    urgent: T,
+    others: T,
 }
 
 impl Queues<Receiver<Job>> {
     /// Waits for the next; `None` when there will be none.
     fn next(&self) -> Option<Job> {
         select_biased! {
-            recv(self.ours) -> job => job.ok(),
-            recv(self.guests) -> job => job.ok(),
+            recv(self.urgent) -> job => job.ok(),
+            recv(self.others) -> job => job.ok(),
         }
     }
 }
@@ -40,10 +40,10 @@ impl Jobs {
     }
 
     fn start_threads(name: &str, count: usize) -> Self {
-        // How many of guests wait is bounded by IKE, and how many of ours by the configuration.
-        let ((ours, ours_out), (guests, guests_out)) = (unbounded(), unbounded());
-        let queues = Queues { ours, guests };
-        let waiting = Queues { ours: ours_out, guests: guests_out };
+        // How many strangers' wait is bounded by IKE, how many of ours by the configuration.
+        let ((urgent, urgent_out), (others, others_out)) = (unbounded(), unbounded());
+        let queues = Queues { urgent, others };
+        let waiting = Queues { urgent: urgent_out, others: others_out };
         let (done, finished) = unbounded();
         let mut threads = Vec::new();
         for _ in 0..count {
@@ -65,17 +65,17 @@ impl Jobs {
     /// Has a job done; done at once if there is nobody else.
     pub fn give(&self, job: Job) -> Option<Finished> {
         let Some(queues) = &self.queues else { return Some(job.run()) };
-        let queue = if job.is_ours() { &queues.ours } else { &queues.guests };
+        let queue = if job.is_urgent() { &queues.urgent } else { &queues.others };
         queue.send(job).err().map(|unsent| unsent.0.run())
     }
 
     /// Does one that waits, if more wait than threads could be about to take: whoever has nothing else to do helps.
     pub fn help(&self) -> Option<Finished> {
-        let waiting = self.waiting.ours.len() + self.waiting.guests.len();
+        let waiting = self.waiting.urgent.len() + self.waiting.others.len();
         if waiting <= self.threads.len() {
             return None;
         }
-        let job = self.waiting.ours.try_recv().or_else(|_| self.waiting.guests.try_recv());
+        let job = self.waiting.urgent.try_recv().or_else(|_| self.waiting.others.try_recv());
         job.ok().map(Job::run)
     }
 
@@ -89,7 +89,7 @@ impl Drop for Jobs {
     fn drop(&mut self) {
         self.queues = None;
         // Nobody wants what comes of them.
-        for queue in [&self.waiting.ours, &self.waiting.guests] {
+        for queue in [&self.waiting.urgent, &self.waiting.others] {
             queue.try_iter().for_each(drop);
         }
         for thread in self.threads.drain(..) {

@@ -45,6 +45,11 @@ impl Guest {
         Self { spi: initiator_spi, source: path.remote, is_proven, held: 0, is_worked_on: false }
     }
 
+    /// Whether it has returned a cookie.
+    pub(in crate::ikev2) fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+
     /// The same, for whom a job is done.
     pub(super) fn worked_on(self) -> Self {
         Self { is_worked_on: true, ..self }
