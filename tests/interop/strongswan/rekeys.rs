@@ -6,7 +6,7 @@ use bench::strongswan::StrongSwan;
 
 /// Ours begins to replace a Child SA after nine tenths of so many packets, and an IKE SA after eight or nine tenths of its
 /// lifetime.
-const WE_BEGIN: &[&str] = &["esp-group E life-packets 2000", "ike-group I lifetime 4"];
+const WE_BEGIN: &[&str] = &["esp-group E life-packets 2000", "ike-group I lifetime 6"];
 /// What charon does as often.
 const IT_BEGINS: [&str; 3] = [
     "rekey_time = 3s\n rand_time = 0s\n over_time = 10s",
