@@ -380,6 +380,11 @@ impl Children {
         heard
     }
 
+    /// Whether there is no peer, nor one whose end is still to be told.
+    pub(super) fn is_empty(&self) -> bool {
+        self.connections.is_empty() && self.past.is_empty()
+    }
+
     pub(super) fn connections(&self) -> Vec<ConnectionId> {
         self.connections.keys().copied().collect()
     }
