@@ -24,15 +24,6 @@ struct Packet {
     bytes: Box<[u8]>,
 }
 
-/// What becomes of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// It waits.
-    Waiting,
-    /// Nobody waits for its SPI any more, or too many packets do.
-    No,
-}
-
 #[derive(Default)]
 struct Waiting {
     is_over: bool,
@@ -90,26 +81,34 @@ impl Early {
         take(&mut waiting.packets)
     }
 
-    /// Keeps a packet, if its SPI is one of these. A worker does not wait for the lane.
-    pub fn keep(&self, spi: u32, packet: &[u8], endpoint: Endpoint, ds_field: u8) -> Kept {
+    /// Keeps packets of a run, if their SPI is one of these; tells how many of the first wait now. A worker does not wait for
+    /// the lane.
+    pub fn keep<'a>(
+        &self,
+        spi: u32,
+        packets: impl Iterator<Item = &'a [u8]>,
+        endpoint: Endpoint,
+        ds_field: u8,
+    ) -> usize {
         if self.count.load(Ordering::Relaxed) == 0 {
-            return Kept::No;
+            return 0;
         }
         let waiting = self.expected.pin().get(&spi).cloned();
         let Some(mut waiting) = waiting.as_ref().and_then(|waiting| waiting.try_lock().ok()) else {
-            return Kept::No;
+            return 0;
         };
-        if waiting.is_over {
-            return Kept::No;
-        }
-        let (length, all) = (packet.len(), self.bytes.load(Ordering::Relaxed));
-        if waiting.packets.len() == PACKETS || waiting.bytes + length > BYTES || all + length > ALL_BYTES {
-            return Kept::No;
-        }
-        waiting.bytes += length;
-        self.bytes.fetch_add(length, Ordering::Relaxed);
-        waiting.packets.push(Packet { endpoint, ds_field, bytes: packet.into() });
-        Kept::Waiting
+        let keep = |packet: &&[u8]| {
+            let (length, all) = (packet.len(), self.bytes.load(Ordering::Relaxed));
+            let is_full = waiting.packets.len() == PACKETS || waiting.bytes + length > BYTES;
+            if waiting.is_over || is_full || all + length > ALL_BYTES {
+                return false;
+            }
+            waiting.bytes += length;
+            self.bytes.fetch_add(length, Ordering::Relaxed);
+            waiting.packets.push(Packet { endpoint, ds_field, bytes: (*packet).into() });
+            true
+        };
+        packets.take_while(keep).count()
     }
 
     /// Begins a batch with packets whose SA has come, as many as fit.
@@ -139,30 +138,32 @@ mod tests {
 
     const LENGTH: usize = 65_000;
 
-    fn keep(early: &Early, spi: u32, length: usize) -> Kept {
-        early.keep(spi, &vec![7; length], Endpoint::new("192.0.2.1:4500".parse().expect("literal")), 0)
+    /// Whether a packet of a length is kept.
+    fn keep(early: &Early, spi: u32, length: usize) -> bool {
+        let endpoint = Endpoint::new("192.0.2.1:4500".parse().expect("literal"));
+        early.keep(spi, [&vec![7; length][..]].into_iter(), endpoint, 0) == 1
     }
 
     #[test]
     fn only_what_is_expected_waits_and_not_without_bounds() {
         let early = Early::default();
-        assert_eq!(keep(&early, 1, 10), Kept::No);
+        assert!(!keep(&early, 1, 10));
         early.expect(1);
         for _ in 0..PACKETS {
-            assert_eq!(keep(&early, 1, 10), Kept::Waiting);
+            assert!(keep(&early, 1, 10));
         }
-        assert_eq!(keep(&early, 1, 10), Kept::No);
-        assert_eq!(keep(&early, 2, 10), Kept::No);
+        assert!(!keep(&early, 1, 10));
+        assert!(!keep(&early, 2, 10));
         assert_eq!((early.forget(1), early.forget(1)), (PACKETS, 0));
-        assert_eq!(keep(&early, 1, 10), Kept::No, "it is over");
+        assert!(!keep(&early, 1, 10), "it is over");
         for spi in 10..1000 {
             early.expect(spi);
-            while keep(&early, spi, LENGTH) == Kept::Waiting {}
+            while keep(&early, spi, LENGTH) {}
         }
         let waited: Vec<usize> = (10..1000).map(|spi| early.forget(spi)).collect();
         assert_eq!((waited[0], waited.iter().sum::<usize>()), (BYTES / LENGTH, ALL_BYTES / LENGTH));
         early.expect(5);
-        assert_eq!(keep(&early, 5, LENGTH), Kept::Waiting, "there is room again");
+        assert!(keep(&early, 5, LENGTH), "there is room again");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use super::punt::Punt;
 use super::{Classified, Run, Stage};
-use crate::early::Kept;
 use crate::tables::{Protocol, Session, Tables};
 use packet::header::esp::{Encapsulated, HEADER};
 use packet::header::ip::IpPacket;
@@ -196,19 +195,17 @@ fn keep(
     (endpoint, ds_field): (Endpoint, u8),
     drops: &DropCounters,
 ) -> Option<Run> {
-    for index in packets.clone() {
-        if tables.early.keep(spi, batch.packet(index), endpoint, ds_field) == Kept::Waiting {
-            batch.discard(index);
-            continue;
-        }
-        let rest = index..packets.end;
-        let Some(session) = tables.session(spi) else {
-            discard(batch, rest, DropReason::UnknownSa, drops);
-            return None;
-        };
-        return Some(Run { packets: rest, session, endpoint, ds_field });
+    let kept = tables.early.keep(spi, packets.clone().map(|index| batch.packet(index)), endpoint, ds_field);
+    let (waiting, rest) = (packets.start..packets.start + kept, packets.start + kept..packets.end);
+    waiting.for_each(|index| batch.discard(index));
+    if rest.is_empty() {
+        return None;
     }
-    None
+    let Some(session) = tables.session(spi) else {
+        discard(batch, rest, DropReason::UnknownSa, drops);
+        return None;
+    };
+    Some(Run { packets: rest, session, endpoint, ds_field })
 }
 
 /// Lets packets join the last run if they belong to it.

@@ -96,6 +96,21 @@ impl Working {
 }
 
 impl Context<'_> {
+    /// As [`compute`](Self::compute), but work that is not long is done at once.
+    pub(super) fn compute_if<T: Send + 'static>(
+        &mut self,
+        is_long: bool,
+        session: SessionId,
+        whose: Whose,
+        work: impl FnOnce() -> T + Send + 'static,
+        then: impl FnOnce(T, Meanwhile, &mut Context<'_>) -> Option<Phase> + Send + 'static,
+    ) -> Option<Phase> {
+        if is_long {
+            return Some(self.compute(session, whose, work, then));
+        }
+        then(work(), Meanwhile::default(), self)
+    }
+
     /// Leaves work to others; `then` makes the next state of what comes of it.
     pub(super) fn compute<T: Send + 'static>(
         &mut self,

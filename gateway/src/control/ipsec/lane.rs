@@ -332,10 +332,7 @@ impl Lane {
                 Action::Install(install) => self.install(*install),
                 Action::Use { spi } => self.children.use_sa(spi, &mut self.sender),
                 Action::Retire { spi } => self.children.retire(spi),
-                Action::Follow { session, path } => {
-                    self.children.follow(session, outside(path));
-                    self.children.measure_all();
-                }
+                Action::Follow { session, path } => self.children.follow(session, outside(path)),
                 Action::Work(job) => {
                     if let Some(finished) = self.jobs.give(job) {
                         self.finished(finished);

@@ -168,10 +168,7 @@ impl Authenticating {
             |(state, incoming, verified): (Self, Incoming, _), meanwhile, context: &mut Context<'_>| {
                 state.catch_up(meanwhile).believe(&incoming, verified, context)
             };
-        if is_long {
-            return Some(context.compute(id, whose, verify, go_on));
-        }
-        go_on(verify(), Meanwhile::default(), context)
+        context.compute_if(is_long, id, whose, verify, go_on)
     }
 
     fn verify(&self, incoming: &Incoming, wall: Duration) -> Result<Verified, Cause> {

@@ -10,7 +10,7 @@ use crate::ikev2::config::{Connection, ConnectionId};
 use crate::ikev2::context::Context;
 use crate::ikev2::endpoint::{Guest, Phase};
 use crate::ikev2::identity::{self, Identity};
-use crate::ikev2::job::{Meanwhile, Whose};
+use crate::ikev2::job::Whose;
 use crate::ikev2::keys::Nonces;
 use crate::ikev2::limits::{HALF_OPEN_TIME, IKE_PORT, REFUSED_TIME, REPEATED_ANSWERS};
 use crate::ikev2::message::numbers::notify;
@@ -167,10 +167,7 @@ impl HalfOpen {
         let answer = |(state, request, outcome): (Self, Request, _), _, context: &mut Context<'_>| {
             state.answer(request, outcome, context)
         };
-        if is_long {
-            return Some(context.compute(id, whose, authenticate, answer));
-        }
-        answer(authenticate(), Meanwhile::default(), context)
+        context.compute_if(is_long, id, whose, authenticate, answer)
     }
 
     fn answer(self, request: Request, outcome: Authenticated, context: &mut Context<'_>) -> Option<Phase> {

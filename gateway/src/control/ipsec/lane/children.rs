@@ -338,12 +338,14 @@ impl Children {
     pub(super) fn follow(&mut self, session: SessionId, endpoint: Endpoint) {
         for tunnel in self.connections.values_mut().flat_map(|connected| &mut connected.tunnels) {
             let Carried { peer, sas, .. } = tunnel;
-            let sending = peer.sending.load();
+            let (sending, mut is_moved) = (peer.sending.load_full(), false);
             for sa in sas.iter_mut().filter(|sa| sa.session == session) {
                 sa.endpoint = endpoint;
-                if sending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &sa.outbound)) {
-                    peer.endpoint.store(Some(Arc::new(endpoint)));
-                }
+                is_moved |= sending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &sa.outbound));
+            }
+            if is_moved {
+                peer.endpoint.store(Some(Arc::new(endpoint)));
+                self.ways.measure(tunnel);
             }
         }
         let of = |it: &&mut Established| it.session == session;
