@@ -5,8 +5,9 @@
 //!       └─ between-b ── b    charon's
 //! ```
 
+use crate::support::skip;
 use bench::Outcome;
-use bench::lab::run;
+use bench::lab::{Lab, has_program, run};
 use std::path::{Path, PathBuf};
 
 /// Which keys there are: of the authorities, and of the hosts.
@@ -19,6 +20,15 @@ pub struct Keys {
 /// A folder of certificates in PEM, each beside its key; or of keys alone.
 pub struct Authorities {
     folder: PathBuf,
+}
+
+/// The sites, where the tool is there.
+pub fn sites() -> Option<Lab> {
+    if !has_program("pki") {
+        skip("needs strongswan-pki, which is not installed");
+        return None;
+    }
+    super::sites()
 }
 
 /// The subject of a certificate.

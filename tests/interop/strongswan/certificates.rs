@@ -1,10 +1,10 @@
 //! Who is who by certificates: every kind of key, identity and chain, whoever calls; lists of what is revoked; and
 //! chains so long that their messages travel in pieces.
 
-use super::authorities::{Authorities, Keys};
+use super::authorities::{Authorities, Keys, sites};
 use super::{Ours, all, counter, ours, reaches, theirs};
-use crate::support::{answers, skip};
-use bench::lab::{Lab, has_program};
+use crate::support::answers;
+use bench::lab::Lab;
 use bench::strongswan::StrongSwan;
 use std::fmt::Write as _;
 
@@ -111,14 +111,6 @@ const CASES: &[Case] = &[
         ..P256
     },
 ];
-
-fn sites() -> Option<Lab> {
-    if !has_program("pki") {
-        skip("needs strongswan-pki, which is not installed");
-        return None;
-    }
-    super::sites()
-}
 
 impl Case {
     fn authorities(&self, lab: &Lab) -> Authorities {

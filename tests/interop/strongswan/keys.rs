@@ -1,10 +1,10 @@
 //! Who is who by keys without certificates, `authentication mode rsa`: both sides have the public key of the other.
 
-use super::authorities::Authorities;
+use super::authorities::{Authorities, sites};
 use super::certificates::signed;
 use super::{Ours, all, ours, reaches, theirs};
-use crate::support::{answers, skip};
-use bench::lab::{Lab, has_program};
+use crate::support::answers;
+use bench::lab::Lab;
 use bench::strongswan::StrongSwan;
 
 /// Which keys both sides have, and how they sign.
@@ -54,14 +54,6 @@ const WRONG_ONES: &[(Case, [&str; 2])] = &[
         ["SHA-1", "have the peer sign by RFC 7427"],
     ),
 ];
-
-fn sites() -> Option<Lab> {
-    if !has_program("pki") {
-        skip("needs strongswan-pki, which is not installed");
-        return None;
-    }
-    super::sites()
-}
 
 impl Case {
     fn start(&self, lab: &mut Lab) -> (Ours, StrongSwan) {

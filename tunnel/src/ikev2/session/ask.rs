@@ -144,17 +144,10 @@ impl Session {
                 context.release_child_spi(request.spi);
                 self.restart_child(request.child, context.now, context);
             }
-            Ok(new) => match self.contested(&new, context) {
+            Ok(new) => match self.contest(new.mode, new.renamed, [&new.local, &new.remote], context) {
                 Some(cause) => self.reject(request, cause, context),
                 None => self.settle(request, new, &lowest(nonces.initiator, nonces.responder), context),
             },
-        }
-    }
-
-    fn contested(&self, new: &NewChild, context: &Context<'_>) -> Option<Cause> {
-        match new.mode {
-            Mode::Transport => self.contest(new.renamed, &new.local, &new.remote, context),
-            Mode::Tunnel => None,
         }
     }
 

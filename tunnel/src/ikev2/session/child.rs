@@ -152,14 +152,17 @@ impl Session {
         Some(Transport { local: one_host(local)?, remote: address, translated })
     }
 
-    /// Why a Child SA in transport mode cannot be: another peer behind the same NAT has its packets.
+    /// Why a Child SA cannot be: in transport mode, another peer behind the same NAT may have its packets.
     pub(super) fn contest(
         &self,
+        mode: Mode,
         renamed: Renamed,
-        local: &[TrafficSelector],
-        remote: &[TrafficSelector],
+        [local, remote]: [&[TrafficSelector]; 2],
         context: &Context<'_>,
     ) -> Option<Cause> {
+        if mode == Mode::Tunnel {
+            return None;
+        }
         let (address, claim) = self.claim(0, renamed, local, remote)?;
         let owner = context.registry.neighbours.owner(address, &claim)?;
         Some(Cause::Contested { address, owner: owner.to_string() })
@@ -174,10 +177,7 @@ impl Session {
     ) -> Result<Agreement, Refusal> {
         let agreement = agree(&self.config, (self.path, self.nat), wish, only)?;
         let Agreement { mode, renamed, local, remote, .. } = &agreement;
-        let contest = match mode {
-            Mode::Transport => self.contest(*renamed, local, remote, context),
-            Mode::Tunnel => None,
-        };
+        let contest = self.contest(*mode, *renamed, [local, remote], context);
         let refused = |cause| Refusal { notify: notify::TS_UNACCEPTABLE, cause };
         contest.map_or(Ok(agreement), |cause| Err(refused(cause)))
     }
