@@ -171,9 +171,7 @@ impl Lane {
             for notice in self.inbox.notices.clone().try_iter() {
                 self.notice(notice);
             }
-            for finished in self.jobs.finished().clone().try_iter() {
-                self.finished(finished);
-            }
+            self.take_finished();
             self.timers();
             if self.datagrams() == 0 {
                 match self.jobs.help() {
@@ -234,11 +232,27 @@ impl Lane {
     fn finished(&mut self, finished: Finished) {
         let (now, mut out) = (self.shared.clock.now(), Outbox::new());
         self.ike.handle_finished(now, finished, &mut out);
-        if !self.running {
-            // It was begun when the interface was up.
-            for id in self.children.connections() {
-                self.ike.close(now, id, &mut out);
-            }
+        self.carry_out(out);
+    }
+
+    /// Goes on where jobs are done.
+    fn take_finished(&mut self) {
+        let done = self.jobs.finished().clone();
+        let is_late = !self.running && !done.is_empty();
+        for finished in done.try_iter() {
+            self.finished(finished);
+        }
+        // Somebody may have been let in by a job that was begun when the interface was up.
+        if is_late {
+            self.close_all();
+        }
+    }
+
+    /// Ends all sessions; their connections stay.
+    fn close_all(&mut self) {
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+        for id in self.children.connections() {
+            self.ike.close(now, id, &mut out);
         }
         self.carry_out(out);
     }
@@ -534,13 +548,12 @@ impl Lane {
             return;
         }
         self.running = up;
+        if !up {
+            return self.close_all();
+        }
         let mut out = Outbox::new();
         for id in self.children.connections() {
-            if up {
-                self.begin(id, &mut out);
-            } else {
-                self.ike.close(self.shared.clock.now(), id, &mut out);
-            }
+            self.begin(id, &mut out);
         }
         self.carry_out(out);
     }
