@@ -248,7 +248,7 @@ pub(super) static PEERS: &[Node] = &[
     // Ours: VyOS leaves it to the settings of strongSwan.
     flag(
         "vpn ipsec site-to-site peer <peer> authentication x509 accept-sha1",
-        "Sign with SHA-1, and take such signatures, if the peer knows nothing better",
+        "Sign with SHA-1 if the peer knows nothing better, and take such signatures",
     )
     .note("is weak: remove it as soon as the peer signs by RFC 7427, or with a key on a curve"),
     values(

@@ -133,7 +133,7 @@ pub struct X509 {
     pub private_key: SecretBytes,
     /// Who may have signed the peer's; also the certificates between ours and its root.
     pub authorities: Vec<Authority>,
-    /// Whether RSA signatures with SHA-1 are made, and taken, where the peer knows nothing better.
+    /// Whether RSA signatures with SHA-1 are made where the peer knows nothing better, and taken.
     pub accept_sha1: bool,
 }
 
