@@ -8,7 +8,7 @@ RUN ?= bench/runs/$(shell date +%F)-$(shell uname -m)
 
 help:
 	@echo "make demo    two sites on this machine, a tunnel between them, real traffic, a table (root)"
-	@echo "make test    all tests (root for those with network namespaces)"
+	@echo "make test    all tests (root for those with network namespaces); NO_SKIP=1 fails those that cannot run"
 	@echo "make lint    format, clippy, licences and sources of dependencies"
 	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
 	@echo "make bench   all benchmarks, written to RUN=$(RUN) (root)"

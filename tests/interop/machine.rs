@@ -1,7 +1,6 @@
 //! A stock Debian kernel in an emulated machine, which boots into a script of ours.
 
 use bench::lab::{Lab, Process, has_program, wait_until};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,10 +16,10 @@ pub fn kernel(needed: &[&str]) -> Option<PathBuf> {
     let programs = ["qemu-system-x86_64", "cpio", "busybox"].iter().chain(needed);
     let missing: Vec<&str> = programs.copied().filter(|program| !has_program(program)).collect();
     if !folder.join("order-ipsec").is_file() || !missing.is_empty() {
-        let text =
-            format!("SKIPPED: needs a Debian kernel in .peers (make setup), and {}\n", missing.join(", "));
-        // Past the capture of the test harness, which would hide it.
-        let _ = std::io::stderr().write_all(text.as_bytes());
+        crate::support::skip(&format!(
+            "needs a Debian kernel in .peers (make setup), and {}",
+            missing.join(", ")
+        ));
         return None;
     }
     Some(folder)

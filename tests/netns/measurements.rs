@@ -6,10 +6,12 @@ use std::process::{Command, Stdio};
 
 /// What a measurement says with `--json`; none where it cannot run.
 fn measured(words: &str) -> Option<Value> {
-    if !rustix::process::geteuid().is_root()
-        || std::thread::available_parallelism().is_ok_and(|it| it.get() < 2)
-    {
-        crate::support::skip("needs root to make network namespaces, and two cores");
+    if !rustix::process::geteuid().is_root() {
+        crate::support::skip("needs root to make network namespaces");
+        return None;
+    }
+    if std::thread::available_parallelism().is_ok_and(|it| it.get() < 2) {
+        crate::support::unavailable("needs two cores");
         return None;
     }
     let mut command = Command::new(postern());

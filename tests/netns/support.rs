@@ -9,6 +9,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// How long anything may take that should not take long: machines that run tests are busy.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
 /// The program under test.
 pub fn postern() -> PathBuf {
     env!("CARGO_BIN_EXE_postern").into()
@@ -19,10 +22,18 @@ pub fn daemon() -> Daemon {
     Daemon::Postern(postern())
 }
 
-/// Says that a test passes without having tested anything, and why.
+/// Reports a test that cannot run because root, or a program that `make setup` installs, is missing.
 ///
-/// Past the capture of the test harness, which would hide it, and in one piece, as tests run side by side.
+/// The test passes, unless NO_SKIP is set: then it fails. The report bypasses the capture of the test harness, which would
+/// hide it, and is one write, because tests run side by side.
 pub fn skip(reason: &str) {
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    assert!(std::env::var_os("NO_SKIP").is_none(), "NO_SKIP is set, and {test} cannot run: {reason}");
+    unavailable(reason);
+}
+
+/// Reports a test that cannot run because of the kernel, the hardware or the caller's environment, which no set-up changes.
+pub fn unavailable(reason: &str) {
     let test = std::thread::current().name().unwrap_or_default().to_owned();
     let _ = std::io::stderr().write_all(format!("SKIPPED {test}: {reason}\n").as_bytes());
 }

@@ -1,6 +1,6 @@
 //! `postern wireguard`, driven over its socket and by the real `wg` and `wg-quick`.
 
-use crate::support::{answers, daemon, lab, occurrences, postern, sites, skip};
+use crate::support::{answers, daemon, lab, occurrences, postern, sites, skip, unavailable};
 use bench::gateway_under_test::{Daemon, Gateway, converse};
 use bench::lab::{Lab, has_program, run, wait_until};
 use std::fmt::Write as _;
@@ -226,7 +226,7 @@ fn a_hangup_ends_it_cleanly_unless_it_is_ignored() {
     let status = std::fs::read_to_string("/proc/self/status").expect("there is /proc");
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("every process has it");
     if u64::from_str_radix(ignored.trim(), 16).expect("hexadecimal") & 1 != 0 {
-        return skip("hangups are ignored here, which is inherited: run it without nohup");
+        return unavailable("hangups are ignored here, which is inherited: run it without nohup");
     }
     let Some(mut lab) = lab(&["a"]) else { return };
     let interface = lab.interface("h");
@@ -343,7 +343,7 @@ fn in_the_background_it_serves_before_the_command_returns() {
 fn wg_drives_it() {
     let Some((lab, gateway)) = one() else { return };
     if !has_program("wg") {
-        return skip("wg is not here");
+        return skip("needs wg");
     }
     let wg = |arguments: &[&str]| lab.run("a", "wg", arguments);
     let keys = std::env::temp_dir().join(format!("postern-key-{}", std::process::id()));
@@ -382,8 +382,11 @@ fn wg_drives_it() {
 #[test]
 fn wg_quick_brings_a_tunnel_up_and_down() {
     let Some(lab) = sites() else { return };
-    if !has_program("wg-quick") || Path::new("/sys/module/wireguard").exists() {
-        return skip("wg-quick is not here, or would use the kernel's WireGuard");
+    if Path::new("/sys/module/wireguard").exists() {
+        return unavailable("wg-quick would use the WireGuard of this kernel");
+    }
+    if !has_program("wg-quick") {
+        return skip("needs wg-quick");
     }
     let directory = std::env::temp_dir().join(format!("postern-quick-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory");
