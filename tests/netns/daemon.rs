@@ -1,6 +1,6 @@
 //! `postern run`: a configuration file in VyOS's words, in force from start to end.
 
-use crate::support::{answers, ask, postern, sites, tcp_arrives_whole};
+use crate::support::{PATIENCE, answers, ask, postern, sites, tcp_arrives_whole};
 use bench::lab::{Lab, Process, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;
@@ -48,7 +48,17 @@ impl Site {
         std::fs::write(&self.file, fixed + &text).expect("a file");
     }
 
+    /// Starts it, and waits until it serves.
     pub fn start(&mut self, lab: &mut Lab) {
+        let process = self.spawn(lab);
+        self.process = Some(process);
+        wait_until(PATIENCE, || self.socket.exists() && lab.ended(process).is_none()).unwrap_or_else(
+            |error| panic!("{error}: {}", std::fs::read_to_string(&self.log).unwrap_or_default()),
+        );
+    }
+
+    /// Starts it.
+    pub fn spawn(&self, lab: &mut Lab) -> Process {
         let mut command = lab.command(self.namespace, postern());
         command
             .args(["run", "--config"])
@@ -57,10 +67,7 @@ impl Site {
             .arg(&self.socket)
             .env("LOG_LEVEL", "info")
             .stderr(std::fs::File::create(&self.log).expect("a file"));
-        let process = lab.start(command.stdout(Stdio::null())).expect("it starts");
-        self.process = Some(process);
-        wait_until(Duration::from_secs(10), || self.socket.exists() && lab.ended(process).is_none())
-            .expect("it serves");
+        lab.start(command.stdout(Stdio::null())).expect("it starts")
     }
 
     /// Reads the file again, and waits until it is said how that ended.
@@ -74,7 +81,10 @@ impl Site {
     }
 
     pub fn signal(&self, signal: Signal) {
-        let process = self.process.expect("it was started");
+        self.signal_to(self.process.expect("it was started"), signal);
+    }
+
+    pub fn signal_to(&self, process: Process, signal: Signal) {
         kill_process(Pid::from_raw(process.id() as i32).expect("a process id"), signal).expect("it lives");
     }
 
@@ -170,15 +180,23 @@ fn a_new_configuration_touches_only_what_has_changed() {
 #[test]
 fn a_wrong_file_is_refused_and_the_old_one_stays_in_force() {
     let Some((lab, a, _b, publics)) = started() else { return };
-    a.write(&lines(0, &publics[1], &["adress 10.0.0.1/8"]));
-    a.signal(Signal::HUP);
-    std::thread::sleep(Duration::from_millis(300));
+    wait_until(Duration::from_secs(30), || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
+    let before = a.peer("other")["latest_handshake"].clone();
+    a.write(&lines(0, &publics[1], &["mtu 1300", "adress 10.0.0.1/8"]));
+    let logged = a.reload();
+    assert!(
+        logged.contains("stays as it was") && logged.contains("unknown word \"adress\""),
+        "the file was read, and refused: {logged}"
+    );
     assert!(answers(&lab, "a", "10.66.0.2"));
+    assert_eq!(a.peer("other")["latest_handshake"], before, "the session was kept");
+    let link = lab.ip("a", "link show wg0").expect("it is there");
+    assert!(link.contains("mtu 1420"), "nothing of the wrong file is in force: {link}");
     let output =
         std::process::Command::new(postern()).args(["run", "--check", "--config"]).arg(&a.file).output();
     let said = String::from_utf8_lossy(&output.expect("it runs").stderr).into_owned();
     assert!(
-        said.contains(":9:30: unknown word \"adress\"") && said.contains("did you mean address?"),
+        said.contains(":10:30: unknown word \"adress\"") && said.contains("did you mean address?"),
         "{said}"
     );
 }

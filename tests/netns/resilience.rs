@@ -1,11 +1,12 @@
 //! Bad networks, bad senders, and sudden deaths.
 
-use crate::support::{PLAN, answers, daemon, dropped, joined, sites, tcp_arrives_whole};
+use crate::support::{PATIENCE, PLAN, answers, daemon, dropped, joined, sites, tcp_arrives_whole};
 use bench::gateway_under_test::{Gateway, Tunnel};
 use bench::lab::wait_until;
 use rustix::process::Signal;
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 #[test]
 fn data_arrives_whole_over_a_network_that_spoils_it() {
@@ -55,19 +56,29 @@ fn a_link_that_goes_down_and_up_needs_no_help() {
     wait_until(Duration::from_secs(10), || answers(&lab, "a", &tunnel.inside[1])).expect("a new handshake");
 }
 
-/// Datagrams from addresses that are not the sender's, as fast as they go.
-fn flood(lab: &bench::lab::Lab, datagrams: &[Vec<u8>], count: usize) {
+/// The longest time that a flood lasts when it is not stopped.
+const FLOOD: Duration = Duration::from_secs(60);
+
+/// Sends datagrams from many addresses, as fast as they go, until it is stopped; tells whether it was.
+fn flood(lab: &bench::lab::Lab, datagrams: &[Vec<u8>], stop: &AtomicBool) -> bool {
     lab.enter("c", || {
-        for source in 2..250u8 {
-            let address = SocketAddr::from(([192, 168, 78, source], 4000));
-            let Ok(socket) = UdpSocket::bind(address) else { continue };
-            for number in 0..count {
-                let datagram = &datagrams[number % datagrams.len()];
-                let _ = socket.send_to(datagram, "192.168.78.1:51820");
+        let address = |source: u8| SocketAddr::from(([192, 168, 78, source], 4000));
+        let sockets: Vec<UdpSocket> =
+            (2..250).filter_map(|source| UdpSocket::bind(address(source)).ok()).collect();
+        let deadline = Instant::now() + FLOOD;
+        while Instant::now() < deadline {
+            for socket in &sockets {
+                for datagram in datagrams.iter().cycle().take(50) {
+                    let _ = socket.send_to(datagram, "192.168.78.1:51820");
+                }
+                if stop.load(Ordering::Relaxed) {
+                    return true;
+                }
             }
         }
+        false
     })
-    .expect("entered");
+    .expect("entered")
 }
 
 #[test]
@@ -91,15 +102,22 @@ fn a_flood_of_anything_leaves_valid_peers_served_and_memory_bounded() {
             datagram
         })
         .collect();
+    let (stop, arrived) = (AtomicBool::new(false), || dropped(&tunnel.gateways[0].interface, "unknown-sa"));
     std::thread::scope(|scope| {
-        let lab = &lab;
-        scope.spawn(move || flood(lab, &datagrams, 2000));
-        std::thread::sleep(Duration::from_millis(200));
+        let (lab, stop) = (&lab, &stop);
+        let flooding = scope.spawn(move || flood(lab, &datagrams, stop));
+        wait_until(PATIENCE, || arrived() > 0).expect("the flood arrives");
         // A valid peer that comes anew, in the middle of it: its old session is gone.
         let interface = &tunnel.gateways[1].interface;
         lab.ip("b", &format!("link set {interface} down")).expect("it is there");
         lab.ip("b", &format!("link set {interface} up")).expect("it is there");
-        wait_until(Duration::from_secs(20), || answers(lab, "b", &tunnel.inside[0])).expect("it is served");
+        let served = wait_until(FLOOD, || answers(lab, "b", &tunnel.inside[0]));
+        let until_then = arrived();
+        let still_comes = wait_until(PATIENCE, || arrived() > until_then);
+        stop.store(true, Ordering::Relaxed);
+        assert!(flooding.join().expect("it ends"), "the flood ended before the peer was served: {served:?}");
+        served.expect("it is served");
+        still_comes.expect("the flood was still there when the peer was served");
     });
     let after = tunnel.gateways[0].process.memory().expect("it lives");
     assert!(after < before + (32 << 20), "{before} bytes before, {after} after");
