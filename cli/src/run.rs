@@ -19,7 +19,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
@@ -66,7 +66,10 @@ fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let in_force = config::print::text(&tree);
     drop(tree);
-    runtime.block_on(serve(arguments, in_force, settings, engines))
+    let outcome = runtime.block_on(serve(arguments, in_force, settings, engines));
+    // A resolver that does not answer is not waited for.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// Finds what would be refused when it is served, as far as that can be known before.
@@ -120,8 +123,12 @@ async fn serve(arguments: Arguments, mut in_force: Text, settings: Settings, eng
     engines::tend(&engines)?;
     let mut daemon = Daemon::new(engines, events);
     // A resolver or a route that is not there yet is no reason to serve nobody.
+    let Some(refused) = unless_ended(daemon.apply(settings), &mut terminate, &mut interrupt).await else {
+        daemon.stop();
+        return Ok(());
+    };
     let (later, mut never): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        daemon.apply(settings).await.into_iter().partition(|(_, error)| error.is_temporary());
+        refused.into_iter().partition(|(_, error)| error.is_temporary());
     if let Some((_, error)) = never.pop_first() {
         daemon.stop();
         return Err(error.into());
@@ -150,12 +157,19 @@ async fn serve(arguments: Arguments, mut in_force: Text, settings: Settings, eng
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             Some(gone) = removed.recv() => daemon.forget(&gone.0),
-            _ = tending.tick() => daemon.tend().await,
+            _ = tending.tick() => {
+                if unless_ended(daemon.tend(), &mut terminate, &mut interrupt).await.is_none() {
+                    break;
+                }
+            }
             _ = reload.recv() => {
                 if let Ok(reloading) = NotifyState::monotonic_usec_now() {
                     let _ = sd_notify::notify(&[NotifyState::Reloading, reloading]);
                 }
-                load(&arguments.config, &mut in_force, &mut daemon).await;
+                let loading = load(&arguments.config, &mut in_force, &mut daemon);
+                if unless_ended(loading, &mut terminate, &mut interrupt).await.is_none() {
+                    break;
+                }
                 port::heap::give_back();
                 let _ = sd_notify::notify(&[NotifyState::Ready]);
             }
@@ -164,6 +178,19 @@ async fn serve(arguments: Arguments, mut in_force: Text, settings: Settings, eng
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
     daemon.stop();
     Ok(())
+}
+
+/// Does what may wait for a resolver, unless the daemon is told to end meanwhile.
+async fn unless_ended<T>(
+    work: impl Future<Output = T>,
+    terminate: &mut Signal,
+    interrupt: &mut Signal,
+) -> Option<T> {
+    tokio::select! {
+        done = work => Some(done),
+        _ = terminate.recv() => None,
+        _ = interrupt.recv() => None,
+    }
 }
 
 /// Reads the file again and applies what has changed in it; if it is wrong, everything stays.

@@ -81,10 +81,10 @@ impl Site {
     }
 
     pub fn signal(&self, signal: Signal) {
-        self.signal_to(self.process.expect("it was started"), signal);
+        Self::signal_to(self.process.expect("it was started"), signal);
     }
 
-    pub fn signal_to(&self, process: Process, signal: Signal) {
+    pub fn signal_to(process: Process, signal: Signal) {
         kill_process(Pid::from_raw(process.id() as i32).expect("a process id"), signal).expect("it lives");
     }
 

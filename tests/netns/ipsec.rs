@@ -94,7 +94,7 @@ const INSIDE: [&str; 2] = ["10.10.0.0/16", "10.20.0.0/16"];
 const INSIDE_OF_SECOND: [&str; 2] = ["10.11.0.0/16", "10.21.0.0/16"];
 
 /// What an end is configured with: the first calls, the second waits.
-fn configuration(end: usize) -> String {
+pub fn configuration(end: usize) -> String {
     let start = ["initiate", "none"][end];
     let ids: String = OUTSIDE
         .iter()

@@ -6,6 +6,7 @@ mod esp;
 mod ipsec;
 mod manual;
 mod measurements;
+mod names;
 mod nat;
 mod reload;
 mod resilience;
