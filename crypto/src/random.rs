@@ -28,6 +28,9 @@ pub trait Random: Send {
 const AHEAD: usize = 512;
 
 /// The system's generator.
+///
+/// The first bytes that a process draws cost 40 ms of processor time, as AWS-LC gathers jitter for its own seed. Making
+/// a source draws them: do that before the thread that is to use it lowers its priority.
 pub struct System {
     source: SystemRandom,
     /// Drawn and not given away yet: the last `left` of them.
@@ -37,11 +40,22 @@ pub struct System {
 
 impl Default for System {
     fn default() -> Self {
-        Self { source: SystemRandom::new(), ahead: Zeroizing::new([0; AHEAD]), left: 0 }
+        let mut new = Self::empty();
+        new.refill();
+        new
     }
 }
 
 impl System {
+    fn empty() -> Self {
+        Self { source: SystemRandom::new(), ahead: Zeroizing::new([0; AHEAD]), left: 0 }
+    }
+
+    fn refill(&mut self) {
+        Self::draw(&self.source, &mut self.ahead[..]);
+        self.left = AHEAD;
+    }
+
     fn draw(source: &SystemRandom, bytes: &mut [u8]) {
         // Without randomness no key can be made; the operating system gives it or the machine is unusable.
         source.fill(bytes).expect("the system has randomness");
@@ -54,8 +68,7 @@ impl Random for System {
             return Self::draw(&self.source, bytes);
         }
         if bytes.len() > self.left {
-            Self::draw(&self.source, &mut self.ahead[..]);
-            self.left = AHEAD;
+            self.refill();
         }
         let given = &mut self.ahead[AHEAD - self.left..][..bytes.len()];
         bytes.copy_from_slice(given);
@@ -66,7 +79,7 @@ impl Random for System {
 
     /// It has enough for a key at once.
     fn fork(&mut self) -> Box<dyn Random> {
-        let mut other = Self::default();
+        let mut other = Self::empty();
         self.fill(&mut other.ahead[AHEAD - AHEAD / 8..]);
         other.left = AHEAD / 8;
         Box::new(other)

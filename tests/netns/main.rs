@@ -1,5 +1,6 @@
 //! Postern against Postern in network namespaces: real interfaces, real sockets, real kernels' stacks.
 
+mod busy;
 mod daemon;
 mod engines;
 mod esp;

@@ -13,7 +13,7 @@ use port::fault::{Fault, Faults};
 use port::offload::State;
 use port::pcap::{Capture, Captured};
 use port::raw::{self, EspTransmit, RawReceive};
-use port::schedule::run_when_idle;
+use port::schedule::yield_to_packets;
 use port::tun::{self, TunDevice, TunError, TunTransmit};
 use port::udp::{self, SocketSlot, UdpReceive, UdpTransmit};
 use port::{Offloads, Receive, Transmit, Wake};
@@ -160,14 +160,14 @@ impl Carrier {
         self.spawn("link", Rights::All, move || follower.run())
     }
 
-    /// Starts the protocol's thread, which runs when the workers leave the processor idle.
+    /// Starts the protocol's thread, with a lower priority than the workers.
     pub(in crate::control) fn start_lane(
         &mut self,
         rights: Rights,
         lane: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
         self.spawn("lane", rights, move || {
-            if let Err(error) = run_when_idle() {
+            if let Err(error) = yield_to_packets() {
                 tracing::debug!("handshakes may delay packets: {error}");
             }
             lane();

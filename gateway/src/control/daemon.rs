@@ -50,7 +50,7 @@ impl ApplyError {
     }
 }
 
-/// How long an interface that goes down may take to let go of its port: its lane runs when others leave time.
+/// How long an interface that goes down may take to let go of its port: its lane yields to others.
 const RELEASE: Duration = Duration::from_secs(2);
 
 /// A running interface, and what was made of it.

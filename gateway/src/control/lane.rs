@@ -1,8 +1,8 @@
 //! The handshake lane: one thread an interface that owns the protocol.
 //!
 //! It serves, in this order: commands, notices of the data path, timers, and handshake messages from the network.
-//! Whatever the network sends, it can only fill the bounded queue of the last kind; and the lane runs when the data path
-//! leaves the processor idle, so that handshakes take from it what is left over.
+//! Whatever the network sends, it can only fill the bounded queue of the last kind; and the lane has a lower priority than
+//! the data path, so that handshakes take little from it.
 
 use super::binding::Binding;
 use super::sender::{Flushed, Sender};

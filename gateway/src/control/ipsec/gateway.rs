@@ -15,7 +15,7 @@ use crate::worker::Shared;
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
 use port::Offloads;
-use port::schedule::run_when_idle;
+use port::schedule::yield_to_packets;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -119,7 +119,7 @@ impl Gateway {
         let port = std::thread::Builder::new().name(format!("{NAME} ike")).spawn(move || {
             Rights::None.keep();
             // As the lane that it feeds: what arrives faster than IKE is served waits in the kernel, and then falls there.
-            let _ = run_when_idle();
+            let _ = yield_to_packets();
             if let Err(error) = initial.receive(&initial_in, &drops) {
                 tracing::error!("nothing more is received on UDP port {IKE_PORT}: {error}");
             }

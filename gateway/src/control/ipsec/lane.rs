@@ -1,8 +1,7 @@
 //! The IPsec lane: one thread that owns IKE, and carries out what it wants done.
 //!
 //! It serves, in this order: commands, notices of the data path, jobs that are done, timers, and IKE messages from the network.
-//! Whatever the network sends, it can only fill bounded queues; and the lane runs when the data path leaves the processor
-//! idle.
+//! Whatever the network sends, it can only fill bounded queues; and the lane has a lower priority than the data path.
 
 mod children;
 
