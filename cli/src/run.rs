@@ -9,6 +9,7 @@ use crypto::Cipher;
 use crypto::choice::{Choice, Subject};
 use crypto::cipher::Pair;
 use crypto::engine::none;
+use crypto::machine::Machine;
 use gateway::api;
 use gateway::control::daemon::Daemon;
 use gateway::control::ipsec::connections;
@@ -228,10 +229,22 @@ fn read(path: &Path) -> Result<(Tree, Settings), Failure> {
     let text = text.as_str().map_err(|error| format!("{}: {error}", path.display()))?;
     let checked = config::parse(text).and_then(|tree| Settings::new(&tree).map(|checked| (tree, checked)));
     let (tree, (settings, warnings)) = checked.map_err(|errors| explain(path, text, &errors))?;
-    for warning in warnings.into_iter().chain(exposed(path, &tree)) {
+    let accelerators = settings.crypto.accelerators.then(no_accelerator).flatten();
+    for warning in warnings.into_iter().chain(exposed(path, &tree)).chain(accelerators) {
         tracing::warn!("{}: {warning}", path.display());
     }
     Ok((tree, settings))
+}
+
+/// What is said of accelerators that are allowed and not there.
+fn no_accelerator() -> Option<String> {
+    (!crypto::choice::find().has_accelerator()).then(|| {
+        format!(
+            "system acceleration qat has no effect now: this machine has no accelerator that can be used, and software \
+             encrypts meanwhile\n  looked for: {}\n  postern doctor crypto says what each device lacks",
+            Machine::here().accelerators_found()
+        )
+    })
 }
 
 /// What is said of secrets in a file that others may read.

@@ -1,6 +1,6 @@
 //! What is wrong with a configuration: where, why, and what to write instead.
 
-use crate::schema;
+use crate::schema::{self, Place};
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -27,14 +27,29 @@ pub struct ConfigError {
     pub reason: String,
     /// What to do.
     pub fix: Option<String>,
-    /// Whether the word may be a secret, and is not to be shown.
-    hidden: bool,
+    /// What is not to be shown besides what looks like a secret.
+    hidden: Hidden,
+}
+
+/// What of a line is not shown, besides what looks like a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hidden {
+    Nothing,
+    /// The word at the place of the error may be a secret, or what follows it.
+    FromWord,
+    /// What follows the word at the place of the error may be a secret.
+    BehindWord,
 }
 
 impl ConfigError {
     /// An error at a place.
     pub fn new(location: Location, reason: impl Into<String>) -> Self {
-        Self { location, reason: hide_keys(&Zeroizing::new(reason.into())), fix: None, hidden: false }
+        Self {
+            location,
+            reason: hide_keys(&Zeroizing::new(reason.into())),
+            fix: None,
+            hidden: Hidden::Nothing,
+        }
     }
 
     /// The same, with what to do.
@@ -47,7 +62,14 @@ impl ConfigError {
     /// The same, of a word that may be a secret.
     #[must_use]
     pub(crate) fn secret(mut self) -> Self {
-        self.hidden = true;
+        self.hidden = Hidden::FromWord;
+        self
+    }
+
+    /// The same, of a word that may be meant as the name of a secret, which follows it.
+    #[must_use]
+    pub(crate) fn names_secret(mut self) -> Self {
+        self.hidden = Hidden::BehindWord;
         self
     }
 
@@ -82,7 +104,11 @@ impl fmt::Display for InText<'_> {
             return write!(f, "{}: {}", self.file, self.error);
         };
         writeln!(f, "{}:{line}:{column}: {}", self.file, self.error.reason)?;
-        let from = if self.error.hidden { column - 1 } else { usize::MAX };
+        let from = match self.error.hidden {
+            Hidden::Nothing => usize::MAX,
+            Hidden::FromWord => column - 1,
+            Hidden::BehindWord => column - 1 + width,
+        };
         let hidden = hide_secrets(shown, from);
         let number = line.to_string();
         let margin = " ".repeat(number.len());
@@ -120,7 +146,9 @@ fn hide_keys(text: &str) -> String {
     let mut rest = text;
     while !rest.is_empty() {
         let run = rest.find(|c| !is_of_key(c)).unwrap_or(rest.len());
-        if run >= KEY {
+        // Words and paths alone are no key: one of them has digits or large letters but for a chance of 2^-50.
+        let is_plain = rest[..run].bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'/');
+        if run >= KEY && !is_plain {
             shown.push_str(&"*".repeat(run));
         } else {
             shown.push_str(&rest[..run]);
@@ -140,7 +168,29 @@ fn secret_begins(line: &[char]) -> Option<usize> {
     let separates = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '=' | ':');
     let written = words(line, separates, |_| false);
     let read = words(line, char::is_whitespace, |c| matches!(c, '\'' | '"'));
-    written.into_iter().chain(read).filter(|(word, _)| is_secret(word)).map(|(_, end)| end).min()
+    let known = known(&read);
+    let may_be = |(word, end): &(Zeroizing<String>, usize)| is_secret(word) && !known.contains(end);
+    written.into_iter().chain(read).filter(may_be).map(|(_, end)| end).min()
+}
+
+/// The columns behind the words that the grammar knows for something else than the name of a secret: words of a path that
+/// leads to none, and names that the user has chosen. What follows a word that it does not know, it does not know either.
+fn known(read: &[(Zeroizing<String>, usize)]) -> Vec<usize> {
+    let mut said = read.iter().filter(|(word, _)| !word.is_empty());
+    if said.next().is_none_or(|(verb, _)| !matches!(verb.as_str(), "set" | "delete")) {
+        return Vec::new();
+    }
+    let (mut path, mut known) = (Vec::new(), Vec::new());
+    for (word, end) in said {
+        path.push(word.as_str());
+        match schema::find(&path) {
+            Some(Place::Node(node)) if node.secret => return known,
+            // Names may be anything, a secret too if the name before it was forgotten.
+            Some(Place::Node(_) | Place::Tag(_) | Place::Inner) => known.push(*end),
+            Some(Place::NotServed(_)) | None => return known,
+        }
+    }
+    known
 }
 
 /// The words between what separates them, without what is left out, each with the column behind it.
@@ -271,6 +321,26 @@ mod tests {
                 text.contains("set "),
                 "a word of three letters is not taken for the name of a secret: {text}"
             );
+        }
+    }
+
+    #[test]
+    fn words_that_are_no_secrets_are_shown() {
+        for (line, shown) in [
+            ("set interfaces wireguard wg0 peer a keepalive 25", "unknown word \"keepalive\""),
+            ("set interfaces wireguard wg0 peer a endpoint 192.0.2.1:51820", "peer a endpoint ***"),
+            ("set interfaces wireguard wg0 dns 192.0.2.1", "wg0 dns ***"),
+            ("set interfaces wireguard wg0 peer secret adress 192.0.2.1", "peer secret adress 192.0.2.1"),
+            ("set vpn ipsec authentication psk secret idd 192.0.2.1", "psk secret idd 192.0.2.1"),
+            ("set vpn ipsec site-to-site peer key descripton office", "peer key descripton office"),
+            ("set pki key-pair key publc a", "key-pair key publc a"),
+            (
+                "set vpn ipsec include-ipsec-conf /etc/postern/includes/of/the/northern/office/ipsec conf",
+                "northern/office",
+            ),
+        ] {
+            let text = said(line);
+            assert!(text.contains(shown), "{line}\n{text}");
         }
     }
 

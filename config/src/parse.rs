@@ -151,7 +151,10 @@ fn check(kind: Type, word: &Token) -> Result<(), ConfigError> {
     kind.check(&word.text).map_err(|reason| {
         let error = ConfigError::new(word.location, reason);
         match kind {
-            Type::Word(words) => suggest(error, &word.text, words),
+            Type::Word(words) => match schema::meant(&word.text, words) {
+                Some(meant) => error.fix(format!("did you mean {meant}?")),
+                None => suggest(error, &word.text, words),
+            },
             _ => error,
         }
     })
@@ -215,12 +218,25 @@ fn more_words(last: &Token, path: &[Token]) -> ConfigError {
 /// What is said of a word that may not stand behind those `before` it.
 fn unknown_after(word: &Token, before: &[&str]) -> ConfigError {
     let valid = schema::following(before);
-    // Whoever forgets the word before a secret writes the secret in its place.
-    if schema::leads_to_secret(before) && nearest(&word.text, &valid).is_none() {
-        let error = ConfigError::new(word.location, "unknown word").secret();
-        return suggest(error, &word.text, &valid);
+    if nearest(&word.text, &valid).is_some() {
+        return unknown(word, &word.text, &valid);
     }
-    unknown(word, &word.text, &valid)
+    // If the word before a secret is forgotten, the secret stands in its place.
+    let secrets = schema::secrets_behind(before);
+    if secrets.is_empty() {
+        return unknown(word, &word.text, &valid);
+    }
+    if secrets.iter().all(|kind| *kind == Type::Key) && is_no_key(&word.text) {
+        return unknown(word, &word.text, &valid).names_secret();
+    }
+    let error = ConfigError::new(word.location, "unknown word").secret();
+    suggest(error, &word.text, &valid)
+}
+
+/// Whether a word can be no key, nor a part of one: it is short, and made of small letters and hyphens, or a digit at its end.
+fn is_no_key(word: &str) -> bool {
+    let stem = word.strip_suffix(|c: char| c.is_ascii_digit()).unwrap_or(word);
+    word.len() <= 24 && stem.chars().all(|c| c.is_ascii_lowercase() || c == '-')
 }
 
 fn unknown(word: &Token, text: &str, valid: &[&str]) -> ConfigError {

@@ -93,7 +93,9 @@ pub(super) static GENERAL: &[Node] = &[
 ];
 
 pub(super) static GROUPS: &[Node] = &[
-    flag_or("vpn ipsec esp-group <esp-group> compression", ENABLE, "Not served"),
+    flag_or("vpn ipsec esp-group <esp-group> compression", ENABLE, "Accepted; has no effect"),
+    // Ours: strongSwan writes noesn in a proposal.
+    flag("vpn ipsec esp-group <esp-group> disable-esn", "Offer and accept only sequence numbers of 32 bits"),
     flag("vpn ipsec esp-group <esp-group> disable-rekey", "Let SAs end instead of replacing them"),
     value(
         "vpn ipsec esp-group <esp-group> life-bytes",
@@ -302,7 +304,7 @@ pub(super) static PEERS: &[Node] = &[
     values(
         "vpn ipsec site-to-site peer <peer> remote-address",
         Type::PeerAddress,
-        "Where the peer is; any if it calls us from anywhere",
+        "Where the peer is; any, as if not set, if it calls us from anywhere",
     ),
     value(
         "vpn ipsec site-to-site peer <peer> replay-window",

@@ -5,6 +5,7 @@
 mod algorithm;
 mod ipsec;
 mod pki;
+mod spelling;
 mod system;
 mod value;
 mod wireguard;
@@ -14,6 +15,7 @@ pub use system::ENGINES;
 pub use value::{Kind, Type};
 pub use wireguard::OFFLOADS;
 
+pub(crate) use spelling::meant;
 pub(crate) use value::{ALL_PROTOCOLS, bytes_of, hundredths, key_of, protocol};
 
 use std::collections::BTreeMap;
@@ -193,10 +195,14 @@ pub fn following(words: &[&str]) -> Vec<&'static str> {
     shown.collect()
 }
 
-/// Whether one of the words that may follow `words` is the name of a secret.
-pub(crate) fn leads_to_secret(words: &[&str]) -> bool {
+/// What the secrets look like whose names may follow `words`.
+pub(crate) fn secrets_behind(words: &[&str]) -> Vec<Type> {
     let following = GRAMMAR.find(words).into_iter().flat_map(|found| found.words.values());
-    following.into_iter().any(|grammar| matches!(grammar.place, Some(Place::Node(node)) if node.secret))
+    let secrets = following.filter_map(|grammar| match grammar.place {
+        Some(Place::Node(node)) if node.secret => node.kind.value_type(),
+        _ => None,
+    });
+    secrets.collect()
 }
 
 /// The node of a path, in which names that the user chooses stand in angle brackets.

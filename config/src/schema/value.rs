@@ -38,6 +38,8 @@ pub enum Type {
     PeerAddress,
     /// The name or number of an IP protocol.
     Protocol,
+    /// What TCP's segments are lowered to: a number of bytes, or what fits the MTU.
+    SegmentSize,
     /// 32 bytes in base64.
     Key,
     /// Bytes in base64: what stands between the lines `-----BEGIN` and `-----END` of a PEM file.
@@ -79,6 +81,9 @@ impl Type {
             Self::AddressOrAny => text == "any" || text.parse::<IpAddr>().is_ok(),
             Self::PeerAddress => text.parse::<IpAddr>().is_ok() || is_domain(text),
             Self::Protocol => protocol(text).is_some() || text == ALL_PROTOCOLS,
+            Self::SegmentSize => {
+                text == FITTING || whole(text).is_some_and(|number| (536..=65_535).contains(&number))
+            }
             Self::Key => key_of(text).is_some(),
             Self::Base64 => bytes_of(text).is_some_and(|bytes| !bytes.is_empty()),
             Self::Text(longest) => text.chars().count() <= longest,
@@ -110,6 +115,7 @@ impl Type {
             Self::AddressOrAny => "an IPv4 or IPv6 address, or any".to_owned(),
             Self::PeerAddress => "an IPv4 or IPv6 address, a domain name, or any".to_owned(),
             Self::Protocol => "an IP protocol: a number from 0 to 255 or a name such as tcp".to_owned(),
+            Self::SegmentSize => format!("a number from 536 to 65535, or {FITTING}"),
             Self::Key => return "not a key: 32 bytes in base64, 44 characters ending in =".to_owned(),
             Self::Base64 => {
                 return "not base64: write what stands between the lines BEGIN and END of a PEM file, in one line"
@@ -160,6 +166,9 @@ pub(crate) fn hundredths(text: &str) -> Option<u32> {
     let decimals = format!("{decimals:0<2}").parse::<u32>().ok()?;
     whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(decimals)
 }
+
+/// The word for the segments that fit the MTU.
+const FITTING: &str = "clamp-mss-to-pmtu";
 
 /// The word for every protocol.
 pub(crate) const ALL_PROTOCOLS: &str = "all";
@@ -232,6 +241,7 @@ mod tests {
             (Type::PeerAddress, "any", "a b", "domain name"),
             (Type::Protocol, "gre", "grey", "such as tcp"),
             (Type::Protocol, "255", "256", "from 0 to 255"),
+            (Type::SegmentSize, "clamp-mss-to-pmtu", "535", "from 536 to 65535, or clamp-mss-to-pmtu"),
             (Type::Key, key, "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWl==", "base64"),
             (Type::Base64, "AAECAw==", "-----BEGIN", "between the lines BEGIN and END"),
             (Type::Text(5), "abcde", "abcdef", "5 characters"),

@@ -6,6 +6,9 @@ use super::{Node, NotServed, PORT, Tag, flag, not_served, tag, value, values};
 /// Offloads that can be switched off, by their names in the ports.
 pub const OFFLOADS: &[&str] = &["tun-tso", "tun-uso", "tun-gro", "udp-gso", "udp-gro"];
 
+const MSS: &str = "has no effect: senders are told by ICMP what fits; where that is lost, lower mtu, or clamp with nft: \
+                   tcp option maxseg size set rt mtu";
+
 pub(super) static TAGS: &[Tag] = &[
     tag("interfaces wireguard <interface>", Type::Interface("wg"), "WireGuard interface"),
     tag("interfaces wireguard <interface> peer <peer>", Type::Name, "Name of the peer"),
@@ -26,6 +29,10 @@ pub(super) static NODES: &[Node] = &[
         "Mark on outgoing datagrams, for policy routing; 0 for none",
     )
     .or("0"),
+    value("interfaces wireguard <interface> ip adjust-mss", Type::SegmentSize, "Accepted; has no effect")
+        .note(MSS),
+    value("interfaces wireguard <interface> ipv6 adjust-mss", Type::SegmentSize, "Accepted; has no effect")
+        .note(MSS),
     value(
         "interfaces wireguard <interface> mtu",
         Type::Number(68, 65_475),
@@ -60,12 +67,29 @@ pub(super) static NODES: &[Node] = &[
         "Key that both sides share beforehand",
     )
     .secret(),
+    // VyOS 1.3 and before.
+    value("interfaces wireguard <interface> peer <peer> pubkey", Type::Key, "Older spelling of public-key")
+        .note("is since VyOS 1.4: public-key"),
     value("interfaces wireguard <interface> peer <peer> public-key", Type::Key, "Public key of the peer"),
 ];
 
 pub(super) static NOT_SERVED: &[NotServed] = &[
-    not_served("interfaces wireguard <interface> ip"),
-    not_served("interfaces wireguard <interface> ipv6"),
+    not_served("interfaces wireguard <interface> ip arp-cache-timeout"),
+    not_served("interfaces wireguard <interface> ip disable-arp-filter"),
+    not_served("interfaces wireguard <interface> ip disable-forwarding"),
+    not_served("interfaces wireguard <interface> ip enable-arp-accept"),
+    not_served("interfaces wireguard <interface> ip enable-arp-announce"),
+    not_served("interfaces wireguard <interface> ip enable-arp-ignore"),
+    not_served("interfaces wireguard <interface> ip enable-directed-broadcast"),
+    not_served("interfaces wireguard <interface> ip enable-proxy-arp"),
+    not_served("interfaces wireguard <interface> ip proxy-arp-pvlan"),
+    not_served("interfaces wireguard <interface> ip source-validation"),
+    not_served("interfaces wireguard <interface> ipv6 accept-dad"),
+    not_served("interfaces wireguard <interface> ipv6 address"),
+    not_served("interfaces wireguard <interface> ipv6 base-reachable-time"),
+    not_served("interfaces wireguard <interface> ipv6 disable-forwarding"),
+    not_served("interfaces wireguard <interface> ipv6 dup-addr-detect-transmits"),
+    not_served("interfaces wireguard <interface> ipv6 source-validation"),
     not_served("interfaces wireguard <interface> mirror"),
     not_served("interfaces wireguard <interface> redirect"),
     not_served("interfaces wireguard <interface> vrf"),

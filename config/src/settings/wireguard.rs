@@ -104,7 +104,7 @@ impl Reader {
             let fix = format!("set {path} allowed-ips PREFIX, what is reached through this peer");
             self.error(tree.location(), format!("{path}: allowed-ips is not set"), fix);
         }
-        let Some(public_key) = tree.value("public-key").and_then(key_of) else {
+        let Some(public_key) = tree.value("public-key").or(tree.value("pubkey")).and_then(key_of) else {
             let fix = format!("set {path} public-key KEY, the peer's");
             self.error(tree.location(), format!("{path}: public-key is not set"), fix);
             return None;
@@ -200,6 +200,24 @@ mod tests {
         let wg0 = &settings.wireguard["wg0"];
         assert_eq!((wg0.mtu, wg0.fwmark, wg0.port, wg0.disable), (1420, 0, None, false));
         assert_eq!((wg0.peers["b"].endpoint, warnings.len()), (None, 0));
+    }
+
+    #[test]
+    fn lines_of_older_and_newer_vyos_are_taken() {
+        let older = format!(
+            "delete interfaces wireguard wg0 peer b public-key\nset interfaces wireguard wg0 peer b pubkey {THEIRS}"
+        );
+        let (settings, warnings) = check(&older).expect("right");
+        assert_eq!(settings.wireguard["wg0"].peers["b"].public_key.to_string(), THEIRS);
+        assert_eq!(warnings, ["interfaces wireguard wg0 peer b pubkey is since VyOS 1.4: public-key"]);
+        for value in ["1380", "clamp-mss-to-pmtu"] {
+            let (_, warnings) =
+                check(&format!("set interfaces wireguard wg0 ip adjust-mss {value}")).expect("right");
+            assert!(
+                warnings.len() == 1 && warnings[0].contains("ip adjust-mss has no effect"),
+                "{warnings:?}"
+            );
+        }
     }
 
     #[test]

@@ -40,7 +40,6 @@ fn what_does_not_go_together_is_refused_with_what_to_type() {
             "did you mean SITE-ESP?",
         ),
         (format!("{delete} tunnel"), "peer a has no tunnel", "tunnel 1 local prefix"),
-        (format!("{delete} remote-address"), "remote-address is not set", "remote-address ADDRESS"),
         (
             format!("{line} local-address 2001:db8::1"),
             "one is IPv4, one is IPv6",
@@ -94,11 +93,6 @@ fn what_cannot_be_served_is_refused_with_what_to_type() {
             "key-exchange ikev2, here and at the peer",
         ),
         (
-            "set vpn ipsec esp-group SITE-ESP compression".to_owned(),
-            "compression is not served",
-            "delete vpn ipsec esp-group SITE-ESP compression",
-        ),
-        (
             "set vpn ipsec esp-group SITE-ESP pfs dh-group22".to_owned(),
             "dh-group22 is not served",
             "dh-group14",
@@ -117,6 +111,16 @@ fn what_cannot_be_served_is_refused_with_what_to_type() {
             "set vpn ipsec ike-group SITE-IKE proposal 1 encryption null".to_owned(),
             "proposal 1 encryption null is not served",
             "aes256gcm128",
+        ),
+        (
+            "set vpn ipsec ike-group SITE-IKE proposal 1 dh-group 22".to_owned(),
+            "proposal 1 dh-group 22 is not served",
+            "set vpn ipsec ike-group SITE-IKE proposal 1 dh-group 19, here and at the peer",
+        ),
+        (
+            "set vpn ipsec ike-group SITE-IKE proposal 1 prf prfmd5".to_owned(),
+            "proposal 1 prf prfmd5 is not served",
+            "proposal 1 prf prfsha256",
         ),
         (
             format!(
@@ -315,4 +319,40 @@ fn wrong_words_and_values_are_placed_and_the_nearest_named() {
         let error = parse(line).expect_err(line).remove(0);
         assert_eq!((error.location.column, error.fix.as_deref()), (column, fix), "{line}");
     }
+}
+
+#[test]
+fn a_value_that_is_not_served_is_shown_in_its_own_line() {
+    for (group, word, value, instead) in [
+        ("ike-group SITE-IKE", "hash", "md5", "sha256"),
+        ("ike-group SITE-IKE", "dh-group", "1", "19"),
+        ("ike-group SITE-IKE", "encryption", "camellia256", "aes256gcm128"),
+        ("esp-group SITE-ESP", "hash", "md5", "sha256"),
+    ] {
+        let path = format!("vpn ipsec {group} proposal 1");
+        let text = site(&format!("set {path} encryption aes256\nset {path} {word} {value}"));
+        let error = wrong(&text);
+        let line = text.lines().nth(error.location.line - 1).unwrap_or_default();
+        assert!(line.ends_with(&format!("{path} {word} {value}")), "{word}: {line}");
+        assert_eq!(error.fix, Some(format!("set {path} {word} {instead}, here and at the peer")));
+    }
+}
+
+#[test]
+fn what_vyos_takes_without_need_is_taken_with_a_warning() {
+    let (ipsec, warnings) = loaded(&site(
+        "delete vpn ipsec site-to-site peer a remote-address\nset vpn ipsec authentication psk a id %any",
+    ));
+    assert!(ipsec.peers["a"].remote_addresses.is_empty());
+    let said = |warnings: &[String], what: &str| warnings.iter().any(|warning| warning.contains(what));
+    assert!(said(&warnings, "peer a has no remote-address: as with any"), "{warnings:#?}");
+    let (ipsec, warnings) = loaded(&site("set vpn ipsec esp-group SITE-ESP compression"));
+    assert!(ipsec.peers.contains_key("a") && said(&warnings, "SITE-ESP compression has no effect"));
+}
+
+#[test]
+fn extended_sequence_numbers_are_offered_unless_switched_off() {
+    let of = |extra: &str| loaded(&site(extra)).0.peers["a"].tunnels[&1].esp.extended_sequence;
+    assert!(of(""));
+    assert!(!of("set vpn ipsec esp-group SITE-ESP disable-esn"));
 }

@@ -20,6 +20,13 @@ pub struct Found {
     pub absent: Vec<(&'static str, Unavailable)>,
 }
 
+impl Found {
+    /// Whether one of the engines is an accelerator on a bus.
+    pub fn has_accelerator(&self) -> bool {
+        self.engines.iter().any(|engine| engine.is_accelerator())
+    }
+}
+
 /// Looks for every engine this program knows.
 pub fn find() -> Found {
     let mut found = Found { engines: vec![Arc::new(AwsLc)], absent: Vec::new() };

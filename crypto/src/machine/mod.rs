@@ -10,6 +10,7 @@ pub use bus::{Accelerator, DEVICES, Device, Family, Identity};
 pub use kernel::{Algorithm, Interfaces};
 pub use processor::{Capability, Processor};
 
+use crate::engine::af_alg::names_device;
 use std::path::Path;
 
 /// A machine, as far as encryption is concerned.
@@ -26,6 +27,27 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// What of its accelerators was found where, for one that has none to use.
+    pub fn accelerators_found(&self) -> String {
+        let state = |it: &Accelerator| match &it.device.driver {
+            None => "without a driver".to_owned(),
+            Some(driver) if it.device.is_lent_to_a_program() => format!("lent to a program by {driver}"),
+            Some(driver) => format!("whose driver {driver} offers the kernel nothing"),
+        };
+        let idle = self.accelerators.iter().filter(|it| it.algorithms.is_empty());
+        let idle: Vec<String> =
+            idle.map(|it| format!("{} at {}, {}", it.name(), it.device.address, state(it))).collect();
+        let on_bus = if idle.is_empty() { "none known".to_owned() } else { idle.join("; ") };
+        let yes = |is_there: bool| if is_there { "there" } else { "not there" };
+        format!(
+            "on the PCI bus (/sys/bus/pci/devices): {on_bus}; drivers of devices in /proc/crypto: {}; AF_ALG: {}; \
+             /dev/crypto: {}",
+            self.algorithms.iter().filter(|it| it.is_async && names_device(&it.driver)).count(),
+            yes(self.interfaces.af_alg),
+            yes(self.interfaces.cryptodev)
+        )
+    }
+
     /// This machine.
     pub fn here() -> Self {
         Self::read(Path::new("/"))

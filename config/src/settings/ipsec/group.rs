@@ -8,6 +8,7 @@ use super::{
     Action, DeadPeerDetection, Encryption, Esp, EspProposal, Ike, IkeProposal, Mode, Pfs, Prf, Reader,
     branches,
 };
+use crate::error::Location;
 use crate::settings::{set, set_or_default};
 use crate::tree::Tree;
 use crypto::cipher::Integrity;
@@ -16,8 +17,20 @@ use std::sync::Arc;
 const IKE: &str = "vpn ipsec ike-group <ike-group>";
 const ESP: &str = "vpn ipsec esp-group <esp-group>";
 
-/// What a proposal names that is not served: the word, and its value.
-struct NotServed(&'static str, String);
+/// What a proposal names that is not served: the word, its value, and where the value stands.
+struct NotServed(&'static str, String, Location);
+
+impl NotServed {
+    /// A value of the same word that is served, and common.
+    fn instead(&self) -> &'static str {
+        match self.0 {
+            "dh-group" => "19",
+            "hash" => "sha256",
+            "prf" => "prfsha256",
+            _ => "aes256gcm128",
+        }
+    }
+}
 
 impl Reader {
     pub(super) fn ike_group(&mut self, name: &str, tree: &Tree) -> Option<Arc<Ike>> {
@@ -86,13 +99,11 @@ impl Reader {
     pub(super) fn esp_group(&mut self, name: &str, tree: &Tree) -> Option<Arc<Esp>> {
         let path = format!("vpn ipsec esp-group {name}");
         if tree.has("compression") && tree.value("compression") != Some("disable") {
-            self.error(
-                tree.location_of("compression"),
-                format!(
-                    "{path}: compression is not served: what is inside is encrypted or compressed already"
-                ),
-                format!("delete {path} compression, here and at the peer"),
-            );
+            // RFC 7296 section 2.22: each side says whether it can; without our word nothing is compressed.
+            self.warn(format!(
+                "{path} compression has no effect: packets are sent uncompressed, and the peer is told that none are \
+                 expected"
+            ));
         }
         let proposals = self.proposals(&path, tree, esp_proposal, default_esp_proposals)?;
         self.warn_of_weak_esp(&path, tree, &proposals);
@@ -104,6 +115,7 @@ impl Reader {
             life_bytes: set(tree, "life-bytes"),
             life_packets: set(tree, "life-packets"),
             rekey: !tree.has("disable-rekey"),
+            extended_sequence: !tree.has("disable-esn"),
         }))
     }
 
@@ -137,22 +149,25 @@ impl Reader {
         for (number, tree) in branches(tree, &["proposal"]) {
             match read(number.parse().unwrap_or(0), tree) {
                 Ok(proposal) => served.push(proposal),
-                Err(NotServed(word, value)) => left_out.push(format!("proposal {number} {word} {value}")),
+                Err(not_served) => left_out.push((number, not_served)),
             }
         }
         if left_out.is_empty() && served.is_empty() {
             return Some(default());
         }
-        if served.is_empty() {
-            let reason = format!("{path}: {} is not served", left_out.join(", "));
-            let fix = format!("set {path} proposal 1 encryption aes256gcm128, here and at the peer");
-            self.error(tree.location(), reason, fix);
-            return None;
+        let none_is_served = served.is_empty();
+        for (number, not_served) in left_out {
+            let NotServed(word, value, location) = &not_served;
+            let what = format!("proposal {number} {word} {value} is not served");
+            if none_is_served {
+                let instead = not_served.instead();
+                let fix = format!("set {path} proposal {number} {word} {instead}, here and at the peer");
+                self.error(*location, format!("{path}: {what}"), fix);
+            } else {
+                self.warn(format!("{path} {what}: the proposal is left out"));
+            }
         }
-        for proposal in left_out {
-            self.warn(format!("{path} {proposal} is not served: the proposal is left out"));
-        }
-        Some(served)
+        (!none_is_served).then_some(served)
     }
 
     /// What a person should know of a proposal that is as the configuration says, and not one of ours.
@@ -200,7 +215,7 @@ impl Reader {
 /// The cipher of a proposal.
 fn encryption(tree: &Tree, parent: &str) -> Result<Encryption, NotServed> {
     let text: String = set_or_default(tree, &format!("{parent} proposal <number>"), "encryption");
-    Encryption::by_name(&text).ok_or(NotServed("encryption", text))
+    Encryption::by_name(&text).ok_or_else(|| NotServed("encryption", text, tree.location_of("encryption")))
 }
 
 /// What a word of a proposal names, or what is offered if it is not there.
@@ -214,7 +229,7 @@ fn named<T: Copy>(
         None => Ok(default.to_vec()),
         Some(text) => match by_name(text) {
             Some(found) => Ok(vec![found]),
-            None => Err(NotServed(word, text.to_owned())),
+            None => Err(NotServed(word, text.to_owned(), tree.location_of(word))),
         },
     }
 }
@@ -235,7 +250,8 @@ fn esp_proposal(number: u16, tree: &Tree) -> Result<EspProposal, NotServed> {
 fn ike_proposal(number: u16, tree: &Tree) -> Result<IkeProposal, NotServed> {
     let encryption = encryption(tree, IKE)?;
     if encryption.is_readable() {
-        return Err(NotServed("encryption", tree.value("encryption").unwrap_or_default().to_owned()));
+        let text = tree.value("encryption").unwrap_or_default().to_owned();
+        return Err(NotServed("encryption", text, tree.location_of("encryption")));
     }
     // Beside a cipher that authenticates, the hash only says which pseudorandom function is meant.
     let prfs = match tree.value("prf") {

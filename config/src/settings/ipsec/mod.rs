@@ -230,6 +230,8 @@ pub struct Esp {
     pub life_packets: Option<u64>,
     /// Whether it is replaced at all, or only ends.
     pub rekey: bool,
+    /// Whether sequence numbers of 64 bits are offered, before those of 32.
+    pub extended_sequence: bool,
 }
 
 impl Esp {

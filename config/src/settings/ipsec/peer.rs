@@ -71,11 +71,11 @@ impl Reader {
     pub(super) fn ipsec_peer(&mut self, named: &Named<'_>, name: &str, tree: &Tree) -> Option<Peer> {
         let path = format!("vpn ipsec site-to-site peer {name}");
         let sides = self.sides(&path, name, tree);
-        let authentication = sides.as_ref().and_then(|sides| self.authentication(named, &path, tree, sides));
+        let authentication = self.authentication(named, &path, tree, &sides);
         let ike = self.ike_of(named, &path, tree);
         self.refuse_vti(&path, tree);
         let tunnels = self.tunnels(named, &path, tree);
-        let (sides, ike, authentication) = (sides?, ike?, authentication?);
+        let (ike, authentication) = (ike?, authentication?);
         if matches!(authentication, Authentication::X509(_)) && sides.remote_id.is_none() {
             self.warn(format!(
                 "{path} has no remote-id: whoever has a certificate of the ca-certificate is taken for this peer"
@@ -120,14 +120,15 @@ impl Reader {
         })
     }
 
-    fn sides(&mut self, path: &str, name: &str, tree: &Tree) -> Option<Sides> {
+    fn sides(&mut self, path: &str, name: &str, tree: &Tree) -> Sides {
         let empty = Tree::default();
         let authentication = tree.at(&["authentication"]).unwrap_or(&empty);
         let called = Called::by(name).filter(|_| !tree.has("remote-address"));
         if called.is_none() && !tree.has("remote-address") {
-            let fix = format!("set {path} remote-address ADDRESS, or any if it calls us");
-            self.error(tree.location(), format!("{path}: remote-address is not set"), fix);
-            return None;
+            self.warn(format!(
+                "{path} has no remote-address: as with any, the peer must call us; if it has a fixed address: set {path} \
+                 remote-address ADDRESS"
+            ));
         }
         let (remote, id) = called.map_or((None, None), |called| (called.remote, called.id));
         let local_address: Option<IpAddr> = set(tree, "local-address");
@@ -140,7 +141,7 @@ impl Reader {
             remote_id: remote_id.unwrap_or(id),
         };
         self.check_address_families(path, tree, &sides);
-        Some(sides)
+        sides
     }
 
     fn check_address_families(&mut self, path: &str, tree: &Tree, sides: &Sides) {

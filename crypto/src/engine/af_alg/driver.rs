@@ -42,7 +42,7 @@ impl fmt::Display for Driver {
 }
 
 /// Whether a driver of this name, or one of its parts, is not the kernel itself.
-pub(in crate::engine) fn names_device(name: &str) -> bool {
+pub(crate) fn names_device(name: &str) -> bool {
     leaves(name).any(|leaf| !is_software(leaf))
 }
 

@@ -9,7 +9,7 @@ mod key;
 mod socket;
 mod transform;
 
-pub(super) use driver::names_device;
+pub(crate) use driver::names_device;
 pub use driver::{Driver, drivers};
 
 use super::library::Unavailable;
