@@ -367,6 +367,13 @@ pub fn chain<'a>(own: &Certificate, pool: &'a [Certificate]) -> Vec<&'a Certific
     chain
 }
 
+impl Certificate {
+    /// Whether the time `now` since 1970 is within its validity.
+    pub fn check_time(&self, now: Duration) -> Result<(), ChainError> {
+        check_time(self, now).map_err(|failure| wrong(self, failure))
+    }
+}
+
 fn check_time(certificate: &Certificate, now: Duration) -> Result<(), ChainFailure> {
     let date = |time| DateTime::from_unix_duration(time).unwrap_or(DateTime::INFINITY);
     if now < certificate.not_before() {

@@ -230,6 +230,8 @@ pub enum Cause {
     },
     /// We cannot show who we are.
     CannotSign(String),
+    /// Our own certificate is not valid now, for this reason: every peer would refuse it.
+    OwnCertificate(String),
     /// We have an RSA key, and the other side names no hash that we sign with (RFC 7427): SHA-1 is left, and not accepted.
     OnlySha1,
     /// The other side does not believe that we are who we say we are.
@@ -318,6 +320,7 @@ impl fmt::Display for Cause {
             Self::Mode => f.write_str("one side wants tunnel mode, the other transport mode"),
             Self::NotAuthentic { identity, why } => write!(f, "{identity} is not authenticated: {why}"),
             Self::CannotSign(why) => write!(f, "we cannot sign: {why}"),
+            Self::OwnCertificate(why) => write!(f, "our own certificate is not valid: {why}"),
             Self::OnlySha1 => f.write_str("the other side names no hash to sign with but SHA-1"),
             Self::Refused => f.write_str("the other side does not believe that we are who we say we are"),
             Self::Notified(name) => write!(f, "the other side answers {name}"),

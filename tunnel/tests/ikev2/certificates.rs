@@ -203,15 +203,41 @@ fn the_signature_is_the_certificates_own() {
 #[test]
 fn certificates_have_their_time() {
     let root = authority();
+    let mut expired = authority_params("middle");
+    expired.not_after = date_time_ymd(2029, 1, 1);
+    let key = KeyPair::generate().expect("works");
+    let middle = CertifiedIssuer::signed_by(expired, key, &root).expect("valid");
     let (network, _) = connected(66, |host, connection| {
-        let mut params = host_params(host);
-        if host == B {
-            params.not_after = date_time_ymd(2029, 1, 1);
-        }
-        use_certificate(connection, credentials(&params, &PKCS_ECDSA_P256_SHA256, &root, &[], &root));
+        let issuers = if host == B { (&middle, &[&middle][..]) } else { (&root, &[][..]) };
+        let params = host_params(host);
+        use_certificate(
+            connection,
+            credentials(&params, &PKCS_ECDSA_P256_SHA256, issuers.0, issuers.1, &root),
+        );
     });
     assert_agree(&network, 0);
     assert!(why(&network, A).contains("expired"), "{}", why(&network, A));
+}
+
+/// It is known here that every peer would refuse it, and it is said here.
+#[test]
+fn an_own_certificate_that_is_not_valid_now_is_not_shown() {
+    let root = authority();
+    for (bad, from, until, said) in
+        [(A, 2020, 2029, "expired"), (B, 2020, 2029, "expired"), (A, 2040, 2041, "not valid before")]
+    {
+        let (network, _) = connected(66, |host, connection| {
+            let mut params = host_params(host);
+            if host == bad {
+                (params.not_before, params.not_after) =
+                    (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
+            }
+            use_certificate(connection, credentials(&params, &PKCS_ECDSA_P256_SHA256, &root, &[], &root));
+        });
+        assert_agree(&network, 0);
+        let is_said = |event: &Event| matches!(event, Event::Failed { cause: Cause::OwnCertificate(why), authentic: true, .. } if why.contains(said));
+        assert!(network.hosts[bad].count(is_said) > 0, "{bad}: {:?}", network.hosts[bad].events);
+    }
 }
 
 #[test]

@@ -2,12 +2,14 @@
 
 use super::network::MARK;
 use super::proof::{Proof, authentication};
+use crate::clock::Clock;
 use crate::control::netlink::Netlink;
 use config::settings::ipsec::{
-    Action, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Remote, Retransmission,
-    Start, Traffic, Tunnel,
+    Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Remote,
+    Retransmission, Start, Traffic, Tunnel,
 };
 use crypto::exchange;
+use crypto::pki::ChainError;
 use ipnet::IpNet;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -48,6 +50,28 @@ pub enum PeerError {
         error: Box<dyn std::error::Error + Send + Sync>,
         /// What to do.
         fix: String,
+    },
+    /// Our private key is that of another certificate.
+    #[error(
+        "vpn ipsec site-to-site peer {peer}: pki certificate {certificate} private key: it does not belong to the certificate, which has another public key\n  fix: set pki certificate {certificate} private key BASE64, the key for which the certificate was issued, or set pki certificate {certificate} certificate BASE64, the one of this key"
+    )]
+    ForeignKey {
+        /// The peer.
+        peer: String,
+        /// The name of the certificate.
+        certificate: String,
+    },
+    /// Our certificate is not valid now.
+    #[error(
+        "vpn ipsec site-to-site peer {peer}: pki certificate {certificate} certificate: {error}, and every peer would refuse it\n  fix: set pki certificate {certificate} certificate BASE64, renewed by its authority; or set the clock of this machine, if it is wrong"
+    )]
+    OwnCertificate {
+        /// The peer.
+        peer: String,
+        /// The name of the certificate.
+        certificate: String,
+        /// Why it is not valid.
+        error: ChainError,
     },
     /// Who we are is not configured, and no address of ours is known from which it could be reached.
     #[error(
@@ -113,11 +137,26 @@ pub struct Plan {
 /// Says whether a peer can be served, as far as that can be known without asking a resolver or for routes.
 pub fn check(name: &str, peer: &Peer) -> Result<(), PeerError> {
     let authentication = authentication(name, peer)?;
+    check_time(name, peer, &authentication)?;
     peer.remote_id.as_ref().map(|id| spoken(name, id)).transpose()?;
     if peer.remote_addresses.is_empty() || peer.local_id.is_some() {
         local_identity(name, peer, &authentication, None)?;
     }
     Ok(())
+}
+
+/// Says whether our certificate is valid now. While it is not, IKE says so whenever the peer is to be called or calls: an
+/// hour later the clock may be right, or the certificate expired.
+fn check_time(name: &str, peer: &Peer, authentication: &ike::Authentication) -> Result<(), PeerError> {
+    let (ike::Authentication::Certificate(credentials), Authentication::X509(x509)) =
+        (authentication, &peer.authentication)
+    else {
+        return Ok(());
+    };
+    let wall = Clock.now().wall;
+    let valid = credentials.certificates.first().map_or(Ok(()), |own| own.check_time(wall));
+    let (peer, certificate) = (name.to_owned(), x509.name.clone());
+    valid.map_err(|error| PeerError::OwnCertificate { peer, certificate, error })
 }
 
 /// Plans the connection to a peer at an address; `None` if it calls us from anywhere.
@@ -315,21 +354,23 @@ fn ike_offer(proposal: &IkeProposal) -> IkeOffer {
     }
 }
 
-fn esp_offer(proposal: &EspProposal, groups: &[DhGroup]) -> EspOffer {
+fn esp_offer(proposal: &EspProposal, groups: &[DhGroup], extended_sequence: bool) -> EspOffer {
+    // RFC 4303 section 2.2.1: at these speeds 32 bits last minutes.
+    let extended = extended_sequence.then_some(Sequence::Extended);
     EspOffer {
         encryption: vec![encryption(proposal.encryption)],
         integrity: proposal.integrity.clone(),
         groups: groups.iter().copied().map(group).collect(),
-        // RFC 4303 section 2.2.1: at these speeds 32 bits last minutes.
-        sequence: vec![Sequence::Extended, Sequence::Short],
+        sequence: extended.into_iter().chain([Sequence::Short]).collect(),
     }
 }
 
 fn child(peer: &str, number: u32, tunnel: &Tunnel, settings: &Peer) -> ike::Child {
     let groups = tunnel.esp.groups(&settings.ike);
+    let offer = |proposal| esp_offer(proposal, groups, tunnel.esp.extended_sequence);
     ike::Child {
         name: child_name(peer, number),
-        esp: tunnel.esp.proposals.iter().map(|proposal| esp_offer(proposal, groups)).collect(),
+        esp: tunnel.esp.proposals.iter().map(offer).collect(),
         local: selectors(&tunnel.local, tunnel.protocol),
         remote: selectors(&tunnel.remote, tunnel.protocol),
         mode: match tunnel.esp.mode {
@@ -377,6 +418,7 @@ fn options(peer: &Peer, esp: &Esp) -> Options {
 mod tests {
     use super::*;
     use config::Settings;
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 
     const SITE: &str = "set vpn ipsec esp-group E proposal 1 encryption aes256gcm128
 set vpn ipsec ike-group I proposal 1 encryption aes256gcm128
@@ -436,5 +478,45 @@ pki key-pair theirs public key BBBB";
         let own: String = own.lines().filter(|line| !line.starts_with('-')).collect();
         let key = said(&rsa.replace("AAAA", &own));
         assert!(key.contains("\n  fix: set pki key-pair theirs public key BASE64"), "{key}");
+    }
+
+    /// What stands between the first and the last line of a PEM file.
+    fn base64(pem: &str) -> String {
+        pem.lines().filter(|line| !line.starts_with('-')).collect()
+    }
+
+    #[test]
+    fn an_own_certificate_must_be_valid_and_of_our_key() {
+        let root_key = KeyPair::generate().expect("P-256 is there");
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let root = CertifiedIssuer::self_signed(params, root_key).expect("valid");
+        let (key, other) = (KeyPair::generate().expect("one"), KeyPair::generate().expect("another"));
+        let told = |from: i32, until: i32, key_of: &KeyPair| {
+            let mut params = CertificateParams::default();
+            (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
+            let own = params.signed_by(&key, &root).expect("valid");
+            let [own, secret, root] = [own.pem(), key_of.serialize_pem(), root.pem()].map(|pem| base64(&pem));
+            said(&format!(
+                "remote-address 192.0.2.2\nauthentication mode x509\nauthentication x509 certificate own\n\
+                 authentication x509 ca-certificate root\npki certificate own certificate {own}\n\
+                 pki certificate own private key {secret}\npki ca root certificate {root}"
+            ))
+        };
+        assert_eq!(told(2020, 2090, &key), "");
+        let foreign = told(2020, 2090, &other);
+        assert!(foreign.contains("own private key: it does not belong to the certificate"), "{foreign}");
+        assert!(foreign.contains("\n  fix: set pki certificate own private key BASE64"), "{foreign}");
+        let expired = told(2020, 2021, &key);
+        assert!(
+            expired.contains("expired 2021-01-01T00:00:00Z, and every peer would refuse it"),
+            "{expired}"
+        );
+        assert!(
+            expired.contains("\n  fix: set pki certificate own certificate BASE64, renewed"),
+            "{expired}"
+        );
+        let early = told(2080, 2090, &key);
+        assert!(early.contains("is not valid before 2080-01-01T00:00:00Z"), "{early}");
     }
 }

@@ -88,6 +88,14 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explaine
         Cause::CannotSign(why) => {
             (format!("we cannot sign as the peer wants it: {why}"), vec![], vec![names.proof.to_sign(&set)])
         }
+        Cause::OwnCertificate(why) => (
+            format!("our own certificate is not valid now: {why}"),
+            vec![],
+            vec![
+                format!("{set} authentication x509 certificate NAME, of one that its authority has renewed"),
+                "or set the clock of this machine, if it is wrong".to_owned(),
+            ],
+        ),
         Cause::OnlySha1 => (
             "the peer names no hash to sign with (RFC 7427), and SHA-1 is not accepted".to_owned(),
             vec![],

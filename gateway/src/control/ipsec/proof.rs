@@ -25,6 +25,9 @@ fn credentials(peer: &str, x509: &X509) -> Result<ike::Credentials, PeerError> {
         .map_err(|error| PeerError::pki(peer, format!("{at} private key"), error))?;
     let own = Certificate::from_der(&x509.certificate)
         .map_err(|error| PeerError::pki(peer, format!("{at} certificate"), error))?;
+    if key.public().info() != own.key().info() {
+        return Err(PeerError::ForeignKey { peer: peer.to_owned(), certificate: x509.name.clone() });
+    }
     let (mut trust, mut authorities) = (TrustStore::default(), Vec::new());
     for authority in &x509.authorities {
         let at = format!("pki ca {}", authority.name);

@@ -49,9 +49,9 @@ impl Authenticating {
         others: VecDeque<Answer>,
         context: &mut Context<'_>,
     ) -> Phase {
-        let (id, whose) = (first.id, Whose::Ours(first.connection()));
+        let (id, whose, wall) = (first.id, Whose::Ours(first.connection()), context.wall);
         let agree = move || {
-            let answered = first.agree(answer);
+            let answered = first.agree(answer, wall);
             (first, others, answered)
         };
         context.compute(id, whose, agree, |(first, others, answered), meanwhile, context| {

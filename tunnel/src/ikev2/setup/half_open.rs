@@ -228,7 +228,7 @@ impl HalfOpen {
             return Err(failed(Cause::Misbehaved("its IKE_AUTH lacks identity or proof")));
         };
         let verified = self.init.verify(config, (id, auth), &payloads.certificates, wall).map_err(failed)?;
-        let proof = self.init.prove(config, &identity::body(&config.local_identity), Some(&verified));
+        let proof = self.init.prove(config, &identity::body(&config.local_identity), Some(&verified), wall);
         let proof = proof.map_err(|cause| Box::new(Refusal { authentic: true, ..*failed(cause) }))?;
         Ok((verified, proof))
     }

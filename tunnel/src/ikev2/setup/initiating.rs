@@ -21,6 +21,7 @@ use crate::ikev2::proposal::{IkeOffer, IkeSuite, describe_all};
 use crypto::exchange::{Group, PrivateShare};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The payloads of a message that answers a first one.
 pub(super) fn answer<'a>(inbound: &'a Inbound<'a>) -> Option<&'a Payloads<'a>> {
@@ -332,8 +333,8 @@ impl Initiating {
         })
     }
 
-    /// Agrees on keys with whoever sent an answer, and makes our proof for it.
-    pub(super) fn agree(&self, answer: Answer) -> Result<Answered, Useless> {
+    /// Agrees on keys with the sender of an answer, and makes our proof for it; `wall` is the time since 1970.
+    pub(super) fn agree(&self, answer: Answer, wall: Duration) -> Result<Answered, Useless> {
         let Answer { spi, suite, nat, fragments, childless, .. } = answer;
         let shared = self
             .share
@@ -355,8 +356,8 @@ impl Initiating {
             hashes: answer.hashes,
         };
         let config = &self.wanted.config;
-        let proof =
-            init.prove(config, &identity::body(&config.local_identity), None).map_err(Useless::Ours)?;
+        let local = identity::body(&config.local_identity);
+        let proof = init.prove(config, &local, None, wall).map_err(Useless::Ours)?;
         // Section 2.23: who finds a NAT goes on on port 4500.
         let path = if nat.in_udp { self.path.floated() } else { self.path };
         Ok(Answered { path, nat, channel, init, childless, proof })

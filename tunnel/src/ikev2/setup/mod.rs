@@ -59,10 +59,11 @@ impl Init {
         config: &Connection,
         identity: &[u8],
         peer: Option<&Verified>,
+        wall: Duration,
     ) -> Result<proof::Proof, Cause> {
         let theirs = peer.and_then(Verified::scheme);
         let signed = Signed { message: &self.sent, nonce: &self.peer_nonce, identity };
-        proof::prove(config, self.root.prf(), &self.proof.local, &signed, &self.hashes, theirs)
+        proof::prove(config, self.root.prf(), &self.proof.local, &signed, &self.hashes, theirs, wall)
     }
 
     /// Checks the other side's proof; `wall` is the time since 1970.

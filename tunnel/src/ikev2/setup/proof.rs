@@ -58,8 +58,8 @@ pub(super) fn hashes(payloads: &Payloads<'_>) -> Vec<u16> {
     data.as_chunks().0.iter().map(|&hash| u16::from_be_bytes(hash)).collect()
 }
 
-/// Makes our proof; `key` is our SK_p, `hashes` are those that the other side understands, and `theirs` is what it has
-/// signed with, where it was first.
+/// Makes our proof; `key` is our SK_p, `hashes` are those that the other side understands, `theirs` is what it has
+/// signed with, where it was first, and `wall` is the time since 1970.
 pub(super) fn prove(
     config: &Connection,
     prf: Prf,
@@ -67,6 +67,7 @@ pub(super) fn prove(
     signed: &Signed<'_>,
     hashes: &[u16],
     theirs: Option<Scheme>,
+    wall: Duration,
 ) -> Result<Proof, Cause> {
     let octets = signed.octets(prf, key);
     match &config.authentication {
@@ -75,6 +76,9 @@ pub(super) fn prove(
             Ok(Proof { method: method::SHARED_KEY, data })
         }
         Authentication::Certificate(credentials) => {
+            if let Some(Err(error)) = credentials.certificates.first().map(|own| own.check_time(wall)) {
+                return Err(Cause::OwnCertificate(error.to_string()));
+            }
             sign(&credentials.key, credentials.accept_sha1, &octets, hashes, theirs)
         }
         Authentication::RawKeys(keys) => sign(&keys.own, false, &octets, hashes, theirs),
