@@ -1,5 +1,5 @@
-//! `postern bench ike`: how many IPsec peers a gateway sets up in a second on one core, beside strongSwan's charon, and what
-//! it holds with ten thousand of them.
+//! `postern bench ike`: how many IPsec peers a gateway sets up in a second on one core, and how many Child SAs it rekeys with a
+//! key exchange, beside strongSwan's charon; and what it holds with ten thousand peers.
 //!
 //! The sites that call are the same for both, run on another core, and are no part of what is measured; how busy they were
 //! is reported, so that it is seen whether the gateway was waited for or they were.
@@ -43,13 +43,15 @@ pub struct Report {
     pub charon: Option<String>,
     /// Sites that called in each round.
     pub setups: usize,
-    /// Each suite by each gateway.
+    /// The set-ups with each suite by each gateway.
     pub rates: Vec<Rate>,
+    /// The rekeyings of a Child SA with PFS, by the same.
+    pub rekeys: Vec<Rate>,
     /// What many tunnels cost.
     pub tunnels: Option<Tunnels>,
 }
 
-/// A gateway's set-ups with one suite.
+/// A gateway's set-ups or rekeyings with one suite.
 #[derive(Debug, Serialize)]
 pub struct Rate {
     /// What the IKE SAs were made of.
@@ -60,10 +62,10 @@ pub struct Rate {
     pub rounds: Vec<Round>,
 }
 
-/// All sites called once.
+/// All sites called, or rekeyed, once.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Round {
-    /// Set-ups a second.
+    /// Set-ups or rekeyings a second.
     pub rate: f64,
     /// Microseconds of processor time that the gateway has used for each.
     pub cpu_us: f64,
@@ -123,27 +125,30 @@ pub fn run(options: &Options) -> Outcome<Report> {
     let rounds = options.suites.len() as u64 * u64::from(options.rounds);
     let progress = progress_bar(options.progress, rounds * (1 + u64::from(options.with_charon)) + 1);
     let mut lab = sites::lab()?;
-    let mut rates = Vec::new();
+    let (mut rates, mut rekeys) = (Vec::new(), Vec::new());
     for &suite in &options.suites {
         let gateways = [Gateway::Postern, Gateway::Charon];
-        let mut found: Vec<Rate> = gateways[..=usize::from(options.with_charon)]
-            .iter()
-            .map(|gateway| Rate { suite: suite.name(), gateway: gateway.name(), rounds: Vec::new() })
-            .collect();
+        let empty =
+            |gateway: &Gateway| Rate { suite: suite.name(), gateway: gateway.name(), rounds: Vec::new() };
+        let gateways = &gateways[..=usize::from(options.with_charon)];
+        let [mut found, mut rekeyed] = [(); 2].map(|()| gateways.iter().map(empty).collect::<Vec<Rate>>());
         for _ in 0..options.rounds {
-            for (gateway, rate) in gateways.iter().zip(&mut found) {
+            for (index, gateway) in gateways.iter().enumerate() {
                 progress.set_message(format!("{} by {}", suite.name(), gateway.name()));
-                rate.rounds.push(round(&mut lab, options, *gateway, suite)?);
+                let [set_ups, rekeyings] = round(&mut lab, options, *gateway, suite)?;
+                found[index].rounds.push(set_ups);
+                rekeyed[index].rounds.push(rekeyings);
                 progress.inc(1);
             }
         }
         rates.extend(found);
+        rekeys.extend(rekeyed);
     }
     progress.set_message(format!("{} tunnels", options.tunnels));
     let tunnels = (options.tunnels > 0).then(|| measure_tunnels(&mut lab, options)).transpose()?;
     progress.finish_and_clear();
     let charon = options.with_charon.then(strongswan::version);
-    Ok(Report { machine: Machine::here(), charon, setups: options.setups, rates, tunnels })
+    Ok(Report { machine: Machine::here(), charon, setups: options.setups, rates, rekeys, tunnels })
 }
 
 #[derive(Clone, Copy)]
@@ -161,41 +166,59 @@ impl Gateway {
     }
 }
 
-/// Starts a gateway, has all sites call it, and ends it.
-fn round(lab: &mut Lab, options: &Options, gateway: Gateway, suite: Suite) -> Outcome<Round> {
+/// Starts a gateway, has all sites call it and rekey, and ends it.
+fn round(lab: &mut Lab, options: &Options, gateway: Gateway, suite: Suite) -> Outcome<[Round; 2]> {
     match gateway {
         Gateway::Postern => {
             let daemon = serving(options.setups, lab, options, suite)?;
-            let round = call_all(lab, daemon.process, suite, options.setups);
+            let rounds = call_and_rekey(lab, daemon.process, suite, options.setups);
             daemon.end(lab);
-            round
+            rounds
         }
         Gateway::Charon => {
             let charon =
                 StrongSwan::start_with(lab, "a", &sites::swanctl(suite), PLUGINS, CHARON, "default = -1")?;
-            let round = call_all(lab, charon.process, suite, options.setups);
+            let rounds = call_and_rekey(lab, charon.process, suite, options.setups);
             // A farewell to each site would only take time.
             charon.kill(lab);
-            round
+            rounds
         }
     }
 }
 
+/// Has all sites call a gateway.
 fn call_all(lab: &Lab, gateway: Process, suite: Suite, count: usize) -> Outcome<Round> {
     gateway.pin(CORES[0])?;
-    let call = || -> Outcome<(Calls, f64)> {
+    lab.enter("c", || {
+        pin_thread(None, CORES[1])?;
+        measured(gateway, &mut Sites::new(0..count, suite)?, Sites::call)
+    })?
+}
+
+/// The same, and then has them rekey.
+fn call_and_rekey(lab: &Lab, gateway: Process, suite: Suite, count: usize) -> Outcome<[Round; 2]> {
+    gateway.pin(CORES[0])?;
+    lab.enter("c", || {
         pin_thread(None, CORES[1])?;
         let mut sites = Sites::new(0..count, suite)?;
-        let before = gateway.cpu_of_threads()?;
-        let calls = sites.call(WINDOW, PATIENCE)?;
-        if calls.connected == 0 {
-            return Err(format!("all calls failed: {}", sites.failure().unwrap_or_default()).into());
-        }
-        let used = gateway.cpu_of_threads()?;
-        let since = |(thread, used): (&String, &f64)| used - before.get(thread).unwrap_or(&0.0);
-        Ok((calls, used.iter().map(since).sum()))
-    };
-    let (calls, cpu) = lab.enter("c", call)??;
+        Ok([measured(gateway, &mut sites, Sites::call)?, measured(gateway, &mut sites, Sites::rekey)?])
+    })?
+}
+
+/// What the gateway uses while the sites do something.
+fn measured(
+    gateway: Process,
+    sites: &mut Sites,
+    action: fn(&mut Sites, usize, Duration) -> Outcome<Calls>,
+) -> Outcome<Round> {
+    let before = gateway.cpu_of_threads()?;
+    let calls = action(sites, WINDOW, PATIENCE)?;
+    if calls.connected == 0 {
+        return Err(format!("all calls failed: {}", sites.failure().unwrap_or_default()).into());
+    }
+    let used = gateway.cpu_of_threads()?;
+    let since = |(thread, used): (&String, &f64)| used - before.get(thread).unwrap_or(&0.0);
+    let cpu: f64 = used.iter().map(since).sum();
     Ok(Round {
         rate: calls.connected as f64 / calls.seconds,
         cpu_us: cpu / calls.connected as f64 * 1e6,
@@ -320,7 +343,9 @@ impl Report {
         }
         if !self.rates.is_empty() {
             let _ = write!(text, "{} set-ups a round, one core for the gateway, medians\n\n", self.setups);
-            text += &self.rates_text();
+            text += &Self::rates_text(&self.rates, "set-ups/s");
+            let _ = write!(text, "\none rekeying of each Child SA with PFS in the same group, medians\n\n");
+            text += &Self::rates_text(&self.rekeys, "rekeys/s");
         }
         if let Some(tunnels) = &self.tunnels {
             let _ = write!(
@@ -333,16 +358,15 @@ impl Report {
         text
     }
 
-    fn rates_text(&self) -> String {
-        let head =
-            ["IKE SA", "", "set-ups/s", "CPU us each", "busy %", "sites busy %", "refused", "rate", "CPU"];
-        let rows: Vec<Vec<String>> = self.rates.iter().map(|rate| self.row(rate)).collect();
+    fn rates_text(rates: &[Rate], unit: &str) -> String {
+        let head = ["IKE SA", "", unit, "CPU us each", "busy %", "sites busy %", "refused", "rate", "CPU"];
+        let rows: Vec<Vec<String>> = rates.iter().map(|rate| Self::row(rates, rate)).collect();
         table(&head, &rows)
     }
 
     /// A gateway's row; the ratios are those of ours to this one.
-    fn row(&self, rate: &Rate) -> Vec<String> {
-        let ours = self.rates.iter().find(|it| it.suite == rate.suite).expect("it is among them");
+    fn row(rates: &[Rate], rate: &Rate) -> Vec<String> {
+        let ours = rates.iter().find(|it| it.suite == rate.suite).expect("it is among them");
         let ratio = |of: fn(&Round) -> f64| {
             if std::ptr::eq(ours, rate) {
                 String::new()
@@ -394,8 +418,9 @@ mod tests {
     fn ratios_are_of_ours_to_the_other() {
         let machine = Machine { processor: String::new(), cores: 2, kernel: String::new() };
         let rates = vec![rate("postern", 6000.0, 150.0), rate("charon", 2000.0, 500.0)];
-        let report = Report { machine, charon: None, setups: 1, rates, tunnels: None };
-        let rows: Vec<Vec<String>> = report.rates.iter().map(|rate| report.row(rate)).collect();
+        let report = Report { machine, charon: None, setups: 1, rates, rekeys: Vec::new(), tunnels: None };
+        let rows: Vec<Vec<String>> =
+            report.rates.iter().map(|rate| Report::row(&report.rates, rate)).collect();
         assert_eq!(rows[0][2..], ["6000", "150", "99.0", "50.0", "0", "", ""].map(str::to_owned));
         assert_eq!(rows[1][7..], ["3.00x", "0.30x"].map(str::to_owned));
     }

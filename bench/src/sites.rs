@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! prepare: first messages are made ──> call: INIT, AUTH, and whatever is asked for in between ──> a Child SA each
+//!                                  ──> rekey: CREATE_CHILD_SA with a key exchange, DELETE    ──> another each
 //! ```
 
 use crate::Outcome;
@@ -21,13 +22,13 @@ use serde::Serialize;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tunnel::Time;
 use tunnel::esp::{Mode, TrafficSelector};
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 use tunnel::ikev2::proposal::{Encryption, EspOffer, IkeOffer};
 use tunnel::ikev2::{
     Action, Authentication, Child, Connection, Event, Identity, Outbox, Path, Patience, Start, WhenLost,
 };
+use tunnel::{Now, Time};
 
 /// Where the gateway has the crowd's side.
 pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 168, 78, 1);
@@ -47,6 +48,10 @@ const LONGEST: usize = 1280;
 const IMPATIENCE: Duration = Duration::from_millis(200);
 /// What is waited when nothing has arrived: far less than the gateway has to do for those that wait for it.
 const PAUSE: Duration = Duration::from_micros(50);
+/// The lifetime of a site's Child SA.
+const LIFETIME: Duration = Duration::from_secs(3600);
+/// How far the clock of the sites is put ahead for a rekeying: each Child SA is old then, and none has expired.
+const NEARLY_EXPIRED: Duration = Duration::from_secs(3500);
 
 /// What an IKE SA is made of; its Child SA always has AES-128-GCM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -112,8 +117,10 @@ impl Suite {
             format!("{ike} encryption aes128\n{ike} hash sha256\n")
         };
         let group = self.group().id();
-        let esp = "set vpn ipsec esp-group E proposal 1 encryption aes128gcm128\nset vpn ipsec esp-group E pfs disable\n";
-        format!("{esp}{protection}{ike} dh-group {group}\n")
+        let esp = "set vpn ipsec esp-group E";
+        format!(
+            "{esp} proposal 1 encryption aes128gcm128\n{esp} pfs dh-group{group}\n{protection}{ike} dh-group {group}\n"
+        )
     }
 }
 
@@ -204,10 +211,12 @@ impl Peer {
 /// A configuration by which charon serves all sites: one connection for anybody who has the secret, which costs it least.
 pub fn swanctl(suite: Suite) -> String {
     let proposal = suite.name().replace("x25519", "curve25519");
+    let group = proposal.rsplit('-').next().unwrap_or_default();
+    let esp = format!("aes128gcm16-{group}");
     format!(
         "connections {{ sites {{\n version = 2\n local_addrs = {GATEWAY}\n remote_addrs = %any\n encap = yes\n unique = never\n\
          proposals = {proposal}\n local {{ auth = psk\n id = {GATEWAY_IDENTITY}\n }}\n remote {{ auth = psk\n id = %any\n }}\n\
-         children {{ net {{ local_ts = {GATEWAY_NETWORK}\n remote_ts = 10.128.0.0/9\n esp_proposals = aes128gcm16\n }} }}\n }} }}\n\
+         children {{ net {{ local_ts = {GATEWAY_NETWORK}\n remote_ts = 10.128.0.0/9\n esp_proposals = {esp}\n }} }}\n }} }}\n\
          secrets {{ ike-sites {{ secret = \"{SECRET}\"\n }} }}\n"
     )
 }
@@ -240,8 +249,17 @@ struct Site {
 enum State {
     Waiting,
     Calling,
-    /// It has its Child SA, or was refused.
+    /// It has its Child SA, or its next one, or was refused.
     Served,
+}
+
+/// What the sites do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Exchange {
+    /// IKE_SA_INIT and IKE_AUTH: until the Child SA is there.
+    SetUp,
+    /// CREATE_CHILD_SA and INFORMATIONAL: until the old Child SA is deleted.
+    Rekey,
 }
 
 /// A port of the crowd.
@@ -291,7 +309,7 @@ impl Port {
 /// What came of calls.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Calls {
-    /// How many Child SAs there are.
+    /// How many sites have their Child SA.
     pub connected: usize,
     /// How many calls were refused.
     pub failed: usize,
@@ -308,6 +326,9 @@ pub struct Sites {
     wake: Wake,
     batch: Batch,
     drops: DropCounters,
+    exchange: Exchange,
+    /// How far the clock of the sites is ahead.
+    ahead: Duration,
     connected: usize,
     failed: usize,
     /// The first failure, in words.
@@ -326,6 +347,8 @@ impl Sites {
             wake: Wake::new()?,
             batch: Batch::new(BATCH_BYTES),
             drops: DropCounters::default(),
+            exchange: Exchange::SetUp,
+            ahead: Duration::ZERO,
             connected: 0,
             failed: 0,
             failure: None,
@@ -334,13 +357,31 @@ impl Sites {
 
     /// All of them call, `window` at once, each until it has its Child SA.
     pub fn call(&mut self, window: usize, patience: Duration) -> Outcome<Calls> {
+        self.all_do(Exchange::SetUp, window, patience)
+    }
+
+    /// All of them replace the keys of their Child SA with a key exchange, `window` at once, each until the old one is gone.
+    pub fn rekey(&mut self, window: usize, patience: Duration) -> Outcome<Calls> {
+        (self.connected, self.failed, self.ahead) = (0, 0, self.ahead + NEARLY_EXPIRED);
+        for site in &mut self.all {
+            site.state = State::Waiting;
+        }
+        self.all_do(Exchange::Rekey, window, patience)
+    }
+
+    fn all_do(&mut self, exchange: Exchange, window: usize, patience: Duration) -> Outcome<Calls> {
+        self.exchange = exchange;
         let (started, own) = (Instant::now(), clock_gettime(ClockId::ThreadCPUTime));
         let (mut next, mut looked) = (0, started);
         loop {
             let done = self.connected + self.failed;
             while next < self.all.len() && next - done < window {
-                let out = std::mem::take(&mut self.all[next].first);
+                let mut out = std::mem::take(&mut self.all[next].first);
                 self.all[next].state = State::Calling;
+                if exchange == Exchange::Rekey {
+                    let now = self.now();
+                    self.all[next].ike.handle_timeout(now, &mut out);
+                }
                 self.carry_out(next, out);
                 next += 1;
             }
@@ -399,7 +440,7 @@ impl Sites {
                         if path.local.port() == NAT_PORT { bytes.strip_prefix(&MARKER) } else { Some(bytes) };
                     if let Some(bytes) = bytes {
                         let mut out = Outbox::new();
-                        let now = Clock.now();
+                        let now = self.now();
                         // What makes no sense to it is another site's, or comes twice.
                         let _ = self.all[number].ike.handle_datagram(now, path, bytes, &mut out);
                         self.carry_out(number, out);
@@ -412,13 +453,19 @@ impl Sites {
         Ok(handled)
     }
 
+    /// The clock of the sites.
+    fn now(&self) -> Now {
+        let now = Clock.now();
+        Now { monotonic: now.monotonic + self.ahead, ..now }
+    }
+
     fn first_address(&self) -> Ipv4Addr {
         self.all[0].address
     }
 
     /// Whoever has waited too long sends again.
     fn retry(&mut self, called: usize) {
-        let now = Clock.now();
+        let now = self.now();
         for number in 0..called {
             let site = &mut self.all[number];
             // Its timer runs since its first message was made, which may have been long before it was sent.
@@ -441,8 +488,8 @@ impl Sites {
                     self.all[number].sent = Some(Instant::now());
                 }
                 Action::Work(job) => {
-                    let mut out = Outbox::new();
-                    self.all[number].ike.handle_finished(Clock.now(), job.run(), &mut out);
+                    let (mut out, now) = (Outbox::new(), self.now());
+                    self.all[number].ike.handle_finished(now, job.run(), &mut out);
                     self.carry_out(number, out);
                 }
                 Action::Report(event) => self.note(number, &event),
@@ -455,7 +502,8 @@ impl Sites {
     fn note(&mut self, number: usize, event: &Event) {
         let is_calling = self.all[number].state == State::Calling;
         match event {
-            Event::ChildUp { .. } if is_calling => self.connected += 1,
+            Event::ChildUp { .. } if is_calling && self.exchange == Exchange::SetUp => self.connected += 1,
+            Event::ChildDown { .. } if is_calling && self.exchange == Exchange::Rekey => self.connected += 1,
             Event::Failed { cause, .. } if is_calling => {
                 self.failure.get_or_insert_with(|| format!("{cause:?}"));
                 self.failed += 1;
@@ -494,15 +542,15 @@ fn connection(number: usize, suite: Suite) -> Connection {
     let all = |first: Ipv4Addr, last: Ipv4Addr| {
         vec![TrafficSelector { protocol: 0, ports: 0..=u16::MAX, addresses: first.into()..=last.into() }]
     };
-    let hour = Duration::from_secs(3600);
-    let esp = EspOffer { encryption: vec![Encryption::Aead(Cipher::Aes128Gcm, 16)], ..EspOffer::default() };
+    let encryption = vec![Encryption::Aead(Cipher::Aes128Gcm, 16)];
+    let esp = EspOffer { encryption, groups: vec![suite.group()], ..EspOffer::default() };
     let child = Child {
         name: "net".to_owned(),
         esp: vec![esp],
         local: all(inside(number), inside(number)),
         remote: all(Ipv4Addr::new(10, 200, 0, 0), Ipv4Addr::new(10, 200, 255, 255)),
         mode: Mode::Tunnel,
-        lifetime: hour,
+        lifetime: LIFETIME,
         rekey: true,
     };
     Connection {
@@ -514,7 +562,7 @@ fn connection(number: usize, suite: Suite) -> Connection {
         authentication: Authentication::SharedKey(SecretBytes::new(SECRET.as_bytes().to_vec())),
         ike: vec![suite.offer()],
         children: vec![child],
-        lifetime: 4 * hour,
+        lifetime: 4 * LIFETIME,
         reauthenticate: false,
         dead_peer_detection: None,
         start: Start::Respond,

@@ -28,6 +28,9 @@ fn set_ups_and_tunnels_are_counted() {
     assert_eq!(round["failed"], 0, "{report:#}");
     assert!(round["rate"].as_f64().is_some_and(|rate| rate > 1.0), "{report:#}");
     assert!(round["cpu_us"].as_f64().is_some_and(|cpu| cpu > 1.0), "{report:#}");
+    let rekeys = &report["rekeys"][0]["rounds"][0];
+    assert!(rekeys["rate"].as_f64().is_some_and(|rate| rate > 1.0), "{report:#}");
+    assert_eq!(rekeys["failed"], 0, "{report:#}");
     assert_eq!(report["tunnels"]["count"], 60);
     let memory = |name: &str| report["tunnels"][name].as_f64().unwrap_or_default();
     assert!(memory("memory_established") > memory("memory_empty"), "{report:#}");
