@@ -8,8 +8,6 @@ use crate::traffic::{self, RoundTrips, Transfer};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
-const SECONDS: u32 = 5;
-
 /// What one path between the sites can do.
 struct Measured {
     transfers: [Transfer; 2],
@@ -18,8 +16,8 @@ struct Measured {
     loaded: RoundTrips,
 }
 
-/// Builds the sites, measures with and without the tunnel, and prints a table.
-pub fn run() -> Outcome<()> {
+/// Builds the sites, measures with and without the tunnel, `seconds` for each transfer, and prints a table.
+pub fn run(seconds: u32) -> Outcome<()> {
     let machine = Machine::here();
     println!("{}, {} cores, Linux {}\n", machine.processor, machine.cores, machine.kernel);
     println!("  site a                                             site b");
@@ -30,23 +28,23 @@ pub fn run() -> Outcome<()> {
     let tunnel = Tunnel::start(&mut lab, &Daemon::Postern(std::env::current_exe()?), &plan)?;
     traffic::serve(&mut lab, "b")?;
     println!("two namespaces, a link, two gateways: the tunnel is up\n");
-    let without = measure(&lab, "without the tunnel", "192.168.77.2", None)?;
-    let with = measure(&lab, "through the tunnel", &tunnel.inside[1], Some(&tunnel))?;
+    let without = measure(&lab, "without the tunnel", "192.168.77.2", None, seconds)?;
+    let with = measure(&lab, "through the tunnel", &tunnel.inside[1], Some(&tunnel), seconds)?;
     println!("\n{}", show(&without, &with));
     Ok(())
 }
 
-fn measure(lab: &Lab, what: &str, to: &str, tunnel: Option<&Tunnel>) -> Outcome<Measured> {
+fn measure(lab: &Lab, what: &str, to: &str, tunnel: Option<&Tunnel>, seconds: u32) -> Outcome<Measured> {
     let style = ProgressStyle::with_template("{prefix:>18}  {spinner} {msg}").expect("a literal template");
     let bar = ProgressBar::new_spinner().with_style(style).with_prefix(what.to_owned());
     bar.enable_steady_tick(Duration::from_millis(100));
     bar.set_message("round trips, idle");
     let idle = traffic::ping(lab, "a", to, 100, Duration::from_millis(10))?;
     let before = tunnel.map(Tunnel::cpu_seconds).transpose()?;
-    bar.set_message(format!("TCP, 1 stream, {SECONDS} s"));
-    let one = traffic::tcp(lab, "a", to, 1, false, SECONDS)?;
-    bar.set_message(format!("TCP, 4 streams, {SECONDS} s; 1 stream: {:.2} Gbit/s", one.gigabits()));
-    let four = traffic::tcp(lab, "a", to, 4, false, SECONDS)?;
+    bar.set_message(format!("TCP, 1 stream, {seconds} s"));
+    let one = traffic::tcp(lab, "a", to, 1, false, seconds)?;
+    bar.set_message(format!("TCP, 4 streams, {seconds} s; 1 stream: {:.2} Gbit/s", one.gigabits()));
+    let four = traffic::tcp(lab, "a", to, 4, false, seconds)?;
     let after = tunnel.map(Tunnel::cpu_seconds).transpose()?;
     let gigabytes = (one.bytes + four.bytes) / 1e9;
     let gateways_cpu = before.zip(after).map(|(before, after)| (after - before) / gigabytes);

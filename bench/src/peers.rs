@@ -22,6 +22,8 @@ pub struct Options {
     pub peers: usize,
     /// How many storms.
     pub rounds: u32,
+    /// How long the gateway is left alone before its use of the processor at rest is measured, which takes half of that.
+    pub rest: Duration,
     /// Whether to show progress.
     pub progress: bool,
 }
@@ -86,11 +88,11 @@ pub fn run(options: &Options) -> Outcome<Report> {
     progress.inc(1);
     progress.set_message("at rest");
     // The handshakes' own timers, ten seconds and more, are not rest yet.
-    std::thread::sleep(Duration::from_secs(20));
+    std::thread::sleep(options.rest);
     let memory_established = mebibytes(gateway)?;
     let before = gateway.process.cpu_seconds()?;
-    std::thread::sleep(Duration::from_secs(10));
-    let idle_percent = (gateway.process.cpu_seconds()? - before) * 10.0;
+    std::thread::sleep(options.rest / 2);
+    let idle_percent = (gateway.process.cpu_seconds()? - before) * 200.0 / options.rest.as_secs_f64();
     progress.inc(1);
 
     let (mut storm_seconds, mut speed_before, mut speed_during) = (Vec::new(), Vec::new(), Vec::new());

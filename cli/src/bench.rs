@@ -41,7 +41,7 @@ enum What {
     /// Memory, pi and e, as router firmware is measured
     System,
     /// Ten thousand peers: configured, at rest, and all calling at once (needs root)
-    Peers(Peers),
+    Peers(Hub),
     /// Datagrams of strangers at a fixed rate (needs root)
     Flood(Flood),
     /// Measures what it is asked for on standard input, for `bench crypto`
@@ -139,6 +139,12 @@ enum IkePeer {
     None,
 }
 
+/// Seconds that can be waited.
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "a number of seconds from 0.1 to 3600".to_owned())
+}
+
 /// A suite by its name.
 fn suite(name: &str) -> Result<Suite, String> {
     let names = Suite::ALL.map(Suite::name).join(", ");
@@ -166,13 +172,16 @@ struct Pipeline {
 }
 
 #[derive(Args)]
-struct Peers {
+struct Hub {
     /// How many peers
     #[arg(long, default_value_t = 10_000)]
     peers: usize,
     /// How many storms
     #[arg(long, default_value_t = 3)]
     rounds: u32,
+    /// Seconds of rest before the use of the processor at rest is measured
+    #[arg(long, default_value_t = 20.0, value_parser = seconds)]
+    rest: f64,
 }
 
 #[derive(Args)]
@@ -286,8 +295,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::CryptoWorker => worker::serve(),
-        What::Peers(Peers { peers, rounds }) => {
-            let report = peers::run(&peers::Options { program: program()?, peers, rounds, progress })?;
+        What::Peers(Hub { peers, rounds, rest }) => {
+            let rest = Duration::from_secs_f64(rest);
+            let report = peers::run(&peers::Options { program: program()?, peers, rounds, rest, progress })?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Flood(Flood { protocol, rate, seconds, rounds }) => {

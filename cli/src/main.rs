@@ -51,7 +51,11 @@ enum Verb {
     /// Find what this machine has and leaves unused
     Doctor(doctor::Arguments),
     /// Build two sites on this machine, join them, and show what the tunnel can do (needs root)
-    Demo,
+    Demo {
+        /// Seconds for each transfer
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+        seconds: u32,
+    },
     /// Make new keys
     #[command(subcommand)]
     Generate(generate::What),
@@ -85,7 +89,7 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
         },
-        Verb::Demo => ::bench::demo::run(),
+        Verb::Demo { seconds } => ::bench::demo::run(seconds),
         Verb::Generate(what) => {
             generate::run(what);
             Ok(())

@@ -1,4 +1,4 @@
-//! The measurements of IKE, in small: they measure, and say what they promise.
+//! The demo and the measurements, in small: they measure, and say what they promise.
 
 use crate::support::postern;
 use serde_json::Value;
@@ -47,4 +47,93 @@ fn a_new_peer_gets_through_a_flood_of_ike() {
         assert!(flood["speed"].as_f64().is_some_and(|speed| speed > 0.0), "{flood:#}");
         assert!(flood["handshake_ms"].as_f64().is_some_and(|time| time > 0.0), "{flood:#}");
     }
+}
+
+/// Whether all of a tunnel's measurements were made.
+fn all_are_made(report: &Value) {
+    assert_eq!(report["failures"], Value::Array(Vec::new()), "{report:#}");
+    let results = report["results"].as_array().expect("a list");
+    for wanted in
+        ["round trip, idle, median", "TCP, 1 stream", "TCP, 4 streams", "TCP, 1 stream: both gateways"]
+    {
+        let found = results.iter().find(|result| result["name"] == wanted);
+        let value = found.and_then(|result| result["values"][0][0].as_f64());
+        assert!(value.is_some_and(|value| value > 0.0), "{wanted}: {report:#}");
+    }
+}
+
+#[test]
+fn tunnels_are_measured() {
+    for protocol in ["tunnel", "ipsec"] {
+        let words = format!("bench {protocol} --peer none --seconds 1 --rounds 1");
+        let Some(report) = measured(&words) else { return };
+        all_are_made(&report);
+    }
+}
+
+#[test]
+fn a_flood_of_handshakes_is_measured() {
+    let Some(report) = measured("bench flood --rate 2000 --seconds 1 --rounds 1") else { return };
+    let floods = report["floods"].as_array().expect("a list");
+    assert!(!floods.is_empty());
+    for flood in floods {
+        assert!(flood["sent_rate"].as_f64().is_some_and(|rate| rate > 1000.0), "{flood:#}");
+        assert!(flood["handshake_ms"].as_f64().is_some_and(|time| time > 0.0), "{flood:#}");
+    }
+}
+
+#[test]
+fn many_peers_are_measured() {
+    let Some(report) = measured("bench peers --peers 50 --rounds 1 --rest 1") else { return };
+    assert_eq!(report["peers"], 50);
+    assert!(report["storm_seconds"][0].as_f64().is_some_and(|seconds| seconds > 0.0), "{report:#}");
+    let memory = |name: &str| report[name].as_f64().unwrap_or_default();
+    assert!(memory("memory_established") >= memory("memory_configured"), "{report:#}");
+}
+
+#[test]
+fn the_data_path_alone_is_measured_stage_by_stage() {
+    for (protocol, stages) in [("wireguard", 8), ("esp", 8)] {
+        let words = format!("bench pipeline --protocol {protocol} --seconds 0.01");
+        let Some(report) = measured(&words) else { return };
+        for load in report["loads"].as_array().expect("a list") {
+            for way in ["inbound", "outbound"] {
+                let parts = load[way]["stages"].as_array().expect("a list");
+                let sum: f64 = parts.iter().filter_map(|part| part[1].as_f64()).sum();
+                let total = load[way]["total"].as_f64().expect("a number");
+                assert!(parts.len() >= stages && (sum - total).abs() < total / 100.0, "{load:#}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ciphers_and_the_choice_between_engines_are_measured() {
+    let words = "bench crypto --cipher aes-128-gcm --seconds 0.001 --without nothing";
+    let Some(report) = measured(words) else { return };
+    let rows = report["rows"].as_array().expect("a list");
+    let has = |engine: &str| rows.iter().any(|row| row["engine"] == engine && row["name"] == "aes-128-gcm");
+    for engine in report["engines"].as_array().expect("a list") {
+        assert!(has(engine["name"].as_str().expect("a name")), "{report:#}");
+    }
+    let words = "bench choice --cipher aes-128-gcm --seconds 0.0005";
+    let Some(report) = measured(words) else { return };
+    assert!(report["ciphers"][0]["places"].as_u64().is_some_and(|places| places > 0), "{report:#}");
+    let Some(report) = measured("bench system") else { return };
+    assert!(report["copies"][0]["bytes_per_second"].as_f64().is_some_and(|speed| speed > 1.0), "{report:#}");
+}
+
+#[test]
+fn the_demo_shows_what_a_tunnel_can_do() {
+    if !rustix::process::geteuid().is_root() {
+        return crate::support::skip("needs root to make network namespaces");
+    }
+    let mut command = Command::new(postern());
+    let output = command.args(["demo", "--seconds", "1"]).stdin(Stdio::null()).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let row = said.lines().find(|line| line.starts_with("TCP, 1 stream")).unwrap_or_default();
+    let numbers: Vec<f64> = row.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    // The number of streams is not among them: a comma follows no number there.
+    assert!(numbers.len() >= 2 && numbers.iter().all(|&number| number > 0.0), "{said}");
 }
