@@ -3,9 +3,10 @@
 use crate::Failure;
 use clap::Args;
 use gateway::api;
+use gateway::api::model::Problem;
 use http_body_util::{BodyExt, Full};
-use hyper::Request;
 use hyper::body::Bytes;
+use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -70,6 +71,7 @@ fn refusal(path: &Path, error: &Failure) -> Option<String> {
         Some(ErrorKind::PermissionDenied) => {
             Some(format!("{path}: you may not ask this daemon\n  fix: ask as root"))
         }
+        _ if error.to_string().contains("\n  fix: ") => Some(format!("{path}: {error}")),
         _ => Some(format!("{path}: {error}\n  fix: if the daemon is of another version, restart it")),
     }
 }
@@ -104,6 +106,15 @@ fn runtime() -> Result<Runtime, Failure> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
+/// What a daemon says that refuses a request; of another version, it may say nothing that can be read.
+fn refused(status: StatusCode, body: &[u8]) -> Failure {
+    match serde_json::from_slice::<Problem>(body) {
+        Ok(Problem { error, fix: Some(fix) }) => format!("{error}\n  fix: {fix}").into(),
+        Ok(Problem { error, fix: None }) => error.into(),
+        Err(_) => format!("the daemon says {status}: is it of this version?").into(),
+    }
+}
+
 fn at(path: &Path, error: Failure) -> Failure {
     format!("{}: {error}", path.display()).into()
 }
@@ -129,7 +140,7 @@ async fn exchange<T: DeserializeOwned>(path: &Path, request: Request<Full<Bytes>
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
         if !status.is_success() {
-            return Err(format!("the daemon says {status}: is it of this version?").into());
+            return Err(refused(status, &body));
         }
         Ok(serde_json::from_slice(&body)?)
     };

@@ -19,6 +19,7 @@ mod suite;
 mod system;
 mod tabulate;
 mod vpn;
+mod whole;
 mod wireguard;
 
 use clap::{Parser, Subcommand};

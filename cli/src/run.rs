@@ -1,7 +1,7 @@
 //! `postern run`: the gateway, as its configuration file says.
 
 use crate::engines;
-use crate::{Failure, Outcome, privilege, wireguard};
+use crate::{Failure, Outcome, privilege, whole, wireguard};
 use clap::Args;
 use config::settings::ipsec::Encryption;
 use config::{ConfigError, Settings, Text, Tree, diff};
@@ -57,7 +57,7 @@ type Engines = fn(&Settings) -> Arc<Choice>;
 
 fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
     wireguard::log();
-    let (tree, settings) = read(&arguments.config)?;
+    let Read { tree, settings, ends } = read(&arguments.config, false)?;
     if arguments.check {
         check(&arguments.config, &settings)?;
         println!("{}: {}, nothing wrong", arguments.config.display(), counted(&settings));
@@ -65,7 +65,7 @@ fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
     }
     privilege::drop_unneeded(privilege::Needs { other_namespaces: false, raw_sockets: true })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let in_force = config::print::text(&tree);
+    let in_force = InForce { text: config::print::text(&tree), ends };
     drop(tree);
     let outcome = runtime.block_on(serve(arguments, in_force, settings, engines));
     // A resolver that does not answer is not waited for.
@@ -114,7 +114,7 @@ fn subjects(settings: &Settings) -> Vec<Subject> {
     subjects
 }
 
-async fn serve(arguments: Arguments, mut in_force: Text, settings: Settings, engines: Engines) -> Outcome {
+async fn serve(arguments: Arguments, mut in_force: InForce, settings: Settings, engines: Engines) -> Outcome {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut reload = signal(SignalKind::hangup())?;
@@ -194,24 +194,34 @@ async fn unless_ended<T>(
     }
 }
 
+/// The configuration in force.
+struct InForce {
+    text: Text,
+    /// Whether the last line of its file had an end.
+    ends: bool,
+}
+
 /// Reads the file again and applies what has changed in it; if it is wrong, everything stays.
-async fn load(path: &Path, in_force: &mut Text, daemon: &mut Daemon) {
-    let (mut new, settings) = match read(path) {
+async fn load(path: &Path, in_force: &mut InForce, daemon: &mut Daemon) {
+    let (file, ended) = (path.to_owned(), in_force.ends);
+    // It may wait for who writes the file.
+    let read = tokio::task::spawn_blocking(move || read(&file, ended)).await;
+    let Read { mut tree, settings, ends } = match read.map_err(Failure::from).and_then(|read| read) {
         Ok(read) => read,
         Err(error) => return tracing::error!("the configuration stays as it was: {error}"),
     };
     // We have printed it ourselves; were it not read, all of the new one would be told as new.
-    let old = in_force.as_str().ok().and_then(|text| config::parse(text).ok()).unwrap_or_default();
-    for change in diff::diff(&old, &new) {
+    let old = in_force.text.as_str().ok().and_then(|text| config::parse(text).ok()).unwrap_or_default();
+    for change in diff::diff(&old, &tree) {
         tracing::info!("{change}");
     }
     let refused = daemon.apply(settings).await;
     for (place, error) in &refused {
         tracing::error!("{error}");
         let place: Vec<&str> = place.split(' ').collect();
-        new.take_over(&place, &old);
+        tree.take_over(&place, &old);
     }
-    *in_force = config::print::text(&new);
+    *in_force = InForce { text: config::print::text(&tree), ends };
     let names: Vec<&str> = refused.keys().map(String::as_str).collect();
     if names.is_empty() {
         tracing::info!("{} is in force", path.display());
@@ -224,16 +234,33 @@ async fn load(path: &Path, in_force: &mut Text, daemon: &mut Daemon) {
     }
 }
 
-fn read(path: &Path) -> Result<(Tree, Settings), Failure> {
-    let text = Text::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+/// A configuration that was read.
+struct Read {
+    tree: Tree,
+    settings: Settings,
+    /// Whether the last line of the file has an end.
+    ends: bool,
+}
+
+/// `must_end`: the file in force ends its last line, so one that does not is cut off.
+fn read(path: &Path, must_end: bool) -> Result<Read, Failure> {
+    let text = whole::read(path)?;
     let text = text.as_str().map_err(|error| format!("{}: {error}", path.display()))?;
+    let ends = whole::ends_its_last_line(text);
+    if must_end && !ends {
+        return Err(format!("{}: {}", path.display(), whole::cut_off(path)).into());
+    }
     let checked = config::parse(text).and_then(|tree| Settings::new(&tree).map(|checked| (tree, checked)));
     let (tree, (settings, warnings)) = checked.map_err(|errors| explain(path, text, &errors))?;
+    if settings.is_empty() && !settings.allows_empty {
+        return Err(whole::empty(path).into());
+    }
     let accelerators = settings.crypto.accelerators.then(no_accelerator).flatten();
-    for warning in warnings.into_iter().chain(exposed(path, &tree)).chain(accelerators) {
+    let cut_off = (!ends).then(|| whole::cut_off(path));
+    for warning in warnings.into_iter().chain(exposed(path, &tree)).chain(accelerators).chain(cut_off) {
         tracing::warn!("{}: {warning}", path.display());
     }
-    Ok((tree, settings))
+    Ok(Read { tree, settings, ends })
 }
 
 /// What is said of accelerators that are allowed and not there.

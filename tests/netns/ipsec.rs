@@ -201,7 +201,7 @@ fn what_is_protected_does_not_leave_in_clear_whatever_becomes_of_the_interface()
     a.0.start(&mut lab);
     goes_inside(&lab);
     kill(&mut lab, &mut a);
-    a.write("");
+    a.write("set system allow-empty\n");
     a.0.start(&mut lab);
     wait_until(Duration::from_secs(5), || way(&lab).contains("via 192.168.77.2")).expect("nothing is left");
     let rules = lab.ip("a", "rule show").expect("rules");

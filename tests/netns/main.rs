@@ -9,6 +9,7 @@ mod manual;
 mod measurements;
 mod names;
 mod nat;
+mod operator;
 mod reload;
 mod resilience;
 mod support;

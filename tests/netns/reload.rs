@@ -202,3 +202,46 @@ fn rules_of_a_killed_gateway_go_with_the_next_start() {
     wait_until(Duration::from_secs(5), || rules(&lab) == before.0).expect("the rules are gone");
     assert!(!lab.ip("a", "-6 rule show").expect("it is there").contains("0xca6c"));
 }
+
+#[test]
+fn a_file_that_is_cut_off_ends_no_session() {
+    let Some((lab, a, _b, _)) = started() else { return };
+    wait_until(Duration::from_secs(30), || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
+    let handshake = a.peer("other")["latest_handshake"].clone();
+    let whole = std::fs::read_to_string(&a.file).expect("it is there");
+    let cut = whole.find("peer other allowed-ips").expect("a peer") + 8;
+    for (text, said) in [
+        ("", "has no interface and no peer"),
+        ("# only a comment\n", "has no interface and no peer"),
+        (&whole[..cut], "the last line has no end"),
+        (whole.trim_end(), "the last line has no end"),
+    ] {
+        std::fs::write(&a.file, text).expect("it is written");
+        let log = a.reload();
+        assert!(log.contains(said) && log.contains("\n  fix: ") && log.contains("stays as it was"), "{log}");
+        assert_eq!(a.peer("other")["latest_handshake"], handshake, "the session was kept");
+    }
+    assert!(answers(&lab, "a", "10.66.0.2"));
+    std::fs::write(&a.file, "set system allow-empty\n").expect("it is written");
+    assert!(a.reload().contains("is in force"));
+    assert!(lab.ip("a", "link show wg0").is_err(), "it was asked for");
+}
+
+#[test]
+fn a_file_that_never_ended_its_last_line_is_read_again() {
+    let Some((mut lab, mut a, _b, publics)) = started() else { return };
+    lab.kill(a.process.take().expect("it was started"), Signal::TERM);
+    let write = |more: &[&str]| {
+        a.write(&lines(0, &publics[1], more));
+        let text = std::fs::read_to_string(&a.file).expect("it is there");
+        std::fs::write(&a.file, text.trim_end()).expect("it is written");
+    };
+    write(&[]);
+    a.start(&mut lab);
+    let log = std::fs::read_to_string(&a.log).expect("it logs");
+    assert!(log.contains("the last line has no end") && log.contains("echo >> "), "{log}");
+    a.write(&lines(0, &publics[1], &["mtu 1300"]));
+    let text = std::fs::read_to_string(&a.file).expect("it is there");
+    std::fs::write(&a.file, text.trim_end()).expect("it is written");
+    assert!(a.reload().contains("is in force"));
+}

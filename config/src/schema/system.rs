@@ -27,8 +27,13 @@ macro_rules! pairs {
     };
 }
 
-pub(super) static NODES: &[Node] =
-    &[flag("system acceleration qat", "Use crypto accelerators on a bus where they are the fastest")];
+pub(super) static NODES: &[Node] = &[
+    flag("system acceleration qat", "Use crypto accelerators on a bus where they are the fastest"),
+    flag(
+        "system allow-empty",
+        "A configuration without interfaces and peers is meant, and not a file cut off",
+    ),
+];
 
 const LEFT: &str =
     "remove the line: it is about the machine, not about VPNs, and left to the machine's own programs";

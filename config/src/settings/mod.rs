@@ -24,16 +24,24 @@ pub struct Settings {
     pub ipsec: IpSec,
     /// Which crypto engines are used.
     pub crypto: Crypto,
+    /// Whether it is meant that nothing is served.
+    pub allows_empty: bool,
 }
 
 /// Settings, and what a person should know about them.
 pub type Checked = (Settings, Vec<String>);
 
 impl Settings {
+    /// Whether nothing is served.
+    pub fn is_empty(&self) -> bool {
+        self.wireguard.is_empty() && self.ipsec.peers.is_empty()
+    }
+
     /// Reads the settings out of a tree.
     pub fn new(tree: &Tree) -> Result<Checked, Vec<ConfigError>> {
         let mut reader = Reader::default();
-        let mut settings = Self { crypto: Crypto::new(tree), ..Self::default() };
+        let allows_empty = tree.at(&["system", "allow-empty"]).is_some();
+        let mut settings = Self { crypto: Crypto::new(tree), allows_empty, ..Self::default() };
         if let Some(interfaces) = tree.at(&["interfaces", "wireguard"]) {
             for (name, interface) in interfaces.children() {
                 if let Some(read) = reader.wireguard(name, interface) {

@@ -7,6 +7,7 @@
 
 mod engines;
 pub mod model;
+mod server;
 
 pub use engines::{said as said_of_engine, show as show_crypto};
 
@@ -20,6 +21,9 @@ use ::crypto::PublicKey;
 use ::crypto::choice::Choice;
 use arc_swap::ArcSwapOption;
 use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ipnet::IpNet;
@@ -104,17 +108,39 @@ pub async fn bind(path: &Path) -> Result<Listener, SocketError> {
 
 /// Serves the API for ever.
 pub async fn serve(listener: Listener, shown: Shown) {
-    let router = Router::new()
+    server::serve(listener, router(shown), server::Limits::USUAL).await;
+}
+
+fn router(shown: Shown) -> Router {
+    Router::new()
         .route("/v1/interfaces/wireguard", get(interfaces))
         .route("/v1/drops", get(drops))
         .route("/v1/offloads", get(offloads))
         .route("/v1/crypto", get(crypto))
         .route("/v1/vpn/ipsec", get(ipsec))
         .route("/v1/vpn/ipsec/reset", post(reset))
-        .with_state(shown);
-    if let Err(error) = axum::serve(Incoming(listener), router).await {
-        tracing::error!("api: {error}");
-    }
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_allowed)
+        .with_state(shown)
+}
+
+async fn unknown(place: Uri) -> Response {
+    let error = format!("there is no {}", place.path());
+    server::problem(StatusCode::NOT_FOUND, error, "use a client of the daemon's version: postern --version")
+}
+
+async fn not_allowed(method: Method, place: Uri) -> Response {
+    let error = format!("{method} cannot be done with {}", place.path());
+    server::problem(StatusCode::METHOD_NOT_ALLOWED, error, "see the header Allow for what can be done")
+}
+
+/// What is said of a body that is not what it should be.
+fn unreadable(rejection: &JsonRejection) -> Response {
+    server::problem(
+        rejection.status(),
+        rejection.body_text(),
+        "send JSON, with content-type: application/json",
+    )
 }
 
 async fn interfaces(State(shown): State<Shown>) -> Json<model::Interfaces> {
@@ -145,12 +171,16 @@ async fn ipsec(State(shown): State<Shown>) -> Json<model::Ipsec> {
     Json(model::Ipsec { peers })
 }
 
-async fn reset(State(shown): State<Shown>, Json(which): Json<model::Reset>) -> Json<bool> {
+async fn reset(
+    State(shown): State<Shown>,
+    which: Result<Json<model::Reset>, JsonRejection>,
+) -> Result<Json<bool>, Response> {
+    let Json(which) = which.map_err(|rejection| unreadable(&rejection))?;
     let known = match shown.ipsec.load_full() {
         Some(gateway) => gateway.reset(&which.peer, which.tunnel).await,
         None => false,
     };
-    Json(known)
+    Ok(Json(known))
 }
 
 async fn offloads(State(shown): State<Shown>) -> Json<model::Offloads> {
@@ -167,30 +197,6 @@ async fn offloads(State(shown): State<Shown>) -> Json<model::Offloads> {
 
 async fn crypto(State(shown): State<Shown>) -> Json<model::Crypto> {
     Json(engines::show(&shown.engines))
-}
-
-/// A socket for axum.
-struct Incoming(Listener);
-
-impl axum::serve::Listener for Incoming {
-    type Io = tokio::net::UnixStream;
-    type Addr = ();
-
-    async fn accept(&mut self) -> (Self::Io, ()) {
-        loop {
-            match self.0.accept().await {
-                Ok(stream) => return (stream, ()),
-                Err(error) => {
-                    tracing::warn!("api: {error}");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
-    }
-
-    fn local_addr(&self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 async fn show_interface(interface: &Interface, labels: &Labels) -> model::Interface {

@@ -2,6 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Why a request was refused: what comes with every status that is an error.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Problem {
+    /// What is wrong.
+    pub error: String,
+    /// What to do.
+    pub fix: Option<String>,
+}
+
 /// `GET /v1/interfaces/wireguard`
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Interfaces {

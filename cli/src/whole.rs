@@ -1,0 +1,116 @@
+//! Whether a configuration file is whole: what can be known of a file that is cut off, or that is just being written.
+
+use crate::Failure;
+use config::Text;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// A file that has changed less than this long ago may be about to change again.
+const SETTLED: Duration = Duration::from_millis(100);
+/// How often a file that changes is looked at again.
+const TRIES: usize = 50;
+
+/// The text of a file that did not change while it was read. Waits a while for one that does.
+pub(crate) fn read(path: &Path) -> Result<Text, Failure> {
+    let wrong = |error: io::Error| {
+        let fix = if error.kind() == io::ErrorKind::NotFound {
+            "\n  fix: write one (examples/ has some to start from), or name another: --config FILE"
+        } else {
+            ""
+        };
+        Failure::from(format!("{}: {error}{fix}", path.display()))
+    };
+    for _ in 0..TRIES {
+        let before = std::fs::metadata(path).map_err(wrong)?;
+        let text = Text::read(path).map_err(wrong)?;
+        // What is no file, as a pipe, comes to an end when it is whole.
+        if !before.is_file() || is_settled(&before, &std::fs::metadata(path).map_err(wrong)?, &text) {
+            return Ok(text);
+        }
+        std::thread::sleep(SETTLED);
+    }
+    let path = path.display();
+    Err(format!("{path} changes all the time: it is being written\n  fix: {}", replace(&path)).into())
+}
+
+fn is_settled(before: &Metadata, after: &Metadata, text: &Text) -> bool {
+    let of = |file: &Metadata| (file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec());
+    // A clock that was set back makes files of the future: those are as settled as they will be.
+    let is_old = after.modified().ok().and_then(|at| at.elapsed().ok()).is_none_or(|age| age >= SETTLED);
+    of(before) == of(after) && after.len() == text.bytes().len() as u64 && is_old
+}
+
+/// How to change a file so that nobody sees half of it.
+fn replace(path: &impl std::fmt::Display) -> String {
+    format!("write the new one beside it, then: mv {path}.new {path}")
+}
+
+/// Whether the last line has an end. A file that is cut off seldom has, but some editors write none.
+pub(crate) fn ends_its_last_line(text: &str) -> bool {
+    text.is_empty() || text.ends_with('\n')
+}
+
+/// What is said of a file whose last line has no end.
+pub(crate) fn cut_off(path: &Path) -> String {
+    let path = path.display();
+    format!(
+        "the last line has no end, as if the file were cut off\n  fix: if it is whole: echo >> {path}; else {}",
+        replace(&path)
+    )
+}
+
+/// What is said of a file that says to serve nothing, and not that this is meant.
+pub(crate) fn empty(path: &Path) -> String {
+    let path = path.display();
+    format!(
+        "{path} has no interface and no peer: it may be cut off\n  fix: if nothing is to be served, say so in it: set \
+         system allow-empty; else {}",
+        replace(&path)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::path::PathBuf;
+
+    fn path(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("postern-whole-{}-{name}", std::process::id()))
+    }
+
+    #[test]
+    fn a_file_that_is_being_written_is_read_when_it_is_whole() {
+        let path = path("growing");
+        let mut file = std::fs::File::create(&path).expect("a file");
+        let text = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    file.write_all(b"a line\n").expect("it is written");
+                    std::thread::sleep(SETTLED / 5);
+                }
+            });
+            read(&path)
+        });
+        std::fs::remove_file(&path).expect("it is there");
+        // A writer that pauses for longer than this cannot be told from one that has ended.
+        assert_eq!(text.expect("it is read").bytes().len(), 20 * 7);
+    }
+
+    #[test]
+    fn what_is_not_there_says_how_to_have_it() {
+        let error = read(&path("missing")).expect_err("not there").to_string();
+        assert!(error.contains("--config FILE"), "{error}");
+    }
+
+    #[test]
+    fn a_line_without_end_is_noticed() {
+        assert!(ends_its_last_line("") && ends_its_last_line("set a\n") && !ends_its_last_line("set a\nse"));
+        let said = cut_off(Path::new("/etc/a.conf"));
+        assert!(said.contains("\n  fix: ") && said.contains("mv /etc/a.conf.new /etc/a.conf"), "{said}");
+        assert!(empty(Path::new("a")).contains("set system allow-empty"));
+    }
+}

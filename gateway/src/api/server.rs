@@ -1,0 +1,171 @@
+//! Serves HTTP on a Unix socket: accept → make room → read a request in time → answer → write in time.
+//!
+//! Only the owner of the socket can connect. The limits are against clients that hang or leak connections: those must
+//! cost neither memory nor descriptors of the gateway, nor keep another client from being answered.
+
+use super::model::Problem;
+use crate::control::socket::Listener;
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::Request;
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
+use tower::ServiceExt;
+
+/// What a client may take of the daemon.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// Connections at once. One more ends the connection that has been idle for longest.
+    pub(super) connections: usize,
+    /// How long a client may take to send a whole request, and to take the answer; also how long it may be idle.
+    pub(super) patience: Duration,
+    /// Bytes of a request's body, and of its head.
+    pub(super) longest: usize,
+}
+
+impl Limits {
+    pub(super) const USUAL: Self =
+        Self { connections: 64, patience: Duration::from_secs(10), longest: 64 << 10 };
+}
+
+/// When the client must have done its part; `None` while the daemon works on a request.
+type Deadline = Option<Instant>;
+
+/// A connection that is served.
+struct Served {
+    task: AbortHandle,
+    deadline: Arc<watch::Sender<Deadline>>,
+}
+
+/// Serves connections for ever.
+pub(super) async fn serve(listener: Listener, router: Router, limits: Limits) {
+    let mut served = VecDeque::new();
+    loop {
+        match listener.accept().await {
+            Ok(stream) => {
+                if !make_room(&mut served, limits.connections) {
+                    tracing::warn!("api: {} requests are being answered: one more is refused", served.len());
+                    continue;
+                }
+                let deadline = Arc::new(watch::Sender::new(Some(Instant::now() + limits.patience)));
+                let conversation = converse(stream, router.clone(), limits, Arc::clone(&deadline));
+                let task = tokio::spawn(conversation).abort_handle();
+                served.push_back(Served { task, deadline });
+            }
+            Err(error) => {
+                tracing::warn!("api: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// Whether one more connection can be served, after the end of the one that has been idle for longest if need be.
+fn make_room(served: &mut VecDeque<Served>, most: usize) -> bool {
+    served.retain(|connection| !connection.task.is_finished());
+    if served.len() < most {
+        return true;
+    }
+    let idle = served.iter().enumerate().filter_map(|(at, it)| Some(((*it.deadline.borrow())?, at)));
+    let Some((_, longest)) = idle.min() else { return false };
+    served.remove(longest).inspect(|idle| idle.task.abort()).is_some()
+}
+
+/// Answers the requests of one connection, until the client is late.
+async fn converse(
+    stream: UnixStream,
+    router: Router,
+    limits: Limits,
+    deadline: Arc<watch::Sender<Deadline>>,
+) {
+    let seen = deadline.subscribe();
+    let service = service_fn(move |request| {
+        let (router, deadline) = (router.clone(), Arc::clone(&deadline));
+        async move {
+            let working = || _ = deadline.send_replace(None);
+            let response = answer(request, router, limits.longest, working).await;
+            deadline.send_replace(Some(Instant::now() + limits.patience));
+            Ok::<_, Infallible>(response)
+        }
+    });
+    // The deadline is for all of a request, not for its head alone.
+    let mut http = http1::Builder::new();
+    http.header_read_timeout(None).max_buf_size(limits.longest);
+    tokio::select! {
+        ended = http.serve_connection(TokioIo::new(stream), service) => {
+            if let Err(error) = ended {
+                tracing::debug!("api: {error}");
+            }
+        }
+        () = overdue(seen) => tracing::debug!("api: a client was idle or slow for {:?}", limits.patience),
+    }
+}
+
+/// Returns when a deadline has passed that was not moved.
+async fn overdue(mut deadline: watch::Receiver<Deadline>) {
+    loop {
+        let at = *deadline.borrow_and_update();
+        let passed = async {
+            match at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = passed => return,
+            changed = deadline.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// Reads a request whole, and answers it.
+async fn answer(request: Request<Incoming>, router: Router, longest: usize, working: impl Fn()) -> Response {
+    let (head, body) = request.into_parts();
+    let too_large = || {
+        problem(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("a request has at most {longest} bytes"),
+            "send what the request is for, and no more",
+        )
+    };
+    // What is announced need not be read.
+    if body.size_hint().lower() > longest as u64 {
+        return too_large();
+    }
+    let body = match Limited::new(body, longest).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => return too_large(),
+        Err(error) => {
+            return problem(StatusCode::BAD_REQUEST, format!("the request is incomplete: {error}"), AGAIN);
+        }
+    };
+    working();
+    match router.oneshot(Request::from_parts(head, Body::from(body))).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+const AGAIN: &str = "send it again";
+
+/// A refusal, as every client can read it.
+pub(super) fn problem(status: StatusCode, error: impl Into<String>, fix: impl Into<String>) -> Response {
+    (status, Json(Problem { error: error.into(), fix: Some(fix.into()) })).into_response()
+}
+
+#[cfg(test)]
+#[path = "server/tests.rs"]
+mod tests;

@@ -1,0 +1,150 @@
+//! Clients that are wrong, slow, or many.
+
+use super::super::{Shown, bind, router};
+use super::*;
+use crypto::choice::Choice;
+use crypto::engine::none;
+use std::path::PathBuf;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// No test waits longer for what must come.
+const LONG: Duration = Duration::from_secs(30);
+
+/// An API without interfaces, for as long as the test runs.
+async fn served(name: &str, limits: Limits) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("postern-api-{}-{name}.sock", std::process::id()));
+    let listener = bind(&path).await.expect("free");
+    let shown = Shown::new(Arc::new(Choice::among(vec![Arc::new(none::None)])));
+    tokio::spawn(serve(listener, router(shown), limits));
+    path
+}
+
+async fn connected(path: &PathBuf) -> UnixStream {
+    timeout(LONG, UnixStream::connect(path)).await.expect("in time").expect("it listens")
+}
+
+/// Sends some text, and reads until the other side ends the connection.
+async fn asked(path: &PathBuf, text: &str) -> String {
+    let mut stream = connected(path).await;
+    // Who is refused early is not read to the end.
+    let _ = stream.write_all(text.as_bytes()).await;
+    ended(&mut stream).await
+}
+
+/// What comes until the other side ends the connection.
+async fn ended(stream: &mut UnixStream) -> String {
+    let mut bytes = Vec::new();
+    let _ = timeout(LONG, stream.read_to_end(&mut bytes)).await.expect("it ends");
+    String::from_utf8(bytes).expect("it is text")
+}
+
+/// A request, and nothing after it.
+fn request(method: &str, path: &str, body: &str) -> String {
+    format!(
+        "{method} {path} HTTP/1.1\r\nhost: postern\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// The status of an answer, and what it says.
+fn read(answer: &str) -> (u16, Problem) {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+    (status, serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}")))
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_request_is_said() {
+    let path = served("wrong", Limits::USUAL).await;
+    let large = "x".repeat(Limits::USUAL.longest + 1);
+    for (method, place, body, status, said) in [
+        ("GET", "/v1/nothing", "", 404, "/v1/nothing"),
+        ("GET", "/", "", 404, "there is no /"),
+        ("POST", "/v1/drops", "", 405, "POST"),
+        ("DELETE", "/v1/vpn/ipsec/reset", "", 405, "DELETE"),
+        ("POST", "/v1/vpn/ipsec/reset", "{", 400, "JSON"),
+        ("POST", "/v1/vpn/ipsec/reset", "{\"peer\": 7}", 422, "peer"),
+        ("POST", "/v1/vpn/ipsec/reset", &large, 413, "at most 65536 bytes"),
+        ("GET", "/v1/drops", &large, 413, "at most 65536 bytes"),
+    ] {
+        let answer = asked(&path, &request(method, place, body)).await;
+        let (found, problem) = read(&answer);
+        assert!(found == status && problem.error.contains(said) && problem.fix.is_some(), "{answer}");
+    }
+    let untyped =
+        "POST /v1/vpn/ipsec/reset HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
+    assert_eq!(read(&asked(&path, untyped).await).0, 415);
+    assert!(asked(&path, "nonsense\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
+    assert!(asked(&path, &request("GET", "/v1/drops", "")).await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn a_body_without_length_has_an_end() {
+    let path = served("chunked", Limits::USUAL).await;
+    let head = "POST /v1/vpn/ipsec/reset HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n\
+                connection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+    let text = head.to_owned() + &format!("1000\r\n{}\r\n", " ".repeat(0x1000)).repeat(20);
+    let answer = asked(&path, &text).await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_that_never_finishes_its_request_is_left() {
+    let limits = Limits { patience: Duration::from_millis(500), ..Limits::USUAL };
+    let path = served("slow", limits).await;
+    // A byte now and then is no reason to wait for ever, in the head or in the body.
+    let head = request("POST", "/v1/vpn/ipsec/reset", &" ".repeat(4000));
+    for fast in [0, head.len() - 4000] {
+        let mut stream = connected(&path).await;
+        stream.write_all(&head.as_bytes()[..fast]).await.expect("it is read");
+        let dripping = async {
+            for byte in &head.as_bytes()[fast..] {
+                if stream.write_all(&[*byte]).await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            panic!("{} bytes were waited for", head.len());
+        };
+        timeout(LONG, dripping).await.expect("the connection ends");
+    }
+    let mut silent = connected(&path).await;
+    assert_eq!(ended(&mut silent).await, "");
+}
+
+#[tokio::test]
+async fn a_client_that_is_idle_after_its_answer_is_left() {
+    let limits = Limits { patience: Duration::from_millis(300), ..Limits::USUAL };
+    let path = served("idle", limits).await;
+    let mut stream = connected(&path).await;
+    let request = "GET /v1/drops HTTP/1.1\r\nhost: a\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.expect("it is read");
+    assert!(ended(&mut stream).await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn a_thousand_connections_keep_nobody_from_being_answered() {
+    // So long that nothing is mended by waiting.
+    let limits = Limits { patience: LONG * 10, ..Limits::USUAL };
+    let path = served("many", limits).await;
+    let mut connections = Vec::new();
+    for _ in 0..1000 {
+        connections.push(connected(&path).await);
+        if connections.len() % 100 == 0 {
+            let answer = asked(&path, &request("GET", "/v1/drops", "")).await;
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{}: {answer}", connections.len());
+        }
+    }
+    // Those that are served still are the last ones.
+    let mut open = 0;
+    for stream in &mut connections {
+        let mut byte = [0];
+        open += usize::from(timeout(Duration::from_millis(1), stream.read(&mut byte)).await.is_err());
+    }
+    assert!((1..=limits.connections).contains(&open), "{open}");
+    let last = connections.last_mut().expect("a thousand");
+    last.write_all(request("GET", "/v1/drops", "").as_bytes()).await.expect("it is read");
+    assert!(ended(last).await.starts_with("HTTP/1.1 200 "));
+}
