@@ -98,7 +98,7 @@ impl Crowd {
         let now = clock.monotonic();
         let members = (0..count).map(|number| {
             let mut device = Device::new(Arc::new(AwsLc), Box::new(random::System::default()));
-            device.set_private_key(Some(key(number).secret().clone()), &mut Outbox::new());
+            device.set_private_key(now, Some(key(number).secret().clone()), &mut Outbox::new());
             let (peer, _) = device.add_peer(public);
             device.start(now);
             device.set_reachable(now, peer);

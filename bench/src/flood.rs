@@ -269,7 +269,7 @@ impl Source {
         let public = ours.public();
         let mut device = Device::new(Arc::new(AwsLc), Box::new(random::System::default()));
         let mut out = Outbox::new();
-        device.set_private_key(Some(theirs.secret().clone()), &mut out);
+        device.set_private_key(Clock.monotonic(), Some(theirs.secret().clone()), &mut out);
         let (peer, _) = device.add_peer(public);
         device.start(Clock.monotonic());
         device.set_reachable(Clock.monotonic(), peer);

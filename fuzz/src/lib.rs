@@ -102,7 +102,7 @@ pub fn device(data: &[u8]) {
     let keys = [[1; 32], [2; 32]];
     let mut hosts = keys.map(|key| {
         let mut device = Device::new(Arc::new(AwsLc), Box::new(Constant(key[0])));
-        device.set_private_key(Some(Secret::new(key)), &mut Outbox::new());
+        device.set_private_key(Time::from_nanoseconds(1), Some(Secret::new(key)), &mut Outbox::new());
         device
     });
     let mut now = Now { monotonic: Time::from_nanoseconds(1_000_000_000), wall: Duration::from_secs(1) };

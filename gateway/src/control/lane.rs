@@ -336,7 +336,8 @@ impl<T: Transmit> Lane<T> {
         let mut out = Outbox::new();
         if let Some(key) = update.private_key {
             let key = Some(key).filter(|key| !key.is_zero());
-            if let Some(ourselves) = self.device.set_private_key(key, &mut out) {
+            if let Some(ourselves) = self.device.set_private_key(self.shared.clock.monotonic(), key, &mut out)
+            {
                 self.forget(ourselves);
             }
         }
@@ -351,6 +352,9 @@ impl<T: Transmit> Lane<T> {
             self.update_peer(peer);
         }
         if std::mem::take(&mut self.rerouted) {
+        if let Some(eager) = update.eager {
+            self.device.set_eager(self.shared.clock.monotonic(), eager);
+        }
             self.publish();
         }
         Ok(())

@@ -84,6 +84,7 @@ pub fn update(before: Option<&WireGuard>, after: &WireGuard) -> Update {
             .then(|| after.private_key.clone()),
         listen_port: before.is_none_or(|before| before.port != after.port).then(|| after.port.unwrap_or(0)),
         fwmark: (before_mark != Some(mark(after))).then(|| mark(after)),
+        eager: before.is_none().then_some(true),
         replace_peers: before.is_none(),
         peers: removed.chain(changed).collect(),
     }

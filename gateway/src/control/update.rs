@@ -15,6 +15,8 @@ pub struct Update {
     pub listen_port: Option<u16>,
     /// The mark on outer packets; 0 for none.
     pub fwmark: Option<u32>,
+    /// Whether peers are called as soon as it is known where they are, or only when there is something to send.
+    pub eager: Option<bool>,
     /// All peers are removed first, with their sessions.
     pub replace_peers: bool,
     /// Changes to peers, in their order.

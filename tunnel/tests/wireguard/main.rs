@@ -419,7 +419,10 @@ fn changing_our_key_ends_all_sessions_and_removes_ourselves() {
     let mut out = Outbox::new();
     let peer = network.hosts[A].peer;
     // B's private key: from now on the peer is ourselves.
-    assert_eq!(network.hosts[A].device.set_private_key(Some(Secret::new([2; 32])), &mut out), Some(peer));
+    assert_eq!(
+        network.hosts[A].device.set_private_key(at(200).monotonic, Some(Secret::new([2; 32])), &mut out),
+        Some(peer)
+    );
     assert!(network.hosts[A].device.peers().is_empty());
     assert!(out.iter().any(|action| matches!(action, tunnel::wireguard::Action::Retire { .. })));
 }
@@ -492,4 +495,60 @@ fn a_responder_does_not_call_back_while_its_response_is_under_way() {
     assert_eq!(network.count(INITIATION), 1, "only A's");
     assert_eq!(network.hosts[A].received.len(), 1);
     assert_eq!(network.hosts[B].received.len(), 1);
+}
+
+#[test]
+fn a_key_that_is_set_while_peers_are_to_be_kept_alive_calls_them() {
+    let mut network = Network::new(42);
+    network.set_private_key(A, None);
+    network.keep_alive(A, seconds(25));
+    network.run(seconds(60));
+    assert_eq!(network.count(INITIATION), 0, "nobody is called without a key");
+    network.set_private_key(A, Some([1; 32]));
+    network.run(SECOND);
+    assert_eq!((network.count(INITIATION), network.count(RESPONSE)), (1, 1));
+    assert_eq!(network.hosts[B].keepalives_received, 1);
+    // Another key ends the sessions, and calls for new ones. B does not know it.
+    network.run(seconds(10));
+    network.set_private_key(A, Some([7; 32]));
+    network.run(SECOND);
+    assert_eq!((network.count(INITIATION), network.count(RESPONSE)), (2, 1));
+}
+
+#[test]
+fn who_is_eager_calls_as_soon_as_it_is_known_where_the_peer_is() {
+    let mut network = Network::unacquainted(43);
+    let now = network.now().monotonic;
+    network.hosts[A].device.set_eager(now, true);
+    network.run(SECOND);
+    assert_eq!(network.count(INITIATION), 0);
+    network.introduce(A, B);
+    network.run(SECOND);
+    assert_eq!((network.count(INITIATION), network.count(RESPONSE)), (1, 1));
+    network.run(seconds(100));
+    assert_eq!(network.count(INITIATION), 1, "once it is connected it has nothing to say");
+}
+
+/// As after a power cut at both sites.
+#[test]
+fn two_that_are_started_at_once_and_both_call_are_connected() {
+    for seed in 50..70 {
+        let mut network = Network::unacquainted(seed);
+        // Two ways of up to 40 ms: initiations cross each other, or one is answered before the other is sent.
+        network.weather.delay = Duration::from_millis(seed * 2 - 98);
+        let now = network.now().monotonic;
+        for (host, other) in [(A, B), (B, A)] {
+            network.hosts[host].device.set_eager(now, true);
+            network.introduce(host, other);
+        }
+        network.run(SECOND);
+        assert!(network.hosts.iter().all(|host| host.sending.is_some()), "seed {seed}");
+        for round in 0..100u16 {
+            network.send(A, &round.to_le_bytes());
+            network.send(B, &round.to_le_bytes());
+            network.run(SECOND);
+        }
+        let received = network.hosts.each_ref().map(|host| host.received.len());
+        assert_eq!(received, [100, 100], "seed {seed}");
+    }
 }

@@ -50,7 +50,7 @@ pub struct Host {
 impl Host {
     pub fn new(key: [u8; 32], remote: PublicKey, address: &str, seed: u64) -> Self {
         let mut device = Device::new(Arc::new(AwsLc), Box::new(Seeded::new(seed)));
-        device.set_private_key(Some(Secret::new(key)), &mut Outbox::new());
+        device.set_private_key(at(1).monotonic, Some(Secret::new(key)), &mut Outbox::new());
         let (peer, activity) = device.add_peer(remote);
         device.start(at(1).monotonic);
         Self {
@@ -241,6 +241,13 @@ impl Network {
     pub fn run(&mut self, duration: Duration) {
         let end = self.now + duration;
         loop {
+    /// Gives `host` a private key.
+    pub fn set_private_key(&mut self, host: usize, key: Option<[u8; 32]>) {
+        let (now, mut out) = (self.now(), Outbox::new());
+        self.hosts[host].device.set_private_key(now.monotonic, key.map(Secret::new), &mut out);
+        self.carry_out(host, None, out);
+    }
+
             let arrival = self.in_flight.keys().next().map(|(at, _)| *at);
             let timeouts = self.hosts.iter().filter_map(|host| host.device.next_timeout());
             let Some(next) = timeouts.chain(arrival).min().filter(|&next| next <= end) else { break };

@@ -15,10 +15,19 @@ impl Device {
         }
     }
 
+    /// Calls whoever is to be called without there being anything to send.
+    pub(super) fn call_all(&mut self, now: Time) {
+        for id in self.peers() {
+            if self.eager || self.peers[&id].persistent_keepalive.is_some() {
+                self.call_soon(now, id);
+            }
+        }
+    }
+
     /// Has a handshake begun at the next look at the timers, so that ten thousand calls are made in many small steps.
     pub(super) fn call_soon(&mut self, now: Time, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        if self.running && peer.reachable && !peer.initiated_recently(now) {
+        if self.running && self.identity.is_some() && peer.reachable && !peer.initiated_recently(now) {
             peer.attempts = 0;
             peer.retransmit = Some(now);
         }

@@ -101,6 +101,8 @@ pub struct Device {
     running: bool,
     peers: BTreeMap<PeerId, Peer>,
     by_key: HashMap<PublicKey, PeerId>,
+    /// Whether peers are called as soon as it is known where they are, or only when there is something to send.
+    eager: bool,
     /// Who owns an index of ours, be it of a session or of a handshake under way.
     indices: HashMap<u32, PeerId>,
     timers: BTreeSet<(Time, PeerId)>,
@@ -130,6 +132,7 @@ impl Device {
             running: false,
             peers: BTreeMap::new(),
             by_key: HashMap::new(),
+            eager: false,
             indices: HashMap::new(),
             timers: BTreeSet::new(),
             limiter: RateLimiter::default(),
@@ -142,8 +145,17 @@ impl Device {
         self.identity.as_ref().map(|identity| &identity.key)
     }
 
-    /// Sets our private key; all sessions end, and a peer with the same key is removed and returned.
-    pub fn set_private_key(&mut self, key: Option<Secret>, out: &mut Outbox) -> Option<PeerId> {
+    /// Calls peers as soon as it is known where they are, so that they need not find out by their timers that we have been
+    /// started anew and have no keys.
+    pub fn set_eager(&mut self, now: Time, eager: bool) {
+        if !std::mem::replace(&mut self.eager, eager) && eager {
+            self.call_all(now);
+        }
+    }
+
+    /// Sets our private key; all sessions end, and a peer with the same key is removed and returned. Peers that are to be kept
+    /// alive are called.
+    pub fn set_private_key(&mut self, now: Time, key: Option<Secret>, out: &mut Outbox) -> Option<PeerId> {
         let key = key.map(PrivateKey::new);
         if self.private_key().map(PrivateKey::public) == key.as_ref().map(PrivateKey::public) {
             return None;
@@ -153,9 +165,12 @@ impl Device {
             peer.static_static = None;
         }
         self.identity = key.map(|key| Identity { checker: CookieChecker::new(&key.public()), key });
-        let ourselves = self.private_key().and_then(|key| self.peer(&key.public()))?;
-        self.remove_peer(ourselves, out);
-        Some(ourselves)
+        let ourselves = self.private_key().and_then(|key| self.peer(&key.public()));
+        if let Some(ourselves) = ourselves {
+            self.remove_peer(ourselves, out);
+        }
+        self.call_all(now);
+        ourselves
     }
 
     /// The peer that owns `public`.
@@ -192,7 +207,9 @@ impl Device {
     /// The peer has an endpoint now: before that there is nowhere to send a handshake to.
     pub fn set_reachable(&mut self, now: Time, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        if !std::mem::replace(&mut peer.reachable, true) && peer.persistent_keepalive.is_some() {
+        if !std::mem::replace(&mut peer.reachable, true)
+            && (self.eager || peer.persistent_keepalive.is_some())
+        {
             self.call_soon(now, id);
         }
     }
@@ -228,11 +245,7 @@ impl Device {
     /// The interface came up: whoever is to be kept alive is called.
     pub fn start(&mut self, now: Time) {
         self.running = true;
-        for id in self.peers() {
-            if self.peers[&id].persistent_keepalive.is_some() {
-                self.call_soon(now, id);
-            }
-        }
+        self.call_all(now);
     }
 
     /// The interface went down: all sessions and handshakes end.
