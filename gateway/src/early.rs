@@ -3,11 +3,11 @@
 //! Whoever answers a request for an SA may send under it at once, and a worker sees that before the lane, which runs when
 //! workers leave time, has read the answer. The SPI is of our choosing and known since the request: packets under it wait.
 
+use crate::indexed::{Indexed, Table};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use packet::{Batch, Endpoint};
-use std::mem::take;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Packets that wait for an SA.
 const PACKETS: usize = 256;
@@ -15,6 +15,9 @@ const PACKETS: usize = 256;
 const BYTES: usize = 512 * 1024;
 /// Bytes of all packets that wait.
 const ALL_BYTES: usize = 16 << 20;
+
+/// No datagram is larger.
+const LARGEST: usize = u16::MAX as usize;
 
 /// A packet as it came.
 struct Packet {
@@ -24,65 +27,89 @@ struct Packet {
     bytes: Box<[u8]>,
 }
 
-#[derive(Default)]
+/// The packets of an SPI: workers put them in and take them out, so that none of them waits for the lane.
 struct Waiting {
-    is_over: bool,
-    bytes: usize,
-    packets: Vec<Packet>,
+    spi: u32,
+    is_over: AtomicBool,
+    count: AtomicUsize,
+    bytes: AtomicUsize,
+    packets: (Sender<Packet>, Receiver<Packet>),
+}
+
+impl Indexed for Waiting {
+    fn index(&self) -> u32 {
+        self.spi
+    }
+}
+
+impl Waiting {
+    fn new(spi: u32) -> Self {
+        let (is_over, count, bytes) = <(AtomicBool, AtomicUsize, AtomicUsize)>::default();
+        Self { spi, is_over, count, bytes, packets: unbounded() }
+    }
 }
 
 /// The SPIs of SAs that we have asked for, and the packets under them.
 pub struct Early {
-    expected: papaya::HashMap<u32, Arc<Mutex<Waiting>>>,
+    expected: Table<Waiting>,
     /// How many they are: mostly none, and then strangers' packets cost no more than that.
     count: AtomicUsize,
     bytes: AtomicUsize,
-    /// Packets whose SA has come: the next worker that looks takes them before what has just arrived.
-    ready: (Sender<Packet>, Receiver<Packet>),
+    /// Those whose SA has come: the next worker that looks takes their packets before what has just arrived.
+    ready: (Sender<Arc<Waiting>>, Receiver<Arc<Waiting>>),
 }
 
 impl Default for Early {
     fn default() -> Self {
         let (count, bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { expected: papaya::HashMap::new(), count, bytes, ready: unbounded() }
+        Self { expected: Table::default(), count, bytes, ready: unbounded() }
     }
 }
 
 impl Early {
     /// Lets packets under an SPI wait.
     pub fn expect(&self, spi: u32) {
-        if self.expected.pin().insert(spi, Arc::default()).is_none() {
+        if self.expected.get(spi).is_none() {
+            self.expected.insert(Arc::new(Waiting::new(spi)));
             self.count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// The SA of an SPI is there: what waited for it may go on. Tells whether that is anything; then a worker must be woken.
     pub fn release(&self, spi: u32) -> bool {
-        let packets = self.end(spi);
-        let any = !packets.is_empty();
-        for packet in packets {
-            // We have the receiver.
-            let _ = self.ready.0.send(packet);
+        let Some(waiting) = self.end(spi) else { return false };
+        let any = !waiting.packets.1.is_empty();
+        if any {
+            self.hand_over(waiting);
         }
         any
     }
 
     /// There will be no SA of an SPI; tells how many packets have waited in vain.
     pub fn forget(&self, spi: u32) -> usize {
-        self.end(spi).len()
+        let waiting = self.end(spi);
+        waiting.map_or(0, |waiting| std::iter::from_fn(|| self.next_of(&waiting)).count())
     }
 
-    fn end(&self, spi: u32) -> Vec<Packet> {
-        let Some(waiting) = self.expected.pin().remove(&spi).cloned() else { return Vec::new() };
+    fn end(&self, spi: u32) -> Option<Arc<Waiting>> {
+        let waiting = self.expected.remove(spi)?;
         self.count.fetch_sub(1, Ordering::Relaxed);
-        let Ok(mut waiting) = waiting.lock() else { return Vec::new() };
-        waiting.is_over = true;
-        self.bytes.fetch_sub(take(&mut waiting.bytes), Ordering::Relaxed);
-        take(&mut waiting.packets)
+        waiting.is_over.store(true, Ordering::SeqCst);
+        Some(waiting)
     }
 
-    /// Keeps packets of a run, if their SPI is one of these; tells how many of the first wait now. A worker does not wait for
-    /// the lane.
+    fn hand_over(&self, waiting: Arc<Waiting>) {
+        // We have the receiver.
+        let _ = self.ready.0.send(waiting);
+    }
+
+    fn next_of(&self, waiting: &Waiting) -> Option<Packet> {
+        let packet = waiting.packets.1.try_recv().ok()?;
+        self.bytes.fetch_sub(packet.bytes.len(), Ordering::Relaxed);
+        Some(packet)
+    }
+
+    /// Keeps packets of a run, if their SPI is one of these; tells how many of the first wait now.
     pub fn keep<'a>(
         &self,
         spi: u32,
@@ -93,22 +120,28 @@ impl Early {
         if self.count.load(Ordering::Relaxed) == 0 {
             return 0;
         }
-        let waiting = self.expected.pin().get(&spi).cloned();
-        let Some(mut waiting) = waiting.as_ref().and_then(|waiting| waiting.try_lock().ok()) else {
-            return 0;
-        };
+        let Some(waiting) = self.expected.get(spi) else { return 0 };
         let keep = |packet: &&[u8]| {
-            let (length, all) = (packet.len(), self.bytes.load(Ordering::Relaxed));
-            let is_full = waiting.packets.len() == PACKETS || waiting.bytes + length > BYTES;
-            if waiting.is_over || is_full || all + length > ALL_BYTES {
+            let length = packet.len();
+            // Of two workers each may go beyond a limit by what it has in its hands.
+            if waiting.count.load(Ordering::Relaxed) >= PACKETS
+                || waiting.bytes.load(Ordering::Relaxed) + length > BYTES
+                || self.bytes.load(Ordering::Relaxed) + length > ALL_BYTES
+            {
                 return false;
             }
-            waiting.bytes += length;
+            waiting.count.fetch_add(1, Ordering::Relaxed);
+            waiting.bytes.fetch_add(length, Ordering::Relaxed);
             self.bytes.fetch_add(length, Ordering::Relaxed);
-            waiting.packets.push(Packet { endpoint, ds_field, bytes: (*packet).into() });
+            let _ = waiting.packets.0.send(Packet { endpoint, ds_field, bytes: (*packet).into() });
             true
         };
-        packets.take_while(keep).count()
+        let kept = packets.take_while(keep).count();
+        if kept > 0 && waiting.is_over.load(Ordering::SeqCst) {
+            // The wait ended while we looked; if there is no SA, they are dropped as what is unknown.
+            self.hand_over(waiting);
+        }
+        kept
     }
 
     /// Begins a batch with packets whose SA has come, as many as fit.
@@ -121,12 +154,18 @@ impl Early {
 
     #[cold]
     fn take_some(&self, batch: &mut Batch) {
-        // Half of it is left for what has just arrived.
-        for packet in self.ready.1.try_iter().take(PACKETS / 2) {
-            let first = batch.len();
-            if let Some(place) = batch.append(packet.bytes.len()) {
-                place.copy_from_slice(&packet.bytes);
-                batch.close_train(first, Some(packet.endpoint), packet.ds_field);
+        while let Ok(waiting) = self.ready.1.try_recv() {
+            loop {
+                // Half of it is left for what has just arrived, and a packet is taken out only where it fits.
+                if batch.len() >= PACKETS / 2 || batch.free() < Batch::footprint(LARGEST) {
+                    return self.hand_over(waiting);
+                }
+                let Some(packet) = self.next_of(&waiting) else { break };
+                let first = batch.len();
+                if let Some(place) = batch.append(packet.bytes.len()) {
+                    place.copy_from_slice(&packet.bytes);
+                    batch.close_train(first, Some(packet.endpoint), packet.ds_field);
+                }
             }
         }
     }

@@ -5,6 +5,7 @@
 //! its endpoint, its counters, its activity.
 
 use crate::early::Early;
+use crate::indexed::{Indexed, Table};
 use crate::staging::{Budget, Staging};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use crossbeam_utils::CachePadded;
@@ -183,7 +184,7 @@ pub struct Tables {
     /// IPsec: packets whose SA we have asked for.
     pub early: Early,
     /// Without locks: a worker never waits for the lane, which runs at a lower priority.
-    sessions: papaya::HashMap<u32, Arc<Session>>,
+    sessions: Table<Session>,
 }
 
 impl Tables {
@@ -195,29 +196,34 @@ impl Tables {
             policies: ArcSwap::default(),
             mtu: AtomicUsize::new(mtu),
             early: Early::default(),
-            sessions: papaya::HashMap::new(),
+            sessions: Table::default(),
         }
     }
 
     /// The session whose packets carry `index`.
+impl Indexed for Session {
+    fn index(&self) -> u32 {
+        self.sa.index
+    }
+}
+
     #[inline]
     pub fn session(&self, index: u32) -> Option<Arc<Session>> {
-        self.sessions.pin().get(&index).cloned()
+        self.sessions.get(index)
     }
 
     /// Accepts packets of a session.
     pub fn install(&self, session: Session) {
-        let index = session.sa.index;
-        self.sessions.pin().insert(index, Arc::new(session));
+        drop(self.sessions.insert(Arc::new(session)));
     }
 
     /// Whether there is a session whose packets carry `index`: a new one must have another.
     pub fn has_session(&self, index: u32) -> bool {
-        self.sessions.pin().contains_key(&index)
+        self.sessions.get(index).is_some()
     }
 
-    /// Accepts them no more.
+    /// Accepts them no more. The key is erased now, or when a worker is done with the packets that it has.
     pub fn retire(&self, index: u32) {
-        self.sessions.pin().remove(&index);
+        drop(self.sessions.remove(index));
     }
 }

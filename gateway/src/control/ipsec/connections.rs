@@ -400,9 +400,9 @@ fn last(prefix: &IpNet) -> IpAddr {
 }
 
 fn options(peer: &Peer, esp: &Esp) -> Options {
+    // IKE has timers too, but they need a thread that has its turn.
     let limits = |tenths: u64| Limits {
-        // IKE has timers for that.
-        time: None,
+        time: (tenths == 10).then(|| Duration::from_secs(esp.lifetime_seconds.into())),
         bytes: esp.life_bytes.map(|bytes| bytes / 10 * tenths),
         packets: esp.life_packets.map(|packets| packets / 10 * tenths),
     };
@@ -441,6 +441,20 @@ set vpn ipsec site-to-site peer a tunnel 1 remote prefix 10.2.0.0/16
         let (settings, _) = Settings::new(&tree).unwrap_or_else(|errors| panic!("{errors:?}"));
         let checked = check("a", &settings.ipsec.peers["a"]);
         checked.err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_data_path_knows_when_a_key_ends() {
+        let text = format!(
+            "{SITE}set vpn ipsec site-to-site peer a remote-address 192.0.2.2
+set vpn ipsec esp-group E lifetime 600
+"
+        );
+        let (settings, _) = Settings::new(&config::parse(&text).expect("right")).expect("right");
+        let peer = &settings.ipsec.peers["a"];
+        let options = options(peer, &peer.tunnels[&1].esp);
+        assert_eq!(options.hard.time, Some(Duration::from_secs(600)));
+        assert_eq!(options.soft.time, None, "IKE begins before, and each time a little earlier or later");
     }
 
     #[test]
