@@ -6,12 +6,12 @@
 
 use crate::early::Early;
 use crate::indexed::{Indexed, Table};
-use crate::staging::{Budget, Staging};
+use crate::staging::{Budget, Orders, Staging};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use crossbeam_utils::CachePadded;
 use packet::Endpoint;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tunnel::esp::{Policies, Selectors, Transport};
 use tunnel::wireguard::{Activity, AllowedIps};
 use tunnel::{InboundSa, OutboundSa, PeerId, Time};
@@ -33,6 +33,8 @@ pub struct Peer {
     pub kind: Kind,
     /// The key to send with.
     pub sending: ArcSwapOption<OutboundSa>,
+    /// The key to send with once a packet has come under this index of ours.
+    next: Mutex<Option<(u32, Arc<OutboundSa>)>>,
     /// Where it is.
     pub endpoint: ArcSwapOption<Endpoint>,
     /// Packets that wait for a key.
@@ -113,6 +115,7 @@ impl Peer {
             id,
             kind,
             sending: ArcSwapOption::empty(),
+            next: Mutex::default(),
             endpoint: ArcSwapOption::empty(),
             staging: Staging::new(budget),
             sent: CachePadded::default(),
@@ -127,6 +130,33 @@ impl Peer {
             return None;
         }
         self.sending.load_full().filter(|sa| sa.is_usable(now))
+    }
+
+    /// Sends with this key from now on; one that waited for its confirmation is not used any more.
+    pub fn use_key(&self, sa: Option<Arc<OutboundSa>>) {
+        let mut next = self.next();
+        *next = None;
+        self.sending.store(sa);
+    }
+
+    /// Sends with `sa` as soon as the peer has shown, by a packet under `index`, that it has the keys.
+    pub fn use_when_confirmed(&self, index: u32, sa: Arc<OutboundSa>) {
+        *self.next() = Some((index, sa));
+    }
+
+    /// The first packet has come under `index`: what answers it must not leave under an older key, which a peer that was
+    /// restarted does not have.
+    #[cold]
+    pub fn confirmed(&self, index: u32) {
+        // If the protocol has the lock, it is about to use another key, or none. A worker does not wait for it.
+        let Ok(mut next) = self.next.try_lock() else { return };
+        if let Some((_, sa)) = next.take_if(|(waits_for, _)| *waits_for == index) {
+            self.sending.store(Some(sa));
+        }
+    }
+
+    fn next(&self) -> MutexGuard<'_, Option<(u32, Arc<OutboundSa>)>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How packets are carried, of IPsec.
@@ -171,6 +201,12 @@ pub struct Session {
     pub transport: Option<Transport>,
 }
 
+impl Indexed for Session {
+    fn index(&self) -> u32 {
+        self.sa.index
+    }
+}
+
 /// What the workers look up.
 pub struct Tables {
     /// What the interface speaks.
@@ -183,6 +219,8 @@ pub struct Tables {
     pub mtu: AtomicUsize,
     /// IPsec: packets whose SA we have asked for.
     pub early: Early,
+    /// What the outbound worker is to do with packets that wait for keys.
+    pub orders: Orders,
     /// Without locks: a worker never waits for the lane, which runs at a lower priority.
     sessions: Table<Session>,
 }
@@ -196,17 +234,12 @@ impl Tables {
             policies: ArcSwap::default(),
             mtu: AtomicUsize::new(mtu),
             early: Early::default(),
+            orders: Orders::default(),
             sessions: Table::default(),
         }
     }
 
     /// The session whose packets carry `index`.
-impl Indexed for Session {
-    fn index(&self) -> u32 {
-        self.sa.index
-    }
-}
-
     #[inline]
     pub fn session(&self, index: u32) -> Option<Arc<Session>> {
         self.sessions.get(index)

@@ -7,9 +7,10 @@ use crate::datapath::{
     Assigned, Classified, Fitted, Notice, Observer, Routed, Run, accept, admit, assign, check, classify,
     decrypt, encrypt, fit, forward, punt, receive, route, transmit, wrap,
 };
+use crate::staging::Order;
 use crate::tables::{Peer, Tables};
 use crossbeam_channel::Sender;
-use packet::{Batch, DropCounters};
+use packet::{Batch, DropCounters, DropReason};
 use port::{Receive, Transmit, Wake};
 use std::io;
 use std::sync::Arc;
@@ -26,7 +27,9 @@ const ANSWERS_AT_ONCE: u32 = 50;
 /// Waiting packets that are sent together.
 const FLUSH: usize = 64;
 /// Bytes of a batch that waiting packets can be sent with.
-pub const FLUSH_BYTES: usize = 256 * 1024;
+const FLUSH_BYTES: usize = 256 * 1024;
+/// Peers whose waiting packets are sent or dropped before others have their turn.
+const ORDERS: usize = 16;
 
 /// What all workers of an interface share.
 #[derive(Clone)]
@@ -59,10 +62,8 @@ impl<T: Transmit> Egress<T> {
         self.outside.transmit(batch, &self.drops);
     }
 
-    /// Sends the packets that wait for a key, in order, while the data path lines up behind them; tells whether there
-    /// were some. If the key ends meanwhile, the rest goes on waiting.
-    pub fn flush(&mut self, batch: &mut Batch, peer: &Arc<Peer>) -> bool {
-        let mut sent = false;
+    /// Sends the packets that wait for a key, in order. If the key ends meanwhile, the rest goes on waiting.
+    fn flush(&mut self, batch: &mut Batch, peer: &Arc<Peer>) {
         while let Some(sa) = peer.sending.load_full().filter(|sa| sa.is_usable(self.shared.clock.monotonic()))
         {
             let waiting = peer.staging.take();
@@ -76,9 +77,7 @@ impl<T: Transmit> Egress<T> {
                 }
             }
             self.send_run(batch, peer, &sa, true);
-            sent = true;
         }
-        sent
     }
 
     /// Sends all packets of `batch` under one key, and empties it.
@@ -125,7 +124,10 @@ pub struct Outbound<R, T, A> {
     egress: Egress<T>,
     /// Where ICMP errors go.
     answers_to: A,
+    drops: Arc<DropCounters>,
     batch: Batch,
+    /// For packets that waited for a key.
+    waited: Batch,
     answers: Vec<Vec<u8>>,
     allowance: Allowance,
     classified: Vec<Classified>,
@@ -141,9 +143,11 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
         Self {
             shared,
             inside,
+            drops: Arc::clone(&egress.drops),
             egress,
             answers_to,
             batch: Batch::new(batch_bytes),
+            waited: Batch::new(FLUSH_BYTES),
             answers: Vec::new(),
             allowance: Allowance::default(),
             classified: Vec::new(),
@@ -154,9 +158,10 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
 
     /// Carries one burst; false when there was none. An error means that the inside is gone.
     pub fn burst(&mut self, observer: &mut impl Observer) -> io::Result<bool> {
-        let (batch, drops) = (&mut self.batch, &self.egress.drops);
+        let ordered = self.carry_out_orders();
+        let (batch, drops) = (&mut self.batch, &*self.drops);
         if !receive::receive(&mut self.inside, batch, drops)? {
-            return Ok(false);
+            return Ok(ordered);
         }
         let now = self.shared.clock.monotonic();
         observer.finished(&receive::OUTBOUND);
@@ -165,13 +170,41 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
         let (tables, notices, answers) = (&*self.shared.tables, &self.shared.notices, &mut self.answers);
         let recent = &mut self.recent;
         let (classified, routed) = (&mut self.classified, &mut self.routed);
-        Router { tables, recent, notices, drops, answers }.route(batch, now, classified, routed);
+        let (egress, waited) = (&mut self.egress, &mut self.waited);
+        let flush = &mut |peer: &Arc<Peer>| egress.flush(waited, peer);
+        Router { tables, recent, notices, drops, answers, flush }.route(batch, now, classified, routed);
         observer.finished(&route::STAGE);
         self.egress.send(batch, now, &mut self.routed, &mut self.answers, observer);
         if !self.answers.is_empty() {
             self.answer(now);
         }
         Ok(true)
+    }
+
+    /// Does what the protocol wants done with packets that wait for keys; tells whether that was anything.
+    #[inline]
+    fn carry_out_orders(&mut self) -> bool {
+        let mut some = false;
+        for _ in 0..ORDERS {
+            let Some((peer, order)) = self.shared.tables.orders.next() else { break };
+            some = true;
+            self.carry_out(&peer, order);
+        }
+        some
+    }
+
+    #[cold]
+    fn carry_out(&mut self, peer: &Arc<Peer>, order: Order) {
+        match order {
+            Order::Drop => self.drops.count(DropReason::NoKey, peer.staging.purge()),
+            Order::Send => {
+                self.egress.flush(&mut self.waited, peer);
+                if peer.staging.is_occupied() {
+                    // The key has ended meanwhile. The lane outlives the workers.
+                    let _ = self.shared.notices.send(Notice::NoKey(peer.id));
+                }
+            }
+        }
     }
 
     /// Sends ICMP errors back to the inside, as many as may be sent.
@@ -273,6 +306,8 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
         observer.finished(&forward::STAGE);
         transmit::inbound(&mut self.inside, batch, drops);
         observer.finished(&transmit::INBOUND);
+        // What is retired while we wait for the next burst must not be kept by this one.
+        runs.clear();
         Ok(true)
     }
 
@@ -303,5 +338,3 @@ mod tests {
         assert_eq!((60_001..61_001).map(|now| at(now, 7)).sum::<usize>(), 1000);
     }
 }
-        // What is retired while we wait for the next burst must not be kept by this one.
-        runs.clear();

@@ -9,7 +9,7 @@ use crypto::{Cipher, SecretBytes, random};
 use gateway::datapath::Notice;
 use gateway::staging::Budget;
 use gateway::tables::{Kind, Peer, Session, Tunnel};
-use packet::{Batch, DropReason, Endpoint};
+use packet::{DropReason, Endpoint};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -102,10 +102,7 @@ impl Site {
         let session = Session { sa, peer, selectors, transport };
         self.ipsec.tables().install(session);
         self.peer.sending.store(Some(Arc::new(outbound)));
-        let mut batch = Batch::new(gateway::worker::FLUSH_BYTES);
-        while self.peer.staging.is_occupied() {
-            self.ipsec.egress().flush(&mut batch, &self.peer);
-        }
+        self.ipsec.flush(&self.peer);
     }
 
     fn dropped(&self) -> Vec<(&'static str, u64)> {

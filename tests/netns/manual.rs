@@ -5,10 +5,9 @@ use gateway::clock::Clock;
 use gateway::control::carrier::{Carrier, Drops, Options};
 use gateway::datapath::Notice;
 use gateway::datapath::punt::Punt;
+use gateway::staging::Order;
 use gateway::tables::{Peer, Protocol, Tables};
-use gateway::worker::{Egress, Shared};
-use packet::DropCounters;
-use port::Transmit;
+use gateway::worker::Shared;
 use std::sync::Arc;
 use tunnel::esp::{Policies, Policy};
 
@@ -50,9 +49,9 @@ impl Ipsec {
         self.carrier.drops()
     }
 
-    /// A way outside for packets that waited for a key.
-    pub fn egress(&self) -> Egress<Box<dyn Transmit>> {
-        Egress::new(self.shared.clone(), self.carrier.outside(), Arc::new(DropCounters::default()))
+    /// Has sent what waited for the key of a peer.
+    pub fn flush(&self, peer: &Arc<Peer>) {
+        self.shared.tables.orders.give(peer, Order::Send, &self.carrier.outbound_wake());
     }
 
     pub fn set_policies(&self, policies: Vec<Policy<Arc<Peer>>>) {

@@ -287,6 +287,11 @@ impl InboundSa {
         self.unconfirmed.load(Ordering::Relaxed) && self.unconfirmed.swap(false, Ordering::Relaxed)
     }
 
+    /// Whether an authentic packet has arrived, or need not be waited for.
+    pub fn is_confirmed(&self) -> bool {
+        !self.unconfirmed.load(Ordering::Relaxed)
+    }
+
     /// Whether it is time to ask for a new key; true only once.
     #[inline]
     pub fn wants_renewal(&self, now: Time) -> bool {

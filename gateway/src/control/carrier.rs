@@ -203,6 +203,11 @@ impl Carrier {
         Arc::clone(&self.inbound_wake)
     }
 
+    /// What wakes the worker that sends outside.
+    pub fn outbound_wake(&self) -> Arc<Wake> {
+        Arc::clone(&self.outbound_wake)
+    }
+
     /// Whether ESP may go without UDP.
     pub fn has_raw(&self) -> bool {
         self.raw.is_some()

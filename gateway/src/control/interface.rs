@@ -1,7 +1,7 @@
 //! One WireGuard interface: what carries its packets, its lane, and how to talk to it.
 
 use super::carrier::{Carrier, DEFAULT_MTU, Drops, InterfaceError, Options, Removed};
-use super::lane::{Command, Inbox, Lane};
+use super::lane::{Command, Inbox, Lane, Parts};
 use super::rights::Rights;
 use super::update::{Snapshot, Update, UpdateError};
 use crate::clock::Clock;
@@ -56,9 +56,9 @@ impl Interface {
         let random = Box::new(random::System::default());
         let (outside, drops, binding) =
             (carrier.outside(), Arc::clone(&carrier.drops().lane), carrier.binding());
-        carrier.start_lane(Rights::OwnNamespace, move || {
-            Lane::new(engine, random, shared, outside, drops, binding, inbox).run();
-        })?;
+        let outbound_wake = carrier.outbound_wake();
+        let parts = Parts { engine, random, shared, outside, outbound_wake, drops, binding, inbox };
+        carrier.start_lane(Rights::OwnNamespace, move || Lane::new(parts).run())?;
         Ok(Self { carrier, tables, commands })
     }
 

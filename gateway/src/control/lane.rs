@@ -5,18 +5,18 @@
 //! the data path, so that handshakes take little from it.
 
 use super::binding::Binding;
-use super::sender::{Flushed, Sender};
+use super::sender::Sender;
 use super::update::{PeerSnapshot, PeerUpdate, Snapshot, Update, UpdateError};
 use crate::datapath::Notice;
 use crate::datapath::punt::{Datagram, Punt, QUEUE};
-use crate::staging::Budget;
+use crate::staging::{Budget, Order};
 use crate::tables::{Kind, Peer, Session};
 use crate::worker::Shared;
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use crypto::{Engine, Random};
 use ipnet::IpNet;
-use packet::{DropCounters, DropReason, Endpoint};
-use port::Transmit;
+use packet::{DropCounters, Endpoint};
+use port::{Transmit, Wake};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -72,6 +72,8 @@ pub struct Lane<T> {
     shared: Shared,
     drops: Arc<DropCounters>,
     sender: Sender<T>,
+    /// Wakes the worker that sends what waited for a key.
+    outbound_wake: Arc<Wake>,
     binding: Binding,
     inbox: Inbox,
     peers: BTreeMap<PeerId, Entry>,
@@ -86,6 +88,26 @@ pub struct Lane<T> {
     loaded_until: Option<Time>,
 }
 
+/// What a lane is made of.
+pub struct Parts<T> {
+    /// Makes keys for the data path.
+    pub engine: Arc<dyn Engine>,
+    /// Makes keys, indices and cookies.
+    pub random: Box<dyn Random>,
+    /// What the workers share.
+    pub shared: Shared,
+    /// Sends outside.
+    pub outside: T,
+    /// Wakes the worker that sends outside.
+    pub outbound_wake: Arc<Wake>,
+    /// Where drops are counted.
+    pub drops: Arc<DropCounters>,
+    /// Binds the sockets.
+    pub binding: Binding,
+    /// Where work comes from.
+    pub inbox: Inbox,
+}
+
 struct Entry {
     peer: Arc<Peer>,
     allowed: BTreeSet<IpNet>,
@@ -93,19 +115,13 @@ struct Entry {
 
 impl<T: Transmit> Lane<T> {
     /// A lane without key and peers, for an interface that is down.
-    pub fn new(
-        engine: Arc<dyn Engine>,
-        random: Box<dyn Random>,
-        shared: Shared,
-        outside: T,
-        drops: Arc<DropCounters>,
-        binding: Binding,
-        inbox: Inbox,
-    ) -> Self {
+    pub fn new(parts: Parts<T>) -> Self {
+        let Parts { engine, random, shared, outside, outbound_wake, drops, binding, inbox } = parts;
         Self {
             device: Device::new(engine, random),
             sender: Sender::new(shared.clone(), outside, Arc::clone(&drops)),
             shared,
+            outbound_wake,
             drops,
             binding,
             inbox,
@@ -234,21 +250,24 @@ impl<T: Transmit> Lane<T> {
                         peer.endpoint.store(Some(Arc::new(source)));
                     }
                 }
-                Action::Install { peer: id, sa } => {
+                Action::Install { peer: id, sa, next } => {
                     if let Some(peer) = self.peer(id) {
+                        if let Some(next) = next {
+                            peer.use_when_confirmed(sa.index, next);
+                        }
                         self.shared.tables.install(Session { sa, peer, selectors: None, transport: None });
                     }
                 }
                 Action::Use { peer: id, sa } => {
                     if let Some(peer) = self.peer(id) {
-                        peer.sending.store(sa);
+                        peer.use_key(sa);
                     }
                 }
                 Action::Flush { peer: id, confirm } => self.flush(id, confirm),
                 Action::Keepalive { peer: id } => self.keepalive(id),
                 Action::Purge { peer: id } => {
                     if let Some(peer) = self.peer(id) {
-                        self.drops.count(DropReason::NoKey, peer.staging.purge());
+                        self.shared.tables.orders.give(&peer, Order::Drop, &self.outbound_wake);
                     }
                 }
                 Action::ForgetSource { peer: id } => {
@@ -274,14 +293,12 @@ impl<T: Transmit> Lane<T> {
         }
     }
 
-    /// Sends what waits for a key; if nothing does and we must show that we have it, a keepalive.
+    /// Has sent what waits for a key; if nothing does and we must show that we have it, a keepalive.
     fn flush(&mut self, id: PeerId, confirm: bool) {
         let Some(peer) = self.peer(id) else { return };
-        match self.sender.flush(&peer) {
-            // The key ended meanwhile.
-            Flushed::NoKey => self.notice(Notice::NoKey(id)),
-            Flushed::Nothing if confirm => self.keepalive(id),
-            Flushed::Nothing | Flushed::Sent => {}
+        let some = self.shared.tables.orders.give(&peer, Order::Send, &self.outbound_wake);
+        if confirm && !some {
+            self.keepalive(id);
         }
     }
 }
@@ -334,6 +351,9 @@ impl<T: Transmit> Lane<T> {
             self.forget_sources();
         }
         let mut out = Outbox::new();
+        if let Some(eager) = update.eager {
+            self.device.set_eager(self.shared.clock.monotonic(), eager);
+        }
         if let Some(key) = update.private_key {
             let key = Some(key).filter(|key| !key.is_zero());
             if let Some(ourselves) = self.device.set_private_key(self.shared.clock.monotonic(), key, &mut out)
@@ -352,9 +372,6 @@ impl<T: Transmit> Lane<T> {
             self.update_peer(peer);
         }
         if std::mem::take(&mut self.rerouted) {
-        if let Some(eager) = update.eager {
-            self.device.set_eager(self.shared.clock.monotonic(), eager);
-        }
             self.publish();
         }
         Ok(())

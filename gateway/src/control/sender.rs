@@ -1,7 +1,7 @@
-//! What a lane sends itself: messages of its protocol, and the packets that waited for a key.
+//! What a lane sends itself: messages of its protocol.
 
 use crate::tables::Peer;
-use crate::worker::{Egress, FLUSH_BYTES, Shared};
+use crate::worker::{Egress, Shared};
 use packet::{Batch, DropCounters, Endpoint};
 use port::Transmit;
 use std::sync::Arc;
@@ -12,21 +12,13 @@ pub struct Sender<T> {
     batch: Batch,
 }
 
-/// What became of packets that waited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flushed {
-    /// None waited.
-    Nothing,
-    /// All were sent.
-    Sent,
-    /// The key ended before all were sent, or there is none.
-    NoKey,
-}
+/// Room for the largest datagram.
+const MESSAGE_BYTES: usize = 80 * 1024;
 
 impl<T: Transmit> Sender<T> {
     /// Sends on `outside`.
     pub fn new(shared: Shared, outside: T, drops: Arc<DropCounters>) -> Self {
-        Self { egress: Egress::new(shared, outside, drops), batch: Batch::new(FLUSH_BYTES) }
+        Self { egress: Egress::new(shared, outside, drops), batch: Batch::new(MESSAGE_BYTES) }
     }
 
     /// Sends a message as it is.
@@ -42,16 +34,6 @@ impl<T: Transmit> Sender<T> {
         let Some(sa) = peer.sending.load_full() else { return };
         self.append(&[]);
         self.egress.send_run(&mut self.batch, peer, &sa, false);
-    }
-
-    /// Sends the packets that wait for a key, in order, while the data path lines up behind them.
-    pub fn flush(&mut self, peer: &Arc<Peer>) -> Flushed {
-        let sent = self.egress.flush(&mut self.batch, peer);
-        match (peer.staging.is_occupied(), sent) {
-            (true, _) => Flushed::NoKey,
-            (false, true) => Flushed::Sent,
-            (false, false) => Flushed::Nothing,
-        }
     }
 
     fn append(&mut self, packet: &[u8]) {

@@ -148,6 +148,7 @@ fn tell(run: &Run, now: Time, with_data: bool, notices: &Sender<Notice>) {
     let (sa, peer) = (&run.session().sa, &run.session().peer);
     // The lane outlives the workers.
     if sa.confirm() {
+        peer.confirmed(sa.index);
         let _ = notices.send(Notice::Confirmed(sa.index));
     }
     if let Kind::WireGuard(activity) = &peer.kind

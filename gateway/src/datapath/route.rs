@@ -11,9 +11,9 @@ use packet::{Batch, DropCounters, DropReason};
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
-use tunnel::Time;
 use tunnel::esp::{Action, Policies};
 use tunnel::wireguard::AllowedIps;
+use tunnel::{OutboundSa, Time};
 
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
@@ -110,6 +110,8 @@ pub struct Router<'a> {
     pub drops: &'a DropCounters,
     /// ICMP errors for the inside.
     pub answers: &'a mut Vec<Vec<u8>>,
+    /// Sends what waits for a key of a peer.
+    pub flush: &'a mut dyn FnMut(&Arc<Peer>),
 }
 
 impl Router<'_> {
@@ -136,7 +138,7 @@ impl Router<'_> {
         classified: &mut Vec<Classified>,
         routed: &mut Vec<Routed>,
     ) {
-        let Self { tables, recent, notices, drops, answers } = self;
+        let Self { tables, recent, notices, drops, answers, flush } = self;
         let recent = &mut recent.routes;
         recent.refresh(&tables.routes);
         for train in classified.drain(..) {
@@ -144,7 +146,7 @@ impl Router<'_> {
                 table.lookup(train.destination).cloned()
             });
             match found {
-                Some(peer) => Lead { notices, drops, answers }.lead(batch, now, train, peer, routed),
+                Some(peer) => Lead { notices, drops, answers, flush }.lead(batch, now, train, peer, routed),
                 None => refuse(batch, train.packets, DropReason::NoRoute, drops, answers),
             }
         }
@@ -158,7 +160,7 @@ impl Router<'_> {
         classified: &mut Vec<Classified>,
         routed: &mut Vec<Routed>,
     ) {
-        let Self { tables, recent, notices, drops, answers } = self;
+        let Self { tables, recent, notices, drops, answers, flush } = self;
         let recent = &mut recent.policies;
         recent.refresh(&tables.policies);
         for train in classified.drain(..) {
@@ -169,7 +171,7 @@ impl Router<'_> {
             let found = recent.lookup(flow, flow_slot(&flow), |table| table.outbound(&flow).cloned());
             match found {
                 Some(Action::Protect(peer)) => {
-                    Lead { notices, drops, answers }.lead(batch, now, train, peer, routed);
+                    Lead { notices, drops, answers, flush }.lead(batch, now, train, peer, routed);
                 }
                 Some(Action::Bypass) => refuse(batch, train.packets, DropReason::Bypassed, drops, answers),
                 Some(Action::Discard) => refuse(batch, train.packets, DropReason::Denied, drops, answers),
@@ -187,12 +189,20 @@ struct Lead<'a> {
     notices: &'a Sender<Notice>,
     drops: &'a DropCounters,
     answers: &'a mut Vec<Vec<u8>>,
+    flush: &'a mut dyn FnMut(&Arc<Peer>),
 }
 
 impl Lead<'_> {
     // Called from two places, and as a call as dear as all else of this stage together.
     #[inline(always)]
-    fn lead(self, batch: &Batch, now: Time, train: Classified, peer: &Arc<Peer>, routed: &mut Vec<Routed>) {
+    fn lead(
+        mut self,
+        batch: &Batch,
+        now: Time,
+        train: Classified,
+        peer: &Arc<Peer>,
+        routed: &mut Vec<Routed>,
+    ) {
         let Classified { packets, ds_field, .. } = train;
         if let Some(last) = routed.last_mut()
             && Arc::ptr_eq(&last.peer, peer)
@@ -202,11 +212,20 @@ impl Lead<'_> {
             last.packets.end = packets.end;
         } else if peer.endpoint.load().is_none() {
             refuse(batch, packets, DropReason::NoEndpoint, self.drops, self.answers);
-        } else if let Some(sa) = peer.key(now) {
+        } else if let Some(sa) = peer.key(now).or_else(|| self.key_after_flush(now, peer)) {
             routed.push(Routed { packets, peer: Arc::clone(peer), sa, ds_field, is_data: true });
         } else {
             self.stage(batch, packets, peer);
         }
+    }
+
+    /// If a key has come for the packets that wait, they leave now: nothing that came later passes them.
+    #[cold]
+    fn key_after_flush(&mut self, now: Time, peer: &Arc<Peer>) -> Option<Arc<OutboundSa>> {
+        if peer.sending.load().as_ref().is_some_and(|sa| sa.is_usable(now)) {
+            (self.flush)(peer);
+        }
+        peer.key(now)
     }
 
     /// Without a key the packets wait, and the first asks for one.

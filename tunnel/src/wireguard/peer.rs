@@ -99,6 +99,11 @@ impl Sessions {
         [self.previous.take(), self.current.take(), self.next.take()].into_iter().flatten().collect()
     }
 
+    /// The session to send with once it is confirmed.
+    pub fn next(&self) -> Option<&Session> {
+        self.next.as_ref()
+    }
+
     /// The session to send with.
     pub fn current(&self) -> Option<&Session> {
         self.current.as_ref()

@@ -552,3 +552,38 @@ fn two_that_are_started_at_once_and_both_call_are_connected() {
         assert_eq!(received, [100, 100], "seed {seed}");
     }
 }
+
+/// The first packet under a key and the next initiation may come in one burst: the data path has used the key when its
+/// protocol hears of it.
+#[test]
+fn a_session_that_the_data_path_has_confirmed_outlives_the_next_handshake() {
+    let mut network = Network::new(44);
+    network.keep_alive(B, seconds(3600));
+    network.run(SECOND);
+    network.send(A, b"in an older key.");
+    network.run(SECOND);
+    let before: Vec<u32> = network.hosts[B].installed.keys().copied().collect();
+    // A is started anew, and B has answered.
+    let keys = network.hosts[A].installed.clone();
+    network.set_private_key(A, None);
+    network.set_private_key(A, Some([1; 32]));
+    network.run(seconds(6));
+    network.hosts[B].confirms_late = true;
+    network.send(A, b"after a restart.");
+    network.run(SECOND);
+    let new: Vec<u32> =
+        network.hosts[B].installed.keys().copied().filter(|index| !before.contains(index)).collect();
+    assert_eq!((new.len(), network.hosts[B].received.len(), keys.len()), (1, 2, 1));
+    // A is started once more, before B's protocol has had its turn.
+    network.set_private_key(A, None);
+    network.set_private_key(A, Some([1; 32]));
+    network.run(seconds(6));
+    network.hosts[B].confirms_late = false;
+    network.send(A, b"and once more...");
+    network.run(SECOND);
+    assert_eq!(network.hosts[B].received.len(), 3);
+    assert!(network.hosts[B].installed.contains_key(&new[0]), "packets under it may still be on their way");
+    network.send(B, b"an answer.......");
+    network.run(SECOND);
+    assert_eq!(network.hosts[A].received.last().map(Vec::as_slice), Some(&b"an answer......."[..]));
+}

@@ -40,9 +40,13 @@ pub struct Host {
     pub under_load: bool,
     pub received: Vec<Vec<u8>>,
     pub keepalives_received: usize,
+    /// Whether the protocol has yet to hear that a key was confirmed.
+    pub confirms_late: bool,
     pub drops: HashMap<DropReason, usize>,
     pub sending: Option<Arc<OutboundSa>>,
     pub installed: HashMap<u32, Arc<InboundSa>>,
+    /// What is sent with once a packet has come under an index.
+    next: Option<(u32, Arc<OutboundSa>)>,
     staged: Vec<Vec<u8>>,
     activity: Arc<Activity>,
 }
@@ -61,9 +65,11 @@ impl Host {
             under_load: false,
             received: Vec::new(),
             keepalives_received: 0,
+            confirms_late: false,
             drops: HashMap::new(),
             sending: None,
             installed: HashMap::new(),
+            next: None,
             staged: Vec::new(),
             activity,
         }
@@ -108,7 +114,13 @@ impl Host {
         }
         sa.window().accept(header.counter.get())?;
         if sa.confirm() {
-            self.device.handle_confirmed(now, sa.index, out);
+            // The data path does not wait for the protocol.
+            if let Some((_, next)) = self.next.take_if(|(index, _)| *index == sa.index) {
+                self.sending = Some(next);
+            }
+            if !self.confirms_late {
+                self.device.handle_confirmed(now, sa.index, out);
+            }
         }
         if self.activity.received(now.monotonic, !text.is_empty()) {
             self.device.handle_activity(now, self.peer);
@@ -229,6 +241,13 @@ impl Network {
         self.carry_out(host, None, out);
     }
 
+    /// Gives `host` a private key.
+    pub fn set_private_key(&mut self, host: usize, key: Option<[u8; 32]>) {
+        let (now, mut out) = (self.now(), Outbox::new());
+        self.hosts[host].device.set_private_key(now.monotonic, key.map(Secret::new), &mut out);
+        self.carry_out(host, None, out);
+    }
+
     /// Switches the persistent keepalive of `host` on.
     pub fn keep_alive(&mut self, host: usize, every: Duration) {
         let (now, peer) = (self.now(), self.hosts[host].peer);
@@ -241,13 +260,6 @@ impl Network {
     pub fn run(&mut self, duration: Duration) {
         let end = self.now + duration;
         loop {
-    /// Gives `host` a private key.
-    pub fn set_private_key(&mut self, host: usize, key: Option<[u8; 32]>) {
-        let (now, mut out) = (self.now(), Outbox::new());
-        self.hosts[host].device.set_private_key(now.monotonic, key.map(Secret::new), &mut out);
-        self.carry_out(host, None, out);
-    }
-
             let arrival = self.in_flight.keys().next().map(|(at, _)| *at);
             let timeouts = self.hosts.iter().filter_map(|host| host.device.next_timeout());
             let Some(next) = timeouts.chain(arrival).min().filter(|&next| next <= end) else { break };
@@ -296,9 +308,14 @@ impl Network {
                     self.transmit_to(host, to, message);
                 }
                 Action::Learn { .. } => this.endpoint = source,
-                Action::Install { sa, .. } => drop(this.installed.insert(sa.index, sa)),
+                Action::Install { sa, next, .. } => {
+                    if let Some(next) = next {
+                        this.next = Some((sa.index, next));
+                    }
+                    this.installed.insert(sa.index, sa);
+                }
                 Action::Retire { index } => drop(this.installed.remove(&index)),
-                Action::Use { sa, .. } => this.sending = sa,
+                Action::Use { sa, .. } => (this.sending, this.next) = (sa, None),
                 Action::Flush { confirm, .. } => {
                     let staged = std::mem::take(&mut this.staged);
                     if staged.is_empty() && confirm {

@@ -103,6 +103,7 @@ impl Gateway {
             shared,
             outside: carrier.outside(),
             inbound_wake: carrier.inbound_wake(),
+            outbound_wake: carrier.outbound_wake(),
             has_raw: carrier.has_raw(),
             initial: initial.transmit(),
             drops: Arc::clone(&drops),

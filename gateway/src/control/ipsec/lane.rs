@@ -117,6 +117,8 @@ pub struct Parts {
     pub initial: UdpTransmit,
     /// Wakes the worker that receives from outside.
     pub inbound_wake: Arc<Wake>,
+    /// Wakes the worker that sends outside.
+    pub outbound_wake: Arc<Wake>,
     /// Whether ESP may go without UDP.
     pub has_raw: bool,
     /// Where drops are counted.
@@ -135,6 +137,7 @@ impl Lane {
             outside,
             initial,
             inbound_wake,
+            outbound_wake,
             has_raw,
             drops,
             inbox,
@@ -143,7 +146,7 @@ impl Lane {
         ike.set_source(Box::new(address_towards));
         Self {
             ike,
-            children: Children::new(engine, random, shared.clone(), Arc::clone(&drops), inbound_wake),
+            children: Children::new(engine, random, shared.clone(), inbound_wake, outbound_wake),
             sender: Sender::new(shared.clone(), outside, Arc::clone(&drops)),
             initial: Sender::new(shared.clone(), initial, Arc::clone(&drops)),
             has_raw,
@@ -265,7 +268,7 @@ impl Lane {
                     self.ike.rekey_child(now, spi, &mut out);
                 }
             }
-            Notice::Confirmed(spi) => self.children.use_sa(spi, &mut self.sender),
+            Notice::Confirmed(spi) => self.children.use_sa(spi),
             // WireGuard's.
             Notice::Activity(_) => {}
         }
@@ -343,7 +346,7 @@ impl Lane {
                 Action::Expect { spi } => self.shared.tables.early.expect(spi),
                 Action::ExpectNoMore { spi } => self.expect_no_more(spi),
                 Action::Install(install) => self.install(*install),
-                Action::Use { spi } => self.children.use_sa(spi, &mut self.sender),
+                Action::Use { spi } => self.children.use_sa(spi),
                 Action::Retire { spi } => self.children.retire(spi),
                 Action::Follow { session, path } => self.children.follow(session, outside(path)),
                 Action::Work(job) => {
@@ -359,7 +362,7 @@ impl Lane {
     fn install(&mut self, install: Install) {
         let (connection, spi) = (install.connection, install.sa.inbound.spi);
         if install.encapsulation || self.has_raw {
-            self.children.install(install, &mut self.sender);
+            self.children.install(install);
         } else {
             let at = self.shared.clock.now().wall;
             let failure = explain::no_raw_sockets(at);

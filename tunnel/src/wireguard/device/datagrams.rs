@@ -140,11 +140,13 @@ impl Device {
 
     /// Makes a session of the keys and hands it to the data path.
     fn install(&mut self, now: Now, id: PeerId, keys: &SessionKeys, role: Role, out: &mut Outbox) {
+        self.settle(now, id, out);
         let session = Session::new(keys, role, now.monotonic, &*self.engine);
         let (inbound, outbound) = (Arc::clone(&session.inbound), Arc::clone(&session.outbound));
         let peer = self.peers.get_mut(&id).expect("the caller holds its id");
         peer.erase = Some(now.monotonic + ERASE_AFTER_TIME);
-        out.push(Action::Install { peer: id, sa: inbound });
+        let next = (role == Role::Responder).then(|| Arc::clone(&outbound));
+        out.push(Action::Install { peer: id, sa: inbound, next });
         let ended = match role {
             Role::Initiator => {
                 out.push(Action::Use { peer: id, sa: Some(outbound) });

@@ -46,6 +46,8 @@ pub enum Action {
         peer: PeerId,
         /// The key, and the index by which it is found.
         sa: Arc<InboundSa>,
+        /// The key to send with as soon as a packet has come under this SA, if that is what must be waited for.
+        next: Option<Arc<OutboundSa>>,
     },
     /// Accept no more packets under this index.
     Retire {
@@ -99,10 +101,10 @@ pub struct Device {
     identity: Option<Identity>,
     /// Whether the interface is up; while it is down nothing is sent and nothing is answered.
     running: bool,
-    peers: BTreeMap<PeerId, Peer>,
-    by_key: HashMap<PublicKey, PeerId>,
     /// Whether peers are called as soon as it is known where they are, or only when there is something to send.
     eager: bool,
+    peers: BTreeMap<PeerId, Peer>,
+    by_key: HashMap<PublicKey, PeerId>,
     /// Who owns an index of ours, be it of a session or of a handshake under way.
     indices: HashMap<u32, PeerId>,
     timers: BTreeSet<(Time, PeerId)>,
@@ -130,9 +132,9 @@ impl Device {
             random,
             identity: None,
             running: false,
+            eager: false,
             peers: BTreeMap::new(),
             by_key: HashMap::new(),
-            eager: false,
             indices: HashMap::new(),
             timers: BTreeSet::new(),
             limiter: RateLimiter::default(),

@@ -43,6 +43,14 @@ impl Device {
         self.reschedule(now.monotonic, id);
     }
 
+    /// The data path may have confirmed a session, and sent with it, without our having been told yet.
+    pub(super) fn settle(&mut self, now: Now, id: PeerId, out: &mut Outbox) {
+        let next = self.peers.get(&id).and_then(|peer| peer.sessions.next());
+        if let Some(next) = next.filter(|next| next.inbound.is_confirmed()) {
+            self.handle_confirmed(now, next.inbound.index, out);
+        }
+    }
+
     /// The key in use is old.
     pub fn handle_renewal(&mut self, now: Now, id: PeerId, out: &mut Outbox) {
         self.begin_handshake(now, id, out);

@@ -8,14 +8,13 @@ mod update;
 use super::super::connections::{Child, Names, address_towards};
 use super::super::gateway::MTU;
 use crate::api::model::IpsecFailure;
-use crate::control::sender::Sender;
-use crate::staging::Budget;
+use crate::staging::{Budget, Order};
 use crate::tables::{Kind, Peer, Session, Tunnel};
 use crate::worker::Shared;
 use crypto::{Engine, Random};
-use packet::{DropCounters, DropReason, Endpoint};
+use packet::Endpoint;
 use path::Ways;
-use port::{Transmit, Wake};
+use port::Wake;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -107,8 +106,8 @@ pub struct Children {
     engine: Arc<dyn Engine>,
     random: Box<dyn Random>,
     shared: Shared,
-    drops: Arc<DropCounters>,
     inbound_wake: Arc<Wake>,
+    outbound_wake: Arc<Wake>,
     budget: Budget,
     ways: Ways,
     connections: BTreeMap<ConnectionId, Connected>,
@@ -128,15 +127,15 @@ impl Children {
         engine: Arc<dyn Engine>,
         random: Box<dyn Random>,
         shared: Shared,
-        drops: Arc<DropCounters>,
         inbound_wake: Arc<Wake>,
+        outbound_wake: Arc<Wake>,
     ) -> Self {
         Self {
             inbound_wake,
+            outbound_wake,
             engine,
             random,
             shared,
-            drops,
             budget: Budget::default(),
             ways: Ways::default(),
             connections: BTreeMap::new(),
@@ -216,7 +215,7 @@ impl Children {
 
 /// What becomes of SAs.
 impl Children {
-    pub(super) fn install(&mut self, install: Install, sender: &mut Sender<impl Transmit>) {
+    pub(super) fn install(&mut self, install: Install) {
         let Install { connection, child, session, sa, path, encapsulation, transport, follows, hold } =
             install;
         let place = (connection, child);
@@ -265,12 +264,12 @@ impl Children {
             self.publish();
         }
         if !hold || peer.sending.load().is_none() {
-            self.use_sa(spi, sender);
+            self.use_sa(spi);
         }
     }
 
     /// Sends with an SA from now on, what waits first.
-    pub(super) fn use_sa(&mut self, spi: u32, sender: &mut Sender<impl Transmit>) {
+    pub(super) fn use_sa(&mut self, spi: u32) {
         let Some((tunnel, at)) = self.find(spi) else { return };
         let sending = tunnel.peer.sending.load_full();
         let is_used = |sa: &Installed| sending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &sa.outbound));
@@ -284,7 +283,7 @@ impl Children {
             tunnel.peer.endpoint.store(Some(Arc::new(next.endpoint)));
         }
         tunnel.peer.sending.store(Some(Arc::clone(&next.outbound)));
-        sender.flush(&tunnel.peer);
+        self.shared.tables.orders.give(&tunnel.peer, Order::Send, &self.outbound_wake);
     }
 
     /// Uses an SA no more; what is sent goes by the newest that is left.
@@ -357,7 +356,7 @@ impl Children {
     /// Drops the packets that wait for keys of a connection: there will be none.
     pub(super) fn purge(&self, id: ConnectionId) {
         for tunnel in self.connections.get(&id).into_iter().flat_map(|it| &it.tunnels) {
-            self.drops.count(DropReason::NoKey, tunnel.peer.staging.purge());
+            self.shared.tables.orders.give(&tunnel.peer, Order::Drop, &self.outbound_wake);
         }
     }
 }
