@@ -552,6 +552,7 @@ fn connection(number: usize, suite: Suite) -> Connection {
         mode: Mode::Tunnel,
         lifetime: LIFETIME,
         rekey: true,
+        priority: None,
     };
     Connection {
         name: format!("site{number}"),

@@ -104,6 +104,7 @@ fn connection(host: usize) -> Connection {
         mode: Mode::Tunnel,
         lifetime: Duration::from_secs(1000),
         rekey: true,
+        priority: None,
     };
     Connection {
         name: "peer".to_owned(),

@@ -6,7 +6,7 @@ use super::job::Job;
 use super::nat::Path;
 use crate::esp::{ChildSa, TrafficSelector, Transport};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 /// Names a session with another gateway, which outlives the rekeying of its IKE SA; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -214,12 +214,19 @@ pub enum Cause {
     },
     /// One side wants tunnel mode, the other transport mode.
     Mode,
-    /// Packets to this address are those of another peer, which is there too: a NAT is before at least one of them.
+    /// The packets that this peer wants are those of another peer, which is connected.
     Contested {
-        /// Where both are.
-        address: IpAddr,
+        /// Those of the remote side.
+        packets: Vec<TrafficSelector>,
         /// Who the other peer is.
         owner: String,
+    },
+    /// The other side began at one address, and goes on from another one: that may be a copy, and nothing comes of it.
+    Moved {
+        /// Where it began.
+        from: SocketAddr,
+        /// Where this came from.
+        to: SocketAddr,
     },
     /// The other side is not who it should be, or does not have the secret.
     NotAuthentic {
@@ -314,8 +321,11 @@ impl fmt::Display for Cause {
                     [local, remote] => write!(f, ", the other side {} and {}", list(local), list(remote)),
                 }
             }
-            Self::Contested { address, owner } => {
-                write!(f, "packets to {address} are those of {owner}, which is behind the same NAT")
+            Self::Contested { packets, owner } => {
+                write!(f, "packets to {} are those of {owner}, which is connected", list(packets))
+            }
+            Self::Moved { from, to } => {
+                write!(f, "{from} began, and what should follow came from {to}")
             }
             Self::Mode => f.write_str("one side wants tunnel mode, the other transport mode"),
             Self::NotAuthentic { identity, why } => write!(f, "{identity} is not authenticated: {why}"),

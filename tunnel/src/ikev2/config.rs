@@ -135,6 +135,8 @@ pub struct Child {
     pub local: Vec<TrafficSelector>,
     /// The packets of the other side; empty for those of its address alone.
     pub remote: Vec<TrafficSelector>,
+    /// Which of several tunnels for the same packets takes them, if that is said: the lowest.
+    pub priority: Option<u8>,
     /// What is carried.
     pub mode: Mode,
     /// The SA is deleted when this ends.

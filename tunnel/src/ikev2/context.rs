@@ -3,10 +3,10 @@
 use super::action::{Action, Cause, Event, Install, Outbox, SessionId};
 use super::channel::Datagrams;
 use super::config::{Connection, ConnectionId, Patience};
+use super::conflicts::Conflicts;
 use super::identity::Identity;
 use super::limits::{STRANGER_EVENTS, STRANGER_INTERVAL};
 use super::nat::Path;
-use super::neighbours::Neighbours;
 use crate::Time;
 use crate::bucket::Bucket;
 use crypto::Random;
@@ -88,8 +88,10 @@ pub(super) struct Registry {
     children: HashMap<u32, SessionId>,
     /// Those that we have asked for: the caller keeps packets under them.
     expected: HashSet<u32>,
-    /// Who has which packets in transport mode.
-    pub(super) neighbours: Neighbours,
+    /// Who has which packets.
+    pub(super) conflicts: Conflicts,
+    /// Sessions that are in the way of others: whether their peers are there is to be seen.
+    pub(super) doubtful: BTreeSet<SessionId>,
     /// What may still be reported that is not certain.
     reports: HashMap<Option<ConnectionId>, Bucket>,
 }

@@ -60,6 +60,8 @@ pub const REASSEMBLED: usize = 65_536;
 pub const TEMPORARY_FAILURE_DELAY: Duration = Duration::from_secs(2);
 /// When the other side has refused so for this long, both have different ideas of what there is (section 2.25).
 pub const TEMPORARY_FAILURE_TIME: Duration = Duration::from_secs(240);
+/// A peer whose packets another one wants is asked for a sign of life if nothing was heard of it for this long.
+pub const DOUBT_TIME: Duration = Duration::from_secs(10);
 /// A rekeying that failed is tried again after this.
 pub const REKEY_RETRY: Duration = Duration::from_secs(10);
 /// An SA that the other side has replaced is deleted by us if it is still there after this.

@@ -12,6 +12,7 @@
 mod action;
 mod channel;
 mod config;
+mod conflicts;
 mod context;
 mod cookie;
 mod endpoint;
@@ -22,7 +23,7 @@ pub mod keys;
 pub mod limits;
 pub mod message;
 mod nat;
-mod neighbours;
+pub mod precedence;
 pub mod proposal;
 pub mod selectors;
 mod session;

@@ -42,6 +42,11 @@ pub fn one_host(selectors: &[TrafficSelector]) -> Option<IpAddr> {
     selectors.iter().all(|selector| selector.addresses == (first..=first)).then_some(first)
 }
 
+/// Whether packets are meant by both.
+pub(super) fn meets(one: &TrafficSelector, other: &TrafficSelector) -> bool {
+    intersect(one, other).is_some()
+}
+
 fn intersect(one: &TrafficSelector, other: &TrafficSelector) -> Option<TrafficSelector> {
     let protocol = match (one.protocol, other.protocol) {
         (0, protocol) | (protocol, 0) => protocol,
@@ -62,7 +67,7 @@ fn overlap<T: Copy + Ord>(one: &RangeInclusive<T>, other: &RangeInclusive<T>) ->
     (!both.is_empty()).then_some(both)
 }
 
-fn contains(outer: &TrafficSelector, inner: &TrafficSelector) -> bool {
+pub(super) fn contains(outer: &TrafficSelector, inner: &TrafficSelector) -> bool {
     intersect(outer, inner).as_ref() == Some(inner)
 }
 

@@ -22,7 +22,7 @@ const EXCHANGES: [Exchange; 7] = [
     Exchange::Other(255),
 ];
 
-const NOTHING: Load = Load { ike_spis: 0, child_spis: 0, half_open: 0, fragments: 0 };
+const NOTHING: Load = Load { ike_spis: 0, child_spis: 0, claims: 0, half_open: 0, fragments: 0 };
 
 fn waiting() -> Network {
     acquainted(50, |_, _| {}).0

@@ -9,6 +9,7 @@ mod jobs;
 mod mallory;
 mod minimal;
 mod network;
+mod paths;
 mod raw_keys;
 mod sessions;
 mod setup;

@@ -20,7 +20,14 @@ pub const SPI: u32 = 0x1234_5678;
 
 pub struct Mallory {
     pub address: SocketAddr,
+    /// Where it sends.
+    pub to: SocketAddr,
     pub spi: u64,
+    /// Whether it says that a NAT is before it.
+    pub claims_nat: bool,
+    /// The body of its identification.
+    pub identity: &'static [u8],
+    pub secret: &'static [u8],
     share: PrivateShare,
     nonce: [u8; 32],
     first: Vec<u8>,
@@ -56,7 +63,11 @@ impl Mallory {
     pub fn new() -> Self {
         Self {
             address: "192.0.2.1:500".parse().expect("literal"),
+            to: "192.0.2.2:500".parse().expect("literal"),
             spi: 0x4d61_6c6c_6f72_7900,
+            claims_nat: false,
+            identity: b"\x02\0\0\0host1.example",
+            secret: b"a secret of both",
             share: share(),
             nonce: [9; 32],
             first: Vec::new(),
@@ -115,11 +126,17 @@ impl Mallory {
     /// What an honest initiator begins with.
     pub fn init_payloads(&self) -> Vec<Payload<'static>> {
         let public: &'static [u8] = self.share.public().to_vec().leak();
-        vec![
+        let mut list = vec![
             Payload::Sa(IkeOffer::propose(&[ike_offer()], ProposalSpi::None)),
             Payload::Ke(KeyExchange { group: 31, public }),
             Payload::Nonce(&[9; 32]),
-        ]
+        ];
+        if self.claims_nat {
+            // Hashes of addresses that are not those of the datagram on its side.
+            let wrong = Notify::new(notify::NAT_DETECTION_SOURCE_IP, &[7; 20]);
+            list.push(Payload::Notify(wrong));
+        }
+        list
     }
 
     /// Sends a first message; returns what B answers.
@@ -154,8 +171,7 @@ impl Mallory {
     /// Puts bytes before B; returns what it sends back.
     pub fn send(&self, network: &mut Network, bytes: Vec<u8>) -> Vec<Vec<u8>> {
         let before = network.log.len();
-        let to = "192.0.2.2:500".parse().expect("literal");
-        network.arrive(Datagram { from: self.address, to, bytes });
+        network.arrive(Datagram { from: self.address, to: self.to, bytes });
         network.run(Duration::from_millis(1));
         network.log[before..].iter().map(|(_, datagram)| datagram.bytes.clone()).collect()
     }
@@ -219,14 +235,14 @@ impl Mallory {
 
     /// What an honest initiator authenticates with.
     pub fn auth_payloads(&self) -> Vec<Payload<'static>> {
-        let identity = &b"\x02\0\0\0host1.example"[..];
+        let identity = self.identity;
         let Ok(Message { body: Body::Clear(payloads), .. }) = Message::parse(&self.answer) else {
             panic!("in the clear");
         };
         let nonce = payloads.nonce.expect("success");
         let key = &self.keys.as_ref().expect("half open").proof.local;
         let octets = Signed { message: &self.first, nonce, identity }.octets(Prf::HmacSha256, key);
-        let secret = SecretBytes::new(b"a secret of both".to_vec());
+        let secret = SecretBytes::new(self.secret.to_vec());
         let data = shared_key_mac(Prf::HmacSha256, &secret, &octets).expose().to_vec().leak();
         let mut list = vec![
             Payload::IdI(Identification::parse(identity).expect("ours")),
@@ -234,6 +250,36 @@ impl Mallory {
         ];
         list.extend(child_payloads(&[esp_offer()]));
         list
+    }
+
+    /// Replaces the IKE SA by a request from another address, which is repeated from its own; goes on in the new one, whose
+    /// answer an accomplice at the other address has seen.
+    pub fn rekey(&mut self, network: &mut Network, source: SocketAddr) {
+        let (spi, share, nonce) = (self.spi + 1, share(), [5; 32]);
+        let own = std::mem::replace(&mut self.address, source);
+        let payloads = [
+            Payload::Sa(IkeOffer::propose(&[ike_offer()], ProposalSpi::Ike(spi))),
+            Payload::Nonce(&nonce),
+            Payload::Ke(KeyExchange { group: 31, public: share.public() }),
+        ];
+        let reply = self.ask(network, Exchange::CreateChildSa, &payloads).expect("it is answered");
+        self.address = own;
+        let payloads = reply.payloads();
+        let proposals = payloads.sa.as_ref().expect("success");
+        let suite = IkeOffer::select(&[ike_offer()], proposals).expect("ours").suite;
+        let ProposalSpi::Ike(responder) = proposals[0].spi else { panic!("it has an SPI") };
+        let shared = share.agree(payloads.ke.expect("success").public).expect("valid");
+        let spis = Spis { initiator: spi, responder };
+        let nonces = Nonces { initiator: &nonce, responder: payloads.nonce.expect("success") };
+        let root = &self.keys.as_ref().expect("half open").root;
+        self.keys = Some(IkeKeys::rekeyed(root, &suite, Role::Initiator, spis, nonces, &shared));
+        (self.spi, self.spis, self.next) = (spi, spis, 0);
+    }
+
+    /// Goes on on the ports for NAT.
+    pub fn float(&mut self) {
+        self.address.set_port(4500);
+        self.to.set_port(4500);
     }
 
     pub fn authenticate(&mut self, network: &mut Network) -> Reply {

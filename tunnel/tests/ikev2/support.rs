@@ -59,6 +59,7 @@ pub fn child(name: &str, ours: u8, theirs: u8) -> Child {
         mode: Mode::Tunnel,
         lifetime: HOUR,
         rekey: true,
+        priority: None,
     }
 }
 
@@ -139,6 +140,7 @@ pub fn assert_nothing_leaks(network: &Network, sessions: usize) {
         let load = host.endpoint.load();
         assert_eq!(load.ike_spis, sessions, "{:?}", host.endpoint.sessions());
         assert_eq!(load.child_spis, host.installed.len(), "{:x?}", host.spis());
+        assert_eq!(load.claims, host.installed.len(), "{:x?}", host.spis());
         assert_eq!(load.half_open, 0);
         assert!(host.expected.is_empty(), "{:x?}", host.expected);
         assert_eq!(established(host), sessions);

@@ -108,7 +108,7 @@ fn and_still_has_after_rekeying_by_either_side() {
 }
 
 #[test]
-fn a_side_that_moved_is_where_it_is_from_the_next_keys_on() {
+fn a_side_that_moved_keeps_the_address_that_it_authenticated_at() {
     let (mut network, ids) = through_nat(A, false, |_, _| {});
     let moved = address("203.0.113.99");
     network.nat.as_mut().expect("there is one").outside = moved;
@@ -119,7 +119,9 @@ fn a_side_that_moved_is_where_it_is_from_the_next_keys_on() {
     let spi = network.hosts[B].spis()[0];
     network.command(B, |endpoint, now, out| endpoint.rekey_child(now, spi, out));
     network.run(seconds(60));
-    assert_eq!(ends(installed(&network.hosts[B]))[1], moved);
+    assert_ne!(network.hosts[B].spis(), [spi]);
+    assert_eq!(ends(installed(&network.hosts[B]))[1], address(OUTSIDE));
+    assert_eq!(network.hosts[B].path.expect("known").remote.ip(), moved, "its packets go where it is");
     assert_eq!(ends(installed(&network.hosts[A])), [network.hosts[A].address, network.hosts[B].address]);
 }
 
@@ -221,6 +223,15 @@ fn tunnel_mode_is_for_addresses_that_no_nat_sees() {
 /// A calls under two names, as two hosts behind one NAT would; `ports` are those of the first and the second at B. Returns
 /// why B refused the second.
 fn two_behind_one_nat(is_nat: bool, ports: [u16; 2]) -> (Network, [ConnectionId; 2], Vec<Cause>) {
+    two_at_one_address(is_nat, ports, ["road0.example", "road1.example"])
+}
+
+/// The same under names of choice.
+fn two_at_one_address(
+    is_nat: bool,
+    ports: [u16; 2],
+    names: [&str; 2],
+) -> (Network, [ConnectionId; 2], Vec<Cause>) {
     let (mut network, ids) = acquainted(902, |_, connection| transport(connection));
     for (host, id) in [A, B].into_iter().zip(ids) {
         network.command(host, |endpoint, now, out| endpoint.remove_connection(now, id, out));
@@ -235,8 +246,8 @@ fn two_behind_one_nat(is_nat: bool, ports: [u16; 2]) -> (Network, [ConnectionId;
         TrafficSelector { protocol: 6, ports: port..=port, ..tunnel::ikev2::selectors::host(address) }
     };
     let mut connections = Vec::new();
-    for (number, port) in ports.into_iter().enumerate() {
-        let name = Identity::Fqdn(format!("road{number}.example"));
+    for (number, (port, name)) in ports.into_iter().zip(names).enumerate() {
+        let name = Identity::Fqdn(name.to_owned());
         let mut a = crate::support::connection(A);
         transport(&mut a);
         (a.name, a.local_identity) = (format!("road {number}"), name.clone());
@@ -268,8 +279,8 @@ fn two_behind_one_nat(is_nat: bool, ports: [u16; 2]) -> (Network, [ConnectionId;
 fn of_two_behind_one_nat_the_second_does_not_get_the_packets_of_the_first() {
     let (mut network, ids, causes) = two_behind_one_nat(true, [80, 80]);
     assert_eq!(network.hosts[B].installed.len(), 1);
-    let [Cause::Contested { address: at, owner }] = &causes[..] else { panic!("{causes:?}") };
-    assert_eq!((*at, &owner[..]), (address(OUTSIDE), "road0.example"));
+    let [Cause::Contested { packets, owner }] = &causes[..] else { panic!("{causes:?}") };
+    assert_eq!((&packets[..], &owner[..]), (&[own_host(OUTSIDE)][..], "road0.example"));
     let first = network.hosts[B].spis()[0];
     network.command(B, |endpoint, now, out| endpoint.rekey_child(now, first, out));
     network.run(seconds(60));
@@ -292,6 +303,9 @@ fn packets_that_ports_tell_apart_are_carried_for_both() {
 
 #[test]
 fn a_host_may_have_several_connections() {
-    let (network, _, causes) = two_behind_one_nat(false, [80, 80]);
+    let (network, _, causes) = two_at_one_address(false, [80, 80], ["road.example"; 2]);
     assert_eq!((network.hosts[B].installed.len(), &causes[..]), (2, &[][..]));
+    // Two names may be two hosts, whether a NAT is seen or not.
+    let (network, _, causes) = two_behind_one_nat(false, [80, 80]);
+    assert_eq!((network.hosts[B].installed.len(), causes.len()), (1, 1));
 }

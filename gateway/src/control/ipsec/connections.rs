@@ -379,6 +379,7 @@ fn child(peer: &str, number: u32, tunnel: &Tunnel, settings: &Peer) -> ike::Chil
         },
         lifetime: Duration::from_secs(tunnel.esp.lifetime_seconds.into()),
         rekey: tunnel.esp.rekey,
+        priority: tunnel.priority,
     }
 }
 

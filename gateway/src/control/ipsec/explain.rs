@@ -65,16 +65,19 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explaine
         ),
         Cause::NoProposal { of, ours, theirs } => no_proposal(names, of, ours, theirs),
         Cause::NoSelectors { ours, theirs } => no_selectors(&tunnel(names, &set), ours, theirs),
-        Cause::Contested { address, owner } => (
-            format!("packets to {address} are those of {owner}, which is behind the same NAT"),
+        Cause::Contested { packets, owner } => (
+            format!("packets to {} are those of {owner}, which is connected", list(packets)),
             vec![],
             vec![
-                format!(
-                    "{} local prefix and remote prefix, and mode tunnel for its esp-group",
-                    tunnel(names, &set)
-                ),
+                format!("{} remote prefix PREFIX, one that no other peer has", tunnel(names, &set)),
+                "behind one NAT, also local prefix, and mode tunnel for its esp-group".to_owned(),
                 format!("if {owner} is gone: reset vpn ipsec site-to-site peer, its name here"),
             ],
+        ),
+        Cause::Moved { from, to } => (
+            format!("{} began a connection, and its IKE_AUTH came from {}: ignored", from.ip(), to.ip()),
+            vec!["a copy of it may be sent from anywhere, so both must come from one address".to_owned()],
+            vec![format!("have the NAT before {} give one host one address (RFC 4787)", from.ip())],
         ),
         Cause::Mode => mode(names),
         Cause::NotAuthentic { identity, why } => {
@@ -335,14 +338,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_behind_the_same_nat_as_another_is_told_so() {
-        let cause = Cause::Contested { address: [203, 0, 113, 7].into(), owner: "road.example".to_owned() };
+    fn a_peer_whose_packets_are_those_of_another_is_told_so() {
+        let packets = vec![tunnel::ikev2::selectors::host([203, 0, 113, 7].into())];
+        let cause = Cause::Contested { packets, owner: "road.example".to_owned() };
         let told = told(&cause);
-        assert_eq!(
-            told.what,
-            "packets to 203.0.113.7 are those of road.example, which is behind the same NAT"
-        );
-        let set = "set vpn ipsec site-to-site peer berlin tunnel 7 local prefix";
+        assert_eq!(told.what, "packets to 203.0.113.7/32 are those of road.example, which is connected");
+        let set = "set vpn ipsec site-to-site peer berlin tunnel 7 remote prefix";
         assert!(told.fix[0].starts_with(set), "{:?}", told.fix);
     }
 

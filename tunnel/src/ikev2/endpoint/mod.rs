@@ -17,7 +17,7 @@ use super::action::{CloseReason, Event, Outbox, SessionId};
 use super::config::{ConnectionId, Patience, Start, WhenLost};
 use super::context::{Connections, Context, Registry};
 use super::job::{Whose, Working};
-use super::limits::{CROSSING_TIME, PEER_SESSIONS, RECONNECT_DELAY};
+use super::limits::{CROSSING_TIME, DOUBT_TIME, PEER_SESSIONS, RECONNECT_DELAY};
 use super::session::{Session, Task};
 use super::setup::{Authenticating, HalfOpen, Inbound, Initiating};
 use crate::{Now, Time};
@@ -246,6 +246,20 @@ impl Endpoint {
             }
         }
         self.reschedule(id);
+        self.ask_doubtful(now, out);
+    }
+
+    /// Asks those whose packets another peer wants for a sign of life: they may be gone.
+    fn ask_doubtful(&mut self, now: Now, out: &mut Outbox) {
+        for id in std::mem::take(&mut self.registry.doubtful) {
+            let is_silent = match self.phases.get(&id) {
+                Some(Phase::Established(session)) => now.monotonic - session.last_heard() >= DOUBT_TIME,
+                _ => false,
+            };
+            if is_silent {
+                self.ask(now, id, Task::Liveness, out);
+            }
+        }
     }
 
     fn keep(&mut self, id: SessionId, phase: Phase) {

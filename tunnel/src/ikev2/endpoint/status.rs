@@ -119,6 +119,8 @@ pub struct Load {
     pub ike_spis: usize,
     /// SPIs of Child SAs.
     pub child_spis: usize,
+    /// Child SAs whose packets no other peer gets.
+    pub claims: usize,
     /// Half-open SAs.
     pub half_open: usize,
     /// Bytes of fragments that they hold.
@@ -137,7 +139,8 @@ impl Endpoint {
     /// How much is kept.
     pub fn load(&self) -> Load {
         let (ike_spis, child_spis) = self.registry.sizes();
-        Load { ike_spis, child_spis, half_open: self.door.len(), fragments: self.door.held() }
+        let claims = self.registry.conflicts.len();
+        Load { ike_spis, child_spis, claims, half_open: self.door.len(), fragments: self.door.held() }
     }
 }
 

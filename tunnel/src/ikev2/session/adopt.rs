@@ -40,6 +40,9 @@ impl Session {
         // What was refused may be what has changed.
         self.refused = HashMap::new();
         self.config = config;
+        for child in &self.children {
+            self.occupy(child.inbound, child.child, [&child.local, &child.remote], context);
+        }
         self.pump(context);
     }
 }

@@ -40,7 +40,8 @@ impl Session {
 
     fn request_new(&mut self, child: usize, replaces: Option<u32>, context: &mut Context<'_>) {
         let config = Arc::clone(&self.config);
-        if let Some(request) = Request::later(self.id, &config, child, self.path, replaces, context) {
+        if let Some(request) = Request::later(self.id, &config, child, self.authenticated, replaces, context)
+        {
             self.send_create(request, context);
         }
     }
@@ -144,7 +145,7 @@ impl Session {
                 context.release_child_spi(request.spi);
                 self.restart_child(request.child, context.now, context);
             }
-            Ok(new) => match self.contest(new.mode, new.renamed, [&new.local, &new.remote], context) {
+            Ok(new) => match self.contest(new.child, [&new.local, &new.remote], context) {
                 Some(cause) => self.reject(request, cause, context),
                 None => self.settle(request, new, &lowest(nonces.initiator, nonces.responder), context),
             },

@@ -9,16 +9,15 @@ use super::{Request, Session, Task};
 use crate::esp::{ChildSa, Half, Mode, TrafficSelector, Transport};
 use crate::ikev2::action::{Action, Cause, Event, Install};
 use crate::ikev2::channel::Incoming;
+use crate::ikev2::conflicts::{Claim, Claimant};
 use crate::ikev2::context::Context;
 use crate::ikev2::keys::{Nonces, Role, Root};
 use crate::ikev2::limits::{CHILDREN, NONCE, REPLACED_CHILDREN, REPLACED_TIME};
 use crate::ikev2::message::numbers::{notify, protocol};
 use crate::ikev2::message::{KeyExchange, Notify, Payload, Payloads, ProposalSpi};
-use crate::ikev2::neighbours::Claim;
 use crate::ikev2::proposal::EspSuite;
 use crate::ikev2::selectors::one_host;
 use crypto::SecretBytes;
-use std::net::IpAddr;
 
 /// A Child SA whose keys are made.
 pub(super) struct NewChild {
@@ -79,10 +78,10 @@ impl Session {
         let config = &self.config.children[child];
         let (lifetime, rekeys) = (config.lifetime, config.rekey);
         let spi = inbound.spi;
-        let transport = match mode {
-            Mode::Transport => self.occupy(spi, renamed, &local, &remote, context),
-            Mode::Tunnel => None,
-        };
+        self.occupy(spi, child, [&local, &remote], context);
+        let addresses = one_host(&local).zip(one_host(&remote)).filter(|_| mode == Mode::Transport);
+        let translated = renamed.local || renamed.remote;
+        let transport = addresses.map(|(local, remote)| Transport { local, remote, translated });
         // Of thousands of sessions most have one of each, and a vector begins with room for four.
         local.shrink_to_fit();
         remote.shrink_to_fit();
@@ -116,56 +115,40 @@ impl Session {
         context.release_child_spi(spi);
         let Some(place) = self.children.iter().position(|child| child.inbound == spi) else { return };
         let entry = self.children.remove(place);
-        if let Some(address) = one_host(&entry.remote) {
-            context.registry.neighbours.leave(address, spi);
-        }
+        context.registry.conflicts.leave(spi);
         context.out.push(Action::Retire { spi });
         context.report(Event::ChildDown { connection: self.connection, child: entry.child, spi });
     }
 
-    /// What a Child SA in transport mode takes of the packets to the address of the other side.
-    fn claim(
-        &self,
-        spi: u32,
-        renamed: Renamed,
-        local: &[TrafficSelector],
-        remote: &[TrafficSelector],
-    ) -> Option<(IpAddr, Claim)> {
-        let (connection, identity) = (self.connection, self.identity.clone());
-        let (local, remote) = (local.to_vec(), remote.to_vec());
-        let (address, translated) = (one_host(&remote)?, renamed.remote);
-        Some((address, Claim { spi, connection, identity, translated, local, remote }))
+    /// What a Child SA takes that is received under `spi`.
+    fn claim(&self, spi: u32, child: usize, selectors: [&[TrafficSelector]; 2]) -> Claim {
+        let (session, connection) = (self.id, self.connection);
+        let claimant = Claimant { session, connection, config: &self.config, identity: &self.identity };
+        Claim::new(&claimant, (spi, child), selectors)
     }
 
-    /// Takes the packets of a Child SA in transport mode, and tells their addresses.
-    fn occupy(
+    /// Takes the packets of a Child SA.
+    pub(super) fn occupy(
         &self,
         spi: u32,
-        renamed: Renamed,
-        local: &[TrafficSelector],
-        remote: &[TrafficSelector],
+        child: usize,
+        selectors: [&[TrafficSelector]; 2],
         context: &mut Context<'_>,
-    ) -> Option<Transport> {
-        let (address, claim) = self.claim(spi, renamed, local, remote)?;
-        context.registry.neighbours.enter(address, claim);
-        let translated = renamed.local || renamed.remote;
-        Some(Transport { local: one_host(local)?, remote: address, translated })
+    ) {
+        context.registry.conflicts.enter(self.claim(spi, child, selectors));
     }
 
-    /// Why a Child SA cannot be: in transport mode, another peer behind the same NAT may have its packets.
+    /// Why a Child SA cannot be: another peer has its packets.
     pub(super) fn contest(
         &self,
-        mode: Mode,
-        renamed: Renamed,
-        [local, remote]: [&[TrafficSelector]; 2],
-        context: &Context<'_>,
+        child: usize,
+        selectors: [&[TrafficSelector]; 2],
+        context: &mut Context<'_>,
     ) -> Option<Cause> {
-        if mode == Mode::Tunnel {
-            return None;
-        }
-        let (address, claim) = self.claim(0, renamed, local, remote)?;
-        let owner = context.registry.neighbours.owner(address, &claim)?;
-        Some(Cause::Contested { address, owner: owner.to_string() })
+        let owner = context.registry.conflicts.owner(&self.claim(0, child, selectors))?;
+        let (session, owner) = (owner.session, owner.identity.to_string());
+        context.registry.doubtful.insert(session);
+        Some(Cause::Contested { packets: selectors[1].to_vec(), owner })
     }
 
     /// What a request and the configuration have in common, and no other peer has.
@@ -173,11 +156,11 @@ impl Session {
         &self,
         wish: &Wish<'_>,
         only: Option<usize>,
-        context: &Context<'_>,
+        context: &mut Context<'_>,
     ) -> Result<Agreement, Refusal> {
-        let agreement = agree(&self.config, (self.path, self.nat), wish, only)?;
-        let Agreement { mode, renamed, local, remote, .. } = &agreement;
-        let contest = self.contest(*mode, *renamed, [local, remote], context);
+        let agreement = agree(&self.config, (self.authenticated, self.nat), wish, only)?;
+        let Agreement { child, local, remote, .. } = &agreement;
+        let contest = self.contest(*child, [local, remote], context);
         let refused = |cause| Refusal { notify: notify::TS_UNACCEPTABLE, cause };
         contest.map_or(Ok(agreement), |cause| Err(refused(cause)))
     }

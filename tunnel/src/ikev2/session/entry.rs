@@ -7,12 +7,15 @@ use crate::esp::{Mode, TrafficSelector};
 use crate::ikev2::channel::Channel;
 use crate::ikev2::context::Context;
 use crate::ikev2::keys::Root;
+use crate::ikev2::nat::Path;
 use crate::ikev2::proposal::{EspSuite, IkeSuite};
 use std::time::Duration;
 
 /// An IKE SA of a session.
 pub(super) struct IkeSa {
     pub(super) channel: Channel,
+    /// Where the last answer went: it goes there again if the request is repeated.
+    pub(super) answered_on: Option<Path>,
     pub(super) root: Root,
     pub(super) suite: IkeSuite,
     pub(super) since: Time,
@@ -48,7 +51,18 @@ impl IkeSa {
         let rekey_at = Some(context.rekey_time(lifetime));
         let expires = context.now + lifetime;
         let since = context.now;
-        Self { channel, root, suite, since, standing, procedure: None, rekey_at, expires, deadline: None }
+        Self {
+            channel,
+            answered_on: None,
+            root,
+            suite,
+            since,
+            standing,
+            procedure: None,
+            rekey_at,
+            expires,
+            deadline: None,
+        }
     }
 
     /// The SPI that we have chosen.

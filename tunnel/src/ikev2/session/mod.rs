@@ -33,7 +33,7 @@ use super::context::Context;
 use super::identity::Identity;
 use super::keys::{Role, Root};
 use super::limits::{NAT_KEEPALIVE, TEMPORARY_FAILURE_DELAY};
-use super::message::Payload;
+use super::message::{Body, Payload};
 use super::nat::{Nat, Path};
 use super::proposal::IkeSuite;
 use super::setup::{Inbound, Verified};
@@ -80,6 +80,10 @@ pub(super) struct Session {
     identity: Identity,
     initiated: bool,
     initiator_spi: u64,
+    /// Both ends as they were when the other side showed who it is. Selectors are bound to these addresses: where its
+    /// datagrams come from later, it can choose as it likes.
+    authenticated: Path,
+    /// Where its datagrams go from and to.
     path: Path,
     nat: Nat,
     ikes: Vec<IkeSa>,
@@ -120,6 +124,7 @@ impl Session {
             identity,
             initiated,
             initiator_spi,
+            authenticated: path,
             path,
             nat,
             ikes: vec![ike],
@@ -172,6 +177,11 @@ impl Session {
         self.initiator_spi
     }
 
+    /// When something authentic last came from the other side.
+    pub(super) fn last_heard(&self) -> Time {
+        self.last_heard
+    }
+
     /// Which children of the connection are in use.
     pub(super) fn live_children(&self) -> Vec<usize> {
         let live = self.children.iter().filter(|child| child.standing == ChildStanding::Live);
@@ -218,29 +228,32 @@ impl Session {
             return;
         }
         match ike.channel.receive(&inbound.message) {
-            // Whoever has copied a request is not answered: only a NAT may give the other side another address.
-            Received::Again(datagrams)
-                if self.nat.remote || inbound.path.remote.ip() == self.path.remote.ip() =>
-            {
-                context.send(inbound.path, datagrams);
+            // Anyone on the way can copy a request and repeat it from an address of its choice.
+            Received::Again(datagrams) => {
+                if let Some(path) = ike.answered_on {
+                    context.send(path, datagrams);
+                }
             }
-            Received::Nothing | Received::Again(_) => {}
+            Received::Nothing => {}
             Received::Request(incoming) => {
-                self.heard(inbound.path, context);
                 self.handle_request(spi, &incoming, inbound.path, context);
+                self.heard(inbound, context);
             }
             Received::Response(incoming) => {
-                self.heard(inbound.path, context);
                 self.handle_response(spi, &incoming, context);
+                self.heard(inbound, context);
             }
         }
         self.pump(context);
     }
 
-    /// The other side lives, and this is where it is.
-    fn heard(&mut self, path: Path, context: &mut Context<'_>) {
+    /// A message that is authentic, new and in its turn has been handled: the other side lives, and this is where it is.
+    fn heard(&mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) {
         self.last_heard = context.now;
-        self.note_moved(path, context);
+        // The pieces of one message can have come from several addresses.
+        if self.over.is_none() && matches!(inbound.message.body, Body::Encrypted(_)) {
+            self.note_moved(inbound.path, context);
+        }
     }
 
     /// Section 2.23: who is not behind a NAT follows who is.
@@ -252,6 +265,10 @@ impl Session {
     pub(super) fn note_moved(&mut self, path: Path, context: &mut Context<'_>) {
         if self.follows() && path != self.path {
             self.path = path;
+            // Section 2.23: what is sent again goes there as well.
+            for ike in self.ikes.iter_mut().filter(|ike| ike.answered_on.is_some()) {
+                ike.answered_on = Some(path);
+            }
             context.out.push(Action::Follow { session: self.id, path });
         }
     }
@@ -362,6 +379,7 @@ impl Session {
     ) {
         let Some(ike) = self.ike_mut(spi) else { return };
         let datagrams = ike.channel.respond(incoming, payloads, context.random);
+        ike.answered_on = Some(path);
         context.send(path, datagrams);
     }
 }

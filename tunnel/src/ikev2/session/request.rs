@@ -25,7 +25,7 @@ pub(crate) struct Request {
     pub(super) local: Vec<TrafficSelector>,
     pub(super) remote: Vec<TrafficSelector>,
     pub(super) mode: Mode,
-    /// The path for which it was made.
+    /// The addresses to which its selectors are bound.
     pub(super) path: Path,
     /// What it is to replace.
     pub(super) replaces: Option<u32>,

@@ -25,7 +25,7 @@ pub(super) struct Renamed {
     pub(super) remote: bool,
 }
 
-/// Puts selectors into our words, for a session over `path`.
+/// Puts selectors into our words, for a session whose sides authenticated over `path`.
 pub(super) fn translate(
     nat: Nat,
     path: Path,

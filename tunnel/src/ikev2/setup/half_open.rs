@@ -126,8 +126,12 @@ impl HalfOpen {
         if inbound.message.header.exchange != Exchange::IkeAuth {
             return Some(Phase::HalfOpen(Box::new(self)));
         }
-        // Where nothing translates addresses, another one is that of somebody who sends on what was not meant for him.
-        if !self.nat.remote && inbound.path.remote.ip() != self.path.remote.ip() {
+        // The answer to the first message has shown that the initiator is at that address. A copy of IKE_AUTH can come from
+        // any other, and what tells of a NAT is no excuse: a side that only wants ESP in UDP says the same. A NAT gives
+        // both ports of a host the same address (RFC 4787 section 4.1).
+        if inbound.path.remote.ip() != self.path.remote.ip() {
+            let cause = Cause::Moved { from: self.path.remote, to: inbound.path.remote };
+            context.suspect(None, self.path, || cause);
             return Some(Phase::HalfOpen(Box::new(self)));
         }
         match self.channel.receive(&inbound.message) {
@@ -135,7 +139,7 @@ impl HalfOpen {
                 return self.handle_auth(inbound, incoming, context);
             }
             // Our refusal may have been lost.
-            Received::Again(datagrams) => context.send(inbound.path, datagrams),
+            Received::Again(datagrams) => context.send(self.path, datagrams),
             _ => {}
         }
         Some(Phase::HalfOpen(Box::new(self)))

@@ -1,20 +1,18 @@
 //! In which order policies are asked: the first that matches decides.
 //!
-//! What the administrator prefers comes first, then the closer match: one protocol or port before all of them, a smaller
-//! network before a larger one that contains it.
+//! The configuration says so ([`precedence`](tunnel::ikev2::precedence)), whatever part of it peers have agreed on.
 
 use super::{Children, Traffic};
-use std::cmp::Reverse;
-use std::net::IpAddr;
 use std::sync::Arc;
 use tunnel::esp::{Action, Policies, Policy, TrafficSelector};
+use tunnel::ikev2::precedence::{Precedence, Shape, precedence};
 
 /// A tunnel whose sides have more pairs of networks than this is asked as one, or a peer that cuts its networks into pieces
 /// would fill the table.
 const PAIRS: usize = 64;
 
 /// The place of a policy: the lowest is asked first. Names only make it the same each time.
-type Place<'a> = (u8, Reverse<u8>, u32, (&'a str, u32));
+type Place<'a> = (Precedence, (&'a str, u32));
 
 impl Children {
     /// Lets the workers see the policies as they are. Not done for SAs that are for what those before them were for.
@@ -26,7 +24,7 @@ impl Children {
                 for traffic in pairs(tunnel.traffic()) {
                     let action = Action::Protect(Arc::clone(&tunnel.peer));
                     let policy = Policy { selectors: traffic.selectors(), action };
-                    placed.push((place(name, tunnel.plan.priority, &traffic), policy));
+                    placed.push((place(name, tunnel.plan.priority, &tunnel.configured, &traffic), policy));
                 }
             }
         }
@@ -52,22 +50,19 @@ fn pairs(traffic: &Traffic) -> Vec<Traffic> {
     local.iter().flat_map(|local| remote.iter().map(move |remote| pair(local, remote))).collect()
 }
 
-fn place<'a>(name: (&'a str, u32), priority: Option<u8>, traffic: &Traffic) -> Place<'a> {
-    let sides = || traffic.local.iter().chain(&traffic.remote);
-    let named =
-        sides().map(|side| u8::from(side.protocol != 0) + u8::from(side.ports != (0..=u16::MAX))).sum();
-    let size = sides().map(size).sum();
-    (priority.unwrap_or(u8::MAX), Reverse(named), size, name)
-}
-
-/// How many bits of an address are free.
-fn size(side: &TrafficSelector) -> u32 {
-    let number = |address: &IpAddr| match address {
-        IpAddr::V4(address) => u128::from(u32::from(*address)),
-        IpAddr::V6(address) => u128::from(*address),
+fn place<'a>(
+    name: (&'a str, u32),
+    priority: Option<u8>,
+    configured: &Traffic,
+    traffic: &Traffic,
+) -> Place<'a> {
+    let shape = |configured: &[TrafficSelector], agreed: &[TrafficSelector]| {
+        // A tunnel of very many networks is asked in the place of the largest.
+        agreed.iter().map(|agreed| Shape::of(configured, agreed)).max()
     };
-    let free = number(side.addresses.end()).saturating_sub(number(side.addresses.start()));
-    u128::BITS - free.leading_zeros()
+    let local = shape(&configured.local, &traffic.local).unwrap_or_default();
+    let remote = shape(&configured.remote, &traffic.remote).unwrap_or_default();
+    (precedence(priority, configured.remote.is_empty(), [local, remote]), name)
 }
 
 #[cfg(test)]
@@ -90,15 +85,27 @@ mod tests {
         (web.protocol, web.ports) = (6, 80..=80);
         let (all, net, web) = (traffic(all), traffic(net), traffic(web));
         let mut places = [
-            place(("all", 1), None, &all),
-            place(("all", 2), Some(50), &all),
-            place(("net", 1), None, &net),
-            place(("web", 1), None, &web),
-            place(("last", 1), Some(1), &all),
+            place(("all", 1), None, &all, &all),
+            place(("all", 2), Some(50), &all, &all),
+            place(("net", 1), None, &net, &net),
+            place(("web", 1), None, &web, &web),
+            place(("last", 1), Some(1), &all, &all),
         ];
         places.sort_unstable();
-        let names = places.map(|(.., name)| name);
+        let names = places.map(|(_, name)| name);
         assert_eq!(names, [("last", 1), ("all", 2), ("web", 1), ("net", 1), ("all", 1)]);
+    }
+
+    #[test]
+    fn a_peer_that_asks_for_less_than_it_could_have_does_not_come_before_others() {
+        let (wide, net) = (side("10.0.0.0", "10.255.255.255"), side("10.9.0.0", "10.9.0.255"));
+        let part = TrafficSelector { protocol: 47, ..side("10.9.0.7", "10.9.0.7") };
+        let (wide, net, part) = (traffic(wide), traffic(net), traffic(part));
+        let owner = place(("net", 1), None, &net, &net);
+        assert!(owner < place(("a", 1), None, &wide, &part));
+        // It is at an address that nobody has configured.
+        let anywhere = Traffic { remote: Vec::new(), ..net.clone() };
+        assert!(owner < place(("a", 1), None, &anywhere, &part));
     }
 
     #[test]
