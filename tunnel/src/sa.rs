@@ -73,6 +73,9 @@ impl Protection {
     }
 }
 
+/// A key is worn when this part of what it may carry has passed: the other side may renew it long before we do.
+const WORN_PART: u64 = 4;
+
 /// How many bytes a key has protected, and may (RFC 4301 section 4.4.2.1).
 pub struct Volume {
     /// From here on whoever uses the key asks for a new one.
@@ -126,6 +129,12 @@ impl Volume {
         }
         self.packets.fetch_add(packets as u64, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether it is well on its way to its renewal.
+    fn is_worn(&self) -> bool {
+        let is_part = |used: &AtomicU64, whole: u64| used.load(Ordering::Relaxed) > whole / WORN_PART;
+        is_part(&self.used, self.renew) || is_part(&self.packets, self.end_packets)
     }
 
     fn is_old(&self) -> bool {
@@ -194,6 +203,12 @@ impl OutboundSa {
             next.checked_add(count).filter(|&end| end <= self.lifetime.end_sequence)
         });
         taken.map(|first| first..first + count).map_err(|_| DropReason::CounterExhausted)
+    }
+
+    /// Whether a good part of what may be sent with it was.
+    pub fn is_worn(&self) -> bool {
+        self.next.load(Ordering::Relaxed) > self.lifetime.renew_sequence / WORN_PART
+            || self.volume.as_ref().is_some_and(Volume::is_worn)
     }
 
     /// Whether it is time to ask for a new key; true only once.
@@ -266,6 +281,11 @@ impl InboundSa {
             volume.packets.fetch_add(packets as u64, Ordering::Relaxed);
             volume.used.fetch_add(bytes as u64, Ordering::Relaxed);
         }
+    }
+
+    /// Whether a good part of what may be received with it was.
+    pub fn is_worn(&self) -> bool {
+        self.volume.as_ref().is_some_and(Volume::is_worn)
     }
 
     /// The first sequence number that is not received.

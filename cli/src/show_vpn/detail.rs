@@ -34,7 +34,7 @@ fn disconnected(peer: &IpsecPeer) -> Vec<String> {
 fn connected(peer: &IpsecPeer, ike: &IpsecIke) -> Vec<String> {
     let star = |ours: bool| if ours { "*" } else { "" };
     let suite = Suite::read(peer.suite.as_deref().unwrap_or_default());
-    vec![
+    let mut lines = vec![
         format!(
             "{}: #{}, ESTABLISHED, IKEv2, {}_i{} {}_r{}",
             peer.name,
@@ -48,7 +48,11 @@ fn connected(peer: &IpsecPeer, ike: &IpsecIke) -> Vec<String> {
         format!("  remote '{}' @ {}", peer.remote_id.as_deref().unwrap_or("any"), ike.remote),
         format!("  {}", suite.full()),
         format!("  established {}s ago{}", peer.uptime.unwrap_or(0), ends(ike.rekeying_in, ike.expires_in)),
-    ]
+    ];
+    if ike.refused_exchanges > 0 {
+        lines.push(format!("  {} key exchanges put off: too many", ike.refused_exchanges));
+    }
+    lines
 }
 
 fn ends(rekeying: Option<u64>, expires: Option<u64>) -> String {

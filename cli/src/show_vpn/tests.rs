@@ -40,6 +40,7 @@ pub(crate) fn up() -> IpsecPeer {
         nat: true,
         rekeying_in: Some(20_000),
         expires_in: Some(25_077),
+        refused_exchanges: 0,
     };
     IpsecPeer {
         name: "berlin".to_owned(),

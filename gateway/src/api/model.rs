@@ -276,6 +276,9 @@ pub struct IpsecIke {
     pub rekeying_in: Option<u64>,
     /// Seconds until it ends if nobody does; none if it is to last.
     pub expires_in: Option<u64>,
+    /// Key exchanges that the peer asked for and were put off, because they were too many.
+    #[serde(default)]
+    pub refused_exchanges: u64,
 }
 
 /// A tunnel to an IPsec peer.

@@ -4,6 +4,7 @@ use super::action::{Action, Cause, Event, Install, Outbox, SessionId};
 use super::channel::Datagrams;
 use super::config::{Connection, ConnectionId, Patience};
 use super::conflicts::Conflicts;
+use super::endpoint::Worn;
 use super::identity::Identity;
 use super::limits::{STRANGER_EVENTS, STRANGER_INTERVAL};
 use super::nat::Path;
@@ -92,6 +93,8 @@ pub(super) struct Registry {
     pub(super) conflicts: Conflicts,
     /// Sessions that are in the way of others: whether their peers are there is to be seen.
     pub(super) doubtful: BTreeSet<SessionId>,
+    /// What peers may still have us do.
+    pub(super) exchanges: Exchanges,
     /// What may still be reported that is not certain.
     reports: HashMap<Option<ConnectionId>, Bucket>,
 }
@@ -121,6 +124,29 @@ impl Registry {
     /// A connection is no more.
     pub(super) fn forget(&mut self, connection: ConnectionId) {
         self.reports.remove(&Some(connection));
+        self.exchanges.0.retain(|(of, _), _| *of != connection);
+    }
+}
+
+/// The key exchanges that are left to each peer. A bucket that is full is as good as none.
+#[derive(Default)]
+pub(super) struct Exchanges(HashMap<(ConnectionId, Identity), Bucket>);
+
+/// Before there are so many buckets none is looked at that may be full.
+const SWEPT: usize = 256;
+
+impl Exchanges {
+    pub(super) fn of(
+        &mut self,
+        peer: (ConnectionId, Identity),
+        now: Time,
+        fresh: impl FnOnce() -> Bucket,
+    ) -> &mut Bucket {
+        // Looked at whenever there is no room for another without growing.
+        if self.0.len() >= SWEPT && self.0.len() == self.0.capacity() {
+            self.0.retain(|_, bucket| !bucket.is_full(now));
+        }
+        self.0.entry(peer).or_insert_with(fresh)
     }
 }
 
@@ -133,6 +159,8 @@ pub(super) struct Context<'a> {
     pub(super) random: &'a mut dyn Random,
     pub(super) registry: &'a mut Registry,
     pub(super) connections: &'a Connections,
+    /// Whether a Child SA has carried much of what it may.
+    pub(super) worn: &'a Worn,
     pub(super) out: &'a mut Outbox,
 }
 
@@ -148,6 +176,13 @@ impl Context<'_> {
     /// Reports what was not agreed on with who has shown who it is, or what is our own doing.
     pub(super) fn fail(&mut self, connection: ConnectionId, path: Path, cause: Cause) {
         self.report(Event::Failed { connection: Some(connection), path, authentic: true, cause });
+    }
+
+    /// The same, but only so often: an authenticated peer can bring it about as often as it likes.
+    pub(super) fn fail_sometimes(&mut self, connection: ConnectionId, path: Path, cause: Cause) {
+        if self.registry.may_report(Some(connection), self.now) {
+            self.fail(connection, path, cause);
+        }
     }
 
     /// Reports why an attempt of ours came to nothing, as somebody says who has not shown who it is: no more often than

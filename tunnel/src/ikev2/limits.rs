@@ -58,6 +58,12 @@ pub const REASSEMBLED: usize = 65_536;
 
 /// What was refused as a temporary failure is tried again after this, and up to as much again (section 2.25).
 pub const TEMPORARY_FAILURE_DELAY: Duration = Duration::from_secs(2);
+/// The shortest lifetime of a Child SA that can be configured.
+pub const SHORTEST_LIFETIME: Duration = Duration::from_secs(30);
+/// Key exchanges that a peer has us do for each of its SAs in a lifetime: it replaces one once, and may have to try again.
+pub const EXCHANGES_PER_LIFETIME: u32 = 4;
+/// And so many more at once: Child SAs that are made anew, or by a peer that has been away.
+pub const EXCHANGES_AT_ONCE: u32 = 12;
 /// When the other side has refused so for this long, both have different ideas of what there is (section 2.25).
 pub const TEMPORARY_FAILURE_TIME: Duration = Duration::from_secs(240);
 /// A peer whose packets another one wants is asked for a sign of life if nothing was heard of it for this long.

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod collisions;
+mod exchanges;
 mod floods;
 mod hostile;
 mod impostors;

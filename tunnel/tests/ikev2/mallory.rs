@@ -10,8 +10,8 @@ use std::time::Duration;
 use tunnel::ikev2::keys::{IkeKeys, Nonces, Role, Signed, Spis, shared_key_mac};
 use tunnel::ikev2::message::numbers::{method, notify};
 use tunnel::ikev2::message::{
-    Authentication, Body, Envelope, Exchange, Header, Identification, KeyExchange, Message, Notify, Payload,
-    Payloads, ProposalSpi, emit, emit_clear,
+    Authentication, Body, Delete, Envelope, Exchange, Header, Identification, KeyExchange, Message, Notify,
+    Payload, Payloads, ProposalSpi, emit, emit_clear,
 };
 use tunnel::ikev2::proposal::{EspOffer, IkeOffer};
 
@@ -252,28 +252,40 @@ impl Mallory {
         list
     }
 
-    /// Replaces the IKE SA by a request from another address, which is repeated from its own; goes on in the new one, whose
-    /// answer an accomplice at the other address has seen.
+    /// Replaces the IKE SA from another address, where an accomplice sees the answer, and goes on in the new one.
     pub fn rekey(&mut self, network: &mut Network, source: SocketAddr) {
-        let (spi, share, nonce) = (self.spi + 1, share(), [5; 32]);
         let own = std::mem::replace(&mut self.address, source);
+        assert_eq!(self.try_rekey(network), None);
+        self.address = own;
+    }
+
+    /// Replaces the IKE SA; returns the error if that is refused.
+    pub fn try_rekey(&mut self, network: &mut Network) -> Option<u16> {
+        let (spi, share, nonce) = (self.spi + 1, share(), [5; 32]);
         let payloads = [
             Payload::Sa(IkeOffer::propose(&[ike_offer()], ProposalSpi::Ike(spi))),
             Payload::Nonce(&nonce),
             Payload::Ke(KeyExchange { group: 31, public: share.public() }),
         ];
         let reply = self.ask(network, Exchange::CreateChildSa, &payloads).expect("it is answered");
-        self.address = own;
         let payloads = reply.payloads();
+        if let Some(error) = payloads.error() {
+            return Some(error);
+        }
         let proposals = payloads.sa.as_ref().expect("success");
         let suite = IkeOffer::select(&[ike_offer()], proposals).expect("ours").suite;
         let ProposalSpi::Ike(responder) = proposals[0].spi else { panic!("it has an SPI") };
         let shared = share.agree(payloads.ke.expect("success").public).expect("valid");
         let spis = Spis { initiator: spi, responder };
         let nonces = Nonces { initiator: &nonce, responder: payloads.nonce.expect("success") };
-        let root = &self.keys.as_ref().expect("half open").root;
-        self.keys = Some(IkeKeys::rekeyed(root, &suite, Role::Initiator, spis, nonces, &shared));
+        // An honest peer deletes the old one.
+        let old = self.keys.take().expect("half open");
+        let new = IkeKeys::rekeyed(&old.root, &suite, Role::Initiator, spis, nonces, &shared);
+        self.keys = Some(old);
+        self.ask(network, Exchange::Informational, &[Payload::Delete(Delete::Ike)]).expect("it is answered");
+        self.keys = Some(new);
         (self.spi, self.spis, self.next) = (spi, spis, 0);
+        None
     }
 
     /// Goes on on the ports for NAT.

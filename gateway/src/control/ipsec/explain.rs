@@ -118,6 +118,12 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explaine
         Cause::Misbehaved(why) => {
             (format!("the peer does not follow the protocol: {why}"), vec![], vec![its_log()])
         }
+        Cause::TooManyExchanges => (
+            "the peer asks for more key exchanges than any lifetime makes necessary: they are put off"
+                .to_owned(),
+            vec![],
+            vec!["look into the log of the peer: does it replace its keys all the time?".to_owned()],
+        ),
         Cause::NoAnswer => (
             format!("{remote} does not answer on UDP port {}", path.remote.port()),
             vec![],

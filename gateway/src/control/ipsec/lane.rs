@@ -14,6 +14,7 @@ use crate::control::lane::Reply;
 use crate::control::sender::Sender;
 use crate::datapath::Notice;
 use crate::datapath::punt::{Datagram, Punt};
+use crate::tables::Session;
 use crate::worker::Shared;
 use children::Children;
 use crossbeam_channel::{Receiver, Select, TryRecvError};
@@ -144,6 +145,15 @@ impl Lane {
         } = parts;
         let mut ike = Ike::new(ike);
         ike.set_source(Box::new(address_towards));
+        let tables = Arc::clone(&shared.tables);
+        ike.set_worn(Box::new(move |[inbound, outbound]| {
+            let worn = |session: Arc<Session>| {
+                // What is sent may still go by the SA before it.
+                let sending = session.peer.sending.load_full().filter(|sa| sa.receiver == outbound);
+                session.sa.is_worn() || sending.is_some_and(|sa| sa.is_worn())
+            };
+            tables.session(inbound).is_some_and(worn)
+        }));
         Self {
             ike,
             children: Children::new(engine, random, shared.clone(), inbound_wake, outbound_wake),

@@ -133,11 +133,15 @@ impl Phase {
 /// Tells from which address of ours packets leave for another, if any do.
 pub type Source = Box<dyn Fn(IpAddr) -> Option<IpAddr> + Send>;
 
+/// Tells whether the Child SA that is received and sent under these SPIs has carried much of the bytes or packets that it may.
+pub type Worn = Box<dyn Fn([u32; 2]) -> bool + Send>;
+
 /// The protocol, for all connections of one host.
 pub struct Endpoint {
     random: Box<dyn Random>,
     patience: Patience,
     source: Source,
+    worn: Worn,
     connections: Connections,
     registry: Registry,
     phases: HashMap<SessionId, Phase>,
@@ -161,6 +165,7 @@ impl Endpoint {
             random,
             patience: Patience::default(),
             source: Box::new(|_| None),
+            worn: Box::new(|_| false),
             connections: Connections::default(),
             registry: Registry::default(),
             phases: HashMap::new(),
@@ -184,6 +189,12 @@ impl Endpoint {
         self.source = source;
     }
 
+    /// Asks whether a Child SA has carried much of what it may when the other side replaces it: those are replaced as often as
+    /// that happens, and others are not.
+    pub fn set_worn(&mut self, worn: Worn) {
+        self.worn = worn;
+    }
+
     fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
@@ -195,9 +206,13 @@ impl Endpoint {
         now: Now,
         out: &'a mut Outbox,
     ) -> (Context<'a>, &'a mut HashMap<SessionId, Phase>, &'a mut Door) {
-        let Self { random, connections, registry, phases, door, .. } = self;
+        let Self { random, connections, worn, registry, phases, door, .. } = self;
         let (Now { monotonic: now, wall }, patience) = (now, self.patience);
-        (Context { now, wall, patience, random: &mut **random, registry, connections, out }, phases, door)
+        (
+            Context { now, wall, patience, random: &mut **random, registry, connections, worn, out },
+            phases,
+            door,
+        )
     }
 
     /// Takes a phase one step on.

@@ -49,6 +49,8 @@ pub struct Details {
     pub since: Time,
     /// When something authentic last came from the other side.
     pub last_heard: Time,
+    /// Key exchanges that it asked for and were refused, because they were too many.
+    pub refused_exchanges: u64,
     /// More than one while it is being replaced.
     pub ikes: Vec<IkeStatus>,
     /// More than one of the same while they are being replaced.

@@ -28,6 +28,7 @@ impl Endpoint {
         let config: Arc<Connection> = config.into();
         let begins = config.start == Start::Initiate;
         self.connections.insert(id, Arc::clone(&config));
+        self.registry.forget(id);
         let sessions: Vec<SessionId> = self.of_connection(id).map(|(session, _)| session).collect();
         for session in sessions {
             if !matches!(self.phases.get(&session), Some(Phase::Established(_))) {

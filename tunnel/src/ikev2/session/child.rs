@@ -242,6 +242,11 @@ impl Session {
         self.answer_new(asked, payloads, Some((child, spi)), context);
     }
 
+    /// The SPIs that a Child SA is received and sent with.
+    fn spis_of(&self, inbound: u32) -> Option<[u32; 2]> {
+        self.child(inbound).map(|child| [child.inbound, child.outbound])
+    }
+
     fn is_deleting(&self, child: u32, ike: u64) -> bool {
         matches!(self.procedure(ike), Some(Procedure::DeleteChild(spi)) if *spi == child)
     }
@@ -271,6 +276,9 @@ impl Session {
                     let wanted = group.id().to_be_bytes();
                     return self.refuse(asked, notify::INVALID_KE_PAYLOAD, &wanted, context);
                 };
+                if !self.may_exchange(asked, old.and_then(|(_, spi)| self.spis_of(spi)), context) {
+                    return;
+                }
                 let share = group.generate(context.random);
                 let Ok(shared) = share.agree(exchange.public) else {
                     return self.refuse_for_good(asked, context);

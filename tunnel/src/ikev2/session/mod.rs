@@ -16,6 +16,7 @@ mod ask;
 mod child;
 mod entry;
 mod farewell;
+mod quota;
 mod rekey;
 mod request;
 mod requests;
@@ -97,6 +98,8 @@ pub(super) struct Session {
     since: Time,
     last_heard: Time,
     next_keepalive: Time,
+    /// Key exchanges that were too many.
+    refused_exchanges: u64,
     initial_contact: bool,
     succession: Succession,
     closing: Option<CloseReason>,
@@ -136,6 +139,7 @@ impl Session {
             since: context.now,
             last_heard: context.now,
             next_keepalive: context.now + NAT_KEEPALIVE,
+            refused_exchanges: 0,
             initial_contact: false,
             succession: Succession::default(),
             closing: None,

@@ -115,6 +115,9 @@ impl Session {
         if exchange.group != group.id() {
             return self.refuse(asked, notify::INVALID_KE_PAYLOAD, &group.id().to_be_bytes(), context);
         }
+        if !self.may_exchange(asked, None, context) {
+            return;
+        }
         let share = group.generate(context.random);
         let Ok(shared) = share.agree(exchange.public) else {
             return self.refuse_for_good(asked, context);

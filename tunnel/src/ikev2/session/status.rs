@@ -13,6 +13,7 @@ impl Session {
             initiated: self.initiated,
             since: self.since,
             last_heard: self.last_heard,
+            refused_exchanges: self.refused_exchanges,
             ikes: self.ikes.iter().map(ike).collect(),
             children: self.children.iter().map(child).collect(),
         }

@@ -144,5 +144,6 @@ fn ike(number: u64, details: &Details, now: Time, is_limited: bool) -> Option<mo
         nat: details.nat.in_udp,
         rekeying_in: ike.rekey_at.filter(|_| is_limited).map(|at| (at - now).as_secs()),
         expires_in: is_limited.then_some((ike.expires - now).as_secs()),
+        refused_exchanges: details.refused_exchanges,
     })
 }

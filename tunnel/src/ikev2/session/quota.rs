@@ -1,0 +1,84 @@
+//! How many key exchanges the other side can have us do. One takes up to some ten milliseconds, in the thread that serves all
+//! peers; a peer that has authenticated needs few of them.
+//!
+//! Each peer has a bucket of its own, which its next session finds as the one before left it. What is too much is refused as
+//! a temporary failure (RFC 7296 section 2.25), which an honest peer tries again.
+
+use super::Session;
+use super::requests::Asked;
+use crate::bucket::Bucket;
+use crate::ikev2::action::Cause;
+use crate::ikev2::config::Connection;
+use crate::ikev2::context::Context;
+use crate::ikev2::limits::{EXCHANGES_AT_ONCE, EXCHANGES_PER_LIFETIME, SHORTEST_LIFETIME};
+use crate::ikev2::message::numbers::notify;
+use std::time::Duration;
+
+/// How often one comes back, and how many there are at most.
+fn rate(config: &Connection) -> (Duration, u32) {
+    // The peer's lifetimes are its own: they may be shorter than ours.
+    let lifetimes = config.children.iter().map(|child| child.lifetime).chain([config.lifetime]);
+    let shortest = lifetimes.fold(SHORTEST_LIFETIME, Duration::min);
+    // The IKE SA is replaced as well.
+    let sas = u32::try_from(config.children.len()).unwrap_or(u32::MAX - 1).saturating_add(1);
+    let each_lifetime = sas.saturating_mul(EXCHANGES_PER_LIFETIME);
+    (shortest / each_lifetime, each_lifetime.saturating_add(EXCHANGES_AT_ONCE))
+}
+
+impl Session {
+    /// Whether a key exchange is done for a request; if not, it is refused. Keys of a Child SA that has carried much of what
+    /// it may are replaced as often as that happens: `replaces` has the SPIs that we receive and send with.
+    pub(super) fn may_exchange(
+        &mut self,
+        asked: Asked<'_>,
+        replaces: Option<[u32; 2]>,
+        context: &mut Context<'_>,
+    ) -> bool {
+        if replaces.is_some_and(|spis| (context.worn)(spis)) {
+            return true;
+        }
+        let (now, key) = (context.now, (self.connection, self.identity.clone()));
+        let fresh = || {
+            let (interval, size) = rate(&self.config);
+            Bucket::new(size, interval, now)
+        };
+        if context.registry.exchanges.of(key, now, fresh).take(now) {
+            return true;
+        }
+        self.refused_exchanges += 1;
+        self.refuse(asked, notify::TEMPORARY_FAILURE, &[], context);
+        context.fail_sometimes(self.connection, self.path, Cause::TooManyExchanges);
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ikev2::config::{Authentication, Start, WhenLost};
+    use crate::ikev2::identity::Identity;
+    use crypto::SecretBytes;
+
+    #[test]
+    fn the_shortest_lifetime_counts() {
+        let mut config = Connection {
+            name: String::new(),
+            local: None,
+            remote: None,
+            local_identity: Identity::KeyId(vec![]),
+            remote_identity: None,
+            authentication: Authentication::SharedKey(SecretBytes::new(vec![])),
+            ike: vec![],
+            children: vec![],
+            lifetime: Duration::from_secs(3600),
+            reauthenticate: false,
+            dead_peer_detection: None,
+            start: Start::Respond,
+            when_lost: WhenLost::Clear,
+            force_encapsulation: false,
+        };
+        assert_eq!(rate(&config).0, SHORTEST_LIFETIME / EXCHANGES_PER_LIFETIME);
+        config.lifetime = Duration::from_secs(4);
+        assert_eq!(rate(&config).0, Duration::from_secs(4) / EXCHANGES_PER_LIFETIME);
+    }
+}
