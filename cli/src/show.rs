@@ -1,6 +1,7 @@
 //! `postern show`: what is going on.
 
 use crate::client::Asking;
+use crate::tabulate::columns;
 use crate::{Outcome, client, show_crypto, show_vpn, system};
 use ::bench::report::table;
 use clap::{Args, Subcommand};
@@ -139,20 +140,24 @@ fn state(interface: &Interface) -> &'static str {
 }
 
 fn list(interfaces: &[Interface]) -> String {
-    let mut text = String::from("Codes: S - State, L - Link, u - Up, D - Down, A - Admin Down\n");
-    let row = |name: &str, address: &str, state: &str, description: &str| {
-        format!("{name:<16} {address:<33} {state:<4} {description}").trim_end().to_owned() + "\n"
-    };
-    text += &row("Interface", "IP Address", "S/L", "Description");
-    text += &row("---------", "----------", "---", "-----------");
+    let text = String::from("Codes: S - State, L - Link, u - Up, D - Down, A - Admin Down\n");
+    let mut rows = vec![
+        ["Interface", "IP Address", "S/L", "Description"],
+        ["---------", "----------", "---", "-----------"],
+    ];
     for interface in interfaces {
         let mut addresses = interface.addresses.iter();
         let first = addresses.next().map_or("-", String::as_str);
-        text +=
-            &row(&interface.name, first, state(interface), interface.description.as_deref().unwrap_or(""));
-        text.extend(addresses.map(|address| row("", address, "", "")));
+        rows.push([
+            &interface.name,
+            first,
+            state(interface),
+            interface.description.as_deref().unwrap_or_default(),
+        ]);
+        rows.extend(addresses.map(|address| ["", address, "", ""]));
     }
-    text
+    // The widths of VyOS, in which an address of IPv6 does not always fit.
+    text + &columns("", [16, 33, 4, 0], &rows)
 }
 
 fn details(interface: &Interface) -> String {
@@ -301,6 +306,15 @@ mod tests {
              wg0              10.1.0.1/30                       u/u  to Berlin\n\
              \x20                2001:db8::1/64\n"
         );
+    }
+
+    #[test]
+    fn a_long_address_moves_no_column() {
+        let mut interface = interface();
+        interface.addresses[1] = "2001:db8:1111:2222:3333:4444:5555:6666/128".to_owned();
+        let text = list(&[interface]);
+        let at = |line: usize, word: &str| text.lines().nth(line).and_then(|line| line.find(word));
+        assert_eq!((at(1, "S/L"), at(1, "S/L").is_some()), (at(3, "u/u"), true), "{text}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod detail;
 
 use crate::explain::explain;
 use crate::suite::Suite;
-use crate::tabulate::{duration, short_bytes, short_count, tabulate};
+use crate::tabulate::{columns, duration, short_bytes, short_count, tabulate};
 use crate::{Outcome, show, vpn};
 use clap::Subcommand;
 use config::print::HIDDEN;
@@ -146,7 +146,7 @@ fn in_use(tunnel: &IpsecTunnel) -> Option<&IpsecSa> {
 }
 
 /// Why a tunnel is down, in a few words.
-fn reason(peer: &IpsecPeer) -> String {
+pub(crate) fn reason(peer: &IpsecPeer) -> String {
     match (&peer.failure, peer.connection_type.as_str()) {
         (Some(failure), _) => failure.what.clone(),
         (None, "none") => "waits for the peer to call".to_owned(),
@@ -229,16 +229,6 @@ fn connections(peers: &[IpsecPeer]) -> String {
 }
 
 fn ike_sa(peer: &IpsecPeer) -> String {
-    let both = |one: &str, other: &str| format!("{one:<39} {other:<39}").trim_end().to_owned() + "\n";
-    let line = |cells: [&str; 8]| {
-        let [state, version, encryption, hash, group, nat, active, lifetime] = cells;
-        format!(
-            "    {state:<6} {version:<6}  {encryption:<12} {hash:<13} {group:<14} {nat:<6} {active:<7} {lifetime:<7}"
-        )
-        .trim_end()
-        .to_owned()
-            + "\n"
-    };
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "any".to_owned());
     let suite = Suite::read(peer.suite.as_deref().unwrap_or_default());
     let or_not =
@@ -262,14 +252,14 @@ fn ike_sa(peer: &IpsecPeer) -> String {
         format!("{} {}", known(&peer.remote_id), known(&peer.remote_address)),
         format!("{} {}", peer.local_id, known(&peer.local_address)),
     ];
-    let mut text = both("Peer ID / IP", "Local ID / IP") + &both("------------", "-------------");
-    text += &both(&ids[0], &ids[1]);
-    text.push('\n');
-    text += &line(["State", "IKEVer", "Encrypt", "Hash", "D-H Group", "NAT-T", "A-Time", "L-Time"]);
-    text += &line(["-----", "------", "-------", "----", "---------", "-----", "------", "------"]);
-    text += &line(row.each_ref().map(String::as_str));
-    text.push('\n');
-    text
+    let ends = [["Peer ID / IP", "Local ID / IP"], ["------------", "-------------"], [&ids[0], &ids[1]]];
+    let algorithms = [
+        ["State", "IKEVer", "Encrypt", "Hash", "D-H Group", "NAT-T", "A-Time", "L-Time"],
+        ["-----", "------", "-------", "----", "---------", "-----", "------", "------"],
+        row.each_ref().map(String::as_str),
+    ];
+    // The widths of VyOS.
+    columns("", [39, 39], &ends) + "\n" + &columns("    ", [6, 7, 12, 13, 14, 6, 7, 7], &algorithms) + "\n"
 }
 
 #[cfg(test)]

@@ -18,6 +18,18 @@ pub(crate) fn tabulate(head: &[&str], rows: &[Vec<String>]) -> String {
     [&head, &dashes].into_iter().chain(rows).map(line).collect()
 }
 
+/// Lines of cells in columns of these widths, of which one is wider only where a cell is.
+pub(crate) fn columns<const N: usize>(indent: &str, widths: [usize; N], lines: &[[&str; N]]) -> String {
+    let longest = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+    let widths: Vec<usize> =
+        widths.iter().enumerate().map(|(at, &width)| width.max(longest(at).unwrap_or_default())).collect();
+    let line = |cells: &[&str; N]| {
+        let padded = cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}"));
+        indent.to_owned() + padded.collect::<Vec<_>>().join(" ").trim_end() + "\n"
+    };
+    lines.iter().map(line).collect()
+}
+
 /// A time as `1h2m3s`.
 pub(crate) fn duration(seconds: u64) -> String {
     let parts = [(604_800, "w"), (86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
@@ -64,6 +76,12 @@ mod tests {
         let rows = [vec!["a".to_owned(), "long cell".to_owned()], vec!["bcd".to_owned(), String::new()]];
         let table = tabulate(&["X", "Head"], &rows);
         assert_eq!(table, "X    Head\n---  ---------\na    long cell\nbcd\n");
+    }
+
+    #[test]
+    fn columns_are_wider_only_where_a_cell_is() {
+        assert_eq!(columns("  ", [3, 1], &[["a", "b"], ["c", "d"]]), "  a   b\n  c   d\n");
+        assert_eq!(columns("", [3, 1], &[["a", "b"], ["long", "d"]]), "a    b\nlong d\n");
     }
 
     #[test]

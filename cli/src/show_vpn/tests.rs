@@ -109,6 +109,31 @@ fn sas_have_the_columns_of_vyos_and_those_that_are_down_a_reason() {
 }
 
 #[test]
+fn an_ike_sa_with_long_names_keeps_its_columns() {
+    let address = "2001:db8:1111:2222:3333:4444:5555:6666";
+    let peer = IpsecPeer {
+        remote_id: Some("C=DE, O=Example Networks, CN=berlin.gateways.example.org".to_owned()),
+        remote_address: Some(address.to_owned()),
+        local_address: Some(address.replace("6666", "7777")),
+        suite: Some("aes256-sha512_256-prfsha512-modp8192".to_owned()),
+        ..up()
+    };
+    let text = ike_sa(&peer);
+    let lines: Vec<&str> = text.lines().collect();
+    let start = |line: &str, word: &str| line.find(word).unwrap_or_else(|| panic!("{word}: {text}"));
+    let local = start(lines[2], "192.0.2.1 ");
+    assert_eq!((start(lines[0], "Local ID"), start(lines[1], " ------------") + 1), (local, local), "{text}");
+    let of = |line: usize| {
+        let line = lines[line];
+        let begins = |at: &usize| *at > 0 && !line[*at..].starts_with(' ') && line[..*at].ends_with(' ');
+        (0..line.len()).filter(begins).collect::<Vec<_>>()
+    };
+    assert_eq!(of(5).len(), 8, "{text}");
+    assert_eq!(of(5), of(6), "{text}");
+    assert_eq!(of(6), of(4).into_iter().filter(|at| of(6).contains(at)).collect::<Vec<_>>(), "{text}");
+}
+
+#[test]
 fn connections_are_peers_and_their_tunnels() {
     let text = connections(&[up(), down()]);
     let cells: Vec<Vec<&str>> = text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
