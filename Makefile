@@ -13,7 +13,7 @@ help:
 	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
 	@echo "make bench   all benchmarks, written to RUN=$(RUN) (root)"
 	@echo "make setup   only what these need"
-	@echo "make install the program to /usr/local/bin, with its second name for wg-quick"
+	@echo "make install the program to /usr/local/bin, with its second name for wg-quick, man pages and completions"
 
 setup:
 	scripts/setup.sh test
@@ -50,6 +50,7 @@ bench:
 install: build
 	install -D target/release/postern $(DESTDIR)/usr/local/bin/postern
 	ln -sf postern $(DESTDIR)/usr/local/bin/postern-wireguard
+	target/release/postern generate manual $(DESTDIR)/usr/local/share
 
 clean:
 	$(CARGO) clean

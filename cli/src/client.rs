@@ -30,13 +30,22 @@ pub(crate) struct Asking {
 pub(crate) fn ask<T: DeserializeOwned>(only: Option<&Path>, question: &str) -> Result<Vec<T>, Failure> {
     let answers = ask_each(only, question)?;
     if answers.is_empty() {
-        let directory = api::DIRECTORY;
-        return Err(format!(
-            "no daemon answers in {directory}\n  fix: postern run --config FILE, or postern wireguard wg0; then ask as root"
-        )
-        .into());
+        return Err(nobody().into());
     }
     Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+}
+
+/// What is said when no daemon is there.
+pub(crate) fn nobody() -> String {
+    let directory = api::DIRECTORY;
+    format!(
+        "no daemon answers in {directory}\n  fix: postern run, or postern wireguard wg0; then ask as root"
+    )
+}
+
+/// The answer of one daemon.
+pub(crate) fn ask_one<T: DeserializeOwned>(path: &Path, question: &str) -> Result<T, Failure> {
+    runtime()?.block_on(get(path, question)).map_err(|error| at(path, error))
 }
 
 /// The same with the socket of each; none if nobody answers.
@@ -98,8 +107,22 @@ pub(crate) fn tell<T: DeserializeOwned>(
         let request =
             Request::post(order).header("host", "postern").header("content-type", "application/json");
         let request = request.body(Full::new(body))?;
-        exchange(path, request).await.map_err(|error| at(path, error))
+        exchange(path, request).await.map_err(|error| untold(path, error))
     })
+}
+
+/// Why a daemon could not be told something.
+fn untold(path: &Path, error: Failure) -> Failure {
+    match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+        Some(ErrorKind::ConnectionRefused | ErrorKind::NotFound) => {
+            format!("no daemon answers at {}\n  fix: systemctl start postern, or postern run", path.display())
+                .into()
+        }
+        Some(ErrorKind::PermissionDenied) => {
+            format!("{}: you may not use this daemon\n  fix: ask as root", path.display()).into()
+        }
+        _ => at(path, error),
+    }
 }
 
 fn runtime() -> Result<Runtime, Failure> {

@@ -10,10 +10,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("monitor log", "journalctl -f -u postern"),
     ("monitor", "watch -n 1 postern show vpn ipsec sa"),
     ("show configuration", "cat /etc/postern/postern.conf, or what follows --config; it is in `set` lines"),
-    ("configure", "$EDITOR /etc/postern/postern.conf; systemctl reload postern"),
-    ("set", "add the line to /etc/postern/postern.conf; systemctl reload postern"),
-    ("delete", "take the line out of /etc/postern/postern.conf; systemctl reload postern"),
-    ("commit", "systemctl reload postern"),
+    ("configure", "$EDITOR /etc/postern/postern.conf; postern reload"),
+    ("set", "add the line to /etc/postern/postern.conf; postern reload"),
+    ("delete", "take the line out of /etc/postern/postern.conf; postern reload"),
+    ("commit", "postern reload"),
     ("show vpn ipsec remote-access", "postern show vpn ipsec sa; remote access is not served"),
     ("show vpn ipsec site-to-site", "postern show vpn ipsec connections"),
     ("show vpn ipsec peer", "postern show vpn debug peer NAME"),
@@ -68,7 +68,7 @@ mod tests {
             ("show configuration commands", "/etc/postern/postern.conf"),
             ("show cpu-info", "postern show system cpu"),
             ("reboot now", "systemctl reboot"),
-            ("commit", "systemctl reload postern"),
+            ("commit", "postern reload"),
         ] {
             let said = said(line).unwrap_or_default();
             assert!(said.starts_with('`') && said.contains("\n  fix: ") && said.contains(fix), "{said}");

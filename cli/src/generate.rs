@@ -1,5 +1,6 @@
 //! `postern generate`: new keys.
 
+use crate::{Outcome, manual};
 use base64ct::{Base64, Encoding};
 use clap::Subcommand;
 use crypto::{PrivateKey, Random, random};
@@ -9,6 +10,8 @@ pub(crate) enum What {
     /// Keys and certificates
     #[command(subcommand)]
     Pki(Pki),
+    /// Man pages, and files by which shells complete words
+    Manual(manual::Arguments),
 }
 
 #[derive(Subcommand)]
@@ -26,9 +29,16 @@ pub(crate) enum WireGuard {
     PresharedKey,
 }
 
-pub(crate) fn run(what: What) {
+pub(crate) fn run(what: What) -> Outcome {
+    match what {
+        What::Pki(Pki::Wireguard(kind)) => wireguard(kind),
+        What::Manual(arguments) => return manual::run(&arguments),
+    }
+    Ok(())
+}
+
+fn wireguard(kind: WireGuard) {
     let mut random = random::System::default();
-    let What::Pki(Pki::Wireguard(kind)) = what;
     match kind {
         WireGuard::KeyPair => {
             let key = PrivateKey::generate(&mut random);

@@ -9,15 +9,20 @@ mod elsewhere;
 mod engines;
 mod explain;
 mod generate;
+mod log;
+mod manual;
 mod privilege;
+mod reload;
 mod reset;
 mod run;
 mod show;
 mod show_crypto;
 mod show_vpn;
+mod status;
 mod suite;
 mod system;
 mod tabulate;
+mod version;
 mod vpn;
 mod whole;
 mod wireguard;
@@ -39,6 +44,10 @@ struct Cli {
 enum Verb {
     /// Serve everything that a configuration file says
     Run(run::Arguments),
+    /// Say on one screen what is up, what is not, and why
+    Status(status::Arguments),
+    /// Read the configuration again, and say what became of it
+    Reload(reload::Arguments),
     /// Show what is going on
     Show(show::Arguments),
     /// Say why a connection is not up, and what mends it
@@ -77,38 +86,43 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error, &line),
     };
     let outcome = match cli.verb {
+        Verb::Status(arguments) => return ended(status::run(&arguments)),
+        Verb::Reload(arguments) => return ended(reload::run(arguments)),
         Verb::Run(arguments) => run::run(arguments),
         Verb::Show(arguments) => show::run(arguments),
         Verb::Explain(arguments) => explain::run(arguments),
         Verb::Reset(arguments) => reset::run(arguments),
         Verb::Restart(arguments) => reset::restart(&arguments),
         Verb::Bench(arguments) => bench::run(arguments),
-        Verb::Doctor(arguments) => match doctor::run(arguments) {
-            Ok(code) => return code,
-            Err(error) => {
-                eprintln!("postern: {error}");
-                return ExitCode::from(2);
-            }
-        },
+        Verb::Doctor(arguments) => return ended(doctor::run(arguments)),
         Verb::Demo { seconds } => ::bench::demo::run(seconds),
-        Verb::Generate(what) => {
-            generate::run(what);
-            Ok(())
-        }
+        Verb::Generate(what) => generate::run(what),
         Verb::Wireguard(arguments) => wireguard::run(arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("postern: {error}");
+            log::failure(&error);
             ExitCode::FAILURE
         }
     }
 }
 
+/// How a verb ends that has something to say by its exit code.
+fn ended(outcome: Result<ExitCode, Failure>) -> ExitCode {
+    outcome.unwrap_or_else(|error| {
+        log::failure(&error);
+        ExitCode::from(2)
+    })
+}
+
 /// What clap does with a line that it cannot read, unless it is one of a router that something else answers here.
 fn refuse(error: &clap::Error, line: &[OsString]) -> ExitCode {
     use clap::error::ErrorKind::{InvalidSubcommand, InvalidValue, UnknownArgument};
+    if error.kind() == clap::error::ErrorKind::DisplayVersion {
+        print!("{}", version::text());
+        return ExitCode::SUCCESS;
+    }
     let words: Vec<String> = line.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     if matches!(error.kind(), InvalidSubcommand | InvalidValue | UnknownArgument)
         && let Some(instead) = elsewhere::instead(&words)

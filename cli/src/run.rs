@@ -1,7 +1,7 @@
 //! `postern run`: the gateway, as its configuration file says.
 
 use crate::engines;
-use crate::{Failure, Outcome, privilege, whole, wireguard};
+use crate::{Failure, Outcome, log, privilege, whole};
 use clap::Args;
 use config::settings::ipsec::Encryption;
 use config::{ConfigError, Settings, Text, Tree, diff};
@@ -10,9 +10,11 @@ use crypto::choice::{Choice, Subject};
 use crypto::cipher::Pair;
 use crypto::engine::none;
 use crypto::machine::Machine;
-use gateway::api;
+use gateway::api::model::Reloaded;
+use gateway::api::{self, Reload};
 use gateway::control::daemon::Daemon;
 use gateway::control::ipsec::connections;
+use gateway::control::occupied;
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -29,13 +31,16 @@ const ERRORS_SHOWN: usize = 20;
 /// How often it is looked again at what could not be served, and where those are who do not answer.
 const TEND: Duration = Duration::from_secs(15);
 
+/// Where the API listens, and where it is asked, unless another place is named.
+pub(crate) const API: &str = "/run/postern/postern.sock";
+
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The configuration: lines of `set`, in the words of VyOS
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", default_value = "/etc/postern/postern.conf")]
     config: PathBuf,
     /// Where the API listens
-    #[arg(long, value_name = "SOCKET", default_value = "/run/postern/postern.sock")]
+    #[arg(long, value_name = "SOCKET", default_value = API)]
     api: PathBuf,
     /// Only say whether the configuration is right
     #[arg(long)]
@@ -56,13 +61,14 @@ pub(crate) fn run_without_cipher(config: PathBuf, api: PathBuf) -> Outcome {
 type Engines = fn(&Settings) -> Arc<Choice>;
 
 fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
-    wireguard::log();
+    log::start()?;
     let Read { tree, settings, ends } = read(&arguments.config, false)?;
     if arguments.check {
         check(&arguments.config, &settings)?;
         println!("{}: {}, nothing wrong", arguments.config.display(), counted(&settings));
         return Ok(());
     }
+    occupied::look(ports(&settings));
     privilege::drop_unneeded(privilege::Needs { other_namespaces: false, raw_sockets: true })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let in_force = InForce { text: config::print::text(&tree), ends };
@@ -81,6 +87,12 @@ fn check(path: &Path, settings: &Settings) -> Outcome {
         return Ok(());
     }
     Err(format!("{} cannot be served as it is\n{}", path.display(), shown(refused)).into())
+}
+
+/// The UDP ports that will be bound.
+fn ports(settings: &Settings) -> impl Iterator<Item = u16> {
+    let ike = if settings.ipsec.peers.is_empty() { &[][..] } else { &[500, 4500] };
+    settings.wireguard.values().filter_map(|interface| interface.port).chain(ike.iter().copied())
 }
 
 /// What a configuration has, in numbers.
@@ -148,6 +160,7 @@ async fn serve(arguments: Arguments, mut in_force: InForce, settings: Settings, 
             return Err(error.into());
         }
     };
+    let mut orders = daemon.shown().serves(&arguments.config);
     tokio::spawn(api::serve(listener, daemon.shown()));
     // Without systemd there is nobody to tell.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
@@ -163,16 +176,18 @@ async fn serve(arguments: Arguments, mut in_force: InForce, settings: Settings, 
                     break;
                 }
             }
-            _ = reload.recv() => {
+            order = ordered(&mut reload, &mut orders) => {
                 if let Ok(reloading) = NotifyState::monotonic_usec_now() {
                     let _ = sd_notify::notify(&[NotifyState::Reloading, reloading]);
                 }
                 let loading = load(&arguments.config, &mut in_force, &mut daemon);
-                if unless_ended(loading, &mut terminate, &mut interrupt).await.is_none() {
-                    break;
-                }
+                let Some(reloaded) = unless_ended(loading, &mut terminate, &mut interrupt).await else { break };
+                daemon.shown().has_reloaded(&reloaded);
                 port::heap::give_back();
                 let _ = sd_notify::notify(&[NotifyState::Ready]);
+                if let Some(reply) = order {
+                    let _ = reply.send(reloaded);
+                }
             }
         }
     }
@@ -194,6 +209,14 @@ async fn unless_ended<T>(
     }
 }
 
+/// An order to read the configuration again: a signal, or one by the API, which waits for the outcome.
+async fn ordered(signal: &mut Signal, orders: &mut mpsc::Receiver<Reload>) -> Option<Reload> {
+    tokio::select! {
+        _ = signal.recv() => None,
+        Some(reply) = orders.recv() => Some(reply),
+    }
+}
+
 /// The configuration in force.
 struct InForce {
     text: Text,
@@ -202,17 +225,21 @@ struct InForce {
 }
 
 /// Reads the file again and applies what has changed in it; if it is wrong, everything stays.
-async fn load(path: &Path, in_force: &mut InForce, daemon: &mut Daemon) {
+async fn load(path: &Path, in_force: &mut InForce, daemon: &mut Daemon) -> Reloaded {
     let (file, ended) = (path.to_owned(), in_force.ends);
     // It may wait for who writes the file.
     let read = tokio::task::spawn_blocking(move || read(&file, ended)).await;
     let Read { mut tree, settings, ends } = match read.map_err(Failure::from).and_then(|read| read) {
         Ok(read) => read,
-        Err(error) => return tracing::error!("the configuration stays as it was: {error}"),
+        Err(error) => {
+            tracing::error!("the configuration stays as it was: {error}");
+            return Reloaded::new(Reloaded::REFUSED, Vec::new(), vec![error.to_string()]);
+        }
     };
     // We have printed it ourselves; were it not read, all of the new one would be told as new.
     let old = in_force.text.as_str().ok().and_then(|text| config::parse(text).ok()).unwrap_or_default();
-    for change in diff::diff(&old, &tree) {
+    let changes: Vec<String> = diff::diff(&old, &tree).iter().map(ToString::to_string).collect();
+    for change in &changes {
         tracing::info!("{change}");
     }
     let refused = daemon.apply(settings).await;
@@ -225,13 +252,12 @@ async fn load(path: &Path, in_force: &mut InForce, daemon: &mut Daemon) {
     let names: Vec<&str> = refused.keys().map(String::as_str).collect();
     if names.is_empty() {
         tracing::info!("{} is in force", path.display());
-    } else {
-        tracing::error!(
-            "{} is not in force for {}, which stays as it was\n  fix: see above, then reload again",
-            path.display(),
-            names.join(", ")
-        );
+        return Reloaded::new(Reloaded::IN_FORCE, changes, Vec::new());
     }
+    let place = format!("{} is not in force for {}, which stays as it was", path.display(), names.join(", "));
+    tracing::error!("{place}\n  fix: see above, then reload again");
+    let errors = refused.values().map(ToString::to_string).chain([place]);
+    Reloaded::new(Reloaded::PARTLY, changes, errors.collect())
 }
 
 /// A configuration that was read.

@@ -1,8 +1,8 @@
 //! `postern wireguard`: one interface, driven by `wg` and `wg-quick` over the cross-platform socket.
 
 use crate::Outcome;
-use crate::engines;
 use crate::privilege::{self, Needs};
+use crate::{engines, log};
 use clap::Args;
 use crypto::Cipher;
 use crypto::choice::{Choice, Rules};
@@ -10,11 +10,11 @@ use crypto::engine::none;
 use gateway::api::{self, Labels, Shown};
 use gateway::control::carrier::Options;
 use gateway::control::interface::Interface;
-use gateway::control::uapi_server;
+use gateway::control::uapi_server::{self, Access};
 use port::fault::Faults;
 use port::pcap::Capture;
 use rustix::process::setsid;
-use std::io::{IsTerminal, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if !arguments.foreground {
         return start_in_background();
     }
-    log();
+    log::start()?;
     if arguments.tell_when_ready {
         setsid()?;
     }
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 
 /// For measurements: what the path costs when nothing is encrypted.
 pub(crate) fn serve_without_cipher(interface: String) -> Outcome {
-    log();
+    log::start()?;
     privilege::drop_unneeded(Needs { other_namespaces: true, raw_sockets: false })?;
     let arguments = Arguments { interface, ..Arguments::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -129,7 +129,7 @@ async fn serve(arguments: Arguments, engines: Arc<Choice>) -> Outcome {
     }
     tracing::info!("interface {name} is ready");
     tokio::select! {
-        () = uapi_server::serve(listener, interface) => {}
+        () = uapi_server::serve(listener, Arc::downgrade(&interface), Access::Full) => {}
         _ = removed.recv() => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -156,21 +156,4 @@ fn tell_ready() -> Outcome {
         rustix::stdio::dup2_stderr(&nowhere)?;
     }
     Ok(())
-}
-
-/// Logs to the standard error, as much as `LOG_LEVEL` asks for, which other WireGuard daemons read too.
-pub(crate) fn log() {
-    let level = match std::env::var("LOG_LEVEL").as_deref() {
-        Ok("silent") => return,
-        Ok("debug" | "verbose") => tracing::Level::DEBUG,
-        Ok("error") => tracing::Level::ERROR,
-        _ => tracing::Level::INFO,
-    };
-    let color = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .with_ansi(color)
-        .with_target(false)
-        .init();
 }

@@ -1,9 +1,12 @@
 //! What an operator types at first, and what is wrong on a machine that is not prepared.
 
-use crate::daemon::Site;
-use crate::support::{postern, sites};
-use bench::lab::Lab;
-use std::process::Output;
+use crate::daemon::{Site, key_pair, lines, started};
+use crate::support::{answers, postern, sites, skip, unavailable};
+use bench::lab::{Lab, has_program, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::process::{Command, Output};
+use std::time::Duration;
 
 /// Runs the gateway in the foreground, where it must refuse to start, and returns what it says.
 fn refused(lab: &Lab, site: &Site, more: &[&str]) -> String {
@@ -28,4 +31,227 @@ fn an_empty_file_is_no_configuration_unless_it_says_so() {
     }
     std::fs::write(&site.file, "set system allow-empty\n").expect("a file");
     site.start(&mut lab);
+}
+
+/// A verb, and how it ends.
+fn ask(site: &Site, words: &[&str]) -> (Option<i32>, String) {
+    let output =
+        Command::new(postern()).args(words).arg("--api").arg(&site.socket).output().expect("it runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn a_reload_says_what_became_of_it() {
+    let Some((lab, a, _b, publics)) = started() else { return };
+    assert_eq!(ask(&a, &["reload"]), (Some(0), "nothing has changed\n".to_owned()));
+    a.write(&lines(0, &publics[1], &["mtu 1300"]));
+    let (code, said) = ask(&a, &["reload"]);
+    assert!(code == Some(0) && said.contains("+ interfaces wireguard wg0 mtu 1300\n"), "{code:?} {said}");
+    let addresses = lab.ip("a", "address show wg0").expect("it is there");
+    assert!(addresses.contains("mtu 1300"), "it is in force when the verb ends: {addresses}");
+    a.write(&lines(0, &publics[1], &["adress 10.0.0.1/8"]));
+    let (code, said) = ask(&a, &["reload"]);
+    assert!(
+        code == Some(1) && said.contains("did you mean address?") && said.contains("stays as it was"),
+        "{said}"
+    );
+    // What is refused in part, by another program's port.
+    let taken =
+        lab.enter("a", || std::net::UdpSocket::bind("0.0.0.0:51999")).expect("entered").expect("free");
+    a.write(&lines(0, &publics[1], &["port 51999"]));
+    let (code, said) = ask(&a, &["reload", "--json"]);
+    let json: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!((code, json["outcome"].as_str()), (Some(1), Some("partly-in-force")), "{said}");
+    let errors = json["errors"].to_string();
+    assert!(
+        errors.contains("UDP port 51999 is in use") && errors.contains("fix: choose another port"),
+        "{errors}"
+    );
+    let (_, said) = ask(&a, &["status"]);
+    assert!(
+        said.contains("  the reload ") && said.contains("Not in force: interfaces wireguard wg0"),
+        "{said}"
+    );
+    drop(taken);
+    assert_eq!(ask(&a, &["reload"]).0, Some(0));
+    a.signal(Signal::TERM);
+    wait_until(Duration::from_secs(30), || !a.socket.exists()).expect("it ends");
+    let (code, said) = ask(&a, &["reload"]);
+    assert!(code == Some(2) && said.contains("no daemon answers at") && said.contains("fix: "), "{said}");
+    assert_eq!(ask(&a, &["status"]).0, Some(2));
+}
+
+#[test]
+fn a_status_says_what_is_up_and_what_the_kernel_does_not_forward() {
+    let Some((lab, a, b, publics)) = started() else { return };
+    for end in [&a, &b] {
+        assert!(ask(end, &["status"]).1.contains("net.ipv4.ip_forward is 0"), "nobody has set it");
+    }
+    let log = std::fs::read_to_string(&a.log).expect("it logs");
+    assert!(log.contains("fix: sysctl -w net.ipv4.ip_forward=1"), "{log}");
+    wait_until(Duration::from_secs(30), || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
+    lab.run("a", "sysctl", &["-w", "net.ipv4.ip_forward=1"]).expect("sysctl");
+    let (code, said) = ask(&a, &["status"]);
+    assert!(code == Some(0) && !said.contains("ip_forward"), "{code:?} {said}");
+    assert!(said.contains("WireGuard wg0: up, port 51820, 1 of 1 peers up\n  other  up "), "{said}");
+    assert!(
+        said.contains(&*a.file.to_string_lossy()) && said.contains("Engines: chacha20-poly1305 by "),
+        "{said}"
+    );
+    // Who should answer and does not.
+    let stranger = format!("peer stranger public-key {}", key_pair().1);
+    let more = [
+        stranger.as_str(),
+        "peer stranger allowed-ips 10.99.0.0/16",
+        "peer stranger address 192.168.77.9",
+        "peer stranger port 51820",
+        "peer stranger persistent-keepalive 5",
+    ];
+    a.write(&lines(0, &publics[1], &more));
+    assert_eq!(ask(&a, &["reload"]).0, Some(0));
+    let (code, said) = ask(&a, &["status", "--json"]);
+    let json: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let daemon = &json["daemons"][0];
+    assert_eq!((code, &json["up"], &daemon["wireguard"][0]["up"]), (Some(1), &false.into(), &true.into()));
+    let states = daemon["wireguard"][0]["peers"].as_array().expect("a list").iter();
+    let states: Vec<(&str, &str)> =
+        states.filter_map(|peer| Some((peer["name"].as_str()?, peer["state"].as_str()?))).collect();
+    assert_eq!(states, [("other", "up"), ("stranger", "down")], "{said}");
+}
+
+#[test]
+fn a_name_that_another_interface_has_is_said_with_what_it_is() {
+    let Some(mut lab) = sites() else { return };
+    let mut site = Site::new(&lab, "a", &key_pair().0);
+    site.write(&lines(0, &key_pair().1, &[]));
+    let mut made = 0;
+    for (kind, said) in [
+        ("dummy", "it is of the kind dummy\n  fix: ip link delete wg0"),
+        (
+            "wireguard",
+            "it is a WireGuard interface of the kernel\n  fix: if wg-quick made it: wg-quick down wg0",
+        ),
+    ] {
+        // Not every kernel has all kinds.
+        if lab.ip("a", &format!("link add wg0 type {kind}")).is_err() {
+            continue;
+        }
+        made += 1;
+        let error = refused(&lab, &site, &[]);
+        assert!(error.contains("interface wg0 exists already") && error.contains(said), "{error}");
+        lab.ip("a", "link delete wg0").expect("it is there");
+    }
+    if lab.ip("a", "tuntap add wg0 mode tap").is_ok() {
+        made += 1;
+        let error = refused(&lab, &site, &[]);
+        assert!(error.contains("another program made it") && error.contains("ip link delete wg0"), "{error}");
+        lab.ip("a", "link delete wg0").expect("it is there");
+    }
+    if made == 0 {
+        skip("this kernel makes no interface that could be in the way");
+    }
+    site.start(&mut lab);
+}
+
+#[test]
+fn a_level_of_the_log_is_right_or_refused() {
+    let Some(lab) = sites() else { return };
+    let site = Site::new(&lab, "a", "");
+    std::fs::write(&site.file, "set system allow-empty\n").expect("a file");
+    let check = |level: &str| {
+        let mut command = Command::new(postern());
+        command.args(["run", "--check", "--config"]).arg(&site.file).env("LOG_LEVEL", level);
+        let output = command.output().expect("it runs");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(
+        check("loud").contains("LOG_LEVEL=\"loud\" is no level\n  fix: LOG_LEVEL=error, warn, info or debug")
+    );
+}
+
+#[test]
+fn the_journal_gets_priorities_in_the_place_of_levels() {
+    use std::os::unix::fs::MetadataExt;
+    let Some(lab) = sites() else { return };
+    let site = Site::new(&lab, "a", &key_pair().0);
+    site.write(&lines(0, &key_pair().1, &[]));
+    std::fs::set_permissions(&site.file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("ours");
+    let log = std::fs::File::create(&site.log).expect("a file");
+    let run = |stream: String| {
+        let mut command = Command::new(postern());
+        command.args(["run", "--check", "--config"]).arg(&site.file).env("JOURNAL_STREAM", stream);
+        let stderr = log.try_clone().expect("a descriptor");
+        assert!(command.stderr(stderr).status().expect("it runs").success());
+        let said = std::fs::read_to_string(&site.log).expect("it logs");
+        log.set_len(0).expect("it is ours");
+        said.trim_start_matches('\0').to_owned()
+    };
+    let it = log.metadata().expect("it is there");
+    let said = run(format!("{}:{}", it.dev(), it.ino()));
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with("<4>") && lines[0].contains("it has secrets"), "{said}");
+    assert!(lines[1].starts_with("<4>  fix: chmod 600"), "{said}");
+    let said = run("1:1".to_owned());
+    assert!(said.contains(" WARN ") && !said.contains("<4>"), "{said}");
+}
+
+#[test]
+fn wg_sees_what_the_gateway_serves_and_changes_nothing() {
+    let Some(mut lab) = sites() else { return };
+    if !has_program("wg") {
+        return unavailable("wg is not installed");
+    }
+    // Not wg0: the folder of these sockets is the same for all tests.
+    let [name, next] = [1, 2].map(|end| format!("wg{}{end}", std::process::id()));
+    let (private, public) = key_pair();
+    let mut site = Site::new(&lab, "a", &private);
+    let of = |name: &str, lines: &[String]| -> String {
+        lines.iter().map(|line| format!("set interfaces wireguard {name} {line}\n")).collect()
+    };
+    let private = format!("private-key {private}");
+    let (_, other) = key_pair();
+    let text = of(&name, &[&lines(0, &other, &[])[..], std::slice::from_ref(&private)].concat());
+    std::fs::write(&site.file, &text).expect("a file");
+    site.start(&mut lab);
+    let wg = |words: &[&str]| lab.run("a", "wg", words);
+    assert!(wg(&["show", "interfaces"]).expect("it shows").split_whitespace().any(|found| found == name));
+    let dump = wg(&["show", &name, "dump"]).expect("it shows");
+    let rows: Vec<Vec<&str>> = dump.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!((rows[0][1], rows[0][2]), (&*public, "51820"), "{dump}");
+    assert_eq!((rows[1][0], rows[1][2]), (&*other, "192.168.77.2:51820"), "{dump}");
+    assert!(rows[1][3].contains("10.50.0.0/16"), "{dump}");
+    let error = wg(&["set", &name, "listen-port", "51999"]).expect_err("read-only").to_string();
+    assert!(error.contains("Operation not permitted"), "{error}");
+    assert!(wg(&["set", &name, "peer", &other, "remove"]).is_err());
+    assert_eq!(wg(&["show", &name, "dump"]).expect("it shows"), dump);
+    let log = std::fs::read_to_string(&site.log).expect("it logs");
+    assert!(log.contains("fix: change the file, then: postern reload"), "{log}");
+    // Whoever stays connected keeps no interface.
+    let socket = format!("/var/run/wireguard/{name}.sock");
+    let _idle = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
+    let second = [private, "port 51821".to_owned(), format!("peer b public-key {other}")];
+    std::fs::write(&site.file, of(&next, &second)).expect("a file");
+    assert_eq!(ask(&site, &["reload"]).0, Some(0));
+    wait_until(Duration::from_secs(30), || lab.ip("a", &format!("link show {name}")).is_err())
+        .expect("it goes");
+    wait_until(Duration::from_secs(30), || !std::path::Path::new(&socket).exists()).expect("its socket goes");
+    assert!(wg(&["show", &next]).expect("it shows").contains("listening port: 51821"));
+    site.signal(Signal::TERM);
+    let socket = format!("/var/run/wireguard/{next}.sock");
+    wait_until(Duration::from_secs(30), || !std::path::Path::new(&socket).exists()).expect("its socket goes");
+}
+
+#[test]
+fn what_serves_ike_already_is_named() {
+    let Some(lab) = sites() else { return };
+    let site = Site::new(&lab, "a", "");
+    let taken = lab.enter("a", || std::net::UdpSocket::bind("0.0.0.0:500")).expect("entered").expect("free");
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/ipsec-site-a.conf"));
+    std::fs::write(&site.file, text.expect("it is there")).expect("a file");
+    let said = refused(&lab, &site, &[]);
+    let us = format!("(process {})", std::process::id());
+    assert!(said.contains("UDP port 500 is in use by ") && said.contains(&us), "{said}");
+    assert!(said.contains("fix: run one program for IPsec only, or stop it: kill "), "{said}");
+    drop(taken);
 }

@@ -198,7 +198,7 @@ fn a_name_that_cannot_be_served_is_refused_with_the_reason() {
         ("..", "cannot be the name of an interface"),
         ("a b", "cannot be the name of an interface"),
         ("", "cannot be the name of an interface"),
-        ("lo", "cannot be created"),
+        ("lo", "exists already: it is a device of this machine"),
     ] {
         let said =
             lab.run("a", &postern().to_string_lossy(), &["wireguard", name]).expect_err(name).to_string();

@@ -3,13 +3,16 @@
 //! ```text
 //! GET /v1/interfaces/wireguard    GET /v1/drops    GET /v1/offloads    GET /v1/crypto
 //! GET /v1/vpn/ipsec               POST /v1/vpn/ipsec/reset
+//! GET /v1/status                  POST /v1/reload
 //! ```
 
 mod engines;
 pub mod model;
 mod server;
+mod status;
 
 pub use engines::{said as said_of_engine, show as show_crypto};
+pub use status::Reload;
 
 use crate::clock::Clock;
 use crate::control::carrier::Drops;
@@ -67,6 +70,7 @@ pub struct Shown {
     interfaces: Arc<Mutex<BTreeMap<String, Entry>>>,
     ipsec: Arc<ArcSwapOption<Gateway>>,
     engines: Arc<Choice>,
+    itself: Arc<status::Itself>,
 }
 
 type Entry = (Arc<Interface>, Labels);
@@ -74,7 +78,12 @@ type Entry = (Arc<Interface>, Labels);
 impl Shown {
     /// No interface yet.
     pub fn new(engines: Arc<Choice>) -> Self {
-        Self { interfaces: Arc::default(), ipsec: Arc::default(), engines }
+        Self {
+            interfaces: Arc::default(),
+            ipsec: Arc::default(),
+            engines,
+            itself: Arc::new(status::Itself::new()),
+        }
     }
 
     /// Shows an interface, or shows it with other labels.
@@ -97,8 +106,12 @@ impl Shown {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
-        self.interfaces.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.interfaces)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes the socket.
@@ -119,6 +132,8 @@ fn router(shown: Shown) -> Router {
         .route("/v1/crypto", get(crypto))
         .route("/v1/vpn/ipsec", get(ipsec))
         .route("/v1/vpn/ipsec/reset", post(reset))
+        .route("/v1/status", get(status::status))
+        .route("/v1/reload", post(status::reload))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .with_state(shown)

@@ -11,6 +11,67 @@ pub struct Problem {
     pub fix: Option<String>,
 }
 
+/// Something that works, and not as it should.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Advice {
+    /// What.
+    pub what: String,
+    /// What to type.
+    pub fix: String,
+}
+
+/// `GET /v1/status`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Status {
+    /// The daemon's version.
+    pub version: String,
+    /// Its process.
+    pub process: u32,
+    /// Seconds since 1970 of its start.
+    pub started: u64,
+    /// What it serves; none for an interface that `wg` configures.
+    pub configuration: Option<Configuration>,
+    /// What of the configuration is not in force.
+    pub refused: Vec<Refused>,
+    /// What does not work as it should.
+    pub warnings: Vec<Advice>,
+}
+
+/// The configuration file of a daemon.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Configuration {
+    /// Where it is.
+    pub file: String,
+    /// Seconds since 1970.
+    pub in_force_since: u64,
+    /// What became of reading it again, if it was.
+    pub last_reload: Option<Reloaded>,
+}
+
+/// A part of the configuration that is not in force.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Refused {
+    /// Which part.
+    pub place: String,
+    /// Why.
+    pub why: String,
+    /// Whether it is tried again.
+    pub is_temporary: bool,
+}
+
+/// `POST /v1/reload`: what became of reading the configuration again.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Reloaded {
+    /// Seconds since 1970.
+    pub at: u64,
+    /// `in-force`, `partly-in-force` or `refused`.
+    pub outcome: String,
+    /// What has changed in the file, a line each, without secrets.
+    pub changes: Vec<String>,
+    /// What is wrong.
+    pub errors: Vec<String>,
+}
+
 /// `GET /v1/interfaces/wireguard`
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Interfaces {

@@ -79,7 +79,7 @@ impl Binding {
                 Err(Errno::ADDRINUSE) if std::time::Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
-                Err(Errno::ADDRINUSE) => return Err(UpdateError::PortInUse(port)),
+                Err(Errno::ADDRINUSE) => return Err(UpdateError::port_in_use(port)),
                 Err(error) => return Err(UpdateError::Socket { port, error }),
             }
         };

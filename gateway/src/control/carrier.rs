@@ -4,6 +4,7 @@
 use super::binding::Binding;
 use super::link::Follower;
 use super::netlink::{LinkChange, Netlink, NetlinkError};
+use super::occupied;
 use super::rights::Rights;
 use crate::datapath::punt::Punt;
 use crate::worker::{Egress, Inbound, Outbound, Shared};
@@ -48,6 +49,9 @@ pub enum InterfaceError {
     /// TUN refused.
     #[error(transparent)]
     Tun(#[from] TunError),
+    /// There is another interface of that name.
+    #[error("interface {0} exists already: {1}")]
+    Taken(String, String),
     /// The link could not be set up.
     #[error("interface {0}: {1}")]
     Link(String, NetlinkError),
@@ -95,12 +99,23 @@ pub struct Carrier {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// Says what has the name, if that is why there is no interface: the kernel has one number for many reasons.
+fn refused(name: &str, error: TunError) -> InterfaceError {
+    match error {
+        TunError::Busy(_) | TunError::Other(_, Errno::INVAL) => match occupied::interface(name) {
+            Some(what) => InterfaceError::Taken(name.to_owned(), what),
+            None => error.into(),
+        },
+        error => error.into(),
+    }
+}
+
 impl Carrier {
     /// Makes the interface `name`, down, and nothing that would carry its packets yet.
     pub fn create(name: &str, options: &Options) -> Result<Self, InterfaceError> {
         let offloads = Arc::new(Offloads::default());
         switch_off(&offloads, &options.without)?;
-        let device = Arc::new(TunDevice::create(name, &offloads)?);
+        let device = Arc::new(TunDevice::create(name, &offloads).map_err(|error| refused(name, error))?);
         set_defaults(name).map_err(|error| InterfaceError::Link(name.to_owned(), error))?;
         Self::new(device, offloads).map_err(|error| InterfaceError::Resources(name.to_owned(), error))
     }

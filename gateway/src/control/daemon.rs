@@ -4,13 +4,16 @@
 //! and the error is reported.
 
 use super::carrier::{InterfaceError, Options, Removed};
+use super::forwarding::Needs;
 use super::interface::Interface;
 use super::ipsec;
 use super::ipsec::service::{Service, ServiceError};
 use super::netlink::{LinkChange, Netlink, NetlinkError, Route, Way};
 use super::plan::{self, Network};
 use super::rules::{self, Rules};
+use super::uapi_server::Window;
 use super::update::UpdateError;
+use crate::api::model::Refused;
 use crate::api::{Labels, PeerLabels, Shown};
 use config::Settings;
 use config::settings::WireGuard;
@@ -60,6 +63,8 @@ struct Running {
     network: Network,
     /// Whether it is what `settings` says: not if a step back was refused too.
     is_known: bool,
+    /// Where `wg` sees it.
+    window: Option<Window>,
 }
 
 /// What the configuration decides about crypto engines.
@@ -105,6 +110,7 @@ impl Daemon {
 
     /// Makes everything what `settings` says. What was refused, by its place in the configuration, is what it was before.
     pub async fn apply(&mut self, settings: Settings) -> BTreeMap<String, ApplyError> {
+        let needs = Needs::new(&settings);
         self.engines.set_rules(engine_rules(settings.crypto));
         if settings.ipsec.peers.is_empty() {
             self.ipsec.clear_stale();
@@ -123,6 +129,11 @@ impl Daemon {
         let engines: Arc<dyn Engine> = self.engines.clone();
         let of_ipsec = self.ipsec.apply(settings.ipsec, &engines, &self.events, &mut self.rules).await;
         refused.extend(of_ipsec.into_iter().map(|(place, error)| (place, error.into())));
+        self.shown.set_refused(refused.iter().map(|(place, error)| shown_refusal(place, error)).collect());
+        for advice in needs.warnings() {
+            tracing::warn!("{}\n  fix: {}", advice.what, advice.fix);
+        }
+        self.shown.set_needs(needs);
         self.shown.show_ipsec(self.ipsec.gateway());
         refused
     }
@@ -130,6 +141,13 @@ impl Daemon {
     /// Looks again at what could not be served, and where those are who do not answer.
     pub async fn tend(&mut self) {
         self.ipsec.tend().await;
+        self.shown.keep_refused(|refused| {
+            let peer = refused.place.strip_prefix("vpn ipsec site-to-site peer ");
+            !refused.is_temporary || peer.is_none_or(|peer| self.ipsec.is_pending(peer))
+        });
+        for running in self.running.values_mut() {
+            running.open_window().await;
+        }
     }
 
     /// Forgets an interface that somebody else has deleted; it is made again with the next configuration.
@@ -196,13 +214,31 @@ impl Daemon {
         let set = set.and_then(|()| self.rules.change(&mut netlink, name, &network.rules));
         set.map_err(|error| ApplyError::Network(name.to_owned(), error))?;
         self.shown.show(Arc::clone(&interface), labels_of(&wanted));
-        let running = Running { interface, settings: wanted, network, is_known: true };
+        let mut running = Running { interface, settings: wanted, network, is_known: true, window: None };
+        running.open_window().await;
         self.running.insert(name.to_owned(), running);
         Ok(())
     }
 }
 
 impl Running {
+    /// Lets `wg` see the interface. Where that cannot be, as when another network namespace has one of the same name, it is
+    /// tried again later.
+    async fn open_window(&mut self) {
+        if self.window.as_ref().is_some_and(Window::is_open) {
+            return;
+        }
+        match Window::open(&self.interface).await {
+            Ok(window) => self.window = Some(window),
+            // Said once.
+            Err(error) if self.window.is_none() => {
+                tracing::warn!("wg does not see {}: {error}", self.interface.name());
+                self.window = Some(Window::closed());
+            }
+            Err(_) => {}
+        }
+    }
+
     /// Makes the interface what `wanted` says, or leaves it what it was.
     async fn change_to(&mut self, wanted: WireGuard, rules: &mut Rules) -> Result<(), ApplyError> {
         if wanted.port != self.settings.port || self.settings.disable {
@@ -276,6 +312,11 @@ impl Running {
     }
 }
 
+/// A refusal as the API shows it.
+fn shown_refusal(place: &str, error: &ApplyError) -> Refused {
+    Refused { place: place.to_owned(), why: error.to_string(), is_temporary: error.is_temporary() }
+}
+
 /// The names that `show` uses.
 fn labels_of(settings: &WireGuard) -> Labels {
     let peers = settings.peers.iter().map(|(name, peer)| {
@@ -290,7 +331,7 @@ async fn check_port(name: &str, settings: &WireGuard, patience: Duration) -> Res
     let deadline = Instant::now() + patience;
     while UdpSocket::bind(("0.0.0.0", port)).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
         if Instant::now() >= deadline {
-            return Err(ApplyError::Update(name.to_owned(), UpdateError::PortInUse(port)));
+            return Err(ApplyError::Update(name.to_owned(), UpdateError::port_in_use(port)));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -9,7 +9,7 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
@@ -191,6 +191,26 @@ impl Netlink {
             _ => None,
         });
         found.ok_or_else(|| NetlinkError { what: what(), error: Errno::NODEV })
+    }
+
+    /// What a link is, as `wireguard` or `tun`; `None` for one of hardware.
+    pub fn link_kind(&mut self, name: &str) -> Result<Option<String>, NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        let what = || format!("interface {name}");
+        let answers = self.request(RouteNetlinkMessage::GetLink(message), 0, what)?;
+        let kind = answers.into_iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewLink(message) => Some(message.attributes),
+            _ => None,
+        });
+        let attributes = kind.ok_or_else(|| NetlinkError { what: what(), error: Errno::NODEV })?;
+        Ok(attributes.into_iter().find_map(|attribute| match attribute {
+            LinkAttribute::LinkInfo(info) => info.into_iter().find_map(|info| match info {
+                LinkInfo::Kind(kind) => Some(kind.to_string()),
+                _ => None,
+            }),
+            _ => None,
+        }))
     }
 
     /// How packets with this mark leave for an address.

@@ -47,6 +47,13 @@ impl UapiError {
         Self { errno: Errno::TOOBIG.raw_os_error(), message: "a request without end".to_owned() }
     }
 
+    /// A set where only the configuration file changes anything.
+    pub(super) fn read_only() -> Self {
+        let message = "the interface is what the configuration file says, and wg only sees it\n  fix: change the file, then: \
+                       postern reload";
+        Self { errno: Errno::PERM.raw_os_error(), message: message.to_owned() }
+    }
+
     /// The line itself is not repeated: it may be a secret in a wrong place.
     pub(super) fn protocol(number: usize) -> Self {
         let message = match number {
@@ -60,7 +67,7 @@ impl UapiError {
 impl From<UpdateError> for UapiError {
     fn from(error: UpdateError) -> Self {
         let errno = match &error {
-            UpdateError::PortInUse(_) => Errno::ADDRINUSE,
+            UpdateError::PortInUse { .. } => Errno::ADDRINUSE,
             UpdateError::Socket { error, .. } | UpdateError::Fwmark { error, .. } => *error,
         };
         Self { errno: errno.raw_os_error(), message: error.to_string() }

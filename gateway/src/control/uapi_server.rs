@@ -6,9 +6,10 @@ use super::uapi::{self, Request, UapiError};
 use config::Text;
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::task::AbortHandle;
 
 /// Where `wg` looks for the socket of an interface.
 pub fn path(interface: &str) -> PathBuf {
@@ -28,12 +29,51 @@ pub async fn bind(interface: &str) -> Result<Listener, SocketError> {
     Listener::bind(&path(interface)).await
 }
 
-/// Serves connections until the socket is deleted.
-pub async fn serve(listener: Listener, interface: Arc<Interface>) {
+/// What requests may do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Everything.
+    Full,
+    /// See: what a configuration file says is not changed by others.
+    ReadOnly,
+}
+
+/// Shows an interface to `wg` for as long as it lives.
+pub struct Window(Option<AbortHandle>);
+
+impl Window {
+    /// Makes the socket, and answers there.
+    pub async fn open(interface: &Arc<Interface>) -> Result<Self, SocketError> {
+        let listener = bind(interface.name()).await?;
+        let served = serve(listener, Arc::downgrade(interface), Access::ReadOnly);
+        Ok(Self(Some(tokio::spawn(served).abort_handle())))
+    }
+
+    /// One that could not be opened.
+    pub fn closed() -> Self {
+        Self(None)
+    }
+
+    /// Whether it answers still.
+    pub fn is_open(&self) -> bool {
+        self.0.as_ref().is_some_and(|task| !task.is_finished())
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
+    }
+}
+
+/// Serves connections until the socket is deleted. A connection that stays open keeps no interface that is to go.
+pub async fn serve(listener: Listener, interface: Weak<Interface>, access: Access) {
     let accepting = async {
         loop {
             match listener.accept().await {
-                Ok(stream) => _ = tokio::task::spawn(converse(stream, Arc::clone(&interface))),
+                Ok(stream) => _ = tokio::task::spawn(converse(stream, interface.clone(), access)),
                 Err(error) => {
                     // Out of descriptors: others may give some back.
                     tracing::warn!("uapi: {error}");
@@ -44,20 +84,26 @@ pub async fn serve(listener: Listener, interface: Arc<Interface>) {
     };
     tokio::select! {
         () = accepting => {}
-        () = listener.deleted() => tracing::info!("the socket of {} was deleted", interface.name()),
+        () = listener.deleted() => {
+            let name = interface.upgrade().map(|interface| interface.name().to_owned());
+            tracing::info!("the socket of {} was deleted", name.unwrap_or_default());
+        }
     }
 }
 
 /// Answers the requests of one connection, which may be several.
-async fn converse(stream: UnixStream, interface: Arc<Interface>) {
+async fn converse(stream: UnixStream, interface: Weak<Interface>, access: Access) {
     let (reader, mut writer) = stream.into_split();
     let mut requests = Requests { reader, text: Text::default(), served: 0 };
     loop {
-        let (answer, last) = match requests.next().await {
-            Ok(Some(request)) => (answer(request, &interface).await, false),
+        let request = requests.next().await;
+        let Some(interface) = interface.upgrade() else { return };
+        let (answer, last) = match request {
+            Ok(Some(request)) => (answer(request, &interface, access).await, false),
             Ok(None) => return,
             Err(error) => (refusal(&error, &interface), true),
         };
+        drop(interface);
         if writer.write_all(answer.bytes()).await.is_err() || last {
             return;
         }
@@ -108,13 +154,14 @@ impl<R: AsyncRead + Unpin> Requests<R> {
     }
 }
 
-async fn answer(request: &str, interface: &Interface) -> Text {
+async fn answer(request: &str, interface: &Interface, access: Access) -> Text {
     let outcome = match uapi::parse(request) {
         Ok(Request::Get) => {
             let mut text = uapi::print(&interface.snapshot().await);
             let _ = text.write_str(&uapi::status(Ok(())));
             return text;
         }
+        Ok(Request::Set(_)) if access == Access::ReadOnly => Err(UapiError::read_only()),
         Ok(Request::Set(update)) => interface.update(update).await.map_err(UapiError::from),
         Err(error) => Err(error),
     };

@@ -69,14 +69,24 @@ impl PeerUpdate {
     }
 }
 
+impl UpdateError {
+    /// Somebody else has this port.
+    pub fn port_in_use(port: u16) -> Self {
+        Self::PortInUse { port, by: super::occupied::port(port) }
+    }
+}
+
 /// Why an update was refused; nothing of it was done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UpdateError {
     /// Somebody else has the port.
-    #[error(
-        "UDP port {0} is in use\n  fix: choose another port, or stop what uses it: ss -ulpn 'sport = {0}'"
-    )]
-    PortInUse(u16),
+    #[error("UDP port {port} is in use{by}")]
+    PortInUse {
+        /// The port.
+        port: u16,
+        /// Who has it, and what to do.
+        by: String,
+    },
     /// The kernel refused the socket for another reason.
     #[error("UDP port {port} cannot be used: {error}")]
     Socket {

@@ -58,7 +58,7 @@ impl Gateway {
     ) -> Result<Self, GatewayError> {
         let initial = IkePort::bind(IKE_PORT, MARK).map_err(|error| {
             GatewayError::Port(match error {
-                rustix::io::Errno::ADDRINUSE => UpdateError::PortInUse(IKE_PORT),
+                rustix::io::Errno::ADDRINUSE => UpdateError::port_in_use(IKE_PORT),
                 error => UpdateError::Socket { port: IKE_PORT, error },
             })
         })?;

@@ -114,6 +114,11 @@ impl Service {
         self.running.as_ref().map(|running| Arc::clone(&running.gateway))
     }
 
+    /// Whether a peer cannot be served yet, and is tried again.
+    pub fn is_pending(&self, peer: &str) -> bool {
+        self.running.as_ref().is_some_and(|running| running.pending.contains(peer))
+    }
+
     /// Makes the gateway what `settings` says. Peers that were refused are not served, or as they were before.
     pub async fn apply(
         &mut self,

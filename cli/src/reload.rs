@@ -1,0 +1,68 @@
+//! `postern reload`: has the daemon read its configuration again, and says what became of it.
+
+use crate::client::Asking;
+use crate::show::print;
+use crate::{Failure, client};
+use clap::Args;
+use gateway::api::model::Reloaded;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Args)]
+#[command(
+    after_help = "The exit code is 0 if all of the file is in force, 1 if it is not, 2 if no daemon answers."
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    asking: Asking,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let socket = arguments.asking.api.unwrap_or_else(|| PathBuf::from(crate::run::API));
+    // It may wait for a resolver, as the daemon does.
+    let reloaded: Reloaded = client::tell(&socket, "/v1/reload", &())?;
+    print(arguments.asking.json, &reloaded, &text(&reloaded, &socket))?;
+    Ok(if reloaded.outcome == Reloaded::IN_FORCE { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn text(reloaded: &Reloaded, socket: &Path) -> String {
+    let mut lines: Vec<&str> = reloaded.changes.iter().chain(&reloaded.errors).map(String::as_str).collect();
+    let last = match reloaded.outcome.as_str() {
+        Reloaded::IN_FORCE if reloaded.changes.is_empty() => "nothing has changed".to_owned(),
+        Reloaded::IN_FORCE => "the new configuration is in force".to_owned(),
+        Reloaded::PARTLY => "the rest is in force\n  fix: see above, then: postern reload".to_owned(),
+        _ => format!(
+            "the configuration stays as it was\n  fix: see above, then: postern reload{}",
+            if socket == Path::new(crate::run::API) {
+                String::new()
+            } else {
+                format!(" --api {}", socket.display())
+            }
+        ),
+    };
+    lines.push(&last);
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_is_told_with_what_changed_and_what_is_wrong() {
+        let said = |outcome: &str, changes: &[&str], errors: &[&str]| {
+            let owned = |lines: &[&str]| lines.iter().map(|&line| line.to_owned()).collect();
+            let reloaded = Reloaded::new(outcome, owned(changes), owned(errors));
+            text(&reloaded, Path::new(crate::run::API))
+        };
+        let mtu = "+ interfaces wireguard wg0 mtu 1400";
+        assert_eq!(
+            said(Reloaded::IN_FORCE, &[mtu], &[]),
+            format!("{mtu}\nthe new configuration is in force\n")
+        );
+        assert_eq!(said(Reloaded::IN_FORCE, &[], &[]), "nothing has changed\n");
+        let refused = said(Reloaded::REFUSED, &[], &["a:1:5: unknown word\n  fix: b"]);
+        assert!(refused.starts_with("a:1:5: unknown word\n  fix: b\nthe configuration stays"), "{refused}");
+        assert!(said(Reloaded::PARTLY, &[mtu], &["no"]).contains("\nno\nthe rest is in force\n  fix: "));
+    }
+}

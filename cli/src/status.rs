@@ -1,0 +1,236 @@
+//! `postern status`: on one screen what is up, what is not and why, and what an administrator should know.
+
+mod text;
+
+use crate::client::Asking;
+use crate::show::print;
+use crate::show_vpn::reason;
+use crate::{Failure, client};
+use clap::Args;
+use gateway::api::model::{
+    Crypto, Drop, Drops, Interface, Interfaces, Ipsec, IpsecPeer, IpsecTunnel, Peer, Status,
+};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Reasons for drops that are named, those with the most packets first.
+const DROPS: usize = 5;
+
+#[derive(Args)]
+#[command(
+    after_help = "The exit code is 0 if everything is up that should be, 1 if something is not, 2 if no daemon \
+                        answers. A peer that need not be connected, as nobody sends, is not down; a warning alone is \
+                        no failure."
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    asking: Asking,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let daemons = ask(arguments.asking.api.as_deref())?;
+    let all = Everything { up: daemons.iter().all(|daemon| daemon.up), daemons };
+    let text: Vec<String> = all.daemons.iter().map(text::daemon).collect();
+    print(arguments.asking.json, &all, &text.join("\n"))?;
+    Ok(if all.up { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Everything {
+    /// Whether everything is up that should be.
+    up: bool,
+    daemons: Vec<Daemon>,
+}
+
+/// A daemon, and what it serves.
+#[derive(Serialize)]
+struct Daemon {
+    socket: PathBuf,
+    up: bool,
+    #[serde(flatten)]
+    status: Status,
+    wireguard: Vec<WireGuard>,
+    ipsec: Vec<Connection>,
+    /// Prefixes to which nothing is sent while their tunnels are down.
+    closed: Vec<Closed>,
+    /// What was dropped most.
+    drops: Vec<Dropped>,
+    /// The engine that most packets of a cipher go to.
+    engines: BTreeMap<String, String>,
+}
+
+#[derive(Serialize)]
+struct WireGuard {
+    name: String,
+    up: bool,
+    listen_port: u16,
+    peers: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct Connection {
+    #[serde(flatten)]
+    line: Line,
+    tunnels: Vec<Line>,
+}
+
+/// A peer or a tunnel.
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    state: State,
+    /// Where it is and since when, or why it is down.
+    why: String,
+}
+
+#[derive(Serialize)]
+struct Closed {
+    prefixes: Vec<String>,
+    tunnel: String,
+}
+
+#[derive(Serialize)]
+struct Dropped {
+    interface: String,
+    reason: String,
+    packets: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Up,
+    /// Not connected, and need not be.
+    Waiting,
+    Down,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Waiting => "waiting",
+            Self::Down => "down",
+        }
+    }
+}
+
+fn ask(only: Option<&Path>) -> Result<Vec<Daemon>, Failure> {
+    let answers: Vec<(PathBuf, Status)> = client::ask_each(only, "/v1/status")?;
+    if answers.is_empty() {
+        return Err(client::nobody().into());
+    }
+    answers.into_iter().map(|(socket, status)| daemon(socket, status)).collect()
+}
+
+fn daemon(socket: PathBuf, status: Status) -> Result<Daemon, Failure> {
+    let interfaces: Interfaces = client::ask_one(&socket, "/v1/interfaces/wireguard")?;
+    let ipsec: Ipsec = client::ask_one(&socket, "/v1/vpn/ipsec")?;
+    let drops: Drops = client::ask_one(&socket, "/v1/drops")?;
+    let crypto: Crypto = client::ask_one(&socket, "/v1/crypto")?;
+    let wireguard: Vec<WireGuard> = interfaces.interfaces.iter().map(wireguard).collect();
+    let down = |peer: &&IpsecPeer| peer.tunnels.iter().any(|tunnel| tunnel.sas.is_empty());
+    let closed = ipsec.peers.iter().filter(down).flat_map(closed).collect();
+    let ipsec: Vec<Connection> = ipsec.peers.iter().map(connection).collect();
+    let is_down = |line: &Line| line.state == State::Down;
+    let up = status.refused.is_empty()
+        && wireguard.iter().all(|interface| interface.up && !interface.peers.iter().any(is_down))
+        && !ipsec.iter().any(|peer| is_down(&peer.line) || peer.tunnels.iter().any(is_down));
+    let (drops, engines) = (of_note(&drops.drops), engines(&crypto));
+    Ok(Daemon { socket, up, status, wireguard, ipsec, closed, drops, engines })
+}
+
+fn wireguard(interface: &Interface) -> WireGuard {
+    let peers = interface.peers.iter().map(peer).collect();
+    WireGuard { name: interface.name.clone(), up: interface.up, listen_port: interface.listen_port, peers }
+}
+
+/// WireGuard is silent when nobody sends: a peer is down if it should answer and does not.
+fn peer(peer: &Peer) -> Line {
+    let name = peer.name.clone().unwrap_or_else(|| peer.public_key.clone());
+    let at = peer.endpoint.as_deref().map(|endpoint| format!(", at {endpoint}")).unwrap_or_default();
+    let since = peer.latest_handshake.map(|at| format!("last handshake {}", crate::show::ago(at)));
+    let (state, why) = match (peer.active, since) {
+        (true, Some(since)) => {
+            let [received, sent] = [peer.received_bytes, peer.sent_bytes].map(crate::show::bytes);
+            (State::Up, format!("{since}{at}, {received} received, {sent} sent"))
+        }
+        (_, since) if peer.persistent_keepalive != 0 && peer.endpoint.is_some() => {
+            let since = since.unwrap_or_else(|| "no handshake yet".to_owned());
+            (State::Down, format!("{since}{at}; it should answer every {} s", peer.persistent_keepalive))
+        }
+        (_, Some(since)) => (State::Waiting, format!("{since}{at}")),
+        (_, None) if peer.endpoint.is_none() => (State::Waiting, "it has not called yet".to_owned()),
+        (_, None) => (State::Waiting, format!("no handshake yet{at}; one is made when a packet is sent")),
+    };
+    Line { name, state, why }
+}
+
+fn connection(peer: &IpsecPeer) -> Connection {
+    let tunnels = peer.tunnels.iter().map(|tunnel| Line {
+        name: tunnel.name.clone(),
+        state: if tunnel.sas.is_empty() { missing(peer) } else { State::Up },
+        why: between(tunnel),
+    });
+    let why = if peer.up {
+        let at = peer.remote_address.as_deref().unwrap_or("an unknown address");
+        format!("{at}, for {}", crate::tabulate::duration(peer.uptime.unwrap_or_default()))
+    } else {
+        format!("{}; postern explain vpn ipsec peer {}", reason(peer), peer.name)
+    };
+    let state = if peer.up { State::Up } else { missing(peer) };
+    Connection { line: Line { name: peer.name.clone(), state, why }, tunnels: tunnels.collect() }
+}
+
+/// What it means that something is not there: nothing, if nobody has needed it and nothing went wrong.
+fn missing(peer: &IpsecPeer) -> State {
+    let waits = matches!(peer.connection_type.as_str(), "none" | "trap");
+    if waits && peer.failure.is_none() { State::Waiting } else { State::Down }
+}
+
+fn between(tunnel: &IpsecTunnel) -> String {
+    let side = |prefixes: &[String]| {
+        if prefixes.is_empty() { "the gateway".to_owned() } else { prefixes.join(" ") }
+    };
+    format!("{} to {}", side(&tunnel.local), side(&tunnel.remote))
+}
+
+fn closed(peer: &IpsecPeer) -> impl Iterator<Item = Closed> + '_ {
+    let down = peer.tunnels.iter().filter(|tunnel| tunnel.sas.is_empty() && !tunnel.remote.is_empty());
+    down.map(|tunnel| Closed { prefixes: tunnel.remote.clone(), tunnel: tunnel.name.clone() })
+}
+
+/// What was dropped most.
+fn of_note(drops: &[Drop]) -> Vec<Dropped> {
+    let mut drops: Vec<Dropped> = drops
+        .iter()
+        .map(|drop| Dropped {
+            interface: drop.interface.clone(),
+            reason: drop.reason.clone(),
+            packets: drop.outbound + drop.inbound + drop.handshake,
+        })
+        .filter(|drop| drop.packets > 0)
+        .collect();
+    drops.sort_by_key(|drop| std::cmp::Reverse(drop.packets));
+    drops.truncate(DROPS);
+    drops
+}
+
+/// The engine of each cipher that is chosen at most places.
+fn engines(crypto: &Crypto) -> BTreeMap<String, String> {
+    let chosen = crypto.ciphers.iter().filter_map(|cipher| {
+        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+        for place in &cipher.places {
+            *places.entry(&place.chosen).or_default() += 1;
+        }
+        let (engine, _) = places.into_iter().max_by_key(|(_, count)| *count)?;
+        Some((cipher.name.clone(), engine.to_owned()))
+    });
+    chosen.collect()
+}
+
+#[cfg(test)]
+mod tests;

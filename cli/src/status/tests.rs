@@ -1,0 +1,134 @@
+//! What is called up, waiting and down, and how a screen of it looks.
+
+use super::*;
+use crate::show_vpn::tests::{down, up};
+use gateway::api::model::{Advice, Configuration, CryptoCipher, CryptoPlace, Refused, Reloaded};
+
+fn now() -> u64 {
+    std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs()
+}
+
+fn wireguard_peer(active: bool, handshake: Option<u64>, endpoint: Option<&str>, keepalive: u16) -> Peer {
+    Peer {
+        name: Some("berlin".to_owned()),
+        description: None,
+        public_key: "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=".to_owned(),
+        has_preshared_key: false,
+        endpoint: endpoint.map(str::to_owned),
+        allowed_ips: vec!["10.2.0.0/24".to_owned()],
+        latest_handshake: handshake,
+        active,
+        received_bytes: 1 << 20,
+        sent_bytes: 512,
+        persistent_keepalive: keepalive,
+    }
+}
+
+#[test]
+fn a_wireguard_peer_is_down_only_if_it_should_answer() {
+    let endpoint = Some("192.0.2.1:51820");
+    for (it, expected, said) in [
+        (wireguard_peer(true, Some(now()), endpoint, 25), State::Up, "1.00 MiB received"),
+        (wireguard_peer(false, Some(7), endpoint, 0), State::Waiting, "last handshake "),
+        (wireguard_peer(false, None, None, 25), State::Waiting, "it has not called yet"),
+        (wireguard_peer(false, None, endpoint, 0), State::Waiting, "when a packet is sent"),
+        (wireguard_peer(false, None, endpoint, 25), State::Down, "should answer every 25 s"),
+        (wireguard_peer(false, Some(7), endpoint, 25), State::Down, " ago, at 192.0.2.1:51820; "),
+    ] {
+        let line = peer(&it);
+        assert!(line.state == expected && line.why.contains(said), "{:?}: {}", line.state, line.why);
+    }
+}
+
+#[test]
+fn an_ipsec_peer_is_down_if_it_should_be_there_or_has_failed() {
+    let states = |peer: &IpsecPeer| {
+        let shown = connection(peer);
+        (shown.line.state, shown.tunnels.iter().map(|line| line.state).collect::<Vec<_>>())
+    };
+    assert_eq!(states(&up()), (State::Up, vec![State::Up]));
+    assert_eq!(states(&down()), (State::Down, vec![State::Down]));
+    let waits = IpsecPeer { connection_type: "trap".to_owned(), failure: None, ..down() };
+    assert_eq!(states(&waits), (State::Waiting, vec![State::Waiting]));
+    assert_eq!(closed(&waits).map(|closed| closed.prefixes).collect::<Vec<_>>(), [["10.3.0.0/16"]]);
+    let half = IpsecPeer { tunnels: [up().tunnels, down().tunnels].concat(), ..up() };
+    assert_eq!(states(&half), (State::Up, vec![State::Up, State::Down]));
+}
+
+#[test]
+fn the_engine_of_most_places_is_named() {
+    let place = |chosen: &str| CryptoPlace {
+        direction: "seal".to_owned(),
+        burst: 1,
+        size: 64,
+        chosen: chosen.to_owned(),
+        costs: Vec::new(),
+    };
+    let cipher = CryptoCipher {
+        name: "aes-128-gcm".to_owned(),
+        pinned: None,
+        pin_refused: None,
+        unused: Vec::new(),
+        measured_here: false,
+        places: vec![place("aws-lc"), place("openssl"), place("openssl")],
+    };
+    let crypto = Crypto { ciphers: vec![cipher], ..Crypto::default() };
+    assert_eq!(engines(&crypto)["aes-128-gcm"], "openssl");
+}
+
+#[test]
+fn a_screen_says_what_is_up_and_what_is_not() {
+    let reloaded = Reloaded { at: 0, ..Reloaded::new("refused", Vec::new(), vec!["a:1: wrong".to_owned()]) };
+    let configuration = Configuration {
+        file: "/etc/postern/postern.conf".to_owned(),
+        in_force_since: now(),
+        last_reload: Some(reloaded),
+    };
+    let status = Status {
+        version: "0.1.0".to_owned(),
+        process: 7,
+        started: now(),
+        configuration: Some(configuration),
+        refused: vec![Refused { place: "vpn a".to_owned(), why: "no route".to_owned(), is_temporary: true }],
+        warnings: vec![Advice { what: "ip_forward is 0".to_owned(), fix: "sysctl".to_owned() }],
+    };
+    let interface = WireGuard {
+        name: "wg0".to_owned(),
+        up: true,
+        listen_port: 51_820,
+        peers: vec![peer(&wireguard_peer(false, None, None, 0))],
+    };
+    let shown = Daemon {
+        socket: PathBuf::new(),
+        up: false,
+        status,
+        wireguard: vec![interface],
+        ipsec: [up(), down()].iter().map(connection).collect(),
+        closed: closed(&down()).collect(),
+        drops: vec![Dropped { interface: "wg0".to_owned(), reason: "no-key".to_owned(), packets: 9 }],
+        engines: [("aes-128-gcm".to_owned(), "openssl".to_owned())].into(),
+    };
+    let text = text::daemon(&shown);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "postern 0.1.0, process 7, started now");
+    assert_eq!(lines[1], "/etc/postern/postern.conf, put in force now");
+    assert!(lines[2].ends_with(" was refused: a:1: wrong"), "{text}");
+    assert_eq!(
+        lines[3..],
+        [
+            "WireGuard wg0: up, port 51820, 0 of 1 peers up, 1 waiting",
+            "  berlin  waiting  it has not called yet",
+            "IPsec: 1 of 2 peers up, 1 down",
+            "  rome2              down     no common proposal for IKE; postern explain vpn ipsec peer rome2",
+            "    rome2-tunnel-1   down     10.1.0.0/16 to 10.3.0.0/16",
+            "  berlin             up       192.0.2.2, for 1h2m3s",
+            "    berlin-tunnel-1  up       10.1.0.0/16 to 10.2.0.0/16",
+            "Closed: nothing is sent to 10.3.0.0/16 while rome2-tunnel-1 is down",
+            "Dropped: 9 no-key on wg0 (postern show drops)",
+            "Engines: aes-128-gcm by openssl",
+            "Not in force: vpn a, and tried again: no route",
+            "Warning: ip_forward is 0",
+            "  fix: sysctl",
+        ]
+    );
+}

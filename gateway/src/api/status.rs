@@ -1,0 +1,119 @@
+//! What a daemon says of itself, and the order to read its configuration again.
+
+use super::model::{Configuration, Refused, Reloaded, Status};
+use super::{Shown, lock, server};
+use crate::clock::Clock;
+use crate::control::forwarding::Needs;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use std::path::Path;
+use std::sync::{Mutex, OnceLock};
+use tokio::sync::{mpsc, oneshot};
+
+/// An order to read the configuration again, and who waits for what became of it.
+pub type Reload = oneshot::Sender<Reloaded>;
+
+/// Orders that may wait; each is for the same.
+const WAITING: usize = 8;
+
+/// What the API says of the daemon itself.
+#[derive(Default)]
+pub(super) struct Itself {
+    /// Seconds since 1970 of the start.
+    started: u64,
+    needs: Mutex<Needs>,
+    refused: Mutex<Vec<Refused>>,
+    /// What only a daemon has that reads a file.
+    file: OnceLock<(mpsc::Sender<Reload>, Mutex<Configuration>)>,
+}
+
+impl Itself {
+    pub(super) fn new() -> Self {
+        Self { started: now(), ..Self::default() }
+    }
+}
+
+fn now() -> u64 {
+    Clock.now().wall.as_secs()
+}
+
+impl Shown {
+    /// The daemon serves what this file says; orders to read it again come out of the queue.
+    pub fn serves(&self, file: &Path) -> mpsc::Receiver<Reload> {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        let configuration =
+            Configuration { file: file.display().to_string(), in_force_since: now(), last_reload: None };
+        let _ = self.itself.file.set((sender, Mutex::new(configuration)));
+        receiver
+    }
+
+    /// Notes what became of reading the file again.
+    pub fn has_reloaded(&self, outcome: &Reloaded) {
+        let Some((_, configuration)) = self.itself.file.get() else { return };
+        let mut configuration = lock(configuration);
+        if outcome.outcome != Reloaded::REFUSED {
+            configuration.in_force_since = outcome.at;
+        }
+        configuration.last_reload = Some(outcome.clone());
+    }
+
+    /// What the configuration needs of the kernel.
+    pub(crate) fn set_needs(&self, needs: Needs) {
+        *lock(&self.itself.needs) = needs;
+    }
+
+    /// What of the configuration is not in force.
+    pub(crate) fn set_refused(&self, refused: Vec<Refused>) {
+        *lock(&self.itself.refused) = refused;
+    }
+
+    /// Forgets what is in force by now.
+    pub(crate) fn keep_refused(&self, keep: impl Fn(&Refused) -> bool) {
+        lock(&self.itself.refused).retain(keep);
+    }
+
+    fn status(&self) -> Status {
+        let configuration = self.itself.file.get().map(|(_, configuration)| lock(configuration).clone());
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            process: std::process::id(),
+            started: self.itself.started,
+            configuration,
+            refused: lock(&self.itself.refused).clone(),
+            warnings: lock(&self.itself.needs).warnings(),
+        }
+    }
+}
+
+impl Reloaded {
+    /// The outcomes: all of the new configuration is in force, not all of it, or nothing of it.
+    pub const IN_FORCE: &str = "in-force";
+    /// See above.
+    pub const PARTLY: &str = "partly-in-force";
+    /// See above.
+    pub const REFUSED: &str = "refused";
+
+    /// An outcome of now.
+    pub fn new(outcome: &str, changes: Vec<String>, errors: Vec<String>) -> Self {
+        Self { at: now(), outcome: outcome.to_owned(), changes, errors }
+    }
+}
+
+pub(super) async fn status(State(shown): State<Shown>) -> Json<Status> {
+    Json(shown.status())
+}
+
+pub(super) async fn reload(State(shown): State<Shown>) -> Result<Json<Reloaded>, Response> {
+    let Some((orders, _)) = shown.itself.file.get() else {
+        let error = "this daemon has no configuration file: it is configured by wg";
+        return Err(server::problem(StatusCode::CONFLICT, error, "wg setconf IFNAME FILE"));
+    };
+    let unavailable = |error: &str, fix: &str| server::problem(StatusCode::SERVICE_UNAVAILABLE, error, fix);
+    let (reply, answer) = oneshot::channel();
+    orders.try_send(reply).map_err(|_| {
+        unavailable("others wait for the configuration to be read", "try again when they have it")
+    })?;
+    answer.await.map(Json).map_err(|_| unavailable("the daemon is ending", "systemctl start postern"))
+}

@@ -1,0 +1,141 @@
+//! Whether the kernel forwards the packets that the configuration is for. It does not by default, and nothing else would say so.
+
+use super::ipsec;
+use crate::api::model::Advice;
+use config::Settings;
+use config::settings::WireGuard;
+use ipnet::IpNet;
+use std::collections::BTreeSet;
+use std::fs;
+
+/// Prefixes named in a warning; more are only counted.
+const NAMED: usize = 3;
+
+/// What must be forwarded: from which interface of ours, for which prefix beyond this machine.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Needs(BTreeSet<(String, IpNet)>);
+
+impl Needs {
+    /// What a configuration needs.
+    pub fn new(settings: &Settings) -> Self {
+        let mut needs = BTreeSet::new();
+        for (name, interface) in &settings.wireguard {
+            needs.extend(beyond(interface).map(|prefix| (name.clone(), prefix)));
+        }
+        let tunnels = settings.ipsec.peers.values().flat_map(|peer| peer.tunnels.values());
+        let local = tunnels.flat_map(|tunnel| &tunnel.local.prefixes).filter(|prefix| !is_host(prefix));
+        needs.extend(local.map(|prefix| (ipsec::NAME.to_owned(), *prefix)));
+        Self(needs)
+    }
+
+    /// What the kernel does not forward, a warning for each version of IP.
+    pub fn warnings(&self) -> Vec<Advice> {
+        self.warnings_by(forwards)
+    }
+
+    fn warnings_by(&self, forwards: impl Fn(&str, bool) -> bool) -> Vec<Advice> {
+        let kept = |v6: bool| {
+            let of = self.0.iter().filter(|(_, prefix)| matches!(prefix, IpNet::V6(_)) == v6);
+            let kept: BTreeSet<IpNet> =
+                of.filter(|(name, _)| !forwards(name, v6)).map(|(_, prefix)| *prefix).collect();
+            (!kept.is_empty()).then(|| advice(v6, &kept))
+        };
+        [false, true].into_iter().filter_map(kept).collect()
+    }
+}
+
+/// What is not in the interface's own network and yet is not everything: a site behind a peer. Peers that call us, when there
+/// are several, have something to say to each other or to what is behind us.
+fn beyond(interface: &WireGuard) -> impl Iterator<Item = IpNet> + '_ {
+    let own = |prefix: &IpNet| interface.addresses.iter().any(|address| address.trunc().contains(prefix));
+    let is_hub = interface.peers.len() > 1 && interface.peers.values().any(|peer| peer.endpoint.is_none());
+    let prefixes = interface.peers.values().flat_map(|peer| peer.allowed_ips.iter().copied());
+    let sought = prefixes
+        .filter(move |prefix| prefix.prefix_len() != 0 && (is_hub || (!own(prefix) && !is_host(prefix))));
+    sought.filter(|_| !interface.disable)
+}
+
+fn is_host(prefix: &IpNet) -> bool {
+    prefix.prefix_len() == prefix.max_prefix_len()
+}
+
+fn advice(v6: bool, prefixes: &BTreeSet<IpNet>) -> Advice {
+    let setting = if v6 { "net.ipv6.conf.all.forwarding" } else { "net.ipv4.ip_forward" };
+    let mut named: Vec<String> = prefixes.iter().take(NAMED).map(IpNet::to_string).collect();
+    if prefixes.len() > NAMED {
+        named.push(format!("{} more", prefixes.len() - NAMED));
+    }
+    Advice {
+        what: format!(
+            "{setting} is 0: the kernel forwards no packets between the tunnels ({}) and other machines",
+            named.join(", ")
+        ),
+        fix: format!(
+            "sysctl -w {setting}=1; to keep it: echo {setting}=1 > /etc/sysctl.d/90-postern{}.conf",
+            if v6 { "-ipv6" } else { "" }
+        ),
+    }
+}
+
+/// Whether packets are forwarded that come from an interface, and from some other than it and the loopback.
+fn forwards(interface: &str, v6: bool) -> bool {
+    let folder = format!("/proc/sys/net/ipv{}/conf", if v6 { 6 } else { 4 });
+    let of = |name: &str| fs::read_to_string(format!("{folder}/{name}/forwarding"));
+    // Where there is no such file, in a container perhaps, nothing is known.
+    let Ok(ours) = of(interface) else { return true };
+    let others = fs::read_dir(&folder).into_iter().flatten().flatten();
+    let mut others = others.filter_map(|entry| entry.file_name().into_string().ok());
+    let counts = |name: &String| !["all", "default", "lo", interface].contains(&name.as_str());
+    let is_on = |text: &str| text.trim() != "0";
+    is_on(&ours) && others.any(|name| counts(&name) && of(&name).is_ok_and(|text| is_on(&text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: &str = "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=";
+    const B: &str = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=";
+    const C: &str = "TrMvSoP4jYQlY6RIzBgbssQqY3vxI2Pi+y71lOWWXX0=";
+
+    fn needs(lines: &[&str]) -> Needs {
+        let mut text = format!(
+            "set interfaces wireguard wg0 address 10.1.0.1/24\n\
+             set interfaces wireguard wg0 private-key {OURS}\n\
+             set interfaces wireguard wg0 peer b public-key {B}\n"
+        );
+        text.extend(lines.iter().map(|line| format!("set interfaces wireguard wg0 {line}\n")));
+        let (settings, _) = Settings::new(&config::parse(&text).expect("right")).expect("right");
+        Needs::new(&settings)
+    }
+
+    fn said(needs: &Needs) -> Vec<String> {
+        needs.warnings_by(|_, _| false).into_iter().map(|advice| advice.what + "; " + &advice.fix).collect()
+    }
+
+    #[test]
+    fn a_site_needs_forwarding_and_a_client_does_not() {
+        let called = ["peer b address 192.0.2.2", "peer b port 5"];
+        let with = |more: &str| said(&needs(&[&called[..], &[more]].concat()));
+        assert!(with("peer b allowed-ips 0.0.0.0/0").is_empty());
+        assert!(with("peer b allowed-ips 10.1.0.2/32").is_empty());
+        assert!(with("peer b allowed-ips 10.1.0.0/24").is_empty());
+        let site = with("peer b allowed-ips 10.2.0.0/24");
+        assert!(site.len() == 1 && site[0].contains("10.2.0.0/24"), "{site:?}");
+        assert!(site[0].contains("; sysctl -w net.ipv4.ip_forward=1"), "{site:?}");
+        let site = with("peer b allowed-ips 2001:db8::/48");
+        assert!(site.len() == 1 && site[0].contains("sysctl -w net.ipv6.conf.all.forwarding=1"), "{site:?}");
+    }
+
+    #[test]
+    fn peers_that_call_are_there_for_each_other() {
+        let one = ["peer b allowed-ips 10.1.0.2/32"];
+        assert_eq!(needs(&one), Needs::default());
+        let key = format!("peer c public-key {C}");
+        let two = [one[0], &key, "peer c allowed-ips 10.1.0.3/32"];
+        assert_eq!(said(&needs(&two)).len(), 1);
+        assert!(needs(&[&two[..], &["disable"]].concat()).0.is_empty());
+        // Nothing is said of what is forwarded.
+        assert!(needs(&two).warnings_by(|interface, v6| interface == "wg0" && !v6).is_empty());
+    }
+}
