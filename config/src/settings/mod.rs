@@ -1,5 +1,6 @@
 //! The configuration, typed, and checked as a whole: what VyOS checks at commit.
 
+mod hints;
 pub mod ipsec;
 mod system;
 mod wireguard;
@@ -51,6 +52,7 @@ impl Settings {
         }
         reader.check_ports(tree, &settings);
         settings.ipsec = reader.ipsec(tree);
+        reader.hints(&settings);
         reader.notes(tree);
         if reader.errors.is_empty() { Ok((settings, reader.warnings)) } else { Err(reader.errors) }
     }

@@ -4,10 +4,10 @@
 //! and the error is reported.
 
 use super::carrier::{InterfaceError, Options, Removed};
-use super::forwarding::Needs;
 use super::interface::Interface;
 use super::ipsec;
 use super::ipsec::service::{Service, ServiceError};
+use super::needs::Needs;
 use super::netlink::{LinkChange, Netlink, NetlinkError, Route, Way};
 use super::plan::{self, Network};
 use super::rules::{self, Rules};

@@ -3,11 +3,11 @@
 pub mod binding;
 pub mod carrier;
 pub mod daemon;
-pub mod forwarding;
 pub mod interface;
 pub mod ipsec;
 pub mod lane;
 pub mod link;
+pub mod needs;
 pub mod netlink;
 pub mod occupied;
 pub mod plan;

@@ -1,19 +1,27 @@
-//! Whether the kernel forwards the packets that the configuration is for. It does not by default, and nothing else would say so.
+//! Whether the machine has what the configuration needs: the kernel forwards nothing by default, and an address of ours may be
+//! another machine's. Nothing else would say so.
 
 use super::ipsec;
 use crate::api::model::Advice;
 use config::Settings;
 use config::settings::WireGuard;
 use ipnet::IpNet;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::ErrorKind;
+use std::net::{IpAddr, UdpSocket};
 
 /// Prefixes named in a warning; more are only counted.
 const NAMED: usize = 3;
 
-/// What must be forwarded: from which interface of ours, for which prefix beyond this machine.
+/// What a configuration needs of the machine.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Needs(BTreeSet<(String, IpNet)>);
+pub struct Needs {
+    /// What must be forwarded: from which interface of ours, for which prefix beyond this machine.
+    forwarded: BTreeSet<(String, IpNet)>,
+    /// Addresses that must be ours, by the peers that are called from them.
+    local: BTreeMap<IpAddr, String>,
+}
 
 impl Needs {
     /// What a configuration needs.
@@ -25,23 +33,43 @@ impl Needs {
         let tunnels = settings.ipsec.peers.values().flat_map(|peer| peer.tunnels.values());
         let local = tunnels.flat_map(|tunnel| &tunnel.local.prefixes).filter(|prefix| !is_host(prefix));
         needs.extend(local.map(|prefix| (ipsec::NAME.to_owned(), *prefix)));
-        Self(needs)
+        let local =
+            settings.ipsec.peers.iter().filter_map(|(name, peer)| Some((peer.local_address?, name.clone())));
+        Self { forwarded: needs, local: local.collect() }
+    }
+
+    /// What the machine has not.
+    pub fn warnings(&self) -> Vec<Advice> {
+        let foreign = self.local.iter().filter(|(address, _)| !is_ours(**address));
+        let foreign = foreign.map(|(address, peer)| Advice {
+            what: format!(
+                "vpn ipsec site-to-site peer {peer} local-address {address}: this machine does not have that address, so that \
+                 nothing is sent to the peer"
+            ),
+            fix: format!(
+                "set vpn ipsec site-to-site peer {peer} local-address to one of: ip -brief address; or any; or give the \
+                 machine the address"
+            ),
+        });
+        self.not_forwarded(forwards).into_iter().chain(foreign).collect()
     }
 
     /// What the kernel does not forward, a warning for each version of IP.
-    pub fn warnings(&self) -> Vec<Advice> {
-        self.warnings_by(forwards)
-    }
-
-    fn warnings_by(&self, forwards: impl Fn(&str, bool) -> bool) -> Vec<Advice> {
+    fn not_forwarded(&self, forwards: impl Fn(&str, bool) -> bool) -> Vec<Advice> {
         let kept = |v6: bool| {
-            let of = self.0.iter().filter(|(_, prefix)| matches!(prefix, IpNet::V6(_)) == v6);
+            let of = self.forwarded.iter().filter(|(_, prefix)| matches!(prefix, IpNet::V6(_)) == v6);
             let kept: BTreeSet<IpNet> =
                 of.filter(|(name, _)| !forwards(name, v6)).map(|(_, prefix)| *prefix).collect();
             (!kept.is_empty()).then(|| advice(v6, &kept))
         };
         [false, true].into_iter().filter_map(kept).collect()
     }
+}
+
+/// Whether the machine has an address: only then can a socket have it.
+fn is_ours(address: IpAddr) -> bool {
+    let bound = UdpSocket::bind((address, 0));
+    !bound.is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
 }
 
 /// What is not in the interface's own network and yet is not everything: a site behind a peer. Peers that call us, when there
@@ -110,7 +138,7 @@ mod tests {
     }
 
     fn said(needs: &Needs) -> Vec<String> {
-        needs.warnings_by(|_, _| false).into_iter().map(|advice| advice.what + "; " + &advice.fix).collect()
+        needs.not_forwarded(|_, _| false).into_iter().map(|advice| advice.what + "; " + &advice.fix).collect()
     }
 
     #[test]
@@ -134,8 +162,19 @@ mod tests {
         let key = format!("peer c public-key {C}");
         let two = [one[0], &key, "peer c allowed-ips 10.1.0.3/32"];
         assert_eq!(said(&needs(&two)).len(), 1);
-        assert!(needs(&[&two[..], &["disable"]].concat()).0.is_empty());
+        assert!(needs(&[&two[..], &["disable"]].concat()).forwarded.is_empty());
         // Nothing is said of what is forwarded.
-        assert!(needs(&two).warnings_by(|interface, v6| interface == "wg0" && !v6).is_empty());
+        assert!(needs(&two).not_forwarded(|interface, v6| interface == "wg0" && !v6).is_empty());
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_not_ours() {
+        assert!(is_ours(IpAddr::from([127, 0, 0, 1])));
+        // Of the documentation's, which no machine has.
+        let foreign: IpAddr = "192.0.2.77".parse().expect("literal");
+        let needs = Needs { local: [(foreign, "berlin".to_owned())].into(), ..Needs::default() };
+        let said = needs.warnings();
+        assert!(said.len() == 1 && said[0].what.contains("peer berlin local-address 192.0.2.77"), "{said:?}");
+        assert!(said[0].fix.contains("ip -brief address"), "{said:?}");
     }
 }
