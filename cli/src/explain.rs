@@ -54,12 +54,14 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 pub(crate) fn explain(peer: &IpsecPeer) -> String {
     let down: Vec<&IpsecTunnel> = peer.tunnels.iter().filter(|tunnel| tunnel.sas.is_empty()).collect();
     let state = match (peer.up, &down[..]) {
+        (true, _) if peer.silent.is_some() => "up, but it does not answer",
         (true, []) => "up",
         (true, _) => "up, but not all of its tunnels",
         (false, _) => "down",
     };
     let mut lines = vec![format!("vpn ipsec site-to-site peer {}: {state}", peer.name)];
     lines.extend(connected(peer));
+    lines.extend(silent(peer));
     lines.extend(peer.tunnels.iter().filter_map(carried));
     lines.extend(down.iter().map(|tunnel| format!("  {} is down", tunnel.name)));
     match &peer.failure {
@@ -82,6 +84,27 @@ fn connected(peer: &IpsecPeer) -> Option<String> {
         peer.remote_id.as_deref().unwrap_or("anyone"),
         peer.remote_address.as_deref().unwrap_or(unknown)
     ))
+}
+
+/// What is to be said of a peer that packets may not reach any more.
+fn silent(peer: &IpsecPeer) -> Vec<String> {
+    let from = peer.sends_from.as_ref();
+    let Some(seconds) = peer.silent else {
+        let elsewhere =
+            |from| format!("  it sends from {from} as well: it is being asked whether it has moved");
+        return from.map(elsewhere).into_iter().collect();
+    };
+    let nothing = format!("  nothing has come back for {}: it is asked again and again", duration(seconds));
+    let set = format!("set vpn ipsec site-to-site peer {} remote-address any", peer.name);
+    let moved = from.map(|from| {
+        [
+            format!(
+                "  it sends from {from} now: a move is followed only behind a NAT, and MOBIKE is not served"
+            ),
+            format!("  fix: reset vpn ipsec site-to-site peer {}; if it moves often: {set}", peer.name),
+        ]
+    });
+    [nothing].into_iter().chain(moved.into_iter().flatten()).collect()
 }
 
 fn carried(tunnel: &IpsecTunnel) -> Option<String> {
@@ -164,6 +187,20 @@ mod tests {
         assert!(explain(&peer).contains("waits for the peer to call"));
         peer.connection_type = "trap".to_owned();
         assert!(explain(&peer).contains("the first packet for it") && explain(&peer).contains("  fix: "));
+    }
+
+    #[test]
+    fn a_peer_that_does_not_answer_is_not_said_to_be_well() {
+        let mut peer = IpsecPeer { silent: Some(14), ..up() };
+        let text = explain(&peer);
+        assert!(
+            text.starts_with("vpn ipsec site-to-site peer berlin: up, but it does not answer\n"),
+            "{text}"
+        );
+        assert!(text.contains("  nothing has come back for 14s"), "{text}");
+        peer.sends_from = Some("198.51.100.9:4500".to_owned());
+        let text = explain(&peer);
+        assert!(text.contains("sends from 198.51.100.9:4500") && text.contains("  fix: reset vpn"), "{text}");
     }
 
     #[test]

@@ -57,6 +57,10 @@ pub enum Kind {
 pub struct Tunnel {
     /// Whether the endpoint is that of the last authentic packet. RFC 7296 section 2.23: only for a peer behind a NAT.
     pub follows: AtomicBool,
+    /// Whether it is that if only the port is another: both sides are behind NATs.
+    pub follows_port: AtomicBool,
+    /// Where authentic packets came from last to which the endpoint does not follow; taken by who looks.
+    pub strayed: ArcSwapOption<Endpoint>,
     /// The largest outer packet that reaches the peer, as far as is known.
     pub path_mtu: AtomicUsize,
     /// The largest inner packet that is wanted.
@@ -73,6 +77,8 @@ impl Default for Tunnel {
     fn default() -> Self {
         Self {
             follows: AtomicBool::new(false),
+            follows_port: AtomicBool::new(false),
+            strayed: ArcSwapOption::empty(),
             path_mtu: AtomicUsize::new(usize::MAX),
             mtu: usize::MAX,
             in_udp: AtomicBool::new(true),
@@ -167,10 +173,30 @@ impl Peer {
         }
     }
 
-    /// Whether its endpoint is where its last authentic packet came from.
-    #[inline]
+    /// Whether its endpoint is where its last authentic packet came from, or a port of the same address.
     pub fn is_followed(&self) -> bool {
-        self.tunnel().is_none_or(|tunnel| tunnel.follows.load(Ordering::Relaxed))
+        let follows = |tunnel: &Tunnel| {
+            tunnel.follows.load(Ordering::Relaxed) || tunnel.follows_port.load(Ordering::Relaxed)
+        };
+        self.tunnel().is_none_or(follows)
+    }
+
+    /// An authentic packet came from elsewhere than its endpoint.
+    #[cold]
+    pub fn note_elsewhere(&self, from: Endpoint) {
+        let known = self.endpoint.load().as_deref().map(|endpoint| endpoint.remote);
+        let is_same_address = known.is_some_and(|known| known.ip() == from.remote.ip());
+        let Some(tunnel) = self.tunnel() else { return self.endpoint.store(Some(Arc::new(from))) };
+        let follows_port = || tunnel.follows_port.load(Ordering::Relaxed) && is_same_address;
+        if tunnel.follows.load(Ordering::Relaxed) || follows_port() {
+            return self.endpoint.store(Some(Arc::new(from)));
+        }
+        // Without UDP there are no ports.
+        let has_ports = tunnel.in_udp.load(Ordering::Relaxed);
+        let is_same = if has_ports { known == Some(from.remote) } else { is_same_address };
+        if !is_same && tunnel.strayed.load().as_deref() != Some(&from) {
+            tunnel.strayed.store(Some(Arc::new(from)));
+        }
     }
 
     /// Lets the kernel choose our address anew.

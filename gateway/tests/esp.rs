@@ -151,6 +151,27 @@ fn only_a_peer_behind_a_nat_is_followed_and_only_for_authentic_packets() {
     }
 }
 
+/// Both sides are behind NATs: of a peer that is not followed it is kept where its packets come from.
+#[test]
+fn another_port_may_be_followed_where_another_address_is_not() {
+    let known: std::net::SocketAddr = "198.51.100.7:9".parse().expect("literal");
+    for (elsewhere, is_followed) in
+        [("198.51.100.7:10", true), ("198.51.100.8:9", false), ("[2001:db8::1]:9", false)]
+    {
+        let elsewhere = Endpoint::new(elsewhere.parse().expect("literal"));
+        let mut bed = with_tunnel(Tunnel { follows_port: true.into(), ..Tunnel::default() });
+        let datagrams = sealed(&mut bed, &[v4(1, 100, 0)]);
+        bed.peer.endpoint.store(Some(Arc::new(Endpoint::new(known))));
+        bed.outside.push([datagrams[0].as_slice()], Some(elsewhere), 0);
+        bed.carry();
+        assert_eq!(bed.received().len(), 1);
+        let endpoint = bed.peer.endpoint.load_full().expect("stored");
+        assert_eq!(endpoint.remote, if is_followed { elsewhere.remote } else { known });
+        let strayed = bed.peer.tunnel().expect("of IPsec").strayed.load_full();
+        assert_eq!(strayed.as_deref().is_some(), !is_followed);
+    }
+}
+
 #[test]
 fn traffic_is_counted_and_the_first_packet_told_once() {
     let mut bed = bed();

@@ -1,8 +1,9 @@
-//! Transport mode between two daemons, of which one is behind a NAT.
+//! Two daemons, of which one is behind a NAT, or both.
 
 use crate::ipsec::Gateway;
 use crate::support::{answers, lab, skip, tcp_arrives_whole_at, udp_echoes};
-use bench::lab::{Lab, has_program};
+use bench::lab::{Lab, has_program, wait_until};
+use std::time::Duration;
 
 /// The site behind the NAT, the one that is not, and what that one knows the first by.
 const HIDDEN: &str = "192.168.77.1";
@@ -99,4 +100,61 @@ fn and_goes_on_while_either_side_rekeys() {
     assert!(b.spis("other").iter().all(|spi| !before.contains(spi)), "it was rekeyed");
     assert_eq!(ends(&a), [HIDDEN, OPEN].map(|host| format!("{host}/32")));
     assert_eq!(ends(&b), [OPEN, OUTSIDE].map(|host| format!("{host}/32")));
+}
+
+/// The side of the NAT that the hidden site calls: behind it, the other one is hidden as well.
+const INWARD: &str = "192.168.77.254";
+
+/// Two sites with networks behind them, in tunnel mode, each behind a NAT as the other sees it.
+fn both_hidden() -> Option<(Lab, [Gateway; 2])> {
+    let mut lab = behind_nat()?;
+    let forward = "-t nat -A PREROUTING -i within -p udp -m multiport --dports 500,4500 -j DNAT --to";
+    let words: Vec<&str> = forward.split(' ').chain([OPEN]).collect();
+    lab.run("nat", "iptables", &words).expect("a rule");
+    let mut gateways = ["a", "b"].map(|site| Gateway::new(&lab, site));
+    for (end, gateway) in gateways.iter_mut().enumerate().rev() {
+        lab.ip(["a", "b"][end], &format!("address add 10.{}.0.1/32 dev lo", end + 1)).expect("an address");
+        let peer = "set vpn ipsec site-to-site peer other";
+        let networks = format!(
+            "{peer} tunnel 1 local prefix 10.{}.0.0/16\n{peer} tunnel 1 remote prefix 10.{}.0.0/16",
+            end + 1,
+            2 - end
+        );
+        let text = configuration(end, &networks)
+            .replace("mode transport", "mode tunnel")
+            .replace(&format!("remote-address {OPEN}\n"), &format!("remote-address {INWARD}\n"));
+        gateway.write(&text);
+        gateway.0.start(&mut lab);
+    }
+    gateways[0].comes_up("other");
+    Some((lab, gateways))
+}
+
+/// Where a gateway says that its peer is.
+fn remote(gateway: &Gateway) -> String {
+    gateway.peer("other")["ike"]["remote"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn behind_two_nats_a_peer_that_gets_another_port_is_followed() {
+    let Some((lab, [a, b])) = both_hidden() else { return };
+    assert!(answers(&lab, "a", "10.2.0.1") && answers(&lab, "b", "10.1.0.1"));
+    assert_eq!(remote(&b), format!("{OUTSIDE}:4500"));
+    let session = b.peer("other")["ike"]["number"].clone();
+    // The NAT forgets what it has translated on a link that goes down, and gives other ports.
+    let rule = "-t nat -I POSTROUTING -o without -p udp -j MASQUERADE --to-ports 20000-29999";
+    lab.run("nat", "iptables", &rule.split(' ').collect::<Vec<_>>()).expect("a rule");
+    lab.ip("nat", "link set without down").expect("a link");
+    lab.ip("nat", "link set without up").expect("a link");
+    let tell =
+        || format!("{}\n{}", a.says("explain vpn ipsec peer other"), b.says("explain vpn ipsec peer other"));
+    let is_back = wait_until(Duration::from_secs(30), || answers(&lab, "a", "10.2.0.1"));
+    is_back.unwrap_or_else(|error| panic!("{error}\n{}", tell()));
+    assert!(answers(&lab, "b", "10.1.0.1"), "{}", tell());
+    let moved = || {
+        let (port, address) = (remote(&b), format!("{OUTSIDE}:"));
+        port.strip_prefix(&address).and_then(|port| port.parse().ok()).is_some_and(|port: u16| port >= 20_000)
+    };
+    wait_until(Duration::from_secs(30), moved).unwrap_or_else(|error| panic!("{error}\n{}", tell()));
+    assert_eq!(b.peer("other")["ike"]["number"], session, "it is the same session");
 }

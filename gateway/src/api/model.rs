@@ -312,6 +312,12 @@ pub struct IpsecPeer {
     pub ike: Option<IpsecIke>,
     /// Its tunnels.
     pub tunnels: Vec<IpsecTunnel>,
+    /// Seconds since it was last heard, if it was asked something since then, more than once, and has not answered.
+    #[serde(default)]
+    pub silent: Option<u64>,
+    /// Where its packets come from, if that is not where packets for it are sent.
+    #[serde(default)]
+    pub sends_from: Option<String>,
     /// What went wrong last.
     pub failure: Option<IpsecFailure>,
 }

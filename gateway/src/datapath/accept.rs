@@ -49,8 +49,8 @@ pub fn accept(
         }
         peer.received.count(authentic, bytes);
         sa.spend(authentic, bytes);
-        if peer.endpoint.load().as_deref() != Some(&run.endpoint) && peer.is_followed() {
-            peer.endpoint.store(Some(Arc::new(run.endpoint)));
+        if peer.endpoint.load().as_deref() != Some(&run.endpoint) {
+            peer.note_elsewhere(run.endpoint);
         }
         let with_data = match &sa.protection {
             Protection::WireGuard(_) => strip_all(batch, run, |batch, index| strip(batch, index, drops)),

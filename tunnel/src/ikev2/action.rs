@@ -3,7 +3,7 @@
 use super::config::ConnectionId;
 use super::identity::Identity;
 use super::job::Job;
-use super::nat::Path;
+use super::nat::{Follows, Path};
 use crate::esp::{ChildSa, TrafficSelector, Transport};
 use std::fmt;
 use std::net::SocketAddr;
@@ -85,9 +85,10 @@ pub struct Install {
     pub encapsulation: bool,
     /// In transport mode, the addresses of the packets.
     pub transport: Option<Transport>,
-    /// Whether it goes to wherever the last authentic packet came from (RFC 7296 section 2.23); that is to be told to
-    /// [`Endpoint::note_moved`](super::Endpoint::note_moved).
-    pub follows: bool,
+    /// Whether it goes to where the last authentic packet came from (RFC 7296 section 2.23); that is to be told to
+    /// [`Endpoint::note_moved`](super::Endpoint::note_moved), and what comes from elsewhere to
+    /// [`Endpoint::note_strayed`](super::Endpoint::note_strayed).
+    pub follows: Follows,
     /// Whether to go on sending with the older SA: the other side may not have this one yet. [`Action::Use`] ends it,
     /// and so does the first packet that arrives under this SA.
     pub hold: bool,

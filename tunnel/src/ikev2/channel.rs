@@ -167,6 +167,11 @@ impl Channel {
         self.outstanding.is_some()
     }
 
+    /// Whether it was sent more than once.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.outstanding.as_ref().is_some_and(|(_, _, retransmission)| retransmission.sent > 1)
+    }
+
     /// Reads a message of this SA.
     pub(super) fn receive(&mut self, message: &Message<'_>) -> Received {
         let header = &message.header;

@@ -66,6 +66,8 @@ pub const EXCHANGES_PER_LIFETIME: u32 = 4;
 pub const EXCHANGES_AT_ONCE: u32 = 12;
 /// When the other side has refused so for this long, both have different ideas of what there is (section 2.25).
 pub const TEMPORARY_FAILURE_TIME: Duration = Duration::from_secs(240);
+/// A peer is asked for a sign of life when we have sent for this long and nothing has come back.
+pub const SILENCE_TIME: Duration = Duration::from_secs(10);
 /// A peer whose packets another one wants is asked for a sign of life if nothing was heard of it for this long.
 pub const DOUBT_TIME: Duration = Duration::from_secs(10);
 /// A rekeying that failed is tried again after this.

@@ -40,4 +40,4 @@ pub use endpoint::{
 };
 pub use identity::Identity;
 pub use job::{Finished, Job};
-pub use nat::{Nat, Path};
+pub use nat::{Follows, Nat, Path};

@@ -40,7 +40,40 @@ pub struct Nat {
     pub in_udp: bool,
 }
 
+/// Which moves of the other side are followed (section 2.23).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Follows {
+    /// None: where no NAT is before it, its address does not change without its doing.
+    #[default]
+    Nothing,
+    /// To another port of the same address. Both sides are behind NATs: the section has neither follow the other, but then a
+    /// NAT that forgets a port ends the connection, and only a host at that very address gains anything by a copied packet.
+    Port,
+    /// To wherever an authentic packet came from.
+    Anywhere,
+}
+
+impl Follows {
+    /// Whether a move is followed.
+    pub fn allows(self, from: SocketAddr, to: SocketAddr) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Port => from.ip() == to.ip(),
+            Self::Anywhere => true,
+        }
+    }
+}
+
 impl Nat {
+    /// Which moves of the other side are followed.
+    pub fn follows(&self) -> Follows {
+        match (self.in_udp && self.remote, self.local) {
+            (false, _) => Follows::Nothing,
+            (true, true) => Follows::Port,
+            (true, false) => Follows::Anywhere,
+        }
+    }
+
     /// What the other side's hashes tell, in a message that came over `path`; with `force`, ESP travels in UDP even if nothing
     /// is translated. A side that sends no hashes knows nothing of all that.
     pub fn detect(path: Path, spis: Spis, payloads: &Payloads<'_>, force: bool) -> Self {

@@ -14,5 +14,6 @@ mod paths;
 mod raw_keys;
 mod sessions;
 mod setup;
+mod silence;
 mod support;
 mod transport;

@@ -25,6 +25,8 @@ pub struct Mallory {
     pub spi: u64,
     /// Whether it says that a NAT is before it.
     pub claims_nat: bool,
+    /// And one before B.
+    pub claims_nat_of_other: bool,
     /// The body of its identification.
     pub identity: &'static [u8],
     pub secret: &'static [u8],
@@ -66,6 +68,7 @@ impl Mallory {
             to: "192.0.2.2:500".parse().expect("literal"),
             spi: 0x4d61_6c6c_6f72_7900,
             claims_nat: false,
+            claims_nat_of_other: false,
             identity: b"\x02\0\0\0host1.example",
             secret: b"a secret of both",
             share: share(),
@@ -131,10 +134,13 @@ impl Mallory {
             Payload::Ke(KeyExchange { group: 31, public }),
             Payload::Nonce(&[9; 32]),
         ];
-        if self.claims_nat {
-            // Hashes of addresses that are not those of the datagram on its side.
-            let wrong = Notify::new(notify::NAT_DETECTION_SOURCE_IP, &[7; 20]);
-            list.push(Payload::Notify(wrong));
+        // Hashes of addresses that are not those of the datagram. Without any it knows nothing of NAT.
+        let kinds = [
+            (self.claims_nat, notify::NAT_DETECTION_SOURCE_IP),
+            (self.claims_nat_of_other, notify::NAT_DETECTION_DESTINATION_IP),
+        ];
+        for (_, kind) in kinds.into_iter().filter(|(claims, _)| *claims) {
+            list.push(Payload::Notify(Notify::new(kind, &[7; 20])));
         }
         list
     }

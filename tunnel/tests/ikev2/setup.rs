@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use tunnel::esp::{Mode, Transform};
 use tunnel::ikev2::message::Exchange;
 use tunnel::ikev2::proposal::{Encryption, EspOffer, IkeOffer, Sequence};
-use tunnel::ikev2::{Authentication, Cause, Connection, Event, Identity, Path, Start};
+use tunnel::ikev2::{Authentication, Cause, Connection, Event, Follows, Identity, Path, Start};
 
 const INIT: [(Exchange, bool); 2] = [(Exchange::IkeSaInit, false), (Exchange::IkeSaInit, true)];
 const AUTH: [(Exchange, bool); 2] = [(Exchange::IkeAuth, false), (Exchange::IkeAuth, true)];
@@ -313,7 +313,7 @@ fn who_is_not_behind_the_nat_goes_where_packets_came_from() {
         (install.sa.inbound.spi, install.path, install.follows)
     };
     let ((a, from_a, a_follows), (b, from_b, b_follows)) = (installed(&network, A), installed(&network, B));
-    assert_eq!((a_follows, b_follows), (false, true), "A says that it is behind one");
+    assert_eq!((a_follows, b_follows), (Follows::Nothing, Follows::Anywhere), "A says that it is behind one");
     let moved = |path: Path| Path { remote: SocketAddr::new(path.remote.ip(), 33_000), ..path };
     network.command(A, |endpoint, now, out| endpoint.note_moved(now, a, moved(from_a), out));
     network.command(B, |endpoint, now, out| endpoint.note_moved(now, b, moved(from_b), out));

@@ -16,7 +16,7 @@ use crate::datapath::Notice;
 use crate::datapath::punt::{Datagram, Punt};
 use crate::tables::Session;
 use crate::worker::Shared;
-use children::Children;
+use children::{Children, Passed};
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use crypto::{Engine, Random};
 use packet::{DropCounters, DropReason, Endpoint};
@@ -31,11 +31,11 @@ use tunnel::ikev2::{
     Action, CannotInitiate, Cause, ConnectionId, Endpoint as Ike, Event, Finished, Install, Outbox, Path,
     Patience, Start,
 };
-use tunnel::{PeerId, Time};
+use tunnel::{Now, PeerId, Time};
 
 /// IKE messages served before anything else gets its turn.
 const TURN: usize = 16;
-/// How often it is looked who has sent packets.
+/// How often it is looked who has sent packets, and to whom.
 const LISTEN: Duration = Duration::from_secs(2);
 /// What tells IKE from ESP on port 4500 (RFC 3948 section 2.2).
 const MARKER: [u8; 4] = [0; 4];
@@ -198,6 +198,8 @@ impl Lane {
     fn wait(&self) {
         let next = [self.ike.next_timeout(), self.children.next_timeout()].into_iter().flatten().min();
         let next = next.into_iter().chain(self.postponed.iter().map(|(until, _)| *until)).min();
+        let listen = self.children.has_sas().then(|| self.listened + LISTEN);
+        let next = next.into_iter().chain(listen).min();
         let mut select = Select::new();
         select.recv(&self.inbox.commands);
         select.recv(&self.inbox.notices);
@@ -315,15 +317,9 @@ impl Lane {
         let now = self.shared.clock.now();
         if now.monotonic >= self.listened + LISTEN {
             self.listened = now.monotonic;
-            // Whoever sends packets lives, and need not be asked.
             let mut out = Outbox::new();
-            for (spi, moved) in self.children.heard() {
-                self.ike.note_traffic(now, spi);
-                // IKE and its other tunnels go there as well.
-                if let Some(Endpoint { remote, local }) = moved {
-                    let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), NAT_PORT);
-                    self.ike.note_moved(now, spi, Path { local, remote }, &mut out);
-                }
+            for passed in self.children.passed() {
+                self.note_passed(now, &passed, &mut out);
             }
             self.carry_out(out);
         }
@@ -334,6 +330,24 @@ impl Lane {
         }
         self.children.handle_timeout(now.monotonic);
         self.purge_postponed(now.monotonic);
+    }
+
+    fn note_passed(&mut self, now: Now, passed: &Passed, out: &mut Outbox) {
+        let spi = passed.spi;
+        if passed.is_sent {
+            self.ike.note_sent(now, spi);
+        }
+        // A peer that sends packets from where it is lives, and need not be asked.
+        match passed.strayed {
+            Some(from) => self.ike.note_strayed(now, spi, from),
+            None if passed.is_received => self.ike.note_traffic(now, spi),
+            None => {}
+        }
+        // IKE and its other tunnels go there as well.
+        if let Some(Endpoint { remote, local }) = passed.moved {
+            let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), NAT_PORT);
+            self.ike.note_moved(now, spi, Path { local, remote }, out);
+        }
     }
 
     /// Tells all peers that we end.

@@ -5,7 +5,7 @@ use crate::ikev2::action::{CloseReason, Event, Outbox, SessionId};
 use crate::ikev2::config::{Connection, ConnectionId, Start};
 use crate::ikev2::limits::{IKE_PORT, TRAFFIC_DELAY};
 use crate::ikev2::nat::Path;
-use crate::ikev2::session::Task;
+use crate::ikev2::session::{Session, Task};
 use crate::ikev2::setup::{Initiating, Wanted};
 use crate::{Now, Time};
 use std::net::SocketAddr;
@@ -198,11 +198,25 @@ impl Endpoint {
         });
     }
 
-    /// Authentic packets have arrived under the SPI `spi`: the other side lives.
+    /// Authentic packets have arrived under the SPI `spi`, from where its peer is: it lives.
     pub fn note_traffic(&mut self, now: Now, spi: u32) {
+        self.note(spi, |session| session.note_traffic(now.monotonic));
+    }
+
+    /// Packets have been sent under the Child SA that is received under the SPI `spi`.
+    pub fn note_sent(&mut self, now: Now, spi: u32) {
+        self.note(spi, |session| session.note_sent(now.monotonic));
+    }
+
+    /// Authentic packets have arrived under the SPI `spi` from an address to which its peer is not followed.
+    pub fn note_strayed(&mut self, now: Now, spi: u32, from: SocketAddr) {
+        self.note(spi, |session| session.note_strayed(now.monotonic, from));
+    }
+
+    fn note(&mut self, spi: u32, note: impl FnOnce(&mut Session)) {
         let Some(id) = self.registry.child_owner(spi) else { return };
         if let Some(Phase::Established(session)) = self.phases.get_mut(&id) {
-            session.note_traffic(now.monotonic);
+            note(session);
             self.reschedule(id);
         }
     }

@@ -9,6 +9,7 @@ use crate::ikev2::identity::Identity;
 use crate::ikev2::keys::{Role, Spis};
 use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{EspSuite, IkeSuite};
+use std::net::SocketAddr;
 
 /// How far a session has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,10 @@ pub struct Details {
     pub since: Time,
     /// When something authentic last came from the other side.
     pub last_heard: Time,
+    /// The same, if it was asked for something since then, again and again, and has not answered yet.
+    pub silent_since: Option<Time>,
+    /// Where authentic packets have come from, if that is not where it is as far as we know.
+    pub stray: Option<SocketAddr>,
     /// Key exchanges that it asked for and were refused, because they were too many.
     pub refused_exchanges: u64,
     /// More than one while it is being replaced.

@@ -103,7 +103,7 @@ impl Session {
         let (transform, extended_sequence) = (suite.transform, suite.extended_sequence);
         let sa = ChildSa { transform, extended_sequence, mode, outbound, inbound, local, remote };
         let (connection, session, path) = (self.connection, self.id, self.path);
-        let (encapsulation, follows) = (self.nat.in_udp, self.follows());
+        let (encapsulation, follows) = (self.nat.in_udp, self.nat.follows());
         let install =
             Install { connection, child, session, sa, path, encapsulation, transport, follows, hold };
         context.install(install);

@@ -42,6 +42,7 @@ use crate::Time;
 use anew::Succession;
 use entry::{ChildEntry, ChildStanding, IkeSa, Procedure, Standing};
 use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// What a session is made of.
@@ -97,6 +98,10 @@ pub(super) struct Session {
     delayed: Vec<(Time, Task)>,
     since: Time,
     last_heard: Time,
+    /// Since when we send, and nothing comes back from there.
+    unanswered: Option<Time>,
+    /// Where authentic packets came from that is not where we send to.
+    stray: Option<SocketAddr>,
     next_keepalive: Time,
     /// Key exchanges that were too many.
     refused_exchanges: u64,
@@ -138,6 +143,8 @@ impl Session {
             delayed: Vec::new(),
             since: context.now,
             last_heard: context.now,
+            unanswered: None,
+            stray: None,
             next_keepalive: context.now + NAT_KEEPALIVE,
             refused_exchanges: 0,
             initial_contact: false,
@@ -253,21 +260,21 @@ impl Session {
 
     /// A message that is authentic, new and in its turn has been handled: the other side lives, and this is where it is.
     fn heard(&mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) {
-        self.last_heard = context.now;
         // The pieces of one message can have come from several addresses.
         if self.over.is_none() && matches!(inbound.message.body, Body::Encrypted(_)) {
             self.note_moved(inbound.path, context);
         }
-    }
-
-    /// Section 2.23: who is not behind a NAT follows who is.
-    fn follows(&self) -> bool {
-        self.nat.in_udp && self.nat.remote && !self.nat.local
+        // What answers us has been reached. What asks, and is not where we send to, may not be.
+        if inbound.message.header.is_response || inbound.path.remote == self.path.remote {
+            self.note_traffic(context.now);
+        } else {
+            self.note_strayed(context.now, inbound.path.remote);
+        }
     }
 
     /// Something authentic and new came this way.
     pub(super) fn note_moved(&mut self, path: Path, context: &mut Context<'_>) {
-        if self.follows() && path != self.path {
+        if path != self.path && self.nat.follows().allows(self.path.remote, path.remote) {
             self.path = path;
             // Section 2.23: what is sent again goes there as well.
             for ike in self.ikes.iter_mut().filter(|ike| ike.answered_on.is_some()) {
@@ -277,9 +284,21 @@ impl Session {
         }
     }
 
-    /// ESP of this session arrived: the other side lives.
+    /// Something authentic came from where we send to: the other side lives.
     pub(super) fn note_traffic(&mut self, now: Time) {
         self.last_heard = self.last_heard.max(now);
+        (self.unanswered, self.stray) = (None, None);
+    }
+
+    /// ESP of this session was sent. Section 2.4: if nothing comes back, it may lead nowhere.
+    pub(super) fn note_sent(&mut self, now: Time) {
+        self.unanswered.get_or_insert(now);
+    }
+
+    /// Something authentic came from where we do not send to: whether the other side is still there is to be seen.
+    pub(super) fn note_strayed(&mut self, now: Time, from: SocketAddr) {
+        self.unanswered.get_or_insert(now);
+        self.stray = Some(from);
     }
 
     /// Has a task done as soon as nothing else is under way.

@@ -13,6 +13,8 @@ impl Session {
             initiated: self.initiated,
             since: self.since,
             last_heard: self.last_heard,
+            silent_since: self.current().filter(|ike| ike.channel.is_unanswered()).map(|_| self.last_heard),
+            stray: self.stray,
             refused_exchanges: self.refused_exchanges,
             ikes: self.ikes.iter().map(ike).collect(),
             children: self.children.iter().map(child).collect(),

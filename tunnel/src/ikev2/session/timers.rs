@@ -6,7 +6,7 @@ use crate::Time;
 use crate::ikev2::action::{Action, CloseReason};
 use crate::ikev2::channel::Overdue;
 use crate::ikev2::context::Context;
-use crate::ikev2::limits::NAT_KEEPALIVE;
+use crate::ikev2::limits::{NAT_KEEPALIVE, SILENCE_TIME};
 
 impl Session {
     /// When [`Session::handle_timeout`] has something to do.
@@ -29,7 +29,10 @@ impl Session {
     /// When the other side is to be asked for a sign of life, unless something else is asked.
     fn liveness_due(&self) -> Option<Time> {
         let is_idle = self.closing.is_none() && self.current().is_some_and(|ike| !ike.channel.is_busy());
-        self.config.dead_peer_detection.filter(|_| is_idle).map(|it| self.last_heard + it.interval)
+        let by_detection = self.config.dead_peer_detection.map(|it| self.last_heard + it.interval);
+        // Section 2.4: essential, whether detection is configured or not.
+        let unanswered = self.unanswered.map(|since| since + SILENCE_TIME);
+        by_detection.into_iter().chain(unanswered).min().filter(|_| is_idle)
     }
 
     pub(in crate::ikev2) fn handle_timeout(&mut self, context: &mut Context<'_>) {

@@ -16,12 +16,12 @@ use packet::Endpoint;
 use path::Ways;
 use port::Wake;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tunnel::esp::{Selectors, TrafficSelector};
-use tunnel::ikev2::{Connection, ConnectionId, Event, Install, SessionId};
+use tunnel::ikev2::{Connection, ConnectionId, Event, Follows, Install, SessionId};
 use tunnel::{OutboundSa, PeerId, Time};
 
 /// How long packets under an SA that was replaced are accepted: until those that the peer sent before it took the newer
@@ -67,8 +67,8 @@ struct Carried {
     configured: Traffic,
     /// The oldest first.
     sas: Vec<Installed>,
-    /// Packets received when it was last looked.
-    heard: u64,
+    /// Packets received and sent when it was last looked.
+    counted: [u64; 2],
     /// The address of the peer the way to which is known.
     measured: Option<IpAddr>,
 }
@@ -99,6 +99,18 @@ struct Lingering {
     connection: ConnectionId,
     child: usize,
     until: Time,
+}
+
+/// What has passed through a tunnel since it was last looked.
+pub(super) struct Passed {
+    /// An SPI of the tunnel.
+    pub(super) spi: u32,
+    pub(super) is_received: bool,
+    pub(super) is_sent: bool,
+    /// Where its peer is, if that is not where it was.
+    pub(super) moved: Option<Endpoint>,
+    /// Where packets came from to which the peer is not followed.
+    pub(super) strayed: Option<SocketAddr>,
 }
 
 /// All of them.
@@ -172,7 +184,8 @@ impl Children {
         peer.endpoint.store(settings.remote.map(|remote| Arc::new(Endpoint::new((remote, 4500).into()))));
         self.names.insert(peer_id, (id, child));
         let configured = traffic(settings, child);
-        let mut carried = Carried { plan, peer, configured, sas: Vec::new(), heard: 0, measured: None };
+        let mut carried =
+            Carried { plan, peer, configured, sas: Vec::new(), counted: [0; 2], measured: None };
         self.ways.measure(&mut carried);
         carried
     }
@@ -231,7 +244,8 @@ impl Children {
         let peer = Arc::clone(&tunnel.peer);
         if let Some(tunnel) = peer.tunnel() {
             tunnel.in_udp.store(encapsulation, Ordering::Relaxed);
-            tunnel.follows.store(follows, Ordering::Relaxed);
+            tunnel.follows.store(follows == Follows::Anywhere, Ordering::Relaxed);
+            tunnel.follows_port.store(follows == Follows::Port, Ordering::Relaxed);
         }
         let traffic = Traffic { local: sa.local, remote: sa.remote };
         let spi = inbound.index;
@@ -363,22 +377,31 @@ impl Children {
 
 /// Who is who.
 impl Children {
-    /// An SPI of each tunnel that has received packets since this was last asked, and where they came from if that is not
-    /// where its peer was.
-    pub(super) fn heard(&mut self) -> Vec<(u32, Option<Endpoint>)> {
-        let mut heard = Vec::new();
+    /// What has passed through each tunnel since this was last asked.
+    pub(super) fn passed(&mut self) -> Vec<Passed> {
+        let mut passed = Vec::new();
         for connected in self.connections.values_mut() {
             let known = connected.established.as_ref().map(|it| it.endpoint.remote);
             for tunnel in &mut connected.tunnels {
-                let received = tunnel.peer.received.packets();
-                let is_new = std::mem::replace(&mut tunnel.heard, received) != received;
-                let Some(sa) = tunnel.sas.first().filter(|_| is_new) else { continue };
-                let endpoint = tunnel.peer.endpoint.load().as_deref().copied();
-                let followed = endpoint.filter(|_| tunnel.peer.is_followed());
-                heard.push((sa.spi, followed.filter(|it| known.is_some_and(|known| known != it.remote))));
+                let peer = &tunnel.peer;
+                let counted = [peer.received.packets(), peer.sent.packets()];
+                let before = std::mem::replace(&mut tunnel.counted, counted);
+                let Some(sa) = tunnel.sas.first().filter(|_| before != counted) else { continue };
+                let [is_received, is_sent] = [counted[0] != before[0], counted[1] != before[1]];
+                let endpoint = peer.endpoint.load().as_deref().copied();
+                let followed = endpoint.filter(|_| is_received && peer.is_followed());
+                let moved = followed.filter(|it| known.is_some_and(|known| known != it.remote));
+                let strayed = peer.tunnel().and_then(|tunnel| tunnel.strayed.swap(None));
+                let strayed = strayed.map(|from| from.remote);
+                passed.push(Passed { spi: sa.spi, is_received, is_sent, moved, strayed });
             }
         }
-        heard
+        passed
+    }
+
+    /// Whether packets may pass.
+    pub(super) fn has_sas(&self) -> bool {
+        !self.owners.is_empty()
     }
 
     /// Whether there is no peer, nor one whose end is still to be told.

@@ -57,6 +57,8 @@ impl Children {
             tunnels: (0..connected.tunnels.len())
                 .map(|child| self.show_tunnel(connected, child, sessions))
                 .collect(),
+            silent: details.and_then(|it| it.silent_since).map(|since| (now - since).as_secs()),
+            sends_from: details.and_then(|it| it.stray).map(|from| from.to_string()),
             failure: connected.failure.clone(),
         }
     }
