@@ -86,6 +86,15 @@ fn path(host: usize) -> Path {
     Path { local: address(host), remote: address(1 - host) }
 }
 
+/// An address that is nobody's, or another port of the peer's.
+fn elsewhere(path: Path, number: u8) -> Path {
+    let remote = match number & 1 {
+        0 => SocketAddr::new(path.remote.ip(), u16::from(number)),
+        _ => ([198, 51, 100, number], 4500).into(),
+    };
+    Path { remote, ..path }
+}
+
 fn identity(host: usize) -> Identity {
     Identity::Fqdn(format!("host{host}"))
 }
@@ -205,8 +214,14 @@ pub fn gateways(data: &[u8]) {
                 host.endpoint.handle_timeout(now, &mut out);
             }
             7 => drop(wire[end].pop()),
+            10 => {
+                host.endpoint.note_sent(now, spi);
+                host.endpoint.note_strayed(now, spi, elsewhere(host.path, argument).remote);
+            }
+            11 => host.endpoint.note_moved(now, spi, elsewhere(host.path, argument), &mut out),
             command => {
                 if let Some(mut datagram) = wire[end].pop() {
+                    let path = if command == 12 { elsewhere(host.path, argument) } else { host.path };
                     if command == 8 {
                         let at = usize::from(argument) % datagram.len();
                         datagram[at] ^= argument | 1;
@@ -214,7 +229,7 @@ pub fn gateways(data: &[u8]) {
                     if command == 9 {
                         wire[end].push(datagram.clone());
                     }
-                    let _ = host.endpoint.handle_datagram(now, host.path, &datagram, &mut out);
+                    let _ = host.endpoint.handle_datagram(now, path, &datagram, &mut out);
                 }
             }
         }
@@ -228,6 +243,8 @@ pub fn gateways(data: &[u8]) {
 /// The other side of a session: it has its keys and says what the bytes say.
 struct Insider {
     gateway: Gateway,
+    /// Where its datagrams come from.
+    path: Path,
     spis: Spis,
     keys: IkeKeys,
 }
@@ -267,20 +284,27 @@ impl Insider {
         let spis = Spis { initiator: 1, responder: message.header.responder_spi };
         let nonces = Nonces { initiator: &nonce, responder: payloads.nonce.expect("success") };
         let keys = IkeKeys::first(&suite, Role::Initiator, spis, nonces, &shared);
-        let mut this = Self { gateway, spis, keys };
+        let path = gateway.path;
+        let mut this = Self { gateway, path, spis, keys };
         this.authenticate(&first, nonces.responder);
         this
     }
 
     fn ask(gateway: &mut Gateway, datagram: &[u8]) -> Vec<Vec<u8>> {
+        let path = gateway.path;
+        Self::ask_from(gateway, path, datagram)
+    }
+
+    fn ask_from(gateway: &mut Gateway, path: Path, datagram: &[u8]) -> Vec<Vec<u8>> {
         let mut out = Outbox::new();
-        let _ = gateway.endpoint.handle_datagram(START, gateway.path, datagram, &mut out);
+        let _ = gateway.endpoint.handle_datagram(START, path, datagram, &mut out);
         gateway.carry_out(START, out)
     }
 
     fn say(&mut self, header: &Header, envelope: Envelope, first: u8, chain: &[u8]) {
         let datagram = self.keys.sealer.seal(header, first, envelope, chain, &mut Numbers(1));
-        Self::ask(&mut self.gateway, &datagram);
+        let path = self.path;
+        Self::ask_from(&mut self.gateway, path, &datagram);
     }
 
     fn authenticate(&mut self, first: &[u8], nonce: &[u8]) {
@@ -320,6 +344,9 @@ pub fn session(data: &[u8]) {
             number => Envelope::Fragment(u16::from(number & 7), u16::from(number >> 3 & 7)),
         };
         let header = Insider::header(insider.spis, exchange, message_id);
+        if kind & 0x40 != 0 {
+            insider.path = elsewhere(insider.gateway.path, kind >> 2 & 15);
+        }
         insider.say(&header, envelope, first, chain);
         message_id += u32::from(kind & 0x80 == 0);
     }
