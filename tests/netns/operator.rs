@@ -230,7 +230,8 @@ fn wg_sees_what_the_gateway_serves_and_changes_nothing() {
     // Whoever stays connected keeps no interface.
     let socket = format!("/var/run/wireguard/{name}.sock");
     let _idle = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
-    let second = [private, "port 51821".to_owned(), format!("peer b public-key {other}")];
+    let peer = [format!("peer b public-key {other}"), "peer b allowed-ips 10.50.0.0/16".to_owned()];
+    let second = [&[private, "port 51821".to_owned()][..], &peer].concat();
     std::fs::write(&site.file, of(&next, &second)).expect("a file");
     assert_eq!(ask(&site, &["reload"]).0, Some(0));
     wait_until(Duration::from_secs(30), || lab.ip("a", &format!("link show {name}")).is_err())
