@@ -22,6 +22,8 @@ case $part in
     # wg and wg-quick, what wireguard-go's own test script uses, and a machine for the kernel's WireGuard and IPsec. The daemons
     # that need that IPsec are not installed: peers.sh brings them.
     packages+=(wireguard-tools ncat iptables kmod qemu-system-x86 busybox-static cpio)
+    # What judges the unit; nothing is started.
+    packages+=(systemd)
     # ESP as others make it.
     packages+=(python3-scapy python3-cryptography)
     packages+=("${strongswan[@]}" strongswan-pki)

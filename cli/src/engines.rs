@@ -2,12 +2,13 @@
 
 use crypto::choice::{Choice, Subject};
 use gateway::api::said_of_engine;
+use gateway::control::rights::Rights;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Where measurements are kept between two starts.
-const CACHE: &str = "/var/cache/postern/crypto.json";
+pub(crate) const CACHE: &str = "/var/cache/postern/crypto.json";
 /// How often failed engines are looked at.
 const TEND: Duration = Duration::from_secs(1);
 
@@ -21,6 +22,7 @@ pub(crate) fn tend(choice: &Arc<Choice>) -> std::io::Result<()> {
     let choice = Arc::clone(choice);
     // A thread of its own: an engine that is tried again may stall.
     std::thread::Builder::new().name("engines".to_owned()).spawn(move || {
+        Rights::None.keep();
         loop {
             for event in choice.tend() {
                 tracing::warn!("crypto engine {} {}", event.engine, said_of_engine(&event.what));

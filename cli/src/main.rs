@@ -15,6 +15,7 @@ mod privilege;
 mod reload;
 mod reset;
 mod run;
+mod service_user;
 mod show;
 mod show_crypto;
 mod show_vpn;

@@ -1,7 +1,9 @@
 //! `postern run`: the gateway, as its configuration file says.
 
 use crate::engines;
-use crate::{Failure, Outcome, log, privilege, whole};
+use crate::privilege::{self, Needs};
+use crate::service_user::User;
+use crate::{Failure, Outcome, log, service_user, whole};
 use clap::Args;
 use config::settings::ipsec::Encryption;
 use config::{ConfigError, Settings, Text, Tree, diff};
@@ -18,7 +20,7 @@ use gateway::control::occupied;
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
 use std::fs::Metadata;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +44,9 @@ pub(crate) struct Arguments {
     /// Where the API listens
     #[arg(long, value_name = "SOCKET", default_value = API)]
     api: PathBuf,
+    /// Become this user, and keep the rights to configure networks: `postern`, if there is one and root starts it
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
     /// Only say whether the configuration is right
     #[arg(long)]
     check: bool,
@@ -54,7 +59,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 /// For measurements: what the path costs when nothing is encrypted.
 pub(crate) fn run_without_cipher(config: PathBuf, api: PathBuf) -> Outcome {
     let none = |_: &Settings| Arc::new(Choice::among(vec![Arc::new(none::None)]));
-    run_with(Arguments { config, api, check: false }, none)
+    run_with(Arguments { config, api, user: None, check: false }, none)
 }
 
 /// The engines that a gateway with such settings uses.
@@ -62,16 +67,24 @@ type Engines = fn(&Settings) -> Arc<Choice>;
 
 fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
     log::start()?;
-    let Read { tree, settings, ends } = read(&arguments.config, false)?;
+    let user = service_user::wanted(arguments.user.as_deref())?;
+    let group = user.as_ref().map(User::gid);
+    let Read { tree, settings, ends } = read(&arguments.config, group, false)?;
     if arguments.check {
         check(&arguments.config, &settings)?;
         println!("{}: {}, nothing wrong", arguments.config.display(), counted(&settings));
         return Ok(());
     }
     occupied::look(ports(&settings));
-    privilege::drop_unneeded(privilege::Needs { other_namespaces: false, raw_sockets: true })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let in_force = InForce { text: config::print::text(&tree), ends };
+    service_user::report(user.as_ref());
+    privilege::drop_unneeded(Needs {
+        raw_sockets: true,
+        file: Some(&arguments.config),
+        user: user.as_ref(),
+        ..Needs::default()
+    })?;
+    let runtime = privilege::runtime()?;
+    let in_force = InForce { text: config::print::text(&tree), ends, group };
     drop(tree);
     let outcome = runtime.block_on(serve(arguments, in_force, settings, engines));
     // A resolver that does not answer is not waited for.
@@ -222,14 +235,16 @@ struct InForce {
     text: Text,
     /// Whether the last line of its file had an end.
     ends: bool,
+    /// The group of the user that we became: it may read the file.
+    group: Option<u32>,
 }
 
 /// Reads the file again and applies what has changed in it; if it is wrong, everything stays.
 async fn load(path: &Path, in_force: &mut InForce, daemon: &mut Daemon) -> Reloaded {
-    let (file, ended) = (path.to_owned(), in_force.ends);
+    let (file, group, ended) = (path.to_owned(), in_force.group, in_force.ends);
     // It may wait for who writes the file.
-    let read = tokio::task::spawn_blocking(move || read(&file, ended)).await;
-    let Read { mut tree, settings, ends } = match read.map_err(Failure::from).and_then(|read| read) {
+    let read = privilege::reading(move || read(&file, group, ended)).await;
+    let Read { mut tree, settings, ends } = match read.and_then(|read| read) {
         Ok(read) => read,
         Err(error) => {
             tracing::error!("the configuration stays as it was: {error}");
@@ -248,7 +263,7 @@ async fn load(path: &Path, in_force: &mut InForce, daemon: &mut Daemon) -> Reloa
         let place: Vec<&str> = place.split(' ').collect();
         tree.take_over(&place, &old);
     }
-    *in_force = InForce { text: config::print::text(&tree), ends };
+    *in_force = InForce { text: config::print::text(&tree), ends, group: in_force.group };
     let names: Vec<&str> = refused.keys().map(String::as_str).collect();
     if names.is_empty() {
         tracing::info!("{} is in force", path.display());
@@ -269,7 +284,7 @@ struct Read {
 }
 
 /// `must_end`: the file in force ends its last line, so one that does not is cut off.
-fn read(path: &Path, must_end: bool) -> Result<Read, Failure> {
+fn read(path: &Path, group: Option<u32>, must_end: bool) -> Result<Read, Failure> {
     let text = whole::read(path)?;
     let text = text.as_str().map_err(|error| format!("{}: {error}", path.display()))?;
     let ends = whole::ends_its_last_line(text);
@@ -283,7 +298,8 @@ fn read(path: &Path, must_end: bool) -> Result<Read, Failure> {
     }
     let accelerators = settings.crypto.accelerators.then(no_accelerator).flatten();
     let cut_off = (!ends).then(|| whole::cut_off(path));
-    for warning in warnings.into_iter().chain(exposed(path, &tree)).chain(accelerators).chain(cut_off) {
+    for warning in warnings.into_iter().chain(exposed(path, group, &tree)).chain(accelerators).chain(cut_off)
+    {
         tracing::warn!("{}: {warning}", path.display());
     }
     Ok(Read { tree, settings, ends })
@@ -300,12 +316,13 @@ fn no_accelerator() -> Option<String> {
     })
 }
 
-/// What is said of secrets in a file that others may read.
-fn exposed(path: &Path, tree: &Tree) -> Option<String> {
+/// What is said of secrets in a file that others may read than its owner and the group of the user whom we become.
+fn exposed(path: &Path, group: Option<u32>, tree: &Tree) -> Option<String> {
     // What cannot be asked for has just been read, and is no file on a disk.
     let metadata = std::fs::metadata(path).ok().filter(Metadata::is_file)?;
     let mode = metadata.permissions().mode() & 0o777;
-    let is_open = mode & 0o077 != 0 && config::print::has_secrets(tree);
+    let others = if Some(metadata.gid()) == group { 0o037 } else { 0o077 };
+    let is_open = mode & others != 0 && config::print::has_secrets(tree);
     is_open.then(|| {
         format!(
             "it has secrets, and others than its owner may use it (mode {mode:04o})\n  fix: chmod 600 {}",
@@ -338,13 +355,17 @@ mod tests {
         std::fs::write(&path, "").expect("a file");
         let secret = config::parse("set vpn ipsec authentication psk a secret 'a b'").expect("right");
         let none = config::parse("set interfaces wireguard wg0 mtu 1400").expect("right");
-        let said = |mode, tree: &Tree| {
+        let said_with = |group, mode, tree: &Tree| {
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("it is ours");
-            exposed(&path, tree)
+            exposed(&path, group, tree)
         };
+        let said = |mode, tree: &Tree| said_with(None, mode, tree);
         let warning = said(0o644, &secret).unwrap_or_default();
         assert!(warning.contains("(mode 0644)") && warning.contains("\n  fix: chmod 600 "), "{warning}");
         assert_eq!((said(0o600, &secret), said(0o644, &none)), (None, None));
+        let ours = Some(std::fs::metadata(&path).expect("it is there").gid());
+        assert_eq!(said_with(ours, 0o640, &secret), None, "the daemon's own group");
+        assert!(said_with(ours, 0o644, &secret).is_some() && said(0o640, &secret).is_some());
         std::fs::remove_file(&path).expect("it is there");
     }
 }

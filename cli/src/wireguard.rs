@@ -1,8 +1,7 @@
 //! `postern wireguard`: one interface, driven by `wg` and `wg-quick` over the cross-platform socket.
 
-use crate::Outcome;
 use crate::privilege::{self, Needs};
-use crate::{engines, log};
+use crate::{Failure, Outcome, engines, log, service_user};
 use clap::Args;
 use crypto::Cipher;
 use crypto::choice::{Choice, Rules};
@@ -19,6 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -47,6 +47,9 @@ pub(crate) struct Arguments {
     /// Write the datagrams outside the tunnel to a capture file
     #[arg(long, value_name = "FILE")]
     capture_outside: Option<PathBuf>,
+    /// Become this user, and keep the rights to configure networks: `postern`, if there is one and root starts it
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
     /// Written by the parent of a background process
     #[arg(long, hide = true)]
     tell_when_ready: bool,
@@ -60,8 +63,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if arguments.tell_when_ready {
         setsid()?;
     }
-    privilege::drop_unneeded(Needs { other_namespaces: true, raw_sockets: false })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Files are made as whoever started us.
+    let capture = |path: &Option<PathBuf>| path.as_deref().map(Capture::create).transpose();
+    let captures = [capture(&arguments.capture_inside)?, capture(&arguments.capture_outside)?];
+    let runtime = become_modest(arguments.user.as_deref())?;
     privilege::raise_descriptors();
     let engines = engines::choice(&[Cipher::ChaCha20Poly1305.into()]);
     if let Some(engine) = &arguments.engine {
@@ -69,16 +74,23 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         engines.set_rules(Rules { pinned, ..Rules::default() });
     }
     engines::tend(&engines)?;
-    runtime.block_on(serve(arguments, engines))
+    runtime.block_on(serve(arguments, captures, engines))
+}
+
+/// Gives up what is not needed, and starts what the main thread needs.
+fn become_modest(user: Option<&str>) -> Result<Runtime, Failure> {
+    let user = service_user::wanted(user)?;
+    service_user::report(user.as_ref());
+    privilege::drop_unneeded(Needs { other_namespaces: true, user: user.as_ref(), ..Needs::default() })?;
+    Ok(privilege::runtime()?)
 }
 
 /// For measurements: what the path costs when nothing is encrypted.
 pub(crate) fn serve_without_cipher(interface: String) -> Outcome {
     log::start()?;
-    privilege::drop_unneeded(Needs { other_namespaces: true, raw_sockets: false })?;
+    let runtime = become_modest(None)?;
     let arguments = Arguments { interface, ..Arguments::default() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(arguments, Arc::new(Choice::among(vec![Arc::new(none::None)]))))
+    runtime.block_on(serve(arguments, [None, None], Arc::new(Choice::among(vec![Arc::new(none::None)]))))
 }
 
 /// Starts this program again, waits until it serves, and leaves it alone.
@@ -102,15 +114,11 @@ fn start_in_background() -> Outcome {
     std::process::exit(child.wait()?.code().unwrap_or(1));
 }
 
-async fn serve(arguments: Arguments, engines: Arc<Choice>) -> Outcome {
+async fn serve(arguments: Arguments, captures: [Option<Capture>; 2], engines: Arc<Choice>) -> Outcome {
     let (events, mut removed) = mpsc::unbounded_channel();
-    let capture = |path: &Option<PathBuf>| path.as_deref().map(Capture::create).transpose();
-    let options = Options {
-        without: arguments.without,
-        faults: arguments.fault,
-        capture_inside: capture(&arguments.capture_inside)?,
-        capture_outside: capture(&arguments.capture_outside)?,
-    };
+    let [capture_inside, capture_outside] = captures;
+    let options =
+        Options { without: arguments.without, faults: arguments.fault, capture_inside, capture_outside };
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };

@@ -12,6 +12,7 @@ mod nat;
 mod operator;
 mod reload;
 mod resilience;
+mod rights;
 mod support;
 mod tunnel;
 mod uapi;

@@ -166,13 +166,13 @@ impl Carrier {
         if let Some(raw) = &self.raw {
             let outside = Box::new(RawReceive::new(Arc::clone(raw)));
             let inbound = self.inbound(shared, outside, &self.raw_wake, &options, punt.clone());
-            self.spawn("raw", Rights::None, inbound)?;
+            self.spawn("raw", Rights::Packets, inbound)?;
         }
         let outside = Box::new(UdpReceive::new(Arc::clone(&self.slot), Arc::clone(&self.offloads)));
         let inbound = self.inbound(shared, outside, &self.inbound_wake, &options, punt);
-        self.spawn("out", Rights::None, outbound)?;
-        self.spawn("in", Rights::None, inbound)?;
-        self.spawn("link", Rights::All, move || follower.run())
+        self.spawn("out", Rights::Packets, outbound)?;
+        self.spawn("in", Rights::Packets, inbound)?;
+        self.spawn("link", Rights::Namespaces, move || follower.run())
     }
 
     /// Starts the protocol's thread, with a lower priority than the workers.

@@ -58,7 +58,7 @@ impl Interface {
             (carrier.outside(), Arc::clone(&carrier.drops().lane), carrier.binding());
         let outbound_wake = carrier.outbound_wake();
         let parts = Parts { engine, random, shared, outside, outbound_wake, drops, binding, inbox };
-        carrier.start_lane(Rights::OwnNamespace, move || Lane::new(parts).run())?;
+        carrier.start_lane(Rights::Sockets, move || Lane::new(parts).run())?;
         Ok(Self { carrier, tables, commands })
     }
 

@@ -3,6 +3,7 @@
 pub mod binding;
 pub mod carrier;
 pub mod daemon;
+pub mod filter;
 pub mod interface;
 pub mod ipsec;
 pub mod lane;
@@ -11,7 +12,7 @@ pub mod needs;
 pub mod netlink;
 pub mod occupied;
 pub mod plan;
-mod rights;
+pub mod rights;
 pub mod rules;
 pub mod sender;
 pub mod socket;

@@ -1,5 +1,6 @@
 //! Unix sockets in the file system: made safely, replaced when stale, missed when deleted.
 
+use super::rights::Rights;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use std::io;
 use std::mem::MaybeUninit;
@@ -119,6 +120,7 @@ fn watch(directory: &Path, path: &Path) -> io::Result<watch::Receiver<bool>> {
     let (sender, receiver) = watch::channel(false);
     let path = path.to_owned();
     std::thread::Builder::new().name("socket".to_owned()).spawn(move || {
+        Rights::None.keep();
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&fd, &mut buffer);
         while path.exists() && events.next().is_ok() {}

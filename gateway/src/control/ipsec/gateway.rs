@@ -118,9 +118,9 @@ impl Gateway {
         carrier.start_lane(Rights::None, move || Lane::new(parts).run())?;
         let stop_port = Box::new(initial.stopper());
         let port = std::thread::Builder::new().name(format!("{NAME} ike")).spawn(move || {
-            Rights::None.keep();
             // As the lane that it feeds: what arrives faster than IKE is served waits in the kernel, and then falls there.
             let _ = yield_to_packets();
+            Rights::Packets.keep();
             if let Err(error) = initial.receive(&initial_in, &drops) {
                 tracing::error!("nothing more is received on UDP port {IKE_PORT}: {error}");
             }

@@ -4,6 +4,7 @@ use super::gateway::{Gateway, NAME};
 use super::network::Network;
 use super::unprotected::Unprotected;
 use crate::control::netlink::{Netlink, NetlinkError, subscribe};
+use crate::control::rights::Rights;
 use crate::control::rules::{self, Rules};
 use netlink_sys::Socket;
 use port::Wake;
@@ -46,7 +47,10 @@ impl Keeper {
         let socket = subscribe(&GROUPS)?;
         socket.set_non_blocking(true)?;
         let watch = Watch { socket, kept: kept.clone(), wake: wake.clone(), stop: stop.clone() };
-        let thread = thread::Builder::new().name(format!("{NAME} routes")).spawn(move || watch.run())?;
+        let thread = thread::Builder::new().name(format!("{NAME} routes")).spawn(move || {
+            Rights::Network.keep();
+            watch.run();
+        })?;
         Ok(Self { kept, wake, stop, thread: Some(thread), _unprotected: refuse_unprotected() })
     }
 

@@ -1,0 +1,150 @@
+//! The user that the daemon becomes when root has started it, and the folders that user needs.
+
+use crate::{Failure, engines};
+use gateway::api;
+use gateway::control::uapi_server;
+use rustix::process::{Gid, Uid, geteuid};
+use rustix::thread::{set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use std::fs::{DirEntry, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// Whom a daemon becomes that was told nobody.
+const DEFAULT: &str = "postern";
+/// In files of the group's folders, only the owner of a file may remove it.
+const SHARED: u32 = 0o1775;
+/// Between making a socket and listening there, a daemon takes less.
+const STARTING: Duration = Duration::from_secs(10);
+
+/// A user of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    name: String,
+    uid: u32,
+    gid: u32,
+}
+
+impl User {
+    /// Its group.
+    pub(crate) fn gid(&self) -> u32 {
+        self.gid
+    }
+}
+
+/// The user to become: the one that was asked for or, if there is one, `postern`. Nobody, if we are no root or are to stay
+/// it.
+pub(crate) fn wanted(asked: Option<&str>) -> Result<Option<User>, Failure> {
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let user = find(&users, asked.unwrap_or(DEFAULT));
+    match (user, asked) {
+        (None, Some(name)) => {
+            Err(format!("there is no user {name:?} in /etc/passwd\n  fix: {}", how_to_make(name)).into())
+        }
+        (Some(user), _) if user.uid == geteuid().as_raw() => Ok(None),
+        (Some(user), Some(name)) if !geteuid().is_root() => {
+            let we = geteuid().as_raw();
+            Err(format!("only root can become {name}: this is user {we}, that is user {}", user.uid).into())
+        }
+        (user, _) => Ok(user.filter(|_| geteuid().is_root())),
+    }
+}
+
+/// Says that we stay root, if we do.
+pub(crate) fn report(user: Option<&User>) {
+    match user {
+        Some(user) => tracing::info!("runs as user {}", user.name),
+        None if geteuid().is_root() => {
+            tracing::info!("runs as root, with few rights\n  fix: {}", how_to_make(DEFAULT));
+        }
+        None => {}
+    }
+}
+
+fn how_to_make(name: &str) -> String {
+    format!("useradd --system --no-create-home --shell /usr/sbin/nologin {name}")
+}
+
+/// By the format of passwd(5).
+fn find(users: &str, name: &str) -> Option<User> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let found = fields.next().filter(|&found| found == name)?;
+        let (uid, gid) = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
+        Some(User { name: found.to_owned(), uid, gid })
+    })
+}
+
+/// Becomes it, in the calling thread and those that it will start; keeps what capabilities may be used, and no groups.
+pub(crate) fn become_user(user: &User) -> Result<(), Failure> {
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    let changed = set_keep_capabilities(true)
+        .and_then(|()| set_thread_groups(&[]))
+        .and_then(|()| set_thread_res_gid(gid, gid, gid))
+        .and_then(|()| set_thread_res_uid(uid, uid, uid));
+    let fix = "fix: let it have CAP_SETUID and CAP_SETGID at its start, or say --user root";
+    changed.map_err(|error| format!("user {}: {error}\n  {fix}", user.name).into())
+}
+
+/// Gives the user what it needs of our folders: sockets in folders that it shares with root's daemons, where neither can
+/// take the other's; and the cache, which is its own.
+pub(crate) fn share_folders(user: &User) {
+    for socket in [api::path(""), uapi_server::path("")] {
+        let folder = socket.parent().unwrap_or(Path::new("/"));
+        refuse(folder, share(folder, user));
+    }
+    let cache = Path::new(engines::CACHE).parent().unwrap_or(Path::new("/"));
+    refuse(cache, make(cache).and_then(|()| chown(cache, Some(user.uid), Some(user.gid))));
+}
+
+fn refuse(folder: &Path, outcome: io::Result<()>) {
+    if let Err(error) = outcome {
+        tracing::warn!("{}: it cannot be shared: {error}", folder.display());
+    }
+}
+
+fn make(folder: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)
+}
+
+fn share(folder: &Path, user: &User) -> io::Result<()> {
+    make(folder)?;
+    chown(folder, None, Some(user.gid))?;
+    std::fs::set_permissions(folder, Permissions::from_mode(SHARED))?;
+    // Only who owns them may remove them from now on: those that nobody serves go now.
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if is_stale(&entry)? {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether it is a socket that nobody serves, nor is about to.
+fn is_stale(entry: &DirEntry) -> io::Result<bool> {
+    let there = entry.metadata()?;
+    let is_old = || there.modified().ok().and_then(|at| at.elapsed().ok()).is_some_and(|age| age > STARTING);
+    let is_refused = || {
+        UnixStream::connect(entry.path()).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    Ok(there.file_type().is_socket() && is_old() && is_refused())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_their_whole_name() {
+        let users =
+            "root:x:0:0:root:/root:/bin/bash\npostern2:x:7:8::/:\nbroken:x:y\npostern:x:998:997::/:/bin/no\n";
+        let found = find(users, "postern").expect("it is there");
+        assert_eq!((found.uid, found.gid), (998, 997));
+        assert_eq!((find(users, "broken"), find(users, "post")), (None, None));
+        let refused = wanted(Some("no-such-user")).expect_err("there is none").to_string();
+        assert!(refused.contains("fix: useradd"), "{refused}");
+    }
+}
