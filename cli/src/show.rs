@@ -211,6 +211,9 @@ fn peer(peer: &Peer) -> String {
         bytes(peer.received_bytes),
         bytes(peer.sent_bytes)
     ));
+    if peer.unsent_packets != 0 {
+        lines.push(format!("    not sent: {} packets, see: postern show drops", peer.unsent_packets));
+    }
     if peer.persistent_keepalive != 0 {
         lines.push(format!("    persistent keepalive: every {} seconds", peer.persistent_keepalive));
     }
@@ -281,6 +284,7 @@ mod tests {
             active: false,
             received_bytes: 1_048_576,
             sent_bytes: 512,
+            unsent_packets: 0,
             persistent_keepalive: 25,
         };
         Interface {

@@ -223,6 +223,10 @@ pub struct Refusing(pub DropReason);
 
 impl Transmit for Refusing {
     fn transmit(&mut self, batch: &mut packet::Batch, drops: &DropCounters) {
-        drops.count(self.0, batch.live(0..batch.len()).count());
+        let live: Vec<usize> = batch.live(0..batch.len()).collect();
+        for &index in &live {
+            batch.discard(index);
+        }
+        drops.count(self.0, live.len());
     }
 }

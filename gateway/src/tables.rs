@@ -41,6 +41,8 @@ pub struct Peer {
     pub staging: Staging,
     /// What was sent to it.
     pub sent: CachePadded<Traffic>,
+    /// Packets for it that the kernel did not take.
+    pub unsent: AtomicU64,
     /// What authentic came from it.
     pub received: CachePadded<Traffic>,
 }
@@ -125,6 +127,7 @@ impl Peer {
             endpoint: ArcSwapOption::empty(),
             staging: Staging::new(budget),
             sent: CachePadded::default(),
+            unsent: AtomicU64::new(0),
             received: CachePadded::default(),
         }
     }

@@ -373,6 +373,8 @@ fn ports_that_refuse_are_counted() {
     push_to(&bed.inside);
     while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
     assert_eq!(bed.dropped(), [(DropReason::SendFailed, 1)]);
+    let (sent, unsent) = (bed.peer.sent.packets(), bed.peer.unsent.load(Ordering::Relaxed));
+    assert_eq!((sent, bed.peer.sent.bytes(), unsent), (0, 0, 1), "what was refused was not sent");
     let refuse = |_| Refusing(DropReason::InsideRefused);
     let mut bed =
         Bed::with(&AwsLc, lifetime(u64::MAX, u64::MAX), |link| link, refuse).expect("has the cipher");

@@ -87,6 +87,8 @@ drop_reasons! {
     TooBig = "too-big", "larger than the tunnel can carry in one datagram";
     /// The key has encrypted as many packets as it ever may.
     CounterExhausted = "counter-exhausted", "the key has been used for as many packets as it ever may be";
+    /// As much as may wait for the network waits already, for this peer alone.
+    PeerCongested = "peer-congested", "more is sent to the peer than its link, or a shaper on the way to it, takes: see tc -s qdisc";
     /// The outside socket refused the datagram.
     SendFailed = "send-failed", "the kernel refused to send: no route to the peer, a firewall, or a link that is down";
     /// The inside interface refused the packet.
@@ -98,8 +100,13 @@ drop_reasons! {
 }
 
 /// One counter for each [`DropReason`], written by one worker and read by anybody.
-#[derive(Default)]
 pub struct DropCounters([AtomicU64; DropReason::ALL.len()]);
+
+impl Default for DropCounters {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; DropReason::ALL.len()])
+    }
+}
 
 impl DropCounters {
     /// Counts `packets` packets dropped for `reason`.

@@ -38,7 +38,7 @@ pub trait Receive: Send {
 pub trait Transmit: Send {
     /// Sends every packet of `batch` that was not dropped, and counts those that could not be sent.
     ///
-    /// An outside port sends by train, and takes the local address out of an endpoint that no longer works with it.
+    /// An outside port sends by train, discards the packets that it could not send, and takes the local address out of an endpoint that no longer works with it.
     fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters);
 }
 

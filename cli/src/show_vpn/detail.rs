@@ -79,6 +79,9 @@ fn installed(tunnel: &IpsecTunnel, sa: &IpsecSa) -> Vec<String> {
         format!("    in  {:08x}{}", sa.spi_in, counters(tunnel.received_bytes, tunnel.received_packets)),
         format!("    out {:08x}{}", sa.spi_out, counters(tunnel.sent_bytes, tunnel.sent_packets)),
     ];
+    if sa.sending && tunnel.unsent_packets != 0 {
+        lines.push(format!("    not sent: {} packets, see: postern show drops", tunnel.unsent_packets));
+    }
     lines.extend(selectors(&sa.local, &sa.remote));
     lines
 }

@@ -20,6 +20,7 @@ fn wireguard_peer(active: bool, handshake: Option<u64>, endpoint: Option<&str>, 
         active,
         received_bytes: 1 << 20,
         sent_bytes: 512,
+        unsent_packets: 0,
         persistent_keepalive: keepalive,
     }
 }

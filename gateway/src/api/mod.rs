@@ -228,6 +228,7 @@ async fn show_interface(interface: &Interface, labels: &Labels) -> model::Interf
         active: peer.last_handshake.is_some_and(|at| wall.saturating_sub(at) < ACTIVE),
         received_bytes: peer.received_bytes,
         sent_bytes: peer.sent_bytes,
+        unsent_packets: peer.unsent_packets,
         persistent_keepalive: peer.persistent_keepalive,
     });
     let mut peers: Vec<model::Peer> = peers.collect();

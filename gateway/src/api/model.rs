@@ -126,6 +126,9 @@ pub struct Peer {
     pub received_bytes: u64,
     /// Outside bytes sent.
     pub sent_bytes: u64,
+    /// Packets for it that were dropped as `peer-congested` or `send-failed`.
+    #[serde(default)]
+    pub unsent_packets: u64,
     /// Seconds between keepalives; 0 for none.
     pub persistent_keepalive: u16,
 }
@@ -373,6 +376,9 @@ pub struct IpsecTunnel {
     pub received_packets: u64,
     /// See above.
     pub sent_packets: u64,
+    /// Packets that were dropped as `peer-congested` or `send-failed`.
+    #[serde(default)]
+    pub unsent_packets: u64,
     /// The pairs of SAs, the newest last; none if it is down.
     pub sas: Vec<IpsecSa>,
 }

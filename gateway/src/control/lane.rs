@@ -485,6 +485,7 @@ impl<T: Transmit> Lane<T> {
             last_handshake: status.last_handshake,
             sent_bytes: entry.peer.sent.bytes(),
             received_bytes: entry.peer.received.bytes(),
+            unsent_packets: entry.peer.unsent.load(Ordering::Relaxed),
             persistent_keepalive: status.persistent_keepalive.map_or(0, |every| every.as_secs() as u16),
             allowed_ips: entry.allowed.iter().copied().collect(),
         })

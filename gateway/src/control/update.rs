@@ -137,6 +137,8 @@ pub struct PeerSnapshot {
     pub sent_bytes: u64,
     /// See above.
     pub received_bytes: u64,
+    /// Packets for it that the kernel did not take.
+    pub unsent_packets: u64,
     /// Seconds between keepalives; 0 for none.
     pub persistent_keepalive: u16,
     /// Its prefixes, in order.

@@ -5,13 +5,14 @@ use crate::tables::Kind;
 use crossbeam_channel::Sender;
 use packet::{Batch, DropCounters, DropReason};
 use port::Transmit;
+use std::sync::atomic::Ordering;
 use tunnel::Time;
 
 /// See [`Stage`].
 pub const OUTBOUND: Stage = Stage {
     name: "transmit",
     does: "one send for the equal packets of a train; notes what the timers must know",
-    drops: &[DropReason::SendFailed],
+    drops: &[DropReason::PeerCongested, DropReason::SendFailed],
 };
 
 /// See [`Stage`].
@@ -43,7 +44,13 @@ pub fn outbound(
     port.transmit(batch, drops);
     for (train, run) in assigned.drain(..).enumerate() {
         let peer = &run.peer;
-        peer.sent.count(run.packets.len(), run.packets.clone().map(|index| batch.packet(index).len()).sum());
+        // The port discards what it could not send.
+        let sizes = batch.live(run.packets.clone()).map(|index| batch.packet(index).len());
+        let (packets, bytes) = sizes.fold((0, 0), |(packets, bytes), size| (packets + 1, bytes + size));
+        peer.sent.count(packets, bytes);
+        if packets < run.packets.len() {
+            peer.unsent.fetch_add((run.packets.len() - packets) as u64, Ordering::Relaxed);
+        }
         if run.sa.wants_renewal(now) {
             let _ = notices.send(Notice::Renewal(peer.id));
         }

@@ -5,6 +5,7 @@
 //! network <── datagrams, cut by GSO ── one send <── equal packets of a train
 //! ```
 
+mod congestion;
 mod control;
 mod receive;
 mod socket;

@@ -240,7 +240,8 @@ mod tests {
     }
 
     fn receiver(v4: impl Into<OwnedFd>, v6: OwnedFd) -> (UdpReceive, Weak<UdpSockets>) {
-        let sockets = Arc::new(UdpSockets { v4: Some(v4.into()), v6: Some(v6), port: 0 });
+        let sockets =
+            Arc::new(UdpSockets { v4: Some(v4.into()), v6: Some(v6), own: Default::default(), port: 0 });
         let weak = Arc::downgrade(&sockets);
         (UdpReceive::new(Arc::new(Some(sockets).into()), Arc::default()), weak)
     }
@@ -284,7 +285,12 @@ mod tests {
         assert!(!burst(&mut receive).0.is_empty());
         let (v4, fill) = busy();
         fill();
-        receive.slot.store(Some(Arc::new(UdpSockets { v4: Some(v4.into()), v6: None, port: 0 })));
+        receive.slot.store(Some(Arc::new(UdpSockets {
+            v4: Some(v4.into()),
+            v6: None,
+            own: Default::default(),
+            port: 0,
+        })));
         assert!(!burst(&mut receive).0.is_empty(), "the new ones are heard at once");
         assert!(sockets.upgrade().is_none());
         receive.slot.store(None);

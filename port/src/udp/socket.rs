@@ -1,20 +1,30 @@
-//! The UDP sockets of an interface: one for each IP version, on the same port.
+//! The UDP sockets of an interface, all on the same port: for each IP version one that receives and sends, and some that
+//! only send, to peers that get no more than their link takes; see [`congestion`](super::congestion).
 #![expect(unsafe_code, reason = "setsockopt takes its argument by address")]
 
 use super::control::{UDP_GRO, UDP_SEGMENT};
 use crate::Offloads;
 use arc_swap::ArcSwapOption;
+use arrayvec::ArrayVec;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, bind, getsockname, socket_with};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Kernel buffers, in bytes: a few milliseconds of a fast link, so that a late wake-up loses nothing.
 const RECEIVE_BUFFER: usize = 8 << 20;
-const SEND_BUFFER: usize = 8 << 20;
+const SEND_BUFFER: usize = 2 << 20;
+/// What may wait for the link of one peer: a second of 4 Mbit/s, and eight of the largest sends.
+const OWN_SEND_BUFFER: usize = 512 << 10;
+/// Sockets that only send, for each IP version.
+pub(super) const OWN: usize = 16;
+/// Groups of site-local scope that nobody joins. What is bound to one receives nothing, and unlike any other address the
+/// kernel does not send from it.
+const NOBODY_V4: Ipv4Addr = Ipv4Addr::new(239, 255, 80, 78);
+const NOBODY_V6: Ipv6Addr = Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0x504f, 0x534e);
 /// How often a port is tried that is free in one IP version and taken in the other.
 const ATTEMPTS: usize = 50;
 
@@ -22,6 +32,8 @@ const ATTEMPTS: usize = 50;
 pub struct UdpSockets {
     pub(super) v4: Option<OwnedFd>,
     pub(super) v6: Option<OwnedFd>,
+    /// They only send: IPv4, IPv6.
+    pub(super) own: [ArrayVec<OwnedFd, OWN>; 2],
     pub(super) port: u16,
 }
 
@@ -32,16 +44,19 @@ impl UdpSockets {
     /// Binds `port` on all addresses; 0 chooses a free one.
     pub fn bind(port: u16, fwmark: u32, offloads: &Offloads) -> Result<Self, Errno> {
         for _ in 0..ATTEMPTS {
-            let v4 = optional(open(AddressFamily::INET, port, fwmark))?;
+            let v4 = optional(open(AddressFamily::INET, port, fwmark, Use::All))?;
             let chosen = v4.as_ref().map_or(Ok(port), local_port)?;
-            let v6 = match optional(open(AddressFamily::INET6, chosen, fwmark)) {
+            let v6 = match optional(open(AddressFamily::INET6, chosen, fwmark, Use::All)) {
                 // The port that was free for IPv4 is taken for IPv6.
                 Err(Errno::ADDRINUSE) if port == 0 => continue,
                 v6 => v6?,
             };
             let bound = v4.as_ref().or(v6.as_ref()).ok_or(Errno::AFNOSUPPORT)?;
             let port = local_port(bound)?;
-            let sockets = Self { v4, v6, port };
+            let open = |family| open(family, port, fwmark, Use::Send);
+            let own = [(&v4, AddressFamily::INET), (&v6, AddressFamily::INET6)];
+            let own = own.map(|(shared, family)| own_sockets(shared.as_ref(), || open(family)));
+            let sockets = Self { v4, v6, own, port };
             sockets.probe(offloads);
             return Ok(sockets);
         }
@@ -52,12 +67,17 @@ impl UdpSockets {
     ///
     /// Over IPv4 that header is received too. Needs CAP_NET_RAW.
     pub(crate) fn raw(protocol: u8, fwmark: u32) -> Result<Self, Errno> {
-        let open = |family| optional(open_raw(family, protocol, fwmark));
-        let (v4, v6) = (open(AddressFamily::INET)?, open(AddressFamily::INET6)?);
+        let open = |family, purpose| open_raw(family, protocol, fwmark, purpose);
+        let [v4, v6] =
+            [AddressFamily::INET, AddressFamily::INET6].map(|family| optional(open(family, Use::All)));
+        let (v4, v6) = (v4?, v6?);
         if v4.is_none() && v6.is_none() {
             return Err(Errno::AFNOSUPPORT);
         }
-        Ok(Self { v4, v6, port: 0 })
+        let open = |family| open(family, Use::Send);
+        let own = [(&v4, AddressFamily::INET), (&v6, AddressFamily::INET6)];
+        let own = own.map(|(shared, family)| own_sockets(shared.as_ref(), || open(family)));
+        Ok(Self { v4, v6, own, port: 0 })
     }
 
     /// Asks for whatever `offloads` allows, and gives up what it forbids.
@@ -79,7 +99,7 @@ impl UdpSockets {
 
     /// Marks all packets sent from now on, for the rules of policy routing; 0 for none.
     pub fn set_fwmark(&self, fwmark: u32) -> Result<(), Errno> {
-        for fd in [&self.v4, &self.v6].into_iter().flatten() {
+        for fd in [&self.v4, &self.v6].into_iter().flatten().chain(self.own.iter().flatten()) {
             set_fwmark(fd.as_fd(), fwmark)?;
         }
         Ok(())
@@ -97,10 +117,68 @@ impl UdpSockets {
         [&self.v4, &self.v6].map(|fd| fd.as_ref().map(AsFd::as_fd))
     }
 
-    /// The socket for an address.
-    pub(super) fn fd(&self, address: &SocketAddr) -> Option<BorrowedFd<'_>> {
-        if address.is_ipv4() { self.v4.as_ref() } else { self.v6.as_ref() }.map(AsFd::as_fd)
+    /// The socket for an address: the one that all share, or the one of its own with this number.
+    pub(super) fn fd(&self, address: &SocketAddr, own: Option<usize>) -> Option<BorrowedFd<'_>> {
+        let fd = match own {
+            Some(number) => self.own(address).get(number),
+            None if address.is_ipv4() => self.v4.as_ref(),
+            None => self.v6.as_ref(),
+        };
+        fd.map(AsFd::as_fd)
     }
+
+    /// The sockets that only send, for the IP version of an address.
+    pub(super) fn own(&self, address: &SocketAddr) -> &[OwnedFd] {
+        &self.own[usize::from(!address.is_ipv4())]
+    }
+}
+
+/// What a socket is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Sends to all and receives.
+    All,
+    /// Only sends.
+    Send,
+}
+
+impl Use {
+    /// The address to bind to.
+    fn address(self, family: AddressFamily) -> IpAddr {
+        match (self, family == AddressFamily::INET) {
+            (Self::All, true) => Ipv4Addr::UNSPECIFIED.into(),
+            (Self::All, false) => Ipv6Addr::UNSPECIFIED.into(),
+            (Self::Send, true) => NOBODY_V4.into(),
+            (Self::Send, false) => NOBODY_V6.into(),
+        }
+    }
+
+    /// Bytes for what has arrived and for what is to be sent.
+    fn buffers(self) -> (usize, usize) {
+        // The kernel makes the least of nothing.
+        if self == Self::All { (RECEIVE_BUFFER, SEND_BUFFER) } else { (0, OWN_SEND_BUFFER) }
+    }
+}
+
+/// The sockets that only send, beside one that is bound to the same port; as many as can be had.
+fn own_sockets(
+    shared: Option<&OwnedFd>,
+    open: impl Fn() -> Result<OwnedFd, Errno>,
+) -> ArrayVec<OwnedFd, OWN> {
+    let Some(shared) = shared else { return ArrayVec::new() };
+    // Only while they are bound: later another program would get a part of what arrives.
+    let may_share = |may| sockopt::set_socket_reuseport(shared, may);
+    let own = (0..OWN).map_while(|_| may_share(true).and_then(|()| open()).ok()).collect();
+    let _ = may_share(false);
+    own
+}
+
+/// Bytes that wait in a socket to be sent, with what the kernel keeps beside them.
+pub(super) fn backlog(fd: BorrowedFd<'_>) -> usize {
+    let mut waiting: libc::c_int = 0;
+    // SAFETY: the kernel writes one int, which lives until the call returns.
+    let outcome = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) };
+    if outcome < 0 { 0 } else { usize::try_from(waiting).unwrap_or(0) }
 }
 
 /// An IP version that the machine does not have is no failure.
@@ -112,33 +190,38 @@ fn optional(socket: Result<OwnedFd, Errno>) -> Result<Option<OwnedFd>, Errno> {
     }
 }
 
-fn open(family: AddressFamily, port: u16, fwmark: u32) -> Result<OwnedFd, Errno> {
+fn open(family: AddressFamily, port: u16, fwmark: u32, purpose: Use) -> Result<OwnedFd, Errno> {
     let fd = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    set_up(&fd, family, fwmark)?;
-    if family == AddressFamily::INET {
-        bind(&fd, &SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
-    } else {
+    set_up(&fd, family, fwmark, purpose)?;
+    if family == AddressFamily::INET6 {
         // A raw socket of IPv6 has none of IPv4 anyway, and must not be asked.
         sockopt::set_ipv6_v6only(&fd, true)?;
-        bind(&fd, &SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))?;
+    }
+    if purpose == Use::Send {
+        sockopt::set_socket_reuseport(&fd, true)?;
+    }
+    bind(&fd, &SocketAddr::from((purpose.address(family), port)))?;
+    Ok(fd)
+}
+
+fn open_raw(family: AddressFamily, protocol: u8, fwmark: u32, purpose: Use) -> Result<OwnedFd, Errno> {
+    let protocol = NonZeroU32::new(protocol.into()).map(Protocol::from_raw);
+    let fd = socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
+    set_up(&fd, family, fwmark, purpose)?;
+    if purpose == Use::Send {
+        bind(&fd, &SocketAddr::from((purpose.address(family), 0)))?;
     }
     Ok(fd)
 }
 
-fn open_raw(family: AddressFamily, protocol: u8, fwmark: u32) -> Result<OwnedFd, Errno> {
-    let protocol = NonZeroU32::new(protocol.into()).map(Protocol::from_raw);
-    let fd = socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
-    set_up(&fd, family, fwmark)?;
-    Ok(fd)
-}
-
 /// Asks for large buffers, and for what is to be known of each datagram.
-fn set_up(fd: &OwnedFd, family: AddressFamily, fwmark: u32) -> Result<(), Errno> {
+fn set_up(fd: &OwnedFd, family: AddressFamily, fwmark: u32, purpose: Use) -> Result<(), Errno> {
+    let (receive, send) = purpose.buffers();
     // Beyond the limits of the system if we may, up to them if not.
-    let _ = sockopt::set_socket_recv_buffer_size_force(fd, RECEIVE_BUFFER)
-        .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, RECEIVE_BUFFER));
-    let _ = sockopt::set_socket_send_buffer_size_force(fd, SEND_BUFFER)
-        .or_else(|_| sockopt::set_socket_send_buffer_size(fd, SEND_BUFFER));
+    let _ = sockopt::set_socket_recv_buffer_size_force(fd, receive)
+        .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, receive));
+    let _ = sockopt::set_socket_send_buffer_size_force(fd, send)
+        .or_else(|_| sockopt::set_socket_send_buffer_size(fd, send));
     if fwmark != 0 {
         set_fwmark(fd.as_fd(), fwmark)?;
     }

@@ -1,6 +1,7 @@
 //! Datagrams out.
 #![expect(unsafe_code, reason = "sendmmsg takes buffers by address")]
 
+use super::congestion::{Congestion, Full};
 use super::control::{Control, Name};
 use super::last_error;
 use super::socket::{SocketSlot, UdpSockets};
@@ -10,6 +11,7 @@ use arrayvec::ArrayVec;
 use packet::{Batch, DropCounters, DropReason, Endpoint};
 use rustix::io::Errno;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -31,6 +33,7 @@ pub struct UdpTransmit {
     slot: SocketSlot,
     offloads: Arc<Offloads>,
     narrow: ArrayVec<Narrow, NARROW>,
+    congestion: Congestion,
 }
 
 /// A path for which the kernel cuts no segments of a size, though it fragments datagrams of that size.
@@ -62,7 +65,7 @@ struct Plan {
 impl UdpTransmit {
     /// Sends on whatever sockets are in `slot`.
     pub fn new(slot: SocketSlot, offloads: Arc<Offloads>) -> Self {
-        Self { slot, offloads, narrow: ArrayVec::new() }
+        Self { slot, offloads, narrow: ArrayVec::new(), congestion: Congestion::new() }
     }
 
     /// How many datagrams one send to `remote` may be cut into, if they have `size` bytes each.
@@ -95,11 +98,14 @@ impl UdpTransmit {
     fn flush(&mut self, sockets: &UdpSockets, plan: &mut Plan, batch: &mut Batch, drops: &DropCounters) {
         let mut sent = 0;
         while sent < plan.groups.len() {
-            // One call goes to one socket, so to one IP version.
-            let version = |group: &Group| remote(batch, group).map(|endpoint| endpoint.remote.is_ipv4());
-            let first = version(&plan.groups[sent]);
-            let same = plan.groups[sent..].iter().take_while(|group| version(group) == first).count();
-            match send_groups(sockets, &plan.groups[sent..sent + same], &plan.packets, batch) {
+            // One call goes to one socket.
+            let socket = |group: &Group| {
+                let remote = &remote(batch, group)?.remote;
+                Some((remote.is_ipv4(), self.congestion.own(remote)))
+            };
+            let first = socket(&plan.groups[sent]);
+            let same = plan.groups[sent..].iter().take_while(|group| socket(group) == first).count();
+            match self.send(sockets, &plan.groups[sent..sent + same], &plan.packets, batch) {
                 Ok(count) => {
                     for group in plan.groups[sent..sent + count].iter().filter(|group| group.count > 1) {
                         self.offloads.udp_gso.count(group.count);
@@ -107,6 +113,13 @@ impl UdpTransmit {
                     sent += count;
                 }
                 Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let group = plan.groups[sent];
+                    if self.full(sockets, &group, batch) == Full::Drop {
+                        lose(batch, &plan.packets[group.pieces()], DropReason::PeerCongested, drops);
+                        sent += 1;
+                    }
+                }
                 Err(error) => {
                     let group = plan.groups[sent];
                     self.recover(sockets, group, &plan.packets, error, batch, drops);
@@ -116,6 +129,24 @@ impl UdpTransmit {
         }
         plan.groups.clear();
         plan.packets.clear();
+    }
+
+    /// Sends groups that go to one socket; tells how many were sent, at least one.
+    fn send(
+        &self,
+        sockets: &UdpSockets,
+        groups: &[Group],
+        packets: &[usize],
+        batch: &Batch,
+    ) -> Result<usize, Errno> {
+        let remote = groups.first().and_then(|group| remote(batch, group)).ok_or(Errno::DESTADDRREQ)?.remote;
+        let fd = sockets.fd(&remote, self.congestion.own(&remote)).ok_or(Errno::AFNOSUPPORT)?;
+        send_groups(fd, groups, packets, batch)
+    }
+
+    /// The socket of a group is full.
+    fn full(&mut self, sockets: &UdpSockets, group: &Group, batch: &Batch) -> Full {
+        remote(batch, group).map_or(Full::Drop, |endpoint| self.congestion.full(sockets, &endpoint.remote))
     }
 
     /// The kernel refused a group: tries it without what it may have refused, and drops only what cannot be sent.
@@ -133,23 +164,25 @@ impl UdpTransmit {
         if refuses && remote(batch, &group).is_some_and(|endpoint| endpoint.local.is_some()) {
             // The address that the peer last sent to is ours no more.
             batch.forget_source(group.train);
-            match send_groups(sockets, &[group], packets, batch) {
+            match self.send(sockets, &[group], packets, batch) {
                 Ok(_) => return,
                 Err(again) => error = again,
             }
         }
         // Of these the cutting may be the cause. Any other would strike each datagram alike.
         if group.count == 1 || !matches!(error, Errno::IO | Errno::INVAL | Errno::MSGSIZE) {
-            return drops.count(DropReason::SendFailed, group.count);
+            return lose(batch, &packets[group.pieces()], DropReason::SendFailed, drops);
         }
         self.offloads.udp_gso.count_fallback();
         let mut lost = 0;
-        for piece in group.first..group.first + group.count {
+        for piece in group.pieces() {
             let size = batch.packet(packets[piece]).len();
             let single = Group { first: piece, count: 1, size, ..group };
-            lost += usize::from(send_groups(sockets, &[single], packets, batch).is_err());
+            if let Err(reason) = self.send_single(sockets, single, packets, batch) {
+                lose(batch, &packets[single.pieces()], reason, drops);
+                lost += 1;
+            }
         }
-        drops.count(DropReason::SendFailed, lost);
         // EIO: the device cannot complete checksums, and will not for any packet. EINVAL and EMSGSIZE: this segment
         // size is too large for this path, where the kernel would fragment but not cut.
         match remote(batch, &group) {
@@ -158,19 +191,52 @@ impl UdpTransmit {
             _ => {}
         }
     }
+
+    /// Sends one datagram of a group that was refused.
+    fn send_single(
+        &mut self,
+        sockets: &UdpSockets,
+        single: Group,
+        packets: &[usize],
+        batch: &Batch,
+    ) -> Result<(), DropReason> {
+        loop {
+            match self.send(sockets, &[single], packets, batch) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if self.full(sockets, &single, batch) == Full::Again => {}
+                Err(Errno::AGAIN) => return Err(DropReason::PeerCongested),
+                Err(_) => return Err(DropReason::SendFailed),
+            }
+        }
+    }
+}
+
+/// Drops packets that were not sent.
+#[cold]
+fn lose(batch: &mut Batch, packets: &[usize], reason: DropReason, drops: &DropCounters) {
+    for &index in packets {
+        batch.discard(index);
+    }
+    drops.count(reason, packets.len());
 }
 
 impl Transmit for UdpTransmit {
     fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters) {
         let sockets = self.slot.load();
         let mut plan = Plan::default();
+        if let Some(sockets) = sockets.as_deref() {
+            self.congestion.sweep(sockets);
+        }
         for train in 0..batch.trains().len() {
             let range = batch.trains()[train].packets.clone();
             let endpoint = batch.trains()[train].endpoint;
             let (Some(sockets), Some(endpoint)) = (sockets.as_deref(), endpoint) else {
-                drops.count(DropReason::SendFailed, batch.live(range).count());
+                let live: Vec<usize> = batch.live(range).collect();
+                lose(batch, &live, DropReason::SendFailed, drops);
                 continue;
             };
+            self.congestion.note(&endpoint.remote);
             let size = batch.live(range.clone()).next().map_or(0, |index| batch.packet(index).len());
             let most = self.most(endpoint.remote, size);
             let largest = if endpoint.remote.is_ipv4() { LARGEST_V4 } else { LARGEST_V6 };
@@ -191,6 +257,13 @@ impl Transmit for UdpTransmit {
         if let Some(sockets) = sockets.as_deref() {
             self.flush(sockets, &mut plan, batch, drops);
         }
+    }
+}
+
+impl Group {
+    /// Its pieces in the list of all.
+    fn pieces(self) -> Range<usize> {
+        self.first..self.first + self.count
     }
 }
 
@@ -234,13 +307,11 @@ fn remote<'a>(batch: &'a Batch, group: &Group) -> Option<&'a Endpoint> {
 
 /// `sendmmsg(2)`: tells how many of the groups were sent, at least one.
 fn send_groups(
-    sockets: &UdpSockets,
+    fd: BorrowedFd<'_>,
     groups: &[Group],
     packets: &[usize],
     batch: &Batch,
 ) -> Result<usize, Errno> {
-    let endpoint = groups.first().and_then(|group| remote(batch, group)).ok_or(Errno::DESTADDRREQ)?;
-    let fd: BorrowedFd<'_> = sockets.fd(&endpoint.remote).ok_or(Errno::AFNOSUPPORT)?;
     let mut names = ArrayVec::<Name, MESSAGES>::new();
     let mut controls = ArrayVec::<Control, MESSAGES>::new();
     let mut pieces = ArrayVec::<libc::iovec, PIECES>::new();
@@ -257,7 +328,7 @@ fn send_groups(
         }
         names.push(Name::of(&endpoint.remote));
         controls.push(control);
-        for &index in &packets[group.first..group.first + group.count] {
+        for &index in &packets[group.pieces()] {
             let bytes = batch.packet(index);
             pieces.push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
         }
@@ -277,14 +348,18 @@ fn send_groups(
     }
     // SAFETY: every header points to a name, a control buffer and pieces with their true sizes, and every piece to
     // bytes of the batch; all of them are borrowed until the call returns, and the kernel only reads them.
-    let sent =
-        unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), headers.len() as libc::c_uint, 0) };
+    let sent = unsafe {
+        let count = headers.len() as libc::c_uint;
+        libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT)
+    };
     if sent < 0 { Err(last_error()) } else { Ok(sent as usize) }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::socket::OWN;
     use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use std::net::UdpSocket;
     use std::time::Duration;
 
@@ -343,6 +418,46 @@ mod tests {
         }
         assert_eq!((send(&mut transmit, to, 500), arrived(500)), (0, 20));
         assert_eq!(transmit.offloads.udp_gso.counters(), (2, 40, 1), "it may have widened");
+    }
+
+    #[test]
+    fn a_socket_of_its_own_sends_from_the_same_address_and_port_and_receives_nothing() {
+        for host in ["127.0.0.1", "::1"] {
+            let (mut transmit, sockets, _) = sender();
+            let receiver = UdpSocket::bind((host, 0)).expect("loopback is there");
+            receiver.set_read_timeout(Some(Duration::from_secs(30))).expect("not zero");
+            let to = receiver.local_addr().expect("bound");
+            assert_eq!(transmit.congestion.full(&sockets, &to), Full::Again);
+            assert!(transmit.congestion.own(&to).is_some() && sockets.own(&to).len() == OWN);
+            assert_eq!(send(&mut transmit, to, 100), 0);
+            let (_, source) = receiver.recv_from(&mut [0; 100]).expect("it arrives");
+            assert_eq!(source, SocketAddr::new(to.ip(), sockets.port()));
+            receiver.send_to(b"answer", source).expect("loopback sends");
+            let shared = sockets.fd(&source, None).expect("it is open");
+            let readable = &mut [PollFd::from_borrowed_fd(shared, PollFlags::IN)];
+            let limit = Timespec { tv_sec: 30, tv_nsec: 0 };
+            assert_eq!(poll(readable, Some(&limit)), Ok(1), "the shared socket has the answer");
+            let stranger = UdpSocket::bind((host, source.port()));
+            assert!(stranger.is_err(), "the port is still ours alone");
+        }
+    }
+
+    #[test]
+    fn peers_get_sockets_that_no_other_has_while_there_are_some() {
+        let (mut transmit, sockets, _) = sender();
+        let remotes: Vec<SocketAddr> =
+            (0..OWN as u16 + 3).map(|port| ([192, 0, 2, 1], port).into()).collect();
+        for remote in &remotes {
+            assert_eq!(transmit.congestion.full(&sockets, remote), Full::Again);
+        }
+        let numbers: Vec<_> = remotes.iter().filter_map(|remote| transmit.congestion.own(remote)).collect();
+        let different: std::collections::BTreeSet<_> = numbers[..OWN].iter().collect();
+        assert_eq!((different.len(), numbers.len()), (OWN, remotes.len()), "then they share");
+        assert_eq!(
+            transmit.congestion.full(&sockets, &remotes[1]),
+            Full::Drop,
+            "others were sent to just now"
+        );
     }
 
     #[test]

@@ -101,6 +101,7 @@ impl Children {
             sent_bytes: tunnel.peer.sent.bytes(),
             received_packets: tunnel.peer.received.packets(),
             sent_packets: tunnel.peer.sent.packets(),
+            unsent_packets: tunnel.peer.unsent.load(Ordering::Relaxed),
             sas: tunnel.sas.iter().map(show).collect(),
         }
     }
