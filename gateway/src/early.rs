@@ -220,4 +220,27 @@ mod tests {
         early.take(&mut batch);
         assert_eq!(batch.trains().len(), 2);
     }
+
+    #[test]
+    fn what_does_not_fit_into_one_batch_comes_with_the_next() {
+        let (early, mut batch) = (Early::default(), Batch::new(1 << 20));
+        for spi in 0..4 {
+            early.expect(spi);
+            while keep(&early, spi, LENGTH + spi as usize) {}
+            early.release(spi);
+        }
+        let mut lengths = Vec::new();
+        loop {
+            batch.clear();
+            early.take(&mut batch);
+            if batch.is_empty() {
+                break;
+            }
+            lengths.extend((0..batch.len()).map(|index| batch.packet(index).len()));
+        }
+        let mut expected: Vec<usize> = (0..4).flat_map(|spi| vec![LENGTH + spi; BYTES / LENGTH]).collect();
+        lengths.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(lengths, expected, "none is lost");
+    }
 }

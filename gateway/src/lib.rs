@@ -18,6 +18,7 @@ pub mod clock;
 pub mod control;
 pub mod datapath;
 pub mod early;
+pub mod icmp_errors;
 pub mod indexed;
 pub mod staging;
 pub mod tables;

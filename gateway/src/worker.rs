@@ -7,6 +7,7 @@ use crate::datapath::{
     Assigned, Classified, Fitted, Notice, Observer, Routed, Run, accept, admit, assign, check, classify,
     decrypt, encrypt, fit, forward, punt, receive, route, transmit, wrap,
 };
+use crate::icmp_errors::IcmpErrors;
 use crate::staging::Order;
 use crate::tables::{Peer, Tables};
 use crossbeam_channel::Sender;
@@ -15,14 +16,7 @@ use port::{Receive, Transmit, Wake};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use tunnel::{OutboundSa, Time};
-
-/// RFC 4443 section 2.4(f) and RFC 1812 section 4.3.2.8 want ICMP errors limited, by a token bucket. Rate and burst are
-/// what Linux long had for all of its own (icmp_msgs_per_sec, icmp_msgs_burst): a burst of path MTU discoveries is
-/// answered whole, and a scan of an empty network costs less than carrying it would.
-const ANSWER_INTERVAL: Duration = Duration::from_millis(1);
-const ANSWERS_AT_ONCE: u32 = 50;
 
 /// Waiting packets that are sent together.
 const FLUSH: usize = 64;
@@ -86,21 +80,21 @@ impl<T: Transmit> Egress<T> {
         // The packets may be of any flow; "not ECN-capable" is right for all (RFC 6040, compatibility mode).
         let run = Routed { packets, peer: Arc::clone(peer), sa: Arc::clone(sa), ds_field: 0, is_data };
         let now = self.shared.clock.monotonic();
-        self.send(batch, now, &mut vec![run], &mut Vec::new(), &mut ());
+        self.send(batch, now, &mut vec![run], &mut IcmpErrors::none(), &mut ());
         batch.clear();
     }
 
-    /// Sends the packets of `batch` that `routed` speaks of; ICMP errors for the inside are added to `answers`.
+    /// Sends the packets of `batch` that `routed` speaks of; ICMP errors for the inside are added to `errors`.
     pub fn send(
         &mut self,
         batch: &mut Batch,
         now: Time,
         routed: &mut Vec<Routed>,
-        answers: &mut Vec<Vec<u8>>,
+        errors: &mut IcmpErrors,
         observer: &mut impl Observer,
     ) {
         let (drops, mtu) = (&*self.drops, self.shared.tables.mtu.load(Ordering::Relaxed));
-        fit::fit(batch, mtu, drops, answers, routed, &mut self.fitted);
+        fit::fit(batch, mtu, drops, errors, routed, &mut self.fitted);
         observer.finished(&fit::STAGE);
         assign::assign(batch, mtu, now, drops, &mut self.fitted, &mut self.assigned);
         observer.finished(&assign::STAGE);
@@ -123,33 +117,31 @@ pub struct Outbound<R, T, A> {
     inside: R,
     egress: Egress<T>,
     /// Where ICMP errors go.
-    answers_to: A,
+    errors_to: A,
     drops: Arc<DropCounters>,
     batch: Batch,
     /// For packets that waited for a key.
     waited: Batch,
-    answers: Vec<Vec<u8>>,
-    allowance: Allowance,
+    errors: IcmpErrors,
     classified: Vec<Classified>,
     routed: Vec<Routed>,
     recent: Recent,
 }
 
 impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
-    /// A worker that reads from `inside`, answers there by `answers_to`, and sends by `egress`.
+    /// A worker that reads from `inside`, sends ICMP errors there by `errors_to`, and sends by `egress`.
     ///
     /// `batch_bytes`: how much it carries at once, at least the largest packet with its rooms.
-    pub fn new(shared: Shared, inside: R, answers_to: A, egress: Egress<T>, batch_bytes: usize) -> Self {
+    pub fn new(shared: Shared, inside: R, errors_to: A, egress: Egress<T>, batch_bytes: usize) -> Self {
         Self {
             shared,
             inside,
             drops: Arc::clone(&egress.drops),
             egress,
-            answers_to,
+            errors_to,
             batch: Batch::new(batch_bytes),
             waited: Batch::new(FLUSH_BYTES),
-            answers: Vec::new(),
-            allowance: Allowance::default(),
+            errors: IcmpErrors::default(),
             classified: Vec::new(),
             routed: Vec::new(),
             recent: Recent::default(),
@@ -167,16 +159,17 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
         observer.finished(&receive::OUTBOUND);
         classify::outbound(batch, drops, &mut self.classified);
         observer.finished(&classify::OUTBOUND);
-        let (tables, notices, answers) = (&*self.shared.tables, &self.shared.notices, &mut self.answers);
+        self.errors.begin(now);
+        let (tables, notices, errors) = (&*self.shared.tables, &self.shared.notices, &mut self.errors);
         let recent = &mut self.recent;
         let (classified, routed) = (&mut self.classified, &mut self.routed);
         let (egress, waited) = (&mut self.egress, &mut self.waited);
         let flush = &mut |peer: &Arc<Peer>| egress.flush(waited, peer);
-        Router { tables, recent, notices, drops, answers, flush }.route(batch, now, classified, routed);
+        Router { tables, recent, notices, drops, errors, flush }.route(batch, now, classified, routed);
         observer.finished(&route::STAGE);
-        self.egress.send(batch, now, &mut self.routed, &mut self.answers, observer);
-        if !self.answers.is_empty() {
-            self.answer(now);
+        self.egress.send(batch, now, &mut self.routed, &mut self.errors, observer);
+        if !self.errors.is_empty() {
+            self.send_errors();
         }
         Ok(true)
     }
@@ -207,17 +200,14 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
         }
     }
 
-    /// Sends ICMP errors back to the inside, as many as may be sent.
+    /// Sends ICMP errors back to the inside.
     #[cold]
-    fn answer(&mut self, now: Time) {
+    fn send_errors(&mut self) {
         self.batch.clear();
-        let allowed = self.allowance.take(now, self.answers.len());
-        for answer in self.answers.drain(..).take(allowed) {
-            if let Some(packet) = self.batch.append(answer.len()) {
-                packet.copy_from_slice(&answer);
-            }
+        for error in self.errors.take() {
+            self.batch.append(error.len()).expect("fifty of them fit").copy_from_slice(&error);
         }
-        self.answers_to.transmit(&mut self.batch, &self.egress.drops);
+        self.errors_to.transmit(&mut self.batch, &self.egress.drops);
     }
 
     /// Carries until `stop` is set; whoever sets it rings the bell. An error means that the inside is gone.
@@ -228,30 +218,6 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
             }
         }
         Ok(())
-    }
-}
-
-/// A token bucket of time: [`ANSWER_INTERVAL`] buys one ICMP error.
-struct Allowance {
-    credit: Duration,
-    last: Time,
-}
-
-impl Default for Allowance {
-    fn default() -> Self {
-        Self { credit: ANSWER_INTERVAL * ANSWERS_AT_ONCE, last: Time::from_nanoseconds(0) }
-    }
-}
-
-impl Allowance {
-    /// How many of `wanted` may be sent now.
-    fn take(&mut self, now: Time, wanted: usize) -> usize {
-        self.credit = (self.credit + (now - self.last)).min(ANSWER_INTERVAL * ANSWERS_AT_ONCE);
-        self.last = now;
-        let affordable = (self.credit.as_nanos() / ANSWER_INTERVAL.as_nanos()) as u32;
-        let granted = u32::try_from(wanted).unwrap_or(u32::MAX).min(affordable);
-        self.credit -= ANSWER_INTERVAL * granted;
-        granted as usize
     }
 }
 
@@ -319,22 +285,5 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_are_answered_fifty_at_once_and_a_thousand_a_second() {
-        let mut allowance = Allowance::default();
-        let mut at = |milliseconds: u64, wanted| {
-            allowance.take(Time::from_nanoseconds(1 + milliseconds * 1_000_000), wanted)
-        };
-        assert_eq!([at(0, 20), at(0, 100), at(0, 1)], [20, 30, 0]);
-        assert_eq!([at(3, 1), at(3, 100)], [1, 2]);
-        assert_eq!(at(60_000, usize::MAX), 50, "credit does not grow for ever");
-        assert_eq!((60_001..61_001).map(|now| at(now, 7)).sum::<usize>(), 1000);
     }
 }

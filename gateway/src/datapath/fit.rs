@@ -1,9 +1,10 @@
 //! Outbound: makes the packets fit the tunnel.
 
 use super::{Fitted, Routed, Stage};
+use crate::icmp_errors::IcmpErrors;
 use crate::tables::{Peer, Tunnel};
 use packet::header::flow::Upper;
-use packet::header::icmp::{self, IcmpError};
+use packet::header::icmp::IcmpError;
 use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, MAXIMUM, ecn};
 use packet::header::tcp;
 use packet::header::udp::UdpHeader;
@@ -32,7 +33,7 @@ pub fn fit(
     batch: &mut Batch,
     mtu: usize,
     drops: &DropCounters,
-    answers: &mut Vec<Vec<u8>>,
+    errors: &mut IcmpErrors,
     routed: &mut Vec<Routed>,
     fitted: &mut Vec<Fitted>,
 ) {
@@ -58,7 +59,7 @@ pub fn fit(
             if reason == DropReason::TooBig
                 && let Ok(ip) = IpPacket::parse(batch.packet(index))
             {
-                answers.extend(icmp::answer(&ip, IcmpError::TooBig { mtu: room.answer(&ip) }));
+                errors.add(&ip, IcmpError::TooBig { mtu: room.answer(&ip) });
             }
             let before = rest.start..index;
             rest.start = index + 1;

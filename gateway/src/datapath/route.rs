@@ -1,11 +1,12 @@
 //! Outbound: finds the peer, and a key for it.
 
 use super::{Classified, Notice, Routed, Stage};
+use crate::icmp_errors::IcmpErrors;
 use crate::tables::{Peer, Protocol, Tables};
 use arc_swap::ArcSwap;
 use crossbeam_channel::Sender;
 use packet::header::flow::{Flow, Upper};
-use packet::header::icmp::{self, IcmpError};
+use packet::header::icmp::IcmpError;
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason};
 use std::net::IpAddr;
@@ -109,7 +110,7 @@ pub struct Router<'a> {
     /// Where it counts.
     pub drops: &'a DropCounters,
     /// ICMP errors for the inside.
-    pub answers: &'a mut Vec<Vec<u8>>,
+    pub errors: &'a mut IcmpErrors,
     /// Sends what waits for a key of a peer.
     pub flush: &'a mut dyn FnMut(&Arc<Peer>),
 }
@@ -138,7 +139,7 @@ impl Router<'_> {
         classified: &mut Vec<Classified>,
         routed: &mut Vec<Routed>,
     ) {
-        let Self { tables, recent, notices, drops, answers, flush } = self;
+        let Self { tables, recent, notices, drops, errors, flush } = self;
         let recent = &mut recent.routes;
         recent.refresh(&tables.routes);
         for train in classified.drain(..) {
@@ -146,8 +147,8 @@ impl Router<'_> {
                 table.lookup(train.destination).cloned()
             });
             match found {
-                Some(peer) => Lead { notices, drops, answers, flush }.lead(batch, now, train, peer, routed),
-                None => refuse(batch, train.packets, DropReason::NoRoute, drops, answers),
+                Some(peer) => Lead { notices, drops, errors, flush }.lead(batch, now, train, peer, routed),
+                None => refuse(batch, train.packets, DropReason::NoRoute, drops, errors),
             }
         }
     }
@@ -160,7 +161,7 @@ impl Router<'_> {
         classified: &mut Vec<Classified>,
         routed: &mut Vec<Routed>,
     ) {
-        let Self { tables, recent, notices, drops, answers, flush } = self;
+        let Self { tables, recent, notices, drops, errors, flush } = self;
         let recent = &mut recent.policies;
         recent.refresh(&tables.policies);
         for train in classified.drain(..) {
@@ -171,13 +172,13 @@ impl Router<'_> {
             let found = recent.lookup(flow, flow_slot(&flow), |table| table.outbound(&flow).cloned());
             match found {
                 Some(Action::Protect(peer)) => {
-                    Lead { notices, drops, answers, flush }.lead(batch, now, train, peer, routed);
+                    Lead { notices, drops, errors, flush }.lead(batch, now, train, peer, routed);
                 }
-                Some(Action::Bypass) => refuse(batch, train.packets, DropReason::Bypassed, drops, answers),
-                Some(Action::Discard) => refuse(batch, train.packets, DropReason::Denied, drops, answers),
+                Some(Action::Bypass) => refuse(batch, train.packets, DropReason::Bypassed, drops, errors),
+                Some(Action::Discard) => refuse(batch, train.packets, DropReason::Denied, drops, errors),
                 None => {
                     let reason = unmatched(batch.packet(train.packets.start));
-                    refuse(batch, train.packets, reason, drops, answers);
+                    refuse(batch, train.packets, reason, drops, errors);
                 }
             }
         }
@@ -188,7 +189,7 @@ impl Router<'_> {
 struct Lead<'a> {
     notices: &'a Sender<Notice>,
     drops: &'a DropCounters,
-    answers: &'a mut Vec<Vec<u8>>,
+    errors: &'a mut IcmpErrors,
     flush: &'a mut dyn FnMut(&Arc<Peer>),
 }
 
@@ -211,7 +212,7 @@ impl Lead<'_> {
         {
             last.packets.end = packets.end;
         } else if peer.endpoint.load().is_none() {
-            refuse(batch, packets, DropReason::NoEndpoint, self.drops, self.answers);
+            refuse(batch, packets, DropReason::NoEndpoint, self.drops, self.errors);
         } else if let Some(sa) = peer.key(now).or_else(|| self.key_after_flush(now, peer)) {
             routed.push(Routed { packets, peer: Arc::clone(peer), sa, ds_field, is_data: true });
         } else {
@@ -254,12 +255,12 @@ fn refuse(
     packets: Range<usize>,
     reason: DropReason,
     drops: &DropCounters,
-    answers: &mut Vec<Vec<u8>>,
+    errors: &mut IcmpErrors,
 ) {
     drops.count(reason, packets.len());
     if let Ok(ip) = IpPacket::parse(batch.packet(packets.start)) {
         let error =
             if reason == DropReason::Denied { IcmpError::Prohibited } else { IcmpError::HostUnreachable };
-        answers.extend(icmp::answer(&ip, error));
+        errors.add(&ip, error);
     }
 }
