@@ -52,6 +52,12 @@ drop_reasons! {
     RateLimited = "rate-limited", "the source or the peer sends more handshakes than it may";
     /// A handshake message that fails to authenticate, or is of no use in the present state.
     BadHandshake = "bad-handshake", "a handshake message that does not authenticate: check both sides' keys";
+    /// A message of IKE that is none.
+    BadIkeMessage = "bad-ike-message", "not a well-formed message of IKEv2, or of a version that is not served";
+    /// A message of an IKE SA that we do not have.
+    UnknownIkeSa = "unknown-ike-sa", "no IKE SA has this SPI: it ended, or the peer did not see us restart";
+    /// A message of IKE while nobody is served.
+    IkeNotServed = "ike-not-served", "IPsec has no peers yet, or ipsec0 is down";
     /// An initiation not newer than the last one accepted from this peer.
     ReplayedHandshake = "replayed-handshake",
         "an initiation no newer than one already seen: a replay, or the peer's clock went back";

@@ -1,8 +1,9 @@
-//! A peer behind a slow link, beside one behind a fast link: what is sent to the first does not hold up the second.
+//! More packets than there is room for: a slow peer does not hold up a fast one, and what the kernel loses is shown.
 
-use crate::support::{ask, daemon, dropped, lab, tcp_arrives_whole, udp_echoes};
+use crate::support::{ask, daemon, dropped, joined, lab, tcp_arrives_whole, udp_echoes};
 use bench::gateway_under_test::{Gateway, private_key};
 use bench::lab::{Lab, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -118,4 +119,31 @@ fn a_peer_behind_a_slow_link_holds_up_no_other() {
         assert_eq!(unsent(&hub.interface, outside[3]), 0, "the other peer loses nothing");
         assert_eq!(dropped(&hub.interface, "send-failed"), 0);
     }
+}
+
+/// Sends so many datagrams of a kilobyte.
+fn send(lab: &Lab, from: &str, to: &str, count: usize) {
+    let to: SocketAddr = to.parse().expect("literal");
+    lab.enter(from, || {
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("a port");
+        (0..count).for_each(|_| _ = socket.send_to(&[0; 1000], to));
+    })
+    .expect("it has the namespace");
+}
+
+#[test]
+fn what_the_kernel_loses_before_we_have_it_is_shown() {
+    let Some((lab, tunnel)) = joined(&[]) else { return };
+    let gateway = &tunnel.gateways[0];
+    let lost = |reason| dropped(&gateway.interface, reason);
+    assert_eq!([lost("inside-queue-full"), lost("socket-ipv4-full"), lost("socket-ipv6-full")], [0; 3]);
+    let process = Pid::from_raw(gateway.process.id() as i32).expect("a process id");
+    kill_process(process, Signal::STOP).expect("it lives");
+    // A thousand packets may wait inside, and 16 MiB outside.
+    send(&lab, "a", &format!("{}:9", tunnel.inside[1]), 5000);
+    send(&lab, "b", "192.168.77.1:51820", 20_000);
+    kill_process(process, Signal::CONT).expect("it lives");
+    assert!(lost("inside-queue-full") >= 3000, "{}", lost("inside-queue-full"));
+    assert!(lost("socket-ipv4-full") > 0);
+    assert_eq!(lost("socket-ipv6-full"), 0, "nothing came there");
 }

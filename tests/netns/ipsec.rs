@@ -156,6 +156,33 @@ fn a_remote_prefix_that_contains_our_network_leaves_it_to_us() {
     }
 }
 
+#[test]
+fn messages_of_ike_that_come_to_nothing_are_counted_by_reason() {
+    let Some((lab, [a, _b])) = started(|_, text| text) else { return };
+    a.comes_up("other");
+    let counted = |reason: &str| {
+        let said = ask(&["show", "drops", "--all", "--api", &a.0.socket.to_string_lossy()]);
+        let all = said["drops"].as_array().expect("a list").clone();
+        all.iter().find(|drop| drop["reason"] == reason).and_then(|drop| drop["handshake"].as_u64())
+    };
+    let before =
+        ["bad-ike-message", "unknown-ike-sa", "ike-socket-ipv4-full", "esp-socket-ipv4-full"].map(counted);
+    assert!(before.iter().all(Option::is_some), "{before:?}");
+    // INFORMATIONAL of an IKE SA that there is not, and something else of the same length.
+    let mut message = [7; 28];
+    message[16..20].copy_from_slice(&[0, 0x20, 37, 0x08]);
+    message[24..].copy_from_slice(&28u32.to_be_bytes());
+    lab.enter("b", || {
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("a port");
+        for bytes in [message, [7; 28]] {
+            socket.send_to(&bytes, (OUTSIDE[0], 500)).expect("there is a route");
+        }
+    })
+    .expect("it has the namespace");
+    let is_counted = || ["bad-ike-message", "unknown-ike-sa"].iter().all(|reason| counted(reason) > Some(0));
+    wait_until(Duration::from_secs(30), is_counted).expect("both are counted");
+}
+
 /// Whether packets of this machine would go to the other site, and by which interface.
 fn way(lab: &Lab) -> String {
     lab.ip("a", "route get 10.20.0.1").unwrap_or_else(|error| error.to_string())

@@ -7,6 +7,7 @@
 //! ```
 
 mod engines;
+mod kernel;
 pub mod model;
 mod server;
 mod status;
@@ -167,13 +168,14 @@ async fn interfaces(State(shown): State<Shown>) -> Json<model::Interfaces> {
 }
 
 async fn drops(State(shown): State<Shown>) -> Json<model::Drops> {
-    let mut drops: Vec<model::Drop> = shown
-        .all()
-        .iter()
-        .flat_map(|(interface, _)| show_drops(interface.name(), interface.drops()))
-        .collect();
+    let mut drops = Vec::new();
+    for (interface, _) in shown.all() {
+        drops.extend(show_drops(interface.name(), interface.drops()));
+        drops.extend(kernel::drops(interface.name(), &interface.sockets()));
+    }
     if let Some(gateway) = shown.ipsec.load_full() {
         drops.extend(show_drops(crate::control::ipsec::NAME, gateway.drops()));
+        drops.extend(kernel::drops(crate::control::ipsec::NAME, &gateway.sockets()));
     }
     Json(model::Drops { drops })
 }

@@ -63,6 +63,17 @@ pub enum InterfaceError {
     Resources(String, io::Error),
 }
 
+/// What the sockets of an interface carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketKind {
+    /// All of WireGuard; of IPsec, ESP in UDP and IKE beside it.
+    Tunnel,
+    /// ESP without UDP.
+    Esp,
+    /// IKE on its first port.
+    Ike,
+}
+
 /// The interface is gone: somebody has deleted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed(pub String);
@@ -202,6 +213,12 @@ impl Carrier {
     /// Its drop counters.
     pub fn drops(&self) -> &Drops {
         &self.drops
+    }
+
+    /// Where its sockets are, and what they carry.
+    pub fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
+        let raw = self.raw.iter().map(|slot| (SocketKind::Esp, Arc::clone(slot)));
+        std::iter::once((SocketKind::Tunnel, Arc::clone(&self.slot))).chain(raw).collect()
     }
 
     /// A port that sends outside.

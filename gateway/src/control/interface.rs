@@ -1,6 +1,6 @@
 //! One WireGuard interface: what carries its packets, its lane, and how to talk to it.
 
-use super::carrier::{Carrier, DEFAULT_MTU, Drops, InterfaceError, Options, Removed};
+use super::carrier::{Carrier, DEFAULT_MTU, Drops, InterfaceError, Options, Removed, SocketKind};
 use super::lane::{Command, Inbox, Lane, Parts};
 use super::rights::Rights;
 use super::update::{Snapshot, Update, UpdateError};
@@ -12,6 +12,7 @@ use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
 use packet::header::wireguard::DATA_OVERHEAD;
 use port::Offloads;
+use port::udp::SocketSlot;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,6 +71,11 @@ impl Interface {
     /// Its offloads.
     pub fn offloads(&self) -> &Offloads {
         self.carrier.offloads()
+    }
+
+    /// Where its sockets are, and what they carry.
+    pub fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
+        self.carrier.sockets()
     }
 
     /// Its drop counters.

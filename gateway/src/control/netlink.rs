@@ -213,6 +213,23 @@ impl Netlink {
         }))
     }
 
+    /// How many packets the kernel has dropped at the link called `name`: on their way into it, and out of it.
+    pub fn link_drops(&mut self, name: &str) -> Result<(u64, u64), NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        let what = || format!("interface {name}");
+        let found = self.request(RouteNetlinkMessage::GetLink(message), 0, what)?.into_iter();
+        let mut attributes = found.flat_map(|answer| match answer {
+            RouteNetlinkMessage::NewLink(message) => message.attributes,
+            _ => Vec::new(),
+        });
+        let drops = attributes.find_map(|attribute| match attribute {
+            LinkAttribute::Stats64(stats) => Some((stats.tx_dropped, stats.rx_dropped)),
+            _ => None,
+        });
+        drops.ok_or_else(|| NetlinkError { what: what(), error: Errno::NODEV })
+    }
+
     /// How packets with this mark leave for an address.
     pub fn outside(&mut self, to: IpAddr, mark: u32) -> Result<Outside, NetlinkError> {
         let mut message = RouteMessage::default();

@@ -174,6 +174,9 @@ mod tests {
             DropReason::CookieRequired,
             DropReason::RateLimited,
             DropReason::BadHandshake,
+            DropReason::BadIkeMessage,
+            DropReason::UnknownIkeSa,
+            DropReason::IkeNotServed,
             DropReason::ReplayedHandshake,
             DropReason::InjectedFault,
         ];

@@ -112,6 +112,11 @@ impl UdpSockets {
         set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, on.into())
     }
 
+    /// How many datagrams each of both has lost because its buffer was full; none where there is no such socket.
+    pub fn receive_drops(&self) -> [Option<u64>; 2] {
+        self.both().map(|fd| receive_drops(fd?))
+    }
+
     /// The sockets for IPv4 and IPv6.
     pub(super) fn both(&self) -> [Option<BorrowedFd<'_>>; 2] {
         [&self.v4, &self.v6].map(|fd| fd.as_ref().map(AsFd::as_fd))
@@ -235,6 +240,20 @@ fn set_up(fd: &OwnedFd, family: AddressFamily, fwmark: u32, purpose: Use) -> Res
         sockopt::set_ipv6_recvtclass(fd, true)?;
         set(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
     }
+}
+
+/// Linux since 4.12 tells what `SO_RXQ_OVFL` would tell beside each datagram.
+fn receive_drops(fd: BorrowedFd<'_>) -> Option<u64> {
+    // SK_MEMINFO_DROPS of linux/sock_diag.h.
+    const DROPS: usize = 8;
+    let mut values = [0u32; DROPS + 1];
+    let mut length = size_of_val(&values) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes of an array that lives until the call returns, and the length.
+    let outcome = unsafe {
+        let (to, length) = (values.as_mut_ptr().cast(), &raw mut length);
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, to, length)
+    };
+    (outcome == 0 && length as usize == size_of_val(&values)).then(|| values[DROPS].into())
 }
 
 fn local_port(fd: &OwnedFd) -> Result<u16, Errno> {

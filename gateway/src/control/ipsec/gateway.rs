@@ -6,7 +6,7 @@ use super::network::MARK;
 use super::port::IkePort;
 use crate::api::model;
 use crate::clock::Clock;
-use crate::control::carrier::{Carrier, Drops, InterfaceError, Options, Removed};
+use crate::control::carrier::{Carrier, Drops, InterfaceError, Options, Removed, SocketKind};
 use crate::control::rights::Rights;
 use crate::control::update::UpdateError;
 use crate::datapath::punt::Punt;
@@ -16,6 +16,7 @@ use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
 use port::Offloads;
 use port::schedule::yield_to_packets;
+use port::udp::SocketSlot;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -45,6 +46,7 @@ pub enum GatewayError {
 pub struct Gateway {
     carrier: Carrier,
     commands: Sender<Command>,
+    initial: SocketSlot,
     stop_port: Box<dyn Fn() + Send + Sync>,
     port: Option<JoinHandle<()>>,
 }
@@ -117,6 +119,7 @@ impl Gateway {
         };
         carrier.start_lane(Rights::None, move || Lane::new(parts).run())?;
         let stop_port = Box::new(initial.stopper());
+        let sockets = initial.sockets();
         let port = std::thread::Builder::new().name(format!("{NAME} ike")).spawn(move || {
             // As the lane that it feeds: what arrives faster than IKE is served waits in the kernel, and then falls there.
             let _ = yield_to_packets();
@@ -125,7 +128,13 @@ impl Gateway {
                 tracing::error!("nothing more is received on UDP port {IKE_PORT}: {error}");
             }
         })?;
-        Ok(Self { carrier, commands, stop_port, port: Some(port) })
+        Ok(Self { carrier, commands, initial: sockets, stop_port, port: Some(port) })
+    }
+
+    /// Where its sockets are, and what they carry.
+    pub fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
+        let initial = (SocketKind::Ike, Arc::clone(&self.initial));
+        self.carrier.sockets().into_iter().chain([initial]).collect()
     }
 
     /// Its drop counters.

@@ -28,8 +28,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 use tunnel::ikev2::{
-    Action, CannotInitiate, Cause, ConnectionId, Endpoint as Ike, Event, Finished, Install, Outbox, Path,
-    Patience, Start,
+    Action, CannotInitiate, Cause, ConnectionId, Endpoint as Ike, Event, Finished, Ignored, Install, Outbox,
+    Path, Patience, Start,
 };
 use tunnel::{Now, PeerId, Time};
 
@@ -229,7 +229,7 @@ impl Lane {
         // The sockets stay, since whoever may make others may do more than a reader of strangers' messages should.
         // Nor is anybody refused while it is not known yet who is to be served: whoever calls now calls again.
         if !self.running || self.children.is_empty() {
-            return self.drops.count(DropReason::BadHandshake, 1);
+            return self.drops.count(DropReason::IkeNotServed, 1);
         }
         let Endpoint { remote, local } = datagram.endpoint;
         let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
@@ -238,7 +238,11 @@ impl Lane {
             self.ike.handle_datagram(now, Path { local, remote }, datagram.bytes(), &mut out)
         {
             tracing::debug!("from {remote}: {ignored}");
-            self.drops.count(DropReason::BadHandshake, 1);
+            let reason = match ignored {
+                Ignored::Malformed(_) => DropReason::BadIkeMessage,
+                Ignored::UnknownSpi => DropReason::UnknownIkeSa,
+            };
+            self.drops.count(reason, 1);
         }
         self.carry_out(out);
     }

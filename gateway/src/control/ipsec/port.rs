@@ -28,6 +28,11 @@ impl IkePort {
         Ok(Self { slot, offloads, stop: Arc::default(), wake: Arc::new(wake) })
     }
 
+    /// Where its sockets are.
+    pub fn sockets(&self) -> SocketSlot {
+        Arc::clone(&self.slot)
+    }
+
     /// Sends from it.
     pub fn transmit(&self) -> UdpTransmit {
         UdpTransmit::new(Arc::clone(&self.slot), Arc::clone(&self.offloads))

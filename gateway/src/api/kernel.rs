@@ -1,0 +1,51 @@
+//! What the API shows of losses in the kernel: where packets wait before we have them, and after we gave them away.
+
+use super::model::Drop;
+use crate::control::carrier::SocketKind;
+use crate::control::netlink::Netlink;
+use port::udp::SocketSlot;
+
+const QUEUE_FULL: &str = "the kernel had more packets for the tunnel than may wait for us: the processor is busy, or they come in bursts; a longer queue (ip link set IF txqueuelen N) helps against bursts only";
+const IGNORED: &str = "the kernel dropped packets that came out of the tunnel: the interface is down, or they are of no protocol that it knows";
+const SOCKET_FULL: &str = "datagrams came faster than they were read, and the socket's buffer was full: the processor is busy, or this is a flood";
+
+/// The losses at an interface since it was made, and at each of its sockets since it was opened.
+///
+/// Of an interface that is in another network namespace only the sockets are known.
+pub(super) fn drops(interface: &str, sockets: &[(SocketKind, SocketSlot)]) -> Vec<Drop> {
+    let row = |reason: &str, meaning: &str| Drop {
+        interface: interface.to_owned(),
+        reason: reason.to_owned(),
+        meaning: meaning.to_owned(),
+        outbound: 0,
+        inbound: 0,
+        handshake: 0,
+    };
+    let mut rows = Vec::new();
+    if let Ok((into, out_of)) =
+        Netlink::open().and_then(|mut netlink| netlink.link_drops(interface).map_err(std::io::Error::other))
+    {
+        rows.push(Drop { outbound: into, ..row("inside-queue-full", QUEUE_FULL) });
+        rows.push(Drop { inbound: out_of, ..row("inside-ignored", IGNORED) });
+    }
+    for (kind, slot) in sockets {
+        let lost = slot.load().as_deref().map(port::udp::UdpSockets::receive_drops).unwrap_or_default();
+        for (number, version) in lost.into_iter().zip(["ipv4", "ipv6"]) {
+            let Some(number) = number else { continue };
+            let row = row(&format!("{}-{version}-full", name(*kind)), SOCKET_FULL);
+            rows.push(match kind {
+                SocketKind::Ike => Drop { handshake: number, ..row },
+                SocketKind::Tunnel | SocketKind::Esp => Drop { inbound: number, ..row },
+            });
+        }
+    }
+    rows
+}
+
+fn name(kind: SocketKind) -> &'static str {
+    match kind {
+        SocketKind::Tunnel => "socket",
+        SocketKind::Esp => "esp-socket",
+        SocketKind::Ike => "ike-socket",
+    }
+}
