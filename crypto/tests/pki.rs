@@ -5,7 +5,7 @@ mod cost;
 
 use cost::cost;
 use crypto::pki::{
-    Certificate, CertificateError, ChainError, ChainFailure, Identity, TrustStore, Trusted, chain,
+    Certificate, CertificateError, ChainError, ChainFailure, Identity, Revocation, TrustStore, Trusted, chain,
 };
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, CustomExtension,
@@ -326,7 +326,7 @@ fn lists_may_be_required_and_then_must_be_fresh() {
     let root = root("root");
     let peer = peer(&params("moon"), &root);
     let mut store = trusting(&[&root]);
-    store.require_revocation_lists();
+    store.set_revocation(Revocation::Strict);
     assert_eq!(failure(store.verify(&peer, &[], NOW)), ChainFailure::NoRevocationList);
     store.add_revocation_lists(&revocation_list(&self::root("other"), &[], 2029)).expect("a list");
     assert_eq!(failure(store.verify(&peer, &[], NOW)), ChainFailure::NoRevocationList);

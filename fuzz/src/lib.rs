@@ -5,7 +5,7 @@ pub mod ike;
 
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, none};
-use crypto::pki::{Certificate, DistinguishedName, Identity, TrustStore};
+use crypto::pki::{Certificate, DistinguishedName, Evidence, Identity, Revocation, TrustStore};
 use crypto::signature::{Scheme, SigningKey};
 use crypto::{PrivateKey, Random, Secret};
 use gateway::bed::{self, Bed};
@@ -50,6 +50,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("config", config),
     ("faults", faults),
     ("certificates", certificates),
+    ("revocation", revocation),
 ];
 
 /// IP, TCP, UDP and ICMP headers.
@@ -343,4 +344,23 @@ pub fn certificates(data: &[u8]) {
     if let Some((peer, others)) = found.split_last() {
         let _ = store.verify(peer, others, Duration::from_secs(1_893_456_000));
     }
+}
+
+/// What a server sends, in place of an answer of OCSP or a revocation list, and files of lists.
+pub fn revocation(data: &[u8]) {
+    let now = Duration::from_secs(1_893_456_000);
+    let read = |pem: &[u8]| Certificate::from_file(pem).expect("it is OpenSSL's").remove(0);
+    let authority = read(include_bytes!("../../crypto/tests/certificates/ocsp/ca.pem"));
+    let peer = read(include_bytes!("../../crypto/tests/certificates/ocsp/good.pem"));
+    let evidence = Arc::new(Evidence::new(|| {}));
+    let mut store = TrustStore::default();
+    store.add_authority(authority.clone()).expect("an authority");
+    store.set_revocation(Revocation::Strict);
+    store.use_evidence(Arc::clone(&evidence));
+    assert!(store.verify(&peer, &[], now).is_err(), "nothing is known");
+    for query in evidence.due(now) {
+        let _ = evidence.answer(&query, now, Ok(data.to_vec()));
+    }
+    let _ = evidence.set_file("list", &authority, data);
+    let _ = store.verify(&peer, &[], now);
 }

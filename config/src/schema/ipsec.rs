@@ -270,6 +270,13 @@ pub(super) static PEERS: &[Node] = &[
     )
     .secret()
     .note(PASSPHRASE),
+    // Ours: in strongSwan's words.
+    value(
+        "vpn ipsec site-to-site peer <peer> authentication x509 revocation",
+        Type::Word(&["relaxed", "ifuri", "strict"]),
+        "What must be known about the peer's certificate: nothing; where it says where to ask, or always, that it is not revoked",
+    )
+    .or("relaxed"),
     value(
         "vpn ipsec site-to-site peer <peer> connection-type",
         Type::Word(&["initiate", "respond", "trap", "none"]),

@@ -15,6 +15,12 @@ const PROTECTED: &str = "The private key is encrypted with a passphrase";
 pub(super) static NODES: &[Node] = &[
     value("pki ca <ca> certificate", Type::Base64, "Its certificate"),
     values("pki ca <ca> crl", Type::Base64, "List of certificates that it has revoked"),
+    // Ours: VyOS has only the list itself.
+    values(
+        "pki ca <ca> crl-file",
+        Type::Text(1024),
+        "File with such a list, which is read again when it changes",
+    ),
     value("pki ca <ca> description", DESCRIPTION, "What it is for"),
     value("pki ca <ca> private key", Type::Base64, "Its private key").secret(),
     flag("pki ca <ca> private password-protected", PROTECTED),

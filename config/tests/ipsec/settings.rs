@@ -4,7 +4,7 @@ use super::{CERTIFICATES, KEYS, address, guide, loaded, second, secret_of, site}
 use config::diff::{self, Change};
 use config::settings::IpSec;
 use config::settings::ipsec::{
-    Action, Authentication, DhGroup, Identity, Mode, Peer, Pfs, Prf, Remote, Start,
+    Action, Authentication, DhGroup, Identity, Mode, Peer, Pfs, Prf, Remote, Revocation, Start,
 };
 use config::{parse, print};
 
@@ -206,6 +206,20 @@ fn sha1_is_accepted_where_that_is_asked_for() {
     let Authentication::X509(x509) = &ipsec.peers["a"].authentication else { panic!("x509") };
     assert!(x509.accept_sha1);
     assert!(warnings.iter().any(|said| said.contains("accept-sha1 is weak")), "{warnings:?}");
+}
+
+#[test]
+fn what_must_be_known_of_revocation_and_from_where_arrives() {
+    let line = "set vpn ipsec site-to-site peer a authentication x509 revocation";
+    for (word, expected) in
+        [("relaxed", Revocation::Relaxed), ("ifuri", Revocation::IfUri), ("strict", Revocation::Strict)]
+    {
+        let file = "set pki ca root crl-file /etc/postern/root.crl";
+        let (ipsec, _) = loaded(&site(&format!("{CERTIFICATES}\n{line} {word}\n{file}")));
+        let Authentication::X509(x509) = &ipsec.peers["a"].authentication else { panic!("x509") };
+        assert_eq!(x509.revocation, expected);
+        assert_eq!(x509.authorities[0].revocation_files, ["/etc/postern/root.crl"]);
+    }
 }
 
 #[test]

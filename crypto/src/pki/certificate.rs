@@ -12,8 +12,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 use x509_cert::ext::Extension;
-use x509_cert::ext::pkix::name::GeneralName;
-use x509_cert::ext::pkix::{BasicConstraints, KeyUsage, SubjectAltName, SubjectKeyIdentifier};
+use x509_cert::ext::pkix::name::{DistributionPointName, GeneralName};
+use x509_cert::ext::pkix::{
+    AuthorityInfoAccessSyntax, BasicConstraints, CrlDistributionPoints, ExtendedKeyUsage, KeyUsage,
+    SubjectAltName, SubjectKeyIdentifier,
+};
 
 /// Why there is no certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,6 +73,8 @@ pub struct Certificate {
     key: VerifyingKey,
     names: Vec<AlternativeName>,
     extensions: Extensions,
+    list_urls: Vec<String>,
+    status_urls: Vec<String>,
 }
 
 /// What is read of the extensions.
@@ -79,6 +84,11 @@ struct Extensions {
     constraints: Option<BasicConstraints>,
     usage: Option<KeyUsage>,
     key_id: Option<SubjectKeyIdentifier>,
+    /// What its key is for; none if that cannot be read.
+    purposes: Vec<ObjectIdentifier>,
+    /// Where lists and answers about it are, as far as that can be read.
+    lists: CrlDistributionPoints,
+    access: AuthorityInfoAccessSyntax,
 }
 
 /// No payload of IKEv2 is longer.
@@ -122,6 +132,8 @@ impl Certificate {
             not_before: parsed.validity().not_before.to_date_time(),
             not_after: parsed.validity().not_after.to_date_time(),
             key,
+            list_urls: extensions.list_urls(),
+            status_urls: extensions.status_urls(),
             names: extensions.names.iter().flat_map(|names| &names.0).filter_map(alternative_name).collect(),
             extensions,
             subject,
@@ -204,6 +216,36 @@ impl Certificate {
             .is_none_or(|usage| usage.digital_signature() || usage.non_repudiation())
     }
 
+    /// Whether it may sign revocation lists.
+    pub(super) fn may_sign_lists(&self) -> bool {
+        self.extensions.usage.as_ref().is_none_or(KeyUsage::crl_sign)
+    }
+
+    /// Whether its issuer lets it answer questions of OCSP.
+    pub(super) fn answers_for_its_issuer(&self) -> bool {
+        self.extensions.purposes.contains(&OCSP_SIGNING)
+    }
+
+    /// What OCSP names the key by: without its algorithm.
+    pub(super) fn key_bits(&self) -> &[u8] {
+        self.key.bytes()
+    }
+
+    /// Where it says that revocation lists are that may name it.
+    pub(super) fn list_urls(&self) -> &[String] {
+        &self.list_urls
+    }
+
+    /// Where it says that questions about it are answered.
+    pub(super) fn status_urls(&self) -> &[String] {
+        &self.status_urls
+    }
+
+    /// Whether it says that lists that may name it are at this place.
+    pub(super) fn lists_at(&self, url: &str) -> bool {
+        self.list_urls.iter().any(|it| it == url)
+    }
+
     /// Whether `identity` is one of the owner's: the subject or a name besides it, without wildcards (RFC 4945, section
     /// 3.1). A key ID is the certificate's own, or SHA-1 of the public key or of its SubjectPublicKeyInfo.
     pub fn holds(&self, identity: &Identity) -> bool {
@@ -245,12 +287,64 @@ impl Extensions {
                 CONSTRAINTS => once(&mut read.constraints, extension)?,
                 USAGE => once(&mut read.usage, extension)?,
                 KEY_ID => once(&mut read.key_id, extension)?,
+                // These were of no importance before: who writes them wrong has none.
+                PURPOSES => {
+                    let known = ExtendedKeyUsage::from_der(extension.extn_value.as_bytes());
+                    read.purposes = known.map(|usage| usage.0).unwrap_or_default();
+                }
+                LISTS => read.lists = value(extension),
+                ACCESS => read.access = value(extension),
                 _ => {}
             }
         }
         Ok(read)
     }
+
+    /// Where whole revocation lists are: not parts of them, and not those of another issuer.
+    fn list_urls(&self) -> Vec<String> {
+        let whole = self.lists.0.iter().filter(|point| point.reasons.is_none() && point.crl_issuer.is_none());
+        urls(whole.flat_map(|point| match &point.distribution_point {
+            Some(DistributionPointName::FullName(names)) => &names[..],
+            _ => &[],
+        }))
+    }
+
+    /// Where OCSP is served.
+    fn status_urls(&self) -> Vec<String> {
+        let of_ocsp = self.access.0.iter().filter(|access| access.access_method == OCSP);
+        urls(of_ocsp.map(|access| &access.access_location))
+    }
 }
+
+/// Of places to ask at, so many are looked at, and no longer ones.
+const MOST_URLS: usize = 2;
+const LONGEST_URL: usize = 1024;
+
+/// Those that are reached by HTTP. What is there is signed: TLS would add nothing, but the need to check its certificate.
+fn urls<'a>(names: impl Iterator<Item = &'a GeneralName>) -> Vec<String> {
+    let urls = names.filter_map(|name| match name {
+        GeneralName::UniformResourceIdentifier(url) => Some(url.as_str()),
+        _ => None,
+    });
+    let is_usable = |url: &&str| {
+        let scheme = url.get(..7).unwrap_or_default();
+        scheme.eq_ignore_ascii_case("http://")
+            && url.len() <= LONGEST_URL
+            && url.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    urls.filter(is_usable).take(MOST_URLS).map(str::to_owned).collect()
+}
+
+/// The value of an extension, or nothing.
+fn value<'a, T: Decode<'a> + Default>(extension: &'a Extension) -> T {
+    T::from_der(extension.extn_value.as_bytes()).unwrap_or_default()
+}
+
+const PURPOSES: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.37");
+const LISTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.31");
+const ACCESS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.1.1");
+const OCSP: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.48.1");
+const OCSP_SIGNING: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.9");
 
 const NAMES: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 const CONSTRAINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.19");

@@ -3,14 +3,20 @@
 //! A [`Certificate`] is parsed from a file or a CERT payload. A [`TrustStore`] holds the authorities, the revocation
 //! lists and the certificates that are trusted themselves, and answers whether a peer's certificate leads to one of
 //! them. Then the peer's [`Identity`] must be one of those that the certificate [holds](Certificate::holds).
-//! Nothing is ever fetched: what a certificate says about places to ask at is not read.
+//! Nothing is fetched here: what a certificate says about places to ask at becomes a [`Query`] of [`Evidence`], once its chain
+//! is known to lead to an authority; whoever has a network answers it.
 
 mod certificate;
+mod evidence;
 mod identity;
+mod list;
 mod name;
+mod ocsp;
+mod signed;
 mod trust;
 
 pub use certificate::{AlternativeName, Certificate, CertificateError};
+pub use evidence::{Evidence, Query};
 pub use identity::{Identity, IdentityError};
 pub use name::{DistinguishedName, NameError};
-pub use trust::{ChainError, ChainFailure, RevocationListError, TrustStore, Trusted, chain};
+pub use trust::{ChainError, ChainFailure, Revocation, RevocationListError, TrustStore, Trusted, chain};

@@ -93,11 +93,6 @@ impl DistinguishedName {
         Ok(Self(Arc::new(Parsed { der: bytes.to_vec(), parts, folded })))
     }
 
-    /// The name of what is inside the SEQUENCE, which webpki leaves out.
-    pub(super) fn from_contents(contents: &[u8]) -> Option<Self> {
-        Self::from_der(&AnyRef::new(Tag::Sequence, contents).ok()?.to_der().ok()?).ok()
-    }
-
     /// The DER.
     pub fn to_der(&self) -> &[u8] {
         &self.0.der

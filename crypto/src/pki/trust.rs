@@ -1,14 +1,17 @@
 //! Whom we trust, and whether a peer's certificate leads there.
 
-use super::{Certificate, CertificateError, DistinguishedName};
-use crate::pem::{self, PemError};
-use der::{DateTime, Decode};
+use super::list::List;
+use super::{Certificate, CertificateError, DistinguishedName, Evidence, evidence};
+use crate::pem::PemError;
+use der::DateTime;
 use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use std::cmp::Reverse;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 use webpki::{
     CertRevocationList, EndEntityCert, Error, ExpirationPolicy, ExtendedKeyUsageValidator, KeyPurposeIdIter,
-    OwnedCertRevocationList, RevocationOptions, RevocationOptionsBuilder, UnknownStatusPolicy, VerifiedPath,
+    RevocationOptionsBuilder, UnknownStatusPolicy, VerifiedPath,
 };
 
 /// The certificate of a chain that is wrong, and what is wrong with it.
@@ -48,6 +51,9 @@ pub enum ChainFailure {
     /// The revocation list of its issuer is too old.
     #[error("has a revocation list that expired")]
     RevocationListExpired,
+    /// Nothing is known yet of its status at the places that it names; how it stands there.
+    #[error("has no status of revocation yet, though one is required: {0}")]
+    StatusUnknown(String),
     /// The revocation list is not its issuer's.
     #[error("has a revocation list that is not signed by its issuer")]
     RevocationListSignature,
@@ -83,6 +89,9 @@ pub enum RevocationListError {
     /// There is PEM, but no revocation list in it.
     #[error("there is no revocation list in it, but: {0}")]
     OtherContent(String),
+    /// Another issuer than the one that it is for has signed it.
+    #[error("it is not signed by {0}")]
+    OtherIssuer(DistinguishedName),
     /// The DER is not that of a list of RFC 5280, or of a kind that is not supported.
     #[error("the revocation list is not usable: {0}")]
     Unusable(String),
@@ -104,9 +113,21 @@ pub struct TrustStore {
     /// Of `authorities`, in their order.
     anchors: Vec<TrustAnchor<'static>>,
     peers: Vec<Certificate>,
-    /// The newest first, because the first of an issuer counts.
-    lists: Vec<(Duration, CertRevocationList<'static>)>,
-    strict: bool,
+    lists: Vec<Arc<List>>,
+    revocation: Revocation,
+    evidence: Option<Arc<Evidence>>,
+}
+
+/// What must be known about revocation. What is known to be revoked is refused in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Revocation {
+    /// Nothing: a list counts if it is there, however old.
+    #[default]
+    Relaxed,
+    /// Of certificates that say where to ask: that they are not revoked, by a list or an answer that is not too old.
+    IfUri,
+    /// That of every certificate.
+    Strict,
 }
 
 /// Certificates of authorities that a peer may send. The ways to put them in a row grow with the factorial of their
@@ -134,30 +155,18 @@ impl TrustStore {
 
     /// Loads every revocation list of a file: PEM, DER or base64 alone. Of two of one issuer the newer counts.
     pub fn add_revocation_lists(&mut self, file: &[u8]) -> Result<(), RevocationListError> {
-        let sections = pem::read(file)?;
-        let mut found = false;
-        for section in sections.iter().filter(|section| matches!(section.label.as_str(), "" | "X509 CRL")) {
-            self.add_revocation_list(section.der.expose())?;
-            found = true;
-        }
-        let labels = || sections.iter().map(|section| section.label.as_str()).collect::<Vec<_>>().join(", ");
-        if found { Ok(()) } else { Err(RevocationListError::OtherContent(labels())) }
-    }
-
-    fn add_revocation_list(&mut self, der: &[u8]) -> Result<(), RevocationListError> {
-        let unusable = |error: String| RevocationListError::Unusable(error);
-        let parsed: x509_cert::crl::CertificateList =
-            x509_cert::crl::CertificateList::from_der(der).map_err(|error| unusable(error.to_string()))?;
-        let list = OwnedCertRevocationList::from_der(der).map_err(|error| unusable(error.to_string()))?;
-        self.lists.push((parsed.tbs_cert_list.this_update.to_unix_duration(), list.into()));
-        self.lists.sort_by_key(|(issued, _)| std::cmp::Reverse(*issued));
+        self.lists.extend(evidence::read_lists(file)?.into_iter().map(Arc::new));
         Ok(())
     }
 
-    /// Refuses certificates of issuers without a revocation list that is not expired. Otherwise a list counts if it is
-    /// there, however old.
-    pub fn require_revocation_lists(&mut self) {
-        self.strict = true;
+    /// Decides what must be known about revocation.
+    pub fn set_revocation(&mut self, revocation: Revocation) {
+        self.revocation = revocation;
+    }
+
+    /// Takes what is known there as well, and has fetched there what is not.
+    pub fn use_evidence(&mut self, evidence: Arc<Evidence>) {
+        self.evidence = Some(evidence);
     }
 
     /// Whether nobody is trusted.
@@ -194,44 +203,95 @@ impl TrustStore {
         if between.len() > MOST_BETWEEN {
             return Err(wrong(peer, ChainFailure::TooMany));
         }
-        self.build(peer, &between, now).map_err(|error| self.explain(peer, &between, now, error))
+        let lists = self.lists_for(&between);
+        let built = self.build(peer, &between, &lists, now);
+        let (authority, links) = built.map_err(|error| self.explain(peer, &between, &lists, now, error))?;
+        let chain: Vec<&Certificate> = [peer].into_iter().chain(links).chain([authority]).collect();
+        for pair in chain.windows(2) {
+            self.check_status(pair[0], pair[1], &lists, now).map_err(|failure| wrong(pair[0], failure))?;
+        }
+        Ok(Trusted::Authority(authority))
     }
 
-    fn build(
-        &self,
+    /// The lists that may be of importance, the newest first, because the first of an issuer counts.
+    fn lists_for(&self, between: &[&Certificate]) -> Vec<Arc<List>> {
+        let issuers: Vec<&Certificate> = self.authorities.iter().chain(between.iter().copied()).collect();
+        let mut lists = self.lists.clone();
+        lists.extend(self.evidence.iter().flat_map(|evidence| evidence.lists(&issuers)));
+        lists.sort_by_key(|list| Reverse(list.this_update));
+        lists
+    }
+
+    /// The authority at the end of the chain, and what is between it and the peer, from the peer on.
+    fn build<'a, 'b>(
+        &'a self,
         peer: &Certificate,
-        between: &[&Certificate],
+        between: &[&'b Certificate],
+        lists: &[Arc<List>],
         now: Duration,
-    ) -> Result<Trusted<'_>, Error> {
+    ) -> Result<(&'a Certificate, Vec<&'b Certificate>), Error> {
         let ders: Vec<CertificateDer<'_>> =
             between.iter().map(|it| CertificateDer::from(it.to_der())).collect();
-        let lists: Vec<&CertRevocationList<'_>> = self.lists.iter().map(|(_, list)| list).collect();
-        // webpki takes no empty list of lists, and without one it does not ask.
-        if self.strict && lists.is_empty() {
-            return Err(Error::UnknownRevocationStatus);
-        }
+        let of_webpki: Vec<&CertRevocationList<'_>> = lists.iter().map(|list| &list.webpki).collect();
+        // webpki takes no empty list of lists, and without one it does not ask. What must be known is checked afterwards.
+        let revocation = RevocationOptionsBuilder::new(&of_webpki).ok().map(|builder| {
+            builder
+                .with_status_policy(UnknownStatusPolicy::Allow)
+                .with_expiration_policy(ExpirationPolicy::Ignore)
+                .build()
+        });
         let end = EndEntityCert::try_from(peer.as_webpki())?;
-        let check = |path: &VerifiedPath<'_>| self.check_path(path, between, now);
+        let check = |path: &VerifiedPath<'_>| self.check_path(path, between, lists, now);
         let path = end.verify_for_usage(
             webpki::ALL_VERIFICATION_ALGS,
             &self.anchors,
             &ders,
             UnixTime::since_unix_epoch(now),
             Purposes,
-            self.revocation(&lists),
+            revocation,
             Some(&check),
         )?;
-        self.authority(&path).map(Trusted::Authority).ok_or(Error::UnknownIssuer)
+        let authority = self.authority(&path).ok_or(Error::UnknownIssuer)?;
+        let links = path.intermediate_certificates();
+        let links = links.filter_map(|link| between.iter().find(|it| it.to_der() == link.der().as_ref()));
+        Ok((authority, links.copied().collect()))
     }
 
-    fn revocation<'a>(&self, lists: &'a [&'a CertRevocationList<'a>]) -> Option<RevocationOptions<'a>> {
-        let (status, expiration) = if self.strict {
-            (UnknownStatusPolicy::Deny, ExpirationPolicy::Enforce)
-        } else {
-            (UnknownStatusPolicy::Allow, ExpirationPolicy::Ignore)
+    /// Whether enough is known about the revocation of a certificate in a chain that is right; its issuer is the next in it.
+    fn check_status(
+        &self,
+        certificate: &Certificate,
+        issuer: &Certificate,
+        lists: &[Arc<List>],
+        now: Duration,
+    ) -> Result<(), ChainFailure> {
+        let answer =
+            self.evidence.as_ref().and_then(|evidence| evidence.answer_about(certificate, issuer, now));
+        let lists = || lists.iter().filter(|list| list.covers(certificate) && list.is_by(issuer));
+        if answer.is_some_and(|answer| answer.is_revoked) || lists().any(|list| list.has(certificate)) {
+            return Err(ChainFailure::Revoked);
+        }
+        let has_place = !certificate.list_urls().is_empty() || !certificate.status_urls().is_empty();
+        let is_required = match self.revocation {
+            Revocation::Relaxed => false,
+            Revocation::IfUri => has_place,
+            Revocation::Strict => true,
         };
-        let builder = RevocationOptionsBuilder::new(lists).ok()?;
-        Some(builder.with_status_policy(status).with_expiration_policy(expiration).build())
+        if !is_required {
+            return Ok(());
+        }
+        if let Some(evidence) = &self.evidence {
+            evidence.want(certificate, issuer, now);
+        }
+        if answer.is_some() || lists().any(|list| list.is_fresh(now)) {
+            return Ok(());
+        }
+        let progress = self.evidence.as_ref().and_then(|evidence| evidence.progress(certificate, issuer));
+        Err(match progress {
+            Some(progress) => ChainFailure::StatusUnknown(progress),
+            None if lists().next().is_some() => ChainFailure::RevocationListExpired,
+            None => ChainFailure::NoRevocationList,
+        })
     }
 
     /// What webpki leaves to others: validity, revocation and path length of the trusted authority, and keyCertSign.
@@ -239,11 +299,12 @@ impl TrustStore {
         &self,
         path: &VerifiedPath<'_>,
         between: &[&Certificate],
+        lists: &[Arc<List>],
         now: Duration,
     ) -> Result<(), Error> {
         let authority = self.authority(path).ok_or(Error::UnknownIssuer)?;
         // Trusted or not: who is above it has taken it back.
-        if self.is_listed(authority) {
+        if is_listed(authority, lists) {
             return Err(Error::CertRevoked);
         }
         let mut length = 0;
@@ -283,6 +344,7 @@ impl TrustStore {
         &self,
         peer: &Certificate,
         between: &[&Certificate],
+        lists: &[Arc<List>],
         now: Duration,
         error: Error,
     ) -> ChainError {
@@ -295,7 +357,7 @@ impl TrustStore {
             ChainFailure::UnknownAuthority(_) => self.loose_end(peer, between),
             ChainFailure::Revoked => {
                 let mut all = chain().chain(&self.authorities);
-                all.find(|it| self.is_listed(it)).map(|it| wrong(it, ChainFailure::Revoked))
+                all.find(|it| is_listed(it, lists)).map(|it| wrong(it, ChainFailure::Revoked))
             }
             ChainFailure::NotAnAuthority => {
                 between.iter().find(|it| !it.is_authority()).map(|it| wrong(it, ChainFailure::NotAnAuthority))
@@ -319,15 +381,12 @@ impl TrustStore {
         }
         Some(wrong(last, ChainFailure::UnknownAuthority(last.issuer().clone())))
     }
+}
 
-    /// Whether the newest list of its issuer has it.
-    fn is_listed(&self, certificate: &Certificate) -> bool {
-        let of_issuer = |list: &&CertRevocationList<'_>| {
-            DistinguishedName::from_contents(list.issuer()).as_ref() == Some(certificate.issuer())
-        };
-        let newest = self.lists.iter().map(|(_, list)| list).find(of_issuer);
-        newest.is_some_and(|list| matches!(list.find_serial(certificate.serial()), Ok(Some(_))))
-    }
+/// Whether the newest list of its issuer has it.
+fn is_listed(certificate: &Certificate, lists: &[Arc<List>]) -> bool {
+    let of_issuer = |list: &&Arc<List>| list.issuer() == certificate.issuer();
+    lists.iter().find(of_issuer).is_some_and(|list| list.has(certificate))
 }
 
 /// What may lie between a peer's certificate and a trusted authority: each once, reachable by the names of issuers, and

@@ -68,7 +68,8 @@ impl Authorities {
         Ok(this)
     }
 
-    fn path(&self, file: &str) -> String {
+    /// Where a file is; the folder itself for none.
+    pub fn path(&self, file: &str) -> String {
         self.folder.join(file).to_string_lossy().into_owned()
     }
 
@@ -84,7 +85,7 @@ impl Authorities {
     }
 
     /// A certificate for a key that is there.
-    fn issue(&self, name: &str, issuer: &str, more: &[&str]) -> Outcome<()> {
+    pub fn issue(&self, name: &str, issuer: &str, more: &[&str]) -> Outcome<()> {
         let [key, authority, its_key] =
             [format!("{name}.key"), format!("{issuer}.pem"), format!("{issuer}.key")]
                 .map(|it| self.path(&it));

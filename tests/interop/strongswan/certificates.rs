@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 /// How both sides show who they are.
 #[derive(Clone, Copy)]
-struct Case {
+pub struct Case {
     name: &'static str,
     keys: Keys,
     /// Identities: ours, and charon's. Those that are subjects are what both sides say by themselves.
@@ -31,7 +31,7 @@ const EMAILS: [&str; 2] = ["a@sites.example", "b@sites.example"];
 
 const ACCEPT_SHA1: &[&str] = &["PEER authentication x509 accept-sha1"];
 
-const P256: Case = Case {
+pub const P256: Case = Case {
     name: "P-256, subjects",
     keys: Keys { authorities: "ecdsa --size 256", hosts: "ecdsa --size 256" },
     identities: SUBJECTS,
@@ -113,14 +113,14 @@ const CASES: &[Case] = &[
 ];
 
 impl Case {
-    fn authorities(&self, lab: &Lab) -> Authorities {
+    pub fn authorities(&self, lab: &Lab) -> Authorities {
         let folder = std::env::temp_dir().join(lab.interface("pki"));
         let names = |host: usize| [DOMAINS[host], EMAILS[host]];
         Authorities::new(folder, self.keys, [&names(0), &names(1)]).expect("the tool works")
     }
 
     /// Ours, which begins when there is a packet. `trusted`: the authorities above the peer that we are told of.
-    fn ours(&self, authorities: &Authorities, trusted: &[&str], more: &[&str]) -> String {
+    pub fn ours(&self, authorities: &Authorities, trusted: &[&str], more: &[&str]) -> String {
         let [local, remote] = self.identities;
         let mut lines = vec![
             "PEER authentication mode x509".to_owned(),
@@ -155,7 +155,7 @@ impl Case {
     }
 
     /// A charon that has its certificates; it knows nothing of the authority between the root and us.
-    fn charon(&self, lab: &mut Lab, authorities: &Authorities, connection: &str) -> StrongSwan {
+    pub fn charon(&self, lab: &mut Lab, authorities: &Authorities, connection: &str) -> StrongSwan {
         let charon = StrongSwan::start(lab, "b", "", self.settings).expect("it starts");
         let hand = |file: &str, folder: &str| authorities.hand(file, &charon.file(folder)).expect("a copy");
         for (file, folder) in

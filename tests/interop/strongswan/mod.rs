@@ -9,6 +9,7 @@ mod nat;
 mod proposals;
 mod refusals;
 mod rekeys;
+mod revocation;
 mod selectors;
 mod ways;
 

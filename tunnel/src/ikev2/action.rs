@@ -261,6 +261,8 @@ pub enum Unproved {
     Identity,
     /// It has signed with SHA-1, which is not accepted.
     Sha1,
+    /// It is not known that its certificate is not revoked, and that is required, for this reason.
+    Status(String),
     /// It has not shown that the identity is its own, for this reason.
     Proof(String),
 }
@@ -270,7 +272,7 @@ impl fmt::Display for Unproved {
         match self {
             Self::Identity => f.write_str("another identity is configured"),
             Self::Sha1 => f.write_str("it signs with SHA-1"),
-            Self::Proof(why) => f.write_str(why),
+            Self::Status(why) | Self::Proof(why) => f.write_str(why),
         }
     }
 }

@@ -15,6 +15,7 @@ mod pki;
 mod secret;
 
 pub use algorithm::{DhGroup, Encryption, prf_by_name};
+pub use crypto::pki::Revocation;
 pub use crypto::prf::Prf;
 pub use identity::Identity;
 
@@ -135,6 +136,8 @@ pub struct X509 {
     pub authorities: Vec<Authority>,
     /// Whether RSA signatures with SHA-1 are made where the peer knows nothing better, and taken.
     pub accept_sha1: bool,
+    /// What must be known about the revocation of the peer's certificate.
+    pub revocation: Revocation,
 }
 
 /// Our key, and the public one of the peer.
@@ -159,6 +162,8 @@ pub struct Authority {
     pub certificate: Vec<u8>,
     /// Its lists of revoked certificates, in DER.
     pub revocation_lists: Vec<Vec<u8>>,
+    /// Files with such lists, which are read again when they change.
+    pub revocation_files: Vec<String>,
 }
 
 /// An `ike-group`.

@@ -1,6 +1,6 @@
 //! Certificates and keys of `pki`, as a peer's authentication names them.
 
-use super::{Authority, Named, Reader, Rsa, X509};
+use super::{Authority, Named, Reader, Revocation, Rsa, X509};
 use crate::error::Location;
 use crate::parse::nearest;
 use crate::schema::bytes_of;
@@ -51,6 +51,11 @@ impl Reader {
             private_key: self.private_key(&certificate, branch)?,
             authorities: authorities.into_iter().collect::<Option<_>>()?,
             accept_sha1: x509.has("accept-sha1"),
+            revocation: match x509.value("revocation") {
+                Some("strict") => Revocation::Strict,
+                Some("ifuri") => Revocation::IfUri,
+                _ => Revocation::Relaxed,
+            },
         })
     }
 
@@ -79,6 +84,7 @@ impl Reader {
             name: reference.name.to_owned(),
             certificate,
             revocation_lists: lists.map(|mut list| std::mem::take(&mut *list)).collect(),
+            revocation_files: tree.values("crl-file").into_iter().map(str::to_owned).collect(),
         })
     }
 

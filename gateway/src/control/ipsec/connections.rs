@@ -2,6 +2,7 @@
 
 use super::network::MARK;
 use super::proof::{Proof, authentication};
+use super::revocation;
 use crate::clock::Clock;
 use crate::control::netlink::Netlink;
 use config::settings::ipsec::{
@@ -9,7 +10,7 @@ use config::settings::ipsec::{
     Retransmission, Start, Traffic, Tunnel,
 };
 use crypto::exchange;
-use crypto::pki::ChainError;
+use crypto::pki::{ChainError, Evidence};
 use ipnet::IpNet;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -136,8 +137,11 @@ pub struct Plan {
 
 /// Says whether a peer can be served, as far as that can be known without asking a resolver or for routes.
 pub fn check(name: &str, peer: &Peer) -> Result<(), PeerError> {
-    let authentication = authentication(name, peer)?;
+    let authentication = authentication(name, peer, None)?;
     check_time(name, peer, &authentication)?;
+    if let Authentication::X509(x509) = &peer.authentication {
+        revocation::check(name, x509)?;
+    }
     peer.remote_id.as_ref().map(|id| spoken(name, id)).transpose()?;
     if peer.remote_addresses.is_empty() || peer.local_id.is_some() {
         local_identity(name, peer, &authentication, None)?;
@@ -159,9 +163,15 @@ fn check_time(name: &str, peer: &Peer, authentication: &ike::Authentication) -> 
     valid.map_err(|error| PeerError::OwnCertificate { peer, certificate, error })
 }
 
-/// Plans the connection to a peer at an address; `None` if it calls us from anywhere.
-pub fn plan(name: &str, peer: &Peer, remote: Option<IpAddr>) -> Result<Plan, PeerError> {
-    let authentication = authentication(name, peer)?;
+/// Plans the connection to a peer at an address; `None` if it calls us from anywhere. `evidence`: what is known about
+/// revocation besides the configuration.
+pub fn plan(
+    name: &str,
+    peer: &Peer,
+    remote: Option<IpAddr>,
+    evidence: Option<&Arc<Evidence>>,
+) -> Result<Plan, PeerError> {
+    let authentication = authentication(name, peer, evidence)?;
     let local_identity = local_identity(name, peer, &authentication, remote)?;
     let remote_identity = peer.remote_id.as_ref().map(|id| spoken(name, id)).transpose()?;
     let children = peer.tunnels.iter().map(|(&tunnel, it)| (tunnel, &**it));
@@ -322,6 +332,17 @@ impl PeerError {
     ) -> Self {
         let fix = format!("set {place} BASE64, what stands between the first and last line of its PEM file");
         Self::Pki { peer: peer.to_owned(), of: place, error: Box::new(error), fix }
+    }
+
+    /// Of a file that is named at `place`.
+    pub(super) fn file(
+        peer: &str,
+        place: &str,
+        path: &str,
+        error: impl std::error::Error + Send + Sync + 'static,
+    ) -> Self {
+        let fix = format!("write the list there, in PEM or DER, or delete {place} {path}");
+        Self::Pki { peer: peer.to_owned(), of: format!("{place} {path}"), error: Box::new(error), fix }
     }
 
     /// Of a distinguished name.

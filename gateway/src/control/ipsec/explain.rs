@@ -84,6 +84,11 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explaine
             let fix = match why {
                 Unproved::Identity => vec![format!("{set} authentication remote-id {}", quoted(identity))],
                 Unproved::Sha1 => names.proof.without_sha1(&set, "the peer"),
+                Unproved::Status(_) => vec![
+                    "let this machine reach the place that the certificate names; it is asked again by itself".to_owned(),
+                    "set pki ca NAME crl-file PATH, with a fresh list of its authority".to_owned(),
+                    format!("{set} authentication x509 revocation relaxed, to do without"),
+                ],
                 Unproved::Proof(_) => vec![names.proof.to_believe(&set)],
             };
             (format!("{identity} has not shown who it is: {why}"), vec![], fix)

@@ -18,6 +18,7 @@ pub mod lane;
 pub mod network;
 mod port;
 pub mod proof;
+mod revocation;
 pub mod service;
 pub mod status;
 mod unprotected;

@@ -1,25 +1,34 @@
 //! By what a peer and we show who we are: out of the configuration for IKE, and what to type where one is not believed.
 
 use super::connections::PeerError;
+use crate::clock::Clock;
 use config::settings::ipsec::{Authentication, Peer, Rsa, X509};
-use crypto::pki::{Certificate, TrustStore, chain};
+use crypto::pki::{Certificate, Evidence, TrustStore, chain};
 use crypto::signature::{SigningKey, VerifyingKey};
 use std::sync::Arc;
 use tunnel::ikev2 as ike;
 
-/// Reads by what both sides show who they are.
-pub(super) fn authentication(peer: &str, settings: &Peer) -> Result<ike::Authentication, PeerError> {
+/// Reads by what both sides show who they are. `evidence`: what is known about revocation besides the configuration.
+pub(super) fn authentication(
+    peer: &str,
+    settings: &Peer,
+    evidence: Option<&Arc<Evidence>>,
+) -> Result<ike::Authentication, PeerError> {
     match &settings.authentication {
         Authentication::PreSharedSecret(secret) => Ok(ike::Authentication::SharedKey(secret.clone())),
         Authentication::X509(x509) => {
-            Ok(ike::Authentication::Certificate(Arc::new(credentials(peer, x509)?)))
+            Ok(ike::Authentication::Certificate(Arc::new(credentials(peer, x509, evidence)?)))
         }
         Authentication::Rsa(rsa) => Ok(ike::Authentication::RawKeys(Arc::new(raw_keys(peer, rsa)?))),
     }
 }
 
 /// Reads the certificates, the key and the lists of the configuration.
-fn credentials(peer: &str, x509: &X509) -> Result<ike::Credentials, PeerError> {
+fn credentials(
+    peer: &str,
+    x509: &X509,
+    evidence: Option<&Arc<Evidence>>,
+) -> Result<ike::Credentials, PeerError> {
     let at = format!("pki certificate {}", x509.name);
     let key = SigningKey::from_der(x509.private_key.expose())
         .map_err(|error| PeerError::pki(peer, format!("{at} private key"), error))?;
@@ -43,7 +52,13 @@ fn credentials(peer: &str, x509: &X509) -> Result<ike::Credentials, PeerError> {
                 .map_err(|error| PeerError::pki(peer, format!("{at} crl"), error))?;
         }
     }
+    trust.set_revocation(x509.revocation);
     let above: Vec<Certificate> = chain(&own, &authorities).into_iter().cloned().collect();
+    if let Some(evidence) = evidence {
+        trust.use_evidence(Arc::clone(evidence));
+        // Peers often have our issuer: what it says is fetched before the first one calls.
+        let _ = trust.verify(&own, &above, Clock.now().wall);
+    }
     let certificates = [own].into_iter().chain(above).collect();
     Ok(ike::Credentials { key, certificates, trust, accept_sha1: x509.accept_sha1 })
 }

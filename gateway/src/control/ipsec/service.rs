@@ -4,12 +4,14 @@ use super::connections::{self, PeerError, Plan};
 use super::gateway::{Gateway, GatewayError, MTU, NAME};
 use super::keeper::{self, Keeper};
 use super::network::Network;
+use super::revocation::{self, Revocations};
 use crate::control::carrier::{Options, Removed};
 use crate::control::netlink::{LinkChange, Netlink, NetlinkError};
 use crate::control::rules::Rules;
 use config::settings::IpSec;
 use config::settings::ipsec::{Peer, Remote};
 use crypto::Engine;
+use crypto::pki::Evidence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
@@ -55,14 +57,16 @@ struct Wanted {
     at: Option<IpAddr>,
     /// Whether it should be looked for elsewhere.
     moves: bool,
+    /// What is known about revocation besides the configuration.
+    evidence: Option<Arc<Evidence>>,
 }
 
 impl Wanted {
     fn plan(self) -> (String, Result<Plan, PeerError>) {
-        let Self { name, peer, before, at, moves } = self;
+        let Self { name, peer, before, at, moves, evidence } = self;
         let planned = connections::addresses(&name, &peer)
             .map(|found| connections::choose(&found, at, moves))
-            .and_then(|remote| connections::plan(&name, &peer, remote))
+            .and_then(|remote| connections::plan(&name, &peer, remote, evidence.as_ref()))
             .map(|plan| Plan { keeps: before.is_some_and(|it| connections::is_same(&it, &peer)), ..plan });
         (name, planned)
     }
@@ -99,6 +103,8 @@ pub struct Service {
     running: Option<Running>,
     /// The routes that lead to it, which outlive it when somebody takes the interface away.
     keeper: Option<Keeper>,
+    /// Learns what is revoked, if a peer needs that.
+    revocations: Option<Revocations>,
 }
 
 impl ServiceError {
@@ -132,6 +138,10 @@ impl Service {
             self.stop(rules);
             return refused;
         }
+        if let Err(error) = self.learn_revocations(&settings) {
+            refused.insert("vpn ipsec".to_owned(), error.into());
+            return refused;
+        }
         let (plans, pending) = self.plan(&mut settings, &mut refused).await;
         if let Err(error) = self.serve(settings, (plans, pending), engine, events, rules) {
             refused.insert("vpn ipsec".to_owned(), error);
@@ -143,9 +153,25 @@ impl Service {
         refused
     }
 
+    /// Has read and fetched what these settings need to know about revocation.
+    fn learn_revocations(&mut self, settings: &IpSec) -> io::Result<()> {
+        if self.revocations.is_none() && settings.peers.values().any(|peer| revocation::is_needed(peer)) {
+            self.revocations = Some(Revocations::start()?);
+        }
+        if let Some(revocations) = &self.revocations {
+            revocations.watch(settings.peers.values());
+        }
+        Ok(())
+    }
+
+    fn evidence(&self) -> Option<Arc<Evidence>> {
+        self.revocations.as_ref().map(Revocations::evidence)
+    }
+
     /// Ends everything.
     pub fn stop(&mut self, rules: &mut Rules) {
         self.running = None;
+        self.revocations = None;
         let Some(keeper) = self.keeper.take() else { return };
         if let Err(error) = keeper.end(rules) {
             tracing::warn!("{error}");
@@ -183,6 +209,7 @@ impl Service {
                 before: before(name).cloned(),
                 at: self.running.as_ref().and_then(|running| running.remotes.get(name).copied()),
                 moves: false,
+                evidence: self.evidence(),
             })
             .collect();
         let (mut plans, mut pending) = (Vec::new(), BTreeSet::new());
@@ -207,6 +234,7 @@ impl Service {
     /// Looks again at peers that could not be served, and for those that do not answer, whether they are elsewhere now: where
     /// their names lead, or at the next of their addresses.
     pub async fn tend(&mut self) {
+        let evidence = self.evidence();
         let Some(running) = &mut self.running else { return };
         let may_move = |(name, peer): &(&String, &Arc<Peer>)| {
             running.pending.contains(*name) || peer.remote_addresses.len() > 1 || is_named(peer)
@@ -222,7 +250,7 @@ impl Service {
         }
         let wanted = doubtful.into_iter().map(|(name, peer)| {
             let at = running.remotes.get(&name).copied();
-            Wanted { name, peer, before: None, at, moves: true }
+            Wanted { name, peer, before: None, at, moves: true, evidence: evidence.clone() }
         });
         for (name, planned) in plan_all(wanted.collect()).await {
             let Ok(plan) = planned else { continue };

@@ -8,7 +8,7 @@ use crate::ikev2::message;
 use crate::ikev2::message::numbers::{certificate, method};
 use crate::ikev2::message::{Payload, Payloads};
 use crypto::SecretBytes;
-use crypto::pki::Certificate;
+use crypto::pki::{Certificate, ChainFailure};
 use crypto::prf::Prf;
 use crypto::signature::{KeyKind, Scheme, SignError, SigningKey, VerifyingKey};
 use std::time::Duration;
@@ -220,7 +220,13 @@ fn verify_signature(
     wall: Duration,
 ) -> Result<Scheme, Unproved> {
     let (peer, others) = read_certificates(shown.certificates).map_err(unproved)?;
-    credentials.trust.verify(&peer, &others, wall).map_err(unproved)?;
+    credentials.trust.verify(&peer, &others, wall).map_err(|error| match error.failure {
+        ChainFailure::StatusUnknown(_)
+        | ChainFailure::NoRevocationList
+        | ChainFailure::RevocationListExpired
+        | ChainFailure::RevocationListSignature => Unproved::Status(error.to_string()),
+        _ => unproved(error),
+    })?;
     if !peer.holds(&shown.identity) {
         return Err(unproved(format!("its certificate is for {}", peer.subject())));
     }

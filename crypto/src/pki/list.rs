@@ -1,0 +1,107 @@
+//! Certificate revocation lists (RFC 5280, section 5).
+
+use super::signed::Signed;
+use super::{Certificate, DistinguishedName};
+use der::asn1::ObjectIdentifier;
+use der::{Decode, Encode};
+use std::sync::OnceLock;
+use std::time::Duration;
+use webpki::{CertRevocationList, OwnedCertRevocationList};
+use x509_cert::crl::CertificateList;
+use x509_cert::ext::pkix::crl::IssuingDistributionPoint;
+use x509_cert::ext::pkix::name::{DistributionPointName, GeneralName};
+use x509_cert::time::Time;
+
+const SCOPE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.28");
+
+/// A list of certificates that their issuer has taken back.
+pub(super) struct List {
+    /// As it is asked for a serial number.
+    pub(super) webpki: CertRevocationList<'static>,
+    /// From when on it counts, since 1970.
+    pub(super) this_update: Duration,
+    /// Until when, if it says so.
+    pub(super) next_update: Option<Duration>,
+    issuer: DistinguishedName,
+    scope: Option<IssuingDistributionPoint>,
+    signed: Signed,
+    /// The key that was found to have signed it, since it is asked for often.
+    signer: OnceLock<Vec<u8>>,
+}
+
+impl List {
+    pub(super) fn from_der(der: &[u8]) -> Result<Self, String> {
+        let text = |error: der::Error| error.to_string();
+        let parsed = CertificateList::<x509_cert::certificate::Rfc5280>::from_der(der).map_err(text)?;
+        let webpki = OwnedCertRevocationList::from_der(der).map_err(|error| error.to_string())?;
+        let body = &parsed.tbs_cert_list;
+        let issuer = body.issuer.to_der().map_err(text)?;
+        let mut extensions = body.crl_extensions.iter().flatten();
+        let scope = extensions
+            .find(|extension| extension.extn_id == SCOPE)
+            .map(|extension| IssuingDistributionPoint::from_der(extension.extn_value.as_bytes()))
+            .transpose()
+            .map_err(text)?;
+        Ok(Self {
+            webpki: webpki.into(),
+            this_update: body.this_update.to_unix_duration(),
+            next_update: body.next_update.map(Time::to_unix_duration),
+            issuer: DistinguishedName::from_der(&issuer).map_err(|error| error.to_string())?,
+            scope,
+            signed: Signed::from_der(der).map_err(text)?,
+            signer: OnceLock::new(),
+        })
+    }
+
+    /// Whose list it says it is.
+    pub(super) fn issuer(&self) -> &DistinguishedName {
+        &self.issuer
+    }
+
+    /// Whether the owner of a certificate has signed it, and may.
+    pub(super) fn is_by(&self, issuer: &Certificate) -> bool {
+        if self.issuer != *issuer.subject() || !issuer.may_sign_lists() {
+            return false;
+        }
+        let key = issuer.key().info();
+        if self.signer.get().is_some_and(|signer| signer == key) {
+            return true;
+        }
+        let is_by = self.signed.is_by(issuer.key());
+        if is_by {
+            // Of two keys that have signed it only one can be kept.
+            let _ = self.signer.set(key.to_vec());
+        }
+        is_by
+    }
+
+    /// Whether a certificate of its issuer would be in it, if it were revoked.
+    pub(super) fn covers(&self, certificate: &Certificate) -> bool {
+        let Some(scope) = &self.scope else { return true };
+        let is_partial = scope.indirect_crl
+            || scope.only_some_reasons.is_some()
+            || scope.only_contains_attribute_certs
+            || scope.only_contains_user_certs && certificate.is_authority()
+            || scope.only_contains_ca_certs && !certificate.is_authority();
+        let is_of_place = match &scope.distribution_point {
+            None => true,
+            Some(DistributionPointName::FullName(names)) => names.iter().any(|name| match name {
+                GeneralName::UniformResourceIdentifier(url) => certificate.lists_at(url.as_str()),
+                _ => false,
+            }),
+            Some(_) => false,
+        };
+        !is_partial && is_of_place
+    }
+
+    /// Whether it counts at the time `now` since 1970.
+    pub(super) fn is_fresh(&self, now: Duration) -> bool {
+        self.this_update <= now + super::evidence::CLOCK_SKEW
+            && self.next_update.is_some_and(|until| now <= until)
+    }
+
+    /// Whether a certificate of its issuer is in it.
+    pub(super) fn has(&self, certificate: &Certificate) -> bool {
+        !matches!(self.webpki.find_serial(certificate.serial()), Ok(None))
+    }
+}

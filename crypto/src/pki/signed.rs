@@ -1,0 +1,33 @@
+//! What X.509 signs: a body, the algorithm, and the signature; certificates, revocation lists and answers of OCSP alike.
+
+use crate::signature::{Scheme, VerifyingKey};
+use der::asn1::{AnyRef, BitStringRef};
+use der::{Decode, Encode, Header, Reader, SliceReader, Tag};
+
+/// A body with its signature.
+pub(super) struct Signed {
+    body: Vec<u8>,
+    algorithm: Vec<u8>,
+    signature: Vec<u8>,
+}
+
+impl Signed {
+    /// Takes a SEQUENCE apart; what follows the signature in it is left out.
+    pub(super) fn from_der(der: &[u8]) -> der::Result<Self> {
+        let mut reader = SliceReader::new(der)?;
+        let header = Header::decode(&mut reader)?;
+        header.tag().assert_eq(Tag::Sequence)?;
+        let mut inside = SliceReader::new(reader.read_slice(header.length())?)?;
+        Ok(Self {
+            body: inside.tlv_bytes()?.to_vec(),
+            algorithm: AnyRef::decode(&mut inside)?.to_der()?,
+            signature: BitStringRef::decode(&mut inside)?.raw_bytes().to_vec(),
+        })
+    }
+
+    /// Whether the owner of the key has signed, with an algorithm that is not weak.
+    pub(super) fn is_by(&self, key: &VerifyingKey) -> bool {
+        let scheme = Scheme::from_der(&self.algorithm).ok().filter(|scheme| *scheme != Scheme::RsaPkcs1Sha1);
+        scheme.is_some_and(|scheme| key.verify(scheme, &self.body, &self.signature).is_ok())
+    }
+}

@@ -1,0 +1,314 @@
+//! What must be known about revocation, and where it comes from. Those in `certificates/ocsp/` are OpenSSL's.
+
+use crypto::pki::{Certificate, ChainFailure, Evidence, Query, Revocation, TrustStore};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer,
+    CrlDistributionPoint, CrlIssuingDistributionPoint, CrlScope, DnType, IsCa, KeyIdMethod, KeyPair,
+    KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// The first of January 2030.
+const NOW: Duration = Duration::from_secs(1_893_456_000);
+const SECOND: Duration = Duration::from_secs(1);
+const YEAR: Duration = Duration::from_secs(366 * 86_400);
+const PLACE: &str = "http://lists.example/root.crl";
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn params(name: &str, serial: u64) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.serial_number = Some(SerialNumber::from(serial));
+    params
+}
+
+fn authority_params(name: &str) -> CertificateParams {
+    let mut params = params(name, 1);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params
+}
+
+fn authority(name: &str) -> Authority {
+    CertifiedIssuer::self_signed(authority_params(name), KeyPair::generate().expect("works")).expect("valid")
+}
+
+fn parse(der: &[u8]) -> Certificate {
+    Certificate::from_der(der).expect("ours")
+}
+
+/// A certificate that says where the lists of its issuer are.
+fn peer(serial: u64, places: &[&str], issuer: &Authority) -> Certificate {
+    let mut params = params("moon", serial);
+    let uris: Vec<String> = places.iter().map(|place| (*place).to_owned()).collect();
+    params.crl_distribution_points =
+        (!uris.is_empty()).then_some(CrlDistributionPoint { uris }).into_iter().collect();
+    let key = KeyPair::generate().expect("works");
+    parse(params.signed_by(&key, issuer).expect("valid").der())
+}
+
+/// The list of an issuer with these serial numbers, which counts in one year.
+fn list(issuer: &Authority, serials: &[u64], year: i32) -> Vec<u8> {
+    list_of(issuer, serials, year, None)
+}
+
+/// The same, of a part of the certificates.
+fn list_of(
+    issuer: &Authority,
+    serials: &[u64],
+    year: i32,
+    scope: Option<(&str, Option<CrlScope>)>,
+) -> Vec<u8> {
+    let revoked = |serial: &u64| RevokedCertParams {
+        serial_number: SerialNumber::from(*serial),
+        revocation_time: date_time_ymd(year, 1, 1),
+        reason_code: None,
+        invalidity_date: None,
+    };
+    let params = CertificateRevocationListParams {
+        this_update: date_time_ymd(year, 1, 1),
+        next_update: date_time_ymd(year + 1, 1, 1),
+        crl_number: SerialNumber::from(1),
+        issuing_distribution_point: scope.map(|(place, scope)| CrlIssuingDistributionPoint {
+            distribution_point: CrlDistributionPoint { uris: vec![place.to_owned()] },
+            scope,
+        }),
+        revoked_certs: serials.iter().map(revoked).collect(),
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    params.signed_by(issuer).expect("valid").der().to_vec()
+}
+
+/// Trusts the authorities, and what comes of asking.
+fn store(
+    authorities: &[&Certificate],
+    revocation: Revocation,
+) -> (TrustStore, Arc<Evidence>, Arc<AtomicUsize>) {
+    let (mut store, woken) = (TrustStore::default(), Arc::new(AtomicUsize::new(0)));
+    for authority in authorities {
+        store.add_authority((*authority).clone()).expect("an authority");
+    }
+    let counter = Arc::clone(&woken);
+    let evidence = Arc::new(Evidence::new(move || _ = counter.fetch_add(1, Ordering::Relaxed)));
+    store.set_revocation(revocation);
+    store.use_evidence(Arc::clone(&evidence));
+    (store, evidence, woken)
+}
+
+fn failure(store: &TrustStore, peer: &Certificate, now: Duration) -> Option<ChainFailure> {
+    store.verify(peer, &[], now).err().map(|error| error.failure)
+}
+
+/// The only thing to be fetched.
+fn query(evidence: &Evidence, now: Duration) -> Query {
+    let mut due = evidence.due(now);
+    assert_eq!(due.len(), 1, "{due:?}");
+    due.remove(0)
+}
+
+#[test]
+fn a_list_is_fetched_and_then_the_peer_is_trusted() {
+    let root = authority("root");
+    let good = peer(7, &[PLACE, "https://lists.example/root.crl", "ldap://lists.example/root"], &root);
+    let (store, evidence, woken) = store(&[&parse(root.der())], Revocation::Strict);
+    let unknown = failure(&store, &good, NOW).expect("nothing is known yet");
+    assert_eq!(
+        unknown.to_string(),
+        format!("has no status of revocation yet, though one is required: {PLACE} is being asked")
+    );
+    assert_eq!(woken.load(Ordering::Relaxed), 1);
+    let query = query(&evidence, NOW);
+    assert_eq!((query.url(), query.body()), (PLACE, None));
+    assert!(
+        failure(&store, &good, NOW).is_some() && evidence.due(NOW).is_empty(),
+        "it is asked once at a time"
+    );
+    evidence.answer(&query, NOW, Ok(list(&root, &[8], 2030))).expect("right");
+    assert_eq!(failure(&store, &good, NOW), None);
+    assert_eq!(failure(&store, &peer(8, &[PLACE], &root), NOW), Some(ChainFailure::Revoked));
+    assert!(evidence.due(NOW + YEAR / 2).is_empty(), "it is kept");
+    assert_eq!(evidence.due(NOW + YEAR / 100 * 95).len(), 1, "and fetched again before it is too old");
+    let late = failure(&store, &good, NOW + YEAR + YEAR);
+    assert!(matches!(late, Some(ChainFailure::StatusUnknown(_))), "{late:?}");
+}
+
+#[test]
+fn only_who_leads_to_an_authority_has_anything_fetched() {
+    let (root, other) = (authority("root"), authority("other"));
+    let (store, evidence, woken) = store(&[&parse(root.der())], Revocation::Strict);
+    let namesake = authority("root");
+    for stranger in [peer(7, &[PLACE], &other), peer(7, &[PLACE], &namesake)] {
+        assert!(failure(&store, &stranger, NOW).is_some());
+    }
+    assert!(evidence.due(NOW).is_empty() && woken.load(Ordering::Relaxed) == 0);
+}
+
+#[test]
+fn what_is_forged_old_or_replayed_is_not_taken() {
+    let root = authority("root");
+    let good = peer(7, &[PLACE], &root);
+    let (store, evidence, _) = store(&[&parse(root.der())], Revocation::Strict);
+    assert!(failure(&store, &good, NOW).is_some());
+    let mut now = NOW;
+    for (bytes, said) in [
+        (Ok(list(&authority("root"), &[], 2030)), "has not signed"),
+        (Ok(list(&root, &[], 2028)), "not of now"),
+        (Ok(b"<html>moved</html>".to_vec()), "no revocation list"),
+        (Err("connection refused".to_owned()), "connection refused"),
+    ] {
+        let error = evidence.answer(&query(&evidence, now), now, bytes).expect_err(said);
+        assert!(error.contains(said), "{error}");
+        let unknown = failure(&store, &good, now).expect("nothing is known").to_string();
+        assert!(unknown.contains(said), "what became of it is said: {unknown}");
+        assert!(evidence.due(now + 14 * SECOND).is_empty(), "it is not asked with each knock");
+        now += 15 * SECOND;
+    }
+    let fresh = query(&evidence, now);
+    evidence.answer(&fresh, now, Ok(list(&root, &[7], 2030))).expect("right");
+    assert_eq!(failure(&store, &good, now), Some(ChainFailure::Revoked));
+    let _ = evidence.answer(&fresh, now, Ok(list(&root, &[], 2029)));
+    assert_eq!(failure(&store, &good, now), Some(ChainFailure::Revoked), "an older list takes nothing back");
+}
+
+#[test]
+fn what_must_be_known_is_as_configured() {
+    let root = authority("root");
+    let (with, without) = (peer(7, &[PLACE], &root), peer(8, &[], &root));
+    for (revocation, known) in [
+        (Revocation::Relaxed, [true, true]),
+        (Revocation::IfUri, [false, true]),
+        (Revocation::Strict, [false, false]),
+    ] {
+        let (store, evidence, _) = store(&[&parse(root.der())], revocation);
+        let is_trusted = [&with, &without].map(|peer| failure(&store, peer, NOW).is_none());
+        assert_eq!(is_trusted, known, "{revocation:?}");
+        assert_eq!(evidence.due(NOW).is_empty(), known[0], "{revocation:?}");
+    }
+}
+
+/// A list of other certificates says nothing about one that is not in it.
+#[test]
+fn a_list_of_a_part_counts_for_that_part() {
+    let root = authority("root");
+    for (scope, counts) in [
+        ((PLACE, None), true),
+        ((PLACE, Some(CrlScope::UserCertsOnly)), true),
+        ((PLACE, Some(CrlScope::CaCertsOnly)), false),
+        (("http://lists.example/other.crl", None), false),
+    ] {
+        let (store, evidence, _) = store(&[&parse(root.der())], Revocation::Strict);
+        let good = peer(7, &[PLACE], &root);
+        assert!(failure(&store, &good, NOW).is_some());
+        let list = list_of(&root, &[], 2030, Some((scope.0, scope.1)));
+        evidence.answer(&query(&evidence, NOW), NOW, Ok(list)).expect("right");
+        assert_eq!(failure(&store, &good, NOW).is_none(), counts, "{scope:?}");
+    }
+}
+
+#[test]
+fn every_certificate_of_a_chain_needs_its_status() {
+    let root = authority("root");
+    let mut between = authority_params("between");
+    between.serial_number = Some(SerialNumber::from(5));
+    between.crl_distribution_points = vec![CrlDistributionPoint { uris: vec![PLACE.to_owned()] }];
+    let key = KeyPair::generate().expect("works");
+    let between = CertifiedIssuer::signed_by(between, key, &root).expect("valid");
+    let (low, sent) = (peer(7, &["http://lists.example/between.crl"], &between), [parse(between.der())]);
+    let (store, evidence, _) = store(&[&parse(root.der())], Revocation::Strict);
+    for _ in 0..2 {
+        assert!(store.verify(&low, &sent, NOW).is_err());
+        for query in evidence.due(NOW) {
+            let issuer = if query.url() == PLACE { &root } else { &between };
+            evidence.answer(&query, NOW, Ok(list(issuer, &[], 2030))).expect("right");
+        }
+    }
+    assert!(store.verify(&low, &sent, NOW).is_ok());
+}
+
+#[test]
+fn a_file_is_read_anew_and_only_its_authority_has_signed_it() {
+    let root = authority("root");
+    let trusted = parse(root.der());
+    let (store, evidence, _) = store(&[&trusted], Revocation::Strict);
+    let (seven, eight) = (peer(7, &[], &root), peer(8, &[], &root));
+    assert_eq!(failure(&store, &seven, NOW), Some(ChainFailure::NoRevocationList));
+    evidence.set_file("/lists/root", &trusted, &list(&root, &[8], 2030)).expect("right");
+    assert_eq!([&seven, &eight].map(|it| failure(&store, it, NOW)), [None, Some(ChainFailure::Revoked)]);
+    let foreign = list(&authority("root"), &[7], 2030);
+    assert!(evidence.set_file("/lists/root", &trusted, &foreign).is_err(), "it stays as it was");
+    assert_eq!(failure(&store, &seven, NOW), None);
+    evidence.set_file("/lists/root", &trusted, &list(&root, &[7], 2030)).expect("right");
+    assert_eq!([&seven, &eight].map(|it| failure(&store, it, NOW)), [Some(ChainFailure::Revoked), None]);
+    evidence.set_file("/lists/root", &trusted, &list(&root, &[], 2027)).expect("right, and old");
+    assert_eq!(failure(&store, &seven, NOW), Some(ChainFailure::RevocationListExpired));
+    evidence.keep_files(&[]);
+    assert_eq!(failure(&store, &seven, NOW), Some(ChainFailure::NoRevocationList));
+}
+
+fn openssl(file: &str) -> Vec<u8> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/certificates/ocsp/");
+    std::fs::read(format!("{folder}{file}")).expect("it is there")
+}
+
+fn openssl_certificate(name: &str) -> Certificate {
+    Certificate::from_file(&openssl(&format!("{name}.pem"))).expect("PEM").remove(0)
+}
+
+#[test]
+fn ocsp_is_asked_and_believed_if_the_issuer_answers_or_its_responder() {
+    for (name, answer, said) in [
+        ("good", "good.resp", Ok(None)),
+        ("good", "good-by-ca.resp", Ok(None)),
+        ("bad", "bad.resp", Ok(Some(ChainFailure::Revoked))),
+        ("bad", "forged.resp", Err("signed by neither")),
+        ("bad", "good.resp", Err("about another certificate")),
+        ("good", "good.req", Err("malformed")),
+    ] {
+        let (store, evidence, _) = store(&[&openssl_certificate("ca")], Revocation::IfUri);
+        let peer = openssl_certificate(name);
+        assert!(matches!(failure(&store, &peer, NOW), Some(ChainFailure::StatusUnknown(_))));
+        let query = query(&evidence, NOW);
+        assert_eq!(query.url(), "http://192.0.2.80/ocsp");
+        if name == "good" {
+            assert_eq!(query.body(), Some(&openssl("good.req")[..]), "as OpenSSL asks");
+        }
+        match (evidence.answer(&query, NOW, Ok(openssl(answer))), said) {
+            (Ok(()), Ok(expected)) => assert_eq!(failure(&store, &peer, NOW), expected, "{answer}"),
+            (Err(error), Err(said)) => {
+                assert!(error.contains(said), "{answer}: {error}");
+                assert!(failure(&store, &peer, NOW).is_some(), "{answer}");
+            }
+            (told, _) => panic!("{answer}: {told:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_answer_of_ocsp_has_its_time() {
+    let (store, evidence, _) = store(&[&openssl_certificate("ca")], Revocation::Strict);
+    let peer = openssl_certificate("good");
+    let early = Duration::from_secs(1_790_000_000);
+    let _ = failure(&store, &peer, NOW);
+    let error =
+        evidence.answer(&query(&evidence, NOW), early, Ok(openssl("good-by-ca.resp"))).expect_err("early");
+    assert!(error.contains("is the clock right?"), "{error}");
+}
+
+/// Sources are bounded, whatever certificates an authority signs.
+#[test]
+fn places_to_ask_at_are_bounded() {
+    let root = authority("root");
+    let (store, evidence, _) = store(&[&parse(root.der())], Revocation::Strict);
+    for number in 0..40 {
+        let places: Vec<String> = (0..4).map(|place| format!("http://{number}.example/{place}")).collect();
+        let places: Vec<&str> = places.iter().map(String::as_str).collect();
+        let _ = failure(&store, &peer(number, &places, &root), NOW + SECOND * number as u32);
+    }
+    let due = evidence.due(NOW + SECOND * 60);
+    assert!(due.len() == 16 && due.iter().all(|query| query.limit() <= 4 << 20), "{}", due.len());
+    assert!(due.iter().any(|query| query.url().starts_with("http://39.")), "the newest stay");
+}

@@ -1,0 +1,120 @@
+//! What is revoked, as files and servers say while the daemon runs: lists by charon's own tool, answers of OpenSSL's responder.
+
+use super::authorities::sites;
+use super::certificates::P256;
+use super::{Ours, reaches};
+use crate::support::skip;
+use bench::lab::{Lab, has_program, wait_until};
+use bench::strongswan::StrongSwan;
+use std::fmt::Write as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// How long it may take until a server that was not there is asked again, and then the peer.
+const LONG: Duration = Duration::from_secs(90);
+
+/// Starts a server on the side of charon.
+fn serve(lab: &mut Lab, program: &str, arguments: &[&str]) {
+    let mut command: Command = lab.command("b", program);
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    lab.start(&mut command).expect("it starts");
+}
+
+/// Waits until charon's call is answered, or the daemon says why not.
+fn wait_for_call(lab: &Lab, daemon: &Ours, charon: &StrongSwan, failure: Option<&str>) {
+    let told = || daemon.peer()["failure"].to_string();
+    let is_so = || match (charon.initiate(lab, "net"), failure) {
+        (called, None) => called.is_ok(),
+        (called, Some(failure)) => called.is_err() && told().contains(failure),
+    };
+    wait_until(LONG, is_so).unwrap_or_else(|error| panic!("{failure:?}: {error}\n{}", daemon.tell(charon)));
+}
+
+/// Nothing is configured but where the certificates say that lists are: no set-up without them, and one as soon as they are
+/// there.
+#[test]
+fn a_peer_is_served_once_the_lists_that_it_needs_are_fetched() {
+    let Some(mut lab) = sites() else { return };
+    if !has_program("python3") {
+        return skip("needs python3, which is not installed");
+    }
+    let authorities = P256.authorities(&lab);
+    let place = |file: &str| format!("http://192.168.77.2:8080/{file}.crl");
+    authorities.issue("between-b", "root", &["--ca", "--crl", &place("root")]).expect("the tool works");
+    authorities.issue("b", "between-b", &["--crl", &place("between-b")]).expect("the tool works");
+    let charon = P256.charon(&mut lab, &authorities, "");
+    let strict = ["PEER authentication x509 revocation strict"];
+    let daemon = Ours::start(&mut lab, "a", &P256.ours(&authorities, &["root"], &strict));
+    wait_for_call(&lab, &daemon, &charon, Some("has no status of revocation yet, though one is required"));
+    wait_for_call(&lab, &daemon, &charon, Some("is not reached"));
+    for authority in ["root", "between-b"] {
+        authorities.revoke(authority, &[]).expect("the tool works");
+    }
+    let folder = authorities.path("");
+    serve(
+        &mut lab,
+        "python3",
+        &["-m", "http.server", "8080", "--bind", "192.168.77.2", "--directory", &folder],
+    );
+    wait_for_call(&lab, &daemon, &charon, None);
+    assert!(reaches(&lab, "b", "10.1.0.1"), "{}", daemon.tell(&charon));
+}
+
+/// No signal is sent: the file is noticed.
+#[test]
+fn a_file_of_lists_is_read_again_when_it_changes() {
+    let Some(mut lab) = sites() else { return };
+    let authorities = P256.authorities(&lab);
+    for authority in ["root", "between-b"] {
+        authorities.revoke(authority, &[]).expect("the tool works");
+    }
+    let charon = P256.charon(&mut lab, &authorities, "");
+    let strict = ["PEER authentication x509 revocation strict"];
+    let mut configuration = P256.ours(&authorities, &["root", "between-b"], &strict);
+    for authority in ["root", "between-b"] {
+        let file = authorities.path(&format!("{authority}.crl"));
+        let _ = writeln!(configuration, "set pki ca {authority} crl-file {file}");
+    }
+    let daemon = Ours::start(&mut lab, "a", &configuration);
+    wait_for_call(&lab, &daemon, &charon, None);
+    charon.swanctl(&lab, &["--terminate", "--ike", "site"]).expect("it ends");
+    authorities.revoke("between-b", &["b"]).expect("the tool works");
+    wait_until(LONG, || {
+        let is_refused = charon.initiate(&lab, "net").is_err();
+        let _ = charon.swanctl(&lab, &["--terminate", "--ike", "site"]);
+        is_refused
+    })
+    .unwrap_or_else(|error| panic!("{error}\n{}", daemon.tell(&charon)));
+    wait_for_call(&lab, &daemon, &charon, Some("C=CH, O=Sites, CN=b is revoked"));
+}
+
+#[test]
+fn ocsp_says_who_is_revoked() {
+    for (status, failure) in [("V", None), ("R", Some("C=CH, O=Sites, CN=b is revoked"))] {
+        let Some(mut lab) = sites() else { return };
+        if !has_program("openssl") {
+            return skip("needs openssl, which is not installed");
+        }
+        let authorities = P256.authorities(&lab);
+        let place = ["--ocsp", "http://192.168.77.2:8081/"];
+        authorities.issue("b", "between-b", &place).expect("the tool works");
+        let certificate = authorities.path("b.pem");
+        let said = bench::lab::run("openssl", ["x509", "-in", &certificate, "-noout", "-serial"])
+            .expect("it reads it");
+        let serial = said.trim().trim_start_matches("serial=").to_owned();
+        let when = if status == "R" { "250101000000Z" } else { "" };
+        let index = authorities.path("index.txt");
+        std::fs::write(&index, format!("{status}\t491231235959Z\t{when}\t{serial}\tunknown\t/CN=b\n"))
+            .expect("a file");
+        let charon = P256.charon(&mut lab, &authorities, "");
+        let [issuer, key] = ["between-b.pem", "between-b.key"].map(|file| authorities.path(file));
+        let database = ["ocsp", "-port", "8081", "-index", &index, "-CA", &issuer, "-ndays", "7"];
+        serve(&mut lab, "openssl", &[&database[..], &["-rsigner", &issuer, "-rkey", &key]].concat());
+        let if_uri = ["PEER authentication x509 revocation ifuri"];
+        let daemon = Ours::start(&mut lab, "a", &P256.ours(&authorities, &["root"], &if_uri));
+        wait_for_call(&lab, &daemon, &charon, failure);
+        if failure.is_none() {
+            assert!(reaches(&lab, "b", "10.1.0.1"), "{}", daemon.tell(&charon));
+        }
+    }
+}
