@@ -162,7 +162,7 @@ pub(super) static GROUPS: &[Node] = &[
     .or("120"),
     flag(
         "vpn ipsec ike-group <ike-group> disable-mobike",
-        "Do not follow a peer to another address by MOBIKE",
+        "Do not follow a peer to another address by MOBIKE, which is not served yet",
     ),
     flag_or(
         "vpn ipsec ike-group <ike-group> ikev2-reauth",
@@ -189,7 +189,7 @@ pub(super) static GROUPS: &[Node] = &[
     )
     .note("has no effect: it is of IKEv1"),
     value("vpn ipsec ike-group <ike-group> mobike", ENABLE, "Older spelling of disable-mobike")
-        .note("is since VyOS 1.4: disable-mobike, there or not"),
+        .note("has no effect: MOBIKE is not served yet (since VyOS 1.4 the word is disable-mobike, there or not)"),
     value(
         "vpn ipsec ike-group <ike-group> proposal <number> dh-group",
         Type::Word(DH_GROUPS),

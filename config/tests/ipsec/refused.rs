@@ -277,6 +277,7 @@ fn what_is_weak_or_not_served_is_said_and_the_rest_goes_on() {
         ),
         (format!("delete {} proposal 1 dh-group", &ike[4..]), "has no dh-group"),
         (format!("{ike} dead-peer-detection timeout 30"), "not longer than interval"),
+        ("set vpn ipsec ike-group I mobike enable".to_owned(), "has no effect: MOBIKE is not served yet"),
     ] {
         let (ipsec, warnings) = loaded(&site(&extra));
         assert!(warnings.len() == 1 && warnings[0].contains(said), "{extra}: {warnings:?}");
