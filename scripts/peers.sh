@@ -54,6 +54,8 @@ ipsec_modules=(virtio_pci virtio_net esp4 xfrm_user authenc authencesn jitterent
   crypto_null)
 # libreswan speaks to the kernel by xfrm_user, OpenIKED by af_key.
 ike_modules=("${ipsec_modules[@]}" af_key)
+# A kernel that has TUN and no nf_tables.
+plain_modules=(tun)
 
 fetch_kernel() {
   local work image version purpose module file
@@ -68,7 +70,7 @@ fetch_kernel() {
   rm -rf .peers/kernel.new
   mkdir -p .peers/kernel.new
   PATH=$PATH:/sbin:/usr/sbin depmod -b "$work/tree" "$version"
-  for purpose in wireguard ipsec crypto ike; do
+  for purpose in wireguard ipsec crypto ike plain; do
     local -n modules=${purpose}_modules
     for module in "${modules[@]}"; do
       PATH=$PATH:/sbin:/usr/sbin modprobe -d "$work/tree" -S "$version" --show-depends "$module"
@@ -82,7 +84,7 @@ fetch_kernel() {
   mv .peers/kernel.new .peers/kernel
 }
 
-if [ "$part" = test ] && ! [ -f .peers/kernel/order-crypto -a -f .peers/kernel/order-ike ]; then
+if [ "$part" = test ] && ! [ -f .peers/kernel/order-crypto -a -f .peers/kernel/order-ike -a -f .peers/kernel/order-plain ]; then
   fetch_kernel || say "no Debian kernel can be had here: the tests with its WireGuard, IPsec and crypto API will be skipped"
 fi
 

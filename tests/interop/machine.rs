@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// The programs of busybox that scripts use.
-const APPLETS: &str =
-    "sh mount insmod cat ip ping nc md5sum sed dd sleep echo ls poweroff hostname killall chmod mkdir ln";
+const APPLETS: &str = "sh mount insmod cat ip ping nc md5sum sed dd sleep echo ls poweroff hostname killall chmod mkdir ln grep mknod";
 
 /// The folder of the kernel and its modules; says aloud if that, or a program that is `needed`, is missing.
 pub fn kernel(needed: &[&str]) -> Option<PathBuf> {
@@ -27,7 +26,7 @@ pub fn kernel(needed: &[&str]) -> Option<PathBuf> {
 
 /// What a machine is started with.
 pub struct Start<'a> {
-    /// The purpose for which modules are loaded: `wireguard`, `ipsec`, `ike` or `crypto`.
+    /// The purpose for which modules are loaded: `wireguard`, `ipsec`, `ike`, `crypto` or `plain`.
     pub modules: &'a str,
     /// Programs that are taken in, with their libraries: names, or paths.
     pub programs: &'a [PathBuf],

@@ -7,6 +7,7 @@ mod machine;
 #[path = "../netns/manual.rs"]
 #[allow(dead_code)]
 mod manual;
+mod plain_kernel;
 mod strongswan;
 #[path = "../netns/support.rs"]
 #[allow(dead_code)]

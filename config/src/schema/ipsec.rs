@@ -188,8 +188,9 @@ pub(super) static GROUPS: &[Node] = &[
         "Of IKEv1; has no effect",
     )
     .note("has no effect: it is of IKEv1"),
-    value("vpn ipsec ike-group <ike-group> mobike", ENABLE, "Older spelling of disable-mobike")
-        .note("has no effect: MOBIKE is not served yet (since VyOS 1.4 the word is disable-mobike, there or not)"),
+    value("vpn ipsec ike-group <ike-group> mobike", ENABLE, "Older spelling of disable-mobike").note(
+        "has no effect: MOBIKE is not served yet (since VyOS 1.4 the word is disable-mobike, there or not)",
+    ),
     value(
         "vpn ipsec ike-group <ike-group> proposal <number> dh-group",
         Type::Word(DH_GROUPS),
