@@ -73,6 +73,11 @@ pub(super) static GENERAL: &[Node] = &[
         .or("1.8"),
     value("vpn ipsec options retransmission timeout", Type::Number(1, 300), "Seconds of the first wait")
         .or("1"),
+    values(
+        "vpn ipsec passthrough",
+        Type::Prefix,
+        "Network that is reached in clear, although a tunnel's remote prefix contains it",
+    ),
     flag("vpn ipsec options virtual-ip", "Accepted; has no effect").note(NO_EFFECT),
     // VyOS 1.3 and before.
     value("vpn ipsec auto-update", Type::Number(30, 65_535), "Accepted; has no effect").note(NO_EFFECT),

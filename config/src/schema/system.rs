@@ -33,6 +33,7 @@ pub(super) static NODES: &[Node] = &[
         "system allow-empty",
         "A configuration without interfaces and peers is meant, and not a file cut off",
     ),
+    flag("system open-at-exit", "Open what tunnels protect when the gateway is stopped; closed if not set"),
 ];
 
 const LEFT: &str =

@@ -27,6 +27,8 @@ pub struct Settings {
     pub crypto: Crypto,
     /// Whether it is meant that nothing is served.
     pub allows_empty: bool,
+    /// Whether what tunnels protect is open once the gateway was stopped.
+    pub open_at_exit: bool,
 }
 
 /// Settings, and what a person should know about them.
@@ -42,7 +44,8 @@ impl Settings {
     pub fn new(tree: &Tree) -> Result<Checked, Vec<ConfigError>> {
         let mut reader = Reader::default();
         let allows_empty = tree.at(&["system", "allow-empty"]).is_some();
-        let mut settings = Self { crypto: Crypto::new(tree), allows_empty, ..Self::default() };
+        let open_at_exit = tree.at(&["system", "open-at-exit"]).is_some();
+        let mut settings = Self { crypto: Crypto::new(tree), allows_empty, open_at_exit, ..Self::default() };
         if let Some(interfaces) = tree.at(&["interfaces", "wireguard"]) {
             for (name, interface) in interfaces.children() {
                 if let Some(read) = reader.wireguard(name, interface) {

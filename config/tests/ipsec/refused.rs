@@ -357,3 +357,14 @@ fn extended_sequence_numbers_are_offered_unless_switched_off() {
     assert!(of(""));
     assert!(!of("set vpn ipsec esp-group SITE-ESP disable-esn"));
 }
+
+#[test]
+fn what_a_tunnel_leads_to_is_not_passed_by() {
+    check_refused(
+        "set vpn ipsec passthrough 10.2.0.0/16",
+        "passthrough 10.2.0.0/16 is what tunnel 1 of peer a leads to",
+        "delete vpn ipsec passthrough 10.2.0.0/16",
+    );
+    let wider = "set vpn ipsec passthrough 10.0.0.0/8\nset vpn ipsec passthrough 10.2.7.0/24";
+    assert_eq!(loaded(&site(wider)).0.passthrough.len(), 2);
+}

@@ -19,13 +19,13 @@ pub use crypto::pki::Revocation;
 pub use crypto::prf::Prf;
 pub use identity::Identity;
 
-use super::{Reader, set_or_default};
+use super::{Reader, parsed, set_or_default};
 use crate::schema::hundredths;
 use crate::tree::Tree;
 use crypto::SecretBytes;
 use crypto::cipher::Integrity;
 use ipnet::IpNet;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -34,6 +34,8 @@ use std::sync::Arc;
 pub struct IpSec {
     /// Whether routes to the networks behind peers are left to others.
     pub disable_route_autoinstall: bool,
+    /// Networks that are reached in clear, although a tunnel leads to a wider one.
+    pub passthrough: BTreeSet<IpNet>,
     /// How often and when a request is sent again.
     pub retransmission: Retransmission,
     /// Peers that are not disabled, by name.
@@ -351,11 +353,32 @@ impl Reader {
             .collect();
         self.check_peers(tree, &peers);
         self.check_overlaps(tree, &peers);
+        let passthrough = self.passthrough(tree, &peers);
         IpSec {
+            passthrough,
             disable_route_autoinstall: tree.at(&["options", "disable-route-autoinstall"]).is_some(),
             retransmission: retransmission(tree),
             peers,
         }
+    }
+}
+
+impl Reader {
+    /// Networks that are reached in clear. One that a tunnel leads to cannot be both.
+    fn passthrough(&mut self, tree: &Tree, peers: &BTreeMap<String, Arc<Peer>>) -> BTreeSet<IpNet> {
+        let given: Vec<IpNet> = parsed(tree.values("passthrough"));
+        for (name, peer) in peers {
+            for (number, tunnel) in &peer.tunnels {
+                let is_given = |prefix: &&IpNet| given.iter().any(|given| given.trunc() == prefix.trunc());
+                let Some(prefix) = tunnel.remote.prefixes.iter().find(is_given) else { continue };
+                self.error(
+                    tree.location_of("passthrough"),
+                    format!("passthrough {prefix} is what tunnel {number} of peer {name} leads to"),
+                    format!("delete vpn ipsec passthrough {prefix}"),
+                );
+            }
+        }
+        given.iter().map(IpNet::trunc).collect()
     }
 }
 
