@@ -360,10 +360,7 @@ fn switch_off(offloads: &Offloads, without: &[String]) -> Result<(), InterfaceEr
 
 /// MTU and queue of a new interface.
 fn set_defaults(name: &str) -> Result<(), NetlinkError> {
-    let mut netlink = Netlink::open().map_err(|error| NetlinkError {
-        what: "rtnetlink".to_owned(),
-        error: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-    })?;
+    let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
     let link = netlink.link(name)?;
     let change =
         LinkChange { mtu: Some(DEFAULT_MTU), queue_length: Some(QUEUE_LENGTH), ..LinkChange::default() };

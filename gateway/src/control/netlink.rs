@@ -2,6 +2,10 @@
 //!
 //! Everything here is idempotent: what is there already is not added again, what is gone already is not missed.
 
+mod rule;
+
+pub use rule::Rule;
+
 use ipnet::IpNet;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
@@ -14,12 +18,12 @@ use netlink_packet_route::link::{
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
-use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
+use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
+use rule::{rule_message, rule_of};
 use rustix::io::Errno;
-use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
@@ -32,13 +36,23 @@ const PROTOCOL: RouteProtocol = RouteProtocol::Other(219);
 const LAST: u32 = 0xff00_0000;
 
 /// A request that the kernel refused.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}: {error}")]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{what}: {error}{fix}")]
 pub struct NetlinkError {
     /// What was asked for.
     pub what: String,
     /// What the kernel says.
     pub error: Errno,
+    /// What to type, as it is printed behind the error; empty if that is not known.
+    pub fix: String,
+}
+
+impl NetlinkError {
+    /// Without a fix.
+    pub fn new(what: impl Into<String>, error: &io::Error) -> Self {
+        let error = Errno::from_io_error(error).unwrap_or(Errno::IO);
+        Self { what: what.into(), error, fix: String::new() }
+    }
 }
 
 /// A link as it is.
@@ -78,33 +92,6 @@ pub struct LinkChange {
     pub link_local: Option<bool>,
 }
 
-/// A routing rule for traffic that is not our own: `not fwmark MARK lookup TABLE`, or the exception before it,
-/// `lookup main suppress_prefixlength 0`. [`rules`](super::rules) has the order of all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rule {
-    /// Packets without the mark use the table.
-    NotMarked {
-        /// For IPv6.
-        v6: bool,
-        /// The mark.
-        mark: u32,
-        /// The table.
-        table: u32,
-    },
-    /// More specific routes of the main table come first.
-    MainFirst {
-        /// For IPv6.
-        v6: bool,
-    },
-    /// Packets without the mark use the table before the main one: policies decide, not routes.
-    BeforeMain {
-        /// For IPv6.
-        v6: bool,
-        /// The mark, which is also the table's number.
-        mark: u32,
-    },
-}
-
 /// A route of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Route {
@@ -132,25 +119,29 @@ pub enum Way {
     Nowhere,
 }
 
+/// Whose a route is, and where it leads.
+struct Owner {
+    metric: Option<u32>,
+    protocol: String,
+    index: Option<u32>,
+    via: Option<IpAddr>,
+}
+
 impl Way {
+    /// The number of its link.
+    fn index(self) -> Option<u32> {
+        match self {
+            Self::Link { index, .. } => Some(index),
+            _ => None,
+        }
+    }
+
     /// Makes a route one of several for its prefix: what is without one has the kernel's, which is lower than the last.
     fn metric(self) -> Option<u32> {
         match self {
             Self::Onward => Some(1),
             Self::Link { .. } => None,
             Self::Nowhere => Some(LAST),
-        }
-    }
-}
-
-impl Rule {
-    /// Which rules come first: without a number, the kernel places each new rule before all others.
-    pub fn priority(self) -> u32 {
-        match self {
-            Self::MainFirst { .. } => 32_500,
-            Self::NotMarked { .. } => 32_501,
-            // Where strongSwan has its own.
-            Self::BeforeMain { .. } => 220,
         }
     }
 }
@@ -190,7 +181,7 @@ impl Netlink {
             RouteNetlinkMessage::NewLink(message) => Some(link_of(&message)),
             _ => None,
         });
-        found.ok_or_else(|| NetlinkError { what: what(), error: Errno::NODEV })
+        found.ok_or_else(|| NetlinkError::new(what(), &Errno::NODEV.into()))
     }
 
     /// What a link is, as `wireguard` or `tun`; `None` for one of hardware.
@@ -294,14 +285,68 @@ impl Netlink {
         self.change(message, 0, || format!("remove address {address}"))
     }
 
-    /// Adds a route, in place of one of the same kind for the same prefix.
+    /// Adds a route, in place of one of ours of the same kind for the same prefix. One of another program is left alone,
+    /// and refuses ours.
     pub fn add_route(&mut self, route: Route) -> Result<(), NetlinkError> {
         let mut message = route_message(route);
         if let Way::Link { source: Some(source), .. } = route.way {
             message.attributes.push(RouteAttribute::PrefSource(route_address(source)));
         }
-        let message = RouteNetlinkMessage::NewRoute(message);
-        self.change(message, NLM_F_CREATE | NLM_F_REPLACE, || format!("add route {}", route.prefix))
+        let what = || format!("add route {}", route.prefix);
+        let add = RouteNetlinkMessage::NewRoute(message);
+        let added = self.request(add.clone(), NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK, what);
+        match added {
+            Err(NetlinkError { error: Errno::EXIST, .. }) => {}
+            outcome => return outcome.map(|_| ()),
+        }
+        match self.other_owner(route)? {
+            Some(owner) if owner.index.is_some() && owner.index == route.way.index() => Ok(()),
+            Some(owner) => Err(self.refusal(route, &owner)),
+            None => self.request(add, NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK, what).map(|_| ()),
+        }
+    }
+
+    /// The route of another program that has the place of one of ours.
+    fn other_owner(&mut self, route: Route) -> Result<Option<Owner>, NetlinkError> {
+        let ours = owner_of(&route_message(route));
+        let found = self.dump_routes(Some(route.table), None)?;
+        let same = found.iter().filter(|message| {
+            let family =
+                if route.prefix.addr().is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+            message.header.address_family == family
+                && table_of(message) == route.table
+                && prefix_of(message) == Some(route.prefix)
+                && message.header.protocol != PROTOCOL
+        });
+        Ok(same.map(owner_of).find(|owner| owner.metric == ours.metric))
+    }
+
+    fn refusal(&mut self, route: Route, owner: &Owner) -> NetlinkError {
+        let table = if route.table == MAIN_TABLE { String::new() } else { format!(" table {}", route.table) };
+        let device = owner.index.and_then(|index| self.link_name(index)).map(|name| format!(" dev {name}"));
+        let via = owner.via.map(|via| format!(" via {via}"));
+        let way = [via, device].into_iter().flatten().collect::<String>();
+        let (prefix, protocol) = (route.prefix, &owner.protocol);
+        NetlinkError {
+            what: format!("route {prefix}{way} proto {protocol}{table} is there already, of another program"),
+            error: Errno::EXIST,
+            fix: format!(
+                "\n  fix: ip route delete {prefix}{way} proto {protocol}{table} and reload, or take {prefix} out of the configuration"
+            ),
+        }
+    }
+
+    fn link_name(&mut self, index: u32) -> Option<String> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        let answers = self.request(RouteNetlinkMessage::GetLink(message), 0, String::new).ok()?;
+        answers.into_iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewLink(message) => message.attributes.into_iter().find_map(|it| match it {
+                LinkAttribute::IfName(name) => Some(name),
+                _ => None,
+            }),
+            _ => None,
+        })
     }
 
     /// Takes a route away.
@@ -310,34 +355,39 @@ impl Netlink {
         self.change(message, 0, || format!("remove route {}", route.prefix))
     }
 
-    /// The routes of a table that we, or a daemon like us, have added.
-    pub fn routes(&mut self, table: u32) -> Result<Vec<Route>, NetlinkError> {
-        // A kernel that can is asked for this table only: others may be very large.
+    /// The routes of all tables that we, or a daemon like us, have added.
+    pub fn routes(&mut self) -> Result<Vec<Route>, NetlinkError> {
+        let found = self.dump_routes(None, Some(PROTOCOL))?;
+        let ours = found.iter().filter(|message| message.header.protocol == PROTOCOL);
+        Ok(ours.filter_map(route_of).collect())
+    }
+
+    /// The routes of a table or of all, of a protocol or of all. A kernel that can is asked for these only, as others may be
+    /// very many; one that cannot says all.
+    fn dump_routes(
+        &mut self,
+        table: Option<u32>,
+        protocol: Option<RouteProtocol>,
+    ) -> Result<Vec<RouteMessage>, NetlinkError> {
         let _ = self.socket.set_netlink_get_strict_chk(true);
-        let mut found = Vec::new();
-        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let found = [AddressFamily::Inet, AddressFamily::Inet6].map(|family| {
             let mut message = RouteMessage::default();
             message.header.address_family = family;
-            message.attributes.push(RouteAttribute::Table(table));
-            let dump = RouteNetlinkMessage::GetRoute(message);
-            match self.request(dump, NLM_F_DUMP, || format!("routes of table {table}")) {
-                Ok(answers) => found.extend(answers),
+            message.header.protocol = protocol.unwrap_or_default();
+            message.attributes.extend(table.map(RouteAttribute::Table));
+            match self.request(RouteNetlinkMessage::GetRoute(message), NLM_F_DUMP, || "routes".to_owned()) {
                 // There has never been such a table.
-                Err(NetlinkError { error: Errno::NOENT, .. }) => {}
-                Err(error) => {
-                    let _ = self.socket.set_netlink_get_strict_chk(false);
-                    return Err(error);
-                }
+                Err(NetlinkError { error: Errno::NOENT, .. }) => Ok(Vec::new()),
+                outcome => outcome,
             }
-        }
+        });
         let _ = self.socket.set_netlink_get_strict_chk(false);
-        let ours = found.iter().filter_map(|answer| match answer {
-            RouteNetlinkMessage::NewRoute(message) if message.header.protocol == PROTOCOL => {
-                route_of(message)
-            }
+        let [v4, v6] = found;
+        let messages = v4?.into_iter().chain(v6?).filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(message) => Some(message),
             _ => None,
         });
-        Ok(ours.filter(|route| route.table == table).collect())
+        Ok(messages.collect())
     }
 
     /// Adds a rule.
@@ -359,22 +409,6 @@ impl Netlink {
             .iter()
             .filter_map(|answer| match answer {
                 RouteNetlinkMessage::NewRule(message) => rule_of(message),
-                _ => None,
-            })
-            .collect())
-    }
-
-    /// The tables in which we, or a daemon like us, have routes; those for IPv6 are told from the others.
-    pub fn tables(&mut self) -> Result<BTreeSet<(bool, u32)>, NetlinkError> {
-        let dump = RouteNetlinkMessage::GetRoute(RouteMessage::default());
-        let answers = self.request(dump, NLM_F_DUMP, || "routes".to_owned())?;
-        Ok(answers
-            .iter()
-            .filter_map(|answer| match answer {
-                RouteNetlinkMessage::NewRoute(message) if message.header.protocol == PROTOCOL => {
-                    let v6 = message.header.address_family == AddressFamily::Inet6;
-                    Some((v6, table_of(message)))
-                }
                 _ => None,
             })
             .collect())
@@ -420,10 +454,7 @@ impl Netlink {
         flags: u16,
         what: impl Fn() -> String,
     ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
-        let failed = |error: io::Error| NetlinkError {
-            what: what(),
-            error: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-        };
+        let failed = |error: io::Error| NetlinkError::new(what(), &error);
         self.sequence += 1;
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;
@@ -529,28 +560,66 @@ fn route_message(route: Route) -> RouteMessage {
 
 /// The route that a message describes, if it is of a kind that we add.
 fn route_of(message: &RouteMessage) -> Option<Route> {
-    let (mut destination, mut index, mut source) = (None, None, None);
+    let (mut index, mut source) = (None, None);
     for attribute in &message.attributes {
         match attribute {
-            RouteAttribute::Destination(address) => destination = ip_address(address),
             RouteAttribute::Oif(oif) => index = Some(*oif),
             RouteAttribute::PrefSource(address) => source = ip_address(address),
             _ => {}
         }
     }
-    let unspecified: IpAddr = match message.header.address_family {
-        AddressFamily::Inet => [0; 4].into(),
-        _ => [0; 16].into(),
-    };
     let way = match message.header.kind {
         RouteType::Throw => Way::Onward,
         RouteType::Unreachable => Way::Nowhere,
         RouteType::Unicast => Way::Link { index: index?, source },
         _ => return None,
     };
-    let length = message.header.destination_prefix_length;
-    let prefix = IpNet::new(destination.unwrap_or(unspecified), length).ok()?;
-    Some(Route { prefix, table: table_of(message), way })
+    Some(Route { prefix: prefix_of(message)?, table: table_of(message), way })
+}
+
+fn prefix_of(message: &RouteMessage) -> Option<IpNet> {
+    let unspecified: IpAddr = match message.header.address_family {
+        AddressFamily::Inet => [0; 4].into(),
+        _ => [0; 16].into(),
+    };
+    let destination = message.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(address) => ip_address(address),
+        _ => None,
+    });
+    IpNet::new(destination.unwrap_or(unspecified), message.header.destination_prefix_length).ok()
+}
+
+fn owner_of(message: &RouteMessage) -> Owner {
+    // The kernel gives a route of IPv6 a metric if it was told none, and one of IPv4 not.
+    let default = (message.header.address_family == AddressFamily::Inet6).then_some(1024);
+    let protocol = match message.header.protocol {
+        RouteProtocol::Other(number) => number.to_string(),
+        known => format!("{known:?}").to_lowercase(),
+    };
+    let mut owner = Owner { metric: default, protocol, index: None, via: None };
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Priority(metric) if *metric > 0 => owner.metric = Some(*metric),
+            RouteAttribute::Oif(index) => owner.index = Some(*index),
+            RouteAttribute::Gateway(address) => owner.via = ip_address(address),
+            _ => {}
+        }
+    }
+    owner
+}
+
+/// Whether something that the kernel tells of is a change of links or addresses, of a route or a rule of ours, or in one of
+/// these tables.
+pub(super) fn is_ours(bytes: &[u8], tables: &[u32]) -> bool {
+    messages(bytes).any(|message| match message.payload {
+        NetlinkPayload::InnerMessage(
+            RouteNetlinkMessage::NewRoute(message) | RouteNetlinkMessage::DelRoute(message),
+        ) => message.header.protocol == PROTOCOL || tables.contains(&table_of(&message)),
+        NetlinkPayload::InnerMessage(
+            RouteNetlinkMessage::NewRule(message) | RouteNetlinkMessage::DelRule(message),
+        ) => rule::is_our_rule(&message),
+        _ => true,
+    })
 }
 
 fn mtu_of(metric: &RouteMetric) -> Option<u32> {
@@ -574,52 +643,6 @@ fn address_of(message: &AddressMessage) -> Option<IpNet> {
         _ => None,
     });
     IpNet::new(address?, message.header.prefix_len).ok()
-}
-
-fn rule_message(rule: Rule) -> RuleMessage {
-    let mut message = RuleMessage::default();
-    message.header.action = RuleAction::ToTable;
-    let (v6, attributes) = match rule {
-        Rule::NotMarked { v6, mark, table } => not_marked(&mut message, v6, mark, table),
-        Rule::BeforeMain { v6, mark } => not_marked(&mut message, v6, mark, mark),
-        Rule::MainFirst { v6 } => {
-            (v6, vec![RuleAttribute::Table(MAIN_TABLE), RuleAttribute::SuppressPrefixLen(0)])
-        }
-    };
-    message.header.family = if v6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
-    message.attributes = attributes;
-    message.attributes.push(RuleAttribute::Priority(rule.priority()));
-    message.attributes.push(RuleAttribute::Protocol(PROTOCOL));
-    message
-}
-
-fn not_marked(message: &mut RuleMessage, v6: bool, mark: u32, table: u32) -> (bool, Vec<RuleAttribute>) {
-    message.header.flags = RuleFlags::Invert;
-    (v6, vec![RuleAttribute::FwMark(mark), RuleAttribute::Table(table)])
-}
-
-/// The rule that a message describes, if it is one of ours in everything: priority, table, mark and protocol.
-fn rule_of(message: &RuleMessage) -> Option<Rule> {
-    let v6 = message.header.family == AddressFamily::Inet6;
-    let mark = message.attributes.iter().find_map(|attribute| match attribute {
-        RuleAttribute::FwMark(mark) => Some(*mark),
-        _ => None,
-    });
-    let table = message.attributes.iter().find_map(|attribute| match attribute {
-        RuleAttribute::Table(table) => Some(*table),
-        _ => None,
-    });
-    let possible = match (mark, table) {
-        (Some(mark), Some(table)) => {
-            vec![Rule::NotMarked { v6, mark, table }, Rule::BeforeMain { v6, mark }]
-        }
-        _ => vec![Rule::MainFirst { v6 }],
-    };
-    possible.into_iter().find(|&rule| {
-        let ours = rule_message(rule);
-        message.header.flags.contains(RuleFlags::Invert) == ours.header.flags.contains(RuleFlags::Invert)
-            && ours.attributes.iter().all(|attribute| message.attributes.contains(attribute))
-    })
 }
 
 fn table_of(message: &RouteMessage) -> u32 {
