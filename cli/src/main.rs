@@ -4,6 +4,7 @@
 mod bench;
 mod bench_crypto;
 mod client;
+mod closed;
 mod doctor;
 mod elsewhere;
 mod engines;
@@ -49,6 +50,10 @@ enum Verb {
     Status(status::Arguments),
     /// Read the configuration again, and say what became of it
     Reload(reload::Arguments),
+    /// Close what tunnels are to protect until the gateway serves: for the time before it starts
+    Close(closed::Close),
+    /// Open what a stopped gateway has left closed
+    Open(closed::Open),
     /// Show what is going on
     Show(show::Arguments),
     /// Say why a connection is not up, and what mends it
@@ -90,6 +95,8 @@ fn main() -> ExitCode {
         Verb::Status(arguments) => return ended(status::run(&arguments)),
         Verb::Reload(arguments) => return ended(reload::run(arguments)),
         Verb::Run(arguments) => run::run(arguments),
+        Verb::Close(arguments) => closed::close(&arguments),
+        Verb::Open(arguments) => closed::open(&arguments),
         Verb::Show(arguments) => show::run(arguments),
         Verb::Explain(arguments) => explain::run(arguments),
         Verb::Reset(arguments) => reset::run(arguments),

@@ -14,7 +14,8 @@ use crypto::engine::none;
 use crypto::machine::Machine;
 use gateway::api::model::Reloaded;
 use gateway::api::{self, Reload};
-use gateway::control::daemon::Daemon;
+use gateway::control::daemon::{ApplyError, Daemon};
+use gateway::control::host::Host;
 use gateway::control::ipsec::connections;
 use gateway::control::occupied;
 use sd_notify::NotifyState;
@@ -50,6 +51,9 @@ pub(crate) struct Arguments {
     /// Only say whether the configuration is right
     #[arg(long)]
     check: bool,
+    /// When stopped, open what tunnels protect, instead of leaving it closed until the next start
+    #[arg(long)]
+    open_at_exit: bool,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
@@ -59,7 +63,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 /// For measurements: what the path costs when nothing is encrypted.
 pub(crate) fn run_without_cipher(config: PathBuf, api: PathBuf) -> Outcome {
     let none = |_: &Settings| Arc::new(Choice::among(vec![Arc::new(none::None)]));
-    run_with(Arguments { config, api, user: None, check: false }, none)
+    run_with(Arguments { config, api, user: None, check: false, open_at_exit: false }, none)
 }
 
 /// The engines that a gateway with such settings uses.
@@ -145,23 +149,23 @@ async fn serve(arguments: Arguments, mut in_force: InForce, settings: Settings, 
     let mut reload = signal(SignalKind::hangup())?;
     let (events, mut removed) = mpsc::unbounded_channel();
     privilege::raise_descriptors();
+    // Before anything that takes its time or may fail.
+    let host = Host::start(&settings)?;
     let engines = engines(&settings);
     engines::tend(&engines)?;
-    let mut daemon = Daemon::new(engines, events);
-    // A resolver or a route that is not there yet is no reason to serve nobody.
-    let Some(refused) = unless_ended(daemon.apply(settings), &mut terminate, &mut interrupt).await else {
-        daemon.stop();
+    let mut daemon = Daemon::new(engines, events, host);
+    let Some(mut refused) = unless_ended(daemon.apply(settings), &mut terminate, &mut interrupt).await else {
+        daemon.stop(arguments.open_at_exit);
         return Ok(());
     };
-    let (later, mut never): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        refused.into_iter().partition(|(_, error)| error.is_temporary());
-    if let Some((_, error)) = never.pop_first() {
-        daemon.stop();
+    // One that cannot be served is no reason to serve nobody.
+    if !daemon.serves()
+        && let Some((_, error)) = refused.pop_first()
+    {
+        daemon.give_up();
         return Err(error.into());
     }
-    for error in later.values() {
-        tracing::warn!("{error}\n  it is tried again every {} seconds", TEND.as_secs());
-    }
+    leave_out(&refused, &mut in_force.text);
     let mut tending = tokio::time::interval(TEND);
     tending.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tending.tick().await;
@@ -169,7 +173,7 @@ async fn serve(arguments: Arguments, mut in_force: InForce, settings: Settings, 
     let listener = match api::bind(&arguments.api).await {
         Ok(listener) => listener,
         Err(error) => {
-            daemon.stop();
+            daemon.give_up();
             return Err(error.into());
         }
     };
@@ -205,7 +209,7 @@ async fn serve(arguments: Arguments, mut in_force: InForce, settings: Settings, 
         }
     }
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
-    daemon.stop();
+    daemon.stop(arguments.open_at_exit);
     Ok(())
 }
 
@@ -237,6 +241,20 @@ struct InForce {
     ends: bool,
     /// The group of the user that we became: it may read the file.
     group: Option<u32>,
+}
+
+/// Says what could not be served at the start, and takes out of what is in force what is not tried again by itself.
+fn leave_out(refused: &BTreeMap<String, ApplyError>, in_force: &mut Text) {
+    let mut tree = in_force.as_str().ok().and_then(|text| config::parse(text).ok()).unwrap_or_default();
+    for (place, error) in refused {
+        if error.is_temporary() {
+            tracing::warn!("{error}\n  it is tried again every {} seconds", TEND.as_secs());
+            continue;
+        }
+        tracing::error!("{error}\n  {place} is not served, and what it is to protect stays closed");
+        tree.take_over(&place.split(' ').collect::<Vec<_>>(), &Tree::default());
+    }
+    *in_force = config::print::text(&tree);
 }
 
 /// Reads the file again and applies what has changed in it; if it is wrong, everything stays.
@@ -276,15 +294,15 @@ async fn load(path: &Path, in_force: &mut InForce, daemon: &mut Daemon) -> Reloa
 }
 
 /// A configuration that was read.
-struct Read {
+pub(crate) struct Read {
     tree: Tree,
-    settings: Settings,
+    pub(crate) settings: Settings,
     /// Whether the last line of the file has an end.
     ends: bool,
 }
 
 /// `must_end`: the file in force ends its last line, so one that does not is cut off.
-fn read(path: &Path, group: Option<u32>, must_end: bool) -> Result<Read, Failure> {
+pub(crate) fn read(path: &Path, group: Option<u32>, must_end: bool) -> Result<Read, Failure> {
     let text = whole::read(path)?;
     let text = text.as_str().map_err(|error| format!("{}: {error}", path.display()))?;
     let ends = whole::ends_its_last_line(text);

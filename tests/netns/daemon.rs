@@ -1,5 +1,6 @@
 //! `postern run`: a configuration file in VyOS's words, in force from start to end.
 
+use crate::closed::open;
 use crate::support::{PATIENCE, answers, ask, postern, sites, tcp_arrives_whole};
 use bench::lab::{Lab, Process, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -223,15 +224,18 @@ fn a_port_that_is_taken_stops_the_start() {
 
 #[test]
 fn a_tunnel_for_everything_does_not_swallow_itself() {
-    let Some((lab, a, _b, publics)) = started() else { return };
+    let Some((mut lab, a, _b, publics)) = started() else { return };
     a.write(&lines(0, &publics[1], &["peer other allowed-ips 0.0.0.0/0"]));
     a.signal(Signal::HUP);
-    let ruled = || lab.ip("a", "rule show").is_ok_and(|text| text.contains("0xca6c"));
-    wait_until(Duration::from_secs(5), ruled).expect("policy routing is set up");
+    let ruled = |lab: &Lab| lab.ip("a", "rule show").is_ok_and(|text| text.contains("0xca6c"));
+    wait_until(Duration::from_secs(5), || ruled(&lab)).expect("policy routing is set up");
     let route = lab.ip("a", "route get 203.0.113.1").expect("it is routed");
     assert!(route.contains("dev wg0"), "{route}");
     assert!(answers(&lab, "a", "10.66.0.2"), "the tunnel's own datagrams still go outside");
     a.signal(Signal::TERM);
-    let clean = || lab.ip("a", "rule show").is_ok_and(|text| !text.contains("0xca6c"));
-    wait_until(Duration::from_secs(5), clean).expect("the rules are gone");
+    let process = a.process.expect("it was started");
+    wait_until(Duration::from_secs(30), || lab.ended(process).is_some()).expect("it ends");
+    assert!(ruled(&lab), "what it protected stays closed");
+    open(&lab).expect("it opens");
+    assert!(!ruled(&lab), "the rules are gone");
 }

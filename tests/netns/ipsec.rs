@@ -548,8 +548,8 @@ fn a_peer_that_cannot_be_found_is_no_reason_to_serve_nobody() {
 }
 
 #[test]
-fn the_end_of_a_daemon_leaves_nothing_and_is_told_to_the_peer() {
-    let Some((mut lab, [a, b])) = started(|_, text| text) else { return };
+fn the_end_of_a_daemon_is_told_to_the_peer_and_leaves_nothing_if_that_is_set() {
+    let Some((mut lab, [a, b])) = started(|_, text| text + "set system open-at-exit\n") else { return };
     b.comes_up("other");
     b.comes_up("second");
     let rules = |lab: &Lab| lab.ip("a", "rule show").expect("rules");

@@ -112,7 +112,7 @@ fn table(name: &str) -> Option<Held> {
         (" lane", NET_ADMIN | NET_BIND_SERVICE, 15, 2),
         ("ipsec0 jobs", 0, 15, 2),
         ("ipsec0 ike", 0, 15, 3),
-        ("ipsec0 routes", NET_ADMIN, 0, 2),
+        ("routes", NET_ADMIN, 0, 2),
         (" link", NET_ADMIN, 0, 2),
         ("socket", 0, 0, 2),
         ("engines", 0, 0, 2),
@@ -168,7 +168,7 @@ fn every_thread_is_held_to_what_its_work_needs() {
     let tasks = modest.proc("task");
     let roles = [
         ["postern", "wg0 out", "wg0 in", "wg0 lane", "wg0 link", "ipsec0 out", "ipsec0 in"],
-        ["ipsec0 raw", "ipsec0 lane", "ipsec0 ike", "ipsec0 link", "ipsec0 routes", "socket", "engines"],
+        ["ipsec0 raw", "ipsec0 lane", "ipsec0 ike", "ipsec0 link", "routes", "socket", "engines"],
     ];
     // One that has just started has its name and its rights a moment later.
     let settled = || {

@@ -4,13 +4,13 @@
 //! and the error is reported.
 
 use super::carrier::{InterfaceError, Options, Removed};
+use super::host::Host;
 use super::interface::Interface;
 use super::ipsec;
 use super::ipsec::service::{Service, ServiceError};
 use super::needs::Needs;
-use super::netlink::{LinkChange, Netlink, NetlinkError, Route, Way};
+use super::netlink::{LinkChange, Netlink, NetlinkError};
 use super::plan::{self, Network};
-use super::rules::{self, Rules};
 use super::uapi_server::Window;
 use super::update::UpdateError;
 use crate::api::model::Refused;
@@ -19,7 +19,7 @@ use config::Settings;
 use config::settings::WireGuard;
 use crypto::Engine;
 use crypto::choice::{Choice, Rules as EngineRules};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -80,27 +80,31 @@ pub struct Daemon {
     events: mpsc::UnboundedSender<Removed>,
     running: BTreeMap<String, Running>,
     ipsec: Service,
-    rules: Rules,
+    host: Host,
+    /// Whether nothing is to stay closed at the end.
+    open_at_exit: bool,
     shown: Shown,
 }
 
 impl Daemon {
-    /// A daemon without interfaces. That one was deleted by somebody else is told to `events`.
-    pub fn new(engines: Arc<Choice>, events: mpsc::UnboundedSender<Removed>) -> Self {
-        if let Ok(mut netlink) = Netlink::open()
-            && let Err(error) = rules::remove_stale(&mut netlink)
-        {
-            tracing::warn!("{error}");
-        }
+    /// A daemon without interfaces; `host` keeps closed what they will be for. That one was deleted by somebody else is told
+    /// to `events`.
+    pub fn new(engines: Arc<Choice>, events: mpsc::UnboundedSender<Removed>, host: Host) -> Self {
         let shown = Shown::new(Arc::clone(&engines));
         Self {
             engines,
             events,
             running: BTreeMap::new(),
             ipsec: Service::default(),
-            rules: Rules::default(),
+            host,
+            open_at_exit: false,
             shown,
         }
+    }
+
+    /// Whether there is any interface.
+    pub fn serves(&self) -> bool {
+        !self.running.is_empty() || self.ipsec.gateway().is_some()
     }
 
     /// What the API shows.
@@ -112,9 +116,7 @@ impl Daemon {
     pub async fn apply(&mut self, settings: Settings) -> BTreeMap<String, ApplyError> {
         let needs = Needs::new(&settings);
         self.engines.set_rules(engine_rules(settings.crypto));
-        if settings.ipsec.peers.is_empty() {
-            self.ipsec.clear_stale();
-        }
+        self.open_at_exit = settings.open_at_exit;
         let gone: Vec<String> =
             self.running.keys().filter(|name| !settings.wireguard.contains_key(*name)).cloned().collect();
         for name in gone {
@@ -127,7 +129,7 @@ impl Daemon {
             }
         }
         let engines: Arc<dyn Engine> = self.engines.clone();
-        let of_ipsec = self.ipsec.apply(settings.ipsec, &engines, &self.events, &mut self.rules).await;
+        let of_ipsec = self.ipsec.apply(settings.ipsec, &engines, &self.events, &self.host).await;
         refused.extend(of_ipsec.into_iter().map(|(place, error)| (place, error.into())));
         self.shown.set_refused(refused.iter().map(|(place, error)| shown_refusal(place, error)).collect());
         for advice in needs.warnings() {
@@ -150,40 +152,51 @@ impl Daemon {
         }
     }
 
-    /// Forgets an interface that somebody else has deleted; it is made again with the next configuration.
+    /// Forgets an interface that somebody else has deleted; it is made again with the next configuration. What it was for
+    /// stays closed.
     pub fn forget(&mut self, name: &str) {
         tracing::warn!("interface {name} was deleted; reload the configuration to have it again");
         if name == ipsec::NAME {
             tracing::warn!("until then nothing is sent to the networks behind IPsec peers");
             self.shown.show_ipsec(None);
             self.ipsec.lose();
-        } else {
-            self.remove(name);
-        }
-    }
-
-    /// Ends everything and leaves nothing behind.
-    pub fn stop(&mut self) {
-        let names: Vec<String> = self.running.keys().cloned().collect();
-        for name in names {
-            self.remove(&name);
-        }
-        self.stop_ipsec();
-    }
-
-    fn stop_ipsec(&mut self) {
-        self.shown.show_ipsec(None);
-        self.ipsec.stop(&mut self.rules);
-    }
-
-    /// Addresses and routes go with the interface; rules do not.
-    fn remove(&mut self, name: &str) {
-        self.shown.hide(name);
-        if self.running.remove(name).is_none() {
             return;
         }
-        let Ok(mut netlink) = Netlink::open() else { return };
-        if let Err(error) = self.rules.change(&mut netlink, name, &BTreeSet::new()) {
+        self.shown.hide(name);
+        let Some(running) = self.running.remove(name) else { return };
+        if let Err(error) = self.host.set_link(name, Some(running.network.without_interface())) {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// Ends everything as the configuration says, or opened: then nothing is left behind. What was protected stays closed
+    /// otherwise, until the next start or `postern open`.
+    pub fn stop(self, open: bool) {
+        let open = open || self.open_at_exit;
+        self.end(open);
+    }
+
+    /// Ends what could not be started; what it was to protect stays closed.
+    pub fn give_up(self) {
+        self.end(false);
+    }
+
+    fn end(mut self, open: bool) {
+        let names: Vec<String> = self.running.keys().cloned().collect();
+        self.shown.show_ipsec(None);
+        for name in names {
+            self.shown.hide(&name);
+        }
+        self.running.clear();
+        self.ipsec.stop();
+        self.host.end(open);
+    }
+
+    /// Addresses and routes go with the interface, and all else that was for it.
+    fn remove(&mut self, name: &str) {
+        self.shown.hide(name);
+        self.running.remove(name);
+        if let Err(error) = self.host.set_link(name, None) {
             tracing::warn!("{error}");
         }
     }
@@ -195,29 +208,45 @@ impl Daemon {
         }
         let interface = Arc::clone(&running.interface);
         let labels = labels_of(&wanted);
-        running.change_to(wanted, &mut self.rules).await?;
+        running.change_to(wanted, &self.host).await?;
         self.shown.show(interface, labels);
         Ok(())
     }
 
-    /// What is refused takes the interface with it, and that its addresses and routes; rules come last.
+    /// What is refused takes the interface with it, and that its addresses and routes. What it is for is closed before.
     async fn create(&mut self, name: &str, wanted: WireGuard) -> Result<(), ApplyError> {
-        let options = Options { without: wanted.disabled_offloads.clone(), ..Options::default() };
-        check_port(name, &wanted, Duration::ZERO).await?;
-        let interface =
-            Arc::new(Interface::create(name, self.engines.clone(), options, self.events.clone())?);
-        let update = plan::update(None, &wanted);
-        interface.update(update).await.map_err(|error| ApplyError::Update(name.to_owned(), error))?;
         let network = Network::new(&wanted);
-        let mut netlink = Netlink::open()?;
-        let set = add_network(&mut netlink, name, &wanted, &Network::default(), &network);
-        let set = set.and_then(|()| self.rules.change(&mut netlink, name, &network.rules));
-        set.map_err(|error| ApplyError::Network(name.to_owned(), error))?;
+        let refused = |error| ApplyError::Network(name.to_owned(), error);
+        self.host.set_link(name, Some(network.without_interface())).map_err(refused)?;
+        let created = self.create_interface(name, &wanted, &network).await;
+        if created.is_err() {
+            // The interface is gone: only what closes is wanted.
+            self.host.set_link(name, Some(network.without_interface())).map_err(refused)?;
+        }
+        let interface = created?;
         self.shown.show(Arc::clone(&interface), labels_of(&wanted));
         let mut running = Running { interface, settings: wanted, network, is_known: true, window: None };
         running.open_window().await;
         self.running.insert(name.to_owned(), running);
         Ok(())
+    }
+
+    async fn create_interface(
+        &self,
+        name: &str,
+        wanted: &WireGuard,
+        network: &Network,
+    ) -> Result<Arc<Interface>, ApplyError> {
+        let options = Options { without: wanted.disabled_offloads.clone(), ..Options::default() };
+        check_port(name, wanted, Duration::ZERO).await?;
+        let interface =
+            Arc::new(Interface::create(name, self.engines.clone(), options, self.events.clone())?);
+        let update = plan::update(None, wanted);
+        interface.update(update).await.map_err(|error| ApplyError::Update(name.to_owned(), error))?;
+        let refused = |error| ApplyError::Network(name.to_owned(), error);
+        set_link(name, wanted).map_err(refused)?;
+        self.host.set_link(name, Some(network.clone())).map_err(refused)?;
+        Ok(interface)
     }
 }
 
@@ -240,16 +269,15 @@ impl Running {
     }
 
     /// Makes the interface what `wanted` says, or leaves it what it was.
-    async fn change_to(&mut self, wanted: WireGuard, rules: &mut Rules) -> Result<(), ApplyError> {
+    async fn change_to(&mut self, wanted: WireGuard, host: &Host) -> Result<(), ApplyError> {
         if wanted.port != self.settings.port || self.settings.disable {
             check_port(self.interface.name(), &wanted, RELEASE).await?;
         }
         let network = Network::new(&wanted);
-        let mut netlink = Netlink::open()?;
         let mut updated = false;
-        let changed = self.go(&mut netlink, rules, &wanted, &network, &mut updated).await;
+        let changed = self.go(host, &wanted, &network, &mut updated).await;
         if let Err(error) = changed {
-            let back = self.go_back(&mut netlink, rules, &wanted, &network, updated).await;
+            let back = self.go_back(host, &wanted, &network, updated).await;
             self.is_known &= back.is_ok();
             if let Err(error) = back {
                 tracing::error!("going back to the previous configuration: {error}");
@@ -263,8 +291,7 @@ impl Running {
     /// Adds, changes, then takes away. The lane comes late: what it has learned of its peers cannot be given back.
     async fn go(
         &self,
-        netlink: &mut Netlink,
-        rules: &mut Rules,
+        host: &Host,
         wanted: &WireGuard,
         network: &Network,
         updated: &mut bool,
@@ -276,21 +303,20 @@ impl Running {
             self.update(self.is_known.then_some(&self.settings), wanted).await?;
             *updated = true;
         }
-        add_network(netlink, name, wanted, &self.network, network).map_err(refused)?;
+        set_link(name, wanted).map_err(refused)?;
+        host.set_link(name, Some(self.network.and(network))).map_err(refused)?;
         if !*updated {
             self.update(self.is_known.then_some(&self.settings), wanted).await?;
             *updated = true;
         }
-        rules.change(netlink, name, &network.rules).map_err(refused)?;
-        remove_network(netlink, name, wanted, &self.network, network).map_err(refused)?;
+        self.take_away(host, &self.network, network).map_err(refused)?;
         Ok(self.interface.set_offloads(&wanted.disabled_offloads)?)
     }
 
-    /// Undoes what was done on the way to `wanted`. The kernel may have dropped more than it was told to: all is set.
+    /// Undoes what was done on the way to `wanted`. The kernel may have dropped more than it was told to: all is compared.
     async fn go_back(
         &self,
-        netlink: &mut Netlink,
-        rules: &mut Rules,
+        host: &Host,
         wanted: &WireGuard,
         network: &Network,
         updated: bool,
@@ -300,9 +326,21 @@ impl Running {
         if updated {
             self.update(Some(wanted), &self.settings).await?;
         }
-        add_network(netlink, name, &self.settings, &Network::default(), &self.network).map_err(refused)?;
-        rules.change(netlink, name, &self.network.rules).map_err(refused)?;
-        remove_network(netlink, name, &self.settings, network, &self.network).map_err(refused)
+        set_link(name, &self.settings).map_err(refused)?;
+        self.take_away(host, network, &self.network).map_err(refused)
+    }
+
+    /// Takes away what of `before` is not in `after`. With an address the kernel takes the later ones of its network, and with
+    /// the last IPv4 address the routes: they are put back.
+    fn take_away(&self, host: &Host, before: &Network, after: &Network) -> Result<(), NetlinkError> {
+        let name = self.interface.name();
+        host.set_link(name, Some(after.clone()))?;
+        let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
+        let index = netlink.link(name)?.index;
+        for &address in before.addresses.difference(&after.addresses) {
+            netlink.remove_address(index, address)?;
+        }
+        host.set_link(name, Some(after.clone()))
     }
 
     async fn update(&self, before: Option<&WireGuard>, after: &WireGuard) -> Result<(), ApplyError> {
@@ -315,6 +353,14 @@ impl Running {
 /// A refusal as the API shows it.
 fn shown_refusal(place: &str, error: &ApplyError) -> Refused {
     Refused { place: place.to_owned(), why: error.to_string(), is_temporary: error.is_temporary() }
+}
+
+/// Gives an interface its MTU, and puts it up or down.
+fn set_link(name: &str, settings: &WireGuard) -> Result<(), NetlinkError> {
+    let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
+    let index = netlink.link(name)?.index;
+    netlink.set_link(index, LinkChange { mtu: Some(settings.mtu), ..LinkChange::default() })?;
+    netlink.set_link(index, LinkChange { up: Some(!settings.disable), ..LinkChange::default() })
 }
 
 /// The names that `show` uses.
@@ -336,54 +382,6 @@ async fn check_port(name: &str, settings: &WireGuard, patience: Duration) -> Res
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok(())
-}
-
-/// Lets the kernel know what is new of an interface.
-fn add_network(
-    netlink: &mut Netlink,
-    name: &str,
-    settings: &WireGuard,
-    before: &Network,
-    after: &Network,
-) -> Result<(), NetlinkError> {
-    let index = netlink.link(name)?.index;
-    netlink.set_link(index, LinkChange { mtu: Some(settings.mtu), ..LinkChange::default() })?;
-    // Also those that it should have: the kernel takes IPv6 addresses when an interface goes down.
-    for &address in &after.addresses {
-        netlink.add_address(index, address)?;
-    }
-    if !settings.disable {
-        netlink.set_link(index, LinkChange { up: Some(true), ..LinkChange::default() })?;
-    }
-    for &(prefix, table) in after.routes.difference(&before.routes) {
-        netlink.add_route(Route { prefix, table, way: Way::Link { index, source: None } })?;
-    }
-    Ok(())
-}
-
-/// Lets the kernel forget what is no longer true of an interface.
-fn remove_network(
-    netlink: &mut Netlink,
-    name: &str,
-    settings: &WireGuard,
-    before: &Network,
-    after: &Network,
-) -> Result<(), NetlinkError> {
-    let index = netlink.link(name)?.index;
-    if settings.disable {
-        netlink.set_link(index, LinkChange { up: Some(false), ..LinkChange::default() })?;
-    }
-    for &(prefix, table) in before.routes.difference(&after.routes) {
-        netlink.remove_route(Route { prefix, table, way: Way::Link { index, source: None } })?;
-    }
-    if before.addresses.is_subset(&after.addresses) {
-        return Ok(());
-    }
-    for &address in before.addresses.difference(&after.addresses) {
-        netlink.remove_address(index, address)?;
-    }
-    // With an address the kernel takes the later ones of its network, and with the last IPv4 address the routes.
-    add_network(netlink, name, settings, &Network::default(), after)
 }
 
 #[cfg(test)]

@@ -194,7 +194,7 @@ impl Netlink {
             RouteNetlinkMessage::NewLink(message) => Some(message.attributes),
             _ => None,
         });
-        let attributes = kind.ok_or_else(|| NetlinkError { what: what(), error: Errno::NODEV })?;
+        let attributes = kind.ok_or_else(|| NetlinkError::new(what(), &Errno::NODEV.into()))?;
         Ok(attributes.into_iter().find_map(|attribute| match attribute {
             LinkAttribute::LinkInfo(info) => info.into_iter().find_map(|info| match info {
                 LinkInfo::Kind(kind) => Some(kind.to_string()),
@@ -218,7 +218,7 @@ impl Netlink {
             LinkAttribute::Stats64(stats) => Some((stats.tx_dropped, stats.rx_dropped)),
             _ => None,
         });
-        drops.ok_or_else(|| NetlinkError { what: what(), error: Errno::NODEV })
+        drops.ok_or_else(|| NetlinkError::new(what(), &Errno::NODEV.into()))
     }
 
     /// How packets with this mark leave for an address.
@@ -351,7 +351,9 @@ impl Netlink {
 
     /// Takes a route away.
     pub fn remove_route(&mut self, route: Route) -> Result<(), NetlinkError> {
-        let message = RouteNetlinkMessage::DelRoute(route_message(route));
+        let mut message = route_message(route);
+        message.header.scope = RouteScope::NoWhere;
+        let message = RouteNetlinkMessage::DelRoute(message);
         self.change(message, 0, || format!("remove route {}", route.prefix))
     }
 
@@ -544,7 +546,8 @@ fn route_message(route: Route) -> RouteMessage {
     message.header.table = u8::try_from(table).unwrap_or(0);
     message.header.protocol = PROTOCOL;
     (message.header.kind, message.header.scope) = match way {
-        Way::Onward => (RouteType::Throw, RouteScope::Universe),
+        // It must also be found when the kernel looks for the link of another route's gateway, which has to be near.
+        Way::Onward => (RouteType::Throw, RouteScope::Host),
         Way::Nowhere => (RouteType::Unreachable, RouteScope::Universe),
         Way::Link { .. } if prefix.addr().is_ipv4() => (RouteType::Unicast, RouteScope::Link),
         Way::Link { .. } => (RouteType::Unicast, RouteScope::Universe),

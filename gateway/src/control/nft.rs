@@ -17,7 +17,7 @@ pub(super) const DELETE_TABLE: u16 = NF_TABLES << 8 | 2;
 pub(super) const NEW_CHAIN: u16 = NF_TABLES << 8 | 3;
 pub(super) const NEW_RULE: u16 = NF_TABLES << 8 | 6;
 pub(super) const NEW_SET: u16 = NF_TABLES << 8 | 9;
-pub(super) const NEW_ELEMENTS: u16 = NF_TABLES << 8 | 12;
+pub(super) const NEW_ELEMENTS: u16 = NF_TABLES << 8 | 0xc;
 /// linux/netlink.h
 const REQUEST: u16 = 0x1;
 const ACK: u16 = 0x4;

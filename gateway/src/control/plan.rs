@@ -12,12 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 const FULL_TUNNEL_MARK: u32 = 51_820;
 
 /// What the kernel is to know of an interface: addresses, routes by table, rules.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
     /// Addresses of the interface.
     pub addresses: BTreeSet<IpNet>,
     /// Prefixes that lead to it, and in which table.
     pub routes: BTreeSet<(IpNet, u32)>,
+    /// Prefixes that lead nowhere while they do not lead to it.
+    pub closed: BTreeSet<(IpNet, u32)>,
     /// Rules for a tunnel that carries everything.
     pub rules: BTreeSet<Rule>,
 }
@@ -38,13 +40,34 @@ impl Network {
             let v6 = matches!(prefix, IpNet::V6(_));
             if prefix.prefix_len() == 0 {
                 network.routes.insert((*prefix, mark));
+                network.closed.insert((*prefix, mark));
                 network.rules.extend([Rule::NotMarked { v6, mark, table: mark }, Rule::MainFirst { v6 }]);
-            } else if !network.addresses.iter().any(|address| address.trunc().contains(prefix)) {
-                // What lies in the interface's own network is routed already.
+            } else if let Some(address) = network.addresses.iter().find(|it| it.trunc().contains(prefix)) {
+                // What lies in the interface's own network is routed already, by the kernel, as a whole.
+                network.closed.insert((address.trunc(), MAIN_TABLE));
+            } else {
                 network.routes.insert((*prefix, MAIN_TABLE));
+                network.closed.insert((*prefix, MAIN_TABLE));
             }
         }
         network
+    }
+
+    /// What is to be known while there is no interface.
+    #[must_use]
+    pub fn without_interface(&self) -> Self {
+        Self { closed: self.closed.clone(), rules: self.rules.clone(), ..Self::default() }
+    }
+
+    /// What is to be known on the way from this to another.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            addresses: &self.addresses | &other.addresses,
+            routes: &self.routes | &other.routes,
+            closed: &self.closed | &other.closed,
+            rules: &self.rules | &other.rules,
+        }
     }
 }
 
@@ -185,7 +208,9 @@ mod tests {
     fn prefixes_are_routed_unless_the_interface_has_them_already() {
         let network = Network::new(&settings(&[]));
         let route = ("10.2.0.0/24".parse().expect("literal"), MAIN_TABLE);
-        assert_eq!((network.routes, network.rules.len()), (BTreeSet::from([route]), 0));
+        assert_eq!((&network.routes, network.rules.len()), (&BTreeSet::from([route]), 0));
+        let own = ("10.1.0.0/24".parse().expect("literal"), MAIN_TABLE);
+        assert_eq!(network.closed, BTreeSet::from([own, route]));
         assert!(Network::new(&settings(&["disable"])).routes.is_empty());
     }
 

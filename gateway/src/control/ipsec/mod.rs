@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! settings ──> connections (what IKE and the data path must know of a peer)
-//!         └──> network     (routes and rules for the networks behind peers) ──> keeper (sees that they stay)
-//!                      keeper ──> unprotected (what the kernel is not to let in)
+//!         └──> network     (routes and rules for the networks behind peers) ──> host (sees that they stay)
+//!                        host ──> unprotected (what the kernel is not to let in)
 //! UDP 500 ──> port ──┐
 //! UDP 4500 ─> worker ┴──> lane (the IKE protocol) ──> tables (SAs, policies) ──> workers
 //!                         └<─> jobs (key exchanges, signatures)
@@ -13,7 +13,6 @@ pub mod connections;
 pub mod explain;
 pub mod gateway;
 mod jobs;
-mod keeper;
 pub mod lane;
 pub mod network;
 mod port;
@@ -21,6 +20,6 @@ pub mod proof;
 mod revocation;
 pub mod service;
 pub mod status;
-mod unprotected;
+pub(super) mod unprotected;
 
 pub use gateway::{Gateway, NAME};

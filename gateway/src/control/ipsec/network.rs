@@ -1,7 +1,7 @@
 //! What the kernel is to know of the networks behind IPsec peers: that they lead to our interface, before any other route,
 //! and nowhere at all while there is none.
 
-use crate::control::netlink::{Netlink, NetlinkError, Route, Rule, Way};
+use crate::control::netlink::{Route, Rule, Way};
 use config::settings::ipsec::{IpSec, Peer, Remote, Tunnel};
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,16 +9,32 @@ use std::net::IpAddr;
 
 /// The mark on our own outer packets, which must not go inside, and the table for all others.
 pub const MARK: u32 = 220;
-/// The table for what has no route of its own: it is read after the main one, so that what is near stays where it is.
+/// The table of tunnels for everything, for what is from the networks of our side.
 const DEFAULTS: u32 = 221;
+/// Their table for what this machine sends from whichever address fits.
+const UNBOUND: u32 = 222;
+/// All tables.
+pub const TABLES: [u32; 3] = [MARK, DEFAULTS, UNBOUND];
 
 /// Where tunnels lead.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
     /// What is behind peers, with what is on our side of the tunnels there.
-    behind: BTreeMap<IpNet, Vec<IpNet>>,
+    behind: BTreeMap<IpNet, BTreeSet<IpNet>>,
     /// Networks of our side that are part of the other side too.
     near: BTreeSet<IpNet>,
+    /// Networks that the user excepts.
+    excepted: BTreeSet<IpNet>,
+}
+
+/// What the routes depend on.
+pub struct Surroundings<'a> {
+    /// The number of our interface, if it is up.
+    pub index: Option<u32>,
+    /// The addresses of this machine.
+    pub addresses: &'a [IpNet],
+    /// Networks behind other tunnels of ours.
+    pub others: &'a BTreeSet<IpNet>,
 }
 
 impl Network {
@@ -40,7 +56,24 @@ impl Network {
         for (_, tunnel) in tunnels() {
             network.near.extend(network.passed_by(tunnel));
         }
+        network.excepted.clone_from(&settings.passthrough);
         network
+    }
+
+    /// What is to be known for both: what is excepted must be so in both.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        for (prefix, ours) in other.behind {
+            self.behind.entry(prefix).or_default().extend(ours);
+        }
+        self.near.extend(other.near);
+        self.near.retain(|prefix| !self.behind.contains_key(prefix));
+        self
+    }
+
+    /// Whether nothing is to be known.
+    pub fn is_empty(&self) -> bool {
+        self.behind.is_empty()
     }
 
     /// The networks of our side that the routes of a tunnel would take away from us.
@@ -48,106 +81,120 @@ impl Network {
         let takes = |ours: &IpNet| {
             // Another tunnel may lead to the same network, or to one between, and is meant then.
             let closest = up_from(*ours).find(|prefix| self.behind.contains_key(prefix));
-            // Default routes come after those of the main table.
-            closest.is_some_and(|it| {
-                it != *ours && it.prefix_len() > 0 && tunnel.remote.prefixes.iter().any(|of| of.trunc() == it)
-            })
+            closest.is_some_and(|it| it != *ours && tunnel.remote.prefixes.iter().any(|of| of.trunc() == it))
         };
         tunnel.passed_by().iter().map(IpNet::trunc).filter(takes).collect()
     }
 
-    /// The rules that lead to the routes.
-    pub fn rules(&self) -> BTreeSet<Rule> {
-        let of = |prefix: &IpNet| {
-            let v6 = matches!(prefix, IpNet::V6(_));
-            match prefix.prefix_len() {
-                0 => vec![Rule::MainFirst { v6 }, Rule::NotMarked { v6, mark: MARK, table: DEFAULTS }],
-                _ => vec![Rule::BeforeMain { v6, mark: MARK }],
-            }
-        };
-        self.behind.keys().flat_map(of).collect()
+    /// What goes past the tunnels although it is to a network behind a peer.
+    pub fn exceptions(&self) -> BTreeSet<IpNet> {
+        self.near.union(&self.excepted).copied().collect()
     }
 
-    /// The routes, with an interface of this number, if it is up, on a machine with these addresses. `towards` knows
-    /// from which it sends to others.
-    fn routes(
+    /// What must not leave but through a tunnel: from what to what.
+    pub fn pairs(&self) -> BTreeSet<(IpNet, IpNet)> {
+        let behind = self.behind.iter();
+        behind
+            .flat_map(|(&remote, ours)| sources(remote, ours).into_iter().map(move |it| (it, remote)))
+            .collect()
+    }
+
+    /// The tunnels for everything, with what is on our side of them.
+    fn defaults(&self) -> impl Iterator<Item = (IpNet, BTreeSet<IpNet>)> {
+        let defaults = self.behind.iter().filter(|(prefix, _)| prefix.prefix_len() == 0);
+        defaults.map(|(&prefix, ours)| (prefix, sources(prefix, ours)))
+    }
+
+    /// The rules that lead to the routes, on a machine with these addresses.
+    pub fn rules(&self, addresses: &[IpNet]) -> BTreeSet<Rule> {
+        let closer = self.behind.keys().filter(|prefix| prefix.prefix_len() > 0);
+        let mut rules: BTreeSet<Rule> =
+            closer.map(|prefix| Rule::BeforeMain { v6: is_v6(*prefix), mark: MARK }).collect();
+        for (prefix, ours) in self.defaults() {
+            let v6 = is_v6(prefix);
+            rules.extend([Rule::Onward { v6 }, Rule::Marked { v6, mark: MARK }]);
+            rules.extend(ours.iter().map(|&source| Rule::From { source, table: DEFAULTS }));
+            // Without an address on our side of the tunnel this machine sends nothing through it.
+            if source(&ours, prefix, addresses).is_some() {
+                rules.insert(Rule::Unbound { v6, table: UNBOUND });
+                rules.extend([true, false].into_iter().filter(|_| v6).map(|upper| Rule::Bound { upper }));
+            }
+        }
+        rules
+    }
+
+    /// The routes. `towards` knows from which address this machine sends to others.
+    pub fn routes(
         &self,
-        index: Option<u32>,
-        addresses: &[IpNet],
+        around: &Surroundings<'_>,
         mut towards: impl FnMut(IpAddr) -> Option<IpAddr>,
     ) -> BTreeSet<Route> {
-        let near = self.near.iter().map(|&prefix| Route { prefix, table: MARK, way: Way::Onward });
-        let behind = self.behind.iter().flat_map(|(&prefix, ours)| {
-            let link = index.map(|index| {
+        let mut routes = BTreeSet::new();
+        for (&prefix, ours) in &self.behind {
+            let link = around.index.map(|index| {
                 // Without networks of ours it is the peer itself that is behind the tunnel.
-                let source = match ours[..] {
-                    [] => towards(prefix.addr()),
-                    _ => source(ours, prefix, addresses),
+                let source = if ours.is_empty() {
+                    towards(prefix.addr())
+                } else {
+                    source(ours, prefix, around.addresses)
                 };
                 Way::Link { index, source }
             });
             // What is to be protected does not leave in clear when the interface goes.
-            let ways = link.into_iter().chain([Way::Nowhere]);
-            ways.map(move |way| Route { prefix, table: table(prefix), way })
-        });
-        near.chain(behind).collect()
-    }
-
-    /// Gives the kernel the routes that it lacks, and takes those that it should not have.
-    pub fn keep(&self, netlink: &mut Netlink, index: Option<u32>) -> Result<(), NetlinkError> {
-        let addresses = netlink.addresses(None)?;
-        let wanted = self.routes(index, &addresses, |to| netlink.outside(to, MARK).ok()?.source);
-        let present = present(netlink)?;
-        let mut missing: Vec<Route> = wanted.difference(&present).copied().collect();
-        missing.sort_by_key(|route| order(route.way));
-        let mut outcome = Ok(());
-        // One that is refused keeps no other back.
-        for route in missing {
-            outcome = outcome.and(netlink.add_route(route));
+            let ways: Vec<Way> = link.into_iter().chain([Way::Nowhere]).collect();
+            let tables = if prefix.prefix_len() == 0 { &[DEFAULTS, UNBOUND][..] } else { &[MARK] };
+            for &table in tables {
+                routes.extend(ways.iter().map(|&way| Route { prefix, table, way }));
+            }
         }
-        let places: BTreeSet<_> = wanted.iter().map(|route| place(*route)).collect();
-        for &route in present.iter().filter(|route| !places.contains(&place(**route))) {
-            outcome = outcome.and(netlink.remove_route(route));
+        routes.extend(self.onward(around));
+        routes
+    }
+
+    /// What goes on to the tables of the next rules. What this machine sends from whichever address fits may also stay on
+    /// its links: it gets an address there.
+    fn onward(&self, around: &Surroundings<'_>) -> impl Iterator<Item = Route> {
+        let exceptions = self.exceptions();
+        let defaults: BTreeSet<bool> = self.defaults().map(|(prefix, _)| is_v6(prefix)).collect();
+        let of_tunnels = move |prefix: &IpNet| {
+            let closer = self.behind.keys().any(|it| it.prefix_len() > 0 && it.contains(prefix));
+            let tables = [(MARK, closer), (DEFAULTS, defaults.contains(&is_v6(*prefix)))];
+            tables.into_iter().filter(|(_, is_needed)| *is_needed).map(|(table, _)| table).collect::<Vec<_>>()
+        };
+        let is_behind = |prefix: &IpNet| self.behind.contains_key(prefix);
+        let mut passed: BTreeSet<IpNet> = exceptions.union(around.others).copied().collect();
+        // Links have such addresses in the main table.
+        passed.extend(IpNet::new(IpAddr::from([0xfe80, 0, 0, 0, 0, 0, 0, 0]), 10));
+        let links = around.addresses.iter().map(IpNet::trunc);
+        let unbound: BTreeSet<IpNet> = passed.iter().copied().chain(links).collect();
+        let mut routes = BTreeSet::new();
+        for &prefix in passed.iter().filter(|prefix| !is_behind(prefix)) {
+            routes.extend(of_tunnels(&prefix).into_iter().map(|table| (prefix, table)));
         }
-        outcome
+        for &prefix in unbound.iter().filter(|prefix| !is_behind(prefix)) {
+            routes.extend(of_tunnels(&prefix).contains(&DEFAULTS).then_some((prefix, UNBOUND)));
+        }
+        routes.into_iter().map(|(prefix, table)| Route { prefix, table, way: Way::Onward })
     }
 }
 
-impl Network {
-    /// Whether there are routes, by whoever of us.
-    pub fn is_present(netlink: &mut Netlink) -> Result<bool, NetlinkError> {
-        Ok(!present(netlink)?.is_empty())
+/// What is on our side of tunnels to a network; everything if that is whichever address of ours the peer is called from.
+fn sources(remote: IpNet, ours: &BTreeSet<IpNet>) -> BTreeSet<IpNet> {
+    if !ours.is_empty() {
+        let networks = ours.iter().map(IpNet::trunc).filter(|it| is_v6(*it) == is_v6(remote));
+        return networks.collect();
     }
+    let everything = IpNet::new(if is_v6(remote) { [0; 16].into() } else { [0; 4].into() }, 0);
+    everything.into_iter().collect()
 }
 
-/// Our routes in our tables.
-fn present(netlink: &mut Netlink) -> Result<BTreeSet<Route>, NetlinkError> {
-    let mut present: BTreeSet<Route> = netlink.routes(MARK)?.into_iter().collect();
-    present.extend(netlink.routes(DEFAULTS)?);
-    Ok(present)
-}
-
-/// What is added later: there is no moment in which something goes inside that must not.
-fn order(way: Way) -> u8 {
-    match way {
-        Way::Onward => 0,
-        Way::Nowhere => 1,
-        Way::Link { .. } => 2,
-    }
-}
-
-/// Routes of the same place take the place of each other.
-fn place(route: Route) -> (IpNet, u32, u8) {
-    (route.prefix, route.table, order(route.way))
+fn is_v6(prefix: IpNet) -> bool {
+    matches!(prefix, IpNet::V6(_))
 }
 
 /// A prefix, and those that it is part of, the longest first.
 fn up_from(prefix: IpNet) -> impl Iterator<Item = IpNet> {
     std::iter::successors(Some(prefix.trunc()), IpNet::supernet)
-}
-
-fn table(prefix: IpNet) -> u32 {
-    if prefix.prefix_len() == 0 { DEFAULTS } else { MARK }
 }
 
 /// What a tunnel leads to.
@@ -171,7 +218,7 @@ fn ours(peer: &Peer, tunnel: &Tunnel) -> Vec<IpNet> {
 }
 
 /// An address of ours that is on our side of the tunnel.
-fn source(ours: &[IpNet], remote: IpNet, addresses: &[IpNet]) -> Option<IpAddr> {
+fn source(ours: &BTreeSet<IpNet>, remote: IpNet, addresses: &[IpNet]) -> Option<IpAddr> {
     let is_inside = |address: &IpAddr| ours.iter().any(|prefix| prefix.contains(address));
     let of_family =
         addresses.iter().map(IpNet::addr).filter(|address| address.is_ipv4() == remote.addr().is_ipv4());
@@ -210,58 +257,91 @@ mod tests {
         text.parse().expect("literal")
     }
 
-    fn way(prefix: &str, way: Way) -> Route {
-        let prefix = net(prefix);
-        Route { prefix, table: table(prefix), way }
+    fn way(prefix: &str, table: u32, way: Way) -> Route {
+        Route { prefix: net(prefix), table, way }
     }
 
     /// The routes to a prefix through the interface 7.
-    fn link(prefix: &str, source: Option<&str>) -> [Route; 2] {
+    fn link(prefix: &str, table: u32, source: Option<&str>) -> [Route; 2] {
         let source = source.map(|source| source.parse().expect("literal"));
-        [Way::Link { index: 7, source }, Way::Nowhere].map(|it| way(prefix, it))
+        [Way::Link { index: 7, source }, Way::Nowhere].map(|it| way(prefix, table, it))
+    }
+
+    fn routes_at(settings: &IpSec, index: Option<u32>, addresses: &[&str]) -> BTreeSet<Route> {
+        let addresses: Vec<IpNet> = addresses.iter().copied().map(net).collect();
+        let around = Surroundings { index, addresses: &addresses, others: &BTreeSet::new() };
+        Network::new(settings).routes(&around, |_| Some([192, 0, 2, 7].into()))
     }
 
     fn routes(settings: &IpSec, addresses: &[&str]) -> BTreeSet<Route> {
-        let addresses: Vec<IpNet> = addresses.iter().copied().map(net).collect();
-        Network::new(settings).routes(Some(7), &addresses, |_| Some([192, 0, 2, 7].into()))
+        routes_at(settings, Some(7), addresses)
     }
+
+    const NARROW: &str = "PEER tunnel 1 local prefix 10.1.0.0/24\nPEER tunnel 1 remote prefix 10.2.0.0/16";
+    const ALL: &str = "PEER tunnel 1 local prefix 10.1.0.0/24\nPEER tunnel 1 remote prefix 0.0.0.0/0";
 
     #[test]
     fn networks_behind_peers_come_before_the_main_table() {
-        let settings =
-            settings("PEER tunnel 1 local prefix 10.1.0.0/24\nPEER tunnel 1 remote prefix 10.2.0.0/16");
+        let settings = settings(NARROW);
         let found = routes(&settings, &["192.0.2.1/24", "10.1.0.1/24"]);
-        assert_eq!(found, BTreeSet::from(link("10.2.0.0/16", Some("10.1.0.1"))));
-        let rules = Network::new(&settings).rules();
+        assert_eq!(found, BTreeSet::from(link("10.2.0.0/16", MARK, Some("10.1.0.1"))));
+        let rules = Network::new(&settings).rules(&[]);
         assert_eq!(rules, BTreeSet::from([Rule::BeforeMain { v6: false, mark: MARK }]));
-        assert_eq!(routes(&settings, &[]), BTreeSet::from(link("10.2.0.0/16", None)));
+        assert_eq!(routes(&settings, &[]), BTreeSet::from(link("10.2.0.0/16", MARK, None)));
     }
 
     #[test]
     fn without_an_interface_networks_behind_peers_are_nowhere() {
-        let settings =
-            settings("PEER tunnel 1 local prefix 10.1.0.0/24\nPEER tunnel 1 remote prefix 10.2.0.0/16");
-        let nowhere = way("10.2.0.0/16", Way::Nowhere);
-        assert_eq!(Network::new(&settings).routes(None, &[], |_| None), BTreeSet::from([nowhere]));
+        let nowhere = way("10.2.0.0/16", MARK, Way::Nowhere);
+        assert_eq!(routes_at(&settings(NARROW), None, &[]), BTreeSet::from([nowhere]));
     }
 
     #[test]
-    fn a_tunnel_for_everything_leaves_what_is_near_where_it_is() {
-        let settings =
-            settings("PEER tunnel 1 local prefix 10.1.0.0/24\nPEER tunnel 1 remote prefix 0.0.0.0/0");
-        let rules =
-            [Rule::MainFirst { v6: false }, Rule::NotMarked { v6: false, mark: MARK, table: DEFAULTS }];
-        assert_eq!(Network::new(&settings).rules(), BTreeSet::from(rules));
-        assert_eq!(routes(&settings, &[]), BTreeSet::from(link("0.0.0.0/0", None)));
+    fn a_tunnel_for_everything_comes_before_the_main_table_for_what_it_protects() {
+        let settings = settings(ALL);
+        let network = Network::new(&settings);
+        let from = Rule::From { source: net("10.1.0.0/24"), table: DEFAULTS };
+        let rules = [Rule::Onward { v6: false }, Rule::Marked { v6: false, mark: MARK }, from];
+        assert_eq!(network.rules(&[net("192.0.2.1/24")]), BTreeSet::from(rules));
+        let near = [DEFAULTS, UNBOUND].map(|table| way("10.1.0.0/24", table, Way::Onward));
+        let links = [DEFAULTS, UNBOUND].map(|table| link("0.0.0.0/0", table, None)).concat();
+        assert_eq!(routes(&settings, &[]), links.into_iter().chain(near).collect());
+        assert_eq!(network.pairs(), BTreeSet::from([(net("10.1.0.0/24"), net("0.0.0.0/0"))]));
+    }
+
+    #[test]
+    fn what_this_machine_sends_from_any_address_goes_inside_or_stays_on_its_links() {
+        let settings = settings(ALL);
+        let unbound = Rule::Unbound { v6: false, table: UNBOUND };
+        let addresses = ["192.0.2.1/24", "10.1.0.1/24"];
+        assert!(Network::new(&settings).rules(&addresses.map(net)).contains(&unbound));
+        let found = routes(&settings, &addresses);
+        assert!(found.contains(&way("192.0.2.0/24", UNBOUND, Way::Onward)), "{found:?}");
+        assert!(!found.contains(&way("192.0.2.0/24", DEFAULTS, Way::Onward)), "{found:?}");
+        assert!(found.contains(&link("0.0.0.0/0", UNBOUND, Some("10.1.0.1"))[0]), "{found:?}");
     }
 
     #[test]
     fn a_prefix_that_contains_our_own_network_leaves_it_to_us() {
         let tunnels = "PEER tunnel 1 local prefix 10.1.0.0/24\nPEER tunnel 1 remote prefix 10.0.0.0/8\n\
              PEER tunnel 2 local prefix 10.1.0.0/24\nPEER tunnel 2 remote prefix 0.0.0.0/0";
-        let wide = [link("10.0.0.0/8", None), link("0.0.0.0/0", None)].concat();
-        let expected = wide.into_iter().chain([way("10.1.0.0/24", Way::Onward)]).collect();
-        assert_eq!(routes(&settings(tunnels), &[]), expected);
+        let found = routes(&settings(tunnels), &[]);
+        for table in TABLES {
+            assert!(found.contains(&way("10.1.0.0/24", table, Way::Onward)), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_user_excepts_is_passed_by_unless_a_tunnel_leads_closer() {
+        let excepted = "set vpn ipsec passthrough 10.0.0.0/8\nset vpn ipsec passthrough 198.51.100.0/24";
+        let tunnels = format!("{ALL}\n{}\n{excepted}", NARROW.replace("tunnel 1", "tunnel 2"));
+        let settings = settings(&tunnels);
+        let found = routes(&settings, &[]);
+        for prefix in ["10.0.0.0/8", "198.51.100.0/24"] {
+            assert!(found.contains(&way(prefix, DEFAULTS, Way::Onward)), "{found:?}");
+            assert!(!found.contains(&way(prefix, MARK, Way::Onward)), "{found:?}");
+        }
+        assert!(found.contains(&link("10.2.0.0/16", MARK, None)[0]), "{found:?}");
     }
 
     #[test]
@@ -269,18 +349,20 @@ mod tests {
         let tunnels = "PEER tunnel 1 local prefix 10.1.0.0/24\nPEER tunnel 1 remote prefix 10.0.0.0/8\n\
              PEER tunnel 2 local prefix 10.9.0.0/24\nPEER tunnel 2 remote prefix 10.1.0.0/24";
         let found = routes(&settings(tunnels), &[]);
-        assert!(found.iter().all(|route| route.way != Way::Onward), "{found:?}");
+        assert!(!found.contains(&way("10.1.0.0/24", MARK, Way::Onward)), "{found:?}");
     }
 
     #[test]
     fn a_tunnel_between_the_gateways_alone_leads_to_the_peer() {
         let mut settings = settings("PEER tunnel 1 protocol gre");
         let found = routes(&settings, &["10.1.0.1/24", "192.0.2.1/24"]);
-        assert_eq!(found, BTreeSet::from(link("192.0.2.2/32", Some("192.0.2.1"))));
+        assert_eq!(found, BTreeSet::from(link("192.0.2.2/32", MARK, Some("192.0.2.1"))));
         for peer in settings.peers.values_mut() {
             Arc::get_mut(peer).expect("nobody else has it").local_address = None;
         }
         let found = routes(&settings, &["10.1.0.1/24", "192.0.2.7/24"]);
-        assert_eq!(found, BTreeSet::from(link("192.0.2.2/32", Some("192.0.2.7"))));
+        assert_eq!(found, BTreeSet::from(link("192.0.2.2/32", MARK, Some("192.0.2.7"))));
+        let everything = (net("0.0.0.0/0"), net("192.0.2.2/32"));
+        assert_eq!(Network::new(&settings).pairs(), BTreeSet::from([everything]));
     }
 }

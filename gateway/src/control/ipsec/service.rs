@@ -2,12 +2,11 @@
 
 use super::connections::{self, PeerError, Plan};
 use super::gateway::{Gateway, GatewayError, MTU, NAME};
-use super::keeper::{self, Keeper};
 use super::network::Network;
 use super::revocation::{self, Revocations};
 use crate::control::carrier::{Options, Removed};
+use crate::control::host::Host;
 use crate::control::netlink::{LinkChange, Netlink, NetlinkError};
-use crate::control::rules::Rules;
 use config::settings::IpSec;
 use config::settings::ipsec::{Peer, Remote};
 use crypto::Engine;
@@ -101,8 +100,6 @@ fn where_it_is(plan: &Plan) -> String {
 #[derive(Default)]
 pub struct Service {
     running: Option<Running>,
-    /// The routes that lead to it, which outlive it when somebody takes the interface away.
-    keeper: Option<Keeper>,
     /// Learns what is revoked, if a peer needs that.
     revocations: Option<Revocations>,
 }
@@ -131,20 +128,39 @@ impl Service {
         mut settings: IpSec,
         engine: &Arc<dyn Engine>,
         events: &mpsc::UnboundedSender<Removed>,
-        rules: &mut Rules,
+        host: &Host,
     ) -> Refused {
         let mut refused = Refused::new();
         if settings.peers.is_empty() {
-            self.stop(rules);
+            self.stop();
+            if let Err(error) = host.set_ipsec(Network::default(), None) {
+                tracing::warn!("{error}");
+            }
             return refused;
         }
         if let Err(error) = self.learn_revocations(&settings) {
             refused.insert("vpn ipsec".to_owned(), error.into());
             return refused;
         }
+        // Also of peers that are refused: what they are to protect stays closed.
+        let wanted = Network::new(&settings);
         let (plans, pending) = self.plan(&mut settings, &mut refused).await;
-        if let Err(error) = self.serve(settings, (plans, pending), engine, events, rules) {
+        let served = Network::new(&settings);
+        let network = wanted.and(served);
+        if settings.peers.is_empty() {
+            self.stop();
+            if let Err(error) = host.set_ipsec(network, None) {
+                refused.insert("vpn ipsec".to_owned(), error.into());
+            }
+            return refused;
+        }
+        if let Err(error) = self.serve(settings, network.clone(), (plans, pending), engine, events, host) {
             refused.insert("vpn ipsec".to_owned(), error);
+            if self.running.is_none()
+                && let Err(error) = host.set_ipsec(network, None)
+            {
+                tracing::warn!("{error}");
+            }
         }
         // What is in force has its policies: the first packet finds them.
         if let Some(running) = &self.running {
@@ -169,27 +185,14 @@ impl Service {
     }
 
     /// Ends everything.
-    pub fn stop(&mut self, rules: &mut Rules) {
+    pub fn stop(&mut self) {
         self.running = None;
         self.revocations = None;
-        let Some(keeper) = self.keeper.take() else { return };
-        if let Err(error) = keeper.end(rules) {
-            tracing::warn!("{error}");
-        }
     }
 
     /// Forgets the gateway, whose interface is gone. What it protected is still not to leave in clear.
     pub fn lose(&mut self) {
         self.running = None;
-    }
-
-    /// Takes away what a daemon that was killed has left, if no IPsec is served now.
-    pub fn clear_stale(&self) {
-        if self.keeper.is_none()
-            && let Err(error) = keeper::clear_stale()
-        {
-            tracing::warn!("{error}");
-        }
     }
 
     /// Plans the connections to peers that are new or changed. What is refused stays as it was, and what was not there and may
@@ -266,10 +269,11 @@ impl Service {
     fn serve(
         &mut self,
         settings: IpSec,
+        network: Network,
         (plans, pending): (Vec<Plan>, BTreeSet<String>),
         engine: &Arc<dyn Engine>,
         events: &mpsc::UnboundedSender<Removed>,
-        rules: &mut Rules,
+        host: &Host,
     ) -> Result<(), ServiceError> {
         if self.running.is_none() {
             let gateway = Gateway::create(Arc::clone(engine), Options::default(), events.clone())?;
@@ -282,16 +286,10 @@ impl Service {
         }
         let Some(running) = &mut self.running else { return Ok(()) };
         let mut netlink = Netlink::open()?;
-        let network = Network::new(&settings);
-        let needed = network.rules();
         let index = netlink.link(NAME)?.index;
         let up = LinkChange { mtu: Some(inside_mtu(&settings)), up: Some(true), ..LinkChange::default() };
         netlink.set_link(index, up)?;
-        if self.keeper.is_none() {
-            self.keeper = Some(Keeper::start()?);
-        }
-        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.keep(network, &running.gateway))?;
-        rules.change(&mut netlink, NAME, &needed)?;
+        host.set_ipsec(network, Some(&running.gateway))?;
         let gone = running.settings.peers.keys().filter(|name| !settings.peers.contains_key(*name));
         running.gateway.remove(gone.cloned().collect());
         running.gateway.set_patience(connections::patience(settings.retransmission));

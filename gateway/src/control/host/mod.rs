@@ -1,0 +1,178 @@
+//! What the kernel is to have of us: addresses, routes, rules, and the guard. One owner knows it, one thread sees that it
+//! stays: it compares what is wanted with what is there whenever something of it changes.
+//!
+//! ```text
+//! settings ──> wanted ──> restore (addresses, routes, rules), guard (nf_tables)
+//! kernel ──> watch (links, addresses, our routes and rules, our table) ──> restore, guard
+//! ```
+//!
+//! What is to be protected has a route that leads nowhere beside the one that leads into its tunnel. That route, the rules
+//! and the guard need no daemon: they stay when it ends, and the next one takes them over.
+
+mod guard;
+mod restore;
+mod watch;
+
+use super::ipsec::network::Network as IpsecNetwork;
+use super::ipsec::unprotected::Unprotected;
+use super::ipsec::{Gateway, NAME};
+use super::netlink::{Netlink, NetlinkError};
+use super::plan::Network;
+use super::rights::Rights;
+use super::rules::ValidMark;
+use config::Settings;
+use guard::Guard;
+use port::Wake;
+use restore::Outcome;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use watch::Watch;
+
+/// What the kernel is to have.
+#[derive(Default)]
+struct Wanted {
+    /// For WireGuard interfaces.
+    links: BTreeMap<String, Network>,
+    ipsec: IpsecNetwork,
+}
+
+/// What is wanted, and what is known of what is there.
+#[derive(Default)]
+struct State {
+    wanted: Wanted,
+    /// Who has the interface for IPsec, and is told when links or addresses have changed.
+    gateway: Weak<Gateway>,
+    guard: Guard,
+    /// Whether the kernel can guard is said once.
+    guard_failed: bool,
+    valid_mark: ValidMark,
+    /// What arrives in clear is refused as long as this lives.
+    unprotected: Option<Unprotected>,
+}
+
+/// Keeps what the kernel has of us. Dropping it ends that, and leaves what is there.
+pub struct Host {
+    state: Arc<Mutex<State>>,
+    wake: Arc<Wake>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Host {
+    /// Takes over what an earlier daemon has left, so that what `settings` protect is closed until it is served, and
+    /// nothing else.
+    pub fn start(settings: &Settings) -> Result<Self, NetlinkError> {
+        let failed = |error: io::Error| NetlinkError::new("rtnetlink", &error);
+        let links = settings.wireguard.iter();
+        let links =
+            links.map(|(name, link)| (name.clone(), Network::new(link).without_interface())).collect();
+        let wanted = Wanted { links, ipsec: IpsecNetwork::new(&settings.ipsec) };
+        let mut state = State { wanted, ..State::default() };
+        // Nothing is lost between the look at what is there and the first event.
+        let sockets = watch::Sockets::open().map_err(failed)?;
+        if let Some((_, error)) = state.restore()?.errors.into_iter().next() {
+            return Err(error);
+        }
+        let state = Arc::new(Mutex::new(state));
+        let (wake, stop) = (Arc::new(Wake::new().map_err(failed)?), Arc::new(AtomicBool::new(false)));
+        let watch = Watch::new(sockets, Arc::clone(&state), Arc::clone(&wake), Arc::clone(&stop));
+        let thread = thread::Builder::new().name("routes".to_owned()).spawn(move || {
+            Rights::Network.keep();
+            watch.run();
+        });
+        Ok(Self { state, wake, stop, thread: Some(thread.map_err(failed)?) })
+    }
+
+    /// Wants this for a WireGuard interface from now on, or nothing. The error is what was refused for it.
+    pub fn set_link(&self, name: &str, network: Option<Network>) -> Result<(), NetlinkError> {
+        let mut state = self.lock();
+        match network {
+            Some(network) => _ = state.wanted.links.insert(name.to_owned(), network),
+            None => _ = state.wanted.links.remove(name),
+        }
+        state.restore()?.of(name)
+    }
+
+    /// Wants this for IPsec from now on.
+    pub fn set_ipsec(
+        &self,
+        network: IpsecNetwork,
+        gateway: Option<&Arc<Gateway>>,
+    ) -> Result<(), NetlinkError> {
+        let mut state = self.lock();
+        state.wanted.ipsec = network;
+        state.gateway = gateway.map(Arc::downgrade).unwrap_or_default();
+        if state.wanted.ipsec.is_empty() {
+            state.unprotected = None;
+        } else if state.unprotected.is_none() && gateway.is_some() {
+            state.unprotected = Unprotected::refuse_or_say();
+        }
+        state.restore()?.of(NAME)
+    }
+
+    /// Ends, and leaves what is to be protected closed, or `open`s it: then nothing is left.
+    pub fn end(self, open: bool) {
+        let mut state = self.lock();
+        if open {
+            state.wanted = Wanted::default();
+        }
+        state.gateway = Weak::new();
+        match state.restore() {
+            Ok(outcome) => outcome.log(),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.wake.ring();
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, it has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl State {
+    /// Gives the kernel what it lacks, and takes what it should not have.
+    fn restore(&mut self) -> Result<Outcome, NetlinkError> {
+        let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
+        let is_served = self.gateway.strong_count() > 0;
+        let plan = self.wanted.plan(&mut netlink, is_served)?;
+        let mut outcome = Outcome::default();
+        plan.close(&mut netlink, &mut outcome);
+        self.valid_mark.set(&plan.rules());
+        match self.guard.set(&self.wanted.protected()) {
+            Ok(true) => outcome.restored.push("the table inet postern-guard".to_owned()),
+            Ok(false) => {}
+            Err(error) => self.say_unguarded(&error),
+        }
+        plan.open(&mut netlink, &mut outcome);
+        Ok(outcome)
+    }
+
+    fn say_unguarded(&mut self, error: &io::Error) {
+        if self.wanted.ipsec.is_empty() || std::mem::replace(&mut self.guard_failed, true) {
+            return;
+        }
+        tracing::warn!(
+            "vpn ipsec: what policies protect is protected by routes and rules alone: nf_tables: {error}\n  \
+             fix: modprobe nf_tables, and restart"
+        );
+    }
+}
+
+/// Removes all that gateways have left: routes, rules, and the guard.
+pub fn open() -> Result<(), NetlinkError> {
+    let mut state = State::default();
+    state.restore()?.errors.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+}
