@@ -36,8 +36,9 @@ fn a_refused_change_leaves_everything_as_it_was_and_is_tried_again() {
     let before = a.peer("other");
     // Only for IPv6: it is noticed late.
     let taken = lab.enter("a", || {
-        let socket =
-            rustix::net::socket(rustix::net::AddressFamily::INET6, rustix::net::SocketType::DGRAM, None)?;
+        // No program that another test starts meanwhile may keep it.
+        let (family, flags) = (rustix::net::AddressFamily::INET6, rustix::net::SocketFlags::CLOEXEC);
+        let socket = rustix::net::socket_with(family, rustix::net::SocketType::DGRAM, flags, None)?;
         rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
         let address: std::net::SocketAddr = "[::]:51999".parse().expect("literal");
         rustix::net::bind(&socket, &address)?;
