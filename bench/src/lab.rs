@@ -11,10 +11,15 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Tells the labs of one process apart.
 static LABS: AtomicUsize = AtomicUsize::new(0);
+/// The namespaces of all labs of this process.
+static NAMESPACES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// How long processes have to end by themselves.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Namespaces and processes.
 pub struct Lab {
@@ -40,7 +45,10 @@ impl Lab {
         let mut lab = Self { tag, namespaces: Vec::new(), processes: Vec::new() };
         for name in names {
             let namespace = lab.namespace(name);
+            let mut all = namespaces();
             run("ip", ["netns", "add", &namespace])?;
+            all.push(namespace.clone());
+            drop(all);
             lab.namespaces.push(namespace);
             lab.ip(name, "link set lo up")?;
         }
@@ -133,17 +141,52 @@ impl Drop for Lab {
             }
         }
         for child in &mut self.processes {
-            if wait_until(Duration::from_secs(3), || child.try_wait().is_ok_and(|status| status.is_some()))
-                .is_err()
-            {
+            if wait_until(PATIENCE, || child.try_wait().is_ok_and(|status| status.is_some())).is_err() {
                 let _ = child.kill();
                 let _ = child.wait();
             }
         }
+        let mut all = namespaces();
         for namespace in &self.namespaces {
             let _ = run("ip", ["netns", "delete", namespace]);
         }
+        all.retain(|namespace| !self.namespaces.contains(namespace));
     }
+}
+
+fn namespaces() -> MutexGuard<'static, Vec<String>> {
+    NAMESPACES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends what runs in the namespaces of all labs, and removes them and their files: this process is told to end. No lab is made
+/// or removed until the returned guard is dropped.
+pub fn clean_up() -> impl Drop {
+    let all = namespaces();
+    let living = || all.iter().flat_map(|namespace| processes(namespace)).collect::<Vec<Pid>>();
+    let signal = |signal| {
+        for process in living() {
+            let _ = rustix::process::kill_process(process, signal);
+        }
+    };
+    signal(rustix::process::Signal::TERM);
+    if wait_until(PATIENCE, || living().is_empty()).is_err() {
+        signal(rustix::process::Signal::KILL);
+    }
+    for namespace in &*all {
+        let _ = run("ip", ["netns", "delete", namespace]);
+    }
+    let ours = format!("postern-{}-", std::process::id());
+    let files = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    for file in files.filter(|file| file.file_name().to_string_lossy().starts_with(&ours)) {
+        let _ = std::fs::remove_dir_all(file.path()).or_else(|_| std::fs::remove_file(file.path()));
+    }
+    all
+}
+
+/// The processes of a namespace.
+fn processes(namespace: &str) -> Vec<Pid> {
+    let listed = run("ip", ["netns", "pids", namespace]).unwrap_or_default();
+    listed.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)).collect()
 }
 
 impl Process {

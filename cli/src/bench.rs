@@ -11,6 +11,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -63,6 +64,13 @@ enum What {
         #[arg(long)]
         api: PathBuf,
     },
+}
+
+impl What {
+    /// Whether it is a process that another measurement starts.
+    fn is_measured(&self) -> bool {
+        matches!(self, Self::CryptoWorker | Self::GatewayWithoutCipher { .. } | Self::RunWithoutCipher { .. })
+    }
 }
 
 #[derive(Args)]
@@ -258,7 +266,29 @@ impl Protocol {
     }
 }
 
+/// Has SIGTERM and SIGINT end a measurement without leaving its namespaces, processes and files behind.
+pub(crate) fn clean_up_when_told_to_end() -> Result<(), std::io::Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let (mut terminate, mut interrupt) = {
+        let _inside = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    let wait = move || {
+        let number = runtime.block_on(async {
+            tokio::select! { _ = terminate.recv() => 15, _ = interrupt.recv() => 2 }
+        });
+        let _none_is_made = ::bench::lab::clean_up();
+        std::process::exit(128 + number);
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
+    Ok(())
+}
+
 pub(crate) fn run(arguments: Arguments) -> Outcome {
+    // A process that is measured ends as it does without us.
+    if !arguments.what.is_measured() {
+        clean_up_when_told_to_end()?;
+    }
     let progress = !arguments.json && std::io::stderr().is_terminal();
     let program = std::env::current_exe;
     let say =

@@ -103,7 +103,9 @@ fn main() -> ExitCode {
         Verb::Restart(arguments) => reset::restart(&arguments),
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Doctor(arguments) => return ended(doctor::run(arguments)),
-        Verb::Demo { seconds } => ::bench::demo::run(seconds),
+        Verb::Demo { seconds } => {
+            bench::clean_up_when_told_to_end().map_err(Into::into).and_then(|()| ::bench::demo::run(seconds))
+        }
         Verb::Generate(what) => generate::run(what),
         Verb::Wireguard(arguments) => wireguard::run(arguments),
     };

@@ -1,8 +1,12 @@
 //! The demo and the measurements, in small: they measure, and say what they promise.
 
 use crate::support::postern;
+use bench::lab::wait_until;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// What a measurement says with `--json`; none where it cannot run.
 fn measured(words: &str) -> Option<Value> {
@@ -136,4 +140,61 @@ fn the_demo_shows_what_a_tunnel_can_do() {
     let numbers: Vec<f64> = row.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     // The number of streams is not among them: a comma follows no number there.
     assert!(numbers.len() >= 2 && numbers.iter().all(|&number| number > 0.0), "{said}");
+}
+
+#[test]
+fn a_measurement_that_is_told_to_end_leaves_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        return crate::support::skip("needs root to make network namespaces");
+    }
+    let patience = Duration::from_secs(30);
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut command = Command::new(postern());
+        command.args(["bench", "tunnel", "--peer", "none", "--seconds", "60"]);
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = quiet.spawn().expect("it runs");
+        let id = child.id();
+        let mut processes = Vec::new();
+        wait_until(patience, || {
+            let namespaces = namespaces_of(id);
+            processes = namespaces.iter().flat_map(|name| processes_in(name)).collect();
+            namespaces.len() >= 2 && processes.len() >= 2
+        })
+        .expect("two sites, and something in each");
+        kill_process(Pid::from_child(&child), signal).expect("it lives");
+        let mut status = None;
+        wait_until(patience, || {
+            status = child.try_wait().expect("it is ours");
+            status.is_some()
+        })
+        .expect("it ends");
+        assert_eq!(status.and_then(|status| status.code()), Some(128 + signal.as_raw()));
+        assert_eq!(namespaces_of(id), [] as [String; 0]);
+        wait_until(patience, || !processes.iter().any(|process| runs(process))).expect("no process is left");
+    }
+}
+
+/// The network namespaces that a measurement has made.
+fn namespaces_of(measurement: u32) -> Vec<String> {
+    let ours = format!("postern-{measurement}-");
+    let listed = ip(&["netns", "list"]);
+    let names = listed.lines().filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| name.starts_with(&ours)).map(str::to_owned).collect()
+}
+
+/// The folders in `/proc` of the processes of a namespace.
+fn processes_in(namespace: &str) -> Vec<PathBuf> {
+    let listed = ip(&["netns", "pids", namespace]);
+    listed.lines().map(|id| Path::new("/proc").join(id.trim())).collect()
+}
+
+fn ip(words: &[&str]) -> String {
+    let output = Command::new("ip").args(words).output().expect("it runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Whether a process runs; one that has ended may still wait for its parent to hear of it.
+fn runs(process: &Path) -> bool {
+    let status = std::fs::read_to_string(process.join("status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && !line.contains("(zombie)"))
 }
