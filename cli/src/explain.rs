@@ -3,7 +3,7 @@
 use crate::client::Asking;
 use crate::show::{ago, print};
 use crate::tabulate::duration;
-use crate::{Outcome, vpn};
+use crate::{Outcome, explain_wireguard, vpn};
 use clap::{Args, Subcommand};
 use gateway::api::model::{Ipsec, IpsecFailure, IpsecPeer, IpsecTunnel};
 
@@ -17,11 +17,22 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
+    /// Interfaces
+    Interfaces {
+        #[command(subcommand)]
+        kind: InterfaceKind,
+    },
     /// Virtual private networks
     Vpn {
         #[command(subcommand)]
         what: Vpn,
     },
+}
+
+#[derive(Subcommand)]
+enum InterfaceKind {
+    /// The peers of a WireGuard interface
+    Wireguard(explain_wireguard::Arguments),
 }
 
 #[derive(Subcommand)]
@@ -43,7 +54,12 @@ enum Of {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
-    let What::Vpn { what: Vpn::Ipsec { what: Of::Peer { name } } } = arguments.what;
+    let name = match arguments.what {
+        What::Vpn { what: Vpn::Ipsec { what: Of::Peer { name } } } => name,
+        What::Interfaces { kind: InterfaceKind::Wireguard(wireguard) } => {
+            return explain_wireguard::run(wireguard, &arguments.asking);
+        }
+    };
     let found = vpn::named(vpn::peers(arguments.asking.api.as_deref())?, &name)?;
     let peers: Vec<IpsecPeer> = found.into_iter().map(|found| found.peer).collect();
     let text: String = peers.iter().map(explain).collect();

@@ -9,6 +9,7 @@ mod doctor;
 mod elsewhere;
 mod engines;
 mod explain;
+mod explain_wireguard;
 mod generate;
 mod log;
 mod manual;

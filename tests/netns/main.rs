@@ -14,6 +14,7 @@ mod nat;
 mod operator;
 mod reload;
 mod resilience;
+mod restarts;
 mod rights;
 mod support;
 mod tunnel;

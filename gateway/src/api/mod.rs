@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! GET /v1/interfaces/wireguard    GET /v1/drops    GET /v1/offloads    GET /v1/crypto
+//! GET /v1/interfaces/wireguard/NAME/explain
 //! GET /v1/vpn/ipsec               POST /v1/vpn/ipsec/reset
 //! GET /v1/status                  POST /v1/reload
 //! ```
 
 mod engines;
+mod explain;
 mod kernel;
 pub mod model;
 mod server;
@@ -24,8 +26,8 @@ use crate::control::socket::{Listener, SocketError};
 use ::crypto::PublicKey;
 use ::crypto::choice::Choice;
 use arc_swap::ArcSwapOption;
-use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path as UrlPath, State};
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -128,6 +130,7 @@ pub async fn serve(listener: Listener, shown: Shown) {
 fn router(shown: Shown) -> Router {
     Router::new()
         .route("/v1/interfaces/wireguard", get(interfaces))
+        .route("/v1/interfaces/wireguard/{name}/explain", get(explain_interface))
         .route("/v1/drops", get(drops))
         .route("/v1/offloads", get(offloads))
         .route("/v1/crypto", get(crypto))
@@ -165,6 +168,17 @@ async fn interfaces(State(shown): State<Shown>) -> Json<model::Interfaces> {
         interfaces.push(show_interface(&interface, &labels).await);
     }
     Json(model::Interfaces { interfaces })
+}
+
+async fn explain_interface(
+    State(shown): State<Shown>,
+    UrlPath(name): UrlPath<String>,
+) -> Json<model::Explanations> {
+    let mut interfaces = Vec::new();
+    for (interface, labels) in shown.all().into_iter().filter(|(interface, _)| interface.name() == name) {
+        interfaces.push(explain::interface(&name, &interface.snapshot().await, &labels, Clock.now().wall));
+    }
+    Json(model::Explanations { interfaces })
 }
 
 async fn drops(State(shown): State<Shown>) -> Json<model::Drops> {

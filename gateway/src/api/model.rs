@@ -133,6 +133,67 @@ pub struct Peer {
     pub persistent_keepalive: u16,
 }
 
+/// `GET /v1/interfaces/wireguard/NAME/explain`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Explanations {
+    /// The interface, if the daemon has it.
+    pub interfaces: Vec<Explanation>,
+}
+
+/// Why the peers of a WireGuard interface are up or not.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct Explanation {
+    /// The interface.
+    pub interface: String,
+    /// Our public key, in base64.
+    pub public_key: Option<String>,
+    /// The peers.
+    pub peers: Vec<Explained>,
+    /// Who has called without being a peer; nothing that they say is proved.
+    pub callers: Vec<Caller>,
+}
+
+/// Why a WireGuard peer is up or not.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct Explained {
+    /// Its name in the configuration.
+    pub name: Option<String>,
+    /// Its key, in base64.
+    pub public_key: String,
+    /// Where it is.
+    pub endpoint: Option<String>,
+    /// Its prefixes.
+    pub allowed_ips: Vec<String>,
+    /// Whether a key is shared beforehand.
+    pub has_preshared_key: bool,
+    /// `up`, `idle`, `waiting` or `down`.
+    pub state: String,
+    /// What was found, the most important first.
+    pub findings: Vec<Finding>,
+}
+
+/// Something to know about a peer, and what mends it.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct Finding {
+    /// What is so.
+    pub what: String,
+    /// What to type or to see to; nothing if all is well.
+    pub fix: Vec<String>,
+}
+
+/// A caller of a WireGuard interface that is no peer.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct Caller {
+    /// The public key that it names, in base64; none if it calls another public key than ours.
+    pub public_key: Option<String>,
+    /// Where its last message came from.
+    pub address: String,
+    /// Its messages.
+    pub count: u64,
+    /// Seconds since 1970 of the last one.
+    pub latest: u64,
+}
+
 /// `GET /v1/drops`
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Drops {

@@ -58,7 +58,8 @@ impl Interface {
         let (outside, drops, binding) =
             (carrier.outside(), Arc::clone(&carrier.drops().lane), carrier.binding());
         let outbound_wake = carrier.outbound_wake();
-        let parts = Parts { engine, random, shared, outside, outbound_wake, drops, binding, inbox };
+        let name = carrier.name().to_owned();
+        let parts = Parts { name, engine, random, shared, outside, outbound_wake, drops, binding, inbox };
         carrier.start_lane(Rights::Sockets, move || Lane::new(parts).run())?;
         Ok(Self { carrier, tables, commands })
     }

@@ -5,6 +5,7 @@
 //! the data path, so that handshakes take little from it.
 
 use super::binding::Binding;
+use super::callers::{Allowance, Callers};
 use super::sender::Sender;
 use super::update::{PeerSnapshot, PeerUpdate, Snapshot, Update, UpdateError};
 use crate::datapath::Notice;
@@ -13,7 +14,7 @@ use crate::staging::{Budget, Order};
 use crate::tables::{Kind, Peer, Session};
 use crate::worker::Shared;
 use crossbeam_channel::{Receiver, Select, TryRecvError};
-use crypto::{Engine, Random};
+use crypto::{Engine, PublicKey, Random};
 use ipnet::IpNet;
 use packet::{DropCounters, Endpoint};
 use port::{Transmit, Wake};
@@ -23,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tunnel::wireguard::device::Outbox;
 use tunnel::wireguard::limits::HANDSHAKE_DS_FIELD;
-use tunnel::wireguard::{Action, AllowedIps, Device, PeerId};
+use tunnel::wireguard::{Action, AllowedIps, Device, Event, PeerId};
 use tunnel::{Now, Time};
 
 /// From this many waiting handshake messages on, senders must prove their addresses, and for a while after.
@@ -86,10 +87,19 @@ pub struct Lane<T> {
     /// When to try again to bind.
     rebind: Option<Time>,
     loaded_until: Option<Time>,
+    /// The interface, for the log.
+    name: String,
+    /// Peers, for the log.
+    names: BTreeMap<PublicKey, String>,
+    /// Who has called without being a peer.
+    callers: Callers,
+    allowance: Allowance,
 }
 
 /// What a lane is made of.
 pub struct Parts<T> {
+    /// The name of the interface.
+    pub name: String,
     /// Makes keys for the data path.
     pub engine: Arc<dyn Engine>,
     /// Makes keys, indices and cookies.
@@ -116,7 +126,7 @@ struct Entry {
 impl<T: Transmit> Lane<T> {
     /// A lane without key and peers, for an interface that is down.
     pub fn new(parts: Parts<T>) -> Self {
-        let Parts { engine, random, shared, outside, outbound_wake, drops, binding, inbox } = parts;
+        let Parts { name, engine, random, shared, outside, outbound_wake, drops, binding, inbox } = parts;
         Self {
             device: Device::new(engine, random),
             sender: Sender::new(shared.clone(), outside, Arc::clone(&drops)),
@@ -132,6 +142,10 @@ impl<T: Transmit> Lane<T> {
             running: false,
             rebind: None,
             loaded_until: None,
+            name,
+            names: BTreeMap::new(),
+            callers: Callers::default(),
+            allowance: Allowance::default(),
         }
     }
 
@@ -275,8 +289,49 @@ impl<T: Transmit> Lane<T> {
                         peer.forget_source();
                     }
                 }
+                Action::Report(event) => self.report(event, source),
             }
         }
+    }
+
+    /// Logs what an operator must know, in bounds: strangers and ten thousand peers may cause it.
+    fn report(&mut self, event: Event, source: Option<Endpoint>) {
+        let now = self.shared.clock.now();
+        let text = match event {
+            Event::Up(id) => format!("{} is up", self.described(id)),
+            Event::Silent(id) => format!("{} does not answer", self.described(id)),
+            Event::Idle(id) => format!("{} is idle: its keys are erased", self.described(id)),
+            Event::UnknownPeer(public) => {
+                let Some(source) = source.filter(|it| self.callers.note(Some(public), it.remote, now)) else {
+                    return;
+                };
+                format!("{} calls with the public key {public}, which no peer has", source.remote)
+            }
+            Event::NotForUs => {
+                let Some(source) = source.filter(|it| self.callers.note(None, it.remote, now)) else {
+                    return;
+                };
+                format!("{} calls another public key than ours", source.remote)
+            }
+        };
+        if let Some(left_out) = self.allowance.take(now.monotonic) {
+            let name = &self.name;
+            if left_out > 0 {
+                tracing::info!("interface {name}: {left_out} lines about peers and callers were left out");
+            }
+            tracing::info!("interface {name}: {text}");
+        }
+    }
+
+    /// A peer, and where it is, for the log.
+    fn described(&self, id: PeerId) -> String {
+        let now = self.shared.clock.monotonic();
+        let public = self.device.status(now, id).map(|status| status.public);
+        let name =
+            public.map(|public| self.names.get(&public).cloned().unwrap_or_else(|| public.to_string()));
+        let endpoint = self.peer(id).and_then(|peer| peer.endpoint.load_full());
+        let at = endpoint.map_or_else(String::new, |endpoint| format!(" at {}", endpoint.remote));
+        format!("peer {}{at}", name.unwrap_or_default())
     }
 
     fn peer(&self, id: PeerId) -> Option<Arc<Peer>> {
@@ -351,6 +406,9 @@ impl<T: Transmit> Lane<T> {
             self.forget_sources();
         }
         let mut out = Outbox::new();
+        if let Some(names) = update.names {
+            self.names = names;
+        }
         if let Some(eager) = update.eager {
             self.device.set_eager(self.shared.clock.monotonic(), eager);
         }
@@ -412,7 +470,8 @@ impl<T: Transmit> Lane<T> {
         self.carry_out(out, None);
     }
 
-    fn add_peer(&mut self, public: crypto::PublicKey) -> PeerId {
+    fn add_peer(&mut self, public: PublicKey) -> PeerId {
+        self.callers.forget(&public);
         let (id, activity) = self.device.add_peer(public);
         let peer = Arc::new(Peer::new(id, Kind::WireGuard(activity), self.budget.clone()));
         self.peers.insert(id, Entry { peer, allowed: BTreeSet::new() });
@@ -473,11 +532,12 @@ impl<T: Transmit> Lane<T> {
             listen_port: self.binding.port(),
             fwmark: self.binding.fwmark(),
             peers: self.peers.iter().filter_map(|(&id, entry)| self.peer_snapshot(id, entry)).collect(),
+            callers: self.callers.all(),
         }
     }
 
     fn peer_snapshot(&self, id: PeerId, entry: &Entry) -> Option<PeerSnapshot> {
-        let status = self.device.status(id)?;
+        let status = self.device.status(self.shared.clock.monotonic(), id)?;
         Some(PeerSnapshot {
             public: status.public,
             preshared: status.preshared,
@@ -487,6 +547,8 @@ impl<T: Transmit> Lane<T> {
             received_bytes: entry.peer.received.bytes(),
             unsent_packets: entry.peer.unsent.load(Ordering::Relaxed),
             persistent_keepalive: status.persistent_keepalive.map_or(0, |every| every.as_secs() as u16),
+            has_key: status.has_key,
+            trouble: status.trouble,
             allowed_ips: entry.allowed.iter().copied().collect(),
         })
     }

@@ -1,6 +1,7 @@
 //! Everything that is not a packet's way: keys, configuration, links, and whoever asks about them.
 
 pub mod binding;
+pub(crate) mod callers;
 pub mod carrier;
 pub mod daemon;
 pub mod filter;

@@ -107,10 +107,16 @@ pub fn update(before: Option<&WireGuard>, after: &WireGuard) -> Update {
             .then(|| after.private_key.clone()),
         listen_port: before.is_none_or(|before| before.port != after.port).then(|| after.port.unwrap_or(0)),
         fwmark: (before_mark != Some(mark(after))).then(|| mark(after)),
+        names: (before.map(names) != Some(names(after))).then(|| names(after)),
         eager: before.is_none().then_some(true),
         replace_peers: before.is_none(),
         peers: removed.chain(changed).collect(),
     }
+}
+
+/// What the log calls peers.
+fn names(settings: &WireGuard) -> BTreeMap<PublicKey, String> {
+    settings.peers.iter().map(|(name, peer)| (peer.public_key, name.clone())).collect()
 }
 
 /// The peers in the order of their names.

@@ -1,10 +1,13 @@
 //! A change to an interface, and a picture of one: the same for the configuration and for `wg`.
 
+use super::callers::Caller;
 use crypto::{PublicKey, Secret};
 use ipnet::IpNet;
 use packet::Endpoint;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tunnel::wireguard::Trouble;
 
 /// What is to change; everything else stays, sessions included.
 #[derive(Default, Debug, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub struct Update {
     pub fwmark: Option<u32>,
     /// Whether peers are called as soon as it is known where they are, or only when there is something to send.
     pub eager: Option<bool>,
+    /// What the log calls peers.
+    pub names: Option<BTreeMap<PublicKey, String>>,
     /// All peers are removed first, with their sessions.
     pub replace_peers: bool,
     /// Changes to peers, in their order.
@@ -120,6 +125,8 @@ pub struct Snapshot {
     pub fwmark: u32,
     /// The peers, the first added first.
     pub peers: Vec<PeerSnapshot>,
+    /// Who has called without being a peer, the last one first.
+    pub(crate) callers: Vec<Caller>,
 }
 
 /// A peer at one moment.
@@ -141,6 +148,10 @@ pub struct PeerSnapshot {
     pub unsent_packets: u64,
     /// Seconds between keepalives; 0 for none.
     pub persistent_keepalive: u16,
+    /// Whether there is a key to send with.
+    pub has_key: bool,
+    /// What went wrong since the last finished handshake.
+    pub trouble: Trouble,
     /// Its prefixes, in order.
     pub allowed_ips: Vec<IpNet>,
 }

@@ -17,9 +17,11 @@ pub mod limiter;
 pub mod limits;
 pub mod noise;
 pub mod peer;
+pub mod report;
 pub mod tai64n;
 
 pub use crate::PeerId;
 pub use activity::Activity;
 pub use allowed_ips::AllowedIps;
 pub use device::{Action, Device};
+pub use report::{Event, Trouble};

@@ -7,6 +7,7 @@ use super::limits::{
     REKEY_AFTER_TIME, REKEY_ON_RECEIVE_AFTER_TIME, REKEY_TIMEOUT, REKEY_TIMEOUT_JITTER, SILENCE_TIMEOUT,
 };
 use super::noise::{AwaitingResponse, SessionKeys};
+use super::report::Trouble;
 use super::tai64n::Tai64n;
 use crate::sa::Lifetime;
 use crate::{InboundSa, OutboundSa, Time};
@@ -124,6 +125,10 @@ pub struct Peer {
     pub(super) initiated: Option<Time>,
     /// Initiations sent in a row without an answer.
     pub(super) attempts: u32,
+    /// What went wrong since the last finished handshake.
+    pub(super) trouble: Trouble,
+    /// Whether the log says that it is up.
+    pub(super) is_up: bool,
     /// The newest timestamp accepted.
     pub(super) newest: Option<Tai64n>,
     /// The newest timestamp sent.
@@ -169,6 +174,8 @@ impl Peer {
             awaiting: None,
             initiated: None,
             attempts: 0,
+            trouble: Trouble::default(),
+            is_up: false,
             newest: None,
             stamped: None,
             consumed: None,
@@ -218,6 +225,7 @@ impl Peer {
         self.retransmit = None;
         self.attempts = 0;
         self.last_handshake = Some(wall);
+        self.trouble = Trouble::default();
         self.erase = Some(now + ERASE_AFTER_TIME);
     }
 

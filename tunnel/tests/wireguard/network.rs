@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tunnel::wireguard::device::Outbox;
 use tunnel::wireguard::limits::STAGED_PACKETS;
-use tunnel::wireguard::{Action, Activity, Device, PeerId};
+use tunnel::wireguard::{Action, Activity, Device, Event, PeerId};
 use tunnel::{InboundSa, Now, OutboundSa, Time};
 use zerocopy::IntoBytes;
 
@@ -40,6 +40,7 @@ pub struct Host {
     pub under_load: bool,
     pub received: Vec<Vec<u8>>,
     pub keepalives_received: usize,
+    pub events: Vec<Event>,
     /// Whether the protocol has yet to hear that a key was confirmed.
     pub confirms_late: bool,
     pub drops: HashMap<DropReason, usize>,
@@ -65,6 +66,7 @@ impl Host {
             under_load: false,
             received: Vec::new(),
             keepalives_received: 0,
+            events: Vec::new(),
             confirms_late: false,
             drops: HashMap::new(),
             sending: None,
@@ -328,6 +330,7 @@ impl Network {
                 Action::Keepalive { .. } => self.keepalive(host),
                 Action::Purge { .. } => this.staged.clear(),
                 Action::ForgetSource { .. } => {}
+                Action::Report(event) => this.events.push(event),
             }
         }
     }

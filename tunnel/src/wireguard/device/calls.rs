@@ -55,13 +55,17 @@ impl Device {
         peer.initiated = Some(now.monotonic);
         peer.arm_retransmit(now.monotonic, &mut *self.random);
         // A peer whose key is of low order cannot be called; it is there because a person typed it.
-        let Ok(static_static) = static_static(peer, &identity.key).cloned() else { return };
+        let Ok(static_static) = static_static(peer, &identity.key).cloned() else {
+            peer.trouble.is_low_order = true;
+            return;
+        };
         let index = new_index(&mut self.indices, &mut *self.random, id);
         let (key, random) = (&identity.key, &mut *self.random);
         match noise::create_initiation(key, &peer.public, &static_static, index, timestamp, random) {
             Ok((mut message, awaiting)) => {
                 peer.cookies.stamp(&mut message, now.monotonic);
                 peer.awaiting = Some(awaiting);
+                peer.trouble.unanswered += 1;
                 peer.activity.sent(now.monotonic);
                 out.push(Action::Send { peer: id, message: message.as_bytes().to_vec() });
             }

@@ -6,6 +6,7 @@ use crate::wireguard::cookie::{Authenticated, Proof};
 use crate::wireguard::limits::{ERASE_AFTER_TIME, INITIATION_INTERVAL};
 use crate::wireguard::noise::{self, SessionKeys};
 use crate::wireguard::peer::{Role, Session};
+use crate::wireguard::report::Event;
 use packet::DropReason;
 use packet::header::wireguard::{CookieReply, Initiation, Message, Response};
 use std::net::SocketAddr;
@@ -52,7 +53,10 @@ impl Device {
     ) -> Result<(), DropReason> {
         let identity = self.identity.as_mut().ok_or(DropReason::BadMac)?;
         match identity.checker.check(message, source, now.monotonic) {
-            Proof::Nothing => Err(DropReason::BadMac),
+            Proof::Nothing => {
+                out.push(Action::Report(Event::NotForUs));
+                Err(DropReason::BadMac)
+            }
             _ if !under_load => Ok(()),
             Proof::OwnsAddress if self.limiter.allow(source.ip(), now.monotonic) => Ok(()),
             Proof::OwnsAddress => Err(DropReason::RateLimited),
@@ -73,11 +77,15 @@ impl Device {
         let identity = self.identity.as_ref().ok_or(DropReason::BadMac)?;
         let received =
             noise::consume_initiation(&identity.key, message).map_err(|_| DropReason::BadHandshake)?;
-        let id = *self.by_key.get(&received.claimed).ok_or(DropReason::BadHandshake)?;
+        let Some(&id) = self.by_key.get(&received.claimed) else {
+            out.push(Action::Report(Event::UnknownPeer(received.claimed)));
+            return Err(DropReason::BadHandshake);
+        };
         let peer = self.peers.get_mut(&id).expect("every key in by_key has its peer");
         let static_static = static_static(peer, &identity.key)?;
         let initiation = received.authenticate(static_static).map_err(|_| DropReason::BadHandshake)?;
         if peer.newest.is_some_and(|newest| initiation.timestamp <= newest) {
+            peer.trouble.stale += 1;
             return Err(DropReason::ReplayedHandshake);
         }
         if peer.consumed.is_some_and(|last| now.monotonic - last < INITIATION_INTERVAL) {
@@ -93,6 +101,7 @@ impl Device {
             .create_response(&peer.preshared, index, &mut *self.random)
             .map_err(|_| DropReason::BadHandshake)
             .inspect_err(|_| _ = self.indices.remove(&index))?;
+        peer.trouble.unconfirmed += 1;
         peer.cookies.stamp(&mut response, now.monotonic);
         peer.activity.sent(now.monotonic);
         // A response is a handshake message like any other: one of our own may follow only after a while.
@@ -116,12 +125,13 @@ impl Device {
         let awaiting = awaiting.ok_or(DropReason::BadHandshake)?;
         let keys = awaiting
             .consume_response(&identity.key, &peer.preshared, message)
-            .map_err(|_| DropReason::BadHandshake)?;
+            .map_err(|_| DropReason::BadHandshake)
+            .inspect_err(|_| peer.trouble.bad_responses += 1)?;
         // The index lives on as that of the session.
         peer.awaiting = None;
-        peer.handshake_finished(now.monotonic, now.wall);
         peer.learned(now.monotonic);
         out.push(Action::Learn { peer: id });
+        self.finished(now, id, out);
         self.install(now, id, &keys, Role::Initiator, out);
         out.push(Action::Flush { peer: id, confirm: true });
         Ok(id)

@@ -11,7 +11,8 @@ use super::activity::Activity;
 use super::cookie::CookieChecker;
 use super::limiter::RateLimiter;
 use super::peer::{Peer, Session};
-use crate::{InboundSa, OutboundSa, PeerId, Time};
+use super::report::{Event, Trouble};
+use crate::{InboundSa, Now, OutboundSa, PeerId, Time};
 use crypto::{Engine, PrivateKey, PublicKey, Random, Secret};
 use packet::DropReason;
 use std::collections::hash_map::{Entry, HashMap};
@@ -83,6 +84,8 @@ pub enum Action {
         /// Whose path.
         peer: PeerId,
     },
+    /// Log this.
+    Report(Event),
 }
 
 /// Actions, in the order in which they are to be carried out.
@@ -122,6 +125,10 @@ pub struct PeerStatus {
     pub last_handshake: Option<Duration>,
     /// The interval of the persistent keepalive.
     pub persistent_keepalive: Option<Duration>,
+    /// Whether there is a key to send with.
+    pub has_key: bool,
+    /// What went wrong since the last finished handshake.
+    pub trouble: Trouble,
 }
 
 impl Device {
@@ -261,12 +268,14 @@ impl Device {
     }
 
     /// What can be told about a peer.
-    pub fn status(&self, id: PeerId) -> Option<PeerStatus> {
+    pub fn status(&self, now: Time, id: PeerId) -> Option<PeerStatus> {
         self.peers.get(&id).map(|peer| PeerStatus {
             public: peer.public,
             preshared: peer.preshared.clone(),
             last_handshake: peer.last_handshake,
             persistent_keepalive: peer.persistent_keepalive,
+            has_key: peer.has_key(now),
+            trouble: peer.trouble,
         })
     }
 
@@ -276,10 +285,20 @@ impl Device {
         peer.retransmit = None;
         peer.erase = None;
         peer.initiated = None;
+        peer.is_up = false;
         peer.activity.reset();
         retire(&mut self.indices, peer.sessions.clear(), out);
         out.push(Action::Use { peer: id, sa: None });
         out.push(Action::Purge { peer: id });
+    }
+
+    /// A handshake with a peer is finished.
+    fn finished(&mut self, now: Now, id: PeerId, out: &mut Outbox) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.handshake_finished(now.monotonic, now.wall);
+        if !std::mem::replace(&mut peer.is_up, true) {
+            out.push(Action::Report(Event::Up(id)));
+        }
     }
 
     fn end_all_sessions(&mut self, out: &mut Outbox) {

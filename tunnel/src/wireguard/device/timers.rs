@@ -3,6 +3,7 @@
 use super::{Action, Device, Outbox, PeerId, retire};
 use crate::wireguard::limits::{ERASE_AFTER_TIME, HANDSHAKE_ATTEMPTS, KEEPALIVE_TIMEOUT};
 use crate::wireguard::peer::Due;
+use crate::wireguard::report::Event;
 use crate::{Now, Time};
 use std::sync::Arc;
 
@@ -32,12 +33,12 @@ impl Device {
         let Some(&id) = self.indices.get(&index) else { return };
         let peer = self.peers.get_mut(&id).expect("every index has its peer");
         let Some(ended) = peer.sessions.confirmed(index) else { return };
-        peer.handshake_finished(now.monotonic, now.wall);
         let outbound = peer.sessions.current().map(|session| Arc::clone(&session.outbound));
         if let Some(awaiting) = peer.awaiting.take() {
             self.indices.remove(&awaiting.local_index());
         }
         retire(&mut self.indices, ended, out);
+        self.finished(now, id, out);
         out.push(Action::Use { peer: id, sa: outbound });
         out.push(Action::Flush { peer: id, confirm: false });
         self.reschedule(now.monotonic, id);
@@ -87,8 +88,10 @@ impl Device {
                 peer.retransmit = None;
                 peer.activity.reset();
                 peer.erase.get_or_insert(now.monotonic + ERASE_AFTER_TIME);
+                peer.is_up = false;
                 self.drop_handshake(id);
                 out.push(Action::Purge { peer: id });
+                out.push(Action::Report(Event::Silent(id)));
             }
             Due::Retransmit => {
                 peer.retransmit = None;
@@ -104,7 +107,12 @@ impl Device {
                 peer.activity.sent(now.monotonic);
                 self.send_keepalive(now, id, out);
             }
-            Due::Erase => self.end_sessions(id, out),
+            Due::Erase => {
+                if peer.is_up {
+                    out.push(Action::Report(Event::Idle(id)));
+                }
+                self.end_sessions(id, out);
+            }
         }
     }
 
