@@ -42,7 +42,8 @@ impl Shape {
     pub fn of(configured: &[TrafficSelector], agreed: &TrafficSelector) -> Self {
         let around = configured.iter().filter(|configured| contains(configured, agreed));
         let closest = around.map(shape).min_by_key(|shape| (Reverse(shape.named), shape.size));
-        closest.unwrap_or_else(|| shape(agreed))
+        // A protocol or port that only the peer names is no preference of the administrator's.
+        closest.unwrap_or_else(|| Shape { named: 0, ..shape(agreed) })
     }
 }
 
