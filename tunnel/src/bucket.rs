@@ -34,6 +34,17 @@ impl Bucket {
         is_left
     }
 
+    /// Puts one back that was taken.
+    pub(crate) fn put_back(&mut self) {
+        self.taken = self.taken.saturating_sub(1);
+    }
+
+    /// How many are missing.
+    pub(crate) fn missing(&mut self, now: Time) -> u32 {
+        self.refill(now);
+        self.taken
+    }
+
     /// Whether none is left.
     pub(crate) fn is_empty(&mut self, now: Time) -> bool {
         self.refill(now);

@@ -192,6 +192,8 @@ pub enum CloseReason {
 pub enum Cause {
     /// No connection is configured for these addresses.
     NoConnection,
+    /// The other side speaks IKEv1.
+    Version1,
     /// No connection for these addresses is for these identities.
     NoSuchPeer {
         /// Who the other side says it is.
@@ -311,6 +313,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoConnection => f.write_str("no connection is configured for these addresses"),
+            Self::Version1 => f.write_str("the other side asks for IKEv1, which is not served"),
             Self::NoSuchPeer { identity } => write!(f, "no connection is configured for {identity}"),
             Self::NoProposal { of, ours, theirs } if theirs.is_empty() => {
                 write!(f, "no common proposal for {of}: the other side accepts none of {}", ours.join(", "))

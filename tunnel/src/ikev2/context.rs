@@ -2,85 +2,17 @@
 
 use super::action::{Action, Cause, Event, Install, Outbox, SessionId};
 use super::channel::Datagrams;
-use super::config::{Connection, ConnectionId, Patience};
+use super::config::{ConnectionId, Patience};
 use super::conflicts::Conflicts;
+use super::connections::Connections;
 use super::endpoint::Worn;
-use super::identity::Identity;
 use super::limits::{STRANGER_EVENTS, STRANGER_INTERVAL};
 use super::nat::Path;
 use crate::Time;
 use crate::bucket::Bucket;
 use crypto::Random;
-use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::Hash;
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
-
-/// The connections of a configuration.
-#[derive(Default)]
-pub(super) struct Connections {
-    configs: HashMap<ConnectionId, Arc<Connection>>,
-    /// By the other side's address, or that of any: a first message finds its few among ten thousand.
-    by_remote: HashMap<Option<IpAddr>, BTreeSet<ConnectionId>>,
-    /// By who the other side must be, where that is known.
-    by_identity: HashMap<Identity, BTreeSet<ConnectionId>>,
-}
-
-impl Connections {
-    /// Puts it in the place of one with the same name, if there is one.
-    pub(super) fn insert(&mut self, id: ConnectionId, config: Arc<Connection>) {
-        self.remove(id);
-        self.by_remote.entry(config.remote).or_default().insert(id);
-        if let Some(identity) = &config.remote_identity {
-            self.by_identity.entry(identity.clone()).or_default().insert(id);
-        }
-        self.configs.insert(id, config);
-    }
-
-    pub(super) fn remove(&mut self, id: ConnectionId) {
-        let Some(config) = self.configs.remove(&id) else { return };
-        leave(&mut self.by_remote, &config.remote, id);
-        if let Some(identity) = &config.remote_identity {
-            leave(&mut self.by_identity, identity, id);
-        }
-    }
-
-    pub(super) fn get(&self, id: ConnectionId) -> Option<&Arc<Connection>> {
-        self.configs.get(&id)
-    }
-
-    /// Those with the same gateway under the same name of ours; where it may be anyone, those with its address.
-    pub(super) fn alike(&self, config: &Connection) -> impl Iterator<Item = ConnectionId> {
-        let ids = match &config.remote_identity {
-            Some(identity) => self.by_identity.get(identity),
-            None => self.by_remote.get(&config.remote),
-        };
-        let ids = ids.into_iter().flatten().copied();
-        ids.filter(|id| self.get(*id).is_some_and(|it| it.local_identity == config.local_identity))
-    }
-
-    /// Those for two addresses, the most precise first, of equals who knows whom it wants, then the first that was added.
-    pub(super) fn between(&self, local: IpAddr, remote: IpAddr) -> Vec<(ConnectionId, Arc<Connection>)> {
-        let ids = [Some(remote), None].map(|remote| self.by_remote.get(&remote));
-        let configs = ids.into_iter().flatten().flatten().filter_map(|id| self.get(*id).map(|it| (*id, it)));
-        let fitting = configs.filter(|(_, config)| config.local.is_none_or(|address| address == local));
-        let mut found: Vec<_> = fitting.map(|(id, config)| (id, Arc::clone(config))).collect();
-        found
-            .sort_by_key(|(id, config)| (Reverse(config.precision()), config.remote_identity.is_none(), *id));
-        found
-    }
-}
-
-fn leave<K: Eq + Hash>(by: &mut HashMap<K, BTreeSet<ConnectionId>>, key: &K, id: ConnectionId) {
-    if let Some(ids) = by.get_mut(key) {
-        ids.remove(&id);
-        if ids.is_empty() {
-            by.remove(key);
-        }
-    }
-}
 
 /// Who has which SPI.
 #[derive(Default)]
@@ -161,6 +93,8 @@ pub(super) struct Context<'a> {
     pub(super) connections: &'a Connections,
     /// Whether a Child SA has carried much of what it may.
     pub(super) worn: &'a Worn,
+    /// See [`Endpoint::compared`](super::Endpoint::compared).
+    pub(super) compared: &'a mut u64,
     pub(super) out: &'a mut Outbox,
 }
 

@@ -13,6 +13,9 @@ pub const NONCE: usize = 32;
 /// How often the farewell to an SA that is no longer used is sent at most.
 pub const FAREWELL_TRANSMISSIONS: u32 = 4;
 
+/// Bytes of a first message that we are ready to keep, as both sides sign them.
+pub const LONGEST_FIRST: usize = 8192;
+
 /// A half-open SA is forgotten after this.
 pub const HALF_OPEN_TIME: Duration = Duration::from_secs(30);
 /// One whose initiator was refused is kept for this, to say so again if that was lost.
@@ -21,7 +24,7 @@ pub const REFUSED_TIME: Duration = Duration::from_secs(10);
 pub const HALF_OPEN_COOKIE: usize = 64;
 /// And with so many of one source: few enough that whoever forges its address can make it ask for a cookie, and no more.
 pub const HALF_OPEN_SOURCE_COOKIE: usize = 4;
-/// So many half-open SAs there are at most.
+/// So many half-open SAs there are at most, and sources that are remembered for first messages that came to nothing.
 pub const HALF_OPEN_TOTAL: usize = 16_384;
 /// So many of one source that has returned cookies: an IPv4 address, or an IPv6 /64.
 pub const HALF_OPEN_SOURCE: usize = 32;

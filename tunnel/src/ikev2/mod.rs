@@ -13,6 +13,7 @@ mod action;
 mod channel;
 mod config;
 mod conflicts;
+mod connections;
 mod context;
 mod cookie;
 mod endpoint;

@@ -5,6 +5,7 @@ mod collisions;
 mod exchanges;
 mod floods;
 mod hostile;
+mod hubs;
 mod impostors;
 mod jobs;
 mod mallory;

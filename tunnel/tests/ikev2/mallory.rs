@@ -81,6 +81,11 @@ impl Mallory {
         }
     }
 
+    /// The same at another address.
+    pub fn at(address: SocketAddr) -> Self {
+        Self { address, ..Self::new() }
+    }
+
     /// One who has been through IKE_SA_INIT with B.
     pub fn half_open(network: &mut Network) -> Self {
         Self::half_open_at(network, Self::new().address)
@@ -88,7 +93,7 @@ impl Mallory {
 
     /// One at another address.
     pub fn half_open_at(network: &mut Network, address: SocketAddr) -> Self {
-        Self { address, ..Self::new() }.begin(network)
+        Self::at(address).begin(network)
     }
 
     /// Goes through IKE_SA_INIT with B, with a cookie if one is asked for.

@@ -2,12 +2,16 @@
 
 use super::{Endpoint, Phase};
 use crate::Now;
-use crate::ikev2::action::{Outbox, SessionId};
+use crate::ikev2::action::{Cause, Outbox, SessionId};
 use crate::ikev2::job::{Finished, Whose};
+use crate::ikev2::limits::LONGEST_FIRST;
 use crate::ikev2::message::numbers::notify;
-use crate::ikev2::message::{Exchange, Header, Message, Notify, ParseError, Payload};
+use crate::ikev2::message::{Exchange, Header, Message, Notify, ParseError, Payload, emit_clear};
 use crate::ikev2::nat::Path;
 use crate::ikev2::setup::{Answer, Inbound, answer_init};
+
+/// Bytes of a notification without data.
+const EMPTY_NOTIFY: usize = 8;
 
 /// Why a datagram came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,41 +33,78 @@ impl Endpoint {
         bytes: &[u8],
         out: &mut Outbox,
     ) -> Result<(), Ignored> {
-        let message =
-            Message::parse(bytes).inspect_err(|error| self.refuse(now, path, bytes, *error, out))?;
-        let header = message.header;
-        let inbound = Inbound { path, bytes, message };
+        let header = match Header::parse(bytes) {
+            Ok((header, ..)) => header,
+            Err(error) => {
+                self.refuse_version(now, path, bytes, error, out);
+                return Err(error.into());
+            }
+        };
         if is_first(&header) {
-            self.handle_first(now, &inbound, out);
-            return Ok(());
+            return self.handle_first(now, path, &header, bytes, out);
         }
+        let inbound = Inbound { path, bytes, message: Message::parse(bytes)? };
         let spi = if header.from_initiator { header.responder_spi } else { header.initiator_spi };
         let id = self.registry.owner(spi).ok_or(Ignored::UnknownSpi)?;
         self.step(now, id, out, |phase, context| phase.handle(spi, &inbound, context));
         Ok(())
     }
 
-    /// Section 2.5: who begins with a critical payload that we do not know is told so, and who speaks a later version.
-    fn refuse(&mut self, now: Now, path: Path, bytes: &[u8], error: ParseError, out: &mut Outbox) {
-        let (kind, data, header) = match error {
-            ParseError::UnsupportedCritical(kind) => {
-                (notify::UNSUPPORTED_CRITICAL_PAYLOAD, vec![kind], Header::parse(bytes))
+    /// Reads a first message, and answers it if it is well formed. One that is too long to be kept is not read.
+    fn handle_first(
+        &mut self,
+        now: Now,
+        path: Path,
+        header: &Header,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), Ignored> {
+        let read = if bytes.len() > LONGEST_FIRST { Err(ParseError::TooMany) } else { Message::parse(bytes) };
+        match read {
+            Ok(message) => self.answer_first(now, &Inbound { path, bytes, message }, out),
+            Err(error) => {
+                if let ParseError::UnsupportedCritical(kind) = error {
+                    let kind = [kind];
+                    let refusal = Notify::new(notify::UNSUPPORTED_CRITICAL_PAYLOAD, &kind);
+                    self.refuse_first(now, path, &header.response(), refusal, out);
+                } else {
+                    self.door.note_wasted(now.monotonic, path.remote.ip(), false);
+                }
+                return Err(error.into());
             }
-            ParseError::MajorVersion(3..) => {
-                (notify::INVALID_MAJOR_VERSION, Vec::new(), Header::parse_later(bytes))
-            }
-            _ => return,
+        }
+        Ok(())
+    }
+
+    /// Section 2.5: who begins with a later version is told which is the last that we know, and who begins with the first
+    /// version, that it is not served. Responses are not answered, nor what has gone further than the beginning.
+    fn refuse_version(&mut self, now: Now, path: Path, bytes: &[u8], error: ParseError, out: &mut Outbox) {
+        let answer = match error {
+            ParseError::MajorVersion(1) => answer_to_version_1(bytes),
+            ParseError::MajorVersion(3..) => answer_to_later_version(bytes),
+            _ => None,
         };
-        let Ok((header, ..)) = header else { return };
-        if is_first(&header) {
-            let payload = Payload::Notify(Notify::new(kind, &data));
-            let message = crate::ikev2::message::emit_clear(&header.response(), &[payload]);
+        let Some(answer) = answer else { return };
+        self.refuse_first(now, path, &answer, Notify::new(notify::INVALID_MAJOR_VERSION, &[]), out);
+        if error == ParseError::MajorVersion(1) {
             let (mut context, ..) = self.split(now, out);
-            context.send(path, vec![message]);
+            let candidates = context.connections.between(path.local.ip(), path.remote.ip());
+            let connection = candidates.first().filter(|_| candidates.count() == 1).map(|(id, _)| id);
+            context.suspect(connection, path, || Cause::Version1);
         }
     }
 
-    fn handle_first(&mut self, now: Now, inbound: &Inbound<'_>, out: &mut Outbox) {
+    /// Answers a first message that cannot be read, while there are few of them.
+    fn refuse_first(&mut self, now: Now, path: Path, answer: &Header, refusal: Notify<'_>, out: &mut Outbox) {
+        let source = path.remote.ip();
+        let (mut context, _, door) = self.split(now, out);
+        if !door.gate(now.monotonic, source).wants_cookie {
+            context.send(path, vec![emit_clear(answer, &[Payload::Notify(refusal)])]);
+        }
+        door.note_wasted(now.monotonic, source, false);
+    }
+
+    fn answer_first(&mut self, now: Now, inbound: &Inbound<'_>, out: &mut Outbox) {
         let (spi, source) = (inbound.message.header.initiator_spi, inbound.path.remote);
         let known = self.door.find(spi, source);
         let id = SessionId(self.next_id());
@@ -76,10 +117,10 @@ impl Endpoint {
         let gate = door.gate(now.monotonic, source.ip());
         match answer_init(id, inbound, gate, &mut context) {
             Answer::Done => {}
-            Answer::Wasted => door.note_wasted(now.monotonic),
+            Answer::Wasted(is_proven) => door.note_wasted(now.monotonic, source.ip(), is_proven),
             Answer::Begun(phase) => {
                 if let Some(guest) = phase.guest() {
-                    door.enter(id, guest);
+                    door.enter(now.monotonic, id, guest);
                 }
                 phases.insert(id, phase);
                 self.reschedule(id);
@@ -91,13 +132,17 @@ impl Endpoint {
     pub fn handle_finished(&mut self, now: Now, finished: Finished, out: &mut Outbox) {
         let Finished { session: id, then } = finished;
         let Some(Phase::Working(working)) = self.phases.get_mut(&id) else { return };
-        let (waiting, was_guest) = (working.take_waiting(), matches!(working.whose, Whose::Guest(_)));
+        let waiting = working.take_waiting();
+        let guest = match working.whose {
+            Whose::Guest(guest) => Some(guest),
+            Whose::Ours(_) => None,
+        };
         self.step(now, id, out, |phase, context| match phase {
             Phase::Working(working) => then(working.meanwhile, context),
             other => Some(other),
         });
-        if was_guest && !self.phases.contains_key(&id) {
-            self.door.note_wasted(now.monotonic);
+        if let Some(guest) = guest.filter(|_| !self.phases.contains_key(&id)) {
+            self.door.note_wasted_guest(now.monotonic, guest);
         }
         for (path, message) in waiting {
             // What makes no sense now would have made none before.
@@ -113,4 +158,21 @@ fn is_first(header: &Header) -> bool {
         && !header.is_response
         && header.responder_spi == 0
         && header.message_id == 0
+}
+
+/// The header of the answer to a first message of a later version, which must begin alike.
+fn answer_to_later_version(bytes: &[u8]) -> Option<Header> {
+    let (header, ..) = Header::parse_later(bytes).ok()?;
+    is_first(&header).then(|| header.response())
+}
+
+/// The header of the answer to the first message of IKEv1's main or aggressive mode: the same SPIs, in an exchange that there
+/// is (section 1.5). The answer is never larger than the message, as its source may be forged.
+fn answer_to_version_1(bytes: &[u8]) -> Option<Header> {
+    const MAIN_AND_AGGRESSIVE: [u8; 2] = [2, 4];
+    let (header, ..) = Header::parse_version_1(bytes).ok()?;
+    let begins = header.responder_spi == 0 && header.message_id == 0 && !header.is_response;
+    let is_first = begins && MAIN_AND_AGGRESSIVE.contains(&header.exchange.number());
+    let answer = Header { exchange: Exchange::Informational, ..header.response() };
+    (is_first && bytes.len() >= Header::LENGTH + EMPTY_NOTIFY).then_some(answer)
 }

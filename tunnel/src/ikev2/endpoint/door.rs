@@ -11,19 +11,26 @@ use crate::ikev2::limits::{
 use crate::ikev2::nat::Path;
 use crate::ikev2::setup::Gate;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// Sources are forgotten no more often than this: each time all of them are looked at.
+const SOONEST_SWEEP: Duration = Duration::from_secs(1);
 
 /// The half-open SAs, by whom they are.
 #[derive(Default)]
 pub(super) struct Door {
     cookies: CookieJar,
     inside: HashMap<(u64, SocketAddr), SessionId>,
-    sources: HashMap<IpAddr, Count>,
+    sources: HashMap<IpAddr, Source>,
+    /// When those of which there is nothing to remember were last forgotten.
+    swept: Option<Time>,
     /// Bytes of fragments that they hold.
     held: usize,
     /// For how many a job is done.
     worked_on: usize,
-    /// First messages that were read and came to nothing: they cost as well, and leave nothing half open.
+    /// First messages that came to nothing: they cost as well, and leave nothing half open.
     wasted: Option<Bucket>,
 }
 
@@ -61,12 +68,37 @@ impl Guest {
     }
 }
 
-/// How many SAs of a source are half open.
-#[derive(Clone, Copy, Default)]
-struct Count {
+/// What a source has begun.
+struct Source {
+    /// How many of its SAs are half open.
     all: usize,
     /// Those that came with a cookie: nobody else can have sent them.
     proven: usize,
+    /// First messages that came to nothing: each counts as if it had left an SA half open.
+    wasted: Bucket,
+    /// Those that came with a cookie.
+    proven_wasted: Bucket,
+}
+
+impl Source {
+    fn new(now: Time) -> Self {
+        let bucket = |size: usize| Bucket::new(size as u32, HALF_OPEN_TIME / size as u32, now);
+        let (wasted, proven_wasted) = (bucket(HALF_OPEN_SOURCE_COOKIE), bucket(HALF_OPEN_SOURCE));
+        Self { all: 0, proven: 0, wasted, proven_wasted }
+    }
+
+    fn wants_cookie(&mut self, now: Time) -> bool {
+        self.all + self.wasted.missing(now) as usize >= HALF_OPEN_SOURCE_COOKIE
+    }
+
+    fn is_full(&mut self, now: Time) -> bool {
+        self.proven + self.proven_wasted.missing(now) as usize >= HALF_OPEN_SOURCE
+    }
+
+    /// Whether there is nothing to remember of it.
+    fn is_idle(&mut self, now: Time) -> bool {
+        self.all == 0 && self.wasted.is_full(now) && self.proven_wasted.is_full(now)
+    }
 }
 
 impl Door {
@@ -87,20 +119,58 @@ impl Door {
 
     /// How open the door is for a source.
     pub(super) fn gate(&mut self, now: Time, source: IpAddr) -> Gate<'_> {
-        let of_source = self.sources.get(&aggregate(source)).copied().unwrap_or_default();
+        let mut of_source = self.sources.get_mut(&aggregate(source));
+        let is_doubted = of_source.as_mut().is_some_and(|source| source.wants_cookie(now));
+        let is_full = of_source.is_some_and(|source| source.is_full(now));
         let total = self.inside.len();
         let wastes = self.wasted.as_mut().is_some_and(|bucket| bucket.is_empty(now));
-        let wants_cookie = wastes || total >= HALF_OPEN_COOKIE || of_source.all >= HALF_OPEN_SOURCE_COOKIE;
-        let is_open =
-            total < HALF_OPEN_TOTAL && of_source.proven < HALF_OPEN_SOURCE && self.worked_on < GUEST_JOBS;
+        let wants_cookie = wastes || total >= HALF_OPEN_COOKIE || is_doubted;
+        let is_open = total < HALF_OPEN_TOTAL && !is_full && self.worked_on < GUEST_JOBS;
         Gate { wants_cookie, is_open, cookies: &mut self.cookies }
     }
 
-    /// A first message came to nothing.
-    pub(super) fn note_wasted(&mut self, now: Time) {
+    /// A first message came to nothing, be it refused, malformed, or of another version.
+    pub(super) fn note_wasted(&mut self, now: Time, source: IpAddr, is_proven: bool) {
         let size = HALF_OPEN_COOKIE as u32;
         let full = || Bucket::new(size, HALF_OPEN_TIME / size, now);
         self.wasted.get_or_insert_with(full).take(now);
+        self.sweep(now);
+        let (source, is_room) = (aggregate(source), self.sources.len() < HALF_OPEN_TOTAL);
+        let known = match self.sources.entry(source) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) if is_room => new.insert(Source::new(now)),
+            Entry::Vacant(_) => return,
+        };
+        known.wasted.take(now);
+        if is_proven {
+            known.proven_wasted.take(now);
+        }
+    }
+
+    /// The same, of a guest for whom a key was made in vain.
+    pub(super) fn note_wasted_guest(&mut self, now: Time, guest: Guest) {
+        self.note_wasted(now, guest.source.ip(), guest.is_proven);
+    }
+
+    /// A guest has shown who it is: a first message that it sent before with another group or no cookie was none too many, as
+    /// hundreds of peers may be behind one NAT.
+    pub(super) fn welcome(&mut self, guest: Guest) {
+        if let Some(source) = self.sources.get_mut(&aggregate(guest.source.ip())) {
+            source.wasted.put_back();
+            if guest.is_proven {
+                source.proven_wasted.put_back();
+            }
+        }
+    }
+
+    /// Forgets the sources of which there is nothing to remember: now and then, or soon if there are too many.
+    fn sweep(&mut self, now: Time) {
+        let interval = if self.sources.len() < HALF_OPEN_TOTAL { HALF_OPEN_TIME } else { SOONEST_SWEEP };
+        if self.swept.is_some_and(|swept| now - swept < interval) {
+            return;
+        }
+        self.swept = Some(now);
+        self.sources.retain(|_, source| !source.is_idle(now));
     }
 
     /// Whether there is room for the fragments that are held for a guest.
@@ -108,28 +178,29 @@ impl Door {
         self.held + guest.held <= HALF_OPEN_FRAGMENTS
     }
 
-    pub(super) fn enter(&mut self, id: SessionId, guest: Guest) {
+    pub(super) fn enter(&mut self, now: Time, id: SessionId, guest: Guest) {
         self.held += guest.held;
         self.worked_on += usize::from(guest.is_worked_on);
         if self.inside.insert((guest.spi, guest.source), id).is_none() {
-            let count = self.sources.entry(aggregate(guest.source.ip())).or_default();
-            count.all += 1;
-            count.proven += usize::from(guest.is_proven);
+            let source = self.sources.entry(aggregate(guest.source.ip()));
+            let source = source.or_insert_with(|| Source::new(now));
+            source.all += 1;
+            source.proven += usize::from(guest.is_proven);
         }
     }
 
-    pub(super) fn leave(&mut self, guest: Guest) {
+    pub(super) fn leave(&mut self, now: Time, guest: Guest) {
         self.held -= guest.held;
         self.worked_on -= usize::from(guest.is_worked_on);
         if self.inside.remove(&(guest.spi, guest.source)).is_none() {
             return;
         }
-        let source = aggregate(guest.source.ip());
-        if let Some(count) = self.sources.get_mut(&source) {
-            count.all -= 1;
-            count.proven -= usize::from(guest.is_proven);
-            if count.all == 0 {
-                self.sources.remove(&source);
+        let address = aggregate(guest.source.ip());
+        if let Some(source) = self.sources.get_mut(&address) {
+            source.all -= 1;
+            source.proven -= usize::from(guest.is_proven);
+            if source.is_idle(now) {
+                self.sources.remove(&address);
             }
         }
     }

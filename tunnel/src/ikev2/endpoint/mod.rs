@@ -15,7 +15,8 @@ pub use status::{ChildState, ChildStatus, Details, IkeStatus, Load, SessionStatu
 
 use super::action::{CloseReason, Event, Outbox, SessionId};
 use super::config::{ConnectionId, Patience, Start, WhenLost};
-use super::context::{Connections, Context, Registry};
+use super::connections::Connections;
+use super::context::{Context, Registry};
 use super::job::{Whose, Working};
 use super::limits::{CROSSING_TIME, DOUBT_TIME, PEER_SESSIONS, RECONNECT_DELAY};
 use super::session::{Session, Task};
@@ -155,6 +156,8 @@ pub struct Endpoint {
     failed: HashMap<ConnectionId, Time>,
     /// New sessions, and the old ones that end when the new ones have all Child SAs.
     successions: HashMap<SessionId, SessionId>,
+    /// See [`compared`](Self::compared).
+    compared: u64,
     last_id: u64,
 }
 
@@ -175,6 +178,7 @@ impl Endpoint {
             plans: Timers::default(),
             failed: HashMap::new(),
             successions: HashMap::new(),
+            compared: 0,
             last_id: 0,
         }
     }
@@ -206,13 +210,11 @@ impl Endpoint {
         now: Now,
         out: &'a mut Outbox,
     ) -> (Context<'a>, &'a mut HashMap<SessionId, Phase>, &'a mut Door) {
-        let Self { random, connections, worn, registry, phases, door, .. } = self;
+        let Self { random, connections, worn, registry, phases, door, compared, .. } = self;
         let (Now { monotonic: now, wall }, patience) = (now, self.patience);
-        (
-            Context { now, wall, patience, random: &mut **random, registry, connections, worn, out },
-            phases,
-            door,
-        )
+        let random = &mut **random;
+        let context = Context { now, wall, patience, random, registry, connections, worn, compared, out };
+        (context, phases, door)
     }
 
     /// Takes a phase one step on.
@@ -227,8 +229,9 @@ impl Endpoint {
         let Some(phase) = phases.remove(&id) else { return };
         let (connection, was_established) = (phase.connection(), matches!(phase, Phase::Established(_)));
         let was_abandoned = phase.is_abandoned();
-        if let Some(guest) = phase.guest() {
-            door.leave(guest);
+        let guest = phase.guest();
+        if let Some(guest) = guest {
+            door.leave(now.monotonic, guest);
         }
         let mut next = step(phase, &mut context);
         if let Some(Phase::HalfOpen(state)) = &mut next
@@ -237,7 +240,7 @@ impl Endpoint {
             state.forget_fragments();
         }
         if let Some(guest) = next.as_ref().and_then(Phase::guest) {
-            door.enter(id, guest);
+            door.enter(now.monotonic, id, guest);
         }
         match next {
             Some(Phase::Established(session)) if session.over().is_some() => {
@@ -246,6 +249,9 @@ impl Endpoint {
             }
             Some(phase) => {
                 let is_new = !was_established && matches!(phase, Phase::Established(_));
+                if let Some(guest) = guest.filter(|_| is_new) {
+                    door.welcome(guest);
+                }
                 self.keep(id, phase);
                 if is_new {
                     self.welcome(now, id, out);

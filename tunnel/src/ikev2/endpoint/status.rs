@@ -143,6 +143,12 @@ impl Endpoint {
         sessions
     }
 
+    /// How many suites and connections were looked at for first messages so far: what they cost before their sender has shown
+    /// who it is.
+    pub fn compared(&self) -> u64 {
+        self.compared
+    }
+
     /// How much is kept.
     pub fn load(&self) -> Load {
         let (ike_spis, child_spis) = self.registry.sizes();

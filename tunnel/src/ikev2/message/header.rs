@@ -75,6 +75,13 @@ impl Header {
         Self::parse_of(datagram, |major| major > 2)
     }
 
+    /// The same of IKEv1 (RFC 2408 section 3.1), whose exchanges have other numbers, and whose flags say nothing of the sender.
+    pub fn parse_version_1(datagram: &[u8]) -> Result<(Self, u8, &[u8]), ParseError> {
+        let (header, first, rest) = Self::parse_of(datagram, |major| major == 1)?;
+        // What begins comes from the initiator.
+        Ok((Self { from_initiator: true, ..header }, first, rest))
+    }
+
     fn parse_of(
         datagram: &[u8],
         is_version: impl FnOnce(u8) -> bool,

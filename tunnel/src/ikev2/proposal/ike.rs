@@ -4,7 +4,7 @@ use super::algorithm::{Algorithm, Encryption};
 use super::choice::{Choice, answered};
 use super::{NoProposalChosen, PROPOSALS, Selected, transforms};
 use crate::ikev2::message::numbers::{protocol, transform};
-use crate::ikev2::message::{Proposal, ProposalSpi};
+use crate::ikev2::message::{Proposal, ProposalSpi, Transform};
 use crypto::cipher::{Cipher, Integrity, Pair};
 use crypto::exchange::Group;
 use crypto::prf::Prf;
@@ -101,6 +101,34 @@ impl IkeOffer {
         protection && self.prf.contains(&suite.prf) && self.groups.contains(&suite.group)
     }
 
+    /// Each suite that it allows, the best first.
+    pub(super) fn suites(&self) -> impl Iterator<Item = IkeSuite> {
+        let protections = self.ciphers().flat_map(|cipher| {
+            let alone = cipher.authenticates().then(|| Protection::new(cipher, None)).flatten();
+            let macs = if cipher.authenticates() { &[][..] } else { &self.integrity };
+            let paired = macs.iter().filter_map(move |mac| Protection::new(cipher, Some(*mac)));
+            alone.into_iter().chain(paired)
+        });
+        protections.flat_map(move |protection| {
+            let suite = move |&prf| self.groups.iter().map(move |&group| IkeSuite { protection, prf, group });
+            self.prf.iter().flat_map(suite)
+        })
+    }
+
+    /// The offer of one suite.
+    pub(super) fn exactly(suite: &IkeSuite) -> Self {
+        let (encryption, integrity) = match suite.protection {
+            Protection::Aead(cipher, tag) => (Encryption::Aead(cipher, tag), Vec::new()),
+            Protection::Pair(pair) => (Encryption::Plain(pair.encryption), vec![pair.integrity]),
+        };
+        Self { encryption: vec![encryption], integrity, prf: vec![suite.prf], groups: vec![suite.group] }
+    }
+
+    /// Whether a transform is of a type that may stand in a proposal for IKE.
+    pub(super) fn is_known(one: Transform) -> bool {
+        KNOWN.contains(&one.kind)
+    }
+
     /// The offer that takes whatever a proposal names.
     fn of(proposal: &Proposal) -> Self {
         fn all<A: Algorithm>(proposal: &Proposal) -> Vec<A> {
@@ -115,7 +143,7 @@ impl IkeOffer {
         }
     }
 
-    fn choose(&self, theirs: &Proposal) -> Option<Selected<IkeSuite>> {
+    pub(super) fn choose(&self, theirs: &Proposal) -> Option<Selected<IkeSuite>> {
         if theirs.protocol != protocol::IKE {
             return None;
         }
@@ -128,6 +156,18 @@ impl IkeOffer {
             group: choice.choose(&self.groups)?,
         };
         Some(Selected { suite, proposal: choice.finish() })
+    }
+}
+
+impl IkeSuite {
+    /// The transforms that a proposal must name to allow it.
+    pub(super) fn transforms(&self) -> impl Iterator<Item = Transform> {
+        let (encryption, integrity) = match self.protection {
+            Protection::Aead(cipher, tag) => (Encryption::Aead(cipher, tag), None),
+            Protection::Pair(pair) => (Encryption::Plain(pair.encryption), Some(pair.integrity.transform())),
+        };
+        let rest = [encryption.transform(), self.prf.transform(), self.group.transform()];
+        rest.into_iter().chain(integrity)
     }
 }
 
@@ -159,7 +199,7 @@ impl fmt::Display for IkeSuite {
 mod tests {
     use super::super::describe;
     use super::*;
-    use crate::ikev2::message::{Attribute, Transform};
+    use crate::ikev2::message::Attribute;
     use crypto::cipher;
     use std::slice::from_ref;
 

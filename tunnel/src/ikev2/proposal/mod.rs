@@ -10,10 +10,12 @@ mod algorithm;
 mod choice;
 mod esp;
 mod ike;
+mod merged;
 
 pub use algorithm::{Algorithm, Encryption, Sequence, name};
 pub use esp::{EspOffer, EspSuite};
 pub use ike::{IkeOffer, IkeSuite, Protection};
+pub(super) use merged::{MergedOffers, ProposalIndex};
 
 use super::message::{Proposal, Transform};
 

@@ -210,10 +210,10 @@ impl HalfOpen {
             return Err(refuse(Cause::Misbehaved("its identity is of a type that we do not know")));
         };
         let asked = payloads.id_r.as_ref().map(identity::read);
-        let mut candidates = candidates(self.path, context);
         // Who is named by one is not let in by another that takes anyone.
-        candidates.sort_by_key(|(_, config)| config.remote_identity.is_none());
-        let found = candidates.into_iter().find(|(_, config)| self.fits(config, &identity, asked.as_ref()));
+        let candidates = candidates(self.path, context);
+        let found = candidates.of(&identity).find(|(_, config)| self.fits(config, &identity, asked.as_ref()));
+        let found = found.map(|(id, config)| (id, Arc::clone(config)));
         found.ok_or_else(|| refuse(Cause::NoSuchPeer { identity: identity.to_string() }))
     }
 

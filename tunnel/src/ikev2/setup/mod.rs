@@ -17,7 +17,7 @@ mod responder;
 pub(super) use authenticating::Authenticating;
 pub(super) use half_open::HalfOpen;
 pub(super) use initiating::{Initiating, Wanted};
-pub(super) use proof::Verified;
+pub(super) use proof::{Verified, request};
 pub(super) use responder::{Answer, Gate, answer_init};
 
 use super::action::Cause;

@@ -138,7 +138,7 @@ pub(super) fn certificate_payloads(config: &Connection) -> Vec<Payload<'_>> {
 }
 
 /// The hashes of the authorities that we trust, for a certificate request; `None` if we want no certificate.
-pub(super) fn request(config: &Connection) -> Option<Vec<u8>> {
+pub(crate) fn request(config: &Connection) -> Option<Vec<u8>> {
     match &config.authentication {
         Authentication::SharedKey(_) | Authentication::RawKeys(_) => None,
         Authentication::Certificate(credentials) => {

@@ -5,11 +5,11 @@
 //! ```
 //! Nothing is kept unless the keys are reached.
 
-use super::proof::{MOST_FIRST_REQUEST, hashes, request, request_payload};
+use super::proof::{MOST_FIRST_REQUEST, hashes, request_payload};
 use super::{Announced, HalfOpen, Inbound, Init};
 use crate::ikev2::action::{Cause, SessionId};
 use crate::ikev2::channel::Channel;
-use crate::ikev2::config::{Connection, ConnectionId};
+use crate::ikev2::connections::Between;
 use crate::ikev2::context::Context;
 use crate::ikev2::cookie::{CookieJar, Initiator};
 use crate::ikev2::endpoint::{Guest, Phase};
@@ -23,10 +23,6 @@ use crate::ikev2::message::{
 use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{IkeOffer, IkeSuite, Selected, describe_all};
 use crypto::Random;
-use std::sync::Arc;
-
-/// Bytes of a first message that we are ready to keep, as both sides sign them.
-const LONGEST: usize = 8192;
 
 /// How open the door is.
 pub(crate) struct Gate<'a> {
@@ -41,8 +37,8 @@ pub(crate) struct Gate<'a> {
 pub(crate) enum Answer {
     /// Nothing, or an answer after which nothing is kept.
     Done,
-    /// It was read, and came to nothing.
-    Wasted,
+    /// It was read, and came to nothing; whether its source has returned a cookie.
+    Wasted(bool),
     /// It is being answered.
     Begun(Phase),
 }
@@ -54,34 +50,31 @@ pub(crate) fn answer_init(
     gate: Gate<'_>,
     context: &mut Context<'_>,
 ) -> Answer {
-    let Body::Clear(payloads) = &inbound.message.body else { return Answer::Done };
+    let Body::Clear(payloads) = &inbound.message.body else { return Answer::Wasted(false) };
     let (Some(proposals), Some(exchange), Some(nonce)) = (&payloads.sa, payloads.ke, payloads.nonce) else {
-        return Answer::Done;
+        return Answer::Wasted(false);
     };
-    if inbound.bytes.len() > LONGEST {
-        return Answer::Done;
-    }
     let Some(is_proven) = gate.admit(inbound, payloads, nonce, context) else { return Answer::Done };
     let candidates = candidates(inbound.path, context);
-    let selected = candidates.iter().find_map(|(_, config)| IkeOffer::select(&config.ike, proposals).ok());
-    let Some(selected) = selected else {
+    let Some(selected) = candidates.select(proposals, context.compared) else {
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::NO_PROPOSAL_CHOSEN, &[]))], context);
         refuse(inbound, proposals, &candidates, context);
-        return Answer::Wasted;
+        return Answer::Wasted(is_proven);
     };
     let group = selected.suite.group;
     // What costs nothing to see is seen before a key is made.
     if exchange.group == group.id() && exchange.public.len() != group.public_length() {
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_SYNTAX, &[]))], context);
-        return Answer::Wasted;
+        return Answer::Wasted(is_proven);
     }
     if exchange.group != group.id() {
         let wanted = group.id().to_be_bytes();
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_KE_PAYLOAD, &wanted))], context);
-        return Answer::Wasted;
+        return Answer::Wasted(is_proven);
     }
     let who = (id, is_proven);
-    let answering = Answering::new(who, inbound, payloads, (exchange, nonce), selected, &candidates, context);
+    let wanted = Wants::of(&candidates);
+    let answering = Answering::new(who, inbound, payloads, (exchange, nonce), selected, wanted, context);
     let (whose, mut random) = (Whose::Guest(answering.guest()), context.random.fork());
     let exchange = move || {
         let exchanged = answering.exchange(&mut *random);
@@ -123,11 +116,8 @@ pub(crate) fn answer_clear(inbound: &Inbound<'_>, payloads: &[Payload<'_>], cont
     context.send(inbound.path, vec![emit_clear(&header, payloads)]);
 }
 
-/// Connections that a message may be for.
-type Candidates = Vec<(ConnectionId, Arc<Connection>)>;
-
 /// The connections for the addresses of a path, the most precise first.
-pub(super) fn candidates(path: Path, context: &Context<'_>) -> Candidates {
+pub(super) fn candidates<'a>(path: Path, context: &Context<'a>) -> Between<'a> {
     context.connections.between(path.local.ip(), path.remote.ip())
 }
 
@@ -135,18 +125,35 @@ pub(super) fn candidates(path: Path, context: &Context<'_>) -> Candidates {
 fn refuse(
     inbound: &Inbound<'_>,
     proposals: &[Proposal],
-    candidates: &[(ConnectionId, Arc<Connection>)],
+    candidates: &Between<'_>,
     context: &mut Context<'_>,
 ) {
     let Some((first, config)) = candidates.first() else {
         return context.suspect(None, inbound.path, || Cause::NoConnection);
     };
     // With several candidates it is not known which one was meant.
-    let connection = (candidates.len() == 1).then_some(*first);
+    let connection = (candidates.count() == 1).then_some(first);
     context.suspect(connection, inbound.path, || {
         let ours = describe_all(&IkeOffer::propose(&config.ike, ProposalSpi::None));
         Cause::NoProposal { of: "IKE".to_owned(), ours, theirs: describe_all(proposals) }
     });
+}
+
+/// What connections want of a peer that has yet to say which it is.
+struct Wants {
+    /// Whether ESP is to go in UDP although there may be no NAT.
+    force_encapsulation: bool,
+    /// The authorities of the certificates that they want, if they want any.
+    authorities: Option<Vec<u8>>,
+}
+
+impl Wants {
+    fn of(candidates: &Between<'_>) -> Self {
+        Self {
+            force_encapsulation: candidates.first().is_some_and(|(_, config)| config.force_encapsulation),
+            authorities: candidates.authorities(MOST_FIRST_REQUEST),
+        }
+    }
 }
 
 /// The answer, but for what takes a key exchange.
@@ -180,13 +187,13 @@ impl Answering {
         payloads: &Payloads<'_>,
         (exchange, peer_nonce): (KeyExchange<'_>, &[u8]),
         selected: Selected<IkeSuite>,
-        candidates: &[(ConnectionId, Arc<Connection>)],
+        wants: Wants,
         context: &mut Context<'_>,
     ) -> Self {
         let header = inbound.message.header;
         let spis = Spis { initiator: header.initiator_spi, responder: context.new_ike_spi(id) };
         // Section 2.23: the initiator's hashes were made when our SPI was not known.
-        let force = candidates.first().is_some_and(|(_, config)| config.force_encapsulation);
+        let force = wants.force_encapsulation;
         let nat = Nat::detect(inbound.path, Spis { responder: 0, ..spis }, payloads, force);
         Self {
             id,
@@ -203,7 +210,7 @@ impl Answering {
             hashes: hashes(payloads),
             fragments: payloads.notify(notify::IKEV2_FRAGMENTATION_SUPPORTED).is_some(),
             announced: Announced::new(inbound.path, spis, force),
-            authorities: requests(candidates),
+            authorities: wants.authorities,
         }
     }
 
@@ -257,18 +264,6 @@ impl Answering {
         let state = HalfOpen::new(self.id, self.path, self.nat, channel, init, guest, context.now);
         Some(Phase::HalfOpen(Box::new(state)))
     }
-}
-
-/// Section 3.7: of which connection it will be is not known, so all that want certificates ask for them.
-fn requests(candidates: &[(ConnectionId, Arc<Connection>)]) -> Option<Vec<u8>> {
-    let requests: Vec<_> = candidates.iter().filter_map(|(_, config)| request(config)).collect();
-    let mut wanted: Vec<[u8; 20]> = Vec::new();
-    for hash in requests.iter().flat_map(|hashes| hashes.as_chunks().0) {
-        if wanted.len() < MOST_FIRST_REQUEST && !wanted.contains(hash) {
-            wanted.push(*hash);
-        }
-    }
-    (!requests.is_empty()).then(|| wanted.concat())
 }
 
 /// RFC 7383 section 2.3: a responder announces them only to who announced them.
