@@ -3,11 +3,15 @@
 use crate::client::Asking;
 use crate::show::{ago, print};
 use crate::tabulate::duration;
-use crate::{Outcome, explain_wireguard, vpn};
+use crate::{Failure, explain_wireguard, vpn};
 use clap::{Args, Subcommand};
 use gateway::api::model::{Ipsec, IpsecFailure, IpsecPeer, IpsecTunnel};
+use std::process::ExitCode;
 
 #[derive(Args)]
+#[command(
+    after_help = "Exit status: 0 if the peer and its tunnels are up, 3 if they are not, 1 if that cannot be said."
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
@@ -53,7 +57,11 @@ enum Of {
     },
 }
 
-pub(crate) fn run(arguments: Arguments) -> Outcome {
+/// Fails with this if the peer, or one of its tunnels, is down: as `systemctl is-active` does, and unlike what goes wrong with
+/// asking, which is 1.
+pub(crate) const DOWN: u8 = 3;
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let name = match arguments.what {
         What::Vpn { what: Vpn::Ipsec { what: Of::Peer { name } } } => name,
         What::Interfaces { kind: InterfaceKind::Wireguard(wireguard) } => {
@@ -63,7 +71,15 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let found = vpn::named(vpn::peers(arguments.asking.api.as_deref())?, &name)?;
     let peers: Vec<IpsecPeer> = found.into_iter().map(|found| found.peer).collect();
     let text: String = peers.iter().map(explain).collect();
-    print(arguments.asking.json, &Ipsec { peers }, &text)
+    let is_up = peers.iter().all(is_up);
+    print(arguments.asking.json, &Ipsec { peers }, &text)?;
+    Ok(if is_up { ExitCode::SUCCESS } else { ExitCode::from(DOWN) })
+}
+
+/// Whether the peer is connected, and each tunnel has keys, or waits for its first packet with nothing gone wrong.
+fn is_up(peer: &IpsecPeer) -> bool {
+    let is_idle = peer.failure.is_none() && peer.connection_type != "initiate";
+    peer.up && (is_idle || peer.tunnels.iter().all(|tunnel| !tunnel.sas.is_empty()))
 }
 
 /// All that there is to say.
@@ -217,6 +233,19 @@ mod tests {
         peer.sends_from = Some("198.51.100.9:4500".to_owned());
         let text = explain(&peer);
         assert!(text.contains("sends from 198.51.100.9:4500") && text.contains("  fix: reset vpn"), "{text}");
+    }
+
+    #[test]
+    fn what_is_down_is_told_from_what_is_up() {
+        assert!(is_up(&up()) && !is_up(&down()));
+        let mut half = up();
+        half.tunnels.push(down().tunnels.remove(0));
+        half.connection_type = "initiate".to_owned();
+        assert!(!is_up(&half), "a tunnel is missing");
+        half.connection_type = "trap".to_owned();
+        assert!(is_up(&half), "it waits for its first packet");
+        half.failure = down().failure;
+        assert!(!is_up(&half), "something went wrong with it");
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use crate::client::{self, Asking};
 use crate::show::{ago, print};
-use crate::{Failure, Outcome};
+use crate::Failure;
+use crate::explain::DOWN;
 use clap::{Args, Subcommand};
 use config::parse::nearest;
 use gateway::api::model::{Explained, Explanation, Explanations};
+use std::process::ExitCode;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -24,7 +26,7 @@ enum Which {
     },
 }
 
-pub(crate) fn run(arguments: Arguments, asking: &Asking) -> Outcome {
+pub(crate) fn run(arguments: Arguments, asking: &Asking) -> Result<ExitCode, Failure> {
     let Arguments { interface, which } = arguments;
     let question = format!("/v1/interfaces/wireguard/{interface}/explain");
     let answers: Vec<Explanations> = client::ask(asking.api.as_deref(), &question)?;
@@ -39,7 +41,9 @@ pub(crate) fn run(arguments: Arguments, asking: &Asking) -> Outcome {
         retain(&mut found, &name)?;
     }
     let text: String = found.iter().map(explain).collect();
-    print(asking.json, &Explanations { interfaces: found }, &text)
+    let is_down = found.iter().flat_map(|it| &it.peers).any(|peer| peer.state == "down");
+    print(asking.json, &Explanations { interfaces: found }, &text)?;
+    Ok(if is_down { ExitCode::from(DOWN) } else { ExitCode::SUCCESS })
 }
 
 /// Leaves only the peer of this name or key.

@@ -99,7 +99,10 @@ fn main() -> ExitCode {
         Verb::Close(arguments) => closed::close(&arguments),
         Verb::Open(arguments) => closed::open(&arguments),
         Verb::Show(arguments) => show::run(arguments),
-        Verb::Explain(arguments) => explain::run(arguments),
+        Verb::Explain(arguments) => match explain::run(arguments) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Verb::Reset(arguments) => reset::run(arguments),
         Verb::Restart(arguments) => reset::restart(&arguments),
         Verb::Bench(arguments) => bench::run(arguments),

@@ -293,3 +293,17 @@ fn a_network_that_is_on_both_sides_is_passed_by() {
     let ours = "10.1.0.0/16".parse().expect("a prefix");
     assert_eq!(passed_by(&format!("{path} remote prefix 0.0.0.0/0")), [ours]);
 }
+
+#[test]
+fn a_group_for_later_keys_that_ike_does_not_have_is_warned_of() {
+    let warned = |lines: &str| {
+        let (_, warnings) = loaded(&site(lines));
+        warnings.iter().any(|warning| warning.contains("fails when its keys are first replaced"))
+    };
+    let other = "set vpn ipsec esp-group SITE-ESP pfs dh-group20";
+    assert!(warned(other));
+    assert!(!warned("set vpn ipsec esp-group SITE-ESP pfs dh-group19"), "IKE has it");
+    assert!(!warned("set vpn ipsec esp-group SITE-ESP pfs enable"));
+    assert!(!warned("set vpn ipsec esp-group SITE-ESP pfs disable"));
+    assert!(!warned(&format!("{other}\nset vpn ipsec esp-group SITE-ESP disable-rekey")), "there are none");
+}

@@ -267,6 +267,23 @@ impl Certificate {
         }
     }
 
+    /// Every identity that it [holds](Self::holds).
+    pub fn identities(&self) -> Vec<Identity> {
+        let subject = Some(Identity::Name(self.subject.clone())).filter(|_| !self.subject.is_empty());
+        let names = self.names.iter().map(|name| match name {
+            AlternativeName::Domain(name) => Identity::Fqdn(name.clone()),
+            AlternativeName::Email(name) => Identity::Email(name.clone()),
+            AlternativeName::Address(address) => (*address).into(),
+            AlternativeName::Name(name) => Identity::Name(name.clone()),
+        });
+        let mut found: Vec<Identity> = subject.into_iter().chain(names).collect();
+        let key = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, self.key.bytes());
+        let own = self.extensions.key_id.as_ref().map(|it| it.0.as_bytes().to_vec());
+        let keys = own.into_iter().chain([self.key_hash().to_vec(), key.as_ref().to_vec()]);
+        found.extend(keys.map(Identity::KeyId));
+        found
+    }
+
     fn has(&self, is_it: impl Fn(&AlternativeName) -> bool) -> bool {
         self.names.iter().any(is_it)
     }

@@ -7,6 +7,7 @@ use super::nat::{Follows, Path};
 use crate::esp::{ChildSa, TrafficSelector, Transport};
 use std::fmt;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Names a session with another gateway, which outlives the rekeying of its IKE SA; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -156,6 +157,17 @@ pub enum Event {
         /// The SPI that we received with.
         spi: u32,
     },
+    /// A call of ours has not been answered yet, and is sent again.
+    Unanswered {
+        /// Of which connection.
+        connection: ConnectionId,
+        /// Where from and where to.
+        path: Path,
+        /// How often it was sent before.
+        sent: u32,
+        /// How long ago for the first time.
+        since: Duration,
+    },
     /// Something was not agreed on.
     Failed {
         /// Of which connection, if that is known.
@@ -199,6 +211,27 @@ pub enum Cause {
         /// Who the other side says it is.
         identity: String,
     },
+    /// The other side asks for another name than the one that we have.
+    OtherName {
+        /// Whom it asks for.
+        asked: String,
+        /// Who we are for it.
+        ours: String,
+    },
+    /// The other side has shown that it is one for whom another connection is, which is the only one that serves it.
+    Named {
+        /// Who the other side says it is.
+        identity: String,
+        /// Who it is as well, which the other connection names; the same if that does not fit otherwise.
+        named: String,
+    },
+    /// The other side asks to be authenticated by EAP.
+    AsksEap {
+        /// Who it says it is.
+        identity: String,
+    },
+    /// The other side asks for an address of ours (CFG_REQUEST).
+    AsksAddress,
     /// Algorithms: what is offered by us and what by the other side.
     NoProposal {
         /// Whose: "IKE", or the name of a child.
@@ -315,6 +348,16 @@ impl fmt::Display for Cause {
             Self::NoConnection => f.write_str("no connection is configured for these addresses"),
             Self::Version1 => f.write_str("the other side asks for IKEv1, which is not served"),
             Self::NoSuchPeer { identity } => write!(f, "no connection is configured for {identity}"),
+            Self::OtherName { asked, ours } => {
+                write!(f, "the other side asks for {asked}, and we are {ours}")
+            }
+            Self::Named { identity, named } => {
+                write!(f, "{identity} is {named} too, for whom another connection is configured")
+            }
+            Self::AsksEap { identity } => write!(f, "{identity} asks for EAP, which is not served"),
+            Self::AsksAddress => {
+                f.write_str("the other side asks for a virtual address, which is not served")
+            }
             Self::NoProposal { of, ours, theirs } if theirs.is_empty() => {
                 write!(f, "no common proposal for {of}: the other side accepts none of {}", ours.join(", "))
             }

@@ -166,6 +166,11 @@ pub enum WhenLost {
 }
 
 impl Connection {
+    /// Whether it is for two addresses.
+    pub(super) fn is_between(&self, local: IpAddr, remote: IpAddr) -> bool {
+        self.local.is_none_or(|known| known == local) && self.remote.is_none_or(|known| known == remote)
+    }
+
     /// How exactly its addresses are known: the more exactly, the better it fits.
     pub(super) fn precision(&self) -> u8 {
         u8::from(self.remote.is_some()) * 2 + u8::from(self.local.is_some())

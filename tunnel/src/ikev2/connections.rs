@@ -146,6 +146,12 @@ impl Connections {
         ids.filter(|id| self.get(*id).is_some_and(|it| it.local_identity == config.local_identity))
     }
 
+    /// Those that name an identity, whatever their addresses.
+    pub(super) fn naming(&self, identity: &Identity) -> impl Iterator<Item = Known<'_>> {
+        let ids = self.by_identity.get(identity).into_iter().flatten();
+        ids.filter_map(|id| self.get(*id).map(|config| (*id, config)))
+    }
+
     /// Those for two addresses.
     pub(super) fn between(&self, local: IpAddr, remote: IpAddr) -> Between<'_> {
         let ends = [(Some(remote), Some(local)), (Some(remote), None), (None, Some(local)), (None, None)];
@@ -223,11 +229,8 @@ impl<'a> Between<'a> {
     /// Those that name an identity, and then those that name none.
     pub(super) fn of(&self, identity: &Identity) -> impl Iterator<Item = Known<'a>> {
         let ids = self.connections.by_identity.get(identity).into_iter().flatten().copied();
-        let fits = |(_, config): &Known<'a>| {
-            config.local.is_none_or(|local| local == self.local)
-                && config.remote.is_none_or(|remote| remote == self.remote)
-        };
-        let mut named: Vec<Known<'a>> = self.known(ids).filter(fits).collect();
+        let is_here = |(_, config): &Known<'a>| config.is_between(self.local, self.remote);
+        let mut named: Vec<Known<'a>> = self.known(ids).filter(is_here).collect();
         named.sort_by_key(|(id, config)| (Reverse(config.precision()), *id));
         let unnamed = self.places.into_iter().filter_map(|[_, unnamed]| unnamed);
         named.into_iter().chain(self.known(unnamed.flat_map(|merged| merged.members.iter().copied())))

@@ -6,6 +6,7 @@ use super::config::{ConnectionId, Patience};
 use super::conflicts::Conflicts;
 use super::connections::Connections;
 use super::endpoint::Worn;
+use super::identity::Identity;
 use super::limits::{STRANGER_EVENTS, STRANGER_INTERVAL};
 use super::nat::Path;
 use crate::Time;

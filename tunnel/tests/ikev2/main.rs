@@ -10,6 +10,7 @@ mod impostors;
 mod jobs;
 mod mallory;
 mod minimal;
+mod names;
 mod network;
 mod paths;
 mod raw_keys;

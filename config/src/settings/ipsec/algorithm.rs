@@ -50,6 +50,11 @@ impl Encryption {
         matches!(self, Self::Gmac(_) | Self::Plain(cipher::Encryption::Null))
     }
 
+    /// Whether it should not be used any more.
+    pub fn is_weak(self) -> bool {
+        self.weakness().is_some()
+    }
+
     /// Why it should not be used any more.
     pub(super) fn weakness(self) -> Option<&'static str> {
         match self {
@@ -110,6 +115,11 @@ impl DhGroup {
     pub fn by_number(number: &str) -> Option<Self> {
         let number = number.parse().ok()?;
         Self::SERVED.contains(&number).then_some(Self(number))
+    }
+
+    /// Whether it should not be used any more.
+    pub fn is_weak(self) -> bool {
+        self.weakness().is_some()
     }
 
     /// Why it should not be used any more.

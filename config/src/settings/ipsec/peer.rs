@@ -1,7 +1,8 @@
 //! `vpn ipsec site-to-site peer`.
 
 use super::{
-    Authentication, Esp, Identity, Ike, Mode, Named, Peer, Reader, Remote, Start, Traffic, Tunnel, branches,
+    Authentication, Esp, Identity, Ike, Mode, Named, Peer, Pfs, Reader, Remote, Start, Traffic, Tunnel,
+    branches,
 };
 use crate::parse::nearest;
 use crate::schema::{ALL_PROTOCOLS, protocol};
@@ -63,7 +64,7 @@ fn psk(named: &Named<'_>, tree: &Tree, sides: &Sides, authentication: &Authentic
         return None;
     }
     let [ours, theirs] = sides.known_by();
-    let (name, _) = named.secrets.find(&ours, &theirs, theirs.is_empty())?;
+    let (name, _) = named.secrets.find(&ours, &theirs)?;
     Some(name.to_owned())
 }
 
@@ -89,6 +90,7 @@ impl Reader {
                 "{path} may be anyone from anywhere, one at a time: give each a peer of its own, with its remote-id"
             ));
         }
+        self.warn_of_pfs(&path, tree, &ike, &tunnels);
         let is_at = |remote: &Remote| matches!(remote, Remote::Address(_));
         if !sides.remote_addresses.iter().any(is_at) {
             for (number, _) in tunnels.iter().filter(|(_, tunnel)| tunnel.remote.prefixes.is_empty()) {
@@ -118,6 +120,24 @@ impl Reader {
             replay_window: set(tree, "replay-window"),
             tunnels,
         })
+    }
+
+    /// The first keys of a tunnel come of the exchange of IKE: whether the peer has the group for later ones shows only when
+    /// they are made.
+    fn warn_of_pfs(&mut self, path: &str, tree: &Tree, ike: &Ike, tunnels: &BTreeMap<u32, Box<Tunnel>>) {
+        let group_of_ike = tree.value("ike-group").unwrap_or_default();
+        for (number, tunnel) in tunnels {
+            let Pfs::Group(group) = tunnel.esp.pfs else { continue };
+            if !tunnel.esp.rekey || ike.proposals.iter().any(|proposal| proposal.groups.contains(&group)) {
+                continue;
+            }
+            let esp_group = &tunnel.esp_group;
+            self.warn(format!(
+                "{path} tunnel {number}: pfs dh-group{group} of esp-group {esp_group} is no dh-group of ike-group {group_of_ike}: \
+                 the tunnel comes up without it and fails when its keys are first replaced, unless the peer has it for PFS: \
+                 set vpn ipsec esp-group {esp_group} pfs enable, or set vpn ipsec ike-group {group_of_ike} proposal N dh-group {group}"
+            ));
+        }
     }
 
     fn sides(&mut self, path: &str, name: &str, tree: &Tree) -> Sides {
@@ -205,13 +225,20 @@ impl Reader {
         }
         let [ours, theirs] = sides.known_by();
         let is_anyone = theirs.is_empty();
-        if let Some((_, secret)) = named.secrets.find(&ours, &theirs, is_anyone) {
+        if let Some((_, secret)) = named.secrets.find(&ours, &theirs) {
             return Some(Authentication::PreSharedSecret(secret.clone()));
         }
         let ids = |ids: &[Identity]| ids.iter().map(Identity::to_string).collect::<Vec<_>>();
-        let (wanted, who) = if is_anyone { (ids(&ours), "us") } else { (ids(&theirs), "this peer") };
+        let wanted = ids(if is_anyone { &ours } else { &theirs });
         let wanted = if wanted.is_empty() { vec!["%any".to_owned()] } else { wanted };
-        let reason = format!("{path}: no psk has {who} as id: {}", wanted.join(", "));
+        let wanted_ids = wanted.join(", ");
+        let reason = if is_anyone {
+            format!(
+                "{path} may be anyone, and no psk is for anyone: with {wanted_ids} as its only id, or %any"
+            )
+        } else {
+            format!("{path}: no psk has this peer as id: {wanted_ids}")
+        };
         let known = named.secrets.identities();
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let short = path.rsplit(' ').next().unwrap_or_default();
@@ -219,7 +246,8 @@ impl Reader {
             "set vpn ipsec authentication psk {short} id {0}, set vpn ipsec authentication psk {short} secret 'SECRET'",
             wanted.first().map_or("%any", String::as_str)
         );
-        let fix = match wanted.iter().find_map(|id| nearest(id, &known)) {
+        let near = wanted.iter().filter(|_| !is_anyone).find_map(|id| nearest(id, &known));
+        let fix = match near {
             Some(near) => format!("there is one for {near}, is it meant? Else {add}"),
             None => add,
         };

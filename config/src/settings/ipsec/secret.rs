@@ -30,14 +30,9 @@ impl Shared {
 impl Secrets {
     /// The secret of two sides, each known by some identities, with its name.
     ///
-    /// One that names the peer is taken, best if it names us too; else one for anyone; and where the peer may be anyone
-    /// or the secret is only ours, one that names us.
-    pub(super) fn find(
-        &self,
-        ours: &[Identity],
-        theirs: &[Identity],
-        is_anyone: bool,
-    ) -> Option<(&str, &SecretBytes)> {
+    /// One that names the peer is taken, best if it names us too; else one that names only us; else one for anyone. One that
+    /// names us and another is between those two: a peer that it does not name does not get it.
+    pub(super) fn find(&self, ours: &[Identity], theirs: &[Identity]) -> Option<(&str, &SecretBytes)> {
         let of = |ids: &[Identity]| -> Vec<&Shared> {
             let found = ids.iter().filter_map(|id| self.by_identity.get(id)).flatten();
             found.filter_map(|&index| self.shared.get(index)).collect()
@@ -46,10 +41,7 @@ impl Secrets {
         let best =
             theirs_too.iter().copied().find(|shared| shared.belongs_to(ours)).or(theirs_too.first().copied());
         let only_ours = |shared: &&Shared| shared.ids.iter().flatten().all(|id| ours.contains(id));
-        let ours = || {
-            let ours = of(ours);
-            ours.iter().copied().find(only_ours).or(ours.first().copied().filter(|_| is_anyone))
-        };
+        let ours = || of(ours).into_iter().find(only_ours);
         let anyone = || self.shared.get(*self.of_anyone.first()?);
         best.or_else(ours).or_else(anyone).map(|shared| (&*shared.name, &shared.secret))
     }
@@ -143,7 +135,7 @@ mod tests {
 
     fn found<'a>(secrets: &'a Secrets, ours: &[&str], theirs: &[&str]) -> Option<&'a str> {
         let ids = |texts: &[&str]| texts.iter().filter_map(|text| Identity::new(text)).collect::<Vec<_>>();
-        let found = secrets.find(&ids(ours), &ids(theirs), theirs.is_empty());
+        let found = secrets.find(&ids(ours), &ids(theirs));
         found.map(|(name, secret)| {
             assert_eq!(name.as_bytes(), secret.expose(), "the secrets here are their names");
             name
@@ -161,12 +153,24 @@ mod tests {
         assert_eq!(found(&secrets, &["192.0.2.9"], &["192.0.2.1"]), Some("b"));
         assert_eq!(found(&secrets, &["192.0.2.8"], &["192.0.2.1"]), Some("a"));
         assert_eq!(found(&secrets, &["192.0.2.8"], &["192.0.2.2"]), Some("c"), "anyone's");
-        assert_eq!(found(&secrets, &["192.0.2.9"], &[]), Some("b"), "ours");
+        assert_eq!(found(&secrets, &["192.0.2.9"], &[]), Some("c"), "b is for us and another");
         assert_eq!(
             found(&secrets, &["192.0.2.9"], &["192.0.2.2"]),
             Some("c"),
             "not one of ours with another"
         );
+    }
+
+    #[test]
+    fn a_secret_of_two_sides_is_not_given_to_an_anonymous_peer() {
+        let secrets = secrets(
+            "set vpn ipsec authentication psk both id us.example\nset vpn ipsec authentication psk both id berlin\n\
+             set vpn ipsec authentication psk both secret both\n\
+             set vpn ipsec authentication psk own id us2.example\nset vpn ipsec authentication psk own secret own",
+        );
+        assert_eq!(found(&secrets, &["us.example"], &[]), None);
+        assert_eq!(found(&secrets, &["us.example"], &["berlin"]), Some("both"));
+        assert_eq!(found(&secrets, &["us2.example"], &[]), Some("own"), "it names nobody else");
     }
 
     #[test]

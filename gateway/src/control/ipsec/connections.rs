@@ -6,8 +6,8 @@ use super::revocation;
 use crate::clock::Clock;
 use crate::control::netlink::Netlink;
 use config::settings::ipsec::{
-    Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, IkeProposal, Mode, Peer, Remote,
-    Retransmission, Start, Traffic, Tunnel,
+    Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, Ike, IkeProposal, Mode, Peer,
+    Pfs, Remote, Retransmission, Start, Traffic, Tunnel,
 };
 use crypto::exchange;
 use crypto::pki::{ChainError, Evidence};
@@ -112,6 +112,8 @@ pub struct Names {
     pub esp_groups: Vec<(String, Group)>,
     /// By what it and we show who we are.
     pub proof: Proof,
+    /// Who we say we are.
+    pub local_id: String,
 }
 
 /// A group of proposals.
@@ -121,6 +123,8 @@ pub struct Group {
     pub name: String,
     /// The number for another proposal.
     pub free: u16,
+    /// The only group for new keys of an `esp-group`, if it names one.
+    pub pfs: Option<u16>,
 }
 
 /// What becomes of a peer of the configuration.
@@ -208,7 +212,8 @@ pub fn plan(
         options: options(peer, &it.esp),
     };
     let children = children.map(plan).collect();
-    Ok(Plan { names: names(name, peer), connection: Arc::new(connection), children, keeps: false })
+    let names = Names { local_id: connection.local_identity.to_string(), ..names(name, peer) };
+    Ok(Plan { names, connection: Arc::new(connection), children, keeps: false })
 }
 
 /// How long the answers of peers are waited for.
@@ -221,16 +226,22 @@ fn names(name: &str, peer: &Peer) -> Names {
     let group = |name: &str, numbers: &mut dyn Iterator<Item = u16>| Group {
         name: name.to_owned(),
         free: numbers.max().unwrap_or(0).saturating_add(1),
+        pfs: None,
     };
     let esp_group = |(number, tunnel): (u32, &Tunnel)| {
         let mut numbers = tunnel.esp.proposals.iter().map(|proposal| proposal.number);
-        (child_name(name, number), group(&tunnel.esp_group, &mut numbers))
+        let pfs = match tunnel.esp.pfs {
+            Pfs::Group(group) => Some(group.0),
+            Pfs::Off | Pfs::AsIke => None,
+        };
+        (child_name(name, number), Group { pfs, ..group(&tunnel.esp_group, &mut numbers) })
     };
     Names {
         peer: name.to_owned(),
         ike_group: group(&peer.ike_group, &mut peer.ike.proposals.iter().map(|proposal| proposal.number)),
         esp_groups: peer.tunnels.iter().map(|(&number, tunnel)| esp_group((number, tunnel))).collect(),
         proof: Proof::of(name, peer),
+        local_id: String::new(),
     }
 }
 
@@ -386,8 +397,22 @@ fn esp_offer(proposal: &EspProposal, groups: &[DhGroup], extended_sequence: bool
     }
 }
 
+/// The groups for new keys of a tunnel: where they are those of IKE, those of its first proposal first, as VyOS has it, and then
+/// those of the others, as the peer may have only one of these; a weak one is not taken because IKE takes it.
+fn secrecy(esp: &Esp, ike: &Ike) -> Vec<DhGroup> {
+    let mut groups = esp.groups(ike).to_vec();
+    if esp.pfs == Pfs::AsIke {
+        for group in ike.proposals.iter().flat_map(|proposal| &proposal.groups) {
+            if !groups.contains(group) && !group.is_weak() {
+                groups.push(*group);
+            }
+        }
+    }
+    groups
+}
+
 fn child(peer: &str, number: u32, tunnel: &Tunnel, settings: &Peer) -> ike::Child {
-    let groups = tunnel.esp.groups(&settings.ike);
+    let groups = &secrecy(&tunnel.esp, &settings.ike);
     let offer = |proposal| esp_offer(proposal, groups, tunnel.esp.extended_sequence);
     ike::Child {
         name: child_name(peer, number),

@@ -5,7 +5,7 @@ use super::proof::Proof;
 use super::status::list;
 use crate::api::model::IpsecFailure;
 use config::print::quoted;
-use config::settings::ipsec::{Encryption, prf_by_name};
+use config::settings::ipsec::{DhGroup, Encryption, prf_by_name};
 use crypto::cipher::Integrity;
 use crypto::exchange;
 use ipnet::{IpNet, IpSubnets, Ipv4Subnets, Ipv6Subnets};
@@ -30,8 +30,22 @@ pub fn failure(
 ) -> IpsecFailure {
     let unknown = unknown();
     let (what, details, fix) = explain(names.unwrap_or(&unknown), names.is_some(), path, cause);
-    let what = if authentic { what } else { format!("{what} (unauthenticated)") };
+    let what = if authentic { what } else { format!("{what} (unauthenticated, from {})", path.remote.ip()) };
     IpsecFailure { at: at.as_secs(), what, details, fix }
+}
+
+/// A call has not been answered yet.
+pub fn unanswered(path: Path, sent: u32, since: Duration, at: Duration) -> IpsecFailure {
+    let (remote, port) = (path.remote.ip(), path.remote.port());
+    let (messages, seconds) = (if sent == 1 { "message" } else { "messages" }, since.as_secs_f32());
+    IpsecFailure {
+        at: at.as_secs(),
+        what: format!(
+            "{remote} has not answered {sent} {messages} to UDP port {port} within {seconds:.0} s, and is called again"
+        ),
+        details: Vec::new(),
+        fix: vec![reach(path)],
+    }
 }
 
 /// A peer takes ESP as a protocol of its own alone, which we may not send.
@@ -44,7 +58,7 @@ pub fn no_raw_sockets(at: Duration) -> IpsecFailure {
 fn unknown() -> Names {
     Names {
         peer: "NAME".to_owned(),
-        ike_group: Group { name: "NAME".to_owned(), free: 1 },
+        ike_group: Group { name: "NAME".to_owned(), free: 1, pfs: None },
         proof: Proof::Secret("set vpn ipsec authentication psk NAME secret".to_owned()),
         ..Names::default()
     }
@@ -63,6 +77,10 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explaine
             vec![],
             vec![format!("{set} authentication remote-id {}", quoted(identity))],
         ),
+        Cause::Version1 | Cause::AsksEap { .. } | Cause::AsksAddress => {
+            not_served(&tunnel(names, &set), cause)
+        }
+        Cause::OtherName { .. } | Cause::Named { .. } => other_name(names, &set, cause),
         Cause::NoProposal { of, ours, theirs } => no_proposal(names, of, ours, theirs),
         Cause::NoSelectors { ours, theirs } => no_selectors(&tunnel(names, &set), ours, theirs),
         Cause::Contested { packets, owner } => (
@@ -114,7 +132,10 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explaine
             vec![],
             vec![
                 names.proof.to_be_believed(&set),
-                format!("{set} authentication local-id NAME, the remote-id that the peer has for us"),
+                format!(
+                    "{set} authentication local-id NAME: we say that we are {}; NAME is the remote-id that the peer has for us",
+                    if names.local_id.is_empty() { "our address" } else { &names.local_id }
+                ),
             ],
         ),
         Cause::Notified(notification) => {
@@ -132,9 +153,77 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explaine
         Cause::NoAnswer => (
             format!("{remote} does not answer on UDP port {}", path.remote.port()),
             vec![],
-            vec![format!("ping {remote}; let UDP 500 and 4500 through on the way; is IKE served there?")],
+            vec![reach(path)],
         ),
     }
+}
+
+/// What a peer asks for that is not served; `tunnel` are the words before what a tunnel is for.
+fn not_served(tunnel: &str, cause: &Cause) -> Explained {
+    match cause {
+        Cause::Version1 => (
+            "the peer asks for IKEv1, which is not served".to_owned(),
+            vec![],
+            vec![
+                "have the peer use IKEv2: key-exchange ikev2, or version 2, in its settings of IKE"
+                    .to_owned(),
+            ],
+        ),
+        Cause::AsksEap { identity } => (
+            format!("{identity} asks for EAP, which is not served"),
+            vec![],
+            vec![
+                "have the peer authenticate by a pre-shared secret, a certificate or a key, as is set here"
+                    .to_owned(),
+            ],
+        ),
+        _ => (
+            "the peer asks for a virtual address, which is not served".to_owned(),
+            vec![],
+            vec![
+                "have the peer ask for none, and use its own address or network in the tunnel".to_owned(),
+                format!("{} remote prefix PREFIX, what the peer has there", tunnel),
+            ],
+        ),
+    }
+}
+
+/// A name under which a side is not known.
+fn other_name(names: &Names, set: &str, cause: &Cause) -> Explained {
+    match cause {
+        Cause::OtherName { asked, ours } => (
+            format!("the peer asks for {asked}, and we are {ours} for it"),
+            vec![],
+            vec![
+                format!("{set} authentication local-id {}", quoted(asked)),
+                format!("or have the peer's remote-id for us be {}", quoted(ours)),
+            ],
+        ),
+        Cause::Named { identity, named } if identity == named => (
+            format!("{identity} calls from another address or with other settings than its peer here has"),
+            vec![],
+            vec![format!(
+                "compare remote-address, local-id and ike-group of peer {} with its own",
+                names.peer
+            )],
+        ),
+        Cause::Named { identity, named } => (
+            format!(
+                "the peer calls itself {identity}, and its certificate is that of {named} too, which is this peer"
+            ),
+            vec![],
+            vec![
+                format!("have the peer send {named} as its identity"),
+                format!("{set} authentication remote-id {}", quoted(identity)),
+            ],
+        ),
+        other => (other.to_string(), vec![], vec![its_log()]),
+    }
+}
+
+/// What to do about a peer that does not answer.
+fn reach(path: Path) -> String {
+    format!("ping {}; let UDP 500 and 4500 through on the way; is IKE served there?", path.remote.ip())
 }
 
 /// Nobody is configured for the addresses of a call. If it came from where a peer is, it is our own address that differs.
@@ -242,22 +331,27 @@ fn no_proposal(names: &Names, of: &str, ours: &[String], theirs: &[String]) -> E
     } else {
         format!("the peer accepts {}", theirs.join(", "))
     };
-    let wanted = theirs.iter().find_map(|text| Wanted::read(text));
+    let wanted = theirs.iter().find_map(|text| Wanted::read(text, esp.is_none()));
     let fix = match &wanted {
         Some(wanted) if esp.is_some() => wanted.lines_for_esp(&set, group.free, ours),
-        Some(wanted) => wanted.lines_for_ike(&set, group.free),
+        Some(wanted) => {
+            let mut lines = wanted.lines_for_ike(&set, group.free);
+            lines.extend(wanted.lines_for_pfs(names));
+            lines
+        }
         None if theirs.is_empty() => vec![format!(
             "{set} proposal {} encryption CIPHER, with one that the peer accepts; its configuration or log says which",
             group.free
         )],
-        None => {
-            vec![format!("nothing that the peer accepts is served here; have it accept {}", ours.join(", "))]
-        }
+        None => vec![format!(
+            "what the peer accepts is not served here, or weak; have it accept {}",
+            ours.join(", ")
+        )],
     };
     (format!("no common proposal for {of}"), vec![format!("we accept {}", ours.join(", ")), accepted], fix)
 }
 
-/// The first algorithm of each kind of a proposal, in the words of the configuration.
+/// The first algorithm of each kind of a proposal that can be advised, in the words of the configuration.
 #[derive(Default)]
 struct Wanted<'a> {
     encryption: &'a str,
@@ -267,22 +361,43 @@ struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// Reads what [`describe`](tunnel::ikev2::proposal::describe) has written; `None` if we lack something that it needs.
-    fn read(text: &'a str) -> Option<Self> {
-        let mut wanted = Self::default();
+    /// Reads what [`describe`](tunnel::ikev2::proposal::describe) has written; `None` if we lack something that it needs, or
+    /// if that is weak: nobody is told to weaken a connection. IKE needs a group and a function for keys, ESP may do without.
+    fn read(text: &'a str, is_ike: bool) -> Option<Self> {
+        let (mut wanted, mut has_weak_group) = (Self::default(), false);
         for word in text.split('-') {
             if let Some(group) = exchange::Group::ALL.iter().find(|group| group.name() == word) {
-                wanted.group = wanted.group.or(Some(group.id()));
+                let is_weak = DhGroup(group.id()).is_weak();
+                has_weak_group |= is_weak;
+                wanted.group = wanted.group.or(Some(group.id()).filter(|_| !is_weak));
+            } else if word == "sha1" || word == "prfsha1" {
+                // Named only to be passed over.
             } else if word.starts_with("prf") && prf_by_name(word).is_some() {
                 wanted.prf = wanted.prf.or(Some(word));
             } else if Integrity::ALL.iter().any(|mac| Algorithm::name(*mac) == word) {
                 wanted.hash = wanted.hash.or(Some(word));
-            } else if wanted.encryption.is_empty() && Encryption::by_name(word).is_some() {
+            } else if wanted.encryption.is_empty()
+                && Encryption::by_name(word).is_some_and(|cipher| !cipher.is_weak())
+            {
                 wanted.encryption = word;
             }
         }
         let authenticates = Encryption::by_name(wanted.encryption)?.authenticates();
-        (authenticates || wanted.hash.is_some()).then_some(wanted)
+        let is_whole = if is_ike {
+            wanted.prf.is_some() && wanted.group.is_some()
+        } else {
+            wanted.group.is_some() || !has_weak_group
+        };
+        (is_whole && (authenticates || wanted.hash.is_some())).then_some(wanted)
+    }
+
+    /// The lines without which new keys of the tunnels would need another group than the one that is advised for IKE: where an
+    /// `esp-group` names one, it takes all of IKE's instead.
+    fn lines_for_pfs(&self, names: &Names) -> Vec<String> {
+        let groups = names.esp_groups.iter().map(|(_, group)| group);
+        let other = groups.filter(|group| group.pfs.is_some() && group.pfs != self.group);
+        let names: BTreeSet<&str> = other.map(|group| &*group.name).collect();
+        names.into_iter().map(|name| format!("set vpn ipsec esp-group {name} pfs enable")).collect()
     }
 
     /// The cipher, and its MAC if it needs one.
@@ -306,7 +421,7 @@ impl<'a> Wanted<'a> {
         let groups_differ = |ours: &Wanted<'_>| {
             (ours.encryption, ours.hash) == (self.encryption, self.hash) && ours.group != self.group
         };
-        if ours.iter().filter_map(|text| Wanted::read(text)).any(|ours| groups_differ(&ours)) {
+        if ours.iter().filter_map(|text| Wanted::read(text, false)).any(|ours| groups_differ(&ours)) {
             let pfs = self.group.map_or("disable".to_owned(), |group| format!("dh-group{group}"));
             return vec![format!("{set} pfs {pfs}")];
         }
@@ -319,12 +434,13 @@ mod tests {
     use super::*;
 
     fn names() -> Names {
-        let group = |name: &str, free| Group { name: name.to_owned(), free };
+        let group = |name: &str, free| Group { name: name.to_owned(), free, pfs: None };
         Names {
             peer: "berlin".to_owned(),
             ike_group: group("BERLIN", 2),
             esp_groups: [("berlin-tunnel-7".to_owned(), group("SITES", 3))].into(),
             proof: Proof::Secret("set vpn ipsec authentication psk sites secret".to_owned()),
+            local_id: "paris.example".to_owned(),
         }
     }
 
@@ -345,7 +461,7 @@ mod tests {
         let path = "192.0.2.1:500".parse().expect("literal");
         let path = Path { local: path, remote: path };
         let told = |authentic| failure(None, path, authentic, &Cause::Mode, Duration::ZERO).what;
-        assert_eq!(told(false), format!("{} (unauthenticated)", told(true)));
+        assert_eq!(told(false), format!("{} (unauthenticated, from 192.0.2.1)", told(true)));
     }
 
     #[test]
@@ -368,7 +484,7 @@ mod tests {
         let ours = "aes256gcm128-prfsha256-ecp256";
         let set = "set vpn ipsec ike-group BERLIN proposal 2";
         assert_eq!(
-            proposals("IKE", ours, &["aes128-sha256-prfsha256-modp2048", "3des-sha1-prfsha1-modp1024"]),
+            proposals("IKE", ours, &["3des-sha1-prfsha1-modp1024", "aes128-sha256-prfsha256-modp2048"]),
             ["encryption aes128", "hash sha256", "dh-group 14"].map(|words| format!("{set} {words}"))
         );
         assert_eq!(
@@ -379,12 +495,90 @@ mod tests {
 
     #[test]
     fn a_proposal_that_is_not_served_here_is_passed_over() {
-        let strange = "encryption(23, 256 bits)-sha256-prfsha256-modp2048";
+        let strange = "encryption transform 23 (256 bits)-sha256-prfsha256-modp2048";
         let fix =
-            proposals("IKE", "aes128-sha256-prfsha256-ecp256", &[strange, "aes256-sha1-prfsha1-ecp256"]);
+            proposals("IKE", "aes128-sha256-prfsha256-ecp256", &[strange, "aes256-sha256-prfsha256-ecp256"]);
         assert_eq!(fix[0], "set vpn ipsec ike-group BERLIN proposal 2 encryption aes256");
         let fix = proposals("IKE", "aes128-sha256-prfsha256-ecp256", &[strange]);
         assert!(fix[0].contains("have it accept aes128-sha256-prfsha256-ecp256"), "{fix:?}");
+    }
+
+    #[test]
+    fn nobody_is_told_to_weaken_a_connection() {
+        let ours = "aes256gcm128-prfsha256-ecp256";
+        for weak in [
+            "aes128-sha256-prfsha256-modp1024",
+            "aes128-sha256-prfsha256-modp1536",
+            "aes128-sha1-prfsha1-modp2048",
+            "aes128gcm128-prfsha1-modp2048",
+            "3des-sha256-prfsha256-modp2048",
+            "aes128gcm64-prfsha256-modp2048",
+        ] {
+            let fix = proposals("IKE", ours, &[weak]);
+            assert!(fix.len() == 1 && fix[0].ends_with(&format!("have it accept {ours}")), "{weak}: {fix:?}");
+        }
+        let mixed = proposals("IKE", ours, &["3des-aes256-sha1-sha512-prfsha1-prfsha512-modp1024-modp4096"]);
+        let set = "set vpn ipsec ike-group BERLIN proposal 2";
+        assert_eq!(
+            mixed,
+            ["encryption aes256", "hash sha512", "dh-group 16"].map(|it| format!("{set} {it}"))
+        );
+        let of = "berlin-tunnel-7";
+        for weak in
+            ["aes128-sha1-noesn", "3des-sha256-noesn", "null-sha256-noesn", "aes128-sha256-modp1024-noesn"]
+        {
+            let fix = proposals(of, "aes128-sha256-ecp256-esn", &[weak]);
+            assert!(fix.len() == 1 && fix[0].contains("have it accept"), "{weak}: {fix:?}");
+        }
+    }
+
+    #[test]
+    fn advice_for_ike_lets_the_tunnels_replace_their_keys() {
+        let mut names = names();
+        names.esp_groups[0].1.pfs = Some(19);
+        let theirs = vec!["aes128gcm128-prfsha256-modp2048".to_owned()];
+        let ours = vec!["aes256gcm128-prfsha256-ecp256".to_owned()];
+        let cause = Cause::NoProposal { of: "IKE".to_owned(), ours, theirs };
+        let fix = told_with(&names, &cause).fix;
+        assert_eq!(fix.last().map(String::as_str), Some("set vpn ipsec esp-group SITES pfs enable"));
+        names.esp_groups[0].1.pfs = Some(14);
+        assert!(told_with(&names, &cause).fix.iter().all(|line| !line.contains("pfs")), "it has the group");
+    }
+
+    #[test]
+    fn what_is_not_served_is_called_so() {
+        for (cause, words) in [
+            (Cause::Version1, "the peer asks for IKEv1, which is not served"),
+            (Cause::AsksEap { identity: "road".to_owned() }, "road asks for EAP, which is not served"),
+            (Cause::AsksAddress, "the peer asks for a virtual address, which is not served"),
+        ] {
+            let told = told(&cause);
+            assert_eq!(told.what, words);
+            assert!(!told.fix.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_of_ours_is_told_with_the_right_one() {
+        let (asked, ours) = ("hub.example".to_owned(), "192.0.2.1".to_owned());
+        let fix = told(&Cause::OtherName { asked, ours }).fix;
+        assert_eq!(fix[0], "set vpn ipsec site-to-site peer berlin authentication local-id hub.example");
+        let fix = told(&Cause::Refused).fix;
+        assert!(fix[1].contains("local-id NAME: we say that we are paris.example"), "{fix:?}");
+    }
+
+    #[test]
+    fn a_call_without_an_answer_is_told_with_its_count() {
+        let path = Path {
+            local: "192.0.2.1:500".parse().expect("literal"),
+            remote: "192.0.2.2:500".parse().expect("literal"),
+        };
+        let told = unanswered(path, 2, Duration::from_millis(2800), Duration::from_secs(7));
+        assert_eq!(
+            told.what,
+            "192.0.2.2 has not answered 2 messages to UDP port 500 within 3 s, and is called again"
+        );
+        assert!(told.fix[0].starts_with("ping 192.0.2.2"));
     }
 
     #[test]

@@ -450,6 +450,14 @@ impl Lane {
             Event::Rekeyed { session, suite } => {
                 tracing::info!("peer {}: IKE is rekeyed, {suite}", self.children.name_of_session(*session));
             }
+            Event::Unanswered { connection, path, sent, since } => {
+                let at = self.shared.clock.now().wall;
+                let failure = explain::unanswered(*path, *sent, *since, at);
+                tracing::info!("peer {}: {}", self.children.name(*connection), failure.what);
+                if !self.children.is_established(*connection) {
+                    self.children.failed(*connection, failure);
+                }
+            }
             Event::Calling { connection, path } => {
                 tracing::info!("calling peer {} at {}", self.children.name(*connection), path.remote);
             }
@@ -473,6 +481,11 @@ impl Lane {
         let fix = failure.fix.join("\n       ");
         tracing::warn!("peer {name} at {}: {}{details}\n  fix: {fix}", path.remote, failure.what);
         let Some(connection) = connection else { return };
+        // Advice is taken of where the peer is said to be, or of anywhere if nothing is said.
+        let known = self.children.settings(connection).and_then(|settings| settings.remote);
+        if !authentic && known.is_some_and(|known| known != path.remote.ip()) {
+            return;
+        }
         // What anybody may have said hides nothing of a peer that is there, and packets go on waiting for one that may
         // be there soon.
         if authentic || !self.children.is_established(connection) {

@@ -236,14 +236,17 @@ pub fn name(one: Transform) -> String {
         transform::GROUP if one.id == group::NONE => ("", Some("nopfs".to_owned())),
         transform::GROUP => ("group", known::<Group>(one)),
         transform::ESN => ("esn", known::<Sequence>(one)),
-        _ => ("transform", None),
+        _ => ("", None),
     };
-    let number = || match one.attribute {
-        Attribute::None => format!("{label}({})", one.id),
-        Attribute::KeyLength(bits) => format!("{label}({}, {bits} bits)", one.id),
-        Attribute::Unknown => format!("{label}({}, unknown attribute)", one.id),
-    };
-    name.unwrap_or_else(number)
+    name.unwrap_or_else(|| {
+        let what = if label.is_empty() { format!("type {}", one.kind) } else { label.to_owned() };
+        let number = format!("{what} transform {}", one.id);
+        match one.attribute {
+            Attribute::None => number,
+            Attribute::KeyLength(bits) => format!("{number} ({bits} bits)"),
+            Attribute::Unknown => format!("{number} (unknown attribute)"),
+        }
+    })
 }
 
 #[cfg(test)]
@@ -264,7 +267,7 @@ mod tests {
             assert_eq!(kind, A::KIND);
             assert_eq!(A::from_wire(id, attribute), Some(algorithm));
             assert!(A::from_wire(id, Attribute::Unknown).is_none());
-            assert!(!name(algorithm.transform()).contains('('), "{algorithm:?} has a name");
+            assert!(!name(algorithm.transform()).contains(' '), "{algorithm:?} has a name");
         }
     }
 
@@ -285,6 +288,16 @@ mod tests {
         assert_eq!(wire(Encryption::Aead(Cipher::Aes192Ccm, 8)), (14, Attribute::KeyLength(192)));
         assert_eq!(wire(Encryption::Aead(Cipher::ChaCha20Poly1305, 16)), (28, Attribute::None));
         assert_eq!(wire(Encryption::Gmac(Cipher::Aes128Gcm)), (21, Attribute::KeyLength(128)));
+    }
+
+    #[test]
+    fn what_is_not_known_is_named_by_its_number() {
+        let named = |kind, id, attribute| name(Transform { kind, id, attribute });
+        assert_eq!(named(transform::ENCRYPTION, 65001, Attribute::None), "encryption transform 65001");
+        let camellia = named(transform::ENCRYPTION, 23, Attribute::KeyLength(256));
+        assert_eq!(camellia, "encryption transform 23 (256 bits)");
+        assert_eq!(named(transform::GROUP, 99, Attribute::None), "group transform 99");
+        assert_eq!(named(6, 35, Attribute::None), "type 6 transform 35");
     }
 
     #[test]

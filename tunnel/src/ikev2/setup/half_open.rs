@@ -1,6 +1,6 @@
 //! IKE_SA_INIT has been answered; the initiator has yet to show who it is.
 
-use super::proof::{Proof, certificate_payloads};
+use super::proof::{self, Proof, certificate_payloads};
 use super::responder::candidates;
 use super::{Inbound, Init, Verified};
 use crate::Time;
@@ -15,9 +15,10 @@ use crate::ikev2::keys::Nonces;
 use crate::ikev2::limits::{HALF_OPEN_TIME, IKE_PORT, REFUSED_TIME, REPEATED_ANSWERS};
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{
-    Authentication, Exchange, Identification, Notify, ParseError, Payload, Payloads,
+    Authentication, Exchange, Identification, Notify, ParseError, Payload, Payloads, ProposalSpi,
 };
 use crate::ikev2::nat::{Nat, Path};
+use crate::ikev2::proposal::{IkeOffer, describe_all};
 use crate::ikev2::session::{Beginning, Session};
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,10 +184,41 @@ impl HalfOpen {
             Ok(authenticated) => authenticated,
             Err(refusal) => return Some(self.refuse(&request.incoming, *refusal, context)),
         };
-        match Payloads::parse(request.incoming.first, &request.incoming.chain) {
-            Ok(payloads) => Some(self.establish(&request, verified, &proof, &payloads, context)),
-            Err(error) => Some(self.refuse(&request.incoming, *Refusal::malformed(error), context)),
+        let payloads = match Payloads::parse(request.incoming.first, &request.incoming.chain) {
+            Ok(payloads) => payloads,
+            Err(error) => return Some(self.refuse(&request.incoming, *Refusal::malformed(error), context)),
+        };
+        if let Some(refusal) = self.only_by_another(&request, verified.identity(), &payloads, context) {
+            return Some(self.refuse(&request.incoming, refusal, context));
         }
+        Some(self.establish(&request, verified, &proof, &payloads, context))
+    }
+
+    /// A connection that takes anyone does not serve a peer that another one names, by this identity or by another that the
+    /// same credentials prove: the peer chooses what it calls itself, what it offers and, where this connection is for any
+    /// address, where it calls from.
+    fn only_by_another(
+        &self,
+        request: &Request,
+        claimed: &Identity,
+        payloads: &Payloads<'_>,
+        context: &Context<'_>,
+    ) -> Option<Refusal> {
+        let (served, certificates) = (&request.config, &payloads.certificates);
+        if served.remote_identity.is_some() {
+            return None;
+        }
+        let is_elsewhere = |other: &Connection| {
+            served.remote.is_some() && !other.is_between(self.path.local.ip(), self.path.remote.ip())
+        };
+        proof::identities(served, claimed, certificates).into_iter().find_map(|name| {
+            let others = context.connections.naming(&name).filter(|(_, other)| !is_elsewhere(other));
+            let proves = |other| proof::proves((&name, other), served, claimed, certificates, context.wall);
+            let (id, _) = { others }.find(|(_, other)| proves(other))?;
+            let cause = Cause::Named { identity: claimed.to_string(), named: name.to_string() };
+            let refusal = Refusal::new(notify::AUTHENTICATION_FAILED, Some(id), cause);
+            Some(Refusal { authentic: true, ..refusal })
+        })
     }
 
     /// Finds the connection that both identities and the chosen algorithms belong to.
@@ -197,8 +229,8 @@ impl HalfOpen {
     ) -> Result<(ConnectionId, Arc<Connection>), Box<Refusal>> {
         let payloads = Payloads::parse(incoming.first, &incoming.chain).map_err(Refusal::malformed)?;
         let refuse = |cause| Box::new(Refusal::new(notify::AUTHENTICATION_FAILED, None, cause));
-        let (Some(id), Some(_)) = (&payloads.id_i, &payloads.auth) else {
-            return Err(refuse(Cause::Misbehaved("its IKE_AUTH lacks identity or proof")));
+        let Some(id) = &payloads.id_i else {
+            return Err(refuse(Cause::Misbehaved("its IKE_AUTH lacks an identity")));
         };
         // A Child SA is asked for with all of these, or with none (RFC 6023).
         let parts = [payloads.sa.is_some(), payloads.ts_i.is_some(), payloads.ts_r.is_some()];
@@ -209,12 +241,42 @@ impl HalfOpen {
         let Some(identity) = identity::read(id) else {
             return Err(refuse(Cause::Misbehaved("its identity is of a type that we do not know")));
         };
+        // Section 2.16: who leaves the proof out asks for EAP.
+        if payloads.auth.is_none() {
+            return Err(self.refuse_eap(&identity, context));
+        }
         let asked = payloads.id_r.as_ref().map(identity::read);
         // Who is named by one is not let in by another that takes anyone.
         let candidates = candidates(self.path, context);
         let found = candidates.of(&identity).find(|(_, config)| self.fits(config, &identity, asked.as_ref()));
         let found = found.map(|(id, config)| (id, Arc::clone(config)));
-        found.ok_or_else(|| refuse(Cause::NoSuchPeer { identity: identity.to_string() }))
+        found.ok_or_else(|| self.unfit(&identity, asked.flatten(), context))
+    }
+
+    /// Why no connection fits an identity: that of another name of ours, other algorithms, or that it is unknown.
+    fn unfit(&self, identity: &Identity, asked: Option<Identity>, context: &Context<'_>) -> Box<Refusal> {
+        let candidates = candidates(self.path, context);
+        let (connection, cause) = match (candidates.of(identity).next(), asked) {
+            (Some((id, config)), Some(asked)) if asked != config.local_identity => {
+                let (asked, ours) = (asked.to_string(), config.local_identity.to_string());
+                (Some(id), Cause::OtherName { asked, ours })
+            }
+            (Some((id, config)), _) if !config.ike.iter().any(|offer| offer.allows(&self.init.suite)) => {
+                let ours = describe_all(&IkeOffer::propose(&config.ike, ProposalSpi::None));
+                let theirs = vec![self.init.suite.to_string()];
+                (Some(id), Cause::NoProposal { of: "IKE".to_owned(), ours, theirs })
+            }
+            _ => (None, Cause::NoSuchPeer { identity: identity.to_string() }),
+        };
+        Box::new(Refusal::new(notify::AUTHENTICATION_FAILED, connection, cause))
+    }
+
+    fn refuse_eap(&self, identity: &Identity, context: &Context<'_>) -> Box<Refusal> {
+        let candidates = candidates(self.path, context);
+        let first = candidates.of(identity).next();
+        let meant = first.filter(|(_, config)| config.remote_identity.is_some() || candidates.count() == 1);
+        let cause = Cause::AsksEap { identity: identity.to_string() };
+        Box::new(Refusal::new(notify::AUTHENTICATION_FAILED, meant.map(|(id, _)| id), cause))
     }
 
     /// Checks the other side's proof, and makes ours.
@@ -257,7 +319,7 @@ impl HalfOpen {
         payloads: &Payloads<'_>,
         context: &mut Context<'_>,
     ) -> Phase {
-        let config = Arc::clone(&request.config);
+        let (config, path) = (Arc::clone(&request.config), self.path);
         let local = identity::body(&config.local_identity);
         let id = Identification::parse(&local).expect("a body of ours has its head");
         let mut list = vec![Payload::IdR(id)];
@@ -279,6 +341,10 @@ impl HalfOpen {
         }
         let nonces = Nonces { initiator: &self.init.peer_nonce, responder: &self.init.nonce };
         session.answer_first(&request.incoming, payloads, list, nonces, context);
+        if payloads.configuration.is_some_and(asks_address) {
+            // It may go on with its own; if it does not, this is why.
+            context.fail(request.connection, path, Cause::AsksAddress);
+        }
         Phase::Established(Box::new(session))
     }
 
@@ -294,5 +360,42 @@ impl HalfOpen {
         self.is_refused = true;
         self.expires = self.expires.min(context.now + REFUSED_TIME);
         Phase::HalfOpen(Box::new(self))
+    }
+}
+
+/// Whether a configuration payload asks for an address (section 3.15.1).
+fn asks_address(payload: &[u8]) -> bool {
+    const REQUEST: u8 = 1;
+    const ADDRESSES: [u16; 2] = [1, 8];
+    let Some((&[REQUEST, ..], mut attributes)) = payload.split_first_chunk::<4>() else { return false };
+    while let Some((&[high, low, one, two], rest)) = attributes.split_first_chunk() {
+        // The highest bit is reserved.
+        if ADDRESSES.contains(&(u16::from_be_bytes([high, low]) & 0x7fff)) {
+            return true;
+        }
+        attributes = rest.get(usize::from(u16::from_be_bytes([one, two]))..).unwrap_or_default();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_for_an_address_is_told_from_others() {
+        assert!(asks_address(&[1, 0, 0, 0, 0, 1, 0, 0]), "for any of IPv4");
+        assert!(asks_address(&[1, 0, 0, 0, 0, 3, 0, 4, 1, 2, 3, 4, 0, 8, 0, 0]), "IPv6, after a name server");
+        for other in [
+            &[][..],
+            &[1, 0, 0],
+            &[1, 0, 0, 0],
+            &[2, 0, 0, 0, 0, 1, 0, 0],
+            &[1, 0, 0, 0, 0, 3, 0, 0],
+            &[1, 0, 0, 0, 0, 3, 0, 9, 0, 1, 0, 0],
+            &[1, 0, 0, 0, 0],
+        ] {
+            assert!(!asks_address(other), "{other:?}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::proof::{Proof, hashes};
 use super::{Announced, Authenticating, Inbound, Init};
 use crate::Time;
-use crate::ikev2::action::{Cause, SessionId};
+use crate::ikev2::action::{Cause, Event, SessionId};
 use crate::ikev2::channel::{Channel, Overdue, Retransmission};
 use crate::ikev2::config::{Connection, ConnectionId};
 use crate::ikev2::context::Context;
@@ -60,6 +60,9 @@ pub(crate) struct Initiating {
     message: Vec<u8>,
     retries: u32,
     retransmission: Retransmission,
+    /// How often the message was sent, and when first.
+    sent: u32,
+    since: Time,
     /// What somebody said who has not shown who it is.
     doubt: Option<Cause>,
     /// Whether this is the second beginning, after what [`begin_anew`](Self::begin_anew) is for.
@@ -123,7 +126,7 @@ impl Initiating {
         if proposals.is_empty() {
             return None;
         }
-        let (spi, connection) = (context.new_ike_spi(id), wanted.connection);
+        let (spi, connection, now) = (context.new_ike_spi(id), wanted.connection, context.now);
         let nonce = context.bytes();
         let retransmission = Retransmission::new(context.now, context.patience, Vec::new());
         let this = move |share| Self {
@@ -138,6 +141,8 @@ impl Initiating {
             message: Vec::new(),
             retries: 0,
             retransmission,
+            sent: 0,
+            since: now,
             doubt: None,
             is_second,
         };
@@ -208,6 +213,7 @@ impl Initiating {
             .collect();
         self.message = emit_clear(&header, &payloads);
         self.retransmission = Retransmission::new(context.now, context.patience, vec![self.message.clone()]);
+        (self.sent, self.since) = (1, context.now);
         context.send(self.path, vec![self.message.clone()]);
     }
 
@@ -221,6 +227,10 @@ impl Initiating {
             return self.retry_with_group(wanted.data, context);
         }
         if let Some(kind) = payloads.error() {
+            // A refusal shows nothing of its sender but where it is.
+            if inbound.path.remote.ip() != self.path.remote.ip() {
+                return self.stay();
+            }
             return self.refused(kind);
         }
         match self.read(inbound, payloads) {
@@ -376,11 +386,22 @@ impl Initiating {
         match self.retransmission.handle_timeout(context.now) {
             None => self.stay(),
             Some(Overdue::Again(datagrams)) => {
+                // What was answered, but not well, is told at the end.
+                if self.doubt.is_none() {
+                    self.report_unanswered(context);
+                }
+                self.sent += datagrams.len() as u32;
                 context.send(self.path, datagrams);
                 self.stay()
             }
             Some(Overdue::Dead) => self.give_up(context),
         }
+    }
+
+    fn report_unanswered(&self, context: &mut Context<'_>) {
+        let (connection, path) = (self.wanted.connection, self.path);
+        let since = context.now - self.since;
+        context.report(Event::Unanswered { connection, path, sent: self.sent, since });
     }
 
     /// Whether our proof may have been of another message than the one that was answered: a responder that begins to ask for

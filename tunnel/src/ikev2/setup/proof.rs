@@ -212,6 +212,43 @@ fn verify_mac(
     Err("the pre-shared keys differ".to_owned())
 }
 
+/// Whether what has authenticated the other side under `served` would authenticate it as `named` under another connection,
+/// which names that identity. A secret or a key proves only the identity that the other side has `claimed`.
+pub(super) fn proves(
+    named: (&Identity, &Connection),
+    served: &Connection,
+    claimed: &Identity,
+    certificates: &[message::Certificate<'_>],
+    wall: Duration,
+) -> bool {
+    let (name, other) = named;
+    match (&other.authentication, &served.authentication) {
+        (Authentication::SharedKey(one), Authentication::SharedKey(other)) => name == claimed && one == other,
+        (Authentication::RawKeys(one), Authentication::RawKeys(other)) => one.peer == other.peer,
+        (Authentication::Certificate(credentials), Authentication::Certificate(_)) => {
+            read_certificates(certificates).is_ok_and(|(peer, others)| {
+                peer.holds(name) && credentials.trust.verify(&peer, &others, wall).is_ok()
+            })
+        }
+        _ => false,
+    }
+}
+
+/// The identities that the other side may be, once it is authenticated as the one that it `claimed`.
+pub(super) fn identities(
+    config: &Connection,
+    claimed: &Identity,
+    certificates: &[message::Certificate<'_>],
+) -> Vec<Identity> {
+    let mut found = vec![claimed.clone()];
+    if let Authentication::Certificate(_) = &config.authentication
+        && let Ok((peer, _)) = read_certificates(certificates)
+    {
+        found.extend(peer.identities());
+    }
+    found
+}
+
 /// The certificate leads to an authority of ours, the identity is its owner's, and the owner has signed: with what.
 fn verify_signature(
     credentials: &Credentials,

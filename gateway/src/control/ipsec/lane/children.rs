@@ -525,7 +525,10 @@ impl Children {
                 }
                 self.forgive(*connection);
             }
-            Event::Calling { .. } | Event::ChildDown { .. } | Event::Failed { .. } => {}
+            Event::Calling { .. }
+            | Event::Unanswered { .. }
+            | Event::ChildDown { .. }
+            | Event::Failed { .. } => {}
         }
     }
 
