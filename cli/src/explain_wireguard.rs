@@ -1,9 +1,9 @@
 //! `postern explain interfaces wireguard`: why peers are up or not, and what mends it.
 
-use crate::client::{self, Asking};
-use crate::show::{ago, print};
 use crate::Failure;
+use crate::client::{self, Asking};
 use crate::explain::DOWN;
+use crate::show::{ago, print};
 use clap::{Args, Subcommand};
 use config::parse::nearest;
 use gateway::api::model::{Explained, Explanation, Explanations};

@@ -135,7 +135,7 @@ impl Reader {
             self.warn(format!(
                 "{path} tunnel {number}: pfs dh-group{group} of esp-group {esp_group} is no dh-group of ike-group {group_of_ike}: \
                  the tunnel comes up without it and fails when its keys are first replaced, unless the peer has it for PFS: \
-                 set vpn ipsec esp-group {esp_group} pfs enable, or set vpn ipsec ike-group {group_of_ike} proposal N dh-group {group}"
+                 set vpn ipsec esp-group {esp_group} pfs enable"
             ));
         }
     }

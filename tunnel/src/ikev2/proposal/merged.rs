@@ -107,6 +107,9 @@ impl<'a> ProposalIndex<'a> {
                 named & (!self.with_integrity | self.with(none))
             }
         };
+        if found == 0 {
+            return None;
+        }
         let first = self.proposals.get(found.trailing_zeros() as usize)?;
         IkeOffer::exactly(suite).choose(first)
     }
