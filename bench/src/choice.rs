@@ -38,8 +38,6 @@ pub struct Options {
 pub struct Report {
     /// Where.
     pub machine: Machine,
-    /// The engines.
-    pub engines: Vec<String>,
     /// Each cipher.
     pub ciphers: Vec<Verdict>,
 }
@@ -100,8 +98,7 @@ pub fn run(options: &Options) -> Outcome<Report> {
         ciphers.push(verdict);
     }
     progress.finish_and_clear();
-    let engines = choice.engines().iter().map(|engine| format!("{} {}", engine.name(), engine.version()));
-    Ok(Report { machine: Machine::here(), engines: engines.collect(), ciphers })
+    Ok(Report { machine: Machine::here(), ciphers })
 }
 
 #[derive(Clone, Copy)]
@@ -191,11 +188,8 @@ impl Report {
             })
         });
         format!(
-            "{}, {} cores, Linux {}\n{}\n\n{}{}",
-            self.machine.processor,
-            self.machine.cores,
-            self.machine.kernel,
-            self.engines.join(", "),
+            "{}\n{}{}",
+            self.machine.head(),
             table(&["", "places", "fastest", "within 5%", "largest loss"], &rows),
             losses.collect::<String>()
         )

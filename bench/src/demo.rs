@@ -18,8 +18,7 @@ struct Measured {
 
 /// Builds the sites, measures with and without the tunnel, `seconds` for each transfer, and prints a table.
 pub fn run(seconds: u32) -> Outcome<()> {
-    let machine = Machine::here();
-    println!("{}, {} cores, Linux {}\n", machine.processor, machine.cores, machine.kernel);
+    println!("{}", Machine::here().head());
     println!("  site a                                             site b");
     println!("  10.77.0.1 ─ postern ══ 192.168.77.1 ─── 192.168.77.2 ══ postern ─ 10.77.0.2\n");
     let mut lab = Lab::new(&["a", "b"])?;

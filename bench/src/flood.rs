@@ -336,10 +336,8 @@ impl Report {
             "grown MiB",
         ];
         format!(
-            "{}, {} cores, Linux {}\n{} datagrams a second from a million addresses\n\n{}",
-            self.machine.processor,
-            self.machine.cores,
-            self.machine.kernel,
+            "{}{} datagrams a second from a million addresses\n\n{}",
+            self.machine.head(),
             self.rate,
             table(&head, &rows)
         )

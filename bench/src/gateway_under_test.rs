@@ -38,9 +38,9 @@ impl Daemon {
     /// What it says its version is.
     pub fn version(&self) -> String {
         match self {
-            Self::Postern(_) | Self::PosternWithEngine(..) | Self::PosternWithoutCipher(_) => {
-                env!("CARGO_PKG_VERSION").to_owned()
-            }
+            Self::Postern(program)
+            | Self::PosternWithEngine(program, _)
+            | Self::PosternWithoutCipher(program) => version_of_postern(program),
             Self::WireguardGo(path) => {
                 let said = crate::lab::run(&path.to_string_lossy(), ["--version"]).unwrap_or_default();
                 said.lines().next().unwrap_or("unknown").to_owned()
@@ -73,6 +73,15 @@ impl Daemon {
         command.arg(interface).env("LOG_LEVEL", "error").stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
+}
+
+/// The version and the commit of a build of this program, which may be another than the one that measures.
+pub(crate) fn version_of_postern(program: &Path) -> String {
+    let said = crate::lab::run(&program.to_string_lossy(), ["--version"]).unwrap_or_default();
+    let mut lines = said.lines();
+    let version = lines.next().and_then(|line| line.strip_prefix("postern ")).unwrap_or("unknown");
+    let commit = lines.find_map(|line| line.strip_prefix("commit: ")).unwrap_or("unknown");
+    format!("{version}, commit {commit}")
 }
 
 /// A running daemon and its interface.

@@ -119,7 +119,7 @@ const CHARON: &str = "threads = 16\n init_limit_half_open = 0\n init_limit_job_l
 
 /// Measures everything.
 pub fn run(options: &Options) -> Outcome<Report> {
-    if Machine::here().cores < CORES.len() {
+    if std::thread::available_parallelism().is_ok_and(|cores| cores.get() < CORES.len()) {
         return Err("the gateway and its callers need a core each, and this machine has one".into());
     }
     let rounds = options.suites.len() as u64 * u64::from(options.rounds);
@@ -334,10 +334,7 @@ impl Rate {
 impl Report {
     /// The report for people.
     pub fn text(&self) -> String {
-        let mut text = format!(
-            "{}, {} cores, Linux {}\n",
-            self.machine.processor, self.machine.cores, self.machine.kernel
-        );
+        let mut text = self.machine.head();
         if let Some(charon) = &self.charon {
             let _ = writeln!(text, "charon: {charon}, kernel-libipsec");
         }
@@ -416,7 +413,7 @@ mod tests {
 
     #[test]
     fn ratios_are_of_ours_to_the_other() {
-        let machine = Machine { processor: String::new(), cores: 2, kernel: String::new() };
+        let machine = Machine::example();
         let rates = vec![rate("postern", 6000.0, 150.0), rate("charon", 2000.0, 500.0)];
         let report = Report { machine, charon: None, setups: 1, rates, rekeys: Vec::new(), tunnels: None };
         let rows: Vec<Vec<String>> =

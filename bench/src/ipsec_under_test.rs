@@ -2,7 +2,7 @@
 //! pair has namespaces and a link of its own, since all want the same ports.
 
 use crate::Outcome;
-use crate::gateway_under_test::{Gateway, Tunnel};
+use crate::gateway_under_test::{Gateway, Tunnel, version_of_postern};
 use crate::lab::{Lab, Process, run, wait_until};
 use crate::strongswan::{self, StrongSwan};
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ impl Daemon {
     /// What it says its version is.
     pub fn version(&self) -> String {
         match self {
-            Self::Postern(_) | Self::PosternWithoutCipher(_) => env!("CARGO_PKG_VERSION").to_owned(),
+            Self::Postern(program) | Self::PosternWithoutCipher(program) => version_of_postern(program),
             Self::StrongSwan => format!("{}, kernel-libipsec", strongswan::version()),
             Self::OpenVpn => {
                 // It ends with a failure whenever it tells its version.

@@ -164,7 +164,7 @@ fn public_key(gateway: &Gateway) -> Outcome<PublicKey> {
 /// Starts `postern run` with a file of all peers, and ends it again; the seconds until it serves.
 fn start_from_file(lab: &mut Lab, options: &Options) -> Outcome<f64> {
     let interface = "wg9";
-    let file = std::env::temp_dir().join(format!("{}.conf", lab.interface("peers")));
+    let file = std::env::temp_dir().join(format!("{}.conf", lab.namespace("peers")));
     let socket = PathBuf::from(format!("/run/postern/{}.sock", lab.interface("peers")));
     let private = "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=";
     let head = format!("set interfaces wireguard {interface} private-key {private}\n");
@@ -202,10 +202,8 @@ impl Report {
             row("lost to the storm", median(&loss) * 100.0, "%"),
         ];
         format!(
-            "{}, {} cores, Linux {}\n{} peers, medians of {} storms\n\n{}",
-            self.machine.processor,
-            self.machine.cores,
-            self.machine.kernel,
+            "{}{} peers, medians of {} storms\n\n{}",
+            self.machine.head(),
             self.peers,
             self.storm_seconds.len(),
             table(&["", "", "unit"], &rows)

@@ -3,6 +3,7 @@
 
 use crate::Outcome;
 use crate::report::{Machine, short, table};
+use crypto::choice::{self, Choice, Slot};
 use crypto::engine::{Engine, Job, Key, PairJob, PairKey};
 use crypto::{Cipher, EngineFailure};
 use gateway::bed::{self, Bed};
@@ -13,6 +14,8 @@ use packet::header::esp::HEADER;
 use packet::header::ip::{Ipv4Header, UDP};
 use packet::header::wireguard::padded;
 use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 pub use tunnel::esp::Transform;
@@ -44,6 +47,8 @@ pub struct Options {
     pub protection: Protection,
     /// Who encrypts.
     pub engine: Arc<dyn Engine>,
+    /// The same, if it chooses among engines.
+    pub choice: Option<Arc<Choice>>,
     /// The sizes of the packets, headers included, and their names.
     pub loads: Vec<(String, Vec<usize>)>,
     /// Packets in a burst.
@@ -66,8 +71,6 @@ pub fn imix() -> Vec<usize> {
 pub struct Report {
     /// Where.
     pub machine: Machine,
-    /// Who encrypted.
-    pub engine: &'static str,
     /// What protected the packets.
     pub protection: String,
     /// Packets in a burst.
@@ -83,6 +86,8 @@ pub struct Load {
     pub name: String,
     /// Mean bytes of a packet.
     pub bytes: f64,
+    /// The engines that seal packets of these sizes, and those that open them.
+    pub engines: [String; 2],
     /// Inside to outside.
     pub outbound: Direction,
     /// Outside to inside.
@@ -184,10 +189,25 @@ pub fn run(options: &Options) -> Outcome<Report> {
         let burst = packets(sizes, options.burst.max(sizes.len().min(300)));
         let bytes = burst.iter().map(Vec::len).sum::<usize>() as f64 / burst.len() as f64;
         let [outbound, inbound] = measure(options, &burst)?;
-        loads.push(Load { name: name.clone(), bytes, outbound, inbound });
+        let engines = choice::Direction::ALL.map(|direction| options.engines(direction, sizes));
+        loads.push(Load { name: name.clone(), bytes, engines, outbound, inbound });
     }
-    let (engine, protection) = (options.engine.name(), options.protection.name());
-    Ok(Report { machine: Machine::here(), engine, protection, burst: options.burst, loads })
+    let protection = options.protection.name();
+    Ok(Report { machine: Machine::here(), protection, burst: options.burst, loads })
+}
+
+impl Options {
+    /// The engines that are used for packets of these sizes.
+    fn engines(&self, direction: choice::Direction, sizes: &[usize]) -> String {
+        let Some(choice) = &self.choice else { return self.engine.name().to_owned() };
+        let rows = choice.rows();
+        let slots = sizes.iter().map(|&size| Slot::of(direction, self.burst, size));
+        let chosen = slots.flat_map(|slot| rows.iter().map(move |(_, row)| row.chosen(slot)));
+        // Each once.
+        let indices: BTreeSet<usize> = chosen.collect();
+        let names: Vec<&str> = indices.into_iter().map(|index| choice.engines()[index].name()).collect();
+        names.join(", ")
+    }
 }
 
 fn measure(options: &Options, packets: &[Vec<u8>]) -> Outcome<[Direction; 2]> {
@@ -362,9 +382,14 @@ impl Report {
     /// The report for people.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{}, Linux {}\n{}\none thread, memory to memory, bursts of {} packets to as many hosts; engine {}; ns a packet\n",
-            self.machine.processor, self.machine.kernel, self.protection, self.burst, self.engine
+            "{}{}\none thread, memory to memory, bursts of {} packets to as many hosts; ns a packet\n",
+            self.machine.head(),
+            self.protection,
+            self.burst
         );
+        for Load { name, engines: [seals, opens], .. } in &self.loads {
+            let _ = writeln!(text, "{name}: sealed by {seals}, opened by {opens}");
+        }
         text += &self.direction("outbound", |load| &load.outbound);
         text += &self.direction("inbound", |load| &load.inbound);
         text

@@ -1,6 +1,11 @@
 //! Numbers, medians and ratios, and the machine that they were measured on.
 
+use crypto::engine::Engine;
 use serde::Serialize;
+use std::sync::OnceLock;
+
+/// What the program says of its build.
+static BUILD: OnceLock<Build> = OnceLock::new();
 
 /// The median of some numbers; not a number if there are none.
 pub fn median(values: &[f64]) -> f64 {
@@ -13,7 +18,48 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Where it was measured.
+/// From what the program was built.
+#[derive(Clone, Debug, Serialize)]
+pub struct Build {
+    /// Its version.
+    pub version: String,
+    /// The commit.
+    pub commit: String,
+    /// The target.
+    pub target: String,
+}
+
+impl Build {
+    /// Notes it for the reports of this process.
+    pub fn note(commit: &str, target: &str) {
+        let (commit, target) = (commit.to_owned(), target.to_owned());
+        BUILD.get_or_init(|| Self { version: env!("CARGO_PKG_VERSION").to_owned(), commit, target });
+    }
+
+    fn noted() -> Self {
+        let unknown = || "unknown".to_owned();
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        BUILD.get().cloned().unwrap_or_else(|| Self { version, commit: unknown(), target: unknown() })
+    }
+}
+
+/// A crypto engine and its version.
+#[derive(Clone, Debug, Serialize)]
+pub struct EngineUsed {
+    /// Its name.
+    pub name: String,
+    /// Of its library.
+    pub version: String,
+}
+
+impl EngineUsed {
+    /// What `engine` says of itself.
+    pub fn of(engine: &dyn Engine) -> Self {
+        Self { name: engine.name().to_owned(), version: engine.version() }
+    }
+}
+
+/// Where it was measured, and by what.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// The processor.
@@ -22,11 +68,16 @@ pub struct Machine {
     pub cores: usize,
     /// The kernel.
     pub kernel: String,
+    /// The build that measured.
+    pub program: Build,
+    /// The crypto engines that it chooses from.
+    pub engines: Vec<EngineUsed>,
 }
 
 impl Machine {
     /// This machine.
     pub fn here() -> Self {
+        let engines = crypto::choice::find().engines;
         let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let field = |name: &str| {
             let line = info.lines().find(|line| line.starts_with(name))?;
@@ -39,7 +90,35 @@ impl Machine {
             processor: format!("{model} (family {}, model {})", numbers[0], numbers[1]),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: uname.release().to_string_lossy().into_owned(),
+            program: Build::noted(),
+            engines: engines.iter().map(|engine| EngineUsed::of(&**engine)).collect(),
         }
+    }
+
+    /// The first lines of every report.
+    pub fn head(&self) -> String {
+        let Build { version, commit, target } = &self.program;
+        let engines = self.engines.iter().map(|it| format!("{} ({})", it.name, it.version));
+        format!(
+            "{}, {} cores, Linux {}\npostern {version}, commit {commit}, {target}\nengines: {}\n",
+            self.processor,
+            self.cores,
+            self.kernel,
+            engines.collect::<Vec<_>>().join(", ")
+        )
+    }
+
+    /// A machine, for tests of reports.
+    #[cfg(test)]
+    pub(crate) fn example() -> Self {
+        let program = Build {
+            version: "0.1.0".to_owned(),
+            commit: "0123456789ab".to_owned(),
+            target: "x86_64-unknown-linux-gnu".to_owned(),
+        };
+        let engines = vec![EngineUsed { name: "aws-lc".to_owned(), version: "1.2".to_owned() }];
+        let (processor, kernel) = ("a processor".to_owned(), "6.18".to_owned());
+        Self { processor, cores: 2, kernel, program, engines }
     }
 }
 
@@ -91,6 +170,17 @@ mod tests {
         assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
         assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
         assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn a_report_names_machine_build_and_engines() {
+        assert_eq!(
+            Machine::example().head(),
+            "a processor, 2 cores, Linux 6.18\npostern 0.1.0, commit 0123456789ab, x86_64-unknown-linux-gnu\n\
+             engines: aws-lc (1.2)\n"
+        );
+        let here = Machine::here();
+        assert!(here.engines.iter().any(|engine| engine.name == "aws-lc" && !engine.version.is_empty()));
     }
 
     #[test]

@@ -165,12 +165,11 @@ impl Report {
             .map(|copy| vec![format!("{} KiB", copy.bytes >> 10), short(copy.bytes_per_second / 1e9)])
             .collect();
         format!(
-            "{}, Linux {}\nbuilt for {}\n\n\
+            "{}built for {}\n\n\
              Time to run memory bench: {:.3}[secs]\n\
              Time to run computation of pi (2400 digits, 10 times): {:.3}[secs]\n\
              Time to run computation of e (9009 digits): {:.3}[secs]\n\n{}",
-            self.machine.processor,
-            self.machine.kernel,
+            self.machine.head(),
             self.build,
             self.memory_seconds,
             self.pi_seconds,

@@ -298,10 +298,8 @@ impl Report {
         let failures = self.failures.iter();
         let failures = failures.map(|[test, daemon, why]| format!("{daemon} failed: {test}: {why}\n"));
         format!(
-            "{}, {} cores, Linux {}\n{}\nmedians of {} measurements of {} s, in alternation\n\n{}{}",
-            self.machine.processor,
-            self.machine.cores,
-            self.machine.kernel,
+            "{}{}\nmedians of {} measurements of {} s, in alternation\n\n{}{}",
+            self.machine.head(),
             versions.join("\n"),
             self.results.first().map_or(0, |quantity| quantity.values[0].len()),
             self.seconds,

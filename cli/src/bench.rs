@@ -1,7 +1,8 @@
 //! `postern bench`: measurements.
 
-use crate::{Outcome, bench_crypto, run, wireguard};
+use crate::{Outcome, bench_crypto, run, version, wireguard};
 use ::bench::gateway_under_test::Daemon;
+use ::bench::report::Build;
 use ::bench::sites::Suite;
 use ::bench::{crypto::worker, flood, ike, ipsec_under_test, peers, pipeline, system, tunnel};
 use clap::{Args, Subcommand, ValueEnum};
@@ -240,8 +241,11 @@ enum Protocol {
 }
 
 impl Protocol {
-    /// What protects the packets, and by which engine.
-    fn protection(self, cipher: Option<&str>) -> ::bench::Outcome<(pipeline::Protection, Arc<dyn Engine>)> {
+    /// What protects the packets, and what chooses the engine; nothing does where nothing encrypts.
+    fn protection(
+        self,
+        cipher: Option<&str>,
+    ) -> ::bench::Outcome<(pipeline::Protection, Option<Arc<Choice>>)> {
         let unknown = |name: &str| format!("{name}: no cipher of this protocol\n  fix: see --help").into();
         let default = match self {
             Self::Wireguard => crypto::Cipher::ChaCha20Poly1305,
@@ -254,16 +258,21 @@ impl Protocol {
             Self::Wireguard => pipeline::Protection::WireGuard,
             Self::Esp => pipeline::Protection::Esp(transform),
         };
-        let engine: Arc<dyn Engine> = match (cipher, transform) {
-            (Some("none"), _) => Arc::new(none::None),
+        let choice = match (cipher, transform) {
+            (Some("none"), _) => return Ok((protection, None)),
             (_, pipeline::Transform::Aead(cipher, _) | pipeline::Transform::Gmac(cipher)) => {
-                Arc::new(Choice::here(None).prepared_for(&[cipher.into()]))
+                Choice::here(None).prepared_for(&[cipher.into()])
             }
             // Measured when the key is loaded.
-            (_, pipeline::Transform::Pair(_)) => Arc::new(Choice::here(None)),
+            (_, pipeline::Transform::Pair(_)) => Choice::here(None),
         };
-        Ok((protection, engine))
+        Ok((protection, Some(Arc::new(choice))))
     }
+}
+
+/// Has all reports name this build.
+pub(crate) fn note_build() {
+    Build::note(version::COMMIT, version::TARGET);
 }
 
 /// Has SIGTERM and SIGINT end a measurement without leaving its namespaces, processes and files behind.
@@ -285,6 +294,7 @@ pub(crate) fn clean_up_when_told_to_end() -> Result<(), std::io::Error> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
+    note_build();
     // A process that is measured ends as it does without us.
     if !arguments.what.is_measured() {
         clean_up_when_told_to_end()?;
@@ -403,6 +413,10 @@ fn measure_pipeline(arguments: Pipeline) -> ::bench::Outcome<pipeline::Report> {
     }
     let time = Duration::from_secs_f64(arguments.seconds.clamp(0.01, 3600.0));
     let burst = arguments.burst.clamp(1, 256);
-    let (protection, engine) = arguments.protocol.protection(arguments.cipher.as_deref())?;
-    pipeline::run(&pipeline::Options { protection, engine, loads, burst, time })
+    let (protection, choice) = arguments.protocol.protection(arguments.cipher.as_deref())?;
+    let engine: Arc<dyn Engine> = match &choice {
+        Some(choice) => Arc::<Choice>::clone(choice),
+        None => Arc::new(none::None),
+    };
+    pipeline::run(&pipeline::Options { protection, engine, choice, loads, burst, time })
 }

@@ -108,6 +108,7 @@ fn main() -> ExitCode {
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Doctor(arguments) => return ended(doctor::run(arguments)),
         Verb::Demo { seconds } => {
+            bench::note_build();
             bench::clean_up_when_told_to_end().map_err(Into::into).and_then(|()| ::bench::demo::run(seconds))
         }
         Verb::Generate(what) => generate::run(what),

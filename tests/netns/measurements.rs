@@ -21,7 +21,14 @@ fn measured(words: &str) -> Option<Value> {
     let mut command = Command::new(postern());
     let output = command.args(words.split(' ')).arg("--json").stdin(Stdio::null()).output().expect("it runs");
     assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
-    Some(serde_json::from_slice(&output.stdout).expect("JSON"))
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let said = Command::new(postern()).arg("--version").output().expect("it runs");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let [program, engines] = ["program", "engines"].map(|name| &report["machine"][name]);
+    let commit = program["commit"].as_str().expect("a commit");
+    assert!(said.contains(&format!("\ncommit: {commit}\n")), "{said}: {program:#}");
+    assert!(engines[0]["version"].as_str().is_some_and(|version| said.contains(version)), "{engines:#}");
+    Some(report)
 }
 
 #[test]

@@ -14,11 +14,11 @@ pub mod word;
 pub mod worker;
 
 use crate::Outcome;
-use crate::report::Machine;
+use crate::report::{EngineUsed, Machine};
 use crypto::machine::{Capability, Machine as Hardware};
 use indicatif::{ProgressBar, ProgressStyle};
 use meter::{Cell, Meter};
-use report::{Comparison, EngineUsed, Measured, PerSecond, Report, Row};
+use report::{Comparison, Measured, PerSecond, Report, Row};
 use std::path::PathBuf;
 use std::time::Duration;
 use subject::Subject;
@@ -116,12 +116,7 @@ fn start_without(options: &Options) -> Outcome<(Option<Worker>, Option<Compariso
 }
 
 fn engines(meter: &Meter, options: &Options) -> Outcome<Vec<EngineUsed>> {
-    let all: Vec<EngineUsed> = meter
-        .found()
-        .engines
-        .iter()
-        .map(|engine| EngineUsed { name: engine.name().to_owned(), version: engine.version() })
-        .collect();
+    let all: Vec<EngineUsed> = meter.found().engines.iter().map(|engine| EngineUsed::of(&**engine)).collect();
     let names = all.iter().map(|engine| engine.name.clone()).collect::<Vec<_>>().join(", ");
     for wanted in [&options.engine, &options.base].into_iter().flatten() {
         if !all.iter().any(|engine| engine.name == *wanted) {

@@ -1,6 +1,6 @@
 //! The report: rows of speeds, and what each is compared with.
 
-use crate::report::Machine;
+use crate::report::{EngineUsed, Machine};
 use serde::Serialize;
 
 pub use super::text::Unit;
@@ -28,15 +28,6 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// What handshakes compute.
     pub operations: Vec<PerSecond>,
-}
-
-/// An engine and its version.
-#[derive(Debug, Serialize)]
-pub struct EngineUsed {
-    /// Its name.
-    pub name: String,
-    /// Of its library.
-    pub version: String,
 }
 
 /// How instructions were left out.
@@ -191,7 +182,7 @@ pub(super) fn example() -> Report {
             .collect(),
     };
     let mut report = Report {
-        machine: Machine { processor: "a processor".to_owned(), cores: 2, kernel: "6.18".to_owned() },
+        machine: Machine::example(),
         burst: 32,
         threads: 1,
         seconds: 0.1,

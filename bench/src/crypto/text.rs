@@ -50,14 +50,7 @@ impl Report {
     }
 
     fn head(&self) -> String {
-        let engines = self.engines.iter().map(|engine| format!("{} {}", engine.name, engine.version));
-        let mut text = format!(
-            "{}, {} cores, Linux {}\n{}\n",
-            self.machine.processor,
-            self.machine.cores,
-            self.machine.kernel,
-            engines.collect::<Vec<_>>().join(", ")
-        );
+        let mut text = self.machine.head();
         text.extend(self.absent.iter().map(|(name, reason)| format!("no {name}: {reason}\n")));
         let _ = writeln!(
             text,
