@@ -174,6 +174,31 @@ fn what_is_forged_old_or_replayed_is_not_taken() {
     assert_eq!(failure(&store, &good, now), Some(ChainFailure::Revoked), "an older list takes nothing back");
 }
 
+/// A server that was away for long has the list again: who calls need not wait until the longest back-off is over.
+#[test]
+fn an_expired_list_is_fetched_soon_after_a_peer_calls() {
+    let root = authority("root");
+    let good = peer(7, &[PLACE], &root);
+    let (store, evidence, _) = store(&[&parse(root.der())], Revocation::Strict);
+    assert!(failure(&store, &good, NOW).is_some());
+    evidence.answer(&query(&evidence, NOW), NOW, Ok(list(&root, &[], 2030))).expect("right");
+    assert_eq!(failure(&store, &good, NOW), None);
+    let mut now = NOW + YEAR + YEAR / 2;
+    for _ in 0..10 {
+        let query = query(&evidence, now);
+        evidence.answer(&query, now, Err("connection refused".to_owned())).expect_err("it failed");
+        now += 3600 * SECOND;
+    }
+    let last = query(&evidence, now);
+    evidence.answer(&last, now, Err("connection refused".to_owned())).expect_err("it failed");
+    assert!(evidence.due(now + 60 * SECOND).is_empty(), "nobody wants it");
+    assert!(failure(&store, &good, now).is_some());
+    assert!(evidence.due(now + 14 * SECOND).is_empty(), "it is not asked with each knock");
+    let again = query(&evidence, now + 15 * SECOND);
+    evidence.answer(&again, now, Ok(list(&root, &[], 2031))).expect("right");
+    assert_eq!(failure(&store, &good, now), None);
+}
+
 #[test]
 fn what_must_be_known_is_as_configured() {
     let root = authority("root");

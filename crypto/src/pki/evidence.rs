@@ -170,7 +170,8 @@ impl Evidence {
             });
             state.used = now;
             // What failed is asked again when it is wanted again, but not with each knock.
-            if state.found.is_none() && state.failures > 0 {
+            let has_fresh = state.found.as_ref().is_some_and(|found| found.is_fresh(now));
+            if !has_fresh && state.failures > 0 {
                 state.due = state.due.min(now + RETRY[0]);
             }
             is_new |= !state.is_asked && state.due <= now;
@@ -232,7 +233,7 @@ impl Evidence {
         match read {
             Ok((found, until)) => {
                 // Whoever is on the way could send an older one that has not expired.
-                if !state.found.as_ref().is_some_and(|known| known.is_newer_than(&found)) {
+                if !state.found.as_ref().is_some_and(|known| known.stays(&found, now)) {
                     state.found = Some(found);
                 }
                 (state.failures, state.failure) = (0, None);
@@ -267,10 +268,24 @@ impl Known {
 }
 
 impl Found {
-    fn is_newer_than(&self, other: &Self) -> bool {
+    /// Whether it counts at the time `now`.
+    fn is_fresh(&self, now: Duration) -> bool {
+        match self {
+            Self::List(list) => list.is_fresh(now),
+            Self::Answer(answer) => now <= answer.until,
+        }
+    }
+
+    /// Whether it stays although `other` has come. How long one of them counts says nothing of which is newer.
+    fn stays(&self, other: &Self, now: Duration) -> bool {
         match (self, other) {
             (Self::List(ours), Self::List(theirs)) => ours.this_update > theirs.this_update,
-            (Self::Answer(ours), Self::Answer(theirs)) => ours.until > theirs.until,
+            // That a certificate was good says nothing more when it has expired. Of two of one time that counts which
+            // says that it is revoked.
+            (Self::Answer(ours), Self::Answer(theirs)) => {
+                let rank = |answer: &Answer| (answer.this_update, answer.is_revoked, answer.until);
+                rank(ours) > rank(theirs) && (ours.is_revoked || now <= ours.until)
+            }
             _ => false,
         }
     }
@@ -314,5 +329,34 @@ fn read_fetched(bytes: &[u8], issuer: &Certificate, now: Duration) -> Result<(Ar
         Some(until) if list.is_fresh(now) => Ok((Arc::new(list), until)),
         Some(_) => Err("sends a revocation list that is not of now; is the clock right?".to_owned()),
         None => Err("sends a revocation list that does not say until when it counts".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_answer_counts_however_long_others_do() {
+        let answer = |is_revoked, [this_update, until]: [u64; 2]| {
+            let [this_update, until] = [this_update, until].map(Duration::from_secs);
+            Found::Answer(Answer { is_revoked, this_update, until })
+        };
+        for (known, new, stays) in [
+            // A good one that counts for longer does not hide that it was revoked since.
+            (answer(false, [10, 900]), answer(true, [20, 100]), false),
+            (answer(true, [20, 100]), answer(false, [10, 900]), true),
+            // Of one time: revoked.
+            (answer(true, [10, 100]), answer(false, [10, 900]), true),
+            (answer(false, [10, 900]), answer(true, [10, 100]), false),
+            // It was on hold, and is so no longer.
+            (answer(true, [10, 900]), answer(false, [20, 100]), false),
+            (answer(false, [20, 100]), answer(false, [10, 900]), true),
+            // What has expired gives way, unless it says that the certificate is revoked.
+            (answer(false, [20, 40]), answer(false, [10, 900]), false),
+            (answer(true, [20, 40]), answer(false, [10, 900]), true),
+        ] {
+            assert_eq!(known.stays(&new, Duration::from_secs(50)), stays);
+        }
     }
 }

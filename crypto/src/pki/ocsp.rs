@@ -135,6 +135,8 @@ struct Single<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) is_revoked: bool,
+    /// What was known at this time, since 1970.
+    pub(super) this_update: Duration,
     /// Until when it counts, since 1970.
     pub(super) until: Duration,
 }
@@ -170,8 +172,8 @@ impl Single<'_> {
             return Err("its answer is not of now; is the clock right?".to_owned());
         }
         match self.status.tag().number().value() {
-            0 => Ok(Answer { is_revoked: false, until }),
-            1 => Ok(Answer { is_revoked: true, until }),
+            0 => Ok(Answer { is_revoked: false, this_update, until }),
+            1 => Ok(Answer { is_revoked: true, this_update, until }),
             _ => Err("it does not know the certificate".to_owned()),
         }
     }
