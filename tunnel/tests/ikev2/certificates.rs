@@ -2,11 +2,12 @@
 
 use crate::network::{A, B, Network, exchange};
 use crate::support::{acquainted, assert_agree, assert_nothing_leaks, begin, connected, connection, seconds};
-use crypto::pki::{Certificate, TrustStore};
+use crypto::pki::{Certificate, Revocation, TrustStore};
 use crypto::signature::SigningKey;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
-    PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, SanType, SignatureAlgorithm, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519,
+    RevokedCertParams, SanType, SerialNumber, SignatureAlgorithm, date_time_ymd,
 };
 use std::sync::Arc;
 use tunnel::ikev2::message::Exchange;
@@ -88,12 +89,46 @@ pub fn acquainted_by_certificates(seed: u64) -> (Network, [ConnectionId; 2]) {
 
 /// The connections of both.
 pub fn certified() -> [Connection; 2] {
-    let root = authority();
+    certified_by(&authority())
+}
+
+/// The list of an authority that revokes one certificate.
+fn revocation(root: &Authority, serial: &[u8]) -> Vec<u8> {
+    let params = CertificateRevocationListParams {
+        this_update: date_time_ymd(2020, 1, 1),
+        next_update: date_time_ymd(2100, 1, 1),
+        crl_number: SerialNumber::from(1),
+        issuing_distribution_point: None,
+        revoked_certs: vec![RevokedCertParams {
+            serial_number: SerialNumber::from_slice(serial),
+            revocation_time: date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        }],
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    params.signed_by(root).expect("valid").der().to_vec()
+}
+
+fn certified_by(root: &Authority) -> [Connection; 2] {
     [A, B].map(|host| {
         let mut connection = connection(host);
-        use_certificate(&mut connection, plain(host, &root));
+        use_certificate(&mut connection, plain(host, root));
         connection
     })
+}
+
+/// The same, and how B authenticates who must not be revoked: A is, or nothing is known of it.
+pub fn certified_but(is_revoked: bool) -> ([Connection; 2], Authentication) {
+    let root = authority();
+    let connections = certified_by(&root);
+    let mut strict = plain(B, &root);
+    strict.trust.set_revocation(Revocation::Strict);
+    if is_revoked {
+        let Authentication::Certificate(peer) = &connections[A].authentication else { unreachable!() };
+        strict.trust.add_revocation_lists(&revocation(&root, peer.certificates[0].serial())).expect("a list");
+    }
+    (connections, Authentication::Certificate(Arc::new(strict)))
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A peer that one connection names is served by that connection alone, whatever it calls itself, offers, or calls from.
 
-use crate::certificates::certified;
+use crate::certificates::{certified, certified_but};
 use crate::mallory::Mallory;
 use crate::network::{A, B, Network};
 use crate::support::{acquainted, assert_agree, begin, cbc, connection, ike_offer, net, seconds};
@@ -59,6 +59,20 @@ fn another_name_of_the_same_certificate_does_not_choose_another_connection() {
     let (network, _, _, is_served) = call_itself("host1.example");
     assert!(!is_served, "it is served as what it is named");
     assert_agree(&network, 1);
+}
+
+/// It must not open what a valid one does not.
+#[test]
+fn a_certificate_that_is_revoked_or_may_be_does_not_choose_another_connection() {
+    for is_revoked in [true, false] {
+        let (connections, strict) = certified_but(is_revoked);
+        let (network, ids, _, is_served) = served_by_anyone(87, &connections, |host, it| match host {
+            A => it.local_identity = "CN=host 1".parse().expect("a name"),
+            _ => it.authentication = strict.clone(),
+        });
+        assert!(!is_served && network.hosts[B].installed.is_empty(), "revoked: {is_revoked}");
+        assert!(named(&network, ids[B]).is_some(), "{:?}", network.hosts[B].events);
+    }
 }
 
 #[test]

@@ -227,7 +227,11 @@ pub(super) fn proves(
         (Authentication::RawKeys(one), Authentication::RawKeys(other)) => one.peer == other.peer,
         (Authentication::Certificate(credentials), Authentication::Certificate(_)) => {
             read_certificates(certificates).is_ok_and(|(peer, others)| {
-                peer.holds(name) && credentials.trust.verify(&peer, &others, wall).is_ok()
+                // A certificate that was taken back, or may have been, is still of whom it names: it must not open what
+                // a valid one does not.
+                let of_name = |failure| failure == ChainFailure::Revoked || is_without_status(&failure);
+                let verified = || credentials.trust.verify(&peer, &others, wall).map_err(|it| it.failure);
+                peer.holds(name) && verified().map_or_else(of_name, |_| true)
             })
         }
         _ => false,
@@ -257,17 +261,24 @@ fn verify_signature(
     wall: Duration,
 ) -> Result<Scheme, Unproved> {
     let (peer, others) = read_certificates(shown.certificates).map_err(unproved)?;
-    credentials.trust.verify(&peer, &others, wall).map_err(|error| match error.failure {
-        ChainFailure::StatusUnknown(_)
-        | ChainFailure::NoRevocationList
-        | ChainFailure::RevocationListExpired
-        | ChainFailure::RevocationListSignature => Unproved::Status(error.to_string()),
-        _ => unproved(error),
+    credentials.trust.verify(&peer, &others, wall).map_err(|error| {
+        if is_without_status(&error.failure) { Unproved::Status(error.to_string()) } else { unproved(error) }
     })?;
     if !peer.holds(&shown.identity) {
         return Err(unproved(format!("its certificate is for {}", peer.subject())));
     }
     verify_octets(peer.key(), credentials.accept_sha1, shown.auth, octets)
+}
+
+/// Whether nothing is wrong with a chain but that too little is known about its revocation.
+fn is_without_status(failure: &ChainFailure) -> bool {
+    matches!(
+        failure,
+        ChainFailure::StatusUnknown(_)
+            | ChainFailure::NoRevocationList
+            | ChainFailure::RevocationListExpired
+            | ChainFailure::RevocationListSignature
+    )
 }
 
 /// The peer's certificate, and those that may lead from it to an authority: one that we cannot read leads nowhere, but
