@@ -283,7 +283,7 @@ pub enum Cause {
     Notified(String),
     /// The other side's answer makes no sense.
     Misbehaved(&'static str),
-    /// The other side has us do key exchanges faster than any lifetime makes necessary: they are put off.
+    /// The other side has us do key exchanges, or make Child SAs, faster than any lifetime makes necessary: they are put off.
     TooManyExchanges,
     /// The other side does not answer.
     NoAnswer,
@@ -386,7 +386,9 @@ impl fmt::Display for Cause {
             Self::Refused => f.write_str("the other side does not believe that we are who we say we are"),
             Self::Notified(name) => write!(f, "the other side answers {name}"),
             Self::Misbehaved(why) => write!(f, "the other side misbehaves: {why}"),
-            Self::TooManyExchanges => f.write_str("the other side asks for too many key exchanges"),
+            Self::TooManyExchanges => {
+                f.write_str("the other side asks for too many key exchanges or Child SAs")
+            }
             Self::NoAnswer => f.write_str("the other side does not answer"),
         }
     }

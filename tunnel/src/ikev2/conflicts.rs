@@ -154,7 +154,9 @@ impl Conflicts {
         let mut seen = HashSet::new();
         let around = claim.remote.selectors.iter().flat_map(|selector| self.around(selector));
         // Many tunnels can lead to one network, each from another one of ours.
-        let met = around.filter(|other| claim.local.meets(&other.local) && seen.insert(other.spi));
+        // A claim is found once for each of its ranges, but all of its selectors are compared once.
+        let others = around.filter(|other| seen.insert(other.spi) && !claim.is_of_same_peer(other));
+        let met = others.filter(|other| claim.local.meets(&other.local));
         of_tunnel.chain(met).find(|owner| claim.conflicts_with(owner)).map(|owner| &**owner)
     }
 

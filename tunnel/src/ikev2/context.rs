@@ -28,8 +28,9 @@ pub(super) struct Registry {
     pub(super) doubtful: BTreeSet<SessionId>,
     /// What peers may still have us do.
     pub(super) exchanges: Exchanges,
-    /// What may still be reported that is not certain.
-    reports: HashMap<Option<ConnectionId>, Bucket>,
+    /// What may still be reported that others bring about, of each connection, and whether they have authenticated: strangers
+    /// must not hide what those do.
+    reports: HashMap<(Option<ConnectionId>, bool), Bucket>,
 }
 
 impl Registry {
@@ -48,15 +49,17 @@ impl Registry {
         (self.ike.len(), self.children.len())
     }
 
-    /// Whether what is not certain may be reported once more.
-    fn may_report(&mut self, connection: Option<ConnectionId>, now: Time) -> bool {
+    /// Whether what others bring about may be reported once more.
+    fn may_report(&mut self, of: (Option<ConnectionId>, bool), now: Time) -> bool {
         let full = || Bucket::new(STRANGER_EVENTS, STRANGER_INTERVAL, now);
-        self.reports.entry(connection).or_insert_with(full).take(now)
+        self.reports.entry(of).or_insert_with(full).take(now)
     }
 
     /// A connection is no more.
     pub(super) fn forget(&mut self, connection: ConnectionId) {
-        self.reports.remove(&Some(connection));
+        for is_authentic in [true, false] {
+            self.reports.remove(&(Some(connection), is_authentic));
+        }
         self.exchanges.0.retain(|(of, _), _| *of != connection);
     }
 }
@@ -115,7 +118,7 @@ impl Context<'_> {
 
     /// The same, but only so often: an authenticated peer can bring it about as often as it likes.
     pub(super) fn fail_sometimes(&mut self, connection: ConnectionId, path: Path, cause: Cause) {
-        if self.registry.may_report(Some(connection), self.now) {
+        if self.registry.may_report((Some(connection), true), self.now) {
             self.fail(connection, path, cause);
         }
     }
@@ -136,7 +139,7 @@ impl Context<'_> {
     ) {
         // What was removed meanwhile is not counted for itself.
         let known = connection.filter(|id| self.connections.get(*id).is_some());
-        if self.registry.may_report(known, self.now) {
+        if self.registry.may_report((known, false), self.now) {
             self.report(Event::Failed { connection, path, authentic: false, cause: cause() });
         }
     }

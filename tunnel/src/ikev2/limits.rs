@@ -63,7 +63,7 @@ pub const REASSEMBLED: usize = 65_536;
 pub const TEMPORARY_FAILURE_DELAY: Duration = Duration::from_secs(2);
 /// The shortest lifetime of a Child SA that can be configured.
 pub const SHORTEST_LIFETIME: Duration = Duration::from_secs(30);
-/// Key exchanges that a peer has us do for each of its SAs in a lifetime: it replaces one once, and may have to try again.
+/// Key exchanges and Child SAs that a peer has us make for each of its SAs in a lifetime: it replaces one once, and may have to try again.
 pub const EXCHANGES_PER_LIFETIME: u32 = 4;
 /// And so many more at once: Child SAs that are made anew, or by a peer that has been away.
 pub const EXCHANGES_AT_ONCE: u32 = 12;
@@ -88,6 +88,8 @@ pub const RECONNECT_DELAY: Duration = Duration::from_secs(10);
 pub const TRAFFIC_DELAY: Duration = Duration::from_secs(10);
 /// Sessions that one peer has begun and not ended: more than while it authenticates anew, but it may forget them.
 pub const PEER_SESSIONS: usize = 4;
+/// Selectors of one side of a Child SA into which a peer may cut those that are configured, if they are not more themselves.
+pub const SELECTORS: usize = 32;
 /// Child SAs of one session.
 pub const CHILDREN: usize = 256;
 /// And so many more while they are being replaced.

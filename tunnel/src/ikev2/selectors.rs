@@ -1,5 +1,6 @@
 //! Narrowing traffic selectors to what both sides are ready to carry (RFC 7296 section 2.9).
 
+use super::limits::SELECTORS;
 use crate::esp::TrafficSelector;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -8,20 +9,21 @@ use std::ops::RangeInclusive;
 pub const MOST: usize = u8::MAX as usize;
 
 /// The packets that both lists mean, in the order of `ours`; empty if there are none.
+/// There are no more than `ours`, or [`SELECTORS`]: a peer must not cut a network into many, which are all compared with those of
+/// others. What is more is left out, as narrowing may leave out anything.
 pub fn narrow(ours: &[TrafficSelector], theirs: &[TrafficSelector]) -> Vec<TrafficSelector> {
     let mut narrowed: Vec<TrafficSelector> = Vec::new();
+    let most = ours.len().clamp(SELECTORS, MOST);
     let common = ours.iter().flat_map(|ours| theirs.iter().filter_map(|theirs| intersect(ours, theirs)));
     for selector in common {
-        // What does not fit into the answer is left out: narrowing may leave out anything.
-        if narrowed.len() == MOST {
-            break;
-        }
         // What is part of another one says nothing more: the peer often repeats the packet's own addresses.
         if narrowed.iter().any(|other| contains(other, &selector)) {
             continue;
         }
         narrowed.retain(|other| !contains(&selector, other));
-        narrowed.push(selector);
+        if narrowed.len() < most {
+            narrowed.push(selector);
+        }
     }
     narrowed
 }
@@ -108,12 +110,24 @@ mod tests {
 
     #[test]
     fn more_than_a_payload_holds_is_left_out() {
-        let hosts = |port: u16| {
-            (0..=255u8)
-                .map(move |host| ts(&format!("10.0.0.{host}"), &format!("10.0.0.{host}"), 6, port..=port))
-        };
         let ours: Vec<TrafficSelector> = hosts(1).chain(hosts(2)).collect();
         assert_eq!(narrow(&ours, &[net("10.0.0.0", "10.0.0.255")]).len(), MOST);
+    }
+
+    fn hosts(port: u16) -> impl Iterator<Item = TrafficSelector> {
+        (0..=255u8).map(move |host| ts(&format!("10.0.0.{host}"), &format!("10.0.0.{host}"), 6, port..=port))
+    }
+
+    #[test]
+    fn a_peer_cuts_what_is_configured_into_few_parts() {
+        let all = net("10.0.0.0", "10.0.0.255");
+        let mut theirs: Vec<TrafficSelector> = hosts(1).collect();
+        assert_eq!(narrow(from_ref(&all), &theirs), theirs[..SELECTORS]);
+        // What many are part of is found behind them.
+        theirs.push(all.clone());
+        assert_eq!(narrow(from_ref(&all), &theirs), from_ref(&all));
+        let ours: Vec<TrafficSelector> = hosts(1).take(100).collect();
+        assert_eq!(narrow(&ours, from_ref(&all)), ours, "as many as are configured");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How many key exchanges a peer that has authenticated can have us do.
 
-use crate::mallory::{Mallory, share};
+use crate::mallory::{Mallory, create_payloads, share};
 use crate::network::{A, B, Network};
 use crate::support::{acquainted, child, connected, esp_offer, ike_offer, net, seconds};
 use crypto::exchange::Group;
@@ -111,6 +111,38 @@ fn rekeying_the_ike_sa_and_child_sas_counts_together_whatever_session_it_is_in()
     }
     assert_eq!(last, Some(notify::TEMPORARY_FAILURE));
     assert!(done <= AT_ONCE + 1, "{done}");
+}
+
+/// Without a key exchange too: what is new is compared with what all others have.
+#[test]
+fn child_sas_are_few_at_once_and_what_is_refused_is_reported_seldom() {
+    let (mut network, _) = acquainted(82, |_, _| {});
+    let mut mallory = Mallory::established(&mut network);
+    let asked = create_payloads();
+    let mut errors = |network: &mut Network| {
+        let ask = |_| mallory.ask(network, Exchange::CreateChildSa, &asked).expect("answered").error();
+        (0..200).filter_map(ask).collect::<Vec<u16>>()
+    };
+    let refused = errors(&mut network);
+    assert_eq!(refused.len() as u32, 200 - AT_ONCE);
+    assert!(refused.iter().all(|error| *error == notify::TEMPORARY_FAILURE));
+    network.run(SHORTEST_LIFETIME);
+    assert!(errors(&mut network).len() < 200, "later there are more");
+}
+
+#[test]
+fn requests_that_are_refused_are_reported_seldom() {
+    let (mut network, _) = acquainted(83, |_, _| {});
+    let mut mallory = Mallory::established(&mut network);
+    let mut asked = create_payloads();
+    asked.retain(|payload| !matches!(payload, Payload::TsR(_)));
+    asked.push(Payload::TsR(vec![net("203.0.113.0", "203.0.113.255")]));
+    for _ in 0..200 {
+        let reply = mallory.ask(&mut network, Exchange::CreateChildSa, &asked).expect("it is answered");
+        assert_eq!(reply.error(), Some(notify::TS_UNACCEPTABLE));
+    }
+    let failed = network.hosts[B].count(|event| matches!(event, Event::Failed { .. }));
+    assert!((1..=20).contains(&failed), "{failed}");
 }
 
 /// One peer's excess is no other peer's.

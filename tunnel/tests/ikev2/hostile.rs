@@ -401,9 +401,21 @@ fn sessions_of_one_peer_are_bounded() {
     assert_eq!(network.hosts[B].installed.len(), 4);
 }
 
+/// Two hosts with so many networks that a peer may ask for a Child SA of each two of them at once.
+fn of_many_networks() -> Network {
+    let (network, _) = acquainted(45, |_, it| {
+        let nets = |second: u8| {
+            (0..15u8).map(move |at| net(&format!("10.{second}.{at}.0"), &format!("10.{second}.{at}.255")))
+        };
+        it.children[0].local.extend(nets(101));
+        it.children[0].remote.extend(nets(102));
+    });
+    network
+}
+
 #[test]
 fn children_that_are_replaced_and_not_deleted_are_bounded() {
-    let mut network = waiting();
+    let mut network = of_many_networks();
     let mut mallory = Mallory::established(&mut network);
     for number in 0..1000 {
         let mut rekey = create_payloads();
@@ -417,7 +429,7 @@ fn children_that_are_replaced_and_not_deleted_are_bounded() {
 
 #[test]
 fn children_and_ike_sas_of_one_peer_are_bounded() {
-    let mut network = waiting();
+    let mut network = of_many_networks();
     let mut mallory = Mallory::established(&mut network);
     for number in 1..400 {
         let mut payloads = create_payloads();

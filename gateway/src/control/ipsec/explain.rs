@@ -145,7 +145,7 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explaine
             (format!("the peer does not follow the protocol: {why}"), vec![], vec![its_log()])
         }
         Cause::TooManyExchanges => (
-            "the peer asks for more key exchanges than any lifetime makes necessary: they are put off"
+            "the peer asks for more key exchanges or Child SAs than any lifetime makes necessary: they are put off"
                 .to_owned(),
             vec![],
             vec!["look into the log of the peer: does it replace its keys all the time?".to_owned()],

@@ -151,14 +151,13 @@ impl Session {
         Some(Cause::Contested { packets: selectors[1].to_vec(), owner })
     }
 
-    /// What a request and the configuration have in common, and no other peer has.
-    fn agree(
-        &self,
-        wish: &Wish<'_>,
-        only: Option<usize>,
-        context: &mut Context<'_>,
-    ) -> Result<Agreement, Refusal> {
-        let agreement = agree(&self.config, (self.authenticated, self.nat), wish, only)?;
+    /// What a request and the configuration have in common.
+    fn agree(&self, wish: &Wish<'_>, only: Option<usize>) -> Result<Agreement, Refusal> {
+        agree(&self.config, (self.authenticated, self.nat), wish, only)
+    }
+
+    /// The same, if no other peer has it.
+    fn uncontested(&self, agreement: Agreement, context: &mut Context<'_>) -> Result<Agreement, Refusal> {
         let Agreement { child, local, remote, .. } = &agreement;
         let contest = self.contest(*child, [local, remote], context);
         let refused = |cause| Refusal { notify: notify::TS_UNACCEPTABLE, cause };
@@ -167,6 +166,11 @@ impl Session {
 
     pub(super) fn report_failure(&self, cause: Cause, context: &mut Context<'_>) {
         context.fail(self.connection, self.path, cause);
+    }
+
+    /// Reports why a request of the other side was refused, which it can repeat as often as it likes.
+    pub(super) fn report_refusal(&self, cause: Cause, context: &mut Context<'_>) {
+        context.fail_sometimes(self.connection, self.path, cause);
     }
 
     /// Answers IKE_AUTH: `list` has our identity and its proof, and what becomes of the Child SA is added to it.
@@ -183,12 +187,13 @@ impl Session {
             // RFC 6023: an SA without a Child SA.
             return self.respond(spi, incoming, path, &list, context);
         };
-        let agreement = match self.agree(&wish, None, context) {
+        let agreement = self.agree(&wish, None);
+        let agreement = match agreement.and_then(|agreement| self.uncontested(agreement, context)) {
             Ok(agreement) => agreement,
             Err(refusal) => {
                 let refused = [list, vec![Payload::Notify(Notify::new(refusal.notify, &[]))]].concat();
                 self.respond(spi, incoming, path, &refused, context);
-                return self.report_failure(refusal.cause, context);
+                return self.report_refusal(refusal.cause, context);
             }
         };
         let answer = Answer { inbound: context.new_child_spi(self.id), nonce: None, public: None };
@@ -262,23 +267,27 @@ impl Session {
         let (Some(wish), Some(peer_nonce)) = (wish(payloads, false), payloads.nonce) else {
             return self.refuse_for_good(asked, context);
         };
-        let agreement = match self.agree(&wish, old.map(|(child, _)| child), context) {
+        let agreement = match self.agree(&wish, old.map(|(child, _)| child)) {
             Ok(agreement) => agreement,
-            Err(refusal) => {
-                self.refuse(asked, refusal.notify, &[], context);
-                return self.report_failure(refusal.cause, context);
-            }
+            Err(refusal) => return self.refuse_child(asked, refusal, context),
         };
-        let (public, shared) = match agreement.selected.suite.group {
+        let group = agreement.selected.suite.group;
+        if let Some(group) = group
+            && payloads.ke.is_none_or(|exchange| exchange.group != group.id())
+        {
+            return self.refuse(asked, notify::INVALID_KE_PAYLOAD, &group.id().to_be_bytes(), context);
+        }
+        // Before it is compared with the Child SAs of all others.
+        if !self.may_make(asked, old.and_then(|(_, spi)| self.spis_of(spi)), context) {
+            return;
+        }
+        let agreement = match self.uncontested(agreement, context) {
+            Ok(agreement) => agreement,
+            Err(refusal) => return self.refuse_child(asked, refusal, context),
+        };
+        let (public, shared) = match group.zip(payloads.ke) {
             None => (None, None),
-            Some(group) => {
-                let Some(exchange) = payloads.ke.filter(|exchange| exchange.group == group.id()) else {
-                    let wanted = group.id().to_be_bytes();
-                    return self.refuse(asked, notify::INVALID_KE_PAYLOAD, &wanted, context);
-                };
-                if !self.may_exchange(asked, old.and_then(|(_, spi)| self.spis_of(spi)), context) {
-                    return;
-                }
+            Some((group, exchange)) => {
                 let share = group.generate(context.random);
                 let Ok(shared) = share.agree(exchange.public) else {
                     return self.refuse_for_good(asked, context);
@@ -302,6 +311,11 @@ impl Session {
             Some((_, old)) => self.mark_replaced(old, rival, context),
             None => self.note_rival(rival, |request| request.replaces.is_none() && request.child == child),
         }
+    }
+
+    fn refuse_child(&mut self, asked: Asked<'_>, refusal: Refusal, context: &mut Context<'_>) {
+        self.refuse(asked, refusal.notify, &[], context);
+        self.report_refusal(refusal.cause, context);
     }
 
     /// The other side has replaced a Child SA. If we were about to do the same, both will see which one survives.

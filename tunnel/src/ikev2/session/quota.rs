@@ -1,5 +1,6 @@
-//! How many key exchanges the other side can have us do. One takes up to some ten milliseconds, in the thread that serves all
-//! peers; a peer that has authenticated needs few of them.
+//! How many key exchanges and Child SAs the other side can have us make. A key exchange takes up to some ten milliseconds, in the
+//! thread that serves all peers, and a Child SA is compared there with those of others; a peer that has authenticated needs
+//! few of both.
 //!
 //! Each peer has a bucket of its own, which its next session finds as the one before left it. What is too much is refused as
 //! a temporary failure (RFC 7296 section 2.25), which an honest peer tries again.
@@ -10,7 +11,7 @@ use crate::bucket::Bucket;
 use crate::ikev2::action::Cause;
 use crate::ikev2::config::Connection;
 use crate::ikev2::context::Context;
-use crate::ikev2::limits::{EXCHANGES_AT_ONCE, EXCHANGES_PER_LIFETIME, SHORTEST_LIFETIME};
+use crate::ikev2::limits::{CHILDREN, EXCHANGES_AT_ONCE, EXCHANGES_PER_LIFETIME, SHORTEST_LIFETIME};
 use crate::ikev2::message::numbers::notify;
 use std::time::Duration;
 
@@ -19,16 +20,20 @@ fn rate(config: &Connection) -> (Duration, u32) {
     // The peer's lifetimes are its own: they may be shorter than ours.
     let lifetimes = config.children.iter().map(|child| child.lifetime).chain([config.lifetime]);
     let shortest = lifetimes.fold(SHORTEST_LIFETIME, Duration::min);
+    // Some make a Child SA of each pair of networks.
+    let pairs = config.children.iter().map(|child| child.local.len().max(1) * child.remote.len().max(1));
+    let children = u32::try_from(pairs.sum::<usize>().min(CHILDREN)).unwrap_or(u32::MAX);
+    let children = children.max(u32::try_from(config.children.len()).unwrap_or(u32::MAX - 1));
     // The IKE SA is replaced as well.
-    let sas = u32::try_from(config.children.len()).unwrap_or(u32::MAX - 1).saturating_add(1);
+    let sas = children.saturating_add(1);
     let each_lifetime = sas.saturating_mul(EXCHANGES_PER_LIFETIME);
     (shortest / each_lifetime, each_lifetime.saturating_add(EXCHANGES_AT_ONCE))
 }
 
 impl Session {
-    /// Whether a key exchange is done for a request; if not, it is refused. Keys of a Child SA that has carried much of what
+    /// Whether a key exchange is done for a request, or a Child SA made, with one or without; if not, it is refused. Keys of a Child SA that has carried much of what
     /// it may are replaced as often as that happens: `replaces` has the SPIs that we receive and send with.
-    pub(super) fn may_exchange(
+    pub(super) fn may_make(
         &mut self,
         asked: Asked<'_>,
         replaces: Option<[u32; 2]>,

@@ -109,13 +109,13 @@ impl Session {
             self.refuse(asked, notify::NO_PROPOSAL_CHOSEN, &[], context);
             let ours = describe_all(&IkeOffer::propose(&self.config.ike, ProposalSpi::None));
             let cause = Cause::NoProposal { of: "IKE".to_owned(), ours, theirs: describe_all(proposals) };
-            return self.report_failure(cause, context);
+            return self.report_refusal(cause, context);
         };
         let group = selected.suite.group;
         if exchange.group != group.id() {
             return self.refuse(asked, notify::INVALID_KE_PAYLOAD, &group.id().to_be_bytes(), context);
         }
-        if !self.may_exchange(asked, None, context) {
+        if !self.may_make(asked, None, context) {
             return;
         }
         let share = group.generate(context.random);

@@ -97,7 +97,7 @@ impl Session {
         };
         let is_given_up = failure.is_some();
         if let Some(cause) = failure {
-            self.report_failure(cause, context);
+            self.report_refusal(cause, context);
         }
         if payloads.deletes.contains(&Delete::Ike) {
             self.respond(asked.spi, asked.incoming, asked.path, &[], context);

@@ -343,7 +343,7 @@ impl HalfOpen {
         session.answer_first(&request.incoming, payloads, list, nonces, context);
         if payloads.configuration.is_some_and(asks_address) {
             // It may go on with its own; if it does not, this is why.
-            context.fail(request.connection, path, Cause::AsksAddress);
+            context.fail_sometimes(request.connection, path, Cause::AsksAddress);
         }
         Phase::Established(Box::new(session))
     }
@@ -354,7 +354,9 @@ impl HalfOpen {
         let datagrams = self.channel.respond(incoming, &notify, context.random);
         context.send(self.path, datagrams);
         match refusal.connection {
-            Some(connection) if refusal.authentic => context.fail(connection, self.path, refusal.cause),
+            Some(connection) if refusal.authentic => {
+                context.fail_sometimes(connection, self.path, refusal.cause);
+            }
             connection => context.suspect(connection, self.path, || refusal.cause),
         }
         self.is_refused = true;
