@@ -23,7 +23,7 @@ pub(crate) struct Crypto {
     /// Bytes of text: the blocks of openssl speed, packets, or both
     #[arg(long, value_enum, default_value = "all")]
     sizes: Sizes,
-    /// In what to print speeds; kB as openssl speed does
+    /// In what to print speeds; kB is as openssl speed prints them
     #[arg(long, value_enum, default_value = "MB")]
     unit: UnitName,
     /// Opening, too

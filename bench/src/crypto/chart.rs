@@ -13,6 +13,8 @@ const TOP: f64 = 84.0;
 const BOTTOM: f64 = 56.0;
 /// Told apart by people who see no red or green, too (Okabe and Ito).
 const COLOURS: [&str; 6] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9"];
+/// Whose the colours are; the last is for engines that are not among them.
+const ENGINES: [&str; 5] = ["aws-lc", "openssl", "ipsec-mb", "af-alg", "cryptodev"];
 
 /// Writes a chart of each subject and direction into `directory`; returns their names.
 pub fn write(report: &Report, directory: &Path) -> Outcome<Vec<PathBuf>> {
@@ -38,7 +40,8 @@ struct Series<'a> {
 
 fn series(group: &[Row]) -> Vec<Series<'_>> {
     let mut all = Vec::new();
-    for (row, colour) in group.iter().zip(COLOURS.iter().cycle()) {
+    for row in group {
+        let colour = colour(&row.engine);
         let speed = |size| Some(row.speed_at(size)).filter(|speed| speed.is_finite());
         all.push(Series { label: row.engine.clone(), colour, pale: false, speed: Box::new(speed) });
         if row.sizes.iter().any(|it| it.without.is_some()) {
@@ -53,23 +56,13 @@ fn draw(report: &Report, group: &[Row]) -> String {
     let series = series(group);
     let sizes: Vec<usize> = group[0].sizes.iter().map(|it| it.size).collect();
     let speeds = series.iter().flat_map(|it| sizes.iter().filter_map(|&size| (it.speed)(size)));
-    // Logarithms: from 16 bytes to 16 KiB, and from no instructions to all, speeds differ a thousandfold.
-    let (lowest, highest) = decades(&speeds.collect::<Vec<_>>());
-    let y = |speed: f64| {
-        let part = (speed.log10() - f64::from(lowest)) / f64::from(highest - lowest);
-        HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * part.max(0.0)
-    };
+    let (step, top) = scale(speeds.fold(0.0, f64::max));
+    let y = |speed: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * speed / top;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
     );
-    svg += &label(
-        LEFT,
-        24.0,
-        "start",
-        17,
-        &format!("{}, MB/s (each line is ten times the one below)", group[0].title()),
-    );
+    svg += &label(LEFT, 24.0, "start", 17, &format!("{}, MB/s", group[0].title()));
     svg += &label(LEFT, 44.0, "start", 12, &subtitle(report));
     let mut x = LEFT;
     for it in &series {
@@ -77,11 +70,12 @@ fn draw(report: &Report, group: &[Row]) -> String {
         svg += &label(x + 17.0, 69.0, "start", 13, &it.label);
         x += 34.0 + 7.4 * it.label.len() as f64;
     }
-    for decade in lowest..=highest {
-        let (end, at) = (WIDTH - RIGHT, y(10f64.powi(decade)));
+    for line in 0..=(top / step).round() as u32 {
+        let speed = step * f64::from(line);
+        let (end, at) = (WIDTH - RIGHT, y(speed));
         let _ =
             writeln!(svg, "<line x1=\"{LEFT}\" x2=\"{end}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ccc\"/>");
-        svg += &label(LEFT - 8.0, at + 4.0, "end", 12, &format!("{}", 10f64.powi(decade - 6)));
+        svg += &label(LEFT - 8.0, at + 4.0, "end", 12, &format!("{}", (speed / 1e4).round() / 1e2));
     }
     let room = (WIDTH - LEFT - RIGHT) / sizes.len() as f64;
     let width = room * 0.84 / series.len() as f64;
@@ -116,11 +110,19 @@ fn bar(x: f64, y: f64, width: f64, height: f64, series: &Series<'_>) -> String {
     )
 }
 
-/// The powers of ten around all speeds.
-fn decades(speeds: &[f64]) -> (i32, i32) {
-    let lowest = speeds.iter().copied().fold(f64::MAX, f64::min).max(1.0).log10().floor() as i32;
-    let highest = speeds.iter().copied().fold(1.0, f64::max).log10().ceil() as i32;
-    (lowest.min(highest - 1), highest)
+/// The distance of the lines, and the uppermost: round numbers, from zero to above the highest speed.
+fn scale(highest: f64) -> (f64, f64) {
+    let least = highest.max(1.0) / 6.0;
+    let power = 10f64.powf(least.log10().floor());
+    let step = [1.0, 2.0, 5.0].map(|it| it * power).into_iter().find(|&step| step >= least);
+    let step = step.unwrap_or(10.0 * power);
+    (step, (highest.max(1.0) / step).ceil() * step)
+}
+
+/// The colour of an engine, the same in all charts.
+fn colour(engine: &str) -> &'static str {
+    let place = ENGINES.iter().position(|&name| name == engine).unwrap_or(ENGINES.len());
+    COLOURS[place]
 }
 
 #[cfg(test)]
@@ -138,10 +140,27 @@ mod tests {
     }
 
     #[test]
-    fn the_scale_is_whole_powers_of_ten() {
-        assert_eq!(decades(&[4e8, 9.1e9]), (8, 10));
-        assert_eq!(decades(&[1e9]), (8, 9));
-        assert_eq!(decades(&[2e9, 3e9]), (9, 10));
-        assert_eq!(decades(&[]), (-1, 0), "never a scale without height");
+    fn the_scale_is_linear_and_round() {
+        assert_eq!(scale(9.1e9), (2e9, 1e10));
+        assert_eq!(scale(6e8), (1e8, 6e8));
+        assert_eq!(scale(0.0), (0.2, 1.0), "never a scale without height");
+    }
+
+    #[test]
+    fn bars_are_as_high_as_the_speeds_and_an_engine_has_its_colour() {
+        let report = example();
+        let all = series(report.groups()[0]);
+        let svg = draw(&report, report.groups()[0]);
+        let heights: Vec<f64> = svg
+            .lines()
+            .filter(|line| line.contains("fill-opacity=\"1\"") && line.contains(all[2].colour))
+            .filter_map(|line| line.split("height=\"").nth(1)?.split('"').next()?.parse().ok())
+            .skip(1)
+            .collect();
+        // 1.2 and 9 GB/s.
+        assert!((heights[1] / heights[0] - 7.5).abs() < 0.05, "{heights:?}");
+        assert_eq!([colour("aws-lc"), colour("ipsec-mb")], [all[0].colour, all[2].colour]);
+        let last = &report.rows[1..];
+        assert_eq!(series(last)[0].colour, all[2].colour, "also where it stands alone");
     }
 }

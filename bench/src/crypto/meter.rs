@@ -5,6 +5,7 @@ use super::subject::{Hash, Subject};
 use aws_lc_rs::digest;
 use crypto::choice::{Found, find};
 use crypto::cipher::Pair;
+use crypto::engine::cbc::Cbc;
 use crypto::engine::digest::OpenSslHash;
 use crypto::engine::{Engine, EngineFailure, Job, Key, PairJob, PairKey};
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,7 @@ pub struct Cell {
 enum Load {
     Cipher(Arc<dyn Key>),
     Pair(Arc<dyn PairKey>, Pair),
+    Cbc(Cbc, &'static str),
     OwnHash(&'static digest::Algorithm),
     OpenSslHash(OpenSslHash),
     Operation(Step),
@@ -115,6 +117,7 @@ fn load(subject: Subject, engine: &dyn Engine) -> Option<Load> {
                 [pair.encryption.key_length(), pair.integrity.key_length()].map(secret);
             engine.load_pair(pair, &encryption, &integrity).ok().map(|key| Load::Pair(key, pair))
         }
+        (Subject::Cbc(cipher), name) => cipher.load(name).map(|_| Load::Cbc(cipher, name)),
         (Subject::Hash(hash), "aws-lc") => Some(Load::OwnHash(match hash {
             Hash::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
             Hash::Sha256 => &digest::SHA256,
@@ -163,6 +166,11 @@ fn work(load: &Load, cell: &Cell) -> Work {
                 })
             })
         }
+        &Load::Cbc(cipher, engine) => {
+            let (mut key, mut text) =
+                (cipher.load(engine), vec![0x5a; cell.size.next_multiple_of(cipher.block())]);
+            repeating(count, move || key.as_mut()?.encrypt(black_box(&mut text)))
+        }
         &Load::OwnHash(algorithm) => hashing(cell.size, count, move |bytes| {
             black_box(digest::digest(algorithm, bytes));
             Some(())
@@ -181,10 +189,14 @@ fn work(load: &Load, cell: &Cell) -> Work {
 
 fn hashing(size: usize, count: usize, hash: impl Fn(&[u8]) -> Option<()> + Send + 'static) -> Work {
     let bytes = vec![0x5a; size];
+    repeating(count, move || hash(black_box(&bytes)))
+}
+
+fn repeating(count: usize, mut work: impl FnMut() -> Option<()> + Send + 'static) -> Work {
     Box::new(move || {
         let started = Instant::now();
         for _ in 0..count {
-            hash(black_box(&bytes))?;
+            work()?;
         }
         Some((count, started.elapsed()))
     })

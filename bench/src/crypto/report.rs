@@ -46,9 +46,9 @@ pub struct Comparison {
 pub struct Row {
     /// The subject.
     pub name: String,
-    /// cipher, pair or hash.
+    /// cipher, pair, block-cipher or hash.
     pub kind: String,
-    /// seal or open; hashes have none.
+    /// seal or open; block ciphers, which only encrypt here, and hashes have none.
     pub direction: Option<String>,
     /// The engine.
     pub engine: String,

@@ -3,6 +3,7 @@
 use super::operation::Operation;
 use crypto::Cipher;
 use crypto::cipher::{Encryption, Integrity, Pair};
+use crypto::engine::cbc::Cbc;
 
 /// A hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +44,8 @@ pub enum Subject {
     Cipher(Cipher),
     /// A cipher and a MAC.
     Pair(Pair),
+    /// A block cipher without a MAC.
+    Cbc(Cbc),
     /// A hash.
     Hash(Hash),
     /// An operation of handshakes.
@@ -89,6 +92,7 @@ impl Subject {
         let hashes = Hash::ALL.into_iter().map(Self::Hash);
         ciphers
             .chain(pairs)
+            .chain(Cbc::ALL.map(Self::Cbc))
             .chain(hashes)
             .chain(Operation::ALL.iter().copied().map(Self::Operation))
             .collect()
@@ -113,6 +117,7 @@ impl Subject {
         match self {
             Self::Cipher(cipher) => cipher.name().to_owned(),
             Self::Pair(pair) => pair.name(),
+            Self::Cbc(cipher) => cipher.name().to_owned(),
             Self::Hash(hash) => hash.name().to_owned(),
             Self::Operation(operation) => operation.name(),
         }
@@ -128,6 +133,7 @@ impl Subject {
         match self {
             Self::Cipher(_) => "cipher",
             Self::Pair(_) => "pair",
+            Self::Cbc(_) => "block-cipher",
             Self::Hash(_) => "hash",
             Self::Operation(_) => "operation",
         }
@@ -157,6 +163,7 @@ mod tests {
     fn a_name_is_a_whole_one_or_a_part() {
         let names = |part| Subject::named(part).into_iter().map(Subject::name).collect::<Vec<_>>();
         assert_eq!(names("sha256"), ["sha256"]);
+        assert_eq!(names("aes-128-cbc"), ["aes-128-cbc"]);
         assert_eq!(names("aes-256-gcm"), ["aes-256-gcm"]);
         assert_eq!(names("3des"), ["3des-cbc+hmac-sha1-96"]);
         assert_eq!(names("3des-cbc+hmac-sha256-128"), ["3des-cbc+hmac-sha256-128"], "not a usual one");

@@ -17,14 +17,22 @@ impl Unit {
     fn name(self) -> &'static str {
         match self {
             Self::Megabytes => "MB/s",
-            Self::Kilobytes => "kB/s",
+            Self::Kilobytes => "1000s of bytes per second",
+        }
+    }
+
+    /// The width of a column.
+    fn width(self) -> usize {
+        match self {
+            Self::Megabytes => 9,
+            Self::Kilobytes => 12,
         }
     }
 
     fn show(self, bytes_per_second: f64) -> String {
         match self {
             Self::Megabytes => short(bytes_per_second / 1e6),
-            Self::Kilobytes => format!("{:.0}", bytes_per_second / 1e3),
+            Self::Kilobytes => format!("{:.2}k", bytes_per_second / 1e3),
         }
     }
 }
@@ -70,12 +78,13 @@ impl Report {
         let mut sizes: Vec<usize> = self.rows.iter().flat_map(|row| &row.sizes).map(|it| it.size).collect();
         sizes.sort_unstable();
         sizes.dedup();
+        let width = unit.width();
         let line = |label: &str, cell: &dyn Fn(usize) -> String| {
-            let cells: String = sizes.iter().map(|&size| format!(" {:>9}", cell(size))).collect();
+            let cells: String = sizes.iter().map(|&size| format!(" {:>width$}", cell(size))).collect();
             format!("{label:<LABEL$}{cells}\n")
         };
         let mut text = format!("\n{}", line("bytes", &|size| size.to_string()));
-        let _ = writeln!(text, "{}", "-".repeat(LABEL + 10 * sizes.len()));
+        let _ = writeln!(text, "{}", "-".repeat(LABEL + (width + 1) * sizes.len()));
         for group in self.groups() {
             let _ = writeln!(text, "{}, {}", group[0].title(), unit.name());
             let base = self.base_of(group).filter(|_| group.len() > 1);
@@ -146,7 +155,26 @@ impl Report {
         format!(
             "\n{says}\n{}",
             table(&["operations a second", "engine", "without", "with", "improvement"], &rows)
-        )
+        ) + &self.rsa()
+    }
+
+    /// RSA as `openssl speed` shows it.
+    fn rsa(&self) -> String {
+        let row = |bits: &str| {
+            let named = |action: &str| {
+                let name = format!("rsa-{bits} {action}");
+                self.operations.iter().find(|it| it.name == name).map(|it| it.per_second)
+            };
+            let [sign, verify] = [named("sign")?, named("verify")?];
+            let seconds = |per_second: f64| format!("{:.6}s", 1.0 / per_second);
+            let [signs, verifies] = [sign, verify].map(|per_second| format!("{per_second:.1}"));
+            Some(vec![format!("rsa {bits} bits"), seconds(sign), seconds(verify), signs, verifies])
+        };
+        let rows: Vec<Vec<String>> = ["2048", "3072"].into_iter().filter_map(row).collect();
+        if rows.is_empty() {
+            return String::new();
+        }
+        format!("\n{}", table(&["", "sign", "verify", "sign/s", "verify/s"], &rows))
     }
 }
 
@@ -174,7 +202,7 @@ fn percent(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::example;
+    use super::super::report::{PerSecond, example};
     use super::*;
 
     /// The lines of a text, with one space where there are several.
@@ -206,8 +234,19 @@ mod tests {
     }
 
     #[test]
+    fn rsa_is_shown_as_openssl_speed_shows_it() {
+        let mut report = example();
+        for (name, per_second) in [("rsa-2048 sign", 27.4), ("rsa-2048 verify", 908.0)] {
+            report.operations.push(PerSecond::new(name.to_owned(), "aws-lc".to_owned(), per_second, None));
+        }
+        let lines = lines(&report.text(Unit::Kilobytes));
+        assert!(lines.contains(&"sign verify sign/s verify/s".to_owned()), "{lines:#?}");
+        assert!(lines.contains(&"rsa 2048 bits 0.036496s 0.001101s 27.4 908.0".to_owned()), "{lines:#?}");
+    }
+
+    #[test]
     fn thousands_of_bytes_are_those_of_openssl_speed() {
         let text = example().text(Unit::Kilobytes);
-        assert!(lines(&text).contains(&"aws-lc 800000 6000000".to_owned()), "{text}");
+        assert!(lines(&text).contains(&"aws-lc 800000.00k 6000000.00k".to_owned()), "{text}");
     }
 }

@@ -118,7 +118,7 @@ macro_rules! opaque {
     }};
 }
 
-fn functions() -> Functions {
+pub(super) fn functions() -> Functions {
     Functions {
         cipher_new: opaque!(EVP_CIPHER_CTX_new() -> Pointer),
         cipher_free: opaque!(EVP_CIPHER_CTX_free(context: Pointer)),
@@ -162,6 +162,7 @@ fn cipher(name: &str) -> Pointer {
             "AES-128-CTR" => sys::EVP_aes_128_ctr(),
             "AES-192-CTR" => sys::EVP_aes_192_ctr(),
             "AES-256-CTR" => sys::EVP_aes_256_ctr(),
+            "DES-CBC" => sys::EVP_des_cbc(),
             "DES-EDE3-CBC" => sys::EVP_des_ede3_cbc(),
             _ => null(),
         }

@@ -79,7 +79,7 @@ fn done(result: c_int) -> Result<(), EngineFailure> {
 }
 
 /// An `EVP_CIPHER_CTX` with its key and direction.
-struct CipherContext {
+pub(super) struct CipherContext {
     functions: Functions,
     context: Pointer,
 }
@@ -88,7 +88,7 @@ struct CipherContext {
 unsafe impl Send for CipherContext {}
 
 impl CipherContext {
-    fn new(functions: Functions, cipher: Pointer, seals: bool) -> Result<Self, EngineFailure> {
+    pub(super) fn new(functions: Functions, cipher: Pointer, seals: bool) -> Result<Self, EngineFailure> {
         // SAFETY: the function takes nothing.
         let mut context = Self { functions, context: unsafe { (functions.cipher_new)() } };
         if context.context.is_null() {
@@ -108,13 +108,19 @@ impl CipherContext {
     }
 
     /// Sets what is given: `key` of the length of the cipher's key, `nonce` of that of its nonce.
-    fn set(&mut self, key: Option<&[u8]>, nonce: Option<&[u8]>) -> Result<(), EngineFailure> {
+    pub(super) fn set(&mut self, key: Option<&[u8]>, nonce: Option<&[u8]>) -> Result<(), EngineFailure> {
         let pointer = |bytes: Option<&[u8]>| bytes.map_or(null(), <[u8]>::as_ptr);
         let (key, nonce) = (pointer(key), pointer(nonce));
         // SAFETY: the caller gives slices of the lengths that the cipher reads.
         done(unsafe {
             (self.functions.cipher_init)(self.context, null_mut(), null_mut(), key, nonce, SAME_DIRECTION)
         })
+    }
+
+    /// Has it take whole blocks only.
+    pub(super) fn without_padding(&mut self) -> Result<(), EngineFailure> {
+        // SAFETY: the context is live.
+        done(unsafe { (self.functions.cipher_padding)(self.context, 0) })
     }
 
     fn control(&mut self, command: c_int, length: usize, bytes: Pointer) -> Result<(), EngineFailure> {
@@ -139,7 +145,7 @@ impl CipherContext {
     }
 
     /// Encrypts or decrypts `text` in place.
-    fn update(&mut self, text: &mut [u8]) -> Result<(), EngineFailure> {
+    pub(super) fn update(&mut self, text: &mut [u8]) -> Result<(), EngineFailure> {
         let mut length = 0;
         let bytes = text.as_mut_ptr();
         // SAFETY: none of the ciphers used writes more than it is given, as padding is off.
@@ -368,8 +374,7 @@ impl MacContext {
         let with = |secret: &[u8]| {
             let mut cipher = CipherContext::new(functions, (functions.cipher)("AES-128-CBC"), true)?;
             cipher.set(Some(secret), None)?;
-            // SAFETY: the context is live.
-            done(unsafe { (functions.cipher_padding)(cipher.context, 0) })?;
+            cipher.without_padding()?;
             Ok(cipher)
         };
         let mut master = with(secret)?;
@@ -446,8 +451,7 @@ impl EvpPairKey {
         } else {
             let mut cipher = CipherContext::new(self.functions, self.cipher, seals)?;
             cipher.set(Some(&self.secrets[0]), None)?;
-            // SAFETY: the context is live.
-            done(unsafe { (self.functions.cipher_padding)(cipher.context, 0) })?;
+            cipher.without_padding()?;
             Some(cipher)
         };
         Ok(PairContext {

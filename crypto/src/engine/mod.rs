@@ -6,6 +6,7 @@
 
 pub mod af_alg;
 pub mod aws_lc;
+pub mod cbc;
 pub mod cryptodev;
 pub mod digest;
 mod evp;

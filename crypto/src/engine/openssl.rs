@@ -68,6 +68,11 @@ impl OpenSsl {
     }
 }
 
+/// The functions of the library of this machine.
+pub(super) fn functions_here() -> Result<Functions, Unavailable> {
+    functions(library::open(NAMES)?)
+}
+
 fn functions(library: &'static Library) -> Result<Functions, Unavailable> {
     // SAFETY: the types are those of openssl/evp.h and openssl/hmac.h.
     unsafe {
