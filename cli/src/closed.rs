@@ -3,8 +3,9 @@
 use crate::{Outcome, log, privilege, run};
 use clap::Args;
 use gateway::control::host::{self, Host};
+use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(crate) struct Close {
@@ -23,10 +24,16 @@ pub(crate) struct Open {
     api: PathBuf,
 }
 
+/// Whether a gateway listens there: also one that does not let this user in.
+fn runs(api: &Path) -> bool {
+    let absent = [ErrorKind::NotFound, ErrorKind::ConnectionRefused];
+    UnixStream::connect(api).map_or_else(|error| !absent.contains(&error.kind()), |_| true)
+}
+
 /// Closes what the tunnels of a configuration are to protect, for the time before the gateway starts.
 pub(crate) fn close(arguments: &Close) -> Outcome {
     log::start()?;
-    if UnixStream::connect(&arguments.api).is_ok() {
+    if runs(&arguments.api) {
         println!("a gateway runs, and protects what its configuration says");
         return Ok(());
     }
@@ -39,7 +46,7 @@ pub(crate) fn close(arguments: &Close) -> Outcome {
 /// Opens what gateways have left closed.
 pub(crate) fn open(arguments: &Open) -> Outcome {
     log::start()?;
-    if UnixStream::connect(&arguments.api).is_ok() {
+    if runs(&arguments.api) {
         let api = arguments.api.display();
         return Err(format!("a gateway serves {api}, and would close all again\n  fix: systemctl stop postern, then postern open").into());
     }

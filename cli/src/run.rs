@@ -72,7 +72,9 @@ type Engines = fn(&Settings) -> Arc<Choice>;
 fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
     log::start()?;
     let user = service_user::wanted(arguments.user.as_deref())?;
-    let group = user.as_ref().map(User::gid);
+    // A unit of systemd starts us as that user.
+    let own = (!rustix::process::geteuid().is_root()).then(|| rustix::process::getegid().as_raw());
+    let group = user.as_ref().map(User::gid).or(own);
     let Read { tree, settings, ends } = read(&arguments.config, group, false)?;
     if arguments.check {
         check(&arguments.config, &settings)?;

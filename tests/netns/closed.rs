@@ -2,8 +2,8 @@
 
 use crate::daemon::{Site, key_pair};
 use crate::ipsec::Gateway;
-use crate::support::{answers, postern, sites, sites_and};
-use bench::lab::{Lab, wait_until};
+use crate::support::{answers, postern, sites, sites_and, skip};
+use bench::lab::{Lab, has_program, wait_until};
 use rustix::process::Signal;
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -205,6 +205,13 @@ fn what_is_forwarded_does_not_lead_around_a_tunnel_for_everything() {
     assert!(!answers(&lab, "h", WORLD), "in clear");
     lab.ip("a", "rule add priority 10 lookup main").expect("a rule");
     assert!(!answers(&lab, "h", WORLD), "in clear, by the rule of another");
+    if has_program("iptables") {
+        let mark = ["-t", "mangle", "-A", "PREROUTING", "-i", "lan", "-j", "MARK", "--set-mark", "220"];
+        lab.run("a", "iptables", &mark).expect("a mark");
+        assert!(!answers(&lab, "h", WORLD), "in clear, with the mark of our own packets");
+    } else {
+        skip("needs iptables");
+    }
     assert!(answers(&lab, "h", "10.1.0.1"), "its gateway");
 }
 
@@ -393,6 +400,28 @@ fn one_wrong_peer_is_that_peers_error() {
     assert!(reaches(&lab, "10.1.0.1", "10.20.0.8"), "it is no longer to be protected");
 }
 
+#[test]
+fn of_tunnels_and_exceptions_the_closest_decides() {
+    let Some(mut lab) = lab() else { return };
+    lab.ip("b", "address add 10.20.7.8/32 dev lo").expect("an address");
+    let tunnel = tunnel("one", ["192.168.77.1", "192.168.77.3"], "10.1.0.0/24", "10.20.0.0/16");
+    let excepted = "set vpn ipsec passthrough 10.0.0.0/8\nset vpn ipsec passthrough 10.20.7.0/24\n";
+    let _a = running(&mut lab, &format!("{GROUPS}{tunnel}{excepted}"));
+    assert!(reaches(&lab, "10.1.0.1", "10.20.7.8"), "an exception within the tunnel");
+    assert!(!leaks(&lab, "10.1.0.1", "10.20.0.8"), "a tunnel within an exception");
+}
+
+#[test]
+fn without_routes_of_ours_what_is_protected_does_not_leave_in_clear_either() {
+    let Some(mut lab) = lab() else { return };
+    assert!(reaches(&lab, "10.1.0.1", "10.20.0.8"), "the lab leads there");
+    let tunnel = tunnel("one", ["192.168.77.1", "192.168.77.3"], "10.1.0.0/24", "10.20.0.0/16");
+    let alone = "set vpn ipsec options disable-route-autoinstall\n";
+    let _a = running(&mut lab, &format!("{GROUPS}{tunnel}{alone}"));
+    assert!(!leaks(&lab, "10.1.0.1", "10.20.0.8"));
+    assert!(!lab.ip("a", "route show table all").expect("routes").contains("10.20.0.0/16"));
+}
+
 /// WireGuard on the first site, to a peer that never answers.
 fn wireguard(allowed: &[&str], more: &str) -> String {
     let (private, public) = (key_pair().0, key_pair().1);
@@ -487,6 +516,48 @@ fn one_wrong_wireguard_interface_is_that_interfaces_error() {
     assert!(a.0.reload().contains("is in force"));
     let route = lab.ip("a", "route get 10.20.0.8").expect("a route");
     assert!(route.contains("dev wg0"), "{route}");
+}
+
+#[test]
+fn a_refused_interface_that_is_no_longer_configured_closes_nothing() {
+    let Some(mut lab) = lab() else { return };
+    let _taken = lab.enter("a", || UdpSocket::bind("0.0.0.0:51999")).expect("entered").expect("free");
+    let wrong = wireguard(&["10.20.0.0/16"], "set interfaces wireguard wg0 port 51999\n");
+    let six = tunnel("six", V6, "fd01::/64", "2001:db8::/32");
+    let a = running(&mut lab, &format!("{GROUPS}{six}{wrong}"));
+    assert!(!leaks(&lab, "0.0.0.0", "10.20.0.8"));
+    a.write(&format!("{GROUPS}{six}"));
+    assert!(a.0.reload().contains("is in force"));
+    assert!(reaches(&lab, "0.0.0.0", "10.20.0.8"), "it is no longer to be protected");
+}
+
+#[test]
+fn a_prefix_that_goes_to_another_tunnel_is_closed_all_the_while() {
+    let Some(mut lab) = lab() else { return };
+    let text = wireguard(&["10.20.0.0/16"], "");
+    let a = running(&mut lab, &text);
+    let seen = std::env::temp_dir().join(format!("{}.routes", lab.interface("a")));
+    let mut monitor = lab.command("a", "stdbuf");
+    let monitor =
+        monitor.args(["-oL", "ip", "monitor", "route"]).stdout(std::fs::File::create(&seen).expect("a file"));
+    let monitor = lab.start(monitor).expect("it starts");
+    let said = || std::fs::read_to_string(&seen).expect("it writes");
+    wait_until(PATIENCE, || {
+        ["add", "delete"].iter().all(|it| lab.ip("a", &format!("route {it} 192.0.2.0/24 dev lo")).is_ok())
+            && said().contains("192.0.2.0/24")
+    })
+    .expect("it listens");
+    a.write(&text.replace(" wg0 ", " wg1 "));
+    assert!(a.0.reload().contains("is in force"));
+    let inside = || lab.ip("a", "route get 10.20.0.8").is_ok_and(|way| way.contains("dev wg1"));
+    wait_until(PATIENCE, inside).expect("the other tunnel has it");
+    lab.ip("a", "route add 192.0.3.0/24 dev lo").expect("a route");
+    wait_until(PATIENCE, || said().contains("192.0.3.0/24")).expect("all is seen");
+    lab.kill(monitor, Signal::TERM);
+    let said = said();
+    let _ = std::fs::remove_file(&seen);
+    assert!(said.contains("10.20.0.0/16 dev wg1"), "{said}");
+    assert!(!said.contains("Deleted unreachable 10.20.0.0/16"), "{said}");
 }
 
 #[test]

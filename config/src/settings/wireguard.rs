@@ -7,6 +7,11 @@ use crypto::{PrivateKey, PublicKey, Secret};
 use ipnet::IpNet;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+
+/// Marks that are also numbers of routing tables: those of IPsec, and default, main and local of the kernel. A tunnel for
+/// everything has its routes in the table of its mark.
+const RESERVED_MARKS: [RangeInclusive<u32>; 2] = [220..=222, 253..=255];
 
 /// A WireGuard interface.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,6 +69,17 @@ impl Reader {
             return None;
         };
         self.check_keys(&path, tree, &private_key, &peers);
+        let fwmark = set_or_default(tree, "interfaces wireguard <interface>", "fwmark");
+        if RESERVED_MARKS.iter().any(|range| range.contains(&fwmark)) {
+            self.error(
+                tree.location_of("fwmark"),
+                format!(
+                    "{path}: fwmark {fwmark} is also the number of a routing table of IPsec or of the kernel"
+                ),
+                format!("set {path} fwmark 51820"),
+            );
+            return None;
+        }
         Some(WireGuard {
             addresses: parsed(tree.values("address")),
             description: tree.value("description").map(str::to_owned),
@@ -71,7 +87,7 @@ impl Reader {
             disabled_offloads: tree.values("disable-offload").into_iter().map(str::to_owned).collect(),
             port: tree.value("port").and_then(|port| port.parse().ok()),
             mtu: set_or_default(tree, "interfaces wireguard <interface>", "mtu"),
-            fwmark: set_or_default(tree, "interfaces wireguard <interface>", "fwmark"),
+            fwmark,
             private_key,
             peers,
         })

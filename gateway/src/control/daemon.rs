@@ -114,11 +114,19 @@ impl Daemon {
 
     /// Makes everything what `settings` says. What was refused, by its place in the configuration, is what it was before.
     pub async fn apply(&mut self, settings: Settings) -> BTreeMap<String, ApplyError> {
+        // A prefix may go from one tunnel to another: it is closed in between.
+        self.host.hold();
+        let refused = self.apply_held(settings).await;
+        self.host.release();
+        refused
+    }
+
+    async fn apply_held(&mut self, settings: Settings) -> BTreeMap<String, ApplyError> {
         let needs = Needs::new(&settings);
         self.engines.set_rules(engine_rules(settings.crypto));
         self.open_at_exit = settings.open_at_exit;
-        let gone: Vec<String> =
-            self.running.keys().filter(|name| !settings.wireguard.contains_key(*name)).cloned().collect();
+        // Also those that were refused or deleted, and of which only what they are for is closed.
+        let gone = self.host.links().into_iter().filter(|name| !settings.wireguard.contains_key(name));
         for name in gone {
             self.remove(&name);
         }

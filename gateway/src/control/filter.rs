@@ -102,7 +102,7 @@ mod calls {
         SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getresuid, SYS_getresgid, SYS_getppid, SYS_set_tid_address,
         SYS_mlockall, SYS_munlockall, SYS_mincore, SYS_get_mempolicy,
         #[cfg(target_arch = "x86_64")] SYS_open,
-        #[cfg(target_arch = "x86_64")] SYS_renameat,
+        SYS_renameat,
         #[cfg(target_arch = "x86_64")] SYS_getrlimit,
         #[cfg(target_arch = "x86_64")] SYS_setrlimit,
         #[cfg(target_arch = "x86_64")] SYS_stat,

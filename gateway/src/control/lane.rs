@@ -405,7 +405,7 @@ impl<T: Transmit> Lane<T> {
         if update.fwmark.is_some() || update.listen_port.is_some() {
             self.forget_sources();
         }
-        let mut out = Outbox::new();
+        let (mut out, mut gone) = (Outbox::new(), Vec::new());
         if let Some(names) = update.names {
             self.names = names;
         }
@@ -414,18 +414,19 @@ impl<T: Transmit> Lane<T> {
         }
         if let Some(key) = update.private_key {
             let key = Some(key).filter(|key| !key.is_zero());
-            if let Some(ourselves) = self.device.set_private_key(self.shared.clock.monotonic(), key, &mut out)
-            {
-                self.forget(ourselves);
-            }
+            gone.extend(self.device.set_private_key(self.shared.clock.monotonic(), key, &mut out));
         }
         if update.replace_peers {
             for id in self.device.peers() {
                 self.device.remove_peer(id, &mut out);
-                self.forget(id);
+                gone.push(id);
             }
         }
+        // Keys are taken from peers that are still known.
         self.carry_out(out, None);
+        for id in gone {
+            self.forget(id);
+        }
         for peer in update.peers {
             self.update_peer(peer);
         }

@@ -2,7 +2,9 @@
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr};
-use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size_force, set_socket_timeout};
+use rustix::net::sockopt::{
+    Timeout, set_socket_recv_buffer_size_force, set_socket_send_buffer_size_force, set_socket_timeout,
+};
 use rustix::net::{RecvFlags, recv};
 use std::io;
 use std::time::Duration;
@@ -32,6 +34,7 @@ const USUAL_SEND: usize = 64 << 10;
 
 /// What `meta` reads.
 pub(super) const MARK: u32 = 3;
+pub(super) const IIF: u32 = 4;
 pub(super) const IIFNAME: u32 = 6;
 pub(super) const OIFNAME: u32 = 7;
 pub(super) const NF_PROTOCOL: u32 = 15;
@@ -183,6 +186,11 @@ impl Batch {
         if self.bytes.len() > USUAL_SEND {
             set_socket_send_buffer_size_force(socket, self.bytes.len() * 2)?;
         }
+        // Each answer takes up to a page of what waits to be read.
+        let answers = self.messages as usize * ANSWER;
+        if answers > USUAL_SEND {
+            set_socket_recv_buffer_size_force(socket, answers)?;
+        }
         socket.send(&self.bytes, 0)?;
         for _ in 0..asked {
             acknowledged(&socket.recv_from_full()?.0)?;
@@ -191,6 +199,8 @@ impl Batch {
     }
 }
 
+/// What the kernel counts for an answer that waits.
+const ANSWER: usize = 2048;
 /// The headers of netlink and of netfilter's messages in it.
 const HEADERS: usize = 16 + 4;
 

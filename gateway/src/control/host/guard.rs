@@ -2,10 +2,8 @@
 //! interface, whatever rule or route brought them there. Their table stays when the daemon ends, however it ends.
 //!
 //! ```text
-//! our interfaces, our mark, neighbours on a link     leave
-//! protected, within an exception                     dropped and counted
-//! an exception                                       leaves
-//! protected                                          dropped and counted
+//! our interfaces, our ESP and IKE, neighbours on a link     leave
+//! an exception, or protected: the closer network decides    leaves, or is dropped and counted
 //! ```
 
 use crate::control::ipsec::NAME;
@@ -17,6 +15,9 @@ use crate::control::nft::{
 };
 use ipnet::IpNet;
 use netlink_sys::Socket;
+use packet::header::esp::ESP;
+use packet::header::ip::UDP;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
@@ -94,8 +95,13 @@ impl Protected {
         let mut rules = vec![
             vec![meta(OIFNAME), interface(EQUAL, NAME), accept()],
             vec![meta(OIFNAME), interface(EQUAL, "lo"), accept()],
-            vec![meta(nft::MARK), compare(EQUAL, &MARK.to_ne_bytes()), accept()],
+            ours(UDP),
+            ours(ESP),
             vec![
+                of_family(true),
+                // Hop limit 255: it has come over no router, and no router sends it on.
+                payload(NETWORK_HEADER, 7, 1),
+                compare(EQUAL, &[255]),
                 protocol(ICMP_V6),
                 payload(TRANSPORT_HEADER, 0, 1),
                 compare(AT_LEAST, &NEIGHBOURS[..1]),
@@ -103,22 +109,28 @@ impl Protected {
                 accept(),
             ],
         ];
-        let ours = self.interfaces.iter();
-        rules.extend(ours.map(|name| vec![meta(OIFNAME), interface(EQUAL, name), accept()]));
-        let on_link = ON_LINK.iter().filter_map(|it| it.parse().ok());
-        let exceptions: BTreeSet<IpNet> = self.exceptions.iter().copied().chain(on_link).collect();
-        let (closer, others): (Vec<_>, Vec<_>) = self
-            .pairs
-            .iter()
-            .copied()
-            .partition(|(_, remote)| self.exceptions.iter().any(|exception| exception.contains(remote)));
+        let links = self.interfaces.iter();
+        rules.extend(links.map(|name| vec![meta(OIFNAME), interface(EQUAL, name), accept()]));
+        let on_link: Vec<IpNet> = ON_LINK.iter().filter_map(|it| it.parse().ok()).collect();
         let mut sets = Sets::default();
         for v6 in [false, true] {
-            rules.extend(dropped(&closer, v6, &mut sets));
-            let to = exceptions.iter().copied().filter(|it| is_v6(*it) == v6);
-            let set = sets.add(to.collect(), v6);
-            rules.push(vec![of_family(v6), address(v6, Side::Destination), lookup(&set), accept()]);
-            rules.extend(dropped(&others, v6, &mut sets));
+            rules.extend(accepted(on_link.iter().copied(), v6, &mut sets));
+            // As in a routing table, the closer network decides. Only where exceptions stand between do lengths matter.
+            let mut lengths: BTreeSet<Reverse<u8>> =
+                self.exceptions.iter().map(|it| Reverse(it.prefix_len())).collect();
+            lengths.insert(Reverse(0));
+            let mut closer = u8::MAX;
+            for Reverse(length) in lengths {
+                let within = |prefix: &IpNet| (length..closer).contains(&prefix.prefix_len());
+                let pairs: Vec<_> = self.pairs.iter().copied().filter(|(_, remote)| within(remote)).collect();
+                let (even, longer): (Vec<_>, Vec<_>) =
+                    pairs.into_iter().partition(|(_, remote)| remote.prefix_len() == length);
+                rules.extend(dropped(&longer, v6, &mut sets));
+                let exceptions = self.exceptions.iter().copied().filter(|it| it.prefix_len() == length);
+                rules.extend(accepted(exceptions, v6, &mut sets));
+                rules.extend(dropped(&even, v6, &mut sets));
+                closer = length;
+            }
         }
         batch.add(NEW_TABLE, CREATE, &text(1, TABLE));
         batch.add(NEW_CHAIN, CREATE, &nft::chain(TABLE, CHAIN));
@@ -137,6 +149,25 @@ impl Protected {
 enum Side {
     Source,
     Destination,
+}
+
+/// Our own packets of a protocol: with our mark, and sent by this machine, not forwarded.
+fn ours(of: u8) -> Vec<Vec<u8>> {
+    vec![
+        meta(nft::MARK),
+        compare(EQUAL, &MARK.to_ne_bytes()),
+        meta(nft::IIF),
+        compare(EQUAL, &0u32.to_ne_bytes()),
+        protocol(of),
+        accept(),
+    ]
+}
+
+/// A rule that lets out what is sent to these networks.
+fn accepted(to: impl Iterator<Item = IpNet>, v6: bool, sets: &mut Sets) -> Option<Vec<Vec<u8>>> {
+    let to: Vec<IpNet> = to.filter(|it| is_v6(*it) == v6).collect();
+    let set = (!to.is_empty()).then(|| sets.add(to, v6))?;
+    Some(vec![of_family(v6), address(v6, Side::Destination), lookup(&set), accept()])
 }
 
 /// Rules that drop these pairs: one for each network of the side that has fewer, with a set of the others.

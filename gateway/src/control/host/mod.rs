@@ -32,7 +32,7 @@ use std::thread::{self, JoinHandle};
 use watch::Watch;
 
 /// What the kernel is to have.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Wanted {
     /// For WireGuard interfaces.
     links: BTreeMap<String, Network>,
@@ -43,6 +43,8 @@ struct Wanted {
 #[derive(Default)]
 struct State {
     wanted: Wanted,
+    /// What is kept closed beside it while a configuration is applied: a prefix may go from one tunnel to another.
+    held: Option<Wanted>,
     /// Who has the interface for IPsec, and is told when links or addresses have changed.
     gateway: Weak<Gateway>,
     guard: Guard,
@@ -73,9 +75,8 @@ impl Host {
         let mut state = State { wanted, ..State::default() };
         // Nothing is lost between the look at what is there and the first event.
         let sockets = watch::Sockets::open().map_err(failed)?;
-        if let Some((_, error)) = state.restore()?.errors.into_iter().next() {
-            return Err(error);
-        }
+        // What one tunnel is refused keeps no other back; it is tried again with that tunnel.
+        state.restore()?.log();
         let state = Arc::new(Mutex::new(state));
         let (wake, stop) = (Arc::new(Wake::new().map_err(failed)?), Arc::new(AtomicBool::new(false)));
         let watch = Watch::new(sockets, Arc::clone(&state), Arc::clone(&wake), Arc::clone(&stop));
@@ -84,6 +85,29 @@ impl Host {
             watch.run();
         });
         Ok(Self { state, wake, stop, thread: Some(thread.map_err(failed)?) })
+    }
+
+    /// Keeps closed what is closed now, whatever is wanted until [`release`](Self::release).
+    pub fn hold(&self) {
+        let mut state = self.lock();
+        let links = state.wanted.links.iter();
+        let links = links.map(|(name, link)| (name.clone(), link.without_interface())).collect();
+        state.held = Some(Wanted { links, ipsec: state.wanted.ipsec.clone() });
+    }
+
+    /// Opens what was only held.
+    pub fn release(&self) {
+        let mut state = self.lock();
+        state.held = None;
+        match state.restore() {
+            Ok(outcome) => outcome.log(),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+
+    /// The WireGuard interfaces that something is wanted for, whether they are there or not.
+    pub fn links(&self) -> Vec<String> {
+        self.lock().wanted.links.keys().cloned().collect()
     }
 
     /// Wants this for a WireGuard interface from now on, or nothing. The error is what was refused for it.
@@ -116,6 +140,7 @@ impl Host {
     /// Ends, and leaves what is to be protected closed, or `open`s it: then nothing is left.
     pub fn end(self, open: bool) {
         let mut state = self.lock();
+        state.held = None;
         if open {
             state.wanted = Wanted::default();
         }
@@ -142,18 +167,33 @@ impl Drop for Host {
     }
 }
 
+impl Wanted {
+    /// What is wanted, with what is held closed.
+    fn and(&self, held: &Self) -> Self {
+        let mut links = self.links.clone();
+        for (name, network) in &held.links {
+            let both = links.get(name).map_or_else(|| network.clone(), |wanted| wanted.and(network));
+            links.insert(name.clone(), both);
+        }
+        Self { links, ipsec: held.ipsec.clone().and(self.ipsec.clone()) }
+    }
+}
+
 impl State {
     /// Gives the kernel what it lacks, and takes what it should not have.
     fn restore(&mut self) -> Result<Outcome, NetlinkError> {
         let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
         let is_served = self.gateway.strong_count() > 0;
-        let plan = self.wanted.plan(&mut netlink, is_served)?;
+        let wanted = self.held.as_ref().map_or_else(|| self.wanted.clone(), |held| self.wanted.and(held));
+        let plan = wanted.plan(&mut netlink, is_served)?;
         let mut outcome = Outcome::default();
         plan.close(&mut netlink, &mut outcome);
         self.valid_mark.set(&plan.rules());
-        match self.guard.set(&self.wanted.protected()) {
-            Ok(true) => outcome.restored.push("the table inet postern-guard".to_owned()),
-            Ok(false) => {}
+        match self.guard.set(&wanted.protected()) {
+            Ok(changed) => {
+                self.guard_failed = false;
+                outcome.restored.extend(changed.then(|| "the table inet postern-guard".to_owned()));
+            }
             Err(error) => self.say_unguarded(&error),
         }
         plan.open(&mut netlink, &mut outcome);

@@ -25,6 +25,8 @@ pub struct Network {
     near: BTreeSet<IpNet>,
     /// Networks that the user excepts.
     excepted: BTreeSet<IpNet>,
+    /// Whether the user sets the routes: what must not leave in clear is the same.
+    is_routed_elsewhere: bool,
 }
 
 /// What the routes depend on.
@@ -40,10 +42,7 @@ pub struct Surroundings<'a> {
 impl Network {
     /// What is to be known for these settings.
     pub fn new(settings: &IpSec) -> Self {
-        let mut network = Self::default();
-        if settings.disable_route_autoinstall {
-            return network;
-        }
+        let mut network = Self { is_routed_elsewhere: settings.disable_route_autoinstall, ..Self::default() };
         let tunnels = || {
             let peers = settings.peers.values();
             peers.flat_map(|peer| peer.tunnels.values().map(move |tunnel| (peer, tunnel)))
@@ -107,6 +106,9 @@ impl Network {
 
     /// The rules that lead to the routes, on a machine with these addresses.
     pub fn rules(&self, addresses: &[IpNet]) -> BTreeSet<Rule> {
+        if self.is_routed_elsewhere {
+            return BTreeSet::new();
+        }
         let closer = self.behind.keys().filter(|prefix| prefix.prefix_len() > 0);
         let mut rules: BTreeSet<Rule> =
             closer.map(|prefix| Rule::BeforeMain { v6: is_v6(*prefix), mark: MARK }).collect();
@@ -130,6 +132,9 @@ impl Network {
         mut towards: impl FnMut(IpAddr) -> Option<IpAddr>,
     ) -> BTreeSet<Route> {
         let mut routes = BTreeSet::new();
+        if self.is_routed_elsewhere {
+            return routes;
+        }
         for (&prefix, ours) in &self.behind {
             let link = around.index.map(|index| {
                 // Without networks of ours it is the peer itself that is behind the tunnel.
