@@ -1,6 +1,6 @@
 //! More packets than there is room for: a slow peer does not hold up a fast one, and what the kernel loses is shown.
 
-use crate::support::{ask, daemon, dropped, joined, lab, tcp_arrives_whole, udp_echoes};
+use crate::support::{PATIENCE, ask, daemon, dropped, joined, lab, tcp_arrives_whole, udp_echoes};
 use bench::gateway_under_test::{Gateway, private_key};
 use bench::lab::{Lab, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -51,7 +51,7 @@ fn hub(lab: &mut Lab, [to_slow, to_fast, slow, fast]: [&str; 4]) -> Gateway {
         );
         peer.set(&request).expect("accepted");
         up(lab, namespace, &interface, inside);
-        wait_until(Duration::from_secs(30), || crate::support::answers(lab, "a", inside)).expect("a tunnel");
+        wait_until(PATIENCE, || crate::support::answers(lab, "a", inside)).expect("a tunnel");
     }
     let shaper = "qdisc add dev slow root tbf rate 5mbit burst 64k limit 32m";
     lab.run("a", "tc", &shaper.split(' ').collect::<Vec<_>>()).expect("the kernel has tbf");
@@ -106,7 +106,7 @@ fn a_peer_behind_a_slow_link_holds_up_no_other() {
         std::thread::scope(|scope| {
             scope.spawn(|| flood(&lab, "10.77.0.2", &stop));
             let is_congested = || dropped(&hub.interface, "peer-congested") > 0;
-            let congested = wait_until(Duration::from_secs(30), is_congested);
+            let congested = wait_until(PATIENCE, is_congested);
             let echoes = congested.and_then(|()| udp_echoes(&lab, "a", "c", "10.77.0.3", &[100; 20]));
             // At 5 Mbit/s it would take a minute; with a place in that queue for each segment, much longer.
             let whole = tcp_arrives_whole(&lab, "a", "c", "10.77.0.3", 40 << 20);

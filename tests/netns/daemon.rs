@@ -77,7 +77,7 @@ impl Site {
         let before = said().len();
         self.signal(Signal::HUP);
         let ended = || ["in force", "stays as it was"].iter().any(|words| said()[before..].contains(words));
-        wait_until(Duration::from_secs(5), ended).unwrap_or_else(|error| panic!("{error}:\n{}", said()));
+        wait_until(PATIENCE, ended).unwrap_or_else(|error| panic!("{error}:\n{}", said()));
         said()[before..].to_owned()
     }
 
@@ -136,7 +136,7 @@ fn a_file_makes_a_tunnel_with_addresses_and_routes() {
     assert!(routes.contains("10.50.0.0/16") && !routes.contains("10.66.0.0/24 proto 219"), "{routes}");
     a.signal(Signal::TERM);
     let process = a.process.expect("it was started");
-    wait_until(Duration::from_secs(5), || lab.ended(process).is_some()).expect("it ends");
+    wait_until(PATIENCE, || lab.ended(process).is_some()).expect("it ends");
     assert!(lab.ip("a", "link show wg0").is_err(), "interface, addresses and routes are gone");
     assert!(!a.socket.exists());
 }
@@ -144,7 +144,7 @@ fn a_file_makes_a_tunnel_with_addresses_and_routes() {
 #[test]
 fn a_new_configuration_touches_only_what_has_changed() {
     let Some((lab, a, _b, publics)) = started() else { return };
-    wait_until(Duration::from_secs(10), || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
+    wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
     let handshake = a.peer("other")["latest_handshake"].clone();
     // Packets flow all the while; not one may be lost.
     let pinging = std::thread::scope(|scope| {
@@ -164,12 +164,10 @@ fn a_new_configuration_touches_only_what_has_changed() {
         let more: Vec<&str> = more.iter().map(String::as_str).collect();
         a.write(&lines(0, &publics[1], &more));
         a.signal(Signal::HUP);
-        wait_until(Duration::from_secs(5), || a.peer("stranger") != serde_json::Value::Null)
-            .expect("it is added");
+        wait_until(PATIENCE, || a.peer("stranger") != serde_json::Value::Null).expect("it is added");
         a.write(&lines(0, &publics[1], &[]));
         a.signal(Signal::HUP);
-        wait_until(Duration::from_secs(5), || a.peer("stranger") == serde_json::Value::Null)
-            .expect("it is removed");
+        wait_until(PATIENCE, || a.peer("stranger") == serde_json::Value::Null).expect("it is removed");
         pinging.join().expect("ping ends")
     });
     assert!(pinging.contains(" 0% packet loss"), "{pinging}");
@@ -181,7 +179,7 @@ fn a_new_configuration_touches_only_what_has_changed() {
 #[test]
 fn a_wrong_file_is_refused_and_the_old_one_stays_in_force() {
     let Some((lab, a, _b, publics)) = started() else { return };
-    wait_until(Duration::from_secs(30), || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
+    wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
     let before = a.peer("other")["latest_handshake"].clone();
     a.write(&lines(0, &publics[1], &["mtu 1300", "adress 10.0.0.1/8"]));
     let logged = a.reload();
@@ -228,13 +226,13 @@ fn a_tunnel_for_everything_does_not_swallow_itself() {
     a.write(&lines(0, &publics[1], &["peer other allowed-ips 0.0.0.0/0"]));
     a.signal(Signal::HUP);
     let ruled = |lab: &Lab| lab.ip("a", "rule show").is_ok_and(|text| text.contains("0xca6c"));
-    wait_until(Duration::from_secs(5), || ruled(&lab)).expect("policy routing is set up");
+    wait_until(PATIENCE, || ruled(&lab)).expect("policy routing is set up");
     let route = lab.ip("a", "route get 203.0.113.1").expect("it is routed");
     assert!(route.contains("dev wg0"), "{route}");
     assert!(answers(&lab, "a", "10.66.0.2"), "the tunnel's own datagrams still go outside");
     a.signal(Signal::TERM);
     let process = a.process.expect("it was started");
-    wait_until(Duration::from_secs(30), || lab.ended(process).is_some()).expect("it ends");
+    wait_until(PATIENCE, || lab.ended(process).is_some()).expect("it ends");
     assert!(ruled(&lab), "what it protected stays closed");
     open(&lab).expect("it opens");
     assert!(!ruled(&lab), "the rules are gone");

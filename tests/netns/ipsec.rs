@@ -1,7 +1,7 @@
 //! IPsec between two daemons: seen, explained, begun anew, and taken away.
 
 use crate::daemon::Site;
-use crate::support::{answers, ask, postern, sites, sites_and, tcp_arrives_whole};
+use crate::support::{PATIENCE, answers, ask, postern, sites, sites_and, tcp_arrives_whole};
 use bench::lab::{Lab, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -53,7 +53,7 @@ impl Gateway {
     }
 
     pub fn comes_up(&self, peer: &str) {
-        if wait_until(Duration::from_secs(15), || self.spis(peer).len() == 1).is_err() {
+        if wait_until(PATIENCE, || self.spis(peer).len() == 1).is_err() {
             let log = std::fs::read_to_string(&self.0.log).unwrap_or_default();
             panic!("{}\n{log}", self.says(&format!("explain vpn ipsec peer {peer}")));
         }
@@ -62,7 +62,7 @@ impl Gateway {
     /// What is said of a failure as soon as there is one.
     fn explains(&self, peer: &str) -> String {
         let failed = || !self.peer(peer)["failure"].is_null();
-        let known = wait_until(Duration::from_secs(15), failed);
+        let known = wait_until(PATIENCE, failed);
         let said = self.says(&format!("explain vpn ipsec peer {peer}"));
         known.unwrap_or_else(|error| panic!("{error}: {said}"));
         said
@@ -180,7 +180,7 @@ fn messages_of_ike_that_come_to_nothing_are_counted_by_reason() {
     })
     .expect("it has the namespace");
     let is_counted = || ["bad-ike-message", "unknown-ike-sa"].iter().all(|reason| counted(reason) > Some(0));
-    wait_until(Duration::from_secs(30), is_counted).expect("both are counted");
+    wait_until(PATIENCE, is_counted).expect("both are counted");
 }
 
 /// Whether packets of this machine would go to the other site, and by which interface.
@@ -190,15 +190,15 @@ fn way(lab: &Lab) -> String {
 
 fn goes_nowhere(lab: &Lab) {
     let way = || way(lab);
-    let closed = wait_until(Duration::from_secs(3), || way().contains("No route to host"));
+    let closed = wait_until(PATIENCE, || way().contains("No route to host"));
     closed.unwrap_or_else(|error| panic!("{error}: {}", way()));
 }
 
 fn goes_inside(lab: &Lab) {
     let way = || way(lab);
-    let open = wait_until(Duration::from_secs(5), || way().contains("ipsec0"));
+    let open = wait_until(PATIENCE, || way().contains("ipsec0"));
     open.unwrap_or_else(|error| panic!("{error}: {}", way()));
-    wait_until(Duration::from_secs(15), || answers(lab, "a", "10.20.0.1")).expect("the tunnel carries");
+    wait_until(PATIENCE, || answers(lab, "a", "10.20.0.1")).expect("the tunnel carries");
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn what_is_protected_does_not_leave_in_clear_whatever_becomes_of_the_interface()
     kill(&mut lab, &mut a);
     a.write("set system allow-empty\n");
     a.0.start(&mut lab);
-    wait_until(Duration::from_secs(5), || way(&lab).contains("via 192.168.77.2")).expect("nothing is left");
+    wait_until(PATIENCE, || way(&lab).contains("via 192.168.77.2")).expect("nothing is left");
     let rules = lab.ip("a", "rule show").expect("rules");
     assert!(!rules.contains("220"), "{rules}");
 }
@@ -309,7 +309,7 @@ fn what_the_way_to_a_peer_does_not_carry_is_not_sent() {
     tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 4 << 20).expect("the tunnel carries");
     assert_eq!(fragments_made(&lab), 0);
     narrow(&lab, 1285);
-    wait_until(Duration::from_secs(3), || !whole("1200")).expect("it is noticed");
+    wait_until(PATIENCE, || !whole("1200")).expect("it is noticed");
     assert!(whole("1150"));
 }
 
@@ -368,7 +368,7 @@ fn the_source_of_our_own_packets_follows_our_addresses() {
     assert!(way(&lab).contains("src 10.10.0.1"), "{}", way(&lab));
     lab.ip("a", "address add 10.10.0.9/32 dev lo").expect("an address");
     lab.ip("a", "address delete 10.10.0.1/32 dev lo").expect("another goes");
-    wait_until(Duration::from_secs(3), || way(&lab).contains("src 10.10.0.9"))
+    wait_until(PATIENCE, || way(&lab).contains("src 10.10.0.9"))
         .unwrap_or_else(|error| panic!("{error}: {}", way(&lab)));
     goes_inside(&lab);
 }
@@ -428,7 +428,7 @@ fn an_interface_that_goes_down_ends_its_connections_and_begins_them_when_it_come
     let Some((lab, [a, b])) = started(|_, text| text) else { return };
     let before = begun(&a, "other");
     lab.ip("a", "link set ipsec0 down").expect("it goes down");
-    wait_until(Duration::from_secs(5), || a.spis("other").is_empty() && b.spis("other").is_empty())
+    wait_until(PATIENCE, || a.spis("other").is_empty() && b.spis("other").is_empty())
         .expect("both ends know");
     lab.ip("a", "link set ipsec0 up").expect("it comes up");
     assert_ne!(begun(&a, "other"), before);
@@ -439,19 +439,16 @@ fn a_reset_makes_new_sas_for_that_tunnel_alone() {
     let Some((lab, [a, _b])) = started(|_, text| text) else { return };
     let (other, second) = (begun(&a, "other"), begun(&a, "second"));
     a.says("reset vpn ipsec site-to-site peer other");
-    wait_until(Duration::from_secs(10), || a.spis("other").len() == 1 && a.spis("other") != other)
-        .expect("another SPI");
+    wait_until(PATIENCE, || a.spis("other").len() == 1 && a.spis("other") != other).expect("another SPI");
     let other = a.spis("other");
     a.says("reset vpn ipsec-peer other tunnel 1");
-    wait_until(Duration::from_secs(10), || a.spis("other").len() == 1 && a.spis("other") != other)
-        .expect("another SPI");
+    wait_until(PATIENCE, || a.spis("other").len() == 1 && a.spis("other") != other).expect("another SPI");
     assert_eq!(a.spis("second"), second, "the others stay");
     tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 1 << 20).expect("the tunnel carries");
     let wrong = a.command("reset vpn ipsec-peer other tunnel 9").output().expect("it runs");
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("its tunnels are 1"));
     a.says("restart vpn");
-    wait_until(Duration::from_secs(10), || a.spis("second").len() == 1 && a.spis("second") != second)
-        .expect("another SPI");
+    wait_until(PATIENCE, || a.spis("second").len() == 1 && a.spis("second") != second).expect("another SPI");
 }
 
 /// The SPIs of a tunnel that has come up.
@@ -468,7 +465,7 @@ fn what_happens_to_a_peer_is_told_by_its_name() {
     let log = || std::fs::read_to_string(&a.0.log).unwrap_or_default();
     assert!(log().contains("calling peer other at 192.168.77.2:500"), "{}", log());
     let is_told = |what: &str| {
-        let told = wait_until(Duration::from_secs(10), || log().contains(what));
+        let told = wait_until(PATIENCE, || log().contains(what));
         assert!(told.is_ok(), "{what}: {}", log());
     };
     is_told("other-tunnel-1 is up, SPI ");
@@ -492,7 +489,7 @@ fn a_reload_touches_only_peers_that_have_changed() {
     a.write(&(configuration(0) + moved));
     assert!(b.0.reload().contains("in force"));
     assert!(a.0.reload().contains("in force"));
-    wait_until(Duration::from_secs(10), || a.spis("second").len() == 1 && a.spis("second") != second)
+    wait_until(PATIENCE, || a.spis("second").len() == 1 && a.spis("second") != second)
         .expect("it begins anew");
     assert_eq!(a.spis("other"), other, "that one was not changed");
     assert_eq!(b.spis("other").len(), 1);
@@ -516,13 +513,13 @@ fn a_reload_leaves_alone_what_is_there_of_a_peer_that_has_changed() {
     a.write(&more(0, "10.19.0.0/24", "10.29.0.0/24"));
     assert!(b.0.reload().contains("in force") && a.0.reload().contains("in force"));
     let is_up = |peer: &Value| peer["tunnels"][1]["sas"].as_array().is_some_and(|sas| sas.len() == 1);
-    wait_until(Duration::from_secs(10), || is_up(&a.peer("other")) && is_up(&b.peer("other")))
+    wait_until(PATIENCE, || is_up(&a.peer("other")) && is_up(&b.peer("other")))
         .expect("the second tunnel comes up");
     assert_eq!(a.spis("other"), other, "the first stays");
     tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 1 << 20).expect("and carries");
     a.write(&configuration(0));
     assert!(a.0.reload().contains("in force"));
-    wait_until(Duration::from_secs(10), || !is_up(&b.peer("other"))).expect("the peer is told");
+    wait_until(PATIENCE, || !is_up(&b.peer("other"))).expect("the peer is told");
     assert_eq!(a.spis("other"), other, "the first stays");
     tcp_arrives_whole(&lab, "a", "b", "10.20.0.1", 1 << 20).expect("and carries");
 }
@@ -556,12 +553,11 @@ fn the_end_of_a_daemon_is_told_to_the_peer_and_leaves_nothing_if_that_is_set() {
     assert!(rules(&lab).contains("220"), "{}", rules(&lab));
     a.0.signal(Signal::TERM);
     let process = a.0.process.expect("it was started");
-    wait_until(Duration::from_secs(5), || lab.ended(process).is_some()).expect("it ends");
+    wait_until(PATIENCE, || lab.ended(process).is_some()).expect("it ends");
     assert!(lab.ip("a", "link show ipsec0").is_err(), "the interface is gone");
     assert!(!rules(&lab).contains("220"), "{}", rules(&lab));
     assert!(!lab.ip("a", "route show table all").expect("routes").contains("10.20.0.0/16"));
-    wait_until(Duration::from_secs(2), || !b.peer("other")["up"].as_bool().unwrap_or(true))
-        .expect("the peer was told");
+    wait_until(PATIENCE, || !b.peer("other")["up"].as_bool().unwrap_or(true)).expect("the peer was told");
     let table = b.says("show vpn ipsec sa");
     let row = table.lines().find(|line| line.starts_with("other-tunnel-1")).expect("it is listed");
     assert!(row.contains("down") && row.contains("waits for the peer to call"), "{table}");
@@ -594,7 +590,7 @@ fn a_tunnel_that_failed_is_tried_again_as_long_as_packets_come() {
     b.write(&configuration(1));
     assert!(b.0.reload().contains("in force"));
     // Not before ten seconds are over.
-    wait_until(Duration::from_secs(25), || a.spis("other").len() == 1).expect("it comes up");
+    wait_until(PATIENCE, || a.spis("other").len() == 1).expect("it comes up");
 }
 
 /// The lines that are to be typed.

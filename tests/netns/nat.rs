@@ -1,9 +1,8 @@
 //! Two daemons, of which one is behind a NAT, or both.
 
 use crate::ipsec::Gateway;
-use crate::support::{answers, lab, skip, tcp_arrives_whole_at, udp_echoes};
+use crate::support::{PATIENCE, answers, lab, skip, tcp_arrives_whole_at, udp_echoes};
 use bench::lab::{Lab, has_program, wait_until};
-use std::time::Duration;
 
 /// The site behind the NAT, the one that is not, and what that one knows the first by.
 const HIDDEN: &str = "192.168.77.1";
@@ -148,13 +147,13 @@ fn behind_two_nats_a_peer_that_gets_another_port_is_followed() {
     lab.ip("nat", "link set without up").expect("a link");
     let tell =
         || format!("{}\n{}", a.says("explain vpn ipsec peer other"), b.says("explain vpn ipsec peer other"));
-    let is_back = wait_until(Duration::from_secs(30), || answers(&lab, "a", "10.2.0.1"));
+    let is_back = wait_until(PATIENCE, || answers(&lab, "a", "10.2.0.1"));
     is_back.unwrap_or_else(|error| panic!("{error}\n{}", tell()));
     assert!(answers(&lab, "b", "10.1.0.1"), "{}", tell());
     let moved = || {
         let (port, address) = (remote(&b), format!("{OUTSIDE}:"));
         port.strip_prefix(&address).and_then(|port| port.parse().ok()).is_some_and(|port: u16| port >= 20_000)
     };
-    wait_until(Duration::from_secs(30), moved).unwrap_or_else(|error| panic!("{error}\n{}", tell()));
+    wait_until(PATIENCE, moved).unwrap_or_else(|error| panic!("{error}\n{}", tell()));
     assert_eq!(b.peer("other")["ike"]["number"], session, "it is the same session");
 }

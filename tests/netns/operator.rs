@@ -1,12 +1,11 @@
 //! What an operator types at first, and what is wrong on a machine that is not prepared.
 
 use crate::daemon::{Site, key_pair, lines, started};
-use crate::support::{answers, postern, sites, skip, unavailable};
+use crate::support::{PATIENCE, answers, postern, sites, skip, unavailable};
 use bench::lab::{Lab, has_program, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 /// Runs the gateway in the foreground, where it must refuse to start, and returns what it says.
 fn refused(lab: &Lab, site: &Site, more: &[&str]) -> String {
@@ -76,7 +75,7 @@ fn a_reload_says_what_became_of_it() {
     drop(taken);
     assert_eq!(ask(&a, &["reload"]).0, Some(0));
     a.signal(Signal::TERM);
-    wait_until(Duration::from_secs(30), || !a.socket.exists()).expect("it ends");
+    wait_until(PATIENCE, || !a.socket.exists()).expect("it ends");
     let (code, said) = ask(&a, &["reload"]);
     assert!(code == Some(2) && said.contains("no daemon answers at") && said.contains("fix: "), "{said}");
     assert_eq!(ask(&a, &["status"]).0, Some(2));
@@ -90,8 +89,10 @@ fn a_status_says_what_is_up_and_what_the_kernel_does_not_forward() {
     }
     let log = std::fs::read_to_string(&a.log).expect("it logs");
     assert!(log.contains("fix: sysctl -w net.ipv4.ip_forward=1"), "{log}");
-    wait_until(Duration::from_secs(30), || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
+    wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
     lab.run("a", "sysctl", &["-w", "net.ipv4.ip_forward=1"]).expect("sysctl");
+    // The handshake thread learns from the data path that the keys are in use.
+    let _ = wait_until(PATIENCE, || ask(&a, &["status"]).0 == Some(0));
     let (code, said) = ask(&a, &["status"]);
     assert!(code == Some(0) && !said.contains("ip_forward"), "{code:?} {said}");
     assert!(said.contains("WireGuard wg0: up, port 51820, 1 of 1 peers up\n  other  up "), "{said}");
@@ -234,13 +235,12 @@ fn wg_sees_what_the_gateway_serves_and_changes_nothing() {
     let second = [&[private, "port 51821".to_owned()][..], &peer].concat();
     std::fs::write(&site.file, of(&next, &second)).expect("a file");
     assert_eq!(ask(&site, &["reload"]).0, Some(0));
-    wait_until(Duration::from_secs(30), || lab.ip("a", &format!("link show {name}")).is_err())
-        .expect("it goes");
-    wait_until(Duration::from_secs(30), || !std::path::Path::new(&socket).exists()).expect("its socket goes");
+    wait_until(PATIENCE, || lab.ip("a", &format!("link show {name}")).is_err()).expect("it goes");
+    wait_until(PATIENCE, || !std::path::Path::new(&socket).exists()).expect("its socket goes");
     assert!(wg(&["show", &next]).expect("it shows").contains("listening port: 51821"));
     site.signal(Signal::TERM);
     let socket = format!("/var/run/wireguard/{next}.sock");
-    wait_until(Duration::from_secs(30), || !std::path::Path::new(&socket).exists()).expect("its socket goes");
+    wait_until(PATIENCE, || !std::path::Path::new(&socket).exists()).expect("its socket goes");
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! `postern run`, when its configuration changes: whole, or not at all.
 
 use crate::daemon::{Site, key_pair, lines, started};
-use crate::support::{answers, ask, occurrences, sites};
+use crate::support::{PATIENCE, answers, ask, occurrences, sites};
 use bench::lab::{Lab, wait_until};
 use rustix::process::Signal;
 use std::io::Write;
-use std::time::Duration;
 
 fn rules(lab: &Lab) -> String {
     lab.ip("a", "rule show").expect("it is there")
@@ -32,7 +31,7 @@ fn add_second(site: &Site, peer: &str) {
 #[test]
 fn a_refused_change_leaves_everything_as_it_was_and_is_tried_again() {
     let Some((lab, a, _b, publics)) = started() else { return };
-    wait_until(Duration::from_secs(10), || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
+    wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
     let before = a.peer("other");
     // Only for IPv6: it is noticed late.
     let taken = lab.enter("a", || {
@@ -194,7 +193,7 @@ fn rules_of_a_killed_gateway_go_with_the_next_start() {
     assert!(rules(&lab).contains("0xca6c") && valid_mark(&lab) == "1");
     a.signal(Signal::TERM);
     let process = a.process.expect("it was started");
-    wait_until(Duration::from_secs(5), || lab.ended(process).is_some()).expect("it ends");
+    wait_until(PATIENCE, || lab.ended(process).is_some()).expect("it ends");
     assert_eq!((rules(&lab), valid_mark(&lab)), before, "nothing is left behind");
     a.start(&mut lab);
     lab.kill(a.process.expect("it was started"), Signal::KILL);
@@ -202,14 +201,14 @@ fn rules_of_a_killed_gateway_go_with_the_next_start() {
     a.write(&lines(0, &peer, &[]));
     a.start(&mut lab);
     // The socket of the killed one is there already, so being there says nothing.
-    wait_until(Duration::from_secs(5), || rules(&lab) == before.0).expect("the rules are gone");
+    wait_until(PATIENCE, || rules(&lab) == before.0).expect("the rules are gone");
     assert!(!lab.ip("a", "-6 rule show").expect("it is there").contains("0xca6c"));
 }
 
 #[test]
 fn a_file_that_is_cut_off_ends_no_session() {
     let Some((lab, a, _b, _)) = started() else { return };
-    wait_until(Duration::from_secs(30), || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
+    wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
     let handshake = a.peer("other")["latest_handshake"].clone();
     let whole = std::fs::read_to_string(&a.file).expect("it is there");
     let cut = whole.find("peer other allowed-ips").expect("a peer") + 8;

@@ -40,7 +40,7 @@ fn a_killed_gateway_is_back_within_one_handshake() {
     lab.ip("b", &format!("address add {}/24 dev {interface}", tunnel.inside[1])).expect("it is new");
     lab.ip("b", &format!("link set {interface} up")).expect("it is there");
     // Whoever died initiates with its first packet.
-    wait_until(Duration::from_secs(5), || answers(&lab, "b", &tunnel.inside[0])).expect("one handshake");
+    wait_until(PATIENCE, || answers(&lab, "b", &tunnel.inside[0])).expect("one handshake");
     assert!(answers(&lab, "a", &tunnel.inside[1]));
 }
 
@@ -51,9 +51,9 @@ fn a_link_that_goes_down_and_up_needs_no_help() {
     lab.ip("a", &format!("link set {interface} down")).expect("it is there");
     let released =
         || lab.run("a", "ss", &["-ulnH", "sport = :51820"]).is_ok_and(|text| text.trim().is_empty());
-    wait_until(Duration::from_secs(5), released).expect("an interface that is down listens to nobody");
+    wait_until(PATIENCE, released).expect("an interface that is down listens to nobody");
     lab.ip("a", &format!("link set {interface} up")).expect("it is there");
-    wait_until(Duration::from_secs(10), || answers(&lab, "a", &tunnel.inside[1])).expect("a new handshake");
+    wait_until(PATIENCE, || answers(&lab, "a", &tunnel.inside[1])).expect("a new handshake");
 }
 
 /// The longest time that a flood lasts when it is not stopped.

@@ -114,7 +114,7 @@ pub fn tcp_arrives_whole_at(
             // A connection that never comes is a failure too, not a test without end.
             listener.set_nonblocking(true)?;
             let mut accepted = None;
-            wait_until(Duration::from_secs(15), || {
+            wait_until(PATIENCE, || {
                 accepted = listener.accept().ok();
                 accepted.is_some()
             })?;
@@ -186,9 +186,9 @@ pub fn occurrences(process: Process, text: &str) -> usize {
     parts.sum()
 }
 
-/// Whether an address answers a ping within a second.
+/// Whether an address answers a ping within three seconds.
 pub fn answers(lab: &Lab, from: &str, address: &str) -> bool {
-    lab.run(from, "ping", &["-c", "1", "-W", "1", address]).is_ok()
+    lab.run(from, "ping", &["-c", "1", "-W", "3", address]).is_ok()
 }
 
 /// What the API says.

@@ -1,9 +1,10 @@
 //! What a tunnel carries, over which networks, and with which help of the kernel.
 
-use crate::support::{PLAN, answers, daemon, dropped, joined, offload, sites, tcp_arrives_whole, udp_echoes};
+use crate::support::{
+    PATIENCE, PLAN, answers, daemon, dropped, joined, offload, sites, tcp_arrives_whole, udp_echoes,
+};
 use bench::gateway_under_test::{Plan, Tunnel};
 use bench::lab::wait_until;
-use std::time::Duration;
 
 const MEGABYTES: usize = 20 << 20;
 
@@ -142,5 +143,5 @@ fn a_gateway_with_two_addresses_answers_from_the_one_that_was_asked() {
     // And when that address goes, another is used.
     lab.ip("b", "address delete 192.168.77.22/24 dev outside").expect("it is there");
     let reached = || answers(&lab, "b", &tunnel.inside[0]);
-    wait_until(Duration::from_secs(5), reached).expect("the kernel chose another address");
+    wait_until(PATIENCE, reached).expect("the kernel chose another address");
 }

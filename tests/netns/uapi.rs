@@ -1,6 +1,6 @@
 //! `postern wireguard`, driven over its socket and by the real `wg` and `wg-quick`.
 
-use crate::support::{answers, daemon, lab, occurrences, postern, sites, skip, unavailable};
+use crate::support::{PATIENCE, answers, daemon, lab, occurrences, postern, sites, skip, unavailable};
 use bench::gateway_under_test::{Daemon, Gateway, converse};
 use bench::lab::{Lab, has_program, run, wait_until};
 use std::fmt::Write as _;
@@ -125,7 +125,7 @@ fn a_port_that_is_taken_is_refused_and_the_old_one_kept() {
     gateway.set("listen_port=12912\n").expect("accepted");
     let port = || gateway.value("listen_port").expect("it answers");
     let bound = || lab.run("a", "ss", &["-ulnH", "sport = :12912"]).is_ok_and(|text| !text.trim().is_empty());
-    wait_until(Duration::from_secs(5), bound).expect("the interface is up, so the port is bound");
+    wait_until(PATIENCE, bound).expect("the interface is up, so the port is bound");
     let taken =
         lab.enter("a", || std::net::UdpSocket::bind("0.0.0.0:12913")).expect("entered").expect("free");
     assert_eq!(
@@ -182,7 +182,7 @@ fn the_daemon_ends_with_its_interface_its_socket_or_a_signal() {
             _ => lab.kill(gateway.process, rustix::process::Signal::TERM),
         }
         let gone = || *how == "signal" || lab.ended(gateway.process).is_some();
-        wait_until(Duration::from_secs(5), gone).unwrap_or_else(|error| panic!("{how}: {error}"));
+        wait_until(PATIENCE, gone).unwrap_or_else(|error| panic!("{how}: {error}"));
         assert!(!path.exists() && !Path::new(&format!("/run/postern/{interface}.sock")).exists(), "{how}");
         assert!(lab.ip("a", &format!("link show {interface}")).is_err(), "{how}");
     }
@@ -232,7 +232,7 @@ fn a_hangup_ends_it_cleanly_unless_it_is_ignored() {
     let interface = lab.interface("h");
     let gateway = Gateway::start(&mut lab, &daemon(), "a", &interface).expect("it serves");
     let api = PathBuf::from(format!("/run/postern/{interface}.sock"));
-    wait_until(Duration::from_secs(5), || api.exists()).expect("it serves");
+    wait_until(PATIENCE, || api.exists()).expect("it serves");
     lab.kill(gateway.process, rustix::process::Signal::HUP);
     assert!(!socket(&gateway).exists() && !api.exists(), "nothing is left behind");
     assert!(lab.ip("a", &format!("link show {interface}")).is_err());
@@ -241,7 +241,7 @@ fn a_hangup_ends_it_cleanly_unless_it_is_ignored() {
     command.env("LOG_LEVEL", "error");
     command.args(["-c", "trap '' HUP; exec \"$0\" wireguard -f \"$1\""]).arg(postern()).arg(&interface);
     let process = lab.start(&mut command).expect("it starts");
-    wait_until(Duration::from_secs(5), || api.exists()).expect("it serves");
+    wait_until(PATIENCE, || api.exists()).expect("it serves");
     let pid = rustix::process::Pid::from_raw(process.id() as i32).expect("a process id");
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).expect("it lives");
     std::thread::sleep(Duration::from_millis(200));
@@ -263,7 +263,7 @@ fn in_the_background_it_survives_the_terminal() {
     assert!(converse(&interface, "get=1\n\n").expect("it serves").ends_with("errno=0\n"));
     lab.ip("a", &format!("link delete {interface}")).expect("it is there");
     let socket = PathBuf::from(format!("/var/run/wireguard/{interface}.sock"));
-    wait_until(Duration::from_secs(5), || !socket.exists()).expect("it ends");
+    wait_until(PATIENCE, || !socket.exists()).expect("it ends");
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn no_text_of_a_key_stays_in_memory() {
     for key in [&private, &shared] {
         // The daemon erases the last request when it has sent its answer.
         let erased = || occurrences(gateway.process, key) == 0;
-        wait_until(Duration::from_secs(5), erased).expect("no copy is left");
+        wait_until(PATIENCE, erased).expect("no copy is left");
     }
 }
 
@@ -336,7 +336,7 @@ fn in_the_background_it_serves_before_the_command_returns() {
     assert!(converse(&interface, "get=1\n\n").expect("it serves").ends_with("errno=0\n"));
     lab.ip("a", &format!("link delete {interface}")).expect("it is there");
     let socket = PathBuf::from(format!("/var/run/wireguard/{interface}.sock"));
-    wait_until(Duration::from_secs(5), || !socket.exists()).expect("it ends");
+    wait_until(PATIENCE, || !socket.exists()).expect("it ends");
 }
 
 #[test]

@@ -25,7 +25,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 /// How long anything may take that should not take long: the machines of a pipeline are busy.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two sites with a link between them, and addresses inside each.
 fn sites() -> Option<Lab> {
