@@ -55,16 +55,25 @@ impl Gateway {
     pub fn comes_up(&self, peer: &str) {
         if wait_until(PATIENCE, || self.spis(peer).len() == 1).is_err() {
             let log = std::fs::read_to_string(&self.0.log).unwrap_or_default();
-            panic!("{}\n{log}", self.says(&format!("explain vpn ipsec peer {peer}")));
+            panic!("{}\n{log}", self.explained(peer).1);
         }
+    }
+
+    /// The exit status of `explain`, and what it says.
+    fn explained(&self, peer: &str) -> (Option<i32>, String) {
+        let output = self.command(&format!("explain vpn ipsec peer {peer}")).output().expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// What is said of a failure as soon as there is one.
     fn explains(&self, peer: &str) -> String {
-        let failed = || !self.peer(peer)["failure"].is_null();
+        // The other side may not have started when it was called first.
+        let answered = || !self.explained(peer).1.contains("has not answered");
+        let failed = || !self.peer(peer)["failure"].is_null() && answered();
         let known = wait_until(PATIENCE, failed);
-        let said = self.says(&format!("explain vpn ipsec peer {peer}"));
+        let (code, said) = self.explained(peer);
         known.unwrap_or_else(|error| panic!("{error}: {said}"));
+        assert_eq!(code, Some(3), "it is down: {said}");
         said
     }
 }

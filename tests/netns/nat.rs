@@ -145,8 +145,7 @@ fn behind_two_nats_a_peer_that_gets_another_port_is_followed() {
     lab.run("nat", "iptables", &rule.split(' ').collect::<Vec<_>>()).expect("a rule");
     lab.ip("nat", "link set without down").expect("a link");
     lab.ip("nat", "link set without up").expect("a link");
-    let tell =
-        || format!("{}\n{}", a.says("explain vpn ipsec peer other"), b.says("explain vpn ipsec peer other"));
+    let tell = || format!("{}\n{}", a.says("show vpn ipsec sa detail"), b.says("show vpn ipsec sa detail"));
     let is_back = wait_until(PATIENCE, || answers(&lab, "a", "10.2.0.1"));
     is_back.unwrap_or_else(|error| panic!("{error}\n{}", tell()));
     assert!(answers(&lab, "b", "10.1.0.1"), "{}", tell());
