@@ -319,7 +319,7 @@ fn reload(daemon: &Daemon, suite: Suite, options: &Options) -> Outcome<f64> {
     rustix::process::kill_process(pid, rustix::process::Signal::HUP)?;
     let last = format!("site{}", options.tunnels);
     wait_until(START, || {
-        let peer = ["explain", "vpn", "ipsec", "peer", &last, "--api", &socket];
+        let peer = ["show", "vpn", "ike", "sa", "peer", &last, "--api", &socket];
         crate::lab::run(&program, peer).is_ok()
     })?;
     Ok(started.elapsed().as_secs_f64())

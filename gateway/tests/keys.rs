@@ -248,7 +248,9 @@ fn replace_key(bed: &Bed) -> Masked {
             bed.peer.use_key(Some(outbound));
             Masked::new(&secret)
         };
-        scope.spawn(replace).join().expect("no panic")
+        // A stack of this size is not kept for the next thread: copies that moves leave there go with it.
+        let thread = std::thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, replace);
+        thread.expect("a thread").join().expect("no panic")
     })
 }
 
