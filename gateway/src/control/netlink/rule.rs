@@ -1,9 +1,10 @@
 //! Policy rules of ours, and how the kernel says them. [`rules`](crate::control::rules) has their order.
 
-use super::{MAIN_TABLE, PROTOCOL};
+use super::{MAIN_TABLE, Netlink, NetlinkError, PROTOCOL};
 use ipnet::IpNet;
-use netlink_packet_route::AddressFamily;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A policy rule of ours.
@@ -92,7 +93,33 @@ impl Rule {
 
 const ONWARD: u32 = 225;
 
-pub(super) fn rule_message(rule: Rule) -> RuleMessage {
+impl Netlink {
+    /// Adds a rule.
+    pub fn add_rule(&mut self, rule: Rule) -> Result<(), NetlinkError> {
+        let message = RouteNetlinkMessage::NewRule(rule_message(rule));
+        self.change(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add rule {rule:?}"))
+    }
+
+    /// Takes a rule away.
+    pub fn remove_rule(&mut self, rule: Rule) -> Result<(), NetlinkError> {
+        self.change(RouteNetlinkMessage::DelRule(rule_message(rule)), 0, || format!("remove rule {rule:?}"))
+    }
+
+    /// The rules that we, or a daemon like us, have added.
+    pub fn rules(&mut self) -> Result<Vec<Rule>, NetlinkError> {
+        let dump = RouteNetlinkMessage::GetRule(RuleMessage::default());
+        let answers = self.request(dump, NLM_F_DUMP, || "rules".to_owned())?;
+        Ok(answers
+            .iter()
+            .filter_map(|answer| match answer {
+                RouteNetlinkMessage::NewRule(message) => rule_of(message),
+                _ => None,
+            })
+            .collect())
+    }
+}
+
+fn rule_message(rule: Rule) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.action = RuleAction::ToTable;
     let (v6, attributes) = match rule {
@@ -152,7 +179,7 @@ fn from(message: &mut RuleMessage, source: IpNet, what: RuleAttribute) -> Vec<Ru
 }
 
 /// The rule that a message describes, if it is one of ours in everything.
-pub(super) fn rule_of(message: &RuleMessage) -> Option<Rule> {
+fn rule_of(message: &RuleMessage) -> Option<Rule> {
     let v6 = message.header.family == AddressFamily::Inet6;
     let (mut mark, mut table, mut priority, mut source) = (0, 0, 0, None);
     for attribute in &message.attributes {
