@@ -317,7 +317,7 @@ impl Running {
             self.update(self.is_known.then_some(&self.settings), wanted).await?;
             *updated = true;
         }
-        self.take_away(host, &self.network, network).map_err(refused)?;
+        host.change_link(name, &self.network, network).map_err(refused)?;
         Ok(self.interface.set_offloads(&wanted.disabled_offloads)?)
     }
 
@@ -335,20 +335,7 @@ impl Running {
             self.update(Some(wanted), &self.settings).await?;
         }
         set_link(name, &self.settings).map_err(refused)?;
-        self.take_away(host, network, &self.network).map_err(refused)
-    }
-
-    /// Takes away what of `before` is not in `after`. With an address the kernel takes the later ones of its network, and with
-    /// the last IPv4 address the routes: they are put back.
-    fn take_away(&self, host: &Host, before: &Network, after: &Network) -> Result<(), NetlinkError> {
-        let name = self.interface.name();
-        host.set_link(name, Some(after.clone()))?;
-        let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
-        let index = netlink.link(name)?.index;
-        for &address in before.addresses.difference(&after.addresses) {
-            netlink.remove_address(index, address)?;
-        }
-        host.set_link(name, Some(after.clone()))
+        host.change_link(name, network, &self.network).map_err(refused)
     }
 
     async fn update(&self, before: Option<&WireGuard>, after: &WireGuard) -> Result<(), ApplyError> {

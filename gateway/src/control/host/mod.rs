@@ -24,6 +24,7 @@ use config::Settings;
 use guard::Guard;
 use port::Wake;
 use restore::Outcome;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,6 +121,21 @@ impl Host {
         state.restore()?.of(name)
     }
 
+    /// Wants this for a WireGuard interface that is there, from now on, and takes away the addresses that it has no more.
+    /// With an address the kernel takes the later ones of its network, and with the last IPv4 address the routes: they are
+    /// put back.
+    pub fn change_link(&self, name: &str, before: &Network, after: &Network) -> Result<(), NetlinkError> {
+        let mut state = self.lock();
+        // First, so that the watching thread does not put back what is removed below.
+        state.wanted.links.insert(name.to_owned(), after.clone());
+        let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
+        let index = netlink.link(name)?.index;
+        for &address in before.addresses.difference(&after.addresses) {
+            netlink.remove_address(index, address)?;
+        }
+        state.restore()?.of(name)
+    }
+
     /// Wants this for IPsec from now on.
     pub fn set_ipsec(
         &self,
@@ -184,12 +200,17 @@ impl State {
     fn restore(&mut self) -> Result<Outcome, NetlinkError> {
         let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
         let is_served = self.gateway.strong_count() > 0;
-        let wanted = self.held.as_ref().map_or_else(|| self.wanted.clone(), |held| self.wanted.and(held));
+        // Of thousands of peers it is large, and only what is held needs a copy.
+        let wanted = match &self.held {
+            Some(held) => Cow::Owned(self.wanted.and(held)),
+            None => Cow::Borrowed(&self.wanted),
+        };
         let plan = wanted.plan(&mut netlink, is_served)?;
         let mut outcome = Outcome::default();
         plan.close(&mut netlink, &mut outcome);
         self.valid_mark.set(&plan.rules());
-        match self.guard.set(&wanted.protected()) {
+        let guarded = self.guard.set(&wanted.protected());
+        match guarded {
             Ok(changed) => {
                 self.guard_failed = false;
                 outcome.restored.extend(changed.then(|| "the table inet postern-guard".to_owned()));

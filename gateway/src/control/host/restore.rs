@@ -96,7 +96,7 @@ impl Wanted {
             routes.extend(of_ipsec.into_iter().map(|route| (route, NAME.to_owned())));
             rules.extend(self.ipsec.rules(&addresses).into_iter().map(|rule| (rule, NAME.to_owned())));
         }
-        let present = netlink.routes()?;
+        let present: BTreeSet<Route> = netlink.routes()?.into_iter().collect();
         let is_ours = |route: &Route| match route.way {
             Way::Link { index, .. } => indices.contains(&index) || TABLES.contains(&route.table),
             Way::Nowhere | Way::Onward => true,
