@@ -2,11 +2,15 @@
 //!
 //! It serves, in this order: commands, notices of the data path, jobs that are done, timers, and IKE messages from the network.
 //! Whatever the network sends, it can only fill bounded queues; and the lane has a lower priority than the data path.
+//! Each file beside this one holds one matter: `commands` what control wants, `actions` what IKE wants done, `report` what IKE
+//! tells, `children` the tunnels as the data path has them.
 
+mod actions;
 mod children;
+mod commands;
+mod report;
 
 use super::connections::{Plan, address_towards};
-use super::explain;
 use super::gateway::NAME;
 use super::jobs::Jobs;
 use crate::api::model;
@@ -24,12 +28,10 @@ use port::udp::UdpTransmit;
 use port::{Transmit, Wake};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 use tunnel::ikev2::{
-    Action, CannotInitiate, Cause, ConnectionId, Endpoint as Ike, Event, Finished, Ignored, Install, Outbox,
-    Path, Patience, Start,
+    CannotInitiate, ConnectionId, Endpoint as Ike, Finished, Ignored, Outbox, Path, Patience,
 };
 use tunnel::{Now, PeerId, Time};
 
@@ -361,244 +363,6 @@ impl Lane {
             self.ike.remove_connection(self.shared.clock.now(), id, &mut out);
             self.carry_out(out);
         }
-    }
-}
-
-/// What IKE wants done.
-impl Lane {
-    fn carry_out(&mut self, out: Outbox) {
-        for action in out {
-            match action {
-                Action::Send { path, message } => self.send(path, &message),
-                Action::KeepNat { path } => self.sender.message(Some(outside(path)), &KEEPALIVE, 0),
-                Action::Expect { spi } => self.shared.tables.early.expect(spi),
-                Action::ExpectNoMore { spi } => self.expect_no_more(spi),
-                Action::Install(install) => self.install(*install),
-                Action::Use { spi } => self.children.use_sa(spi),
-                Action::Retire { spi } => self.children.retire(spi),
-                Action::Follow { session, path } => self.children.follow(session, outside(path)),
-                Action::Work(job) => {
-                    if let Some(finished) = self.jobs.give(job) {
-                        self.finished(finished);
-                    }
-                }
-                Action::Report(event) => self.report(&event),
-            }
-        }
-    }
-
-    fn install(&mut self, install: Install) {
-        let (connection, spi) = (install.connection, install.sa.inbound.spi);
-        if install.encapsulation || self.has_raw {
-            self.children.install(install);
-        } else {
-            let at = self.shared.clock.now().wall;
-            let failure = explain::no_raw_sockets(at);
-            tracing::error!(
-                "peer {}: {}\n  fix: {}",
-                self.children.name(connection),
-                failure.what,
-                failure.fix[0]
-            );
-            self.children.failed(connection, failure);
-        }
-        // If it could not be loaded.
-        self.expect_no_more(spi);
-    }
-
-    /// Drops the packets that wait for an SA that will never be.
-    fn expect_no_more(&mut self, spi: u32) {
-        self.drops.count(DropReason::UnknownSa, self.shared.tables.early.forget(spi));
-    }
-
-    fn send(&mut self, path: Path, message: &[u8]) {
-        if path.local.port() == IKE_PORT {
-            self.initial.message(Some(outside(path)), message, DS_FIELD);
-        } else {
-            self.sender.message(Some(outside(path)), &[&MARKER, message].concat(), DS_FIELD);
-        }
-    }
-
-    fn report(&mut self, event: &Event) {
-        self.children.note(event);
-        match event {
-            Event::Failed { connection, path, authentic, cause } => {
-                self.report_failure(*connection, *path, *authentic, cause);
-            }
-            Event::Established { connection, identity, suite, path, .. } => {
-                let name = self.children.name(*connection);
-                tracing::info!("peer {name}: {identity} at {} is connected, {suite}", path.remote);
-            }
-            Event::Closed { connection, reason, .. } => {
-                tracing::info!("peer {}: connection ended: {reason}", self.children.name(*connection));
-                self.children.purge(*connection);
-                self.children.let_past_go(*connection);
-            }
-            Event::ChildUp { connection, child, spi, suite } => {
-                let name = self.children.child_name(*connection, *child);
-                let what = if self.children.is_renewed(*connection, *child) { "is rekeyed" } else { "is up" };
-                tracing::info!("{name} {what}, SPI {spi:08x}, {suite}");
-            }
-            Event::ChildDown { connection, child, spi } => {
-                let name = self.children.child_name(*connection, *child);
-                if self.children.spis(*connection, *child).is_empty() {
-                    tracing::info!("{name} is down, SPI {spi:08x}");
-                } else {
-                    tracing::debug!("{name}: the older SPI {spi:08x} is gone");
-                }
-            }
-            Event::Rekeyed { session, suite } => {
-                tracing::info!("peer {}: IKE is rekeyed, {suite}", self.children.name_of_session(*session));
-            }
-            Event::Unanswered { connection, path, sent, since } => {
-                let at = self.shared.clock.now().wall;
-                let failure = explain::unanswered(*path, *sent, *since, at);
-                tracing::info!("peer {}: {}", self.children.name(*connection), failure.what);
-                if !self.children.is_established(*connection) {
-                    self.children.failed(*connection, failure);
-                }
-            }
-            Event::Calling { connection, path } => {
-                tracing::info!("calling peer {} at {}", self.children.name(*connection), path.remote);
-            }
-        }
-    }
-
-    fn report_failure(
-        &mut self,
-        connection: Option<ConnectionId>,
-        path: Path,
-        authentic: bool,
-        cause: &Cause,
-    ) {
-        // Who says that it is someone else is, by its address, still the peer that is missing.
-        let connection = connection.or_else(|| self.children.only_at(path.remote.ip()));
-        let at = || (*cause == Cause::NoConnection).then(|| self.children.at(path.remote.ip())).flatten();
-        let names = connection.or_else(at).and_then(|id| self.children.names(id));
-        let failure = explain::failure(names, path, authentic, cause, self.shared.clock.now().wall);
-        let name = names.map_or("unknown", |names| &names.peer);
-        let details: String = failure.details.iter().map(|line| format!("\n  {line}")).collect();
-        let fix = failure.fix.join("\n       ");
-        tracing::warn!("peer {name} at {}: {}{details}\n  fix: {fix}", path.remote, failure.what);
-        let Some(connection) = connection else { return };
-        // Advice is taken of where the peer is said to be, or of anywhere if nothing is said.
-        let known = self.children.settings(connection).and_then(|settings| settings.remote);
-        if !authentic && known.is_some_and(|known| known != path.remote.ip()) {
-            return;
-        }
-        // What anybody may have said hides nothing of a peer that is there, and packets go on waiting for one that may
-        // be there soon.
-        if authentic || !self.children.is_established(connection) {
-            self.children.failed(connection, failure);
-        }
-        if authentic || !self.ike.is_under_way(connection) {
-            self.children.purge(connection);
-        }
-    }
-}
-
-/// What control wants done.
-impl Lane {
-    fn command(&mut self, command: Command) {
-        // Whoever asked may have gone: then nobody misses the answer.
-        match command {
-            Command::Add(plans) => self.add(plans),
-            Command::Remove(names) => {
-                for name in &names {
-                    self.remove(name);
-                }
-                self.children.publish();
-            }
-            Command::SetPatience(patience) => self.ike.set_patience(patience),
-            Command::Status(reply) => _ = reply.send(self.children.status(&self.ike.sessions())),
-            Command::Reset(peer, tunnel, reply) => _ = reply.send(self.reset(&peer, tunnel)),
-            Command::Link { up, mtu } => self.link(up, mtu),
-            Command::Measure => self.children.measure_all(),
-            Command::Stop => {}
-        }
-    }
-
-    fn add(&mut self, plans: Vec<Plan>) {
-        for plan in plans {
-            let plan = match self.children.by_name(&plan.connection.name) {
-                Some(id) if plan.keeps => match self.update(id, plan) {
-                    Some(plan) => plan,
-                    None => continue,
-                },
-                _ => plan,
-            };
-            self.remove(&plan.connection.name.clone());
-            let id = self.ike.add_connection(self.shared.clock.now(), Arc::clone(&plan.connection));
-            self.children.add(id, plan.connection, plan.names, plan.children);
-        }
-        self.children.publish();
-    }
-
-    /// Changes a connection without ending it; gives the plan back if that cannot be done now.
-    fn update(&mut self, id: ConnectionId, plan: Plan) -> Option<Plan> {
-        let Some(places) = self.children.places(id, &plan) else { return Some(plan) };
-        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
-        if !self.ike.update_connection(now, id, Arc::clone(&plan.connection), &places, &mut out) {
-            return Some(plan);
-        }
-        // What goes is known by its place of before.
-        self.carry_out(out);
-        self.children.update(id, plan, &places);
-        None
-    }
-
-    /// Calls whoever is to be called at once.
-    fn begin(&mut self, id: ConnectionId, out: &mut Outbox) {
-        let begins = self.children.settings(id).is_some_and(|settings| settings.start == Start::Initiate);
-        if begins && let Err(error) = self.ike.initiate(self.shared.clock.now(), id, out) {
-            tracing::warn!("peer {}: {error}", self.children.name(id));
-        }
-    }
-
-    fn remove(&mut self, name: &str) {
-        let Some(id) = self.children.by_name(name) else { return };
-        let mut out = Outbox::new();
-        self.ike.remove_connection(self.shared.clock.now(), id, &mut out);
-        self.carry_out(out);
-        self.children.remove(id);
-    }
-
-    fn reset(&mut self, peer: &str, tunnel: Option<u32>) -> bool {
-        let Some(id) = self.children.by_name(peer) else { return false };
-        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
-        let known = match tunnel {
-            None => {
-                self.ike.close(now, id, &mut out);
-                self.begin(id, &mut out);
-                true
-            }
-            Some(number) => self.children.by_tunnel(id, number).is_some_and(|child| {
-                for spi in self.children.spis(id, child) {
-                    self.ike.delete_child(now, spi, &mut out);
-                }
-                // Whoever may not be called calls us.
-                let _ = self.ike.handle_traffic(now, id, child, &mut out);
-                true
-            }),
-        };
-        self.carry_out(out);
-        known
-    }
-
-    fn link(&mut self, up: bool, mtu: usize) {
-        self.shared.tables.mtu.store(mtu, Ordering::Relaxed);
-        if up == self.running {
-            return;
-        }
-        self.running = up;
-        if !up {
-            return self.close_all();
-        }
-        let mut out = Outbox::new();
-        for id in self.children.connections() {
-            self.begin(id, &mut out);
-        }
-        self.carry_out(out);
     }
 }
 
