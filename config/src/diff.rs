@@ -1,58 +1,9 @@
 //! What differs between two configurations.
 
-use crate::print::{HIDDEN, is_secret, write_quoted};
+use crate::statement::{Statement, statements};
 use crate::tree::Tree;
 use std::collections::HashSet;
 use std::fmt;
-
-/// One line of a configuration, without its verb.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Statement<'a> {
-    path: Vec<&'a str>,
-    value: Option<&'a str>,
-}
-
-impl<'a> Statement<'a> {
-    pub(crate) fn path(&self) -> &[&'a str] {
-        &self.path
-    }
-
-    pub(crate) fn value(&self) -> Option<&'a str> {
-        self.value
-    }
-
-    /// Writes it, leaving no copy of its value anywhere else.
-    pub(crate) fn write(&self, secrets: bool, out: &mut impl fmt::Write) -> fmt::Result {
-        let hidden = !secrets && is_secret(&self.path);
-        let value = self.value.map(|value| if hidden { HIDDEN } else { value });
-        for (index, word) in self.path.iter().copied().chain(value).enumerate() {
-            out.write_str(if index == 0 { "" } else { " " })?;
-            write_quoted(word, out)?;
-        }
-        Ok(())
-    }
-}
-
-/// All lines of a configuration, in order.
-pub(crate) fn statements(tree: &Tree) -> Vec<Statement<'_>> {
-    let mut found = Vec::new();
-    collect(tree, &mut Vec::new(), &mut found);
-    found
-}
-
-fn collect<'a>(tree: &'a Tree, path: &mut Vec<&'a str>, found: &mut Vec<Statement<'a>>) {
-    if tree.is_empty() && !path.is_empty() {
-        found.push(Statement { path: path.clone(), value: None });
-    }
-    found.extend(
-        tree.own_values().into_iter().map(|value| Statement { path: path.clone(), value: Some(value) }),
-    );
-    for (word, child) in tree.children() {
-        path.push(word);
-        collect(child, path, found);
-        path.pop();
-    }
-}
 
 /// One difference.
 #[derive(Clone, PartialEq, Eq)]

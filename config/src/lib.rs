@@ -14,6 +14,7 @@ pub mod parse;
 pub mod print;
 pub mod schema;
 pub mod settings;
+mod statement;
 pub mod text;
 pub mod tree;
 

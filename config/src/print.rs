@@ -1,14 +1,13 @@
 //! Writes a configuration as `set` lines: one order, one spelling.
 
+use crate::statement::{is_secret, statements};
 use crate::text::Text;
 use crate::tree::Tree;
-use crate::{diff, schema};
 use std::fmt::{self, Write};
 
-/// What stands in the place of a secret.
-pub const HIDDEN: &str = "********";
+pub use crate::statement::{HIDDEN, quoted};
 
-/// The lines of a configuration, secrets hidden unless asked for; whoever asks answers for what becomes of them.
+/// The lines of a configuration, with its secrets hidden unless `secrets` is set: then the caller must protect them.
 pub fn commands(tree: &Tree, secrets: bool) -> String {
     let mut text = String::new();
     // A string takes whatever is written.
@@ -25,7 +24,7 @@ pub fn text(tree: &Tree) -> Text {
 }
 
 fn write(tree: &Tree, secrets: bool, out: &mut impl Write) -> fmt::Result {
-    for statement in diff::statements(tree) {
+    for statement in statements(tree) {
         out.write_str("set ")?;
         statement.write(secrets, out)?;
         out.write_str("\n")?;
@@ -33,35 +32,15 @@ fn write(tree: &Tree, secrets: bool, out: &mut impl Write) -> fmt::Result {
     Ok(())
 }
 
-/// A value as it must be written to be read as one word.
-pub fn quoted(value: &str) -> String {
-    let mut text = String::new();
-    write_quoted(value, &mut text).expect("a string takes whatever is written");
-    text
-}
-
-/// Writes a value so that it is read as one word.
-pub(crate) fn write_quoted(value: &str, out: &mut impl Write) -> fmt::Result {
-    let plain = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || "'\"#".contains(c));
-    if plain {
-        return out.write_str(value);
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&commands(self, false))
     }
-    // Quotations that touch are one word: a single quote goes into double ones, everything else into single ones.
-    for (index, part) in value.split('\'').enumerate() {
-        out.write_str(if index == 0 { "" } else { "\"'\"" })?;
-        write!(out, "'{part}'")?;
-    }
-    Ok(())
 }
 
 /// Whether a configuration has anything that others must not read.
 pub fn has_secrets(tree: &Tree) -> bool {
-    diff::statements(tree).iter().any(|statement| statement.value().is_some() && is_secret(statement.path()))
-}
-
-/// Whether the value at a path must not be shown.
-pub(crate) fn is_secret(path: &[&str]) -> bool {
-    matches!(schema::find(path), Some(schema::Place::Node(node)) if node.secret)
+    statements(tree).iter().any(|statement| statement.value().is_some() && is_secret(statement.path()))
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! The configuration as a tree of words.
 
 use crate::error::Location;
-use crate::print;
 use std::collections::BTreeMap;
-use std::fmt;
 use zeroize::Zeroizing;
 
 /// A word, what follows it, and the values it holds, which may be secrets.
@@ -25,12 +23,6 @@ impl PartialEq for Place {
 }
 
 impl Eq for Place {}
-
-impl fmt::Debug for Tree {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&print::commands(self, false))
-    }
-}
 
 /// A word that sorts as people count: wg2 before wg10.
 #[derive(Clone, Debug, PartialEq, Eq)]

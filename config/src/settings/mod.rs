@@ -9,9 +9,9 @@ pub use ipsec::IpSec;
 pub use system::Crypto;
 pub use wireguard::{Peer, WireGuard};
 
-use crate::diff;
 use crate::error::{ConfigError, Location};
 use crate::schema::{self, Kind, Place};
+use crate::statement::statements;
 use crate::tree::Tree;
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -80,7 +80,7 @@ impl Reader {
     /// What the grammar has to say of what is set: one warning a node, however often it is used.
     fn notes(&mut self, tree: &Tree) {
         let mut found: Vec<(&'static schema::Node, String, usize)> = Vec::new();
-        for statement in diff::statements(tree) {
+        for statement in statements(tree) {
             let Some(Place::Node(node)) = schema::find(statement.path()) else { continue };
             if node.note.is_none() || matches!(node.kind, Kind::FlagOr(_)) && statement.value().is_none() {
                 continue;

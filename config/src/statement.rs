@@ -1,0 +1,83 @@
+//! A configuration as a list of statements: a path, and the value that is set there.
+
+use crate::schema;
+use crate::tree::Tree;
+use std::fmt::{self, Write};
+
+/// What stands in the place of a secret.
+pub const HIDDEN: &str = "********";
+
+/// One line of a configuration, without its verb.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Statement<'a> {
+    path: Vec<&'a str>,
+    value: Option<&'a str>,
+}
+
+impl<'a> Statement<'a> {
+    pub(crate) fn path(&self) -> &[&'a str] {
+        &self.path
+    }
+
+    pub(crate) fn value(&self) -> Option<&'a str> {
+        self.value
+    }
+
+    /// Writes it, leaving no copy of its value anywhere else.
+    pub(crate) fn write(&self, secrets: bool, out: &mut impl Write) -> fmt::Result {
+        let hidden = !secrets && is_secret(&self.path);
+        let value = self.value.map(|value| if hidden { HIDDEN } else { value });
+        for (index, word) in self.path.iter().copied().chain(value).enumerate() {
+            out.write_str(if index == 0 { "" } else { " " })?;
+            write_quoted(word, out)?;
+        }
+        Ok(())
+    }
+}
+
+/// All lines of a configuration, in order.
+pub(crate) fn statements(tree: &Tree) -> Vec<Statement<'_>> {
+    let mut found = Vec::new();
+    collect(tree, &mut Vec::new(), &mut found);
+    found
+}
+
+fn collect<'a>(tree: &'a Tree, path: &mut Vec<&'a str>, found: &mut Vec<Statement<'a>>) {
+    if tree.is_empty() && !path.is_empty() {
+        found.push(Statement { path: path.clone(), value: None });
+    }
+    found.extend(
+        tree.own_values().into_iter().map(|value| Statement { path: path.clone(), value: Some(value) }),
+    );
+    for (word, child) in tree.children() {
+        path.push(word);
+        collect(child, path, found);
+        path.pop();
+    }
+}
+
+/// A value as it must be written to be read as one word.
+pub fn quoted(value: &str) -> String {
+    let mut text = String::new();
+    write_quoted(value, &mut text).expect("a string takes whatever is written");
+    text
+}
+
+/// Writes a value so that it is read as one word.
+fn write_quoted(value: &str, out: &mut impl Write) -> fmt::Result {
+    let plain = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || "'\"#".contains(c));
+    if plain {
+        return out.write_str(value);
+    }
+    // Quotations that touch are one word: a single quote goes into double ones, everything else into single ones.
+    for (index, part) in value.split('\'').enumerate() {
+        out.write_str(if index == 0 { "" } else { "\"'\"" })?;
+        write!(out, "'{part}'")?;
+    }
+    Ok(())
+}
+
+/// Whether the value at a path must not be shown.
+pub(crate) fn is_secret(path: &[&str]) -> bool {
+    matches!(schema::find(path), Some(schema::Place::Node(node)) if node.secret)
+}
