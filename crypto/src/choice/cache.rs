@@ -1,8 +1,9 @@
 //! Measurements kept in a file, so that a restart need not take them again.
 
-use super::calibrate::{Cost, Measured};
+use super::measured::{Cost, Measured};
+use super::slot::SLOTS;
 use super::subject::Subject;
-use super::table::SLOTS;
+
 use crate::engine::Engine;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

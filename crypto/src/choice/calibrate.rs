@@ -2,8 +2,9 @@
 //!
 //! They take turns, and of each the fastest turn counts: what else the machine did meanwhile only ever adds.
 
+use super::measured::{Cost, Measured};
+use super::slot::{BURSTS, Direction, SIZES, SLOTS, Slot};
 use super::subject::{Flaw, Laid, Load, Subject};
-use super::table::{BURSTS, Direction, SIZES, SLOTS, Slot};
 use crate::engine::{Engine, LoadError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,40 +18,6 @@ const ENOUGH: Duration = Duration::from_micros(300);
 
 /// Milliseconds between attempts of an engine that has failed.
 const PAUSES_MS: [u64; 5] = [50, 100, 200, 400, 800];
-
-/// What an engine costs for one cipher, in ns a packet.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cost(pub(super) Box<[f64; SLOTS]>);
-
-impl Cost {
-    /// ns a packet.
-    pub fn at(&self, slot: Slot) -> f64 {
-        self.0[slot.index()]
-    }
-}
-
-/// What was found of an engine for one cipher.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Measured {
-    /// It works, and this is what it costs.
-    Works(Cost),
-    /// It does not have the cipher.
-    Lacks,
-    /// It has failed: loaded no key, gave an error or took too long.
-    Failed,
-    /// It computed something else than the engine that is built in.
-    Wrong,
-}
-
-impl Measured {
-    /// What it costs, if it works.
-    pub fn cost(&self) -> Option<&Cost> {
-        match self {
-            Self::Works(cost) => Some(cost),
-            Self::Lacks | Self::Failed | Self::Wrong => None,
-        }
-    }
-}
 
 /// Measures every engine.
 pub(super) fn measure(engines: &[Arc<dyn Engine>], subject: Subject) -> Vec<Measured> {

@@ -1,6 +1,6 @@
 //! Jobs of either kind as copies, which an engine may work on after everybody has forgotten them.
 
-use super::table::Direction;
+use super::slot::Direction;
 use crate::engine::{EngineFailure, Job, Key, NONCE, PairJob, PairKey};
 use std::sync::Arc;
 

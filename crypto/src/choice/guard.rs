@@ -3,7 +3,7 @@
 //! next engine.
 
 use super::copied::{AnyJob, AnyKey, Copied};
-use super::table::Direction;
+use super::slot::Direction;
 use crate::cipher::{Cipher, Pair};
 use crate::engine::aws_lc::AwsLc;
 use crate::engine::{Engine, EngineFailure, Job, Key, LoadError, PairJob, PairKey};

@@ -1,7 +1,8 @@
 //! A key in all the engines that may be called with it.
 
 use super::Members;
-use super::table::{Direction, Row, Slot};
+use super::slot::{Direction, Slot};
+use super::table::Row;
 use crate::engine::{EngineFailure, Job, Key, PairJob, PairKey};
 use std::sync::Arc;
 

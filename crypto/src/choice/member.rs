@@ -1,6 +1,7 @@
 //! The engines that are chosen among: which may be used now, which have failed, and when those are tried again.
 
-use super::calibrate::{self, Measured};
+use super::calibrate;
+use super::measured::Measured;
 use super::subject::Subject;
 use super::table::Row;
 use crate::engine::Engine;

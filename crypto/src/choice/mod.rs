@@ -10,16 +10,19 @@ mod copied;
 mod find;
 mod guard;
 mod key;
+mod measured;
 mod member;
+mod slot;
 mod subject;
 mod table;
 
-pub use calibrate::{Cost, Measured};
 pub use find::{Found, find};
 pub use guard::Guarded;
+pub use measured::{Cost, Measured};
 pub use member::{Event, Happening, Health, Rules};
+pub use slot::{BURSTS, Direction, SIZES, Slot};
 pub use subject::Subject;
-pub use table::{BURSTS, Direction, Row, SIZES, Slot};
+pub use table::Row;
 
 use crate::cipher::{Cipher, Pair};
 use crate::engine::library::Unavailable;

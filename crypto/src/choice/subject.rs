@@ -1,7 +1,7 @@
 //! What can be measured: a cipher of either kind, with packets to try it on.
 
 use super::copied::{AnyKey, Copied};
-use super::table::Direction;
+use super::slot::Direction;
 use crate::cipher::{Cipher, Encryption, Integrity, Pair};
 use crate::engine::{Engine, EngineFailure, LoadError};
 use std::fmt;
