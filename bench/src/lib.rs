@@ -12,7 +12,6 @@ pub mod doctor;
 pub mod flood;
 pub mod gateway_under_test;
 pub mod ike;
-mod ike_flood;
 pub mod ipsec_under_test;
 pub mod lab;
 pub mod peers;

@@ -1,8 +1,8 @@
 //! `postern bench flood --protocol ike`: what strangers can do to a gateway that speaks IPsec, one of whose peers may come from
 //! anywhere, so that any first message might be its.
 
+use super::scene::{Flood, Options, STRANGERS, Scene};
 use crate::Outcome;
-use crate::flood::{Flood, Options, STRANGERS, Scene};
 use crate::ike::Daemon;
 use crate::lab::{Lab, wait_until};
 use crate::sites::{self, End, GATEWAY, Peer, Sites, Suite};
@@ -46,7 +46,7 @@ const CALLERS: usize = 5;
 /// How long each may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-pub(crate) fn run(options: &Options) -> Outcome<Vec<Flood>> {
+pub(super) fn run(options: &Options) -> Outcome<Vec<Flood>> {
     let progress = progress_bar(options.progress, KINDS.len() as u64);
     let mut floods = Vec::new();
     for (kind, name) in KINDS {

@@ -1,0 +1,167 @@
+//! One measurement: a gateway under a flood, the same transfer beside a closed port, and without any flood.
+
+use crate::Outcome;
+use crate::lab::{Lab, Process};
+use crate::report::median;
+use crate::traffic;
+use arc_swap::ArcSwapOption;
+use packet::{Batch, DropCounters, Endpoint};
+use port::udp::{SocketSlot, UdpSockets, UdpTransmit};
+use port::{Offloads, Transmit};
+use serde::Serialize;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What to measure.
+pub struct Options {
+    /// The program under test.
+    pub program: PathBuf,
+    /// What is flooded.
+    pub protocol: Protocol,
+    /// Datagrams a second.
+    pub rate: u32,
+    /// Seconds for each measurement.
+    pub seconds: u32,
+    /// How often each is made.
+    pub rounds: u32,
+    /// Whether to show progress.
+    pub progress: bool,
+}
+
+/// Which protocol is flooded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// WireGuard.
+    WireGuard,
+    /// IKE, and ESP in UDP.
+    Ike,
+}
+
+/// Addresses that the datagrams come from.
+pub(super) const STRANGERS: u32 = 1 << 20;
+/// A port without a listener.
+const CLOSED_PORT: u16 = 9;
+
+/// One kind of flood.
+#[derive(Debug, Serialize)]
+pub struct Flood {
+    /// Its name.
+    pub name: &'static str,
+    /// Datagrams a second that were sent.
+    pub sent_rate: f64,
+    /// Gbit/s of the transfer without any flood.
+    pub speed_without: f64,
+    /// Gbit/s of the transfer while the same flood hits a closed port.
+    pub speed_elsewhere: f64,
+    /// Gbit/s of the transfer while it hits the gateway.
+    pub speed: f64,
+    /// Milliseconds until a peer that called anew was answered, in the middle of the flood; of IKE, the slowest of several
+    /// new ones, while the transfer goes on.
+    pub handshake_ms: f64,
+    /// MiB of resident memory that the gateway grew by.
+    pub grown: f64,
+}
+
+/// What a flood meets.
+pub(super) struct Scene<'a> {
+    pub(super) lab: &'a Lab,
+    /// The process that is flooded.
+    pub(super) gateway: Process,
+    /// Where transfers from the namespace `a` go.
+    pub(super) inside: &'a str,
+    /// The port that is flooded.
+    pub(super) port: u16,
+    /// Makes datagram number N.
+    pub(super) datagram: &'a (dyn Fn(u32) -> Vec<u8> + Sync),
+    /// Has a peer call anew; the milliseconds that it waits for its tunnel.
+    pub(super) call_anew: &'a dyn Fn() -> Outcome<f64>,
+}
+
+impl Scene<'_> {
+    pub(super) fn measure(&self, options: &Options, name: &'static str) -> Outcome<Flood> {
+        let before = self.gateway.memory()?;
+        let speed = || Ok(traffic::tcp(self.lab, "a", self.inside, 1, false, options.seconds)?.gigabits());
+        let (mut without, mut elsewhere, mut here) = (Vec::new(), Vec::new(), Vec::new());
+        let mut rates = Vec::new();
+        for _ in 0..options.rounds {
+            without.push(speed()?);
+            for (port, speeds) in [(CLOSED_PORT, &mut elsewhere), (self.port, &mut here)] {
+                let (speed, rate) = self.under_flood(options, port, speed)?;
+                speeds.push(speed);
+                rates.push(rate);
+            }
+        }
+        let (handshake_ms, _) = self.under_flood(options, self.port, self.call_anew)?;
+        let grown = self.gateway.memory()?.saturating_sub(before) as f64 / f64::from(1 << 20);
+        Ok(Flood {
+            name,
+            sent_rate: median(&rates),
+            speed_without: median(&without),
+            speed_elsewhere: median(&elsewhere),
+            speed: median(&here),
+            handshake_ms,
+            grown,
+        })
+    }
+
+    /// Does something while a flood goes to a port of the gateway; also returns the rate that was reached.
+    fn under_flood<T>(
+        &self,
+        options: &Options,
+        port: u16,
+        action: impl FnOnce() -> Outcome<T>,
+    ) -> Outcome<(T, f64)> {
+        let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            let (stop, sent, lab, datagram) = (&stop, &sent, self.lab, self.datagram);
+            let target = SocketAddr::from(([192, 168, 78, 1], port));
+            let flooding =
+                scope.spawn(move || lab.enter("c", || flood(datagram, target, options.rate, stop, sent)));
+            let started = Instant::now();
+            std::thread::sleep(Duration::from_millis(300));
+            let outcome = action();
+            stop.store(true, Ordering::Relaxed);
+            let rate = sent.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64();
+            flooding.join().map_err(|_| "the flood panicked")???;
+            Ok((outcome?, rate))
+        })
+    }
+}
+
+/// Sends datagrams at a rate, each from another address, until told to stop.
+fn flood(
+    datagram: &(dyn Fn(u32) -> Vec<u8> + Sync),
+    target: SocketAddr,
+    rate: u32,
+    stop: &AtomicBool,
+    sent: &AtomicU64,
+) -> Outcome<()> {
+    const BURST: u32 = 32;
+    const LONGEST: usize = 768;
+    let offloads = Arc::new(Offloads::default());
+    let slot: SocketSlot = Arc::new(ArcSwapOption::from_pointee(UdpSockets::bind(7001, 0, &offloads)?));
+    let mut transmit = UdpTransmit::new(slot, offloads);
+    let mut batch = Batch::new(BURST as usize * Batch::footprint(LONGEST));
+    let drops = DropCounters::default();
+    let mut number = 0u32;
+    let started = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        batch.clear();
+        for _ in 0..BURST {
+            number = number.wrapping_add(1);
+            let datagram = datagram(number);
+            let first = batch.len();
+            batch.append(datagram.len()).ok_or("too small")?.copy_from_slice(&datagram);
+            let local = Some(Ipv4Addr::from(0x0a40_0000 + number % STRANGERS + 1).into());
+            batch.close_train(first, Some(Endpoint { remote: target, local }), 0);
+        }
+        transmit.transmit(&mut batch, &drops);
+        sent.fetch_add(BURST.into(), Ordering::Relaxed);
+        let due = Duration::from_secs_f64(f64::from(number) / f64::from(rate));
+        std::thread::sleep(due.saturating_sub(started.elapsed()));
+    }
+    Ok(())
+}
