@@ -3,14 +3,15 @@
 //! All of it is read from files, under a root that tests lay out themselves; every parser is a function of a text.
 
 mod bus;
+mod driver_name;
 pub(crate) mod kernel;
 mod processor;
 
 pub use bus::{Accelerator, DEVICES, Device, Family, Identity};
+pub(crate) use driver_name::names_device;
 pub use kernel::{Algorithm, Interfaces};
 pub use processor::{Capability, Processor};
 
-use crate::engine::af_alg::names_device;
 use std::path::Path;
 
 /// A machine, as far as encryption is concerned.

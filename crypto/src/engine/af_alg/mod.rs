@@ -9,7 +9,6 @@ mod key;
 mod socket;
 mod transform;
 
-pub(crate) use driver::names_device;
 pub use driver::{Driver, drivers};
 
 use super::library::Unavailable;

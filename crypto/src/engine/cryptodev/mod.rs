@@ -9,11 +9,11 @@
 
 mod device;
 
-use super::af_alg::names_device;
 use super::library::Unavailable;
 use super::{Engine, EngineFailure, Job, Key, LoadError, PairJob, PairKey};
 use crate::cipher::{Cipher, Encryption, Integrity, Pair};
 use crate::lock;
+use crate::machine::names_device;
 use device::{Device, Implementation, Session, algorithm};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
