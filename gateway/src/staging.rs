@@ -3,9 +3,6 @@
 //! The outbound worker alone puts them aside and takes them out again. The protocol's thread runs when workers leave time:
 //! if it took them out, packets that arrive meanwhile would go on waiting, and then be dropped, although there is a key.
 
-use crate::tables::Peer;
-use crossbeam_channel::{Receiver, Sender, unbounded};
-use port::Wake;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -81,47 +78,6 @@ impl Staging {
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What is to become of the packets that wait for a peer's key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// There is a key: send them.
-    Send,
-    /// There will be none: drop them.
-    Drop,
-}
-
-/// What the outbound worker is to do with packets that wait.
-pub struct Orders {
-    sender: Sender<(Arc<Peer>, Order)>,
-    receiver: Receiver<(Arc<Peer>, Order)>,
-}
-
-impl Default for Orders {
-    fn default() -> Self {
-        let (sender, receiver) = unbounded();
-        Self { sender, receiver }
-    }
-}
-
-impl Orders {
-    /// Has the packets of a peer sent or dropped by the worker that `wake` wakes; tells whether there are some.
-    pub fn give(&self, peer: &Arc<Peer>, order: Order, wake: &Wake) -> bool {
-        let some = peer.staging.is_occupied();
-        if some {
-            // We have the receiver.
-            let _ = self.sender.send((Arc::clone(peer), order));
-            wake.ring();
-        }
-        some
-    }
-
-    /// The next order.
-    #[inline]
-    pub fn next(&self) -> Option<(Arc<Peer>, Order)> {
-        if self.receiver.is_empty() { None } else { self.receiver.try_recv().ok() }
     }
 }
 

@@ -6,10 +6,12 @@
 
 use crate::early::Early;
 use crate::indexed::{Indexed, Table};
-use crate::staging::{Budget, Orders, Staging};
+use crate::staging::{Budget, Staging};
 use arc_swap::{ArcSwap, ArcSwapOption};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use crossbeam_utils::CachePadded;
 use packet::Endpoint;
+use port::Wake;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tunnel::esp::{Policies, Selectors, Transport};
@@ -287,5 +289,46 @@ impl Tables {
     /// Accepts them no more. The key is erased now, or when a worker is done with the packets that it has.
     pub fn retire(&self, index: u32) {
         drop(self.sessions.remove(index));
+    }
+}
+
+/// What is to become of the packets that wait for a peer's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// There is a key: send them.
+    Send,
+    /// There will be none: drop them.
+    Drop,
+}
+
+/// What the outbound worker is to do with packets that wait.
+pub struct Orders {
+    sender: Sender<(Arc<Peer>, Order)>,
+    receiver: Receiver<(Arc<Peer>, Order)>,
+}
+
+impl Default for Orders {
+    fn default() -> Self {
+        let (sender, receiver) = unbounded();
+        Self { sender, receiver }
+    }
+}
+
+impl Orders {
+    /// Has the packets of a peer sent or dropped by the worker that `wake` wakes; tells whether there are some.
+    pub fn give(&self, peer: &Arc<Peer>, order: Order, wake: &Wake) -> bool {
+        let some = peer.staging.is_occupied();
+        if some {
+            // We have the receiver.
+            let _ = self.sender.send((Arc::clone(peer), order));
+            wake.ring();
+        }
+        some
+    }
+
+    /// The next order.
+    #[inline]
+    pub fn next(&self) -> Option<(Arc<Peer>, Order)> {
+        if self.receiver.is_empty() { None } else { self.receiver.try_recv().ok() }
     }
 }

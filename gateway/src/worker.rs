@@ -8,8 +8,7 @@ use crate::datapath::{
     decrypt, encrypt, fit, forward, punt, receive, route, transmit, wrap,
 };
 use crate::icmp_errors::IcmpErrors;
-use crate::staging::Order;
-use crate::tables::{Peer, Tables};
+use crate::tables::{Order, Peer, Tables};
 use crossbeam_channel::Sender;
 use packet::{Batch, DropCounters, DropReason};
 use port::{Receive, Transmit, Wake};
