@@ -6,6 +6,7 @@ use rcgen::{
     CrlDistributionPoint, CrlIssuingDistributionPoint, CrlScope, DnType, IsCa, KeyIdMethod, KeyPair,
     KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
 };
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -133,7 +134,7 @@ fn a_list_is_fetched_and_then_the_peer_is_trusted() {
     assert!(evidence.due(NOW + YEAR / 2).is_empty(), "it is kept");
     assert_eq!(evidence.due(NOW + YEAR / 100 * 95).len(), 1, "and fetched again before it is too old");
     let late = failure(&store, &good, NOW + YEAR + YEAR);
-    assert!(matches!(late, Some(ChainFailure::StatusUnknown(_))), "{late:?}");
+    assert!(matches!(late, Some(ChainFailure::StatusAwaited(_))), "{late:?}");
 }
 
 #[test]
@@ -162,8 +163,12 @@ fn what_is_forged_old_or_replayed_is_not_taken() {
     ] {
         let error = evidence.answer(&query(&evidence, now), now, bytes).expect_err(said);
         assert!(error.contains(said), "{error}");
-        let unknown = failure(&store, &good, now).expect("nothing is known").to_string();
-        assert!(unknown.contains(said), "what became of it is said: {unknown}");
+        let unknown = failure(&store, &good, now).expect("nothing is known");
+        assert!(
+            matches!(unknown, ChainFailure::StatusUnknown(_)),
+            "nothing is to be waited for: {unknown:?}"
+        );
+        assert!(unknown.to_string().contains(said), "what became of it is said: {unknown}");
         assert!(evidence.due(now + 14 * SECOND).is_empty(), "it is not asked with each knock");
         now += 15 * SECOND;
     }
@@ -295,7 +300,7 @@ fn ocsp_is_asked_and_believed_if_the_issuer_answers_or_its_responder() {
     ] {
         let (store, evidence, _) = store(&[&openssl_certificate("ca")], Revocation::IfUri);
         let peer = openssl_certificate(name);
-        assert!(matches!(failure(&store, &peer, NOW), Some(ChainFailure::StatusUnknown(_))));
+        assert!(matches!(failure(&store, &peer, NOW), Some(ChainFailure::StatusAwaited(_))));
         let query = query(&evidence, NOW);
         assert_eq!(query.url(), "http://192.0.2.80/ocsp");
         if name == "good" {
@@ -323,17 +328,99 @@ fn an_answer_of_ocsp_has_its_time() {
     assert!(error.contains("is the clock right?"), "{error}");
 }
 
-/// Sources are bounded, whatever certificates an authority signs.
+/// An authority with a new key keeps its name: the list that one key has signed says nothing of what the other one has signed.
+#[test]
+fn an_authority_with_two_keys_has_two_lists() {
+    let keys = [authority("root"), authority("root")];
+    let trusted = keys.each_ref().map(|root| parse(root.der()));
+    // The same serial number of both keys, to tell which list was looked at.
+    let peers = keys.each_ref().map(|root| [peer(7, &[], root), peer(8, &[], root)]);
+    for newer in [0, 1] {
+        let lists =
+            [0, 1].map(|key| list(&keys[key], &[7 + key as u64], if key == newer { 2030 } else { 2029 }));
+        for revocation in [Revocation::Relaxed, Revocation::Strict] {
+            let (mut configured, ..) = store(&[&trusted[0], &trusted[1]], revocation);
+            let (from_files, evidence, _) = store(&[&trusted[1], &trusted[0]], revocation);
+            for (key, list) in lists.iter().enumerate() {
+                configured.add_revocation_lists(list).expect("a list");
+                evidence.set_file(&format!("/lists/{key}"), &trusted[key], list).expect("a list");
+            }
+            for store in [configured, from_files] {
+                for (key, of_key) in peers.iter().enumerate() {
+                    let found = of_key.each_ref().map(|peer| failure(&store, peer, NOW));
+                    let mut expected = [None, None];
+                    expected[key] = Some(ChainFailure::Revoked);
+                    assert_eq!(found, expected, "key {key} with {revocation:?}, newer {newer}");
+                }
+            }
+        }
+    }
+}
+
+/// With the list of one key only, nothing is known of what the other one has signed, and nothing is wrong with it either.
+#[test]
+fn the_list_of_a_new_key_is_not_one_of_the_old_one() {
+    let (old, new) = (authority("root"), authority("root"));
+    let trusted = [parse(old.der()), parse(new.der())];
+    let peers = [peer(7, &[], &old), peer(7, &[], &new)];
+    for (revocation, of_old) in
+        [(Revocation::Relaxed, None), (Revocation::Strict, Some(ChainFailure::NoRevocationList))]
+    {
+        let (mut store, ..) = store(&[&trusted[0], &trusted[1]], revocation);
+        store.add_revocation_lists(&list(&new, &[], 2030)).expect("a list");
+        assert_eq!(peers.each_ref().map(|it| failure(&store, it, NOW)), [of_old, None], "{revocation:?}");
+    }
+}
+
+/// Both keys name one place, where the lists of both are in turn.
+#[test]
+fn each_key_asks_for_its_own_list() {
+    let (old, new) = (authority("root"), authority("root"));
+    let (store, evidence, _) = store(&[&parse(old.der()), &parse(new.der())], Revocation::Strict);
+    let peers = [peer(7, &[PLACE], &old), peer(7, &[PLACE], &new)];
+    let statuses = || peers.each_ref().map(|peer| failure(&store, peer, NOW).is_none());
+    assert_eq!(statuses(), [false, false]);
+    let answers: Vec<_> =
+        evidence.due(NOW).iter().map(|it| evidence.answer(it, NOW, Ok(list(&new, &[], 2030)))).collect();
+    assert_eq!(answers.len(), 2, "one for each key");
+    assert_eq!(answers.iter().filter(|it| it.is_ok()).count(), 1, "{answers:?}");
+    assert_eq!(statuses(), [false, true]);
+}
+
+/// Sources are bounded, whatever certificates an authority signs, and one authority leaves room for others.
 #[test]
 fn places_to_ask_at_are_bounded() {
-    let root = authority("root");
-    let (store, evidence, _) = store(&[&parse(root.der())], Revocation::Strict);
+    let (root, other) = (authority("root"), authority("other"));
+    let (store, evidence, _) = store(&[&parse(root.der()), &parse(other.der())], Revocation::Strict);
+    let _ = failure(&store, &peer(7, &[PLACE], &other), NOW);
+    let of_other = query(&evidence, NOW);
+    evidence.answer(&of_other, NOW, Ok(list(&other, &[], 2030))).expect("right");
     for number in 0..40 {
         let places: Vec<String> = (0..4).map(|place| format!("http://{number}.example/{place}")).collect();
         let places: Vec<&str> = places.iter().map(String::as_str).collect();
         let _ = failure(&store, &peer(number, &places, &root), NOW + SECOND * number as u32);
     }
+    // Also by way of authorities below it.
+    for number in 0..20 {
+        let mut between = authority_params(&format!("between {number}"));
+        between.crl_distribution_points =
+            vec![CrlDistributionPoint { uris: vec![format!("http://b.example/{number}")] }];
+        let key = KeyPair::generate().expect("works");
+        let between = CertifiedIssuer::signed_by(between, key, &root).expect("valid");
+        let low = peer(7, &[&format!("http://low.example/{number}")], &between);
+        let _ = store.verify(&low, &[parse(between.der())], NOW);
+    }
     let due = evidence.due(NOW + SECOND * 60);
+    assert_eq!(
+        failure(&store, &peer(7, &[PLACE], &other), NOW),
+        None,
+        "what the other authority needs is kept"
+    );
     assert!(due.len() == 16 && due.iter().all(|query| query.limit() <= 4 << 20), "{}", due.len());
     assert!(due.iter().any(|query| query.url().starts_with("http://39.")), "the newest stay");
+    evidence.keep_authorities(&HashSet::from([parse(root.der()).key_hash()]));
+    assert!(
+        failure(&store, &peer(7, &[PLACE], &other), NOW).is_some(),
+        "its authority is configured no more"
+    );
 }

@@ -1,6 +1,7 @@
 //! What a certificate says.
 
 use super::identity::{is_same_domain, is_same_email};
+use super::signed::Signed;
 use super::{DistinguishedName, Identity};
 use crate::pem::{self, PemError};
 use crate::signature::{KeyError, VerifyingKey};
@@ -200,6 +201,11 @@ impl Certificate {
     /// Whether it calls itself its own issuer.
     pub fn is_self_issued(&self) -> bool {
         self.issuer == self.subject
+    }
+
+    /// Whether the key of another certificate has signed it, with an algorithm that is not weak.
+    pub(super) fn is_signed_by(&self, issuer: &Self) -> bool {
+        Signed::from_der(self.to_der()).is_ok_and(|signed| signed.is_by(issuer.key()))
     }
 
     /// How many authorities may stand between it and the end of a chain.

@@ -10,14 +10,15 @@ use super::list::List;
 use super::ocsp::{self, Answer, CertId};
 use super::{Certificate, RevocationListError};
 use crate::pem;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How far the clocks of issuers may be ahead of ours.
 pub(super) const CLOCK_SKEW: Duration = Duration::from_secs(300);
-/// Sources that are remembered: of lists, which may be large, and of answers about one certificate. The one that was longest
-/// without use goes first.
+/// Sources that are remembered for each trusted authority, as those below it can name as many as they like: of lists, which may
+/// be large, and of answers about one certificate. The one that was longest without use goes first.
 const MOST_SOURCES: [usize; 2] = [16, 1024];
 /// Bytes of what a source sends: a list of some hundred thousand certificates, or an answer about one.
 const MOST_BYTES: [usize; 2] = [4 << 20, 64 << 10];
@@ -41,6 +42,8 @@ struct Source {
 /// What has come of a source.
 struct State {
     issuer: Certificate,
+    /// SHA-1 of the key of the trusted authority to which the issuer leads.
+    authority: [u8; 20],
     certificate: Option<CertId>,
     found: Option<Found>,
     /// When it is asked next, since 1970.
@@ -82,6 +85,7 @@ impl Query {
 /// What is known about revocation besides the lists of the configuration. Shared by all who verify.
 pub struct Evidence {
     known: Mutex<Known>,
+    generation: AtomicU64,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -94,7 +98,7 @@ struct Known {
 impl Evidence {
     /// Knows nothing; `wake` is called when there may be something to fetch.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { known: Mutex::default(), wake: Box::new(wake) }
+        Self { known: Mutex::default(), generation: AtomicU64::new(0), wake: Box::new(wake) }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -114,7 +118,13 @@ impl Evidence {
             return Err(RevocationListError::OtherIssuer(authority.subject().clone()));
         }
         self.known().files.insert(path.to_owned(), lists.into_iter().map(Arc::new).collect());
+        self.generation.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// Forgets what was fetched for authorities whose keys are not among these, by [`Certificate::key_hash`].
+    pub fn keep_authorities(&self, keys: &HashSet<[u8; 20]>) {
+        self.known().sources.retain(|_, state| keys.contains(&state.authority));
     }
 
     /// Forgets the lists of files that are not among these.
@@ -122,15 +132,14 @@ impl Evidence {
         self.known().files.retain(|path, _| paths.contains(&path.as_str()));
     }
 
-    /// The lists that one of these has signed.
-    pub(super) fn lists(&self, issuers: &[&Certificate]) -> Vec<Arc<List>> {
+    /// The lists that say that they are an issuer's. Whether they are is not looked at while all others wait.
+    pub(super) fn lists_of(&self, issuer: &Certificate) -> Vec<Arc<List>> {
         let known = self.known();
         let fetched = known.sources.values().filter_map(|state| match &state.found {
             Some(Found::List(list)) => Some(list),
             _ => None,
         });
-        let of_one = |list: &&Arc<List>| issuers.iter().any(|issuer| list.is_by(issuer));
-        known.files.values().flatten().chain(fetched).filter(of_one).cloned().collect()
+        known.files.values().flatten().chain(fetched).filter(|list| list.is_of(issuer)).cloned().collect()
     }
 
     /// What the issuer has answered about a certificate: that it is revoked, or, if it was asked lately enough, that not.
@@ -140,25 +149,29 @@ impl Evidence {
         issuer: &Certificate,
         now: Duration,
     ) -> Option<Answer> {
+        let sources: Vec<_> = sources(certificate, issuer).collect();
         let known = self.known();
-        let answers = sources(certificate, issuer).filter_map(|(source, _)| {
-            match known.sources.get(&source)?.found.as_ref()? {
+        let answers =
+            sources.iter().filter_map(|(source, _)| match known.sources.get(source)?.found.as_ref()? {
                 Found::Answer(answer) => Some(*answer),
                 Found::List(_) => None,
-            }
-        });
+            });
         answers.filter(|answer| answer.is_revoked || now <= answer.until).max_by_key(|it| it.is_revoked)
     }
 
     /// Has fetched, now and again before it is too old, what is said of a certificate where it says that it is said.
-    pub(super) fn want(&self, certificate: &Certificate, issuer: &Certificate, now: Duration) {
+    /// The authority to which both lead is charged with it.
+    pub(super) fn want(&self, [certificate, issuer, authority]: [&Certificate; 3], now: Duration) {
         let mut is_new = false;
+        let sources: Vec<_> = sources(certificate, issuer).collect();
+        let authority = authority.key_hash();
         let mut known = self.known();
-        for (source, id) in sources(certificate, issuer) {
+        for (source, id) in sources {
             let state = known.sources.entry(source).or_insert_with(|| {
                 is_new = true;
                 State {
                     issuer: issuer.clone(),
+                    authority,
                     certificate: id,
                     found: None,
                     due: now,
@@ -176,22 +189,41 @@ impl Evidence {
             }
             is_new |= !state.is_asked && state.due <= now;
         }
-        known.make_room();
+        known.make_room(authority);
         drop(known);
         if is_new {
             (self.wake)();
         }
     }
 
-    /// How it stands with the places at which a certificate says that its status is told; for an operator.
-    pub(super) fn progress(&self, certificate: &Certificate, issuer: &Certificate) -> Option<String> {
-        let known = self.known();
-        let said = sources(certificate, issuer).map(|(source, _)| {
-            let failure = known.sources.get(&source).and_then(|state| state.failure.clone());
-            format!("{} {}", source.url, failure.unwrap_or_else(|| "is being asked".to_owned()))
+    /// How it stands with the places at which a certificate says that its status is told, for an operator; and whether one of
+    /// them is still being asked.
+    pub(super) fn progress(
+        &self,
+        certificate: &Certificate,
+        issuer: &Certificate,
+        now: Duration,
+    ) -> Option<(String, bool)> {
+        let sources: Vec<_> = sources(certificate, issuer).collect();
+        let (known, mut is_awaited) = (self.known(), false);
+        let said = sources.iter().map(|(source, _)| {
+            let (url, state) = (&source.url, known.sources.get(source));
+            let is_asked = state.is_some_and(|state| state.is_asked || state.due <= now);
+            is_awaited |= is_asked;
+            match state.map(|state| state.failure.as_ref()) {
+                None => format!("{url} is not asked, as its authority names too many places"),
+                Some(None) => format!("{url} is being asked"),
+                Some(Some(failure)) if is_asked => format!("{url} {failure}, and is being asked again"),
+                Some(Some(failure)) => format!("{url} {failure}"),
+            }
         });
         let said: Vec<String> = said.collect();
-        (!said.is_empty()).then(|| said.join("; "))
+        (!said.is_empty()).then(|| (said.join("; "), is_awaited))
+    }
+
+    /// Changes whenever a question has come to an end, or a file was read: what was refused for want of a status may be taken.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// What is to be fetched at the time `now` since 1970. Each must be [answered](Self::answer).
@@ -230,6 +262,7 @@ impl Evidence {
         let mut known = self.known();
         let Some(state) = known.sources.get_mut(&query.0) else { return Ok(()) };
         state.is_asked = false;
+        self.generation.fetch_add(1, Ordering::Release);
         match read {
             Ok((found, until)) => {
                 // Whoever is on the way could send an older one that has not expired.
@@ -252,11 +285,14 @@ impl Evidence {
 }
 
 impl Known {
-    fn make_room(&mut self) {
+    /// Forgets sources of an authority that has too many.
+    fn make_room(&mut self, authority: [u8; 20]) {
         for (kind, most) in MOST_SOURCES.into_iter().enumerate() {
-            let is_of_kind = |source: &Source| usize::from(source.request.is_some()) == kind;
-            while self.sources.keys().filter(|source| is_of_kind(source)).count() > most {
-                let of_kind = self.sources.iter().filter(|(source, _)| is_of_kind(source));
+            let is_of_kind = |(source, state): &(&Source, &State)| {
+                state.authority == authority && usize::from(source.request.is_some()) == kind
+            };
+            while self.sources.iter().filter(is_of_kind).count() > most {
+                let of_kind = self.sources.iter().filter(is_of_kind);
                 let Some(oldest) = of_kind.min_by_key(|(_, state)| state.used).map(|(it, _)| it.clone())
                 else {
                     return;

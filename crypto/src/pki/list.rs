@@ -4,13 +4,16 @@ use super::signed::Signed;
 use super::{Certificate, DistinguishedName};
 use der::asn1::ObjectIdentifier;
 use der::{Decode, Encode};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use webpki::{CertRevocationList, OwnedCertRevocationList};
 use x509_cert::crl::CertificateList;
 use x509_cert::ext::pkix::crl::IssuingDistributionPoint;
 use x509_cert::ext::pkix::name::{DistributionPointName, GeneralName};
 use x509_cert::time::Time;
+
+/// Keys of which it is remembered whether they have signed a list.
+const MOST_KEYS: usize = 8;
 
 const SCOPE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.28");
 
@@ -25,8 +28,8 @@ pub(super) struct List {
     issuer: DistinguishedName,
     scope: Option<IssuingDistributionPoint>,
     signed: Signed,
-    /// The key that was found to have signed it, since it is asked for often.
-    signer: OnceLock<Vec<u8>>,
+    /// Whether these keys have signed it, since that is asked often, and a list may be long.
+    keys: Mutex<Vec<(Vec<u8>, bool)>>,
 }
 
 impl List {
@@ -49,30 +52,33 @@ impl List {
             issuer: DistinguishedName::from_der(&issuer).map_err(|error| error.to_string())?,
             scope,
             signed: Signed::from_der(der).map_err(text)?,
-            signer: OnceLock::new(),
+            keys: Mutex::default(),
         })
     }
 
-    /// Whose list it says it is.
-    pub(super) fn issuer(&self) -> &DistinguishedName {
-        &self.issuer
+    /// Whether it says that it is the list of an authority of this name.
+    pub(super) fn is_of(&self, issuer: &Certificate) -> bool {
+        self.issuer == *issuer.subject()
     }
 
     /// Whether the owner of a certificate has signed it, and may.
     pub(super) fn is_by(&self, issuer: &Certificate) -> bool {
-        if self.issuer != *issuer.subject() || !issuer.may_sign_lists() {
+        if !self.is_of(issuer) || !issuer.may_sign_lists() {
             return false;
         }
         let key = issuer.key().info();
-        if self.signer.get().is_some_and(|signer| signer == key) {
-            return true;
-        }
-        let is_by = self.signed.is_by(issuer.key());
-        if is_by {
-            // Of two keys that have signed it only one can be kept.
-            let _ = self.signer.set(key.to_vec());
-        }
-        is_by
+        let known = self.keys().iter().find(|(known, _)| known == key).map(|(_, is_by)| *is_by);
+        known.unwrap_or_else(|| {
+            let is_by = self.signed.is_by(issuer.key());
+            let mut keys = self.keys();
+            keys.truncate(MOST_KEYS - 1);
+            keys.insert(0, (key.to_vec(), is_by));
+            is_by
+        })
+    }
+
+    fn keys(&self) -> MutexGuard<'_, Vec<(Vec<u8>, bool)>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a certificate of its issuer would be in it, if it were revoked.

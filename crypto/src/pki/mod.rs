@@ -13,6 +13,7 @@ mod list;
 mod name;
 mod ocsp;
 mod signed;
+mod status;
 mod trust;
 
 pub use certificate::{AlternativeName, Certificate, CertificateError};

@@ -5,14 +5,11 @@ use super::{Certificate, CertificateError, DistinguishedName, Evidence, evidence
 use crate::pem::PemError;
 use der::DateTime;
 use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
-use std::cmp::Reverse;
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
-use webpki::{
-    CertRevocationList, EndEntityCert, Error, ExpirationPolicy, ExtendedKeyUsageValidator, KeyPurposeIdIter,
-    RevocationOptionsBuilder, UnknownStatusPolicy, VerifiedPath,
-};
+use webpki::{EndEntityCert, Error, ExtendedKeyUsageValidator, KeyPurposeIdIter, VerifiedPath};
 
 /// The certificate of a chain that is wrong, and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,9 +48,12 @@ pub enum ChainFailure {
     /// The revocation list of its issuer is too old.
     #[error("has a revocation list that expired")]
     RevocationListExpired,
-    /// Nothing is known yet of its status at the places that it names; how it stands there.
-    #[error("has no status of revocation yet, though one is required: {0}")]
+    /// The places that it names have not told its status; what became of each.
+    #[error("has no status of revocation, though one is required: {0}")]
     StatusUnknown(String),
+    /// The same, and at least one of them is being asked: it may be known soon.
+    #[error("has no status of revocation yet, though one is required: {0}")]
+    StatusAwaited(String),
     /// The revocation list is not its issuer's.
     #[error("has a revocation list that is not signed by its issuer")]
     RevocationListSignature,
@@ -109,13 +109,13 @@ pub enum Trusted<'a> {
 /// The authorities that are trusted, revocation lists, and certificates that are trusted themselves.
 #[derive(Default)]
 pub struct TrustStore {
-    authorities: Vec<Certificate>,
+    pub(super) authorities: Vec<Certificate>,
     /// Of `authorities`, in their order.
     anchors: Vec<TrustAnchor<'static>>,
     peers: Vec<Certificate>,
-    lists: Vec<Arc<List>>,
-    revocation: Revocation,
-    evidence: Option<Arc<Evidence>>,
+    pub(super) lists: Vec<Arc<List>>,
+    pub(super) revocation: Revocation,
+    pub(super) evidence: Option<Arc<Evidence>>,
 }
 
 /// What must be known about revocation. What is known to be revoked is refused in any case.
@@ -203,110 +203,59 @@ impl TrustStore {
         if between.len() > MOST_BETWEEN {
             return Err(wrong(peer, ChainFailure::TooMany));
         }
-        let lists = self.lists_for(&between);
-        let built = self.build(peer, &between, &lists, now);
-        let (authority, links) = built.map_err(|error| self.explain(peer, &between, &lists, now, error))?;
-        let chain: Vec<&Certificate> = [peer].into_iter().chain(links).chain([authority]).collect();
-        for pair in chain.windows(2) {
-            self.check_status(pair[0], pair[1], &lists, now).map_err(|failure| wrong(pair[0], failure))?;
-        }
+        let authority = self.build(peer, &between, now)?;
         Ok(Trusted::Authority(authority))
     }
 
-    /// The lists that may be of importance, the newest first, because the first of an issuer counts.
-    fn lists_for(&self, between: &[&Certificate]) -> Vec<Arc<List>> {
-        let issuers: Vec<&Certificate> = self.authorities.iter().chain(between.iter().copied()).collect();
-        let mut lists = self.lists.clone();
-        lists.extend(self.evidence.iter().flat_map(|evidence| evidence.lists(&issuers)));
-        lists.sort_by_key(|list| Reverse(list.this_update));
-        lists
-    }
-
-    /// The authority at the end of the chain, and what is between it and the peer, from the peer on.
-    fn build<'a, 'b>(
-        &'a self,
+    /// The authority at the end of a chain in which nothing is wrong. Where there are several chains, one such is enough.
+    fn build(
+        &self,
         peer: &Certificate,
-        between: &[&'b Certificate],
-        lists: &[Arc<List>],
+        between: &[&Certificate],
         now: Duration,
-    ) -> Result<(&'a Certificate, Vec<&'b Certificate>), Error> {
+    ) -> Result<&Certificate, ChainError> {
         let ders: Vec<CertificateDer<'_>> =
             between.iter().map(|it| CertificateDer::from(it.to_der())).collect();
-        let of_webpki: Vec<&CertRevocationList<'_>> = lists.iter().map(|list| &list.webpki).collect();
-        // webpki takes no empty list of lists, and without one it does not ask. What must be known is checked afterwards.
-        let revocation = RevocationOptionsBuilder::new(&of_webpki).ok().map(|builder| {
-            builder
-                .with_status_policy(UnknownStatusPolicy::Allow)
-                .with_expiration_policy(ExpirationPolicy::Ignore)
-                .build()
-        });
-        let end = EndEntityCert::try_from(peer.as_webpki())?;
-        let check = |path: &VerifiedPath<'_>| self.check_path(path, between, lists, now);
-        let path = end.verify_for_usage(
-            webpki::ALL_VERIFICATION_ALGS,
-            &self.anchors,
-            &ders,
-            UnixTime::since_unix_epoch(now),
-            Purposes,
-            revocation,
-            Some(&check),
-        )?;
-        let authority = self.authority(&path).ok_or(Error::UnknownIssuer)?;
-        let links = path.intermediate_certificates();
-        let links = links.filter_map(|link| between.iter().find(|it| it.to_der() == link.der().as_ref()));
-        Ok((authority, links.copied().collect()))
-    }
-
-    /// Whether enough is known about the revocation of a certificate in a chain that is right; its issuer is the next in it.
-    fn check_status(
-        &self,
-        certificate: &Certificate,
-        issuer: &Certificate,
-        lists: &[Arc<List>],
-        now: Duration,
-    ) -> Result<(), ChainFailure> {
-        let answer =
-            self.evidence.as_ref().and_then(|evidence| evidence.answer_about(certificate, issuer, now));
-        let lists = || lists.iter().filter(|list| list.covers(certificate) && list.is_by(issuer));
-        if answer.is_some_and(|answer| answer.is_revoked) || lists().any(|list| list.has(certificate)) {
-            return Err(ChainFailure::Revoked);
-        }
-        let has_place = !certificate.list_urls().is_empty() || !certificate.status_urls().is_empty();
-        let is_required = match self.revocation {
-            Revocation::Relaxed => false,
-            Revocation::IfUri => has_place,
-            Revocation::Strict => true,
+        let doubt = RefCell::new(None);
+        let check = |path: &VerifiedPath<'_>| {
+            let chain = self.check_path(path, peer, between, now)?;
+            self.check_statuses(&chain, now).map_err(|error| {
+                let mut doubt = doubt.borrow_mut();
+                if doubt.as_ref().is_none_or(|before| is_rather(&error, before)) {
+                    *doubt = Some(error);
+                }
+                Error::UnknownRevocationStatus
+            })
         };
-        if !is_required {
-            return Ok(());
-        }
-        if let Some(evidence) = &self.evidence {
-            evidence.want(certificate, issuer, now);
-        }
-        if answer.is_some() || lists().any(|list| list.is_fresh(now)) {
-            return Ok(());
-        }
-        let progress = self.evidence.as_ref().and_then(|evidence| evidence.progress(certificate, issuer));
-        Err(match progress {
-            Some(progress) => ChainFailure::StatusUnknown(progress),
-            None if lists().next().is_some() => ChainFailure::RevocationListExpired,
-            None => ChainFailure::NoRevocationList,
-        })
+        // What is known about revocation is no matter of webpki's, which looks for lists by the name of their issuer only: an
+        // authority with a new key keeps its name.
+        let built = EndEntityCert::try_from(peer.as_webpki()).and_then(|end| {
+            let path = end.verify_for_usage(
+                webpki::ALL_VERIFICATION_ALGS,
+                &self.anchors,
+                &ders,
+                UnixTime::since_unix_epoch(now),
+                Purposes,
+                None,
+                Some(&check),
+            )?;
+            self.authority(&path).ok_or(Error::UnknownIssuer)
+        });
+        // A chain that is right but for this is closer to the truth than what is wrong with others.
+        built.map_err(|error| doubt.take().unwrap_or_else(|| self.explain(peer, between, now, error)))
     }
 
-    /// What webpki leaves to others: validity, revocation and path length of the trusted authority, and keyCertSign.
-    fn check_path(
-        &self,
+    /// What webpki leaves to others: validity and path length of the trusted authority, and keyCertSign. Gives the chain, from
+    /// the peer to the authority.
+    fn check_path<'a>(
+        &'a self,
         path: &VerifiedPath<'_>,
-        between: &[&Certificate],
-        lists: &[Arc<List>],
+        peer: &'a Certificate,
+        between: &[&'a Certificate],
         now: Duration,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<&'a Certificate>, Error> {
         let authority = self.authority(path).ok_or(Error::UnknownIssuer)?;
-        // Trusted or not: who is above it has taken it back.
-        if is_listed(authority, lists) {
-            return Err(Error::CertRevoked);
-        }
+        let mut chain = vec![peer];
         let mut length = 0;
         for link in path.intermediate_certificates() {
             let link =
@@ -315,13 +264,15 @@ impl TrustStore {
                 return Err(Error::EndEntityUsedAsCa);
             }
             length += usize::from(!link.is_self_issued());
+            chain.push(link);
         }
+        chain.push(authority);
         if authority.path_length().is_some_and(|most| length > most) {
             return Err(Error::PathLenConstraintViolated);
         }
         let time = UnixTime::since_unix_epoch(now);
         match check_time(authority, now) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(chain),
             Err(ChainFailure::NotYetValid(_)) => {
                 let not_before = UnixTime::since_unix_epoch(authority.not_before());
                 Err(Error::CertNotValidYet { time, not_before })
@@ -344,7 +295,6 @@ impl TrustStore {
         &self,
         peer: &Certificate,
         between: &[&Certificate],
-        lists: &[Arc<List>],
         now: Duration,
         error: Error,
     ) -> ChainError {
@@ -355,10 +305,6 @@ impl TrustStore {
                 .chain(&self.authorities)
                 .find_map(|it| check_time(it, now).err().map(|failure| wrong(it, failure))),
             ChainFailure::UnknownAuthority(_) => self.loose_end(peer, between),
-            ChainFailure::Revoked => {
-                let mut all = chain().chain(&self.authorities);
-                all.find(|it| is_listed(it, lists)).map(|it| wrong(it, ChainFailure::Revoked))
-            }
             ChainFailure::NotAnAuthority => {
                 between.iter().find(|it| !it.is_authority()).map(|it| wrong(it, ChainFailure::NotAnAuthority))
             }
@@ -383,10 +329,14 @@ impl TrustStore {
     }
 }
 
-/// Whether the newest list of its issuer has it.
-fn is_listed(certificate: &Certificate, lists: &[Arc<List>]) -> bool {
-    let of_issuer = |list: &&Arc<List>| list.issuer() == certificate.issuer();
-    lists.iter().find(of_issuer).is_some_and(|list| list.has(certificate))
+/// Whether of two doubts about revocation the first says more: what may be known soon, then what is known.
+fn is_rather(one: &ChainError, other: &ChainError) -> bool {
+    let rank = |error: &ChainError| match error.failure {
+        ChainFailure::StatusAwaited(_) => 2,
+        ChainFailure::Revoked => 1,
+        _ => 0,
+    };
+    rank(one) > rank(other)
 }
 
 /// What may lie between a peer's certificate and a trusted authority: each once, reachable by the names of issuers, and
@@ -444,7 +394,7 @@ fn check_time(certificate: &Certificate, now: Duration) -> Result<(), ChainFailu
     Ok(())
 }
 
-fn wrong(certificate: &Certificate, failure: ChainFailure) -> ChainError {
+pub(super) fn wrong(certificate: &Certificate, failure: ChainFailure) -> ChainError {
     ChainError { subject: certificate.subject().clone(), failure }
 }
 
@@ -459,15 +409,6 @@ fn failure(error: Error, peer: &Certificate) -> ChainFailure {
         Error::InvalidSignatureForPublicKey => ChainFailure::BadSignature,
         Error::UnsupportedSignatureAlgorithmContext(_)
         | Error::UnsupportedSignatureAlgorithmForPublicKeyContext(_) => ChainFailure::UnsupportedAlgorithm,
-        Error::CertRevoked => ChainFailure::Revoked,
-        Error::UnknownRevocationStatus => ChainFailure::NoRevocationList,
-        Error::CrlExpired { .. } => ChainFailure::RevocationListExpired,
-        Error::InvalidCrlSignatureForPublicKey
-        | Error::IssuerNotCrlSigner
-        | Error::UnsupportedCrlSignatureAlgorithmContext(_)
-        | Error::UnsupportedCrlSignatureAlgorithmForPublicKeyContext(_) => {
-            ChainFailure::RevocationListSignature
-        }
         Error::EndEntityUsedAsCa => ChainFailure::NotAnAuthority,
         Error::CaUsedAsEndEntity => ChainFailure::IsAuthority,
         Error::PathLenConstraintViolated | Error::MaximumPathDepthExceeded => ChainFailure::PathTooLong,

@@ -8,7 +8,7 @@
 use super::connections::PeerError;
 use crate::clock::Clock;
 use crate::control::rights::Rights;
-use config::settings::ipsec::{Authentication, Peer, Revocation, X509};
+use config::settings::ipsec::{Authentication, Authority, Peer, Revocation, X509};
 use crypto::pki::{Certificate, Evidence, Query};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -85,8 +85,12 @@ impl Revocations {
         Arc::clone(&self.evidence)
     }
 
-    /// Reads the files of these peers, now and when they change, and no others any more.
-    pub(super) fn watch<'a>(&self, peers: impl Iterator<Item = &'a Arc<Peer>>) {
+    /// Reads the files of these peers, now and when they change, and no others any more; forgets what was fetched for
+    /// authorities of which none of them has one.
+    pub(super) fn watch<'a>(&self, peers: impl Iterator<Item = &'a Arc<Peer>> + Clone) {
+        let authorities =
+            authorities(peers.clone()).filter_map(|it| Certificate::from_der(&it.certificate).ok());
+        self.evidence.keep_authorities(&authorities.map(|it| it.key_hash()).collect());
         let wanted = files(peers);
         self.evidence.keep_files(&wanted.keys().map(String::as_str).collect::<Vec<_>>());
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,13 +122,18 @@ pub(super) fn is_needed(peer: &Peer) -> bool {
         || x509.authorities.iter().any(|it| !it.revocation_files.is_empty())
 }
 
-/// The files of lists by their paths: where each is named, and the authority that signs it.
-fn files<'a>(peers: impl Iterator<Item = &'a Arc<Peer>>) -> BTreeMap<String, (String, Certificate)> {
+/// The authorities that peers must lead to.
+fn authorities<'a>(peers: impl Iterator<Item = &'a Arc<Peer>>) -> impl Iterator<Item = &'a Authority> {
     let authorities = peers.filter_map(|peer| match &peer.authentication {
         Authentication::X509(x509) => Some(&x509.authorities),
         _ => None,
     });
-    let named = authorities.flatten().flat_map(|authority| {
+    authorities.flatten()
+}
+
+/// The files of lists by their paths: where each is named, and the authority that signs it.
+fn files<'a>(peers: impl Iterator<Item = &'a Arc<Peer>>) -> BTreeMap<String, (String, Certificate)> {
+    let named = authorities(peers).flat_map(|authority| {
         let certificate = Certificate::from_der(&authority.certificate).ok();
         let place = format!("pki ca {} crl-file", authority.name);
         let of_path = move |path: &String| Some((path.clone(), (place.clone(), certificate.clone()?)));

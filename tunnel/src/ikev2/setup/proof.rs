@@ -275,6 +275,7 @@ fn is_without_status(failure: &ChainFailure) -> bool {
     matches!(
         failure,
         ChainFailure::StatusUnknown(_)
+            | ChainFailure::StatusAwaited(_)
             | ChainFailure::NoRevocationList
             | ChainFailure::RevocationListExpired
             | ChainFailure::RevocationListSignature

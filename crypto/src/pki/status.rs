@@ -1,0 +1,95 @@
+//! What is known about the revocation of the certificates of a chain, and whether that is enough: all of it is decided here.
+//!
+//! A list counts for the certificates that one key has signed, and only if that key has signed the list too: an authority that
+//! gets a new key keeps its name, and has two lists for as long as there are certificates of both keys. Of several that cover a
+//! certificate the newest counts.
+
+use super::list::List;
+use super::trust::wrong;
+use super::{Certificate, ChainError, ChainFailure, Revocation, TrustStore};
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl TrustStore {
+    /// Whether enough is known about each certificate of a chain that is otherwise right, from a peer to a trusted authority.
+    pub(super) fn check_statuses(&self, chain: &[&Certificate], now: Duration) -> Result<(), ChainError> {
+        let Some(authority) = chain.last() else { return Ok(()) };
+        // Trusted or not: an authority above may have taken it back.
+        let above = || self.authorities.iter().filter(|it| it.subject() == authority.issuer());
+        for issuer in above() {
+            let is_listed = is_revoked_by(&self.lists_of(authority, issuer), authority);
+            if is_listed && (above().count() == 1 || authority.is_signed_by(issuer)) {
+                return Err(wrong(authority, ChainFailure::Revoked));
+            }
+        }
+        for pair in chain.windows(2) {
+            let checked = self.check_status([pair[0], pair[1], authority], now);
+            checked.map_err(|failure| wrong(pair[0], failure))?;
+        }
+        Ok(())
+    }
+
+    /// Whether enough is known about a certificate, whose issuer follows, and the authority to which both lead.
+    fn check_status(
+        &self,
+        [certificate, issuer, authority]: [&Certificate; 3],
+        now: Duration,
+    ) -> Result<(), ChainFailure> {
+        let evidence = self.evidence.as_ref();
+        let answer = evidence.and_then(|evidence| evidence.answer_about(certificate, issuer, now));
+        let lists = self.lists_of(certificate, issuer);
+        if answer.is_some_and(|answer| answer.is_revoked) || is_revoked_by(&lists, certificate) {
+            return Err(ChainFailure::Revoked);
+        }
+        // Somebody has configured it for this authority: that it says nothing must not go unnoticed.
+        if lists.is_empty() && self.has_unsigned_list(certificate, issuer) {
+            return Err(ChainFailure::RevocationListSignature);
+        }
+        let has_place = !certificate.list_urls().is_empty() || !certificate.status_urls().is_empty();
+        let is_required = match self.revocation {
+            Revocation::Relaxed => false,
+            Revocation::IfUri => has_place,
+            Revocation::Strict => true,
+        };
+        if !is_required {
+            return Ok(());
+        }
+        if let Some(evidence) = evidence {
+            evidence.want([certificate, issuer, authority], now);
+        }
+        if answer.is_some() || lists.iter().any(|list| list.is_fresh(now)) {
+            return Ok(());
+        }
+        let progress = evidence.and_then(|evidence| evidence.progress(certificate, issuer, now));
+        Err(match progress {
+            Some((progress, true)) => ChainFailure::StatusAwaited(progress),
+            Some((progress, false)) => ChainFailure::StatusUnknown(progress),
+            None if lists.is_empty() => ChainFailure::NoRevocationList,
+            None => ChainFailure::RevocationListExpired,
+        })
+    }
+
+    /// The lists that cover a certificate, and that the key of its issuer has signed, the newest first.
+    fn lists_of(&self, certificate: &Certificate, issuer: &Certificate) -> Vec<Arc<List>> {
+        let mut lists: Vec<Arc<List>> = self.lists.iter().filter(|it| it.is_of(issuer)).cloned().collect();
+        lists.extend(self.evidence.iter().flat_map(|evidence| evidence.lists_of(issuer)));
+        // Signatures are checked here, where nothing is locked.
+        lists.retain(|list| list.covers(certificate) && list.is_by(issuer));
+        lists.sort_by_key(|list| Reverse(list.this_update));
+        lists
+    }
+
+    /// Whether a list of the configuration says that it is this issuer's, and none of the authorities of that name has signed
+    /// it, nor the issuer.
+    fn has_unsigned_list(&self, certificate: &Certificate, issuer: &Certificate) -> bool {
+        let mut lists = self.lists.iter().filter(|list| list.is_of(issuer) && list.covers(certificate));
+        lists.any(|list| !self.authorities.iter().chain([issuer]).any(|authority| list.is_by(authority)))
+    }
+}
+
+/// Whether the newest of lists has a certificate, or one that is as new.
+fn is_revoked_by(lists: &[Arc<List>], certificate: &Certificate) -> bool {
+    let newest = lists.first().map(|list| list.this_update);
+    lists.iter().take_while(|list| Some(list.this_update) == newest).any(|list| list.has(certificate))
+}
