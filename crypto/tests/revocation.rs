@@ -1,54 +1,28 @@
 //! What must be known about revocation, and where it comes from. Those in `certificates/ocsp/` are OpenSSL's.
 
+#[path = "support/authorities.rs"]
+mod authorities;
+
+use authorities::{Authority, NOW, authority, authority_params, key, list_params, params, parse};
 use crypto::pki::{Certificate, ChainFailure, Evidence, Query, Revocation, TrustStore};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer,
-    CrlDistributionPoint, CrlIssuingDistributionPoint, CrlScope, DnType, IsCa, KeyIdMethod, KeyPair,
-    KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
-};
+use rcgen::{CertifiedIssuer, CrlDistributionPoint, CrlIssuingDistributionPoint, CrlScope, SerialNumber};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The first of January 2030.
-const NOW: Duration = Duration::from_secs(1_893_456_000);
 const SECOND: Duration = Duration::from_secs(1);
 const YEAR: Duration = Duration::from_secs(366 * 86_400);
 const PLACE: &str = "http://lists.example/root.crl";
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
-
-fn params(name: &str, serial: u64) -> CertificateParams {
-    let mut params = CertificateParams::default();
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.serial_number = Some(SerialNumber::from(serial));
-    params
-}
-
-fn authority_params(name: &str) -> CertificateParams {
-    let mut params = params(name, 1);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    params
-}
-
-fn authority(name: &str) -> Authority {
-    CertifiedIssuer::self_signed(authority_params(name), KeyPair::generate().expect("works")).expect("valid")
-}
-
-fn parse(der: &[u8]) -> Certificate {
-    Certificate::from_der(der).expect("ours")
-}
-
 /// A certificate that says where the lists of its issuer are.
 fn peer(serial: u64, places: &[&str], issuer: &Authority) -> Certificate {
-    let mut params = params("moon", serial);
+    let mut params = params("moon");
+    params.serial_number = Some(SerialNumber::from(serial));
     let uris: Vec<String> = places.iter().map(|place| (*place).to_owned()).collect();
     params.crl_distribution_points =
         (!uris.is_empty()).then_some(CrlDistributionPoint { uris }).into_iter().collect();
-    let key = KeyPair::generate().expect("works");
+    let key = key();
     parse(params.signed_by(&key, issuer).expect("valid").der())
 }
 
@@ -64,23 +38,11 @@ fn list_of(
     year: i32,
     scope: Option<(&str, Option<CrlScope>)>,
 ) -> Vec<u8> {
-    let revoked = |serial: &u64| RevokedCertParams {
-        serial_number: SerialNumber::from(*serial),
-        revocation_time: date_time_ymd(year, 1, 1),
-        reason_code: None,
-        invalidity_date: None,
-    };
-    let params = CertificateRevocationListParams {
-        this_update: date_time_ymd(year, 1, 1),
-        next_update: date_time_ymd(year + 1, 1, 1),
-        crl_number: SerialNumber::from(1),
-        issuing_distribution_point: scope.map(|(place, scope)| CrlIssuingDistributionPoint {
-            distribution_point: CrlDistributionPoint { uris: vec![place.to_owned()] },
-            scope,
-        }),
-        revoked_certs: serials.iter().map(revoked).collect(),
-        key_identifier_method: KeyIdMethod::Sha256,
-    };
+    let mut params = list_params(serials, year);
+    params.issuing_distribution_point = scope.map(|(place, scope)| CrlIssuingDistributionPoint {
+        distribution_point: CrlDistributionPoint { uris: vec![place.to_owned()] },
+        scope,
+    });
     params.signed_by(issuer).expect("valid").der().to_vec()
 }
 
@@ -245,7 +207,7 @@ fn every_certificate_of_a_chain_needs_its_status() {
     let mut between = authority_params("between");
     between.serial_number = Some(SerialNumber::from(5));
     between.crl_distribution_points = vec![CrlDistributionPoint { uris: vec![PLACE.to_owned()] }];
-    let key = KeyPair::generate().expect("works");
+    let key = key();
     let between = CertifiedIssuer::signed_by(between, key, &root).expect("valid");
     let (low, sent) = (peer(7, &["http://lists.example/between.crl"], &between), [parse(between.der())]);
     let (store, evidence, _) = store(&[&parse(root.der())], Revocation::Strict);
@@ -405,7 +367,7 @@ fn places_to_ask_at_are_bounded() {
         let mut between = authority_params(&format!("between {number}"));
         between.crl_distribution_points =
             vec![CrlDistributionPoint { uris: vec![format!("http://b.example/{number}")] }];
-        let key = KeyPair::generate().expect("works");
+        let key = key();
         let between = CertifiedIssuer::signed_by(between, key, &root).expect("valid");
         let low = peer(7, &[&format!("http://low.example/{number}")], &between);
         let _ = store.verify(&low, &[parse(between.der())], NOW);

@@ -1,9 +1,5 @@
 //! Signatures: keys of files, the names of schemes, and Wycheproof's forgeries. The keys in `keys/` are OpenSSL's.
 
-#[path = "support/cost.rs"]
-mod cost;
-
-use cost::cost;
 use crypto::signature::{
     KeyError, KeyKind, NotSigned, Scheme, SchemeError, SignError, SigningKey, VerifyingKey,
 };
@@ -380,20 +376,4 @@ fn wycheproof_of_ed25519() {
         }
     }
     tally.finish(100);
-}
-
-/// Prints what a signature and its verification cost, in microseconds of the processor: `cargo test --release -p
-/// postern-crypto --test signature -- --ignored --nocapture`.
-#[test]
-#[ignore = "measures"]
-fn costs() {
-    for &(file, kind) in KEYS {
-        let key = load(file);
-        let scheme = kind.schemes()[0];
-        let signature = key.sign(scheme, b"message").expect("its own scheme");
-        let sign = cost(|| _ = key.sign(scheme, b"message"));
-        let verify = cost(|| _ = key.public().verify(scheme, b"message", &signature));
-        let name = kind.to_string();
-        println!("{name:20} sign {sign:7.1} verify {verify:7.1}");
-    }
 }
