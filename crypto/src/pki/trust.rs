@@ -169,6 +169,11 @@ impl TrustStore {
         self.evidence = Some(evidence);
     }
 
+    /// Changes when what is known about revocation has: what was [awaited](ChainFailure::StatusAwaited) may be there.
+    pub fn generation(&self) -> u64 {
+        self.evidence.as_ref().map_or(0, |evidence| evidence.generation())
+    }
+
     /// Whether nobody is trusted.
     pub fn is_empty(&self) -> bool {
         self.authorities.is_empty() && self.peers.is_empty()

@@ -298,6 +298,8 @@ pub enum Unproved {
     Sha1,
     /// It is not known that its certificate is not revoked, and that is required, for this reason.
     Status(String),
+    /// The same, and it is still being asked. All else is right.
+    Awaited(String),
     /// It has not shown that the identity is its own, for this reason.
     Proof(String),
 }
@@ -307,7 +309,7 @@ impl fmt::Display for Unproved {
         match self {
             Self::Identity => f.write_str("another identity is configured"),
             Self::Sha1 => f.write_str("it signs with SHA-1"),
-            Self::Status(why) | Self::Proof(why) => f.write_str(why),
+            Self::Status(why) | Self::Awaited(why) | Self::Proof(why) => f.write_str(why),
         }
     }
 }

@@ -99,6 +99,8 @@ pub(super) struct Context<'a> {
     pub(super) worn: &'a Worn,
     /// See [`Endpoint::compared`](super::Endpoint::compared).
     pub(super) compared: &'a mut u64,
+    /// Whether one more who has yet to show who it is may wait for the answer to a question about its certificate.
+    pub(super) may_hold: bool,
     pub(super) out: &'a mut Outbox,
 }
 

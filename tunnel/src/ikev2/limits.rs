@@ -28,6 +28,13 @@ pub const HALF_OPEN_SOURCE_COOKIE: usize = 4;
 pub const HALF_OPEN_TOTAL: usize = 16_384;
 /// So many of one source that has returned cookies: an IPv4 address, or an IPv6 /64.
 pub const HALF_OPEN_SOURCE: usize = 32;
+/// An initiator that has shown its key, and of whose certificate it is still being asked whether it is revoked, waits for its
+/// answer so long; so do we, where it has answered us. The question has 10 s, and may have to wait for others.
+pub const HELD_TIME: Duration = Duration::from_secs(15);
+/// How often it is looked whether there is an answer meanwhile.
+pub const HELD_LOOK: Duration = Duration::from_millis(200);
+/// So many wait so at most, each with a message of 64 KiB.
+pub const HELD_TOTAL: usize = 64;
 /// A first message that comes again is answered so often: what is small must not make us send much to whom it names.
 pub const REPEATED_ANSWERS: u32 = 8;
 /// Bytes of fragments that all half-open SAs hold together.

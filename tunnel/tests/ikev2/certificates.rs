@@ -5,16 +5,20 @@ use crate::support::{acquainted, assert_agree, assert_nothing_leaks, begin, conn
 use crypto::pki::{Certificate, Revocation, TrustStore};
 use crypto::signature::SigningKey;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa,
-    KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519,
-    RevokedCertParams, SanType, SerialNumber, SignatureAlgorithm, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer,
+    CrlDistributionPoint, DnType, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+    PKCS_ECDSA_P384_SHA384, PKCS_ED25519, RevokedCertParams, SanType, SerialNumber, SignatureAlgorithm,
+    date_time_ymd,
 };
 use std::sync::Arc;
 use tunnel::ikev2::message::Exchange;
 use tunnel::ikev2::message::numbers::notify;
 use tunnel::ikev2::{Authentication, Cause, Connection, ConnectionId, Credentials, Event, Identity};
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
+/// Where certificates of hosts say that the lists of their issuer are.
+const LISTS: &str = "http://lists.example/root.crl";
+
+pub type Authority = CertifiedIssuer<'static, KeyPair>;
 
 fn params(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
@@ -30,7 +34,7 @@ fn authority_params(name: &str) -> CertificateParams {
     params
 }
 
-fn authority() -> Authority {
+pub fn authority() -> Authority {
     CertifiedIssuer::self_signed(authority_params("root"), KeyPair::generate().expect("works"))
         .expect("valid")
 }
@@ -40,6 +44,8 @@ fn host_params(host: usize) -> CertificateParams {
     let mut params = params(&format!("host {}", host + 1));
     let name = format!("host{}.example", host + 1);
     params.subject_alt_names = vec![SanType::DnsName(name.try_into().expect("ASCII"))];
+    params.serial_number = Some(SerialNumber::from(7 + host as u64));
+    params.crl_distribution_points = vec![CrlDistributionPoint { uris: vec![LISTS.to_owned()] }];
     params
 }
 
@@ -65,11 +71,11 @@ fn credentials(
     Credentials { key, certificates, trust, accept_sha1: false }
 }
 
-fn use_certificate(connection: &mut Connection, credentials: Credentials) {
+pub fn use_certificate(connection: &mut Connection, credentials: Credentials) {
     connection.authentication = Authentication::Certificate(Arc::new(credentials));
 }
 
-fn plain(host: usize, root: &Authority) -> Credentials {
+pub fn plain(host: usize, root: &Authority) -> Credentials {
     credentials(&host_params(host), &PKCS_ECDSA_P256_SHA256, root, &[], root)
 }
 
@@ -92,19 +98,20 @@ pub fn certified() -> [Connection; 2] {
     certified_by(&authority())
 }
 
-/// The list of an authority that revokes one certificate.
-fn revocation(root: &Authority, serial: &[u8]) -> Vec<u8> {
+/// The list of an authority that revokes certificates with these serial numbers.
+pub fn list(root: &Authority, serials: &[&[u8]]) -> Vec<u8> {
+    let revoked = |serial: &&[u8]| RevokedCertParams {
+        serial_number: SerialNumber::from_slice(serial),
+        revocation_time: date_time_ymd(2020, 1, 1),
+        reason_code: None,
+        invalidity_date: None,
+    };
     let params = CertificateRevocationListParams {
         this_update: date_time_ymd(2020, 1, 1),
         next_update: date_time_ymd(2100, 1, 1),
         crl_number: SerialNumber::from(1),
         issuing_distribution_point: None,
-        revoked_certs: vec![RevokedCertParams {
-            serial_number: SerialNumber::from_slice(serial),
-            revocation_time: date_time_ymd(2020, 1, 1),
-            reason_code: None,
-            invalidity_date: None,
-        }],
+        revoked_certs: serials.iter().map(revoked).collect(),
         key_identifier_method: KeyIdMethod::Sha256,
     };
     params.signed_by(root).expect("valid").der().to_vec()
@@ -126,7 +133,7 @@ pub fn certified_but(is_revoked: bool) -> ([Connection; 2], Authentication) {
     strict.trust.set_revocation(Revocation::Strict);
     if is_revoked {
         let Authentication::Certificate(peer) = &connections[A].authentication else { unreachable!() };
-        strict.trust.add_revocation_lists(&revocation(&root, peer.certificates[0].serial())).expect("a list");
+        strict.trust.add_revocation_lists(&list(&root, &[peer.certificates[0].serial()])).expect("a list");
     }
     (connections, Authentication::Certificate(Arc::new(strict)))
 }

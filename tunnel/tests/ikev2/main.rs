@@ -14,6 +14,7 @@ mod names;
 mod network;
 mod paths;
 mod raw_keys;
+mod revocation;
 mod sessions;
 mod setup;
 mod silence;

@@ -5,6 +5,7 @@ use crate::mallory::Mallory;
 use crate::network::{A, B, Network};
 use crate::support::{acquainted, assert_agree, begin, cbc, connection, ike_offer, net, seconds};
 use crypto::SecretBytes;
+use std::time::Duration;
 use tunnel::ikev2::message::numbers::notify;
 use tunnel::ikev2::message::{Exchange, Header, Payload};
 use tunnel::ikev2::{Authentication, Cause, Connection, ConnectionId, Event, Identity};
@@ -73,6 +74,31 @@ fn a_certificate_that_is_revoked_or_may_be_does_not_choose_another_connection() 
         assert!(!is_served && network.hosts[B].installed.is_empty(), "revoked: {is_revoked}");
         assert!(named(&network, ids[B]).is_some(), "{:?}", network.hosts[B].events);
     }
+}
+
+/// Whose a certificate is besides takes a chain for each connection that names one of its names: that is a job, like the
+/// signature before it.
+#[test]
+fn whether_another_connection_is_meant_is_a_job() {
+    let connections = certified();
+    let (mut network, ids) = acquainted(88, |host, it| {
+        it.clone_from(&connections[host]);
+        if host == A {
+            it.local_identity = "CN=host 1".parse().expect("a name");
+        }
+    });
+    let (remote, remote_identity) = (None, None);
+    network.add(B, Connection { remote, remote_identity, ..connections[B].clone() });
+    network.longest_job[B] = seconds(1000);
+    begin(&mut network, A, ids[A]);
+    for job in ["the keys", "the signatures"] {
+        network.run(Duration::from_millis(100));
+        network.finish_all(B);
+        assert!(network.hosts[B].events.is_empty(), "{job}: {:?}", network.hosts[B].events);
+    }
+    assert!(named(&network, ids[B]).is_none());
+    network.finish_all(B);
+    assert!(named(&network, ids[B]).is_some(), "{:?}", network.hosts[B].events);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::ikev2::action::SessionId;
 use crate::ikev2::cookie::CookieJar;
 use crate::ikev2::limits::{
     GUEST_JOBS, HALF_OPEN_COOKIE, HALF_OPEN_FRAGMENTS, HALF_OPEN_SOURCE, HALF_OPEN_SOURCE_COOKIE,
-    HALF_OPEN_TIME, HALF_OPEN_TOTAL,
+    HALF_OPEN_TIME, HALF_OPEN_TOTAL, HELD_TOTAL,
 };
 use crate::ikev2::nat::Path;
 use crate::ikev2::setup::Gate;
@@ -30,6 +30,8 @@ pub(super) struct Door {
     held: usize,
     /// For how many a job is done.
     worked_on: usize,
+    /// How many wait for the answer to a question about their certificate.
+    waiting: usize,
     /// First messages that came to nothing: they cost as well, and leave nothing half open.
     wasted: Option<Bucket>,
 }
@@ -45,11 +47,14 @@ pub(in crate::ikev2) struct Guest {
     held: usize,
     /// Whether a job is done for it.
     is_worked_on: bool,
+    /// Whether it waits for the answer to a question about its certificate.
+    is_waiting: bool,
 }
 
 impl Guest {
     pub(in crate::ikev2) fn new(initiator_spi: u64, path: Path, is_proven: bool) -> Self {
-        Self { spi: initiator_spi, source: path.remote, is_proven, held: 0, is_worked_on: false }
+        let (is_worked_on, is_waiting) = (false, false);
+        Self { spi: initiator_spi, source: path.remote, is_proven, held: 0, is_worked_on, is_waiting }
     }
 
     /// Whether it has returned a cookie.
@@ -62,9 +67,9 @@ impl Guest {
         Self { is_worked_on: true, ..self }
     }
 
-    /// The same, for whom so many bytes of fragments are held.
-    pub(in crate::ikev2) fn holding(self, held: usize) -> Self {
-        Self { held, ..self }
+    /// The same, for whom so many bytes of fragments are held, and whether it waits for a question about its certificate.
+    pub(in crate::ikev2) fn holding(self, held: usize, is_waiting: bool) -> Self {
+        Self { held, is_waiting, ..self }
     }
 }
 
@@ -173,6 +178,11 @@ impl Door {
         self.sources.retain(|_, source| !source.is_idle(now));
     }
 
+    /// Whether one more may wait for the answer to a question about its certificate.
+    pub(super) fn may_hold(&self) -> bool {
+        self.waiting < HELD_TOTAL
+    }
+
     /// Whether there is room for the fragments that are held for a guest.
     pub(super) fn has_room(&self, guest: &Guest) -> bool {
         self.held + guest.held <= HALF_OPEN_FRAGMENTS
@@ -181,6 +191,7 @@ impl Door {
     pub(super) fn enter(&mut self, now: Time, id: SessionId, guest: Guest) {
         self.held += guest.held;
         self.worked_on += usize::from(guest.is_worked_on);
+        self.waiting += usize::from(guest.is_waiting);
         if self.inside.insert((guest.spi, guest.source), id).is_none() {
             let source = self.sources.entry(aggregate(guest.source.ip()));
             let source = source.or_insert_with(|| Source::new(now));
@@ -192,6 +203,7 @@ impl Door {
     pub(super) fn leave(&mut self, now: Time, guest: Guest) {
         self.held -= guest.held;
         self.worked_on -= usize::from(guest.is_worked_on);
+        self.waiting -= usize::from(guest.is_waiting);
         if self.inside.remove(&(guest.spi, guest.source)).is_none() {
             return;
         }
@@ -203,5 +215,29 @@ impl Door {
                 self.sources.remove(&address);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_wait_for_the_status_of_their_certificate() {
+        let (mut door, now) = (Door::default(), Time::from_nanoseconds(1));
+        let guest = |spi: usize| {
+            let [local, remote] = ["192.0.2.1:500", "192.0.2.2:500"].map(|it| it.parse().expect("literal"));
+            Guest::new(spi as u64, Path { local, remote }, false)
+        };
+        for spi in 0..HELD_TOTAL {
+            assert!(door.may_hold());
+            door.enter(now, SessionId(spi as u64), guest(spi).holding(0, true));
+        }
+        assert!(!door.may_hold());
+        door.enter(now, SessionId(1 << 20), guest(1 << 20));
+        door.leave(now, guest(1 << 20));
+        assert!(!door.may_hold(), "it did not wait");
+        door.leave(now, guest(7).holding(0, true));
+        assert!(door.may_hold());
     }
 }

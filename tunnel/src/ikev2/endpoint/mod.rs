@@ -63,11 +63,8 @@ impl Phase {
         match self {
             Self::Initiating(state) => state.handle_timeout(context),
             Self::Authenticating(state) => state.handle_timeout(context),
-            Self::HalfOpen(state) if state.expires() <= context.now => {
-                context.release_ike_spi(state.spi());
-                None
-            }
-            other @ (Self::HalfOpen(_) | Self::Working(_)) => Some(other),
+            Self::HalfOpen(state) => state.handle_timeout(context),
+            other @ Self::Working(_) => Some(other),
             Self::Established(mut session) => {
                 session.handle_timeout(context);
                 Some(Self::Established(session))
@@ -79,7 +76,7 @@ impl Phase {
         match self {
             Self::Initiating(state) => Some(state.next_timeout()),
             Self::Authenticating(state) => state.next_timeout(),
-            Self::HalfOpen(state) => Some(state.expires()),
+            Self::HalfOpen(state) => Some(state.next_timeout()),
             Self::Working(_) => None,
             Self::Established(session) => session.next_timeout(),
         }
@@ -213,7 +210,9 @@ impl Endpoint {
         let Self { random, connections, worn, registry, phases, door, compared, .. } = self;
         let (Now { monotonic: now, wall }, patience) = (now, self.patience);
         let random = &mut **random;
-        let context = Context { now, wall, patience, random, registry, connections, worn, compared, out };
+        let may_hold = door.may_hold();
+        let context =
+            Context { now, wall, patience, random, registry, connections, worn, compared, may_hold, out };
         (context, phases, door)
     }
 

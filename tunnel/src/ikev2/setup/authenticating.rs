@@ -1,5 +1,6 @@
 //! IKE_AUTH has been sent.
 
+use super::held::{self, Held};
 use super::initiating::{Answer, Answered, Useless, answer};
 use super::proof::{Proof, certificate_payloads, request, request_payload};
 use super::{Inbound, Init, Initiating, Verified, Wanted};
@@ -18,6 +19,7 @@ use crate::ikev2::message::{Authentication, Delete, Exchange, Identification, No
 use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::session::{Beginning, Request, Session};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// See the module.
@@ -29,6 +31,10 @@ pub(crate) struct Authenticating {
     others: VecDeque<Answer>,
     /// Whether nobody wants it any more.
     is_abandoned: bool,
+    /// The answer, if it is not known yet whether it is to be believed.
+    held: Option<Held>,
+    /// Until when that may be so, if it is or was.
+    held_until: Option<Time>,
 }
 
 /// To authenticate with one who has answered.
@@ -62,7 +68,8 @@ impl Authenticating {
                     if !others.is_empty() {
                         attempt.channel.hurry(DOUBTED_TRANSMISSIONS);
                     }
-                    Self { first, attempt, others, is_abandoned: false }.stay()
+                    let (is_abandoned, held, held_until) = (false, None, None);
+                    Self { first, attempt, others, is_abandoned, held, held_until }.stay()
                 }
                 Err(Useless::Theirs(cause)) => Self::pass_over(first, others, cause, context),
                 Err(Useless::Ours(cause)) => {
@@ -158,17 +165,47 @@ impl Authenticating {
             let is_error = payloads.error().is_some();
             return self.fail(cause, !is_error, context);
         }
+        self.look_at(incoming, context)
+    }
+
+    /// Checks who has answered.
+    fn look_at(self, incoming: Incoming, context: &mut Context<'_>) -> Option<Phase> {
         let (id, whose, wall) = (self.first.id, Whose::Ours(self.connection()), context.wall);
         let is_long = self.first.wanted.config.authentication.takes_long();
         let verify = move || {
+            let seen = held::generation(&self.first.wanted.config);
             let verified = self.verify(&incoming, wall);
-            (self, incoming, verified)
+            (self, incoming, seen, verified)
         };
-        let go_on =
-            |(state, incoming, verified): (Self, Incoming, _), meanwhile, context: &mut Context<'_>| {
-                state.catch_up(meanwhile).believe(&incoming, verified, context)
-            };
+        let go_on = |(state, incoming, seen, verified): (Self, Incoming, _, _),
+                     meanwhile,
+                     context: &mut Context<'_>| {
+            let state = state.catch_up(meanwhile);
+            match verified {
+                Err(cause) if held::is_awaited(&cause) => state.hold(incoming, seen, cause, context),
+                verified => state.believe(&incoming, verified, context),
+            }
+        };
         context.compute_if(is_long, id, whose, verify, go_on)
+    }
+
+    /// Waits until it is known whether the certificate of who has answered is revoked.
+    fn hold(
+        mut self,
+        incoming: Incoming,
+        seen: u64,
+        cause: Cause,
+        context: &mut Context<'_>,
+    ) -> Option<Phase> {
+        let config = Arc::clone(&self.first.wanted.config);
+        match Held::new(incoming, config, seen, self.held_until, context.now) {
+            Ok(held) => {
+                self.held_until = Some(held.until());
+                self.held = Some(held);
+                self.stay()
+            }
+            Err(_) => self.fail(cause, true, context),
+        }
     }
 
     fn verify(&self, incoming: &Incoming, wall: Duration) -> Result<Verified, Cause> {
@@ -242,10 +279,18 @@ impl Authenticating {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        self.attempt.channel.next_timeout()
+        // Nothing is asked while an answer is held.
+        self.held.as_ref().map(Held::next).or_else(|| self.attempt.channel.next_timeout())
     }
 
     pub(crate) fn handle_timeout(mut self, context: &mut Context<'_>) -> Option<Phase> {
+        if let Some(mut held) = self.held.take() {
+            if held.is_due(context.now) {
+                return self.look_at(held.release(), context);
+            }
+            self.held = Some(held);
+            return self.stay();
+        }
         match self.attempt.channel.handle_timeout(context.now) {
             None => self.stay(),
             Some(Overdue::Again(datagrams)) => {

@@ -1,7 +1,9 @@
 //! IKE_SA_INIT has been answered; the initiator has yet to show who it is.
 
+use super::held::{self, Held};
 use super::proof::{self, Proof, certificate_payloads};
 use super::responder::candidates;
+use super::rival::Rival;
 use super::{Inbound, Init, Verified};
 use crate::Time;
 use crate::ikev2::action::{Cause, SessionId};
@@ -35,6 +37,10 @@ pub(crate) struct HalfOpen {
     repeated: u32,
     /// Whether IKE_AUTH was refused: it is only there to say so again.
     is_refused: bool,
+    /// IKE_AUTH, if it is not known yet whether it is to be believed.
+    held: Option<Held>,
+    /// Until when that may be so, if it is or was.
+    held_until: Option<Time>,
     expires: Time,
 }
 
@@ -72,8 +78,14 @@ struct Request {
     config: Arc<Connection>,
 }
 
-/// The other side's proof was right, and this is ours.
-type Authenticated = Result<(Verified, Proof), Box<Refusal>>;
+/// The other side's proof was right.
+struct Authenticated {
+    verified: Verified,
+    /// Ours.
+    proof: Proof,
+    /// Who it may be as well.
+    names: Vec<Identity>,
+}
 
 impl Request {
     /// Whether it is still configured so.
@@ -93,12 +105,13 @@ impl HalfOpen {
         now: Time,
     ) -> Self {
         let expires = now + HALF_OPEN_TIME;
-        Self { id, path, nat, channel, init, guest, repeated: 0, is_refused: false, expires }
+        let (is_refused, held, held_until) = (false, None, None);
+        Self { id, path, nat, channel, init, guest, repeated: 0, is_refused, held, held_until, expires }
     }
 
     /// Who waits for it.
     pub(crate) fn guest(&self) -> Guest {
-        self.guest.holding(self.channel.held())
+        self.guest.holding(self.channel.held(), self.held_until.is_some())
     }
 
     pub(crate) fn spi(&self) -> u64 {
@@ -118,8 +131,25 @@ impl HalfOpen {
         }
     }
 
-    pub(crate) fn expires(&self) -> Time {
-        self.expires
+    pub(crate) fn next_timeout(&self) -> Time {
+        self.held.as_ref().map_or(self.expires, Held::next)
+    }
+
+    pub(crate) fn handle_timeout(mut self, context: &mut Context<'_>) -> Option<Phase> {
+        match self.held.take() {
+            Some(mut held) => {
+                if held.is_due(context.now) {
+                    return self.look_at(held.release(), context);
+                }
+                self.held = Some(held);
+            }
+            None if self.expires <= context.now => {
+                context.release_ike_spi(self.spi());
+                return None;
+            }
+            None => {}
+        }
+        Some(Phase::HalfOpen(Box::new(self)))
     }
 
     pub(crate) fn handle(mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Option<Phase> {
@@ -136,7 +166,8 @@ impl HalfOpen {
             return Some(Phase::HalfOpen(Box::new(self)));
         }
         match self.channel.receive(&inbound.message) {
-            Received::Request(incoming) if !self.is_refused => {
+            // One that is held already has come again.
+            Received::Request(incoming) if !self.is_refused && self.held.is_none() => {
                 return self.handle_auth(inbound, incoming, context);
             }
             // Our refusal may have been lost.
@@ -166,59 +197,101 @@ impl HalfOpen {
         let (id, whose, wall) = (self.id, Whose::Guest(self.guest()), context.wall);
         let is_long = config.authentication.takes_long();
         let authenticate = move || {
+            let seen = held::generation(&config);
             let outcome = self.authenticate(connection, &config, &incoming, wall);
-            (self, Request { incoming, connection, config }, outcome)
+            (self, Request { incoming, connection, config }, seen, outcome)
         };
-        let answer = |(state, request, outcome): (Self, Request, _), _, context: &mut Context<'_>| {
-            state.answer(request, outcome, context)
-        };
+        let answer =
+            |(state, request, seen, outcome): (Self, Request, _, _), _, context: &mut Context<'_>| {
+                state.answer(request, seen, outcome, context)
+            };
         context.compute_if(is_long, id, whose, authenticate, answer)
     }
 
-    fn answer(self, request: Request, outcome: Authenticated, context: &mut Context<'_>) -> Option<Phase> {
+    fn answer(
+        self,
+        request: Request,
+        seen: u64,
+        outcome: Result<Authenticated, Box<Refusal>>,
+        context: &mut Context<'_>,
+    ) -> Option<Phase> {
         // What is configured may be something else by now.
         if !request.is_current(context) {
             return self.look_at(request.incoming, context);
         }
-        let (verified, proof) = match outcome {
-            Ok(authenticated) => authenticated,
-            Err(refusal) => return Some(self.refuse(&request.incoming, *refusal, context)),
-        };
-        let payloads = match Payloads::parse(request.incoming.first, &request.incoming.chain) {
-            Ok(payloads) => payloads,
-            Err(error) => return Some(self.refuse(&request.incoming, *Refusal::malformed(error), context)),
-        };
-        if let Some(refusal) = self.only_by_another(&request, verified.identity(), &payloads, context) {
-            return Some(self.refuse(&request.incoming, refusal, context));
+        match outcome {
+            Ok(authenticated) => {
+                let rivals = Rival::of(&request.config, self.path, &authenticated.names, context);
+                self.compare(request, authenticated, rivals, context)
+            }
+            Err(refusal) if held::is_awaited(&refusal.cause) => {
+                Some(self.hold(request, seen, *refusal, context))
+            }
+            Err(refusal) => Some(self.refuse(&request.incoming, *refusal, context)),
         }
-        Some(self.establish(&request, verified, &proof, &payloads, context))
     }
 
-    /// A connection that takes anyone does not serve a peer that another one names, by this identity or by another that the
-    /// same credentials prove: the peer chooses what it calls itself, what it offers and, where this connection is for any
-    /// address, where it calls from.
-    fn only_by_another(
-        &self,
-        request: &Request,
-        claimed: &Identity,
-        payloads: &Payloads<'_>,
-        context: &Context<'_>,
-    ) -> Option<Refusal> {
-        let (served, certificates) = (&request.config, &payloads.certificates);
-        if served.remote_identity.is_some() {
-            return None;
+    /// Waits with the answer until it is known whether the certificate is revoked.
+    fn hold(mut self, request: Request, seen: u64, refusal: Refusal, context: &mut Context<'_>) -> Phase {
+        let is_new = self.held_until.is_none();
+        if is_new && !context.may_hold {
+            return self.refuse(&request.incoming, refusal, context);
         }
-        let is_elsewhere = |other: &Connection| {
-            served.remote.is_some() && !other.is_between(self.path.local.ip(), self.path.remote.ip())
+        match Held::new(request.incoming, request.config, seen, self.held_until, context.now) {
+            Ok(held) => {
+                self.held_until = Some(held.until());
+                self.held = Some(held);
+                Phase::HalfOpen(Box::new(self))
+            }
+            Err(incoming) => self.refuse(&incoming, refusal, context),
+        }
+    }
+
+    /// Looks whether the peer is one of another connection.
+    fn compare(
+        self,
+        request: Request,
+        authenticated: Authenticated,
+        rivals: Vec<Rival>,
+        context: &mut Context<'_>,
+    ) -> Option<Phase> {
+        let (id, whose, wall) = (self.id, Whose::Guest(self.guest()), context.wall);
+        let is_long = rivals.iter().any(Rival::takes_long);
+        let find = move || {
+            let found = proved(&request, authenticated.verified.identity(), &rivals, wall);
+            (self, request, authenticated, rivals, found)
         };
-        proof::identities(served, claimed, certificates).into_iter().find_map(|name| {
-            let others = context.connections.naming(&name).filter(|(_, other)| !is_elsewhere(other));
-            let proves = |other| proof::proves((&name, other), served, claimed, certificates, context.wall);
-            let (id, _) = { others }.find(|(_, other)| proves(other))?;
-            let cause = Cause::Named { identity: claimed.to_string(), named: name.to_string() };
-            let refusal = Refusal::new(notify::AUTHENTICATION_FAILED, Some(id), cause);
-            Some(Refusal { authentic: true, ..refusal })
-        })
+        let go_on = |(state, request, authenticated, rivals, found): (Self, Request, Authenticated, _, _),
+                     _,
+                     context: &mut Context<'_>| {
+            if !request.is_current(context) {
+                return state.look_at(request.incoming, context);
+            }
+            let current = Rival::of(&request.config, state.path, &authenticated.names, context);
+            if current != rivals {
+                return state.compare(request, authenticated, current, context);
+            }
+            Some(state.decide(&request, authenticated, found, context))
+        };
+        context.compute_if(is_long, id, whose, find, go_on)
+    }
+
+    /// Lets the peer in, unless another connection is the one for it.
+    fn decide(
+        self,
+        request: &Request,
+        authenticated: Authenticated,
+        found: Option<Refusal>,
+        context: &mut Context<'_>,
+    ) -> Phase {
+        if let Some(refusal) = found {
+            return self.refuse(&request.incoming, refusal, context);
+        }
+        let Authenticated { verified, proof, .. } = authenticated;
+        match Payloads::parse(request.incoming.first, &request.incoming.chain) {
+            Ok(payloads) => self.establish(request, verified, &proof, &payloads, context),
+            Err(error) => self.refuse(&request.incoming, *Refusal::malformed(error), context),
+        }
     }
 
     /// Finds the connection that both identities and the chosen algorithms belong to.
@@ -286,7 +359,7 @@ impl HalfOpen {
         config: &Connection,
         incoming: &Incoming,
         wall: Duration,
-    ) -> Authenticated {
+    ) -> Result<Authenticated, Box<Refusal>> {
         let payloads = Payloads::parse(incoming.first, &incoming.chain).map_err(Refusal::malformed)?;
         let kind = notify::AUTHENTICATION_FAILED;
         let failed = |cause| Box::new(Refusal::new(kind, Some(connection), cause));
@@ -296,7 +369,11 @@ impl HalfOpen {
         let verified = self.init.verify(config, (id, auth), &payloads.certificates, wall).map_err(failed)?;
         let proof = self.init.prove(config, &identity::body(&config.local_identity), Some(&verified), wall);
         let proof = proof.map_err(|cause| Box::new(Refusal { authentic: true, ..*failed(cause) }))?;
-        Ok((verified, proof))
+        let names = match config.remote_identity {
+            Some(_) => Vec::new(),
+            None => proof::identities(config, verified.identity(), &payloads.certificates),
+        };
+        Ok(Authenticated { verified, proof, names })
     }
 
     /// Whether a connection is for these identities, and its algorithms are the ones chosen: those of another one may
@@ -363,6 +440,14 @@ impl HalfOpen {
         self.expires = self.expires.min(context.now + REFUSED_TIME);
         Phase::HalfOpen(Box::new(self))
     }
+}
+
+/// Why a peer is not served, if one of these connections is for it.
+fn proved(request: &Request, claimed: &Identity, rivals: &[Rival], wall: Duration) -> Option<Refusal> {
+    let payloads = Payloads::parse(request.incoming.first, &request.incoming.chain).ok()?;
+    let (connection, cause) = Rival::find(rivals, &request.config, claimed, &payloads.certificates, wall)?;
+    let refusal = Refusal::new(notify::AUTHENTICATION_FAILED, Some(connection), cause);
+    Some(Refusal { authentic: true, ..refusal })
 }
 
 /// Whether a configuration payload asks for an address (section 3.15.1).

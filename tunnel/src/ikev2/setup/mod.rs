@@ -4,15 +4,18 @@
 //! initiator   Initiating ──IKE_SA_INIT──> Authenticating ──IKE_AUTH──> Session
 //! responder   answer_init ───────────────> HalfOpen ───────IKE_AUTH──> Session
 //! ```
+//! Both keep IKE_AUTH while it is asked whether the certificate in it is revoked: [`held`].
 //! Each state consumes itself and returns the next; what takes a key exchange or a signature first moves into a
 //! [`Job`](super::job::Job). None has a way to install a Child SA: that is a
 //! [`Session`](super::session::Session)'s, which takes a [`Verified`] to be made.
 
 mod authenticating;
 mod half_open;
+mod held;
 mod initiating;
 mod proof;
 mod responder;
+mod rival;
 
 pub(super) use authenticating::Authenticating;
 pub(super) use half_open::HalfOpen;

@@ -261,13 +261,19 @@ fn verify_signature(
     wall: Duration,
 ) -> Result<Scheme, Unproved> {
     let (peer, others) = read_certificates(shown.certificates).map_err(unproved)?;
-    credentials.trust.verify(&peer, &others, wall).map_err(|error| {
-        if is_without_status(&error.failure) { Unproved::Status(error.to_string()) } else { unproved(error) }
-    })?;
+    let verified = credentials.trust.verify(&peer, &others, wall);
+    if let Err(error) = &verified
+        && !matches!(error.failure, ChainFailure::StatusAwaited(_))
+    {
+        let is_unknown = is_without_status(&error.failure);
+        return Err(if is_unknown { Unproved::Status(error.to_string()) } else { unproved(error) });
+    }
     if !peer.holds(&shown.identity) {
         return Err(unproved(format!("its certificate is for {}", peer.subject())));
     }
-    verify_octets(peer.key(), credentials.accept_sha1, shown.auth, octets)
+    let scheme = verify_octets(peer.key(), credentials.accept_sha1, shown.auth, octets)?;
+    // Only who has the key has us wait.
+    verified.map(|_| scheme).map_err(|error| Unproved::Awaited(error.to_string()))
 }
 
 /// Whether nothing is wrong with a chain but that too little is known about its revocation.

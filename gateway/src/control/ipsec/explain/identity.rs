@@ -52,7 +52,7 @@ pub(super) fn not_authentic(names: &Names, set: &str, identity: &str, why: &Unpr
     let fix = match why {
         Unproved::Identity => vec![format!("{set} authentication remote-id {}", quoted(identity))],
         Unproved::Sha1 => names.proof.without_sha1(set, "the peer"),
-        Unproved::Status(_) => vec![
+        Unproved::Status(_) | Unproved::Awaited(_) => vec![
             "let this machine reach the place that the certificate names; it is asked again by itself"
                 .to_owned(),
             "set pki ca NAME crl-file PATH, with a fresh list of its authority".to_owned(),
