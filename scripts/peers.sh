@@ -69,6 +69,9 @@ fetch_kernel() {
   # What is there is taken away only when there is something else: tests may be running.
   rm -rf .peers/kernel.new
   mkdir -p .peers/kernel.new
+  # Since Debian 13 the modules are below /usr and compressed.
+  [ -e "$work/tree/lib" ] || ln -s usr/lib "$work/tree/lib"
+  find "$work/tree/lib/modules/" -name '*.ko.xz' -exec xz -d '{}' +
   PATH=$PATH:/sbin:/usr/sbin depmod -b "$work/tree" "$version"
   for purpose in wireguard ipsec crypto ike plain; do
     local -n modules=${purpose}_modules

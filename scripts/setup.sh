@@ -7,11 +7,11 @@ part=${1:-test}
 
 say() { printf '\033[1m[setup]\033[0m %s\n' "$*"; }
 
-# For building: a C compiler and cmake. For namespaces and traffic: ip, sysctl, ping, iperf3.
-packages=(gcc g++ cmake iproute2 procps iputils-ping iperf3)
-# Engines that are used when they are there; nothing needs them.
-/sbin/ldconfig -p | grep -q 'libcrypto\.so\.3' || packages+=(libssl3)
-[ "$(dpkg --print-architecture)" = amd64 ] && packages+=(libipsec-mb1)
+# For building: a C compiler and cmake; cargo and go fetch over TLS. For namespaces and traffic: ip, sysctl, ping, iperf3.
+packages=(gcc g++ cmake ca-certificates iproute2 procps iputils-ping iperf3)
+# Engines that are used when they are there; nothing needs them. Their packages have the names of Debian 12 or 13.
+libraries=("libcrypto.so.3 libssl3t64 libssl3")
+[ "$(dpkg --print-architecture)" != amd64 ] || libraries+=("libIPSec_MB.so libipsec-mb2 libipsec-mb1")
 # Below it is kept from starting as a service.
 strongswan=(strongswan-charon strongswan-swanctl libcharon-extra-plugins libstrongswan-extra-plugins
   libstrongswan-standard-plugins)
@@ -21,27 +21,46 @@ case $part in
   test)
     # wg and wg-quick, what wireguard-go's own test script uses, and a machine for the kernel's WireGuard and IPsec. The daemons
     # that need that IPsec are not installed: peers.sh brings them.
-    packages+=(wireguard-tools ncat iptables kmod qemu-system-x86 busybox-static cpio)
+    packages+=(wireguard-tools ncat iptables kmod qemu-system-x86 busybox-static cpio xz-utils)
     # What judges the unit; nothing is started.
     packages+=(systemd)
-    # ESP as others make it.
-    packages+=(python3-scapy python3-cryptography)
+    # ESP as others make it; a responder of OCSP.
+    packages+=(python3-scapy python3-cryptography openssl)
     packages+=("${strongswan[@]}" strongswan-pki)
     ;;
   *) echo "usage: $0 demo|test|bench" >&2; exit 2 ;;
 esac
 
+as_root=()
+[ "$(id -u)" = 0 ] || as_root=(sudo)
+export DEBIAN_FRONTEND=noninteractive
+is_updated=
+update() {
+  [ -n "$is_updated" ] || "${as_root[@]}" apt-get update -qq
+  is_updated=1
+}
+
 missing=()
+present=$(/sbin/ldconfig -p)
+for entry in "${libraries[@]}"; do
+  read -r library names <<< "$entry"
+  [[ $present != *"$library"* ]] || continue
+  update
+  for package in $names; do
+    # apt-cache shows nothing for a name that other packages only refer to.
+    if [ -n "$(apt-cache show "$package" 2>/dev/null)" ]; then
+      missing+=("$package")
+      break
+    fi
+  done
+done
 for package in "${packages[@]}"; do
   status=$(dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null || true)
   [ "$status" = "ii " ] || missing+=("$package")
 done
 if [ ${#missing[@]} -gt 0 ]; then
-  as_root=()
-  [ "$(id -u)" = 0 ] || as_root=(sudo)
   say "apt-get install ${missing[*]}"
-  export DEBIAN_FRONTEND=noninteractive
-  "${as_root[@]}" apt-get update -qq
+  update
   # strongswan-charon brings a service. It is neither started now, nor when the machine starts.
   policy=/usr/sbin/policy-rc.d
   if [[ " ${missing[*]} " == *" strongswan-charon "* ]]; then
