@@ -68,7 +68,7 @@ enum What {
 }
 
 impl What {
-    /// Whether it is a process that another measurement starts.
+    /// Whether this is a child process of another measurement.
     fn is_measured(&self) -> bool {
         matches!(self, Self::CryptoWorker | Self::GatewayWithoutCipher { .. } | Self::RunWithoutCipher { .. })
     }
@@ -148,7 +148,7 @@ enum IkePeer {
     None,
 }
 
-/// Seconds that can be waited.
+/// Parses a number of seconds.
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
     seconds.ok_or_else(|| "a number of seconds from 0.1 to 3600".to_owned())
@@ -241,7 +241,7 @@ enum Protocol {
 }
 
 impl Protocol {
-    /// What protects the packets, and what chooses the engine; nothing does where nothing encrypts.
+    /// The cipher, and how its engine is chosen; no engine for the cipher `none`.
     fn protection(
         self,
         cipher: Option<&str>,
@@ -270,12 +270,12 @@ impl Protocol {
     }
 }
 
-/// Has all reports name this build.
+/// Sets the build that all reports name.
 pub(crate) fn note_build() {
     Build::note(version::COMMIT, version::TARGET);
 }
 
-/// Has SIGTERM and SIGINT end a measurement without leaving its namespaces, processes and files behind.
+/// Makes SIGTERM and SIGINT remove the measurement's namespaces, processes and files before it ends.
 pub(crate) fn clean_up_when_told_to_end() -> Result<(), std::io::Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut terminate, mut interrupt) = {
@@ -295,7 +295,7 @@ pub(crate) fn clean_up_when_told_to_end() -> Result<(), std::io::Error> {
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     note_build();
-    // A process that is measured ends as it does without us.
+    // A measured process keeps its default signal handling.
     if !arguments.what.is_measured() {
         clean_up_when_told_to_end()?;
     }

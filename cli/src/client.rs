@@ -35,7 +35,7 @@ pub(crate) fn ask<T: DeserializeOwned>(only: Option<&Path>, question: &str) -> R
     Ok(answers.into_iter().map(|(_, answer)| answer).collect())
 }
 
-/// What is said when no daemon is there.
+/// The error when no daemon answers.
 pub(crate) fn nobody() -> String {
     let directory = api::DIRECTORY;
     format!(
@@ -111,7 +111,7 @@ pub(crate) fn tell<T: DeserializeOwned>(
     })
 }
 
-/// Why a daemon could not be told something.
+/// The error when a request cannot be sent to a daemon.
 fn untold(path: &Path, error: Failure) -> Failure {
     match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
         Some(ErrorKind::ConnectionRefused | ErrorKind::NotFound) => {
@@ -119,7 +119,7 @@ fn untold(path: &Path, error: Failure) -> Failure {
                 .into()
         }
         Some(ErrorKind::PermissionDenied) => {
-            format!("{}: you may not use this daemon\n  fix: ask as root", path.display()).into()
+            format!("{}: permission denied\n  fix: run this as root", path.display()).into()
         }
         _ => at(path, error),
     }
@@ -129,12 +129,12 @@ fn runtime() -> Result<Runtime, Failure> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// What a daemon says that refuses a request; of another version, it may say nothing that can be read.
+/// The error with which a daemon refuses a request; a daemon of another version may send one that cannot be parsed.
 fn refused(status: StatusCode, body: &[u8]) -> Failure {
     match serde_json::from_slice::<Problem>(body) {
         Ok(Problem { error, fix: Some(fix) }) => format!("{error}\n  fix: {fix}").into(),
         Ok(Problem { error, fix: None }) => error.into(),
-        Err(_) => format!("the daemon says {status}: is it of this version?").into(),
+        Err(_) => format!("the daemon answered {status}: is it another version?").into(),
     }
 }
 

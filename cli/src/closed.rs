@@ -1,4 +1,4 @@
-//! `postern close` and `postern open`: what tunnels are to protect, while no gateway runs.
+//! `postern close` and `postern open`: block or release protected prefixes while no daemon runs.
 
 use crate::{Outcome, log, privilege, run};
 use clap::Args;
@@ -12,29 +12,29 @@ pub(crate) struct Close {
     /// The configuration: lines of `set`, in the words of VyOS
     #[arg(short, long, value_name = "FILE", default_value = "/etc/postern/postern.conf")]
     config: PathBuf,
-    /// Where the API of a gateway that runs listens
+    /// The API socket of a running daemon
     #[arg(long, value_name = "SOCKET", default_value = "/run/postern/postern.sock")]
     api: PathBuf,
 }
 
 #[derive(Args)]
 pub(crate) struct Open {
-    /// Where the API of a gateway that runs listens
+    /// The API socket of a running daemon
     #[arg(long, value_name = "SOCKET", default_value = "/run/postern/postern.sock")]
     api: PathBuf,
 }
 
-/// Whether a gateway listens there: also one that does not let this user in.
+/// Whether a daemon listens on the socket, even if this user may not connect to it.
 fn runs(api: &Path) -> bool {
     let absent = [ErrorKind::NotFound, ErrorKind::ConnectionRefused];
     UnixStream::connect(api).map_or_else(|error| !absent.contains(&error.kind()), |_| true)
 }
 
-/// Closes what the tunnels of a configuration are to protect, for the time before the gateway starts.
+/// Blocks the prefixes that a configuration protects, until the daemon starts.
 pub(crate) fn close(arguments: &Close) -> Outcome {
     log::start()?;
     if runs(&arguments.api) {
-        println!("a gateway runs, and protects what its configuration says");
+        println!("nothing to do: a daemon runs and blocks what its tunnels protect");
         return Ok(());
     }
     let settings = run::read(&arguments.config, None, false)?.settings;
@@ -43,15 +43,15 @@ pub(crate) fn close(arguments: &Close) -> Outcome {
     Ok(())
 }
 
-/// Opens what gateways have left closed.
+/// Releases what an earlier daemon or `postern close` has left blocked.
 pub(crate) fn open(arguments: &Open) -> Outcome {
     log::start()?;
     if runs(&arguments.api) {
         let api = arguments.api.display();
-        return Err(format!("a gateway serves {api}, and would close all again\n  fix: systemctl stop postern, then postern open").into());
+        return Err(format!("a daemon serves {api} and would close them again\n  fix: systemctl stop postern, then postern open").into());
     }
     privilege::drop_unneeded(privilege::Needs::default())?;
     host::open()?;
-    println!("the routes, rules and the nftables table that gateways had left are removed");
+    println!("removed: the routes, rules and nftables table that blocked protected prefixes");
     Ok(())
 }

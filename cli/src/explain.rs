@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 #[command(
-    after_help = "Exit status: 0 if the peer and its tunnels are up, 3 if they are not, 1 if that cannot be said."
+    after_help = "Exit status: 0 if the peer and its tunnels are up, 3 if they are not, 1 if the daemon cannot be asked."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -57,8 +57,7 @@ enum Of {
     },
 }
 
-/// Fails with this if the peer, or one of its tunnels, is down: as `systemctl is-active` does, and unlike what goes wrong with
-/// asking, which is 1.
+/// The exit status if the peer, or one of its tunnels, is down, as of `systemctl is-active`. A request that fails exits with 1.
 pub(crate) const DOWN: u8 = 3;
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -76,7 +75,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(if is_up { ExitCode::SUCCESS } else { ExitCode::from(DOWN) })
 }
 
-/// Whether the peer is connected, and each tunnel has keys, or waits for its first packet with nothing gone wrong.
+/// Whether the peer is connected and each tunnel either has keys or waits for its first packet without a failure.
 fn is_up(peer: &IpsecPeer) -> bool {
     let is_idle = peer.failure.is_none() && peer.connection_type != "initiate";
     peer.up && (is_idle || peer.tunnels.iter().all(|tunnel| !tunnel.sas.is_empty()))
@@ -118,20 +117,20 @@ fn connected(peer: &IpsecPeer) -> Option<String> {
     ))
 }
 
-/// What is to be said of a peer that packets may not reach any more.
+/// Describes a peer that our packets may no longer reach.
 fn silent(peer: &IpsecPeer) -> Vec<String> {
     let from = peer.sends_from.as_ref();
     let Some(seconds) = peer.silent else {
-        let elsewhere =
-            |from| format!("  it sends from {from} as well: it is being asked whether it has moved");
+        let elsewhere = |from| format!("  it also sends from {from}: checking whether it has moved");
         return from.map(elsewhere).into_iter().collect();
     };
-    let nothing = format!("  nothing has come back for {}: it is asked again and again", duration(seconds));
+    let nothing =
+        format!("  nothing received for {}: it is being asked for a sign of life", duration(seconds));
     let set = format!("set vpn ipsec site-to-site peer {} remote-address any", peer.name);
     let moved = from.map(|from| {
         [
             format!(
-                "  it sends from {from} now: a move is followed only behind a NAT, and MOBIKE is not served"
+                "  it sends from {from} now: a move is followed only behind a NAT, as MOBIKE is not served"
             ),
             format!("  fix: reset vpn ipsec site-to-site peer {}; if it moves often: {set}", peer.name),
         ]
@@ -229,7 +228,7 @@ mod tests {
             text.starts_with("vpn ipsec site-to-site peer berlin: up, but it does not answer\n"),
             "{text}"
         );
-        assert!(text.contains("  nothing has come back for 14s"), "{text}");
+        assert!(text.contains("  nothing received for 14s"), "{text}");
         peer.sends_from = Some("198.51.100.9:4500".to_owned());
         let text = explain(&peer);
         assert!(text.contains("sends from 198.51.100.9:4500") && text.contains("  fix: reset vpn"), "{text}");

@@ -1,4 +1,4 @@
-//! `postern explain interfaces wireguard`: why peers are up or not, and what mends it.
+//! `postern explain interfaces wireguard`: why peers are up or down, and how to fix it.
 
 use crate::Failure;
 use crate::client::{self, Asking};
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: Arguments, asking: &Asking) -> Result<ExitCode, Fai
     Ok(if is_down { ExitCode::from(DOWN) } else { ExitCode::SUCCESS })
 }
 
-/// Leaves only the peer of this name or key.
+/// Keeps only the peer with this name or key.
 fn retain(found: &mut Vec<Explanation>, name: &str) -> Result<(), Failure> {
     let is_meant = |peer: &Explained| peer.name.as_deref() == Some(name) || peer.public_key == name;
     if !found.iter().flat_map(|it| &it.peers).any(is_meant) {
@@ -63,7 +63,7 @@ fn retain(found: &mut Vec<Explanation>, name: &str) -> Result<(), Failure> {
     }
     for it in &mut *found {
         it.peers.retain(is_meant);
-        // What concerns the peer is among its findings.
+        // Calls that concern the peer are already among its findings.
         it.callers.clear();
     }
     found.retain(|it| !it.peers.is_empty());
@@ -92,7 +92,7 @@ fn explain(it: &Explanation) -> String {
     }
     for caller in &it.callers {
         let who = caller.public_key.as_deref().map_or_else(
-            || "a caller of another public key than ours".to_owned(),
+            || "an unknown caller that uses another public key for us".to_owned(),
             |key| format!("a caller with the public key {key}, which no peer has"),
         );
         let times = if caller.count == 1 { "once".to_owned() } else { format!("{} times", caller.count) };
@@ -152,7 +152,9 @@ mod tests {
              it has no endpoint\n  fix: one\n       two\n"
         ));
         assert!(
-            text.contains("a caller of another public key than ours: 2 times from 192.0.2.9:5, last "),
+            text.contains(
+                "an unknown caller that uses another public key for us: 2 times from 192.0.2.9:5, last "
+            ),
             "{text}"
         );
     }

@@ -1,4 +1,4 @@
-//! What is logged, and how: lines with time and level, or, where the journal reads them, with its priorities.
+//! Logging: lines with time and level, or with syslog priorities where the journal reads them.
 
 use crate::Outcome;
 use rustix::fs::fstat;
@@ -9,10 +9,10 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Says how much is logged.
+/// The environment variable with the log level.
 const VARIABLE: &str = "LOG_LEVEL";
 
-/// Logs to the standard error, as much as `LOG_LEVEL` asks for, which other WireGuard daemons read too.
+/// Logs to standard error at the level of `LOG_LEVEL`, a variable that other WireGuard daemons use too.
 pub(crate) fn start() -> Outcome {
     let asked = std::env::var_os(VARIABLE).unwrap_or_default();
     let Some(level) = level(&asked.to_string_lossy())? else { return Ok(()) };
@@ -25,7 +25,7 @@ pub(crate) fn start() -> Outcome {
     Ok(())
 }
 
-/// The level that a word asks for; none for silence.
+/// The level that a word names; `None` for `silent`.
 fn level(word: &str) -> Result<Option<Level>, String> {
     match word.to_ascii_lowercase().as_str() {
         "silent" => Ok(None),
@@ -34,12 +34,12 @@ fn level(word: &str) -> Result<Option<Level>, String> {
         "" | "info" => Ok(Some(Level::INFO)),
         "debug" | "verbose" => Ok(Some(Level::DEBUG)),
         _ => Err(format!(
-            "{VARIABLE}={word:?} is no level\n  fix: {VARIABLE}=error, warn, info or debug; or silent"
+            "{VARIABLE}={word:?} is not a log level\n  fix: {VARIABLE}=error, warn, info or debug; or silent"
         )),
     }
 }
 
-/// Tells a person why a verb has failed.
+/// Prints why a command has failed.
 pub(crate) fn failure(error: &dyn fmt::Display) {
     let text = format!("postern: {error}");
     if is_journal() {
@@ -49,8 +49,8 @@ pub(crate) fn failure(error: &dyn fmt::Display) {
     }
 }
 
-/// Whether the standard error leads to the journal: `JOURNAL_STREAM` names its device and inode (systemd.exec(5)). What was
-/// led elsewhere since does not.
+/// Whether standard error goes to the journal: `JOURNAL_STREAM` names its device and inode (systemd.exec(5)), which differ if
+/// it has been redirected.
 fn is_journal() -> bool {
     let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     fstat(stderr()).is_ok_and(|file| names(&stream, file.st_dev, file.st_ino))
@@ -62,7 +62,7 @@ fn names(stream: &str, device: u64, inode: u64) -> bool {
         .is_some_and(|(first, second)| first.parse() == Ok(device) && second.parse() == Ok(inode))
 }
 
-/// Lines for the journal, which has the time itself, and takes a priority from the start of each line (sd-daemon(3)).
+/// Formats lines for the journal, which adds the time and reads a priority at the start of each line (sd-daemon(3)).
 struct Journal;
 
 impl<S, N> FormatEvent<S, N> for Journal
@@ -82,7 +82,7 @@ where
     }
 }
 
-/// A text with a priority before each of its lines, by the numbers of syslog(3).
+/// Puts a syslog(3) priority before each line of a text.
 fn prioritized(level: Level, text: &str) -> String {
     let number = match level {
         Level::ERROR => 3,
@@ -109,7 +109,7 @@ mod tests {
         ] {
             assert_eq!(level(word), Ok(expected), "{word}");
         }
-        let error = level("loud").expect_err("no level");
+        let error = level("loud").expect_err("not a level");
         assert!(error.contains("\"loud\"") && error.contains("\n  fix: LOG_LEVEL=error, warn"), "{error}");
     }
 

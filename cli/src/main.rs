@@ -47,13 +47,13 @@ struct Cli {
 enum Verb {
     /// Serve everything that a configuration file says
     Run(run::Arguments),
-    /// Say on one screen what is up, what is not, and why
+    /// Show on one screen what is up, what is down, and why
     Status(status::Arguments),
-    /// Read the configuration again, and say what became of it
+    /// Make the daemon read its configuration again, and print the result
     Reload(reload::Arguments),
-    /// Close what tunnels are to protect until the gateway serves: for the time before it starts
+    /// Block protected prefixes until the daemon starts
     Close(closed::Close),
-    /// Open what a stopped gateway has left closed
+    /// Release the protected prefixes that a stopped daemon left blocked
     Open(closed::Open),
     /// Show what is going on
     Show(show::Arguments),
@@ -123,7 +123,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// How a verb ends that has something to say by its exit code.
+/// The result of a command: its exit code, or an error.
 fn ended(outcome: Result<ExitCode, Failure>) -> ExitCode {
     outcome.unwrap_or_else(|error| {
         log::failure(&error);

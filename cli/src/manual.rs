@@ -1,4 +1,4 @@
-//! `postern generate manual`: man pages, and what completes words in shells, out of the verbs themselves.
+//! `postern generate manual`: man pages and shell completions, made from the command definitions.
 
 use crate::{Cli, Outcome};
 use clap::{Args, CommandFactory};
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The folder that gets them, as below /usr/share
+    /// The folder to write to, laid out as /usr/share
     directory: PathBuf,
 }
 
-/// Where shells look for the file of a program, below `share`.
+/// Where each shell looks for completions, below `share`.
 const COMPLETIONS: &[(Shell, &str)] = &[
     (Shell::Bash, "bash-completion/completions/postern"),
     (Shell::Zsh, "zsh/site-functions/_postern"),
@@ -54,7 +54,7 @@ mod tests {
         assert!(read("man/man1/postern.1").contains("postern\\-reload"));
         let reload = read("man/man1/postern-reload.1");
         assert!(reload.starts_with(".ie") || reload.contains(".TH postern"), "{reload}");
-        assert!(reload.contains("exit"), "the page says how it ends: {reload}");
+        assert!(reload.contains("exit"), "the page has the exit codes: {reload}");
         read("man/man1/postern-show-vpn-ipsec-sa.1");
         for &(_, place) in COMPLETIONS {
             assert!(read(place).contains("reload"), "{place}");

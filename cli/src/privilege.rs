@@ -19,14 +19,14 @@ pub(crate) struct Needs<'a> {
     pub(crate) other_namespaces: bool,
     /// Send and receive ESP as a protocol of its own.
     pub(crate) raw_sockets: bool,
-    /// Read this file again later.
+    /// The configuration file, which is read again at a reload.
     pub(crate) file: Option<&'a Path>,
-    /// Become this user.
+    /// The user to switch to.
     pub(crate) user: Option<&'a User>,
 }
 
-/// Becomes another user if there is one to become; keeps the rights to configure networks and to bind low ports; gives up the
-/// others for this thread and those it will start, and the right to regain any. To be called before any thread is started.
+/// Switches to another user, if one is given. Keeps the capabilities to configure networks and to bind low ports, and drops all
+/// others for good, in this thread and in those that it starts later. Must be called before any thread is started.
 pub(crate) fn drop_unneeded(needs: Needs<'_>) -> Result<(), Failure> {
     lock_memory();
     if let Some(user) = needs.user {
@@ -57,16 +57,16 @@ pub(crate) fn drop_unneeded(needs: Needs<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Passes over the permissions of files, for reading.
+/// The capability to read files regardless of their permissions.
 const READS: Capability = Capability::CAP_DAC_READ_SEARCH;
 
-/// Whether we may not read it as we are.
+/// Whether the current user may not read the file.
 fn is_denied(file: &Path) -> bool {
     File::open(file).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
-/// Calls a function that reads a file which root may have kept to itself: in a thread of its own, which keeps the right to
-/// that, if the process has it, and no other.
+/// Calls a function that reads a file which only root may be able to read. It runs in a thread of its own that keeps only the
+/// capability to do so, if the process has it.
 pub(crate) async fn reading<T: Send + 'static>(
     read: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
@@ -75,7 +75,7 @@ pub(crate) async fn reading<T: Send + 'static>(
         if let Err(error) = keep_reading() {
             tracing::warn!("a thread keeps more rights than it needs: {error}");
         }
-        // Nobody waits any more when the daemon is about to end.
+        // The receiver is gone only when the daemon is about to end.
         let _ = give.send(read());
     })?;
     Ok(take.await?)
@@ -89,15 +89,14 @@ fn keep_reading() -> Result<(), CapsError> {
     caps::set(None, CapSet::Effective, &kept)
 }
 
-/// Keys are in memory: it is not written to a file when the process dies, nor shown to other processes of the same user.
+/// Protects the keys in memory: no core dump, and no access by other processes of the same user.
 fn forbid_dumps() -> Result<(), Failure> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(())
 }
 
-/// Keeps memory out of swap, if there is no limit to what may be kept so: under a limit, memory that is needed later could
-/// not be had.
+/// Locks all memory, to keep keys out of swap, unless RLIMIT_MEMLOCK limits it: under a limit, later allocations would fail.
 fn lock_memory() {
     let unlimited = Rlimit { current: None, maximum: None };
     let locked = setrlimit(Resource::Memlock, unlimited).and_then(|()| port::heap::lock());
@@ -108,7 +107,7 @@ fn lock_memory() {
     }
 }
 
-/// What runs the main thread's tasks. Threads that it starts, to wait for a resolver, have no capability.
+/// The runtime of the main thread. Its blocking threads, which resolve names, have no capabilities.
 pub(crate) fn runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().on_thread_start(|| Rights::None.keep()).build()
 }

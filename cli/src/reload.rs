@@ -1,4 +1,4 @@
-//! `postern reload`: has the daemon read its configuration again, and says what became of it.
+//! `postern reload`: makes the daemon read its configuration again, and prints the result.
 
 use crate::client::Asking;
 use crate::show::print;
@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let socket = arguments.asking.api.unwrap_or_else(|| PathBuf::from(crate::run::API));
-    // It may wait for a resolver, as the daemon does.
+    // No timeout: the daemon may be waiting for a name server.
     let reloaded: Reloaded = client::tell(&socket, "/v1/reload", &())?;
     print(arguments.asking.json, &reloaded, &text(&reloaded, &socket))?;
     Ok(if reloaded.outcome == Reloaded::IN_FORCE { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -32,7 +32,7 @@ fn text(reloaded: &Reloaded, socket: &Path) -> String {
         Reloaded::IN_FORCE => "the new configuration is in force".to_owned(),
         Reloaded::PARTLY => "the rest is in force\n  fix: see above, then: postern reload".to_owned(),
         _ => format!(
-            "the configuration stays as it was\n  fix: see above, then: postern reload{}",
+            "the configuration is unchanged\n  fix: see above, then: postern reload{}",
             if socket == Path::new(crate::run::API) {
                 String::new()
             } else {
@@ -62,7 +62,10 @@ mod tests {
         );
         assert_eq!(said(Reloaded::IN_FORCE, &[], &[]), "nothing has changed\n");
         let refused = said(Reloaded::REFUSED, &[], &["a:1:5: unknown word\n  fix: b"]);
-        assert!(refused.starts_with("a:1:5: unknown word\n  fix: b\nthe configuration stays"), "{refused}");
+        assert!(
+            refused.starts_with("a:1:5: unknown word\n  fix: b\nthe configuration is unchanged"),
+            "{refused}"
+        );
         assert!(said(Reloaded::PARTLY, &[mtu], &["no"]).contains("\nno\nthe rest is in force\n  fix: "));
     }
 }

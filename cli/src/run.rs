@@ -34,7 +34,7 @@ const ERRORS_SHOWN: usize = 20;
 /// How often it is looked again at what could not be served, and where those are who do not answer.
 const TEND: Duration = Duration::from_secs(15);
 
-/// Where the API listens, and where it is asked, unless another place is named.
+/// The default socket of the API.
 pub(crate) const API: &str = "/run/postern/postern.sock";
 
 #[derive(Args)]
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// Only say whether the configuration is right
     #[arg(long)]
     check: bool,
-    /// When stopped, open what tunnels protect, instead of leaving it closed until the next start
+    /// When stopped, release the protected prefixes instead of leaving them blocked until the next start
     #[arg(long)]
     open_at_exit: bool,
 }
@@ -72,7 +72,7 @@ type Engines = fn(&Settings) -> Arc<Choice>;
 fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
     log::start()?;
     let user = service_user::wanted(arguments.user.as_deref())?;
-    // A unit of systemd starts us as that user.
+    // The systemd unit already starts the daemon as that user.
     let own = (!rustix::process::geteuid().is_root()).then(|| rustix::process::getegid().as_raw());
     let group = user.as_ref().map(User::gid).or(own);
     let Read { tree, settings, ends } = read(&arguments.config, group, false)?;
@@ -93,7 +93,7 @@ fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
     let in_force = InForce { text: config::print::text(&tree), ends, group };
     drop(tree);
     let outcome = runtime.block_on(serve(arguments, in_force, settings, engines));
-    // A resolver that does not answer is not waited for.
+    // Do not wait for a name server that does not answer.
     runtime.shutdown_background();
     outcome
 }
@@ -151,7 +151,7 @@ async fn serve(arguments: Arguments, mut in_force: InForce, settings: Settings, 
     let mut reload = signal(SignalKind::hangup())?;
     let (events, mut removed) = mpsc::unbounded_channel();
     privilege::raise_descriptors();
-    // Before anything that takes its time or may fail.
+    // First, before steps that take time or may fail.
     let host = Host::start(&settings)?;
     let engines = engines(&settings);
     engines::tend(&engines)?;
@@ -160,7 +160,7 @@ async fn serve(arguments: Arguments, mut in_force: InForce, settings: Settings, 
         daemon.stop(arguments.open_at_exit);
         return Ok(());
     };
-    // One that cannot be served is no reason to serve nobody.
+    // An interface or peer that fails must not stop the others.
     if !daemon.serves()
         && let Some((_, error)) = refused.pop_first()
     {
@@ -215,7 +215,7 @@ async fn serve(arguments: Arguments, mut in_force: InForce, settings: Settings, 
     Ok(())
 }
 
-/// Does what may wait for a resolver, unless the daemon is told to end meanwhile.
+/// Runs a step that may wait for a name server, unless a signal ends the daemon first.
 async fn unless_ended<T>(
     work: impl Future<Output = T>,
     terminate: &mut Signal,
@@ -228,7 +228,7 @@ async fn unless_ended<T>(
     }
 }
 
-/// An order to read the configuration again: a signal, or one by the API, which waits for the outcome.
+/// A request to read the configuration again: SIGHUP, or an API call that waits for the result.
 async fn ordered(signal: &mut Signal, orders: &mut mpsc::Receiver<Reload>) -> Option<Reload> {
     tokio::select! {
         _ = signal.recv() => None,
@@ -239,21 +239,21 @@ async fn ordered(signal: &mut Signal, orders: &mut mpsc::Receiver<Reload>) -> Op
 /// The configuration in force.
 struct InForce {
     text: Text,
-    /// Whether the last line of its file had an end.
+    /// Whether the last line of its file ended with a newline.
     ends: bool,
-    /// The group of the user that we became: it may read the file.
+    /// The group of the daemon's user, which may read the file.
     group: Option<u32>,
 }
 
-/// Says what could not be served at the start, and takes out of what is in force what is not tried again by itself.
+/// Logs what failed at the start. What is not retried by itself is taken out of the configuration in force.
 fn leave_out(refused: &BTreeMap<String, ApplyError>, in_force: &mut Text) {
     let mut tree = in_force.as_str().ok().and_then(|text| config::parse(text).ok()).unwrap_or_default();
     for (place, error) in refused {
         if error.is_temporary() {
-            tracing::warn!("{error}\n  it is tried again every {} seconds", TEND.as_secs());
+            tracing::warn!("{error}\n  retried every {} seconds", TEND.as_secs());
             continue;
         }
-        tracing::error!("{error}\n  {place} is not served, and what it is to protect stays closed");
+        tracing::error!("{error}\n  {place} is not served, and what it protects stays blocked");
         tree.take_over(&place.split(' ').collect::<Vec<_>>(), &Tree::default());
     }
     *in_force = config::print::text(&tree);
@@ -262,12 +262,12 @@ fn leave_out(refused: &BTreeMap<String, ApplyError>, in_force: &mut Text) {
 /// Reads the file again and applies what has changed in it; if it is wrong, everything stays.
 async fn load(path: &Path, in_force: &mut InForce, daemon: &mut Daemon) -> Reloaded {
     let (file, group, ended) = (path.to_owned(), in_force.group, in_force.ends);
-    // It may wait for who writes the file.
+    // This may wait for a program that is writing the file.
     let read = privilege::reading(move || read(&file, group, ended)).await;
     let Read { mut tree, settings, ends } = match read.and_then(|read| read) {
         Ok(read) => read,
         Err(error) => {
-            tracing::error!("the configuration stays as it was: {error}");
+            tracing::error!("the configuration is unchanged: {error}");
             return Reloaded::new(Reloaded::REFUSED, Vec::new(), vec![error.to_string()]);
         }
     };
@@ -289,21 +289,21 @@ async fn load(path: &Path, in_force: &mut InForce, daemon: &mut Daemon) -> Reloa
         tracing::info!("{} is in force", path.display());
         return Reloaded::new(Reloaded::IN_FORCE, changes, Vec::new());
     }
-    let place = format!("{} is not in force for {}, which stays as it was", path.display(), names.join(", "));
+    let place = format!("{} is not in force for {}, which is unchanged", path.display(), names.join(", "));
     tracing::error!("{place}\n  fix: see above, then reload again");
     let errors = refused.values().map(ToString::to_string).chain([place]);
     Reloaded::new(Reloaded::PARTLY, changes, errors.collect())
 }
 
-/// A configuration that was read.
+/// A configuration as read from its file.
 pub(crate) struct Read {
     tree: Tree,
     pub(crate) settings: Settings,
-    /// Whether the last line of the file has an end.
+    /// Whether the last line of the file ends with a newline.
     ends: bool,
 }
 
-/// `must_end`: the file in force ends its last line, so one that does not is cut off.
+/// `must_end`: the file in force ended with a newline, so a file without one is truncated.
 pub(crate) fn read(path: &Path, group: Option<u32>, must_end: bool) -> Result<Read, Failure> {
     let text = whole::read(path)?;
     let text = text.as_str().map_err(|error| format!("{}: {error}", path.display()))?;
@@ -325,18 +325,18 @@ pub(crate) fn read(path: &Path, group: Option<u32>, must_end: bool) -> Result<Re
     Ok(Read { tree, settings, ends })
 }
 
-/// What is said of accelerators that are allowed and not there.
+/// The warning if accelerators are allowed but none can be used.
 fn no_accelerator() -> Option<String> {
     (!crypto::choice::find().has_accelerator()).then(|| {
         format!(
-            "system acceleration qat has no effect now: this machine has no accelerator that can be used, and software \
-             encrypts meanwhile\n  looked for: {}\n  postern doctor crypto says what each device lacks",
+            "system acceleration qat has no effect: this machine has no usable accelerator, so software encrypts\n  \
+             looked for: {}\n  details: postern doctor crypto",
             Machine::here().accelerators_found()
         )
     })
 }
 
-/// What is said of secrets in a file that others may read than its owner and the group of the user whom we become.
+/// The warning if a file with secrets can be read by users other than its owner and the daemon's group.
 fn exposed(path: &Path, group: Option<u32>, tree: &Tree) -> Option<String> {
     // What cannot be asked for has just been read, and is no file on a disk.
     let metadata = std::fs::metadata(path).ok().filter(Metadata::is_file)?;

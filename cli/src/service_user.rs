@@ -1,4 +1,4 @@
-//! The user that the daemon becomes when root has started it, and the folders that user needs.
+//! The user to which a daemon started by root switches, and the folders that this user needs.
 
 use crate::{Failure, engines};
 use gateway::api;
@@ -12,11 +12,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Whom a daemon becomes that was told nobody.
+/// The user to switch to without `--user`, if it exists.
 const DEFAULT: &str = "postern";
-/// In files of the group's folders, only the owner of a file may remove it.
+/// The sticky bit: in a folder that the group may write, only the owner of a file may remove it.
 const SHARED: u32 = 0o1775;
-/// Between making a socket and listening there, a daemon takes less.
+/// A daemon listens on a socket within this time after it made the file.
 const STARTING: Duration = Duration::from_secs(10);
 
 /// A user of this machine.
@@ -34,8 +34,8 @@ impl User {
     }
 }
 
-/// The user to become: the one that was asked for or, if there is one, `postern`. Nobody, if we are no root or are to stay
-/// it.
+/// The user to switch to: the requested one, else `postern` if it exists. None if this process is not root or is to stay
+/// root.
 pub(crate) fn wanted(asked: Option<&str>) -> Result<Option<User>, Failure> {
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let user = find(&users, asked.unwrap_or(DEFAULT));
@@ -52,7 +52,7 @@ pub(crate) fn wanted(asked: Option<&str>) -> Result<Option<User>, Failure> {
     }
 }
 
-/// Says that we stay root, if we do.
+/// Logs the user that the daemon runs as.
 pub(crate) fn report(user: Option<&User>) {
     match user {
         Some(user) => tracing::info!("runs as user {}", user.name),
@@ -77,19 +77,20 @@ fn find(users: &str, name: &str) -> Option<User> {
     })
 }
 
-/// Becomes it, in the calling thread and those that it will start; keeps what capabilities may be used, and no groups.
+/// Switches the calling thread, and the threads that it starts later, to this user. Keeps the permitted capabilities and drops
+/// the supplementary groups.
 pub(crate) fn become_user(user: &User) -> Result<(), Failure> {
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     let changed = set_keep_capabilities(true)
         .and_then(|()| set_thread_groups(&[]))
         .and_then(|()| set_thread_res_gid(gid, gid, gid))
         .and_then(|()| set_thread_res_uid(uid, uid, uid));
-    let fix = "fix: let it have CAP_SETUID and CAP_SETGID at its start, or say --user root";
+    let fix = "fix: start it with CAP_SETUID and CAP_SETGID, or with --user root";
     changed.map_err(|error| format!("user {}: {error}\n  {fix}", user.name).into())
 }
 
-/// Gives the user what it needs of our folders: sockets in folders that it shares with root's daemons, where neither can
-/// take the other's; and the cache, which is its own.
+/// Gives the user access to our folders. The socket folders are shared with daemons that run as root, and neither user can
+/// remove the other's sockets. The cache folder becomes the user's own.
 pub(crate) fn share_folders(user: &User) {
     for socket in [api::path(""), uapi_server::path("")] {
         let folder = socket.parent().unwrap_or(Path::new("/"));
@@ -113,7 +114,7 @@ fn share(folder: &Path, user: &User) -> io::Result<()> {
     make(folder)?;
     chown(folder, None, Some(user.gid))?;
     std::fs::set_permissions(folder, Permissions::from_mode(SHARED))?;
-    // Only who owns them may remove them from now on: those that nobody serves go now.
+    // From now on only a socket's owner may remove it, so stale sockets are removed first.
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         if is_stale(&entry)? {
@@ -123,7 +124,7 @@ fn share(folder: &Path, user: &User) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether it is a socket that nobody serves, nor is about to.
+/// Whether this is the socket of a daemon that has ended.
 fn is_stale(entry: &DirEntry) -> io::Result<bool> {
     let there = entry.metadata()?;
     let is_old = || there.modified().ok().and_then(|at| at.elapsed().ok()).is_some_and(|age| age > STARTING);

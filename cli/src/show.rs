@@ -156,7 +156,7 @@ fn list(interfaces: &[Interface]) -> String {
         ]);
         rows.extend(addresses.map(|address| ["", address, "", ""]));
     }
-    // The widths of VyOS, in which an address of IPv6 does not always fit.
+    // The column widths of VyOS; long IPv6 addresses exceed them.
     text + &columns("", [16, 33, 4, 0], &rows)
 }
 

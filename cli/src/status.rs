@@ -1,4 +1,4 @@
-//! `postern status`: on one screen what is up, what is not and why, and what an administrator should know.
+//! `postern status`: one screen that shows what is up, what is down and why, and the warnings.
 
 mod text;
 
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Reasons for drops that are named, those with the most packets first.
+/// The number of drop reasons shown, those with the most packets first.
 const DROPS: usize = 5;
 
 #[derive(Args)]
@@ -54,11 +54,11 @@ struct Daemon {
     status: Status,
     wireguard: Vec<WireGuard>,
     ipsec: Vec<Connection>,
-    /// Prefixes to which nothing is sent while their tunnels are down.
+    /// Prefixes that are blocked while their tunnels are down.
     closed: Vec<Closed>,
-    /// What was dropped most.
+    /// The drop reasons with the most packets.
     drops: Vec<Dropped>,
-    /// The engine that most packets of a cipher go to.
+    /// For each cipher, the engine that is chosen for most packet sizes.
     engines: BTreeMap<String, String>,
 }
 
@@ -82,7 +82,7 @@ struct Connection {
 struct Line {
     name: String,
     state: State,
-    /// Where it is and since when, or why it is down.
+    /// Its endpoint and uptime, or why it is down.
     why: String,
 }
 
@@ -103,7 +103,7 @@ struct Dropped {
 #[serde(rename_all = "lowercase")]
 enum State {
     Up,
-    /// Not connected, and need not be.
+    /// Not connected, and nothing requires it to be.
     Waiting,
     Down,
 }
@@ -148,7 +148,7 @@ fn wireguard(interface: &Interface) -> WireGuard {
     WireGuard { name: interface.name.clone(), up: interface.up, listen_port: interface.listen_port, peers }
 }
 
-/// WireGuard is silent when nobody sends: a peer is down if it should answer and does not.
+/// WireGuard is silent without traffic: a peer is down only if an answer of it is overdue.
 fn peer(peer: &Peer) -> Line {
     let name = peer.name.clone().unwrap_or_else(|| peer.public_key.clone());
     let at = peer.endpoint.as_deref().map(|endpoint| format!(", at {endpoint}")).unwrap_or_default();
@@ -185,7 +185,7 @@ fn connection(peer: &IpsecPeer) -> Connection {
     Connection { line: Line { name: peer.name.clone(), state, why }, tunnels: tunnels.collect() }
 }
 
-/// What it means that something is not there: nothing, if nobody has needed it and nothing went wrong.
+/// The state of a peer or tunnel without keys: waiting, unless it should have keys or its negotiation has failed.
 fn missing(peer: &IpsecPeer) -> State {
     let waits = matches!(peer.connection_type.as_str(), "none" | "trap");
     if waits && peer.failure.is_none() { State::Waiting } else { State::Down }
@@ -203,7 +203,7 @@ fn closed(peer: &IpsecPeer) -> impl Iterator<Item = Closed> + '_ {
     down.map(|tunnel| Closed { prefixes: tunnel.remote.clone(), tunnel: tunnel.name.clone() })
 }
 
-/// What was dropped most.
+/// The drop reasons with the most packets.
 fn of_note(drops: &[Drop]) -> Vec<Dropped> {
     let mut drops: Vec<Dropped> = drops
         .iter()
@@ -219,7 +219,7 @@ fn of_note(drops: &[Drop]) -> Vec<Dropped> {
     drops
 }
 
-/// The engine of each cipher that is chosen at most places.
+/// For each cipher, the engine that is chosen for most packet sizes.
 fn engines(crypto: &Crypto) -> BTreeMap<String, String> {
     let chosen = crypto.ciphers.iter().filter_map(|cipher| {
         let mut places: BTreeMap<&str, usize> = BTreeMap::new();

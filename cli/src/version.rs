@@ -1,4 +1,4 @@
-//! `postern --version`: what was built, from what, for what, and the crypto engines that this machine has for it.
+//! `postern --version`: version, commit and target of the build, and the crypto engines of this machine.
 
 use crypto::choice::{Found, find};
 
@@ -7,7 +7,7 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) const COMMIT: &str = env!("POSTERN_COMMIT");
 pub(crate) const TARGET: &str = env!("POSTERN_TARGET");
 
-/// All of it, in lines.
+/// The text, one fact a line.
 pub(crate) fn text() -> String {
     format!("postern {VERSION}\ncommit: {COMMIT}\ntarget: {TARGET}\nengines: {}\n", engines(&find()))
 }

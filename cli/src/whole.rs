@@ -1,4 +1,4 @@
-//! Whether a configuration file is whole: what can be known of a file that is cut off, or that is just being written.
+//! Whether a configuration file is complete: it may be truncated, or a program may still be writing it.
 
 use crate::Failure;
 use config::Text;
@@ -8,12 +8,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// A file that has changed less than this long ago may be about to change again.
+/// A file modified more recently than this may still be in the middle of a write.
 const SETTLED: Duration = Duration::from_millis(100);
-/// How often a file that changes is looked at again.
+/// How often a file that is being written is checked again.
 const TRIES: usize = 50;
 
-/// The text of a file that did not change while it was read. Waits a while for one that does.
+/// Reads a file that does not change meanwhile. Waits up to [`PATIENCE`] for a program that is writing it.
 pub(crate) fn read(path: &Path) -> Result<Text, Failure> {
     let wrong = |error: io::Error| {
         let fix = if error.kind() == io::ErrorKind::NotFound {
@@ -26,48 +26,48 @@ pub(crate) fn read(path: &Path) -> Result<Text, Failure> {
     for _ in 0..TRIES {
         let before = std::fs::metadata(path).map_err(wrong)?;
         let text = Text::read(path).map_err(wrong)?;
-        // What is no file, as a pipe, comes to an end when it is whole.
+        // A pipe ends when it is complete; only regular files can be read half-written.
         if !before.is_file() || is_settled(&before, &std::fs::metadata(path).map_err(wrong)?, &text) {
             return Ok(text);
         }
         std::thread::sleep(SETTLED);
     }
     let path = path.display();
-    Err(format!("{path} changes all the time: it is being written\n  fix: {}", replace(&path)).into())
+    Err(format!("{path} keeps changing: a program is writing it\n  fix: {}", replace(&path)).into())
 }
 
 fn is_settled(before: &Metadata, after: &Metadata, text: &Text) -> bool {
     let of = |file: &Metadata| (file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec());
-    // A clock that was set back makes files of the future: those are as settled as they will be.
+    // If the clock was set back, the file's time is in the future and says nothing: take the file as it is.
     let is_old = after.modified().ok().and_then(|at| at.elapsed().ok()).is_none_or(|age| age >= SETTLED);
     of(before) == of(after) && after.len() == text.bytes().len() as u64 && is_old
 }
 
-/// How to change a file so that nobody sees half of it.
+/// How to replace a file atomically.
 fn replace(path: &impl std::fmt::Display) -> String {
     format!("write the new one beside it, then: mv {path}.new {path}")
 }
 
-/// Whether the last line has an end. A file that is cut off seldom has, but some editors write none.
+/// Whether the last line ends with a newline. A truncated file seldom does; some editors leave it out.
 pub(crate) fn ends_its_last_line(text: &str) -> bool {
     text.is_empty() || text.ends_with('\n')
 }
 
-/// What is said of a file whose last line has no end.
+/// The error for a file whose last line has no newline.
 pub(crate) fn cut_off(path: &Path) -> String {
     let path = path.display();
     format!(
-        "the last line has no end, as if the file were cut off\n  fix: if it is whole: echo >> {path}; else {}",
+        "the last line has no newline: the file may be truncated\n  fix: if it is complete: echo >> {path}; else {}",
         replace(&path)
     )
 }
 
-/// What is said of a file that says to serve nothing, and not that this is meant.
+/// The error for a file that configures nothing and does not contain `system allow-empty`.
 pub(crate) fn empty(path: &Path) -> String {
     let path = path.display();
     format!(
-        "{path} has no interface and no peer: it may be cut off\n  fix: if nothing is to be served, say so in it: set \
-         system allow-empty; else {}",
+        "{path} has no interface and no peer: it may be truncated\n  fix: if that is intended, add the line: set system \
+         allow-empty; else {}",
         replace(&path)
     )
 }
@@ -96,7 +96,7 @@ mod tests {
             read(&path)
         });
         std::fs::remove_file(&path).expect("it is there");
-        // A writer that pauses for longer than this cannot be told from one that has ended.
+        // A writer that pauses for longer than this looks like one that has finished.
         assert_eq!(text.expect("it is read").bytes().len(), 20 * 7);
     }
 

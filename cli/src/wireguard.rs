@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if arguments.tell_when_ready {
         setsid()?;
     }
-    // Files are made as whoever started us.
+    // Files are created with the caller's user and umask.
     let capture = |path: &Option<PathBuf>| path.as_deref().map(Capture::create).transpose();
     let captures = [capture(&arguments.capture_inside)?, capture(&arguments.capture_outside)?];
     let runtime = become_modest(arguments.user.as_deref())?;
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     runtime.block_on(serve(arguments, captures, engines))
 }
 
-/// Gives up what is not needed, and starts what the main thread needs.
+/// Drops privileges that are not needed, and starts the runtime of the main thread.
 fn become_modest(user: Option<&str>) -> Result<Runtime, Failure> {
     let user = service_user::wanted(user)?;
     service_user::report(user.as_ref());

@@ -25,7 +25,7 @@ impl Default for IcmpErrors {
 }
 
 impl IcmpErrors {
-    /// Makes none, for packets whose sender is not told.
+    /// Makes no errors: for packets whose sender must not get one.
     pub fn none() -> Self {
         Self { credit: Duration::ZERO, last: Time::from_nanoseconds(0), errors: Vec::new() }
     }

@@ -95,7 +95,7 @@ impl<T: Indexed> Table<T> {
         let mut free = slots.flat_map(|slots| reach(slots, index)).filter(|slot| slot.entry.load().is_none());
         let slot = free.next().expect("there are more slots than a machine has memory for entries");
         slot.entry.store(Some(entry));
-        // Whoever sees the number sees the entry.
+        // Release: a reader that sees the number also sees the entry.
         slot.index.store(index, Ordering::Release);
         None
     }

@@ -63,7 +63,7 @@ pub struct Tunnel {
     pub follows: AtomicBool,
     /// Whether it is that if only the port is another: both sides are behind NATs.
     pub follows_port: AtomicBool,
-    /// Where authentic packets came from last to which the endpoint does not follow; taken by who looks.
+    /// The last source of authentic packets that the endpoint does not follow; cleared when read.
     pub strayed: ArcSwapOption<Endpoint>,
     /// The largest outer packet that reaches the peer, as far as is known.
     pub path_mtu: AtomicUsize,

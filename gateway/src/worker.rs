@@ -21,7 +21,7 @@ use tunnel::{OutboundSa, Time};
 const FLUSH: usize = 64;
 /// Bytes of a batch that waiting packets can be sent with.
 const FLUSH_BYTES: usize = 256 * 1024;
-/// Peers whose waiting packets are sent or dropped before others have their turn.
+/// How many peers have their waiting packets sent or dropped in one burst.
 const ORDERS: usize = 16;
 
 /// What all workers of an interface share.

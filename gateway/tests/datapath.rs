@@ -140,7 +140,7 @@ fn without_a_key_packets_wait_and_one_is_asked_for_once() {
     bed.carry();
     assert_eq!(bed.notices.try_iter().collect::<Vec<_>>(), [Notice::NoKey(bed.peer.id)]);
     assert_eq!(bed.dropped(), [(DropReason::NoKey, 2)]);
-    // Nobody passes those that wait.
+    // Later packets do not overtake waiting ones.
     bed.peer.sending.store(key);
     push(&bed, &[v4(200, 100, 0)]);
     bed.carry();

@@ -203,7 +203,11 @@ fn without_a_key_packets_wait_and_one_is_asked_for_once() {
     push(&bed, &[v4(200, 100, 0)]);
     bed.carry();
     let hosts: Vec<u8> = bed.received().iter().map(|packet| packet[19]).collect();
-    assert_eq!(hosts, (2..130).chain([200]).collect::<Vec<u8>>(), "nobody passes those that wait");
+    assert_eq!(
+        hosts,
+        (2..130).chain([200]).collect::<Vec<u8>>(),
+        "later packets do not overtake waiting ones"
+    );
 }
 
 /// Policies by remote network, of which the first that matches decides.

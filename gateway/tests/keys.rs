@@ -133,7 +133,7 @@ fn what_waited_for_a_key_is_sent_by_the_worker_and_before_what_came_later() {
     }
     assert!(send(&mut bed).is_empty());
     bed.peer.use_key(key);
-    // The protocol's thread has no turn to say so. More come than may wait, and none is dropped.
+    // The handshake thread does not run. More packets come than may wait, and none is dropped.
     for packet in &packets[100..] {
         push(&bed, std::slice::from_ref(packet));
     }
@@ -262,7 +262,7 @@ fn nothing_of_a_key_is_left_when_it_is_retired_although_the_interface_is_idle() 
     bed.carry();
     assert_eq!(bed.received().len(), 2);
     assert_eq!(bed.peer.received.bytes(), 2 * (112 + DATA_OVERHEAD as u64));
-    // The workers have nothing more to do, as on an interface that nobody uses.
+    // The workers have nothing more to do, as on an idle interface.
     bed.tables.retire(INDEX);
     assert!(!key.places().is_empty(), "it is sent with");
     bed.peer.use_key(None);

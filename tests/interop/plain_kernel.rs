@@ -1,4 +1,4 @@
-//! On a kernel without nf_tables: a stock Debian kernel in an emulated machine, of whose modules only TUN is loaded.
+//! A kernel without nf_tables: a stock Debian kernel in an emulated machine, with only the module TUN loaded.
 
 use crate::machine::{Machine, Start, kernel};
 use crate::support::{lab, postern, skip};

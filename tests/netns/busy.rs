@@ -1,4 +1,4 @@
-//! A machine whose processors all have other work, of the same priority: everything starts all the same.
+//! The daemon starts and sets up tunnels on a machine where other programs keep all processors busy.
 
 use crate::daemon::{Site, key_pair, lines};
 use crate::ipsec::{Gateway, configuration};

@@ -23,7 +23,7 @@ code = struct.unpack("i", s.recv(4096)[16:20])[0]
 sys.exit(code and "error %d" % -code)
 "#;
 
-/// A peer of the first site that nobody needs to answer: what is to be protected is so before the tunnel is up.
+/// A peer of the first site that need not answer: prefixes are protected before the tunnel is up.
 fn tunnel(name: &str, outside: [&str; 2], local: &str, remote: &str) -> String {
     let [ours, theirs] = outside;
     let set = format!("set vpn ipsec site-to-site peer {name}");
@@ -387,7 +387,7 @@ fn one_wrong_peer_is_that_peers_error() {
     assert!(log.contains("vpn ipsec site-to-site peer wrong is not served"), "{log}");
     assert!(!a.peer("six").is_null(), "the other is served: {log}");
     assert!(!leaks(&lab, "fd01::1", WORLD_6) && !leaks(&lab, "10.1.0.1", "10.20.0.8"));
-    assert!(reaches(&lab, "10.1.0.1", WORLD), "what nobody protects");
+    assert!(reaches(&lab, "10.1.0.1", WORLD), "no tunnel protects it");
     // It is tried again with the next configuration.
     a.write(&format!(
         "{GROUPS}{six}{}",

@@ -76,7 +76,7 @@ impl Site {
         let said = || std::fs::read_to_string(&self.log).expect("it logs");
         let before = said().len();
         self.signal(Signal::HUP);
-        let ended = || ["in force", "stays as it was"].iter().any(|words| said()[before..].contains(words));
+        let ended = || ["in force", "is unchanged"].iter().any(|words| said()[before..].contains(words));
         wait_until(PATIENCE, ended).unwrap_or_else(|error| panic!("{error}:\n{}", said()));
         said()[before..].to_owned()
     }
@@ -184,7 +184,7 @@ fn a_wrong_file_is_refused_and_the_old_one_stays_in_force() {
     a.write(&lines(0, &publics[1], &["mtu 1300", "adress 10.0.0.1/8"]));
     let logged = a.reload();
     assert!(
-        logged.contains("stays as it was") && logged.contains("unknown word \"adress\""),
+        logged.contains("is unchanged") && logged.contains("unknown word \"adress\""),
         "the file was read, and refused: {logged}"
     );
     assert!(answers(&lab, "a", "10.66.0.2"));

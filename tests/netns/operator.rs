@@ -52,7 +52,7 @@ fn a_reload_says_what_became_of_it() {
     a.write(&lines(0, &publics[1], &["adress 10.0.0.1/8"]));
     let (code, said) = ask(&a, &["reload"]);
     assert!(
-        code == Some(1) && said.contains("did you mean address?") && said.contains("stays as it was"),
+        code == Some(1) && said.contains("did you mean address?") && said.contains("is unchanged"),
         "{said}"
     );
     // What is refused in part, by another program's port.
@@ -85,7 +85,7 @@ fn a_reload_says_what_became_of_it() {
 fn a_status_says_what_is_up_and_what_the_kernel_does_not_forward() {
     let Some((lab, a, b, publics)) = started() else { return };
     for end in [&a, &b] {
-        assert!(ask(end, &["status"]).1.contains("net.ipv4.ip_forward is 0"), "nobody has set it");
+        assert!(ask(end, &["status"]).1.contains("net.ipv4.ip_forward is 0"), "it is not set");
     }
     let log = std::fs::read_to_string(&a.log).expect("it logs");
     assert!(log.contains("fix: sysctl -w net.ipv4.ip_forward=1"), "{log}");
@@ -100,7 +100,7 @@ fn a_status_says_what_is_up_and_what_the_kernel_does_not_forward() {
         said.contains(&*a.file.to_string_lossy()) && said.contains("Engines: chacha20-poly1305 by "),
         "{said}"
     );
-    // Who should answer and does not.
+    // A peer that should answer and does not.
     let stranger = format!("peer stranger public-key {}", key_pair().1);
     let more = [
         stranger.as_str(),
@@ -167,7 +167,8 @@ fn a_level_of_the_log_is_right_or_refused() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     assert!(
-        check("loud").contains("LOG_LEVEL=\"loud\" is no level\n  fix: LOG_LEVEL=error, warn, info or debug")
+        check("loud")
+            .contains("LOG_LEVEL=\"loud\" is not a log level\n  fix: LOG_LEVEL=error, warn, info or debug")
     );
 }
 
@@ -228,7 +229,7 @@ fn wg_sees_what_the_gateway_serves_and_changes_nothing() {
     assert_eq!(wg(&["show", &name, "dump"]).expect("it shows"), dump);
     let log = std::fs::read_to_string(&site.log).expect("it logs");
     assert!(log.contains("fix: change the file, then: postern reload"), "{log}");
-    // Whoever stays connected keeps no interface.
+    // An open connection does not keep an interface.
     let socket = format!("/var/run/wireguard/{name}.sock");
     let _idle = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
     let peer = [format!("peer b public-key {other}"), "peer b allowed-ips 10.50.0.0/16".to_owned()];

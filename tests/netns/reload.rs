@@ -95,7 +95,7 @@ fn peers_are_shown_by_name_with_what_they_are_for() {
     let names: Vec<&str> = peers.iter().filter_map(|peer| peer["name"].as_str()).collect();
     assert_eq!(names, ["a", "other", "peer9", "peer10", "peer11"]);
     assert_eq!(a.peer("a")["description"], "who it is");
-    // Whoever goes silent in the configuration has no endpoint any more.
+    // A peer whose address is removed from the configuration has no endpoint any more.
     assert!(a.peer("other")["endpoint"].is_string());
     let mut silent = lines(0, &publics[1], &[]);
     silent.retain(|line| !line.starts_with("peer other address") && !line.starts_with("peer other port"));
@@ -215,12 +215,12 @@ fn a_file_that_is_cut_off_ends_no_session() {
     for (text, said) in [
         ("", "has no interface and no peer"),
         ("# only a comment\n", "has no interface and no peer"),
-        (&whole[..cut], "the last line has no end"),
-        (whole.trim_end(), "the last line has no end"),
+        (&whole[..cut], "the last line has no newline"),
+        (whole.trim_end(), "the last line has no newline"),
     ] {
         std::fs::write(&a.file, text).expect("it is written");
         let log = a.reload();
-        assert!(log.contains(said) && log.contains("\n  fix: ") && log.contains("stays as it was"), "{log}");
+        assert!(log.contains(said) && log.contains("\n  fix: ") && log.contains("is unchanged"), "{log}");
         assert_eq!(a.peer("other")["latest_handshake"], handshake, "the session was kept");
     }
     assert!(answers(&lab, "a", "10.66.0.2"));
@@ -241,7 +241,7 @@ fn a_file_that_never_ended_its_last_line_is_read_again() {
     write(&[]);
     a.start(&mut lab);
     let log = std::fs::read_to_string(&a.log).expect("it logs");
-    assert!(log.contains("the last line has no end") && log.contains("echo >> "), "{log}");
+    assert!(log.contains("the last line has no newline") && log.contains("echo >> "), "{log}");
     a.write(&lines(0, &publics[1], &["mtu 1300"]));
     let text = std::fs::read_to_string(&a.file).expect("it is there");
     std::fs::write(&a.file, text.trim_end()).expect("it is written");

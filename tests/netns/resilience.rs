@@ -51,7 +51,7 @@ fn a_link_that_goes_down_and_up_needs_no_help() {
     lab.ip("a", &format!("link set {interface} down")).expect("it is there");
     let released =
         || lab.run("a", "ss", &["-ulnH", "sport = :51820"]).is_ok_and(|text| text.trim().is_empty());
-    wait_until(PATIENCE, released).expect("an interface that is down listens to nobody");
+    wait_until(PATIENCE, released).expect("an interface that is down does not listen");
     lab.ip("a", &format!("link set {interface} up")).expect("it is there");
     wait_until(PATIENCE, || answers(&lab, "a", &tunnel.inside[1])).expect("a new handshake");
 }

@@ -1,4 +1,4 @@
-//! WireGuard gateways that are started anew while their peers have keys.
+//! WireGuard gateways that restart while their peers have keys.
 
 use crate::daemon::{Site, key_pair, lines, started};
 use crate::support::{PATIENCE, answers, ask, daemon, joined, sites};
@@ -39,7 +39,7 @@ fn a_gateway_that_is_started_calls_its_peers() {
     // What it left behind would look as if it already served.
     let _ = std::fs::remove_file(&b.socket);
     b.start(&mut lab);
-    wait_until(PATIENCE, || handshake(&b).is_some()).expect("it calls when it has been started anew");
+    wait_until(PATIENCE, || handshake(&b).is_some()).expect("it calls after its restart");
     wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("what its peer sends is understood");
 }
 

@@ -310,7 +310,7 @@ impl Extensions {
                 CONSTRAINTS => once(&mut read.constraints, extension)?,
                 USAGE => once(&mut read.usage, extension)?,
                 KEY_ID => once(&mut read.key_id, extension)?,
-                // These were of no importance before: who writes them wrong has none.
+                // Optional: a malformed extension counts as absent.
                 PURPOSES => {
                     let known = ExtendedKeyUsage::from_der(extension.extn_value.as_bytes());
                     read.purposes = known.map(|usage| usage.0).unwrap_or_default();

@@ -153,7 +153,7 @@ async fn not_allowed(method: Method, place: Uri) -> Response {
     server::problem(StatusCode::METHOD_NOT_ALLOWED, error, "see the header Allow for what can be done")
 }
 
-/// What is said of a body that is not what it should be.
+/// The error for a request body that cannot be parsed.
 fn unreadable(rejection: &JsonRejection) -> Response {
     server::problem(
         rejection.status(),

@@ -149,7 +149,7 @@ pub struct Explanation {
     pub public_key: Option<String>,
     /// The peers.
     pub peers: Vec<Explained>,
-    /// Who has called without being a peer; nothing that they say is proved.
+    /// Callers that are not peers; nothing in their messages is authenticated.
     pub callers: Vec<Caller>,
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 use tokio::sync::{mpsc, oneshot};
 
-/// An order to read the configuration again, and who waits for what became of it.
+/// A request to read the configuration again, and the channel for its result.
 pub type Reload = oneshot::Sender<Reloaded>;
 
 /// Orders that may wait; each is for the same.

@@ -1,4 +1,4 @@
-//! Who calls a WireGuard interface without being one of its peers, and how often the log may say so.
+//! Callers of a WireGuard interface that are not its peers, with a limit on log lines about them.
 
 use crypto::PublicKey;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ pub struct Callers(Vec<Caller>);
 impl Callers {
     /// Notes a message; tells whether it should be logged.
     pub fn note(&mut self, public: Option<PublicKey>, source: SocketAddr, now: tunnel::Now) -> bool {
-        // Who names no key is known by the address alone; who names one may move.
+        // A caller without a known key is identified by its address; one with a key may move.
         let is_same = |caller: &&mut Caller| {
             caller.public == public && (public.is_some() || caller.source.ip() == source.ip())
         };

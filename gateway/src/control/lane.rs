@@ -91,7 +91,7 @@ pub struct Lane<T> {
     name: String,
     /// Peers, for the log.
     names: BTreeMap<PublicKey, String>,
-    /// Who has called without being a peer.
+    /// Callers that are not peers.
     callers: Callers,
     allowance: Allowance,
 }

@@ -163,7 +163,7 @@ mod tests {
         let two = [one[0], &key, "peer c allowed-ips 10.1.0.3/32"];
         assert_eq!(said(&needs(&two)).len(), 1);
         assert!(needs(&[&two[..], &["disable"]].concat()).forwarded.is_empty());
-        // Nothing is said of what is forwarded.
+        // With forwarding on, there is no warning.
         assert!(needs(&two).not_forwarded(|interface, v6| interface == "wg0" && !v6).is_empty());
     }
 

@@ -1,4 +1,4 @@
-//! Who has what we need: a UDP port, or the name of an interface. For errors only, in words for a person.
+//! The owner of a resource that we need: a UDP port, or an interface name. Used for error messages only.
 
 use super::netlink::Netlink;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ struct Process {
 /// What was found of ports that were taken before the daemon gave up its rights.
 static FOUND: Mutex<BTreeMap<u16, (BTreeSet<u64>, Process)>> = Mutex::new(BTreeMap::new());
 
-/// Looks who has these ports, while that may be seen: of a process with more rights than ours it may not.
+/// Looks up the owners of these ports; those of processes with more rights than ours are hidden.
 pub fn look(ports: impl Iterator<Item = u16>) {
     for port in ports {
         let inodes = inodes("thread-self", port);
@@ -40,7 +40,7 @@ fn lock() -> MutexGuard<'static, BTreeMap<u16, (BTreeSet<u64>, Process)>> {
     FOUND.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says who has a UDP port and what to do, as the rest of a sentence that ends with "is in use".
+/// Names the program that has a UDP port, and the fix: the rest of a sentence that begins with "... is in use".
 pub(super) fn port(port: u16) -> String {
     let inodes = inodes("thread-self", port);
     let seen = lock().get(&port).filter(|(seen, _)| *seen == inodes).map(|(_, owner)| owner.clone());
@@ -125,7 +125,7 @@ fn has_any(process: &Process, inodes: &BTreeSet<u64>) -> bool {
         .any(|inode| inodes.contains(&inode))
 }
 
-/// Says what an interface is that has the name we want, and what to do; nothing if there is none.
+/// Describes the interface that already has this name, and the fix; empty if there is none.
 pub(super) fn interface(name: &str) -> Option<String> {
     let kind = Netlink::open().ok()?.link_kind(name).ok()?;
     let another = "or choose another name for ours";

@@ -75,7 +75,7 @@ impl PeerUpdate {
 }
 
 impl UpdateError {
-    /// Somebody else has this port.
+    /// Another program has this port.
     pub fn port_in_use(port: u16) -> Self {
         Self::PortInUse { port, by: super::occupied::port(port) }
     }
@@ -89,7 +89,7 @@ pub enum UpdateError {
     PortInUse {
         /// The port.
         port: u16,
-        /// Who has it, and what to do.
+        /// Which program has it, and the fix.
         by: String,
     },
     /// The kernel refused the socket for another reason.
@@ -125,7 +125,7 @@ pub struct Snapshot {
     pub fwmark: u32,
     /// The peers, the first added first.
     pub peers: Vec<PeerSnapshot>,
-    /// Who has called without being a peer, the last one first.
+    /// Callers that are not peers, the latest first.
     pub(crate) callers: Vec<Caller>,
 }
 

@@ -208,26 +208,26 @@ pub enum Cause {
     Version1,
     /// No connection for these addresses is for these identities.
     NoSuchPeer {
-        /// Who the other side says it is.
+        /// The identity that the peer claims.
         identity: String,
     },
     /// The other side asks for another name than the one that we have.
     OtherName {
-        /// Whom it asks for.
+        /// The identity of ours that the peer asks for.
         asked: String,
-        /// Who we are for it.
+        /// The identity that we use with this peer.
         ours: String,
     },
-    /// The other side has shown that it is one for whom another connection is, which is the only one that serves it.
+    /// The peer's proven identity belongs to another connection, and only that one may serve it.
     Named {
-        /// Who the other side says it is.
+        /// The identity that the peer claims.
         identity: String,
-        /// Who it is as well, which the other connection names; the same if that does not fit otherwise.
+        /// The proven identity that the other connection names; the claimed one if that connection does not fit otherwise.
         named: String,
     },
     /// The other side asks to be authenticated by EAP.
     AsksEap {
-        /// Who it says it is.
+        /// The identity that the peer claims.
         identity: String,
     },
     /// The other side asks for an address of ours (CFG_REQUEST).
@@ -266,7 +266,7 @@ pub enum Cause {
     },
     /// The other side is not who it should be, or does not have the secret.
     NotAuthentic {
-        /// Who it says it is.
+        /// The identity that the peer claims.
         identity: String,
         /// What is wrong.
         why: Unproved,
@@ -354,7 +354,7 @@ impl fmt::Display for Cause {
                 write!(f, "the other side asks for {asked}, and we are {ours}")
             }
             Self::Named { identity, named } => {
-                write!(f, "{identity} is {named} too, for whom another connection is configured")
+                write!(f, "{identity} is also {named}, for which another connection is configured")
             }
             Self::AsksEap { identity } => write!(f, "{identity} asks for EAP, which is not served"),
             Self::AsksAddress => {

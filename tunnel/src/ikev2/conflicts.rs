@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// The packets of a Child SA, and whose they are.
+/// The packets of a Child SA, and the peer that they belong to.
 pub(super) struct Claim {
     /// The SPI that we receive with.
     spi: u32,
@@ -117,7 +117,7 @@ impl Claim {
         if local.is_empty() || remote.is_empty() {
             return false;
         }
-        // No administrator has said which of two addresses comes first that nobody knew.
+        // Neither address is configured, so no order between them is configured either.
         if self.is_anywhere && owner.is_anywhere {
             return true;
         }
@@ -143,7 +143,7 @@ pub(super) struct Conflicts {
     /// By the addresses of the remote side: whether they are IPv4, and how many of their bits are free. Of ten thousand
     /// claims few are of the same addresses as a new one.
     ranges: BTreeMap<(bool, u32), Ranges>,
-    /// Those of connections that anyone may use who authenticates.
+    /// Claims of connections that any authenticated peer may use.
     by_tunnel: HashMap<(ConnectionId, usize), BTreeMap<u32, Arc<Claim>>>,
 }
 

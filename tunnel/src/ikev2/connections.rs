@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! first message   addresses ──> up to 8 places: merged offers, merged authorities, the number of connections
-//! IKE_AUTH        identity  ──> the connections that name it; then those that name nobody
+//! IKE_AUTH        identity  ──> the connections that name it; then those without a remote id
 //! ```
 //! What a first message needs is merged when a connection is added: its cost does not grow with their number.
 
@@ -25,11 +25,11 @@ pub(super) struct Connections {
     places: HashMap<Place, Merged>,
     /// By the other side's address, or that of any.
     by_remote: HashMap<Option<IpAddr>, BTreeSet<ConnectionId>>,
-    /// By who the other side must be, where that is known.
+    /// By the remote identity, where one is configured.
     by_identity: HashMap<Identity, BTreeSet<ConnectionId>>,
 }
 
-/// What connections with the same addresses have in common, and whether they say who the other side is.
+/// Properties shared by connections with the same addresses, and whether they have a remote identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Place {
     remote: Option<IpAddr>,
@@ -179,7 +179,7 @@ pub(super) type Known<'a> = (ConnectionId, &'a Arc<Connection>);
 /// that was added.
 pub(super) struct Between<'a> {
     connections: &'a Connections,
-    /// By precision, each with those that say who the other side is, and those that do not.
+    /// By precision; in each, connections with a remote identity and connections without.
     places: [[Option<&'a Merged>; 2]; 4],
     local: IpAddr,
     remote: IpAddr,

@@ -22,7 +22,7 @@ pub(super) struct Registry {
     children: HashMap<u32, SessionId>,
     /// Those that we have asked for: the caller keeps packets under them.
     expected: HashSet<u32>,
-    /// Who has which packets.
+    /// Which peer has which packets.
     pub(super) conflicts: Conflicts,
     /// Sessions that are in the way of others: whether their peers are there is to be seen.
     pub(super) doubtful: BTreeSet<SessionId>,
@@ -68,7 +68,7 @@ impl Registry {
 #[derive(Default)]
 pub(super) struct Exchanges(HashMap<(ConnectionId, Identity), Bucket>);
 
-/// Before there are so many buckets none is looked at that may be full.
+/// Below this number of buckets, full ones are not removed.
 const SWEPT: usize = 256;
 
 impl Exchanges {

@@ -72,13 +72,13 @@ pub const TEMPORARY_FAILURE_DELAY: Duration = Duration::from_secs(2);
 pub const SHORTEST_LIFETIME: Duration = Duration::from_secs(30);
 /// Key exchanges and Child SAs that a peer has us make for each of its SAs in a lifetime: it replaces one once, and may have to try again.
 pub const EXCHANGES_PER_LIFETIME: u32 = 4;
-/// And so many more at once: Child SAs that are made anew, or by a peer that has been away.
+/// The burst on top of it: Child SAs that are replaced, or set up by a peer that has been away.
 pub const EXCHANGES_AT_ONCE: u32 = 12;
 /// When the other side has refused so for this long, both have different ideas of what there is (section 2.25).
 pub const TEMPORARY_FAILURE_TIME: Duration = Duration::from_secs(240);
 /// A peer is asked for a sign of life when we have sent for this long and nothing has come back.
 pub const SILENCE_TIME: Duration = Duration::from_secs(10);
-/// A peer whose packets another one wants is asked for a sign of life if nothing was heard of it for this long.
+/// A peer whose packets another peer wants gets a liveness check if it has been silent for this long.
 pub const DOUBT_TIME: Duration = Duration::from_secs(10);
 /// A rekeying that failed is tried again after this.
 pub const REKEY_RETRY: Duration = Duration::from_secs(10);

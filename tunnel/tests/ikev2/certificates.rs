@@ -125,7 +125,7 @@ fn certified_by(root: &Authority) -> [Connection; 2] {
     })
 }
 
-/// The same, and how B authenticates who must not be revoked: A is, or nothing is known of it.
+/// The same, for a B that demands the revocation status of its peer: A is revoked, or its status is unknown.
 pub fn certified_but(is_revoked: bool) -> ([Connection; 2], Authentication) {
     let root = authority();
     let connections = certified_by(&root);

@@ -1,4 +1,4 @@
-//! Where a peer is, and whose packets are whose: authenticated peers that are hostile, and observers that copy datagrams.
+//! Peer addresses and the owners of packets, under attack by authenticated peers and by observers that replay datagrams.
 
 use crate::mallory::Mallory;
 use crate::network::{A, B, Datagram, Network, exchange};
@@ -26,7 +26,7 @@ fn between_hosts(connection: &mut Connection, mode: Mode) {
     (child.local, child.remote) = (vec![], vec![]);
 }
 
-/// A host and the addresses of those who call it.
+/// A host and the source addresses of its callers.
 #[derive(Clone, Copy)]
 struct Family {
     victim: &'static str,
@@ -37,7 +37,7 @@ struct Family {
 const V4: Family = Family { victim: "192.0.2.1", gateway: "192.0.2.2", mallory: "203.0.113.66" };
 const V6: Family = Family { victim: "2001:db8::1", gateway: "2001:db8::2", mallory: "2001:db8:66::1" };
 
-/// What B has for Mallory, who has a secret of its own and no prefix.
+/// B's connection for Mallory, with its own secret and no remote prefix.
 fn third(family: Family, mode: Mode) -> Connection {
     let mut third = connection(B);
     between_hosts(&mut third, mode);
@@ -373,7 +373,7 @@ fn a_peer_is_refused_the_packets_of_another_in_tunnel_mode() {
         asks(lan, (Some(("10.9.0.128", "10.9.1.127")), None), net("10.9.0.128", "10.9.1.127")),
         refused
     );
-    // At an address of somebody's network, where no administrator has said that it may be.
+    // At an address in a foreign network, which is not configured for this peer.
     assert_eq!(asks(("203.0.113.0", "203.0.113.255"), (None, None), host(ip(V4.mallory))), refused);
     // What the configuration orders, both have.
     assert_eq!(asks(lan, (Some(all), None), net(all.0, all.1)), None, "the rest is its own");
@@ -384,7 +384,7 @@ fn a_peer_is_refused_the_packets_of_another_in_tunnel_mode() {
     assert_eq!(asks(lan, (Some(("10.8.0.0", "10.8.0.255")), None), net("10.8.0.0", "10.8.0.255")), None);
 }
 
-/// Whoever has a secret of its own, and no name that it must have, calls itself by the name of another.
+/// A peer with its own secret and no configured name claims the name of another peer.
 #[test]
 fn a_borrowed_name_does_not_help() {
     let lan = net("10.9.0.0", "10.9.0.255");
@@ -459,11 +459,11 @@ fn an_owner_that_is_in_the_way_is_asked_whether_it_is_there() {
     assert_eq!(refused.error(), Some(notify::TS_UNACCEPTABLE));
     network.run(seconds(300));
     let reply = mallory.ask(&mut network, Exchange::CreateChildSa, &wish).expect("answered");
-    assert_eq!(reply.error(), None, "nobody has them any more");
+    assert_eq!(reply.error(), None, "no peer has them any more");
     assert_eq!(taken(&network, third), [lan]);
 }
 
-/// A session whose peer moved behind its NAT goes on with the packets that it had.
+/// A session keeps its packets when its peer's NAT mapping changes.
 #[test]
 fn a_peer_that_moved_keeps_its_packets_when_it_rekeys() {
     let (mut network, _) = connected(58, |_, it| {

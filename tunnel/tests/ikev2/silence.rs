@@ -1,4 +1,4 @@
-//! Packets that may lead nowhere: a peer whose address changes, and one from which nothing comes back.
+//! Tunnels that may be dead: a peer whose address changes, and a peer from which nothing comes back.
 
 use crate::mallory::{Mallory, create_payloads};
 use crate::network::{A, B, Network, exchange};
@@ -141,7 +141,7 @@ fn traffic_in_both_directions_is_a_sign_of_life_and_one_that_answers_stays() {
     assert_eq!((established(&network.hosts[B]), details(&network).silent_since), (1, None));
 }
 
-/// Nothing is sent and nothing is heard: that is nobody's silence.
+/// An idle tunnel does not count as silent.
 #[test]
 fn an_idle_session_is_left_alone() {
     let (mut network, _) = connected(94, |_, _| {});

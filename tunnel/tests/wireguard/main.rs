@@ -504,7 +504,7 @@ fn a_key_that_is_set_while_peers_are_to_be_kept_alive_calls_them() {
     network.set_private_key(A, None);
     network.keep_alive(A, seconds(25));
     network.run(seconds(60));
-    assert_eq!(network.count(INITIATION), 0, "nobody is called without a key");
+    assert_eq!(network.count(INITIATION), 0, "no peer is called without a key");
     network.set_private_key(A, Some([1; 32]));
     network.run(SECOND);
     assert_eq!((network.count(INITIATION), network.count(RESPONSE)), (1, 1));
@@ -564,7 +564,7 @@ fn a_session_that_the_data_path_has_confirmed_outlives_the_next_handshake() {
     network.send(A, b"in an older key.");
     network.run(SECOND);
     let before: Vec<u32> = network.hosts[B].installed.keys().copied().collect();
-    // A is started anew, and B has answered.
+    // A is restarted, and B has answered.
     let keys = network.hosts[A].installed.clone();
     network.set_private_key(A, None);
     network.set_private_key(A, Some([1; 32]));

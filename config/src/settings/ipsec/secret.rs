@@ -170,7 +170,7 @@ mod tests {
         );
         assert_eq!(found(&secrets, &["us.example"], &[]), None);
         assert_eq!(found(&secrets, &["us.example"], &["berlin"]), Some("both"));
-        assert_eq!(found(&secrets, &["us2.example"], &[]), Some("own"), "it names nobody else");
+        assert_eq!(found(&secrets, &["us2.example"], &[]), Some("own"), "it names no other peer");
     }
 
     #[test]

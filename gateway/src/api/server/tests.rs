@@ -27,7 +27,7 @@ async fn connected(path: &PathBuf) -> UnixStream {
 /// Sends some text, and reads until the other side ends the connection.
 async fn asked(path: &PathBuf, text: &str) -> String {
     let mut stream = connected(path).await;
-    // Who is refused early is not read to the end.
+    // A request that is refused early is not read to the end.
     let _ = stream.write_all(text.as_bytes()).await;
     ended(&mut stream).await
 }

@@ -63,7 +63,7 @@ impl Guard {
         self.socket.as_ref().map_or(0, |(_, port)| *port)
     }
 
-    /// Another program has changed the table: it is made anew with the next `set`.
+    /// Another program has changed the table: the next `set` makes it again.
     pub(super) fn distrust(&mut self) {
         self.installed = None;
     }

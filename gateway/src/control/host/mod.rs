@@ -46,7 +46,7 @@ struct State {
     wanted: Wanted,
     /// What is kept closed beside it while a configuration is applied: a prefix may go from one tunnel to another.
     held: Option<Wanted>,
-    /// Who has the interface for IPsec, and is told when links or addresses have changed.
+    /// The owner of the IPsec interface, notified when links or addresses change.
     gateway: Weak<Gateway>,
     guard: Guard,
     /// Whether the kernel can guard is said once.

@@ -21,7 +21,7 @@ const GROUPS: [u32; 7] = [1, 5, 9, 7, 11, 8, 19];
 const SETTLE: Duration = Duration::from_millis(100);
 /// And so long, when another program takes away whatever is put back.
 const MOST: Duration = Duration::from_secs(1);
-/// After so long without a loss, nobody is fighting.
+/// After this long without a deletion, no other program is in conflict with us.
 const PEACE: Duration = Duration::from_secs(10);
 /// The same words are logged once in this time.
 const QUIET: Duration = Duration::from_secs(60);
@@ -212,7 +212,7 @@ mod tests {
         for _ in 0..8 {
             pace.note(now, true);
             now += pace.wait(now);
-            // Our own changes are told to us too.
+            // The kernel also reports our own changes.
             pace.note(now, false);
         }
         assert!(pace.is_fight());

@@ -112,7 +112,7 @@ pub struct Names {
     pub esp_groups: Vec<(String, Group)>,
     /// By what it and we show who we are.
     pub proof: Proof,
-    /// Who we say we are.
+    /// Our own identity.
     pub local_id: String,
 }
 

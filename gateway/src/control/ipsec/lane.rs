@@ -37,7 +37,7 @@ use tunnel::{Now, PeerId, Time};
 
 /// IKE messages served before anything else gets its turn.
 const TURN: usize = 16;
-/// How often it is looked who has sent packets, and to whom.
+/// How often the packet counters of the Child SAs are read.
 const LISTEN: Duration = Duration::from_secs(2);
 /// What tells IKE from ESP on port 4500 (RFC 3948 section 2.2).
 const MARKER: [u8; 4] = [0; 4];

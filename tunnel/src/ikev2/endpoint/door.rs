@@ -152,7 +152,7 @@ impl Door {
         }
     }
 
-    /// The same, of a guest for whom a key was made in vain.
+    /// The same, if a key was computed for it in vain.
     pub(super) fn note_wasted_guest(&mut self, now: Time, guest: Guest) {
         self.note_wasted(now, guest.source.ip(), guest.is_proven);
     }

@@ -269,7 +269,7 @@ impl Endpoint {
         self.ask_doubtful(now, out);
     }
 
-    /// Asks those whose packets another peer wants for a sign of life: they may be gone.
+    /// Sends a liveness check to peers whose packets another peer wants: they may be gone.
     fn ask_doubtful(&mut self, now: Now, out: &mut Outbox) {
         for id in std::mem::take(&mut self.registry.doubtful) {
             let is_silent = match self.phases.get(&id) {

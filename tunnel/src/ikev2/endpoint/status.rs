@@ -126,7 +126,7 @@ pub struct Load {
     pub ike_spis: usize,
     /// SPIs of Child SAs.
     pub child_spis: usize,
-    /// Child SAs whose packets no other peer gets.
+    /// Child SAs that claim their packets against other peers.
     pub claims: usize,
     /// Half-open SAs.
     pub half_open: usize,

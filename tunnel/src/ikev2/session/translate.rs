@@ -25,7 +25,7 @@ pub(super) struct Renamed {
     pub(super) remote: bool,
 }
 
-/// Puts selectors into our words, for a session whose sides authenticated over `path`.
+/// Translates selectors to our side of a NAT, for a session that authenticated over `path`.
 pub(super) fn translate(
     nat: Nat,
     path: Path,

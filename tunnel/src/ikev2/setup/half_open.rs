@@ -314,7 +314,7 @@ impl HalfOpen {
         let Some(identity) = identity::read(id) else {
             return Err(refuse(Cause::Misbehaved("its identity is of a type that we do not know")));
         };
-        // Section 2.16: who leaves the proof out asks for EAP.
+        // Section 2.16: IKE_AUTH without AUTH asks for EAP.
         if payloads.auth.is_none() {
             return Err(self.refuse_eap(&identity, context));
         }

@@ -386,7 +386,7 @@ impl Initiating {
         match self.retransmission.handle_timeout(context.now) {
             None => self.stay(),
             Some(Overdue::Again(datagrams)) => {
-                // What was answered, but not well, is told at the end.
+                // An invalid answer is reported when the attempt ends.
                 if self.doubt.is_none() {
                     self.report_unanswered(context);
                 }

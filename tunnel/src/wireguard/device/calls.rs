@@ -15,7 +15,7 @@ impl Device {
         }
     }
 
-    /// Calls whoever is to be called without there being anything to send.
+    /// Starts handshakes with peers that are to be connected without traffic.
     pub(super) fn call_all(&mut self, now: Time) {
         for id in self.peers() {
             if self.eager || self.peers[&id].persistent_keepalive.is_some() {

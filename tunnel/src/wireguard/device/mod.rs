@@ -155,7 +155,7 @@ impl Device {
     }
 
     /// Calls peers as soon as it is known where they are, so that they need not find out by their timers that we have been
-    /// started anew and have no keys.
+    /// restarted and have no keys.
     pub fn set_eager(&mut self, now: Time, eager: bool) {
         if !std::mem::replace(&mut self.eager, eager) && eager {
             self.call_all(now);

@@ -103,7 +103,7 @@ mod tests {
         let (wide, net, part) = (traffic(wide), traffic(net), traffic(part));
         let owner = place(("net", 1), None, &net, &net);
         assert!(owner < place(("a", 1), None, &wide, &part));
-        // It is at an address that nobody has configured.
+        // The peer is at an address that is not configured.
         let anywhere = Traffic { remote: Vec::new(), ..net.clone() };
         assert!(owner < place(("a", 1), None, &anywhere, &part));
     }
