@@ -23,6 +23,22 @@ fn key(end: u8) -> (String, String) {
     (base16ct::lower::encode_string(key.secret().expose()), base16ct::lower::encode_string(&key.public().0))
 }
 
+/// The hub `a`, and two others, each with a link to it.
+fn three_sites() -> Option<Lab> {
+    let lab = lab(&["a", "b", "c"])?;
+    lab.connect(("a", "slow", "192.168.77.1/24"), ("b", "outside", "192.168.77.2/24")).expect("veth exists");
+    lab.connect(("a", "fast", "192.168.78.1/24"), ("c", "outside", "192.168.78.2/24")).expect("veth exists");
+    for (site, device, address) in [
+        ("a", "slow", "fd77::1"),
+        ("b", "outside", "fd77::2"),
+        ("a", "fast", "fd78::1"),
+        ("c", "outside", "fd78::2"),
+    ] {
+        lab.ip(site, &format!("address add {address}/64 dev {device} nodad")).expect("IPv6 exists");
+    }
+    Some(lab)
+}
+
 /// A hub `a` with a tunnel to `b`, over a link of 5 Mbit/s with a long queue, and one to `c`; tells the hub's interface.
 fn hub(lab: &mut Lab, [to_slow, to_fast, slow, fast]: [&str; 4]) -> Gateway {
     let peers = [("b", slow, "10.77.0.2"), ("c", fast, "10.77.0.3")];
@@ -88,19 +104,7 @@ fn unsent(interface: &str, peer: &str) -> u64 {
 #[test]
 fn a_peer_behind_a_slow_link_holds_up_no_other() {
     for outside in OUTSIDE {
-        let Some(mut lab) = lab(&["a", "b", "c"]) else { return };
-        lab.connect(("a", "slow", "192.168.77.1/24"), ("b", "outside", "192.168.77.2/24"))
-            .expect("veth exists");
-        lab.connect(("a", "fast", "192.168.78.1/24"), ("c", "outside", "192.168.78.2/24"))
-            .expect("veth exists");
-        for (site, device, address) in [
-            ("a", "slow", "fd77::1"),
-            ("b", "outside", "fd77::2"),
-            ("a", "fast", "fd78::1"),
-            ("c", "outside", "fd78::2"),
-        ] {
-            lab.ip(site, &format!("address add {address}/64 dev {device} nodad")).expect("IPv6 exists");
-        }
+        let Some(mut lab) = three_sites() else { return };
         let hub = hub(&mut lab, outside);
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -119,6 +123,30 @@ fn a_peer_behind_a_slow_link_holds_up_no_other() {
         assert_eq!(unsent(&hub.interface, outside[3]), 0, "the other peer loses nothing");
         assert_eq!(dropped(&hub.interface, "send-failed"), 0);
     }
+}
+
+#[test]
+fn what_finds_its_socket_full_after_its_source_address_went_is_counted_as_congestion() {
+    let Some(mut lab) = three_sites() else { return };
+    let hub = hub(&mut lab, OUTSIDE[0]);
+    for change in
+        ["address add 192.168.79.1/32 dev slow", "route add 192.168.77.2/32 dev slow src 192.168.79.1"]
+    {
+        lab.ip("a", change).expect("it is changed");
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| flood(&lab, "10.77.0.2", &stop));
+        let lost = || dropped(&hub.interface, "peer-congested");
+        let congested = wait_until(PATIENCE, || lost() > 0);
+        // From here the peer was called until now.
+        let changed = lab.ip("a", "address delete 192.168.77.1/24 dev slow");
+        let before = lost();
+        let goes_on = wait_until(PATIENCE, || lost() > before + 100);
+        stop.store(true, Ordering::Relaxed);
+        congested.and_then(|()| changed.map(drop)).and(goes_on).expect("the link stays full");
+    });
+    assert_eq!(dropped(&hub.interface, "send-failed"), 0);
 }
 
 /// Sends so many datagrams of a kilobyte.

@@ -11,7 +11,7 @@
 //!       └────── empty ────────┘
 //! ```
 
-use super::socket::{UdpSockets, backlog};
+use super::socket::{OWN, UdpSockets, backlog};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -47,6 +47,8 @@ struct Own {
 /// The peers that do not send by the shared socket, and whether there are others to think of.
 pub(super) struct Congestion {
     own: HashMap<SocketAddr, Own>,
+    /// How many peers have each own socket, of IPv4 and of IPv6: what is dropped must not cost a look at all peers.
+    owners: [[u32; OWN]; 2],
     swept: Instant,
     /// Where the last train went, and since when all do.
     last: Option<SocketAddr>,
@@ -56,7 +58,7 @@ pub(super) struct Congestion {
 impl Congestion {
     pub(super) fn new() -> Self {
         let now = Instant::now();
-        Self { own: HashMap::new(), swept: now, last: None, since: now }
+        Self { own: HashMap::new(), owners: [[0; OWN]; 2], swept: now, last: None, since: now }
     }
 
     /// Begins a burst: sends peers back to the shared socket whose own has run empty.
@@ -65,7 +67,17 @@ impl Congestion {
             return;
         }
         self.swept = Instant::now();
-        self.own.retain(|remote, own| waiting(sockets, remote, own.number) != Some(0));
+        let waits = sockets.own.each_ref().map(|own| {
+            let mut waits = [false; OWN];
+            waits.iter_mut().zip(own).for_each(|(waits, fd)| *waits = backlog(fd.as_fd()) > 0);
+            waits
+        });
+        let Self { own, owners, .. } = self;
+        own.retain(|remote, own| {
+            let stays = waits[version(remote)][own.number];
+            owners[version(remote)][own.number] -= u32::from(!stays);
+            stays
+        });
     }
 
     /// Notes that something is sent to a peer.
@@ -87,11 +99,11 @@ impl Congestion {
     #[cold]
     pub(super) fn full(&mut self, sockets: &UdpSockets, remote: &SocketAddr) -> Full {
         let number = self.own(remote);
-        let is_shared = |number| self.own.iter().filter(|(_, own)| own.number == number).count() > 1;
-        if number.is_none_or(is_shared)
+        let owners = self.owners[version(remote)];
+        if number.is_none_or(|number| owners[number] > 1)
             && let Some(other) = self.emptiest(sockets, remote, number)
         {
-            self.own.insert(*remote, Own { number: other, impatient_until: Instant::now() });
+            self.give(remote, other);
             return Full::Again;
         }
         let is_alone = self.since.elapsed() >= ALONE;
@@ -102,18 +114,32 @@ impl Congestion {
         Full::Again
     }
 
+    /// Lets a peer send by an own socket, in place of the one that it has.
+    fn give(&mut self, remote: &SocketAddr, number: usize) {
+        let before = self.own.insert(*remote, Own { number, impatient_until: Instant::now() });
+        let owners = &mut self.owners[version(remote)];
+        if let Some(Own { number, .. }) = before {
+            owners[number] -= 1;
+        }
+        owners[number] += 1;
+    }
+
     /// The socket for a peer that needs one of its own: that with the smallest backlog. In place of one that is `shared` with
     /// other peers, only a socket that no peer has.
     fn emptiest(&self, sockets: &UdpSockets, remote: &SocketAddr, shared: Option<usize>) -> Option<usize> {
-        let is_taken = |number| {
-            self.own.iter().any(|(other, own)| own.number == number && other.is_ipv4() == remote.is_ipv4())
-        };
+        let owners = self.owners[version(remote)];
+        let is_taken = |number: usize| owners[number] > 0;
         let all = 0..sockets.own(remote).len();
         let free = all.filter(|&number| shared.is_none() || !is_taken(number));
         let ranked =
             free.filter_map(|number| Some((is_taken(number), waiting(sockets, remote, number)?, number)));
         ranked.min().map(|(_, _, number)| number)
     }
+}
+
+/// Which of the own sockets are for an address.
+fn version(remote: &SocketAddr) -> usize {
+    usize::from(remote.is_ipv6())
 }
 
 impl Own {
@@ -132,4 +158,70 @@ impl Own {
 /// Bytes that wait in an own socket.
 fn waiting(sockets: &UdpSockets, remote: &SocketAddr, number: usize) -> Option<usize> {
     sockets.own(remote).get(number).map(|fd| backlog(fd.as_fd()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Offloads;
+    use std::net::Ipv6Addr;
+
+    fn remote(v6: bool, number: u16) -> SocketAddr {
+        if v6 { (Ipv6Addr::LOCALHOST, number).into() } else { ([127, 0, 0, 1], number).into() }
+    }
+
+    /// How many peers have each socket, by a look at all peers.
+    fn owners(congestion: &Congestion) -> [[u32; OWN]; 2] {
+        let mut owners = [[0; OWN]; 2];
+        congestion.own.iter().for_each(|(remote, own)| owners[version(remote)][own.number] += 1);
+        owners
+    }
+
+    #[test]
+    fn the_owners_of_each_socket_are_known_without_a_look_at_all_peers() {
+        let sockets = UdpSockets::bind(0, 0, &Offloads::default()).expect("loopback is there");
+        let mut congestion = Congestion::new();
+        for number in 1..100 {
+            for v6 in [false, true] {
+                assert_eq!(congestion.full(&sockets, &remote(v6, number)), Full::Again);
+                assert_eq!(congestion.owners, owners(&congestion));
+            }
+        }
+        assert_eq!(congestion.owners.map(|of| of.iter().sum::<u32>()), [99; 2]);
+        // All have run empty: nothing was sent.
+        congestion.swept -= SWEEP;
+        congestion.sweep(&sockets);
+        assert_eq!((congestion.own.len(), congestion.owners), (0, [[0; OWN]; 2]));
+    }
+
+    #[test]
+    fn a_socket_of_the_other_ip_version_is_not_shared() {
+        let sockets = UdpSockets::bind(0, 0, &Offloads::default()).expect("loopback is there");
+        let mut congestion = Congestion::new();
+        for v6 in [false, true] {
+            assert_eq!(congestion.full(&sockets, &remote(v6, 1)), Full::Again, "it gets its own");
+        }
+        let numbers = [false, true].map(|v6| congestion.own(&remote(v6, 1)));
+        assert_eq!(numbers, [Some(0); 2]);
+        for v6 in [false, true] {
+            assert_eq!(congestion.full(&sockets, &remote(v6, 1)), Full::Drop, "no other peer has it");
+        }
+    }
+
+    #[test]
+    fn a_peer_that_shares_goes_to_a_socket_that_has_become_free() {
+        let sockets = UdpSockets::bind(0, 0, &Offloads::default()).expect("loopback is there");
+        let mut congestion = Congestion::new();
+        for number in 0..=OWN as u16 {
+            assert_eq!(congestion.full(&sockets, &remote(false, number)), Full::Again);
+        }
+        let last = remote(false, OWN as u16);
+        assert_eq!(congestion.full(&sockets, &last), Full::Drop, "all are taken");
+        let shared = congestion.own(&last).expect("it has one");
+        let other = (shared + 1) % OWN;
+        congestion.own.retain(|_, own| own.number != other);
+        congestion.owners[0][other] = 0;
+        assert_eq!((congestion.full(&sockets, &last), congestion.own(&last)), (Full::Again, Some(other)));
+        assert_eq!(congestion.owners, owners(&congestion));
+    }
 }

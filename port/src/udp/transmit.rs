@@ -122,8 +122,11 @@ impl UdpTransmit {
                 }
                 Err(error) => {
                     let group = plan.groups[sent];
-                    self.recover(sockets, group, &plan.packets, error, batch, drops);
-                    sent += 1;
+                    // What comes of it then is treated as what comes of any other group.
+                    if !forgets_source(batch, &group, error) {
+                        self.recover(sockets, group, &plan.packets, error, batch, drops);
+                        sent += 1;
+                    }
                 }
             }
         }
@@ -159,16 +162,6 @@ impl UdpTransmit {
         batch: &mut Batch,
         drops: &DropCounters,
     ) {
-        let mut error = error;
-        let refuses = matches!(error, Errno::INVAL | Errno::NETUNREACH | Errno::ADDRNOTAVAIL);
-        if refuses && remote(batch, &group).is_some_and(|endpoint| endpoint.local.is_some()) {
-            // The address that the peer last sent to is ours no more.
-            batch.forget_source(group.train);
-            match self.send(sockets, &[group], packets, batch) {
-                Ok(_) => return,
-                Err(again) => error = again,
-            }
-        }
         // Of these the cutting may be the cause. Any other would strike each datagram alike.
         if group.count == 1 || !matches!(error, Errno::IO | Errno::INVAL | Errno::MSGSIZE) {
             return lose(batch, &packets[group.pieces()], DropReason::SendFailed, drops);
@@ -210,6 +203,17 @@ impl UdpTransmit {
             }
         }
     }
+}
+
+/// Lets the kernel choose our address, if it may have refused a group for the one that its peer last sent to: that is ours
+/// no more.
+fn forgets_source(batch: &mut Batch, group: &Group, error: Errno) -> bool {
+    let refuses = matches!(error, Errno::INVAL | Errno::NETUNREACH | Errno::ADDRNOTAVAIL);
+    let has_source = remote(batch, group).is_some_and(|endpoint| endpoint.local.is_some());
+    if refuses && has_source {
+        batch.forget_source(group.train);
+    }
+    refuses && has_source
 }
 
 /// Drops packets that were not sent.
