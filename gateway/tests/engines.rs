@@ -2,6 +2,8 @@
 
 #[path = "../../crypto/tests/support/ill.rs"]
 mod ill;
+#[expect(dead_code, reason = "other tests use the rest")]
+mod support;
 
 use config::Settings;
 use crypto::Cipher;
@@ -12,10 +14,10 @@ use crypto::engine::{Engine, Key, LoadError, PairJob, PairKey};
 use gateway::bed::Bed;
 use gateway::control::daemon::engine_rules;
 use ill::{ERRS, Ill, LIES, STALLS, WELL};
-use packet::header::ip::{Ipv4Header, UDP};
+use packet::header::ip::Ipv4Header;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use zerocopy::IntoBytes;
+use support::v4;
 
 /// Bursts sent in each state of the engine, and packets in each.
 const BURSTS: usize = 30;
@@ -23,23 +25,10 @@ const PACKETS: usize = 40;
 
 /// A packet that says which it is.
 fn packet(number: usize) -> Vec<u8> {
-    let length = 60 + number % 1300;
-    let mut header = Ipv4Header {
-        version_ihl: 0x45,
-        ds_field: 0,
-        total_length: (length as u16).into(),
-        identification: 1.into(),
-        fragment: Ipv4Header::DONT_FRAGMENT.into(),
-        ttl: 64,
-        protocol: UDP,
-        checksum: [0; 2],
-        source: [10, 1, 0, 1],
-        destination: [10, 2, 0, 1],
-    };
-    header.finish();
-    let mut packet = header.as_bytes().to_vec();
-    packet.extend_from_slice(&(number as u64).to_be_bytes());
-    packet.resize(length, number as u8);
+    let mut packet = v4(1, 60 + number % 1300, 0);
+    let (name, rest) = packet[Ipv4Header::LENGTH..].split_at_mut(8);
+    name.copy_from_slice(&(number as u64).to_be_bytes());
+    rest.fill(number as u8);
     packet
 }
 

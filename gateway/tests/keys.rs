@@ -1,5 +1,8 @@
 //! Keys that come and go: which one a packet leaves under, and what is left of one that has ended.
 
+#[expect(dead_code, reason = "other tests use the rest")]
+mod support;
+
 use crypto::Cipher;
 use crypto::engine::Engine;
 use crypto::engine::aws_lc::AwsLc;
@@ -7,7 +10,6 @@ use gateway::bed::{Bed, INDEX};
 use gateway::datapath::Notice;
 use gateway::tables::{Order, Session};
 use packet::DropReason;
-use packet::header::ip::{Ipv4Header, UDP};
 use packet::header::wireguard::DATA_OVERHEAD;
 use port::Wake;
 use std::fs::File;
@@ -15,30 +17,10 @@ use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use support::v4;
 use tunnel::sa::Lifetime;
 use tunnel::{InboundSa, OutboundSa, Time};
-use zerocopy::IntoBytes;
 use zeroize::Zeroizing;
-
-/// An IPv4 packet to 10.2.0.`host`.
-fn v4(host: u8, length: usize) -> Vec<u8> {
-    let mut header = Ipv4Header {
-        version_ihl: 0x45,
-        ds_field: 0,
-        total_length: (length as u16).into(),
-        identification: 1.into(),
-        fragment: Ipv4Header::DONT_FRAGMENT.into(),
-        ttl: 64,
-        protocol: UDP,
-        checksum: [0; 2],
-        source: [10, 1, 0, 1],
-        destination: [10, 2, 0, host],
-    };
-    header.finish();
-    let mut packet = header.as_bytes().to_vec();
-    packet.resize(length, host);
-    packet
-}
 
 fn bed() -> Bed {
     let bed = Bed::new(&AwsLc).expect("the engine has the cipher");
@@ -93,16 +75,16 @@ fn what_answers_the_first_packet_under_a_key_leaves_under_it() {
     let old = bed.peer.sending.load_full();
     let (outbound, inbound) = pair(&[8; 32], INDEX + 1);
     bed.peer.use_key(Some(Arc::clone(&outbound)));
-    push(&bed, &[v4(1, 100), v4(2, 100)]);
+    push(&bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
     let from_peer = send(&mut bed);
     bed.peer.use_key(old);
     bed.peer.use_when_confirmed(INDEX + 1, outbound);
     install(&bed, inbound);
-    push(&bed, &[v4(3, 100)]);
+    push(&bed, &[v4(3, 100, 0)]);
     assert_eq!(receivers(&send(&mut bed)), [INDEX], "the peer has not shown yet that it has the newer key");
     arrive(&mut bed, &from_peer[..1]);
-    assert_eq!(bed.received(), [v4(1, 100)]);
-    push(&bed, &[v4(4, 100)]);
+    assert_eq!(bed.received(), [v4(1, 100, 0)]);
+    push(&bed, &[v4(4, 100, 0)]);
     assert_eq!(receivers(&send(&mut bed)), [INDEX + 1]);
     assert!(bed.notices.try_iter().any(|notice| notice == Notice::Confirmed(INDEX + 1)));
 }
@@ -112,14 +94,14 @@ fn a_key_that_was_given_up_before_its_confirmation_is_not_used() {
     let mut bed = bed();
     let (outbound, inbound) = pair(&[8; 32], INDEX + 1);
     let old = bed.peer.sending.swap(Some(Arc::clone(&outbound)));
-    push(&bed, &[v4(1, 100)]);
+    push(&bed, &[v4(1, 100, 0)]);
     let from_peer = send(&mut bed);
     bed.peer.use_when_confirmed(INDEX + 1, outbound);
     install(&bed, inbound);
     // The protocol's thread has made another key meanwhile.
     bed.peer.use_key(old);
     arrive(&mut bed, &from_peer);
-    push(&bed, &[v4(2, 100)]);
+    push(&bed, &[v4(2, 100, 0)]);
     assert_eq!(receivers(&send(&mut bed)), [INDEX]);
 }
 
@@ -127,7 +109,7 @@ fn a_key_that_was_given_up_before_its_confirmation_is_not_used() {
 fn what_waited_for_a_key_is_sent_by_the_worker_and_before_what_came_later() {
     let mut bed = bed();
     let key = bed.peer.sending.swap(None);
-    let packets: Vec<Vec<u8>> = (0..140).map(|number| v4(number, 100)).collect();
+    let packets: Vec<Vec<u8>> = (0..140).map(|number| v4(number, 100, 0)).collect();
     for packet in &packets[..100] {
         push(&bed, std::slice::from_ref(packet));
     }
@@ -148,7 +130,7 @@ fn what_waited_for_a_key_is_sent_when_nothing_follows_it() {
     let wake = Wake::new().expect("there are descriptors left");
     let key = bed.peer.sending.swap(None);
     assert!(!bed.tables.orders.give(&bed.peer, Order::Send, &wake), "nothing waits");
-    push(&bed, &[v4(1, 100), v4(2, 100)]);
+    push(&bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
     assert!(send(&mut bed).is_empty());
     bed.peer.use_key(key);
     assert!(bed.tables.orders.give(&bed.peer, Order::Send, &wake));
@@ -163,7 +145,7 @@ fn what_waits_in_vain_is_dropped_and_the_next_packet_asks_again() {
     let mut bed = bed();
     let wake = Wake::new().expect("there are descriptors left");
     bed.peer.use_key(None);
-    push(&bed, &[v4(1, 100), v4(2, 100)]);
+    push(&bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
     assert!(send(&mut bed).is_empty());
     // The key went away again before the worker had its turn.
     assert!(bed.tables.orders.give(&bed.peer, Order::Send, &wake));
@@ -172,7 +154,7 @@ fn what_waits_in_vain_is_dropped_and_the_next_packet_asks_again() {
     assert!(bed.tables.orders.give(&bed.peer, Order::Drop, &wake));
     assert!(send(&mut bed).is_empty());
     assert_eq!(bed.dropped(), [(DropReason::NoKey, 2)]);
-    push(&bed, &[v4(3, 100)]);
+    push(&bed, &[v4(3, 100, 0)]);
     assert!(send(&mut bed).is_empty());
     assert_eq!(bed.notices.try_iter().collect::<Vec<_>>(), [Notice::NoKey(bed.peer.id)]);
 }
@@ -258,7 +240,7 @@ fn nothing_of_a_key_is_left_when_it_is_retired_although_the_interface_is_idle() 
     let mut bed = bed();
     let key = replace_key(&bed);
     assert!(!key.places().is_empty(), "a key in use is found");
-    push(&bed, &[v4(1, 100), v4(2, 100)]);
+    push(&bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
     bed.carry();
     assert_eq!(bed.received().len(), 2);
     assert_eq!(bed.peer.received.bytes(), 2 * (112 + DATA_OVERHEAD as u64));
