@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use crossbeam_utils::CachePadded;
 use packet::Endpoint;
 use port::Wake;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tunnel::esp::{Policies, Selectors, Transport};
 use tunnel::wireguard::{Activity, AllowedIps};
@@ -238,6 +238,16 @@ impl Indexed for Session {
     }
 }
 
+/// What the inside interface asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inside {
+    /// The largest packet.
+    pub mtu: usize,
+    /// WireGuard: the largest TCP segment that may be announced over IPv4 and over IPv6. 0 for any, the largest number for
+    /// what fits the MTU.
+    pub segment_sizes: [u16; 2],
+}
+
 /// What the workers look up.
 pub struct Tables {
     /// What the interface speaks.
@@ -248,6 +258,8 @@ pub struct Tables {
     pub policies: ArcSwap<Policies<Arc<Peer>>>,
     /// The MTU of the inside interface.
     pub mtu: AtomicUsize,
+    /// See [`Inside::segment_sizes`].
+    pub segment_sizes: [AtomicU16; 2],
     /// IPsec: packets whose SA we have asked for.
     pub early: Early,
     /// What the outbound worker is to do with packets that wait for keys.
@@ -264,9 +276,19 @@ impl Tables {
             routes: ArcSwap::default(),
             policies: ArcSwap::default(),
             mtu: AtomicUsize::new(mtu),
+            segment_sizes: Default::default(),
             early: Early::default(),
             orders: Orders::default(),
             sessions: Table::default(),
+        }
+    }
+
+    /// What the inside interface asks for at the moment.
+    #[inline]
+    pub fn inside(&self) -> Inside {
+        Inside {
+            mtu: self.mtu.load(Ordering::Relaxed),
+            segment_sizes: self.segment_sizes.each_ref().map(|size| size.load(Ordering::Relaxed)),
         }
     }
 

@@ -92,10 +92,10 @@ impl<T: Transmit> Egress<T> {
         errors: &mut IcmpErrors,
         observer: &mut impl Observer,
     ) {
-        let (drops, mtu) = (&*self.drops, self.shared.tables.mtu.load(Ordering::Relaxed));
-        fit::fit(batch, mtu, drops, errors, routed, &mut self.fitted);
+        let (drops, inside) = (&*self.drops, self.shared.tables.inside());
+        fit::fit(batch, inside, drops, errors, routed, &mut self.fitted);
         observer.finished(&fit::STAGE);
-        assign::assign(batch, mtu, now, drops, &mut self.fitted, &mut self.assigned);
+        assign::assign(batch, inside.mtu, now, drops, &mut self.fitted, &mut self.assigned);
         observer.finished(&assign::STAGE);
         encrypt::encrypt(batch, drops, &mut self.assigned);
         observer.finished(&encrypt::STAGE);

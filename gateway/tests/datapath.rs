@@ -13,7 +13,7 @@ use packet::header::wireguard::{DATA_OVERHEAD, Initiation};
 use packet::{DropReason, Endpoint};
 use port::memory::InsideLink;
 use std::sync::atomic::Ordering;
-use support::{Broken, v4, v6};
+use support::{Broken, announced, syn, v4, v6};
 use tunnel::Time;
 use tunnel::sa::Lifetime;
 
@@ -76,6 +76,27 @@ fn messages_are_padded_but_not_beyond_the_mtu() {
     push(&bed, &[v4(1, 1410, 0)]);
     while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
     assert_eq!(bed.outside.pop().map(|datagram| datagram.len()), Some(1424 + DATA_OVERHEAD));
+}
+
+#[test]
+fn tcp_announces_no_larger_segments_than_are_set() {
+    let mut bed = bed();
+    let mut sent = |mtu: usize, sizes: [u16; 2]| {
+        bed.tables.mtu.store(mtu, Ordering::Relaxed);
+        let places = bed.tables.segment_sizes.iter();
+        places.zip(sizes).for_each(|(place, size)| place.store(size, Ordering::Relaxed));
+        push(&bed, &[v4(9, 100, 0), syn(false), syn(true)]);
+        bed.carry();
+        let received = bed.received();
+        assert_eq!(received[0], v4(9, 100, 0));
+        [announced(&received[1]), announced(&received[2])]
+    };
+    assert_eq!(sent(1420, [0, 0]), [1460, 1460]);
+    assert_eq!(sent(1420, [1300, 0]), [1300, 1460]);
+    assert_eq!(sent(1420, [0, 1200]), [1460, 1200]);
+    assert_eq!(sent(1420, [u16::MAX, u16::MAX]), [1420 - 40, 1420 - 60], "what the MTU leaves");
+    assert_eq!(sent(1420, [1380, 1380]), [1380, 1360], "what does not fit is never announced");
+    assert_eq!(sent(9000, [u16::MAX, 1461]), [1460, 1460], "it is only ever lowered");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::closed::open;
 use crate::support::{PATIENCE, answers, ask, postern, sites, tcp_arrives_whole};
 use bench::lab::{Lab, Process, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -174,6 +175,53 @@ fn a_new_configuration_touches_only_what_has_changed() {
     assert_eq!(a.peer("other")["latest_handshake"], handshake, "the session was kept");
     let addresses = lab.ip("a", "address show wg0").expect("it is there");
     assert!(!addresses.contains("10.67.0.1") && addresses.contains("mtu 1420"), "{addresses}");
+}
+
+/// The segment size that one end of a new TCP connection between the sites takes, as the other end announced it: of the end at
+/// `b`. The options in each segment are counted too.
+fn segment_size(lab: &Lab, from: &str, to: &str, address: &str) -> u32 {
+    let listener = lab.enter(to, || TcpListener::bind((address, 0))).expect("entered").expect("a port");
+    let target = listener.local_addr().expect("bound");
+    let connect = || TcpStream::connect_timeout(&target, PATIENCE);
+    let stream = lab.enter(from, connect).expect("entered").expect("it is there");
+    let filter = format!("( sport = :{0} or dport = :{0} )", target.port());
+    let said = lab.run("b", "ss", &["-tinH", "state", "established", &filter]).expect("ss is there");
+    drop(stream);
+    let mss = said.split_whitespace().find_map(|word| word.strip_prefix("mss:")?.parse::<u32>().ok());
+    // Time stamps take 12 bytes.
+    12 + mss.unwrap_or_else(|| panic!("{said}"))
+}
+
+#[test]
+fn segments_of_tcp_are_clamped_where_that_is_set() {
+    let Some((lab, a, b, publics)) = started() else { return };
+    b.write(&lines(1, &publics[0], &["peer other allowed-ips fd66::/64", "address fd66::2/64"]));
+    assert!(b.reload().contains("in force"));
+    let with = |more: &[&str]| {
+        let more: Vec<&str> =
+            more.iter().copied().chain(["peer other allowed-ips fd66::/64", "address fd66::1/64"]).collect();
+        a.write(&lines(0, &publics[1], &more));
+        assert!(a.reload().contains("in force"));
+        // What `a` announces when it calls and when it is called, over IPv4 and IPv6.
+        [
+            segment_size(&lab, "a", "b", "10.66.0.2"),
+            segment_size(&lab, "b", "a", "10.66.0.1"),
+            segment_size(&lab, "a", "b", "fd66::2"),
+            segment_size(&lab, "b", "a", "fd66::1"),
+        ]
+    };
+    assert_eq!(with(&[]), [1380, 1380, 1360, 1360]);
+    assert_eq!(with(&["ip adjust-mss 1000"]), [1000, 1000, 1360, 1360]);
+    assert_eq!(with(&["ip adjust-mss 1200", "ipv6 adjust-mss 900"]), [1200, 1200, 900, 900]);
+    tcp_arrives_whole(&lab, "a", "b", "10.66.0.2", 1 << 20).expect("the tunnel carries");
+    tcp_arrives_whole(&lab, "b", "a", "fd66::1", 1 << 20).expect("the tunnel carries");
+    // A kernel that announces more than fits.
+    for route in ["10.66.0.2/32 dev wg0 advmss 1460", "fd66::2/128 dev wg0 advmss 1440"] {
+        lab.ip("a", &format!("route add {route}")).expect("a route");
+    }
+    assert_eq!(with(&["mtu 1300"]), [1380, 1380, 1360, 1360], "what fits at the other end");
+    assert_eq!(with(&["mtu 1300", "ip adjust-mss clamp-mss-to-pmtu"]), [1260, 1260, 1360, 1360]);
+    assert_eq!(with(&["mtu 1300", "ipv6 adjust-mss clamp-mss-to-pmtu"]), [1380, 1380, 1240, 1240]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod wireguard;
 
 pub use algorithm::{DH_GROUPS, ENCRYPTIONS, HASHES, PRFS};
 pub use system::ENGINES;
+pub(crate) use value::FITTING;
 pub use value::{Kind, Type};
 pub use wireguard::OFFLOADS;
 

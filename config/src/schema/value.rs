@@ -168,7 +168,7 @@ pub(crate) fn hundredths(text: &str) -> Option<u32> {
 }
 
 /// The word for the segments that fit the MTU.
-const FITTING: &str = "clamp-mss-to-pmtu";
+pub(crate) const FITTING: &str = "clamp-mss-to-pmtu";
 
 /// The word for every protocol.
 pub(crate) const ALL_PROTOCOLS: &str = "all";

@@ -6,8 +6,8 @@ use super::{Node, NotServed, PORT, Tag, flag, not_served, tag, value, values};
 /// Offloads that can be switched off, by their names in the ports.
 pub const OFFLOADS: &[&str] = &["tun-tso", "tun-uso", "tun-gro", "udp-gso", "udp-gro"];
 
-const MSS: &str = "has no effect: senders are told by ICMP what fits; where that is lost, lower mtu, or clamp with nft: \
-                   tcp option maxseg size set rt mtu";
+const MSS: &str = "Largest TCP segment that is announced to the other side, over IPv4";
+const MSS_V6: &str = "Largest TCP segment that is announced to the other side, over IPv6";
 
 pub(super) static TAGS: &[Tag] = &[
     tag("interfaces wireguard <interface>", Type::Interface("wg"), "WireGuard interface"),
@@ -29,10 +29,8 @@ pub(super) static NODES: &[Node] = &[
         "Mark on outgoing datagrams, for policy routing; 0 for none",
     )
     .or("0"),
-    value("interfaces wireguard <interface> ip adjust-mss", Type::SegmentSize, "Accepted; has no effect")
-        .note(MSS),
-    value("interfaces wireguard <interface> ipv6 adjust-mss", Type::SegmentSize, "Accepted; has no effect")
-        .note(MSS),
+    value("interfaces wireguard <interface> ip adjust-mss", Type::SegmentSize, MSS),
+    value("interfaces wireguard <interface> ipv6 adjust-mss", Type::SegmentSize, MSS_V6),
     value(
         "interfaces wireguard <interface> mtu",
         Type::Number(68, 65_475),

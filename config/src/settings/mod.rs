@@ -7,7 +7,7 @@ mod wireguard;
 
 pub use ipsec::IpSec;
 pub use system::Crypto;
-pub use wireguard::{Peer, WireGuard};
+pub use wireguard::{Mss, Peer, WireGuard};
 
 use crate::error::{ConfigError, Location};
 use crate::schema::{self, Kind, Place};

@@ -1,7 +1,7 @@
 //! `interfaces wireguard`, typed and checked.
 
 use super::{Reader, Settings, parsed, set_or_default};
-use crate::schema::key_of;
+use crate::schema::{FITTING, key_of};
 use crate::tree::Tree;
 use crypto::{PrivateKey, PublicKey, Secret};
 use ipnet::IpNet;
@@ -28,12 +28,23 @@ pub struct WireGuard {
     pub port: Option<u16>,
     /// Largest packet inside.
     pub mtu: u32,
+    /// What TCP over IPv4 and over IPv6 may announce.
+    pub adjust_mss: [Option<Mss>; 2],
     /// Mark on outer packets; 0 for none.
     pub fwmark: u32,
     /// Our private key.
     pub private_key: Secret,
     /// Peers that are not disabled, by name.
     pub peers: BTreeMap<String, Peer>,
+}
+
+/// The largest TCP segment that may be announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mss {
+    /// What fits the MTU.
+    Fitting,
+    /// So many bytes.
+    Bytes(u16),
 }
 
 /// A peer.
@@ -87,6 +98,7 @@ impl Reader {
             disabled_offloads: tree.values("disable-offload").into_iter().map(str::to_owned).collect(),
             port: tree.value("port").and_then(|port| port.parse().ok()),
             mtu: set_or_default(tree, "interfaces wireguard <interface>", "mtu"),
+            adjust_mss: ["ip", "ipv6"].map(|version| tree.at(&[version])?.value("adjust-mss").and_then(mss)),
             fwmark,
             private_key,
             peers,
@@ -146,7 +158,9 @@ impl Reader {
             let location = tree.at(&["peer", name]).map(Tree::location).unwrap_or_default();
             if peer.public_key == ours {
                 let reason = format!("{path} peer {name}: public-key is our own");
-                self.error(location, reason, "enter the key of the other side".to_owned());
+                let fix =
+                    format!("set {path} peer {name} public-key KEY, with the public key of the other side");
+                self.error(location, reason, fix);
             }
             if let Some(other) = keys.insert(peer.public_key, name) {
                 let reason = format!("{path} peer {name}: peer {other} has the same public-key");
@@ -178,6 +192,10 @@ impl Reader {
             }
         }
     }
+}
+
+fn mss(text: &str) -> Option<Mss> {
+    if text == FITTING { Some(Mss::Fitting) } else { text.parse().ok().map(Mss::Bytes) }
 }
 
 fn secret(text: &str) -> Option<Secret> {
@@ -226,14 +244,20 @@ mod tests {
         let (settings, warnings) = check(&older).expect("right");
         assert_eq!(settings.wireguard["wg0"].peers["b"].public_key.to_string(), THEIRS);
         assert_eq!(warnings, ["interfaces wireguard wg0 peer b pubkey is since VyOS 1.4: public-key"]);
-        for value in ["1380", "clamp-mss-to-pmtu"] {
-            let (_, warnings) =
-                check(&format!("set interfaces wireguard wg0 ip adjust-mss {value}")).expect("right");
-            assert!(
-                warnings.len() == 1 && warnings[0].contains("ip adjust-mss has no effect"),
-                "{warnings:?}"
-            );
-        }
+    }
+
+    #[test]
+    fn segments_are_clamped_for_each_ip_version() {
+        let of = |lines: &str| {
+            let (settings, warnings) = check(lines).expect("right");
+            assert!(warnings.is_empty(), "{warnings:?}");
+            settings.wireguard["wg0"].adjust_mss
+        };
+        assert_eq!(of(""), [None, None]);
+        assert_eq!(of("set interfaces wireguard wg0 ip adjust-mss 1380"), [Some(Mss::Bytes(1380)), None]);
+        let both = "set interfaces wireguard wg0 ip adjust-mss clamp-mss-to-pmtu\n\
+                    set interfaces wireguard wg0 ipv6 adjust-mss 65535";
+        assert_eq!(of(both), [Some(Mss::Fitting), Some(Mss::Bytes(65_535))]);
     }
 
     #[test]

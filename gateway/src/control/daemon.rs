@@ -249,6 +249,7 @@ impl Daemon {
         check_port(name, wanted, Duration::ZERO).await?;
         let interface =
             Arc::new(Interface::create(name, self.engines.clone(), options, self.events.clone())?);
+        interface.set_segment_sizes(wanted.adjust_mss);
         let update = plan::update(None, wanted);
         interface.update(update).await.map_err(|error| ApplyError::Update(name.to_owned(), error))?;
         let refused = |error| ApplyError::Network(name.to_owned(), error);
@@ -318,7 +319,9 @@ impl Running {
             *updated = true;
         }
         host.change_link(name, &self.network, network).map_err(refused)?;
-        Ok(self.interface.set_offloads(&wanted.disabled_offloads)?)
+        self.interface.set_offloads(&wanted.disabled_offloads)?;
+        self.interface.set_segment_sizes(wanted.adjust_mss);
+        Ok(())
     }
 
     /// Undoes what was done on the way to `wanted`. The kernel may have dropped more than it was told to: all is compared.

@@ -8,6 +8,7 @@ use crate::clock::Clock;
 use crate::datapath::punt::Punt;
 use crate::tables::{Protocol, Tables};
 use crate::worker::Shared;
+use config::settings::Mss;
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
 use packet::header::wireguard::DATA_OVERHEAD;
@@ -92,6 +93,18 @@ impl Interface {
     /// Uses all offloads but these.
     pub fn set_offloads(&self, without: &[String]) -> Result<(), InterfaceError> {
         self.carrier.set_offloads(without)
+    }
+
+    /// Clamps the segment sizes that TCP announces, over IPv4 and IPv6.
+    pub fn set_segment_sizes(&self, sizes: [Option<Mss>; 2]) {
+        for (place, size) in self.tables.segment_sizes.iter().zip(sizes) {
+            let size = match size {
+                None => 0,
+                Some(Mss::Fitting) => u16::MAX,
+                Some(Mss::Bytes(bytes)) => bytes,
+            };
+            place.store(size, Ordering::Relaxed);
+        }
     }
 
     /// Changes keys, peers, port or mark.

@@ -2,11 +2,11 @@
 
 use super::{Fitted, Routed, Stage};
 use crate::icmp_errors::IcmpErrors;
-use crate::tables::{Peer, Tunnel};
+use crate::tables::{Inside, Peer, Tunnel};
 use packet::header::flow::Upper;
 use packet::header::icmp::IcmpError;
 use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, MAXIMUM, ecn};
-use packet::header::tcp;
+use packet::header::tcp::{self, TcpHeader};
 use packet::header::udp::UdpHeader;
 use packet::header::wireguard::DATA_OVERHEAD;
 use packet::{Batch, DropCounters, DropReason, Endpoint};
@@ -19,7 +19,7 @@ use tunnel::sa::Protection;
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
     name: "fit",
-    does: "carries ECN outside (RFC 6040); answers packets larger than the tunnel carries; ESP: clamps MSS",
+    does: "carries ECN outside (RFC 6040); answers packets larger than the tunnel carries; clamps MSS: ESP, or where set",
     drops: &[DropReason::TooBig, DropReason::NoEndpoint, DropReason::Malformed, DropReason::Fragmented],
 };
 
@@ -27,17 +27,16 @@ pub const STAGE: Stage = Stage {
 const SMALLEST_V6: usize = 1280;
 
 /// Chooses the outer DS field and the path, and drops what the tunnel does not carry.
-///
-/// `mtu`: that of the inside interface.
 pub fn fit(
     batch: &mut Batch,
-    mtu: usize,
+    inside: Inside,
     drops: &DropCounters,
     errors: &mut IcmpErrors,
     routed: &mut Vec<Routed>,
     fitted: &mut Vec<Fitted>,
 ) {
     fitted.clear();
+    let clamps_all = inside.segment_sizes != [0; 2];
     for Routed { packets, peer, sa, ds_field, is_data } in routed.drain(..) {
         let Some(endpoint) = peer.endpoint.load().as_deref().copied() else {
             drops.count(DropReason::NoEndpoint, packets.len());
@@ -46,10 +45,12 @@ pub fn fit(
         let room = Room::of(&peer, &sa, &endpoint);
         let ds_field = ds_field & room.ds_mask;
         // A connection that knows what fits needs no errors, which many networks lose.
-        if room.clamps_mss || room.usual < mtu {
-            packets
-                .clone()
-                .for_each(|index| _ = tcp::clamp_mss(batch.packet_mut(index), room.usual.min(mtu)));
+        let fits = room.usual.min(inside.mtu);
+        if room.clamps_mss || room.usual < inside.mtu {
+            packets.clone().for_each(|index| _ = tcp::clamp_mss(batch.packet_mut(index), fits));
+        }
+        if clamps_all {
+            packets.clone().for_each(|index| clamp(batch.packet_mut(index), inside.segment_sizes, fits));
         }
         // A run has packets of many senders: what is before and behind one that does not fit goes on its way.
         let mut rest = packets.clone();
@@ -71,6 +72,18 @@ pub fn fit(
         if !rest.is_empty() {
             fitted.push(Fitted { packets: rest, peer, sa, endpoint, ds_field, is_data });
         }
+    }
+}
+
+/// Lowers the segment size that a packet announces to what is set for its version of IP, and to what fits.
+#[cold]
+fn clamp(packet: &mut [u8], [v4, v6]: [u16; 2], fits: usize) {
+    let (size, ip) = match packet.first().map(|first| first >> 4) {
+        Some(6) => (v6, Ipv6Header::LENGTH),
+        _ => (v4, Ipv4Header::LENGTH),
+    };
+    if size > 0 {
+        tcp::clamp_mss(packet, fits.min(ip + TcpHeader::LENGTH + usize::from(size)));
     }
 }
 
