@@ -5,18 +5,23 @@ use super::model::{Caller, Explained, Explanation, Finding};
 use crate::control::netlink::Netlink;
 use crate::control::update::{PeerSnapshot, Snapshot};
 use ipnet::IpNet;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// 2024-01-01: a clock that says less has not been set.
 const UNSET_CLOCK: Duration = Duration::from_secs(1_704_067_200);
 
-/// Explains all peers of an interface.
+/// Explains all peers of an interface. It asks the kernel about those that do not answer, which may be thousands: not for a
+/// thread that has something else to do.
 pub(super) fn interface(name: &str, snapshot: &Snapshot, labels: &Labels, now: Duration) -> Explanation {
-    let has_route = |to: IpAddr| {
+    let mut netlink = Netlink::open().ok();
+    let ways = Ways::new(|to| {
         // Without an answer nothing is claimed.
-        Netlink::open().map_or(true, |mut netlink| netlink.outside(to, snapshot.fwmark).is_ok())
-    };
+        netlink.as_mut().is_none_or(|netlink| netlink.outside(to, snapshot.fwmark).is_ok())
+    });
+    let has_route = |to| ways.lead_to(to);
     let explain = |peer: &PeerSnapshot| {
         let name_of = labels.peers.get(&peer.public).map(|labels| &*labels.name);
         Subject { interface: name, snapshot, peer, name: name_of, now, has_route: &has_route }.explain()
@@ -28,6 +33,22 @@ pub(super) fn interface(name: &str, snapshot: &Snapshot, labels: &Labels, now: D
     });
     let public_key = snapshot.public.map(|key| key.to_string());
     Explanation { interface: name.to_owned(), public_key, peers, callers: callers(snapshot) }
+}
+
+/// The addresses that the kernel knows a way to; each is asked about once.
+struct Ways<Ask> {
+    known: RefCell<HashMap<IpAddr, bool>>,
+    ask: RefCell<Ask>,
+}
+
+impl<Ask: FnMut(IpAddr) -> bool> Ways<Ask> {
+    fn new(ask: Ask) -> Self {
+        Self { known: RefCell::default(), ask: RefCell::new(ask) }
+    }
+
+    fn lead_to(&self, to: IpAddr) -> bool {
+        *self.known.borrow_mut().entry(to).or_insert_with(|| (self.ask.borrow_mut())(to))
+    }
 }
 
 /// A peer, and what there is to know for its explanation.
@@ -338,6 +359,18 @@ mod tests {
         assert!(
             said(&snapshot, &peer, true).1.contains("set interfaces wireguard wg0 peer b public-key KEY")
         );
+    }
+
+    #[test]
+    fn the_kernel_is_asked_once_about_an_address() {
+        let asked = RefCell::new(Vec::new());
+        let ways = Ways::new(|to: IpAddr| {
+            asked.borrow_mut().push(to);
+            to.is_ipv4()
+        });
+        let [v4, v6]: [IpAddr; 2] = [[192, 0, 2, 1].into(), [0; 16].into()];
+        assert_eq!([v4, v6, v4, v6].map(|to| ways.lead_to(to)), [true, false, true, false]);
+        assert_eq!(*asked.borrow(), [v4, v6]);
     }
 
     #[test]

@@ -176,7 +176,10 @@ async fn explain_interface(
 ) -> Json<model::Explanations> {
     let mut interfaces = Vec::new();
     for (interface, labels) in shown.all().into_iter().filter(|(interface, _)| interface.name() == name) {
-        interfaces.push(explain::interface(&name, &interface.snapshot().await, &labels, Clock.now().wall));
+        let (snapshot, name) = (interface.snapshot().await, name.clone());
+        let explain = move || explain::interface(&name, &snapshot, &labels, Clock.now().wall);
+        // If it panicked, it has said so already.
+        interfaces.extend(tokio::task::spawn_blocking(explain).await);
     }
     Json(model::Explanations { interfaces })
 }

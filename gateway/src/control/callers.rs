@@ -9,7 +9,7 @@ use tunnel::Time;
 const REMEMBERED: usize = 16;
 /// A caller is logged again after this.
 const AGAIN: Duration = Duration::from_secs(60);
-/// Lines about peers and callers that an interface may log in [`WINDOW`].
+/// Lines about peers, and lines about callers, that an interface may log in [`WINDOW`].
 const LINES: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -69,17 +69,51 @@ impl Callers {
     }
 }
 
-/// How many lines may still be logged.
+/// Whom a line of the log is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A peer.
+    Peer,
+    /// A caller that is none.
+    Caller,
+}
+
+impl About {
+    /// All that a line may be about.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Peer => "peers",
+            Self::Caller => "callers",
+        }
+    }
+}
+
+/// How many lines may still be logged. Callers, who may be anyone, take nothing from what is for peers.
 #[derive(Default)]
-pub struct Allowance {
+pub struct Allowances {
+    peers: Allowance,
+    callers: Allowance,
+}
+
+impl Allowances {
+    /// Whether a line may be logged, and how many of its kind were left out before it.
+    pub fn take(&mut self, about: About, now: Time) -> Option<u64> {
+        match about {
+            About::Peer => self.peers.take(now),
+            About::Caller => self.callers.take(now),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Allowance {
     since: Option<Time>,
     logged: u32,
     left_out: u64,
 }
 
 impl Allowance {
-    /// Whether a line may be logged, and how many were left out before it.
-    pub fn take(&mut self, now: Time) -> Option<u64> {
+    fn take(&mut self, now: Time) -> Option<u64> {
         if self.since.is_none_or(|since| now - since >= WINDOW) {
             (self.since, self.logged) = (Some(now), 0);
         }
@@ -133,11 +167,13 @@ mod tests {
 
     #[test]
     fn a_log_is_not_flooded_and_says_what_it_leaves_out() {
-        let mut allowance = Allowance::default();
-        let taken = (0..50).filter_map(|_| allowance.take(at(0).monotonic)).count();
+        let mut allowances = Allowances::default();
+        let mut take = |about, second| allowances.take(about, at(second).monotonic);
+        let taken = (0..50).filter_map(|_| take(About::Caller, 0)).count();
         assert_eq!(taken, 20);
-        assert_eq!(allowance.take(at(9).monotonic), None);
-        assert_eq!(allowance.take(at(10).monotonic), Some(31));
-        assert_eq!(allowance.take(at(10).monotonic), Some(0));
+        assert_eq!(take(About::Peer, 0), Some(0), "peers have an allowance of their own");
+        assert_eq!(take(About::Caller, 9), None);
+        assert_eq!(take(About::Caller, 10), Some(31));
+        assert_eq!(take(About::Caller, 10), Some(0));
     }
 }

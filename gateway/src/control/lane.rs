@@ -5,7 +5,7 @@
 //! the data path, so that handshakes take little from it.
 
 use super::binding::Binding;
-use super::callers::{Allowance, Callers};
+use super::callers::{About, Allowances, Callers};
 use super::sender::Sender;
 use super::update::{PeerSnapshot, PeerUpdate, Snapshot, Update, UpdateError};
 use crate::datapath::Notice;
@@ -93,7 +93,7 @@ pub struct Lane<T> {
     names: BTreeMap<PublicKey, String>,
     /// Callers that are not peers.
     callers: Callers,
-    allowance: Allowance,
+    allowances: Allowances,
 }
 
 /// What a lane is made of.
@@ -145,7 +145,7 @@ impl<T: Transmit> Lane<T> {
             name,
             names: BTreeMap::new(),
             callers: Callers::default(),
-            allowance: Allowance::default(),
+            allowances: Allowances::default(),
         }
     }
 
@@ -297,27 +297,28 @@ impl<T: Transmit> Lane<T> {
     /// Logs what an operator must know, in bounds: strangers and ten thousand peers may cause it.
     fn report(&mut self, event: Event, source: Option<Endpoint>) {
         let now = self.shared.clock.now();
-        let text = match event {
-            Event::Up(id) => format!("{} is up", self.described(id)),
-            Event::Silent(id) => format!("{} does not answer", self.described(id)),
-            Event::Idle(id) => format!("{} is idle: its keys are erased", self.described(id)),
+        let (about, text) = match event {
+            Event::Up(id) => (About::Peer, format!("{} is up", self.described(id))),
+            Event::Silent(id) => (About::Peer, format!("{} does not answer", self.described(id))),
+            Event::Idle(id) => (About::Peer, format!("{} is idle: its keys are erased", self.described(id))),
             Event::UnknownPeer(public) => {
                 let Some(source) = source.filter(|it| self.callers.note(Some(public), it.remote, now)) else {
                     return;
                 };
-                format!("{} calls with the public key {public}, which no peer has", source.remote)
+                let from = source.remote;
+                (About::Caller, format!("{from} calls with the public key {public}, which no peer has"))
             }
             Event::NotForUs => {
                 let Some(source) = source.filter(|it| self.callers.note(None, it.remote, now)) else {
                     return;
                 };
-                format!("{} calls another public key than ours", source.remote)
+                (About::Caller, format!("{} calls another public key than ours", source.remote))
             }
         };
-        if let Some(left_out) = self.allowance.take(now.monotonic) {
-            let name = &self.name;
+        if let Some(left_out) = self.allowances.take(about, now.monotonic) {
+            let (name, of) = (&self.name, about.plural());
             if left_out > 0 {
-                tracing::info!("interface {name}: {left_out} lines about peers and callers were left out");
+                tracing::info!("interface {name}: {left_out} lines about {of} were left out");
             }
             tracing::info!("interface {name}: {text}");
         }
@@ -414,7 +415,11 @@ impl<T: Transmit> Lane<T> {
         }
         if let Some(key) = update.private_key {
             let key = Some(key).filter(|key| !key.is_zero());
-            gone.extend(self.device.set_private_key(self.shared.clock.monotonic(), key, &mut out));
+            let ourselves = self.device.set_private_key(self.shared.clock.monotonic(), key, &mut out);
+            if ourselves.is_some() {
+                self.say_own_key();
+            }
+            gone.extend(ourselves);
         }
         if update.replace_peers {
             for id in self.device.peers() {
@@ -437,8 +442,11 @@ impl<T: Transmit> Lane<T> {
     }
 
     fn update_peer(&mut self, update: PeerUpdate) {
-        // Whoever lists itself as a peer is passed over, as other implementations do.
+        // An interface that is listed as its own peer is passed over, as the kernel's is.
         if self.device.private_key().is_some_and(|key| key.public() == update.public) {
+            if !update.remove {
+                self.say_own_key();
+            }
             return;
         }
         let mut out = Outbox::new();
@@ -469,6 +477,15 @@ impl<T: Transmit> Lane<T> {
             self.device.set_persistent_keepalive(self.shared.clock.monotonic(), id, every, &mut out);
         }
         self.carry_out(out, None);
+    }
+
+    fn say_own_key(&self) {
+        let (name, own) = (&self.name, self.device.private_key().map(crypto::PrivateKey::public));
+        let own = own.map(|key| key.to_string()).unwrap_or_default();
+        tracing::warn!(
+            "interface {name}: there is no peer {own}: that is the public key of the interface itself\n  \
+             fix: wg set {name} peer KEY ..., with the public key of the other side, which wg show says there"
+        );
     }
 
     fn add_peer(&mut self, public: PublicKey) -> PeerId {
