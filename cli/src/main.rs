@@ -16,6 +16,7 @@ mod manual;
 mod privilege;
 mod reload;
 mod reset;
+mod resolver;
 mod run;
 mod service_user;
 mod show;

@@ -3,7 +3,7 @@
 use crate::engines;
 use crate::privilege::{self, Needs};
 use crate::service_user::User;
-use crate::{Failure, Outcome, log, service_user, whole};
+use crate::{Failure, Outcome, log, resolver, service_user, whole};
 use clap::Args;
 use config::settings::ipsec::Encryption;
 use config::{ConfigError, Settings, Text, Tree, diff};
@@ -318,8 +318,8 @@ pub(crate) fn read(path: &Path, group: Option<u32>, must_end: bool) -> Result<Re
     }
     let accelerators = settings.crypto.accelerators.then(no_accelerator).flatten();
     let cut_off = (!ends).then(|| whole::cut_off(path));
-    for warning in warnings.into_iter().chain(exposed(path, group, &tree)).chain(accelerators).chain(cut_off)
-    {
+    let of_machine = [exposed(path, group, &tree), accelerators, resolver::cut_off(&settings), cut_off];
+    for warning in warnings.into_iter().chain(of_machine.into_iter().flatten()) {
         tracing::warn!("{}: {warning}", path.display());
     }
     Ok(Read { tree, settings, ends })

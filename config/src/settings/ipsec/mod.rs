@@ -354,7 +354,6 @@ impl Reader {
         self.check_peers(tree, &peers);
         self.check_overlaps(tree, &peers);
         let passthrough = self.passthrough(tree, &peers);
-        self.warn_of_resolver(&peers, &passthrough);
         IpSec {
             passthrough,
             disable_route_autoinstall: tree.at(&["options", "disable-route-autoinstall"]).is_some(),
@@ -365,22 +364,6 @@ impl Reader {
 }
 
 impl Reader {
-    /// What is to be protected is closed before the peers are known, and that may be the way to the resolver that knows them.
-    fn warn_of_resolver(&mut self, peers: &BTreeMap<String, Arc<Peer>>, passthrough: &BTreeSet<IpNet>) {
-        let is_named = |peer: &Peer| peer.remote_addresses.iter().any(|it| matches!(it, Remote::Name(_)));
-        let mut tunnels = peers.values().flat_map(|peer| peer.tunnels.values());
-        let has_all = tunnels.any(|it| it.remote.prefixes.iter().any(|prefix| prefix.prefix_len() == 0));
-        let Some((name, _)) = peers.iter().find(|(_, peer)| is_named(peer)).filter(|_| has_all) else {
-            return;
-        };
-        if passthrough.is_empty() {
-            self.warn(format!(
-                "vpn ipsec site-to-site peer {name}: its name cannot be resolved while the tunnel for everything is down, unless \
-                 the resolver is on this link or excepted: set vpn ipsec passthrough ADDRESS/32, or give the peer an address"
-            ));
-        }
-    }
-
     /// Networks that are reached in clear. One that a tunnel leads to cannot be both.
     fn passthrough(&mut self, tree: &Tree, peers: &BTreeMap<String, Arc<Peer>>) -> BTreeSet<IpNet> {
         let given: Vec<IpNet> = parsed(tree.values("passthrough"));
