@@ -12,6 +12,7 @@ pub mod offload;
 pub mod pcap;
 pub mod raw;
 pub mod schedule;
+pub mod tcp;
 pub mod tun;
 pub mod udp;
 pub mod wake;

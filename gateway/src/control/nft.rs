@@ -64,6 +64,12 @@ pub(super) fn fib(of: u32, result: u32) -> Vec<u8> {
     expression("fib", &[number(1, REGISTER), number(2, result), number(3, of)])
 }
 
+/// The mark of the socket that a packet is for, if there is one.
+pub(super) fn socket_mark() -> Vec<u8> {
+    const KEY: u32 = 1;
+    expression("socket", &[number(1, KEY), number(2, REGISTER)])
+}
+
 /// Bytes of a header.
 pub(super) fn payload(header: u32, offset: u32, length: u32) -> Vec<u8> {
     expression("payload", &[number(1, REGISTER), number(2, header), number(3, offset), number(4, length)])

@@ -12,6 +12,7 @@ mod socket;
 mod transmit;
 
 pub use receive::{BATCH_BYTES, UdpReceive};
+pub(crate) use socket::set_fwmark;
 pub use socket::{SocketSlot, UdpSockets};
 pub use transmit::UdpTransmit;
 

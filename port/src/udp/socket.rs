@@ -261,7 +261,7 @@ fn local_port(fd: &OwnedFd) -> Result<u16, Errno> {
     Ok(address.port())
 }
 
-fn set_fwmark(fd: BorrowedFd<'_>, fwmark: u32) -> Result<(), Errno> {
+pub(crate) fn set_fwmark(fd: BorrowedFd<'_>, fwmark: u32) -> Result<(), Errno> {
     set(fd, libc::SOL_SOCKET, libc::SO_MARK, fwmark as libc::c_int)
 }
 

@@ -45,7 +45,7 @@ fn a_peer_is_served_once_the_lists_that_it_needs_are_fetched() {
     let charon = P256.charon(&mut lab, &authorities, "");
     let strict = ["PEER authentication x509 revocation strict"];
     let daemon = Ours::start(&mut lab, "a", &P256.ours(&authorities, &["root"], &strict));
-    wait_for_call(&lab, &daemon, &charon, Some("has no status of revocation yet, though one is required"));
+    wait_for_call(&lab, &daemon, &charon, Some("has no status of revocation, though one is required"));
     wait_for_call(&lab, &daemon, &charon, Some("is not reached"));
     for authority in ["root", "between-b"] {
         authorities.revoke(authority, &[]).expect("the tool works");
@@ -58,6 +58,55 @@ fn a_peer_is_served_once_the_lists_that_it_needs_are_fetched() {
     );
     wait_for_call(&lab, &daemon, &charon, None);
     assert!(reaches(&lab, "b", "10.1.0.1"), "{}", daemon.tell(&charon));
+}
+
+/// Lists are outside, and so is everything else behind the tunnel that waits for them. The first call is served: it waits until
+/// they are there.
+#[test]
+fn lists_outside_are_fetched_beside_a_tunnel_for_everything() {
+    let Some(mut lab) = sites() else { return };
+    if !has_program("python3") {
+        return skip("needs python3, which is not installed");
+    }
+    // Not on the link, to which this machine may send all the same.
+    lab.ip("b", "address add 198.51.100.80/32 dev lo").expect("an address");
+    lab.ip("a", "route add default via 192.168.77.2").expect("a route");
+    let authorities = P256.authorities(&lab);
+    let place = |file: &str| format!("http://198.51.100.80:8080/{file}.crl");
+    authorities.issue("between-b", "root", &["--ca", "--crl", &place("root")]).expect("the tool works");
+    authorities.issue("b", "between-b", &["--crl", &place("between-b")]).expect("the tool works");
+    for authority in ["root", "between-b"] {
+        authorities.revoke(authority, &[]).expect("the tool works");
+    }
+    let folder = authorities.path("");
+    serve(
+        &mut lab,
+        "python3",
+        &["-m", "http.server", "8080", "--bind", "198.51.100.80", "--directory", &folder],
+    );
+    wait_until(LONG, || connects(&lab, "b")).expect("it listens");
+    assert!(connects(&lab, "a"), "nothing is protected yet");
+    let charon = P256.charon(&mut lab, &authorities, "");
+    let all = [
+        "PEER authentication x509 revocation strict",
+        "PEER tunnel 1 remote prefix 0.0.0.0/0",
+        // What is sent meanwhile must not make us call first.
+        "PEER connection-type none",
+    ];
+    let daemon = Ours::start(&mut lab, "a", &P256.ours(&authorities, &["root"], &all));
+    daemon.wait(&charon, "what is to be protected is closed", || !connects(&lab, "a"));
+    let called = charon.initiate(&lab, "net");
+    assert!(called.is_ok(), "the first call: {called:?}\n{}", daemon.tell(&charon));
+    assert!(reaches(&lab, "b", "10.1.0.1"), "{}", daemon.tell(&charon));
+    assert!(!connects(&lab, "a"), "other programs are not let out");
+}
+
+/// Whether a program without rights of its own reaches the server from a site, from the address that fits.
+fn connects(lab: &Lab, site: &str) -> bool {
+    let program = "import socket; socket.create_connection(('198.51.100.80', 8080), 2)";
+    let mut command: Command = lab.command(site, "python3");
+    command.args(["-c", program]).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().expect("it runs").success()
 }
 
 /// No signal is sent: the file is noticed.

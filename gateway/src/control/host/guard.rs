@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! our interfaces, our ESP and IKE, neighbours on a link     leave
+//! HTTP of ours, where only a tunnel for everything leads     leaves
 //! an exception, or protected: the closer network decides    leaves, or is dropped and counted
 //! ```
 
@@ -16,7 +17,7 @@ use crate::control::nft::{
 use ipnet::IpNet;
 use netlink_sys::Socket;
 use packet::header::esp::ESP;
-use packet::header::ip::UDP;
+use packet::header::ip::{TCP, UDP};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -126,6 +127,10 @@ impl Protected {
                 let (even, longer): (Vec<_>, Vec<_>) =
                     pairs.into_iter().partition(|(_, remote)| remote.prefix_len() == length);
                 rules.extend(dropped(&longer, v6, &mut sets));
+                if length == 0 {
+                    // What we ask about revocation goes around tunnels for everything, and around no other.
+                    rules.push([vec![of_family(v6)], ours(TCP)].concat());
+                }
                 let exceptions = self.exceptions.iter().copied().filter(|it| it.prefix_len() == length);
                 rules.extend(accepted(exceptions, v6, &mut sets));
                 rules.extend(dropped(&even, v6, &mut sets));

@@ -5,40 +5,33 @@
 //! bounded in bytes and time. A redirection is not followed. An authority could name a server of this machine or of its link,
 //! which others cannot reach: such addresses are not asked.
 
+mod fetch;
+mod ways;
+
 use super::connections::PeerError;
 use crate::clock::Clock;
 use crate::control::rights::Rights;
+use config::settings::IpSec;
 use config::settings::ipsec::{Authentication, Authority, Peer, Revocation, X509};
-use crypto::pki::{Certificate, Evidence, Query};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper::header::{CONNECTION, CONTENT_TYPE, HOST};
-use hyper::{Request, StatusCode, Uri};
-use hyper_util::rt::TokioIo;
+use crypto::pki::{Certificate, Evidence};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
+use ways::Ways;
 
-/// How long a server has for its whole answer.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Servers that are asked at once.
 const AT_ONCE: usize = 4;
 /// How often it is looked whether files have changed, and whether a list is about to be too old.
 const TURN: Duration = Duration::from_secs(3);
 /// The longest file of lists.
 const MOST_FILE: u64 = 64 << 20;
-/// The longest head of an answer.
-const MOST_HEAD: usize = 16 << 10;
 
 /// A file of lists, the authority that signs them, and what it was like when it was read.
 struct Watched {
@@ -51,20 +44,23 @@ struct Watched {
 /// Fetches and reads until it is dropped.
 pub(super) struct Revocations {
     evidence: Arc<Evidence>,
+    ways: Ways,
     files: Arc<Mutex<Vec<Watched>>>,
     stop: Arc<Notify>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Revocations {
-    /// Starts the thread.
+    /// Starts the thread. It cannot mark sockets: a task of the calling runtime does.
     pub(super) fn start() -> io::Result<Self> {
         let (wake, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let woken = Arc::clone(&wake);
         let evidence = Arc::new(Evidence::new(move || woken.notify_one()));
         let files = Arc::new(Mutex::new(Vec::new()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let worker = Worker { evidence: Arc::clone(&evidence), files: Arc::clone(&files), wake };
+        let ways = Ways::start();
+        let worker =
+            Worker { evidence: Arc::clone(&evidence), ways: ways.clone(), files: Arc::clone(&files), wake };
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("revocation".to_owned()).spawn(move || {
             Rights::None.keep();
@@ -77,7 +73,7 @@ impl Revocations {
             // A resolver that does not answer is not waited for.
             runtime.shutdown_background();
         })?;
-        Ok(Self { evidence, files, stop, thread: Some(thread) })
+        Ok(Self { evidence, ways, files, stop, thread: Some(thread) })
     }
 
     /// What is known.
@@ -86,8 +82,10 @@ impl Revocations {
     }
 
     /// Reads the files of these peers, now and when they change, and no others any more; forgets what was fetched for
-    /// authorities of which none of them has one.
-    pub(super) fn watch<'a>(&self, peers: impl Iterator<Item = &'a Arc<Peer>> + Clone) {
+    /// authorities of which none of them has one. What is behind them is asked by way of their tunnels.
+    pub(super) fn watch(&self, settings: &IpSec) {
+        let peers = settings.peers.values();
+        self.ways.set_tunnels(settings);
         let authorities =
             authorities(peers.clone()).filter_map(|it| Certificate::from_der(&it.certificate).ok());
         self.evidence.keep_authorities(&authorities.map(|it| it.key_hash()).collect());
@@ -195,6 +193,7 @@ impl Watched {
 /// What the thread does.
 struct Worker {
     evidence: Arc<Evidence>,
+    ways: Ways,
     files: Arc<Mutex<Vec<Watched>>>,
     wake: Arc<Notify>,
 }
@@ -210,9 +209,10 @@ impl Worker {
             }
             for query in self.evidence.due(Clock.now().wall) {
                 let (places, evidence) = (Arc::clone(&places), Arc::clone(&self.evidence));
+                let ways = self.ways.clone();
                 running.spawn(async move {
                     let _place = places.acquire_owned().await;
-                    let fetched = fetch(&query).await;
+                    let fetched = fetch::fetch(&query, &ways).await;
                     match evidence.answer(&query, Clock.now().wall, fetched) {
                         Ok(()) => tracing::info!("revocation: {} has answered", query.url()),
                         Err(error) => tracing::warn!("revocation: {} {error}", query.url()),
@@ -224,106 +224,6 @@ impl Worker {
                 () = self.wake.notified() => {}
                 () = sleep(TURN) => {}
             }
-        }
-    }
-}
-
-/// What is at a place, or why it cannot be had: a text that goes on after the place's name.
-async fn fetch(query: &Query) -> Result<Vec<u8>, String> {
-    let late = |_| Err(format!("does not answer within {} seconds", PATIENCE.as_secs()));
-    timeout(PATIENCE, exchange(query)).await.unwrap_or_else(late)
-}
-
-async fn exchange(query: &Query) -> Result<Vec<u8>, String> {
-    let uri: Uri = query.url().parse().map_err(|error| format!("is no address: {error}"))?;
-    let authority = uri.authority().filter(|it| !it.as_str().contains('@')).ok_or("is no address of HTTP")?;
-    let stream = connect(authority.host(), authority.port_u16().unwrap_or(80)).await?;
-    let said = |error: hyper::Error| format!("does not speak HTTP: {error}");
-    let mut builder = http1::Builder::new();
-    let (mut sender, connection) =
-        builder.max_buf_size(MOST_HEAD).handshake(TokioIo::new(stream)).await.map_err(said)?;
-    let request = request(query, &uri, authority.as_str())?;
-    let answer = async {
-        let response = sender.send_request(request).await.map_err(said)?;
-        if response.status() != StatusCode::OK {
-            return Err(format!("answers {}", response.status()));
-        }
-        let body = Limited::new(response.into_body(), query.limit()).collect().await;
-        body.map(|body| body.to_bytes().to_vec())
-            .map_err(|error| format!("has no whole answer of at most {} bytes: {error}", query.limit()))
-    };
-    // The connection does its work meanwhile, and goes with the answer or the end of patience.
-    let mut working = JoinSet::new();
-    working.spawn(connection);
-    answer.await
-}
-
-fn request(query: &Query, uri: &Uri, authority: &str) -> Result<Request<Full<Bytes>>, String> {
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let request = Request::builder().uri(path).header(HOST, authority).header(CONNECTION, "close");
-    let request = match query.body() {
-        None => request.method("GET").body(Full::default()),
-        Some(body) => request
-            .method("POST")
-            .header(CONTENT_TYPE, "application/ocsp-request")
-            .body(Full::from(body.to_vec())),
-    };
-    request.map_err(|error| format!("is no address of HTTP: {error}"))
-}
-
-/// Connects to the first address of a host that answers.
-async fn connect(host: &str, port: u16) -> Result<TcpStream, String> {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let found = tokio::net::lookup_host((host, port)).await;
-    let found: Vec<SocketAddr> = found.map_err(|error| format!("has no address now: {error}"))?.collect();
-    let mut why = "leads only to addresses of this machine or its link, which are not asked".to_owned();
-    for address in found.into_iter().filter(|address| may_ask(address.ip())) {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => why = format!("is not reached: {address}: {error}"),
-        }
-    }
-    Err(why)
-}
-
-/// Whether an address may be asked: none that means this machine, its link (where clouds have their secrets), or a group.
-fn may_ask(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(it) => {
-            !(it.is_loopback()
-                || it.is_link_local()
-                || it.is_multicast()
-                || it.is_broadcast()
-                || it.octets()[0] == 0)
-        }
-        IpAddr::V6(it) => {
-            !(it.is_loopback() || it.is_unspecified() || it.is_multicast() || it.is_unicast_link_local())
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_only_this_machine_or_link_reaches_is_not_asked() {
-        for address in [
-            "127.0.0.1",
-            "0.0.0.0",
-            "169.254.169.254",
-            "224.0.0.1",
-            "255.255.255.255",
-            "::1",
-            "::",
-            "fe80::1",
-            "ff02::1",
-            "::ffff:127.0.0.1",
-        ] {
-            assert!(!may_ask(address.parse().expect("literal")), "{address}");
-        }
-        for address in ["192.0.2.1", "10.0.0.1", "2001:db8::1", "fd00::1"] {
-            assert!(may_ask(address.parse().expect("literal")), "{address}");
         }
     }
 }

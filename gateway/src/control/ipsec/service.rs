@@ -175,7 +175,7 @@ impl Service {
             self.revocations = Some(Revocations::start()?);
         }
         if let Some(revocations) = &self.revocations {
-            revocations.watch(settings.peers.values());
+            revocations.watch(settings);
         }
         Ok(())
     }

@@ -5,10 +5,12 @@
 //! rules need not know who the peers are. Their table is ours, and goes with the socket that made it, however we end.
 
 use super::gateway::NAME;
+use super::network::MARK;
 use crate::control::netlink::NetlinkError;
 use crate::control::nft::{
     self, APPEND, AT_LEAST, AT_MOST, Batch, CREATE, EQUAL, ICMP_V6, IIFNAME, NEW_CHAIN, NEW_RULE, NEW_TABLE,
-    NOT_EQUAL, TRANSPORT_HEADER, accept, compare, fib, interface, meta, number, protocol, refuse, text,
+    NOT_EQUAL, TRANSPORT_HEADER, accept, compare, fib, interface, meta, number, protocol, refuse,
+    socket_mark, text,
 };
 use netlink_sys::Socket;
 use std::io;
@@ -43,11 +45,22 @@ impl Unprotected {
     }
 
     fn install() -> io::Result<Self> {
+        Self::install_with(true).or_else(|error| {
+            let installed = Self::install_with(false)?;
+            tracing::warn!(
+                "vpn ipsec: beside a tunnel for everything no answers of servers of revocation lists are let in: nft_socket: \
+                 {error}\n  fix: modprobe nft_socket and restart, or set pki ca NAME crl-file PATH"
+            );
+            Ok(installed)
+        })
+    }
+
+    fn install_with(knows_sockets: bool) -> io::Result<Self> {
         let (socket, _) = nft::open()?;
         let mut batch = Batch::new();
         batch.add(NEW_TABLE, CREATE, &[text(1, TABLE), number(2, OWNED)].concat());
         batch.add(NEW_CHAIN, CREATE, &nft::base_chain(TABLE, TABLE, PREROUTING, PRIORITY));
-        for rule in rules() {
+        for rule in rules(knows_sockets) {
             batch.add(NEW_RULE, CREATE | APPEND, &rule);
         }
         batch.send(&socket)?;
@@ -56,7 +69,9 @@ impl Unprotected {
 }
 
 /// The first rule that matches decides.
-fn rules() -> Vec<Vec<u8>> {
+fn rules(knows_sockets: bool) -> Vec<Vec<u8>> {
+    let of_ours = [protocol(TCP), socket_mark(), compare(EQUAL, &MARK.to_ne_bytes()), accept()];
+    let answers = if knows_sockets { of_ours.to_vec() } else { Vec::new() };
     [
         // The inside interface has what was protected.
         vec![meta(IIFNAME), interface(EQUAL, NAME), accept()],
@@ -71,6 +86,8 @@ fn rules() -> Vec<Vec<u8>> {
         vec![protocol(ESP), accept()],
         vec![protocol(UDP), payload(2, 2), not_port(IKE_PORT), not_port(NAT_PORT), refuse()],
         vec![protocol(UDP), accept()],
+        // Answers to connections of ours that go around the tunnels.
+        answers,
         // Errors about them, from whoever is on the way.
         vec![protocol(ICMP), payload(0, 1), compare(EQUAL, &[3]), accept()],
         vec![protocol(ICMP), payload(0, 1), compare(AT_LEAST, &[11]), compare(AT_MOST, &[12]), accept()],
@@ -78,12 +95,14 @@ fn rules() -> Vec<Vec<u8>> {
         vec![refuse()],
     ]
     .into_iter()
+    .filter(|expressions| !expressions.is_empty())
     .map(|expressions| nft::rule(TABLE, TABLE, &expressions))
     .collect()
 }
 
 /// Protocols, as an IP header has them.
 const ICMP: u8 = 1;
+const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ESP: u8 = 50;
 
