@@ -78,8 +78,14 @@ impl Gateway {
     }
 }
 
+/// The groups of all tests.
+pub const GROUPS: &str = "set vpn ipsec esp-group SITES proposal 1 encryption aes256gcm128\n\
+     set vpn ipsec ike-group SITES proposal 1 encryption aes256gcm128\n\
+     set vpn ipsec ike-group SITES proposal 1 dh-group 31\n\
+     set vpn ipsec ike-group SITES proposal 1 prf prfsha256\n";
+
 /// A peer, from the side of this end.
-fn peer(end: usize, name: &str, addresses: [&str; 2], inside: [&str; 2], start: &str) -> String {
+pub fn peer(end: usize, name: &str, addresses: [&str; 2], inside: [&str; 2], start: &str) -> String {
     let (local, remote) = (addresses[end], addresses[1 - end]);
     let (ours, theirs) = (inside[end], inside[1 - end]);
     let set = format!("set vpn ipsec site-to-site peer {name}");
@@ -110,10 +116,7 @@ pub fn configuration(end: usize) -> String {
         .chain(&OUTSIDE_6)
         .map(|id| format!("set vpn ipsec authentication psk sites id {id}\n"))
         .collect();
-    let fixed = format!(
-        "{ESP} encryption aes256gcm128\n{IKE} encryption aes256gcm128\n{IKE} dh-group 31\n{IKE} prf prfsha256\n{ids}{SECRET} right\n"
-    );
-    fixed
+    format!("{GROUPS}{ids}{SECRET} right\n")
         + &peer(end, "other", OUTSIDE, INSIDE, start)
         + &peer(end, "second", OUTSIDE_6, INSIDE_OF_SECOND, start)
 }

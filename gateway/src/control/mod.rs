@@ -17,6 +17,8 @@ pub mod occupied;
 pub mod plan;
 pub mod rights;
 pub mod rules;
+#[cfg(test)]
+mod sample;
 pub mod sender;
 pub mod socket;
 pub mod uapi;

@@ -121,20 +121,10 @@ fn forwards(interface: &str, v6: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const OURS: &str = "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=";
-    const B: &str = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=";
-    const C: &str = "TrMvSoP4jYQlY6RIzBgbssQqY3vxI2Pi+y71lOWWXX0=";
+    use crate::control::sample::{C, wireguard};
 
     fn needs(lines: &[&str]) -> Needs {
-        let mut text = format!(
-            "set interfaces wireguard wg0 address 10.1.0.1/24\n\
-             set interfaces wireguard wg0 private-key {OURS}\n\
-             set interfaces wireguard wg0 peer b public-key {B}\n"
-        );
-        text.extend(lines.iter().map(|line| format!("set interfaces wireguard wg0 {line}\n")));
-        let (settings, _) = Settings::new(&config::parse(&text).expect("right")).expect("right");
-        Needs::new(&settings)
+        Needs::new(&wireguard(lines))
     }
 
     fn said(needs: &Needs) -> Vec<String> {

@@ -150,22 +150,11 @@ fn peer_update(key: PublicKey, before: Option<&Peer>, after: &Peer) -> Option<Pe
 #[cfg(test)]
 mod tests {
     use super::*;
-    use config::Settings;
-
-    const OURS: &str = "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=";
-    const B: &str = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=";
-    const C: &str = "TrMvSoP4jYQlY6RIzBgbssQqY3vxI2Pi+y71lOWWXX0=";
+    use crate::control::sample::{self, C};
 
     fn settings(extra: &[&str]) -> WireGuard {
-        let mut text = format!(
-            "set interfaces wireguard wg0 address 10.1.0.1/24\n\
-             set interfaces wireguard wg0 private-key {OURS}\n\
-             set interfaces wireguard wg0 peer b public-key {B}\n\
-             set interfaces wireguard wg0 peer b allowed-ips 10.1.0.2/32\n\
-             set interfaces wireguard wg0 peer b allowed-ips 10.2.0.0/24\n"
-        );
-        text.extend(extra.iter().map(|line| format!("set interfaces wireguard wg0 {line}\n")));
-        let (mut settings, _) = Settings::new(&config::parse(&text).expect("right")).expect("right");
+        let allowed = ["peer b allowed-ips 10.1.0.2/32", "peer b allowed-ips 10.2.0.0/24"];
+        let mut settings = sample::wireguard(&[&allowed[..], extra].concat());
         settings.wireguard.remove("wg0").expect("it is set")
     }
 
