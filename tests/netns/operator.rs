@@ -5,6 +5,7 @@ use crate::support::{PATIENCE, answers, postern, sites, skip, unavailable};
 use bench::lab::{Lab, has_program, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::process::{Command, Output};
 
 /// Runs the gateway in the foreground, where it must refuse to start, and returns what it says.
@@ -30,6 +31,33 @@ fn an_empty_file_is_no_configuration_unless_it_says_so() {
     }
     std::fs::write(&site.file, "set system allow-empty\n").expect("a file");
     site.start(&mut lab);
+}
+
+#[test]
+fn acceleration_without_a_device_is_warned_of() {
+    if crypto::choice::find().has_accelerator() {
+        return unavailable("this machine has an accelerator");
+    }
+    let Some(mut lab) = sites() else { return };
+    let mut site = Site::new(&lab, "a", "");
+    let checked = |text: &str| {
+        std::fs::write(&site.file, format!("set system allow-empty\n{text}")).expect("a file");
+        let arguments =
+            [OsStr::new("run"), OsStr::new("--check"), OsStr::new("--config"), site.file.as_os_str()];
+        let Output { status, stderr, .. } =
+            Command::new(postern()).args(arguments).output().expect("it runs");
+        let said = String::from_utf8_lossy(&stderr).into_owned();
+        assert!(status.success(), "{said}");
+        said
+    };
+    let warning = "system acceleration qat has no effect: this machine has no usable accelerator";
+    assert!(!checked("").contains(warning));
+    let said = checked("set system acceleration qat\n");
+    assert!(said.contains(warning) && said.contains("postern doctor crypto"), "{said}");
+    assert!(said.contains("on the PCI bus") && said.contains("/dev/crypto"), "what was looked for: {said}");
+    site.start(&mut lab);
+    let log = std::fs::read_to_string(&site.log).expect("it logs");
+    assert!(log.contains(warning), "a daemon says so too: {log}");
 }
 
 /// A verb, and how it ends.

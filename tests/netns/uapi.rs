@@ -6,6 +6,7 @@ use bench::lab::{Lab, has_program, run, wait_until};
 use std::fmt::Write as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
 const KEY: &str = "0101010101010101010101010101010101010101010101010101010101010101";
@@ -59,6 +60,33 @@ fn what_is_set_can_be_got() {
     ] {
         assert!(text.lines().any(|said| said == line), "{line} is missing in\n{text}");
     }
+}
+
+#[test]
+fn a_peer_with_our_own_public_key_is_passed_over_and_named() {
+    let Some(mut lab) = lab(&["a"]) else { return };
+    let interface = lab.interface("u");
+    let log = std::env::temp_dir().join(format!("{interface}.log"));
+    let mut command = lab.command("a", postern());
+    command.args(["wireguard", "--foreground", &interface]).env("LOG_LEVEL", "info").stdout(Stdio::null());
+    command.stderr(std::fs::File::create(&log).expect("a file"));
+    let process = lab.start(&mut command).expect("it starts");
+    let gateway = Gateway { process, interface, namespace: "a".to_owned() };
+    wait_until(PATIENCE, || socket(&gateway).exists() && gateway.get().is_ok()).expect("it serves");
+    let own = crypto::PrivateKey::new(crypto::Secret::new([1; 32])).public();
+    let (hexadecimal, said) =
+        (base16ct::lower::encode_string(&own.0), || std::fs::read_to_string(&log).expect("it logs"));
+    let warning = format!("there is no peer {own}: that is the public key of the interface itself");
+    gateway.set(&format!("public_key={hexadecimal}\npublic_key={}\n", peer(1))).expect("accepted");
+    assert!(!said().contains(&warning), "it may be any key yet");
+    gateway.set(&format!("private_key={KEY}\n")).expect("accepted");
+    assert_eq!((peers(&gateway), said().matches(&warning).count()), (vec![peer(1)], 1));
+    gateway.set(&format!("public_key={hexadecimal}\nallowed_ip=10.0.0.0/8\n")).expect("accepted");
+    assert_eq!((peers(&gateway), said().matches(&warning).count()), (vec![peer(1)], 2));
+    assert!(said().contains("fix: wg set"), "{}", said());
+    gateway.set(&format!("public_key={hexadecimal}\nremove=true\n")).expect("accepted");
+    assert_eq!(said().matches(&warning).count(), 2, "who removes it knows");
+    let _ = std::fs::remove_file(log);
 }
 
 #[test]
