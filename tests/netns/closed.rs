@@ -1,8 +1,8 @@
 //! What tunnels are to protect does not leave in clear: whatever rules and routes come and go, and whether a gateway runs.
 
 use crate::daemon::{Site, key_pair};
-use crate::ipsec::Gateway;
-use crate::support::{answers, postern, sites, sites_and, skip};
+use crate::ipsec::{GROUPS, Gateway, peer};
+use crate::support::{answers, ask, postern, sites, sites_and, skip};
 use bench::lab::{Lab, has_program, wait_until};
 use rustix::process::Signal;
 use std::net::UdpSocket;
@@ -26,28 +26,13 @@ sys.exit(code and "error %d" % -code)
 /// A peer of the first site that need not answer: prefixes are protected before the tunnel is up.
 fn tunnel(name: &str, outside: [&str; 2], local: &str, remote: &str) -> String {
     let [ours, theirs] = outside;
-    let set = format!("set vpn ipsec site-to-site peer {name}");
     format!(
         "set vpn ipsec authentication psk {name} id {ours}\n\
          set vpn ipsec authentication psk {name} id {theirs}\n\
-         set vpn ipsec authentication psk {name} secret right\n\
-         {set} authentication mode pre-shared-secret\n\
-         {set} authentication local-id {ours}\n\
-         {set} authentication remote-id {theirs}\n\
-         {set} connection-type trap\n\
-         {set} ike-group G\n\
-         {set} local-address {ours}\n\
-         {set} remote-address {theirs}\n\
-         {set} tunnel 1 esp-group G\n\
-         {set} tunnel 1 local prefix {local}\n\
-         {set} tunnel 1 remote prefix {remote}\n"
-    )
+         set vpn ipsec authentication psk {name} secret right\n"
+    ) + &peer(0, name, outside, [local, remote], "trap")
 }
 
-const GROUPS: &str = "set vpn ipsec esp-group G proposal 1 encryption aes256gcm128\n\
-     set vpn ipsec ike-group G proposal 1 encryption aes256gcm128\n\
-     set vpn ipsec ike-group G proposal 1 dh-group 31\n\
-     set vpn ipsec ike-group G proposal 1 prf prfsha256\n";
 const V4: [&str; 2] = ["192.168.77.1", "192.168.77.2"];
 const V6: [&str; 2] = ["fd77::1", "fd77::2"];
 
@@ -215,18 +200,38 @@ fn what_is_forwarded_does_not_lead_around_a_tunnel_for_everything() {
     assert!(answers(&lab, "h", "10.1.0.1"), "its gateway");
 }
 
+/// What the guard has held back, as `show drops` has it.
+fn held_back(gateway: &Gateway) -> u64 {
+    let said = ask(&["show", "drops", "--all", "--api", &gateway.0.socket.to_string_lossy()]);
+    let all = said["drops"].as_array().expect("a list");
+    let found = all.iter().find(|drop| drop["reason"] == "outside-tunnel").expect("it is listed");
+    found["outbound"].as_u64().expect("a number")
+}
+
 #[test]
 fn an_unexpected_rule_leaks_nothing() {
     let Some(mut lab) = lab() else { return };
     let narrow = tunnel("narrow", V4, "10.1.0.0/24", "10.20.0.0/16");
-    let _a = running(
+    let mut a = running(
         &mut lab,
         &format!("{}{narrow}", everything())
             .replace("peer narrow remote-address 192.168.77.2", "peer narrow remote-address 192.168.77.3"),
     );
     assert!(guard_is_there(&lab));
     lab.ip("a", "rule add priority 100 lookup main").expect("a rule");
+    let before = held_back(&a);
+    assert!(before >= 2, "what was tried until now counts: {before}");
     assert!(!leaks(&lab, "10.1.0.1", "10.20.0.8"));
+    let after = held_back(&a);
+    assert!(after > before, "held back: {before}, then {after}");
+    // Another table takes the place of this one, and of that of an earlier daemon.
+    a.write(&everything());
+    a.0.reload();
+    assert!(held_back(&a) >= after);
+    ends(&mut lab, &mut a.0, Signal::KILL);
+    nothing_protected_leaks(&lab, "after its end");
+    a.0.start(&mut lab);
+    assert!(held_back(&a) > 0, "what was held back while there was no daemon");
     assert!(reaches(&lab, V4[0], WORLD), "what no policy protects follows the rule");
 }
 
@@ -310,6 +315,40 @@ fn however_a_gateway_ends_what_it_protected_stays_closed() {
     open(&lab).expect("it opens");
     assert_eq!(traces(&lab), "");
     assert!(reaches(&lab, "fd01::1", WORLD_6));
+}
+
+#[test]
+fn what_was_protected_stays_closed_when_rules_and_routes_are_deleted_after_the_end() {
+    let Some(mut lab) = lab() else { return };
+    let narrow = tunnel("narrow", ["192.168.77.1", "192.168.77.3"], "10.1.0.0/24", "10.20.0.0/16");
+    let mut a = running(&mut lab, &format!("{}{narrow}", everything()));
+    let none = rules_of_others(&lab);
+    for signal in [Signal::TERM, Signal::KILL] {
+        ends(&mut lab, &mut a.0, signal);
+        for family in ["-4", "-6"] {
+            // As systemd-networkd does at its start.
+            while lab.ip("a", &format!("{family} rule delete proto 219")).is_ok() {}
+            for table in ["220", "221", "222"] {
+                let _ = lab.ip("a", &format!("{family} route flush table {table}"));
+            }
+        }
+        let left = [rules(&lab), lab.ip("a", "route show table all proto 219").unwrap_or_default()].concat();
+        assert_eq!(left, none, "after {signal:?} the guard is alone");
+        nothing_protected_leaks(&lab, &format!("after {signal:?}, without rules and routes"));
+        assert!(!leaks(&lab, "10.1.0.1", "10.20.0.8"));
+        assert!(reaches(&lab, V4[0], WORLD) && reaches(&lab, V6[0], WORLD_6), "what no policy protects");
+        a.0.start(&mut lab);
+        assert!(rules(&lab).contains("222:"), "the next start puts them back");
+    }
+}
+
+/// The rules, without those of ours.
+fn rules_of_others(lab: &Lab) -> String {
+    let rules = rules(lab);
+    rules
+        .lines()
+        .filter(|line| !line.contains("proto 219"))
+        .fold(String::new(), |all, line| all + line + "\n")
 }
 
 /// `postern open` at the first site.

@@ -2,6 +2,7 @@
 
 use super::model::Drop;
 use crate::control::carrier::SocketKind;
+use crate::control::host::Held;
 use crate::control::netlink::Netlink;
 use port::udp::SocketSlot;
 
@@ -9,18 +10,14 @@ const QUEUE_FULL: &str = "the kernel had more packets for the tunnel than may wa
 const IGNORED: &str = "the kernel dropped packets that came out of the tunnel: the interface is down, or they are of no protocol that it knows";
 const SOCKET_FULL: &str = "datagrams came faster than they were read, and the socket's buffer was full: the processor is busy, or this is a flood";
 
+const OUTSIDE_TUNNEL: &str = "an IPsec policy protects the packet, and it was about to leave by another interface: a route or rule leads around the tunnel, or there is none; nft list table inet postern-guard";
+const IN_CLEAR: &str = "the packet came unprotected from a network behind an IPsec peer: the peer does not encrypt it, or it is forged; nft list table inet postern";
+
 /// The losses at an interface since it was made, and at each of its sockets since it was opened.
 ///
 /// Of an interface that is in another network namespace only the sockets are known.
 pub(super) fn drops(interface: &str, sockets: &[(SocketKind, SocketSlot)]) -> Vec<Drop> {
-    let row = |reason: &str, meaning: &str| Drop {
-        interface: interface.to_owned(),
-        reason: reason.to_owned(),
-        meaning: meaning.to_owned(),
-        outbound: 0,
-        inbound: 0,
-        handshake: 0,
-    };
+    let row = |reason: &str, meaning: &str| row(interface, reason, meaning);
     let mut rows = Vec::new();
     if let Ok((into, out_of)) =
         Netlink::open().and_then(|mut netlink| netlink.link_drops(interface).map_err(std::io::Error::other))
@@ -40,6 +37,26 @@ pub(super) fn drops(interface: &str, sockets: &[(SocketKind, SocketSlot)]) -> Ve
         }
     }
     rows
+}
+
+/// What our rules in nf_tables have dropped, since the start of the daemon and while there was none.
+pub(super) fn held(interface: &str, held: Held) -> Vec<Drop> {
+    let leaving =
+        held.leaving.map(|outbound| Drop { outbound, ..row(interface, "outside-tunnel", OUTSIDE_TUNNEL) });
+    let arriving =
+        held.arriving.map(|inbound| Drop { inbound, ..row(interface, "arrived-in-clear", IN_CLEAR) });
+    leaving.into_iter().chain(arriving).collect()
+}
+
+fn row(interface: &str, reason: &str, meaning: &str) -> Drop {
+    Drop {
+        interface: interface.to_owned(),
+        reason: reason.to_owned(),
+        meaning: meaning.to_owned(),
+        outbound: 0,
+        inbound: 0,
+        handshake: 0,
+    }
 }
 
 fn name(kind: SocketKind) -> &'static str {

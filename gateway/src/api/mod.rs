@@ -19,6 +19,7 @@ pub use status::Reload;
 
 use crate::clock::Clock;
 use crate::control::carrier::Drops;
+use crate::control::host::HeldReader;
 use crate::control::interface::Interface;
 use crate::control::ipsec::Gateway;
 use crate::control::netlink::Netlink;
@@ -36,7 +37,7 @@ use ipnet::IpNet;
 use packet::DropReason;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Where daemons put their sockets, and where `postern show` looks for them.
@@ -72,6 +73,8 @@ pub struct PeerLabels {
 pub struct Shown {
     interfaces: Arc<Mutex<BTreeMap<String, Entry>>>,
     ipsec: Arc<ArcSwapOption<Gateway>>,
+    /// What the rules of the host in nf_tables have dropped.
+    held: Arc<OnceLock<HeldReader>>,
     engines: Arc<Choice>,
     itself: Arc<status::Itself>,
 }
@@ -84,6 +87,7 @@ impl Shown {
         Self {
             interfaces: Arc::default(),
             ipsec: Arc::default(),
+            held: Arc::default(),
             engines,
             itself: Arc::new(status::Itself::new()),
         }
@@ -102,6 +106,11 @@ impl Shown {
     /// Shows the IPsec gateway, or none.
     pub fn show_ipsec(&self, gateway: Option<Arc<Gateway>>) {
         self.ipsec.store(gateway);
+    }
+
+    /// Shows what the rules of the host in nf_tables have dropped.
+    pub(crate) fn set_held(&self, held: HeldReader) {
+        let _ = self.held.set(held);
     }
 
     fn all(&self) -> Vec<Entry> {
@@ -193,6 +202,9 @@ async fn drops(State(shown): State<Shown>) -> Json<model::Drops> {
     if let Some(gateway) = shown.ipsec.load_full() {
         drops.extend(show_drops(crate::control::ipsec::NAME, gateway.drops()));
         drops.extend(kernel::drops(crate::control::ipsec::NAME, &gateway.sockets()));
+    }
+    if let Some(held) = shown.held.get() {
+        drops.extend(kernel::held(crate::control::ipsec::NAME, held.read()));
     }
     Json(model::Drops { drops })
 }

@@ -91,6 +91,7 @@ impl Daemon {
     /// to `events`.
     pub fn new(engines: Arc<Choice>, events: mpsc::UnboundedSender<Removed>, host: Host) -> Self {
         let shown = Shown::new(Arc::clone(&engines));
+        shown.set_held(host.held());
         Self {
             engines,
             events,

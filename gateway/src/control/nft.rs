@@ -18,11 +18,16 @@ pub(super) const NEW_TABLE: u16 = NF_TABLES << 8;
 pub(super) const DELETE_TABLE: u16 = NF_TABLES << 8 | 2;
 pub(super) const NEW_CHAIN: u16 = NF_TABLES << 8 | 3;
 pub(super) const NEW_RULE: u16 = NF_TABLES << 8 | 6;
+const GET_RULE: u16 = NF_TABLES << 8 | 7;
 pub(super) const NEW_SET: u16 = NF_TABLES << 8 | 9;
 pub(super) const NEW_ELEMENTS: u16 = NF_TABLES << 8 | 0xc;
 /// linux/netlink.h
 const REQUEST: u16 = 0x1;
 const ACK: u16 = 0x4;
+const DUMP: u16 = 0x300;
+/// Kinds of netlink's own messages.
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
 pub(super) const CREATE: u16 = 0x400;
 pub(super) const APPEND: u16 = 0x800;
 /// For IPv4 and IPv6.
@@ -109,7 +114,7 @@ pub(super) fn jump(chain: &str) -> Vec<u8> {
     verdict(&[number(1, JUMP), text(2, chain)])
 }
 
-/// And counts, which `nft list table` shows.
+/// And counts, which `nft list table` and [`counted`] show.
 pub(super) fn refuse() -> Vec<u8> {
     [expression("counter", &[]), verdict(&[number(1, DROP)])].concat()
 }
@@ -207,8 +212,9 @@ impl Batch {
 
 /// What the kernel counts for an answer that waits.
 const ANSWER: usize = 2048;
-/// The headers of netlink and of netfilter's messages in it.
-const HEADERS: usize = 16 + 4;
+/// The header of netlink, and with that of netfilter's messages in it.
+const NETLINK_HEADER: usize = 16;
+const HEADERS: usize = NETLINK_HEADER + 4;
 
 /// A conversation with nf_tables, and its number, by which the kernel says whose change it tells of.
 pub(super) fn open() -> io::Result<(Socket, u32)> {
@@ -250,6 +256,63 @@ pub(super) fn is_change_by_another(bytes: &[u8], table: &str, port: u32) -> bool
     false
 }
 
+/// The packets that the rules of a table have counted; none if there is no such table.
+pub(super) fn counted(socket: &Socket, table: &str) -> io::Result<u64> {
+    let mut request = Batch { bytes: Vec::new(), messages: 0 };
+    request.message(GET_RULE, DUMP, INET, 0, &text(1, table));
+    // What the kernel said of a batch that it refused may still be there.
+    while recv(socket, &mut [0u8; 4096][..], RecvFlags::DONTWAIT).is_ok() {}
+    socket.send(&request.bytes, 0)?;
+    let mut packets = 0u64;
+    loop {
+        let bytes = socket.recv_from_full()?.0;
+        for (kind, message) in messages(&bytes) {
+            match kind {
+                DONE => return Ok(packets),
+                ERROR => acknowledged(message)?,
+                NEW_RULE => packets = counted_by_rule(message).saturating_add(packets),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The messages of a datagram, with their kinds.
+fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let length = u32::from_ne_bytes(*rest.first_chunk()?) as usize;
+        let message = rest.get(..length).filter(|it| it.len() >= NETLINK_HEADER)?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((u16::from_ne_bytes([message[4], message[5]]), message))
+    })
+}
+
+/// The packets that a rule has counted.
+fn counted_by_rule(message: &[u8]) -> u64 {
+    let expressions = attributes(message.get(HEADERS..).unwrap_or_default()).filter(|(kind, _)| *kind == 4);
+    let expressions = expressions.flat_map(|(_, list)| attributes(list)).map(|(_, expression)| expression);
+    let counters = expressions.filter(|it| find(it, 1) == Some(b"counter\0"));
+    let packets = counters.filter_map(|counter| find(find(counter, 2)?, 2)?.try_into().ok());
+    packets.map(u64::from_be_bytes).fold(0, u64::saturating_add)
+}
+
+/// The attributes in a message or in another attribute, with their types.
+fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let [a, b, c, d] = *rest.first_chunk()?;
+        let (length, kind) = (usize::from(u16::from_ne_bytes([a, b])), u16::from_ne_bytes([c, d]) & 0x3fff);
+        let value = rest.get(4..length)?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes).find_map(|(it, value)| (it == kind).then_some(value))
+}
+
 /// What the kernel says of a message, which is that of an error also when there was none.
 fn acknowledged(answer: &[u8]) -> io::Result<()> {
     let code = answer.get(16..20).and_then(|code| code.try_into().ok()).map(i32::from_ne_bytes);
@@ -257,5 +320,33 @@ fn acknowledged(answer: &[u8]) -> io::Result<()> {
         Some(0) => Ok(()),
         Some(code) => Err(io::Error::from_raw_os_error(-code)),
         None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counter(packets: u64) -> Vec<u8> {
+        expression("counter", &[attribute(1, &7u64.to_be_bytes()), attribute(2, &packets.to_be_bytes())])
+    }
+
+    #[test]
+    fn the_counters_of_all_rules_are_read() {
+        let mut rules = Batch { bytes: Vec::new(), messages: 0 };
+        let two = [compare(EQUAL, &[1, 2, 3]), counter(5), accept(), counter(1 << 40)];
+        for expressions in [&two[..], &[accept()], &[counter(3)]] {
+            rules.message(NEW_RULE, 0, INET, 0, &rule("table", "chain", expressions));
+        }
+        let read = |bytes: &[u8]| messages(bytes).map(|(_, message)| counted_by_rule(message)).sum::<u64>();
+        assert_eq!(read(&rules.bytes), 8 + (1 << 40));
+        for end in 0..rules.bytes.len() {
+            assert!(read(&rules.bytes[..end]) <= 8 + (1 << 40));
+        }
+        for at in 0..rules.bytes.len() {
+            let mut wrong = rules.bytes.clone();
+            wrong[at] ^= 0xff;
+            read(&wrong);
+        }
     }
 }

@@ -56,6 +56,8 @@ pub(super) struct Guard {
     socket: Option<(Socket, u32)>,
     /// Nothing is known of what another daemon has left.
     installed: Option<Protected>,
+    /// The packets that earlier tables have held back.
+    earlier: u64,
 }
 
 impl Guard {
@@ -69,6 +71,13 @@ impl Guard {
         self.installed = None;
     }
 
+    /// The packets that were held back; nothing where there is nothing to guard.
+    pub(super) fn held_back(&self) -> Option<u64> {
+        let (socket, _) = self.socket.as_ref()?;
+        let guards = self.installed.as_ref().is_some_and(|installed| !installed.pairs.is_empty());
+        (guards || self.earlier > 0).then(|| self.earlier + nft::counted(socket, TABLE).unwrap_or(0))
+    }
+
     /// Puts this in force, in one step; tells whether anything was done.
     pub(super) fn set(&mut self, protected: &Protected) -> io::Result<bool> {
         if self.installed.as_ref() == Some(protected) {
@@ -78,6 +87,8 @@ impl Guard {
             self.socket = Some(nft::open()?);
         }
         let Some((socket, _)) = &self.socket else { return Ok(false) };
+        // Those of a table that an earlier daemon has left count too.
+        self.earlier += nft::counted(socket, TABLE).unwrap_or(0);
         let mut batch = Batch::new();
         // Deleted only if it is there; one that is there is replaced.
         batch.add(NEW_TABLE, CREATE, &text(1, TABLE));

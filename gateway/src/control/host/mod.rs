@@ -56,6 +56,31 @@ struct State {
     unprotected: Option<Unprotected>,
 }
 
+/// The packets that rules of ours in nf_tables have dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Those that would have left outside the tunnel which is for them; nothing where none is guarded.
+    pub leaving: Option<u64>,
+    /// Those that came in clear, though a tunnel is for them; nothing where that is not looked at.
+    pub arriving: Option<u64>,
+}
+
+/// Reads [`Held`] of a host, as long as that is there.
+#[derive(Clone)]
+pub struct HeldReader(Weak<Mutex<State>>);
+
+impl HeldReader {
+    /// What the kernel has counted.
+    pub fn read(&self) -> Held {
+        let Some(state) = self.0.upgrade() else { return Held::default() };
+        let state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        Held {
+            leaving: state.guard.held_back(),
+            arriving: state.unprotected.as_ref().and_then(Unprotected::refused),
+        }
+    }
+}
+
 /// Keeps what the kernel has of us. Dropping it ends that, and leaves what is there.
 pub struct Host {
     state: Arc<Mutex<State>>,
@@ -104,6 +129,11 @@ impl Host {
             Ok(outcome) => outcome.log(),
             Err(error) => tracing::warn!("{error}"),
         }
+    }
+
+    /// What reads the counters of nf_tables.
+    pub fn held(&self) -> HeldReader {
+        HeldReader(Arc::downgrade(&self.state))
     }
 
     /// The WireGuard interfaces that something is wanted for, whether they are there or not.

@@ -24,7 +24,7 @@ const PREROUTING: u32 = 0;
 const OWNED: u32 = 2;
 
 /// The rules, as long as it lives.
-pub struct Unprotected(#[expect(dead_code, reason = "the rules go with it")] Socket);
+pub struct Unprotected(Socket);
 
 impl Unprotected {
     /// The same, or says why not: not every kernel can.
@@ -37,6 +37,11 @@ impl Unprotected {
             );
         }
         refused.ok()
+    }
+
+    /// How many were dropped.
+    pub fn refused(&self) -> Option<u64> {
+        nft::counted(&self.0, TABLE).ok()
     }
 
     /// Has the kernel drop them.
