@@ -12,6 +12,7 @@ use crate::tables::{Order, Peer, Tables};
 use crossbeam_channel::Sender;
 use packet::{Batch, DropCounters, DropReason};
 use port::{Receive, Transmit, Wake};
+use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,9 +51,12 @@ impl<T: Transmit> Egress<T> {
         Self { shared, outside, drops, fitted: Vec::new(), assigned: Vec::new() }
     }
 
-    /// Sends the trains of `batch` as they are: handshake messages.
-    pub fn send_as_is(&mut self, batch: &mut Batch) {
+    /// Sends the trains of `batch` as they are: handshake messages. Returns why the kernel refused one, if it did.
+    pub fn send_as_is(&mut self, batch: &mut Batch) -> Option<Errno> {
+        // What was refused before was not of these.
+        self.outside.take_refusal();
         self.outside.transmit(batch, &self.drops);
+        self.outside.take_refusal()
     }
 
     /// Sends the packets that wait for a key, in order. If the key ends meanwhile, the rest goes on waiting.

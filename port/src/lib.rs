@@ -21,6 +21,7 @@ pub use offload::{Offload, Offloads};
 pub use wake::Wake;
 
 use packet::{Batch, DropCounters};
+use rustix::io::Errno;
 use std::io;
 
 /// The receiving half of a port.
@@ -41,6 +42,11 @@ pub trait Transmit: Send {
     ///
     /// An outside port sends by train, discards the packets that it could not send, and takes the local address out of an endpoint that no longer works with it.
     fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters);
+
+    /// Why the kernel refused a packet that was to be sent since this was last asked: the latest error, if there was one.
+    fn take_refusal(&mut self) -> Option<Errno> {
+        None
+    }
 }
 
 impl Receive for Box<dyn Receive> {
@@ -56,5 +62,9 @@ impl Receive for Box<dyn Receive> {
 impl Transmit for Box<dyn Transmit> {
     fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters) {
         (**self).transmit(batch, drops);
+    }
+
+    fn take_refusal(&mut self) -> Option<Errno> {
+        (**self).take_refusal()
     }
 }

@@ -9,6 +9,7 @@ use packet::header::udp::UdpHeader;
 use packet::{Batch, DropCounters, Endpoint};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 use pcap_file::{DataLink, PcapError};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -133,6 +134,10 @@ impl<P: Transmit> Transmit for Captured<P> {
     fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters) {
         self.capture.write_batch(batch, 0, false);
         self.port.transmit(batch, drops);
+    }
+
+    fn take_refusal(&mut self) -> Option<Errno> {
+        self.port.take_refusal()
     }
 }
 

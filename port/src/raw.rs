@@ -118,6 +118,11 @@ impl Transmit for EspTransmit {
         }
         batch.set_trains(trains);
     }
+
+    fn take_refusal(&mut self) -> Option<Errno> {
+        let in_udp = self.in_udp.take_refusal();
+        self.raw.take_refusal().or(in_udp)
+    }
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl Gateway {
     }
 
     /// The exit status of `explain`, and what it says.
-    fn explained(&self, peer: &str) -> (Option<i32>, String) {
+    pub fn explained(&self, peer: &str) -> (Option<i32>, String) {
         let output = self.command(&format!("explain vpn ipsec peer {peer}")).output().expect("it runs");
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }

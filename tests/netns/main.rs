@@ -19,3 +19,4 @@ mod rights;
 mod support;
 mod tunnel;
 mod uapi;
+mod unreachable;

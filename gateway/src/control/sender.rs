@@ -4,6 +4,7 @@ use crate::tables::Peer;
 use crate::worker::{Egress, Shared};
 use packet::{Batch, DropCounters, Endpoint};
 use port::Transmit;
+use rustix::io::Errno;
 use std::sync::Arc;
 
 /// A lane's own way out, beside that of the outbound worker.
@@ -21,12 +22,13 @@ impl<T: Transmit> Sender<T> {
         Self { egress: Egress::new(shared, outside, drops), batch: Batch::new(MESSAGE_BYTES) }
     }
 
-    /// Sends a message as it is.
-    pub fn message(&mut self, to: Option<Endpoint>, message: &[u8], ds_field: u8) {
+    /// Sends a message as it is. Returns why the kernel refused it, if it did.
+    pub fn message(&mut self, to: Option<Endpoint>, message: &[u8], ds_field: u8) -> Option<Errno> {
         self.append(message);
         self.batch.close_train(0, to, ds_field);
-        self.egress.send_as_is(&mut self.batch);
+        let refusal = self.egress.send_as_is(&mut self.batch);
         self.batch.clear();
+        refusal
     }
 
     /// Sends an empty packet under the key of `peer`.

@@ -34,6 +34,7 @@ pub struct UdpTransmit {
     offloads: Arc<Offloads>,
     narrow: ArrayVec<Narrow, NARROW>,
     congestion: Congestion,
+    refusal: Option<Errno>,
 }
 
 /// A path for which the kernel cuts no segments of a size, though it fragments datagrams of that size.
@@ -65,7 +66,7 @@ struct Plan {
 impl UdpTransmit {
     /// Sends on whatever sockets are in `slot`.
     pub fn new(slot: SocketSlot, offloads: Arc<Offloads>) -> Self {
-        Self { slot, offloads, narrow: ArrayVec::new(), congestion: Congestion::new() }
+        Self { slot, offloads, narrow: ArrayVec::new(), congestion: Congestion::new(), refusal: None }
     }
 
     /// How many datagrams one send to `remote` may be cut into, if they have `size` bytes each.
@@ -164,6 +165,7 @@ impl UdpTransmit {
     ) {
         // Of these the cutting may be the cause. Any other would strike each datagram alike.
         if group.count == 1 || !matches!(error, Errno::IO | Errno::INVAL | Errno::MSGSIZE) {
+            self.refusal = Some(error);
             return lose(batch, &packets[group.pieces()], DropReason::SendFailed, drops);
         }
         self.offloads.udp_gso.count_fallback();
@@ -199,7 +201,10 @@ impl UdpTransmit {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if self.full(sockets, &single, batch) == Full::Again => {}
                 Err(Errno::AGAIN) => return Err(DropReason::PeerCongested),
-                Err(_) => return Err(DropReason::SendFailed),
+                Err(error) => {
+                    self.refusal = Some(error);
+                    return Err(DropReason::SendFailed);
+                }
             }
         }
     }
@@ -261,6 +266,10 @@ impl Transmit for UdpTransmit {
         if let Some(sockets) = sockets.as_deref() {
             self.flush(sockets, &mut plan, batch, drops);
         }
+    }
+
+    fn take_refusal(&mut self) -> Option<Errno> {
+        self.refusal.take()
     }
 }
 
@@ -394,6 +403,7 @@ mod tests {
         // EACCES: nobody has allowed this socket to broadcast.
         let lost = send(&mut transmit, "127.255.255.255:9".parse().expect("literal"), 100);
         assert_eq!((lost, transmit.offloads.udp_gso.counters()), (20, (0, 0, 0)));
+        assert_eq!((transmit.take_refusal(), transmit.take_refusal()), (Some(Errno::ACCESS), None));
         assert!(transmit.narrow.is_empty());
     }
 

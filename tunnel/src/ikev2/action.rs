@@ -163,6 +163,8 @@ pub enum Event {
         connection: ConnectionId,
         /// Where from and where to.
         path: Path,
+        /// Which message of it.
+        asked: Asked,
         /// How often it was sent before.
         sent: u32,
         /// How long ago for the first time.
@@ -180,6 +182,24 @@ pub enum Event {
         /// What went wrong, and on whose side.
         cause: Cause,
     },
+}
+
+/// Which message of a call it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// IKE_SA_INIT.
+    Init,
+    /// IKE_AUTH, which follows when the first was answered.
+    Auth(AuthMessage),
+}
+
+/// What an IKE_AUTH looks like on the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AuthMessage {
+    /// How many datagrams it is: more than one if it is cut (RFC 7383).
+    pub datagrams: usize,
+    /// Bytes of the largest of them.
+    pub largest: usize,
 }
 
 /// Why a session is over.
@@ -285,8 +305,12 @@ pub enum Cause {
     Misbehaved(&'static str),
     /// The other side has us do key exchanges, or make Child SAs, faster than any lifetime makes necessary: they are put off.
     TooManyExchanges,
+    /// No route leads to the other side.
+    NoRoute,
     /// The other side does not answer.
     NoAnswer,
+    /// The other side has answered the first message, and not this one.
+    NoAuthAnswer(AuthMessage),
 }
 
 /// Why the other side is not believed.
@@ -391,7 +415,9 @@ impl fmt::Display for Cause {
             Self::TooManyExchanges => {
                 f.write_str("the other side asks for too many key exchanges or Child SAs")
             }
+            Self::NoRoute => f.write_str("no route leads to the other side"),
             Self::NoAnswer => f.write_str("the other side does not answer"),
+            Self::NoAuthAnswer(_) => f.write_str("the other side does not answer IKE_AUTH"),
         }
     }
 }

@@ -30,7 +30,9 @@ pub mod selectors;
 mod session;
 mod setup;
 
-pub use action::{Action, Cause, CloseReason, Event, Install, Outbox, SessionId, Unproved};
+pub use action::{
+    Action, Asked, AuthMessage, Cause, CloseReason, Event, Install, Outbox, SessionId, Unproved,
+};
 pub use config::{
     Authentication, Child, Connection, ConnectionId, Credentials, DeadPeerDetection, Patience, RawKeys,
     Start, WhenLost,

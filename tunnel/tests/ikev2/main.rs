@@ -20,3 +20,4 @@ mod setup;
 mod silence;
 mod support;
 mod transport;
+mod unanswered;

@@ -1,14 +1,14 @@
 //! What the configuration, people and the data path ask for.
 
 use super::{Endpoint, Phase};
-use crate::ikev2::action::{CloseReason, Event, Outbox, SessionId};
+use crate::ikev2::action::{Cause, CloseReason, Event, Outbox, SessionId};
 use crate::ikev2::config::{Connection, ConnectionId, Start};
 use crate::ikev2::limits::{IKE_PORT, TRAFFIC_DELAY};
 use crate::ikev2::nat::Path;
 use crate::ikev2::session::{Session, Task};
 use crate::ikev2::setup::{Initiating, Wanted};
 use crate::{Now, Time};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// Why a connection cannot be begun by us.
@@ -132,8 +132,15 @@ impl Endpoint {
     fn begin(&mut self, now: Now, wanted: Wanted, out: &mut Outbox) -> Result<SessionId, CannotInitiate> {
         let config = &wanted.config;
         let remote = config.remote.ok_or(CannotInitiate::NoAddress)?;
-        let local = config.local.or_else(|| (self.source)(remote)).ok_or(CannotInitiate::NoAddress)?;
         let at = |address| SocketAddr::new(address, IKE_PORT);
+        let Some(local) = config.local.or_else(|| (self.source)(remote)) else {
+            let unknown =
+                if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+            let (path, connection) = (Path { local: at(unknown), remote: at(remote) }, wanted.connection);
+            let (mut context, ..) = self.split(now, out);
+            context.fail_sometimes(connection, path, Cause::NoRoute);
+            return Err(CannotInitiate::NoAddress);
+        };
         let path = Path { local: at(local), remote: at(remote) };
         let (id, connection) = (SessionId(self.next_id()), wanted.connection);
         let (mut context, ..) = self.split(now, out);

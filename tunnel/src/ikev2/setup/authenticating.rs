@@ -5,7 +5,7 @@ use super::initiating::{Answer, Answered, Useless, answer};
 use super::proof::{Proof, certificate_payloads, request, request_payload};
 use super::{Inbound, Init, Initiating, Verified, Wanted};
 use crate::Time;
-use crate::ikev2::action::{Cause, CloseReason};
+use crate::ikev2::action::{Asked, AuthMessage, Cause, CloseReason, Event};
 use crate::ikev2::channel::{Channel, Incoming, Overdue, Received};
 use crate::ikev2::config::ConnectionId;
 use crate::ikev2::context::Context;
@@ -45,6 +45,10 @@ struct Attempt {
     init: Init,
     /// The Child SA that was asked for in the same message.
     child: Option<Request>,
+    /// What IKE_AUTH is on the network, how often it was sent, and when first.
+    message: AuthMessage,
+    sent: u32,
+    since: Time,
 }
 
 impl Authenticating {
@@ -142,6 +146,7 @@ impl Authenticating {
 
     /// Who was asked is not the one: it is the next one's turn.
     fn go_on(mut self, was_refused: bool, context: &mut Context<'_>) -> Option<Phase> {
+        let (path, message) = (self.attempt.path, self.attempt.message);
         self.attempt.release(context);
         if let Some(answer) = self.others.pop_front().filter(|_| !self.is_abandoned) {
             return Some(Self::begin(self.first, answer, self.others, context));
@@ -149,7 +154,17 @@ impl Authenticating {
         if was_refused && !self.is_abandoned && self.first.may_have_crossed() {
             return self.first.begin_anew(context);
         }
-        self.first.give_up(context)
+        self.first.give_up_as(path, Cause::NoAuthAnswer(message), context)
+    }
+
+    /// What was answered, but not well, is told at the end.
+    fn report_unanswered(&self, context: &mut Context<'_>) {
+        if self.is_abandoned || self.first.is_doubted() || !self.others.is_empty() {
+            return;
+        }
+        let Attempt { path, message, sent, since, .. } = self.attempt;
+        let (connection, asked, since) = (self.connection(), Asked::Auth(message), context.now - since);
+        context.report(Event::Unanswered { connection, path, asked, sent, since });
     }
 
     fn handle_response(self, incoming: Incoming, context: &mut Context<'_>) -> Option<Phase> {
@@ -241,7 +256,7 @@ impl Authenticating {
 
     fn establish(self, verified: Verified, payloads: &Payloads<'_>, context: &mut Context<'_>) -> Phase {
         let Wanted { connection, config, children, .. } = self.first.wanted;
-        let Attempt { path, nat, channel, init, child } = self.attempt;
+        let Attempt { path, nat, channel, init, child, .. } = self.attempt;
         let (id, root, suite) = (self.first.id, init.root, init.suite);
         let beginning = Beginning { id, connection, config, path, nat, channel, root, suite };
         let mut session = Session::new(beginning, verified, context);
@@ -294,6 +309,8 @@ impl Authenticating {
         match self.attempt.channel.handle_timeout(context.now) {
             None => self.stay(),
             Some(Overdue::Again(datagrams)) => {
+                self.report_unanswered(context);
+                self.attempt.sent += 1;
                 context.send(self.attempt.path, datagrams);
                 self.stay()
             }
@@ -312,7 +329,8 @@ impl Attempt {
             first => first.copied(),
         };
         let child = child.and_then(|child| Request::first(first.id, &wanted.config, child, path, context));
-        let mut this = Self { path, nat, channel, init, child };
+        let (message, since) = (AuthMessage::default(), context.now);
+        let mut this = Self { path, nat, channel, init, child, message, sent: 1, since };
         this.send(wanted, &proof, context);
         this
     }
@@ -340,6 +358,8 @@ impl Attempt {
             &payloads,
             context.random,
         );
+        let largest = datagrams.iter().map(Vec::len).max().unwrap_or(0);
+        self.message = AuthMessage { datagrams: datagrams.len(), largest };
         context.send(self.path, datagrams);
     }
 

@@ -3,7 +3,7 @@
 use super::proof::{Proof, hashes};
 use super::{Announced, Authenticating, Inbound, Init};
 use crate::Time;
-use crate::ikev2::action::{Cause, Event, SessionId};
+use crate::ikev2::action::{Asked, Cause, Event, SessionId};
 use crate::ikev2::channel::{Channel, Overdue, Retransmission};
 use crate::ikev2::config::{Connection, ConnectionId};
 use crate::ikev2::context::Context;
@@ -303,6 +303,11 @@ impl Initiating {
         self.stay()
     }
 
+    /// Whether somebody has said why it may come to nothing.
+    pub(super) fn is_doubted(&self) -> bool {
+        self.doubt.is_some()
+    }
+
     /// Remembers why it may have come to nothing.
     pub(super) fn note_doubt(&mut self, cause: Cause) {
         self.doubt.get_or_insert(cause);
@@ -401,7 +406,7 @@ impl Initiating {
     fn report_unanswered(&self, context: &mut Context<'_>) {
         let (connection, path) = (self.wanted.connection, self.path);
         let since = context.now - self.since;
-        context.report(Event::Unanswered { connection, path, sent: self.sent, since });
+        context.report(Event::Unanswered { connection, path, asked: Asked::Init, sent: self.sent, since });
     }
 
     /// Whether our proof may have been of another message than the one that was answered: a responder that begins to ask for
@@ -417,9 +422,15 @@ impl Initiating {
 
     /// Nobody has answered whom we believe.
     pub(super) fn give_up(self, context: &mut Context<'_>) -> Option<Phase> {
+        let path = self.path;
+        self.give_up_as(path, Cause::NoAnswer, context)
+    }
+
+    /// The same; `silence` is what it means, on this path, if nobody has said otherwise.
+    pub(super) fn give_up_as(self, path: Path, silence: Cause, context: &mut Context<'_>) -> Option<Phase> {
         match self.doubt {
             Some(cause) => context.give_up(self.wanted.connection, self.path, cause),
-            None => context.fail(self.wanted.connection, self.path, Cause::NoAnswer),
+            None => context.fail(self.wanted.connection, path, silence),
         }
         context.release_ike_spi(self.spi);
         None

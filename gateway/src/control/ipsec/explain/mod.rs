@@ -10,7 +10,7 @@ mod selectors;
 #[cfg(test)]
 mod tests;
 
-pub use reach::unanswered;
+pub use reach::{unanswered, unsent};
 
 use super::connections::{Group, Names};
 use super::proof::Proof;
@@ -58,6 +58,8 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explaine
         Cause::NoConnection => reach::no_connection(path, &set, is_known),
         Cause::Moved { from, to } => reach::moved(*from, *to),
         Cause::NoAnswer => reach::no_answer(path),
+        Cause::NoRoute => reach::no_route(path.remote.ip()),
+        Cause::NoAuthAnswer(auth) => reach::no_auth_answer(path, *auth),
         Cause::NoSuchPeer { identity } => identity::no_such_peer(&set, path.remote.ip(), identity),
         Cause::OtherName { .. } | Cause::Named { .. } => identity::other_name(names, &set, cause),
         Cause::NotAuthentic { identity, why } => identity::not_authentic(names, &set, identity, why),
@@ -85,7 +87,11 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explaine
             "the peer asks for more key exchanges or Child SAs than any lifetime makes necessary: they are put off"
                 .to_owned(),
             vec![],
-            vec!["look into the log of the peer: does it replace its keys all the time?".to_owned()],
+            vec![
+                "look into the log of the peer: does it replace its keys all the time?".to_owned(),
+                "if its keys end after few bytes or packets, let ours: set vpn ipsec esp-group NAME life-packets NUMBER, as the peer has it"
+                    .to_owned(),
+            ],
         ),
     }
 }

@@ -1,29 +1,100 @@
 //! Where the peer is, and whether anything arrives there.
 
-use super::Explained;
+use super::{Explained, its_log};
 use crate::api::model::IpsecFailure;
-use std::net::SocketAddr;
+use rustix::io::Errno;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-use tunnel::ikev2::Path;
+use tunnel::ikev2::{Asked, AuthMessage, Path};
 
-/// A call has not been answered yet.
-pub fn unanswered(path: Path, sent: u32, since: Duration, at: Duration) -> IpsecFailure {
+/// A datagram that is larger may travel in fragments of IP.
+const FITS: usize = 1400;
+
+/// What was asked for, `sent` times, has not been answered yet.
+pub fn unanswered(path: Path, asked: Asked, sent: u32, since: Duration, at: Duration) -> IpsecFailure {
     let (remote, port) = (path.remote.ip(), path.remote.port());
     let (messages, seconds) = (if sent == 1 { "message" } else { "messages" }, since.as_secs_f32());
-    IpsecFailure {
-        at: at.as_secs(),
-        what: format!(
-            "{remote} has not answered {sent} {messages} to UDP port {port} within {seconds:.0} s, and is called again"
+    let (what, details, fix) = match asked {
+        Asked::Init => (
+            format!(
+                "{remote} has not answered {sent} {messages} to UDP port {port} within {seconds:.0} s, and is called again"
+            ),
+            Vec::new(),
+            vec![reach(path)],
         ),
-        details: Vec::new(),
-        fix: vec![reach(path)],
-    }
+        Asked::Auth(auth) => {
+            let (_, details, fix) = no_auth_answer(path, auth);
+            let what = format!(
+                "{remote} has answered IKE_SA_INIT, but not IKE_AUTH to UDP port {port}, {sent} times within {seconds:.0} s; \
+                 it is sent again"
+            );
+            (what, details, fix)
+        }
+    };
+    IpsecFailure { at: at.as_secs(), what, details, fix }
+}
+
+/// This machine has refused to send, for this reason.
+pub fn unsent(path: Path, refusal: Errno, at: Duration) -> IpsecFailure {
+    let (remote, port) = (path.remote.ip(), path.remote.port());
+    let routes = format!("look at the routes: ip route get {remote}");
+    let (what, fix) = match refusal {
+        Errno::NETUNREACH => return failure(no_route(remote), at),
+        Errno::HOSTUNREACH => {
+            (format!("{remote} is unreachable, say the routes of this machine: {refusal}"), vec![routes])
+        }
+        Errno::ACCESS => {
+            (format!("the routes of this machine prohibit what goes to {remote}: {refusal}"), vec![routes])
+        }
+        Errno::INVAL => {
+            (format!("the routes of this machine discard what goes to {remote}: {refusal}"), vec![routes])
+        }
+        Errno::PERM => (
+            format!("a packet filter of this machine refuses UDP to {remote}, port {port}: {refusal}"),
+            vec![format!(
+                "let out UDP 500 and 4500, and ESP, to {remote}; nft list ruleset shows what refuses"
+            )],
+        ),
+        _ => (format!("this machine cannot send to {remote}: {refusal}"), vec![routes]),
+    };
+    failure((what, Vec::new(), fix), at)
+}
+
+fn failure((what, details, fix): Explained, at: Duration) -> IpsecFailure {
+    IpsecFailure { at: at.as_secs(), what, details, fix }
+}
+
+/// No route of this machine leads to the peer.
+pub(super) fn no_route(remote: IpAddr) -> Explained {
+    let fix = [
+        format!("ip route add {remote} via GATEWAY, or a default route"),
+        format!("ip route get {remote} shows what there is"),
+    ];
+    (format!("no route to {remote}: {}", Errno::NETUNREACH), vec![], fix.to_vec())
 }
 
 /// A peer does not answer.
 pub(super) fn no_answer(path: Path) -> Explained {
     let (remote, port) = (path.remote.ip(), path.remote.port());
     (format!("{remote} does not answer on UDP port {port}"), vec![], vec![reach(path)])
+}
+
+/// A peer has answered the first message, and not the second.
+pub(super) fn no_auth_answer(path: Path, auth: AuthMessage) -> Explained {
+    let (remote, port) = (path.remote.ip(), path.remote.port());
+    let mut details = Vec::new();
+    let mut fix = vec![format!("let UDP port {port} through on the way to {remote} and back")];
+    if auth.datagrams > 1 {
+        details.push(format!("IKE_AUTH is cut into {} datagrams: all of them must arrive", auth.datagrams));
+    } else if auth.largest > FITS {
+        details.push(format!(
+            "IKE_AUTH has {} bytes and travels in fragments of IP, which many networks lose",
+            auth.largest
+        ));
+        fix.push("have the peer serve IKE fragmentation (RFC 7383), or use smaller certificates".to_owned());
+    }
+    fix.push(its_log());
+    (format!("{remote} has answered IKE_SA_INIT, but not IKE_AUTH to UDP port {port}"), details, fix)
 }
 
 /// What to do about a peer that does not answer.

@@ -2,9 +2,10 @@
 
 use super::*;
 use ipnet::IpNet;
+use rustix::io::Errno;
 use std::net::IpAddr;
 use tunnel::esp::TrafficSelector;
-use tunnel::ikev2::Unproved;
+use tunnel::ikev2::{Asked, AuthMessage, Unproved};
 
 fn names() -> Names {
     let group = |name: &str, free| Group { name: name.to_owned(), free, pfs: None };
@@ -143,12 +144,60 @@ fn a_call_without_an_answer_is_told_with_its_count() {
         local: "192.0.2.1:500".parse().expect("literal"),
         remote: "192.0.2.2:500".parse().expect("literal"),
     };
-    let told = unanswered(path, 2, Duration::from_millis(2800), Duration::from_secs(7));
+    let told = unanswered(path, Asked::Init, 2, Duration::from_millis(2800), Duration::from_secs(7));
     assert_eq!(
         told.what,
         "192.0.2.2 has not answered 2 messages to UDP port 500 within 3 s, and is called again"
     );
     assert!(told.fix[0].starts_with("ping 192.0.2.2"));
+}
+
+#[test]
+fn an_unanswered_ike_auth_is_told_from_a_peer_that_is_not_there() {
+    let path = Path {
+        local: "192.0.2.1:4500".parse().expect("literal"),
+        remote: "192.0.2.2:4500".parse().expect("literal"),
+    };
+    let told = |datagrams, largest| {
+        let asked = Asked::Auth(AuthMessage { datagrams, largest });
+        unanswered(path, asked, 1, Duration::from_secs(1), Duration::from_secs(7))
+    };
+    let small = told(1, 300);
+    assert!(
+        small.what.starts_with("192.0.2.2 has answered IKE_SA_INIT, but not IKE_AUTH to UDP port 4500"),
+        "{}",
+        small.what
+    );
+    assert!(small.details.is_empty() && small.fix[0].starts_with("let UDP port 4500 through"), "{small:?}");
+    assert!(told(3, 1200).details[0].contains("3 datagrams: all of them must arrive"));
+    assert!(told(1, 3000).details[0].contains("fragments of IP"));
+    let at_last = failure(
+        None,
+        path,
+        true,
+        &Cause::NoAuthAnswer(AuthMessage { datagrams: 1, largest: 300 }),
+        Duration::ZERO,
+    );
+    assert_eq!(at_last.fix, small.fix);
+}
+
+#[test]
+fn what_this_machine_refuses_to_send_is_said_in_words() {
+    let path = Path {
+        local: "192.0.2.1:500".parse().expect("literal"),
+        remote: "192.0.2.2:500".parse().expect("literal"),
+    };
+    for (refusal, words) in [
+        (Errno::NETUNREACH, "no route to 192.0.2.2: Network is unreachable"),
+        (Errno::HOSTUNREACH, "192.0.2.2 is unreachable"),
+        (Errno::ACCESS, "prohibit what goes to 192.0.2.2"),
+        (Errno::INVAL, "discard what goes to 192.0.2.2"),
+        (Errno::PERM, "a packet filter of this machine refuses UDP to 192.0.2.2, port 500"),
+        (Errno::NOBUFS, "this machine cannot send to 192.0.2.2: No buffer space available"),
+    ] {
+        let told = unsent(path, refusal, Duration::from_secs(7));
+        assert!(told.what.contains(words) && told.fix[0].contains("192.0.2.2"), "{told:?}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::{DS_FIELD, KEEPALIVE, Lane, MARKER, outside};
 use crate::control::ipsec::explain;
 use packet::DropReason;
+use rustix::io::Errno;
 use tunnel::ikev2::limits::IKE_PORT;
 use tunnel::ikev2::{Action, Install, Outbox, Path};
 
@@ -11,7 +12,10 @@ impl Lane {
         for action in out {
             match action {
                 Action::Send { path, message } => self.send(path, &message),
-                Action::KeepNat { path } => self.sender.message(Some(outside(path)), &KEEPALIVE, 0),
+                Action::KeepNat { path } => {
+                    let refusal = self.sender.message(Some(outside(path)), &KEEPALIVE, 0);
+                    self.note_sent(path, refusal);
+                }
                 Action::Expect { spi } => self.shared.tables.early.expect(spi),
                 Action::ExpectNoMore { spi } => self.expect_no_more(spi),
                 Action::Install(install) => self.install(*install),
@@ -53,10 +57,21 @@ impl Lane {
     }
 
     fn send(&mut self, path: Path, message: &[u8]) {
-        if path.local.port() == IKE_PORT {
-            self.initial.message(Some(outside(path)), message, DS_FIELD);
+        let refusal = if path.local.port() == IKE_PORT {
+            self.initial.message(Some(outside(path)), message, DS_FIELD)
         } else {
-            self.sender.message(Some(outside(path)), &[&MARKER, message].concat(), DS_FIELD);
+            self.sender.message(Some(outside(path)), &[&MARKER, message].concat(), DS_FIELD)
+        };
+        self.note_sent(path, refusal);
+    }
+
+    /// A message was sent, or this machine itself has refused it: that is known long before an answer is missed.
+    fn note_sent(&mut self, path: Path, refusal: Option<Errno>) {
+        let Some(refusal) = refusal else { return self.children.unsent.note_sent(path.remote.ip()) };
+        let failure = explain::unsent(path, refusal, self.shared.clock.now().wall);
+        if self.children.unsent.note_refused(path.remote.ip(), failure.clone()) {
+            let fix = failure.fix.join("\n       ");
+            tracing::warn!("{}\n  fix: {fix}", failure.what);
         }
     }
 }

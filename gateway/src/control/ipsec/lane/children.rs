@@ -5,6 +5,7 @@ mod lookup;
 mod path;
 mod policies;
 mod show;
+mod unsent;
 mod update;
 
 use super::super::connections::{Child, Names, address_towards};
@@ -25,6 +26,7 @@ use std::time::Duration;
 use tunnel::esp::{Selectors, TrafficSelector};
 use tunnel::ikev2::{Connection, ConnectionId, Follows, Install, SessionId};
 use tunnel::{OutboundSa, PeerId, Time};
+use unsent::Unsent;
 
 /// How long packets under an SA that was replaced are accepted: until those that the peer sent before it took the newer
 /// one have arrived. charon goes on for as long as our answer to its deletion takes.
@@ -134,6 +136,8 @@ pub struct Children {
     /// The next to go first.
     lingering: VecDeque<Lingering>,
     last_peer: u64,
+    /// Where nothing can be sent to now.
+    pub(super) unsent: Unsent,
 }
 
 impl Children {
@@ -159,6 +163,7 @@ impl Children {
             owners: HashMap::new(),
             lingering: VecDeque::new(),
             last_peer: 0,
+            unsent: Unsent::default(),
         }
     }
 
@@ -174,6 +179,7 @@ impl Children {
             tunnels.push(self.carry((id, child), &settings, plan));
         }
         self.by_name.insert(settings.name.clone(), id);
+        self.unsent.enter(settings.remote);
         self.connections.insert(id, Connected { settings, names, tunnels, established: None, failure: None });
     }
 
@@ -202,6 +208,7 @@ impl Children {
         self.purge(id);
         if let Some(connected) = self.connections.remove(&id) {
             self.by_name.remove(&connected.settings.name);
+            self.unsent.leave(connected.settings.remote);
             // The other side is told, and answers later.
             if connected.established.is_some() {
                 self.past.insert(id, Arc::clone(&connected.settings));

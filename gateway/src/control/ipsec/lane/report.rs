@@ -36,9 +36,9 @@ impl Lane {
             Event::Rekeyed { session, suite } => {
                 tracing::info!("peer {}: IKE is rekeyed, {suite}", self.children.name_of_session(*session));
             }
-            Event::Unanswered { connection, path, sent, since } => {
+            Event::Unanswered { connection, path, asked, sent, since } => {
                 let at = self.shared.clock.now().wall;
-                let failure = explain::unanswered(*path, *sent, *since, at);
+                let failure = explain::unanswered(*path, *asked, *sent, *since, at);
                 tracing::info!("peer {}: {}", self.children.name(*connection), failure.what);
                 if !self.children.is_established(*connection) {
                     self.children.failed(*connection, failure);

@@ -59,7 +59,8 @@ impl Children {
                 .collect(),
             silent: details.and_then(|it| it.silent_since).map(|since| (now - since).as_secs()),
             sends_from: details.and_then(|it| it.stray).map(|from| from.to_string()),
-            failure: connected.failure.clone(),
+            // What this machine refuses now explains more than what went wrong before.
+            failure: self.unsent.of(settings.remote).or(connected.failure.as_ref()).cloned(),
         }
     }
 

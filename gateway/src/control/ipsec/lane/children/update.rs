@@ -47,6 +47,8 @@ impl Children {
             late.child = places.get(late.child).copied().flatten().unwrap_or(late.child);
         }
         if let Some(connected) = self.connections.get_mut(&id) {
+            self.unsent.enter(settings.remote);
+            self.unsent.leave(connected.settings.remote);
             (connected.settings, connected.names, connected.tunnels) = (settings, plan.names, tunnels);
         }
     }

@@ -1,0 +1,81 @@
+//! Peers that are not reached, and why: what this machine itself refuses, and what is lost on the way.
+
+use crate::ipsec::{Gateway, configuration};
+use crate::support::{PATIENCE, sites, unavailable};
+use bench::lab::{Lab, has_program, wait_until};
+
+/// Waits until `explain` says something.
+fn comes_to_say(gateway: &Gateway, words: &str) -> String {
+    let said = || gateway.explained("other").1;
+    if let Err(error) = wait_until(PATIENCE, || said().contains(words)) {
+        let log = std::fs::read_to_string(&gateway.0.log).unwrap_or_default();
+        panic!("{words}: {error}\n{}\n{log}", said());
+    }
+    said()
+}
+
+/// The first site, which calls what `change` makes of its configuration.
+fn calling(lab: &mut Lab, change: impl Fn(String) -> String) -> Gateway {
+    lab.ip("a", "address add 10.10.0.1/32 dev lo").expect("an address");
+    let mut gateway = Gateway::new(lab, "a");
+    gateway.write(&change(configuration(0)));
+    gateway.0.start(lab);
+    gateway
+}
+
+#[test]
+fn a_peer_to_which_no_route_leads_is_named_at_once_and_forgotten_with_the_route() {
+    let Some(mut lab) = sites() else { return };
+    for own in [true, false] {
+        let gateway = calling(&mut lab, |text| {
+            let text = text.replace("192.168.77.2", "203.0.113.9");
+            let local = "set vpn ipsec site-to-site peer other local-address 192.168.77.1\n";
+            if own { text } else { text.replace(local, "") }
+        });
+        let said = comes_to_say(&gateway, "no route to 203.0.113.9: Network is unreachable");
+        assert!(said.contains("fix: ip route add 203.0.113.9 via GATEWAY"), "{said}");
+        assert!(!said.contains("unauthenticated"), "{said}");
+        lab.ip("a", "route add 203.0.113.9 via 192.168.77.2").expect("a route");
+        comes_to_say(&gateway, "203.0.113.9 has not answered");
+        lab.ip("a", "route delete 203.0.113.9").expect("it is there");
+        lab.ip("a", "address delete 10.10.0.1/32 dev lo").expect("it is there");
+        drop(gateway);
+    }
+}
+
+#[test]
+fn a_packet_filter_that_refuses_what_we_send_is_named() {
+    if !has_program("nft") {
+        return unavailable("nft is not installed");
+    }
+    let Some(mut lab) = sites() else { return };
+    let rules = "add table inet t; add chain inet t o { type filter hook output priority 0 ; }; \
+                 add rule inet t o udp dport 500 drop";
+    lab.run("a", "nft", &[rules]).expect("a filter");
+    let gateway = calling(&mut lab, |text| text);
+    let words =
+        "a packet filter of this machine refuses UDP to 192.168.77.2, port 500: Operation not permitted";
+    let said = comes_to_say(&gateway, words);
+    assert!(said.contains("fix: let out UDP 500 and 4500"), "{said}");
+}
+
+#[test]
+fn an_ike_auth_that_is_lost_on_the_way_is_told_from_a_peer_that_is_not_there() {
+    if !has_program("nft") {
+        return unavailable("nft is not installed");
+    }
+    let Some(mut lab) = sites() else { return };
+    let rules = "add table inet t; add chain inet t i { type filter hook input priority 0 ; }; \
+                 add rule inet t i udp dport 4500 drop";
+    lab.run("b", "nft", &[rules]).expect("a filter");
+    let mut other = Gateway::new(&lab, "b");
+    other.write(&configuration(1));
+    other.0.start(&mut lab);
+    let gateway = calling(&mut lab, |text| text);
+    let said =
+        comes_to_say(&gateway, "192.168.77.2 has answered IKE_SA_INIT, but not IKE_AUTH to UDP port 4500");
+    assert!(said.contains("fix: let UDP port 4500 through"), "{said}");
+    lab.run("b", "nft", &["delete table inet t"]).expect("it is there");
+    gateway.comes_up("other");
+    assert!(!gateway.explained("other").1.contains("IKE_AUTH"));
+}
