@@ -85,7 +85,7 @@ fn is_up(peer: &IpsecPeer) -> bool {
 pub(crate) fn explain(peer: &IpsecPeer) -> String {
     let down: Vec<&IpsecTunnel> = peer.tunnels.iter().filter(|tunnel| tunnel.sas.is_empty()).collect();
     let state = match (peer.up, &down[..]) {
-        (true, _) if peer.silent.is_some() => "up, but it does not answer",
+        (true, _) if peer.silent.is_some() => "silent: it was up, and does not answer",
         (true, []) => "up",
         (true, _) => "up, but not all of its tunnels",
         (false, _) => "down",
@@ -225,7 +225,7 @@ mod tests {
         let mut peer = IpsecPeer { silent: Some(14), ..up() };
         let text = explain(&peer);
         assert!(
-            text.starts_with("vpn ipsec site-to-site peer berlin: up, but it does not answer\n"),
+            text.starts_with("vpn ipsec site-to-site peer berlin: silent: it was up, and does not answer\n"),
             "{text}"
         );
         assert!(text.contains("  nothing received for 14s"), "{text}");

@@ -145,6 +145,29 @@ fn in_use(tunnel: &IpsecTunnel) -> Option<&IpsecSa> {
     tunnel.sas.iter().find(|sa| sa.sending).or(tunnel.sas.last())
 }
 
+/// Whether a peer is there, in a word: of one that does not answer that is not known, and `explain` says the same.
+pub(crate) fn state(peer: &IpsecPeer) -> &'static str {
+    match (peer.up, peer.silent) {
+        (true, Some(_)) => "silent",
+        (true, None) => "up",
+        (false, _) => "down",
+    }
+}
+
+/// Why nothing may pass through a tunnel, in a few words; empty if nothing is known that speaks against it.
+fn trouble(peer: &IpsecPeer, tunnel: &IpsecTunnel) -> String {
+    match peer.silent {
+        _ if tunnel.sas.is_empty() => reason(peer),
+        Some(seconds) => no_answer(seconds),
+        None => String::new(),
+    }
+}
+
+/// That a peer does not answer.
+pub(crate) fn no_answer(seconds: u64) -> String {
+    format!("the peer has not answered for {}", duration(seconds))
+}
+
 /// Why a tunnel is down, in a few words.
 pub(crate) fn reason(peer: &IpsecPeer) -> String {
     match (&peer.failure, peer.connection_type.as_str()) {
@@ -169,10 +192,11 @@ fn sas(peers: &[IpsecPeer]) -> String {
     let tunnels = || peers.iter().flat_map(|peer| peer.tunnels.iter().map(move |tunnel| (peer, tunnel)));
     let mut rows: Vec<Vec<String>> = tunnels().map(|(peer, tunnel)| sa(peer, tunnel)).collect();
     // A column of ours, behind those of VyOS and only when there is something to say.
-    if tunnels().any(|(_, tunnel)| tunnel.sas.is_empty()) {
+    let troubles: Vec<String> = tunnels().map(|(peer, tunnel)| trouble(peer, tunnel)).collect();
+    if troubles.iter().any(|trouble| !trouble.is_empty()) {
         head.push("Reason");
-        for (row, (peer, tunnel)) in rows.iter_mut().zip(tunnels()) {
-            row.push(if tunnel.sas.is_empty() { reason(peer) } else { String::new() });
+        for (row, trouble) in rows.iter_mut().zip(troubles) {
+            row.push(trouble);
         }
     }
     tabulate(&head, &rows)
@@ -207,22 +231,22 @@ fn connections(peers: &[IpsecPeer]) -> String {
         "Proposal",
     ];
     let none = || "-".to_owned();
-    let state = |up: bool| if up { "up" } else { "down" }.to_owned();
+    let of_tunnel = |up: bool| if up { "up" } else { "down" };
     let suite = |text: Option<&String>| text.map_or_else(none, |text| Suite::read(text).joined("/"));
     let mut rows = Vec::new();
     for peer in peers {
         let address = peer.remote_address.clone().unwrap_or_else(none);
         let ids = [peer.local_id.clone(), peer.remote_id.clone().unwrap_or_else(none)];
-        let row = |name: &str, up, kind: &str, selectors: [String; 2], proposal| {
-            let who = vec![name.to_owned(), state(up), kind.to_owned(), address.clone()];
+        let row = |name: &str, state: &str, kind: &str, selectors: [String; 2], proposal| {
+            let who = vec![name.to_owned(), state.to_owned(), kind.to_owned(), address.clone()];
             [who, selectors.to_vec(), ids.to_vec(), vec![proposal]].concat()
         };
-        rows.push(row(&peer.name, peer.up, "IKEv2", [none(), none()], suite(peer.suite.as_ref())));
+        rows.push(row(&peer.name, state(peer), "IKEv2", [none(), none()], suite(peer.suite.as_ref())));
         for tunnel in &peer.tunnels {
             let selectors = [tunnel.local.join(" "), tunnel.remote.join(" ")];
             let newest = in_use(tunnel);
             let proposal = suite(newest.map(|sa| &sa.suite));
-            rows.push(row(&tunnel.name, newest.is_some(), "IPsec", selectors, proposal));
+            rows.push(row(&tunnel.name, of_tunnel(newest.is_some()), "IPsec", selectors, proposal));
         }
     }
     tabulate(&head, &rows)
@@ -234,7 +258,7 @@ fn ike_sa(peer: &IpsecPeer) -> String {
     let or_not =
         |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "n/a".to_owned());
     let row = [
-        if peer.up { "up" } else { "down" }.to_owned(),
+        state(peer).to_owned(),
         "IKEv2".to_owned(),
         or_not(Some(suite.encryption("_"))),
         // A cipher that authenticates has no hash; the keys are made with one.

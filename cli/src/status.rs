@@ -4,7 +4,7 @@ mod text;
 
 use crate::client::Asking;
 use crate::show::print;
-use crate::show_vpn::reason;
+use crate::show_vpn::{no_answer, reason};
 use crate::{Failure, client};
 use clap::Args;
 use gateway::api::model::{
@@ -175,7 +175,9 @@ fn connection(peer: &IpsecPeer) -> Connection {
         state: if tunnel.sas.is_empty() { missing(peer) } else { State::Up },
         why: between(tunnel),
     });
-    let why = if peer.up {
+    let why = if let (true, Some(seconds)) = (peer.up, peer.silent) {
+        format!("{}; postern explain vpn ipsec peer {}", no_answer(seconds), peer.name)
+    } else if peer.up {
         let at = peer.remote_address.as_deref().unwrap_or("an unknown address");
         format!("{at}, for {}", crate::tabulate::duration(peer.uptime.unwrap_or_default()))
     } else {

@@ -109,6 +109,20 @@ fn sas_have_the_columns_of_vyos_and_those_that_are_down_a_reason() {
 }
 
 #[test]
+fn a_peer_that_does_not_answer_is_not_said_to_be_up_and_explain_agrees() {
+    let silent = IpsecPeer { silent: Some(14), ..up() };
+    let line = |text: String, number: usize| text.lines().nth(number).unwrap_or_default().to_owned();
+    let ike = ike_sa(&silent);
+    assert!(line(ike.clone(), 6).trim_start().starts_with("silent IKEv2"), "{ike}");
+    assert!(explain(&silent).starts_with("vpn ipsec site-to-site peer berlin: silent"));
+    let text = connections(std::slice::from_ref(&silent));
+    assert!(line(text.clone(), 2).starts_with("berlin           silent "), "{text}");
+    let text = sas(&[silent]);
+    assert!(line(text.clone(), 2).ends_with("the peer has not answered for 14s"), "{text}");
+    assert!(!sas(&[up()]).contains("Reason"));
+}
+
+#[test]
 fn an_ike_sa_with_long_names_keeps_its_columns() {
     let address = "2001:db8:1111:2222:3333:4444:5555:6666";
     let peer = IpsecPeer {
