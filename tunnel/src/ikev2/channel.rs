@@ -53,6 +53,15 @@ impl Retransmission {
         self.most = self.most.min(most);
     }
 
+    /// Gives it up at a time, or before if that was said before, but not until it was sent again once.
+    fn give_up_at(&mut self, time: Time) {
+        let until = self.until.map_or(time, |until| until.min(time));
+        self.until = Some(until);
+        if self.sent > 1 {
+            self.next = self.next.min(time);
+        }
+    }
+
     /// Looks at the time; `None` if nothing is due.
     pub(super) fn handle_timeout(&mut self, now: Time) -> Option<Overdue> {
         if now < self.next {
@@ -256,10 +265,10 @@ impl Channel {
         }
     }
 
-    /// Gives the request under way up at a time, but not before it was sent again once.
+    /// Gives the request under way up at a time, or before if that was said before, but not until it was sent again once.
     pub(super) fn give_up_at(&mut self, time: Time) {
         if let Some((_, _, retransmission)) = &mut self.outstanding {
-            retransmission.until = Some(time);
+            retransmission.give_up_at(time);
         }
     }
 

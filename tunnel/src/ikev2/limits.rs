@@ -78,8 +78,12 @@ pub const EXCHANGES_AT_ONCE: u32 = 12;
 pub const TEMPORARY_FAILURE_TIME: Duration = Duration::from_secs(240);
 /// A peer is asked for a sign of life when we have sent for this long and nothing has come back.
 pub const SILENCE_TIME: Duration = Duration::from_secs(10);
-/// A peer whose packets another peer wants gets a liveness check if it has been silent for this long.
-pub const DOUBT_TIME: Duration = Duration::from_secs(10);
+/// A peer whose packets another peer wants gets a liveness check at once, unless it was heard within this time: the other peer
+/// can ask as often as it likes.
+pub const DOUBT_TIME: Duration = Duration::from_secs(2);
+/// A peer whose packets another peer wants is dead if it has not answered for this long: with the default patience it was asked
+/// six times by then. It may have come back under another name, and would otherwise wait for minutes.
+pub const CONTESTED_TIME: Duration = Duration::from_secs(30);
 /// A rekeying that failed is tried again after this.
 pub const REKEY_RETRY: Duration = Duration::from_secs(10);
 /// An SA that the other side has replaced is deleted by us if it is still there after this.

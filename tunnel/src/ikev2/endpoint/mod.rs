@@ -277,7 +277,12 @@ impl Endpoint {
                 _ => false,
             };
             if is_silent {
-                self.ask(now, id, Task::Liveness, out);
+                self.step(now, id, out, |mut phase, context| {
+                    if let Phase::Established(session) = &mut phase {
+                        session.prove_alive(context);
+                    }
+                    Some(phase)
+                });
             }
         }
     }

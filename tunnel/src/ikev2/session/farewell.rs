@@ -6,7 +6,7 @@ use crate::Time;
 use crate::ikev2::action::{Action, CloseReason};
 use crate::ikev2::config::WhenLost;
 use crate::ikev2::context::Context;
-use crate::ikev2::limits::{FAREWELL_TRANSMISSIONS, RECONNECT_DELAY};
+use crate::ikev2::limits::{CONTESTED_TIME, FAREWELL_TRANSMISSIONS, RECONNECT_DELAY};
 use crate::ikev2::message::{Delete, Exchange, Payload};
 
 impl Session {
@@ -30,6 +30,21 @@ impl Session {
         let current = self.ikes.iter_mut().find(|ike| ike.standing == Standing::Current);
         if let Some((current, dead)) = current.zip(dead) {
             current.channel.give_up_at(dead);
+        }
+    }
+
+    /// Another peer wants the packets of this one: it answers soon, whatever is asked of it already, or is taken for dead.
+    pub(in crate::ikev2) fn prove_alive(&mut self, context: &mut Context<'_>) {
+        if self.closing.is_some() || self.over.is_some() {
+            return;
+        }
+        if self.current().is_some_and(|ike| !ike.channel.is_busy()) {
+            self.ask(Task::Liveness, context);
+        }
+        let until = context.now + CONTESTED_TIME;
+        let current = self.ikes.iter_mut().find(|ike| ike.standing == Standing::Current);
+        if let Some(current) = current {
+            current.channel.give_up_at(until);
         }
     }
 

@@ -73,7 +73,9 @@ pub(super) fn contested(tunnel: &str, packets: &[TrafficSelector], owner: &str) 
         vec![
             format!("{tunnel} remote prefix PREFIX, one that no other peer has"),
             "behind one NAT, also local prefix, and mode tunnel for its esp-group".to_owned(),
-            format!("if {owner} is gone: reset vpn ipsec site-to-site peer, its name here"),
+            format!(
+                "if {owner} is gone: wait; it is being asked, its connection ends if it does not answer, and the next attempt succeeds"
+            ),
         ],
     )
 }
