@@ -75,6 +75,9 @@ impl Protection {
 
 /// A key is worn when this part of what it may carry has passed: the other side may renew it long before we do.
 const WORN_PART: u64 = 4;
+/// And when so many packets have passed, whatever it may carry: the other side may let its keys carry less than we do. To send
+/// so many costs it more than its new keys cost us.
+const WORN_PACKETS: u64 = 16_384;
 
 /// How many bytes a key has protected, and may (RFC 4301 section 4.4.2.1).
 pub struct Volume {
@@ -207,7 +210,7 @@ impl OutboundSa {
 
     /// Whether a good part of what may be sent with it was.
     pub fn is_worn(&self) -> bool {
-        self.next.load(Ordering::Relaxed) > self.lifetime.renew_sequence / WORN_PART
+        self.next.load(Ordering::Relaxed) > WORN_PACKETS.min(self.lifetime.renew_sequence / WORN_PART)
             || self.volume.as_ref().is_some_and(Volume::is_worn)
     }
 
@@ -285,7 +288,8 @@ impl InboundSa {
 
     /// Whether a good part of what may be received with it was.
     pub fn is_worn(&self) -> bool {
-        self.volume.as_ref().is_some_and(Volume::is_worn)
+        let is_worn = |volume: &Volume| volume.is_worn() || volume.packets() > WORN_PACKETS;
+        self.volume.as_ref().is_some_and(is_worn)
     }
 
     /// The first sequence number that is not received.
@@ -366,6 +370,25 @@ mod tests {
         assert!(!sa.is_usable(now), "what was refused once is the end");
         assert_eq!(sa.spend(1, 1), Err(DropReason::KeyExpired));
         assert_eq!(sa.volume().map(|volume| (volume.packets(), volume.bytes())), Some((2, 90)));
+    }
+
+    /// The other side may let a key carry less than we do, and replaces it when it has.
+    #[test]
+    fn a_key_is_worn_by_many_packets_whatever_it_may_carry() {
+        let without_limit = || Volume::new(u64::MAX, u64::MAX);
+        let lifetime =
+            Lifetime { renew: None, renew_sequence: u64::MAX, expires: EXPIRES, end_sequence: u64::MAX };
+        let key = || none::None.load(Cipher::ChaCha20Poly1305, &[0; 32]).expect("none takes any key");
+        let (inbound, outbound) = (
+            InboundSa::new(key(), 7, lifetime, false).with_volume(without_limit()),
+            OutboundSa::new(key(), 7, lifetime).with_volume(without_limit()),
+        );
+        let now = Time::from_nanoseconds(1);
+        for (packets, is_worn) in [(1000, false), (WORN_PACKETS, true)] {
+            inbound.spend(packets as usize, 100);
+            outbound.assign(packets as usize, now).expect("there are numbers left");
+            assert_eq!([inbound.is_worn(), outbound.is_worn()], [is_worn; 2], "{packets}");
+        }
     }
 
     #[test]
