@@ -100,8 +100,14 @@ fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
 
 /// Finds what would be refused when it is served, as far as that can be known before.
 fn check(path: &Path, settings: &Settings) -> Outcome {
-    let refused = settings.ipsec.peers.iter().filter_map(|(name, peer)| connections::check(name, peer).err());
-    let refused: Vec<String> = refused.map(|error| error.to_string()).collect();
+    let mut refused = Vec::new();
+    for (name, peer) in &settings.ipsec.peers {
+        match connections::check(name, peer) {
+            Ok(Some(warning)) => tracing::warn!("{}: {warning}", path.display()),
+            Ok(None) => {}
+            Err(error) => refused.push(error.to_string()),
+        }
+    }
     if refused.is_empty() {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! From what the configuration says of a peer to what IKE needs to know of the connection to it.
 
 use super::network::MARK;
-use super::proof::{Proof, authentication};
+use super::proof::{Proof, authentication, our_own};
 use super::revocation;
 use crate::clock::Clock;
 use crate::control::netlink::Netlink;
@@ -139,8 +139,9 @@ pub struct Plan {
     pub keeps: bool,
 }
 
-/// Says whether a peer can be served, as far as that can be known without asking a resolver or for routes.
-pub fn check(name: &str, peer: &Peer) -> Result<(), PeerError> {
+/// Says whether a peer can be served, as far as that can be known without asking a resolver or for routes. Returns a warning
+/// of what can be served and is hardly meant.
+pub fn check(name: &str, peer: &Peer) -> Result<Option<String>, PeerError> {
     let authentication = authentication(name, peer, None)?;
     check_time(name, peer, &authentication)?;
     if let Authentication::X509(x509) = &peer.authentication {
@@ -150,7 +151,7 @@ pub fn check(name: &str, peer: &Peer) -> Result<(), PeerError> {
     if peer.remote_addresses.is_empty() || peer.local_id.is_some() {
         local_identity(name, peer, &authentication, None)?;
     }
-    Ok(())
+    Ok(our_own(name, peer, &authentication))
 }
 
 /// Says whether our certificate is valid now. While it is not, IKE says so whenever the peer is to be called or calls: an
@@ -178,6 +179,9 @@ pub fn plan(
     let authentication = authentication(name, peer, evidence)?;
     let local_identity = local_identity(name, peer, &authentication, remote)?;
     let remote_identity = peer.remote_id.as_ref().map(|id| spoken(name, id)).transpose()?;
+    if let Some(warning) = our_own(name, peer, &authentication) {
+        tracing::warn!("{warning}");
+    }
     let children = peer.tunnels.iter().map(|(&tunnel, it)| (tunnel, &**it));
     let connection = ike::Connection {
         name: name.to_owned(),
@@ -322,7 +326,7 @@ pub(super) fn address_towards(remote: IpAddr) -> Option<IpAddr> {
     Netlink::open().ok()?.outside(remote, MARK).ok()?.source
 }
 
-fn spoken(peer: &str, id: &Identity) -> Result<ike::Identity, PeerError> {
+pub(super) fn spoken(peer: &str, id: &Identity) -> Result<ike::Identity, PeerError> {
     Ok(match id {
         Identity::Address(address) => (*address).into(),
         Identity::Domain(name) => ike::Identity::Fqdn(name.clone()),
@@ -487,7 +491,7 @@ set vpn ipsec site-to-site peer a tunnel 1 remote prefix 10.2.0.0/16
         let tree = config::parse(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
         let (settings, _) = Settings::new(&tree).unwrap_or_else(|errors| panic!("{errors:?}"));
         let checked = check("a", &settings.ipsec.peers["a"]);
-        checked.err().map(|error| error.to_string()).unwrap_or_default()
+        checked.unwrap_or_else(|error| Some(error.to_string())).unwrap_or_default()
     }
 
     #[test]
@@ -541,6 +545,24 @@ pki key-pair theirs public key BBBB";
         assert!(key.contains("\n  fix: set pki key-pair theirs public key BASE64"), "{key}");
     }
 
+    #[test]
+    fn our_own_key_as_that_of_the_peer_is_warned_of() {
+        let [own, other] = [(), ()].map(|()| KeyPair::generate().expect("P-256 is there"));
+        let told = |theirs: &KeyPair| {
+            let [private, public] = [own.serialize_pem(), theirs.public_key_pem()].map(|pem| base64(&pem));
+            said(&format!(
+                "remote-address 192.0.2.2\nauthentication mode rsa\nauthentication remote-id 192.0.2.2\n\
+                 authentication rsa local-key own\nauthentication rsa remote-key theirs\n\
+                 pki key-pair own private key {private}\npki key-pair theirs public key {public}"
+            ))
+        };
+        assert_eq!(told(&other), "");
+        let warning = told(&own);
+        let set = "vpn ipsec site-to-site peer a authentication rsa remote-key";
+        assert!(warning.starts_with(&format!("{set} theirs: it is our own public key")), "{warning}");
+        assert!(warning.contains(&format!("\n  fix: set {set} NAME")), "{warning}");
+    }
+
     /// What stands between the first and the last line of a PEM file.
     fn base64(pem: &str) -> String {
         pem.lines().filter(|line| !line.starts_with('-')).collect()
@@ -553,7 +575,7 @@ pki key-pair theirs public key BBBB";
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let root = CertifiedIssuer::self_signed(params, root_key).expect("valid");
         let (key, other) = (KeyPair::generate().expect("one"), KeyPair::generate().expect("another"));
-        let told = |from: i32, until: i32, key_of: &KeyPair| {
+        let told_with = |from: i32, until: i32, key_of: &KeyPair, more: &str| {
             let mut params = CertificateParams::default();
             (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
             let own = params.signed_by(&key, &root).expect("valid");
@@ -561,10 +583,18 @@ pki key-pair theirs public key BBBB";
             said(&format!(
                 "remote-address 192.0.2.2\nauthentication mode x509\nauthentication x509 certificate own\n\
                  authentication x509 ca-certificate root\npki certificate own certificate {own}\n\
-                 pki certificate own private key {secret}\npki ca root certificate {root}"
+                 pki certificate own private key {secret}\npki ca root certificate {root}{more}"
             ))
         };
+        let told = |from, until, key_of| told_with(from, until, key_of, "");
         assert_eq!(told(2020, 2090, &key), "");
+        let named = |local: &str, remote: &str| {
+            let ids = format!("\nauthentication local-id {local}\nauthentication remote-id {remote}");
+            told_with(2020, 2090, &key, &ids)
+        };
+        assert_eq!(named("a.example", "b.example"), "");
+        let same = named("a.example", "a.example");
+        assert!(same.contains("it is our own name") && same.contains("\n  fix: set vpn ipsec"), "{same}");
         let foreign = told(2020, 2090, &other);
         assert!(foreign.contains("own private key: it does not belong to the certificate"), "{foreign}");
         assert!(foreign.contains("\n  fix: set pki certificate own private key BASE64"), "{foreign}");

@@ -1,6 +1,6 @@
 //! By what a peer and we show who we are: out of the configuration for IKE, and what to type where one is not believed.
 
-use super::connections::PeerError;
+use super::connections::{PeerError, spoken};
 use crate::clock::Clock;
 use config::settings::ipsec::{Authentication, Peer, Rsa, X509};
 use crypto::pki::{Certificate, Evidence, TrustStore, chain};
@@ -72,6 +72,35 @@ fn raw_keys(peer: &str, rsa: &Rsa) -> Result<ike::RawKeys, PeerError> {
         peer: VerifyingKey::from_info(&rsa.public_key)
             .map_err(|error| PeerError::pki(peer, at(&rsa.remote_key, "public"), error))?,
     })
+}
+
+/// A warning if what a peer must show is what we show ourselves: then no peer is believed but one that has our private key.
+pub(super) fn our_own(name: &str, peer: &Peer, authentication: &ike::Authentication) -> Option<String> {
+    let set = format!("vpn ipsec site-to-site peer {name} authentication");
+    match (authentication, &peer.authentication) {
+        (ike::Authentication::RawKeys(keys), Authentication::Rsa(rsa)) => {
+            let is_own = keys.own.public().info() == keys.peer.info();
+            is_own.then(|| {
+                format!(
+                    "{set} rsa remote-key {}: it is our own public key, that of local-key {}, and the peer has another one\n  fix: \
+                     set {set} rsa remote-key NAME, of a pki key-pair with the public key of the peer",
+                    rsa.remote_key, rsa.local_key
+                )
+            })
+        }
+        (ike::Authentication::Certificate(credentials), _) => {
+            let own = credentials.certificates.first().map(|own| ike::Identity::Name(own.subject().clone()));
+            let remote = peer.remote_id.as_ref().and_then(|id| spoken(name, id).ok());
+            let is_own = remote.is_some() && (remote == own || peer.remote_id == peer.local_id);
+            is_own.then(|| {
+                format!(
+                    "{set} remote-id: it is our own name, and the peer has another one\n  fix: set {set} remote-id NAME, \
+                     which the certificate of the peer has"
+                )
+            })
+        }
+        _ => None,
+    }
 }
 
 /// By what a peer and we show who we are.
