@@ -1,5 +1,6 @@
 //! With strongSwan: the daemon under test at site a, charon at site b, and what both say of what is between them.
 
+mod asks;
 mod authorities;
 mod certificates;
 mod guide;
