@@ -1,6 +1,7 @@
 //! `vpn ipsec`: site to site, in the spelling of VyOS 1.4 and 1.5, and beside it that of 1.3 and before.
 
 use super::algorithm::{DH_GROUPS, ENCRYPTIONS, HASHES, PFS, PRFS};
+use super::pki::{self, CA, CERTIFICATE};
 use super::value::Type;
 use super::{Node, NotServed, PORT, Tag, branch, flag, flag_or, not_served, tag, value, values};
 
@@ -18,11 +19,16 @@ const NO_EFFECT: &str = "has no effect";
 const LOG: &str = "has no effect: how much is said is said by LOG_LEVEL in the environment";
 const PASSPHRASE: &str = "has no effect: a private key must not need one";
 
+/// Tags that peers refer to.
+const ESP_GROUP: &str = "vpn ipsec esp-group <esp-group>";
+const IKE_GROUP: &str = "vpn ipsec ike-group <ike-group>";
+const PROPOSES: &str = "proposal 1 encryption aes256gcm128";
+
 pub(super) static TAGS: &[Tag] = &[
     tag("vpn ipsec authentication psk <psk>", Type::Name, "Name of a pre-shared secret"),
-    tag("vpn ipsec esp-group <esp-group>", Type::Name, "Name of a group of settings for ESP"),
+    tag(ESP_GROUP, Type::Name, "Name of a group of settings for ESP").begins(PROPOSES),
     tag("vpn ipsec esp-group <esp-group> proposal <number>", PROPOSAL, "Number of a proposal"),
-    tag("vpn ipsec ike-group <ike-group>", Type::Name, "Name of a group of settings for IKE"),
+    tag(IKE_GROUP, Type::Name, "Name of a group of settings for IKE").begins(PROPOSES),
     tag("vpn ipsec ike-group <ike-group> proposal <number>", PROPOSAL, "Number of a proposal"),
     tag("vpn ipsec nat-networks allowed-network <prefix>", Type::Prefix, "A network"),
     tag("vpn ipsec site-to-site peer <peer>", Type::Name, "Name of the peer; in older VyOS, its address"),
@@ -234,7 +240,7 @@ pub(super) static PEERS: &[Node] = &[
     ),
     value(
         "vpn ipsec site-to-site peer <peer> authentication rsa local-key",
-        Type::Name,
+        Type::Reference(pki::KEY_PAIR),
         "Our key pair, with its private key",
     ),
     value(
@@ -246,7 +252,7 @@ pub(super) static PEERS: &[Node] = &[
     .note(PASSPHRASE),
     value(
         "vpn ipsec site-to-site peer <peer> authentication rsa remote-key",
-        Type::Name,
+        Type::Reference(pki::KEY_PAIR),
         "Key pair with the peer's public key",
     ),
     flag(
@@ -261,12 +267,12 @@ pub(super) static PEERS: &[Node] = &[
     .note("is weak: remove it as soon as the peer signs by RFC 7427, or with a key on a curve"),
     values(
         "vpn ipsec site-to-site peer <peer> authentication x509 ca-certificate",
-        Type::Name,
+        Type::Reference(CA),
         "Who may have signed the peer's certificate",
     ),
     value(
         "vpn ipsec site-to-site peer <peer> authentication x509 certificate",
-        Type::Name,
+        Type::Reference(CERTIFICATE),
         "Our certificate",
     ),
     value(
@@ -291,7 +297,7 @@ pub(super) static PEERS: &[Node] = &[
     .or("initiate"),
     value(
         "vpn ipsec site-to-site peer <peer> default-esp-group",
-        Type::Name,
+        Type::Reference(ESP_GROUP),
         "The esp-group of tunnels that name none",
     ),
     value("vpn ipsec site-to-site peer <peer> description", DESCRIPTION, "Who it is"),
@@ -302,7 +308,7 @@ pub(super) static PEERS: &[Node] = &[
         "vpn ipsec site-to-site peer <peer> force-udp-encapsulation",
         "ESP in UDP even where there is no NAT, as if not set",
     ),
-    value("vpn ipsec site-to-site peer <peer> ike-group", Type::Name, "Settings for IKE"),
+    value("vpn ipsec site-to-site peer <peer> ike-group", Type::Reference(IKE_GROUP), "Settings for IKE"),
     value(
         "vpn ipsec site-to-site peer <peer> ikev2-reauth",
         Type::Word(&["yes", "no", "inherit"]),
@@ -325,7 +331,7 @@ pub(super) static PEERS: &[Node] = &[
         "Packets that may arrive late; 0 switches the check off",
     ),
     value("vpn ipsec site-to-site peer <peer> vti bind", Type::Interface("vti"), "Not served yet"),
-    value("vpn ipsec site-to-site peer <peer> vti esp-group", Type::Name, "Not served yet"),
+    value("vpn ipsec site-to-site peer <peer> vti esp-group", Type::Reference(ESP_GROUP), "Not served yet"),
     // VyOS 1.3 and before.
     value("vpn ipsec site-to-site peer <peer> authentication id", IDENTITY, "Older spelling of local-id")
         .note("is since VyOS 1.4: authentication local-id"),
@@ -346,7 +352,11 @@ pub(super) static PEERS: &[Node] = &[
 
 pub(super) static TUNNELS: &[Node] = &[
     flag("vpn ipsec site-to-site peer <peer> tunnel <tunnel> disable", "As if the tunnel were not there"),
-    value("vpn ipsec site-to-site peer <peer> tunnel <tunnel> esp-group", Type::Name, "Settings for ESP"),
+    value(
+        "vpn ipsec site-to-site peer <peer> tunnel <tunnel> esp-group",
+        Type::Reference(ESP_GROUP),
+        "Settings for ESP",
+    ),
     value("vpn ipsec site-to-site peer <peer> tunnel <tunnel> local port", PORT, "Port of our side"),
     values(
         "vpn ipsec site-to-site peer <peer> tunnel <tunnel> local prefix",

@@ -48,6 +48,8 @@ pub struct Tag {
     pub kind: Type,
     /// What it names.
     pub help: &'static str,
+    /// The words and the value with which a new branch of that name begins, for advice.
+    pub begins: &'static str,
 }
 
 /// A node of VyOS that is not served here, so that a line with it is told from a misspelt one.
@@ -72,6 +74,12 @@ impl Node {
 
     const fn note(self, note: &'static str) -> Self {
         Self { note: Some(note), ..self }
+    }
+}
+
+impl Tag {
+    const fn begins(self, begins: &'static str) -> Self {
+        Self { begins, ..self }
     }
 }
 
@@ -106,7 +114,7 @@ const fn values(path: &'static str, kind: Type, help: &'static str) -> Node {
 }
 
 const fn tag(path: &'static str, kind: Type, help: &'static str) -> Tag {
-    Tag { path, kind, help }
+    Tag { path, kind, help, begins: "..." }
 }
 
 const fn not_served(path: &'static str) -> NotServed {
@@ -214,6 +222,14 @@ pub(crate) fn of_path(path: &str) -> Option<&'static Node> {
     }
 }
 
+/// The tag of a path, in which names that the user chooses stand in angle brackets.
+pub(crate) fn tag_of(path: &str) -> Option<&'static Tag> {
+    match find(&path.split(' ').collect::<Vec<_>>())? {
+        Place::Tag(tag) => Some(tag),
+        _ => None,
+    }
+}
+
 /// The names of all nodes whose values must not be shown.
 pub fn secrets() -> impl Iterator<Item = &'static str> {
     nodes().filter(|node| node.secret).map(|node| last_word(node.path))
@@ -239,6 +255,19 @@ mod tests {
             if let (Some(default), Some(kind)) = (node.default, node.kind.value_type()) {
                 assert_eq!(kind.check(default), Ok(()), "{}", node.path);
             }
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_to_a_tag() {
+        let targets = nodes().filter_map(|node| match node.kind.value_type() {
+            Some(Type::Reference(target)) => Some((node.path, target)),
+            _ => None,
+        });
+        let targets: Vec<_> = targets.collect();
+        assert!(targets.len() >= 7, "{targets:?}");
+        for (path, target) in targets {
+            assert!(tag_of(target).is_some_and(|tag| tag.path == target), "{path} names {target}");
         }
     }
 

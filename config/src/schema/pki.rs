@@ -3,10 +3,15 @@
 use super::value::Type;
 use super::{Node, NotServed, Tag, flag, not_served, tag, value, values};
 
+/// Tags that other nodes refer to.
+pub(super) const CA: &str = "pki ca <ca>";
+pub(super) const CERTIFICATE: &str = "pki certificate <certificate>";
+pub(super) const KEY_PAIR: &str = "pki key-pair <key-pair>";
+
 pub(super) static TAGS: &[Tag] = &[
-    tag("pki ca <ca>", Type::Name, "Name of a certificate authority"),
-    tag("pki certificate <certificate>", Type::Name, "Name of a certificate"),
-    tag("pki key-pair <key-pair>", Type::Name, "Name of a key pair"),
+    tag(CA, Type::Name, "Name of a certificate authority").begins("certificate BASE64"),
+    tag(CERTIFICATE, Type::Name, "Name of a certificate").begins("certificate BASE64"),
+    tag(KEY_PAIR, Type::Name, "Name of a key pair").begins("public key BASE64"),
 ];
 
 const DESCRIPTION: Type = Type::Text(255);

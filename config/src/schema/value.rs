@@ -54,6 +54,8 @@ pub enum Type {
     Interface(&'static str),
     /// A name without spaces.
     Name,
+    /// A name that stands elsewhere in the configuration: the path of its tag.
+    Reference(&'static str),
 }
 
 /// How many words are listed in an error at most.
@@ -90,7 +92,7 @@ impl Type {
             Self::Secret(longest) => !text.is_empty() && text.chars().count() <= longest,
             Self::Word(words) => words.contains(&text),
             Self::Interface(letters) => interface(letters, text),
-            Self::Name => {
+            Self::Name | Self::Reference(_) => {
                 !text.is_empty() && text.chars().count() <= 100 && !text.contains(char::is_whitespace)
             }
         };
@@ -129,7 +131,7 @@ impl Type {
             Self::Word(words) => format!("one of {}", words.join(", ")),
             Self::Interface(_) if text.len() > 15 => "at most 15 characters long".to_owned(),
             Self::Interface(letters) => format!("{letters} and a number, such as {letters}0"),
-            Self::Name => "a name of 1 to 100 characters without spaces".to_owned(),
+            Self::Name | Self::Reference(_) => "a name of 1 to 100 characters without spaces".to_owned(),
         };
         format!("{text:?} is not {expected}")
     }

@@ -2,6 +2,7 @@
 
 mod hints;
 pub mod ipsec;
+mod reference;
 mod system;
 mod wireguard;
 

@@ -265,9 +265,7 @@ impl Reader {
         if let Some(found) = named.ike.get(name) {
             return found.clone();
         }
-        let reason = format!("{path}: there is no ike-group {name}");
-        let fix = meant(path, "ike-group", name, &known);
-        self.error(tree.location_of("ike-group"), reason, fix);
+        self.follow(named.root, &format!("{path} ike-group"), name, tree.location_of("ike-group"));
         None
     }
 
@@ -391,8 +389,7 @@ impl Reader {
         if let Some(found) = named.esp.get(name) {
             return Some((name.to_owned(), found.clone()?));
         }
-        let fix = meant(path, "esp-group", name, &known);
-        self.error(tree.location_of("esp-group"), format!("{path}: there is no esp-group {name}"), fix);
+        self.follow(named.root, &format!("{path} esp-group"), name, tree.location_of("esp-group"));
         None
     }
 }
@@ -418,14 +415,4 @@ fn traffic(tree: &Tree, side: &str) -> Traffic {
 /// The names to choose from.
 fn one_of(known: &[&str]) -> String {
     if known.is_empty() { "NAME".to_owned() } else { known.join(", or ") }
-}
-
-/// What to do about a name that nothing has.
-fn meant(path: &str, word: &str, name: &str, known: &[&str]) -> String {
-    match nearest(name, known) {
-        Some(near) => format!("did you mean {near}? set {path} {word} {near}"),
-        None => {
-            format!("set vpn ipsec {word} {name} proposal 1 encryption aes256gcm128, or name one there is")
-        }
-    }
 }

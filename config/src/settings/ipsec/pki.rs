@@ -2,7 +2,6 @@
 
 use super::{Authority, Named, Reader, Revocation, Rsa, X509};
 use crate::error::Location;
-use crate::parse::nearest;
 use crate::schema::bytes_of;
 use crate::tree::Tree;
 use crypto::SecretBytes;
@@ -108,18 +107,8 @@ impl Reader {
 
     /// The branch that a name leads to; it must be there and not be revoked.
     fn branch<'a>(&mut self, named: &Named<'a>, reference: &Reference<'_>) -> Option<&'a Tree> {
-        let names = named.root.at(&["pki", reference.kind]);
-        let found = names.and_then(|names| names.at(&[reference.name]));
+        let tree = self.follow(named.root, &reference.from, reference.name, reference.location)?;
         let target = reference.target();
-        let Some(tree) = found else {
-            let known: Vec<&str> = names.into_iter().flat_map(Tree::children).map(|(name, _)| name).collect();
-            let fix = match nearest(reference.name, &known) {
-                Some(near) => format!("did you mean {near}? set {} {near}", reference.from),
-                None => format!("set {target} ..., with what stands in its PEM file"),
-            };
-            self.error(reference.location, format!("{}: there is no {target}", reference.from), fix);
-            return None;
-        };
         if tree.has("revoke") {
             let reason = format!("{}: {target} is revoked", reference.from);
             self.error(reference.location, reason, format!("name another, or delete {target} revoke"));
