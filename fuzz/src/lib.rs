@@ -9,7 +9,7 @@ use crypto::pki::{Certificate, DistinguishedName, Evidence, Identity, Revocation
 use crypto::signature::{Scheme, SigningKey};
 use crypto::{PrivateKey, Random, Secret};
 use gateway::bed::{self, Bed};
-use gateway::control::uapi;
+use gateway::control::{read_notification, uapi};
 use packet::checksum::Sum;
 use packet::header::esp::{Encapsulated, TRAILER, Trailer};
 use packet::header::flow::Flow;
@@ -51,6 +51,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("faults", faults),
     ("certificates", certificates),
     ("revocation", revocation),
+    ("notifications", notifications),
 ];
 
 /// IP, TCP, UDP and ICMP headers.
@@ -344,6 +345,13 @@ pub fn certificates(data: &[u8]) {
     if let Some((peer, others)) = found.split_last() {
         let _ = store.verify(peer, others, Duration::from_secs(1_893_456_000));
     }
+}
+
+/// Notifications of the kernel, by rtnetlink and nfnetlink.
+pub fn notifications(data: &[u8]) {
+    let (is_ours, by_another) = read_notification(data, &[220], "postern-guard");
+    // Each message has a header of 16 bytes.
+    assert!(data.len() >= 16 || !(is_ours || by_another));
 }
 
 /// What a server sends, in place of an answer of OCSP or a revocation list, and files of lists.

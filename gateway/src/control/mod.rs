@@ -1,4 +1,4 @@
-//! Everything that is not a packet's way: keys, configuration, links, and whoever asks about them.
+//! Everything outside the packet path: keys, configuration, links, and the API.
 
 pub mod binding;
 pub(crate) mod callers;
@@ -24,3 +24,9 @@ pub mod socket;
 pub mod uapi;
 pub mod uapi_server;
 pub mod update;
+
+/// Reads a notification of the kernel about links, routes, rules and tables of nf_tables, as the thread `routes` does: whether it
+/// is about a change of ours, or of our table by another program.
+pub fn read_notification(bytes: &[u8], tables: &[u32], table: &str) -> (bool, bool) {
+    (netlink::is_ours(bytes, tables), nft::is_change_by_another(bytes, table, 0))
+}
