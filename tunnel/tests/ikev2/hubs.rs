@@ -4,7 +4,7 @@ use crate::mallory::Mallory;
 use crate::network::{A, B, Network};
 use crate::support::{acquainted, assert_agree, begin, connection, gcm, ike_offer, seconds};
 use crypto::exchange::Group;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tunnel::ikev2::message::numbers::{group, notify, transform};
 use tunnel::ikev2::message::{
     Attribute, Body, Exchange, Header, KeyExchange, Message, Notify, Payload, Proposal, ProposalSpi,
@@ -234,29 +234,4 @@ fn a_peer_that_comes_in_has_wasted_nothing() {
             if read.notify(notify::COOKIE).is_some())
     });
     assert_eq!(cookies.count(), 0);
-}
-
-/// `cargo test -p postern-tunnel --test ikev2 -- --ignored --nocapture cost_of_first_messages`
-#[test]
-#[ignore = "it measures, and says so on standard output"]
-fn cost_of_first_messages() {
-    for peers in [1, 100, 1000, 10_000] {
-        let (mut network, _) = hub(61, peers);
-        let bytes = first(1, &hopeless(), None);
-        let (length, rounds) = (bytes.len(), 3);
-        // Keys of cookies and the like are made once.
-        told(&mut network, &Mallory::new(), bytes.clone()).expect("it is answered");
-        let started = Instant::now();
-        for _ in 0..rounds {
-            told(&mut network, &Mallory::new(), bytes.clone()).expect("it is answered");
-        }
-        let merged = started.elapsed() / rounds;
-        let (one, proposals) = (spoke(1), hopeless());
-        let started = Instant::now();
-        for _ in 0..peers {
-            IkeOffer::select(&one.ike, &proposals).expect_err("nothing is in common");
-        }
-        let apart = started.elapsed();
-        println!("{peers} peers, {length} bytes: {merged:?}; their offers one by one alone: {apart:?}");
-    }
 }

@@ -6,7 +6,6 @@ use crate::support::{
     acquainted, assert_agree, assert_nothing_leaks, begin, connected, established, ike_offer, seconds,
 };
 use crypto::SecretBytes;
-use std::sync::{Arc, Mutex};
 use tunnel::ikev2::limits::REFUSED_TIME;
 use tunnel::ikev2::message::numbers::notify;
 use tunnel::ikev2::message::{Exchange, Header, KeyExchange, Notify, Payload, ProposalSpi, emit_clear};
@@ -124,32 +123,6 @@ fn ever_new_cookies_are_not_returned_for_ever() {
     network.run(seconds(60));
     assert_eq!(network.log.len(), 9, "the last one is sent again for a while");
     assert_nothing_leaks(&network, 0);
-}
-
-/// Whoever sees IKE_AUTH and sends it on first, from its own address, does not draw ESP there.
-#[test]
-fn without_a_nat_ike_auth_comes_from_where_the_first_message_came() {
-    let (mut network, ids) = acquainted(55, |host, connection| {
-        if host == B {
-            connection.remote = None;
-        }
-    });
-    let copied = Arc::new(Mutex::new(None));
-    let copy = Arc::clone(&copied);
-    network.on_the_way = Some(Box::new(move |datagram| {
-        if exchange(&datagram.bytes) == (Exchange::IkeAuth, false) {
-            return copy.lock().expect("not poisoned").replace(datagram.clone()).is_some();
-        }
-        true
-    }));
-    begin(&mut network, A, ids[A]);
-    network.run(std::time::Duration::from_millis(500));
-    let copied = copied.lock().expect("not poisoned").clone().expect("it was sent");
-    network.arrive(Datagram { from: "198.51.100.66:500".parse().expect("literal"), ..copied });
-    assert!(network.hosts[B].installed.is_empty());
-    network.run(seconds(5));
-    assert_agree(&network, 1);
-    assert_eq!(network.hosts[B].path.expect("installed").remote.ip(), network.hosts[A].address);
 }
 
 #[test]

@@ -264,7 +264,8 @@ fn only_what_is_new_and_in_its_turn_moves_the_path() {
     assert_eq!(path(&network), mallory.address);
 }
 
-/// As the configuration has it by default, ESP always in UDP: whoever sees IKE_AUTH and sends it on first drew ESP to itself.
+/// An observer that sends a copy of IKE_AUTH from its own address before the original arrives must not draw ESP to itself, with
+/// ESP always in UDP, which is the default, and without.
 #[test]
 fn a_copy_of_ike_auth_from_another_address_is_ignored() {
     for force in [[false, false], [true, false], [false, true], [true, true]] {
