@@ -40,6 +40,9 @@ pub(crate) fn close(arguments: &Close) -> Outcome {
     let settings = run::read(&arguments.config, None, false)?.settings;
     privilege::drop_unneeded(privilege::Needs::default())?;
     Host::start(&settings)?.end(false);
+    println!(
+        "the protected prefixes are blocked until postern run serves them or postern open releases them"
+    );
     Ok(())
 }
 
@@ -52,6 +55,6 @@ pub(crate) fn open(arguments: &Open) -> Outcome {
     }
     privilege::drop_unneeded(privilege::Needs::default())?;
     host::open()?;
-    println!("removed: the routes, rules and nftables table that blocked protected prefixes");
+    println!("no protected prefix is blocked any more");
     Ok(())
 }

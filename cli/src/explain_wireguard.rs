@@ -57,7 +57,7 @@ fn retain(found: &mut Vec<Explanation>, name: &str) -> Result<(), Failure> {
             (None, []) => {
                 format!("set interfaces wireguard {interface} peer {name} public-key KEY, and reload")
             }
-            (None, known) => format!("there are {}", known.join(", ")),
+            (None, known) => format!("one of {}", known.join(", ")),
         };
         return Err(format!("interface {interface} has no peer {name}\n  fix: {fix}").into());
     }
@@ -137,7 +137,7 @@ mod tests {
     fn a_peer_is_told_apart_by_its_name_or_key() {
         let wrong = |name| retain(&mut vec![interface()], name).expect_err("there is none").to_string();
         assert_eq!(wrong("berlni"), "interface wg0 has no peer berlni\n  fix: did you mean berlin?");
-        assert!(wrong("x").ends_with("there are berlin, rome"));
+        assert!(wrong("x").ends_with("one of berlin, rome"));
         let mut found = vec![interface()];
         retain(&mut found, "rome").expect("it is there");
         assert_eq!((found[0].peers.len(), found[0].callers.len()), (1, 0));

@@ -10,7 +10,7 @@ pub(crate) enum What {
     /// Keys and certificates
     #[command(subcommand)]
     Pki(Pki),
-    /// Man pages, and files by which shells complete words
+    /// Man pages and shell completions
     Manual(manual::Arguments),
 }
 

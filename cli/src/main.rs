@@ -46,7 +46,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Serve everything that a configuration file says
+    /// Run the gateway with a configuration file
     Run(run::Arguments),
     /// Show on one screen what is up, what is down, and why
     Status(status::Arguments),
@@ -56,17 +56,17 @@ enum Verb {
     Close(closed::Close),
     /// Release the protected prefixes that a stopped daemon left blocked
     Open(closed::Open),
-    /// Show what is going on
+    /// Show state and counters
     Show(show::Arguments),
-    /// Say why a connection is not up, and what mends it
+    /// Explain why a connection is down, and how to fix it
     Explain(explain::Arguments),
-    /// Begin connections anew
+    /// End connections and set them up again
     Reset(reset::Arguments),
-    /// Begin all connections anew
+    /// End all IPsec connections and set them up again
     Restart(reset::Restart),
-    /// Measure
+    /// Run benchmarks
     Bench(bench::Arguments),
-    /// Find what this machine has and leaves unused
+    /// Find hardware and libraries that are left unused
     Doctor(doctor::Arguments),
     /// Build two sites on this machine, join them, and show what the tunnel can do (needs root)
     Demo {
@@ -74,7 +74,7 @@ enum Verb {
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
         seconds: u32,
     },
-    /// Make new keys
+    /// Generate keys, man pages and completions
     #[command(subcommand)]
     Generate(generate::What),
     /// Serve one WireGuard interface, to be configured with wg and wg-quick

@@ -23,12 +23,16 @@ pub(crate) struct Needs<'a> {
     pub(crate) file: Option<&'a Path>,
     /// The user to switch to.
     pub(crate) user: Option<&'a User>,
+    /// Hold keys in memory for long.
+    pub(crate) keys: bool,
 }
 
 /// Switches to another user, if one is given. Keeps the capabilities to configure networks and to bind low ports, and drops all
 /// others for good, in this thread and in those that it starts later. Must be called before any thread is started.
 pub(crate) fn drop_unneeded(needs: Needs<'_>) -> Result<(), Failure> {
-    lock_memory();
+    if needs.keys {
+        lock_memory();
+    }
     if let Some(user) = needs.user {
         service_user::share_folders(user);
         service_user::become_user(user)?;

@@ -122,8 +122,8 @@ fn each(found: &[Found], tunnel: Option<u32>, json: bool) -> Outcome {
 
 fn said(begun: &Reset) -> String {
     match begun.tunnel {
-        Some(number) => format!("{}: tunnel {number} begins anew\n", begun.peer),
-        None => format!("{}: begins anew\n", begun.peer),
+        Some(number) => format!("{}: tunnel {number} is set up again\n", begun.peer),
+        None => format!("{}: all tunnels are set up again\n", begun.peer),
     }
 }
 

@@ -87,6 +87,7 @@ fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
         raw_sockets: true,
         file: Some(&arguments.config),
         user: user.as_ref(),
+        keys: true,
         ..Needs::default()
     })?;
     let runtime = privilege::runtime()?;

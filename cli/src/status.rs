@@ -21,8 +21,8 @@ const DROPS: usize = 5;
 #[derive(Args)]
 #[command(
     after_help = "The exit code is 0 if everything is up that should be, 1 if something is not, 2 if no daemon \
-                        answers. A peer that need not be connected, as nobody sends, is not down; a warning alone is \
-                        no failure."
+                        answers. A peer without traffic that need not be connected is not down. Warnings do not change \
+                        the exit code."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -181,7 +181,7 @@ fn connection(peer: &IpsecPeer) -> Connection {
         let at = peer.remote_address.as_deref().unwrap_or("an unknown address");
         format!("{at}, for {}", crate::tabulate::duration(peer.uptime.unwrap_or_default()))
     } else {
-        format!("{}; postern explain vpn ipsec peer {}", reason(peer), peer.name)
+        reason(peer)
     };
     let state = if peer.up { State::Up } else { missing(peer) };
     Connection { line: Line { name: peer.name.clone(), state, why }, tunnels: tunnels.collect() }

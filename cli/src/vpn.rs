@@ -46,7 +46,7 @@ pub(crate) fn named(found: Vec<Found>, name: &str) -> Result<Vec<Found>, Failure
     let fix = match (nearest(name, &known), &known[..]) {
         (Some(near), _) => format!("did you mean {near}?"),
         (None, []) => format!("set vpn ipsec site-to-site peer {name} remote-address ADDRESS, and reload"),
-        (None, known) => format!("there are {}", known.join(", ")),
+        (None, known) => format!("one of {}", known.join(", ")),
     };
     Err(format!("there is no IPsec peer {name}\n  fix: {fix}").into())
 }
@@ -68,7 +68,7 @@ mod tests {
         };
         assert_eq!(wrong("berlin", &["berlin", "hamburg"]), "");
         assert!(wrong("berlni", &["berlin", "hamburg"]).ends_with("did you mean berlin?"));
-        assert!(wrong("rome", &["berlin", "hamburg"]).ends_with("there are berlin, hamburg"));
+        assert!(wrong("rome", &["berlin", "hamburg"]).ends_with("one of berlin, hamburg"));
         assert!(wrong("rome", &[]).contains("fix: set vpn ipsec site-to-site peer rome"));
     }
 }

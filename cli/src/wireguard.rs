@@ -81,7 +81,12 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 fn become_modest(user: Option<&str>) -> Result<Runtime, Failure> {
     let user = service_user::wanted(user)?;
     service_user::report(user.as_ref());
-    privilege::drop_unneeded(Needs { other_namespaces: true, user: user.as_ref(), ..Needs::default() })?;
+    privilege::drop_unneeded(Needs {
+        other_namespaces: true,
+        user: user.as_ref(),
+        keys: true,
+        ..Needs::default()
+    })?;
     Ok(privilege::runtime()?)
 }
 

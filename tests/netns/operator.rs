@@ -97,7 +97,7 @@ fn a_reload_says_what_became_of_it() {
     );
     let (_, said) = ask(&a, &["status"]);
     assert!(
-        said.contains("  the reload ") && said.contains("Not in force: interfaces wireguard wg0"),
+        said.contains("  the last reload, ") && said.contains("Not in force: interfaces wireguard wg0"),
         "{said}"
     );
     drop(taken);

@@ -51,7 +51,8 @@ fn head(daemon: &Daemon) -> Vec<String> {
     if let Some(last) = &configuration.last_reload
         && let Some(error) = last.errors.first()
     {
-        lines.push(format!("  the reload {} was {}: {error}", ago(last.at), last.outcome));
+        let error = error.replace('\n', "\n  ");
+        lines.push(format!("  the last reload, {}, was {}: {error}", ago(last.at), last.outcome));
     }
     lines
 }
@@ -86,10 +87,13 @@ fn ipsec(connections: &[Connection]) -> Vec<String> {
     let rows: Vec<(&Line, &str)> = rows.collect();
     let width = rows.iter().map(|(line, indent)| indent.len() + line.name.chars().count()).max();
     let width = width.unwrap_or_default();
-    lines.extend(rows.iter().map(|(line, indent)| {
+    for (line, indent) in rows {
         let name = format!("{indent}{}", line.name);
-        format!("  {name:<width$}  {:<7}  {}", line.state.name(), line.why)
-    }));
+        lines.push(format!("  {name:<width$}  {:<7}  {}", line.state.name(), line.why));
+        if indent.is_empty() && line.state == State::Down {
+            lines.push(format!("  fix: postern explain vpn ipsec peer {}", line.name));
+        }
+    }
     lines.extend(more(sorted.len()));
     lines
 }

@@ -179,13 +179,14 @@ impl Subject<'_> {
 
     fn unanswered(&self) -> Vec<Finding> {
         let count = self.peer.trouble.unanswered;
+        let handshakes = if count == 1 { "1 handshake".to_owned() } else { format!("{count} handshakes") };
         let Some(remote) = self.remote() else { return vec![self.nowhere()] };
         if !(self.has_route)(remote.ip()) {
-            let what = format!("there is no route to {remote}: {count} handshakes were begun in vain");
+            let what = format!("there is no route to {remote}: {handshakes} failed");
             return vec![finding(what, [format!("ip route get {}", remote.ip())])];
         }
         let ours = self.snapshot.public.map(|key| key.to_string()).unwrap_or_default();
-        let what = format!("{remote} has not answered {count} handshakes");
+        let what = format!("{remote} has not answered {handshakes}");
         let fix = [
             format!("see that a WireGuard listens there, and that UDP port {} is let through", remote.port()),
             format!("it must have a peer with our public key, {ours}"),
