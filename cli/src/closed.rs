@@ -2,7 +2,8 @@
 
 use crate::{Outcome, log, privilege, run};
 use clap::Args;
-use gateway::control::host::{self, Host};
+use gateway::host;
+use gateway::host::Host;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use crypto::choice::{Choice, Subject};
 use gateway::api::said_of_engine;
-use gateway::control::rights::Rights;
+use gateway::rights::Rights;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

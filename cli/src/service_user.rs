@@ -2,7 +2,7 @@
 
 use crate::{Failure, engines};
 use gateway::api;
-use gateway::control::uapi_server;
+use gateway::wireguard::uapi_server;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::fs::{DirEntry, Permissions};

@@ -9,7 +9,8 @@ use crypto::pki::{Certificate, DistinguishedName, Evidence, Identity, Revocation
 use crypto::signature::{Scheme, SigningKey};
 use crypto::{PrivateKey, Random, Secret};
 use gateway::bed::{self, Bed};
-use gateway::control::{read_notification, uapi};
+use gateway::host::read_notification;
+use gateway::wireguard::uapi;
 use packet::checksum::Sum;
 use packet::header::esp::{Encapsulated, TRAILER, Trailer};
 use packet::header::flow::Flow;

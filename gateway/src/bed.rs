@@ -4,9 +4,9 @@
 use crate::clock::Clock;
 use crate::datapath::Notice;
 use crate::datapath::punt::{Datagram, Punt};
-use crate::staging::Budget;
-use crate::tables::{Kind, Peer, Protocol, Session, Tables, Tunnel};
-use crate::worker::{Egress, Inbound, Outbound, Shared};
+use crate::datapath::staging::Budget;
+use crate::datapath::tables::{Kind, Peer, Protocol, Session, Tables, Tunnel};
+use crate::datapath::worker::{Egress, Inbound, Outbound, Shared};
 use crossbeam_channel::{Receiver, unbounded};
 use crypto::Cipher;
 use crypto::engine::{Engine, LoadError};

@@ -1,25 +1,26 @@
 //! The daemon.
 //!
 //! ```text
-//! inside ──> worker: datapath, outbound ──> outside        one thread a direction and interface
-//! inside <── worker: datapath, inbound  <── outside
-//!                 │ handshake messages, notices
+//! inside ──> datapath::worker, outbound ──> outside        one thread a direction and interface
+//! inside <── datapath::worker, inbound  <── outside
+//!                 │ handshake messages, data path events
 //!                 v
-//!            control::lane, the protocol                    one thread an interface, behind a bounded queue
+//!            wireguard::handshake_thread, ipsec::ike_thread  one thread an interface, behind a bounded queue
 //!                 ^ updates, questions
 //!                 │
-//!            control, api: configuration, UAPI, show        one thread for all
+//!            daemon, api: configuration, UAPI, show          one thread for all
+//!            host: addresses, routes, rules, nftables        one thread for all
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod api;
 pub mod bed;
 pub mod clock;
-pub mod control;
+pub mod daemon;
 pub mod datapath;
-pub mod early;
-pub mod icmp_errors;
-pub mod indexed;
-pub mod staging;
-pub mod tables;
-pub mod worker;
+pub mod host;
+pub mod ipsec;
+pub mod rights;
+pub mod tunnel_interface;
+pub mod unix_socket;
+pub mod wireguard;

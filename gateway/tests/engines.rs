@@ -12,7 +12,7 @@ use crypto::cipher::{Encryption, Integrity, Pair};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, Key, LoadError, PairJob, PairKey};
 use gateway::bed::Bed;
-use gateway::control::daemon::engine_rules;
+use gateway::daemon::engine_rules;
 use ill::{ERRS, Ill, LIES, STALLS, WELL};
 use packet::header::ip::Ipv4Header;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crypto::engine::{Engine, Job};
 use crypto::random;
 use gateway::bed::{Bed, Ends, INDEX, child};
 use gateway::datapath::Notice;
-use gateway::tables::{Session, Tunnel};
+use gateway::datapath::tables::{Session, Tunnel};
 use packet::checksum::Sum;
 use packet::header::esp::{NEXT_IPV4, NEXT_NONE, NON_ESP_MARKER};
 use packet::header::ip::{IpPacket, Ipv4Header, TCP, UDP, ecn};

@@ -8,7 +8,7 @@ use crypto::engine::Engine;
 use crypto::engine::aws_lc::AwsLc;
 use gateway::bed::{Bed, INDEX};
 use gateway::datapath::Notice;
-use gateway::tables::{Order, Session};
+use gateway::datapath::tables::{Order, Session};
 use packet::DropReason;
 use packet::header::wireguard::DATA_OVERHEAD;
 use port::Wake;

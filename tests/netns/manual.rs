@@ -2,11 +2,11 @@
 
 use crossbeam_channel::{Receiver, unbounded};
 use gateway::clock::Clock;
-use gateway::control::carrier::{Carrier, Drops, Options};
 use gateway::datapath::Notice;
 use gateway::datapath::punt::Punt;
-use gateway::tables::{Order, Peer, Protocol, Tables};
-use gateway::worker::Shared;
+use gateway::datapath::tables::{Order, Peer, Protocol, Tables};
+use gateway::datapath::worker::Shared;
+use gateway::tunnel_interface::{Carrier, Drops, Options};
 use std::sync::Arc;
 use tunnel::esp::{Policies, Policy};
 

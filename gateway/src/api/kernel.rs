@@ -1,9 +1,9 @@
 //! What the API shows of losses in the kernel: where packets wait before we have them, and after we gave them away.
 
 use super::model::Drop;
-use crate::control::carrier::SocketKind;
-use crate::control::host::Held;
-use crate::control::netlink::Netlink;
+use crate::host::Held;
+use crate::host::netlink::Netlink;
+use crate::tunnel_interface::SocketKind;
 use port::udp::SocketSlot;
 
 const QUEUE_FULL: &str = "the kernel had more packets for the tunnel than may wait for us: the processor is busy, or they come in bursts; a longer queue (ip link set IF txqueuelen N) helps against bursts only";

@@ -8,7 +8,6 @@
 //! ```
 
 mod engines;
-mod explain;
 mod kernel;
 pub mod model;
 mod server;
@@ -18,12 +17,12 @@ pub use engines::{said as said_of_engine, show as show_crypto};
 pub use status::Reload;
 
 use crate::clock::Clock;
-use crate::control::carrier::Drops;
-use crate::control::host::HeldReader;
-use crate::control::interface::Interface;
-use crate::control::ipsec::Gateway;
-use crate::control::netlink::Netlink;
-use crate::control::socket::{Listener, SocketError};
+use crate::host::HeldReader;
+use crate::host::netlink::Netlink;
+use crate::ipsec::Gateway;
+use crate::tunnel_interface::Drops;
+use crate::unix_socket::{Listener, SocketError};
+use crate::wireguard::interface::Interface;
 use ::crypto::PublicKey;
 use ::crypto::choice::Choice;
 use arc_swap::ArcSwapOption;
@@ -186,7 +185,8 @@ async fn explain_interface(
     let mut interfaces = Vec::new();
     for (interface, labels) in shown.all().into_iter().filter(|(interface, _)| interface.name() == name) {
         let (snapshot, name) = (interface.snapshot().await, name.clone());
-        let explain = move || explain::interface(&name, &snapshot, &labels, Clock.now().wall);
+        let explain =
+            move || crate::wireguard::explain::interface(&name, &snapshot, &labels, Clock.now().wall);
         // If it panicked, it has said so already.
         interfaces.extend(tokio::task::spawn_blocking(explain).await);
     }
@@ -200,11 +200,11 @@ async fn drops(State(shown): State<Shown>) -> Json<model::Drops> {
         drops.extend(kernel::drops(interface.name(), &interface.sockets()));
     }
     if let Some(gateway) = shown.ipsec.load_full() {
-        drops.extend(show_drops(crate::control::ipsec::NAME, gateway.drops()));
-        drops.extend(kernel::drops(crate::control::ipsec::NAME, &gateway.sockets()));
+        drops.extend(show_drops(crate::ipsec::NAME, gateway.drops()));
+        drops.extend(kernel::drops(crate::ipsec::NAME, &gateway.sockets()));
     }
     if let Some(held) = shown.held.get() {
-        drops.extend(kernel::held(crate::control::ipsec::NAME, held.read()));
+        drops.extend(kernel::held(crate::ipsec::NAME, held.read()));
     }
     Json(model::Drops { drops })
 }
@@ -236,7 +236,7 @@ async fn offloads(State(shown): State<Shown>) -> Json<model::Offloads> {
         .flat_map(|(interface, _)| show_offloads(interface.name(), interface.offloads()))
         .collect();
     if let Some(gateway) = shown.ipsec.load_full() {
-        offloads.extend(show_offloads(crate::control::ipsec::NAME, gateway.offloads()));
+        offloads.extend(show_offloads(crate::ipsec::NAME, gateway.offloads()));
     }
     Json(model::Offloads { offloads })
 }

@@ -4,7 +4,7 @@
 //! cost neither memory nor descriptors of the gateway, nor keep another client from being answered.
 
 use super::model::Problem;
-use crate::control::socket::Listener;
+use crate::unix_socket::Listener;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};

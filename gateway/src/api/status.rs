@@ -3,7 +3,7 @@
 use super::model::{Configuration, Refused, Reloaded, Status};
 use super::{Shown, lock, server};
 use crate::clock::Clock;
-use crate::control::needs::Needs;
+use crate::daemon::needs::Needs;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;

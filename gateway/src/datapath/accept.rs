@@ -1,8 +1,8 @@
 //! Inbound: what authentic packets change. Nothing before this stage has changed anything.
 
 use super::check::counter;
+use super::tables::Kind;
 use super::{Notice, Run, Stage, transport};
-use crate::tables::Kind;
 use crossbeam_channel::Sender;
 use packet::header::ip::IpPacket;
 use packet::header::wireguard::{DATA_HEADER, DATA_OVERHEAD};

@@ -1,7 +1,7 @@
 //! Inbound: the inner packet must be one that its peer may send.
 
+use super::tables::{Peer, Tables};
 use super::{Run, Stage};
-use crate::tables::{Peer, Tables};
 use packet::header::flow::Flow;
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason};

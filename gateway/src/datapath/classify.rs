@@ -1,8 +1,8 @@
 //! Both directions: tells what a packet is.
 
 use super::punt::Punt;
+use super::tables::{Protocol, Session, Tables};
 use super::{Classified, Run, Stage};
-use crate::tables::{Protocol, Session, Tables};
 use packet::header::esp::{Encapsulated, HEADER};
 use packet::header::ip::IpPacket;
 use packet::header::wireguard::{COOKIE_REPLY, DATA, DATA_OVERHEAD, INITIATION, RESPONSE};

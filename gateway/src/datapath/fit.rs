@@ -1,8 +1,8 @@
 //! Outbound: makes the packets fit the tunnel.
 
+use super::icmp_errors::IcmpErrors;
+use super::tables::{Inside, Peer, Tunnel};
 use super::{Fitted, Routed, Stage};
-use crate::icmp_errors::IcmpErrors;
-use crate::tables::{Inside, Peer, Tunnel};
 use packet::header::flow::Upper;
 use packet::header::icmp::IcmpError;
 use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, MAXIMUM, ecn};

@@ -14,19 +14,25 @@ pub mod decrypt;
 pub mod encrypt;
 pub mod fit;
 pub mod forward;
+pub mod icmp_errors;
+pub mod indexed;
+pub mod pre_sa_queue;
 pub mod punt;
 pub mod receive;
 pub mod route;
+pub mod staging;
+pub mod tables;
 pub mod transmit;
 mod transport;
+pub mod worker;
 pub mod wrap;
 
-use crate::tables::{Peer, Session};
 use packet::{DropReason, Endpoint};
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
+use tables::{Peer, Session};
 use tunnel::{OutboundSa, PeerId};
 
 /// What there is to know of a stage.

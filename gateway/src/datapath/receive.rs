@@ -1,7 +1,7 @@
 //! Both directions: takes what a port has.
 
 use super::Stage;
-use crate::early::Early;
+use super::pre_sa_queue::Early;
 use packet::{Batch, DropCounters, DropReason};
 use port::Receive;
 use std::io;

@@ -1,8 +1,8 @@
 //! Outbound: finds the peer, and a key for it.
 
+use super::icmp_errors::IcmpErrors;
+use super::tables::{Peer, Protocol, Tables};
 use super::{Classified, Notice, Routed, Stage};
-use crate::icmp_errors::IcmpErrors;
-use crate::tables::{Peer, Protocol, Tables};
 use arc_swap::ArcSwap;
 use crossbeam_channel::Sender;
 use packet::header::flow::{Flow, Upper};

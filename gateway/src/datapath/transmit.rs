@@ -1,7 +1,7 @@
 //! Both directions: hands the batch to the port.
 
+use super::tables::Kind;
 use super::{Assigned, Notice, Stage};
-use crate::tables::Kind;
 use crossbeam_channel::Sender;
 use packet::{Batch, DropCounters, DropReason};
 use port::Transmit;

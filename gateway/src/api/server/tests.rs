@@ -1,7 +1,7 @@
 //! Clients that are wrong, slow, or many.
 
-use super::super::{Shown, bind, router};
 use super::*;
+use crate::api::{Shown, bind, router};
 use crypto::choice::Choice;
 use crypto::engine::none;
 use std::path::PathBuf;

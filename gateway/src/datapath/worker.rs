@@ -1,0 +1,292 @@
+//! The workers: the stages in their order, one function a direction.
+
+use super::icmp_errors::IcmpErrors;
+use super::punt::Punt;
+use super::route::{Recent, Router};
+use super::tables::{Order, Peer, Tables};
+use super::{
+    Assigned, Classified, Fitted, Notice, Observer, Routed, Run, accept, admit, assign, check, classify,
+    decrypt, encrypt, fit, forward, punt, receive, route, transmit, wrap,
+};
+use crate::clock::Clock;
+use crossbeam_channel::Sender;
+use packet::{Batch, DropCounters, DropReason};
+use port::{Receive, Transmit, Wake};
+use rustix::io::Errno;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tunnel::{OutboundSa, Time};
+
+/// Waiting packets that are sent together.
+const FLUSH: usize = 64;
+/// Bytes of a batch that waiting packets can be sent with.
+const FLUSH_BYTES: usize = 256 * 1024;
+/// How many peers have their waiting packets sent or dropped in one burst.
+const ORDERS: usize = 16;
+
+/// What all workers of an interface share.
+#[derive(Clone)]
+pub struct Shared {
+    /// What they look up.
+    pub tables: Arc<Tables>,
+    /// Where they tell the protocol what it must know.
+    pub notices: Sender<Notice>,
+    /// What time it is.
+    pub clock: Clock,
+}
+
+/// From a key to the network: the part of the way that keepalives and waiting packets share with all others.
+pub struct Egress<T> {
+    shared: Shared,
+    outside: T,
+    drops: Arc<DropCounters>,
+    fitted: Vec<Fitted>,
+    assigned: Vec<Assigned>,
+}
+
+impl<T: Transmit> Egress<T> {
+    /// Sends on `outside`.
+    pub fn new(shared: Shared, outside: T, drops: Arc<DropCounters>) -> Self {
+        Self { shared, outside, drops, fitted: Vec::new(), assigned: Vec::new() }
+    }
+
+    /// Sends the trains of `batch` as they are: handshake messages. Returns why the kernel refused one, if it did.
+    pub fn send_as_is(&mut self, batch: &mut Batch) -> Option<Errno> {
+        // What was refused before was not of these.
+        self.outside.take_refusal();
+        self.outside.transmit(batch, &self.drops);
+        self.outside.take_refusal()
+    }
+
+    /// Sends the packets that wait for a key, in order. If the key ends meanwhile, the rest goes on waiting.
+    fn flush(&mut self, batch: &mut Batch, peer: &Arc<Peer>) {
+        while let Some(sa) = peer.sending.load_full().filter(|sa| sa.is_usable(self.shared.clock.monotonic()))
+        {
+            let waiting = peer.staging.take();
+            if waiting.is_empty() {
+                break;
+            }
+            for packet in waiting {
+                if batch.len() == FLUSH || !append(batch, &packet) {
+                    self.send_run(batch, peer, &sa, true);
+                    append(batch, &packet);
+                }
+            }
+            self.send_run(batch, peer, &sa, true);
+        }
+    }
+
+    /// Sends all packets of `batch` under one key, and empties it.
+    pub fn send_run(&mut self, batch: &mut Batch, peer: &Arc<Peer>, sa: &Arc<OutboundSa>, is_data: bool) {
+        let packets = 0..batch.len();
+        // The packets may be of any flow; "not ECN-capable" is right for all (RFC 6040, compatibility mode).
+        let run = Routed { packets, peer: Arc::clone(peer), sa: Arc::clone(sa), ds_field: 0, is_data };
+        let now = self.shared.clock.monotonic();
+        self.send(batch, now, &mut vec![run], &mut IcmpErrors::none(), &mut ());
+        batch.clear();
+    }
+
+    /// Sends the packets of `batch` that `routed` speaks of; ICMP errors for the inside are added to `errors`.
+    pub fn send(
+        &mut self,
+        batch: &mut Batch,
+        now: Time,
+        routed: &mut Vec<Routed>,
+        errors: &mut IcmpErrors,
+        observer: &mut impl Observer,
+    ) {
+        let (drops, inside) = (&*self.drops, self.shared.tables.inside());
+        fit::fit(batch, inside, drops, errors, routed, &mut self.fitted);
+        observer.finished(&fit::STAGE);
+        assign::assign(batch, inside.mtu, now, drops, &mut self.fitted, &mut self.assigned);
+        observer.finished(&assign::STAGE);
+        encrypt::encrypt(batch, drops, &mut self.assigned);
+        observer.finished(&encrypt::STAGE);
+        wrap::wrap(batch, &self.assigned);
+        observer.finished(&wrap::STAGE);
+        transmit::outbound(&mut self.outside, batch, now, drops, &self.shared.notices, &mut self.assigned);
+        observer.finished(&transmit::OUTBOUND);
+    }
+}
+
+fn append(batch: &mut Batch, packet: &[u8]) -> bool {
+    batch.append(packet.len()).map(|bytes| bytes.copy_from_slice(packet)).is_some()
+}
+
+/// From the inside to the outside.
+pub struct Outbound<R, T, A> {
+    shared: Shared,
+    inside: R,
+    egress: Egress<T>,
+    /// Where ICMP errors go.
+    errors_to: A,
+    drops: Arc<DropCounters>,
+    batch: Batch,
+    /// For packets that waited for a key.
+    waited: Batch,
+    errors: IcmpErrors,
+    classified: Vec<Classified>,
+    routed: Vec<Routed>,
+    recent: Recent,
+}
+
+impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
+    /// A worker that reads from `inside`, sends ICMP errors there by `errors_to`, and sends by `egress`.
+    ///
+    /// `batch_bytes`: how much it carries at once, at least the largest packet with its rooms.
+    pub fn new(shared: Shared, inside: R, errors_to: A, egress: Egress<T>, batch_bytes: usize) -> Self {
+        Self {
+            shared,
+            inside,
+            drops: Arc::clone(&egress.drops),
+            egress,
+            errors_to,
+            batch: Batch::new(batch_bytes),
+            waited: Batch::new(FLUSH_BYTES),
+            errors: IcmpErrors::default(),
+            classified: Vec::new(),
+            routed: Vec::new(),
+            recent: Recent::default(),
+        }
+    }
+
+    /// Carries one burst; false when there was none. An error means that the inside is gone.
+    pub fn burst(&mut self, observer: &mut impl Observer) -> io::Result<bool> {
+        let ordered = self.carry_out_orders();
+        let (batch, drops) = (&mut self.batch, &*self.drops);
+        if !receive::receive(&mut self.inside, batch, drops)? {
+            return Ok(ordered);
+        }
+        let now = self.shared.clock.monotonic();
+        observer.finished(&receive::OUTBOUND);
+        classify::outbound(batch, drops, &mut self.classified);
+        observer.finished(&classify::OUTBOUND);
+        self.errors.begin(now);
+        let (tables, notices, errors) = (&*self.shared.tables, &self.shared.notices, &mut self.errors);
+        let recent = &mut self.recent;
+        let (classified, routed) = (&mut self.classified, &mut self.routed);
+        let (egress, waited) = (&mut self.egress, &mut self.waited);
+        let flush = &mut |peer: &Arc<Peer>| egress.flush(waited, peer);
+        Router { tables, recent, notices, drops, errors, flush }.route(batch, now, classified, routed);
+        observer.finished(&route::STAGE);
+        self.egress.send(batch, now, &mut self.routed, &mut self.errors, observer);
+        if !self.errors.is_empty() {
+            self.send_errors();
+        }
+        Ok(true)
+    }
+
+    /// Does what the protocol wants done with packets that wait for keys; tells whether that was anything.
+    #[inline]
+    fn carry_out_orders(&mut self) -> bool {
+        let mut some = false;
+        for _ in 0..ORDERS {
+            let Some((peer, order)) = self.shared.tables.orders.next() else { break };
+            some = true;
+            self.carry_out(&peer, order);
+        }
+        some
+    }
+
+    #[cold]
+    fn carry_out(&mut self, peer: &Arc<Peer>, order: Order) {
+        match order {
+            Order::Drop => self.drops.count(DropReason::NoKey, peer.staging.purge()),
+            Order::Send => {
+                self.egress.flush(&mut self.waited, peer);
+                if peer.staging.is_occupied() {
+                    // The key has ended meanwhile. The lane outlives the workers.
+                    let _ = self.shared.notices.send(Notice::NoKey(peer.id));
+                }
+            }
+        }
+    }
+
+    /// Sends ICMP errors back to the inside.
+    #[cold]
+    fn send_errors(&mut self) {
+        self.batch.clear();
+        for error in self.errors.take() {
+            self.batch.append(error.len()).expect("fifty of them fit").copy_from_slice(&error);
+        }
+        self.errors_to.transmit(&mut self.batch, &self.egress.drops);
+    }
+
+    /// Carries until `stop` is set; whoever sets it rings the bell. An error means that the inside is gone.
+    pub fn serve(&mut self, stop: &AtomicBool, wake: &Wake) -> io::Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            if !self.burst(&mut ())? {
+                self.inside.wait(wake)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// From the outside to the inside.
+pub struct Inbound<R, T> {
+    shared: Shared,
+    outside: R,
+    inside: T,
+    punt: Punt,
+    drops: Arc<DropCounters>,
+    batch: Batch,
+    runs: Vec<Run>,
+    sequences: Vec<u64>,
+}
+
+impl<R: Receive, T: Transmit> Inbound<R, T> {
+    /// A worker that receives from `outside`, writes to `inside`, and hands handshakes to `punt`.
+    pub fn new(
+        shared: Shared,
+        outside: R,
+        inside: T,
+        punt: Punt,
+        drops: Arc<DropCounters>,
+        batch_bytes: usize,
+    ) -> Self {
+        let (batch, runs, sequences) = (Batch::new(batch_bytes), Vec::new(), Vec::new());
+        Self { shared, outside, inside, punt, drops, batch, runs, sequences }
+    }
+
+    /// Carries one burst; false when there was none. An error means that the outside is gone.
+    pub fn burst(&mut self, observer: &mut impl Observer) -> io::Result<bool> {
+        let (batch, drops, runs) = (&mut self.batch, &*self.drops, &mut self.runs);
+        let sequences = &mut self.sequences;
+        if !receive::inbound(&mut self.outside, &self.shared.tables.early, batch, drops)? {
+            return Ok(false);
+        }
+        let now = self.shared.clock.monotonic();
+        let (tables, notices) = (&*self.shared.tables, &self.shared.notices);
+        observer.finished(&receive::INBOUND);
+        classify::inbound(batch, tables, &self.punt, drops, runs);
+        observer.finished(&classify::INBOUND);
+        observer.finished(&punt::STAGE);
+        check::check(batch, now, drops, runs, sequences);
+        observer.finished(&check::STAGE);
+        decrypt::decrypt(batch, drops, runs, sequences);
+        observer.finished(&decrypt::STAGE);
+        accept::accept(batch, now, drops, notices, runs, sequences);
+        observer.finished(&accept::STAGE);
+        admit::admit(batch, tables, drops, runs);
+        observer.finished(&admit::STAGE);
+        forward::forward(batch, drops, runs);
+        observer.finished(&forward::STAGE);
+        transmit::inbound(&mut self.inside, batch, drops);
+        observer.finished(&transmit::INBOUND);
+        // What is retired while we wait for the next burst must not be kept by this one.
+        runs.clear();
+        Ok(true)
+    }
+
+    /// Carries until `stop` is set; whoever sets it rings the bell. An error means that the outside is gone.
+    pub fn serve(&mut self, stop: &AtomicBool, wake: &Wake) -> io::Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            if !self.burst(&mut ())? {
+                self.outside.wait(wake)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,352 @@
+//! Messages of nf_tables (linux/netfilter/nf_tables.h), as far as our rules need them.
+
+use netlink_sys::protocols::NETLINK_NETFILTER;
+use netlink_sys::{Socket, SocketAddr};
+use rustix::net::sockopt::{
+    Timeout, set_socket_recv_buffer_size_force, set_socket_send_buffer_size_force, set_socket_timeout,
+};
+use rustix::net::{RecvFlags, recv};
+use std::io;
+use std::time::Duration;
+
+/// linux/netfilter/nfnetlink.h
+const BATCH_BEGIN: u16 = 0x10;
+const BATCH_END: u16 = 0x11;
+pub(crate) const NF_TABLES: u16 = 10;
+/// linux/netfilter/nf_tables.h
+pub(crate) const NEW_TABLE: u16 = NF_TABLES << 8;
+pub(crate) const DELETE_TABLE: u16 = NF_TABLES << 8 | 2;
+pub(crate) const NEW_CHAIN: u16 = NF_TABLES << 8 | 3;
+pub(crate) const NEW_RULE: u16 = NF_TABLES << 8 | 6;
+const GET_RULE: u16 = NF_TABLES << 8 | 7;
+pub(crate) const NEW_SET: u16 = NF_TABLES << 8 | 9;
+pub(crate) const NEW_ELEMENTS: u16 = NF_TABLES << 8 | 0xc;
+/// linux/netlink.h
+const REQUEST: u16 = 0x1;
+const ACK: u16 = 0x4;
+const DUMP: u16 = 0x300;
+/// Kinds of netlink's own messages.
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+pub(crate) const CREATE: u16 = 0x400;
+pub(crate) const APPEND: u16 = 0x800;
+/// For IPv4 and IPv6.
+const INET: u8 = 1;
+/// How long the kernel may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What every socket may send at once.
+const USUAL_SEND: usize = 64 << 10;
+
+/// What `meta` reads.
+pub(crate) const MARK: u32 = 3;
+pub(crate) const IIF: u32 = 4;
+pub(crate) const IIFNAME: u32 = 6;
+pub(crate) const OIFNAME: u32 = 7;
+pub(crate) const NF_PROTOCOL: u32 = 15;
+pub(crate) const L4_PROTOCOL: u32 = 16;
+/// How values are compared.
+pub(crate) const EQUAL: u32 = 0;
+pub(crate) const NOT_EQUAL: u32 = 1;
+pub(crate) const AT_MOST: u32 = 3;
+pub(crate) const AT_LEAST: u32 = 5;
+/// Which header `payload` reads.
+pub(crate) const NETWORK_HEADER: u32 = 1;
+pub(crate) const TRANSPORT_HEADER: u32 = 2;
+/// Protocols, as an IP header has them.
+pub(crate) const ICMP_V6: u8 = 58;
+/// Where a value is kept, and where a verdict.
+const REGISTER: u32 = 1;
+const VERDICT: u32 = 0;
+const DROP: u32 = 0;
+const ACCEPT: u32 = 1;
+const JUMP: u32 = -3i32 as u32;
+
+pub(crate) fn meta(key: u32) -> Vec<u8> {
+    expression("meta", &[number(1, REGISTER), number(2, key)])
+}
+
+pub(crate) fn fib(of: u32, result: u32) -> Vec<u8> {
+    expression("fib", &[number(1, REGISTER), number(2, result), number(3, of)])
+}
+
+/// The mark of the socket that a packet is for, if there is one.
+pub(crate) fn socket_mark() -> Vec<u8> {
+    const KEY: u32 = 1;
+    expression("socket", &[number(1, KEY), number(2, REGISTER)])
+}
+
+/// Bytes of a header.
+pub(crate) fn payload(header: u32, offset: u32, length: u32) -> Vec<u8> {
+    expression("payload", &[number(1, REGISTER), number(2, header), number(3, offset), number(4, length)])
+}
+
+pub(crate) fn compare(how: u32, value: &[u8]) -> Vec<u8> {
+    expression("cmp", &[number(1, REGISTER), number(2, how), nested(3, &[attribute(1, value)])])
+}
+
+/// Whether the value is in a set.
+pub(crate) fn lookup(set: &str) -> Vec<u8> {
+    expression("lookup", &[text(1, set), number(2, REGISTER)])
+}
+
+/// Compares the name of an interface.
+pub(crate) fn interface(how: u32, interface: &str) -> Vec<u8> {
+    // The length of all names of interfaces.
+    let mut name = [0; 16];
+    let length = interface.len().min(15);
+    name[..length].copy_from_slice(&interface.as_bytes()[..length]);
+    compare(how, &name)
+}
+
+pub(crate) fn protocol(number: u8) -> Vec<u8> {
+    [meta(L4_PROTOCOL), compare(EQUAL, &[number])].concat()
+}
+
+fn verdict(of: &[Vec<u8>]) -> Vec<u8> {
+    expression("immediate", &[number(1, VERDICT), nested(2, &[nested(2, of)])])
+}
+
+pub(crate) fn accept() -> Vec<u8> {
+    verdict(&[number(1, ACCEPT)])
+}
+
+pub(crate) fn jump(chain: &str) -> Vec<u8> {
+    verdict(&[number(1, JUMP), text(2, chain)])
+}
+
+/// And counts, which `nft list table` and [`counted`] show.
+pub(crate) fn refuse() -> Vec<u8> {
+    [expression("counter", &[]), verdict(&[number(1, DROP)])].concat()
+}
+
+/// A chain at a hook of netfilter.
+pub(crate) fn base_chain(table: &str, chain: &str, hook: u32, priority: i32) -> Vec<u8> {
+    let hook = nested(4, &[number(1, hook), number(2, priority as u32)]);
+    [text(1, table), text(3, chain), hook, text(7, "filter")].concat()
+}
+
+pub(crate) fn chain(table: &str, chain: &str) -> Vec<u8> {
+    [text(1, table), text(3, chain)].concat()
+}
+
+pub(crate) fn rule(table: &str, chain: &str, expressions: &[Vec<u8>]) -> Vec<u8> {
+    [text(1, table), text(2, chain), nested(4, &[expressions.concat()])].concat()
+}
+
+fn expression(name: &str, of: &[Vec<u8>]) -> Vec<u8> {
+    nested(1, &[text(1, name), nested(2, of)])
+}
+
+/// An attribute of netlink, of this type.
+pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = ((value.len() + 4) as u16).to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// One that has others in it.
+pub(crate) fn nested(kind: u16, of: &[Vec<u8>]) -> Vec<u8> {
+    attribute(0x8000 | kind, &of.concat())
+}
+
+pub(crate) fn number(kind: u16, value: u32) -> Vec<u8> {
+    attribute(kind, &value.to_be_bytes())
+}
+
+pub(crate) fn text(kind: u16, value: &str) -> Vec<u8> {
+    attribute(kind, &[value.as_bytes(), &[0]].concat())
+}
+
+/// Messages, of which the kernel takes all or none.
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    messages: u32,
+}
+
+impl Batch {
+    pub(crate) fn new() -> Self {
+        let mut batch = Self { bytes: Vec::new(), messages: 0 };
+        batch.message(BATCH_BEGIN, 0, 0, NF_TABLES, &[]);
+        batch
+    }
+
+    /// Asks for a change of rules for IPv4 and IPv6.
+    pub(crate) fn add(&mut self, kind: u16, flags: u16, attributes: &[u8]) {
+        self.message(kind, flags | ACK, INET, 0, attributes);
+    }
+
+    fn message(&mut self, kind: u16, flags: u16, family: u8, resource: u16, attributes: &[u8]) {
+        let length = (HEADERS + attributes.len()) as u32;
+        self.bytes.extend(length.to_ne_bytes());
+        self.bytes.extend([kind.to_ne_bytes(), (REQUEST | flags).to_ne_bytes()].concat());
+        self.bytes.extend([self.messages.to_ne_bytes(), [0; 4]].concat());
+        self.bytes.extend([family, 0]);
+        self.bytes.extend(resource.to_be_bytes());
+        self.bytes.extend(attributes);
+        self.messages += 1;
+    }
+
+    /// Sends all, and reads what the kernel says of each.
+    pub(crate) fn send(mut self, socket: &Socket) -> io::Result<()> {
+        let asked = self.messages - 1;
+        self.message(BATCH_END, 0, 0, NF_TABLES, &[]);
+        // What the kernel said of a batch that it refused may still be there.
+        while recv(socket, &mut [0u8; 4096][..], RecvFlags::DONTWAIT).is_ok() {}
+        if self.bytes.len() > USUAL_SEND {
+            set_socket_send_buffer_size_force(socket, self.bytes.len() * 2)?;
+        }
+        // Each answer takes up to a page of what waits to be read.
+        let answers = self.messages as usize * ANSWER;
+        if answers > USUAL_SEND {
+            set_socket_recv_buffer_size_force(socket, answers)?;
+        }
+        socket.send(&self.bytes, 0)?;
+        for _ in 0..asked {
+            acknowledged(&socket.recv_from_full()?.0)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the kernel counts for an answer that waits.
+const ANSWER: usize = 2048;
+/// The header of netlink, and with that of netfilter's messages in it.
+const NETLINK_HEADER: usize = 16;
+const HEADERS: usize = NETLINK_HEADER + 4;
+
+/// A conversation with nf_tables, and its number, by which the kernel says whose change it tells of.
+pub(crate) fn open() -> io::Result<(Socket, u32)> {
+    let mut socket = Socket::new(NETLINK_NETFILTER)?;
+    let port = socket.bind_auto()?.port_number();
+    socket.connect(&SocketAddr::new(0, 0))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+    Ok((socket, port))
+}
+
+/// The multicast group of changes (linux/netfilter/nfnetlink.h).
+const CHANGES: u32 = 7;
+
+/// A socket on which the kernel tells of changes.
+pub(crate) fn subscribe() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_NETFILTER)?;
+    socket.bind_auto()?;
+    socket.add_membership(CHANGES)?;
+    socket.set_non_blocking(true)?;
+    Ok(socket)
+}
+
+/// Whether something that the kernel tells of is a change of a table, made by another than `port`.
+pub(crate) fn is_change_by_another(bytes: &[u8], table: &str, port: u32) -> bool {
+    let mut rest = bytes;
+    while let Some(&length) = rest.first_chunk::<4>() {
+        let length = u32::from_ne_bytes(length) as usize;
+        let Some(message) = rest.get(..length).filter(|_| length >= HEADERS) else { return false };
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        let by = u32::from_ne_bytes([message[12], message[13], message[14], message[15]]);
+        let is_of_tables = u16::from_ne_bytes([message[4], message[5]]) >> 8 == NF_TABLES;
+        // The name of the table is the first attribute of all messages.
+        let name = message.get(HEADERS + 4..HEADERS + 4 + table.len() + 1);
+        let is_named = name.is_some_and(|name| name == [table.as_bytes(), &[0]].concat());
+        if is_of_tables && by != port && is_named {
+            return true;
+        }
+    }
+    false
+}
+
+/// The packets that the rules of a table have counted; none if there is no such table.
+pub(crate) fn counted(socket: &Socket, table: &str) -> io::Result<u64> {
+    let mut request = Batch { bytes: Vec::new(), messages: 0 };
+    request.message(GET_RULE, DUMP, INET, 0, &text(1, table));
+    // What the kernel said of a batch that it refused may still be there.
+    while recv(socket, &mut [0u8; 4096][..], RecvFlags::DONTWAIT).is_ok() {}
+    socket.send(&request.bytes, 0)?;
+    let mut packets = 0u64;
+    loop {
+        let bytes = socket.recv_from_full()?.0;
+        for (kind, message) in messages(&bytes) {
+            match kind {
+                DONE => return Ok(packets),
+                ERROR => acknowledged(message)?,
+                NEW_RULE => packets = counted_by_rule(message).saturating_add(packets),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The messages of a datagram, with their kinds.
+fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let length = u32::from_ne_bytes(*rest.first_chunk()?) as usize;
+        let message = rest.get(..length).filter(|it| it.len() >= NETLINK_HEADER)?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((u16::from_ne_bytes([message[4], message[5]]), message))
+    })
+}
+
+/// The packets that a rule has counted.
+fn counted_by_rule(message: &[u8]) -> u64 {
+    let expressions = attributes(message.get(HEADERS..).unwrap_or_default()).filter(|(kind, _)| *kind == 4);
+    let expressions = expressions.flat_map(|(_, list)| attributes(list)).map(|(_, expression)| expression);
+    let counters = expressions.filter(|it| find(it, 1) == Some(b"counter\0"));
+    let packets = counters.filter_map(|counter| find(find(counter, 2)?, 2)?.try_into().ok());
+    packets.map(u64::from_be_bytes).fold(0, u64::saturating_add)
+}
+
+/// The attributes in a message or in another attribute, with their types.
+fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let [a, b, c, d] = *rest.first_chunk()?;
+        let (length, kind) = (usize::from(u16::from_ne_bytes([a, b])), u16::from_ne_bytes([c, d]) & 0x3fff);
+        let value = rest.get(4..length)?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes).find_map(|(it, value)| (it == kind).then_some(value))
+}
+
+/// What the kernel says of a message, which is that of an error also when there was none.
+fn acknowledged(answer: &[u8]) -> io::Result<()> {
+    let code = answer.get(16..20).and_then(|code| code.try_into().ok()).map(i32::from_ne_bytes);
+    match code {
+        Some(0) => Ok(()),
+        Some(code) => Err(io::Error::from_raw_os_error(-code)),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counter(packets: u64) -> Vec<u8> {
+        expression("counter", &[attribute(1, &7u64.to_be_bytes()), attribute(2, &packets.to_be_bytes())])
+    }
+
+    #[test]
+    fn the_counters_of_all_rules_are_read() {
+        let mut rules = Batch { bytes: Vec::new(), messages: 0 };
+        let two = [compare(EQUAL, &[1, 2, 3]), counter(5), accept(), counter(1 << 40)];
+        for expressions in [&two[..], &[accept()], &[counter(3)]] {
+            rules.message(NEW_RULE, 0, INET, 0, &rule("table", "chain", expressions));
+        }
+        let read = |bytes: &[u8]| messages(bytes).map(|(_, message)| counted_by_rule(message)).sum::<u64>();
+        assert_eq!(read(&rules.bytes), 8 + (1 << 40));
+        for end in 0..rules.bytes.len() {
+            assert!(read(&rules.bytes[..end]) <= 8 + (1 << 40));
+        }
+        for at in 0..rules.bytes.len() {
+            let mut wrong = rules.bytes.clone();
+            wrong[at] ^= 0xff;
+            read(&wrong);
+        }
+    }
+}

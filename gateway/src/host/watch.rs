@@ -1,0 +1,225 @@
+//! Notices what others change of what we have in the kernel, and has it put back.
+
+use super::State;
+use super::guard::TABLE;
+use super::netlink::{is_ours, subscribe};
+use super::nft;
+use crate::ipsec;
+use netlink_sys::Socket;
+use port::Wake;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The multicast groups of changes of links, addresses, routes and rules (linux/rtnetlink.h).
+const GROUPS: [u32; 7] = [1, 5, 9, 7, 11, 8, 19];
+/// Changes come in bursts: after the first comparison, the next waits so long.
+const SETTLE: Duration = Duration::from_millis(100);
+/// And so long, when another program takes away whatever is put back.
+const MOST: Duration = Duration::from_secs(1);
+/// After this long without a deletion, no other program is in conflict with us.
+const PEACE: Duration = Duration::from_secs(10);
+/// The same words are logged once in this time.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// Where the kernel tells of changes.
+pub(super) struct Sockets {
+    network: Socket,
+    /// Without nf_tables there is no guard that could be changed.
+    tables: Option<Socket>,
+}
+
+impl Sockets {
+    pub(super) fn open() -> io::Result<Self> {
+        let network = subscribe(&GROUPS)?;
+        network.set_non_blocking(true)?;
+        Ok(Self { network, tables: nft::subscribe().ok() })
+    }
+}
+
+/// What notices changes.
+pub(super) struct Watch {
+    sockets: Sockets,
+    state: Arc<Mutex<State>>,
+    wake: Arc<Wake>,
+    stop: Arc<AtomicBool>,
+    pace: Pace,
+    said: BTreeMap<String, Instant>,
+}
+
+/// How soon it is compared again.
+struct Pace {
+    compared: Instant,
+    lost: Instant,
+    delay: Duration,
+}
+
+impl Pace {
+    /// How long the next comparison must wait.
+    fn wait(&self, now: Instant) -> Duration {
+        self.delay.saturating_sub(now.duration_since(self.compared))
+    }
+
+    /// A comparison has found that something was lost, or not.
+    fn note(&mut self, now: Instant, lost: bool) {
+        self.compared = now;
+        if now.duration_since(self.lost) > PEACE {
+            self.delay = SETTLE;
+        }
+        if lost {
+            self.delay = (self.delay * 2).min(MOST);
+            self.lost = now;
+        }
+    }
+
+    /// Whether another program takes away whatever is put back.
+    fn is_fight(&self) -> bool {
+        self.delay == MOST
+    }
+}
+
+impl Watch {
+    pub(super) fn new(
+        sockets: Sockets,
+        state: Arc<Mutex<State>>,
+        wake: Arc<Wake>,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        let now = Instant::now();
+        let pace = Pace { compared: now, lost: now, delay: SETTLE };
+        Self { sockets, state, wake, stop, pace, said: BTreeMap::new() }
+    }
+
+    pub(super) fn run(mut self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let tables = self.sockets.tables.as_ref().map(AsFd::as_fd);
+            match self.wake.wait([Some(self.sockets.network.as_fd()), tables]) {
+                Ok([network, tables]) => self.changed(network, tables),
+                Err(error) => return tracing::error!("routes and rules are kept no more: {error}"),
+            }
+        }
+    }
+
+    fn changed(&mut self, network: bool, tables: bool) {
+        let network = network && self.network_has_changed();
+        let tables = tables && self.table_was_changed();
+        if !network && !tables || self.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        thread::sleep(self.pace.wait(Instant::now()));
+        // What has come meanwhile needs no comparison of its own.
+        if network {
+            self.network_has_changed();
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let restored = state.restore();
+        let gateway = state.gateway.upgrade();
+        drop(state);
+        if let Some(gateway) = gateway.filter(|_| network) {
+            gateway.measure();
+        }
+        match restored {
+            Ok(outcome) => {
+                self.pace.note(Instant::now(), !outcome.restored.is_empty());
+                self.say_restored(&outcome.restored);
+                for (name, error) in outcome.errors {
+                    self.say(format!("interface {name}: {error}"));
+                }
+            }
+            Err(error) => {
+                self.pace.note(Instant::now(), true);
+                self.say(error.to_string());
+            }
+        }
+    }
+
+    fn say_restored(&mut self, restored: &[String]) {
+        let Some(first) = restored.first() else { return };
+        let more =
+            if restored.len() == 1 { String::new() } else { format!(" and {} more", restored.len() - 1) };
+        if self.pace.is_fight() {
+            self.say(
+                "another program keeps deleting what protects traffic here; it is put back once a second\n  \
+                 fix: if it is systemd-networkd, set ManageForeignRoutingPolicyRules=no and ManageForeignRoutes=no in \
+                 /etc/systemd/networkd.conf, and restart it"
+                    .to_owned(),
+            );
+        } else {
+            self.say(format!("{first}{more} went and is put back"));
+        }
+    }
+
+    /// Logs, if the same was not logged a moment ago.
+    fn say(&mut self, what: String) {
+        let now = Instant::now();
+        self.said.retain(|_, at| now.duration_since(*at) < QUIET);
+        self.said.entry(what).or_insert_with_key(|what| {
+            tracing::warn!("{what}");
+            now
+        });
+    }
+
+    /// Reads what there is. Whether some of it concerns us, or was lost.
+    fn network_has_changed(&self) -> bool {
+        let mut concerns_us = false;
+        loop {
+            match self.sockets.network.recv_from_full() {
+                Ok((bytes, _)) => concerns_us |= is_ours(&bytes, &ipsec::network::TABLES),
+                Err(error) if is_overflow(&error) => concerns_us = true,
+                Err(_) => return concerns_us,
+            }
+        }
+    }
+
+    /// The same of our table, which is then no longer trusted.
+    fn table_was_changed(&self) -> bool {
+        let Some(socket) = &self.sockets.tables else { return false };
+        let port = self.state.lock().unwrap_or_else(PoisonError::into_inner).guard.port();
+        let mut was_changed = false;
+        loop {
+            match socket.recv_from_full() {
+                Ok((bytes, _)) => was_changed |= nft::is_change_by_another(&bytes, TABLE, port),
+                Err(error) if is_overflow(&error) => was_changed = true,
+                Err(_) => break,
+            }
+        }
+        if was_changed {
+            self.state.lock().unwrap_or_else(PoisonError::into_inner).guard.distrust();
+        }
+        was_changed
+    }
+}
+
+/// Whether some of what the kernel had to tell was lost.
+fn is_overflow(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::NOBUFS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_loss_is_mended_at_once_and_a_fight_goes_slowly() {
+        let start = Instant::now();
+        let mut pace = Pace { compared: start, lost: start, delay: SETTLE };
+        let mut now = start + Duration::from_secs(60);
+        assert_eq!(pace.wait(now), Duration::ZERO);
+        for _ in 0..8 {
+            pace.note(now, true);
+            now += pace.wait(now);
+            // The kernel also reports our own changes.
+            pace.note(now, false);
+        }
+        assert!(pace.is_fight());
+        assert_eq!(pace.wait(now), MOST);
+        now += PEACE + MOST;
+        pace.note(now, false);
+        assert_eq!(pace.delay, SETTLE);
+    }
+}

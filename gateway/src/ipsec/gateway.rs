@@ -1,0 +1,198 @@
+//! The running gateway: an interface, the two ports of IKE, and its lane.
+
+use super::connections::Plan;
+use super::ike_thread::{Command, Inbox, Lane, Parts};
+use super::network::MARK;
+use super::port::IkePort;
+use crate::api::model;
+use crate::clock::Clock;
+use crate::datapath::punt::Punt;
+use crate::datapath::tables::{Protocol, Tables};
+use crate::datapath::worker::Shared;
+use crate::rights::Rights;
+use crate::tunnel_interface::{Carrier, Drops, InterfaceError, Options, Removed, SocketKind};
+use crate::wireguard::update::UpdateError;
+use crossbeam_channel::{Sender, unbounded};
+use crypto::{Engine, random};
+use port::Offloads;
+use port::schedule::yield_to_packets;
+use port::udp::SocketSlot;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::sync::{mpsc, oneshot};
+use tunnel::ikev2::Patience;
+use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
+
+/// The interface for the packets of all IPsec peers.
+pub const NAME: &str = "ipsec0";
+/// What fits into 1500 bytes in any outer header and with any cipher, but for the longest tags.
+pub const MTU: u32 = 1400;
+/// What ESP in UDP adds to a packet, at most.
+const OVERHEAD: usize = 8 + 16 + 16 + 32;
+
+/// Why the gateway could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// The interface could not be made.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// A port of IKE could not be had.
+    #[error("vpn ipsec: {0}")]
+    Port(UpdateError),
+}
+
+/// A running gateway. Dropping it says farewell to all peers and removes the interface.
+pub struct Gateway {
+    carrier: Carrier,
+    commands: Sender<Command>,
+    initial: SocketSlot,
+    stop_port: Box<dyn Fn() + Send + Sync>,
+    port: Option<JoinHandle<()>>,
+}
+
+impl Gateway {
+    /// Makes the interface, down and without peers. Its end is told to `events`.
+    pub fn create(
+        engine: Arc<dyn Engine>,
+        options: Options,
+        events: mpsc::UnboundedSender<Removed>,
+    ) -> Result<Self, GatewayError> {
+        let initial = IkePort::bind(IKE_PORT, MARK).map_err(|error| {
+            GatewayError::Port(match error {
+                rustix::io::Errno::ADDRINUSE => UpdateError::port_in_use(IKE_PORT),
+                error => UpdateError::Socket { port: IKE_PORT, error },
+            })
+        })?;
+        let mut carrier = Carrier::create(NAME, &options)?;
+        // Containers are often denied it, and most peers take ESP in UDP.
+        if let Err(error) = carrier.open_raw(MARK) {
+            tracing::warn!(
+                "vpn ipsec: peers are served that take ESP in UDP, and no others: a raw socket: {error}"
+            );
+        }
+        let mut binding = carrier.binding();
+        binding
+            .set_port(NAT_PORT)
+            .and_then(|()| binding.set_fwmark(MARK))
+            .and_then(|()| binding.open())
+            .map_err(GatewayError::Port)?;
+        let resources = |error| InterfaceError::Resources(NAME.to_owned(), error);
+        Ok(Self::start(carrier, initial, engine, options, events).map_err(resources)?)
+    }
+
+    fn start(
+        mut carrier: Carrier,
+        initial: IkePort,
+        engine: Arc<dyn Engine>,
+        options: Options,
+        events: mpsc::UnboundedSender<Removed>,
+    ) -> io::Result<Self> {
+        let (notices, notices_out) = unbounded();
+        let (commands, commands_out) = unbounded();
+        let (floated_in, floated) = Punt::for_ike();
+        let (initial_in, initial_out) = Punt::for_ike();
+        let tables = Arc::new(Tables::new(Protocol::Ipsec, MTU as usize));
+        let shared = Shared { tables, notices, clock: Clock };
+        let link = commands.clone();
+        // The lane outlives its follower.
+        let tell = move |up, mtu| _ = link.send(Command::Link { up, mtu });
+        carrier.start(&shared, options, floated_in.clone(), events, OVERHEAD, tell)?;
+        let drops = Arc::clone(&carrier.drops().lane);
+        let parts = Parts {
+            engine,
+            random: [Box::new(random::System::default()), Box::new(random::System::default())],
+            shared,
+            outside: carrier.outside(),
+            inbound_wake: carrier.inbound_wake(),
+            outbound_wake: carrier.outbound_wake(),
+            has_raw: carrier.has_raw(),
+            initial: initial.transmit(),
+            drops: Arc::clone(&drops),
+            inbox: Inbox {
+                commands: commands_out,
+                notices: notices_out,
+                floated,
+                initial: initial_out,
+                punts: [floated_in, initial_in.clone()],
+            },
+        };
+        carrier.start_lane(Rights::None, move || Lane::new(parts).run())?;
+        let stop_port = Box::new(initial.stopper());
+        let sockets = initial.sockets();
+        let port = std::thread::Builder::new().name(format!("{NAME} ike")).spawn(move || {
+            // As the lane that it feeds: what arrives faster than IKE is served waits in the kernel, and then falls there.
+            let _ = yield_to_packets();
+            Rights::Packets.keep();
+            if let Err(error) = initial.receive(&initial_in, &drops) {
+                tracing::error!("nothing more is received on UDP port {IKE_PORT}: {error}");
+            }
+        })?;
+        Ok(Self { carrier, commands, initial: sockets, stop_port, port: Some(port) })
+    }
+
+    /// Where its sockets are, and what they carry.
+    pub fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
+        let initial = (SocketKind::Ike, Arc::clone(&self.initial));
+        self.carrier.sockets().into_iter().chain([initial]).collect()
+    }
+
+    /// Its drop counters.
+    pub fn drops(&self) -> &Drops {
+        self.carrier.drops()
+    }
+
+    /// Its offloads.
+    pub fn offloads(&self) -> &Offloads {
+        self.carrier.offloads()
+    }
+
+    /// Serves these peers; others of the same names are ended first.
+    pub fn add(&self, plans: Vec<Plan>) {
+        let _ = self.commands.send(Command::Add(plans));
+    }
+
+    /// Ends the connections to these peers.
+    pub fn remove(&self, names: Vec<String>) {
+        let _ = self.commands.send(Command::Remove(names));
+    }
+
+    /// Waits so long for the answers of all peers.
+    pub fn set_patience(&self, patience: Patience) {
+        let _ = self.commands.send(Command::SetPatience(patience));
+    }
+
+    /// Looks anew what the ways to peers carry.
+    pub fn measure(&self) {
+        let _ = self.commands.send(Command::Measure);
+    }
+
+    /// Returns when all that was asked before is done.
+    pub async fn settle(&self) {
+        let _ = self.status().await;
+    }
+
+    /// Shows all peers.
+    pub async fn status(&self) -> Vec<model::IpsecPeer> {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.commands.send(Command::Status(reply));
+        answer.await.expect("the lane lives as long as the gateway")
+    }
+
+    /// Begins anew with a peer, or with one tunnel to it; tells whether there is such a one.
+    pub async fn reset(&self, peer: &str, tunnel: Option<u32>) -> bool {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.commands.send(Command::Reset(peer.to_owned(), tunnel, reply));
+        answer.await.expect("the lane lives as long as the gateway")
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.commands.send(Command::Stop);
+        (self.stop_port)();
+        if let Some(port) = self.port.take() {
+            let _ = port.join();
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! The IPsec lane: one thread that owns IKE, and carries out what it wants done.
+//!
+//! It serves, in this order: commands, notices of the data path, jobs that are done, timers, and IKE messages from the network.
+//! Whatever the network sends, it can only fill bounded queues; and the lane has a lower priority than the data path.
+//! Each file beside this one holds one matter: `commands` what control wants, `actions` what IKE wants done, `report` what IKE
+//! tells, `children` the tunnels as the data path has them.
+
+mod actions;
+mod children;
+mod commands;
+mod report;
+
+use super::connections::{Plan, address_towards};
+use super::gateway::NAME;
+use super::jobs::Jobs;
+use crate::api::model;
+use crate::datapath::Notice;
+use crate::datapath::punt::{Datagram, Punt};
+use crate::datapath::tables::Session;
+use crate::datapath::worker::Shared;
+use crate::tunnel_interface::sender::Sender;
+use crate::wireguard::handshake_thread::Reply;
+use children::{Children, Passed};
+use crossbeam_channel::{Receiver, Select, TryRecvError};
+use crypto::{Engine, Random};
+use packet::{DropCounters, DropReason, Endpoint};
+use port::udp::UdpTransmit;
+use port::{Transmit, Wake};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
+use tunnel::ikev2::{
+    CannotInitiate, ConnectionId, Endpoint as Ike, Finished, Ignored, Outbox, Path, Patience,
+};
+use tunnel::{Now, PeerId, Time};
+
+/// IKE messages served before anything else gets its turn.
+const TURN: usize = 16;
+/// How often the packet counters of the Child SAs are read.
+const LISTEN: Duration = Duration::from_secs(2);
+/// What tells IKE from ESP on port 4500 (RFC 3948 section 2.2).
+const MARKER: [u8; 4] = [0; 4];
+/// What keeps the translation of an address alive (RFC 3948 section 2.3).
+const KEEPALIVE: [u8; 1] = [0xff];
+/// The DS field of IKE messages: CS6, as that of other protocols that networks are run by (RFC 4594 section 3.2).
+const DS_FIELD: u8 = 48 << 2;
+
+/// What the lane is asked by others.
+pub enum Command {
+    /// Serve these peers; others of the same names are ended first.
+    Add(Vec<Plan>),
+    /// End the connections to the peers of these names.
+    Remove(Vec<String>),
+    /// Wait so long for answers.
+    SetPatience(Patience),
+    /// Show everything.
+    Status(Reply<Vec<model::IpsecPeer>>),
+    /// Begin anew: with this peer, or only this one of its tunnels. Tells whether there is such a one.
+    Reset(String, Option<u32>, Reply<bool>),
+    /// The interface went up or down, or has another MTU.
+    Link {
+        /// Whether it is up.
+        up: bool,
+        /// Its MTU.
+        mtu: usize,
+    },
+    /// Ways to peers may be others than they were.
+    Measure,
+    /// End.
+    Stop,
+}
+
+/// Where the lane's work comes from.
+pub struct Inbox {
+    /// From control.
+    pub commands: Receiver<Command>,
+    /// From the data path.
+    pub notices: Receiver<Notice>,
+    /// From port 4500, by way of the data path.
+    pub floated: Receiver<Datagram>,
+    /// From port 500.
+    pub initial: Receiver<Datagram>,
+    /// The other ends of both, which keep them open when their threads end first.
+    pub punts: [Punt; 2],
+}
+
+/// The lane.
+pub struct Lane {
+    ike: Ike,
+    children: Children,
+    shared: Shared,
+    /// On port 4500.
+    sender: Sender<Box<dyn Transmit>>,
+    /// On port 500.
+    initial: Sender<UdpTransmit>,
+    has_raw: bool,
+    inbox: Inbox,
+    jobs: Jobs,
+    /// Whether the interface is up.
+    running: bool,
+    /// Connections whose packets wait although they failed, until it may be tried again.
+    postponed: Vec<(Time, ConnectionId)>,
+    /// When it was last looked who has sent packets.
+    listened: Time,
+    drops: Arc<DropCounters>,
+}
+
+/// What a lane is made of.
+pub struct Parts {
+    /// Makes keys for the data path.
+    pub engine: Arc<dyn Engine>,
+    /// Makes nonces and SPIs: two, as IKE keeps one.
+    pub random: [Box<dyn Random>; 2],
+    /// What the workers share.
+    pub shared: Shared,
+    /// Sends on port 4500.
+    pub outside: Box<dyn Transmit>,
+    /// Sends on port 500.
+    pub initial: UdpTransmit,
+    /// Wakes the worker that receives from outside.
+    pub inbound_wake: Arc<Wake>,
+    /// Wakes the worker that sends outside.
+    pub outbound_wake: Arc<Wake>,
+    /// Whether ESP may go without UDP.
+    pub has_raw: bool,
+    /// Where drops are counted.
+    pub drops: Arc<DropCounters>,
+    /// Where work comes from.
+    pub inbox: Inbox,
+}
+
+impl Lane {
+    /// A lane without peers, for an interface that is down. Its jobs are done as the calling thread runs.
+    pub fn new(parts: Parts) -> Self {
+        let Parts {
+            engine,
+            random: [ike, random],
+            shared,
+            outside,
+            initial,
+            inbound_wake,
+            outbound_wake,
+            has_raw,
+            drops,
+            inbox,
+        } = parts;
+        let mut ike = Ike::new(ike);
+        ike.set_source(Box::new(address_towards));
+        let tables = Arc::clone(&shared.tables);
+        ike.set_worn(Box::new(move |[inbound, outbound]| {
+            let worn = |session: Arc<Session>| {
+                // What is sent may still go by the SA before it.
+                let sending = session.peer.sending.load_full().filter(|sa| sa.receiver == outbound);
+                session.sa.is_worn() || sending.is_some_and(|sa| sa.is_worn())
+            };
+            tables.session(inbound).is_some_and(worn)
+        }));
+        Self {
+            ike,
+            children: Children::new(engine, random, shared.clone(), inbound_wake, outbound_wake),
+            sender: Sender::new(shared.clone(), outside, Arc::clone(&drops)),
+            initial: Sender::new(shared.clone(), initial, Arc::clone(&drops)),
+            has_raw,
+            listened: shared.clock.monotonic(),
+            shared,
+            inbox,
+            jobs: Jobs::start(NAME),
+            running: false,
+            postponed: Vec::new(),
+            drops,
+        }
+    }
+
+    /// Serves until it is told to stop, or until nobody is left who could tell.
+    pub fn run(mut self) {
+        loop {
+            loop {
+                match self.inbox.commands.try_recv() {
+                    Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return self.farewell(),
+                    Ok(command) => self.command(command),
+                    Err(TryRecvError::Empty) => break,
+                }
+            }
+            for notice in self.inbox.notices.clone().try_iter() {
+                self.notice(notice);
+            }
+            self.take_finished();
+            self.timers();
+            if self.datagrams() == 0 {
+                match self.jobs.help() {
+                    Some(finished) => self.finished(finished),
+                    None => self.wait(),
+                }
+            }
+        }
+    }
+
+    /// Waits for anything to do; may return without it.
+    fn wait(&self) {
+        let next = [self.ike.next_timeout(), self.children.next_timeout()].into_iter().flatten().min();
+        let next = next.into_iter().chain(self.postponed.iter().map(|(until, _)| *until)).min();
+        let listen = self.children.has_sas().then(|| self.listened + LISTEN);
+        let next = next.into_iter().chain(listen).min();
+        let mut select = Select::new();
+        select.recv(&self.inbox.commands);
+        select.recv(&self.inbox.notices);
+        select.recv(self.jobs.finished());
+        select.recv(&self.inbox.floated);
+        select.recv(&self.inbox.initial);
+        match next {
+            Some(at) => _ = select.ready_timeout(at - self.shared.clock.monotonic()),
+            None => _ = select.ready(),
+        }
+    }
+
+    /// Serves a few messages of each port; tells how many.
+    fn datagrams(&mut self) -> usize {
+        let mut served = 0;
+        for (queue, port) in [(self.inbox.floated.clone(), NAT_PORT), (self.inbox.initial.clone(), IKE_PORT)]
+        {
+            for datagram in queue.try_iter().take(TURN) {
+                self.datagram(&datagram, port);
+                served += 1;
+            }
+        }
+        served
+    }
+
+    fn datagram(&mut self, datagram: &Datagram, port: u16) {
+        // The sockets stay, since whoever may make others may do more than a reader of strangers' messages should.
+        // Nor is anybody refused while it is not known yet who is to be served: whoever calls now calls again.
+        if !self.running || self.children.is_empty() {
+            return self.drops.count(DropReason::IkeNotServed, 1);
+        }
+        let Endpoint { remote, local } = datagram.endpoint;
+        let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+        if let Err(ignored) =
+            self.ike.handle_datagram(now, Path { local, remote }, datagram.bytes(), &mut out)
+        {
+            tracing::debug!("from {remote}: {ignored}");
+            let reason = match ignored {
+                Ignored::Malformed(_) => DropReason::BadIkeMessage,
+                Ignored::UnknownSpi => DropReason::UnknownIkeSa,
+            };
+            self.drops.count(reason, 1);
+        }
+        self.carry_out(out);
+    }
+
+    fn finished(&mut self, finished: Finished) {
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+        self.ike.handle_finished(now, finished, &mut out);
+        self.carry_out(out);
+    }
+
+    /// Goes on where jobs are done.
+    fn take_finished(&mut self) {
+        let done = self.jobs.finished().clone();
+        let is_late = !self.running && !done.is_empty();
+        for finished in done.try_iter() {
+            self.finished(finished);
+        }
+        // Somebody may have been let in by a job that was begun when the interface was up.
+        if is_late {
+            self.close_all();
+        }
+    }
+
+    /// Ends all sessions; their connections stay.
+    fn close_all(&mut self) {
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+        for id in self.children.connections() {
+            self.ike.close(now, id, &mut out);
+        }
+        self.carry_out(out);
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+        match notice {
+            Notice::NoKey(peer) => self.ask(peer, &mut out),
+            Notice::Renewal(peer) => {
+                if let Some(spi) = self.children.newest(peer) {
+                    self.ike.rekey_child(now, spi, &mut out);
+                }
+            }
+            Notice::Confirmed(spi) => self.children.use_sa(spi),
+            // WireGuard's.
+            Notice::Activity(_) => {}
+        }
+        self.carry_out(out);
+    }
+
+    /// Packets wait for a key: has one made, or lets them go.
+    fn ask(&mut self, peer: PeerId, out: &mut Outbox) {
+        let Some((connection, child)) = self.children.named(peer) else { return };
+        let now = self.shared.clock.now();
+        match self.ike.handle_traffic(now, connection, child, out) {
+            Ok(()) => {}
+            // The next packet after that asks again.
+            Err(CannotInitiate::JustFailed(until)) => self.postponed.push((until, connection)),
+            Err(error) => {
+                tracing::debug!("{}: {error}", self.children.child_name(connection, child));
+                self.children.purge(connection);
+            }
+        }
+    }
+
+    /// Lets the packets go that came too soon after a failure.
+    fn purge_postponed(&mut self, now: Time) {
+        let children = &self.children;
+        self.postponed.retain(|&(until, connection)| {
+            if until <= now {
+                children.purge(connection);
+            }
+            until > now
+        });
+    }
+
+    fn timers(&mut self) {
+        let now = self.shared.clock.now();
+        if now.monotonic >= self.listened + LISTEN {
+            self.listened = now.monotonic;
+            let mut out = Outbox::new();
+            for passed in self.children.passed() {
+                self.note_passed(now, &passed, &mut out);
+            }
+            self.carry_out(out);
+        }
+        if self.ike.next_timeout().is_some_and(|at| at <= now.monotonic) {
+            let mut out = Outbox::new();
+            self.ike.handle_timeout(now, &mut out);
+            self.carry_out(out);
+        }
+        self.children.handle_timeout(now.monotonic);
+        self.purge_postponed(now.monotonic);
+    }
+
+    fn note_passed(&mut self, now: Now, passed: &Passed, out: &mut Outbox) {
+        let spi = passed.spi;
+        if passed.is_sent {
+            self.ike.note_sent(now, spi);
+        }
+        // A peer that sends packets from where it is lives, and need not be asked.
+        match passed.strayed {
+            Some(from) => self.ike.note_strayed(now, spi, from),
+            None if passed.is_received => self.ike.note_traffic(now, spi),
+            None => {}
+        }
+        // IKE and its other tunnels go there as well.
+        if let Some(Endpoint { remote, local }) = passed.moved {
+            let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), NAT_PORT);
+            self.ike.note_moved(now, spi, Path { local, remote }, out);
+        }
+    }
+
+    /// Tells all peers that we end.
+    fn farewell(mut self) {
+        for id in self.children.connections() {
+            let mut out = Outbox::new();
+            self.ike.remove_connection(self.shared.clock.now(), id, &mut out);
+            self.carry_out(out);
+        }
+    }
+}
+
+/// Where a path leads to, and from which of our addresses.
+fn outside(path: Path) -> Endpoint {
+    let local = Some(path.local.ip()).filter(|address| !address.is_unspecified());
+    Endpoint { remote: path.remote, local }
+}
+
+/// The same for ESP as a protocol of its own.
+fn without_udp(path: Path) -> Endpoint {
+    let Endpoint { remote, local } = outside(path);
+    Endpoint { remote: SocketAddr::new(remote.ip(), 0), local }
+}

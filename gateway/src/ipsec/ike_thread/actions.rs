@@ -1,0 +1,77 @@
+//! What IKE wants done.
+
+use super::{DS_FIELD, KEEPALIVE, Lane, MARKER, outside};
+use crate::ipsec::explain;
+use packet::DropReason;
+use rustix::io::Errno;
+use tunnel::ikev2::limits::IKE_PORT;
+use tunnel::ikev2::{Action, Install, Outbox, Path};
+
+impl Lane {
+    pub(super) fn carry_out(&mut self, out: Outbox) {
+        for action in out {
+            match action {
+                Action::Send { path, message } => self.send(path, &message),
+                Action::KeepNat { path } => {
+                    let refusal = self.sender.message(Some(outside(path)), &KEEPALIVE, 0);
+                    self.note_sent(path, refusal);
+                }
+                Action::Expect { spi } => self.shared.tables.early.expect(spi),
+                Action::ExpectNoMore { spi } => self.expect_no_more(spi),
+                Action::Install(install) => self.install(*install),
+                Action::Use { spi } => self.children.use_sa(spi),
+                Action::Retire { spi } => self.children.retire(spi),
+                Action::Follow { session, path } => self.children.follow(session, outside(path)),
+                Action::Work(job) => {
+                    if let Some(finished) = self.jobs.give(job) {
+                        self.finished(finished);
+                    }
+                }
+                Action::Report(event) => self.report(&event),
+            }
+        }
+    }
+
+    fn install(&mut self, install: Install) {
+        let (connection, spi) = (install.connection, install.sa.inbound.spi);
+        if install.encapsulation || self.has_raw {
+            self.children.install(install);
+        } else {
+            let at = self.shared.clock.now().wall;
+            let failure = explain::no_raw_sockets(at);
+            tracing::error!(
+                "peer {}: {}\n  fix: {}",
+                self.children.name(connection),
+                failure.what,
+                failure.fix[0]
+            );
+            self.children.failed(connection, failure);
+        }
+        // If it could not be loaded.
+        self.expect_no_more(spi);
+    }
+
+    /// Drops the packets that wait for an SA that will never be.
+    fn expect_no_more(&mut self, spi: u32) {
+        self.drops.count(DropReason::UnknownSa, self.shared.tables.early.forget(spi));
+    }
+
+    fn send(&mut self, path: Path, message: &[u8]) {
+        let refusal = if path.local.port() == IKE_PORT {
+            self.initial.message(Some(outside(path)), message, DS_FIELD)
+        } else {
+            self.sender.message(Some(outside(path)), &[&MARKER, message].concat(), DS_FIELD)
+        };
+        self.note_sent(path, refusal);
+    }
+
+    /// A message was sent, or this machine itself has refused it: that is known long before an answer is missed.
+    fn note_sent(&mut self, path: Path, refusal: Option<Errno>) {
+        let Some(refusal) = refusal else { return self.children.unsent.note_sent(path.remote.ip()) };
+        let failure = explain::unsent(path, refusal, self.shared.clock.now().wall);
+        if self.children.unsent.note_refused(path.remote.ip(), failure.clone()) {
+            let fix = failure.fix.join("\n       ");
+            tracing::warn!("{}\n  fix: {fix}", failure.what);
+        }
+    }
+}

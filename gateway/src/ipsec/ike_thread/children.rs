@@ -1,0 +1,413 @@
+//! The tunnels of all peers, as the data path has them: a [`Peer`] each that outlives its SAs.
+
+mod events;
+mod lookup;
+mod path;
+mod policies;
+mod show;
+mod unsent;
+mod update;
+
+use crate::api::model::IpsecFailure;
+use crate::datapath::staging::Budget;
+use crate::datapath::tables::{Kind, Order, Peer, Session, Tunnel};
+use crate::datapath::worker::Shared;
+use crate::ipsec::connections::{Child, Names, address_towards};
+use crate::ipsec::gateway::MTU;
+use crypto::{Engine, Random};
+use packet::Endpoint;
+use path::Ways;
+use port::Wake;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tunnel::esp::{Selectors, TrafficSelector};
+use tunnel::ikev2::{Connection, ConnectionId, Follows, Install, SessionId};
+use tunnel::{OutboundSa, PeerId, Time};
+use unsent::Unsent;
+
+/// How long packets under an SA that was replaced are accepted: until those that the peer sent before it took the newer
+/// one have arrived. charon goes on for as long as our answer to its deletion takes.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// A peer of the configuration.
+pub struct Connected {
+    settings: Arc<Connection>,
+    names: Names,
+    tunnels: Vec<Carried>,
+    /// Since when it is connected, who it is, and by which algorithms.
+    established: Option<Established>,
+    failure: Option<IpsecFailure>,
+}
+
+struct Established {
+    session: SessionId,
+    since: Time,
+    identity: String,
+    suite: String,
+    endpoint: Endpoint,
+}
+
+/// The packets that something is for.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Traffic {
+    local: Vec<TrafficSelector>,
+    remote: Vec<TrafficSelector>,
+}
+
+impl Traffic {
+    fn selectors(&self) -> Selectors {
+        Selectors::new(&self.local, &self.remote)
+    }
+}
+
+/// A tunnel.
+struct Carried {
+    plan: Child,
+    peer: Arc<Peer>,
+    /// The packets that it is for, until the peer has agreed to fewer.
+    configured: Traffic,
+    /// The oldest first.
+    sas: Vec<Installed>,
+    /// Packets received and sent when it was last looked.
+    counted: [u64; 2],
+    /// The address of the peer the way to which is known.
+    measured: Option<IpAddr>,
+}
+
+impl Carried {
+    /// The packets that it is for: what the newest SAs are for, or what is configured.
+    fn traffic(&self) -> &Traffic {
+        self.sas.last().map_or(&self.configured, |sa| &sa.traffic)
+    }
+}
+
+/// A pair of SAs.
+struct Installed {
+    /// The SPI that we receive with.
+    spi: u32,
+    session: SessionId,
+    /// Where the other side was when it was last heard of.
+    endpoint: Endpoint,
+    outbound: Arc<OutboundSa>,
+    traffic: Traffic,
+    suite: String,
+    since: Time,
+}
+
+/// An SA that was replaced, under which late packets are still accepted.
+struct Lingering {
+    spi: u32,
+    connection: ConnectionId,
+    child: usize,
+    until: Time,
+}
+
+/// What has passed through a tunnel since it was last looked.
+pub(super) struct Passed {
+    /// An SPI of the tunnel.
+    pub(super) spi: u32,
+    pub(super) is_received: bool,
+    pub(super) is_sent: bool,
+    /// Where its peer is, if that is not where it was.
+    pub(super) moved: Option<Endpoint>,
+    /// Where packets came from to which the peer is not followed.
+    pub(super) strayed: Option<SocketAddr>,
+}
+
+/// All of them.
+pub struct Children {
+    engine: Arc<dyn Engine>,
+    random: Box<dyn Random>,
+    shared: Shared,
+    inbound_wake: Arc<Wake>,
+    outbound_wake: Arc<Wake>,
+    budget: Budget,
+    ways: Ways,
+    connections: BTreeMap<ConnectionId, Connected>,
+    by_name: BTreeMap<String, ConnectionId>,
+    /// Connections that were removed, until they have ended.
+    past: BTreeMap<ConnectionId, Arc<Connection>>,
+    names: BTreeMap<PeerId, (ConnectionId, usize)>,
+    /// Whose an SA is, by the SPI that we receive with.
+    owners: HashMap<u32, (ConnectionId, usize)>,
+    /// The next to go first.
+    lingering: VecDeque<Lingering>,
+    last_peer: u64,
+    /// Where nothing can be sent to now.
+    pub(super) unsent: Unsent,
+}
+
+impl Children {
+    pub(super) fn new(
+        engine: Arc<dyn Engine>,
+        random: Box<dyn Random>,
+        shared: Shared,
+        inbound_wake: Arc<Wake>,
+        outbound_wake: Arc<Wake>,
+    ) -> Self {
+        Self {
+            inbound_wake,
+            outbound_wake,
+            engine,
+            random,
+            shared,
+            budget: Budget::default(),
+            ways: Ways::default(),
+            connections: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            past: BTreeMap::new(),
+            names: BTreeMap::new(),
+            owners: HashMap::new(),
+            lingering: VecDeque::new(),
+            last_peer: 0,
+            unsent: Unsent::default(),
+        }
+    }
+
+    pub(super) fn add(
+        &mut self,
+        id: ConnectionId,
+        settings: Arc<Connection>,
+        names: Names,
+        plans: Vec<Child>,
+    ) {
+        let mut tunnels = Vec::new();
+        for (child, plan) in plans.into_iter().enumerate() {
+            tunnels.push(self.carry((id, child), &settings, plan));
+        }
+        self.by_name.insert(settings.name.clone(), id);
+        self.unsent.enter(settings.remote);
+        self.connections.insert(id, Connected { settings, names, tunnels, established: None, failure: None });
+    }
+
+    /// A tunnel without SAs.
+    fn carry(&mut self, (id, child): (ConnectionId, usize), settings: &Connection, plan: Child) -> Carried {
+        self.last_peer += 1;
+        let peer_id = PeerId::new(self.last_peer);
+        let peer = Arc::new(Peer::new(peer_id, Kind::Ipsec(carried(&plan)), self.budget.clone()));
+        // Packets may wait for a key as soon as it is known where they would go.
+        peer.endpoint.store(settings.remote.map(|remote| Arc::new(Endpoint::new((remote, 4500).into()))));
+        self.names.insert(peer_id, (id, child));
+        let configured = traffic(settings, child);
+        let mut carried =
+            Carried { plan, peer, configured, sas: Vec::new(), counted: [0; 2], measured: None };
+        self.ways.measure(&mut carried);
+        carried
+    }
+
+    /// The caller then publishes: of thousands that go, once.
+    pub(super) fn remove(&mut self, id: ConnectionId) {
+        let tunnels = self.connections.get(&id).into_iter().flat_map(|connected| &connected.tunnels);
+        let spis: Vec<u32> = tunnels.flat_map(|tunnel| &tunnel.sas).map(|sa| sa.spi).collect();
+        for spi in spis {
+            self.retire(spi);
+        }
+        self.purge(id);
+        if let Some(connected) = self.connections.remove(&id) {
+            self.by_name.remove(&connected.settings.name);
+            self.unsent.leave(connected.settings.remote);
+            // The other side is told, and answers later.
+            if connected.established.is_some() {
+                self.past.insert(id, Arc::clone(&connected.settings));
+            }
+            for tunnel in &connected.tunnels {
+                self.names.remove(&tunnel.peer.id);
+            }
+        }
+    }
+
+    fn tunnel(&self, id: ConnectionId, child: usize) -> Option<&Carried> {
+        self.connections.get(&id)?.tunnels.get(child)
+    }
+
+    fn tunnel_mut(&mut self, (id, child): (ConnectionId, usize)) -> Option<&mut Carried> {
+        self.connections.get_mut(&id)?.tunnels.get_mut(child)
+    }
+
+    /// The tunnel of an SA, and which of its SAs it is.
+    fn find(&self, spi: u32) -> Option<(&Carried, usize)> {
+        let &(id, child) = self.owners.get(&spi)?;
+        let tunnel = self.tunnel(id, child)?;
+        Some((tunnel, tunnel.sas.iter().position(|sa| sa.spi == spi)?))
+    }
+}
+
+/// What becomes of SAs.
+impl Children {
+    pub(super) fn install(&mut self, install: Install) {
+        let Install { connection, child, session, sa, path, encapsulation, transport, follows, hold } =
+            install;
+        let place = (connection, child);
+        let endpoint = if encapsulation {
+            crate::ipsec::ike_thread::outside(path)
+        } else {
+            crate::ipsec::ike_thread::without_udp(path)
+        };
+        let Some(tunnel) = self.connections.get(&connection).and_then(|it| it.tunnels.get(child)) else {
+            return;
+        };
+        let now = self.shared.clock.monotonic();
+        let (outbound, inbound) = match sa.load(&tunnel.plan.options, &*self.engine, &mut *self.random, now) {
+            Ok(loaded) => loaded,
+            Err(error) => return tracing::error!("{}: {error}", self.child_name(connection, child)),
+        };
+        let peer = Arc::clone(&tunnel.peer);
+        if let Some(tunnel) = peer.tunnel() {
+            tunnel.in_udp.store(encapsulation, Ordering::Relaxed);
+            tunnel.follows.store(follows == Follows::Anywhere, Ordering::Relaxed);
+            tunnel.follows_port.store(follows == Follows::Port, Ordering::Relaxed);
+        }
+        let traffic = Traffic { local: sa.local, remote: sa.remote };
+        let spi = inbound.index;
+        let (sa, selectors) = (Arc::new(inbound), Some(traffic.selectors()));
+        let session_entry = Session { sa, peer: Arc::clone(&peer), selectors, transport };
+        self.lingering.retain(|late| late.spi != spi);
+        self.shared.tables.install(session_entry);
+        if self.shared.tables.early.release(spi) {
+            self.inbound_wake.ring();
+        }
+        if peer.sending.load().is_none() {
+            peer.endpoint.store(Some(Arc::new(endpoint)));
+        }
+        // The event that follows says which.
+        let suite = String::new();
+        let outbound = Arc::new(outbound);
+        let is_other = *tunnel.traffic() != traffic;
+        let installed = Installed { spi, session, endpoint, outbound, traffic, suite, since: now };
+        self.owners.insert(spi, place);
+        let tunnel = self.connections.get_mut(&connection).and_then(|it| it.tunnels.get_mut(child));
+        if let Some(tunnel) = tunnel {
+            // Routes may have changed since the keys before.
+            tunnel.measured.take_if(|_| !tunnel.sas.is_empty());
+            self.ways.measure(tunnel);
+            // Most have one, and a vector begins with room for four.
+            tunnel.sas.reserve_exact(1);
+            tunnel.sas.push(installed);
+        }
+        if is_other {
+            self.publish();
+        }
+        if !hold || peer.sending.load().is_none() {
+            self.use_sa(spi);
+        }
+    }
+
+    /// Sends with an SA from now on, what waits first.
+    pub(super) fn use_sa(&mut self, spi: u32) {
+        let Some((tunnel, at)) = self.find(spi) else { return };
+        let sending = tunnel.peer.sending.load_full();
+        let is_used = |sa: &Installed| sending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &sa.outbound));
+        // The first packet under an old SA may come late.
+        if tunnel.sas[at + 1..].iter().any(is_used) {
+            return;
+        }
+        let (used, next) = (tunnel.sas.iter().find(|sa| is_used(sa)), &tunnel.sas[at]);
+        // Two that may both be this peer are not at one place.
+        if used.is_some_and(|used| used.session != next.session) {
+            tunnel.peer.endpoint.store(Some(Arc::new(next.endpoint)));
+        }
+        tunnel.peer.sending.store(Some(Arc::clone(&next.outbound)));
+        self.shared.tables.orders.give(&tunnel.peer, Order::Send, &self.outbound_wake);
+    }
+
+    /// Uses an SA no more; what is sent goes by the newest that is left.
+    pub(super) fn retire(&mut self, spi: u32) {
+        let Some((_, at)) = self.find(spi) else { return };
+        let Some(place) = self.owners.remove(&spi) else { return };
+        let Some(tunnel) = self.tunnel_mut(place) else { return };
+        let before = tunnel.traffic().clone();
+        let gone = tunnel.sas.remove(at);
+        let next = tunnel.sas.last();
+        let (is_replaced, is_other) = (next.is_some(), *tunnel.traffic() != before);
+        if tunnel.peer.sending.load().as_ref().is_some_and(|sa| Arc::ptr_eq(sa, &gone.outbound)) {
+            if let Some(other) = next.filter(|next| next.session != gone.session) {
+                tunnel.peer.endpoint.store(Some(Arc::new(other.endpoint)));
+            }
+            tunnel.peer.sending.store(next.map(|sa| Arc::clone(&sa.outbound)));
+        }
+        let (connection, child) = place;
+        let until = self.shared.clock.monotonic() + LINGER;
+        self.lingering.push_back(Lingering { spi, connection, child, until });
+        if !is_replaced {
+            // Nothing is left that late packets could belong to.
+            self.forget(|late| (late.connection, late.child) == place);
+        }
+        if is_other {
+            self.publish();
+        }
+    }
+
+    /// Accepts nothing more under SAs that were replaced a while ago.
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        self.forget(|late| late.until <= now);
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.lingering.front().map(|late| late.until)
+    }
+
+    fn forget(&mut self, is_over: impl Fn(&Lingering) -> bool) {
+        let tables = &self.shared.tables;
+        self.lingering.retain(|late| {
+            let over = is_over(late);
+            if over {
+                tables.retire(late.spi);
+            }
+            !over
+        });
+    }
+
+    pub(super) fn follow(&mut self, session: SessionId, endpoint: Endpoint) {
+        for tunnel in self.connections.values_mut().flat_map(|connected| &mut connected.tunnels) {
+            let Carried { peer, sas, .. } = tunnel;
+            let (sending, mut is_moved) = (peer.sending.load_full(), false);
+            for sa in sas.iter_mut().filter(|sa| sa.session == session) {
+                sa.endpoint = endpoint;
+                is_moved |= sending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &sa.outbound));
+            }
+            if is_moved {
+                peer.endpoint.store(Some(Arc::new(endpoint)));
+                self.ways.measure(tunnel);
+            }
+        }
+        let of = |it: &&mut Established| it.session == session;
+        for established in self.connections.values_mut().filter_map(|it| it.established.as_mut()).filter(of) {
+            established.endpoint = endpoint;
+        }
+    }
+
+    /// Drops the packets that wait for keys of a connection: there will be none.
+    pub(super) fn purge(&self, id: ConnectionId) {
+        for tunnel in self.connections.get(&id).into_iter().flat_map(|it| &it.tunnels) {
+            self.shared.tables.orders.give(&tunnel.peer, Order::Drop, &self.outbound_wake);
+        }
+    }
+}
+
+/// How the packets of a tunnel are carried.
+fn carried(plan: &Child) -> Tunnel {
+    let mtu = plan.mtu.map_or(MTU as usize, usize::from);
+    // Whoever says what fits does so because something on the way tells nobody.
+    Tunnel { mtu, clamps_mss: plan.mtu.is_some(), ..Tunnel::default() }
+}
+
+/// What a child is for before its peer has agreed to it: an empty side is the gateway's own address, if that is known.
+fn traffic(settings: &Connection, child: usize) -> Traffic {
+    let Some(child) = settings.children.get(child) else { return Traffic::default() };
+    let side = |selectors: &[TrafficSelector], address: Option<IpAddr>| match selectors {
+        [] => address
+            .map(|it| TrafficSelector { protocol: 0, ports: 0..=u16::MAX, addresses: it..=it })
+            .into_iter()
+            .collect(),
+        selectors => selectors.to_vec(),
+    };
+    let local = match child.local[..] {
+        [] => settings.local.or_else(|| settings.remote.and_then(address_towards)),
+        _ => None,
+    };
+    Traffic { local: side(&child.local, local), remote: side(&child.remote, settings.remote) }
+}

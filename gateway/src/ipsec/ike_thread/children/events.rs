@@ -1,0 +1,60 @@
+//! What becomes known of peers.
+
+use super::{Children, Established};
+use crate::api::model::IpsecFailure;
+use crate::ipsec::ike_thread::outside;
+use tunnel::ikev2::{ConnectionId, Event};
+
+impl Children {
+    pub(in crate::ipsec::ike_thread) fn note(&mut self, event: &Event) {
+        let now = self.shared.clock.monotonic();
+        match event {
+            Event::Established { connection, session, identity, suite, path } => {
+                let Some(connected) = self.connections.get_mut(connection) else { return };
+                let (identity, suite) = (identity.to_string(), suite.clone());
+                let endpoint = outside(*path);
+                connected.established =
+                    Some(Established { session: *session, since: now, identity, suite, endpoint });
+                connected.failure = None;
+            }
+            Event::Rekeyed { session, suite } => {
+                let all = self.connections.values_mut().filter_map(|it| it.established.as_mut());
+                for established in all.filter(|it| it.session == *session) {
+                    established.suite.clone_from(suite);
+                }
+            }
+            Event::Closed { connection, session, .. } => {
+                let Some(connected) = self.connections.get_mut(connection) else { return };
+                if connected.established.as_ref().is_some_and(|it| it.session == *session) {
+                    connected.established = None;
+                }
+            }
+            Event::ChildUp { connection, child, spi, suite } => {
+                let tunnel = self.tunnel_mut((*connection, *child));
+                if let Some(sa) = tunnel.and_then(|it| it.sas.iter_mut().find(|sa| sa.spi == *spi)) {
+                    sa.suite.clone_from(suite);
+                }
+                self.forgive(*connection);
+            }
+            Event::Calling { .. }
+            | Event::Unanswered { .. }
+            | Event::ChildDown { .. }
+            | Event::Failed { .. } => {}
+        }
+    }
+
+    /// Forgets what went wrong when nothing is left that is not up.
+    fn forgive(&mut self, id: ConnectionId) {
+        if let Some(connected) = self.connections.get_mut(&id)
+            && connected.tunnels.iter().all(|tunnel| !tunnel.sas.is_empty())
+        {
+            connected.failure = None;
+        }
+    }
+
+    pub(in crate::ipsec::ike_thread) fn failed(&mut self, id: ConnectionId, failure: IpsecFailure) {
+        if let Some(connected) = self.connections.get_mut(&id) {
+            connected.failure = Some(failure);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Which peer, tunnel or SA something is.
+
+use super::{Children, Connected, Passed};
+use crate::ipsec::connections::Names;
+use std::net::IpAddr;
+use tunnel::PeerId;
+use tunnel::ikev2::{Connection, ConnectionId, SessionId};
+
+impl Children {
+    /// What has passed through each tunnel since this was last asked.
+    pub(in crate::ipsec::ike_thread) fn passed(&mut self) -> Vec<Passed> {
+        let mut passed = Vec::new();
+        for connected in self.connections.values_mut() {
+            let known = connected.established.as_ref().map(|it| it.endpoint.remote);
+            for tunnel in &mut connected.tunnels {
+                let peer = &tunnel.peer;
+                let counted = [peer.received.packets(), peer.sent.packets()];
+                let before = std::mem::replace(&mut tunnel.counted, counted);
+                let Some(sa) = tunnel.sas.first().filter(|_| before != counted) else { continue };
+                let [is_received, is_sent] = [counted[0] != before[0], counted[1] != before[1]];
+                let endpoint = peer.endpoint.load().as_deref().copied();
+                let followed = endpoint.filter(|_| is_received && peer.is_followed());
+                let moved = followed.filter(|it| known.is_some_and(|known| known != it.remote));
+                let strayed = peer.tunnel().and_then(|tunnel| tunnel.strayed.swap(None));
+                let strayed = strayed.map(|from| from.remote);
+                passed.push(Passed { spi: sa.spi, is_received, is_sent, moved, strayed });
+            }
+        }
+        passed
+    }
+
+    /// Whether packets may pass.
+    pub(in crate::ipsec::ike_thread) fn has_sas(&self) -> bool {
+        !self.owners.is_empty()
+    }
+
+    /// Whether there is no peer, nor one whose end is still to be told.
+    pub(in crate::ipsec::ike_thread) fn is_empty(&self) -> bool {
+        self.connections.is_empty() && self.past.is_empty()
+    }
+
+    pub(in crate::ipsec::ike_thread) fn connections(&self) -> Vec<ConnectionId> {
+        self.connections.keys().copied().collect()
+    }
+
+    pub(in crate::ipsec::ike_thread) fn settings(&self, id: ConnectionId) -> Option<&Connection> {
+        self.connections.get(&id).map(|it| &*it.settings)
+    }
+
+    /// What the configuration calls things.
+    pub(in crate::ipsec::ike_thread) fn names(&self, id: ConnectionId) -> Option<&Names> {
+        self.connections.get(&id).map(|it| &it.names)
+    }
+
+    pub(in crate::ipsec::ike_thread) fn by_name(&self, name: &str) -> Option<ConnectionId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The peer with this address, if there is one that is not connected, and only one.
+    pub(in crate::ipsec::ike_thread) fn only_at(&self, address: IpAddr) -> Option<ConnectionId> {
+        let mut at = self.connections.iter().filter(|(_, it)| it.settings.remote == Some(address));
+        let (&id, connected) = at.next()?;
+        (at.next().is_none() && connected.established.is_none()).then_some(id)
+    }
+
+    /// A peer with this address.
+    pub(in crate::ipsec::ike_thread) fn at(&self, address: IpAddr) -> Option<ConnectionId> {
+        self.connections.iter().find(|(_, it)| it.settings.remote == Some(address)).map(|(id, _)| *id)
+    }
+
+    pub(in crate::ipsec::ike_thread) fn is_established(&self, id: ConnectionId) -> bool {
+        self.connections.get(&id).is_some_and(|connected| connected.established.is_some())
+    }
+
+    pub(in crate::ipsec::ike_thread) fn by_tunnel(&self, id: ConnectionId, number: u32) -> Option<usize> {
+        self.connections.get(&id)?.tunnels.iter().position(|tunnel| tunnel.plan.tunnel == number)
+    }
+
+    pub(in crate::ipsec::ike_thread) fn named(&self, peer: PeerId) -> Option<(ConnectionId, usize)> {
+        self.names.get(&peer).copied()
+    }
+
+    pub(in crate::ipsec::ike_thread) fn spis(&self, id: ConnectionId, child: usize) -> Vec<u32> {
+        self.tunnel(id, child).into_iter().flat_map(|tunnel| &tunnel.sas).map(|sa| sa.spi).collect()
+    }
+
+    /// The newest SA of a tunnel.
+    pub(in crate::ipsec::ike_thread) fn newest(&self, peer: PeerId) -> Option<u32> {
+        let (id, child) = self.named(peer)?;
+        self.tunnel(id, child)?.sas.last().map(|sa| sa.spi)
+    }
+
+    /// What a connection is, or was while its end is still to be told.
+    fn known(&self, id: ConnectionId) -> Option<&Connection> {
+        self.settings(id).or_else(|| self.past.get(&id).map(|settings| &**settings))
+    }
+
+    pub(in crate::ipsec::ike_thread) fn name(&self, id: ConnectionId) -> &str {
+        self.known(id).map_or("of the past", |settings| &settings.name)
+    }
+
+    pub(in crate::ipsec::ike_thread) fn name_of_session(&self, session: SessionId) -> &str {
+        let is_its = |it: &&Connected| {
+            it.established.as_ref().is_some_and(|established| established.session == session)
+        };
+        self.connections.values().find(is_its).map_or("of the past", |it| &it.settings.name)
+    }
+
+    pub(in crate::ipsec::ike_thread) fn child_name(&self, id: ConnectionId, child: usize) -> String {
+        let name = self.known(id).and_then(|settings| Some(settings.children.get(child)?.name.clone()));
+        name.unwrap_or_else(|| "a tunnel of the past".to_owned())
+    }
+
+    /// The end of a connection that was removed has been told.
+    pub(in crate::ipsec::ike_thread) fn let_past_go(&mut self, id: ConnectionId) {
+        self.past.remove(&id);
+    }
+
+    /// Whether the newest SA of a tunnel takes the place of another one of the same session.
+    pub(in crate::ipsec::ike_thread) fn is_renewed(&self, id: ConnectionId, child: usize) -> bool {
+        let sas = self.tunnel(id, child).map_or(&[][..], |tunnel| &tunnel.sas);
+        sas.split_last().is_some_and(|(newest, older)| older.iter().any(|sa| sa.session == newest.session))
+    }
+}

@@ -1,0 +1,66 @@
+//! How large packets may be outside: what the kernel knows of the way to a peer.
+
+use super::{Carried, Children};
+use crate::host::netlink::Netlink;
+use crate::ipsec::network::MARK;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+
+/// What the ways to peers carry.
+#[derive(Default)]
+pub(super) struct Ways {
+    /// Opened when it is first asked.
+    netlink: Option<Netlink>,
+    /// The MTUs of links, by their numbers: thousands of peers are behind a few.
+    links: HashMap<u32, u32>,
+}
+
+impl Ways {
+    /// Keeps in mind what the way to a tunnel's peer carries, if that was not asked before. Who has said what fits is
+    /// believed, and gets fragments outside.
+    pub(super) fn measure(&mut self, carried: &mut Carried) {
+        let (Some(tunnel), Some(endpoint)) = (carried.peer.tunnel(), carried.peer.endpoint.load_full())
+        else {
+            return;
+        };
+        let remote = endpoint.remote.ip();
+        if carried.plan.mtu.is_some() || carried.measured == Some(remote) {
+            return;
+        }
+        let mtu = self.mtu(remote);
+        // Without a route it is asked again.
+        carried.measured = mtu.is_some().then_some(remote);
+        tunnel.path_mtu.store(mtu.map_or(usize::MAX, |mtu| mtu as usize), Ordering::Relaxed);
+    }
+
+    /// What the way to an address carries; `None` if there is no way.
+    fn mtu(&mut self, remote: IpAddr) -> Option<u32> {
+        if self.netlink.is_none() {
+            self.netlink = Netlink::open().ok();
+        }
+        let netlink = self.netlink.as_mut()?;
+        let outside = netlink.outside(remote, MARK).ok()?;
+        if let Some(mtu) = outside.mtu {
+            return Some(mtu);
+        }
+        let index = outside.index?;
+        if let Some(mtu) = self.links.get(&index) {
+            return Some(*mtu);
+        }
+        let mtu = netlink.link_mtu(index).ok()?;
+        self.links.insert(index, mtu);
+        Some(mtu)
+    }
+}
+
+impl Children {
+    /// Looks anew what the ways to all peers carry.
+    pub(in crate::ipsec::ike_thread) fn measure_all(&mut self) {
+        self.ways.links.clear();
+        for tunnel in self.connections.values_mut().flat_map(|connected| &mut connected.tunnels) {
+            tunnel.measured = None;
+            self.ways.measure(tunnel);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Peers to which this machine itself sends nothing now: it has no route, or a packet filter refuses.
+//!
+//! Only addresses of the configuration are kept in mind. Who forges the source of a datagram could name any other.
+
+use crate::api::model::IpsecFailure;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// The addresses of the configuration, and why nothing is sent to some of them.
+#[derive(Default)]
+pub(in crate::ipsec::ike_thread) struct Unsent {
+    /// How many connections have each.
+    known: HashMap<IpAddr, usize>,
+    refused: HashMap<IpAddr, IpsecFailure>,
+}
+
+impl Unsent {
+    /// A connection to this address is there.
+    pub(super) fn enter(&mut self, remote: Option<IpAddr>) {
+        if let Some(remote) = remote {
+            *self.known.entry(remote).or_default() += 1;
+        }
+    }
+
+    /// It is no more.
+    pub(super) fn leave(&mut self, remote: Option<IpAddr>) {
+        let Some(remote) = remote else { return };
+        let Some(count) = self.known.get_mut(&remote) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.known.remove(&remote);
+            self.refused.remove(&remote);
+        }
+    }
+
+    /// A message was sent there.
+    pub(in crate::ipsec::ike_thread) fn note_sent(&mut self, remote: IpAddr) {
+        if !self.refused.is_empty() {
+            self.refused.remove(&remote);
+        }
+    }
+
+    /// This machine has refused a message to there. Tells whether that is news.
+    pub(in crate::ipsec::ike_thread) fn note_refused(
+        &mut self,
+        remote: IpAddr,
+        failure: IpsecFailure,
+    ) -> bool {
+        if !self.known.contains_key(&remote) {
+            return false;
+        }
+        let what = failure.what.clone();
+        let before = self.refused.insert(remote, failure);
+        before.is_none_or(|before| before.what != what)
+    }
+
+    /// Why nothing is sent there, if that is so.
+    pub(super) fn of(&self, remote: Option<IpAddr>) -> Option<&IpsecFailure> {
+        self.refused.get(&remote?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_once_and_forgotten_with_the_first_message_that_leaves() {
+        let failure = |what: &str| IpsecFailure { what: what.to_owned(), ..IpsecFailure::default() };
+        let [peer, other] = [1, 2].map(|number| IpAddr::from([192, 0, 2, number]));
+        let mut unsent = Unsent::default();
+        unsent.enter(Some(peer));
+        unsent.enter(Some(peer));
+        assert!(!unsent.note_refused(other, failure("no route")), "a stranger's address");
+        assert_eq!(unsent.of(Some(other)), None);
+        assert!(unsent.note_refused(peer, failure("no route")));
+        assert!(!unsent.note_refused(peer, failure("no route")), "it is known");
+        assert!(unsent.note_refused(peer, failure("a filter")));
+        unsent.note_sent(other);
+        assert_eq!(unsent.of(Some(peer)), Some(&failure("a filter")));
+        unsent.leave(Some(peer));
+        assert!(unsent.of(Some(peer)).is_some(), "another connection goes there too");
+        unsent.note_sent(peer);
+        assert_eq!(unsent.of(Some(peer)), None);
+        unsent.note_refused(peer, failure("no route"));
+        unsent.leave(Some(peer));
+        assert_eq!((unsent.of(Some(peer)), unsent.known.len()), (None, 0));
+    }
+}

@@ -1,0 +1,84 @@
+//! What IKE tells, for the log and for the API.
+
+use super::Lane;
+use crate::ipsec::explain;
+use tunnel::ikev2::{Cause, ConnectionId, Event, Path};
+
+impl Lane {
+    pub(super) fn report(&mut self, event: &Event) {
+        self.children.note(event);
+        match event {
+            Event::Failed { connection, path, authentic, cause } => {
+                self.report_failure(*connection, *path, *authentic, cause);
+            }
+            Event::Established { connection, identity, suite, path, .. } => {
+                let name = self.children.name(*connection);
+                tracing::info!("peer {name}: {identity} at {} is connected, {suite}", path.remote);
+            }
+            Event::Closed { connection, reason, .. } => {
+                tracing::info!("peer {}: connection ended: {reason}", self.children.name(*connection));
+                self.children.purge(*connection);
+                self.children.let_past_go(*connection);
+            }
+            Event::ChildUp { connection, child, spi, suite } => {
+                let name = self.children.child_name(*connection, *child);
+                let what = if self.children.is_renewed(*connection, *child) { "is rekeyed" } else { "is up" };
+                tracing::info!("{name} {what}, SPI {spi:08x}, {suite}");
+            }
+            Event::ChildDown { connection, child, spi } => {
+                let name = self.children.child_name(*connection, *child);
+                if self.children.spis(*connection, *child).is_empty() {
+                    tracing::info!("{name} is down, SPI {spi:08x}");
+                } else {
+                    tracing::debug!("{name}: the older SPI {spi:08x} is gone");
+                }
+            }
+            Event::Rekeyed { session, suite } => {
+                tracing::info!("peer {}: IKE is rekeyed, {suite}", self.children.name_of_session(*session));
+            }
+            Event::Unanswered { connection, path, asked, sent, since } => {
+                let at = self.shared.clock.now().wall;
+                let failure = explain::unanswered(*path, *asked, *sent, *since, at);
+                tracing::info!("peer {}: {}", self.children.name(*connection), failure.what);
+                if !self.children.is_established(*connection) {
+                    self.children.failed(*connection, failure);
+                }
+            }
+            Event::Calling { connection, path } => {
+                tracing::info!("calling peer {} at {}", self.children.name(*connection), path.remote);
+            }
+        }
+    }
+
+    fn report_failure(
+        &mut self,
+        connection: Option<ConnectionId>,
+        path: Path,
+        authentic: bool,
+        cause: &Cause,
+    ) {
+        // Who says that it is someone else is, by its address, still the peer that is missing.
+        let connection = connection.or_else(|| self.children.only_at(path.remote.ip()));
+        let at = || (*cause == Cause::NoConnection).then(|| self.children.at(path.remote.ip())).flatten();
+        let names = connection.or_else(at).and_then(|id| self.children.names(id));
+        let failure = explain::failure(names, path, authentic, cause, self.shared.clock.now().wall);
+        let name = names.map_or("unknown", |names| &names.peer);
+        let details: String = failure.details.iter().map(|line| format!("\n  {line}")).collect();
+        let fix = failure.fix.join("\n       ");
+        tracing::warn!("peer {name} at {}: {}{details}\n  fix: {fix}", path.remote, failure.what);
+        let Some(connection) = connection else { return };
+        // Advice is taken of where the peer is said to be, or of anywhere if nothing is said.
+        let known = self.children.settings(connection).and_then(|settings| settings.remote);
+        if !authentic && known.is_some_and(|known| known != path.remote.ip()) {
+            return;
+        }
+        // What anybody may have said hides nothing of a peer that is there, and packets go on waiting for one that may
+        // be there soon.
+        if authentic || !self.children.is_established(connection) {
+            self.children.failed(connection, failure);
+        }
+        if authentic || !self.ike.is_under_way(connection) {
+            self.children.purge(connection);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! IPsec: the peers of the configuration, IKE with them, and one interface for the packets of all.
+//!
+//! ```text
+//! settings ──> connections (what IKE and the data path must know of a peer)
+//!         └──> network     (routes and rules for the networks behind peers) ──> host (sees that they stay)
+//!                        host ──> unprotected (what the kernel is not to let in)
+//! UDP 500 ──> port ──┐
+//! UDP 4500 ─> worker ┴──> ike_thread           ──> tables (SAs, policies) ──> workers
+//!                         └<─> jobs (key exchanges, signatures)
+//! ```
+
+pub mod connections;
+pub mod explain;
+pub mod gateway;
+pub mod ike_thread;
+mod jobs;
+pub mod network;
+mod port;
+pub mod proof;
+mod revocation;
+pub mod service;
+pub mod status;
+pub(crate) mod unprotected;
+
+pub use gateway::{Gateway, NAME};

@@ -1,0 +1,229 @@
+//! Learns what is revoked: fetches lists and answers of OCSP by HTTP, and reads files again when they change. A thread of its
+//! own, so that IKE never waits for a server; what was learnt is [`Evidence`], which IKE asks.
+//!
+//! Only places are asked that a certificate names whose chain leads to a trusted authority. What they send is signed, and
+//! bounded in bytes and time. A redirection is not followed. An authority could name a server of this machine or of its link,
+//! which others cannot reach: such addresses are not asked.
+
+mod fetch;
+mod ways;
+
+use super::connections::PeerError;
+use crate::clock::Clock;
+use crate::rights::Rights;
+use config::settings::IpSec;
+use config::settings::ipsec::{Authentication, Authority, Peer, Revocation, X509};
+use crypto::pki::{Certificate, Evidence};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use ways::Ways;
+
+/// Servers that are asked at once.
+const AT_ONCE: usize = 4;
+/// How often it is looked whether files have changed, and whether a list is about to be too old.
+const TURN: Duration = Duration::from_secs(3);
+/// The longest file of lists.
+const MOST_FILE: u64 = 64 << 20;
+
+/// A file of lists, the authority that signs them, and what it was like when it was read.
+struct Watched {
+    path: String,
+    place: String,
+    authority: Certificate,
+    stamp: Option<[i64; 5]>,
+}
+
+/// Fetches and reads until it is dropped.
+pub(super) struct Revocations {
+    evidence: Arc<Evidence>,
+    ways: Ways,
+    files: Arc<Mutex<Vec<Watched>>>,
+    stop: Arc<Notify>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Revocations {
+    /// Starts the thread. It cannot mark sockets: a task of the calling runtime does.
+    pub(super) fn start() -> io::Result<Self> {
+        let (wake, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let woken = Arc::clone(&wake);
+        let evidence = Arc::new(Evidence::new(move || woken.notify_one()));
+        let files = Arc::new(Mutex::new(Vec::new()));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let ways = Ways::start();
+        let worker =
+            Worker { evidence: Arc::clone(&evidence), ways: ways.clone(), files: Arc::clone(&files), wake };
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("revocation".to_owned()).spawn(move || {
+            Rights::None.keep();
+            runtime.block_on(async {
+                tokio::select! {
+                    () = worker.run() => {}
+                    () = stopped.notified() => {}
+                }
+            });
+            // A resolver that does not answer is not waited for.
+            runtime.shutdown_background();
+        })?;
+        Ok(Self { evidence, ways, files, stop, thread: Some(thread) })
+    }
+
+    /// What is known.
+    pub(super) fn evidence(&self) -> Arc<Evidence> {
+        Arc::clone(&self.evidence)
+    }
+
+    /// Reads the files of these peers, now and when they change, and no others any more; forgets what was fetched for
+    /// authorities of which none of them has one. What is behind them is asked by way of their tunnels.
+    pub(super) fn watch(&self, settings: &IpSec) {
+        let peers = settings.peers.values();
+        self.ways.set_tunnels(settings);
+        let authorities =
+            authorities(peers.clone()).filter_map(|it| Certificate::from_der(&it.certificate).ok());
+        self.evidence.keep_authorities(&authorities.map(|it| it.key_hash()).collect());
+        let wanted = files(peers);
+        self.evidence.keep_files(&wanted.keys().map(String::as_str).collect::<Vec<_>>());
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files
+            .retain(|file| wanted.get(&file.path).is_some_and(|(_, authority)| *authority == file.authority));
+        for (path, (place, authority)) in wanted {
+            if files.iter().all(|file| file.path != path) {
+                files.push(Watched { path, place, authority, stamp: None });
+            }
+        }
+        files.iter_mut().for_each(|file| file.read(&self.evidence));
+    }
+}
+
+impl Drop for Revocations {
+    fn drop(&mut self) {
+        self.stop.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Whether a peer's settings ask for anything that is not in the configuration.
+pub(super) fn is_needed(peer: &Peer) -> bool {
+    let Authentication::X509(x509) = &peer.authentication else { return false };
+    x509.revocation != Revocation::Relaxed
+        || x509.authorities.iter().any(|it| !it.revocation_files.is_empty())
+}
+
+/// The authorities that peers must lead to.
+fn authorities<'a>(peers: impl Iterator<Item = &'a Arc<Peer>>) -> impl Iterator<Item = &'a Authority> {
+    let authorities = peers.filter_map(|peer| match &peer.authentication {
+        Authentication::X509(x509) => Some(&x509.authorities),
+        _ => None,
+    });
+    authorities.flatten()
+}
+
+/// The files of lists by their paths: where each is named, and the authority that signs it.
+fn files<'a>(peers: impl Iterator<Item = &'a Arc<Peer>>) -> BTreeMap<String, (String, Certificate)> {
+    let named = authorities(peers).flat_map(|authority| {
+        let certificate = Certificate::from_der(&authority.certificate).ok();
+        let place = format!("pki ca {} crl-file", authority.name);
+        let of_path = move |path: &String| Some((path.clone(), (place.clone(), certificate.clone()?)));
+        authority.revocation_files.iter().filter_map(of_path).collect::<Vec<_>>()
+    });
+    named.collect()
+}
+
+/// Says whether the files of a peer can be read.
+pub(super) fn check(peer: &str, x509: &X509) -> Result<(), PeerError> {
+    let evidence = Evidence::new(|| {});
+    for authority in &x509.authorities {
+        let place = || format!("pki ca {} crl-file", authority.name);
+        for path in &authority.revocation_files {
+            let certificate = Certificate::from_der(&authority.certificate)
+                .map_err(|error| PeerError::pki(peer, format!("pki ca {}", authority.name), error))?;
+            let bytes = read(path).map_err(|error| PeerError::file(peer, &place(), path, error))?;
+            evidence
+                .set_file(path, &certificate, &bytes)
+                .map_err(|error| PeerError::file(peer, &place(), path, error))?;
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &str) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_FILE {
+        return Err(io::Error::other(format!("it is longer than {MOST_FILE} bytes")));
+    }
+    Ok(bytes)
+}
+
+impl Watched {
+    /// Reads it, if it is another one than before. What cannot be read leaves what was read before.
+    fn read(&mut self, evidence: &Evidence) {
+        let stamp = std::fs::metadata(&self.path)
+            .map(|it| [it.mtime(), it.mtime_nsec(), it.size() as i64, it.ino() as i64, it.dev() as i64]);
+        let stamp = stamp.unwrap_or_default();
+        if self.stamp.replace(stamp) == Some(stamp) {
+            return;
+        }
+        let bytes = read(&self.path).map_err(|error| error.to_string());
+        let set = bytes.and_then(|bytes| {
+            evidence.set_file(&self.path, &self.authority, &bytes).map_err(|error| error.to_string())
+        });
+        let Self { path, place, .. } = self;
+        match set {
+            Ok(()) => tracing::info!("{place} {path}: read"),
+            Err(error) => tracing::warn!(
+                "{place} {path}: {error}; what was known before still counts\n  fix: write the list there, in PEM or DER; it \
+                 is read again when it changes"
+            ),
+        }
+    }
+}
+
+/// What the thread does.
+struct Worker {
+    evidence: Arc<Evidence>,
+    ways: Ways,
+    files: Arc<Mutex<Vec<Watched>>>,
+    wake: Arc<Notify>,
+}
+
+impl Worker {
+    async fn run(self) {
+        let places = Arc::new(Semaphore::new(AT_ONCE));
+        let mut running = JoinSet::new();
+        loop {
+            {
+                let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+                files.iter_mut().for_each(|file| file.read(&self.evidence));
+            }
+            for query in self.evidence.due(Clock.now().wall) {
+                let (places, evidence) = (Arc::clone(&places), Arc::clone(&self.evidence));
+                let ways = self.ways.clone();
+                running.spawn(async move {
+                    let _place = places.acquire_owned().await;
+                    let fetched = fetch::fetch(&query, &ways).await;
+                    match evidence.answer(&query, Clock.now().wall, fetched) {
+                        Ok(()) => tracing::info!("revocation: {} has answered", query.url()),
+                        Err(error) => tracing::warn!("revocation: {} {error}", query.url()),
+                    }
+                });
+            }
+            while running.try_join_next().is_some() {}
+            tokio::select! {
+                () = self.wake.notified() => {}
+                () = sleep(TURN) => {}
+            }
+        }
+    }
+}

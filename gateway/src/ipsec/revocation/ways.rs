@@ -1,0 +1,119 @@
+//! The way to a server: around the tunnels for everything, as IKE goes, since they may wait for what the server says.
+//!
+//! What is behind a tunnel for less than everything is asked through it, as any program would: it is nowhere else.
+
+use crate::ipsec::network::MARK;
+use arc_swap::ArcSwap;
+use config::settings::IpSec;
+use ipnet::IpNet;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+
+/// Sockets that are asked for at once.
+const MOST: usize = 16;
+
+/// One socket, of IPv6 or of IPv4, and to where it goes.
+struct Wish {
+    v6: bool,
+    reply: oneshot::Sender<io::Result<OwnedFd>>,
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Ways {
+    tunnels: Arc<ArcSwap<Tunnels>>,
+    wishes: mpsc::Sender<Wish>,
+}
+
+/// Where tunnels lead, and what is excepted from that.
+#[derive(Default)]
+struct Tunnels {
+    behind: Vec<IpNet>,
+    excepted: Vec<IpNet>,
+}
+
+impl Tunnels {
+    fn of(settings: &IpSec) -> Self {
+        let tunnels = settings.peers.values().flat_map(|peer| peer.tunnels.values());
+        let behind = tunnels.flat_map(|tunnel| tunnel.remote.prefixes.iter().copied()).collect();
+        Self { behind, excepted: settings.passthrough.iter().copied().collect() }
+    }
+
+    /// Whether a tunnel for less than everything leads to an address. The closest network decides.
+    fn lead_to(&self, address: IpAddr) -> bool {
+        let closest = |networks: &[IpNet]| {
+            networks.iter().filter(|it| it.contains(&address)).map(IpNet::prefix_len).max().unwrap_or(0)
+        };
+        let behind = closest(&self.behind);
+        behind > 0 && behind > closest(&self.excepted)
+    }
+}
+
+impl Ways {
+    /// Marking a socket takes a capability that the thread which reads the answers has not: a task of the calling runtime makes
+    /// them.
+    pub(super) fn start() -> Self {
+        let (wishes, mut wished) = mpsc::channel::<Wish>(MOST);
+        tokio::spawn(async move {
+            while let Some(Wish { v6, reply }) = wished.recv().await {
+                // Who has asked may have lost patience.
+                let _ = reply.send(port::tcp::marked(v6, MARK));
+            }
+        });
+        Self { tunnels: Arc::default(), wishes }
+    }
+
+    /// Through tunnels, if there are any.
+    #[cfg(test)]
+    pub(super) fn unmarked() -> Self {
+        let all = ["0.0.0.0/1", "128.0.0.0/1"].map(|it| it.parse().expect("literal"));
+        let tunnels = Tunnels { behind: all.to_vec(), excepted: Vec::new() };
+        Self { tunnels: Arc::new(ArcSwap::from_pointee(tunnels)), wishes: mpsc::channel(1).0 }
+    }
+
+    /// Says where tunnels lead.
+    pub(super) fn set_tunnels(&self, settings: &IpSec) {
+        self.tunnels.store(Arc::new(Tunnels::of(settings)));
+    }
+
+    /// Connects to an address.
+    pub(super) async fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        if self.tunnels.load().lead_to(address.ip()) {
+            return TcpStream::connect(address).await;
+        }
+        let (reply, socket) = oneshot::channel();
+        let ended = || io::Error::other("the daemon ends");
+        self.wishes.send(Wish { v6: address.is_ipv6(), reply }).await.map_err(|_| ended())?;
+        let socket = socket.await.map_err(|_| ended())??;
+        TcpSocket::from_std_stream(socket.into()).connect(address).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closest_network_decides() {
+        let nets = |texts: &[&str]| texts.iter().map(|it| it.parse().expect("literal")).collect();
+        let tunnels = Tunnels {
+            behind: nets(&["0.0.0.0/0", "10.0.0.0/8", "10.1.2.0/24", "fd00::/8"]),
+            excepted: nets(&["10.1.0.0/16", "192.0.2.0/24"]),
+        };
+        for (address, through) in [
+            ("10.2.0.1", true),
+            ("10.1.0.1", false),
+            ("10.1.2.1", true),
+            ("192.0.2.1", false),
+            ("198.51.100.1", false),
+            ("fd00::1", true),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(tunnels.lead_to(address.parse().expect("literal")), through, "{address}");
+        }
+    }
+}

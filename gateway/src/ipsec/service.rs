@@ -1,0 +1,313 @@
+//! Keeps the gateway what the configuration says it is: only peers that changed are touched.
+
+use super::connections;
+use super::connections::{PeerError, Plan};
+use super::gateway::{Gateway, GatewayError, MTU, NAME};
+use super::network::Network;
+use super::revocation;
+use super::revocation::Revocations;
+use crate::host::Host;
+use crate::host::netlink::{LinkChange, Netlink, NetlinkError};
+use crate::tunnel_interface::{Options, Removed};
+use config::settings::IpSec;
+use config::settings::ipsec::{Peer, Remote};
+use crypto::Engine;
+use crypto::pki::Evidence;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// Why a configuration of IPsec could not be applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The gateway could not be started.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
+    /// A peer cannot be served.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// Link, route or rule were refused.
+    #[error("vpn ipsec: {0}")]
+    Network(#[from] NetlinkError),
+    /// No conversation with the kernel.
+    #[error("rtnetlink: {0}")]
+    Netlink(#[from] io::Error),
+}
+
+/// What was refused, by its place in the configuration.
+pub type Refused = BTreeMap<String, ServiceError>;
+
+struct Running {
+    gateway: Arc<Gateway>,
+    settings: IpSec,
+    /// Peers of the settings that cannot be served yet: their names lead nowhere, or no route leads to them.
+    pending: BTreeSet<String>,
+    /// Where the others are, as far as that is known.
+    remotes: BTreeMap<String, IpAddr>,
+}
+
+/// A peer whose connection is to be planned.
+struct Wanted {
+    name: String,
+    peer: Arc<Peer>,
+    /// What it was before, if it is served.
+    before: Option<Arc<Peer>>,
+    /// Where it was.
+    at: Option<IpAddr>,
+    /// Whether it should be looked for elsewhere.
+    moves: bool,
+    /// What is known about revocation besides the configuration.
+    evidence: Option<Arc<Evidence>>,
+}
+
+impl Wanted {
+    fn plan(self) -> (String, Result<Plan, PeerError>) {
+        let Self { name, peer, before, at, moves, evidence } = self;
+        let planned = connections::addresses(&name, &peer)
+            .map(|found| connections::choose(&found, at, moves))
+            .and_then(|remote| connections::plan(&name, &peer, remote, evidence.as_ref()))
+            .map(|plan| Plan { keeps: before.is_some_and(|it| connections::is_same(&it, &peer)), ..plan });
+        (name, planned)
+    }
+}
+
+/// Plans connections. A resolver may take its time: names are looked up at once.
+async fn plan_all(wanted: Vec<Wanted>) -> Vec<(String, Result<Plan, PeerError>)> {
+    let (named, known): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|wanted| is_named(&wanted.peer));
+    let mut tasks =
+        vec![tokio::task::spawn_blocking(move || known.into_iter().map(Wanted::plan).collect::<Vec<_>>())];
+    tasks.extend(named.into_iter().map(|wanted| tokio::task::spawn_blocking(move || vec![wanted.plan()])));
+    let mut plans = Vec::new();
+    for task in tasks {
+        plans.extend(task.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
+    }
+    plans
+}
+
+/// Whether it is a resolver who knows where the peer is.
+fn is_named(peer: &Peer) -> bool {
+    peer.remote_addresses.iter().any(|remote| matches!(remote, Remote::Name(_)))
+}
+
+/// For the log.
+fn where_it_is(plan: &Plan) -> String {
+    plan.connection
+        .remote
+        .map_or_else(|| "it may call".to_owned(), |remote| format!("it is sought at {remote}"))
+}
+
+/// The gateway, if there are peers.
+#[derive(Default)]
+pub struct Service {
+    running: Option<Running>,
+    /// Learns what is revoked, if a peer needs that.
+    revocations: Option<Revocations>,
+}
+
+impl ServiceError {
+    /// Whether it may go away without anybody's doing.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Peer(error) if error.is_temporary())
+    }
+}
+
+impl Service {
+    /// What runs.
+    pub fn gateway(&self) -> Option<Arc<Gateway>> {
+        self.running.as_ref().map(|running| Arc::clone(&running.gateway))
+    }
+
+    /// Whether a peer cannot be served yet, and is tried again.
+    pub fn is_pending(&self, peer: &str) -> bool {
+        self.running.as_ref().is_some_and(|running| running.pending.contains(peer))
+    }
+
+    /// Makes the gateway what `settings` says. Peers that were refused are not served, or as they were before.
+    pub async fn apply(
+        &mut self,
+        mut settings: IpSec,
+        engine: &Arc<dyn Engine>,
+        events: &mpsc::UnboundedSender<Removed>,
+        host: &Host,
+    ) -> Refused {
+        let mut refused = Refused::new();
+        if settings.peers.is_empty() {
+            self.stop();
+            if let Err(error) = host.set_ipsec(Network::default(), None) {
+                tracing::warn!("{error}");
+            }
+            return refused;
+        }
+        if let Err(error) = self.learn_revocations(&settings) {
+            refused.insert("vpn ipsec".to_owned(), error.into());
+            return refused;
+        }
+        // Also of peers that are refused: what they are to protect stays closed.
+        let wanted = Network::new(&settings);
+        let (plans, pending) = self.plan(&mut settings, &mut refused).await;
+        let served = Network::new(&settings);
+        let network = wanted.and(served);
+        if settings.peers.is_empty() {
+            self.stop();
+            if let Err(error) = host.set_ipsec(network, None) {
+                refused.insert("vpn ipsec".to_owned(), error.into());
+            }
+            return refused;
+        }
+        if let Err(error) = self.serve(settings, network.clone(), (plans, pending), engine, events, host) {
+            refused.insert("vpn ipsec".to_owned(), error);
+            if self.running.is_none()
+                && let Err(error) = host.set_ipsec(network, None)
+            {
+                tracing::warn!("{error}");
+            }
+        }
+        // What is in force has its policies: the first packet finds them.
+        if let Some(running) = &self.running {
+            running.gateway.settle().await;
+        }
+        refused
+    }
+
+    /// Has read and fetched what these settings need to know about revocation.
+    fn learn_revocations(&mut self, settings: &IpSec) -> io::Result<()> {
+        if self.revocations.is_none() && settings.peers.values().any(|peer| revocation::is_needed(peer)) {
+            self.revocations = Some(Revocations::start()?);
+        }
+        if let Some(revocations) = &self.revocations {
+            revocations.watch(settings);
+        }
+        Ok(())
+    }
+
+    fn evidence(&self) -> Option<Arc<Evidence>> {
+        self.revocations.as_ref().map(Revocations::evidence)
+    }
+
+    /// Ends everything.
+    pub fn stop(&mut self) {
+        self.running = None;
+        self.revocations = None;
+    }
+
+    /// Forgets the gateway, whose interface is gone. What it protected is still not to leave in clear.
+    pub fn lose(&mut self) {
+        self.running = None;
+    }
+
+    /// Plans the connections to peers that are new or changed. What is refused stays as it was, and what was not there and may
+    /// be served later is pending.
+    async fn plan(&self, settings: &mut IpSec, refused: &mut Refused) -> (Vec<Plan>, BTreeSet<String>) {
+        let before = |name: &str| {
+            let running = self.running.as_ref().filter(|running| !running.pending.contains(name))?;
+            running.settings.peers.get(name)
+        };
+        let changed: Vec<Wanted> = settings
+            .peers
+            .iter()
+            .filter(|(name, peer)| before(name) != Some(peer))
+            .map(|(name, peer)| Wanted {
+                name: name.clone(),
+                peer: Arc::clone(peer),
+                before: before(name).cloned(),
+                at: self.running.as_ref().and_then(|running| running.remotes.get(name).copied()),
+                moves: false,
+                evidence: self.evidence(),
+            })
+            .collect();
+        let (mut plans, mut pending) = (Vec::new(), BTreeSet::new());
+        for (name, planned) in plan_all(changed).await {
+            let error = match planned {
+                Ok(plan) => {
+                    plans.push(plan);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match before(&name) {
+                Some(old) => _ = settings.peers.insert(name.clone(), Arc::clone(old)),
+                None if error.is_temporary() => _ = pending.insert(name.clone()),
+                None => _ = settings.peers.remove(&name),
+            }
+            refused.insert(format!("vpn ipsec site-to-site peer {name}"), error.into());
+        }
+        (plans, pending)
+    }
+
+    /// Looks again at peers that could not be served, and for those that do not answer, whether they are elsewhere now: where
+    /// their names lead, or at the next of their addresses.
+    pub async fn tend(&mut self) {
+        let evidence = self.evidence();
+        let Some(running) = &mut self.running else { return };
+        let may_move = |(name, peer): &(&String, &Arc<Peer>)| {
+            running.pending.contains(*name) || peer.remote_addresses.len() > 1 || is_named(peer)
+        };
+        let doubtful = running.settings.peers.iter().filter(may_move);
+        let mut doubtful: BTreeMap<String, Arc<Peer>> =
+            doubtful.map(|(name, peer)| (name.clone(), Arc::clone(peer))).collect();
+        if doubtful.is_empty() {
+            return;
+        }
+        for shown in running.gateway.status().await.into_iter().filter(|shown| shown.up) {
+            doubtful.remove(&shown.name);
+        }
+        let wanted = doubtful.into_iter().map(|(name, peer)| {
+            let at = running.remotes.get(&name).copied();
+            Wanted { name, peer, before: None, at, moves: true, evidence: evidence.clone() }
+        });
+        for (name, planned) in plan_all(wanted.collect()).await {
+            let Ok(plan) = planned else { continue };
+            let was_pending = running.pending.remove(&name);
+            if was_pending || plan.connection.remote != running.remotes.get(&name).copied() {
+                running.remotes.extend(plan.connection.remote.map(|remote| (name.clone(), remote)));
+                tracing::info!("peer {name}: {}", where_it_is(&plan));
+                running.gateway.add(vec![plan]);
+            }
+        }
+    }
+
+    fn serve(
+        &mut self,
+        settings: IpSec,
+        network: Network,
+        (plans, pending): (Vec<Plan>, BTreeSet<String>),
+        engine: &Arc<dyn Engine>,
+        events: &mpsc::UnboundedSender<Removed>,
+        host: &Host,
+    ) -> Result<(), ServiceError> {
+        if self.running.is_none() {
+            let gateway = Gateway::create(Arc::clone(engine), Options::default(), events.clone())?;
+            self.running = Some(Running {
+                gateway: Arc::new(gateway),
+                settings: IpSec::default(),
+                pending: BTreeSet::new(),
+                remotes: BTreeMap::new(),
+            });
+        }
+        let Some(running) = &mut self.running else { return Ok(()) };
+        let mut netlink = Netlink::open()?;
+        let index = netlink.link(NAME)?.index;
+        let up = LinkChange { mtu: Some(inside_mtu(&settings)), up: Some(true), ..LinkChange::default() };
+        netlink.set_link(index, up)?;
+        host.set_ipsec(network, Some(&running.gateway))?;
+        let gone = running.settings.peers.keys().filter(|name| !settings.peers.contains_key(*name));
+        running.gateway.remove(gone.cloned().collect());
+        running.gateway.set_patience(connections::patience(settings.retransmission));
+        running.remotes.retain(|name, _| settings.peers.contains_key(name));
+        let known =
+            plans.iter().filter_map(|plan| Some((plan.connection.name.clone(), plan.connection.remote?)));
+        running.remotes.extend(known);
+        running.pending = pending;
+        running.gateway.add(plans);
+        running.settings = settings;
+        Ok(())
+    }
+}
+
+/// The MTU of the interface: as usual, or what the tunnel with the largest packets has. Each looks to its own.
+fn inside_mtu(settings: &IpSec) -> u32 {
+    let tunnels = settings.peers.values().flat_map(|peer| peer.tunnels.values());
+    tunnels.filter_map(|tunnel| tunnel.mtu.map(u32::from)).fold(MTU, u32::max)
+}

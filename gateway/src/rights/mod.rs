@@ -1,0 +1,60 @@
+//! What a thread may do: no more than its work needs, since what it reads may come from strangers.
+
+pub mod filter;
+
+use caps::errors::CapsError;
+use caps::{CapSet, Capability, CapsHashSet};
+use filter::FilterError;
+use rustix::thread::no_new_privs;
+
+/// What a thread keeps of what the process may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// No capability, and only system calls on descriptors that are open: it carries packets.
+    Packets,
+    /// No capability.
+    None,
+    /// To change links, addresses, routes and rules.
+    Network,
+    /// To bind and to mark sockets in the network namespace it is in.
+    Sockets,
+    /// To change links, in whatever namespace they are.
+    Namespaces,
+}
+
+impl Rights {
+    fn capabilities(self) -> &'static [Capability] {
+        match self {
+            Self::Packets | Self::None => &[],
+            Self::Network => &[Capability::CAP_NET_ADMIN],
+            Self::Sockets => &[Capability::CAP_NET_ADMIN, Capability::CAP_NET_BIND_SERVICE],
+            Self::Namespaces => &[Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN],
+        }
+    }
+
+    /// Gives up all others, for the thread that calls it and those that it will start.
+    pub fn keep(self) {
+        if let Err(error) = self.drop_others() {
+            tracing::warn!("a thread keeps more rights than it needs: {error}");
+        }
+        // Where the process is not filtered it was said why; and a filter of ours would need its other half.
+        if self == Self::Packets && is_filtered() {
+            match filter::filter_packets() {
+                Ok(()) | Err(FilterError::Architecture) => {}
+                Err(error) => tracing::warn!("a thread may make more system calls than it needs: {error}"),
+            }
+        }
+    }
+
+    fn drop_others(self) -> Result<(), CapsError> {
+        let had = caps::read(None, CapSet::Permitted)?;
+        let kept: CapsHashSet = self.capabilities().iter().copied().filter(|one| had.contains(one)).collect();
+        caps::set(None, CapSet::Effective, &kept)?;
+        caps::set(None, CapSet::Permitted, &kept)
+    }
+}
+
+/// Whether the process gave up its rights at its start. One that did not is a test's, or a benchmark's.
+fn is_filtered() -> bool {
+    no_new_privs().unwrap_or(false)
+}

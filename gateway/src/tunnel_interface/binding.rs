@@ -1,0 +1,91 @@
+//! The UDP sockets of an interface: bound while it is up, exchanged while packets flow.
+
+use crate::wireguard::update::UpdateError;
+use port::udp::{SocketSlot, UdpSockets};
+use port::{Offloads, Wake};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a port may still be held by a worker that has not noticed yet that it is to let go.
+const RELEASE: Duration = Duration::from_millis(200);
+
+/// Owns the choice of port and mark; workers find the sockets in the slot.
+pub struct Binding {
+    slot: SocketSlot,
+    offloads: Arc<Offloads>,
+    /// Rung when the sockets were exchanged.
+    wake: Arc<Wake>,
+    port: u16,
+    fwmark: u32,
+}
+
+impl Binding {
+    /// Unbound.
+    pub fn new(slot: SocketSlot, offloads: Arc<Offloads>, wake: Arc<Wake>) -> Self {
+        Self { slot, offloads, wake, port: 0, fwmark: 0 }
+    }
+
+    /// The port, once one was chosen.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The mark.
+    pub fn fwmark(&self) -> u32 {
+        self.fwmark
+    }
+
+    /// Binds the sockets: the interface came up.
+    pub fn open(&mut self) -> Result<(), UpdateError> {
+        if self.slot.load().is_none() {
+            self.bind(self.port)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the sockets up: the interface went down.
+    pub fn close(&mut self) {
+        self.slot.store(None);
+        self.wake.ring();
+    }
+
+    /// Moves to another port; the old one is kept if that fails.
+    pub fn set_port(&mut self, port: u16) -> Result<(), UpdateError> {
+        if self.slot.load().is_some() && (port != self.port || port == 0) {
+            return self.bind(port);
+        }
+        self.port = port;
+        Ok(())
+    }
+
+    /// Changes the mark of everything sent from now on.
+    pub fn set_fwmark(&mut self, mark: u32) -> Result<(), UpdateError> {
+        if mark == self.fwmark {
+            return Ok(());
+        }
+        if let Some(sockets) = self.slot.load().as_deref() {
+            sockets.set_fwmark(mark).map_err(|error| UpdateError::Fwmark { mark, error })?;
+        }
+        self.fwmark = mark;
+        Ok(())
+    }
+
+    fn bind(&mut self, port: u16) -> Result<(), UpdateError> {
+        let deadline = std::time::Instant::now() + RELEASE;
+        let sockets = loop {
+            match UdpSockets::bind(port, self.fwmark, &self.offloads) {
+                Ok(sockets) => break sockets,
+                Err(Errno::ADDRINUSE) if std::time::Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(Errno::ADDRINUSE) => return Err(UpdateError::port_in_use(port)),
+                Err(error) => return Err(UpdateError::Socket { port, error }),
+            }
+        };
+        self.port = sockets.port();
+        self.slot.store(Some(Arc::new(sockets)));
+        self.wake.ring();
+        Ok(())
+    }
+}

@@ -1,0 +1,375 @@
+//! What carries the packets of an interface, whatever it speaks: TUN inside, UDP outside, a worker each way, and who
+//! follows the interface. The protocol has a thread of its own beside it, its lane.
+
+pub mod binding;
+pub mod link;
+pub mod sender;
+
+use crate::datapath::punt::Punt;
+use crate::datapath::worker::{Egress, Inbound, Outbound, Shared};
+use crate::host::netlink::{LinkChange, Netlink, NetlinkError};
+use crate::host::occupied;
+use crate::rights::Rights;
+use arc_swap::ArcSwapOption;
+use binding::Binding;
+use link::Follower;
+use packet::{DropCounters, DropReason};
+use port::fault::{Fault, Faults};
+use port::offload::State;
+use port::pcap::{Capture, Captured};
+use port::raw::{self, EspTransmit, RawReceive};
+use port::schedule::yield_to_packets;
+use port::tun::{self, TunDevice, TunError, TunTransmit};
+use port::udp::{self, SocketSlot, UdpReceive, UdpTransmit};
+use port::{Offloads, Receive, Transmit, Wake};
+use rustix::io::Errno;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use tokio::sync::mpsc;
+
+/// The MTU of an interface that was told none: what fits into 1500 bytes over IPv6.
+pub const DEFAULT_MTU: u32 = 1420;
+/// Packets that may wait in the kernel for us: its default drops in bursts.
+const QUEUE_LENGTH: u32 = 1000;
+
+/// How to make an interface.
+#[derive(Default)]
+pub struct Options {
+    /// Offloads not to be used, by name.
+    pub without: Vec<String>,
+    /// Faults to inject into what arrives from outside.
+    pub faults: Option<Faults>,
+    /// Where to write down what passes inside and outside.
+    pub capture_inside: Option<Capture>,
+    /// See above.
+    pub capture_outside: Option<Capture>,
+}
+
+/// Why an interface could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum InterfaceError {
+    /// TUN refused.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// There is another interface of that name.
+    #[error("interface {0} exists already: {1}")]
+    Taken(String, String),
+    /// The link could not be set up.
+    #[error("interface {0}: {1}")]
+    Link(String, NetlinkError),
+    /// No such offload.
+    #[error("there is no offload {0:?}: choose from {known}", known = Offloads::NAMES.join(", "))]
+    Offload(String),
+    /// The kernel gave no descriptor or thread.
+    #[error("interface {0} cannot be served: {1}")]
+    Resources(String, io::Error),
+}
+
+/// What the sockets of an interface carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketKind {
+    /// All of WireGuard; of IPsec, ESP in UDP and IKE beside it.
+    Tunnel,
+    /// ESP without UDP.
+    Esp,
+    /// IKE on its first port.
+    Ike,
+}
+
+/// The interface is gone: somebody has deleted it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed(pub String);
+
+/// Where drops are counted: one set a worker.
+#[derive(Clone, Default)]
+pub struct Drops {
+    outbound: Arc<DropCounters>,
+    inbound: Arc<DropCounters>,
+    /// Of the protocol.
+    pub(crate) lane: Arc<DropCounters>,
+}
+
+impl Drops {
+    /// How many packets were dropped for `reason`, outbound, inbound and by the lane.
+    pub fn read(&self, reason: DropReason) -> [u64; 3] {
+        [&self.outbound, &self.inbound, &self.lane].map(|counters| counters.read(reason))
+    }
+}
+
+/// Ports and workers of an interface. Dropping it ends them and removes the interface; its lane must have been told before.
+pub struct Carrier {
+    device: Arc<TunDevice>,
+    offloads: Arc<Offloads>,
+    slot: SocketSlot,
+    /// For ESP without UDP, if that is wanted.
+    raw: Option<SocketSlot>,
+    drops: Drops,
+    stop: Arc<AtomicBool>,
+    outbound_wake: Arc<Wake>,
+    inbound_wake: Arc<Wake>,
+    raw_wake: Arc<Wake>,
+    link_wake: Arc<Wake>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Says what has the name, if that is why there is no interface: the kernel has one number for many reasons.
+fn refused(name: &str, error: TunError) -> InterfaceError {
+    match error {
+        TunError::Busy(_) | TunError::Other(_, Errno::INVAL) => match occupied::interface(name) {
+            Some(what) => InterfaceError::Taken(name.to_owned(), what),
+            None => error.into(),
+        },
+        error => error.into(),
+    }
+}
+
+impl Carrier {
+    /// Makes the interface `name`, down, and nothing that would carry its packets yet.
+    pub fn create(name: &str, options: &Options) -> Result<Self, InterfaceError> {
+        let offloads = Arc::new(Offloads::default());
+        switch_off(&offloads, &options.without)?;
+        let device = Arc::new(TunDevice::create(name, &offloads).map_err(|error| refused(name, error))?);
+        set_defaults(name).map_err(|error| InterfaceError::Link(name.to_owned(), error))?;
+        Self::new(device, offloads).map_err(|error| InterfaceError::Resources(name.to_owned(), error))
+    }
+
+    fn new(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> io::Result<Self> {
+        Ok(Self {
+            device,
+            offloads,
+            slot: Arc::new(ArcSwapOption::empty()),
+            raw: None,
+            drops: Drops::default(),
+            stop: Arc::default(),
+            outbound_wake: Arc::new(Wake::new()?),
+            inbound_wake: Arc::new(Wake::new()?),
+            raw_wake: Arc::new(Wake::new()?),
+            link_wake: Arc::new(Wake::new()?),
+            threads: Vec::new(),
+        })
+    }
+
+    /// Also carries ESP without UDP, in packets with this mark.
+    pub fn open_raw(&mut self, mark: u32) -> Result<(), Errno> {
+        self.raw = Some(Arc::new(ArcSwapOption::from_pointee(raw::open(mark)?)));
+        Ok(())
+    }
+
+    /// Starts the workers, and the thread that follows the interface and calls `tell` with whether it is up, and its MTU.
+    /// The end of the interface is told to `events`.
+    ///
+    /// `overhead`: bytes that the protocol adds to a packet.
+    pub fn start(
+        &mut self,
+        shared: &Shared,
+        options: Options,
+        punt: Punt,
+        events: mpsc::UnboundedSender<Removed>,
+        overhead: usize,
+        tell: impl Fn(bool, usize) + Send + 'static,
+    ) -> io::Result<()> {
+        let follower = Follower {
+            device: Arc::clone(&self.device),
+            overhead,
+            tell: Box::new(tell),
+            wake: Arc::clone(&self.link_wake),
+            stop: Arc::clone(&self.stop),
+        };
+        let outbound = self.outbound(shared, &options, events);
+        if let Some(raw) = &self.raw {
+            let outside = Box::new(RawReceive::new(Arc::clone(raw)));
+            let inbound = self.inbound(shared, outside, &self.raw_wake, &options, punt.clone());
+            self.spawn("raw", Rights::Packets, inbound)?;
+        }
+        let outside = Box::new(UdpReceive::new(Arc::clone(&self.slot), Arc::clone(&self.offloads)));
+        let inbound = self.inbound(shared, outside, &self.inbound_wake, &options, punt);
+        self.spawn("out", Rights::Packets, outbound)?;
+        self.spawn("in", Rights::Packets, inbound)?;
+        self.spawn("link", Rights::Namespaces, move || follower.run())
+    }
+
+    /// Starts the protocol's thread, with a lower priority than the workers.
+    pub(crate) fn start_lane(
+        &mut self,
+        rights: Rights,
+        lane: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        self.spawn("lane", rights, move || {
+            if let Err(error) = yield_to_packets() {
+                tracing::debug!("handshakes may delay packets: {error}");
+            }
+            lane();
+        })
+    }
+
+    /// The name it was made with.
+    pub fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    /// Its offloads.
+    pub fn offloads(&self) -> &Offloads {
+        &self.offloads
+    }
+
+    /// Its drop counters.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// Where its sockets are, and what they carry.
+    pub fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
+        let raw = self.raw.iter().map(|slot| (SocketKind::Esp, Arc::clone(slot)));
+        std::iter::once((SocketKind::Tunnel, Arc::clone(&self.slot))).chain(raw).collect()
+    }
+
+    /// A port that sends outside.
+    pub fn outside(&self) -> Box<dyn Transmit> {
+        let in_udp = UdpTransmit::new(Arc::clone(&self.slot), Arc::clone(&self.offloads));
+        match &self.raw {
+            Some(raw) => Box::new(EspTransmit::new(in_udp, Arc::clone(raw))),
+            None => Box::new(in_udp),
+        }
+    }
+
+    /// What wakes the worker that receives from outside.
+    pub fn inbound_wake(&self) -> Arc<Wake> {
+        Arc::clone(&self.inbound_wake)
+    }
+
+    /// What wakes the worker that sends outside.
+    pub fn outbound_wake(&self) -> Arc<Wake> {
+        Arc::clone(&self.outbound_wake)
+    }
+
+    /// Whether ESP may go without UDP.
+    pub fn has_raw(&self) -> bool {
+        self.raw.is_some()
+    }
+
+    /// What the lane binds the sockets with.
+    pub fn binding(&self) -> Binding {
+        Binding::new(Arc::clone(&self.slot), Arc::clone(&self.offloads), Arc::clone(&self.inbound_wake))
+    }
+
+    /// Uses all offloads but these.
+    pub fn set_offloads(&self, without: &[String]) -> Result<(), InterfaceError> {
+        switch_off(&self.offloads, without)?;
+        self.device.probe(&self.offloads);
+        if let Some(sockets) = self.slot.load().as_deref() {
+            sockets.probe(&self.offloads);
+        }
+        Ok(())
+    }
+
+    fn spawn(&mut self, role: &str, rights: Rights, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let name = format!("{} {role}", self.device.name());
+        self.threads.push(thread::Builder::new().name(name).spawn(move || {
+            rights.keep();
+            body();
+        })?);
+        Ok(())
+    }
+
+    /// From the inside to the outside, until the interface is gone.
+    fn outbound(
+        &self,
+        shared: &Shared,
+        options: &Options,
+        events: mpsc::UnboundedSender<Removed>,
+    ) -> impl FnOnce() + Send + use<> {
+        let (inside, answers) = tun::halves(Arc::clone(&self.device), Arc::clone(&self.offloads));
+        let mut inside: Box<dyn Receive> = Box::new(inside);
+        if let Some(capture) = &options.capture_inside {
+            inside = Box::new(Captured::new(inside, capture.clone()));
+        }
+        let mut outside = self.outside();
+        if let Some(capture) = &options.capture_outside {
+            outside = Box::new(Captured::new(outside, capture.clone()));
+        }
+        let egress = Egress::new(shared.clone(), outside, Arc::clone(&self.drops.outbound));
+        let mut worker = Outbound::new(shared.clone(), inside, answers, egress, tun::BATCH_BYTES);
+        let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(&self.outbound_wake));
+        let name = self.device.name().to_owned();
+        move || {
+            if let Err(error) = worker.serve(&stop, &wake) {
+                tracing::info!("interface {name} is gone: {error}");
+                // Nobody waits for the event any more when the daemon is about to end.
+                let _ = events.send(Removed(name));
+            }
+        }
+    }
+
+    /// From the outside to the inside.
+    fn inbound(
+        &self,
+        shared: &Shared,
+        mut outside: Box<dyn Receive>,
+        wake: &Arc<Wake>,
+        options: &Options,
+        punt: Punt,
+    ) -> impl FnOnce() + Send + use<> {
+        let drops = Arc::clone(&self.drops.inbound);
+        if let Some(capture) = &options.capture_outside {
+            outside = Box::new(Captured::new(outside, capture.clone()));
+        }
+        if let Some(faults) = &options.faults {
+            outside = Box::new(Fault::new(outside, *faults, Arc::clone(&drops)));
+        }
+        let mut inside: Box<dyn Transmit> =
+            Box::new(TunTransmit::new(Arc::clone(&self.device), Arc::clone(&self.offloads)));
+        if let Some(capture) = &options.capture_inside {
+            inside = Box::new(Captured::new(inside, capture.clone()));
+        }
+        let mut worker = Inbound::new(shared.clone(), outside, inside, punt, drops, udp::BATCH_BYTES);
+        let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(wake));
+        let name = self.device.name().to_owned();
+        move || {
+            if let Err(error) = worker.serve(&stop, &wake) {
+                tracing::error!("interface {name} receives nothing more from outside: {error}");
+            }
+        }
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for wake in [&self.outbound_wake, &self.inbound_wake, &self.raw_wake, &self.link_wake] {
+            wake.ring();
+        }
+        for thread in self.threads.drain(..) {
+            // A worker that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Switches off what is named, and lets everything else be probed anew.
+fn switch_off(offloads: &Offloads, without: &[String]) -> Result<(), InterfaceError> {
+    if let Some(unknown) = without.iter().find(|name| offloads.by_name(name).is_none()) {
+        return Err(InterfaceError::Offload(unknown.clone()));
+    }
+    for (name, _, offload) in offloads.all() {
+        if without.iter().any(|unwanted| unwanted == name) {
+            offload.set(State::SwitchedOff);
+        } else if !offload.is_wanted() {
+            offload.set(State::Unprobed);
+        }
+    }
+    Ok(())
+}
+
+/// MTU and queue of a new interface.
+fn set_defaults(name: &str) -> Result<(), NetlinkError> {
+    let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
+    let link = netlink.link(name)?;
+    let change =
+        LinkChange { mtu: Some(DEFAULT_MTU), queue_length: Some(QUEUE_LENGTH), ..LinkChange::default() };
+    netlink.set_link(link.index, change)?;
+    // No peer could be told where such an address is. A kernel without IPv6 gives none anyway.
+    let _ = netlink.set_link(link.index, LinkChange { link_local: Some(false), ..LinkChange::default() });
+    Ok(())
+}

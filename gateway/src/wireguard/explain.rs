@@ -1,0 +1,415 @@
+//! Why a WireGuard peer is up or not, and what mends it.
+
+use super::update::{PeerSnapshot, Snapshot};
+use crate::api::Labels;
+use crate::api::model::{Caller, Explained, Explanation, Finding};
+use crate::host::netlink::Netlink;
+use ipnet::IpNet;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// 2024-01-01: a clock that says less has not been set.
+const UNSET_CLOCK: Duration = Duration::from_secs(1_704_067_200);
+
+/// Explains all peers of an interface. It asks the kernel about those that do not answer, which may be thousands: not for a
+/// thread that has something else to do.
+pub(crate) fn interface(name: &str, snapshot: &Snapshot, labels: &Labels, now: Duration) -> Explanation {
+    let mut netlink = Netlink::open().ok();
+    let ways = Ways::new(|to| {
+        // Without an answer nothing is claimed.
+        netlink.as_mut().is_none_or(|netlink| netlink.outside(to, snapshot.fwmark).is_ok())
+    });
+    let has_route = |to| ways.lead_to(to);
+    let explain = |peer: &PeerSnapshot| {
+        let name_of = labels.peers.get(&peer.public).map(|labels| &*labels.name);
+        Subject { interface: name, snapshot, peer, name: name_of, now, has_route: &has_route }.explain()
+    };
+    let mut peers: Vec<Explained> = snapshot.peers.iter().map(explain).collect();
+    peers.sort_by(|a, b| {
+        let [a, b] = [a, b].map(|peer| peer.name.as_deref().unwrap_or_default());
+        config::tree::natural_order(a, b)
+    });
+    let public_key = snapshot.public.map(|key| key.to_string());
+    Explanation { interface: name.to_owned(), public_key, peers, callers: callers(snapshot) }
+}
+
+/// The addresses that the kernel knows a way to; each is asked about once.
+struct Ways<Ask> {
+    known: RefCell<HashMap<IpAddr, bool>>,
+    ask: RefCell<Ask>,
+}
+
+impl<Ask: FnMut(IpAddr) -> bool> Ways<Ask> {
+    fn new(ask: Ask) -> Self {
+        Self { known: RefCell::default(), ask: RefCell::new(ask) }
+    }
+
+    fn lead_to(&self, to: IpAddr) -> bool {
+        *self.known.borrow_mut().entry(to).or_insert_with(|| (self.ask.borrow_mut())(to))
+    }
+}
+
+/// A peer, and what there is to know for its explanation.
+struct Subject<'a> {
+    /// The interface.
+    interface: &'a str,
+    /// All that it shows.
+    snapshot: &'a Snapshot,
+    /// The peer.
+    peer: &'a PeerSnapshot,
+    /// Its name in the configuration; without one the interface is driven by `wg`.
+    name: Option<&'a str>,
+    /// Time since 1970.
+    now: Duration,
+    /// Whether the kernel knows a way to an address.
+    has_route: &'a dyn Fn(IpAddr) -> bool,
+}
+
+fn finding(what: String, fix: impl IntoIterator<Item = String>) -> Finding {
+    Finding { what, fix: fix.into_iter().collect() }
+}
+
+/// How long ago something was, for people.
+fn ago(now: Duration, then: Duration) -> String {
+    match now.saturating_sub(then).as_secs() {
+        seconds @ 0..120 => format!("{seconds} s ago"),
+        seconds @ 120..7200 => format!("{} min ago", seconds / 60),
+        seconds @ 7200..172_800 => format!("{} h ago", seconds / 3600),
+        seconds => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+impl Subject<'_> {
+    /// All that there is to say.
+    fn explain(&self) -> Explained {
+        let (state, mut findings) = self.state();
+        findings.extend(self.whatever_the_state());
+        if state != "up" && self.snapshot.up {
+            findings.extend(self.callers());
+        }
+        Explained {
+            name: self.name.map(str::to_owned),
+            public_key: self.peer.public.to_string(),
+            endpoint: self.remote().map(|remote| remote.to_string()),
+            allowed_ips: self.peer.allowed_ips.iter().map(IpNet::to_string).collect(),
+            has_preshared_key: !self.peer.preshared.is_zero(),
+            state: state.to_owned(),
+            findings,
+        }
+    }
+
+    fn remote(&self) -> Option<SocketAddr> {
+        self.peer.endpoint.map(|endpoint| endpoint.remote)
+    }
+
+    /// The line that sets something of the interface.
+    fn set_interface(&self, what: &str, for_wg: &str) -> String {
+        match self.name {
+            Some(_) => format!("set interfaces wireguard {} {what}", self.interface),
+            None => format!("wg set {} {for_wg}", self.interface),
+        }
+    }
+
+    /// The line that sets something of the peer.
+    fn set(&self, what: &str, for_wg: &str) -> String {
+        match self.name {
+            Some(name) => format!("set interfaces wireguard {} peer {name} {what}", self.interface),
+            None => format!("wg set {} peer {} {for_wg}", self.interface, self.peer.public),
+        }
+    }
+
+    fn state(&self) -> (&'static str, Vec<Finding>) {
+        let (peer, trouble) = (self.peer, &self.peer.trouble);
+        let handshake = peer.last_handshake.map(|at| ago(self.now, at));
+        if !self.snapshot.up {
+            let fix = match self.name {
+                Some(_) => {
+                    format!("delete interfaces wireguard {} disable, or ip link set {0} up", self.interface)
+                }
+                None => format!("ip link set {} up", self.interface),
+            };
+            return ("down", vec![finding(format!("interface {} is down", self.interface), [fix])]);
+        }
+        if self.snapshot.public.is_none() {
+            let fix = self.set_interface("private-key KEY", "private-key FILE");
+            return ("down", vec![finding("the interface has no private key".to_owned(), [fix])]);
+        }
+        if trouble.is_low_order {
+            let fix = self.set("public-key KEY", "remove; then add it with its right key");
+            let what = "its public key is a point of low order, which no private key has".to_owned();
+            return ("down", vec![finding(what, [fix])]);
+        }
+        if trouble.unanswered > 1 || (trouble.unanswered == 1 && !peer.has_key) {
+            return ("down", self.unanswered());
+        }
+        if peer.has_key {
+            let at = handshake.unwrap_or_default();
+            return ("up", vec![finding(format!("the last handshake was {at}"), [])]);
+        }
+        if trouble.unconfirmed > 0 {
+            return ("down", vec![self.unconfirmed()]);
+        }
+        match (handshake, self.remote()) {
+            (Some(at), _) => {
+                let what = format!("idle: the last handshake was {at}, and the next packet begins another");
+                ("idle", vec![finding(what, [])])
+            }
+            (None, Some(_)) => ("waiting", vec![self.unused()]),
+            (None, None) => ("waiting", vec![self.nowhere()]),
+        }
+    }
+
+    /// Nothing was sent to it yet.
+    fn unused(&self) -> Finding {
+        let fix = self.set("persistent-keepalive 25", "persistent-keepalive 25");
+        let what = "there was no handshake: it begins with the first packet, and there was none".to_owned();
+        finding(what, [format!("ping an address behind the peer; or begin at once: {fix}")])
+    }
+
+    /// It is not known where it is.
+    fn nowhere(&self) -> Finding {
+        let fix = self.set("address ADDRESS", "endpoint ADDRESS:PORT");
+        let what =
+            "it has no endpoint, and has not called: nothing has come that could be this peer".to_owned();
+        let port = self.snapshot.listen_port;
+        finding(what, [format!("have it call UDP port {port} of this gateway; or say where it is: {fix}")])
+    }
+
+    fn unanswered(&self) -> Vec<Finding> {
+        let count = self.peer.trouble.unanswered;
+        let handshakes = if count == 1 { "1 handshake".to_owned() } else { format!("{count} handshakes") };
+        let Some(remote) = self.remote() else { return vec![self.nowhere()] };
+        if !(self.has_route)(remote.ip()) {
+            let what = format!("there is no route to {remote}: {handshakes} failed");
+            return vec![finding(what, [format!("ip route get {}", remote.ip())])];
+        }
+        let ours = self.snapshot.public.map(|key| key.to_string()).unwrap_or_default();
+        let what = format!("{remote} has not answered {handshakes}");
+        let fix = [
+            format!("see that a WireGuard listens there, and that UDP port {} is let through", remote.port()),
+            format!("it must have a peer with our public key, {ours}"),
+            format!("and its own public key must be {}", self.peer.public),
+        ];
+        vec![finding(what, fix)]
+    }
+
+    fn unconfirmed(&self) -> Finding {
+        let what = format!(
+            "{} of its handshakes were answered, and nothing has come under the new keys",
+            self.peer.trouble.unconfirmed
+        );
+        let fix = [
+            "see that both sides have the same preshared key, or none".to_owned(),
+            "and that our answers reach it: a firewall or NAT may let one direction pass only".to_owned(),
+        ];
+        finding(what, fix)
+    }
+
+    fn whatever_the_state(&self) -> Vec<Finding> {
+        let (mut findings, trouble) = (Vec::new(), &self.peer.trouble);
+        if trouble.bad_responses > 0 {
+            let what = format!(
+                "{} of its answers could not be opened: the preshared keys differ",
+                trouble.bad_responses
+            );
+            let fix = self.set("preshared-key KEY", "preshared-key FILE");
+            findings.push(finding(what, [format!("the same on both sides: {fix}")]));
+        }
+        if trouble.stale > 0 {
+            let what = format!(
+                "{} of its handshakes were refused: their time is not after that of an earlier one",
+                trouble.stale
+            );
+            findings.push(finding(
+                what,
+                ["set the clock of the peer; or restart this side, which then forgets".to_owned()],
+            ));
+        }
+        if self.now < UNSET_CLOCK {
+            let what = "the clock of this machine is not set: peers that have seen a later time refuse it"
+                .to_owned();
+            findings.push(finding(what, ["set the clock: timedatectl".to_owned()]));
+        }
+        if self.peer.allowed_ips.is_empty() {
+            let what =
+                "it has no allowed-ips: nothing is sent to it, and nothing is taken from it".to_owned();
+            findings.push(finding(what, [self.set("allowed-ips PREFIX", "allowed-ips PREFIX")]));
+        }
+        findings
+    }
+
+    /// Callers that may be this peer: from where it is, or from anywhere if that is not known.
+    fn callers(&self) -> Vec<Finding> {
+        let ours = self.snapshot.public.map(|key| key.to_string()).unwrap_or_default();
+        let is_likely = |source: SocketAddr| self.remote().is_none_or(|remote| remote.ip() == source.ip());
+        let callers = self.snapshot.callers.iter().filter(|caller| is_likely(caller.source));
+        callers
+            .map(|caller| {
+                let (source, at) = (caller.source, ago(self.now, caller.last));
+                match caller.public {
+                    Some(key) => finding(
+                        format!("{at}, {source} called and named the public key {key}, which no peer has"),
+                        [format!(
+                            "if that is this peer: {}",
+                            self.set(
+                                &format!("public-key {key}"),
+                                &format!("remove, and wg set {} peer {key} ...", self.interface)
+                            )
+                        )],
+                    ),
+                    None => finding(
+                        format!("{at}, {source} called another public key than ours"),
+                        [format!("if that is this peer: give it our public key, {ours}")],
+                    ),
+                }
+            })
+            .collect()
+    }
+}
+
+/// The callers of an interface that are no peers.
+fn callers(snapshot: &Snapshot) -> Vec<Caller> {
+    let show = |caller: &crate::wireguard::callers::Caller| Caller {
+        public_key: caller.public.map(|key| key.to_string()),
+        address: caller.source.to_string(),
+        count: caller.count,
+        latest: caller.last.as_secs(),
+    };
+    snapshot.callers.iter().map(show).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wireguard::callers::Callers;
+    use crypto::{PublicKey, Secret};
+    use packet::Endpoint;
+    use tunnel::wireguard::Trouble;
+    use tunnel::{Now, Time};
+
+    const NOW: Duration = Duration::from_secs(1_800_000_000);
+    const REMOTE: &str = "192.0.2.2:51820";
+
+    fn peer() -> PeerSnapshot {
+        PeerSnapshot {
+            public: PublicKey([2; 32]),
+            preshared: Secret::zero(),
+            endpoint: Some(Endpoint::new(REMOTE.parse().expect("literal"))),
+            last_handshake: None,
+            sent_bytes: 0,
+            received_bytes: 0,
+            unsent_packets: 0,
+            persistent_keepalive: 0,
+            has_key: false,
+            trouble: Trouble::default(),
+            allowed_ips: vec!["10.2.0.0/24".parse().expect("literal")],
+        }
+    }
+
+    fn snapshot() -> Snapshot {
+        let public = Some(PublicKey([1; 32]));
+        let (peers, callers) = (Vec::new(), Vec::new());
+        Snapshot { up: true, private_key: None, public, listen_port: 51_820, fwmark: 0, peers, callers }
+    }
+
+    /// The state, and everything that is said.
+    fn said(snapshot: &Snapshot, peer: &PeerSnapshot, has_route: bool) -> (String, String) {
+        let has_route = &|_| has_route;
+        let subject = Subject { interface: "wg0", snapshot, peer, name: Some("b"), now: NOW, has_route };
+        let explained = subject.explain();
+        let lines = explained.findings.iter().flat_map(|it| std::iter::once(&it.what).chain(&it.fix));
+        (explained.state, lines.map(|line| format!("{line}\n")).collect())
+    }
+
+    #[test]
+    fn a_peer_that_is_up_needs_nothing() {
+        let mut peer = peer();
+        (peer.has_key, peer.last_handshake) = (true, Some(NOW.saturating_sub(Duration::from_secs(50))));
+        // A handshake that renews the key is on its way.
+        peer.trouble.unanswered = 1;
+        let said = said(&snapshot(), &peer, true);
+        assert_eq!(said, ("up".to_owned(), "the last handshake was 50 s ago\n".to_owned()));
+    }
+
+    #[test]
+    fn who_does_not_answer_may_have_no_route_another_key_or_another_preshared_key() {
+        let (mut peer, snapshot) = (peer(), snapshot());
+        peer.trouble.unanswered = 3;
+        let (state, text) = said(&snapshot, &peer, true);
+        assert!(
+            state == "down" && text.starts_with("192.0.2.2:51820 has not answered 3 handshakes\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains(&PublicKey([1; 32]).to_string()) && text.contains(&PublicKey([2; 32]).to_string())
+        );
+        assert!(said(&snapshot, &peer, false).1.starts_with("there is no route to 192.0.2.2:51820"));
+        peer.trouble.bad_responses = 3;
+        assert!(
+            said(&snapshot, &peer, true).1.contains("set interfaces wireguard wg0 peer b preshared-key KEY")
+        );
+        peer.trouble = Trouble { unconfirmed: 2, stale: 1, ..Trouble::default() };
+        let (state, text) = said(&snapshot, &peer, true);
+        assert!(
+            state == "down" && text.contains("preshared key") && text.contains("clock of the peer"),
+            "{text}"
+        );
+        peer.trouble = Trouble { is_low_order: true, ..Trouble::default() };
+        assert!(
+            said(&snapshot, &peer, true).1.contains("set interfaces wireguard wg0 peer b public-key KEY")
+        );
+    }
+
+    #[test]
+    fn the_kernel_is_asked_once_about_an_address() {
+        let asked = RefCell::new(Vec::new());
+        let ways = Ways::new(|to: IpAddr| {
+            asked.borrow_mut().push(to);
+            to.is_ipv4()
+        });
+        let [v4, v6]: [IpAddr; 2] = [[192, 0, 2, 1].into(), [0; 16].into()];
+        assert_eq!([v4, v6, v4, v6].map(|to| ways.lead_to(to)), [true, false, true, false]);
+        assert_eq!(*asked.borrow(), [v4, v6]);
+    }
+
+    #[test]
+    fn who_is_silent_is_told_from_who_cannot_speak() {
+        let (mut peer, mut snapshot) = (peer(), snapshot());
+        assert_eq!(said(&snapshot, &peer, true).0, "waiting");
+        assert!(said(&snapshot, &peer, true).1.contains("persistent-keepalive 25"));
+        peer.endpoint = None;
+        assert!(said(&snapshot, &peer, true).1.contains("UDP port 51820 of this gateway"));
+        peer.last_handshake = Some(NOW.saturating_sub(Duration::from_secs(3600)));
+        assert_eq!(said(&snapshot, &peer, true).0, "idle");
+        peer.allowed_ips.clear();
+        assert!(said(&snapshot, &peer, true).1.contains("peer b allowed-ips PREFIX"));
+        snapshot.public = None;
+        assert!(said(&snapshot, &peer, true).1.contains("set interfaces wireguard wg0 private-key KEY"));
+        snapshot.up = false;
+        assert!(said(&snapshot, &peer, true).1.starts_with("interface wg0 is down\n"));
+    }
+
+    #[test]
+    fn callers_are_named_where_the_peer_is_or_may_be_anywhere() {
+        let (mut peer, mut snapshot) = (peer(), snapshot());
+        let mut callers = Callers::default();
+        let now = Now { monotonic: Time::from_nanoseconds(1), wall: NOW };
+        for (key, source) in
+            [(Some([7; 32]), "192.0.2.2:9"), (None, "192.0.2.2:8"), (Some([8; 32]), "198.51.100.1:9")]
+        {
+            callers.note(key.map(PublicKey), source.parse().expect("literal"), now);
+        }
+        snapshot.callers = callers.all();
+        peer.trouble.unanswered = 5;
+        let text = said(&snapshot, &peer, true).1;
+        assert!(text.contains(&format!("peer b public-key {}", PublicKey([7; 32]))), "{text}");
+        assert!(text.contains("192.0.2.2:8 called another public key than ours"), "{text}");
+        assert!(!text.contains("198.51.100.1"), "nothing is believed that comes from elsewhere");
+        peer.endpoint = None;
+        assert!(said(&snapshot, &peer, true).1.contains("198.51.100.1"));
+        (peer.has_key, peer.trouble) = (true, Trouble::default());
+        assert!(!said(&snapshot, &peer, true).1.contains("called"));
+    }
+}

@@ -1,0 +1,129 @@
+//! One WireGuard interface: what carries its packets, its lane, and how to talk to it.
+
+use super::handshake_thread::{Command, Inbox, Lane, Parts};
+use super::update::{Snapshot, Update, UpdateError};
+use crate::clock::Clock;
+use crate::datapath::punt::Punt;
+use crate::datapath::tables::{Protocol, Tables};
+use crate::datapath::worker::Shared;
+use crate::rights::Rights;
+use crate::tunnel_interface::{Carrier, DEFAULT_MTU, Drops, InterfaceError, Options, Removed, SocketKind};
+use config::settings::Mss;
+use crossbeam_channel::{Sender, unbounded};
+use crypto::{Engine, random};
+use packet::header::wireguard::DATA_OVERHEAD;
+use port::Offloads;
+use port::udp::SocketSlot;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::{mpsc, oneshot};
+
+/// A running interface. Dropping it ends everything and removes the interface.
+pub struct Interface {
+    carrier: Carrier,
+    tables: Arc<Tables>,
+    commands: Sender<Command>,
+}
+
+impl Interface {
+    /// Makes the interface `name`, down and without peers. Its end is told to `events`.
+    pub fn create(
+        name: &str,
+        engine: Arc<dyn Engine>,
+        options: Options,
+        events: mpsc::UnboundedSender<Removed>,
+    ) -> Result<Self, InterfaceError> {
+        let carrier = Carrier::create(name, &options)?;
+        let resources = |error| InterfaceError::Resources(name.to_owned(), error);
+        Self::start(carrier, engine, options, events).map_err(resources)
+    }
+
+    fn start(
+        mut carrier: Carrier,
+        engine: Arc<dyn Engine>,
+        options: Options,
+        events: mpsc::UnboundedSender<Removed>,
+    ) -> io::Result<Self> {
+        let (notices, notices_out) = unbounded();
+        let (commands, commands_out) = unbounded();
+        let (punt, datagrams) = Punt::new();
+        let tables = Arc::new(Tables::new(Protocol::WireGuard, DEFAULT_MTU as usize));
+        let shared = Shared { tables: Arc::clone(&tables), notices, clock: Clock };
+        let inbox = Inbox { commands: commands_out, notices: notices_out, datagrams, punt: punt.clone() };
+        let link = commands.clone();
+        // The lane outlives its follower.
+        let tell = move |up, mtu| _ = link.send(Command::Link { up, mtu });
+        carrier.start(&shared, options, punt, events, DATA_OVERHEAD, tell)?;
+        let random = Box::new(random::System::default());
+        let (outside, drops, binding) =
+            (carrier.outside(), Arc::clone(&carrier.drops().lane), carrier.binding());
+        let outbound_wake = carrier.outbound_wake();
+        let name = carrier.name().to_owned();
+        let parts = Parts { name, engine, random, shared, outside, outbound_wake, drops, binding, inbox };
+        carrier.start_lane(Rights::Sockets, move || Lane::new(parts).run())?;
+        Ok(Self { carrier, tables, commands })
+    }
+
+    /// The name it was made with.
+    pub fn name(&self) -> &str {
+        self.carrier.name()
+    }
+
+    /// Its offloads.
+    pub fn offloads(&self) -> &Offloads {
+        self.carrier.offloads()
+    }
+
+    /// Where its sockets are, and what they carry.
+    pub fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
+        self.carrier.sockets()
+    }
+
+    /// Its drop counters.
+    pub fn drops(&self) -> &Drops {
+        self.carrier.drops()
+    }
+
+    /// Its MTU.
+    pub fn mtu(&self) -> usize {
+        self.tables.mtu.load(Ordering::Relaxed)
+    }
+
+    /// Uses all offloads but these.
+    pub fn set_offloads(&self, without: &[String]) -> Result<(), InterfaceError> {
+        self.carrier.set_offloads(without)
+    }
+
+    /// Clamps the segment sizes that TCP announces, over IPv4 and IPv6.
+    pub fn set_segment_sizes(&self, sizes: [Option<Mss>; 2]) {
+        for (place, size) in self.tables.segment_sizes.iter().zip(sizes) {
+            let size = match size {
+                None => 0,
+                Some(Mss::Fitting) => u16::MAX,
+                Some(Mss::Bytes(bytes)) => bytes,
+            };
+            place.store(size, Ordering::Relaxed);
+        }
+    }
+
+    /// Changes keys, peers, port or mark.
+    pub async fn update(&self, update: Update) -> Result<(), UpdateError> {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.commands.send(Command::Update(update, reply));
+        answer.await.expect("the lane lives as long as the interface")
+    }
+
+    /// Shows keys and peers.
+    pub async fn snapshot(&self) -> Snapshot {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.commands.send(Command::Snapshot(reply));
+        answer.await.expect("the lane lives as long as the interface")
+    }
+}
+
+impl Drop for Interface {
+    fn drop(&mut self) {
+        let _ = self.commands.send(Command::Stop);
+    }
+}

@@ -1,0 +1,17 @@
+//! WireGuard: interfaces, their peers, and the thread that owns the protocol of each.
+//!
+//! ```text
+//! settings ──> plan (what differs) ──> interface ──> handshake_thread ──> tables (SAs, routes) ──> workers
+//! wg, wg-quick ──> uapi_server ──> uapi ──┘               ^ handshake messages from the workers
+//! ```
+
+mod callers;
+pub(crate) mod explain;
+pub mod handshake_thread;
+pub mod interface;
+pub mod plan;
+#[cfg(test)]
+pub(crate) mod sample;
+pub mod uapi;
+pub mod uapi_server;
+pub mod update;

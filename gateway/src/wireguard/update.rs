@@ -1,0 +1,157 @@
+//! A change to an interface, and a picture of one: the same for the configuration and for `wg`.
+
+use super::callers::Caller;
+use crypto::{PublicKey, Secret};
+use ipnet::IpNet;
+use packet::Endpoint;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tunnel::wireguard::Trouble;
+
+/// What is to change; everything else stays, sessions included.
+#[derive(Default, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// Our private key; zero for none.
+    pub private_key: Option<Secret>,
+    /// The UDP port; 0 for any.
+    pub listen_port: Option<u16>,
+    /// The mark on outer packets; 0 for none.
+    pub fwmark: Option<u32>,
+    /// Whether peers are called as soon as it is known where they are, or only when there is something to send.
+    pub eager: Option<bool>,
+    /// What the log calls peers.
+    pub names: Option<BTreeMap<PublicKey, String>>,
+    /// All peers are removed first, with their sessions.
+    pub replace_peers: bool,
+    /// Changes to peers, in their order.
+    pub peers: Vec<PeerUpdate>,
+}
+
+/// What is to change of one peer; it is added if it is not there.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PeerUpdate {
+    /// Which peer.
+    pub public: PublicKey,
+    /// Remove it.
+    pub remove: bool,
+    /// Do nothing if it is not there.
+    pub update_only: bool,
+    /// The key shared beforehand; zero for none.
+    pub preshared: Option<Secret>,
+    /// Where it is.
+    pub endpoint: Option<SocketAddr>,
+    /// Seconds between keepalives; 0 for none.
+    pub persistent_keepalive: Option<u16>,
+    /// Prefixes that are not in `allowed_ips` are taken away.
+    pub replace_allowed_ips: bool,
+    /// Prefixes to give or to take away, in their order.
+    pub allowed_ips: Vec<AllowedIpUpdate>,
+}
+
+/// One prefix given or taken away.
+#[derive(Debug, PartialEq, Eq)]
+pub struct AllowedIpUpdate {
+    /// Take it away, if the peer has it.
+    pub remove: bool,
+    /// The prefix.
+    pub prefix: IpNet,
+}
+
+impl PeerUpdate {
+    /// An update that changes nothing but that the peer is there.
+    pub fn new(public: PublicKey) -> Self {
+        Self {
+            public,
+            remove: false,
+            update_only: false,
+            preshared: None,
+            endpoint: None,
+            persistent_keepalive: None,
+            replace_allowed_ips: false,
+            allowed_ips: Vec::new(),
+        }
+    }
+}
+
+impl UpdateError {
+    /// Another program has this port.
+    pub fn port_in_use(port: u16) -> Self {
+        Self::PortInUse { port, by: crate::host::occupied::port(port) }
+    }
+}
+
+/// Why an update was refused; nothing of it was done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UpdateError {
+    /// Somebody else has the port.
+    #[error("UDP port {port} is in use{by}")]
+    PortInUse {
+        /// The port.
+        port: u16,
+        /// Which program has it, and the fix.
+        by: String,
+    },
+    /// The kernel refused the socket for another reason.
+    #[error("UDP port {port} cannot be used: {error}")]
+    Socket {
+        /// The port.
+        port: u16,
+        /// What the kernel says.
+        error: rustix::io::Errno,
+    },
+    /// The kernel refused the mark.
+    #[error("fwmark {mark} cannot be set: {error}")]
+    Fwmark {
+        /// The mark.
+        mark: u32,
+        /// What the kernel says.
+        error: rustix::io::Errno,
+    },
+}
+
+/// An interface at one moment.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Whether the interface is up.
+    pub up: bool,
+    /// Our private key.
+    pub private_key: Option<Secret>,
+    /// Our public key.
+    pub public: Option<PublicKey>,
+    /// The UDP port; 0 while none was chosen.
+    pub listen_port: u16,
+    /// The mark on outer packets; 0 for none.
+    pub fwmark: u32,
+    /// The peers, the first added first.
+    pub peers: Vec<PeerSnapshot>,
+    /// Callers that are not peers, the latest first.
+    pub(crate) callers: Vec<Caller>,
+}
+
+/// A peer at one moment.
+#[derive(Debug)]
+pub struct PeerSnapshot {
+    /// Its key.
+    pub public: PublicKey,
+    /// The key shared beforehand; zero for none.
+    pub preshared: Secret,
+    /// Where it is.
+    pub endpoint: Option<Endpoint>,
+    /// Time since 1970 of the last finished handshake.
+    pub last_handshake: Option<Duration>,
+    /// Outside bytes sent and received.
+    pub sent_bytes: u64,
+    /// See above.
+    pub received_bytes: u64,
+    /// Packets for it that the kernel did not take.
+    pub unsent_packets: u64,
+    /// Seconds between keepalives; 0 for none.
+    pub persistent_keepalive: u16,
+    /// Whether there is a key to send with.
+    pub has_key: bool,
+    /// What went wrong since the last finished handshake.
+    pub trouble: Trouble,
+    /// Its prefixes, in order.
+    pub allowed_ips: Vec<IpNet>,
+}
