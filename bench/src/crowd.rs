@@ -1,11 +1,11 @@
 //! A crowd of WireGuard peers in one thread, each with an address of its own: what calls a gateway from thousands of sites.
 
 use crate::Outcome;
-use crate::lab::Lab;
 use arc_swap::ArcSwapOption;
 use crypto::engine::aws_lc::AwsLc;
 use crypto::{PrivateKey, PublicKey, Secret, random};
 use gateway::clock::Clock;
+use lab::Lab;
 use packet::header::wireguard::{DATA, DataHeader, Initiation, Message, TAG};
 use packet::{Batch, DropCounters, Endpoint};
 use port::udp::{BATCH_BYTES, SocketSlot, UdpReceive, UdpSockets, UdpTransmit};

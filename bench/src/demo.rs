@@ -1,11 +1,11 @@
 //! `postern demo`: two sites on this machine, a tunnel between them, real TCP through it.
 
 use crate::Outcome;
-use crate::gateway_under_test::{Daemon, Plan, Tunnel};
-use crate::lab::Lab;
 use crate::report::{Machine, short, table};
-use crate::traffic::{self, RoundTrips, Transfer};
 use indicatif::{ProgressBar, ProgressStyle};
+use lab::Lab;
+use lab::traffic::{self, RoundTrips, Transfer};
+use lab::wireguard::{Daemon, Plan, Tunnel};
 use std::time::Duration;
 
 /// What one path between the sites can do.

@@ -5,11 +5,11 @@
 //! is reported, so that it is seen whether the gateway was waited for or they were.
 
 use crate::Outcome;
-use crate::lab::{Lab, Process, pin_thread, wait_until};
 use crate::report::{Machine, median, short, table};
 use crate::sites::{self, Calls, Sites, Suite};
-use crate::strongswan::{self, StrongSwan};
 use crate::tunnel::progress_bar;
+use lab::strongswan::{self, StrongSwan};
+use lab::{Lab, Process, pin_thread, wait_until};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -264,7 +264,7 @@ impl Daemon {
     fn show(&self, program: &Path) -> Outcome<f64> {
         let (started, socket) = (Instant::now(), self.socket.to_string_lossy());
         let program = program.to_string_lossy();
-        crate::lab::run(&program, ["show", "vpn", "ipsec", "sa", "--json", "--api", &socket])?;
+        lab::run(&program, ["show", "vpn", "ipsec", "sa", "--json", "--api", &socket])?;
         Ok(started.elapsed().as_secs_f64())
     }
 
@@ -320,7 +320,7 @@ fn reload(daemon: &Daemon, suite: Suite, options: &Options) -> Outcome<f64> {
     let last = format!("site{}", options.tunnels);
     wait_until(START, || {
         let peer = ["show", "vpn", "ike", "sa", "peer", &last, "--api", &socket];
-        crate::lab::run(&program, peer).is_ok()
+        lab::run(&program, peer).is_ok()
     })?;
     Ok(started.elapsed().as_secs_f64())
 }

@@ -10,18 +10,12 @@ pub mod crypto;
 pub mod demo;
 pub mod doctor;
 pub mod flood;
-pub mod gateway_under_test;
 pub mod ike;
-pub mod ipsec_under_test;
-pub mod lab;
 pub mod peers;
 pub mod pipeline;
 pub mod report;
 pub mod sites;
-pub mod strongswan;
 pub mod system;
-pub mod traffic;
 pub mod tunnel;
 
-/// Any failure, for a person.
-pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+pub use lab::Outcome;

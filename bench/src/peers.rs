@@ -3,12 +3,12 @@
 
 use crate::Outcome;
 use crate::crowd::{self, Crowd};
-use crate::gateway_under_test::{Daemon, Gateway, Plan, Tunnel};
-use crate::lab::{Lab, wait_until};
 use crate::report::{Machine, median, short, table};
-use crate::traffic;
 use crate::tunnel::progress_bar;
 use crypto::PublicKey;
+use lab::traffic;
+use lab::wireguard::{Daemon, Gateway, Plan, Tunnel};
+use lab::{Lab, wait_until};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::Stdio;

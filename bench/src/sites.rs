@@ -7,13 +7,13 @@
 //! ```
 
 use crate::Outcome;
-use crate::lab::Lab;
 use arc_swap::ArcSwapOption;
 use crypto::cipher::{self, Cipher, Integrity};
 use crypto::exchange::Group;
 use crypto::prf::Prf;
 use crypto::{SecretBytes, random};
 use gateway::clock::Clock;
+use lab::Lab;
 use packet::{Batch, DropCounters, Endpoint};
 use port::udp::{BATCH_BYTES, SocketSlot, UdpReceive, UdpSockets, UdpTransmit};
 use port::{Offloads, Receive, Transmit, Wake};

@@ -4,12 +4,12 @@
 //! whatever else happens on the machine happens to both.
 
 use crate::Outcome;
-use crate::gateway_under_test::{Daemon, Plan, Tunnel};
-use crate::ipsec_under_test;
-use crate::lab::Lab;
 use crate::report::{Machine, median, short, table};
-use crate::traffic::{self, Transfer};
 use indicatif::{ProgressBar, ProgressStyle};
+use lab::Lab;
+use lab::ipsec;
+use lab::traffic::{self, Transfer};
+use lab::wireguard::{Daemon, Plan, Tunnel};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -198,7 +198,7 @@ impl From<&Options> for Extent {
 /// What to measure of IPsec.
 pub struct IpsecOptions {
     /// The gateways to be compared; the first one is the one in question.
-    pub daemons: Vec<ipsec_under_test::Daemon>,
+    pub daemons: Vec<ipsec::Daemon>,
     /// Seconds for each measurement.
     pub seconds: u32,
     /// How often each is made.

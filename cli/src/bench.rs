@@ -1,13 +1,13 @@
 //! `postern bench`: measurements.
 
 use crate::{Outcome, bench_crypto, run, version, wireguard};
-use ::bench::gateway_under_test::Daemon;
 use ::bench::report::Build;
 use ::bench::sites::Suite;
-use ::bench::{crypto::worker, flood, ike, ipsec_under_test, peers, pipeline, system, tunnel};
+use ::bench::{crypto::worker, flood, ike, peers, pipeline, system, tunnel};
 use clap::{Args, Subcommand, ValueEnum};
 use crypto::choice::Choice;
 use crypto::engine::{Engine, none};
+use lab::wireguard::Daemon;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -286,7 +286,7 @@ pub(crate) fn clean_up_when_told_to_end() -> Result<(), std::io::Error> {
         let number = runtime.block_on(async {
             tokio::select! { _ = terminate.recv() => 15, _ = interrupt.recv() => 2 }
         });
-        let _none_is_made = ::bench::lab::clean_up();
+        let _none_is_made = lab::clean_up();
         std::process::exit(128 + number);
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
@@ -387,14 +387,12 @@ fn measure_tunnel(arguments: Tunnel, program: PathBuf, progress: bool) -> ::benc
 
 fn measure_ipsec(arguments: &Ipsec, program: PathBuf, progress: bool) -> ::bench::Outcome<tunnel::Report> {
     let peers = arguments.peer.iter().filter_map(|peer| match peer {
-        IpsecPeer::Strongswan => Some(ipsec_under_test::Daemon::StrongSwan),
-        IpsecPeer::Openvpn => Some(ipsec_under_test::Daemon::OpenVpn),
-        IpsecPeer::PosternWithoutCipher => {
-            Some(ipsec_under_test::Daemon::PosternWithoutCipher(program.clone()))
-        }
+        IpsecPeer::Strongswan => Some(lab::ipsec::Daemon::StrongSwan),
+        IpsecPeer::Openvpn => Some(lab::ipsec::Daemon::OpenVpn),
+        IpsecPeer::PosternWithoutCipher => Some(lab::ipsec::Daemon::PosternWithoutCipher(program.clone())),
         IpsecPeer::None => None,
     });
-    let daemons = [ipsec_under_test::Daemon::Postern(program.clone())].into_iter().chain(peers).collect();
+    let daemons = [lab::ipsec::Daemon::Postern(program.clone())].into_iter().chain(peers).collect();
     let Ipsec { seconds, rounds, .. } = *arguments;
     tunnel::run_ipsec(&tunnel::IpsecOptions { daemons, seconds, rounds, progress })
 }

@@ -3,9 +3,9 @@
 
 use crate::machine::{Machine, NETWORK, Start, kernel};
 use crate::support::{answers, daemon, lab};
-use bench::gateway_under_test::Gateway;
-use bench::lab::{Lab, wait_until};
 use crypto::{PrivateKey, Secret};
+use lab::wireguard::Gateway;
+use lab::{Lab, wait_until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};

@@ -1,6 +1,6 @@
 //! A stock Debian kernel in an emulated machine, which boots into a script of ours.
 
-use bench::lab::{Lab, Process, has_program, wait_until};
+use lab::{Lab, Process, has_program, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,7 +1,7 @@
 //! With wireguard-go, in both directions, and under its own test script.
 
 use crate::support::{PLAN, answers, daemon, sites, skip, tcp_arrives_whole, udp_echoes};
-use bench::gateway_under_test::{Daemon, Gateway, Tunnel};
+use lab::wireguard::{Daemon, Gateway, Tunnel};
 use std::path::{Path, PathBuf};
 
 fn wireguard_go() -> Option<Daemon> {
@@ -78,7 +78,7 @@ fn the_test_script_of_wireguard_go_passes() {
     };
     let missing: Vec<&str> = ["wg", "iperf3", "ncat", "iptables", "ss", "ping"]
         .into_iter()
-        .filter(|p| !bench::lab::has_program(p))
+        .filter(|p| !lab::has_program(p))
         .collect();
     if !missing.is_empty() || !rustix::process::geteuid().is_root() {
         return skip(&format!("needs root, and {}", missing.join(", ")));

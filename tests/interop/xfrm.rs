@@ -4,12 +4,12 @@
 use crate::machine::{Machine, NETWORK, Start, kernel};
 use crate::manual::Ipsec;
 use crate::support::lab;
-use bench::lab::Lab;
 use crypto::cipher::{Cipher, Encryption, Integrity, Pair};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::{SecretBytes, random};
 use gateway::datapath::staging::Budget;
 use gateway::datapath::tables::{Kind, Peer, Session, Tunnel};
+use lab::Lab;
 use packet::{DropReason, Endpoint};
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};

@@ -3,7 +3,7 @@
 use crate::daemon::{Site, key_pair, lines};
 use crate::ipsec::{Gateway, configuration};
 use crate::support::{answers, sites};
-use bench::lab::{Lab, pin_thread, wait_until};
+use lab::{Lab, pin_thread, wait_until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, available_parallelism, spawn};

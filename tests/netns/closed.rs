@@ -3,7 +3,7 @@
 use crate::daemon::{Site, key_pair};
 use crate::ipsec::{GROUPS, Gateway, peer};
 use crate::support::{answers, ask, postern, sites, sites_and, skip};
-use bench::lab::{Lab, has_program, wait_until};
+use lab::{Lab, has_program, wait_until};
 use rustix::process::Signal;
 use std::net::UdpSocket;
 use std::time::Duration;

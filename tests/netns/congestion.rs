@@ -1,8 +1,8 @@
 //! More packets than there is room for: a slow peer does not hold up a fast one, and what the kernel loses is shown.
 
 use crate::support::{PATIENCE, ask, daemon, dropped, joined, lab, tcp_arrives_whole, udp_echoes};
-use bench::gateway_under_test::{Gateway, private_key};
-use bench::lab::{Lab, wait_until};
+use lab::wireguard::{Gateway, private_key};
+use lab::{Lab, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,7 +2,7 @@
 
 use crate::closed::open;
 use crate::support::{PATIENCE, answers, ask, postern, sites, tcp_arrives_whole};
-use bench::lab::{Lab, Process, wait_until};
+use lab::{Lab, Process, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;

@@ -1,8 +1,6 @@
 //! A crypto engine falls ill under real traffic between two gateways.
 
 use crate::support::{PLAN, answers, daemon, dropped, sites, tcp_arrives_whole};
-use bench::gateway_under_test::{Gateway, private_key};
-use bench::lab::{Lab, wait_until};
 use crypto::choice::{Choice, Guarded, Health, Rules};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::{Cipher, PrivateKey};
@@ -10,6 +8,8 @@ use gateway::tunnel_interface::Options;
 use gateway::wireguard::interface::Interface;
 use gateway::wireguard::update::{AllowedIpUpdate, PeerUpdate, Snapshot, Update};
 use ill::{BREAKS, ERRS, Ill, LIES, STALLS, WELL};
+use lab::wireguard::{Gateway, private_key};
+use lab::{Lab, wait_until};
 use packet::DropReason;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -2,13 +2,13 @@
 
 use crate::manual::{Ipsec, PORT};
 use crate::support::{answers, sites, tcp_arrives_whole, udp_echoes};
-use bench::lab::Lab;
 use crossbeam_channel::Receiver;
 use crypto::engine::aws_lc::AwsLc;
 use crypto::{Cipher, SecretBytes, random};
 use gateway::datapath::Notice;
 use gateway::datapath::staging::Budget;
 use gateway::datapath::tables::{Kind, Peer, Session, Tunnel};
+use lab::Lab;
 use packet::{DropReason, Endpoint};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

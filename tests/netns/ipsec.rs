@@ -2,7 +2,7 @@
 
 use crate::daemon::Site;
 use crate::support::{PATIENCE, answers, ask, postern, sites, sites_and, tcp_arrives_whole};
-use bench::lab::{Lab, wait_until};
+use lab::{Lab, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::net::UdpSocket;

@@ -1,7 +1,7 @@
 //! The demo and the measurements, in small: they measure, and say what they promise.
 
 use crate::support::postern;
-use bench::lab::wait_until;
+use lab::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::{Path, PathBuf};

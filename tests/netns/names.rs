@@ -3,7 +3,7 @@
 use crate::daemon::Site;
 use crate::ipsec::{Gateway, configuration};
 use crate::support::{PATIENCE, sites};
-use bench::lab::{Lab, wait_until};
+use lab::{Lab, wait_until};
 use rustix::process::Signal;
 use std::net::UdpSocket;
 use std::path::PathBuf;

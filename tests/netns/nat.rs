@@ -2,7 +2,7 @@
 
 use crate::ipsec::Gateway;
 use crate::support::{PATIENCE, answers, lab, skip, tcp_arrives_whole_at, udp_echoes};
-use bench::lab::{Lab, has_program, wait_until};
+use lab::{Lab, has_program, wait_until};
 
 /// The site behind the NAT, the one that is not, and what that one knows the first by.
 const HIDDEN: &str = "192.168.77.1";

@@ -2,7 +2,7 @@
 
 use crate::daemon::{Site, key_pair, lines, started};
 use crate::support::{PATIENCE, answers, postern, sites, skip, unavailable};
-use bench::lab::{Lab, has_program, wait_until};
+use lab::{Lab, has_program, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::ffi::OsStr;

@@ -2,7 +2,7 @@
 
 use crate::daemon::{Site, key_pair, lines, started};
 use crate::support::{PATIENCE, answers, ask, occurrences, sites};
-use bench::lab::{Lab, wait_until};
+use lab::{Lab, wait_until};
 use rustix::process::Signal;
 use std::io::Write;
 

@@ -1,8 +1,8 @@
 //! Bad networks, bad senders, and sudden deaths.
 
 use crate::support::{PATIENCE, PLAN, answers, daemon, dropped, joined, sites, tcp_arrives_whole};
-use bench::gateway_under_test::{Gateway, Tunnel};
-use bench::lab::wait_until;
+use lab::wait_until;
+use lab::wireguard::{Gateway, Tunnel};
 use rustix::process::Signal;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +60,7 @@ fn a_link_that_goes_down_and_up_needs_no_help() {
 const FLOOD: Duration = Duration::from_secs(60);
 
 /// Sends datagrams from many addresses, as fast as they go, until it is stopped; tells whether it was.
-fn flood(lab: &bench::lab::Lab, datagrams: &[Vec<u8>], stop: &AtomicBool) -> bool {
+fn flood(lab: &lab::Lab, datagrams: &[Vec<u8>], stop: &AtomicBool) -> bool {
     lab.enter("c", || {
         let address = |source: u8| SocketAddr::from(([192, 168, 78, source], 4000));
         let sockets: Vec<UdpSocket> =
@@ -151,7 +151,7 @@ fn sessions_of_others_are_not_touched_when_a_peer_goes() {
 fn two_tunnels_on_one_machine_do_not_mix() {
     let Some(mut lab) = sites() else { return };
     let first = Tunnel::start(&mut lab, &daemon(), &PLAN).expect("a tunnel");
-    let plan = bench::gateway_under_test::Plan { name: "s", port: 51_821, net: "10.78", ..PLAN };
+    let plan = lab::wireguard::Plan { name: "s", port: 51_821, net: "10.78", ..PLAN };
     let second = Tunnel::start(&mut lab, &daemon(), &plan).expect("a tunnel");
     tcp_arrives_whole(&lab, "a", "b", &first.inside[1], 1 << 20).expect("the first");
     tcp_arrives_whole(&lab, "a", "b", &second.inside[1], 1 << 20).expect("the second");

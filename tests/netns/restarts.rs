@@ -2,8 +2,8 @@
 
 use crate::daemon::{Site, key_pair, lines, started};
 use crate::support::{PATIENCE, answers, ask, daemon, joined, sites};
-use bench::gateway_under_test::Gateway;
-use bench::lab::wait_until;
+use lab::wait_until;
+use lab::wireguard::Gateway;
 use rustix::process::Signal;
 
 /// The answer comes from the kernel behind the other gateway, microseconds after the first packet under the new keys.

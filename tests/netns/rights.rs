@@ -3,7 +3,7 @@
 use crate::daemon::{key_pair, lines};
 use crate::ipsec::configuration;
 use crate::support::{ask, postern, sites, skip};
-use bench::lab::{Lab, Process, has_program, run, wait_until};
+use lab::{Lab, Process, has_program, run, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};

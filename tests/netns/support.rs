@@ -1,8 +1,8 @@
 //! What the tests have in common: two sites, and real data between them.
 
 use bench::Outcome;
-use bench::gateway_under_test::{Daemon, Plan, Tunnel};
-use bench::lab::{Lab, Process, wait_until};
+use lab::wireguard::{Daemon, Plan, Tunnel};
+use lab::{Lab, Process, wait_until};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};

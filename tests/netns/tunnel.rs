@@ -3,8 +3,8 @@
 use crate::support::{
     PATIENCE, PLAN, answers, daemon, dropped, joined, offload, sites, tcp_arrives_whole, udp_echoes,
 };
-use bench::gateway_under_test::{Plan, Tunnel};
-use bench::lab::wait_until;
+use lab::wait_until;
+use lab::wireguard::{Plan, Tunnel};
 
 const MEGABYTES: usize = 20 << 20;
 

@@ -1,8 +1,8 @@
 //! `postern wireguard`, driven over its socket and by the real `wg` and `wg-quick`.
 
 use crate::support::{PATIENCE, answers, daemon, lab, occurrences, postern, sites, skip, unavailable};
-use bench::gateway_under_test::{Daemon, Gateway, converse};
-use bench::lab::{Lab, has_program, run, wait_until};
+use lab::wireguard::{Daemon, Gateway, converse};
+use lab::{Lab, has_program, run, wait_until};
 use std::fmt::Write as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use crate::ipsec::{Gateway, configuration};
 use crate::support::{PATIENCE, sites, unavailable};
-use bench::lab::{Lab, has_program, wait_until};
+use lab::{Lab, has_program, wait_until};
 
 /// Waits until `explain` says something.
 fn comes_to_say(gateway: &Gateway, words: &str) -> String {

@@ -4,10 +4,10 @@
 use super::scene::{Flood, Options, STRANGERS, Scene};
 use crate::Outcome;
 use crate::ike::Daemon;
-use crate::lab::{Lab, wait_until};
 use crate::sites::{self, End, GATEWAY, Peer, Sites, Suite};
-use crate::traffic;
 use crate::tunnel::progress_bar;
+use lab::traffic;
+use lab::{Lab, wait_until};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};

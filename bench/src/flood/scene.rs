@@ -1,10 +1,10 @@
 //! One measurement: a gateway under a flood, the same transfer beside a closed port, and without any flood.
 
 use crate::Outcome;
-use crate::lab::{Lab, Process};
 use crate::report::median;
-use crate::traffic;
 use arc_swap::ArcSwapOption;
+use lab::traffic;
+use lab::{Lab, Process};
 use packet::{Batch, DropCounters, Endpoint};
 use port::udp::{SocketSlot, UdpSockets, UdpTransmit};
 use port::{Offloads, Transmit};

@@ -3,13 +3,13 @@
 use super::scene::{Flood, Options, Scene};
 use crate::Outcome;
 use crate::crowd;
-use crate::gateway_under_test::{Daemon, Plan, Tunnel, private_key};
-use crate::lab::{Lab, wait_until};
-use crate::traffic;
 use crate::tunnel::progress_bar;
 use crypto::engine::aws_lc::AwsLc;
 use crypto::{PublicKey, hash, random};
 use gateway::clock::Clock;
+use lab::traffic;
+use lab::wireguard::{Daemon, Plan, Tunnel, private_key};
+use lab::{Lab, wait_until};
 use packet::header::wireguard::Initiation;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

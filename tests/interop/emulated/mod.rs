@@ -7,7 +7,7 @@ mod openiked;
 use crate::machine::{Machine, NETWORK, Start, kernel};
 use crate::strongswan::Ours;
 use crate::support::{lab, skip};
-use bench::lab::{Lab, wait_until};
+use lab::{Lab, wait_until};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! What charon asks for that is not served: it is told so in the words of the protocol, and we say so in ours.
 
 use super::{Ours, ours, sites, theirs};
-use bench::strongswan::StrongSwan;
+use lab::strongswan::StrongSwan;
 
 /// Something that charon asks for.
 struct Wish {

@@ -7,7 +7,7 @@
 
 use crate::support::skip;
 use bench::Outcome;
-use bench::lab::{Lab, has_program, run};
+use lab::{Lab, has_program, run};
 use std::path::{Path, PathBuf};
 
 /// Which keys there are: of the authorities, and of the hosts.

@@ -4,8 +4,8 @@
 use super::authorities::{Authorities, Keys, sites};
 use super::{Ours, all, counter, ours, reaches, theirs};
 use crate::support::answers;
-use bench::lab::Lab;
-use bench::strongswan::StrongSwan;
+use lab::Lab;
+use lab::strongswan::StrongSwan;
 use std::fmt::Write as _;
 
 /// How both sides show who they are.

@@ -5,8 +5,8 @@
 //! a VyOS with the same lines, seen from the other side, would tell it: its defaults where a line is missing.
 
 use super::{Ours, TheirSa, all, pings, reaches, site_labs};
-use bench::lab::Lab;
-use bench::strongswan::StrongSwan;
+use lab::Lab;
+use lab::strongswan::StrongSwan;
 use serde_json::Value;
 
 macro_rules! lines {

@@ -4,8 +4,8 @@ use super::authorities::{Authorities, sites};
 use super::certificates::signed;
 use super::{Ours, all, ours, reaches, theirs};
 use crate::support::answers;
-use bench::lab::Lab;
-use bench::strongswan::StrongSwan;
+use lab::Lab;
+use lab::strongswan::StrongSwan;
 
 /// Which keys both sides have, and how they sign.
 #[derive(Clone, Copy)]

@@ -2,8 +2,8 @@
 
 use super::{Ours, PATIENCE, ours, sites, theirs};
 use crate::support::answers;
-use bench::lab::{Lab, wait_until};
-use bench::strongswan::StrongSwan;
+use lab::strongswan::StrongSwan;
+use lab::{Lab, wait_until};
 use rustix::process::Signal;
 
 /// How charon's requests are repeated, that it does not take minutes to give up.

@@ -15,8 +15,8 @@ mod selectors;
 mod ways;
 
 use crate::support::{lab, postern, skip};
-use bench::lab::{Lab, Process, wait_until};
-use bench::strongswan::StrongSwan;
+use lab::strongswan::StrongSwan;
+use lab::{Lab, Process, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{Read, Write};

@@ -2,8 +2,8 @@
 
 use super::{Ours, PATIENCE, ours, pings, reaches, theirs, ways::behind_nat};
 use crate::support::skip;
-use bench::lab::{Lab, has_program, wait_until};
-use bench::strongswan::StrongSwan;
+use lab::strongswan::StrongSwan;
+use lab::{Lab, has_program, wait_until};
 use rustix::net::netlink::{NETFILTER, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Every proposal that both sides have: each a tunnel, or a peer, of its own, all at once in one pair of daemons.
 
 use super::{Ours, TheirSa, ours, pings, sites, theirs};
-use bench::lab::Lab;
-use bench::strongswan::StrongSwan;
+use lab::Lab;
+use lab::strongswan::StrongSwan;
 use std::fmt::Write as _;
 
 /// Ciphers that authenticate, by the names that both sides have for them.

@@ -1,7 +1,7 @@
 //! What is refused, by whom, and what we say of it.
 
 use super::{Ours, ours, sites, theirs};
-use bench::strongswan::StrongSwan;
+use lab::strongswan::StrongSwan;
 
 /// Something that cannot work, and what we are to say of it.
 struct Refusal {

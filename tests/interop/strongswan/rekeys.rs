@@ -1,8 +1,8 @@
 //! Rekeying under traffic: no packet is lost, whoever begins.
 
 use super::{Ours, ours, pings, sites, theirs};
-use bench::lab::Lab;
-use bench::strongswan::StrongSwan;
+use lab::Lab;
+use lab::strongswan::StrongSwan;
 
 /// Ours begins to replace a Child SA after nine tenths of so many packets, and an IKE SA after eight or nine tenths of its
 /// lifetime.

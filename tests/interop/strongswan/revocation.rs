@@ -4,8 +4,8 @@ use super::authorities::sites;
 use super::certificates::P256;
 use super::{Ours, reaches};
 use crate::support::skip;
-use bench::lab::{Lab, has_program, wait_until};
-use bench::strongswan::StrongSwan;
+use lab::strongswan::StrongSwan;
+use lab::{Lab, has_program, wait_until};
 use std::fmt::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -148,8 +148,8 @@ fn ocsp_says_who_is_revoked() {
         let place = ["--ocsp", "http://192.168.77.2:8081/"];
         authorities.issue("b", "between-b", &place).expect("the tool works");
         let certificate = authorities.path("b.pem");
-        let said = bench::lab::run("openssl", ["x509", "-in", &certificate, "-noout", "-serial"])
-            .expect("it reads it");
+        let said =
+            lab::run("openssl", ["x509", "-in", &certificate, "-noout", "-serial"]).expect("it reads it");
         let serial = said.trim().trim_start_matches("serial=").to_owned();
         let when = if status == "R" { "250101000000Z" } else { "" };
         let index = authorities.path("index.txt");

@@ -2,7 +2,7 @@
 
 use super::{Ours, TheirSa, ours, sites, theirs};
 use crate::support::{answers, tcp_arrives_whole};
-use bench::strongswan::StrongSwan;
+use lab::strongswan::StrongSwan;
 
 #[test]
 fn charon_narrows_what_we_want() {

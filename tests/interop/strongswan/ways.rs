@@ -2,8 +2,8 @@
 
 use super::{Ours, TheirSa, ours, pings, site_labs, sites, theirs};
 use crate::support::tcp_arrives_whole;
-use bench::lab::Lab;
-use bench::strongswan::StrongSwan;
+use lab::Lab;
+use lab::strongswan::StrongSwan;
 
 /// TCP both ways.
 fn carries(lab: &Lab, count: usize) {
@@ -78,7 +78,7 @@ pub fn behind_nat(hidden: &str) -> Option<Lab> {
 
 #[test]
 fn we_reach_charon_through_nat() {
-    if !bench::lab::has_program("iptables") {
+    if !lab::has_program("iptables") {
         return crate::support::skip("needs iptables");
     }
     let Some(mut lab) = behind_nat("a") else { return };
@@ -94,7 +94,7 @@ fn we_reach_charon_through_nat() {
 
 #[test]
 fn charon_reaches_us_through_nat() {
-    if !bench::lab::has_program("iptables") {
+    if !lab::has_program("iptables") {
         return crate::support::skip("needs iptables");
     }
     let Some(mut lab) = behind_nat("b") else { return };

@@ -1,7 +1,7 @@
 //! Real traffic: iperf3 for throughput, ping for round trips.
 
 use crate::Outcome;
-use crate::lab::{Lab, Process, wait_until};
+use crate::{Lab, Process, wait_until};
 use serde_json::Value;
 use std::process::Stdio;
 use std::time::Duration;

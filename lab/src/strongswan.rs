@@ -3,7 +3,7 @@
 //! Each has its own directory and its own `/run`, so that several run beside each other.
 
 use crate::Outcome;
-use crate::lab::{Lab, Process, wait_until};
+use crate::{Lab, Process, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl StrongSwan {
         let uri = format!("unix://{}", self.directory.join("vici").display());
         let mut command = lab.command(&self.namespace, "swanctl");
         command.args(arguments).args(["--uri", &uri]).env("SWANCTL_DIR", &self.directory);
-        crate::lab::output(command.env("STRONGSWAN_CONF", self.directory.join("strongswan.conf")))
+        crate::output(command.env("STRONGSWAN_CONF", self.directory.join("strongswan.conf")))
     }
 
     /// Takes another configuration in place of the one that it was started with.

@@ -1,8 +1,14 @@
-//! Network namespaces with veth links between them, and the processes in them.
+//! Network namespaces with veth links between them, and the processes in them: for the demo, the benchmarks and the tests.
 //!
-//! Everything carries our process id in its name, and goes when the lab is dropped.
+//! Everything carries our process id in its name, and goes when the lab is dropped. [`wireguard`] and [`ipsec`] start gateways
+//! in a lab, ours or a peer's, [`traffic`] sends through them.
+#![forbid(unsafe_code)]
 
-use crate::Outcome;
+pub mod ipsec;
+pub mod strongswan;
+pub mod traffic;
+pub mod wireguard;
+
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
 use std::collections::BTreeMap;
@@ -13,6 +19,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Any failure, for a person.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Tells the labs of one process apart.
 static LABS: AtomicUsize = AtomicUsize::new(0);
@@ -251,7 +260,8 @@ pub fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a str>) -> O
     output(Command::new(program).args(arguments).stdin(Stdio::null()))
 }
 
-pub(crate) fn output(command: &mut Command) -> Outcome<String> {
+/// Runs a command to its end, and returns what it wrote.
+pub fn output(command: &mut Command) -> Outcome<String> {
     let shown = format!("{command:?}").replace('"', "");
     let output = command.output().map_err(|error| format!("{shown}: {error}"))?;
     let written = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -2,9 +2,9 @@
 //! pair has namespaces and a link of its own, since all want the same ports.
 
 use crate::Outcome;
-use crate::gateway_under_test::{Gateway, Tunnel, version_of_postern};
-use crate::lab::{Lab, Process, run, wait_until};
 use crate::strongswan::{self, StrongSwan};
+use crate::wireguard::{Gateway, Tunnel, version_of_postern};
+use crate::{Lab, Process, run, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;

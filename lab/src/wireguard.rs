@@ -1,7 +1,7 @@
 //! A WireGuard daemon in a lab: ours, or one that it is compared with. All are driven in the same way.
 
 use crate::Outcome;
-use crate::lab::{Lab, Process, wait_until};
+use crate::{Lab, Process, wait_until};
 use crypto::{PrivateKey, Secret};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
@@ -42,7 +42,7 @@ impl Daemon {
             | Self::PosternWithEngine(program, _)
             | Self::PosternWithoutCipher(program) => version_of_postern(program),
             Self::WireguardGo(path) => {
-                let said = crate::lab::run(&path.to_string_lossy(), ["--version"]).unwrap_or_default();
+                let said = crate::run(&path.to_string_lossy(), ["--version"]).unwrap_or_default();
                 said.lines().next().unwrap_or("unknown").to_owned()
             }
         }
@@ -76,8 +76,8 @@ impl Daemon {
 }
 
 /// The version and the commit of a build of this program, which may be another than the one that measures.
-pub(crate) fn version_of_postern(program: &Path) -> String {
-    let said = crate::lab::run(&program.to_string_lossy(), ["--version"]).unwrap_or_default();
+pub fn version_of_postern(program: &Path) -> String {
+    let said = crate::run(&program.to_string_lossy(), ["--version"]).unwrap_or_default();
     let mut lines = said.lines();
     let version = lines.next().and_then(|line| line.strip_prefix("postern ")).unwrap_or("unknown");
     let commit = lines.find_map(|line| line.strip_prefix("commit: ")).unwrap_or("unknown");
