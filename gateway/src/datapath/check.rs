@@ -70,7 +70,7 @@ fn check_esp(
     packet: &[u8],
 ) -> Result<u64, DropReason> {
     esp.layout().check(packet.len())?;
-    let sequence = esp.enlarge(packet, window)?;
+    let sequence = esp.infer_sequence(packet, window)?;
     if sequence >= end {
         return Err(DropReason::Replayed);
     }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! outbound   policy (SPD) → lay out: header, padding, trailer → seal, one call of the engine for a run
-//! inbound    enlarge the sequence number → open, one call for a run → strip → selectors of the SA
+//! inbound    infer the high half of the sequence number → open, one call for a run → strip → selectors of the SA
 //! ```
 
 pub mod layout;

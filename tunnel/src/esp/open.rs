@@ -1,4 +1,4 @@
-//! Inbound ESP: enlarge → open → strip. Functions stand in packet order.
+//! Inbound ESP: infer_sequence → open → strip. Functions stand in packet order.
 
 use super::parameters::Mode;
 use super::protection::{Ivs, JOBS, Keys, Protection, Salt, counter_block, suffixes};
@@ -28,7 +28,7 @@ pub enum Inner {
 impl Protection {
     /// The whole sequence number of a packet: what `window` says of the low half (RFC 4303 appendix A2).
     #[inline]
-    pub fn enlarge(&self, packet: &[u8], window: &ReplayWindow) -> Result<u64, DropReason> {
+    pub fn infer_sequence(&self, packet: &[u8], window: &ReplayWindow) -> Result<u64, DropReason> {
         let (header, _) = EspHeader::ref_from_prefix(packet).map_err(|_| DropReason::TooShort)?;
         let low = header.sequence.get();
         let sequence = if self.extended { window.infer(low) } else { Some(low.into()) };
@@ -250,7 +250,7 @@ mod tests {
         let sequences: Vec<u64> = (0..batch.len())
             .map(|index| {
                 protection.layout.check(batch.packet(index).len()).expect("of a right length");
-                protection.enlarge(batch.packet(index), &window).expect("there is one")
+                protection.infer_sequence(batch.packet(index), &window).expect("there is one")
             })
             .collect();
         protection.open(batch, 0..batch.len(), &sequences, &drops);
@@ -372,6 +372,9 @@ mod tests {
         let mut zero = Batch::new(4096);
         zero.append(100).expect("it fits").fill(0);
         let window = inbound.window();
-        assert_eq!(of(&inbound.protection).enlarge(zero.packet(0), &window), Err(DropReason::Replayed));
+        assert_eq!(
+            of(&inbound.protection).infer_sequence(zero.packet(0), &window),
+            Err(DropReason::Replayed)
+        );
     }
 }
