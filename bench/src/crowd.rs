@@ -164,8 +164,8 @@ impl Crowd {
     /// Handles what has come in; false when there was nothing.
     fn answer(&mut self) -> Outcome<bool> {
         self.batch.clear();
-        // With the bell rung the wait only looks.
-        self.wake.ring();
+        // With the event signalled the wait returns at once.
+        self.wake.notify();
         self.receive.wait(&self.wake)?;
         if self.receive.receive(&mut self.batch, &self.drops)? == 0 {
             return Ok(false);

@@ -421,8 +421,8 @@ impl Sites {
         let mut handled = 0;
         for port in 0..self.ports.len() {
             batch.clear();
-            // With the bell rung the wait only looks.
-            self.wake.ring();
+            // With the event signalled the wait returns at once.
+            self.wake.notify();
             self.ports[port].receive.wait(&self.wake)?;
             self.ports[port].receive.receive(&mut batch, &self.drops)?;
             for train in batch.trains() {

@@ -7,22 +7,22 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// A bell that one thread waits at and any thread may ring.
+/// An event that one thread waits for and any thread may signal (eventfd(2)).
 pub struct Wake(OwnedFd);
 
 impl Wake {
-    /// A bell that has not been rung.
+    /// An event that was not signalled yet.
     pub fn new() -> io::Result<Self> {
         Ok(Self(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
     }
 
     /// Ends the present or the next wait.
-    pub fn ring(&self) {
-        // The only failure is that the counter is full, and then the bell is ringing already.
+    pub fn notify(&self) {
+        // The only failure is that the counter is full, and then the event is signalled already.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Waits until one of at most three `descriptors` can be read, or until the bell is rung; tells which can be read.
+    /// Waits until one of at most three `descriptors` can be read, or until the event is signalled; tells which can be read.
     pub fn wait<const N: usize>(&self, descriptors: [Option<BorrowedFd<'_>>; N]) -> io::Result<[bool; N]> {
         self.wait_at_most(descriptors, None)
     }
@@ -36,7 +36,7 @@ impl Wake {
         let limit = limit.map(|limit| Timespec::try_from(limit).expect("limits are short"));
         let mut polled = ArrayVec::<PollFd<'_>, 4>::new();
         for fd in &descriptors {
-            // One that is not there is replaced by the bell, and its answer thrown away.
+            // One that is not there is replaced by the event, and its answer is discarded.
             polled.push(PollFd::from_borrowed_fd(fd.unwrap_or(self.0.as_fd()), PollFlags::IN));
         }
         polled.push(PollFd::new(&self.0, PollFlags::IN));
@@ -62,8 +62,8 @@ mod tests {
     fn a_ring_ends_one_wait() {
         let wake = Wake::new().expect("there are descriptors left");
         let (reader, writer) = rustix::pipe::pipe().expect("there are descriptors left");
-        wake.ring();
-        wake.ring();
+        wake.notify();
+        wake.notify();
         assert_eq!(wake.wait([Some(reader.as_fd()), None]).expect("poll works"), [false, false]);
         rustix::io::write(&writer, b"x").expect("a pipe takes a byte");
         assert_eq!(wake.wait([Some(reader.as_fd()), None]).expect("poll works"), [true, false]);

@@ -343,7 +343,7 @@ impl Orders {
         if some {
             // We have the receiver.
             let _ = self.sender.send((Arc::clone(peer), order));
-            wake.ring();
+            wake.notify();
         }
         some
     }

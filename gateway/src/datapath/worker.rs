@@ -213,7 +213,7 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
         self.errors_to.transmit(&mut self.batch, &self.egress.drops);
     }
 
-    /// Carries until `stop` is set; whoever sets it rings the bell. An error means that the inside is gone.
+    /// Carries until `stop` is set; the thread that sets it calls `Wake::notify`. An error means that the inside is gone.
     pub fn serve(&mut self, stop: &AtomicBool, wake: &Wake) -> io::Result<()> {
         while !stop.load(Ordering::Relaxed) {
             if !self.burst(&mut ())? {
@@ -280,7 +280,7 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
         Ok(true)
     }
 
-    /// Carries until `stop` is set; whoever sets it rings the bell. An error means that the outside is gone.
+    /// Carries until `stop` is set; the thread that sets it calls `Wake::notify`. An error means that the outside is gone.
     pub fn serve(&mut self, stop: &AtomicBool, wake: &Wake) -> io::Result<()> {
         while !stop.load(Ordering::Relaxed) {
             if !self.burst(&mut ())? {

@@ -209,7 +209,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.wake.ring();
+        self.wake.notify();
         if let Some(thread) = self.thread.take() {
             // If it panicked, it has said so already.
             let _ = thread.join();

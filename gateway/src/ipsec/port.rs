@@ -43,7 +43,7 @@ impl IkePort {
         let (stop, wake) = (Arc::clone(&self.stop), Arc::clone(&self.wake));
         move || {
             stop.store(true, Ordering::Relaxed);
-            wake.ring();
+            wake.notify();
         }
     }
 

@@ -47,7 +47,7 @@ impl Binding {
     /// Gives the sockets up: the interface went down.
     pub fn close(&mut self) {
         self.slot.store(None);
-        self.wake.ring();
+        self.wake.notify();
     }
 
     /// Moves to another port; the old one is kept if that fails.
@@ -85,7 +85,7 @@ impl Binding {
         };
         self.port = sockets.port();
         self.slot.store(Some(Arc::new(sockets)));
-        self.wake.ring();
+        self.wake.notify();
         Ok(())
     }
 }

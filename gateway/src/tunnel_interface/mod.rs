@@ -338,7 +338,7 @@ impl Drop for Carrier {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for wake in [&self.outbound_wake, &self.inbound_wake, &self.raw_wake, &self.link_wake] {
-            wake.ring();
+            wake.notify();
         }
         for thread in self.threads.drain(..) {
             // A worker that panicked has said so already.

@@ -49,7 +49,7 @@ pub struct UdpReceive {
 }
 
 impl UdpReceive {
-    /// Receives on whatever sockets are in `slot`; whoever exchanges them rings the bell.
+    /// Receives on whatever sockets are in `slot`; after an exchange the worker must be woken with `Wake::notify`.
     pub fn new(slot: SocketSlot, offloads: Arc<Offloads>) -> Self {
         Self {
             slot,

@@ -267,7 +267,7 @@ impl Children {
         self.lingering.retain(|late| late.spi != spi);
         self.shared.tables.install(session_entry);
         if self.shared.tables.early.release(spi) {
-            self.inbound_wake.ring();
+            self.inbound_wake.notify();
         }
         if peer.sending.load().is_none() {
             peer.endpoint.store(Some(Arc::new(endpoint)));
