@@ -3,7 +3,7 @@
 use super::super::{EngineFailure, Job, Key, PairJob, PairKey};
 use super::Served;
 use super::socket::Kind;
-use super::transform::{Answers, Desk, Request, Transform};
+use super::transform::{Answers, IoContext, Request, Transform};
 use crate::cipher::{Cipher, Encryption};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,9 +53,9 @@ impl AfAlgKey {
             return self.run_mixed(encrypts, jobs);
         }
         let transform = self.transform(tag)?;
-        Desk::with(|desk| {
+        IoContext::with(|context| {
             let requests: Vec<_> = jobs.iter().map(|job| self.request(encrypts, job)).collect();
-            let answers = transform.run(desk, &requests)?;
+            let answers = transform.run(context, &requests)?;
             drop(requests);
             for (job, answer) in jobs.iter_mut().zip(answers) {
                 job.authentic = answer.is_some();
@@ -119,7 +119,7 @@ impl AfAlgPairKey {
     /// Encrypts or decrypts the texts of those jobs that are `wanted`; the answers to them.
     fn crypt<'d>(
         &self,
-        desk: &'d mut Desk,
+        context: &'d mut IoContext,
         encrypts: bool,
         jobs: &[PairJob<'_>],
         wanted: impl Fn(&PairJob<'_>) -> bool,
@@ -131,7 +131,7 @@ impl AfAlgPairKey {
             .filter(|job| wanted(job))
             .map(|job| Request::plain(encrypts, self.iv(job), &job.packet[job.text..]))
             .collect();
-        let mut answers = cipher.run(desk, &requests)?.into_iter();
+        let mut answers = cipher.run(context, &requests)?.into_iter();
         Ok(jobs.iter().map(|job| if wanted(job) { answers.next().flatten() } else { None }).collect())
     }
 
@@ -141,9 +141,9 @@ impl AfAlgPairKey {
         encrypts: bool,
         jobs: &mut [PairJob<'_>],
     ) -> Result<(), EngineFailure> {
-        Desk::with(|desk| {
+        IoContext::with(|context| {
             let requests: Vec<_> = jobs.iter().map(|job| self.request(encrypts, job)).collect();
-            let answers = both.run(desk, &requests)?;
+            let answers = both.run(context, &requests)?;
             drop(requests);
             for (job, answer) in jobs.iter_mut().zip(answers) {
                 job.authentic = answer.is_some();
@@ -169,8 +169,8 @@ impl PairKey for AfAlgPairKey {
         if let Some(both) = self.both(jobs) {
             return self.run_both(both, true, jobs);
         }
-        Desk::with(|desk| {
-            let texts = self.crypt(desk, true, jobs, |_| true)?;
+        IoContext::with(|context| {
+            let texts = self.crypt(context, true, jobs, |_| true)?;
             let digest = |(job, text): (&PairJob<'_>, Option<&[u8]>)| {
                 let (header, plain) = job.packet.split_at(job.text);
                 self.mac.digest([header, text.unwrap_or(plain), job.suffix], job.tag.len())
@@ -195,8 +195,8 @@ impl PairKey for AfAlgPairKey {
             let digest = self.mac.digest([&*job.packet, &[], job.suffix], job.tag.len())?;
             job.authentic = digest[..job.tag.len()].ct_eq(job.tag).into();
         }
-        Desk::with(|desk| {
-            for (job, text) in jobs_with(self.crypt(desk, false, jobs, |job| job.authentic)?, jobs) {
+        IoContext::with(|context| {
+            for (job, text) in jobs_with(self.crypt(context, false, jobs, |job| job.authentic)?, jobs) {
                 job.packet[job.text..].copy_from_slice(text);
             }
             Ok(())

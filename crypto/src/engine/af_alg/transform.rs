@@ -69,22 +69,22 @@ impl<'a> Request<'a> {
 ///
 /// Answers do not land in the packets: another engine could not do a burst again whose first half is overwritten. Copying
 /// them costs nothing beside a system call.
-pub(super) struct Desk {
+pub(super) struct IoContext {
     queue: Option<Queue>,
     room: Vec<u8>,
 }
 
 /// As many as there were calls at the same time.
-static DESKS: Mutex<Vec<Desk>> = Mutex::new(Vec::new());
+static IO_CONTEXTS: Mutex<Vec<IoContext>> = Mutex::new(Vec::new());
 
-impl Desk {
-    /// Works at a desk that nobody else has.
+impl IoContext {
+    /// Works with a context that no other thread uses.
     pub(super) fn with<R>(work: impl FnOnce(&mut Self) -> R) -> R {
-        let idle = lock(&DESKS).pop();
+        let idle = lock(&IO_CONTEXTS).pop();
         // Without a queue the requests are made one after the other.
-        let mut desk = idle.unwrap_or_else(|| Self { queue: Queue::new().ok(), room: Vec::new() });
-        let result = work(&mut desk);
-        lock(&DESKS).push(desk);
+        let mut context = idle.unwrap_or_else(|| Self { queue: Queue::new().ok(), room: Vec::new() });
+        let result = work(&mut context);
+        lock(&IO_CONTEXTS).push(context);
         result
     }
 
@@ -136,11 +136,11 @@ impl Transform {
     /// Has the kernel do `requests`.
     pub(super) fn run<'d>(
         &self,
-        desk: &'d mut Desk,
+        context: &'d mut IoContext,
         requests: &[Request<'_>],
     ) -> std::result::Result<Answers<'d>, EngineFailure> {
-        let Desk { queue, room } = desk;
-        let mut answers = Desk::lay(room, requests);
+        let IoContext { queue, room } = context;
+        let mut answers = IoContext::lay(room, requests);
         let mut verdicts = Vec::with_capacity(requests.len());
         // A socket whose request failed is not used again: it closes when this returns early.
         let sockets = self.take(requests.len().min(self.window)).map_err(|_| EngineFailure)?;
