@@ -40,7 +40,7 @@ const EACH: usize = 128;
 /// An engine under guard.
 pub struct Guarded {
     engine: Arc<dyn Engine>,
-    attendants: Arc<Attendants>,
+    threads: Arc<GuardThreads>,
     /// There while a thread loads a key that should have been loaded long ago. Nobody else waits for the same.
     late: Mutex<Weak<()>>,
 }
@@ -48,7 +48,7 @@ pub struct Guarded {
 impl Guarded {
     /// Guards `engine`.
     pub fn new(engine: Arc<dyn Engine>) -> Self {
-        Self { engine, attendants: Arc::default(), late: Mutex::default() }
+        Self { engine, threads: Arc::default(), late: Mutex::default() }
     }
 
     /// Loads a key in a thread of its own, as a driver may have to ask its device for it.
@@ -58,7 +58,7 @@ impl Guarded {
         load: impl FnOnce(&dyn Engine) -> Result<AnyKey, LoadError> + Send + 'static,
     ) -> Result<AnyKey, LoadError> {
         let failed = || LoadError::Failed { engine: self.name(), cipher: cipher.clone() };
-        if lock(&self.late).strong_count() > 0 || self.attendants.are_held() {
+        if lock(&self.late).strong_count() > 0 || self.threads.are_held() {
             return Err(failed());
         }
         let (give, take) = channel();
@@ -87,7 +87,7 @@ impl Guarded {
             key: Some(key),
             reference,
             known,
-            attendants: Arc::clone(&self.attendants),
+            threads: Arc::clone(&self.threads),
             bursts: AtomicU64::new(0),
             forgeries: Credit::full(FORGERIES),
             samples: Credit::empty(SAMPLES),
@@ -232,7 +232,7 @@ struct GuardedKey {
     reference: AnyKey,
     /// With a tag of each length; alone, and with something beside.
     known: Vec<Known>,
-    attendants: Arc<Attendants>,
+    threads: Arc<GuardThreads>,
     bursts: AtomicU64,
     forgeries: Credit,
     samples: Credit,
@@ -241,7 +241,7 @@ struct GuardedKey {
 impl Drop for GuardedKey {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
-            self.attendants.forget(key);
+            self.threads.forget(key);
         }
     }
 }
@@ -257,7 +257,7 @@ struct Burst {
 }
 
 /// A thread that waits for bursts.
-struct Attendant {
+struct GuardThread {
     give: Sender<Burst>,
     take: Receiver<Burst>,
     /// There while the thread is.
@@ -267,7 +267,7 @@ struct Attendant {
     again: Vec<Copied>,
 }
 
-impl Attendant {
+impl GuardThread {
     fn start() -> std::io::Result<Self> {
         let (give, given) = channel::<Burst>();
         let (back, take) = channel();
@@ -290,24 +290,24 @@ impl Attendant {
 
 /// The threads of an engine.
 #[derive(Default)]
-struct Attendants {
+struct GuardThreads {
     /// Those that wait, as many as there were bursts at the same time.
-    idle: Mutex<Vec<Attendant>>,
+    idle: Mutex<Vec<GuardThread>>,
     /// Those that were given up, of which the engine has not let go.
     late: Mutex<Vec<Weak<()>>>,
     /// To the thread that drops keys: a device may be slow to forget one, and whoever drops it may have packets to move.
-    undertaker: Mutex<Option<Sender<AnyKey>>>,
+    reaper: Mutex<Option<Sender<AnyKey>>>,
 }
 
-impl Attendants {
+impl GuardThreads {
     /// Nobody, while the engine holds one that was given up: each takes a thread with its key and its packets with it, so
     /// that a device that is stuck must not be given more than there were workers when it stuck.
-    fn one(&self) -> Result<Attendant, EngineFailure> {
+    fn one(&self) -> Result<GuardThread, EngineFailure> {
         if self.are_held() {
             return Err(EngineFailure);
         }
         let idle = lock(&self.idle).pop();
-        idle.map_or_else(|| Attendant::start().map_err(|_| EngineFailure), Ok)
+        idle.map_or_else(|| GuardThread::start().map_err(|_| EngineFailure), Ok)
     }
 
     fn are_held(&self) -> bool {
@@ -316,13 +316,13 @@ impl Attendants {
         !late.is_empty()
     }
 
-    fn give_up(&self, attendant: Attendant) {
-        lock(&self.late).push(attendant.life.clone());
+    fn give_up(&self, thread: GuardThread) {
+        lock(&self.late).push(thread.life.clone());
     }
 
     fn forget(&self, key: AnyKey) {
-        let mut undertaker = lock(&self.undertaker);
-        let give = undertaker.get_or_insert_with(|| {
+        let mut reaper = lock(&self.reaper);
+        let give = reaper.get_or_insert_with(|| {
             let (give, take) = channel::<AnyKey>();
             let _ = std::thread::Builder::new()
                 .name(String::from("crypto drop"))
@@ -342,8 +342,8 @@ impl GuardedKey {
         let known = self.known.iter().find(fits).ok_or(EngineFailure)?;
         let key = self.key.clone().ok_or(EngineFailure)?;
         let number = self.bursts.fetch_add(1, Ordering::Relaxed);
-        let mut attendant = self.attendants.one()?;
-        let mut copies = std::mem::take(&mut attendant.spare);
+        let mut thread = self.threads.one()?;
+        let mut copies = std::mem::take(&mut thread.spare);
         let live = jobs.len() + Known::count(direction);
         copies.resize_with(copies.len().max(live), Copied::default);
         for (copy, job) in copies.iter_mut().zip(&*jobs) {
@@ -353,25 +353,25 @@ impl GuardedKey {
         let bytes: usize = copies[..live].iter().map(|copy| copy.bytes.len()).sum();
         let deadline = DEADLINE + PER_BYTE * bytes as u32;
         let burst = Burst { key, direction, jobs: copies, live, outcome: Ok(()) };
-        attendant.give.send(burst).map_err(|_| EngineFailure)?;
-        let Ok(burst) = attendant.take.recv_timeout(deadline) else {
+        thread.give.send(burst).map_err(|_| EngineFailure)?;
+        let Ok(burst) = thread.take.recv_timeout(deadline) else {
             // What it may still do with its copies concerns nobody.
-            self.attendants.give_up(attendant);
+            self.threads.give_up(thread);
             return Err(EngineFailure);
         };
         let outcome = burst
             .outcome
             .and_then(|()| right(known.is_answered(direction, &burst.jobs[jobs.len()..live])))
             .and_then(|()| {
-                self.compute_again(direction, jobs, &burst.jobs, (number, bytes), &mut attendant.again)
+                self.compute_again(direction, jobs, &burst.jobs, (number, bytes), &mut thread.again)
             });
         if outcome.is_ok() {
             for (job, copy) in jobs.iter_mut().zip(&burst.jobs) {
                 job.take(direction, copy);
             }
         }
-        attendant.spare = burst.jobs;
-        lock(&self.attendants.idle).push(attendant);
+        thread.spare = burst.jobs;
+        lock(&self.threads.idle).push(thread);
         outcome
     }
 
