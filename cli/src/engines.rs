@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Where measurements are kept between two starts.
 pub(crate) const CACHE: &str = "/var/cache/postern/crypto.json";
 /// How often failed engines are looked at.
-const TEND: Duration = Duration::from_secs(1);
+const MAINTENANCE: Duration = Duration::from_secs(1);
 
 /// All engines, measured for `subjects`.
 pub(crate) fn choice(subjects: &[Subject]) -> Arc<Choice> {
@@ -18,16 +18,16 @@ pub(crate) fn choice(subjects: &[Subject]) -> Arc<Choice> {
 }
 
 /// Looks after the engines for as long as the program runs, and says what happens to them.
-pub(crate) fn tend(choice: &Arc<Choice>) -> std::io::Result<()> {
+pub(crate) fn maintain(choice: &Arc<Choice>) -> std::io::Result<()> {
     let choice = Arc::clone(choice);
     // A thread of its own: an engine that is tried again may stall.
     std::thread::Builder::new().name("engines".to_owned()).spawn(move || {
         Rights::None.keep();
         loop {
-            for event in choice.tend() {
+            for event in choice.maintain() {
                 tracing::warn!("crypto engine {} {}", event.engine, said_of_engine(&event.what));
             }
-            std::thread::sleep(TEND);
+            std::thread::sleep(MAINTENANCE);
         }
     })?;
     Ok(())

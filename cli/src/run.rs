@@ -32,7 +32,7 @@ use tokio::time::MissedTickBehavior;
 /// Beyond this many, errors are only counted: mending the first ones comes first.
 const ERRORS_SHOWN: usize = 20;
 /// How often it is looked again at what could not be served, and where those are who do not answer.
-const TEND: Duration = Duration::from_secs(15);
+const MAINTENANCE: Duration = Duration::from_secs(15);
 
 /// The default socket of the API.
 pub(crate) const API: &str = "/run/postern/postern.sock";
@@ -161,7 +161,7 @@ async fn serve(arguments: Arguments, mut in_force: InForce, settings: Settings, 
     // First, before steps that take time or may fail.
     let host = Host::start(&settings)?;
     let engines = engines(&settings);
-    engines::tend(&engines)?;
+    engines::maintain(&engines)?;
     let mut daemon = Daemon::new(engines, events, host);
     let Some(mut refused) = unless_ended(daemon.apply(settings), &mut terminate, &mut interrupt).await else {
         daemon.stop(arguments.open_at_exit);
@@ -175,9 +175,9 @@ async fn serve(arguments: Arguments, mut in_force: InForce, settings: Settings, 
         return Err(error.into());
     }
     leave_out(&refused, &mut in_force.text);
-    let mut tending = tokio::time::interval(TEND);
-    tending.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    tending.tick().await;
+    let mut maintenance = tokio::time::interval(MAINTENANCE);
+    maintenance.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    maintenance.tick().await;
     // Whoever finds the socket finds a gateway that serves.
     let listener = match api::bind(&arguments.api).await {
         Ok(listener) => listener,
@@ -197,8 +197,8 @@ async fn serve(arguments: Arguments, mut in_force: InForce, settings: Settings, 
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             Some(gone) = removed.recv() => daemon.forget(&gone.0),
-            _ = tending.tick() => {
-                if unless_ended(daemon.tend(), &mut terminate, &mut interrupt).await.is_none() {
+            _ = maintenance.tick() => {
+                if unless_ended(daemon.maintain(), &mut terminate, &mut interrupt).await.is_none() {
                     break;
                 }
             }
@@ -257,7 +257,7 @@ fn leave_out(refused: &BTreeMap<String, ApplyError>, in_force: &mut Text) {
     let mut tree = in_force.as_str().ok().and_then(|text| config::parse(text).ok()).unwrap_or_default();
     for (place, error) in refused {
         if error.is_temporary() {
-            tracing::warn!("{error}\n  retried every {} seconds", TEND.as_secs());
+            tracing::warn!("{error}\n  retried every {} seconds", MAINTENANCE.as_secs());
             continue;
         }
         tracing::error!("{error}\n  {place} is not served, and what it protects stays blocked");

@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         let pinned = [(Cipher::ChaCha20Poly1305.to_string(), engine.clone())].into();
         engines.set_rules(Rules { pinned, ..Rules::default() });
     }
-    engines::tend(&engines)?;
+    engines::maintain(&engines)?;
     runtime.block_on(serve(arguments, captures, engines))
 }
 

@@ -73,7 +73,7 @@ fn an_engine_that_fails_in_any_way_loses_and_spoils_nothing() {
         let calls = ill.calls.load(Ordering::Relaxed);
         assert!(right(&*key, &*reference, 99));
         assert_eq!(ill.calls.load(Ordering::Relaxed), calls, "it is left alone");
-        assert_eq!(choice.tend().first().map(|event| event.what.clone()), Some(Happening::Failed));
+        assert_eq!(choice.maintain().first().map(|event| event.what.clone()), Some(Happening::Failed));
     }
 }
 
@@ -162,12 +162,12 @@ fn an_engine_that_is_well_again_is_used_again() {
     ill.how.store(ERRS, Ordering::Relaxed);
     assert!(right(&*key, &*reference, 1));
     std::thread::sleep(Duration::from_millis(1100));
-    let events: Vec<_> = choice.tend().into_iter().map(|event| event.what).collect();
+    let events: Vec<_> = choice.maintain().into_iter().map(|event| event.what).collect();
     assert_eq!(events, [Happening::Failed, Happening::FailedAgain]);
     ill.how.store(WELL, Ordering::Relaxed);
-    assert!(choice.tend().is_empty(), "it waits longer each time");
+    assert!(choice.maintain().is_empty(), "it waits longer each time");
     std::thread::sleep(Duration::from_millis(2100));
-    let events: Vec<_> = choice.tend().into_iter().map(|event| event.what).collect();
+    let events: Vec<_> = choice.maintain().into_iter().map(|event| event.what).collect();
     assert_eq!(events, [Happening::Recovered]);
     let calls = ill.calls.load(Ordering::Relaxed);
     assert!(right(&*key, &*reference, 2));
@@ -179,11 +179,11 @@ fn an_engine_that_begins_to_lie_outside_a_guard_is_found_when_it_is_checked() {
     let ill = Ill::default();
     let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(ill.clone())]);
     choice.row(CIPHER.into());
-    assert!(choice.tend().is_empty());
+    assert!(choice.maintain().is_empty());
     let lying = Choice::among(vec![Arc::new(AwsLc), Arc::new(ill.clone())]);
     lying.row(CIPHER.into());
     ill.how.store(LIES, Ordering::Relaxed);
-    assert_eq!(lying.tend().first().map(|event| event.what.clone()), Some(Happening::Failed));
+    assert_eq!(lying.maintain().first().map(|event| event.what.clone()), Some(Happening::Failed));
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn an_engine_that_falls_ill_again_and_again_is_tried_ever_later() {
         assert!(wait > Duration::from_millis(longest * 1000 - 500), "{wait:?}");
         ill.how.store(WELL, Ordering::Relaxed);
         std::thread::sleep(wait + Duration::from_millis(50));
-        assert!(choice.tend().iter().any(|event| event.what == Happening::Recovered));
+        assert!(choice.maintain().iter().any(|event| event.what == Happening::Recovered));
     }
 }
 
@@ -273,7 +273,7 @@ fn an_engine_that_could_not_be_measured_is_measured_later() {
     choice.set_rules(pinned_to("ill"));
     let row = choice.row(CIPHER.into());
     assert_eq!(row.measured()[1], Measured::Wrong);
-    let told = |choice: &Choice| choice.tend().into_iter().map(|event| event.what).collect::<Vec<_>>();
+    let told = |choice: &Choice| choice.maintain().into_iter().map(|event| event.what).collect::<Vec<_>>();
     assert_eq!(told(&choice), [Happening::Wrong(CIPHER.into())]);
     ill.how.store(WELL, Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(1100));
@@ -288,7 +288,7 @@ fn a_key_that_the_chosen_engine_does_not_load_is_told() {
     ill.loads_none.store(true, Ordering::Relaxed);
     let key = choice.load(CIPHER, &[3; 32]).expect("another engine loads it");
     assert!(matches!(choice.health(1), (Health::Failed(_), 1)));
-    assert_eq!(choice.tend()[0].what, Happening::NotLoaded(CIPHER.into()));
+    assert_eq!(choice.maintain()[0].what, Happening::NotLoaded(CIPHER.into()));
     assert!(right(&*key, &*AwsLc.load(CIPHER, &[3; 32]).expect("it loads"), 1));
 }
 
@@ -299,7 +299,7 @@ fn a_forbidden_accelerator_is_given_no_key_of_a_session_and_left_alone() {
     choice.row(CIPHER.into());
     let loads = ill.loads.load(Ordering::Relaxed);
     choice.load(CIPHER, &[3; 32]).expect("it loads");
-    choice.tend();
+    choice.maintain();
     assert_eq!(ill.loads.load(Ordering::Relaxed), loads);
 }
 

@@ -46,7 +46,7 @@ fn nothing_is_lost_and_nothing_wrong_while_an_engine_falls_ill_and_recovers() {
         // What a daemon does every second; here no time need pass.
         while how == WELL && choice.health(1).0 != Health::Works {
             std::thread::sleep(std::time::Duration::from_millis(100));
-            choice.tend();
+            choice.maintain();
         }
         let calls = ill.calls.load(Ordering::Relaxed);
         for _ in 0..BURSTS {

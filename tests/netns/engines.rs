@@ -69,7 +69,7 @@ impl Patient {
         wait_until(PATIENCE, || self.choice.health(1).0 != Health::Works).expect("it is noticed");
         self.engine.how.store(WELL, Ordering::Relaxed);
         wait_until(PATIENCE, || {
-            self.choice.tend();
+            self.choice.maintain();
             self.choice.health(1).0 == Health::Works
         })
         .expect("it is tried again");

@@ -72,7 +72,7 @@ pub enum Health {
 }
 
 /// How one engine fares.
-struct Fate {
+struct EngineHealth {
     works: AtomicBool,
     failures: AtomicU64,
 }
@@ -117,15 +117,15 @@ struct State {
 
 /// All of them.
 pub(super) struct Members {
-    fates: Vec<Fate>,
+    health: Vec<EngineHealth>,
     engines: Vec<Arc<dyn Engine>>,
     state: Mutex<State>,
 }
 
 impl Members {
     pub(super) fn new(engines: Vec<Arc<dyn Engine>>) -> Self {
-        let fate = |_| Fate { works: AtomicBool::new(true), failures: AtomicU64::new(0) };
-        Self { fates: engines.iter().map(fate).collect(), engines, state: Mutex::default() }
+        let healthy = |_| EngineHealth { works: AtomicBool::new(true), failures: AtomicU64::new(0) };
+        Self { health: engines.iter().map(healthy).collect(), engines, state: Mutex::default() }
     }
 
     pub(super) fn engines(&self) -> &[Arc<dyn Engine>] {
@@ -133,7 +133,7 @@ impl Members {
     }
 
     pub(super) fn failures(&self, index: usize) -> u64 {
-        self.fates[index].failures.load(Ordering::Relaxed)
+        self.health[index].failures.load(Ordering::Relaxed)
     }
 
     pub(super) fn health(&self, index: usize) -> Health {
@@ -194,8 +194,8 @@ impl Members {
     }
 
     fn leave(&self, index: usize, why: Happening) {
-        self.fates[index].failures.fetch_add(1, Ordering::Relaxed);
-        if index == 0 || !self.fates[index].works.swap(false, Ordering::Relaxed) {
+        self.health[index].failures.fetch_add(1, Ordering::Relaxed);
+        if index == 0 || !self.health[index].works.swap(false, Ordering::Relaxed) {
             return;
         }
         let now = Instant::now();
@@ -220,7 +220,7 @@ impl Members {
 
     /// Tries failed engines whose time has come, and now and then those that work; new events are returned.
     /// To be called about once a second, where it may take a while.
-    pub(super) fn tend(&self, now: Instant, told: &mut u64) -> Vec<Event> {
+    pub(super) fn maintain(&self, now: Instant, told: &mut u64) -> Vec<Event> {
         for index in self.due(now) {
             self.try_again(index, now);
         }
@@ -252,7 +252,7 @@ impl Members {
         let Some(retry) = state.retries.get_mut(&index) else { return };
         if works {
             retry.recovered = Some(now);
-            self.fates[index].works.store(true, Ordering::Relaxed);
+            self.health[index].works.store(true, Ordering::Relaxed);
             self.note(&mut state, index, Happening::Recovered);
             self.choose_all(&state);
         } else {
@@ -268,7 +268,7 @@ impl Members {
             return Vec::new();
         }
         state.checked = Some(now);
-        (1..self.fates.len()).filter(|&index| self.may(&state, index)).collect()
+        (1..self.health.len()).filter(|&index| self.may(&state, index)).collect()
     }
 
     fn to_measure(&self, now: Instant) -> Vec<(Subject, usize)> {
@@ -346,7 +346,7 @@ impl Members {
 
     /// Whether it may be used now.
     fn may(&self, state: &State, index: usize) -> bool {
-        self.is_allowed(state, index) && self.fates[index].works.load(Ordering::Relaxed)
+        self.is_allowed(state, index) && self.health[index].works.load(Ordering::Relaxed)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

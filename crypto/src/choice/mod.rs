@@ -2,7 +2,7 @@
 //!
 //! [`Choice`] is itself an [`Engine`]. Its keys are loaded into the engines that are fast somewhere; each burst reads one
 //! atomic byte to learn which of them to call. An engine that fails is left at once, the burst is done by the next, and
-//! [`tend`](Choice::tend) tries it again later.
+//! [`maintain`](Choice::maintain) tries it again later.
 
 mod cache;
 mod calibrate;
@@ -120,8 +120,8 @@ impl Choice {
 
     /// Tries engines that have failed, checks those that work, and returns what happened since it was last called.
     /// To be called about once a second by a thread that may wait.
-    pub fn tend(&self) -> Vec<Event> {
-        self.members.tend(Instant::now(), &mut lock(&self.told))
+    pub fn maintain(&self) -> Vec<Event> {
+        self.members.maintain(Instant::now(), &mut lock(&self.told))
     }
 
     /// The latest events, the oldest first.

@@ -153,8 +153,8 @@ impl Daemon {
     }
 
     /// Looks again at what could not be served, and where those are who do not answer.
-    pub async fn tend(&mut self) {
-        self.ipsec.tend().await;
+    pub async fn maintain(&mut self) {
+        self.ipsec.maintain().await;
         self.shown.keep_refused(|refused| {
             let peer = refused.place.strip_prefix("vpn ipsec site-to-site peer ");
             !refused.is_temporary || peer.is_none_or(|peer| self.ipsec.is_pending(peer))

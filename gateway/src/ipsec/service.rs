@@ -238,7 +238,7 @@ impl Service {
 
     /// Looks again at peers that could not be served, and for those that do not answer, whether they are elsewhere now: where
     /// their names lead, or at the next of their addresses.
-    pub async fn tend(&mut self) {
+    pub async fn maintain(&mut self) {
         let evidence = self.evidence();
         let Some(running) = &mut self.running else { return };
         let may_move = |(name, peer): &(&String, &Arc<Peer>)| {
