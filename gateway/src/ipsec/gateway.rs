@@ -162,7 +162,7 @@ impl Gateway {
         let _ = self.commands.send(Command::SetPatience(patience));
     }
 
-    /// Looks anew what the ways to peers carry.
+    /// Asks the kernel again for the path MTU to every peer.
     pub fn measure(&self) {
         let _ = self.commands.send(Command::Measure);
     }

@@ -65,7 +65,7 @@ pub enum Command {
         /// Its MTU.
         mtu: usize,
     },
-    /// Ways to peers may be others than they were.
+    /// Routes to peers may have changed: their path MTUs are looked up again.
     Measure,
     /// End.
     Stop,

@@ -16,7 +16,7 @@ use crate::ipsec::connections::{Child, Names, address_towards};
 use crate::ipsec::gateway::MTU;
 use crypto::{Engine, Random};
 use packet::Endpoint;
-use path::Ways;
+use path::PathMtuCache;
 use port::Wake;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -125,7 +125,7 @@ pub struct Children {
     inbound_wake: Arc<Wake>,
     outbound_wake: Arc<Wake>,
     budget: Budget,
-    ways: Ways,
+    path_mtus: PathMtuCache,
     connections: BTreeMap<ConnectionId, Connected>,
     by_name: BTreeMap<String, ConnectionId>,
     /// Connections that were removed, until they have ended.
@@ -155,7 +155,7 @@ impl Children {
             random,
             shared,
             budget: Budget::default(),
-            ways: Ways::default(),
+            path_mtus: PathMtuCache::default(),
             connections: BTreeMap::new(),
             by_name: BTreeMap::new(),
             past: BTreeMap::new(),
@@ -194,7 +194,7 @@ impl Children {
         let configured = traffic(settings, child);
         let mut carried =
             Carried { plan, peer, configured, sas: Vec::new(), counted: [0; 2], measured: None };
-        self.ways.measure(&mut carried);
+        self.path_mtus.measure(&mut carried);
         carried
     }
 
@@ -282,7 +282,7 @@ impl Children {
         if let Some(tunnel) = tunnel {
             // Routes may have changed since the keys before.
             tunnel.measured.take_if(|_| !tunnel.sas.is_empty());
-            self.ways.measure(tunnel);
+            self.path_mtus.measure(tunnel);
             // Most have one, and a vector begins with room for four.
             tunnel.sas.reserve_exact(1);
             tunnel.sas.push(installed);
@@ -371,7 +371,7 @@ impl Children {
             }
             if is_moved {
                 peer.endpoint.store(Some(Arc::new(endpoint)));
-                self.ways.measure(tunnel);
+                self.path_mtus.measure(tunnel);
             }
         }
         let of = |it: &&mut Established| it.session == session;

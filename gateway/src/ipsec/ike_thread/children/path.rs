@@ -7,16 +7,16 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
-/// What the ways to peers carry.
+/// The path MTU to each peer, by the kernel's routes.
 #[derive(Default)]
-pub(super) struct Ways {
+pub(super) struct PathMtuCache {
     /// Opened when it is first asked.
     netlink: Option<Netlink>,
     /// The MTUs of links, by their numbers: thousands of peers are behind a few.
     links: HashMap<u32, u32>,
 }
 
-impl Ways {
+impl PathMtuCache {
     /// Keeps in mind what the way to a tunnel's peer carries, if that was not asked before. Who has said what fits is
     /// believed, and gets fragments outside.
     pub(super) fn measure(&mut self, carried: &mut Carried) {
@@ -55,12 +55,12 @@ impl Ways {
 }
 
 impl Children {
-    /// Looks anew what the ways to all peers carry.
+    /// Asks the kernel again for the path MTU to every peer.
     pub(in crate::ipsec::ike_thread) fn measure_all(&mut self) {
-        self.ways.links.clear();
+        self.path_mtus.links.clear();
         for tunnel in self.connections.values_mut().flat_map(|connected| &mut connected.tunnels) {
             tunnel.measured = None;
-            self.ways.measure(tunnel);
+            self.path_mtus.measure(tunnel);
         }
     }
 }
