@@ -2,7 +2,7 @@
 //!
 //! Only fragments that authenticate come here, so that nobody but the other side can make us hold any; what it can make
 //! us hold is one message of bounded size. Before it has shown who it is, the other side may be anybody: what all of
-//! them can make us hold together is bounded by the [`Door`](super::endpoint).
+//! them can make us hold together is bounded by the [`HalfOpenTable`](super::endpoint).
 
 use super::limits::{FRAGMENTS, REASSEMBLED};
 

@@ -8,7 +8,7 @@
 use super::action::{Action, SessionId};
 use super::config::ConnectionId;
 use super::context::Context;
-use super::endpoint::{Guest, Phase};
+use super::endpoint::{HalfOpenEntry, Phase};
 use super::limits::{WAITING_BYTES, WAITING_MESSAGES};
 use super::nat::Path;
 use std::fmt;
@@ -62,7 +62,7 @@ pub(super) enum Whose {
     /// One of a connection that we have begun.
     Ours(ConnectionId),
     /// One of somebody who has yet to show who it is.
-    Guest(Guest),
+    HalfOpenEntry(HalfOpenEntry),
 }
 
 /// Stands for a state that has moved into its job.
@@ -74,7 +74,7 @@ pub(super) struct Working {
 }
 
 impl Working {
-    /// Keeps a message until the state is back: after a forged answer the true one comes, and it comes once. A guest asks
+    /// Keeps a message until the state is back: after a forged answer the true one comes, and it comes once. A entry asks
     /// again.
     pub(super) fn wait(&mut self, path: Path, message: &[u8]) {
         let is_ours = matches!(self.whose, Whose::Ours(_));
@@ -126,7 +126,7 @@ impl Context<'_> {
         };
         let is_urgent = match &whose {
             Whose::Ours(_) => true,
-            Whose::Guest(guest) => guest.is_proven(),
+            Whose::HalfOpenEntry(entry) => entry.is_proven(),
         };
         self.out.push(Action::Work(Job { session, is_urgent, work: Box::new(work) }));
         let (meanwhile, waiting) = (Meanwhile::default(), Vec::new());

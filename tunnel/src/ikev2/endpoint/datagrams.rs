@@ -68,7 +68,7 @@ impl Endpoint {
                     let refusal = Notify::new(notify::UNSUPPORTED_CRITICAL_PAYLOAD, &kind);
                     self.refuse_first(now, path, &header.response(), refusal, out);
                 } else {
-                    self.door.note_wasted(now.monotonic, path.remote.ip(), false);
+                    self.half_open.note_wasted(now.monotonic, path.remote.ip(), false);
                 }
                 return Err(error.into());
             }
@@ -97,30 +97,30 @@ impl Endpoint {
     /// Answers a first message that cannot be read, while there are few of them.
     fn refuse_first(&mut self, now: Now, path: Path, answer: &Header, refusal: Notify<'_>, out: &mut Outbox) {
         let source = path.remote.ip();
-        let (mut context, _, door) = self.split(now, out);
-        if !door.gate(now.monotonic, source).wants_cookie {
+        let (mut context, _, half_open) = self.split(now, out);
+        if !half_open.admission(now.monotonic, source).wants_cookie {
             context.send(path, vec![emit_clear(answer, &[Payload::Notify(refusal)])]);
         }
-        door.note_wasted(now.monotonic, source, false);
+        half_open.note_wasted(now.monotonic, source, false);
     }
 
     fn answer_first(&mut self, now: Now, inbound: &Inbound<'_>, out: &mut Outbox) {
         let (spi, source) = (inbound.message.header.initiator_spi, inbound.path.remote);
-        let known = self.door.find(spi, source);
+        let known = self.half_open.find(spi, source);
         let id = SessionId(self.next_id());
-        let (mut context, phases, door) = self.split(now, out);
+        let (mut context, phases, half_open) = self.split(now, out);
         match known.and_then(|known| phases.get_mut(&known)) {
             Some(Phase::HalfOpen(state)) => return state.answer_again(inbound, &mut context),
             Some(_) => return,
             None => {}
         }
-        let gate = door.gate(now.monotonic, source.ip());
-        match answer_init(id, inbound, gate, &mut context) {
+        let admission = half_open.admission(now.monotonic, source.ip());
+        match answer_init(id, inbound, admission, &mut context) {
             Answer::Done => {}
-            Answer::Wasted(is_proven) => door.note_wasted(now.monotonic, source.ip(), is_proven),
+            Answer::Wasted(is_proven) => half_open.note_wasted(now.monotonic, source.ip(), is_proven),
             Answer::Begun(phase) => {
-                if let Some(guest) = phase.guest() {
-                    door.enter(now.monotonic, id, guest);
+                if let Some(entry) = phase.entry() {
+                    half_open.enter(now.monotonic, id, entry);
                 }
                 phases.insert(id, phase);
                 self.reschedule(id);
@@ -133,16 +133,16 @@ impl Endpoint {
         let Finished { session: id, then } = finished;
         let Some(Phase::Working(working)) = self.phases.get_mut(&id) else { return };
         let waiting = working.take_waiting();
-        let guest = match working.whose {
-            Whose::Guest(guest) => Some(guest),
+        let entry = match working.whose {
+            Whose::HalfOpenEntry(entry) => Some(entry),
             Whose::Ours(_) => None,
         };
         self.step(now, id, out, |phase, context| match phase {
             Phase::Working(working) => then(working.meanwhile, context),
             other => Some(other),
         });
-        if let Some(guest) = guest.filter(|_| !self.phases.contains_key(&id)) {
-            self.door.note_wasted_guest(now.monotonic, guest);
+        if let Some(entry) = entry.filter(|_| !self.phases.contains_key(&id)) {
+            self.half_open.note_wasted_entry(now.monotonic, entry);
         }
         for (path, message) in waiting {
             // What makes no sense now would have made none before.

@@ -1,11 +1,11 @@
-//! All other gateways of one host: the protocol's door to the outside.
+//! All other gateways of one host: the entry point of the protocol.
 //!
 //! The caller hands in datagrams, moments and wishes, and carries out the [`Action`](super::Action)s that come back, in
 //! their order. Nothing here blocks, reads a clock or touches a socket.
 
 mod commands;
 mod datagrams;
-mod door;
+mod half_open_table;
 mod status;
 mod timers;
 mod update;
@@ -23,14 +23,14 @@ use super::session::{Session, Task};
 use super::setup::{Authenticating, HalfOpen, Inbound, Initiating};
 use crate::{Now, Time};
 use crypto::Random;
-use door::Door;
+use half_open_table::HalfOpenTable;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 use timers::Timers;
 
 pub use commands::CannotInitiate;
-pub(super) use door::Guest;
+pub(super) use half_open_table::HalfOpenEntry;
 
 /// How far an IKE SA has come.
 pub(super) enum Phase {
@@ -89,7 +89,7 @@ impl Phase {
             Self::Authenticating(state) => Some(state.connection()),
             Self::Working(working) => match working.whose {
                 Whose::Ours(connection) => Some(connection),
-                Whose::Guest(_) => None,
+                Whose::HalfOpenEntry(_) => None,
             },
             Self::HalfOpen(_) => None,
             Self::Established(session) => Some(session.connection()),
@@ -116,11 +116,11 @@ impl Phase {
     }
 
     /// Who waits for it, if that is somebody who has yet to show who it is.
-    fn guest(&self) -> Option<Guest> {
+    fn entry(&self) -> Option<HalfOpenEntry> {
         match self {
-            Self::HalfOpen(state) => Some(state.guest()),
+            Self::HalfOpen(state) => Some(state.entry()),
             Self::Working(working) => match working.whose {
-                Whose::Guest(guest) => Some(guest.worked_on()),
+                Whose::HalfOpenEntry(entry) => Some(entry.worked_on()),
                 Whose::Ours(_) => None,
             },
             _ => None,
@@ -145,7 +145,7 @@ pub struct Endpoint {
     phases: HashMap<SessionId, Phase>,
     /// The phases whose connection is known.
     by_connection: HashMap<ConnectionId, BTreeSet<SessionId>>,
-    door: Door,
+    half_open: HalfOpenTable,
     timers: Timers<SessionId>,
     /// When a connection is to be set up again.
     plans: Timers<ConnectionId>,
@@ -170,7 +170,7 @@ impl Endpoint {
             registry: Registry::default(),
             phases: HashMap::new(),
             by_connection: HashMap::new(),
-            door: Door::default(),
+            half_open: HalfOpenTable::default(),
             timers: Timers::default(),
             plans: Timers::default(),
             failed: HashMap::new(),
@@ -206,14 +206,14 @@ impl Endpoint {
         &'a mut self,
         now: Now,
         out: &'a mut Outbox,
-    ) -> (Context<'a>, &'a mut HashMap<SessionId, Phase>, &'a mut Door) {
-        let Self { random, connections, worn, registry, phases, door, compared, .. } = self;
+    ) -> (Context<'a>, &'a mut HashMap<SessionId, Phase>, &'a mut HalfOpenTable) {
+        let Self { random, connections, worn, registry, phases, half_open, compared, .. } = self;
         let (Now { monotonic: now, wall }, patience) = (now, self.patience);
         let random = &mut **random;
-        let may_hold = door.may_hold();
+        let may_hold = half_open.may_hold();
         let context =
             Context { now, wall, patience, random, registry, connections, worn, compared, may_hold, out };
-        (context, phases, door)
+        (context, phases, half_open)
     }
 
     /// Takes a phase one step on.
@@ -224,22 +224,22 @@ impl Endpoint {
         out: &mut Outbox,
         step: impl FnOnce(Phase, &mut Context<'_>) -> Option<Phase>,
     ) {
-        let (mut context, phases, door) = self.split(now, out);
+        let (mut context, phases, half_open) = self.split(now, out);
         let Some(phase) = phases.remove(&id) else { return };
         let (connection, was_established) = (phase.connection(), matches!(phase, Phase::Established(_)));
         let was_abandoned = phase.is_abandoned();
-        let guest = phase.guest();
-        if let Some(guest) = guest {
-            door.leave(now.monotonic, guest);
+        let entry = phase.entry();
+        if let Some(entry) = entry {
+            half_open.leave(now.monotonic, entry);
         }
         let mut next = step(phase, &mut context);
         if let Some(Phase::HalfOpen(state)) = &mut next
-            && !door.has_room(&state.guest())
+            && !half_open.has_room(&state.entry())
         {
             state.forget_fragments();
         }
-        if let Some(guest) = next.as_ref().and_then(Phase::guest) {
-            door.enter(now.monotonic, id, guest);
+        if let Some(entry) = next.as_ref().and_then(Phase::entry) {
+            half_open.enter(now.monotonic, id, entry);
         }
         match next {
             Some(Phase::Established(session)) if session.over().is_some() => {
@@ -248,8 +248,8 @@ impl Endpoint {
             }
             Some(phase) => {
                 let is_new = !was_established && matches!(phase, Phase::Established(_));
-                if let Some(guest) = guest.filter(|_| is_new) {
-                    door.welcome(guest);
+                if let Some(entry) = entry.filter(|_| is_new) {
+                    half_open.welcome(entry);
                 }
                 self.keep(id, phase);
                 if is_new {

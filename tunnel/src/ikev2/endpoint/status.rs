@@ -153,7 +153,13 @@ impl Endpoint {
     pub fn load(&self) -> Load {
         let (ike_spis, child_spis) = self.registry.sizes();
         let claims = self.registry.conflicts.len();
-        Load { ike_spis, child_spis, claims, half_open: self.door.len(), fragments: self.door.held() }
+        Load {
+            ike_spis,
+            child_spis,
+            claims,
+            half_open: self.half_open.len(),
+            fragments: self.half_open.held(),
+        }
     }
 }
 

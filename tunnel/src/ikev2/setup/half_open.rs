@@ -10,7 +10,7 @@ use crate::ikev2::action::{Cause, SessionId};
 use crate::ikev2::channel::{Channel, Incoming, Received};
 use crate::ikev2::config::{Connection, ConnectionId};
 use crate::ikev2::context::Context;
-use crate::ikev2::endpoint::{Guest, Phase};
+use crate::ikev2::endpoint::{HalfOpenEntry, Phase};
 use crate::ikev2::identity::{self, Identity};
 use crate::ikev2::job::Whose;
 use crate::ikev2::keys::Nonces;
@@ -32,7 +32,7 @@ pub(crate) struct HalfOpen {
     nat: Nat,
     channel: Channel,
     init: Init,
-    guest: Guest,
+    entry: HalfOpenEntry,
     /// How often the first message was answered again.
     repeated: u32,
     /// Whether IKE_AUTH was refused: it is only there to say so again.
@@ -101,17 +101,17 @@ impl HalfOpen {
         nat: Nat,
         channel: Channel,
         init: Init,
-        guest: Guest,
+        entry: HalfOpenEntry,
         now: Time,
     ) -> Self {
         let expires = now + HALF_OPEN_TIME;
         let (is_refused, held, held_until) = (false, None, None);
-        Self { id, path, nat, channel, init, guest, repeated: 0, is_refused, held, held_until, expires }
+        Self { id, path, nat, channel, init, entry, repeated: 0, is_refused, held, held_until, expires }
     }
 
     /// Who waits for it.
-    pub(crate) fn guest(&self) -> Guest {
-        self.guest.holding(self.channel.held(), self.held_until.is_some())
+    pub(crate) fn entry(&self) -> HalfOpenEntry {
+        self.entry.holding(self.channel.held(), self.held_until.is_some())
     }
 
     pub(crate) fn spi(&self) -> u64 {
@@ -194,7 +194,7 @@ impl HalfOpen {
             Ok(found) => found,
             Err(refusal) => return Some(self.refuse(&incoming, *refusal, context)),
         };
-        let (id, whose, wall) = (self.id, Whose::Guest(self.guest()), context.wall);
+        let (id, whose, wall) = (self.id, Whose::HalfOpenEntry(self.entry()), context.wall);
         let is_long = config.authentication.takes_long();
         let authenticate = move || {
             let seen = held::generation(&config);
@@ -255,7 +255,7 @@ impl HalfOpen {
         rivals: Vec<Rival>,
         context: &mut Context<'_>,
     ) -> Option<Phase> {
-        let (id, whose, wall) = (self.id, Whose::Guest(self.guest()), context.wall);
+        let (id, whose, wall) = (self.id, Whose::HalfOpenEntry(self.entry()), context.wall);
         let is_long = rivals.iter().any(Rival::takes_long);
         let find = move || {
             let found = proved(&request, authenticated.verified.identity(), &rivals, wall);

@@ -21,7 +21,7 @@ pub(super) use authenticating::Authenticating;
 pub(super) use half_open::HalfOpen;
 pub(super) use initiating::{Initiating, Wanted};
 pub(super) use proof::{Verified, request};
-pub(super) use responder::{Answer, Gate, answer_init};
+pub(super) use responder::{Admission, Answer, answer_init};
 
 use super::action::Cause;
 use super::config::Connection;

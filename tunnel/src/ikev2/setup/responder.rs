@@ -12,7 +12,7 @@ use crate::ikev2::channel::Channel;
 use crate::ikev2::connections::Between;
 use crate::ikev2::context::Context;
 use crate::ikev2::cookie::{CookieJar, Initiator};
-use crate::ikev2::endpoint::{Guest, Phase};
+use crate::ikev2::endpoint::{HalfOpenEntry, Phase};
 use crate::ikev2::job::Whose;
 use crate::ikev2::keys::{IkeKeys, Nonces, Role, Spis};
 use crate::ikev2::limits::NONCE;
@@ -24,8 +24,8 @@ use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{IkeOffer, IkeSuite, Selected, describe_all};
 use crypto::Random;
 
-/// How open the door is.
-pub(crate) struct Gate<'a> {
+/// What a first message must show to be answered.
+pub(crate) struct Admission<'a> {
     pub(crate) cookies: &'a mut CookieJar,
     /// Whether so many SAs are half open that a cookie is asked for.
     pub(crate) wants_cookie: bool,
@@ -47,14 +47,14 @@ pub(crate) enum Answer {
 pub(crate) fn answer_init(
     id: SessionId,
     inbound: &Inbound<'_>,
-    gate: Gate<'_>,
+    admission: Admission<'_>,
     context: &mut Context<'_>,
 ) -> Answer {
     let Body::Clear(payloads) = &inbound.message.body else { return Answer::Wasted(false) };
     let (Some(proposals), Some(exchange), Some(nonce)) = (&payloads.sa, payloads.ke, payloads.nonce) else {
         return Answer::Wasted(false);
     };
-    let Some(is_proven) = gate.admit(inbound, payloads, nonce, context) else { return Answer::Done };
+    let Some(is_proven) = admission.admit(inbound, payloads, nonce, context) else { return Answer::Done };
     let candidates = candidates(inbound.path, context);
     let Some(selected) = candidates.select(proposals, context.compared) else {
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::NO_PROPOSAL_CHOSEN, &[]))], context);
@@ -75,7 +75,7 @@ pub(crate) fn answer_init(
     let who = (id, is_proven);
     let wanted = Wants::of(&candidates);
     let answering = Answering::new(who, inbound, payloads, (exchange, nonce), selected, wanted, context);
-    let (whose, mut random) = (Whose::Guest(answering.guest()), context.random.fork());
+    let (whose, mut random) = (Whose::HalfOpenEntry(answering.entry()), context.random.fork());
     let exchange = move || {
         let exchanged = answering.exchange(&mut *random);
         (answering, exchanged)
@@ -86,7 +86,7 @@ pub(crate) fn answer_init(
     Answer::Begun(context.compute(id, whose, exchange, answer))
 }
 
-impl Gate<'_> {
+impl Admission<'_> {
     /// Whether to go on with a message, and if so, whether its source has returned a cookie; if one is missing, asks
     /// for it.
     fn admit(
@@ -215,8 +215,8 @@ impl Answering {
     }
 
     /// Who waits for it.
-    fn guest(&self) -> Guest {
-        Guest::new(self.spis.initiator, self.path, self.is_proven)
+    fn entry(&self) -> HalfOpenEntry {
+        HalfOpenEntry::new(self.spis.initiator, self.path, self.is_proven)
     }
 
     /// Makes the keys; `None` if the initiator's public value is not one of the group.
@@ -237,7 +237,7 @@ impl Answering {
             context.release_ike_spi(self.spis.responder);
             return None;
         };
-        let (suite, guest) = (self.selected.suite, self.guest());
+        let (suite, entry) = (self.selected.suite, self.entry());
         let mut list = vec![
             Payload::Sa(vec![self.selected.answer(ProposalSpi::None)]),
             Payload::Ke(KeyExchange { group: suite.group.id(), public: &public }),
@@ -261,7 +261,7 @@ impl Answering {
             proof: keys.proof,
             hashes: self.hashes,
         };
-        let state = HalfOpen::new(self.id, self.path, self.nat, channel, init, guest, context.now);
+        let state = HalfOpen::new(self.id, self.path, self.nat, channel, init, entry, context.now);
         Some(Phase::HalfOpen(Box::new(state)))
     }
 }

@@ -1,4 +1,4 @@
-//! All peers of one private key: the protocol's door to the outside.
+//! All peers of one private key: the entry point of the protocol.
 //!
 //! The caller hands in datagrams, moments and what the data path noticed, and carries out the [`Action`]s that come
 //! back, in their order. Nothing here blocks, reads a clock or touches a socket.

@@ -9,7 +9,7 @@ use crate::ikev2::limits::{
     HALF_OPEN_TIME, HALF_OPEN_TOTAL, HELD_TOTAL,
 };
 use crate::ikev2::nat::Path;
-use crate::ikev2::setup::Gate;
+use crate::ikev2::setup::Admission;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ const SOONEST_SWEEP: Duration = Duration::from_secs(1);
 
 /// The half-open SAs, by whom they are.
 #[derive(Default)]
-pub(super) struct Door {
+pub(super) struct HalfOpenTable {
     cookies: CookieJar,
     inside: HashMap<(u64, SocketAddr), SessionId>,
     sources: HashMap<IpAddr, Source>,
@@ -38,7 +38,7 @@ pub(super) struct Door {
 
 /// Who waits for an IKE SA, and has yet to show who it is: always by the first message, from wherever later ones come.
 #[derive(Clone, Copy)]
-pub(in crate::ikev2) struct Guest {
+pub(in crate::ikev2) struct HalfOpenEntry {
     spi: u64,
     source: SocketAddr,
     /// Whether it has returned a cookie: it is where it says that it is.
@@ -51,7 +51,7 @@ pub(in crate::ikev2) struct Guest {
     is_waiting: bool,
 }
 
-impl Guest {
+impl HalfOpenEntry {
     pub(in crate::ikev2) fn new(initiator_spi: u64, path: Path, is_proven: bool) -> Self {
         let (is_worked_on, is_waiting) = (false, false);
         Self { spi: initiator_spi, source: path.remote, is_proven, held: 0, is_worked_on, is_waiting }
@@ -106,7 +106,7 @@ impl Source {
     }
 }
 
-impl Door {
+impl HalfOpenTable {
     /// The half-open SA that a first message has already made.
     pub(super) fn find(&self, initiator_spi: u64, source: SocketAddr) -> Option<SessionId> {
         self.inside.get(&(initiator_spi, source)).copied()
@@ -122,8 +122,8 @@ impl Door {
         self.held
     }
 
-    /// How open the door is for a source.
-    pub(super) fn gate(&mut self, now: Time, source: IpAddr) -> Gate<'_> {
+    /// What a first message of this source must show.
+    pub(super) fn admission(&mut self, now: Time, source: IpAddr) -> Admission<'_> {
         let mut of_source = self.sources.get_mut(&aggregate(source));
         let is_doubted = of_source.as_mut().is_some_and(|source| source.wants_cookie(now));
         let is_full = of_source.is_some_and(|source| source.is_full(now));
@@ -131,7 +131,7 @@ impl Door {
         let wastes = self.wasted.as_mut().is_some_and(|bucket| bucket.is_empty(now));
         let wants_cookie = wastes || total >= HALF_OPEN_COOKIE || is_doubted;
         let is_open = total < HALF_OPEN_TOTAL && !is_full && self.worked_on < GUEST_JOBS;
-        Gate { wants_cookie, is_open, cookies: &mut self.cookies }
+        Admission { wants_cookie, is_open, cookies: &mut self.cookies }
     }
 
     /// A first message came to nothing, be it refused, malformed, or of another version.
@@ -153,16 +153,16 @@ impl Door {
     }
 
     /// The same, if a key was computed for it in vain.
-    pub(super) fn note_wasted_guest(&mut self, now: Time, guest: Guest) {
-        self.note_wasted(now, guest.source.ip(), guest.is_proven);
+    pub(super) fn note_wasted_entry(&mut self, now: Time, entry: HalfOpenEntry) {
+        self.note_wasted(now, entry.source.ip(), entry.is_proven);
     }
 
-    /// A guest has shown who it is: a first message that it sent before with another group or no cookie was none too many, as
+    /// A entry has shown who it is: a first message that it sent before with another group or no cookie was none too many, as
     /// hundreds of peers may be behind one NAT.
-    pub(super) fn welcome(&mut self, guest: Guest) {
-        if let Some(source) = self.sources.get_mut(&aggregate(guest.source.ip())) {
+    pub(super) fn welcome(&mut self, entry: HalfOpenEntry) {
+        if let Some(source) = self.sources.get_mut(&aggregate(entry.source.ip())) {
             source.wasted.put_back();
-            if guest.is_proven {
+            if entry.is_proven {
                 source.proven_wasted.put_back();
             }
         }
@@ -183,34 +183,34 @@ impl Door {
         self.waiting < HELD_TOTAL
     }
 
-    /// Whether there is room for the fragments that are held for a guest.
-    pub(super) fn has_room(&self, guest: &Guest) -> bool {
-        self.held + guest.held <= HALF_OPEN_FRAGMENTS
+    /// Whether there is room for the fragments that are held for a entry.
+    pub(super) fn has_room(&self, entry: &HalfOpenEntry) -> bool {
+        self.held + entry.held <= HALF_OPEN_FRAGMENTS
     }
 
-    pub(super) fn enter(&mut self, now: Time, id: SessionId, guest: Guest) {
-        self.held += guest.held;
-        self.worked_on += usize::from(guest.is_worked_on);
-        self.waiting += usize::from(guest.is_waiting);
-        if self.inside.insert((guest.spi, guest.source), id).is_none() {
-            let source = self.sources.entry(aggregate(guest.source.ip()));
+    pub(super) fn enter(&mut self, now: Time, id: SessionId, entry: HalfOpenEntry) {
+        self.held += entry.held;
+        self.worked_on += usize::from(entry.is_worked_on);
+        self.waiting += usize::from(entry.is_waiting);
+        if self.inside.insert((entry.spi, entry.source), id).is_none() {
+            let source = self.sources.entry(aggregate(entry.source.ip()));
             let source = source.or_insert_with(|| Source::new(now));
             source.all += 1;
-            source.proven += usize::from(guest.is_proven);
+            source.proven += usize::from(entry.is_proven);
         }
     }
 
-    pub(super) fn leave(&mut self, now: Time, guest: Guest) {
-        self.held -= guest.held;
-        self.worked_on -= usize::from(guest.is_worked_on);
-        self.waiting -= usize::from(guest.is_waiting);
-        if self.inside.remove(&(guest.spi, guest.source)).is_none() {
+    pub(super) fn leave(&mut self, now: Time, entry: HalfOpenEntry) {
+        self.held -= entry.held;
+        self.worked_on -= usize::from(entry.is_worked_on);
+        self.waiting -= usize::from(entry.is_waiting);
+        if self.inside.remove(&(entry.spi, entry.source)).is_none() {
             return;
         }
-        let address = aggregate(guest.source.ip());
+        let address = aggregate(entry.source.ip());
         if let Some(source) = self.sources.get_mut(&address) {
             source.all -= 1;
-            source.proven -= usize::from(guest.is_proven);
+            source.proven -= usize::from(entry.is_proven);
             if source.is_idle(now) {
                 self.sources.remove(&address);
             }
@@ -224,20 +224,20 @@ mod tests {
 
     #[test]
     fn few_wait_for_the_status_of_their_certificate() {
-        let (mut door, now) = (Door::default(), Time::from_nanoseconds(1));
-        let guest = |spi: usize| {
+        let (mut half_open, now) = (HalfOpenTable::default(), Time::from_nanoseconds(1));
+        let entry = |spi: usize| {
             let [local, remote] = ["192.0.2.1:500", "192.0.2.2:500"].map(|it| it.parse().expect("literal"));
-            Guest::new(spi as u64, Path { local, remote }, false)
+            HalfOpenEntry::new(spi as u64, Path { local, remote }, false)
         };
         for spi in 0..HELD_TOTAL {
-            assert!(door.may_hold());
-            door.enter(now, SessionId(spi as u64), guest(spi).holding(0, true));
+            assert!(half_open.may_hold());
+            half_open.enter(now, SessionId(spi as u64), entry(spi).holding(0, true));
         }
-        assert!(!door.may_hold());
-        door.enter(now, SessionId(1 << 20), guest(1 << 20));
-        door.leave(now, guest(1 << 20));
-        assert!(!door.may_hold(), "it did not wait");
-        door.leave(now, guest(7).holding(0, true));
-        assert!(door.may_hold());
+        assert!(!half_open.may_hold());
+        half_open.enter(now, SessionId(1 << 20), entry(1 << 20));
+        half_open.leave(now, entry(1 << 20));
+        assert!(!half_open.may_hold(), "it did not wait");
+        half_open.leave(now, entry(7).holding(0, true));
+        assert!(half_open.may_hold());
     }
 }
