@@ -179,7 +179,7 @@ fn round(lab: &mut Lab, options: &Options, gateway: Gateway, suite: Suite) -> Ou
             let charon =
                 StrongSwan::start_with(lab, "a", &sites::swanctl(suite), PLUGINS, CHARON, "default = -1")?;
             let rounds = call_and_rekey(lab, charon.process, suite, options.setups);
-            // A farewell to each site would only take time.
+            // Deleting the SA of each site would only take time.
             charon.kill(lab);
             rounds
         }

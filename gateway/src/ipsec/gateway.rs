@@ -42,7 +42,7 @@ pub enum GatewayError {
     Port(UpdateError),
 }
 
-/// A running gateway. Dropping it says farewell to all peers and removes the interface.
+/// A running gateway. Dropping it deletes the SAs with all peers and removes the interface.
 pub struct Gateway {
     carrier: Carrier,
     commands: Sender<Command>,

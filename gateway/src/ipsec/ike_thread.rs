@@ -177,7 +177,7 @@ impl Lane {
         loop {
             loop {
                 match self.inbox.commands.try_recv() {
-                    Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return self.farewell(),
+                    Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return self.teardown(),
                     Ok(command) => self.command(command),
                     Err(TryRecvError::Empty) => break,
                 }
@@ -357,7 +357,7 @@ impl Lane {
     }
 
     /// Tells all peers that we end.
-    fn farewell(mut self) {
+    fn teardown(mut self) {
         for id in self.children.connections() {
             let mut out = Outbox::new();
             self.ike.remove_connection(self.shared.clock.now(), id, &mut out);

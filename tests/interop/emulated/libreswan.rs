@@ -177,7 +177,7 @@ fn libreswan_or_we_end_or_die_and_come_again() {
     // It notices after a while that we have lost what it called us for.
     pair.all_work(PEERS);
     pair.run("whack --shutdown; while killall -0 pluto 2> /dev/null; do sleep 1; done");
-    pair.wait("it has said farewell", || PEERS.iter().all(|peer| pair.said_of(peer)["up"] == false));
+    pair.wait("it has deleted the SA", || PEERS.iter().all(|peer| pair.said_of(peer)["up"] == false));
     pair.start_pluto();
     pair.all_work(PEERS);
     pair.run("killall -KILL pluto; sleep 1; xfrm xfrm state flush; xfrm xfrm policy flush");

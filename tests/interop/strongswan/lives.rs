@@ -32,7 +32,7 @@ fn a_charon_that_ends_says_so_and_is_called_again() {
         return;
     };
     charon.end(&mut lab, Signal::TERM);
-    wait_until(PATIENCE, || daemon.peer()["up"] == false).expect("it has said farewell");
+    wait_until(PATIENCE, || daemon.peer()["up"] == false).expect("it has deleted the SA");
     charon.restart(&mut lab).expect("it starts");
     recovers(&lab, &daemon, &charon);
 }

@@ -10,7 +10,7 @@ pub const NAT_PORT: u16 = 4500;
 /// Bytes of our nonces: at least half the key of every prf (section 2.10).
 pub const NONCE: usize = 32;
 
-/// How often the farewell to an SA that is no longer used is sent at most.
+/// How often the Delete of an SA that is no longer used is sent at most.
 pub const FAREWELL_TRANSMISSIONS: u32 = 4;
 
 /// Bytes of a first message that we are ready to keep, as both sides sign them.

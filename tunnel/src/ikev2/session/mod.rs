@@ -7,7 +7,7 @@
 //! ```
 //! The Child SAs belong to the session, not to an IKE SA: rekeying changes which IKE SA is current, and nothing is
 //! moved. Each file beside this one holds both sides of one matter: `child` makes and rekeys Child SAs, `rekey` the IKE
-//! SA, `farewell` ends either.
+//! SA, `teardown` ends either.
 
 mod adopt;
 mod agreement;
@@ -15,13 +15,13 @@ mod anew;
 mod ask;
 mod child;
 mod entry;
-mod farewell;
 mod quota;
 mod rekey;
 mod request;
 mod requests;
 mod responses;
 mod status;
+mod teardown;
 mod timers;
 mod translate;
 

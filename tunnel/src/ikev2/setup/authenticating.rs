@@ -365,12 +365,12 @@ impl Attempt {
 
     /// The other side may believe that the SA is there: it is told that it is not (section 2.21.2).
     fn disbelieve(&mut self, context: &mut Context<'_>) {
-        let farewell =
+        let teardown =
             [Payload::Notify(Notify::new(notify::AUTHENTICATION_FAILED, &[])), Payload::Delete(Delete::Ike)];
         let datagrams = self.channel.request(
             (context.now, context.patience),
             Exchange::Informational,
-            &farewell,
+            &teardown,
             context.random,
         );
         context.send(self.path, datagrams);
