@@ -112,7 +112,7 @@ const START: Duration = Duration::from_secs(120);
 /// Charon's fastest plugins first, and no kernel but the one in itself, whose packets nobody sends.
 const PLUGINS: &str = "random nonce aesni aes sha1 sha2 hmac kdf openssl gcm curve25519 gmp pem pkcs1 pubkey \
     kernel-libipsec kernel-netlink socket-default vici";
-/// Nothing that slows strangers down, and tables for many SAs.
+/// Nothing that slows unauthenticated sources down, and tables for many SAs.
 const CHARON: &str = "threads = 16\n init_limit_half_open = 0\n init_limit_job_load = 0\n cookie_threshold = 0\n \
     block_threshold = 0\n install_routes = no\n install_virtual_ip = no\n ikesa_table_size = 16384\n \
     ikesa_table_segments = 16\n half_open_timeout = 300\n";

@@ -44,7 +44,7 @@ enum What {
     System,
     /// Ten thousand peers: configured, at rest, and all calling at once (needs root)
     Peers(Hub),
-    /// Datagrams of strangers at a fixed rate (needs root)
+    /// Datagrams from unauthenticated sources at a fixed rate (needs root)
     Flood(Flood),
     /// Measures what it is asked for on standard input, for `bench crypto`
     #[command(hide = true)]

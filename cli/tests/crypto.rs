@@ -41,7 +41,7 @@ fn bench_crypto_has_every_cipher_size_and_operation() {
 }
 
 #[test]
-fn charts_are_drawn_and_strangers_refused() {
+fn charts_are_drawn_and_unauthenticated_sources_refused() {
     let directory = std::env::temp_dir().join(format!("postern-charts-{}", std::process::id()));
     let path = directory.to_str().expect("a plain path");
     let few = ["bench", "crypto", "--seconds", "0.01", "--sizes", "packets", "--cipher", "aes-128-gcm"];

@@ -87,7 +87,7 @@ fn chains_are_found_through_what_the_peer_sends() {
 }
 
 #[test]
-fn strangers_and_namesakes_are_refused() {
+fn unauthenticated_sources_and_namesakes_are_refused() {
     let (root, other) = (authority("root"), authority("other"));
     let peer = peer(&params("moon"), &root);
     let unknown = ChainFailure::UnknownAuthority("C=CH, CN=root".parse().expect("literal"));

@@ -104,8 +104,8 @@ fn only_who_leads_to_an_authority_has_anything_fetched() {
     let (root, other) = (authority("root"), authority("other"));
     let (store, evidence, woken) = store(&[&parse(root.der())], Revocation::Strict);
     let namesake = authority("root");
-    for stranger in [peer(7, &[PLACE], &other), peer(7, &[PLACE], &namesake)] {
-        assert!(failure(&store, &stranger, NOW).is_some());
+    for unauthenticated in [peer(7, &[PLACE], &other), peer(7, &[PLACE], &namesake)] {
+        assert!(failure(&store, &unauthenticated, NOW).is_some());
     }
     assert!(evidence.due(NOW).is_empty() && woken.load(Ordering::Relaxed) == 0);
 }

@@ -154,12 +154,12 @@ fn a_new_configuration_touches_only_what_has_changed() {
             lab.run("a", "ping", &["-c", "100", "-i", "0.02", "-W", "1", "-q", "10.66.0.2"]).expect("it runs")
         });
         std::thread::sleep(Duration::from_millis(400));
-        let (_, stranger) = key_pair();
+        let (_, unauthenticated) = key_pair();
         let more = [
             "description 'new words'".to_owned(),
             "mtu 1380".to_owned(),
             "address 10.67.0.1/24".to_owned(),
-            format!("peer stranger public-key {stranger}"),
+            format!("peer stranger public-key {unauthenticated}"),
             "peer stranger allowed-ips 10.68.0.0/16".to_owned(),
         ];
         let more: Vec<&str> = more.iter().map(String::as_str).collect();

@@ -413,7 +413,7 @@ fn a_tunnel_carries_and_is_shown() {
 }
 
 #[test]
-fn threads_that_strangers_send_to_have_no_rights() {
+fn threads_that_unauthenticated_sources_send_to_have_no_rights() {
     let Some((_lab, [a, _b])) = started(|_, text| text) else { return };
     let process = a.0.process.expect("it was started").id();
     let mut seen = 0;

@@ -129,9 +129,9 @@ fn a_status_says_what_is_up_and_what_the_kernel_does_not_forward() {
         "{said}"
     );
     // A peer that should answer and does not.
-    let stranger = format!("peer stranger public-key {}", key_pair().1);
+    let unauthenticated = format!("peer stranger public-key {}", key_pair().1);
     let more = [
-        stranger.as_str(),
+        unauthenticated.as_str(),
         "peer stranger allowed-ips 10.99.0.0/16",
         "peer stranger address 192.168.77.9",
         "peer stranger port 51820",

@@ -80,9 +80,9 @@ fn a_refused_change_leaves_everything_as_it_was_and_is_tried_again() {
 #[test]
 fn peers_are_shown_by_name_with_what_they_are_for() {
     let Some((_lab, a, _b, publics)) = started() else { return };
-    let strangers = ["peer10", "peer9", "a", "peer11"].map(|name| (name, key_pair().1));
+    let unauthenticated = ["peer10", "peer9", "a", "peer11"].map(|name| (name, key_pair().1));
     let mut more = vec!["peer a description 'who it is'".to_owned()];
-    for (number, (name, key)) in strangers.iter().enumerate() {
+    for (number, (name, key)) in unauthenticated.iter().enumerate() {
         more.push(format!("peer {name} public-key {key}"));
         more.push(format!("peer {name} allowed-ips 10.{}.0.0/16", 100 + number));
     }

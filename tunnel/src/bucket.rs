@@ -1,4 +1,4 @@
-//! What limits strangers: a token bucket, so many at once and one more after each interval, and whom one is for.
+//! What limits unauthenticated sources: a token bucket, so many at once and one more after each interval, and whom one is for.
 
 use crate::Time;
 use std::net::{IpAddr, Ipv6Addr};

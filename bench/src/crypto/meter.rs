@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_a_key_and_strangers_have_no_speed() {
+    fn threads_share_a_key_and_unauthenticated_sources_have_no_speed() {
         let mut meter = Meter::default();
         let time = Duration::from_micros(100);
         assert!(meter.rate(&cell("aes-128-gcm", "aws-lc", true, 3), time).is_some());

@@ -1,7 +1,7 @@
-//! `postern bench flood --protocol ike`: what strangers can do to a gateway that speaks IPsec, one of whose peers may come from
+//! `postern bench flood --protocol ike`: what unauthenticated sources can do to a gateway that speaks IPsec, one of whose peers may come from
 //! anywhere, so that any first message might be its.
 
-use super::scene::{Flood, Options, STRANGERS, Scene};
+use super::scene::{Flood, Options, SOURCES, Scene};
 use crate::Outcome;
 use crate::ike::Daemon;
 use crate::sites::{self, End, GATEWAY, Peer, Sites, Suite};
@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 
-/// What the strangers send.
+/// What the unauthenticated sources send.
 #[derive(Clone, Copy)]
 enum Kind {
     /// Less than an IKE header: dropped by the first check there is.
@@ -98,9 +98,9 @@ fn start(lab: &mut Lab, options: &Options) -> Outcome<[Daemon; 2]> {
     Ok([gateway, other])
 }
 
-/// The number of a true peer, whose address no stranger has.
+/// The number of a true peer, whose address no unauthenticated source has.
 fn caller(number: usize) -> usize {
-    STRANGERS as usize + number
+    SOURCES as usize + number
 }
 
 /// New peers call while another transfers; the milliseconds that the slowest waits for its tunnel.
@@ -179,7 +179,7 @@ mod tests {
     use tunnel::ikev2::message::{Exchange, Message};
 
     #[test]
-    fn strangers_send_what_their_kind_says() {
+    fn unauthenticated_sources_send_what_their_kind_says() {
         let source = Source::new().expect("it can be made");
         let first = source.datagram(Kind::First, 7);
         let message = Message::parse(&first).expect("a message");

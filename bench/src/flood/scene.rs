@@ -41,7 +41,7 @@ pub enum Protocol {
 }
 
 /// Addresses that the datagrams come from.
-pub(super) const STRANGERS: u32 = 1 << 20;
+pub(super) const SOURCES: u32 = 1 << 20;
 /// A port without a listener.
 const CLOSED_PORT: u16 = 9;
 
@@ -155,7 +155,7 @@ fn flood(
             let datagram = datagram(number);
             let first = batch.len();
             batch.append(datagram.len()).ok_or("too small")?.copy_from_slice(&datagram);
-            let local = Some(Ipv4Addr::from(0x0a40_0000 + number % STRANGERS + 1).into());
+            let local = Some(Ipv4Addr::from(0x0a40_0000 + number % SOURCES + 1).into());
             batch.close_train(first, Some(Endpoint { remote: target, local }), 0);
         }
         transmit.transmit(&mut batch, &drops);

@@ -52,7 +52,7 @@ impl Waiting {
 /// The SPIs of SAs that we have asked for, and the packets under them.
 pub struct Early {
     expected: Table<Waiting>,
-    /// How many they are: mostly none, and then strangers' packets cost no more than that.
+    /// How many they are: mostly none, and then unauthenticated sources' packets cost no more than that.
     count: AtomicUsize,
     bytes: AtomicUsize,
     /// Those whose SA has come: the next worker that looks takes their packets before what has just arrived.

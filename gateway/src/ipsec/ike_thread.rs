@@ -228,7 +228,7 @@ impl Lane {
     }
 
     fn datagram(&mut self, datagram: &Datagram, port: u16) {
-        // The sockets stay, since whoever may make others may do more than a reader of strangers' messages should.
+        // The sockets stay, since whoever may make others may do more than a reader of unauthenticated sources' messages should.
         // Nor is anybody refused while it is not known yet who is to be served: whoever calls now calls again.
         if !self.running || self.children.is_empty() {
             return self.drops.count(DropReason::IkeNotServed, 1);

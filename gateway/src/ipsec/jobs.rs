@@ -15,7 +15,7 @@ pub struct Jobs {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Jobs of peers that are where they say, and of strangers, which come after them.
+/// Jobs of peers that are where they say, and of unauthenticated sources, which come after them.
 #[derive(Clone)]
 struct Queues<T> {
     urgent: T,
@@ -40,7 +40,7 @@ impl Jobs {
     }
 
     fn start_threads(name: &str, count: usize) -> Self {
-        // How many strangers' wait is bounded by IKE, how many of ours by the configuration.
+        // How many unauthenticated sources' wait is bounded by IKE, how many of ours by the configuration.
         let ((urgent, urgent_out), (others, others_out)) = (unbounded(), unbounded());
         let queues = Queues { urgent, others };
         let waiting = Queues { urgent: urgent_out, others: others_out };

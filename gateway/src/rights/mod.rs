@@ -1,4 +1,4 @@
-//! What a thread may do: no more than its work needs, since what it reads may come from strangers.
+//! What a thread may do: no more than its work needs, since what it reads may come from unauthenticated sources.
 
 pub mod filter;
 

@@ -294,7 +294,7 @@ impl<T: Transmit> Lane<T> {
         }
     }
 
-    /// Logs what an operator must know, in bounds: strangers and ten thousand peers may cause it.
+    /// Logs what an operator must know, in bounds: unauthenticated sources and ten thousand peers may cause it.
     fn report(&mut self, event: Event, source: Option<Endpoint>) {
         let now = self.shared.clock.now();
         let (about, text) = match event {

@@ -451,8 +451,8 @@ mod tests {
             let readable = &mut [PollFd::from_borrowed_fd(shared, PollFlags::IN)];
             let limit = Timespec { tv_sec: 30, tv_nsec: 0 };
             assert_eq!(poll(readable, Some(&limit)), Ok(1), "the shared socket has the answer");
-            let stranger = UdpSocket::bind((host, source.port()));
-            assert!(stranger.is_err(), "the port is still ours alone");
+            let unauthenticated = UdpSocket::bind((host, source.port()));
+            assert!(unauthenticated.is_err(), "the port is still ours alone");
         }
     }
 

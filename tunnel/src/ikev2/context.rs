@@ -28,7 +28,7 @@ pub(super) struct Registry {
     pub(super) doubtful: BTreeSet<SessionId>,
     /// What peers may still have us do.
     pub(super) exchanges: Exchanges,
-    /// What may still be reported that others bring about, of each connection, and whether they have authenticated: strangers
+    /// What may still be reported that others bring about, of each connection, and whether they have authenticated: unauthenticated sources
     /// must not hide what those do.
     reports: HashMap<(Option<ConnectionId>, bool), Bucket>,
 }
@@ -126,7 +126,7 @@ impl Context<'_> {
     }
 
     /// Reports why an attempt of ours came to nothing, as somebody says who has not shown who it is: no more often than
-    /// we try, whatever strangers do.
+    /// we try, whatever unauthenticated sources do.
     pub(super) fn give_up(&mut self, connection: ConnectionId, path: Path, cause: Cause) {
         self.report(Event::Failed { connection: Some(connection), path, authentic: false, cause });
     }

@@ -1,4 +1,4 @@
-//! Work that no message waits for: key exchanges and signatures, of which strangers can ask for many.
+//! Work that no message waits for: key exchanges and signatures, of which unauthenticated sources can ask for many.
 //!
 //! ```text
 //! state ──compute──> Job ──run, wherever there is time──> Finished ──handle_finished──> next state

@@ -191,7 +191,7 @@ fn chains_and_large_certificates_travel_in_fragments() {
 }
 
 #[test]
-fn strangers_are_refused_on_either_side_and_told_apart() {
+fn unauthenticated_sources_are_refused_on_either_side_and_told_apart() {
     let (root, other) = (authority(), authority());
     for bad in [A, B] {
         let (network, _) = connected(63, |host, connection| {

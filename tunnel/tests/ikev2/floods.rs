@@ -1,4 +1,4 @@
-//! First messages, many of them: cookies and what strangers can make us keep (RFC 7296 section 2.6).
+//! First messages, many of them: cookies and what unauthenticated sources can make us keep (RFC 7296 section 2.6).
 
 use crate::mallory::Mallory;
 use crate::network::{A, B, Datagram, Network};
@@ -129,15 +129,15 @@ fn one_source_that_returns_cookies_has_a_quota() {
 }
 
 #[test]
-fn strangers_fill_neither_memory_nor_the_log() {
+fn unauthenticated_sources_fill_neither_memory_nor_the_log() {
     let (mut network, ids) = acquainted(21, |_, _| {});
     begin(&mut network, A, ids[A]);
     let first = network.log[0].1.clone();
     for number in 0..10_000u64 {
-        let mut stranger = first.clone();
-        stranger.from = ([198, 51, (number >> 8) as u8, number as u8], 500).into();
-        stranger.bytes[..8].copy_from_slice(&(number + 1).to_be_bytes());
-        network.arrive(stranger);
+        let mut unauthenticated = first.clone();
+        unauthenticated.from = ([198, 51, (number >> 8) as u8, number as u8], 500).into();
+        unauthenticated.bytes[..8].copy_from_slice(&(number + 1).to_be_bytes());
+        network.arrive(unauthenticated);
     }
     assert_eq!(network.hosts[B].endpoint.load().half_open, 0, "no connection is for them");
     assert_eq!(network.hosts[B].events.len(), 10);
@@ -179,10 +179,11 @@ fn the_fragments_of_all_who_are_half_open_are_bounded() {
     });
     for number in 0..300u16 {
         let address = ([198, 51, (number >> 8) as u8, number as u8], 500).into();
-        let mut stranger = Mallory::half_open_at(&mut network, address);
-        let header = stranger.header(Exchange::IkeAuth, 1);
-        let piece = stranger.seal(&header, Envelope::Fragment(1, 2), payload::VENDOR_ID, &vec![0; 60_000]);
-        stranger.send(&mut network, piece);
+        let mut unauthenticated = Mallory::half_open_at(&mut network, address);
+        let header = unauthenticated.header(Exchange::IkeAuth, 1);
+        let piece =
+            unauthenticated.seal(&header, Envelope::Fragment(1, 2), payload::VENDOR_ID, &vec![0; 60_000]);
+        unauthenticated.send(&mut network, piece);
         assert!(network.hosts[B].endpoint.load().fragments <= 16 << 20);
     }
     assert_eq!(network.hosts[B].endpoint.load().half_open, 300);
@@ -307,10 +308,10 @@ fn first_messages_that_come_to_nothing_bring_cookies() {
     let first = network.log[0].1.clone();
     let before = network.log.len();
     for number in 0..1000u16 {
-        let mut stranger = first.clone();
-        stranger.from = ([198, 51, (number >> 8) as u8, number as u8], 500).into();
-        stranger.bytes[..8].copy_from_slice(&u64::from(number + 1).to_be_bytes());
-        network.arrive(stranger);
+        let mut unauthenticated = first.clone();
+        unauthenticated.from = ([198, 51, (number >> 8) as u8, number as u8], 500).into();
+        unauthenticated.bytes[..8].copy_from_slice(&u64::from(number + 1).to_be_bytes());
+        network.arrive(unauthenticated);
     }
     let is_cookie = |bytes: &[u8]| bytes.windows(2).any(|pair| pair == notify::COOKIE.to_be_bytes());
     let cookies = network.log[before..].iter().filter(|(_, datagram)| is_cookie(&datagram.bytes)).count();
@@ -339,7 +340,7 @@ fn a_guest_that_moves_takes_no_more_places() {
 }
 
 #[test]
-fn while_many_keys_are_made_for_strangers_no_more_are_begun() {
+fn while_many_keys_are_made_for_unauthenticated_sources_no_more_are_begun() {
     let (mut network, ids) = acquainted(31, |host, connection| {
         if host == B {
             connection.remote = None;

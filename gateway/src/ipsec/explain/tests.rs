@@ -254,7 +254,7 @@ fn an_identity_can_be_typed_as_it_is_told() {
 }
 
 #[test]
-fn a_call_to_another_address_of_ours_is_told_from_one_of_a_stranger() {
+fn a_call_to_another_address_of_ours_is_told_from_one_of_a_unauthenticated_source() {
     let ours = told(&Cause::NoConnection);
     assert_eq!(ours.fix[0], "set vpn ipsec site-to-site peer berlin local-address 192.0.2.1");
     let path = Path {

@@ -1,4 +1,4 @@
-//! Who may become half open: what strangers can make us keep (RFC 7296 section 2.6, RFC 8019).
+//! Who may become half open: what unauthenticated sources can make us keep (RFC 7296 section 2.6, RFC 8019).
 
 use crate::Time;
 use crate::bucket::{Bucket, aggregate};

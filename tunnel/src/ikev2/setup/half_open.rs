@@ -425,7 +425,7 @@ impl HalfOpen {
         Phase::Established(Box::new(session))
     }
 
-    /// Section 2.21.2: the answer is protected, but says nothing that is not meant for strangers.
+    /// Section 2.21.2: the answer is protected, but says nothing that is not meant for unauthenticated sources.
     fn refuse(mut self, incoming: &Incoming, refusal: Refusal, context: &mut Context<'_>) -> Phase {
         let notify = [Payload::Notify(Notify::new(refusal.notify, &refusal.data))];
         let datagrams = self.channel.respond(incoming, &notify, context.random);

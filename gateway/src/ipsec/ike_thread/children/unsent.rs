@@ -71,7 +71,7 @@ mod tests {
         let mut unsent = Unsent::default();
         unsent.enter(Some(peer));
         unsent.enter(Some(peer));
-        assert!(!unsent.note_refused(other, failure("no route")), "a stranger's address");
+        assert!(!unsent.note_refused(other, failure("no route")), "an unauthenticated source's address");
         assert_eq!(unsent.of(Some(other)), None);
         assert!(unsent.note_refused(peer, failure("no route")));
         assert!(!unsent.note_refused(peer, failure("no route")), "it is known");
