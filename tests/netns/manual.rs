@@ -6,7 +6,7 @@ use gateway::datapath::Notice;
 use gateway::datapath::punt::Punt;
 use gateway::datapath::tables::{Order, Peer, Protocol, Tables};
 use gateway::datapath::worker::Shared;
-use gateway::tunnel_interface::{Carrier, Drops, Options};
+use gateway::tunnel_interface::{Drops, Options, TunnelInterface};
 use std::sync::Arc;
 use tunnel::esp::{Policies, Policy};
 
@@ -16,18 +16,18 @@ pub const PORT: u16 = 4500;
 const OVERHEAD: usize = 64;
 
 pub struct Ipsec {
-    carrier: Carrier,
+    tunnel: TunnelInterface,
     shared: Shared,
 }
 
 impl Ipsec {
     /// Makes an interface in the calling thread's namespace, and the queue of what its workers notice.
     pub fn create(name: &str, raw: bool, mark: u32) -> (Self, Receiver<Notice>) {
-        let mut carrier = Carrier::create(name, &Options::default()).expect("TUN is there");
+        let mut tunnel = TunnelInterface::create(name, &Options::default()).expect("TUN is there");
         if raw {
-            carrier.open_raw(mark).expect("root has raw sockets");
+            tunnel.open_raw(mark).expect("root has raw sockets");
         }
-        let mut binding = carrier.binding();
+        let mut binding = tunnel.binding();
         binding.set_port(PORT).and_then(|()| binding.set_fwmark(mark)).expect("nothing is bound yet");
         binding.open().expect("the port is free");
         let (notices, noticed) = unbounded();
@@ -36,8 +36,8 @@ impl Ipsec {
         let (punt, _) = Punt::for_ike();
         let tables = Arc::clone(&shared.tables);
         let tell = move |_, mtu| tables.mtu.store(mtu, std::sync::atomic::Ordering::Relaxed);
-        carrier.start(&shared, Options::default(), punt, removed, OVERHEAD, tell).expect("threads start");
-        (Self { carrier, shared }, noticed)
+        tunnel.start(&shared, Options::default(), punt, removed, OVERHEAD, tell).expect("threads start");
+        (Self { tunnel, shared }, noticed)
     }
 
     pub fn tables(&self) -> &Tables {
@@ -45,12 +45,12 @@ impl Ipsec {
     }
 
     pub fn drops(&self) -> &Drops {
-        self.carrier.drops()
+        self.tunnel.drops()
     }
 
     /// Has sent what waited for the key of a peer.
     pub fn flush(&self, peer: &Arc<Peer>) {
-        self.shared.tables.orders.give(peer, Order::Send, &self.carrier.outbound_wake());
+        self.shared.tables.orders.give(peer, Order::Send, &self.tunnel.outbound_wake());
     }
 
     pub fn set_policies(&self, policies: Vec<Policy<Arc<Peer>>>) {

@@ -10,7 +10,7 @@ use crate::datapath::punt::Punt;
 use crate::datapath::tables::{Protocol, Tables};
 use crate::datapath::worker::Shared;
 use crate::rights::Rights;
-use crate::tunnel_interface::{Carrier, Drops, InterfaceError, Options, Removed, SocketKind};
+use crate::tunnel_interface::{Drops, InterfaceError, Options, Removed, SocketKind, TunnelInterface};
 use crate::wireguard::update::UpdateError;
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
@@ -44,7 +44,7 @@ pub enum GatewayError {
 
 /// A running gateway. Dropping it deletes the SAs with all peers and removes the interface.
 pub struct Gateway {
-    carrier: Carrier,
+    tunnel: TunnelInterface,
     commands: Sender<Command>,
     initial: SocketSlot,
     stop_port: Box<dyn Fn() + Send + Sync>,
@@ -64,25 +64,25 @@ impl Gateway {
                 error => UpdateError::Socket { port: IKE_PORT, error },
             })
         })?;
-        let mut carrier = Carrier::create(NAME, &options)?;
+        let mut tunnel = TunnelInterface::create(NAME, &options)?;
         // Containers are often denied it, and most peers take ESP in UDP.
-        if let Err(error) = carrier.open_raw(MARK) {
+        if let Err(error) = tunnel.open_raw(MARK) {
             tracing::warn!(
                 "vpn ipsec: peers are served that take ESP in UDP, and no others: a raw socket: {error}"
             );
         }
-        let mut binding = carrier.binding();
+        let mut binding = tunnel.binding();
         binding
             .set_port(NAT_PORT)
             .and_then(|()| binding.set_fwmark(MARK))
             .and_then(|()| binding.open())
             .map_err(GatewayError::Port)?;
         let resources = |error| InterfaceError::Resources(NAME.to_owned(), error);
-        Ok(Self::start(carrier, initial, engine, options, events).map_err(resources)?)
+        Ok(Self::start(tunnel, initial, engine, options, events).map_err(resources)?)
     }
 
     fn start(
-        mut carrier: Carrier,
+        mut tunnel: TunnelInterface,
         initial: IkePort,
         engine: Arc<dyn Engine>,
         options: Options,
@@ -97,16 +97,16 @@ impl Gateway {
         let link = commands.clone();
         // The lane outlives its follower.
         let tell = move |up, mtu| _ = link.send(Command::Link { up, mtu });
-        carrier.start(&shared, options, floated_in.clone(), events, OVERHEAD, tell)?;
-        let drops = Arc::clone(&carrier.drops().lane);
+        tunnel.start(&shared, options, floated_in.clone(), events, OVERHEAD, tell)?;
+        let drops = Arc::clone(&tunnel.drops().lane);
         let parts = Parts {
             engine,
             random: [Box::new(random::System::default()), Box::new(random::System::default())],
             shared,
-            outside: carrier.outside(),
-            inbound_wake: carrier.inbound_wake(),
-            outbound_wake: carrier.outbound_wake(),
-            has_raw: carrier.has_raw(),
+            outside: tunnel.outside(),
+            inbound_wake: tunnel.inbound_wake(),
+            outbound_wake: tunnel.outbound_wake(),
+            has_raw: tunnel.has_raw(),
             initial: initial.transmit(),
             drops: Arc::clone(&drops),
             inbox: Inbox {
@@ -117,7 +117,7 @@ impl Gateway {
                 punts: [floated_in, initial_in.clone()],
             },
         };
-        carrier.start_lane(Rights::None, move || Lane::new(parts).run())?;
+        tunnel.start_lane(Rights::None, move || Lane::new(parts).run())?;
         let stop_port = Box::new(initial.stopper());
         let sockets = initial.sockets();
         let port = std::thread::Builder::new().name(format!("{NAME} ike")).spawn(move || {
@@ -128,23 +128,23 @@ impl Gateway {
                 tracing::error!("nothing more is received on UDP port {IKE_PORT}: {error}");
             }
         })?;
-        Ok(Self { carrier, commands, initial: sockets, stop_port, port: Some(port) })
+        Ok(Self { tunnel, commands, initial: sockets, stop_port, port: Some(port) })
     }
 
     /// Where its sockets are, and what they carry.
     pub fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
         let initial = (SocketKind::Ike, Arc::clone(&self.initial));
-        self.carrier.sockets().into_iter().chain([initial]).collect()
+        self.tunnel.sockets().into_iter().chain([initial]).collect()
     }
 
     /// Its drop counters.
     pub fn drops(&self) -> &Drops {
-        self.carrier.drops()
+        self.tunnel.drops()
     }
 
     /// Its offloads.
     pub fn offloads(&self) -> &Offloads {
-        self.carrier.offloads()
+        self.tunnel.offloads()
     }
 
     /// Serves these peers; others of the same names are ended first.

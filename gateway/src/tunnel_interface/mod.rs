@@ -99,7 +99,7 @@ impl Drops {
 }
 
 /// Ports and workers of an interface. Dropping it ends them and removes the interface; its lane must have been told before.
-pub struct Carrier {
+pub struct TunnelInterface {
     device: Arc<TunDevice>,
     offloads: Arc<Offloads>,
     slot: SocketSlot,
@@ -125,7 +125,7 @@ fn refused(name: &str, error: TunError) -> InterfaceError {
     }
 }
 
-impl Carrier {
+impl TunnelInterface {
     /// Makes the interface `name`, down, and nothing that would carry its packets yet.
     pub fn create(name: &str, options: &Options) -> Result<Self, InterfaceError> {
         let offloads = Arc::new(Offloads::default());
@@ -334,7 +334,7 @@ impl Carrier {
     }
 }
 
-impl Drop for Carrier {
+impl Drop for TunnelInterface {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for wake in [&self.outbound_wake, &self.inbound_wake, &self.raw_wake, &self.link_wake] {

@@ -7,7 +7,9 @@ use crate::datapath::punt::Punt;
 use crate::datapath::tables::{Protocol, Tables};
 use crate::datapath::worker::Shared;
 use crate::rights::Rights;
-use crate::tunnel_interface::{Carrier, DEFAULT_MTU, Drops, InterfaceError, Options, Removed, SocketKind};
+use crate::tunnel_interface::{
+    DEFAULT_MTU, Drops, InterfaceError, Options, Removed, SocketKind, TunnelInterface,
+};
 use config::settings::Mss;
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
@@ -21,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// A running interface. Dropping it ends everything and removes the interface.
 pub struct Interface {
-    carrier: Carrier,
+    tunnel: TunnelInterface,
     tables: Arc<Tables>,
     commands: Sender<Command>,
 }
@@ -34,13 +36,13 @@ impl Interface {
         options: Options,
         events: mpsc::UnboundedSender<Removed>,
     ) -> Result<Self, InterfaceError> {
-        let carrier = Carrier::create(name, &options)?;
+        let tunnel = TunnelInterface::create(name, &options)?;
         let resources = |error| InterfaceError::Resources(name.to_owned(), error);
-        Self::start(carrier, engine, options, events).map_err(resources)
+        Self::start(tunnel, engine, options, events).map_err(resources)
     }
 
     fn start(
-        mut carrier: Carrier,
+        mut tunnel: TunnelInterface,
         engine: Arc<dyn Engine>,
         options: Options,
         events: mpsc::UnboundedSender<Removed>,
@@ -54,35 +56,35 @@ impl Interface {
         let link = commands.clone();
         // The lane outlives its follower.
         let tell = move |up, mtu| _ = link.send(Command::Link { up, mtu });
-        carrier.start(&shared, options, punt, events, DATA_OVERHEAD, tell)?;
+        tunnel.start(&shared, options, punt, events, DATA_OVERHEAD, tell)?;
         let random = Box::new(random::System::default());
         let (outside, drops, binding) =
-            (carrier.outside(), Arc::clone(&carrier.drops().lane), carrier.binding());
-        let outbound_wake = carrier.outbound_wake();
-        let name = carrier.name().to_owned();
+            (tunnel.outside(), Arc::clone(&tunnel.drops().lane), tunnel.binding());
+        let outbound_wake = tunnel.outbound_wake();
+        let name = tunnel.name().to_owned();
         let parts = Parts { name, engine, random, shared, outside, outbound_wake, drops, binding, inbox };
-        carrier.start_lane(Rights::Sockets, move || Lane::new(parts).run())?;
-        Ok(Self { carrier, tables, commands })
+        tunnel.start_lane(Rights::Sockets, move || Lane::new(parts).run())?;
+        Ok(Self { tunnel, tables, commands })
     }
 
     /// The name it was made with.
     pub fn name(&self) -> &str {
-        self.carrier.name()
+        self.tunnel.name()
     }
 
     /// Its offloads.
     pub fn offloads(&self) -> &Offloads {
-        self.carrier.offloads()
+        self.tunnel.offloads()
     }
 
     /// Where its sockets are, and what they carry.
     pub fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
-        self.carrier.sockets()
+        self.tunnel.sockets()
     }
 
     /// Its drop counters.
     pub fn drops(&self) -> &Drops {
-        self.carrier.drops()
+        self.tunnel.drops()
     }
 
     /// Its MTU.
@@ -92,7 +94,7 @@ impl Interface {
 
     /// Uses all offloads but these.
     pub fn set_offloads(&self, without: &[String]) -> Result<(), InterfaceError> {
-        self.carrier.set_offloads(without)
+        self.tunnel.set_offloads(without)
     }
 
     /// Clamps the segment sizes that TCP announces, over IPv4 and IPv6.
