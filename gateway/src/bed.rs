@@ -2,7 +2,7 @@
 //! comes out at the other.
 
 use crate::clock::Clock;
-use crate::datapath::Notice;
+use crate::datapath::DataPathEvent;
 use crate::datapath::punt::{Datagram, Punt};
 use crate::datapath::staging::Budget;
 use crate::datapath::tables::{Kind, Peer, Protocol, Session, Tables, Tunnel};
@@ -46,7 +46,7 @@ pub struct Bed<O = Link, I = InsideLink> {
     /// What the workers look up.
     pub tables: Arc<Tables>,
     /// What the protocol was told.
-    pub notices: Receiver<Notice>,
+    pub datapath_events: Receiver<DataPathEvent>,
     /// Handshake messages.
     pub datagrams: Receiver<Datagram>,
     /// Why packets were dropped.
@@ -156,8 +156,8 @@ impl<O: Transmit, I: Transmit> Bed<O, I> {
         inside_port: impl FnOnce(Link) -> I,
     ) -> Self {
         let Ends { tables, peer } = ends;
-        let (sender, notices) = unbounded();
-        let shared = Shared { tables: Arc::clone(&tables), notices: sender, clock: Clock };
+        let (sender, datapath_events) = unbounded();
+        let shared = Shared { tables: Arc::clone(&tables), datapath_events: sender, clock: Clock };
         let (inside, outside, answers, delivered) = <(Link, Link, Link, Link)>::default();
         let drops = Arc::new(DropCounters::default());
         let egress = Egress::new(shared.clone(), outside_port(outside.clone()), Arc::clone(&drops));
@@ -176,7 +176,7 @@ impl<O: Transmit, I: Transmit> Bed<O, I> {
             delivered,
             peer,
             tables,
-            notices,
+            datapath_events,
             datagrams,
             drops,
             outbound,

@@ -6,7 +6,7 @@ use crypto::Cipher;
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, Job};
 use gateway::bed::{Bed, INDEX, Refusing};
-use gateway::datapath::{Notice, punt};
+use gateway::datapath::{DataPathEvent, punt};
 use packet::checksum::Sum;
 use packet::header::ip::{IpPacket, ecn};
 use packet::header::wireguard::{DATA_OVERHEAD, Initiation};
@@ -148,7 +148,7 @@ fn traffic_is_counted_and_told_to_the_protocol_once() {
     }
     let bytes = 3 * (112 + DATA_OVERHEAD as u64);
     assert_eq!((bed.peer.sent.bytes(), bed.peer.received.bytes()), (bytes, bytes));
-    assert_eq!(bed.notices.try_iter().collect::<Vec<_>>(), [Notice::Activity(bed.peer.id)]);
+    assert_eq!(bed.datapath_events.try_iter().collect::<Vec<_>>(), [DataPathEvent::Activity(bed.peer.id)]);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn without_a_key_packets_wait_and_one_is_asked_for_once() {
         push(&bed, &[v4(number, 100, 0)]);
     }
     bed.carry();
-    assert_eq!(bed.notices.try_iter().collect::<Vec<_>>(), [Notice::NoKey(bed.peer.id)]);
+    assert_eq!(bed.datapath_events.try_iter().collect::<Vec<_>>(), [DataPathEvent::NoKey(bed.peer.id)]);
     assert_eq!(bed.dropped(), [(DropReason::NoKey, 2)]);
     // Later packets do not overtake waiting ones.
     bed.peer.sending.store(key);
@@ -362,7 +362,7 @@ fn an_old_key_neither_sends_nor_receives() {
     bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
     push(&bed, &[v4(1, 100, 0)]);
     bed.carry();
-    assert_eq!(bed.notices.try_iter().collect::<Vec<_>>(), [Notice::NoKey(bed.peer.id)]);
+    assert_eq!(bed.datapath_events.try_iter().collect::<Vec<_>>(), [DataPathEvent::NoKey(bed.peer.id)]);
     let datagram = [&[4u8, 0, 0, 0][..], &INDEX.to_le_bytes(), &[0; 40]].concat();
     let from = bed.peer.endpoint.load().as_deref().copied();
     bed.outside.push([datagram.as_slice(), datagram.as_slice()], from, 0);
@@ -382,7 +382,11 @@ fn a_key_that_is_used_up_sends_nothing_more() {
     push(&bed, &vec![v4(1, 100, 0); 5]);
     bed.carry();
     assert_eq!(bed.received().len(), 5);
-    assert!(bed.notices.try_iter().any(|notice| notice == Notice::Renewal(bed.peer.id)));
+    assert!(
+        bed.datapath_events
+            .try_iter()
+            .any(|datapath_event| datapath_event == DataPathEvent::Renewal(bed.peer.id))
+    );
 }
 
 #[test]

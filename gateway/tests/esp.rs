@@ -7,7 +7,7 @@ use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, Job};
 use crypto::random;
 use gateway::bed::{Bed, Ends, INDEX, child};
-use gateway::datapath::Notice;
+use gateway::datapath::DataPathEvent;
 use gateway::datapath::tables::{Session, Tunnel};
 use packet::checksum::Sum;
 use packet::header::esp::{NEXT_IPV4, NEXT_NONE, NON_ESP_MARKER};
@@ -181,7 +181,7 @@ fn traffic_is_counted_and_the_first_packet_told_once() {
     }
     let bytes = 3 * (8 + 8 + 104 + 16);
     assert_eq!((bed.peer.sent.bytes(), bed.peer.received.bytes()), (bytes, bytes));
-    assert_eq!(bed.notices.try_iter().collect::<Vec<_>>(), [Notice::Confirmed(INDEX)]);
+    assert_eq!(bed.datapath_events.try_iter().collect::<Vec<_>>(), [DataPathEvent::Confirmed(INDEX)]);
     let (sending, session) =
         (bed.peer.sending.load_full().expect("used"), bed.tables.session(INDEX).expect("used"));
     for volume in [sending.volume(), session.sa.volume()] {
@@ -197,7 +197,7 @@ fn without_a_key_packets_wait_and_one_is_asked_for_once() {
         push(&bed, &[v4(number, 100, 0)]);
     }
     bed.carry();
-    assert_eq!(bed.notices.try_iter().collect::<Vec<_>>(), [Notice::NoKey(bed.peer.id)]);
+    assert_eq!(bed.datapath_events.try_iter().collect::<Vec<_>>(), [DataPathEvent::NoKey(bed.peer.id)]);
     assert_eq!(bed.dropped(), [(DropReason::NoKey, 2)]);
     bed.peer.sending.store(key);
     push(&bed, &[v4(200, 100, 0)]);
@@ -519,16 +519,23 @@ fn an_sa_ends_with_its_bytes_and_a_new_one_is_asked_for_before() {
     let options =
         Options { soft: limits(Some(300), None), hard: limits(Some(600), None), ..Options::default() };
     let mut bed = bed_of(GCM, &options, Tunnel::default(), Mode::Tunnel);
-    let mut notices = Vec::new();
+    let mut datapath_events = Vec::new();
     for number in 0..7 {
         push(&bed, &[v4(number, 100, 0)]);
         bed.carry();
-        notices.push(bed.notices.try_iter().collect::<Vec<_>>());
+        datapath_events.push(bed.datapath_events.try_iter().collect::<Vec<_>>());
     }
-    let (id, renewal) = (bed.peer.id, Notice::Renewal(bed.peer.id));
-    assert_eq!(notices[..2], [vec![Notice::Confirmed(INDEX)], vec![]]);
-    assert!(notices[2..4].concat().contains(&renewal), "{notices:?}");
-    assert_eq!(notices.concat().iter().filter(|&&notice| notice == Notice::NoKey(id)).count(), 1);
+    let (id, renewal) = (bed.peer.id, DataPathEvent::Renewal(bed.peer.id));
+    assert_eq!(datapath_events[..2], [vec![DataPathEvent::Confirmed(INDEX)], vec![]]);
+    assert!(datapath_events[2..4].concat().contains(&renewal), "{datapath_events:?}");
+    assert_eq!(
+        datapath_events
+            .concat()
+            .iter()
+            .filter(|&&datapath_event| datapath_event == DataPathEvent::NoKey(id))
+            .count(),
+        1
+    );
     assert!((4..=6).contains(&bed.received().len()), "600 bytes of ESP packets");
     assert!(bed.peer.staging.is_occupied(), "the rest waits for a new SA");
 }
@@ -543,7 +550,11 @@ fn an_sa_ends_with_its_packets() {
     push(&bed, &vec![v4(1, 100, 0); 5]);
     bed.carry();
     assert_eq!(bed.received().len(), 5);
-    assert!(bed.notices.try_iter().any(|notice| notice == Notice::Renewal(bed.peer.id)));
+    assert!(
+        bed.datapath_events
+            .try_iter()
+            .any(|datapath_event| datapath_event == DataPathEvent::Renewal(bed.peer.id))
+    );
 }
 
 #[test]
@@ -552,7 +563,7 @@ fn an_old_sa_neither_sends_nor_receives() {
     let mut bed = bed_of(GCM, &Options { hard, ..Options::default() }, Tunnel::default(), Mode::Tunnel);
     push(&bed, &[v4(1, 100, 0)]);
     bed.carry();
-    assert_eq!(bed.notices.try_iter().collect::<Vec<_>>(), [Notice::NoKey(bed.peer.id)]);
+    assert_eq!(bed.datapath_events.try_iter().collect::<Vec<_>>(), [DataPathEvent::NoKey(bed.peer.id)]);
     let datagram = [&INDEX.to_be_bytes()[..], &[0, 0, 0, 1], &[0; 60]].concat();
     arrive(&mut bed, &[datagram.clone(), datagram]);
     assert_eq!(bed.dropped(), [(DropReason::KeyExpired, 2)]);
@@ -582,8 +593,8 @@ fn a_new_sa_takes_over_while_packets_of_the_old_are_on_their_way() {
     arrive(&mut bed, &[new[0].clone(), late[0].clone(), new[1].clone()]);
     let hosts: Vec<u8> = bed.received().iter().map(|packet| packet[19]).collect();
     assert_eq!(hosts, [3, 1, 4]);
-    let notices: Vec<Notice> = bed.notices.try_iter().collect();
-    assert_eq!(notices, [Notice::Confirmed(INDEX + 1), Notice::Confirmed(INDEX)]);
+    let datapath_events: Vec<DataPathEvent> = bed.datapath_events.try_iter().collect();
+    assert_eq!(datapath_events, [DataPathEvent::Confirmed(INDEX + 1), DataPathEvent::Confirmed(INDEX)]);
     bed.tables.retire(INDEX);
     arrive(&mut bed, &late[1..]);
     assert_eq!(bed.dropped(), [(DropReason::UnknownSa, 1)]);

@@ -7,7 +7,7 @@ use crypto::Cipher;
 use crypto::engine::Engine;
 use crypto::engine::aws_lc::AwsLc;
 use gateway::bed::{Bed, INDEX};
-use gateway::datapath::Notice;
+use gateway::datapath::DataPathEvent;
 use gateway::datapath::tables::{Order, Session};
 use packet::DropReason;
 use packet::header::wireguard::DATA_OVERHEAD;
@@ -86,7 +86,11 @@ fn what_answers_the_first_packet_under_a_key_leaves_under_it() {
     assert_eq!(bed.received(), [v4(1, 100, 0)]);
     push(&bed, &[v4(4, 100, 0)]);
     assert_eq!(receivers(&send(&mut bed)), [INDEX + 1]);
-    assert!(bed.notices.try_iter().any(|notice| notice == Notice::Confirmed(INDEX + 1)));
+    assert!(
+        bed.datapath_events
+            .try_iter()
+            .any(|datapath_event| datapath_event == DataPathEvent::Confirmed(INDEX + 1))
+    );
 }
 
 #[test]
@@ -150,13 +154,13 @@ fn what_waits_in_vain_is_dropped_and_the_next_packet_asks_again() {
     // The key went away again before the worker had its turn.
     assert!(bed.tables.orders.give(&bed.peer, Order::Send, &wake));
     assert!(send(&mut bed).is_empty());
-    assert_eq!(bed.notices.try_iter().collect::<Vec<_>>(), [Notice::NoKey(bed.peer.id); 2]);
+    assert_eq!(bed.datapath_events.try_iter().collect::<Vec<_>>(), [DataPathEvent::NoKey(bed.peer.id); 2]);
     assert!(bed.tables.orders.give(&bed.peer, Order::Drop, &wake));
     assert!(send(&mut bed).is_empty());
     assert_eq!(bed.dropped(), [(DropReason::NoKey, 2)]);
     push(&bed, &[v4(3, 100, 0)]);
     assert!(send(&mut bed).is_empty());
-    assert_eq!(bed.notices.try_iter().collect::<Vec<_>>(), [Notice::NoKey(bed.peer.id)]);
+    assert_eq!(bed.datapath_events.try_iter().collect::<Vec<_>>(), [DataPathEvent::NoKey(bed.peer.id)]);
 }
 
 /// Bytes that are nowhere in memory as they are.

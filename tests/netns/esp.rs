@@ -5,7 +5,7 @@ use crate::support::{answers, sites, tcp_arrives_whole, udp_echoes};
 use crossbeam_channel::Receiver;
 use crypto::engine::aws_lc::AwsLc;
 use crypto::{Cipher, SecretBytes, random};
-use gateway::datapath::Notice;
+use gateway::datapath::DataPathEvent;
 use gateway::datapath::staging::Budget;
 use gateway::datapath::tables::{Kind, Peer, Session, Tunnel};
 use lab::Lab;
@@ -21,7 +21,7 @@ use tunnel::{PeerId, Time};
 /// One end of a tunnel.
 struct Site {
     ipsec: Ipsec,
-    notices: Receiver<Notice>,
+    datapath_events: Receiver<DataPathEvent>,
     peer: Arc<Peer>,
 }
 
@@ -66,7 +66,7 @@ impl Plan {
     fn start(&self, lab: &Lab, names: [&str; 2], site: usize) -> Site {
         let interface = lab.interface("i");
         let created = lab.enter(names[site], || Ipsec::create(&interface, self.raw, 0));
-        let (ipsec, notices) = created.expect("a namespace");
+        let (ipsec, datapath_events) = created.expect("a namespace");
         let tunnel = Tunnel { in_udp: AtomicBool::new(!self.raw), ..Tunnel::default() };
         let peer = Arc::new(Peer::new(PeerId::new(1), Kind::Ipsec(tunnel), Budget::default()));
         let port = if self.raw { 0 } else { PORT };
@@ -81,7 +81,7 @@ impl Plan {
             ip(format!("address add {} dev {interface}", self.inside[site]));
         }
         ip(format!("route add {} dev {interface} src {}", self.inside[1 - site], self.inside[site]));
-        Site { ipsec, notices, peer }
+        Site { ipsec, datapath_events, peer }
     }
 }
 
@@ -121,7 +121,7 @@ fn joined(plan: &Plan) -> Option<(Lab, [Site; 2])> {
     sites[1].install(plan, 1);
     let first = std::thread::scope(|scope| {
         let first = scope.spawn(|| answers(&lab, "a", plan.inside[1]));
-        assert_eq!(sites[0].notices.recv(), Ok(Notice::NoKey(sites[0].peer.id)));
+        assert_eq!(sites[0].datapath_events.recv(), Ok(DataPathEvent::NoKey(sites[0].peer.id)));
         sites[0].install(plan, 0);
         first.join().expect("no panic")
     });

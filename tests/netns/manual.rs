@@ -2,7 +2,7 @@
 
 use crossbeam_channel::{Receiver, unbounded};
 use gateway::clock::Clock;
-use gateway::datapath::Notice;
+use gateway::datapath::DataPathEvent;
 use gateway::datapath::punt::Punt;
 use gateway::datapath::tables::{Order, Peer, Protocol, Tables};
 use gateway::datapath::worker::Shared;
@@ -22,7 +22,7 @@ pub struct Ipsec {
 
 impl Ipsec {
     /// Makes an interface in the calling thread's namespace, and the queue of what its workers notice.
-    pub fn create(name: &str, raw: bool, mark: u32) -> (Self, Receiver<Notice>) {
+    pub fn create(name: &str, raw: bool, mark: u32) -> (Self, Receiver<DataPathEvent>) {
         let mut tunnel = TunnelInterface::create(name, &Options::default()).expect("TUN is there");
         if raw {
             tunnel.open_raw(mark).expect("root has raw sockets");
@@ -30,9 +30,10 @@ impl Ipsec {
         let mut binding = tunnel.binding();
         binding.set_port(PORT).and_then(|()| binding.set_fwmark(mark)).expect("nothing is bound yet");
         binding.open().expect("the port is free");
-        let (notices, noticed) = unbounded();
+        let (datapath_events, noticed) = unbounded();
         let (removed, _) = tokio::sync::mpsc::unbounded_channel();
-        let shared = Shared { tables: Arc::new(Tables::new(Protocol::Ipsec, 1400)), notices, clock: Clock };
+        let shared =
+            Shared { tables: Arc::new(Tables::new(Protocol::Ipsec, 1400)), datapath_events, clock: Clock };
         let (punt, _) = Punt::for_ike();
         let tables = Arc::clone(&shared.tables);
         let tell = move |_, mtu| tables.mtu.store(mtu, std::sync::atomic::Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use super::check::counter;
 use super::tables::Kind;
-use super::{Notice, Run, Stage, transport};
+use super::{DataPathEvent, Run, Stage, transport};
 use crossbeam_channel::Sender;
 use packet::header::ip::IpPacket;
 use packet::header::wireguard::{DATA_HEADER, DATA_OVERHEAD};
@@ -31,7 +31,7 @@ pub fn accept(
     batch: &mut Batch,
     now: Time,
     drops: &DropCounters,
-    notices: &Sender<Notice>,
+    datapath_events: &Sender<DataPathEvent>,
     runs: &mut [Run],
     sequences: &[u64],
 ) {
@@ -59,7 +59,7 @@ pub fn accept(
             }
             Protection::Esp(esp) => strip_all(batch, run, |batch, index| strip_esp(esp, batch, index, drops)),
         };
-        tell(run, now, with_data, notices);
+        tell(run, now, with_data, datapath_events);
     }
 }
 
@@ -144,19 +144,19 @@ fn cut(batch: &mut Batch, index: usize) -> Result<(), DropReason> {
 }
 
 /// Tells the protocol what it must know.
-fn tell(run: &Run, now: Time, with_data: bool, notices: &Sender<Notice>) {
+fn tell(run: &Run, now: Time, with_data: bool, datapath_events: &Sender<DataPathEvent>) {
     let (sa, peer) = (&run.session().sa, &run.session().peer);
     // The lane outlives the workers.
     if sa.confirm() {
         peer.confirmed(sa.index);
-        let _ = notices.send(Notice::Confirmed(sa.index));
+        let _ = datapath_events.send(DataPathEvent::Confirmed(sa.index));
     }
     if let Kind::WireGuard(activity) = &peer.kind
         && activity.received(now, with_data)
     {
-        let _ = notices.send(Notice::Activity(peer.id));
+        let _ = datapath_events.send(DataPathEvent::Activity(peer.id));
     }
     if sa.wants_renewal(now) {
-        let _ = notices.send(Notice::Renewal(peer.id));
+        let _ = datapath_events.send(DataPathEvent::Renewal(peer.id));
     }
 }

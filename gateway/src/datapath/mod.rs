@@ -84,7 +84,7 @@ impl Observer for () {
 
 /// What the data path tells the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum DataPathEvent {
     /// Packets wait for a key.
     NoKey(PeerId),
     /// A timer of a peer was armed.

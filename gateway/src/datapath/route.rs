@@ -2,7 +2,7 @@
 
 use super::icmp_errors::IcmpErrors;
 use super::tables::{Peer, Protocol, Tables};
-use super::{Classified, Notice, Routed, Stage};
+use super::{Classified, DataPathEvent, Routed, Stage};
 use arc_swap::ArcSwap;
 use crossbeam_channel::Sender;
 use packet::header::flow::{Flow, Upper};
@@ -106,7 +106,7 @@ pub struct Router<'a> {
     /// Where it looks first.
     pub recent: &'a mut Recent,
     /// Whom it tells that a key is needed.
-    pub notices: &'a Sender<Notice>,
+    pub datapath_events: &'a Sender<DataPathEvent>,
     /// Where it counts.
     pub drops: &'a DropCounters,
     /// ICMP errors for the inside.
@@ -139,7 +139,7 @@ impl Router<'_> {
         classified: &mut Vec<Classified>,
         routed: &mut Vec<Routed>,
     ) {
-        let Self { tables, recent, notices, drops, errors, flush } = self;
+        let Self { tables, recent, datapath_events, drops, errors, flush } = self;
         let recent = &mut recent.routes;
         recent.refresh(&tables.routes);
         for train in classified.drain(..) {
@@ -147,7 +147,9 @@ impl Router<'_> {
                 table.lookup(train.destination).cloned()
             });
             match found {
-                Some(peer) => Lead { notices, drops, errors, flush }.lead(batch, now, train, peer, routed),
+                Some(peer) => {
+                    Lead { datapath_events, drops, errors, flush }.lead(batch, now, train, peer, routed)
+                }
                 None => refuse(batch, train.packets, DropReason::NoRoute, drops, errors),
             }
         }
@@ -161,7 +163,7 @@ impl Router<'_> {
         classified: &mut Vec<Classified>,
         routed: &mut Vec<Routed>,
     ) {
-        let Self { tables, recent, notices, drops, errors, flush } = self;
+        let Self { tables, recent, datapath_events, drops, errors, flush } = self;
         let recent = &mut recent.policies;
         recent.refresh(&tables.policies);
         for train in classified.drain(..) {
@@ -172,7 +174,7 @@ impl Router<'_> {
             let found = recent.lookup(flow, flow_slot(&flow), |table| table.outbound(&flow).cloned());
             match found {
                 Some(Action::Protect(peer)) => {
-                    Lead { notices, drops, errors, flush }.lead(batch, now, train, peer, routed);
+                    Lead { datapath_events, drops, errors, flush }.lead(batch, now, train, peer, routed);
                 }
                 Some(Action::Bypass) => refuse(batch, train.packets, DropReason::Bypassed, drops, errors),
                 Some(Action::Discard) => refuse(batch, train.packets, DropReason::Denied, drops, errors),
@@ -187,7 +189,7 @@ impl Router<'_> {
 
 /// From a peer to its key.
 struct Lead<'a> {
-    notices: &'a Sender<Notice>,
+    datapath_events: &'a Sender<DataPathEvent>,
     drops: &'a DropCounters,
     errors: &'a mut IcmpErrors,
     flush: &'a mut dyn FnMut(&Arc<Peer>),
@@ -236,7 +238,7 @@ impl Lead<'_> {
         self.drops.count(DropReason::NoKey, dropped);
         if first {
             // The lane outlives the workers; if it did not, there would be nobody to make keys.
-            let _ = self.notices.send(Notice::NoKey(peer.id));
+            let _ = self.datapath_events.send(DataPathEvent::NoKey(peer.id));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Both directions: hands the batch to the port.
 
 use super::tables::Kind;
-use super::{Assigned, Notice, Stage};
+use super::{Assigned, DataPathEvent, Stage};
 use crossbeam_channel::Sender;
 use packet::{Batch, DropCounters, DropReason};
 use port::Transmit;
@@ -28,7 +28,7 @@ pub fn outbound(
     batch: &mut Batch,
     now: Time,
     drops: &DropCounters,
-    notices: &Sender<Notice>,
+    datapath_events: &Sender<DataPathEvent>,
     assigned: &mut Vec<Assigned>,
 ) {
     // Before they are sent: the other worker may see the answer first.
@@ -38,7 +38,7 @@ pub fn outbound(
             activity.sent(now);
         } else if activity.sent_data(now) {
             // The lane outlives the workers.
-            let _ = notices.send(Notice::Activity(run.peer.id));
+            let _ = datapath_events.send(DataPathEvent::Activity(run.peer.id));
         }
     }
     port.transmit(batch, drops);
@@ -52,7 +52,7 @@ pub fn outbound(
             peer.unsent.fetch_add((run.packets.len() - packets) as u64, Ordering::Relaxed);
         }
         if run.sa.wants_renewal(now) {
-            let _ = notices.send(Notice::Renewal(peer.id));
+            let _ = datapath_events.send(DataPathEvent::Renewal(peer.id));
         }
         if run.endpoint.local.is_some()
             && batch.trains()[train].endpoint.is_some_and(|now| now.local.is_none())

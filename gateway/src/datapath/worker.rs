@@ -5,8 +5,8 @@ use super::punt::Punt;
 use super::route::{Recent, Router};
 use super::tables::{Order, Peer, Tables};
 use super::{
-    Assigned, Classified, Fitted, Notice, Observer, Routed, Run, accept, admit, assign, check, classify,
-    decrypt, encrypt, fit, forward, punt, receive, route, transmit, wrap,
+    Assigned, Classified, DataPathEvent, Fitted, Observer, Routed, Run, accept, admit, assign, check,
+    classify, decrypt, encrypt, fit, forward, punt, receive, route, transmit, wrap,
 };
 use crate::clock::Clock;
 use crossbeam_channel::Sender;
@@ -31,7 +31,7 @@ pub struct Shared {
     /// What they look up.
     pub tables: Arc<Tables>,
     /// Where they tell the protocol what it must know.
-    pub notices: Sender<Notice>,
+    pub datapath_events: Sender<DataPathEvent>,
     /// What time it is.
     pub clock: Clock,
 }
@@ -105,7 +105,14 @@ impl<T: Transmit> Egress<T> {
         observer.finished(&encrypt::STAGE);
         wrap::wrap(batch, &self.assigned);
         observer.finished(&wrap::STAGE);
-        transmit::outbound(&mut self.outside, batch, now, drops, &self.shared.notices, &mut self.assigned);
+        transmit::outbound(
+            &mut self.outside,
+            batch,
+            now,
+            drops,
+            &self.shared.datapath_events,
+            &mut self.assigned,
+        );
         observer.finished(&transmit::OUTBOUND);
     }
 }
@@ -163,12 +170,14 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
         classify::outbound(batch, drops, &mut self.classified);
         observer.finished(&classify::OUTBOUND);
         self.errors.begin(now);
-        let (tables, notices, errors) = (&*self.shared.tables, &self.shared.notices, &mut self.errors);
+        let (tables, datapath_events, errors) =
+            (&*self.shared.tables, &self.shared.datapath_events, &mut self.errors);
         let recent = &mut self.recent;
         let (classified, routed) = (&mut self.classified, &mut self.routed);
         let (egress, waited) = (&mut self.egress, &mut self.waited);
         let flush = &mut |peer: &Arc<Peer>| egress.flush(waited, peer);
-        Router { tables, recent, notices, drops, errors, flush }.route(batch, now, classified, routed);
+        Router { tables, recent, datapath_events, drops, errors, flush }
+            .route(batch, now, classified, routed);
         observer.finished(&route::STAGE);
         self.egress.send(batch, now, &mut self.routed, &mut self.errors, observer);
         if !self.errors.is_empty() {
@@ -197,7 +206,7 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
                 self.egress.flush(&mut self.waited, peer);
                 if peer.staging.is_occupied() {
                     // The key has ended meanwhile. The lane outlives the workers.
-                    let _ = self.shared.notices.send(Notice::NoKey(peer.id));
+                    let _ = self.shared.datapath_events.send(DataPathEvent::NoKey(peer.id));
                 }
             }
         }
@@ -258,7 +267,7 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
             return Ok(false);
         }
         let now = self.shared.clock.monotonic();
-        let (tables, notices) = (&*self.shared.tables, &self.shared.notices);
+        let (tables, datapath_events) = (&*self.shared.tables, &self.shared.datapath_events);
         observer.finished(&receive::INBOUND);
         classify::inbound(batch, tables, &self.punt, drops, runs);
         observer.finished(&classify::INBOUND);
@@ -267,7 +276,7 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
         observer.finished(&check::STAGE);
         decrypt::decrypt(batch, drops, runs, sequences);
         observer.finished(&decrypt::STAGE);
-        accept::accept(batch, now, drops, notices, runs, sequences);
+        accept::accept(batch, now, drops, datapath_events, runs, sequences);
         observer.finished(&accept::STAGE);
         admit::admit(batch, tables, drops, runs);
         observer.finished(&admit::STAGE);

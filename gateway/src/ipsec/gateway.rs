@@ -88,12 +88,12 @@ impl Gateway {
         options: Options,
         events: mpsc::UnboundedSender<Removed>,
     ) -> io::Result<Self> {
-        let (notices, notices_out) = unbounded();
+        let (datapath_events, datapath_events_out) = unbounded();
         let (commands, commands_out) = unbounded();
         let (floated_in, floated) = Punt::for_ike();
         let (initial_in, initial_out) = Punt::for_ike();
         let tables = Arc::new(Tables::new(Protocol::Ipsec, MTU as usize));
-        let shared = Shared { tables, notices, clock: Clock };
+        let shared = Shared { tables, datapath_events, clock: Clock };
         let link = commands.clone();
         // The lane outlives its follower.
         let tell = move |up, mtu| _ = link.send(Command::Link { up, mtu });
@@ -111,7 +111,7 @@ impl Gateway {
             drops: Arc::clone(&drops),
             inbox: Inbox {
                 commands: commands_out,
-                notices: notices_out,
+                datapath_events: datapath_events_out,
                 floated,
                 initial: initial_out,
                 punts: [floated_in, initial_in.clone()],

@@ -1,6 +1,6 @@
 //! The IPsec lane: one thread that owns IKE, and carries out what it wants done.
 //!
-//! It serves, in this order: commands, notices of the data path, jobs that are done, timers, and IKE messages from the network.
+//! It serves, in this order: commands, data path events, jobs that are done, timers, and IKE messages from the network.
 //! Whatever the network sends, it can only fill bounded queues; and the lane has a lower priority than the data path.
 //! Each file beside this one holds one matter: `commands` what control wants, `actions` what IKE wants done, `report` what IKE
 //! tells, `children` the tunnels as the data path has them.
@@ -14,7 +14,7 @@ use super::connections::{Plan, address_towards};
 use super::gateway::NAME;
 use super::jobs::Jobs;
 use crate::api::model;
-use crate::datapath::Notice;
+use crate::datapath::DataPathEvent;
 use crate::datapath::punt::{Datagram, Punt};
 use crate::datapath::tables::Session;
 use crate::datapath::worker::Shared;
@@ -76,7 +76,7 @@ pub struct Inbox {
     /// From control.
     pub commands: Receiver<Command>,
     /// From the data path.
-    pub notices: Receiver<Notice>,
+    pub datapath_events: Receiver<DataPathEvent>,
     /// From port 4500, by way of the data path.
     pub floated: Receiver<Datagram>,
     /// From port 500.
@@ -182,8 +182,8 @@ impl Lane {
                     Err(TryRecvError::Empty) => break,
                 }
             }
-            for notice in self.inbox.notices.clone().try_iter() {
-                self.notice(notice);
+            for datapath_event in self.inbox.datapath_events.clone().try_iter() {
+                self.datapath_event(datapath_event);
             }
             self.take_finished();
             self.timers();
@@ -204,7 +204,7 @@ impl Lane {
         let next = next.into_iter().chain(listen).min();
         let mut select = Select::new();
         select.recv(&self.inbox.commands);
-        select.recv(&self.inbox.notices);
+        select.recv(&self.inbox.datapath_events);
         select.recv(self.jobs.finished());
         select.recv(&self.inbox.floated);
         select.recv(&self.inbox.initial);
@@ -277,18 +277,18 @@ impl Lane {
         self.carry_out(out);
     }
 
-    fn notice(&mut self, notice: Notice) {
+    fn datapath_event(&mut self, datapath_event: DataPathEvent) {
         let (now, mut out) = (self.shared.clock.now(), Outbox::new());
-        match notice {
-            Notice::NoKey(peer) => self.ask(peer, &mut out),
-            Notice::Renewal(peer) => {
+        match datapath_event {
+            DataPathEvent::NoKey(peer) => self.ask(peer, &mut out),
+            DataPathEvent::Renewal(peer) => {
                 if let Some(spi) = self.children.newest(peer) {
                     self.ike.rekey_child(now, spi, &mut out);
                 }
             }
-            Notice::Confirmed(spi) => self.children.use_sa(spi),
+            DataPathEvent::Confirmed(spi) => self.children.use_sa(spi),
             // WireGuard's.
-            Notice::Activity(_) => {}
+            DataPathEvent::Activity(_) => {}
         }
         self.carry_out(out);
     }

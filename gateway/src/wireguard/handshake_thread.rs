@@ -1,12 +1,12 @@
 //! The handshake lane: one thread an interface that owns the protocol.
 //!
-//! It serves, in this order: commands, notices of the data path, timers, and handshake messages from the network.
+//! It serves, in this order: commands, data path events, timers, and handshake messages from the network.
 //! Whatever the network sends, it can only fill the bounded queue of the last kind; and the lane has a lower priority than
 //! the data path, so that handshakes take little from it.
 
 use super::callers::{About, Allowances, Callers};
 use super::update::{PeerSnapshot, PeerUpdate, Snapshot, Update, UpdateError};
-use crate::datapath::Notice;
+use crate::datapath::DataPathEvent;
 use crate::datapath::punt::{Datagram, Punt, QUEUE};
 use crate::datapath::staging::Budget;
 use crate::datapath::tables::{Kind, Order, Peer, Session};
@@ -60,7 +60,7 @@ pub struct Inbox {
     /// From control.
     pub commands: Receiver<Command>,
     /// From the data path.
-    pub notices: Receiver<Notice>,
+    pub datapath_events: Receiver<DataPathEvent>,
     /// From the network, by way of the data path.
     pub datagrams: Receiver<Datagram>,
     /// The other end of `datagrams`, which keeps it open when the worker ends first.
@@ -159,8 +159,8 @@ impl<T: Transmit> Lane<T> {
                     Err(TryRecvError::Empty) => break,
                 }
             }
-            for notice in self.inbox.notices.clone().try_iter() {
-                self.notice(notice);
+            for datapath_event in self.inbox.datapath_events.clone().try_iter() {
+                self.datapath_event(datapath_event);
             }
             self.timers();
             let mut served = 0;
@@ -181,7 +181,7 @@ impl<T: Transmit> Lane<T> {
         let next = [self.device.next_timeout(), self.rebind].into_iter().flatten().min();
         let mut select = Select::new();
         select.recv(&self.inbox.commands);
-        select.recv(&self.inbox.notices);
+        select.recv(&self.inbox.datapath_events);
         select.recv(&self.inbox.datagrams);
         match next {
             Some(at) => _ = select.ready_timeout(at - self.shared.clock.monotonic()),
@@ -199,13 +199,13 @@ impl<T: Transmit> Lane<T> {
         }
     }
 
-    fn notice(&mut self, notice: Notice) {
+    fn datapath_event(&mut self, datapath_event: DataPathEvent) {
         let (now, mut out) = (self.shared.clock.now(), Outbox::new());
-        match notice {
-            Notice::NoKey(peer) => self.device.handle_no_key(now, peer, &mut out),
-            Notice::Activity(peer) => self.device.handle_activity(now, peer),
-            Notice::Renewal(peer) => self.device.handle_renewal(now, peer, &mut out),
-            Notice::Confirmed(index) => self.device.handle_confirmed(now, index, &mut out),
+        match datapath_event {
+            DataPathEvent::NoKey(peer) => self.device.handle_no_key(now, peer, &mut out),
+            DataPathEvent::Activity(peer) => self.device.handle_activity(now, peer),
+            DataPathEvent::Renewal(peer) => self.device.handle_renewal(now, peer, &mut out),
+            DataPathEvent::Confirmed(index) => self.device.handle_confirmed(now, index, &mut out),
         }
         self.carry_out(out, None);
     }
@@ -386,7 +386,7 @@ impl<T: Transmit> Lane<T> {
                 // Packets that came before the interface was known to be up have asked for a key already, in vain.
                 let waiting = self.peers.iter().filter(|(_, entry)| entry.peer.staging.is_occupied());
                 for id in waiting.map(|(&id, _)| id).collect::<Vec<_>>() {
-                    self.notice(Notice::NoKey(id));
+                    self.datapath_event(DataPathEvent::NoKey(id));
                 }
             }
             Err(error) => {

@@ -47,12 +47,17 @@ impl Interface {
         options: Options,
         events: mpsc::UnboundedSender<Removed>,
     ) -> io::Result<Self> {
-        let (notices, notices_out) = unbounded();
+        let (datapath_events, datapath_events_out) = unbounded();
         let (commands, commands_out) = unbounded();
         let (punt, datagrams) = Punt::new();
         let tables = Arc::new(Tables::new(Protocol::WireGuard, DEFAULT_MTU as usize));
-        let shared = Shared { tables: Arc::clone(&tables), notices, clock: Clock };
-        let inbox = Inbox { commands: commands_out, notices: notices_out, datagrams, punt: punt.clone() };
+        let shared = Shared { tables: Arc::clone(&tables), datapath_events, clock: Clock };
+        let inbox = Inbox {
+            commands: commands_out,
+            datapath_events: datapath_events_out,
+            datagrams,
+            punt: punt.clone(),
+        };
         let link = commands.clone();
         // The lane outlives its follower.
         let tell = move |up, mtu| _ = link.send(Command::Link { up, mtu });
