@@ -607,13 +607,13 @@ fn packets_wait_for_an_sa_that_was_asked_for() {
     let datagrams = sealed(&mut bed, &[v4(1, 100, 0), v4(2, 100, 0), v4(3, 100, 0)]);
     let session = bed.tables.session(INDEX).expect("installed");
     bed.tables.retire(INDEX);
-    bed.tables.early.expect(INDEX);
+    bed.tables.pre_sa.expect(INDEX);
     arrive(&mut bed, &datagrams);
     assert_eq!((bed.received().len(), bed.dropped()), (0, vec![]));
     let (sa, peer) = (Arc::clone(&session.sa), Arc::clone(&session.peer));
     let again = Session { sa, peer, selectors: session.selectors.clone(), transport: session.transport };
     bed.tables.install(again);
-    assert!(bed.tables.early.release(INDEX));
+    assert!(bed.tables.pre_sa.release(INDEX));
     let last = sealed(&mut bed, &[v4(4, 100, 0)]);
     arrive(&mut bed, &last);
     let hosts: Vec<u8> = bed.received().iter().map(|packet| packet[19]).collect();

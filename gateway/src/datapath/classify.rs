@@ -195,7 +195,7 @@ fn keep(
     (endpoint, ds_field): (Endpoint, u8),
     drops: &DropCounters,
 ) -> Option<Run> {
-    let kept = tables.early.keep(spi, packets.clone().map(|index| batch.packet(index)), endpoint, ds_field);
+    let kept = tables.pre_sa.keep(spi, packets.clone().map(|index| batch.packet(index)), endpoint, ds_field);
     let (waiting, rest) = (packets.start..packets.start + kept, packets.start + kept..packets.end);
     waiting.for_each(|index| batch.discard(index));
     if rest.is_empty() {

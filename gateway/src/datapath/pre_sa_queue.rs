@@ -50,7 +50,7 @@ impl Waiting {
 }
 
 /// The SPIs of SAs that we have asked for, and the packets under them.
-pub struct Early {
+pub struct PreSaQueue {
     expected: Table<Waiting>,
     /// How many they are: mostly none, and then unauthenticated sources' packets cost no more than that.
     count: AtomicUsize,
@@ -59,14 +59,14 @@ pub struct Early {
     ready: (Sender<Arc<Waiting>>, Receiver<Arc<Waiting>>),
 }
 
-impl Default for Early {
+impl Default for PreSaQueue {
     fn default() -> Self {
         let (count, bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Self { expected: Table::default(), count, bytes, ready: unbounded() }
     }
 }
 
-impl Early {
+impl PreSaQueue {
     /// Lets packets under an SPI wait.
     pub fn expect(&self, spi: u32) {
         if self.expected.get(spi).is_none() {
@@ -178,61 +178,61 @@ mod tests {
     const LENGTH: usize = 65_000;
 
     /// Whether a packet of a length is kept.
-    fn keep(early: &Early, spi: u32, length: usize) -> bool {
+    fn keep(pre_sa: &PreSaQueue, spi: u32, length: usize) -> bool {
         let endpoint = Endpoint::new("192.0.2.1:4500".parse().expect("literal"));
-        early.keep(spi, [&vec![7; length][..]].into_iter(), endpoint, 0) == 1
+        pre_sa.keep(spi, [&vec![7; length][..]].into_iter(), endpoint, 0) == 1
     }
 
     #[test]
     fn only_what_is_expected_waits_and_not_without_bounds() {
-        let early = Early::default();
-        assert!(!keep(&early, 1, 10));
-        early.expect(1);
+        let pre_sa = PreSaQueue::default();
+        assert!(!keep(&pre_sa, 1, 10));
+        pre_sa.expect(1);
         for _ in 0..PACKETS {
-            assert!(keep(&early, 1, 10));
+            assert!(keep(&pre_sa, 1, 10));
         }
-        assert!(!keep(&early, 1, 10));
-        assert!(!keep(&early, 2, 10));
-        assert_eq!((early.forget(1), early.forget(1)), (PACKETS, 0));
-        assert!(!keep(&early, 1, 10), "it is over");
+        assert!(!keep(&pre_sa, 1, 10));
+        assert!(!keep(&pre_sa, 2, 10));
+        assert_eq!((pre_sa.forget(1), pre_sa.forget(1)), (PACKETS, 0));
+        assert!(!keep(&pre_sa, 1, 10), "it is over");
         for spi in 10..1000 {
-            early.expect(spi);
-            while keep(&early, spi, LENGTH) {}
+            pre_sa.expect(spi);
+            while keep(&pre_sa, spi, LENGTH) {}
         }
-        let waited: Vec<usize> = (10..1000).map(|spi| early.forget(spi)).collect();
+        let waited: Vec<usize> = (10..1000).map(|spi| pre_sa.forget(spi)).collect();
         assert_eq!((waited[0], waited.iter().sum::<usize>()), (BYTES / LENGTH, ALL_BYTES / LENGTH));
-        early.expect(5);
-        assert!(keep(&early, 5, LENGTH), "there is room again");
+        pre_sa.expect(5);
+        assert!(keep(&pre_sa, 5, LENGTH), "there is room again");
     }
 
     #[test]
     fn what_has_waited_comes_first() {
-        let (early, mut batch) = (Early::default(), Batch::new(1 << 20));
-        early.expect(1);
+        let (pre_sa, mut batch) = (PreSaQueue::default(), Batch::new(1 << 20));
+        pre_sa.expect(1);
         for length in [100, 200] {
-            keep(&early, 1, length);
+            keep(&pre_sa, 1, length);
         }
-        early.take(&mut batch);
+        pre_sa.take(&mut batch);
         assert_eq!(batch.len(), 0, "its SA is not there");
-        assert!(early.release(1) && !early.release(1));
-        early.take(&mut batch);
+        assert!(pre_sa.release(1) && !pre_sa.release(1));
+        pre_sa.take(&mut batch);
         assert_eq!([batch.packet(0).len(), batch.packet(1).len()], [100, 200]);
-        early.take(&mut batch);
+        pre_sa.take(&mut batch);
         assert_eq!(batch.trains().len(), 2);
     }
 
     #[test]
     fn what_does_not_fit_into_one_batch_comes_with_the_next() {
-        let (early, mut batch) = (Early::default(), Batch::new(1 << 20));
+        let (pre_sa, mut batch) = (PreSaQueue::default(), Batch::new(1 << 20));
         for spi in 0..4 {
-            early.expect(spi);
-            while keep(&early, spi, LENGTH + spi as usize) {}
-            early.release(spi);
+            pre_sa.expect(spi);
+            while keep(&pre_sa, spi, LENGTH + spi as usize) {}
+            pre_sa.release(spi);
         }
         let mut lengths = Vec::new();
         loop {
             batch.clear();
-            early.take(&mut batch);
+            pre_sa.take(&mut batch);
             if batch.is_empty() {
                 break;
             }

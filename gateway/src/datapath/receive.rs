@@ -1,7 +1,7 @@
 //! Both directions: takes what a port has.
 
 use super::Stage;
-use super::pre_sa_queue::Early;
+use super::pre_sa_queue::PreSaQueue;
 use packet::{Batch, DropCounters, DropReason};
 use port::Receive;
 use std::io;
@@ -25,12 +25,12 @@ pub fn receive(port: &mut impl Receive, batch: &mut Batch, drops: &DropCounters)
 /// The same from outside, after packets whose SA has come since they arrived.
 pub fn inbound(
     port: &mut impl Receive,
-    early: &Early,
+    pre_sa: &PreSaQueue,
     batch: &mut Batch,
     drops: &DropCounters,
 ) -> io::Result<bool> {
     batch.clear();
-    early.take(batch);
+    pre_sa.take(batch);
     port.receive(batch, drops)?;
     Ok(!batch.is_empty())
 }

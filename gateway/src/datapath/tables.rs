@@ -5,7 +5,7 @@
 //! its endpoint, its counters, its activity.
 
 use super::indexed::{Indexed, Table};
-use super::pre_sa_queue::Early;
+use super::pre_sa_queue::PreSaQueue;
 use super::staging::{Budget, Staging};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -261,7 +261,7 @@ pub struct Tables {
     /// See [`Inside::segment_sizes`].
     pub segment_sizes: [AtomicU16; 2],
     /// IPsec: packets whose SA we have asked for.
-    pub early: Early,
+    pub pre_sa: PreSaQueue,
     /// What the outbound worker is to do with packets that wait for keys.
     pub orders: Orders,
     /// Without locks: a worker never waits for the lane, which runs at a lower priority.
@@ -277,7 +277,7 @@ impl Tables {
             policies: ArcSwap::default(),
             mtu: AtomicUsize::new(mtu),
             segment_sizes: Default::default(),
-            early: Early::default(),
+            pre_sa: PreSaQueue::default(),
             orders: Orders::default(),
             sessions: Table::default(),
         }

@@ -263,7 +263,7 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
     pub fn burst(&mut self, observer: &mut impl Observer) -> io::Result<bool> {
         let (batch, drops, runs) = (&mut self.batch, &*self.drops, &mut self.runs);
         let sequences = &mut self.sequences;
-        if !receive::inbound(&mut self.outside, &self.shared.tables.early, batch, drops)? {
+        if !receive::inbound(&mut self.outside, &self.shared.tables.pre_sa, batch, drops)? {
             return Ok(false);
         }
         let now = self.shared.clock.monotonic();

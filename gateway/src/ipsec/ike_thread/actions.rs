@@ -16,7 +16,7 @@ impl Lane {
                     let refusal = self.sender.message(Some(outside(path)), &KEEPALIVE, 0);
                     self.note_sent(path, refusal);
                 }
-                Action::Expect { spi } => self.shared.tables.early.expect(spi),
+                Action::Expect { spi } => self.shared.tables.pre_sa.expect(spi),
                 Action::ExpectNoMore { spi } => self.expect_no_more(spi),
                 Action::Install(install) => self.install(*install),
                 Action::Use { spi } => self.children.use_sa(spi),
@@ -53,7 +53,7 @@ impl Lane {
 
     /// Drops the packets that wait for an SA that will never be.
     fn expect_no_more(&mut self, spi: u32) {
-        self.drops.count(DropReason::UnknownSa, self.shared.tables.early.forget(spi));
+        self.drops.count(DropReason::UnknownSa, self.shared.tables.pre_sa.forget(spi));
     }
 
     fn send(&mut self, path: Path, message: &[u8]) {

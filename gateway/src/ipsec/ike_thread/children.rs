@@ -266,7 +266,7 @@ impl Children {
         let session_entry = Session { sa, peer: Arc::clone(&peer), selectors, transport };
         self.lingering.retain(|late| late.spi != spi);
         self.shared.tables.install(session_entry);
-        if self.shared.tables.early.release(spi) {
+        if self.shared.tables.pre_sa.release(spi) {
             self.inbound_wake.notify();
         }
         if peer.sending.load().is_none() {
