@@ -216,7 +216,7 @@ fn a_packet_larger_than_a_datagram_is_answered_with_what_fits() {
 #[test]
 fn one_packet_too_large_takes_no_other_with_it() {
     let mut bed = bed();
-    // Trains of one burst to one peer are one run.
+    // Trains of one burst to one peer are one SA batch.
     let packets: Vec<Vec<u8>> =
         [100, 65_480, 200, 300, 65_490].iter().map(|&length| v4(length as u8, length, 0)).collect();
     for packet in &packets {
@@ -376,7 +376,7 @@ fn a_key_that_is_used_up_sends_nothing_more() {
     bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
     push(&bed, &[v4(1, 100, 0), v4(2, 100, 0), v4(3, 100, 0)]);
     push(&bed, &[v4(1, 100, 0), v4(2, 100, 0), v4(3, 100, 0)]);
-    // Two trains to the same peer are one run: refused together, since no number may be given twice.
+    // Two trains to the same peer are one SA batch: refused together, since no number may be given twice.
     bed.carry();
     assert_eq!((bed.received().len(), bed.dropped()), (0, vec![(DropReason::CounterExhausted, 6)]));
     push(&bed, &vec![v4(1, 100, 0); 5]);

@@ -589,7 +589,7 @@ fn a_new_sa_takes_over_while_packets_of_the_old_are_on_their_way() {
     bed.peer.sending.store(Some(Arc::new(outbound)));
     let new = sealed(&mut bed, &[v4(3, 100, 0), v4(4, 100, 0)]);
     assert_eq!(new[0][..4], (INDEX + 1).to_be_bytes());
-    // In one burst, mixed: each is a run of its own.
+    // In one burst, mixed: each is an SA batch of its own.
     arrive(&mut bed, &[new[0].clone(), late[0].clone(), new[1].clone()]);
     let hosts: Vec<u8> = bed.received().iter().map(|packet| packet[19]).collect();
     assert_eq!(hosts, [3, 1, 4]);

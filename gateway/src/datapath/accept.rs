@@ -2,7 +2,7 @@
 
 use super::check::counter;
 use super::tables::Kind;
-use super::{DataPathEvent, Run, Stage, transport};
+use super::{DataPathEvent, SaBatch, Stage, transport};
 use crossbeam_channel::Sender;
 use packet::header::ip::IpPacket;
 use packet::header::wireguard::{DATA_HEADER, DATA_OVERHEAD};
@@ -32,34 +32,36 @@ pub fn accept(
     now: Time,
     drops: &DropCounters,
     datapath_events: &Sender<DataPathEvent>,
-    runs: &mut [Run],
+    sa_batches: &mut [SaBatch],
     sequences: &[u64],
 ) {
-    for run in runs {
-        let session = Arc::clone(run.session());
+    for sa_batch in sa_batches {
+        let session = Arc::clone(sa_batch.session());
         let (sa, peer) = (&session.sa, &session.peer);
         let (authentic, bytes) = match &sa.protection {
             Protection::WireGuard(_) => {
-                move_window(batch, drops, run, |batch, index| counter(batch.packet(index)))
+                move_window(batch, drops, sa_batch, |batch, index| counter(batch.packet(index)))
             }
-            Protection::Esp(_) => move_window(batch, drops, run, |_, index| sequences[index]),
+            Protection::Esp(_) => move_window(batch, drops, sa_batch, |_, index| sequences[index]),
         };
         if authentic == 0 {
             continue;
         }
         peer.received.count(authentic, bytes);
         sa.spend(authentic, bytes);
-        if peer.endpoint.load().as_deref() != Some(&run.endpoint) {
-            peer.note_elsewhere(run.endpoint);
+        if peer.endpoint.load().as_deref() != Some(&sa_batch.endpoint) {
+            peer.note_elsewhere(sa_batch.endpoint);
         }
         let with_data = match &sa.protection {
-            Protection::WireGuard(_) => strip_all(batch, run, |batch, index| strip(batch, index, drops)),
+            Protection::WireGuard(_) => strip_all(batch, sa_batch, |batch, index| strip(batch, index, drops)),
             Protection::Esp(esp) if esp.mode() == Mode::Transport => {
-                transport::rebuild(esp, batch, run, drops)
+                transport::rebuild(esp, batch, sa_batch, drops)
             }
-            Protection::Esp(esp) => strip_all(batch, run, |batch, index| strip_esp(esp, batch, index, drops)),
+            Protection::Esp(esp) => {
+                strip_all(batch, sa_batch, |batch, index| strip_esp(esp, batch, index, drops))
+            }
         };
-        tell(run, now, with_data, datapath_events);
+        tell(sa_batch, now, with_data, datapath_events);
     }
 }
 
@@ -68,12 +70,12 @@ pub fn accept(
 fn move_window(
     batch: &mut Batch,
     drops: &DropCounters,
-    run: &Run,
+    sa_batch: &SaBatch,
     sequence: impl Fn(&Batch, usize) -> u64,
 ) -> (usize, usize) {
-    let mut window = run.session().sa.window();
+    let mut window = sa_batch.session().sa.window();
     let (mut authentic, mut bytes) = (0, 0);
-    for index in run.packets.clone() {
+    for index in sa_batch.packets.clone() {
         if !batch.is_live(index) {
             continue;
         }
@@ -91,9 +93,13 @@ fn move_window(
 
 /// Strips every packet; tells whether there was one that is no keepalive.
 #[inline]
-fn strip_all(batch: &mut Batch, run: &Run, mut strip: impl FnMut(&mut Batch, usize) -> bool) -> bool {
+fn strip_all(
+    batch: &mut Batch,
+    sa_batch: &SaBatch,
+    mut strip: impl FnMut(&mut Batch, usize) -> bool,
+) -> bool {
     let mut with_data = false;
-    for index in run.packets.clone() {
+    for index in sa_batch.packets.clone() {
         if batch.is_live(index) {
             with_data |= strip(batch, index);
         }
@@ -144,8 +150,8 @@ fn cut(batch: &mut Batch, index: usize) -> Result<(), DropReason> {
 }
 
 /// Tells the protocol what it must know.
-fn tell(run: &Run, now: Time, with_data: bool, datapath_events: &Sender<DataPathEvent>) {
-    let (sa, peer) = (&run.session().sa, &run.session().peer);
+fn tell(sa_batch: &SaBatch, now: Time, with_data: bool, datapath_events: &Sender<DataPathEvent>) {
+    let (sa, peer) = (&sa_batch.session().sa, &sa_batch.session().peer);
     // The lane outlives the workers.
     if sa.confirm() {
         peer.confirmed(sa.index);

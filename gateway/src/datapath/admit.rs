@@ -1,7 +1,7 @@
 //! Inbound: the inner packet must be one that its peer may send.
 
 use super::tables::{Peer, Tables};
-use super::{Run, Stage};
+use super::{SaBatch, Stage};
 use packet::header::flow::Flow;
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason};
@@ -17,21 +17,26 @@ pub const STAGE: Stage = Stage {
 };
 
 /// Drops every packet that its sender may not send.
-pub fn admit(batch: &mut Batch, tables: &Tables, drops: &DropCounters, runs: &[Run]) {
+pub fn admit(batch: &mut Batch, tables: &Tables, drops: &DropCounters, sa_batches: &[SaBatch]) {
     let routes = tables.routes.load();
-    for run in runs {
-        match &run.session().selectors {
-            None => admit_sources(batch, &routes, drops, run),
-            Some(selectors) => admit_flows(batch, selectors, drops, run),
+    for sa_batch in sa_batches {
+        match &sa_batch.session().selectors {
+            None => admit_sources(batch, &routes, drops, sa_batch),
+            Some(selectors) => admit_flows(batch, selectors, drops, sa_batch),
         }
     }
 }
 
 /// Cryptokey routing (whitepaper, section 2): the source address must not belong to somebody else, or to nobody.
-fn admit_sources(batch: &mut Batch, routes: &AllowedIps<Arc<Peer>>, drops: &DropCounters, run: &Run) {
+fn admit_sources(
+    batch: &mut Batch,
+    routes: &AllowedIps<Arc<Peer>>,
+    drops: &DropCounters,
+    sa_batch: &SaBatch,
+) {
     // Neighbours are mostly of one flow.
     let mut admitted = None;
-    for index in run.packets.clone() {
+    for index in sa_batch.packets.clone() {
         if !batch.is_live(index) {
             continue;
         }
@@ -45,7 +50,7 @@ fn admit_sources(batch: &mut Batch, routes: &AllowedIps<Arc<Peer>>, drops: &Drop
         if admitted == Some(source) {
             continue;
         }
-        if routes.lookup(source).is_some_and(|peer| Arc::ptr_eq(peer, &run.session().peer)) {
+        if routes.lookup(source).is_some_and(|peer| Arc::ptr_eq(peer, &sa_batch.session().peer)) {
             admitted = Some(source);
         } else {
             drops.count(DropReason::ForeignSource, 1);
@@ -55,10 +60,10 @@ fn admit_sources(batch: &mut Batch, routes: &AllowedIps<Arc<Peer>>, drops: &Drop
 }
 
 /// RFC 4301 section 5.2, step 4: the packet must be one that the SA is for, through which it came.
-fn admit_flows(batch: &mut Batch, selectors: &Selectors, drops: &DropCounters, run: &Run) {
+fn admit_flows(batch: &mut Batch, selectors: &Selectors, drops: &DropCounters, sa_batch: &SaBatch) {
     // Neighbours are mostly of one flow.
     let mut admitted = None;
-    for index in run.packets.clone() {
+    for index in sa_batch.packets.clone() {
         if !batch.is_live(index) {
             continue;
         }
@@ -93,7 +98,12 @@ mod tests {
         batch.append(40).expect("it fits").fill(0x11);
         let session = bed.tables.session(INDEX).expect("the bed has one");
         let endpoint = Endpoint::new("192.0.2.1:5".parse().expect("literal"));
-        admit(&mut batch, &bed.tables, &bed.drops, &[Run { packets: 0..1, session, endpoint, ds_field: 0 }]);
+        admit(
+            &mut batch,
+            &bed.tables,
+            &bed.drops,
+            &[SaBatch { packets: 0..1, session, endpoint, ds_field: 0 }],
+        );
         assert!(!batch.is_live(0));
         assert_eq!(bed.dropped(), [(DropReason::Malformed, 1)]);
     }

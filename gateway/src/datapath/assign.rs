@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
     name: "assign",
-    does: "takes sequence numbers for a whole run in one step; writes padding and header",
+    does: "takes sequence numbers for a whole SA batch in one step; writes padding and header",
     drops: &[DropReason::CounterExhausted, DropReason::KeyExpired],
 };
 
@@ -48,7 +48,7 @@ pub fn assign(
     }
 }
 
-/// Takes what the packets of a run use up of their SA.
+/// Takes what the packets of an SA batch use up of their SA.
 #[inline]
 fn take(batch: &Batch, sa: &OutboundSa, packets: Range<usize>, now: Time) -> Result<Range<u64>, DropReason> {
     if let (Protection::Esp(esp), true) = (&sa.protection, sa.volume().is_some()) {

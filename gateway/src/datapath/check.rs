@@ -1,6 +1,6 @@
 //! Inbound: drops what need not be decrypted. Reads only: nothing is known to be authentic yet.
 
-use super::{Run, Stage};
+use super::{SaBatch, Stage};
 use packet::header::wireguard::DataHeader;
 use packet::{Batch, DropCounters, DropReason};
 use tunnel::replay::ReplayWindow;
@@ -15,7 +15,7 @@ pub const STAGE: Stage = Stage {
     drops: &[DropReason::KeyExpired, DropReason::Replayed, DropReason::TooShort, DropReason::BadPadding],
 };
 
-/// Looks at the age of each run's key, and for each packet at the window.
+/// Looks at the age of each SA batch's key, and for each packet at the window.
 ///
 /// `sequences`: of ESP packets, the whole sequence numbers by index. Here they are made: once the window moves, the same
 /// half would mean another number.
@@ -23,20 +23,20 @@ pub fn check(
     batch: &mut Batch,
     now: Time,
     drops: &DropCounters,
-    runs: &mut Vec<Run>,
+    sa_batches: &mut Vec<SaBatch>,
     sequences: &mut Vec<u64>,
 ) {
-    runs.retain(|run| {
-        let sa = &run.session().sa;
+    sa_batches.retain(|sa_batch| {
+        let sa = &sa_batch.session().sa;
         if let Err(reason) = sa.check_age(now) {
-            drops.count(reason, run.packets.len());
-            run.packets.clone().for_each(|index| batch.discard(index));
+            drops.count(reason, sa_batch.packets.len());
+            sa_batch.packets.clone().for_each(|index| batch.discard(index));
             return false;
         }
         let (window, end) = (sa.window(), sa.end_sequence());
         match &sa.protection {
             Protection::WireGuard(_) => {
-                for index in run.packets.clone() {
+                for index in sa_batch.packets.clone() {
                     let counter = counter(batch.packet(index));
                     if counter >= end || window.check(counter).is_err() {
                         drops.count(DropReason::Replayed, 1);
@@ -46,7 +46,7 @@ pub fn check(
             }
             Protection::Esp(esp) => {
                 sequences.resize(batch.len(), 0);
-                for index in run.packets.clone() {
+                for index in sa_batch.packets.clone() {
                     match check_esp(esp, &window, end, batch.packet(index)) {
                         Ok(sequence) => sequences[index] = sequence,
                         Err(reason) => {

@@ -2,7 +2,7 @@
 
 use super::punt::Punt;
 use super::tables::{Protocol, Session, Tables};
-use super::{Classified, Run, Stage};
+use super::{Classified, SaBatch, Stage};
 use packet::header::esp::{Encapsulated, HEADER};
 use packet::header::ip::IpPacket;
 use packet::header::wireguard::{COOKIE_REPLY, DATA, DATA_OVERHEAD, INITIATION, RESPONSE};
@@ -42,18 +42,24 @@ pub fn outbound(batch: &Batch, drops: &DropCounters, classified: &mut Vec<Classi
     }
 }
 
-/// Inbound: finds runs of packets with the same receiver index or SPI; handshake messages leave for the lane.
-pub fn inbound(batch: &mut Batch, tables: &Tables, punt: &Punt, drops: &DropCounters, runs: &mut Vec<Run>) {
-    runs.clear();
+/// Inbound: finds SA batches of packets with the same receiver index or SPI; handshake messages leave for the lane.
+pub fn inbound(
+    batch: &mut Batch,
+    tables: &Tables,
+    punt: &Punt,
+    drops: &DropCounters,
+    sa_batches: &mut Vec<SaBatch>,
+) {
+    sa_batches.clear();
     match tables.protocol {
-        Protocol::WireGuard => find_runs::<WireGuard>(batch, tables, punt, drops, runs),
-        Protocol::Ipsec => find_runs::<Esp>(batch, tables, punt, drops, runs),
+        Protocol::WireGuard => find_runs::<WireGuard>(batch, tables, punt, drops, sa_batches),
+        Protocol::Ipsec => find_runs::<Esp>(batch, tables, punt, drops, sa_batches),
     }
 }
 
 /// What the datagrams of a protocol begin with.
 trait Wire {
-    /// What belongs to a run begins with the same bytes, and is no shorter.
+    /// What belongs to an SA batch begins with the same bytes, and is no shorter.
     const SHORTEST: usize;
 
     /// What the first bytes of a datagram say.
@@ -140,7 +146,7 @@ fn find_runs<W: Wire>(
     tables: &Tables,
     punt: &Punt,
     drops: &DropCounters,
-    runs: &mut Vec<Run>,
+    sa_batches: &mut Vec<SaBatch>,
 ) {
     for train in 0..batch.trains().len() {
         let (packets, endpoint, ds_field) = {
@@ -162,13 +168,13 @@ fn find_runs<W: Wire>(
             start = range.end;
             match W::kind_of(batch.packet(range.start)) {
                 Ok(Kind::Data(index)) => {
-                    if !join(runs, &range, index, endpoint, ds_field) {
+                    if !join(sa_batches, &range, index, endpoint, ds_field) {
                         if let Some(session) = tables.session(index) {
-                            runs.push(Run { packets: range, session, endpoint, ds_field });
-                        } else if let Some(run) =
+                            sa_batches.push(SaBatch { packets: range, session, endpoint, ds_field });
+                        } else if let Some(sa_batch) =
                             keep(batch, tables, range, index, (endpoint, ds_field), drops)
                         {
-                            runs.push(run);
+                            sa_batches.push(sa_batch);
                         }
                     }
                 }
@@ -185,7 +191,7 @@ fn find_runs<W: Wire>(
     }
 }
 
-/// Lets packets wait for the SA of an SPI that we have asked for; makes a run of them if it has just come.
+/// Lets packets wait for the SA of an SPI that we have asked for; makes an SA batch of them if it has just come.
 #[cold]
 fn keep(
     batch: &mut Batch,
@@ -194,7 +200,7 @@ fn keep(
     spi: u32,
     (endpoint, ds_field): (Endpoint, u8),
     drops: &DropCounters,
-) -> Option<Run> {
+) -> Option<SaBatch> {
     let kept = tables.pre_sa.keep(spi, packets.clone().map(|index| batch.packet(index)), endpoint, ds_field);
     let (waiting, rest) = (packets.start..packets.start + kept, packets.start + kept..packets.end);
     waiting.for_each(|index| batch.discard(index));
@@ -205,13 +211,19 @@ fn keep(
         discard(batch, rest, DropReason::UnknownSa, drops);
         return None;
     };
-    Some(Run { packets: rest, session, endpoint, ds_field })
+    Some(SaBatch { packets: rest, session, endpoint, ds_field })
 }
 
 /// Lets packets join the last run if they belong to it.
 #[inline]
-fn join(runs: &mut [Run], range: &Range<usize>, index: u32, endpoint: Endpoint, ds_field: u8) -> bool {
-    if let Some(last) = runs.last_mut()
+fn join(
+    sa_batches: &mut [SaBatch],
+    range: &Range<usize>,
+    index: u32,
+    endpoint: Endpoint,
+    ds_field: u8,
+) -> bool {
+    if let Some(last) = sa_batches.last_mut()
         && last.packets.end == range.start
         && last.session.sa.index == index
         && (last.endpoint, last.ds_field) == (endpoint, ds_field)
@@ -241,7 +253,7 @@ fn discard(batch: &mut Batch, packets: Range<usize>, reason: DropReason, drops: 
     }
 }
 
-impl Run {
+impl SaBatch {
     pub(super) fn session(&self) -> &Arc<Session> {
         &self.session
     }

@@ -2,7 +2,7 @@
 
 use super::check::counter;
 use super::encrypt::{JOBS, nonce};
-use super::{Run, Stage};
+use super::{SaBatch, Stage};
 use arrayvec::ArrayVec;
 use crypto::{Job, Key};
 use packet::header::wireguard::{DATA_HEADER, TAG};
@@ -13,16 +13,16 @@ use tunnel::sa::Protection;
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
     name: "decrypt",
-    does: "opens each run with one call of the engine",
+    does: "opens each SA batch with one call of the engine",
     drops: &[DropReason::BadTag, DropReason::EngineFailed],
 };
 
 /// Opens every message in place and drops those whose tag is wrong.
-pub fn decrypt(batch: &mut Batch, drops: &DropCounters, runs: &[Run], sequences: &[u64]) {
-    for run in runs {
-        match &run.session().sa.protection {
-            Protection::WireGuard(key) => open(&**key, batch, run.packets.clone(), drops),
-            Protection::Esp(esp) => esp.open(batch, run.packets.clone(), sequences, drops),
+pub fn decrypt(batch: &mut Batch, drops: &DropCounters, sa_batches: &[SaBatch], sequences: &[u64]) {
+    for sa_batch in sa_batches {
+        match &sa_batch.session().sa.protection {
+            Protection::WireGuard(key) => open(&**key, batch, sa_batch.packets.clone(), drops),
+            Protection::Esp(esp) => esp.open(batch, sa_batch.packets.clone(), sequences, drops),
         }
     }
 }

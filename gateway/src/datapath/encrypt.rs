@@ -11,7 +11,7 @@ use tunnel::sa::Protection;
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
     name: "encrypt",
-    does: "seals each run with one call of the engine",
+    does: "seals each SA batch with one call of the engine",
     drops: &[DropReason::EngineFailed],
 };
 
@@ -20,15 +20,15 @@ pub(super) const JOBS: usize = 64;
 
 /// Seals every message in place.
 pub fn encrypt(batch: &mut Batch, drops: &DropCounters, assigned: &mut Vec<Assigned>) {
-    assigned.retain(|run| {
-        let (packets, sequence) = (run.packets.clone(), run.first_sequence);
-        let sealed = match &run.sa.protection {
+    assigned.retain(|sa_batch| {
+        let (packets, sequence) = (sa_batch.packets.clone(), sa_batch.first_sequence);
+        let sealed = match &sa_batch.sa.protection {
             Protection::WireGuard(key) => seal(&**key, batch, packets, sequence),
-            Protection::Esp(esp) => esp.seal(batch, packets, run.sa.receiver, sequence),
+            Protection::Esp(esp) => esp.seal(batch, packets, sa_batch.sa.receiver, sequence),
         };
         // Nothing of a failed run may leave: it could be plaintext.
         if sealed.is_err() {
-            drops.count(DropReason::EngineFailed, run.packets.len());
+            drops.count(DropReason::EngineFailed, sa_batch.packets.len());
         }
         sealed.is_ok()
     });

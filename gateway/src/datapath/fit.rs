@@ -52,7 +52,7 @@ pub fn fit(
         if clamps_all {
             packets.clone().for_each(|index| clamp(batch.packet_mut(index), inside.segment_sizes, fits));
         }
-        // A run has packets of many senders: what is before and behind one that does not fit goes on its way.
+        // An SA batch has packets of many senders: what is before and behind one that does not fit goes on its way.
         let mut rest = packets.clone();
         for index in packets {
             let Err(reason) = room.check(batch.packet(index)) else { continue };
@@ -87,7 +87,7 @@ fn clamp(packet: &mut [u8], [v4, v6]: [u16; 2], fits: usize) {
     }
 }
 
-/// What a run may be like.
+/// What an SA batch may be like.
 struct Room {
     /// Longer packets can not be carried at all.
     largest: usize,

@@ -1,6 +1,6 @@
 //! Inbound: the last change to a packet before it leaves.
 
-use super::{Run, Stage};
+use super::{SaBatch, Stage};
 use packet::header::ip::{IpPacket, ecn, set_ecn};
 use packet::{Batch, DropCounters, DropReason};
 
@@ -12,18 +12,18 @@ pub const STAGE: Stage = Stage {
 };
 
 /// Combines the ECN field of the outer header with that of each inner one.
-pub fn forward(batch: &mut Batch, drops: &DropCounters, runs: &[Run]) {
-    for run in runs {
+pub fn forward(batch: &mut Batch, drops: &DropCounters, sa_batches: &[SaBatch]) {
+    for sa_batch in sa_batches {
         // Without a mark outside, the inner field stays as it is (RFC 6040, figure 4, first columns).
-        if !matches!(run.ds_field & ecn::MASK, ecn::CE | ecn::ECT_1) {
+        if !matches!(sa_batch.ds_field & ecn::MASK, ecn::CE | ecn::ECT_1) {
             continue;
         }
-        for index in run.packets.clone() {
+        for index in sa_batch.packets.clone() {
             if !batch.is_live(index) {
                 continue;
             }
             let Ok(inner) = IpPacket::parse(batch.packet(index)).map(|ip| ip.ds_field()) else { continue };
-            match ecn::decapsulate(inner, run.ds_field) {
+            match ecn::decapsulate(inner, sa_batch.ds_field) {
                 Some(field) if field == inner & ecn::MASK => {}
                 Some(field) => set_ecn(batch.packet_mut(index), field).expect("it was parsed above"),
                 None => {

@@ -1,7 +1,7 @@
 //! The way of a packet, one file a stage.
 //!
 //! Outbound, a stage takes what the stage before it made, so that a packet cannot be encrypted before it was routed;
-//! inbound, all stages work on the same runs of packets, in the order in which `worker.rs` calls them, and a packet that
+//! inbound, all stages work on the same SA batches of packets, in the order in which `worker.rs` calls them, and a packet that
 //! one of them discards is gone for the others. Outbound, whole trains are decided upon and dropped, but for size;
 //! inbound, packets are, since the network may have mixed good and bad ones.
 
@@ -139,7 +139,7 @@ pub struct Assigned {
 }
 
 /// Packets received under one security association, from one place.
-pub struct Run {
+pub struct SaBatch {
     packets: Range<usize>,
     session: Arc<Session>,
     endpoint: Endpoint,

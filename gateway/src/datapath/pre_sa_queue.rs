@@ -109,7 +109,7 @@ impl PreSaQueue {
         Some(packet)
     }
 
-    /// Keeps packets of a run, if their SPI is one of these; tells how many of the first wait now.
+    /// Keeps packets of an SA batch, if their SPI is one of these; tells how many of the first wait now.
     pub fn keep<'a>(
         &self,
         spi: u32,

@@ -22,7 +22,7 @@ pub const INBOUND: Stage = Stage {
     drops: &[DropReason::InsideRefused],
 };
 
-/// Outbound: sends the trains that [`wrap`](super::wrap) made, one for each run.
+/// Outbound: sends the trains that [`wrap`](super::wrap) made, one for each SA batch.
 pub fn outbound(
     port: &mut impl Transmit,
     batch: &mut Batch,
@@ -32,32 +32,32 @@ pub fn outbound(
     assigned: &mut Vec<Assigned>,
 ) {
     // Before they are sent: the other worker may see the answer first.
-    for run in &*assigned {
-        let Kind::WireGuard(activity) = &run.peer.kind else { continue };
-        if !run.is_data {
+    for sa_batch in &*assigned {
+        let Kind::WireGuard(activity) = &sa_batch.peer.kind else { continue };
+        if !sa_batch.is_data {
             activity.sent(now);
         } else if activity.sent_data(now) {
             // The lane outlives the workers.
-            let _ = datapath_events.send(DataPathEvent::Activity(run.peer.id));
+            let _ = datapath_events.send(DataPathEvent::Activity(sa_batch.peer.id));
         }
     }
     port.transmit(batch, drops);
-    for (train, run) in assigned.drain(..).enumerate() {
-        let peer = &run.peer;
+    for (train, sa_batch) in assigned.drain(..).enumerate() {
+        let peer = &sa_batch.peer;
         // The port discards what it could not send.
-        let sizes = batch.live(run.packets.clone()).map(|index| batch.packet(index).len());
+        let sizes = batch.live(sa_batch.packets.clone()).map(|index| batch.packet(index).len());
         let (packets, bytes) = sizes.fold((0, 0), |(packets, bytes), size| (packets + 1, bytes + size));
         peer.sent.count(packets, bytes);
-        if packets < run.packets.len() {
-            peer.unsent.fetch_add((run.packets.len() - packets) as u64, Ordering::Relaxed);
+        if packets < sa_batch.packets.len() {
+            peer.unsent.fetch_add((sa_batch.packets.len() - packets) as u64, Ordering::Relaxed);
         }
-        if run.sa.wants_renewal(now) {
+        if sa_batch.sa.wants_renewal(now) {
             let _ = datapath_events.send(DataPathEvent::Renewal(peer.id));
         }
-        if run.endpoint.local.is_some()
+        if sa_batch.endpoint.local.is_some()
             && batch.trains()[train].endpoint.is_some_and(|now| now.local.is_none())
         {
-            peer.forget_source_of(&run.endpoint);
+            peer.forget_source_of(&sa_batch.endpoint);
         }
     }
 }

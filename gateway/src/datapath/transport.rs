@@ -1,7 +1,7 @@
 //! Transport mode (RFC 4303 section 3.1.1): the IP header is taken off before a packet is sealed, and one is made of
 //! what the SA and the outer header say after it was opened.
 
-use super::Run;
+use super::SaBatch;
 use packet::checksum::Sum;
 use packet::header::esp::{NEXT_NONE, TRAILER};
 use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, TCP, UDP};
@@ -30,16 +30,21 @@ pub(super) fn unwrap(batch: &mut Batch, index: usize) -> u8 {
     protocol
 }
 
-/// Strips the packets of a run, and puts IP headers before them; tells whether there was one.
-pub(super) fn rebuild(esp: &Protection, batch: &mut Batch, run: &mut Run, drops: &DropCounters) -> bool {
-    let transport = addresses(run);
+/// Strips the packets of an SA batch, and puts IP headers before them; tells whether there was one.
+pub(super) fn rebuild(
+    esp: &Protection,
+    batch: &mut Batch,
+    sa_batch: &mut SaBatch,
+    drops: &DropCounters,
+) -> bool {
+    let transport = addresses(sa_batch);
     let header = if transport.remote.is_ipv4() { Ipv4Header::LENGTH } else { Ipv6Header::LENGTH };
     let layout = esp.layout();
     // What ESP leaves free before and behind the payload is often enough for the header.
     let fits = layout.header() + TRAILER + layout.tag >= header;
     let first_copy = batch.len();
     let mut any = false;
-    for index in run.packets.clone() {
+    for index in sa_batch.packets.clone() {
         if !batch.is_live(index) {
             continue;
         }
@@ -51,7 +56,7 @@ pub(super) fn rebuild(esp: &Protection, batch: &mut Batch, run: &mut Run, drops:
             } else {
                 batch.append_copy(index, header).ok_or(DropReason::Truncated)?
             };
-            write(packet, length, header, next_header, run.ds_field, &transport)
+            write(packet, length, header, next_header, sa_batch.ds_field, &transport)
         });
         match rebuilt {
             Ok(()) => any = true,
@@ -65,18 +70,18 @@ pub(super) fn rebuild(esp: &Protection, batch: &mut Batch, run: &mut Run, drops:
         }
     }
     if !fits {
-        run.packets.clone().for_each(|index| batch.discard(index));
-        run.packets = first_copy..batch.len();
+        sa_batch.packets.clone().for_each(|index| batch.discard(index));
+        sa_batch.packets = first_copy..batch.len();
     }
     any
 }
 
 /// The addresses of the packets: those of the SA, or else of the outer header.
-fn addresses(run: &Run) -> Transport {
-    run.session().transport.unwrap_or_else(|| {
-        let remote = run.endpoint.remote.ip();
+fn addresses(sa_batch: &SaBatch) -> Transport {
+    sa_batch.session().transport.unwrap_or_else(|| {
+        let remote = sa_batch.endpoint.remote.ip();
         let any = if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        Transport { local: run.endpoint.local.unwrap_or(any), remote, translated: false }
+        Transport { local: sa_batch.endpoint.local.unwrap_or(any), remote, translated: false }
     })
 }
 

@@ -5,7 +5,7 @@ use super::punt::Punt;
 use super::route::{Recent, Router};
 use super::tables::{Order, Peer, Tables};
 use super::{
-    Assigned, Classified, DataPathEvent, Fitted, Observer, Routed, Run, accept, admit, assign, check,
+    Assigned, Classified, DataPathEvent, Fitted, Observer, Routed, SaBatch, accept, admit, assign, check,
     classify, decrypt, encrypt, fit, forward, punt, receive, route, transmit, wrap,
 };
 use crate::clock::Clock;
@@ -81,9 +81,9 @@ impl<T: Transmit> Egress<T> {
     pub fn send_run(&mut self, batch: &mut Batch, peer: &Arc<Peer>, sa: &Arc<OutboundSa>, is_data: bool) {
         let packets = 0..batch.len();
         // The packets may be of any flow; "not ECN-capable" is right for all (RFC 6040, compatibility mode).
-        let run = Routed { packets, peer: Arc::clone(peer), sa: Arc::clone(sa), ds_field: 0, is_data };
+        let sa_batch = Routed { packets, peer: Arc::clone(peer), sa: Arc::clone(sa), ds_field: 0, is_data };
         let now = self.shared.clock.monotonic();
-        self.send(batch, now, &mut vec![run], &mut IcmpErrors::none(), &mut ());
+        self.send(batch, now, &mut vec![sa_batch], &mut IcmpErrors::none(), &mut ());
         batch.clear();
     }
 
@@ -241,7 +241,7 @@ pub struct Inbound<R, T> {
     punt: Punt,
     drops: Arc<DropCounters>,
     batch: Batch,
-    runs: Vec<Run>,
+    sa_batches: Vec<SaBatch>,
     sequences: Vec<u64>,
 }
 
@@ -255,13 +255,13 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
         drops: Arc<DropCounters>,
         batch_bytes: usize,
     ) -> Self {
-        let (batch, runs, sequences) = (Batch::new(batch_bytes), Vec::new(), Vec::new());
-        Self { shared, outside, inside, punt, drops, batch, runs, sequences }
+        let (batch, sa_batches, sequences) = (Batch::new(batch_bytes), Vec::new(), Vec::new());
+        Self { shared, outside, inside, punt, drops, batch, sa_batches, sequences }
     }
 
     /// Carries one burst; false when there was none. An error means that the outside is gone.
     pub fn burst(&mut self, observer: &mut impl Observer) -> io::Result<bool> {
-        let (batch, drops, runs) = (&mut self.batch, &*self.drops, &mut self.runs);
+        let (batch, drops, sa_batches) = (&mut self.batch, &*self.drops, &mut self.sa_batches);
         let sequences = &mut self.sequences;
         if !receive::inbound(&mut self.outside, &self.shared.tables.pre_sa, batch, drops)? {
             return Ok(false);
@@ -269,23 +269,23 @@ impl<R: Receive, T: Transmit> Inbound<R, T> {
         let now = self.shared.clock.monotonic();
         let (tables, datapath_events) = (&*self.shared.tables, &self.shared.datapath_events);
         observer.finished(&receive::INBOUND);
-        classify::inbound(batch, tables, &self.punt, drops, runs);
+        classify::inbound(batch, tables, &self.punt, drops, sa_batches);
         observer.finished(&classify::INBOUND);
         observer.finished(&punt::STAGE);
-        check::check(batch, now, drops, runs, sequences);
+        check::check(batch, now, drops, sa_batches, sequences);
         observer.finished(&check::STAGE);
-        decrypt::decrypt(batch, drops, runs, sequences);
+        decrypt::decrypt(batch, drops, sa_batches, sequences);
         observer.finished(&decrypt::STAGE);
-        accept::accept(batch, now, drops, datapath_events, runs, sequences);
+        accept::accept(batch, now, drops, datapath_events, sa_batches, sequences);
         observer.finished(&accept::STAGE);
-        admit::admit(batch, tables, drops, runs);
+        admit::admit(batch, tables, drops, sa_batches);
         observer.finished(&admit::STAGE);
-        forward::forward(batch, drops, runs);
+        forward::forward(batch, drops, sa_batches);
         observer.finished(&forward::STAGE);
         transmit::inbound(&mut self.inside, batch, drops);
         observer.finished(&transmit::INBOUND);
         // What is retired while we wait for the next burst must not be kept by this one.
-        runs.clear();
+        sa_batches.clear();
         Ok(true)
     }
 

@@ -2,8 +2,8 @@
 //! packets they are for.
 //!
 //! ```text
-//! outbound   policy (SPD) → lay out: header, padding, trailer → seal, one call of the engine for a run
-//! inbound    infer the high half of the sequence number → open, one call for a run → strip → selectors of the SA
+//! outbound   policy (SPD) → lay out: header, padding, trailer → seal, one call of the engine for an SA batch
+//! inbound    infer the high half of the sequence number → open, one call for an SA batch → strip → selectors of the SA
 //! ```
 
 pub mod layout;

@@ -47,11 +47,11 @@ impl Protection {
             let (Some(&first), Some(&last)) = (live.first(), live.last()) else { return };
             next = last + 1;
             let mut verdicts = ArrayVec::<bool, JOBS>::new();
-            let run = Run { packets: first..next, live: &live, sequences };
+            let sa_batch = SaBatch { packets: first..next, live: &live, sequences };
             let outcome = match &self.keys {
-                Keys::Aead(key, salt) => self.open_aead(&**key, *salt, batch, run, &mut verdicts),
-                Keys::Gmac(key, salt) => self.open_gmac(&**key, *salt, batch, run, &mut verdicts),
-                Keys::Pair(key, ivs) => self.open_pair(&**key, ivs, batch, run, &mut verdicts),
+                Keys::Aead(key, salt) => self.open_aead(&**key, *salt, batch, sa_batch, &mut verdicts),
+                Keys::Gmac(key, salt) => self.open_gmac(&**key, *salt, batch, sa_batch, &mut verdicts),
+                Keys::Pair(key, ivs) => self.open_pair(&**key, ivs, batch, sa_batch, &mut verdicts),
             };
             for (place, &index) in live.iter().enumerate() {
                 let authentic = verdicts.get(place).is_some_and(|&authentic| authentic);
@@ -70,13 +70,16 @@ impl Protection {
         key: &dyn Key,
         salt: Salt,
         batch: &mut Batch,
-        run: Run<'_>,
+        sa_batch: SaBatch<'_>,
         verdicts: &mut Verdicts,
     ) -> Result<(), EngineFailure> {
-        let aads: ArrayVec<[u8; 12], JOBS> =
-            run.live.iter().map(|&index| self.aad(spi(batch.packet(index)), run.sequences[index])).collect();
+        let aads: ArrayVec<[u8; 12], JOBS> = sa_batch
+            .live
+            .iter()
+            .map(|&index| self.aad(spi(batch.packet(index)), sa_batch.sequences[index]))
+            .collect();
         let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
-        for ((_, packet), aad) in batch.packets_mut(run.packets).zip(&aads) {
+        for ((_, packet), aad) in batch.packets_mut(sa_batch.packets).zip(&aads) {
             let nonce = salt.nonce(explicit_iv(packet));
             let (covered, tag) = packet.split_at_mut(packet.len() - self.layout.tag);
             let text = &mut covered[HEADER + 8..];
@@ -92,18 +95,18 @@ impl Protection {
         key: &dyn Key,
         salt: Salt,
         batch: &mut Batch,
-        run: Run<'_>,
+        sa_batch: SaBatch<'_>,
         verdicts: &mut Verdicts,
     ) -> Result<(), EngineFailure> {
         let mut copies = Vec::new();
-        for &index in run.live {
+        for &index in sa_batch.live {
             let packet = batch.packet(index);
             let covered = &packet[..packet.len() - self.layout.tag];
-            self.gmac_aad(covered, spi(packet), run.sequences[index], &mut copies);
+            self.gmac_aad(covered, spi(packet), sa_batch.sequences[index], &mut copies);
         }
         let mut aads = &copies[..];
         let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
-        for (_, packet) in batch.packets_mut(run.packets) {
+        for (_, packet) in batch.packets_mut(sa_batch.packets) {
             let nonce = salt.nonce(explicit_iv(packet));
             let (covered, tag) = packet.split_at_mut(packet.len() - self.layout.tag);
             let aad = self.take_gmac_aad(&mut aads, covered);
@@ -119,12 +122,12 @@ impl Protection {
         key: &dyn PairKey,
         ivs: &Ivs,
         batch: &mut Batch,
-        run: Run<'_>,
+        sa_batch: SaBatch<'_>,
         verdicts: &mut Verdicts,
     ) -> Result<(), EngineFailure> {
-        let suffixes = suffixes(run.live.iter().map(|&index| run.sequences[index]));
+        let suffixes = suffixes(sa_batch.live.iter().map(|&index| sa_batch.sequences[index]));
         let mut jobs = ArrayVec::<PairJob<'_>, JOBS>::new();
-        for ((_, packet), suffix) in batch.packets_mut(run.packets).zip(&suffixes) {
+        for ((_, packet), suffix) in batch.packets_mut(sa_batch.packets).zip(&suffixes) {
             let iv = match ivs {
                 Ivs::Null => [0; 16],
                 Ivs::Counter(nonce) => counter_block(*nonce, explicit_iv(packet)),
@@ -175,7 +178,7 @@ impl Protection {
 type Verdicts = ArrayVec<bool, JOBS>;
 
 /// Packets that one call of the engine takes.
-struct Run<'a> {
+struct SaBatch<'a> {
     packets: Range<usize>,
     live: &'a [usize],
     sequences: &'a [u64],

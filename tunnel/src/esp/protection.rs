@@ -50,7 +50,7 @@ pub(super) enum Ivs {
 }
 
 /// Unpredictable IVs (NIST SP 800-38A appendix C): the keystream of a key that nobody else has, so that one call of
-/// the engine gives those of a whole run, without asking the system for each.
+/// the engine gives those of a whole SA batch, without asking the system for each.
 pub(super) struct IvSource(Arc<dyn Key>);
 
 impl IvSource {

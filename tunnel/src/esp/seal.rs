@@ -43,11 +43,11 @@ impl Protection {
         let mut rest = packets;
         while !rest.is_empty() {
             let end = rest.end.min(rest.start + JOBS);
-            let run = Run { packets: rest.start..end, spi, first_sequence: sequence };
+            let sa_batch = SaBatch { packets: rest.start..end, spi, first_sequence: sequence };
             match &self.keys {
-                Keys::Aead(key, salt) => self.seal_aead(&**key, *salt, batch, run)?,
-                Keys::Gmac(key, salt) => self.seal_gmac(&**key, *salt, batch, run)?,
-                Keys::Pair(key, ivs) => self.seal_pair(&**key, ivs, batch, run)?,
+                Keys::Aead(key, salt) => self.seal_aead(&**key, *salt, batch, sa_batch)?,
+                Keys::Gmac(key, salt) => self.seal_gmac(&**key, *salt, batch, sa_batch)?,
+                Keys::Pair(key, ivs) => self.seal_pair(&**key, ivs, batch, sa_batch)?,
             }
             sequence += (end - rest.start) as u64;
             rest.start = end;
@@ -56,11 +56,18 @@ impl Protection {
     }
 
     #[inline]
-    fn seal_aead(&self, key: &dyn Key, salt: Salt, batch: &mut Batch, run: Run) -> Result<(), EngineFailure> {
-        let aads: ArrayVec<[u8; 12], JOBS> = run.sequences().map(|s| self.aad(run.spi, s)).collect();
+    fn seal_aead(
+        &self,
+        key: &dyn Key,
+        salt: Salt,
+        batch: &mut Batch,
+        sa_batch: SaBatch,
+    ) -> Result<(), EngineFailure> {
+        let aads: ArrayVec<[u8; 12], JOBS> =
+            sa_batch.sequences().map(|s| self.aad(sa_batch.spi, s)).collect();
         let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
-        let packets = batch.packets_mut(run.packets.clone());
-        for (((_, packet), aad), sequence) in packets.zip(&aads).zip(run.sequences()) {
+        let packets = batch.packets_mut(sa_batch.packets.clone());
+        for (((_, packet), aad), sequence) in packets.zip(&aads).zip(sa_batch.sequences()) {
             let (covered, tag) = packet.split_at_mut(packet.len() - self.layout.tag);
             let text = &mut covered[HEADER + 8..];
             let nonce = salt.nonce(sequence.to_be_bytes());
@@ -69,15 +76,21 @@ impl Protection {
         key.seal(&mut jobs)
     }
 
-    fn seal_gmac(&self, key: &dyn Key, salt: Salt, batch: &mut Batch, run: Run) -> Result<(), EngineFailure> {
+    fn seal_gmac(
+        &self,
+        key: &dyn Key,
+        salt: Salt,
+        batch: &mut Batch,
+        sa_batch: SaBatch,
+    ) -> Result<(), EngineFailure> {
         let mut copies = Vec::new();
-        for (index, sequence) in run.packets.clone().zip(run.sequences()) {
+        for (index, sequence) in sa_batch.packets.clone().zip(sa_batch.sequences()) {
             let packet = batch.packet(index);
-            self.gmac_aad(&packet[..packet.len() - self.layout.tag], run.spi, sequence, &mut copies);
+            self.gmac_aad(&packet[..packet.len() - self.layout.tag], sa_batch.spi, sequence, &mut copies);
         }
         let mut aads = &copies[..];
         let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
-        for ((_, packet), sequence) in batch.packets_mut(run.packets.clone()).zip(run.sequences()) {
+        for ((_, packet), sequence) in batch.packets_mut(sa_batch.packets.clone()).zip(sa_batch.sequences()) {
             let (covered, tag) = packet.split_at_mut(packet.len() - self.layout.tag);
             let aad = self.take_gmac_aad(&mut aads, covered);
             let nonce = salt.nonce(sequence.to_be_bytes());
@@ -91,18 +104,19 @@ impl Protection {
         key: &dyn PairKey,
         ivs: &Ivs,
         batch: &mut Batch,
-        run: Run,
+        sa_batch: SaBatch,
     ) -> Result<(), EngineFailure> {
         let blocks = match ivs {
             Ivs::Null => ArrayVec::from([[0; 16]; JOBS]),
             Ivs::Counter(nonce) => {
-                run.sequences().map(|sequence| counter_block(*nonce, sequence.to_be_bytes())).collect()
+                sa_batch.sequences().map(|sequence| counter_block(*nonce, sequence.to_be_bytes())).collect()
             }
-            Ivs::Unpredictable(source, length) => write_ivs(source, *length, batch, &run)?,
+            Ivs::Unpredictable(source, length) => write_ivs(source, *length, batch, &sa_batch)?,
         };
-        let suffixes = suffixes(run.sequences());
+        let suffixes = suffixes(sa_batch.sequences());
         let mut jobs = ArrayVec::<PairJob<'_>, JOBS>::new();
-        for (((_, packet), &iv), suffix) in batch.packets_mut(run.packets.clone()).zip(&blocks).zip(&suffixes)
+        for (((_, packet), &iv), suffix) in
+            batch.packets_mut(sa_batch.packets.clone()).zip(&blocks).zip(&suffixes)
         {
             let (packet, tag) = packet.split_at_mut(packet.len() - self.layout.tag);
             let (text, suffix) = (self.layout.header(), &suffix[..self.suffix_length()]);
@@ -132,13 +146,13 @@ impl Protection {
 }
 
 /// Packets that one call of the engine takes.
-struct Run {
+struct SaBatch {
     packets: Range<usize>,
     spi: u32,
     first_sequence: u64,
 }
 
-impl Run {
+impl SaBatch {
     #[inline]
     fn sequences(&self) -> impl Iterator<Item = u64> + use<> {
         (self.first_sequence..).take(self.packets.len())
@@ -150,11 +164,11 @@ fn write_ivs(
     source: &IvSource,
     length: usize,
     batch: &mut Batch,
-    run: &Run,
+    sa_batch: &SaBatch,
 ) -> Result<ArrayVec<[u8; 16], JOBS>, EngineFailure> {
-    let mut ivs: ArrayVec<[u8; 16], JOBS> = std::iter::repeat_n([0; 16], run.packets.len()).collect();
-    source.fill(run.first_sequence, &mut ivs)?;
-    for ((_, packet), iv) in batch.packets_mut(run.packets.clone()).zip(&ivs) {
+    let mut ivs: ArrayVec<[u8; 16], JOBS> = std::iter::repeat_n([0; 16], sa_batch.packets.len()).collect();
+    source.fill(sa_batch.first_sequence, &mut ivs)?;
+    for ((_, packet), iv) in batch.packets_mut(sa_batch.packets.clone()).zip(&ivs) {
         packet[HEADER..HEADER + length].copy_from_slice(&iv[..length]);
     }
     Ok(ivs)
