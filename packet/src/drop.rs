@@ -42,7 +42,7 @@ drop_reasons! {
     Malformed = "malformed", "the inner packet is not a well-formed IP packet";
     /// No security association carries the receiver index or SPI.
     UnknownSa = "unknown-sa", "no session has this receiver index or SPI: it ended, or the peer did not see us restart";
-    /// The handshake lane has as much as it may hold.
+    /// The handshake thread has as much as it may hold.
     ControlQueueFull = "control-queue-full", "more handshake messages arrived than are kept waiting";
     /// A handshake message whose first MAC is wrong: the sender does not know our public key.
     BadMac = "bad-mac", "a handshake message not made for our public key";

@@ -56,7 +56,7 @@ impl ApplyError {
     }
 }
 
-/// How long an interface that goes down may take to let go of its port: its lane yields to others.
+/// How long an interface that goes down may take to let go of its port: its slow path yields to others.
 const RELEASE: Duration = Duration::from_secs(2);
 
 /// A running interface, and what was made of it.
@@ -301,7 +301,7 @@ impl Running {
         Ok(())
     }
 
-    /// Adds, changes, then takes away. The lane comes late: what it has learned of its peers cannot be given back.
+    /// Adds, changes, then takes away. The slow path comes late: what it has learned of its peers cannot be given back.
     async fn go(
         &self,
         host: &Host,

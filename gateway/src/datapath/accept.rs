@@ -152,7 +152,7 @@ fn cut(batch: &mut Batch, index: usize) -> Result<(), DropReason> {
 /// Tells the protocol what it must know.
 fn tell(sa_batch: &SaBatch, now: Time, with_data: bool, datapath_events: &Sender<DataPathEvent>) {
     let (sa, peer) = (&sa_batch.session().sa, &sa_batch.session().peer);
-    // The lane outlives the workers.
+    // The slow path outlives the workers.
     if sa.confirm() {
         peer.confirmed(sa.index);
         let _ = datapath_events.send(DataPathEvent::Confirmed(sa.index));

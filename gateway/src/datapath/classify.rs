@@ -42,7 +42,7 @@ pub fn outbound(batch: &Batch, drops: &DropCounters, classified: &mut Vec<Classi
     }
 }
 
-/// Inbound: finds SA batches of packets with the same receiver index or SPI; handshake messages leave for the lane.
+/// Inbound: finds SA batches of packets with the same receiver index or SPI; handshake messages leave for the slow path.
 pub fn inbound(
     batch: &mut Batch,
     tables: &Tables,
@@ -76,7 +76,7 @@ trait Wire {
 enum Kind {
     /// Under this receiver index or SPI.
     Data(u32),
-    /// For the lane.
+    /// For the slow path.
     Handshake,
     /// For nobody.
     Nothing,

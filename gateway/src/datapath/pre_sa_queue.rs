@@ -1,6 +1,6 @@
 //! Packets that came before their SA.
 //!
-//! Whoever answers a request for an SA may send under it at once, and a worker sees that before the lane, which runs when
+//! Whoever answers a request for an SA may send under it at once, and a worker sees that before the slow path, which runs when
 //! workers leave time, has read the answer. The SPI is of our choosing and known since the request: packets under it wait.
 
 use super::indexed::{Indexed, Table};
@@ -27,7 +27,7 @@ struct Packet {
     bytes: Box<[u8]>,
 }
 
-/// The packets of an SPI: workers put them in and take them out, so that none of them waits for the lane.
+/// The packets of an SPI: workers put them in and take them out, so that none of them waits for the slow path.
 struct Waiting {
     spi: u32,
     is_over: AtomicBool,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
     name: "punt",
-    does: "hands handshake messages to the lane over a bounded queue",
+    does: "hands handshake messages to the slow path over a bounded queue",
     drops: &[DropReason::ControlQueueFull],
 };
 
@@ -75,7 +75,7 @@ pub struct Punt {
 }
 
 impl Punt {
-    /// A queue for WireGuard: where messages go in, and where the lane takes them out.
+    /// A queue for WireGuard: where messages go in, and where the slow path takes them out.
     pub fn new() -> (Self, Receiver<Datagram>) {
         Self::accepting(Accepts::WireGuard)
     }

@@ -148,7 +148,7 @@ impl Router<'_> {
             });
             match found {
                 Some(peer) => {
-                    Lead { datapath_events, drops, errors, flush }.lead(batch, now, train, peer, routed)
+                    Lead { datapath_events, drops, errors, flush }.lead(batch, now, train, peer, routed);
                 }
                 None => refuse(batch, train.packets, DropReason::NoRoute, drops, errors),
             }
@@ -237,7 +237,7 @@ impl Lead<'_> {
         let (first, dropped) = peer.staging.stage(packets.map(|index| batch.packet(index)));
         self.drops.count(DropReason::NoKey, dropped);
         if first {
-            // The lane outlives the workers; if it did not, there would be nobody to make keys.
+            // The slow path outlives the workers; if it did not, there would be nobody to make keys.
             let _ = self.datapath_events.send(DataPathEvent::NoKey(peer.id));
         }
     }

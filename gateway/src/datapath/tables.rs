@@ -1,6 +1,6 @@
 //! What the workers look up, and who may change it.
 //!
-//! The lane of a protocol is the only writer of [`Tables`]; workers read. The route table is replaced whole, so that a
+//! The slow path of a protocol is the only writer of [`Tables`]; workers read. The route table is replaced whole, so that a
 //! prefix moves from one peer to another in one step. Of a [`Peer`], the workers themselves write what they observe:
 //! its endpoint, its counters, its activity.
 
@@ -264,7 +264,7 @@ pub struct Tables {
     pub pre_sa: PreSaQueue,
     /// What the outbound worker is to do with packets that wait for keys.
     pub orders: Orders,
-    /// Without locks: a worker never waits for the lane, which runs at a lower priority.
+    /// Without locks: a worker never waits for the slow path, which runs at a lower priority.
     sessions: Table<Session>,
 }
 

@@ -1,7 +1,7 @@
-//! The running gateway: an interface, the two ports of IKE, and its lane.
+//! The running gateway: an interface, the two ports of IKE, and its IKE thread.
 
 use super::connections::Plan;
-use super::ike_thread::{Command, Inbox, Lane, Parts};
+use super::ike_thread::{Command, IkeThread, Inbox, Parts};
 use super::network::MARK;
 use super::port::IkePort;
 use crate::api::model;
@@ -95,10 +95,10 @@ impl Gateway {
         let tables = Arc::new(Tables::new(Protocol::Ipsec, MTU as usize));
         let shared = Shared { tables, datapath_events, clock: Clock };
         let link = commands.clone();
-        // The lane outlives its follower.
+        // The IKE thread outlives its follower.
         let tell = move |up, mtu| _ = link.send(Command::Link { up, mtu });
         tunnel.start(&shared, options, floated_in.clone(), events, OVERHEAD, tell)?;
-        let drops = Arc::clone(&tunnel.drops().lane);
+        let drops = Arc::clone(&tunnel.drops().handshake);
         let parts = Parts {
             engine,
             random: [Box::new(random::System::default()), Box::new(random::System::default())],
@@ -117,11 +117,11 @@ impl Gateway {
                 punts: [floated_in, initial_in.clone()],
             },
         };
-        tunnel.start_lane(Rights::None, move || Lane::new(parts).run())?;
+        tunnel.start_slow_path(Rights::None, move || IkeThread::new(parts).run())?;
         let stop_port = Box::new(initial.stopper());
         let sockets = initial.sockets();
         let port = std::thread::Builder::new().name(format!("{NAME} ike")).spawn(move || {
-            // As the lane that it feeds: what arrives faster than IKE is served waits in the kernel, and then falls there.
+            // As the IKE thread that it feeds: what arrives faster than IKE is served waits in the kernel, and then falls there.
             let _ = yield_to_packets();
             Rights::Packets.keep();
             if let Err(error) = initial.receive(&initial_in, &drops) {
@@ -176,14 +176,14 @@ impl Gateway {
     pub async fn status(&self) -> Vec<model::IpsecPeer> {
         let (reply, answer) = oneshot::channel();
         let _ = self.commands.send(Command::Status(reply));
-        answer.await.expect("the lane lives as long as the gateway")
+        answer.await.expect("the IKE thread lives as long as the gateway")
     }
 
     /// Begins anew with a peer, or with one tunnel to it; tells whether there is such a one.
     pub async fn reset(&self, peer: &str, tunnel: Option<u32>) -> bool {
         let (reply, answer) = oneshot::channel();
         let _ = self.commands.send(Command::Reset(peer.to_owned(), tunnel, reply));
-        answer.await.expect("the lane lives as long as the gateway")
+        answer.await.expect("the IKE thread lives as long as the gateway")
     }
 }
 

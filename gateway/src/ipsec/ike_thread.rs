@@ -1,7 +1,7 @@
-//! The IPsec lane: one thread that owns IKE, and carries out what it wants done.
+//! The IPsec IKE thread: one thread that owns IKE, and carries out what it wants done.
 //!
 //! It serves, in this order: commands, data path events, jobs that are done, timers, and IKE messages from the network.
-//! Whatever the network sends, it can only fill bounded queues; and the lane has a lower priority than the data path.
+//! Whatever the network sends, it can only fill bounded queues; and the IKE thread has a lower priority than the data path.
 //! Each file beside this one holds one matter: `commands` what control wants, `actions` what IKE wants done, `report` what IKE
 //! tells, `children` the tunnels as the data path has them.
 
@@ -46,7 +46,7 @@ const KEEPALIVE: [u8; 1] = [0xff];
 /// The DS field of IKE messages: CS6, as that of other protocols that networks are run by (RFC 4594 section 3.2).
 const DS_FIELD: u8 = 48 << 2;
 
-/// What the lane is asked by others.
+/// What the IKE thread is asked by others.
 pub enum Command {
     /// Serve these peers; others of the same names are ended first.
     Add(Vec<Plan>),
@@ -71,7 +71,7 @@ pub enum Command {
     Stop,
 }
 
-/// Where the lane's work comes from.
+/// Where the IKE thread's work comes from.
 pub struct Inbox {
     /// From control.
     pub commands: Receiver<Command>,
@@ -85,8 +85,8 @@ pub struct Inbox {
     pub punts: [Punt; 2],
 }
 
-/// The lane.
-pub struct Lane {
+/// The IKE thread.
+pub struct IkeThread {
     ike: Ike,
     children: Children,
     shared: Shared,
@@ -106,7 +106,7 @@ pub struct Lane {
     drops: Arc<DropCounters>,
 }
 
-/// What a lane is made of.
+/// What an IKE thread is made of.
 pub struct Parts {
     /// Makes keys for the data path.
     pub engine: Arc<dyn Engine>,
@@ -130,8 +130,8 @@ pub struct Parts {
     pub inbox: Inbox,
 }
 
-impl Lane {
-    /// A lane without peers, for an interface that is down. Its jobs are done as the calling thread runs.
+impl IkeThread {
+    /// An IKE thread without peers, for an interface that is down. Its jobs are done as the calling thread runs.
     pub fn new(parts: Parts) -> Self {
         let Parts {
             engine,

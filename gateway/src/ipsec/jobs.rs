@@ -1,4 +1,4 @@
-//! The threads that do the jobs of IKE: key exchanges and signatures, while the lane goes on.
+//! The threads that do the jobs of IKE: key exchanges and signatures, while the IKE thread goes on.
 
 use crossbeam_channel::{Receiver, Sender, select_biased, unbounded};
 use std::thread::{self, JoinHandle};
@@ -7,7 +7,7 @@ use tunnel::ikev2::{Finished, Job};
 /// More would only wait for each other where packets leave little time.
 const MOST: usize = 8;
 
-/// The threads: one for each processor but the one that the lane is on. Where there is only that one, there are none.
+/// The threads: one for each processor but the one that the IKE thread is on. Where there is only that one, there are none.
 pub struct Jobs {
     queues: Option<Queues<Sender<Job>>>,
     waiting: Queues<Receiver<Job>>,
@@ -50,7 +50,7 @@ impl Jobs {
             let (waiting, done) = (waiting.clone(), done.clone());
             let work = move || {
                 while let Some(job) = waiting.next() {
-                    // The lane may have ended.
+                    // The IKE thread may have ended.
                     let _ = done.send(job.run());
                 }
             };

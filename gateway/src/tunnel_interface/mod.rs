@@ -1,5 +1,5 @@
 //! What carries the packets of an interface, whatever it speaks: TUN inside, UDP outside, a worker each way, and who
-//! follows the interface. The protocol has a thread of its own beside it, its lane.
+//! follows the interface. The protocol has a thread of its own beside it, its slow path.
 
 pub mod binding;
 pub mod link;
@@ -88,17 +88,17 @@ pub struct Drops {
     outbound: Arc<DropCounters>,
     inbound: Arc<DropCounters>,
     /// Of the protocol.
-    pub(crate) lane: Arc<DropCounters>,
+    pub(crate) handshake: Arc<DropCounters>,
 }
 
 impl Drops {
-    /// How many packets were dropped for `reason`, outbound, inbound and by the lane.
+    /// How many packets were dropped for `reason`, outbound, inbound and by the slow path.
     pub fn read(&self, reason: DropReason) -> [u64; 3] {
-        [&self.outbound, &self.inbound, &self.lane].map(|counters| counters.read(reason))
+        [&self.outbound, &self.inbound, &self.handshake].map(|counters| counters.read(reason))
     }
 }
 
-/// Ports and workers of an interface. Dropping it ends them and removes the interface; its lane must have been told before.
+/// Ports and workers of an interface. Dropping it ends them and removes the interface; its slow path must have been told before.
 pub struct TunnelInterface {
     device: Arc<TunDevice>,
     offloads: Arc<Offloads>,
@@ -191,16 +191,16 @@ impl TunnelInterface {
     }
 
     /// Starts the protocol's thread, with a lower priority than the workers.
-    pub(crate) fn start_lane(
+    pub(crate) fn start_slow_path(
         &mut self,
         rights: Rights,
-        lane: impl FnOnce() + Send + 'static,
+        slow_path: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
-        self.spawn("lane", rights, move || {
+        self.spawn("handshake", rights, move || {
             if let Err(error) = yield_to_packets() {
                 tracing::debug!("handshakes may delay packets: {error}");
             }
-            lane();
+            slow_path();
         })
     }
 
@@ -249,7 +249,7 @@ impl TunnelInterface {
         self.raw.is_some()
     }
 
-    /// What the lane binds the sockets with.
+    /// What the slow path binds the sockets with.
     pub fn binding(&self) -> Binding {
         Binding::new(Arc::clone(&self.slot), Arc::clone(&self.offloads), Arc::clone(&self.inbound_wake))
     }

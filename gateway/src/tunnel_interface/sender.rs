@@ -1,4 +1,4 @@
-//! What a lane sends itself: messages of its protocol.
+//! What a slow path sends itself: messages of its protocol.
 
 use crate::datapath::tables::Peer;
 use crate::datapath::worker::{Egress, Shared};
@@ -7,7 +7,7 @@ use port::Transmit;
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// A lane's own way out, beside that of the outbound worker.
+/// A slow path's own way out, beside that of the outbound worker.
 pub struct Sender<T> {
     egress: Egress<T>,
     batch: Batch,

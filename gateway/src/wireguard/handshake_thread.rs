@@ -1,7 +1,7 @@
-//! The handshake lane: one thread an interface that owns the protocol.
+//! The handshake thread: one thread an interface that owns the protocol.
 //!
 //! It serves, in this order: commands, data path events, timers, and handshake messages from the network.
-//! Whatever the network sends, it can only fill the bounded queue of the last kind; and the lane has a lower priority than
+//! Whatever the network sends, it can only fill the bounded queue of the last kind; and the handshake thread has a lower priority than
 //! the data path, so that handshakes take little from it.
 
 use super::callers::{About, Allowances, Callers};
@@ -35,7 +35,7 @@ const TURN: usize = 16;
 /// How often a port is tried again that could not be bound when the interface came up.
 const REBIND: Duration = Duration::from_secs(1);
 
-/// What the lane is asked by others.
+/// What the handshake thread is asked by others.
 pub enum Command {
     /// Change something, and say whether it was done.
     Update(Update, Reply<Result<(), UpdateError>>),
@@ -55,7 +55,7 @@ pub enum Command {
 /// Where an answer goes.
 pub type Reply<T> = tokio::sync::oneshot::Sender<T>;
 
-/// Where the lane's work comes from.
+/// Where the handshake thread's work comes from.
 pub struct Inbox {
     /// From control.
     pub commands: Receiver<Command>,
@@ -67,8 +67,8 @@ pub struct Inbox {
     pub punt: Punt,
 }
 
-/// The lane.
-pub struct Lane<T> {
+/// The handshake thread.
+pub struct HandshakeThread<T> {
     device: Device,
     shared: Shared,
     drops: Arc<DropCounters>,
@@ -96,7 +96,7 @@ pub struct Lane<T> {
     allowances: Allowances,
 }
 
-/// What a lane is made of.
+/// What a handshake thread is made of.
 pub struct Parts<T> {
     /// The name of the interface.
     pub name: String,
@@ -123,8 +123,8 @@ struct Entry {
     allowed: BTreeSet<IpNet>,
 }
 
-impl<T: Transmit> Lane<T> {
-    /// A lane without key and peers, for an interface that is down.
+impl<T: Transmit> HandshakeThread<T> {
+    /// A handshake thread without key and peers, for an interface that is down.
     pub fn new(parts: Parts<T>) -> Self {
         let Parts { name, engine, random, shared, outside, outbound_wake, drops, binding, inbox } = parts;
         Self {
@@ -243,7 +243,7 @@ impl<T: Transmit> Lane<T> {
 }
 
 /// What the protocol wants done.
-impl<T: Transmit> Lane<T> {
+impl<T: Transmit> HandshakeThread<T> {
     fn carry_out(&mut self, out: Outbox, source: Option<Endpoint>) {
         for action in out {
             match action {
@@ -360,7 +360,7 @@ impl<T: Transmit> Lane<T> {
 }
 
 /// What control wants done.
-impl<T: Transmit> Lane<T> {
+impl<T: Transmit> HandshakeThread<T> {
     fn link(&mut self, up: bool, mtu: usize) {
         self.shared.tables.mtu.store(mtu, Ordering::Relaxed);
         if up == self.running {

@@ -1,6 +1,6 @@
-//! One WireGuard interface: what carries its packets, its lane, and how to talk to it.
+//! One WireGuard interface: what carries its packets, its handshake thread, and how to talk to it.
 
-use super::handshake_thread::{Command, Inbox, Lane, Parts};
+use super::handshake_thread::{Command, HandshakeThread, Inbox, Parts};
 use super::update::{Snapshot, Update, UpdateError};
 use crate::clock::Clock;
 use crate::datapath::punt::Punt;
@@ -59,16 +59,16 @@ impl Interface {
             punt: punt.clone(),
         };
         let link = commands.clone();
-        // The lane outlives its follower.
+        // The handshake thread outlives its follower.
         let tell = move |up, mtu| _ = link.send(Command::Link { up, mtu });
         tunnel.start(&shared, options, punt, events, DATA_OVERHEAD, tell)?;
         let random = Box::new(random::System::default());
         let (outside, drops, binding) =
-            (tunnel.outside(), Arc::clone(&tunnel.drops().lane), tunnel.binding());
+            (tunnel.outside(), Arc::clone(&tunnel.drops().handshake), tunnel.binding());
         let outbound_wake = tunnel.outbound_wake();
         let name = tunnel.name().to_owned();
         let parts = Parts { name, engine, random, shared, outside, outbound_wake, drops, binding, inbox };
-        tunnel.start_lane(Rights::Sockets, move || Lane::new(parts).run())?;
+        tunnel.start_slow_path(Rights::Sockets, move || HandshakeThread::new(parts).run())?;
         Ok(Self { tunnel, tables, commands })
     }
 
@@ -118,14 +118,14 @@ impl Interface {
     pub async fn update(&self, update: Update) -> Result<(), UpdateError> {
         let (reply, answer) = oneshot::channel();
         let _ = self.commands.send(Command::Update(update, reply));
-        answer.await.expect("the lane lives as long as the interface")
+        answer.await.expect("the handshake thread lives as long as the interface")
     }
 
     /// Shows keys and peers.
     pub async fn snapshot(&self) -> Snapshot {
         let (reply, answer) = oneshot::channel();
         let _ = self.commands.send(Command::Snapshot(reply));
-        answer.await.expect("the lane lives as long as the interface")
+        answer.await.expect("the handshake thread lives as long as the interface")
     }
 }
 

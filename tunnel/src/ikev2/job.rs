@@ -74,7 +74,7 @@ pub(super) struct Working {
 }
 
 impl Working {
-    /// Keeps a message until the state is back: after a forged answer the true one comes, and it comes once. A entry asks
+    /// Keeps a message until the state is back: after a forged answer the true one comes, and it comes once. An entry asks
     /// again.
     pub(super) fn wait(&mut self, path: Path, message: &[u8]) {
         let is_ours = matches!(self.whose, Whose::Ours(_));

@@ -1,13 +1,13 @@
 //! What IKE wants done.
 
-use super::{DS_FIELD, KEEPALIVE, Lane, MARKER, outside};
+use super::{DS_FIELD, IkeThread, KEEPALIVE, MARKER, outside};
 use crate::ipsec::explain;
 use packet::DropReason;
 use rustix::io::Errno;
 use tunnel::ikev2::limits::IKE_PORT;
 use tunnel::ikev2::{Action, Install, Outbox, Path};
 
-impl Lane {
+impl IkeThread {
     pub(super) fn carry_out(&mut self, out: Outbox) {
         for action in out {
             match action {

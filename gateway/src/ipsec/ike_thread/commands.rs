@@ -1,12 +1,12 @@
 //! What control wants done.
 
-use super::{Command, Lane};
+use super::{Command, IkeThread};
 use crate::ipsec::connections::Plan;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tunnel::ikev2::{ConnectionId, Outbox, Start};
 
-impl Lane {
+impl IkeThread {
     pub(super) fn command(&mut self, command: Command) {
         // Whoever asked may have gone: then nobody misses the answer.
         match command {

@@ -1,10 +1,10 @@
 //! What IKE tells, for the log and for the API.
 
-use super::Lane;
+use super::IkeThread;
 use crate::ipsec::explain;
 use tunnel::ikev2::{Cause, ConnectionId, Event, Path};
 
-impl Lane {
+impl IkeThread {
     pub(super) fn report(&mut self, event: &Event) {
         self.children.note(event);
         match event {

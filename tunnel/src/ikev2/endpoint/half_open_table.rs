@@ -157,7 +157,7 @@ impl HalfOpenTable {
         self.note_wasted(now, entry.source.ip(), entry.is_proven);
     }
 
-    /// A entry has shown who it is: a first message that it sent before with another group or no cookie was none too many, as
+    /// An entry has shown who it is: a first message that it sent before with another group or no cookie was none too many, as
     /// hundreds of peers may be behind one NAT.
     pub(super) fn welcome(&mut self, entry: HalfOpenEntry) {
         if let Some(source) = self.sources.get_mut(&aggregate(entry.source.ip())) {
@@ -183,7 +183,7 @@ impl HalfOpenTable {
         self.waiting < HELD_TOTAL
     }
 
-    /// Whether there is room for the fragments that are held for a entry.
+    /// Whether there is room for the fragments that are held for an entry.
     pub(super) fn has_room(&self, entry: &HalfOpenEntry) -> bool {
         self.held + entry.held <= HALF_OPEN_FRAGMENTS
     }
