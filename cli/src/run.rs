@@ -253,15 +253,15 @@ struct InForce {
 }
 
 /// Logs what failed at the start. What is not retried by itself is taken out of the configuration in force.
-fn leave_out(refused: &BTreeMap<String, ApplyError>, in_force: &mut Text) {
+fn leave_out(refused: &BTreeMap<config::Path, ApplyError>, in_force: &mut Text) {
     let mut tree = in_force.as_str().ok().and_then(|text| config::parse(text).ok()).unwrap_or_default();
-    for (place, error) in refused {
+    for (path, error) in refused {
         if error.is_temporary() {
             tracing::warn!("{error}\n  retried every {} seconds", MAINTENANCE.as_secs());
             continue;
         }
-        tracing::error!("{error}\n  {place} is not served, and what it protects stays blocked");
-        tree.take_over(&place.split(' ').collect::<Vec<_>>(), &Tree::default());
+        tracing::error!("{error}\n  {path} is not served, and what it protects stays blocked");
+        tree.take_over(path, &Tree::default());
     }
     *in_force = config::print::text(&tree);
 }
@@ -285,13 +285,12 @@ async fn load(path: &Path, in_force: &mut InForce, daemon: &mut Daemon) -> Reloa
         tracing::info!("{change}");
     }
     let refused = daemon.apply(settings).await;
-    for (place, error) in &refused {
+    for (refused_path, error) in &refused {
         tracing::error!("{error}");
-        let place: Vec<&str> = place.split(' ').collect();
-        tree.take_over(&place, &old);
+        tree.take_over(refused_path, &old);
     }
     *in_force = InForce { text: config::print::text(&tree), ends, group: in_force.group };
-    let names: Vec<&str> = refused.keys().map(String::as_str).collect();
+    let names: Vec<String> = refused.keys().map(ToString::to_string).collect();
     if names.is_empty() {
         tracing::info!("{} is in force", path.display());
         return Reloaded::new(Reloaded::IN_FORCE, changes, Vec::new());

@@ -11,6 +11,7 @@
 pub mod diff;
 pub mod error;
 pub mod parse;
+pub mod path;
 pub mod print;
 pub mod schema;
 pub mod settings;
@@ -20,6 +21,7 @@ pub mod tree;
 
 pub use error::ConfigError;
 pub use parse::parse;
+pub use path::Path;
 pub use settings::Settings;
 pub use text::Text;
 pub use tree::Tree;

@@ -1,6 +1,7 @@
 //! The configuration as a tree of words.
 
 use crate::error::Location;
+use crate::path::Path;
 use std::collections::BTreeMap;
 use zeroize::Zeroizing;
 
@@ -128,15 +129,16 @@ impl Tree {
         self.values.clear();
     }
 
-    /// Has at `words` what `other` has there, which may be nothing.
-    pub fn take_over(&mut self, words: &[&str], other: &Self) {
-        match (other.at(words), words.split_last()) {
-            (Some(branch), Some((last, path))) => {
-                let path: Vec<(&str, Location)> =
-                    path.iter().map(|word| (*word, Location::default())).collect();
-                self.make(&path).children.insert(Word((*last).to_owned()), branch.clone());
+    /// Has at `path` what `other` has there, which may be nothing.
+    pub fn take_over(&mut self, path: &Path, other: &Self) {
+        let words = path.words();
+        match (other.at(&words), words.split_last()) {
+            (Some(branch), Some((last, parents))) => {
+                let parents: Vec<(&str, Location)> =
+                    parents.iter().map(|word| (*word, Location::default())).collect();
+                self.make(&parents).children.insert(Word((*last).to_owned()), branch.clone());
             }
-            _ => _ = self.remove(words, None),
+            _ => _ = self.remove(&words, None),
         }
     }
 
@@ -169,7 +171,7 @@ mod tests {
         let mut tree = read("set interfaces wireguard wg0 mtu 1400\nset interfaces wireguard wg1 mtu 1400");
         let other = read("set interfaces wireguard wg0 mtu 1300\nset interfaces wireguard wg2 mtu 1300");
         for name in ["wg0", "wg1", "wg2"] {
-            tree.take_over(&["interfaces", "wireguard", name], &other);
+            tree.take_over(&Path::new(["interfaces", "wireguard", name]), &other);
         }
         assert_eq!(tree, other);
     }

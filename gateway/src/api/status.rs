@@ -8,6 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 use tokio::sync::{mpsc, oneshot};
@@ -24,7 +25,7 @@ pub(super) struct Itself {
     /// Seconds since 1970 of the start.
     started: u64,
     needs: Mutex<Needs>,
-    refused: Mutex<Vec<Refused>>,
+    refused: Mutex<BTreeMap<config::Path, Refused>>,
     /// What only a daemon has that reads a file.
     file: OnceLock<(mpsc::Sender<Reload>, Mutex<Configuration>)>,
 }
@@ -65,13 +66,13 @@ impl Shown {
     }
 
     /// What of the configuration is not in force.
-    pub(crate) fn set_refused(&self, refused: Vec<Refused>) {
+    pub(crate) fn set_refused(&self, refused: BTreeMap<config::Path, Refused>) {
         *lock(&self.itself.refused) = refused;
     }
 
     /// Forgets what is in force by now.
-    pub(crate) fn keep_refused(&self, keep: impl Fn(&Refused) -> bool) {
-        lock(&self.itself.refused).retain(keep);
+    pub(crate) fn keep_refused(&self, keep: impl Fn(&config::Path, &Refused) -> bool) {
+        lock(&self.itself.refused).retain(|path, refused| keep(path, refused));
     }
 
     fn status(&self) -> Status {
@@ -81,7 +82,7 @@ impl Shown {
             process: std::process::id(),
             started: self.itself.started,
             configuration,
-            refused: lock(&self.itself.refused).clone(),
+            refused: lock(&self.itself.refused).values().cloned().collect(),
             warnings: lock(&self.itself.needs).warnings(),
         }
     }

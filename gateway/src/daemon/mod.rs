@@ -17,8 +17,8 @@ use crate::wireguard::plan;
 use crate::wireguard::plan::Network;
 use crate::wireguard::uapi_server::Window;
 use crate::wireguard::update::UpdateError;
-use config::Settings;
 use config::settings::WireGuard;
+use config::{Path, Settings};
 use crypto::Engine;
 use crypto::choice::{Choice, Rules as EngineRules};
 use needs::Needs;
@@ -116,8 +116,8 @@ impl Daemon {
         self.shown.clone()
     }
 
-    /// Makes everything what `settings` says. What was refused, by its place in the configuration, is what it was before.
-    pub async fn apply(&mut self, settings: Settings) -> BTreeMap<String, ApplyError> {
+    /// Makes everything what `settings` says. What was refused, by its path in the configuration, is what it was before.
+    pub async fn apply(&mut self, settings: Settings) -> BTreeMap<Path, ApplyError> {
         // A prefix may go from one tunnel to another: it is closed in between.
         self.host.hold();
         let refused = self.apply_held(settings).await;
@@ -125,7 +125,7 @@ impl Daemon {
         refused
     }
 
-    async fn apply_held(&mut self, settings: Settings) -> BTreeMap<String, ApplyError> {
+    async fn apply_held(&mut self, settings: Settings) -> BTreeMap<Path, ApplyError> {
         let needs = Needs::new(&settings);
         self.engines.set_rules(engine_rules(settings.crypto));
         self.open_at_exit = settings.open_at_exit;
@@ -137,13 +137,14 @@ impl Daemon {
         let mut refused = BTreeMap::new();
         for (name, wanted) in settings.wireguard {
             if let Err(error) = self.apply_interface(&name, wanted).await {
-                refused.insert(format!("interfaces wireguard {name}"), error);
+                refused.insert(Path::new(["interfaces", "wireguard", &name]), error);
             }
         }
         let engines: Arc<dyn Engine> = self.engines.clone();
         let of_ipsec = self.ipsec.apply(settings.ipsec, &engines, &self.events, &self.host).await;
-        refused.extend(of_ipsec.into_iter().map(|(place, error)| (place, error.into())));
-        self.shown.set_refused(refused.iter().map(|(place, error)| shown_refusal(place, error)).collect());
+        refused.extend(of_ipsec.into_iter().map(|(path, error)| (path, error.into())));
+        let shown = refused.iter().map(|(path, error)| (path.clone(), shown_refusal(path, error)));
+        self.shown.set_refused(shown.collect());
         for advice in needs.warnings() {
             tracing::warn!("{}\n  fix: {}", advice.what, advice.fix);
         }
@@ -155,10 +156,8 @@ impl Daemon {
     /// Looks again at what could not be served, and where those are who do not answer.
     pub async fn maintain(&mut self) {
         self.ipsec.maintain().await;
-        self.shown.keep_refused(|refused| {
-            let peer = refused.place.strip_prefix("vpn ipsec site-to-site peer ");
-            !refused.is_temporary || peer.is_none_or(|peer| self.ipsec.is_pending(peer))
-        });
+        let pending = self.ipsec.pending();
+        self.shown.keep_refused(|path, refused| !refused.is_temporary || pending.contains(path));
         for running in self.running.values_mut() {
             running.open_window().await;
         }
@@ -353,8 +352,8 @@ impl Running {
 }
 
 /// A refusal as the API shows it.
-fn shown_refusal(place: &str, error: &ApplyError) -> Refused {
-    Refused { place: place.to_owned(), why: error.to_string(), is_temporary: error.is_temporary() }
+fn shown_refusal(path: &Path, error: &ApplyError) -> Refused {
+    Refused { place: path.to_string(), why: error.to_string(), is_temporary: error.is_temporary() }
 }
 
 /// Gives an interface its MTU, and puts it up or down.

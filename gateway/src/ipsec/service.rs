@@ -9,6 +9,7 @@ use super::revocation::Revocations;
 use crate::host::Host;
 use crate::host::netlink::{LinkChange, Netlink, NetlinkError};
 use crate::tunnel_interface::{Options, Removed};
+use config::Path;
 use config::settings::IpSec;
 use config::settings::ipsec::{Peer, Remote};
 use crypto::Engine;
@@ -36,8 +37,16 @@ pub enum ServiceError {
     Netlink(#[from] io::Error),
 }
 
-/// What was refused, by its place in the configuration.
-pub type Refused = BTreeMap<String, ServiceError>;
+/// What was refused, by its path in the configuration.
+pub type Refused = BTreeMap<Path, ServiceError>;
+
+/// Where IPsec is configured.
+const PATH: [&str; 2] = ["vpn", "ipsec"];
+
+/// Where a peer is configured.
+fn path_of(peer: &str) -> Path {
+    Path::new(PATH.into_iter().chain(["site-to-site", "peer", peer]))
+}
 
 struct Running {
     gateway: Arc<Gateway>,
@@ -119,9 +128,10 @@ impl Service {
         self.running.as_ref().map(|running| Arc::clone(&running.gateway))
     }
 
-    /// Whether a peer cannot be served yet, and is tried again.
-    pub fn is_pending(&self, peer: &str) -> bool {
-        self.running.as_ref().is_some_and(|running| running.pending.contains(peer))
+    /// The peers that cannot be served yet, and are tried again.
+    pub fn pending(&self) -> BTreeSet<Path> {
+        let pending = self.running.iter().flat_map(|running| &running.pending);
+        pending.map(|peer| path_of(peer)).collect()
     }
 
     /// Makes the gateway what `settings` says. Peers that were refused are not served, or as they were before.
@@ -141,7 +151,7 @@ impl Service {
             return refused;
         }
         if let Err(error) = self.learn_revocations(&settings) {
-            refused.insert("vpn ipsec".to_owned(), error.into());
+            refused.insert(Path::new(PATH), error.into());
             return refused;
         }
         // Also of peers that are refused: what they are to protect stays closed.
@@ -152,12 +162,12 @@ impl Service {
         if settings.peers.is_empty() {
             self.stop();
             if let Err(error) = host.set_ipsec(network, None) {
-                refused.insert("vpn ipsec".to_owned(), error.into());
+                refused.insert(Path::new(PATH), error.into());
             }
             return refused;
         }
         if let Err(error) = self.serve(settings, network.clone(), (plans, pending), engine, events, host) {
-            refused.insert("vpn ipsec".to_owned(), error);
+            refused.insert(Path::new(PATH), error);
             if self.running.is_none()
                 && let Err(error) = host.set_ipsec(network, None)
             {
@@ -231,7 +241,7 @@ impl Service {
                 None if error.is_temporary() => _ = pending.insert(name.clone()),
                 None => _ = settings.peers.remove(&name),
             }
-            refused.insert(format!("vpn ipsec site-to-site peer {name}"), error.into());
+            refused.insert(path_of(&name), error.into());
         }
         (plans, pending)
     }
