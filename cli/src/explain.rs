@@ -5,7 +5,7 @@ use crate::show::{ago, print};
 use crate::tabulate::duration;
 use crate::{Failure, explain_wireguard, vpn};
 use clap::{Args, Subcommand};
-use gateway::api::model::{Ipsec, IpsecFailure, IpsecPeer, IpsecTunnel};
+use gateway::api::model::{ConnectionType, Ipsec, IpsecFailure, IpsecPeer, IpsecTunnel};
 use std::process::ExitCode;
 
 #[derive(Args)]
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 
 /// Whether the peer is connected and each tunnel either has keys or waits for its first packet without a failure.
 fn is_up(peer: &IpsecPeer) -> bool {
-    let is_idle = peer.failure.is_none() && peer.connection_type != "initiate";
+    let is_idle = peer.failure.is_none() && peer.connection_type != ConnectionType::Initiate;
     peer.up && (is_idle || peer.tunnels.iter().all(|tunnel| !tunnel.sas.is_empty()))
 }
 
@@ -163,16 +163,16 @@ fn waiting(peer: &IpsecPeer) -> Vec<String> {
     let local = peer.local_address.as_deref().unwrap_or("this gateway");
     let remote = peer.remote_address.as_deref().unwrap_or("the peer");
     let set = format!("set vpn ipsec site-to-site peer {} connection-type initiate", peer.name);
-    match peer.connection_type.as_str() {
-        "none" => vec![
+    match peer.connection_type {
+        ConnectionType::None => vec![
             "  it waits for the peer to call, and nothing has come that could be this peer".to_owned(),
             format!("  fix: have {remote} call {local}, UDP 500 and 4500; or call it: {set}"),
         ],
-        "trap" => vec![
+        ConnectionType::Trap => vec![
             "  it is begun by the first packet for it, and there was none".to_owned(),
             format!("  fix: send one, ping an address behind the peer; or begin at once: {set}"),
         ],
-        _ => vec![
+        ConnectionType::Initiate => vec![
             format!("  {remote} is being called, and has not answered yet"),
             "  fix: wait a few seconds and ask again".to_owned(),
         ],
@@ -214,9 +214,9 @@ mod tests {
 
     #[test]
     fn a_peer_of_which_nothing_was_heard_says_what_it_waits_for() {
-        let mut peer = IpsecPeer { failure: None, connection_type: "none".to_owned(), ..down() };
+        let mut peer = IpsecPeer { failure: None, connection_type: ConnectionType::None, ..down() };
         assert!(explain(&peer).contains("waits for the peer to call"));
-        peer.connection_type = "trap".to_owned();
+        peer.connection_type = ConnectionType::Trap;
         assert!(explain(&peer).contains("the first packet for it") && explain(&peer).contains("  fix: "));
     }
 
@@ -239,9 +239,9 @@ mod tests {
         assert!(is_up(&up()) && !is_up(&down()));
         let mut half = up();
         half.tunnels.push(down().tunnels.remove(0));
-        half.connection_type = "initiate".to_owned();
+        half.connection_type = ConnectionType::Initiate;
         assert!(!is_up(&half), "a tunnel is missing");
-        half.connection_type = "trap".to_owned();
+        half.connection_type = ConnectionType::Trap;
         assert!(is_up(&half), "it waits for its first packet");
         half.failure = down().failure;
         assert!(!is_up(&half), "something went wrong with it");

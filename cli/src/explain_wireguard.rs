@@ -6,7 +6,7 @@ use crate::explain::DOWN;
 use crate::show::{ago, print};
 use clap::{Args, Subcommand};
 use config::parse::nearest;
-use gateway::api::model::{Explained, Explanation, Explanations};
+use gateway::api::model::{Explained, Explanation, Explanations, PeerState};
 use std::process::ExitCode;
 
 #[derive(Args)]
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: Arguments, asking: &Asking) -> Result<ExitCode, Fai
         retain(&mut found, &name)?;
     }
     let text: String = found.iter().map(explain).collect();
-    let is_down = found.iter().flat_map(|it| &it.peers).any(|peer| peer.state == "down");
+    let is_down = found.iter().flat_map(|it| &it.peers).any(|peer| peer.state == PeerState::Down);
     print(asking.json, &Explanations { interfaces: found }, &text)?;
     Ok(if is_down { ExitCode::from(DOWN) } else { ExitCode::SUCCESS })
 }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use gateway::api::model::{Caller, Finding};
 
-    fn peer(name: &str, state: &str) -> Explained {
+    fn peer(name: &str, state: PeerState) -> Explained {
         let (what, fix) = ("it has no endpoint".to_owned(), vec!["one".to_owned(), "two".to_owned()]);
         Explained {
             name: Some(name.to_owned()),
@@ -118,7 +118,7 @@ mod tests {
             endpoint: None,
             allowed_ips: vec!["10.2.0.0/24".to_owned()],
             has_preshared_key: true,
-            state: state.to_owned(),
+            state,
             findings: vec![Finding { what, fix }],
         }
     }
@@ -128,7 +128,7 @@ mod tests {
         Explanation {
             interface: "wg0".to_owned(),
             public_key: None,
-            peers: vec![peer("berlin", "waiting"), peer("rome", "up")],
+            peers: vec![peer("berlin", PeerState::Waiting), peer("rome", PeerState::Up)],
             callers: vec![caller],
         }
     }

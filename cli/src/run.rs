@@ -12,7 +12,7 @@ use crypto::choice::{Choice, Subject};
 use crypto::cipher::Pair;
 use crypto::engine::none;
 use crypto::machine::Machine;
-use gateway::api::model::Reloaded;
+use gateway::api::model::{ReloadOutcome, Reloaded};
 use gateway::api::{self, Reload};
 use gateway::daemon::{ApplyError, Daemon};
 use gateway::host::Host;
@@ -275,7 +275,7 @@ async fn load(path: &Path, in_force: &mut InForce, daemon: &mut Daemon) -> Reloa
         Ok(read) => read,
         Err(error) => {
             tracing::error!("the configuration is unchanged: {error}");
-            return Reloaded::new(Reloaded::REFUSED, Vec::new(), vec![error.to_string()]);
+            return Reloaded::new(ReloadOutcome::Refused, Vec::new(), vec![error.to_string()]);
         }
     };
     // We have printed it ourselves; were it not read, all of the new one would be told as new.
@@ -293,12 +293,12 @@ async fn load(path: &Path, in_force: &mut InForce, daemon: &mut Daemon) -> Reloa
     let names: Vec<String> = refused.keys().map(ToString::to_string).collect();
     if names.is_empty() {
         tracing::info!("{} is in force", path.display());
-        return Reloaded::new(Reloaded::IN_FORCE, changes, Vec::new());
+        return Reloaded::new(ReloadOutcome::InForce, changes, Vec::new());
     }
     let place = format!("{} is not in force for {}, which is unchanged", path.display(), names.join(", "));
     tracing::error!("{place}\n  fix: see above, then reload again");
     let errors = refused.values().map(ToString::to_string).chain([place]);
-    Reloaded::new(Reloaded::PARTLY, changes, errors.collect())
+    Reloaded::new(ReloadOutcome::PartlyInForce, changes, errors.collect())
 }
 
 /// A configuration as read from its file.

@@ -236,7 +236,7 @@ fn drop_table(drops: &Drops) -> String {
 fn offload_table(offloads: &Offloads) -> String {
     let row = |offload: &gateway::api::model::Offload| {
         let numbers = [offload.calls, offload.packets, offload.fallbacks].map(|number| number.to_string());
-        let words = vec![offload.interface.clone(), offload.offload.clone(), offload.state.clone()];
+        let words = vec![offload.interface.clone(), offload.offload.clone(), offload.state.to_string()];
         [words, numbers.to_vec(), vec![offload.does.clone()]].concat()
     };
     let rows: Vec<Vec<String>> = offloads.offloads.iter().map(row).collect();

@@ -97,7 +97,7 @@ fn costs(cipher: &CryptoCipher) -> String {
         let used = place.costs.iter().find(|cost| cost.engine == place.chosen).map(|cost| cost.ns);
         let other = place.costs.iter().find(|cost| cost.engine != place.chosen).map(|cost| cost.ns);
         let next = used.zip(other).map_or_else(String::new, |(used, other)| format!("{:.2}x", other / used));
-        let front = [place.direction.clone(), place.burst.to_string(), place.size.to_string()];
+        let front = [place.direction.to_string(), place.burst.to_string(), place.size.to_string()];
         front.into_iter().chain(names.iter().map(cell)).chain([next]).collect()
     };
     let rows: Vec<Vec<String>> = cipher.places.iter().map(row).collect();

@@ -8,7 +8,7 @@ use crate::tabulate::{columns, duration, short_bytes, short_count, tabulate};
 use crate::{Outcome, show, vpn};
 use clap::Subcommand;
 use config::print::HIDDEN;
-use gateway::api::model::{Ipsec, IpsecPeer, IpsecSa, IpsecTunnel};
+use gateway::api::model::{ConnectionType, Ipsec, IpsecPeer, IpsecSa, IpsecTunnel};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -129,7 +129,7 @@ fn secrets(peers: &[IpsecPeer]) -> String {
     let row = |peer: &IpsecPeer| {
         let shown = match &peer.secret_at {
             Some(place) => format!("{HIDDEN}, set by {place}"),
-            None => peer.authentication.clone(),
+            None => peer.authentication.to_string(),
         };
         let remote = peer.remote_id.clone().unwrap_or_else(|| "any".to_owned());
         vec![peer.name.clone(), peer.local_id.clone(), remote, shown]
@@ -170,11 +170,11 @@ pub(crate) fn no_answer(seconds: u64) -> String {
 
 /// Why a tunnel is down, in a few words.
 pub(crate) fn reason(peer: &IpsecPeer) -> String {
-    match (&peer.failure, peer.connection_type.as_str()) {
+    match (&peer.failure, peer.connection_type) {
         (Some(failure), _) => failure.what.clone(),
-        (None, "none") => "waits for the peer to call".to_owned(),
-        (None, "trap") => "waits for a packet".to_owned(),
-        (None, _) => "is being set up".to_owned(),
+        (None, ConnectionType::None) => "waits for the peer to call".to_owned(),
+        (None, ConnectionType::Trap) => "waits for a packet".to_owned(),
+        (None, ConnectionType::Initiate) => "is being set up".to_owned(),
     }
 }
 

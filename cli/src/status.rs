@@ -8,7 +8,7 @@ use crate::show_vpn::{no_answer, reason};
 use crate::{Failure, client};
 use clap::Args;
 use gateway::api::model::{
-    Crypto, Drop, Drops, Interface, Interfaces, Ipsec, IpsecPeer, IpsecTunnel, Peer, Status,
+    ConnectionType, Crypto, Drop, Drops, Interface, Interfaces, Ipsec, IpsecPeer, IpsecTunnel, Peer, Status,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -189,7 +189,7 @@ fn connection(peer: &IpsecPeer) -> Connection {
 
 /// The state of a peer or tunnel without keys: waiting, unless it should have keys or its negotiation has failed.
 fn missing(peer: &IpsecPeer) -> State {
-    let waits = matches!(peer.connection_type.as_str(), "none" | "trap");
+    let waits = matches!(peer.connection_type, ConnectionType::None | ConnectionType::Trap);
     if waits && peer.failure.is_none() { State::Waiting } else { State::Down }
 }
 

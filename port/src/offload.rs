@@ -23,17 +23,6 @@ pub enum State {
 
 impl State {
     const ALL: [Self; 5] = [Self::Unprobed, Self::On, Self::SwitchedOff, Self::Unsupported, Self::Failed];
-
-    /// The state in words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unprobed => "unprobed",
-            Self::On => "on",
-            Self::SwitchedOff => "switched off",
-            Self::Unsupported => "unsupported",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 /// One offload of one interface.

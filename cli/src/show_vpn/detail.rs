@@ -62,8 +62,8 @@ fn ends(rekeying: Option<u64>, expires: Option<u64>) -> String {
 }
 
 fn installed(tunnel: &IpsecTunnel, sa: &IpsecSa) -> Vec<String> {
-    let state = sa.state.to_uppercase();
-    let mode = tunnel.mode.to_uppercase() + if tunnel.in_udp { "-in-UDP" } else { "" };
+    let state = sa.state.name().to_uppercase();
+    let mode = tunnel.mode.name().to_uppercase() + if tunnel.in_udp { "-in-UDP" } else { "" };
     let counters = |bytes: u64, packets: u64| {
         // They are of the tunnel, and told once.
         if sa.sending { format!(", {bytes:>6} bytes, {packets:>5} packets") } else { String::new() }

@@ -1,14 +1,14 @@
 //! The tables of two peers, one up and one down.
 
 use super::*;
-use gateway::api::model::{IpsecFailure, IpsecIke};
+use gateway::api::model::{AuthenticationMethod, IpsecFailure, IpsecIke, SaMode, SaState};
 
 pub(crate) fn up() -> IpsecPeer {
     let sa = IpsecSa {
         spi_in: 0xc9a3_bd01,
         spi_out: 0x0000_0b02,
         suite: "aes256gcm128-esn".to_owned(),
-        state: "installed".to_owned(),
+        state: SaState::Installed,
         local: vec!["10.1.0.0/16".to_owned()],
         remote: vec!["10.2.0.0/16".to_owned()],
         uptime: 300,
@@ -19,7 +19,7 @@ pub(crate) fn up() -> IpsecPeer {
     let tunnel = IpsecTunnel {
         name: "berlin-tunnel-1".to_owned(),
         number: 1,
-        mode: "tunnel".to_owned(),
+        mode: SaMode::Tunnel,
         in_udp: true,
         local: vec!["10.1.0.0/16".to_owned()],
         remote: vec!["10.2.0.0/16".to_owned()],
@@ -52,9 +52,9 @@ pub(crate) fn up() -> IpsecPeer {
         suite: Some("aes256gcm128-prfsha256-x25519".to_owned()),
         uptime: Some(3723),
         lifetime: Some(28_800),
-        authentication: "secret".to_owned(),
+        authentication: AuthenticationMethod::Secret,
         secret_at: Some("vpn ipsec authentication psk sites secret".to_owned()),
-        connection_type: "initiate".to_owned(),
+        connection_type: ConnectionType::Initiate,
         ike: Some(ike),
         tunnels: vec![tunnel],
         ..IpsecPeer::default()
@@ -75,7 +75,7 @@ pub(crate) fn down() -> IpsecPeer {
     let tunnel = IpsecTunnel {
         name: "rome2-tunnel-1".to_owned(),
         number: 1,
-        mode: "tunnel".to_owned(),
+        mode: SaMode::Tunnel,
         proposals: vec!["aes256gcm128-esn-noesn".to_owned()],
         local: vec!["10.1.0.0/16".to_owned()],
         remote: vec!["10.3.0.0/16".to_owned()],
@@ -86,8 +86,8 @@ pub(crate) fn down() -> IpsecPeer {
         remote_address: Some("192.0.2.3".to_owned()),
         local_id: "192.0.2.1".to_owned(),
         lifetime: Some(28_800),
-        authentication: "certificate".to_owned(),
-        connection_type: "initiate".to_owned(),
+        authentication: AuthenticationMethod::Certificate,
+        connection_type: ConnectionType::Initiate,
         tunnels: vec![tunnel],
         failure: Some(failure),
         ..IpsecPeer::default()
@@ -203,12 +203,8 @@ fn details_are_those_of_swanctl() {
 fn an_sa_that_was_replaced_is_told_with_what_it_was_for() {
     let mut peer = up();
     let newest = peer.tunnels[0].sas[0].clone();
-    let older = IpsecSa {
-        state: "rekeyed".to_owned(),
-        local: vec!["10.1.7.0/24".to_owned()],
-        sending: false,
-        ..newest
-    };
+    let older =
+        IpsecSa { state: SaState::Rekeyed, local: vec!["10.1.7.0/24".to_owned()], sending: false, ..newest };
     peer.tunnels[0].sas.insert(0, older);
     let text = detail::sa(&peer);
     let of = |word: &str| text.lines().position(|line| line.contains(word)).expect(word);

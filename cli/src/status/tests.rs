@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::show_vpn::tests::{down, up};
-use gateway::api::model::{Advice, Configuration, CryptoCipher, CryptoPlace, Refused, Reloaded};
+use gateway::api::model::{
+    Advice, Configuration, CryptoCipher, CryptoDirection, CryptoPlace, Refused, ReloadOutcome, Reloaded,
+};
 
 fn now() -> u64 {
     std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs()
@@ -49,7 +51,7 @@ fn an_ipsec_peer_is_down_if_it_should_be_there_or_has_failed() {
     };
     assert_eq!(states(&up()), (State::Up, vec![State::Up]));
     assert_eq!(states(&down()), (State::Down, vec![State::Down]));
-    let waits = IpsecPeer { connection_type: "trap".to_owned(), failure: None, ..down() };
+    let waits = IpsecPeer { connection_type: ConnectionType::Trap, failure: None, ..down() };
     assert_eq!(states(&waits), (State::Waiting, vec![State::Waiting]));
     assert_eq!(closed(&waits).map(|closed| closed.prefixes).collect::<Vec<_>>(), [["10.3.0.0/16"]]);
     let half = IpsecPeer { tunnels: [up().tunnels, down().tunnels].concat(), ..up() };
@@ -59,7 +61,7 @@ fn an_ipsec_peer_is_down_if_it_should_be_there_or_has_failed() {
 #[test]
 fn the_engine_of_most_places_is_named() {
     let place = |chosen: &str| CryptoPlace {
-        direction: "seal".to_owned(),
+        direction: CryptoDirection::Seal,
         burst: 1,
         size: 64,
         chosen: chosen.to_owned(),
@@ -79,7 +81,10 @@ fn the_engine_of_most_places_is_named() {
 
 #[test]
 fn a_screen_says_what_is_up_and_what_is_not() {
-    let reloaded = Reloaded { at: 0, ..Reloaded::new("refused", Vec::new(), vec!["a:1: wrong".to_owned()]) };
+    let reloaded = Reloaded {
+        at: 0,
+        ..Reloaded::new(ReloadOutcome::Refused, Vec::new(), vec!["a:1: wrong".to_owned()])
+    };
     let configuration = Configuration {
         file: "/etc/postern/postern.conf".to_owned(),
         in_force_since: now(),

@@ -1,7 +1,9 @@
 //! What the API shows of the crypto engines.
 
-use super::model::{Crypto, CryptoCipher, CryptoCost, CryptoEngine, CryptoEvent, CryptoPlace, CryptoUnused};
-use crypto::choice::{BURSTS, Choice, Happening, Health, Measured, Row, SIZES, Slot, Subject};
+use super::model::{
+    Crypto, CryptoCipher, CryptoCost, CryptoDirection, CryptoEngine, CryptoEvent, CryptoPlace, CryptoUnused,
+};
+use crypto::choice::{BURSTS, Choice, Direction, Happening, Health, Measured, Row, SIZES, Slot, Subject};
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
@@ -113,7 +115,10 @@ fn cipher(choice: &Choice, subject: Subject, row: &Row) -> CryptoCipher {
     let places = Slot::all().map(|slot| {
         let costs = row.ranking(slot).into_iter();
         CryptoPlace {
-            direction: slot.direction.name().to_owned(),
+            direction: match slot.direction {
+                Direction::Seal => CryptoDirection::Seal,
+                Direction::Open => CryptoDirection::Open,
+            },
             burst: BURSTS[slot.burst],
             size: SIZES[slot.size],
             chosen: name(row.chosen(slot)),

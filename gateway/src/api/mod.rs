@@ -306,7 +306,7 @@ fn show_drops(interface: &str, drops: &Drops) -> Vec<model::Drop> {
 fn show_offloads(interface: &str, offloads: &port::Offloads) -> Vec<model::Offload> {
     let show = |(name, does, offload): (&str, &str, &port::Offload)| {
         let (calls, packets, fallbacks) = offload.counters();
-        let (interface, state) = (interface.to_owned(), offload.state().name().to_owned());
+        let (interface, state) = (interface.to_owned(), offload_state(offload.state()));
         model::Offload {
             interface,
             offload: name.to_owned(),
@@ -318,4 +318,15 @@ fn show_offloads(interface: &str, offloads: &port::Offloads) -> Vec<model::Offlo
         }
     };
     offloads.all().into_iter().map(show).collect()
+}
+
+fn offload_state(state: port::offload::State) -> model::OffloadState {
+    use port::offload::State;
+    match state {
+        State::Unprobed => model::OffloadState::Unprobed,
+        State::On => model::OffloadState::On,
+        State::SwitchedOff => model::OffloadState::SwitchedOff,
+        State::Unsupported => model::OffloadState::Unsupported,
+        State::Failed => model::OffloadState::Failed,
+    }
 }

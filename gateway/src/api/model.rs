@@ -1,5 +1,12 @@
 //! What the API says, as `postern show` reads it and prints it with `--json`.
 
+mod state;
+
+pub use state::{
+    AuthenticationMethod, ConnectionType, CryptoDirection, OffloadState, PeerState, ReloadOutcome, SaMode,
+    SaState,
+};
+
 use serde::{Deserialize, Serialize};
 
 /// Why a request was refused: what comes with every status that is an error.
@@ -64,8 +71,8 @@ pub struct Refused {
 pub struct Reloaded {
     /// Seconds since 1970.
     pub at: u64,
-    /// `in-force`, `partly-in-force` or `refused`.
-    pub outcome: String,
+    /// How much of it is in force.
+    pub outcome: ReloadOutcome,
     /// What has changed in the file, a line each, without secrets.
     pub changes: Vec<String>,
     /// What is wrong.
@@ -166,8 +173,8 @@ pub struct Explained {
     pub allowed_ips: Vec<String>,
     /// Whether a key is shared beforehand.
     pub has_preshared_key: bool,
-    /// `up`, `idle`, `waiting` or `down`.
-    pub state: String,
+    /// Whether it is up.
+    pub state: PeerState,
     /// What was found, the most important first.
     pub findings: Vec<Finding>,
 }
@@ -235,7 +242,7 @@ pub struct Offload {
     /// What it does.
     pub does: String,
     /// Whether it is in use, and if not, why.
-    pub state: String,
+    pub state: OffloadState,
     /// Calls that carried more than one packet.
     pub calls: u64,
     /// Packets in them.
@@ -302,8 +309,8 @@ pub struct CryptoUnused {
 /// The choice for one direction, burst and size.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 pub struct CryptoPlace {
-    /// `seal` or `open`.
-    pub direction: String,
+    /// Encryption or decryption.
+    pub direction: CryptoDirection,
     /// Packets in one call.
     pub burst: usize,
     /// Bytes of text in a packet.
@@ -362,16 +369,16 @@ pub struct IpsecPeer {
     pub uptime: Option<u64>,
     /// Seconds that the keys of an IKE SA may be used; none if that is not limited.
     pub lifetime: Option<u64>,
-    /// How it shows who it is: by `secret`, `certificate` or `key`.
+    /// How it authenticates.
     #[serde(default)]
-    pub authentication: String,
+    pub authentication: AuthenticationMethod,
     /// Where its secret stands in the configuration, if it has one.
     #[serde(default)]
     pub secret_at: Option<String>,
     /// What we offer and accept for IKE, the best first.
     pub proposals: Vec<String>,
-    /// Who begins: `initiate`, `trap` (we, when there is a packet) or `none` (the peer).
-    pub connection_type: String,
+    /// Which side starts it.
+    pub connection_type: ConnectionType,
     /// The IKE SA, if there is one.
     pub ike: Option<IpsecIke>,
     /// Its tunnels.
@@ -419,8 +426,8 @@ pub struct IpsecTunnel {
     pub name: String,
     /// Its number.
     pub number: u32,
-    /// `tunnel` for whole packets, `transport` for what follows the IP header.
-    pub mode: String,
+    /// What its SAs carry.
+    pub mode: SaMode,
     /// Whether ESP travels in UDP.
     pub in_udp: bool,
     /// What we offer and accept for ESP, the best first.
@@ -453,9 +460,9 @@ pub struct IpsecSa {
     pub spi_out: u32,
     /// The algorithms.
     pub suite: String,
-    /// `installed`, `rekeyed` while the peer has yet to delete it, or `deleting` while we do.
+    /// Whether it is in use or about to be deleted.
     #[serde(default)]
-    pub state: String,
+    pub state: SaState,
     /// The packets of our side that it is for.
     #[serde(default)]
     pub local: Vec<String>,

@@ -1,6 +1,6 @@
 //! What a daemon says of itself, and the order to read its configuration again.
 
-use super::model::{Configuration, Refused, Reloaded, Status};
+use super::model::{Configuration, Refused, ReloadOutcome, Reloaded, Status};
 use super::{Shown, lock, server};
 use crate::clock::Clock;
 use crate::daemon::needs::Needs;
@@ -54,7 +54,7 @@ impl Shown {
     pub fn has_reloaded(&self, outcome: &Reloaded) {
         let Some((_, configuration)) = self.itself.file.get() else { return };
         let mut configuration = lock(configuration);
-        if outcome.outcome != Reloaded::REFUSED {
+        if outcome.outcome != ReloadOutcome::Refused {
             configuration.in_force_since = outcome.at;
         }
         configuration.last_reload = Some(outcome.clone());
@@ -89,16 +89,9 @@ impl Shown {
 }
 
 impl Reloaded {
-    /// The outcomes: all of the new configuration is in force, not all of it, or nothing of it.
-    pub const IN_FORCE: &str = "in-force";
-    /// See above.
-    pub const PARTLY: &str = "partly-in-force";
-    /// See above.
-    pub const REFUSED: &str = "refused";
-
     /// An outcome of now.
-    pub fn new(outcome: &str, changes: Vec<String>, errors: Vec<String>) -> Self {
-        Self { at: now(), outcome: outcome.to_owned(), changes, errors }
+    pub fn new(outcome: ReloadOutcome, changes: Vec<String>, errors: Vec<String>) -> Self {
+        Self { at: now(), outcome, changes, errors }
     }
 }
 

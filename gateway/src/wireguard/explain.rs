@@ -2,7 +2,7 @@
 
 use super::update::{PeerSnapshot, Snapshot};
 use crate::api::Labels;
-use crate::api::model::{Caller, Explained, Explanation, Finding};
+use crate::api::model::{Caller, Explained, Explanation, Finding, PeerState};
 use crate::host::netlink::Netlink;
 use ipnet::IpNet;
 use std::cell::RefCell;
@@ -86,7 +86,7 @@ impl Subject<'_> {
     fn explain(&self) -> Explained {
         let (state, mut findings) = self.state();
         findings.extend(self.whatever_the_state());
-        if state != "up" && self.snapshot.up {
+        if state != PeerState::Up && self.snapshot.up {
             findings.extend(self.callers());
         }
         Explained {
@@ -95,7 +95,7 @@ impl Subject<'_> {
             endpoint: self.remote().map(|remote| remote.to_string()),
             allowed_ips: self.peer.allowed_ips.iter().map(IpNet::to_string).collect(),
             has_preshared_key: !self.peer.preshared.is_zero(),
-            state: state.to_owned(),
+            state,
             findings,
         }
     }
@@ -120,7 +120,7 @@ impl Subject<'_> {
         }
     }
 
-    fn state(&self) -> (&'static str, Vec<Finding>) {
+    fn state(&self) -> (PeerState, Vec<Finding>) {
         let (peer, trouble) = (self.peer, &self.peer.trouble);
         let handshake = peer.last_handshake.map(|at| ago(self.now, at));
         if !self.snapshot.up {
@@ -130,34 +130,34 @@ impl Subject<'_> {
                 }
                 None => format!("ip link set {} up", self.interface),
             };
-            return ("down", vec![finding(format!("interface {} is down", self.interface), [fix])]);
+            return (PeerState::Down, vec![finding(format!("interface {} is down", self.interface), [fix])]);
         }
         if self.snapshot.public.is_none() {
             let fix = self.set_interface("private-key KEY", "private-key FILE");
-            return ("down", vec![finding("the interface has no private key".to_owned(), [fix])]);
+            return (PeerState::Down, vec![finding("the interface has no private key".to_owned(), [fix])]);
         }
         if trouble.is_low_order {
             let fix = self.set("public-key KEY", "remove; then add it with its right key");
             let what = "its public key is a point of low order, which no private key has".to_owned();
-            return ("down", vec![finding(what, [fix])]);
+            return (PeerState::Down, vec![finding(what, [fix])]);
         }
         if trouble.unanswered > 1 || (trouble.unanswered == 1 && !peer.has_key) {
-            return ("down", self.unanswered());
+            return (PeerState::Down, self.unanswered());
         }
         if peer.has_key {
             let at = handshake.unwrap_or_default();
-            return ("up", vec![finding(format!("the last handshake was {at}"), [])]);
+            return (PeerState::Up, vec![finding(format!("the last handshake was {at}"), [])]);
         }
         if trouble.unconfirmed > 0 {
-            return ("down", vec![self.unconfirmed()]);
+            return (PeerState::Down, vec![self.unconfirmed()]);
         }
         match (handshake, self.remote()) {
             (Some(at), _) => {
                 let what = format!("idle: the last handshake was {at}, and the next packet begins another");
-                ("idle", vec![finding(what, [])])
+                (PeerState::Idle, vec![finding(what, [])])
             }
-            (None, Some(_)) => ("waiting", vec![self.unused()]),
-            (None, None) => ("waiting", vec![self.nowhere()]),
+            (None, Some(_)) => (PeerState::Waiting, vec![self.unused()]),
+            (None, None) => (PeerState::Waiting, vec![self.nowhere()]),
         }
     }
 
@@ -315,7 +315,7 @@ mod tests {
     }
 
     /// The state, and everything that is said.
-    fn said(snapshot: &Snapshot, peer: &PeerSnapshot, has_route: bool) -> (String, String) {
+    fn said(snapshot: &Snapshot, peer: &PeerSnapshot, has_route: bool) -> (PeerState, String) {
         let has_route = &|_| has_route;
         let subject = Subject { interface: "wg0", snapshot, peer, name: Some("b"), now: NOW, has_route };
         let explained = subject.explain();
@@ -330,7 +330,7 @@ mod tests {
         // A handshake that renews the key is on its way.
         peer.trouble.unanswered = 1;
         let said = said(&snapshot(), &peer, true);
-        assert_eq!(said, ("up".to_owned(), "the last handshake was 50 s ago\n".to_owned()));
+        assert_eq!(said, (PeerState::Up, "the last handshake was 50 s ago\n".to_owned()));
     }
 
     #[test]
@@ -339,7 +339,7 @@ mod tests {
         peer.trouble.unanswered = 3;
         let (state, text) = said(&snapshot, &peer, true);
         assert!(
-            state == "down" && text.starts_with("192.0.2.2:51820 has not answered 3 handshakes\n"),
+            state == PeerState::Down && text.starts_with("192.0.2.2:51820 has not answered 3 handshakes\n"),
             "{text}"
         );
         assert!(
@@ -353,7 +353,7 @@ mod tests {
         peer.trouble = Trouble { unconfirmed: 2, stale: 1, ..Trouble::default() };
         let (state, text) = said(&snapshot, &peer, true);
         assert!(
-            state == "down" && text.contains("preshared key") && text.contains("clock of the peer"),
+            state == PeerState::Down && text.contains("preshared key") && text.contains("clock of the peer"),
             "{text}"
         );
         peer.trouble = Trouble { is_low_order: true, ..Trouble::default() };
@@ -377,12 +377,12 @@ mod tests {
     #[test]
     fn who_is_silent_is_told_from_who_cannot_speak() {
         let (mut peer, mut snapshot) = (peer(), snapshot());
-        assert_eq!(said(&snapshot, &peer, true).0, "waiting");
+        assert_eq!(said(&snapshot, &peer, true).0, PeerState::Waiting);
         assert!(said(&snapshot, &peer, true).1.contains("persistent-keepalive 25"));
         peer.endpoint = None;
         assert!(said(&snapshot, &peer, true).1.contains("UDP port 51820 of this gateway"));
         peer.last_handshake = Some(NOW.saturating_sub(Duration::from_secs(3600)));
-        assert_eq!(said(&snapshot, &peer, true).0, "idle");
+        assert_eq!(said(&snapshot, &peer, true).0, PeerState::Idle);
         peer.allowed_ips.clear();
         assert!(said(&snapshot, &peer, true).1.contains("peer b allowed-ips PREFIX"));
         snapshot.public = None;

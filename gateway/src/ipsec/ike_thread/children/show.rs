@@ -40,17 +40,16 @@ impl Children {
             uptime: established.map(|it| (now - it.since).as_secs()),
             lifetime: is_limited.then_some(settings.lifetime.as_secs()),
             authentication: match settings.authentication {
-                Authentication::SharedKey(_) => "secret",
-                Authentication::Certificate(_) => "certificate",
-                Authentication::RawKeys(_) => "key",
-            }
-            .to_owned(),
+                Authentication::SharedKey(_) => model::AuthenticationMethod::Secret,
+                Authentication::Certificate(_) => model::AuthenticationMethod::Certificate,
+                Authentication::RawKeys(_) => model::AuthenticationMethod::Key,
+            },
             secret_at: match &connected.names.proof {
                 Proof::Secret(words) => Some(words.trim_start_matches("set ").to_owned()),
                 Proof::Certificate | Proof::Key => None,
             },
             proposals: texts(&IkeOffer::propose(&settings.ike, ProposalSpi::None)),
-            connection_type: connection_type(settings.start).to_owned(),
+            connection_type: connection_type(settings.start),
             ike: session
                 .zip(details)
                 .and_then(|(session, details)| ike(session.session.number(), details, now, is_limited)),
@@ -83,7 +82,7 @@ impl Children {
                 suite: sa.suite.clone(),
                 uptime: (now - sa.since).as_secs(),
                 sending: sending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &sa.outbound)),
-                state: state(known.map_or(ChildState::Installed, |known| known.state)).to_owned(),
+                state: state(known.map_or(ChildState::Installed, |known| known.state)),
                 local: selectors(&sa.traffic.local),
                 remote: selectors(&sa.traffic.remote),
                 rekeying_in: known.and_then(|known| Some((known.rekey_at? - now).as_secs())),
@@ -93,7 +92,10 @@ impl Children {
         model::IpsecTunnel {
             name: configured.name.clone(),
             number: tunnel.plan.tunnel,
-            mode: if configured.mode == Mode::Transport { "transport" } else { "tunnel" }.to_owned(),
+            mode: match configured.mode {
+                Mode::Tunnel => model::SaMode::Tunnel,
+                Mode::Transport => model::SaMode::Transport,
+            },
             in_udp: tunnel.peer.tunnel().is_some_and(|it| it.in_udp.load(Ordering::Relaxed)),
             proposals: texts(&EspOffer::propose(&configured.esp, 0)),
             local: selectors(&traffic.local),
@@ -114,11 +116,11 @@ fn find(sessions: &[SessionStatus], session: SessionId) -> Option<&SessionStatus
 }
 
 /// What becomes of an SA, as the API calls it.
-fn state(state: ChildState) -> &'static str {
+fn state(state: ChildState) -> model::SaState {
     match state {
-        ChildState::Installed => "installed",
-        ChildState::Rekeyed => "rekeyed",
-        ChildState::Deleting => "deleting",
+        ChildState::Installed => model::SaState::Installed,
+        ChildState::Rekeyed => model::SaState::Rekeyed,
+        ChildState::Deleting => model::SaState::Deleting,
     }
 }
 
@@ -127,11 +129,11 @@ fn texts(proposals: &[Proposal]) -> Vec<String> {
 }
 
 /// Who begins, as VyOS calls it.
-fn connection_type(start: Start) -> &'static str {
+fn connection_type(start: Start) -> model::ConnectionType {
     match start {
-        Start::Initiate => "initiate",
-        Start::OnTraffic => "trap",
-        Start::Respond => "none",
+        Start::Initiate => model::ConnectionType::Initiate,
+        Start::OnTraffic => model::ConnectionType::Trap,
+        Start::Respond => model::ConnectionType::None,
     }
 }
 
