@@ -420,7 +420,7 @@ fn threads_that_unauthenticated_sources_send_to_have_no_rights() {
     for thread in std::fs::read_dir(format!("/proc/{process}/task")).expect("it lives").flatten() {
         let read = |file: &str| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
         let name = read("comm");
-        if ["ipsec0 ike", "ipsec0 handshake", "ipsec0 in", "ipsec0 out"].contains(&name.trim()) {
+        if ["ipsec0 ike", "ipsec0 control", "ipsec0 in", "ipsec0 out"].contains(&name.trim()) {
             seen += 1;
             let status = read("status");
             let rights =

@@ -108,8 +108,8 @@ fn table(name: &str) -> Option<Held> {
         (" out", 0, 0, 3),
         (" in", 0, 0, 3),
         (" raw", 0, 0, 3),
-        ("ipsec0 handshake", 0, 15, 2),
-        (" handshake", NET_ADMIN | NET_BIND_SERVICE, 15, 2),
+        ("ipsec0 control", 0, 15, 2),
+        (" control", NET_ADMIN | NET_BIND_SERVICE, 15, 2),
         ("ipsec0 jobs", 0, 15, 2),
         ("ipsec0 ike", 0, 15, 3),
         ("routes", NET_ADMIN, 0, 2),
@@ -167,8 +167,8 @@ fn every_thread_is_held_to_what_its_work_needs() {
     let modest = Modest::start(&mut lab, &both());
     let tasks = modest.proc("task");
     let roles = [
-        ["postern", "wg0 out", "wg0 in", "wg0 handshake", "wg0 link", "ipsec0 out", "ipsec0 in"],
-        ["ipsec0 raw", "ipsec0 handshake", "ipsec0 ike", "ipsec0 link", "routes", "socket", "engines"],
+        ["postern", "wg0 out", "wg0 in", "wg0 control", "wg0 link", "ipsec0 out", "ipsec0 in"],
+        ["ipsec0 raw", "ipsec0 control", "ipsec0 ike", "ipsec0 link", "routes", "socket", "engines"],
     ];
     // One that has just started has its name and its rights a moment later.
     let settled = || {

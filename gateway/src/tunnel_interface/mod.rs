@@ -196,7 +196,7 @@ impl TunnelInterface {
         rights: Rights,
         slow_path: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
-        self.spawn("handshake", rights, move || {
+        self.spawn("control", rights, move || {
             if let Err(error) = yield_to_packets() {
                 tracing::debug!("handshakes may delay packets: {error}");
             }
