@@ -1,10 +1,10 @@
-//! What limits unauthenticated sources: a token bucket, so many at once and one more after each interval, and whom one is for.
+//! A token bucket, which rate-limits unauthenticated sources, and the aggregation of addresses into sources.
 
 use crate::Time;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-/// The unit in which addresses are handed out: one for IPv4, a /64 for IPv6.
+/// The source that an address belongs to: the address itself for IPv4, its /64 for IPv6.
 pub(crate) fn aggregate(source: IpAddr) -> IpAddr {
     match source {
         IpAddr::V4(_) => source,
@@ -12,11 +12,11 @@ pub(crate) fn aggregate(source: IpAddr) -> IpAddr {
     }
 }
 
-/// See the module. It begins full.
+/// A token bucket; it starts full.
 pub(crate) struct Bucket {
-    /// It holds so many.
+    /// The maximum number of tokens.
     size: u32,
-    /// One comes back after this.
+    /// One token is added after this time.
     interval: Duration,
     taken: u32,
     since: Time,
@@ -27,31 +27,31 @@ impl Bucket {
         Self { size, interval, taken: 0, since: now }
     }
 
-    /// Takes one, if one is left.
+    /// Takes a token, if there is one.
     pub(crate) fn take(&mut self, now: Time) -> bool {
         let is_left = !self.is_empty(now);
         self.taken += u32::from(is_left);
         is_left
     }
 
-    /// Puts one back that was taken.
+    /// Returns a token.
     pub(crate) fn put_back(&mut self) {
         self.taken = self.taken.saturating_sub(1);
     }
 
-    /// How many are missing.
+    /// The number of missing tokens.
     pub(crate) fn missing(&mut self, now: Time) -> u32 {
         self.refill(now);
         self.taken
     }
 
-    /// Whether none is left.
+    /// Whether the bucket is empty.
     pub(crate) fn is_empty(&mut self, now: Time) -> bool {
         self.refill(now);
         self.taken >= self.size
     }
 
-    /// Whether nothing is missing: one that is forgotten then and made anew is the same.
+    /// Whether the bucket is full: such a bucket need not be stored, as a new one is equal.
     pub(crate) fn is_full(&mut self, now: Time) -> bool {
         self.refill(now);
         self.taken == 0

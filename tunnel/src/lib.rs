@@ -1,7 +1,7 @@
 //! Tunnel protocols without I/O and without a clock.
 //!
-//! Every protocol ends in the same contract, a pair of [`sa`] for the data path: one key to send with and one to
-//! receive with. How the keys came about is known only here; how packets come and go is not known here.
+//! Every protocol has the same result: a pair of SAs ([`sa`]) for the data path, one to send and one to receive. This
+//! crate knows how keys are negotiated, but not how packets are sent and received.
 #![forbid(unsafe_code)]
 
 mod bucket;

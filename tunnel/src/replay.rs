@@ -1,38 +1,38 @@
-//! The anti-replay window of RFC 6479: a ring of words in which only whole words are ever cleared.
+//! The anti-replay window of RFC 6479: a ring of words that is only cleared in whole words.
 
 use packet::DropReason;
 
 const WORD: u64 = u64::BITS as u64;
 
-/// WireGuard's window: a ring of 8192 bits, of which one word is always in transition.
+/// The window of WireGuard: a ring of 8192 bits, less one word that is always in transition.
 pub const WIREGUARD: u64 = 8192 - WORD;
-/// ESP's window if nobody asks for another: a ring of 4096 bits. RFC 4303 section 3.4.3 says 64; paths that reorder want
-/// more.
+/// The default window of ESP: a ring of 4096 bits. RFC 4303 section 3.4.3 recommends 64; paths that reorder packets
+/// need more.
 pub const ESP: u64 = 4096 - WORD;
 /// The largest window: 256 KiB of ring an SA.
 pub const LARGEST: u64 = 1 << 20;
 
-/// Which sequence numbers have been seen.
+/// The received sequence numbers.
 pub struct ReplayWindow {
-    /// One more than the highest number accepted; 0 when there was none.
+    /// The highest accepted number plus one; 0 before the first.
     next: u64,
-    /// How far behind the highest number seen a packet may come and still be told from a replay; 0 for any distance,
-    /// without telling.
+    /// The number of packets by which an accepted packet may be behind the highest number. 0 disables replay
+    /// protection.
     size: u64,
-    /// A power of two of words.
+    /// A ring of words; their number is a power of two.
     ring: Box<[u64]>,
 }
 
 impl ReplayWindow {
-    /// A window of `size` numbers, at most [`LARGEST`]; 0 accepts all, as often as they come.
+    /// A window of `size` numbers, at most [`LARGEST`]; 0 accepts every number any number of times.
     pub fn new(size: u64) -> Self {
         let size = size.min(LARGEST);
-        // One word is always in transition, and belongs to the window no more.
+        // One word is always in transition and not part of the window.
         let words = ((size + WORD) / WORD + u64::from(!size.is_multiple_of(WORD))).next_power_of_two();
         Self { next: 0, size, ring: vec![0; words as usize].into() }
     }
 
-    /// Whether `sequence` could be accepted; nothing changes.
+    /// Whether `sequence` would be accepted; nothing changes.
     #[inline]
     pub fn check(&self, sequence: u64) -> Result<(), DropReason> {
         if sequence >= self.next || self.size == 0 {
@@ -45,9 +45,9 @@ impl ReplayWindow {
         Ok(())
     }
 
-    /// Marks `sequence` as seen, and moves the window up to it.
+    /// Marks `sequence` as received, and advances the window to it.
     ///
-    /// RFC 4303 section 3.4.3: only for a packet whose tag was right.
+    /// RFC 4303 section 3.4.3: only for a packet with a valid tag.
     #[inline]
     pub fn accept(&mut self, sequence: u64) -> Result<(), DropReason> {
         self.check(sequence)?;
@@ -60,14 +60,13 @@ impl ReplayWindow {
         Ok(())
     }
 
-    /// The sequence number of 64 bits that a packet means of which only the low half came (RFC 4303 appendix A2).
+    /// Infers the 64-bit sequence number from its low half (RFC 4303 appendix A2).
     ///
-    /// It is the one in the window or in the almost 2^32 numbers after it; `None` if that would be less than none or
-    /// more than all.
+    /// It lies in the window or in the almost 2^32 numbers after it; `None` if that would be out of range.
     #[inline]
     pub fn infer(&self, low: u32) -> Option<u64> {
         let highest = self.next.saturating_sub(1);
-        // Without a window, what is nearest is meant.
+        // Without a window, the nearest number is taken.
         let below = if self.size == 0 { 1 << 31 } else { self.size - 1 };
         match highest.checked_sub(below) {
             Some(bottom) => bottom.checked_add(low.wrapping_sub(bottom as u32).into()),
@@ -75,9 +74,9 @@ impl ReplayWindow {
         }
     }
 
-    /// Clears the words that the window enters when it moves from `next` to `sequence`.
+    /// Clears the words that enter the window when it advances from `next` to `sequence`.
     fn clear_between(&mut self, next: u64, sequence: u64) {
-        // With nothing accepted yet, the first word is still clean.
+        // Before the first packet, the first word is still clear.
         let entered = sequence / WORD - next.saturating_sub(1) / WORD;
         for step in 0..entered.min(self.ring.len() as u64) {
             let word = self.word(sequence - step * WORD);

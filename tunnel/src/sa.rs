@@ -1,7 +1,7 @@
-//! Security associations: what a finished key exchange hands to the data path, one for each direction.
+//! Security associations: the result of a key exchange for the data path, one for each direction.
 //!
-//! Both are shared by the workers and never change but for their counters, so that a packet in flight finishes under
-//! the key it began with while a newer one is already in use.
+//! Workers share both SAs, which are immutable except for their counters. So a packet in flight is completed under
+//! its SA while a newer SA is already in use.
 
 use crate::replay::{self, ReplayWindow};
 use crate::{Time, esp};
@@ -11,31 +11,31 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Names the other end of a tunnel for the lifetime of the protocol that made it; never used twice.
+/// Identifies a peer for the lifetime of the protocol instance that created it; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(u64);
 
 impl PeerId {
-    /// A name that the protocol has not given yet.
+    /// Creates an ID that the protocol has not assigned yet.
     pub fn new(number: u64) -> Self {
         Self(number)
     }
 }
 
-/// When a key should be, and when it must be, replaced.
+/// The times at which a key should be, and must be, replaced.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetime {
-    /// From here on whoever uses the key asks for a new one; `None` leaves that to the other side.
+    /// From this time on, use of the key requests a new one; `None` leaves that to the peer.
     pub renew: Option<Time>,
     /// The same as a sequence number, for both sides.
     pub renew_sequence: u64,
-    /// From here on the key is not used at all.
+    /// From this time on, the key is not used.
     pub expires: Time,
     /// The first sequence number that is not used.
     pub end_sequence: u64,
 }
 
-/// How packets of an SA look outside, and the key that protects them: what a run of packets is asked once.
+/// The protocol and the key of an SA: an SA batch is dispatched on it once.
 pub enum Protection {
     /// WireGuard's data messages.
     WireGuard(Arc<dyn Key>),
@@ -56,7 +56,7 @@ impl From<esp::Protection> for Protection {
 }
 
 impl Protection {
-    /// The key of WireGuard's data messages.
+    /// The key, if the SA is WireGuard's.
     pub fn wireguard(&self) -> Option<&dyn Key> {
         match self {
             Self::WireGuard(key) => Some(&**key),
@@ -64,7 +64,7 @@ impl Protection {
         }
     }
 
-    /// The first number that is given to a packet (RFC 4303 section 3.3.3; WireGuard counts from 0).
+    /// The first sequence number of a packet (RFC 4303 section 3.3.3; WireGuard counts from 0).
     fn first_sequence(&self) -> u64 {
         match self {
             Self::WireGuard(_) => 0,
@@ -73,28 +73,28 @@ impl Protection {
     }
 }
 
-/// A key is worn when this part of what it may carry has passed: the other side may renew it long before we do.
+/// A key counts as worn after this fraction of its limit: the peer may rekey long before the local limit.
 const WORN_PART: u64 = 4;
-/// And when so many packets have passed, whatever it may carry: the other side may let its keys carry less than we do. To send
-/// so many costs it more than its new keys cost us.
+/// A key also counts as worn after this number of packets, as the peer's limits may be lower than the local ones. To
+/// send so many packets costs the peer more than a new key costs the local side.
 const WORN_PACKETS: u64 = 16_384;
 
-/// How many bytes a key has protected, and may (RFC 4301 section 4.4.2.1).
+/// The bytes protected by a key, and their limits (RFC 4301 section 4.4.2.1).
 pub struct Volume {
-    /// From here on whoever uses the key asks for a new one.
+    /// From this byte on, use of the key requests a new one.
     renew: u64,
-    /// The first byte that is not sent, or received.
+    /// The first byte that is not sent or received.
     end: u64,
-    /// The first packet that is not received; sending, the sequence number says so.
+    /// The first packet that is not received; for sending, the sequence number is the limit.
     end_packets: u64,
     used: AtomicU64,
     packets: AtomicU64,
-    /// Somebody asked for more than was left: from then on there is nothing, or small packets would go on for long.
+    /// Set when a request exceeded the limit: without it, small packets could still pass for long.
     ended: AtomicBool,
 }
 
 impl Volume {
-    /// Bytes until the renewal is asked for, and until the end.
+    /// Creates limits in bytes: for the renewal, and for the end.
     pub fn new(renew: u64, end: u64) -> Self {
         Self {
             renew,
@@ -106,7 +106,7 @@ impl Volume {
         }
     }
 
-    /// Ends after so many packets too.
+    /// Adds a limit in packets.
     #[must_use]
     pub fn with_packets(self, end_packets: u64) -> Self {
         Self { end_packets, ..self }
@@ -122,7 +122,7 @@ impl Volume {
         self.packets.load(Ordering::Relaxed)
     }
 
-    /// Uses up `bytes` for some packets, or says that so many are not left.
+    /// Counts `bytes` of some packets, or refuses if that exceeds the limit.
     fn spend(&self, packets: usize, bytes: usize) -> Result<(), DropReason> {
         let bytes = bytes as u64;
         let spent = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.end && !self.is_spent());
@@ -134,7 +134,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether it is well on its way to its renewal.
+    /// Whether the key is worn.
     fn is_worn(&self) -> bool {
         let is_part = |used: &AtomicU64, whole: u64| used.load(Ordering::Relaxed) > whole / WORN_PART;
         is_part(&self.used, self.renew) || is_part(&self.packets, self.end_packets)
@@ -151,11 +151,11 @@ impl Volume {
     }
 }
 
-/// The key to send with.
+/// An SA to send with.
 pub struct OutboundSa {
     /// Seals the packets.
     pub protection: Protection,
-    /// By what the receiver finds its side: WireGuard's receiver index, ESP's SPI.
+    /// The key of the receiver's lookup: WireGuard's receiver index, or the SPI of ESP.
     pub receiver: u32,
     lifetime: Lifetime,
     volume: Option<Volume>,
@@ -164,43 +164,43 @@ pub struct OutboundSa {
 }
 
 impl OutboundSa {
-    /// An SA that has sent nothing yet.
+    /// Creates an SA that has sent nothing yet.
     pub fn new(protection: impl Into<Protection>, receiver: u32, lifetime: Lifetime) -> Self {
         let protection = protection.into();
         let next = AtomicU64::new(protection.first_sequence());
         Self { protection, receiver, lifetime, volume: None, next, renewal_asked: AtomicBool::new(false) }
     }
 
-    /// Counts its bytes, and sends so many and no more.
+    /// Adds a data limit.
     #[must_use]
     pub fn with_volume(self, volume: Volume) -> Self {
         Self { volume: Some(volume), ..self }
     }
 
-    /// Whether packets may be sent with it at `now`.
+    /// Whether the SA may be used to send at `now`.
     pub fn is_usable(&self, now: Time) -> bool {
         now < self.lifetime.expires
             && self.next.load(Ordering::Relaxed) < self.lifetime.end_sequence
             && !self.volume.as_ref().is_some_and(Volume::is_spent)
     }
 
-    /// What was sent with it, of an SA that counts that.
+    /// The data sent, if the SA has a data limit.
     pub fn volume(&self) -> Option<&Volume> {
         self.volume.as_ref()
     }
 
-    /// Counts packets and their bytes before they are sent, or says that so many may not be.
+    /// Counts packets and bytes before they are sent, or refuses if that exceeds the limit.
     pub fn spend(&self, packets: usize, bytes: usize) -> Result<(), DropReason> {
         self.volume.as_ref().map_or(Ok(()), |volume| volume.spend(packets, bytes))
     }
 
-    /// Takes `count` consecutive sequence numbers, each of which is given out once.
+    /// Assigns `count` consecutive sequence numbers; no number is assigned twice.
     #[inline]
     pub fn assign(&self, count: usize, now: Time) -> Result<Range<u64>, DropReason> {
         if now >= self.lifetime.expires {
             return Err(DropReason::KeyExpired);
         }
-        // Not a plain addition: a refused burst must not bring the counter nearer to its overflow.
+        // Not a plain addition: a refused burst must not advance the counter towards an overflow.
         let count = count as u64;
         let taken = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
             next.checked_add(count).filter(|&end| end <= self.lifetime.end_sequence)
@@ -208,13 +208,13 @@ impl OutboundSa {
         taken.map(|first| first..first + count).map_err(|_| DropReason::CounterExhausted)
     }
 
-    /// Whether a good part of what may be sent with it was.
+    /// Whether a good part of its limits is used up.
     pub fn is_worn(&self) -> bool {
         self.next.load(Ordering::Relaxed) > WORN_PACKETS.min(self.lifetime.renew_sequence / WORN_PART)
             || self.volume.as_ref().is_some_and(Volume::is_worn)
     }
 
-    /// Whether it is time to ask for a new key; true only once.
+    /// Whether to request a new key; returns true only once.
     #[inline]
     pub fn wants_renewal(&self, now: Time) -> bool {
         let due = self.lifetime.renew.is_some_and(|renew| now >= renew)
@@ -224,11 +224,11 @@ impl OutboundSa {
     }
 }
 
-/// The key to receive with.
+/// An SA to receive with.
 pub struct InboundSa {
     /// Opens the packets.
     pub protection: Protection,
-    /// Our own index or SPI, by which packets find this SA.
+    /// The local index or SPI, which received packets are looked up by.
     pub index: u32,
     lifetime: Lifetime,
     volume: Option<Volume>,
@@ -238,9 +238,10 @@ pub struct InboundSa {
 }
 
 impl InboundSa {
-    /// An SA that has received nothing yet.
+    /// Creates an SA that has received nothing yet.
     ///
-    /// `unconfirmed`: the other side has not yet shown that it has the keys, so nothing may be sent with their twin.
+    /// With `unconfirmed`, the peer has not proven yet that it has the keys: the outbound SA must not be used before
+    /// the first packet arrives.
     pub fn new(protection: impl Into<Protection>, index: u32, lifetime: Lifetime, unconfirmed: bool) -> Self {
         Self {
             protection: protection.into(),
@@ -253,31 +254,31 @@ impl InboundSa {
         }
     }
 
-    /// Counts its bytes, and receives so many and no more.
+    /// Adds a data limit.
     #[must_use]
     pub fn with_volume(self, volume: Volume) -> Self {
         Self { volume: Some(volume), ..self }
     }
 
-    /// Takes another window than WireGuard's.
+    /// Replaces the window of WireGuard by one of this size.
     #[must_use]
     pub fn with_window(self, size: u64) -> Self {
         Self { window: Mutex::new(ReplayWindow::new(size)), ..self }
     }
 
-    /// Whether packets may still be received with it at `now`.
+    /// Whether the SA may be used to receive at `now`.
     #[inline]
     pub fn check_age(&self, now: Time) -> Result<(), DropReason> {
         let expired = now >= self.lifetime.expires || self.volume.as_ref().is_some_and(Volume::is_spent);
         if expired { Err(DropReason::KeyExpired) } else { Ok(()) }
     }
 
-    /// What was received with it, of an SA that counts that.
+    /// The data received, if the SA has a data limit.
     pub fn volume(&self) -> Option<&Volume> {
         self.volume.as_ref()
     }
 
-    /// Counts authentic packets and their bytes; those that came together may go beyond the end together.
+    /// Counts authentic packets and bytes; the last batch may exceed the limit.
     #[inline]
     pub fn spend(&self, packets: usize, bytes: usize) {
         if let Some(volume) = &self.volume {
@@ -286,37 +287,37 @@ impl InboundSa {
         }
     }
 
-    /// Whether a good part of what may be received with it was.
+    /// Whether a good part of its limits is used up.
     pub fn is_worn(&self) -> bool {
         let is_worn = |volume: &Volume| volume.is_worn() || volume.packets() > WORN_PACKETS;
         self.volume.as_ref().is_some_and(is_worn)
     }
 
-    /// The first sequence number that is not received.
+    /// The first sequence number that is not accepted.
     #[inline]
     pub fn end_sequence(&self) -> u64 {
         self.lifetime.end_sequence
     }
 
-    /// The replay window, locked: taken once for a run of packets.
+    /// The locked replay window: locked once for an SA batch.
     #[inline]
     pub fn window(&self) -> MutexGuard<'_, ReplayWindow> {
-        // Nothing panics with the lock held; if it did, the window would still be a window.
+        // No code panics while holding the lock; even then, the window would remain valid.
         self.window.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Notes that an authentic packet arrived; true only for the first one of an unconfirmed SA.
+    /// Notes an authentic packet; returns true only for the first packet of an unconfirmed SA.
     #[inline]
     pub fn confirm(&self) -> bool {
         self.unconfirmed.load(Ordering::Relaxed) && self.unconfirmed.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether an authentic packet has arrived, or need not be waited for.
+    /// Whether the SA is confirmed by an authentic packet, or needs no confirmation.
     pub fn is_confirmed(&self) -> bool {
         !self.unconfirmed.load(Ordering::Relaxed)
     }
 
-    /// Whether it is time to ask for a new key; true only once.
+    /// Whether to request a new key; returns true only once.
     #[inline]
     pub fn wants_renewal(&self, now: Time) -> bool {
         let due = self.lifetime.renew.is_some_and(|renew| now >= renew)
@@ -372,7 +373,7 @@ mod tests {
         assert_eq!(sa.volume().map(|volume| (volume.packets(), volume.bytes())), Some((2, 90)));
     }
 
-    /// The other side may let a key carry less than we do, and replaces it when it has.
+    /// The peer's limits may be lower than the local ones: it rekeys when it reaches them.
     #[test]
     fn a_key_is_worn_by_many_packets_whatever_it_may_carry() {
         let without_limit = || Volume::new(u64::MAX, u64::MAX);

@@ -1,20 +1,20 @@
-//! Time as protocols see it: handed in by the caller, never read.
+//! Time, which protocols get from the caller and never read from a clock.
 
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A moment on a clock that never goes back, in nanoseconds since a start that only the clock's owner knows.
+/// A time on a monotonic clock, in nanoseconds since a start that only the owner of the clock knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(u64);
 
 impl Time {
-    /// The moment `nanoseconds` after the clock's start; a clock starts at 1, since 0 stands for "never".
+    /// The time `nanoseconds` after the start of the clock; a clock starts at 1, since 0 stands for "never".
     pub const fn from_nanoseconds(nanoseconds: u64) -> Self {
         Self(nanoseconds)
     }
 
-    /// Nanoseconds since the clock's start.
+    /// Nanoseconds since the start of the clock.
     pub const fn nanoseconds(self) -> u64 {
         self.0
     }
@@ -37,21 +37,21 @@ impl Sub for Time {
     }
 }
 
-/// Both clocks at one moment.
+/// The time on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// The clock that never goes back; timers run on it.
+    /// The monotonic clock, for timers.
     pub monotonic: Time,
-    /// Time since 1970; it may jump, and only timestamps for others are made from it.
+    /// The time since 1970. It may jump; only timestamps for peers and reports are made from it.
     pub wall: Duration,
 }
 
-/// A moment that may be "never", shared between threads.
+/// A time that may be "never", shared between threads.
 #[derive(Default)]
 pub struct AtomicTime(AtomicU64);
 
 impl AtomicTime {
-    /// The moment, or `None` for never.
+    /// The time, or `None` for never.
     #[inline]
     pub fn load(&self) -> Option<Time> {
         match self.0.load(Ordering::SeqCst) {
@@ -60,13 +60,13 @@ impl AtomicTime {
         }
     }
 
-    /// Sets the moment.
+    /// Sets the time.
     #[inline]
     pub fn store(&self, time: Time) {
         self.0.store(time.0, Ordering::SeqCst);
     }
 
-    /// Sets it to "never"; written only when it is not so already, to leave the cache line shared.
+    /// Sets it to "never". It is only written if it changes, to keep the cache line shared.
     #[inline]
     pub fn clear(&self) {
         if self.0.load(Ordering::Relaxed) != 0 {

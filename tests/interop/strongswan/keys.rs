@@ -43,7 +43,7 @@ const RIGHT_ONES: &[Case] = &[
 const WRONG_ONES: &[(Case, [&str; 2])] = &[
     (
         Case { name: "another key of charon's", believed: ["c.pub", "a.pub"], ..RIGHT },
-        ["its signature is not right", "authentication rsa remote-key NAME"],
+        ["its signature is invalid", "authentication rsa remote-key NAME"],
     ),
     (
         Case { name: "another key of ours", believed: ["b.pub", "c.pub"], ..RIGHT },

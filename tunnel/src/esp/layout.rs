@@ -1,16 +1,16 @@
-//! Where what is in an ESP packet, which is the same for all packets of an SA.
+//! The layout of ESP packets, which is the same for all packets of an SA.
 
 use super::parameters::Transform;
 use crypto::cipher::Encryption;
 use packet::DropReason;
 use packet::header::esp::{ALIGNMENT, HEADER, TRAILER, padding};
 
-/// Lengths of an ESP packet's parts.
+/// The lengths of the parts of an ESP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes of the initialization vector.
     pub iv: usize,
-    /// What the cipher takes at once.
+    /// The block size of the cipher.
     cipher_block: usize,
     /// Bytes of the tag.
     pub tag: usize,
@@ -52,7 +52,7 @@ impl Layout {
         self.header() + length + self.trailer(length) + self.tag
     }
 
-    /// Payload and trailer fill whole blocks of so many bytes.
+    /// The block size to which payload and trailer are padded.
     #[inline]
     fn block(&self) -> usize {
         self.cipher_block.max(ALIGNMENT)
@@ -64,9 +64,10 @@ impl Layout {
         (text - text % self.block()).saturating_sub(TRAILER)
     }
 
-    /// Whether a packet of `length` bytes can be one of this SA.
+    /// Whether a packet of `length` bytes can belong to this SA.
     ///
-    /// Only the cipher's blocks are asked for: padding to four bytes is the sender's duty, and not worth a packet.
+    /// Only the block size of the cipher is checked. Padding to four bytes is the sender's duty, and a packet without
+    /// it is accepted.
     #[inline]
     pub fn check(&self, length: usize) -> Result<(), DropReason> {
         let text = length.checked_sub(self.header() + self.tag).ok_or(DropReason::TooShort)?;

@@ -1,4 +1,4 @@
-//! How long an SA lasts, and the SAs of a pair made ready for the data path.
+//! Lifetimes of SAs, and loading of a Child SA for the data path.
 
 use super::parameters::{ChildSa, Transform};
 use super::protection::Protection;
@@ -10,25 +10,25 @@ use crypto::cipher::{Encryption, Pair};
 use crypto::engine::{Engine, LoadError};
 use std::time::Duration;
 
-/// When something ends (RFC 4301 section 4.4.2.1); `None` for never.
+/// The limits of an SA (RFC 4301 section 4.4.2.1); `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// So long after the SA was made.
+    /// The time since the SA was installed.
     pub time: Option<Duration>,
-    /// After so many bytes of ESP packets.
+    /// Bytes of ESP packets.
     pub bytes: Option<u64>,
-    /// After so many packets.
+    /// The number of packets.
     pub packets: Option<u64>,
 }
 
-/// What is decided about an SA on our side alone.
+/// The local parameters of an SA, which are not negotiated.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// When a new SA is asked for. Time is left to the key exchange if it has a timer of its own.
+    /// The limits at which a new SA is requested. The time limit is unused if the key exchange has its own timer.
     pub soft: Limits,
-    /// When the SA is used no more.
+    /// The limits at which the SA expires.
     pub hard: Limits,
-    /// How many sequence numbers a late packet may be behind; 0 for no protection from replays.
+    /// The size of the replay window in packets; 0 disables replay protection.
     pub replay_window: u64,
 }
 
@@ -53,7 +53,7 @@ impl ChildSa {
         let lifetime = options.lifetime(self.extended_sequence, now);
         let outbound = OutboundSa::new(protection(&self.outbound)?, self.outbound.spi, lifetime)
             .with_volume(options.volume(self.transform));
-        // The other side may count otherwise: its numbers say nothing about how many packets came.
+        // The packet limit does not apply to inbound sequence numbers: the peer may skip numbers.
         let lifetime = Lifetime { end_sequence: numbers(self.extended_sequence), ..lifetime };
         let volume = options.volume(self.transform).with_packets(options.hard.packets.unwrap_or(u64::MAX));
         let inbound = InboundSa::new(protection(&self.inbound)?, self.inbound.spi, lifetime, true)
@@ -63,18 +63,18 @@ impl ChildSa {
     }
 }
 
-/// The first number that no packet has (RFC 4303 section 3.3.3): a counter that would begin anew ends the SA.
+/// The end of the sequence numbers (RFC 4303 section 3.3.3): the counter must not wrap, so the SA ends before.
 fn numbers(extended: bool) -> u64 {
     if extended { u64::MAX } else { 1 << 32 }
 }
 
-/// Where to ask for a new SA, if nobody says: a sixteenth is enough for any exchange of keys.
+/// The default soft limit: the last sixteenth is time enough for any key exchange.
 fn before(end: u64) -> u64 {
     end - end / 16
 }
 
-/// What may go under one key. SWEET32: of 2^32 blocks of 64 bits, 32 GiB, some two are alike and tell about each other; a
-/// gibibyte keeps far from that.
+/// The data limit of a key. SWEET32: among 2^32 blocks of 64 bits, or 32 GiB, about two collide and leak plaintext;
+/// one GiB keeps far from that.
 fn most_bytes(transform: Transform) -> u64 {
     match transform {
         Transform::Pair(Pair { encryption: Encryption::TripleDesCbc, .. }) => 1 << 30,
@@ -85,7 +85,7 @@ fn most_bytes(transform: Transform) -> u64 {
 impl Options {
     fn lifetime(&self, extended: bool, now: Time) -> Lifetime {
         let numbers = numbers(extended);
-        // The first packet has number 1.
+        // The first packet has sequence number 1.
         let end_sequence =
             self.hard.packets.map_or(numbers, |packets| numbers.min(packets.saturating_add(1)));
         let latest = before(end_sequence);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_sa_is_asked_for_before_the_end_even_if_nobody_said_when() {
+    fn the_default_soft_limit_is_before_the_hard_limit() {
         let (outbound, inbound) = pair(Limits { bytes: Some(1600), packets: Some(160), time: None });
         outbound.spend(1, 1500).expect("they are left");
         assert!(!outbound.wants_renewal(NOW));

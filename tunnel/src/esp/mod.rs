@@ -1,5 +1,4 @@
-//! ESP (RFC 4303): SAs for the data path, made from what a key exchange agrees on, and the policies that say which
-//! packets they are for.
+//! ESP (RFC 4303): SAs for the data path, built from a negotiated Child SA, and the policies that select packets.
 //!
 //! ```text
 //! outbound   policy (SPD) → lay out: header, padding, trailer → seal, one call of the engine for an SA batch

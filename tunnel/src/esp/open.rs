@@ -11,14 +11,14 @@ use packet::{Batch, DropCounters, DropReason};
 use std::ops::Range;
 use zerocopy::FromBytes;
 
-/// What is left of an opened packet.
+/// The content of a decrypted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inner {
-    /// A packet of so many bytes, or what followed the IP header of one.
+    /// A packet, or in transport mode its part after the IP header.
     Payload {
-        /// What it is.
+        /// The next header field.
         next_header: u8,
-        /// Its length, without TFC padding only in transport mode.
+        /// The payload length; without TFC padding only in transport mode.
         length: usize,
     },
     /// A dummy packet (RFC 4303 section 2.6).
@@ -26,19 +26,19 @@ pub enum Inner {
 }
 
 impl Protection {
-    /// The whole sequence number of a packet: what `window` says of the low half (RFC 4303 appendix A2).
+    /// Infers the full sequence number of a packet from its low half and `window` (RFC 4303 appendix A2).
     #[inline]
     pub fn infer_sequence(&self, packet: &[u8], window: &ReplayWindow) -> Result<u64, DropReason> {
         let (header, _) = EspHeader::ref_from_prefix(packet).map_err(|_| DropReason::TooShort)?;
         let low = header.sequence.get();
         let sequence = if self.extended { window.infer(low) } else { Some(low.into()) };
-        // RFC 4303 section 3.3.3: the first packet has number 1.
+        // RFC 4303 section 3.3.3: the first packet has sequence number 1.
         sequence.filter(|&sequence| sequence != 0).ok_or(DropReason::Replayed)
     }
 
-    /// Opens packets in place, and drops those whose tag is wrong.
+    /// Decrypts packets in place, and drops packets with an invalid tag.
     ///
-    /// `sequences`: the whole numbers, by the packets' indices. The packets' lengths were checked with the
+    /// `sequences` has the full sequence numbers by packet index. The packet lengths must have been checked with the
     /// [layout](super::Layout::check).
     pub fn open(&self, batch: &mut Batch, packets: Range<usize>, sequences: &[u64], drops: &DropCounters) {
         let mut next = packets.start;
@@ -146,10 +146,10 @@ impl Protection {
         Ok(())
     }
 
-    /// Reads the trailer of packet `index` and leaves the payload of it, with what is behind it in tunnel mode.
+    /// Reads the trailer of packet `index` and truncates the packet to its payload, in tunnel mode with any TFC
+    /// padding.
     ///
-    /// The packet is no shorter for a payload with TFC padding (RFC 4303 section 2.7): where that ends, only the inner
-    /// packet says.
+    /// TFC padding (RFC 4303 section 2.7) is not removed here: only the inner packet tells where the padding starts.
     #[inline]
     pub fn strip(&self, batch: &mut Batch, index: usize) -> Result<Inner, DropReason> {
         let header = self.layout.header();
@@ -177,20 +177,20 @@ impl Protection {
 
 type Verdicts = ArrayVec<bool, JOBS>;
 
-/// Packets that one call of the engine takes.
+/// Packets of one engine call.
 struct SaBatch<'a> {
     packets: Range<usize>,
     live: &'a [usize],
     sequences: &'a [u64],
 }
 
-/// The SPI of a packet whose length was checked.
+/// The SPI of a packet with a checked length.
 #[inline]
 fn spi(packet: &[u8]) -> u32 {
     packet.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// The IV that a counter mode has in the packet.
+/// The explicit IV of a counter mode.
 #[inline]
 fn explicit_iv(packet: &[u8]) -> [u8; 8] {
     packet.get(HEADER..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default()
@@ -246,7 +246,7 @@ mod tests {
             .expect("the engine works");
     }
 
-    /// Enlarges and opens everything; the reasons for which packets were dropped.
+    /// Infers sequence numbers and opens all packets; returns the drop counters.
     fn open(sa: &InboundSa, batch: &mut Batch) -> DropCounters {
         let (protection, drops) = (of(&sa.protection), DropCounters::default());
         let window = sa.window();
@@ -287,7 +287,7 @@ mod tests {
             let mut batch = packets(1);
             seal(&outbound, &mut batch, 1);
             let sealed = batch.packet(0).to_vec();
-            // The SPI is what found the SA, the low half of the number what was inferred from.
+            // A changed SPI would find no SA, and a changed sequence number infers another full number.
             for damaged in 8..sealed.len() {
                 let mut batch = Batch::new(4096);
                 batch.append(sealed.len()).expect("it fits").copy_from_slice(&sealed);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_end_before_they_begin_anew() {
+    fn sequence_numbers_end_before_they_wrap() {
         let gcm = Transform::Aead(Cipher::Aes128Gcm, 16);
         let (short, inbound) = pair(gcm, false, Mode::Tunnel);
         assert_eq!(short.assign(3, NOW), Ok(1..4), "the first is 1");

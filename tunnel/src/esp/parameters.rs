@@ -1,23 +1,23 @@
-//! What a key exchange hands over: a pair of SAs, with which packets they are for.
+//! A negotiated Child SA: the parameters and selectors of a pair of SAs.
 
 use super::selector::TrafficSelector;
 use crypto::SecretBytes;
 use crypto::cipher::{Cipher, Encryption, Integrity, Pair};
 use std::net::IpAddr;
 
-/// How packets of an SA are protected.
+/// The cryptographic protection of an SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transform {
-    /// An authenticated cipher, with a tag of so many bytes (RFC 4106, RFC 4309, RFC 7634).
+    /// An authenticated cipher, with its tag length in bytes (RFC 4106, RFC 4309, RFC 7634).
     Aead(Cipher, usize),
     /// A cipher and a MAC.
     Pair(Pair),
-    /// AES-GMAC (RFC 4543): only a MAC, made with the key of this cipher, which is one of GCM.
+    /// AES-GMAC (RFC 4543): only a MAC, with the key of this GCM cipher.
     Gmac(Cipher),
 }
 
 impl Transform {
-    /// Every one.
+    /// All supported transforms.
     pub fn all() -> impl Iterator<Item = Self> {
         let aeads = Cipher::ALL
             .iter()
@@ -29,7 +29,7 @@ impl Transform {
         aeads.chain(pairs).chain(gmacs)
     }
 
-    /// The name used in commands and reports; a tag that is not the longest is part of it, in bits.
+    /// The name in commands and reports; a truncated tag is part of it, in bits.
     pub fn name(self) -> String {
         match self {
             Self::Aead(cipher, 16) => cipher.name().to_owned(),
@@ -39,7 +39,7 @@ impl Transform {
         }
     }
 
-    /// The transform of a name.
+    /// The transform with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::all().find(|transform| transform.name() == name)
     }
@@ -57,49 +57,50 @@ impl Transform {
     }
 }
 
-/// What an SA carries.
+/// The mode of an SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Whole packets, in a new outer header.
+    /// Tunnel mode: whole packets, in a new outer header.
     Tunnel,
-    /// What follows the IP header.
+    /// Transport mode: the part after the IP header.
     Transport,
 }
 
-/// The packets of a transport mode SA, whose IP header does not travel inside.
+/// The addresses of a transport mode SA, whose IP header is not encapsulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transport {
-    /// Our address in them.
+    /// The local address.
     pub local: IpAddr,
-    /// The other side's.
+    /// The remote address.
     pub remote: IpAddr,
-    /// Whether the other side sees other addresses, so that its checksums are wrong for ours (RFC 3948 section 3.1.2).
+    /// Whether the peer uses other addresses, so that its transport checksums do not match the local ones (RFC 3948
+    /// section 3.1.2).
     pub translated: bool,
 }
 
-/// One of the two SAs of a pair.
+/// One SA of a pair.
 pub struct Half {
-    /// By what its receiver finds it.
+    /// The SPI, which the receiver finds the SA by.
     pub spi: u32,
-    /// [`Transform::key_material_length`] bytes, in the order in which RFC 7296 section 2.17 takes them.
+    /// [`Transform::key_material_length`] bytes, in the order of RFC 7296 section 2.17.
     pub keys: SecretBytes,
 }
 
-/// A pair of SAs, one for each direction, as IKE agrees on them.
+/// A pair of SAs, one for each direction, as negotiated by IKE.
 pub struct ChildSa {
-    /// How packets are protected.
+    /// The cryptographic protection.
     pub transform: Transform,
     /// Whether sequence numbers have 64 bits.
     pub extended_sequence: bool,
-    /// What is carried.
+    /// Tunnel or transport mode.
     pub mode: Mode,
-    /// What we send with.
+    /// The SA to send with.
     pub outbound: Half,
-    /// What we receive with. We have chosen its SPI.
+    /// The SA to receive with; its SPI was chosen locally.
     pub inbound: Half,
-    /// The packets of our side.
+    /// The local traffic selectors.
     pub local: Vec<TrafficSelector>,
-    /// The packets of the other side.
+    /// The remote traffic selectors.
     pub remote: Vec<TrafficSelector>,
 }
 

@@ -1,32 +1,33 @@
-//! The security policy database (RFC 4301 section 4.4.1): which packets are protected, and by which tunnel.
+//! The security policy database (RFC 4301 section 4.4.1): it maps packets to tunnels.
 //!
-//! The first policy whose selectors match decides; what matches none is discarded. Entries are found by the remote
-//! address: the boundaries of all ranges cut the addresses into pieces, and each piece has its few candidates.
+//! The first policy with matching selectors decides; a packet that matches none is discarded. The index is by remote
+//! address: the boundaries of all ranges split the address space into intervals, and each interval has few
+//! candidates.
 
 use super::selector::Selectors;
 use packet::header::flow::Flow;
 
-/// What becomes of a packet.
+/// The action for a matching packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<T> {
-    /// It goes through this tunnel.
+    /// Send it through this tunnel.
     Protect(T),
-    /// It goes as it is, which is not our way to carry it.
+    /// Leave it unprotected: the data path does not carry it.
     Bypass,
-    /// It goes nowhere.
+    /// Drop it.
     Discard,
 }
 
 /// One policy.
 #[derive(Clone, Debug)]
 pub struct Policy<T> {
-    /// The packets that are meant.
+    /// The selectors of the policy.
     pub selectors: Selectors,
-    /// What becomes of them.
+    /// The action for matching packets.
     pub action: Action<T>,
 }
 
-/// All policies, in their order.
+/// All policies, in order.
 #[derive(Debug)]
 pub struct Policies<T> {
     entries: Vec<Policy<T>>,
@@ -41,13 +42,13 @@ impl<T> Default for Policies<T> {
 }
 
 impl<T> Policies<T> {
-    /// Policies, of which the first that matches decides.
+    /// Creates a database; the first matching entry decides.
     pub fn new(entries: Vec<Policy<T>>) -> Self {
         let (v4, v6) = (Index::of(&entries, true), Index::of(&entries, false));
         Self { entries, v4, v6 }
     }
 
-    /// What becomes of a packet from our side; `None` if no policy says: it must be discarded.
+    /// The action for an outbound packet; `None` if no policy matches, and the packet must be dropped.
     pub fn outbound(&self, flow: &Flow) -> Option<&Action<T>> {
         let index = if flow.is_v4 { &self.v4 } else { &self.v6 };
         let matches = |&&entry: &&u32| self.entries[entry as usize].selectors.match_outbound(flow);
@@ -63,18 +64,18 @@ impl<T> Policies<T> {
     }
 }
 
-/// Ranges over more pieces than this are asked apart, or a few of them would fill the table.
+/// Ranges over more intervals than this are kept in a separate list, or a few of them would fill the table.
 const WIDE: usize = 64;
 
-/// From remote addresses of one family to policies.
+/// An index from remote addresses of one family to policies.
 #[derive(Debug, Default)]
 struct Index {
-    /// Where pieces begin.
+    /// The start of each interval.
     starts: Vec<u128>,
-    /// Where the candidates of each piece end in `candidates`; they begin where those before end.
+    /// The end of each interval's candidates in `candidates`; they start at the end of the previous ones.
     ends: Vec<usize>,
     candidates: Vec<u32>,
-    /// Policies whose range is wide.
+    /// Policies with a wide range.
     wide: Vec<u32>,
 }
 
@@ -109,7 +110,7 @@ impl Index {
         Self { starts, ..index }
     }
 
-    /// The policies for an address, in their order.
+    /// The policies for an address, in order.
     fn candidates(&self, address: u128) -> &[u32] {
         let Some(piece) = self.starts.partition_point(|&start| start <= address).checked_sub(1) else {
             return &[];

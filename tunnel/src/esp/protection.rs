@@ -1,4 +1,4 @@
-//! The keys of an ESP SA, and all else that is the same for its packets.
+//! The keys and other parameters that all packets of an ESP SA share.
 
 use super::layout::Layout;
 use super::parameters::{Mode, Transform};
@@ -8,20 +8,20 @@ use crypto::engine::{Engine, LoadError, PairKey};
 use crypto::{Cipher, EngineFailure, Job, Key, Random, SecretBytes};
 use std::sync::Arc;
 
-/// Packets in one call of the engine.
+/// The maximum number of packets in one engine call.
 pub const JOBS: usize = 64;
 
 /// The loaded keys.
 pub(super) enum Keys {
     /// An authenticated cipher, and the salt before its IVs (RFC 4106 section 4; 3 bytes for CCM, RFC 4309 section 4).
     Aead(Arc<dyn Key>, Salt),
-    /// The same, of which only the tag is used (RFC 4543).
+    /// The same, used for its tag only (RFC 4543).
     Gmac(Arc<dyn Key>, Salt),
     /// A cipher and a MAC.
     Pair(Arc<dyn PairKey>, Ivs),
 }
 
-/// What stands before the explicit IV in a nonce.
+/// The part of a nonce before the explicit IV.
 #[derive(Clone, Copy)]
 pub(super) struct Salt {
     bytes: [u8; 4],
@@ -39,18 +39,18 @@ impl Salt {
     }
 }
 
-/// Where the IVs of a [`Pair`] come from.
+/// The source of the IVs of a [`Pair`].
 pub(super) enum Ivs {
-    /// There are none.
+    /// No IV.
     Null,
-    /// AES-CTR: the sequence number, after the nonce of the SA (RFC 3686 section 4).
+    /// AES-CTR: the sequence number, after the SA's nonce (RFC 3686 section 4).
     Counter([u8; 4]),
-    /// CBC: unpredictable ones of so many bytes.
+    /// CBC: unpredictable IVs of this length in bytes.
     Unpredictable(IvSource, usize),
 }
 
-/// Unpredictable IVs (NIST SP 800-38A appendix C): the keystream of a key that nobody else has, so that one call of
-/// the engine gives those of a whole SA batch, without asking the system for each.
+/// Unpredictable IVs (NIST SP 800-38A appendix C), taken from the keystream of a secret random key. One engine call
+/// makes the IVs of a whole SA batch, without a system call for each.
 pub(super) struct IvSource(Arc<dyn Key>);
 
 impl IvSource {
@@ -58,7 +58,7 @@ impl IvSource {
         engine.load(Cipher::Aes128Gcm, SecretBytes::random(16, random).expose()).map(Self)
     }
 
-    /// IVs for the packets from `first_sequence` on, which no two calls may have in common.
+    /// Writes the IVs of the packets from `first_sequence` on. Two calls must not share a sequence number.
     pub(super) fn fill(&self, first_sequence: u64, ivs: &mut [[u8; 16]]) -> Result<(), EngineFailure> {
         let mut nonce = [0; 12];
         nonce[..8].copy_from_slice(&first_sequence.to_be_bytes());
@@ -68,7 +68,7 @@ impl IvSource {
     }
 }
 
-/// How the packets of one ESP SA are laid out, sealed and opened.
+/// The layout and the keys of one ESP SA.
 pub struct Protection {
     pub(super) keys: Keys,
     pub(super) layout: Layout,
@@ -106,13 +106,13 @@ impl Protection {
         Ok(Self { keys, layout: Layout::of(transform), extended, mode })
     }
 
-    /// Lengths of the packets' parts.
+    /// The lengths of a packet's parts.
     #[inline]
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// What the packets carry.
+    /// The mode of the SA.
     #[inline]
     pub fn mode(&self) -> Mode {
         self.mode
@@ -124,7 +124,8 @@ impl Protection {
         self.extended
     }
 
-    /// What of SPI and sequence number is authenticated (RFC 4106 section 5): the high half, if any, stands between.
+    /// The authenticated SPI and sequence number (RFC 4106 section 5): with ESN, the high half stands between SPI and
+    /// low half.
     #[inline]
     pub(super) fn aad(&self, spi: u32, sequence: u64) -> [u8; 12] {
         let mut aad = [0; 12];
@@ -137,19 +138,19 @@ impl Protection {
         aad
     }
 
-    /// How much of [`aad`](Self::aad) it is.
+    /// The used length of [`aad`](Self::aad).
     #[inline]
     pub(super) fn aad_length(&self) -> usize {
         if self.extended { 12 } else { 8 }
     }
 
-    /// How much of a suffix is covered.
+    /// The used length of a suffix.
     pub(super) fn suffix_length(&self) -> usize {
         if self.extended { 4 } else { 0 }
     }
 }
 
-/// What a MAC covers beyond the packet, of extended sequence numbers: the high halves (RFC 4303 section 2.8).
+/// The data that a MAC covers beyond the packet: the high halves of extended sequence numbers (RFC 4303 section 2.8).
 pub(super) fn suffixes(sequences: impl Iterator<Item = u64>) -> ArrayVec<[u8; 4], JOBS> {
     sequences.take(JOBS).map(|sequence| ((sequence >> 32) as u32).to_be_bytes()).collect()
 }

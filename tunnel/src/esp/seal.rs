@@ -10,9 +10,9 @@ use std::ops::Range;
 use zerocopy::IntoBytes;
 
 impl Protection {
-    /// Puts header, padding and trailer around packet `index`, and leaves room for the tag.
+    /// Adds header, padding and trailer to packet `index`, and reserves space for the tag.
     ///
-    /// `next_header`: what the packet is.
+    /// `next_header` is the type of the packet.
     #[inline]
     pub fn lay_out(&self, batch: &mut Batch, index: usize, spi: u32, sequence: u64, next_header: u8) {
         let (layout, length) = (self.layout, batch.packet(index).len());
@@ -22,16 +22,16 @@ impl Protection {
         let fields = EspHeader { spi: spi.into(), sequence: (sequence as u32).into() };
         packet[..HEADER].copy_from_slice(fields.as_bytes());
         if layout.iv == 8 {
-            // RFC 4106 section 3.1, RFC 3686 section 3.1: any IV that is never used again, such as a counter. 3DES gets
-            // another one when it is sealed.
+            // RFC 4106 section 3.1, RFC 3686 section 3.1: the IV may be any value that is never reused, such as a
+            // counter. 3DES gets a random one when the packet is sealed.
             packet[HEADER..HEADER + 8].copy_from_slice(&sequence.to_be_bytes());
         }
         write_trailer(&mut packet[header + length..][..trailer], next_header);
     }
 
-    /// Seals packets that were laid out with consecutive sequence numbers; none of them may have been dropped since.
+    /// Seals packets that were laid out with consecutive sequence numbers; none may have been dropped since.
     ///
-    /// When the engine fails, nothing of the packets may leave.
+    /// After an engine error, none of the packets may be sent.
     pub fn seal(
         &self,
         batch: &mut Batch,
@@ -125,8 +125,8 @@ impl Protection {
         key.seal(&mut jobs)
     }
 
-    /// Appends what AES-GMAC covers of a packet to `copies`, unless the packet has it in one piece (RFC 4543 section
-    /// 3.3): the high half of the sequence number stands where no packet has it.
+    /// Appends the data that AES-GMAC covers to `copies`, unless it is contiguous in the packet (RFC 4543 section
+    /// 3.3). With ESN it is not: the high half of the sequence number is not sent.
     pub(super) fn gmac_aad(&self, covered: &[u8], spi: u32, sequence: u64, copies: &mut Vec<u8>) {
         if self.extended {
             copies.extend_from_slice(&self.aad(spi, sequence));
@@ -134,7 +134,7 @@ impl Protection {
         }
     }
 
-    /// The next piece of what [`gmac_aad`](Self::gmac_aad) made, or else the packet itself.
+    /// Returns the next range written by [`gmac_aad`](Self::gmac_aad), or the packet itself.
     pub(super) fn take_gmac_aad<'a>(&self, copies: &mut &'a [u8], covered: &'a [u8]) -> &'a [u8] {
         if !self.extended {
             return covered;
@@ -145,7 +145,7 @@ impl Protection {
     }
 }
 
-/// Packets that one call of the engine takes.
+/// Packets of one engine call.
 struct SaBatch {
     packets: Range<usize>,
     spi: u32,
@@ -159,7 +159,7 @@ impl SaBatch {
     }
 }
 
-/// Writes an IV into every packet, and returns them.
+/// Writes an IV into each packet, and returns the IVs.
 fn write_ivs(
     source: &IvSource,
     length: usize,

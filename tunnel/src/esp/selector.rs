@@ -1,23 +1,23 @@
-//! Traffic selectors: which packets a policy or an SA is for (RFC 4301 section 4.4.1.1, RFC 7296 section 3.13).
+//! Traffic selectors: the packets of a policy or an SA (RFC 4301 section 4.4.1.1, RFC 7296 section 3.13).
 
 use packet::header::flow::{Flow, number};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-/// One side of the packets that are meant: their source or their destination.
+/// A selector of the source or the destination of packets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TrafficSelector {
     /// The IP protocol; 0 for any.
     pub protocol: u8,
     /// Ports of TCP, UDP and SCTP; of ICMP the type in the high and the code in the low byte.
     ///
-    /// All of them is ANY; 65535 to 0 is OPAQUE: only packets whose ports cannot be seen.
+    /// 0 to 65535 is ANY; 65535 to 0 is OPAQUE, which only matches packets whose ports are not visible.
     pub ports: RangeInclusive<u16>,
-    /// Addresses, both of one family.
+    /// An address range of one family.
     pub addresses: RangeInclusive<IpAddr>,
 }
 
-/// A [`TrafficSelector`] made ready to be compared.
+/// A [`TrafficSelector`] prepared for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Side {
     pub(super) is_v4: bool,
@@ -27,7 +27,7 @@ pub(super) struct Side {
     pub(super) last: u128,
 }
 
-/// RFC 4301 section 7: ports that cannot be seen are only in ANY and OPAQUE.
+/// RFC 4301 section 7: only ANY and OPAQUE match packets whose ports are not visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ports {
     Any,
@@ -49,7 +49,7 @@ impl Side {
         possible.then(|| Self { is_v4, protocol, ports, first: number(first), last: number(last) })
     }
 
-    /// Whether this side of a packet is meant.
+    /// Whether this side of a packet matches.
     #[inline]
     fn matches(&self, is_v4: bool, address: u128, protocol: u8, port: Option<u16>) -> bool {
         self.is_v4 == is_v4
@@ -63,7 +63,7 @@ impl Side {
     }
 }
 
-/// Both sides of the packets that are meant.
+/// The selectors of both sides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selectors {
     local: Box<[Side]>,
@@ -71,19 +71,19 @@ pub struct Selectors {
 }
 
 impl Selectors {
-    /// Packets that are between one of the `local` and one of the `remote` selectors.
+    /// Creates selectors that match packets between any of the `local` and any of the `remote` ones.
     pub fn new(local: &[TrafficSelector], remote: &[TrafficSelector]) -> Self {
         let sides = |selectors: &[TrafficSelector]| selectors.iter().filter_map(Side::of).collect();
         Self { local: sides(local), remote: sides(remote) }
     }
 
-    /// Whether a packet to the other side is meant.
+    /// Whether an outbound packet matches.
     #[inline]
     pub fn match_outbound(&self, flow: &Flow) -> bool {
         between(&self.local, &self.remote, flow)
     }
 
-    /// Whether a packet from the other side is meant.
+    /// Whether an inbound packet matches.
     #[inline]
     pub fn match_inbound(&self, flow: &Flow) -> bool {
         between(&self.remote, &self.local, flow)

@@ -1,4 +1,4 @@
-//! What the protocol wants done, and what people may want to know.
+//! //! The actions that the protocol asks its caller to carry out, and the events that it reports.
 
 use super::config::ConnectionId;
 use super::identity::Identity;
@@ -9,116 +9,117 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Names a session with another gateway, which outlives the rekeying of its IKE SA; never used twice.
+/// Identifies a session with a peer. It survives rekeying of the IKE SA and is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub(super) u64);
 
 impl SessionId {
-    /// Its number, for people.
+    /// The number of the session, as shown to users.
     pub fn number(self) -> u64 {
         self.0
     }
 }
 
-/// What the protocol wants done.
+/// An action that the caller carries out for the protocol.
 pub enum Action {
     /// Send a datagram; on every local port but 500 it is preceded by the non-ESP marker.
     Send {
-        /// Where from and where to.
+        /// Local and remote address.
         path: Path,
         /// The datagram.
         message: Vec<u8>,
     },
     /// Send one byte 0xff, without a marker, to keep the translation of our address alive (RFC 3948 section 4).
     KeepNat {
-        /// Where from and where to.
+        /// Local and remote address.
         path: Path,
     },
-    /// Keep packets under this SPI: the SA may come, and the other side may have it already.
+    /// Queue packets with this SPI: their SA may follow, and the peer may use it already.
     Expect {
         /// The SPI that we would receive with.
         spi: u32,
     },
-    /// Keep them no more: there will be no such SA.
+    /// Drop the queued packets: their SA will not be installed.
     ExpectNoMore {
         /// The SPI.
         spi: u32,
     },
-    /// Accept packets under the SA, those that were kept first, and send with it.
+    /// Accept packets under this SA, the queued ones first, and send with it.
     Install(Box<Install>),
     /// Send with this SA instead of the older one for the same packets.
     Use {
         /// The SPI that we receive with, of an SA installed before.
         spi: u32,
     },
-    /// Neither accept nor send packets under this SA any more; what is sent goes by the newest one that is left.
+    /// Neither accept nor send packets under this SA any more; the newest remaining SA for the same packets is used
+    /// to send.
     Retire {
         /// The SPI that we receive with.
         spi: u32,
     },
-    /// ESP of this session takes another path from now on.
+    /// Send ESP of this session over another path from now on.
     Follow {
-        /// Whose SAs.
+        /// The session whose SAs change their path.
         session: SessionId,
-        /// Where from and where to.
+        /// Local and remote address.
         path: Path,
     },
-    /// Do this work, on whatever thread has the time, and hand over what comes of it:
+    /// Run this job on any worker thread, and pass its result to
     /// [`Endpoint::handle_finished`](super::Endpoint::handle_finished).
     Work(Job),
-    /// Something that people may want to know.
+    /// An event to report.
     Report(Box<Event>),
 }
 
-/// A Child SA that is ready.
+/// A Child SA that is ready to be installed.
 pub struct Install {
-    /// Of which connection.
+    /// The connection that the SA belongs to.
     pub connection: ConnectionId,
-    /// Which of the connection's children.
+    /// The index of the child in the connection.
     pub child: usize,
-    /// Of which session.
+    /// The session that the SA belongs to.
     pub session: SessionId,
     /// Keys and selectors.
     pub sa: ChildSa,
-    /// Where ESP goes from and to.
+    /// Local and remote address of ESP.
     pub path: Path,
-    /// Whether it travels in UDP.
+    /// Whether ESP is encapsulated in UDP.
     pub encapsulation: bool,
     /// In transport mode, the addresses of the packets.
     pub transport: Option<Transport>,
-    /// Whether it goes to where the last authentic packet came from (RFC 7296 section 2.23); that is to be told to
-    /// [`Endpoint::note_moved`](super::Endpoint::note_moved), and what comes from elsewhere to
+    /// Whether the path follows the source of the last authentic packet (RFC 7296 section 2.23). The caller reports
+    /// such moves to [`Endpoint::note_moved`](super::Endpoint::note_moved), and packets from any other source to
     /// [`Endpoint::note_strayed`](super::Endpoint::note_strayed).
     pub follows: Follows,
-    /// Whether to go on sending with the older SA: the other side may not have this one yet. [`Action::Use`] ends it,
-    /// and so does the first packet that arrives under this SA.
+    /// Whether to go on sending with the older SA, as the peer may not have installed this one yet. [`Action::Use`]
+    /// ends this, and so does the first packet received under this SA.
     pub hold: bool,
 }
 
-/// Actions, in the order in which they are to be carried out.
+/// Actions, in the order in which they must be carried out.
 pub type Outbox = Vec<Action>;
 
-/// Something that people may want to know.
+/// An event that is reported to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The other side is called.
+    /// We are initiating a connection.
     Calling {
-        /// Of which connection.
+        /// The connection.
         connection: ConnectionId,
-        /// Where from and where to.
+        /// Local and remote address.
         path: Path,
     },
-    /// Both sides have shown who they are.
+    /// Both sides are authenticated.
     Established {
-        /// Of which connection.
+        /// The connection.
         connection: ConnectionId,
         /// The session.
         session: SessionId,
-        /// Who the other side is.
+        /// The identity of the peer.
         identity: Identity,
         /// The algorithms.
         suite: String,
-        /// Where it is.
+        /// Local and remote address.
         path: Path,
     },
     /// The IKE SA has new keys.
@@ -128,203 +129,205 @@ pub enum Event {
         /// The algorithms.
         suite: String,
     },
-    /// The session is over.
+    /// The session has ended.
     Closed {
-        /// Of which connection.
+        /// The connection.
         connection: ConnectionId,
         /// The session.
         session: SessionId,
         /// Why.
         reason: CloseReason,
     },
-    /// A Child SA is there.
+    /// A Child SA is installed.
     ChildUp {
-        /// Of which connection.
+        /// The connection.
         connection: ConnectionId,
-        /// Which of the connection's children.
+        /// The index of the child in the connection.
         child: usize,
         /// The SPI that we receive with.
         spi: u32,
         /// The algorithms.
         suite: String,
     },
-    /// A Child SA is gone.
+    /// A Child SA is removed.
     ChildDown {
-        /// Of which connection.
+        /// The connection.
         connection: ConnectionId,
-        /// Which of the connection's children.
+        /// The index of the child in the connection.
         child: usize,
         /// The SPI that we received with.
         spi: u32,
     },
-    /// A call of ours has not been answered yet, and is sent again.
+    /// A request of a set-up is unanswered and is retransmitted.
     Unanswered {
-        /// Of which connection.
+        /// The connection.
         connection: ConnectionId,
-        /// Where from and where to.
+        /// Local and remote address.
         path: Path,
-        /// Which message of it.
+        /// The message that is retransmitted.
         asked: Asked,
         /// How often it was sent before.
         sent: u32,
-        /// How long ago for the first time.
+        /// The time since it was first sent.
         since: Duration,
     },
-    /// Something was not agreed on.
+    /// A negotiation failed.
     Failed {
-        /// Of which connection, if that is known.
+        /// The connection, if it is known.
         connection: Option<ConnectionId>,
-        /// Where the other side is.
+        /// The address of the peer.
         path: Path,
-        /// Whether it is certain: it is our own doing, or the other side has shown who it is. Otherwise anybody may have
-        /// brought it about, and such reports are few: none of them says how often it happened.
+        /// Whether the cause is certain: it is local, or the peer is authenticated. Otherwise an unauthenticated
+        /// source may have caused the failure; such reports are rate-limited and do not count the failures.
         authentic: bool,
-        /// What went wrong, and on whose side.
+        /// The cause of the failure.
         cause: Cause,
     },
 }
 
-/// Which message of a call it is.
+/// The message of a set-up that waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// IKE_SA_INIT.
     Init,
-    /// IKE_AUTH, which follows when the first was answered.
+    /// IKE_AUTH, which follows the answer to IKE_SA_INIT.
     Auth(AuthMessage),
 }
 
-/// What an IKE_AUTH looks like on the network.
+/// The size of an IKE_AUTH message on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuthMessage {
-    /// How many datagrams it is: more than one if it is cut (RFC 7383).
+    /// The number of datagrams: more than one if the message is fragmented (RFC 7383).
     pub datagrams: usize,
-    /// Bytes of the largest of them.
+    /// The size of the largest datagram, in bytes.
     pub largest: usize,
 }
 
-/// Why a session is over.
+/// The reason why a session has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// We were asked to.
+    /// A local request.
     Asked,
-    /// The other side said so.
+    /// The peer deleted it.
     ByPeer,
-    /// The other side does not answer.
+    /// The peer does not answer.
     Dead,
-    /// The keys were too old and could not be replaced.
+    /// The keys expired and could not be replaced.
     Expired,
-    /// Another session with the same gateway has taken its place.
+    /// Another session with the same peer has replaced it.
     Replaced,
-    /// The other side does not follow the protocol.
+    /// The peer violated the protocol.
     Misbehaved,
 }
 
-/// What went wrong, and on whose side.
+/// The cause of a failure, and the side at fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// No connection is configured for these addresses.
     NoConnection,
-    /// The other side speaks IKEv1.
+    /// The peer speaks IKEv1.
     Version1,
-    /// No connection for these addresses is for these identities.
+    /// No connection for these addresses matches these identities.
     NoSuchPeer {
         /// The identity that the peer claims.
         identity: String,
     },
-    /// The other side asks for another name than the one that we have.
+    /// The peer asks for a local identity that is not the configured one (IDr).
     OtherName {
-        /// The identity of ours that the peer asks for.
+        /// The local identity that the peer asks for.
         asked: String,
-        /// The identity that we use with this peer.
+        /// The local identity that is configured for this peer.
         ours: String,
     },
-    /// The peer's proven identity belongs to another connection, and only that one may serve it.
+    /// The proven identity of the peer belongs to another connection, and only that one may serve the peer.
     Named {
         /// The identity that the peer claims.
         identity: String,
-        /// The proven identity that the other connection names; the claimed one if that connection does not fit otherwise.
+        /// The proven identity that the other connection names; the claimed one if that connection does not match
+        /// otherwise.
         named: String,
     },
-    /// The other side asks to be authenticated by EAP.
+    /// The peer asks for EAP authentication.
     AsksEap {
         /// The identity that the peer claims.
         identity: String,
     },
-    /// The other side asks for an address of ours (CFG_REQUEST).
+    /// The peer asks for an internal address (CFG_REQUEST).
     AsksAddress,
-    /// Algorithms: what is offered by us and what by the other side.
+    /// No proposal is acceptable to both sides.
     NoProposal {
-        /// Whose: "IKE", or the name of a child.
+        /// What was negotiated: "IKE", or the name of a child.
         of: String,
-        /// What we are ready to use.
+        /// The local proposals.
         ours: Vec<String>,
-        /// What the other side is ready to use; empty if it only said that it refuses.
+        /// The proposals of the peer; empty if the peer only sent the error.
         theirs: Vec<String>,
     },
-    /// Packets: what is offered by us and what by the other side.
+    /// The traffic selectors do not overlap.
     NoSelectors {
-        /// Our packets, and the other side's, as we know them.
+        /// The local and the remote selectors, as configured here.
         ours: [Vec<TrafficSelector>; 2],
-        /// The same, as the other side knows them; empty if it only said that it refuses.
+        /// The same, as sent by the peer; empty if the peer only sent the error.
         theirs: [Vec<TrafficSelector>; 2],
     },
-    /// One side wants tunnel mode, the other transport mode.
+    /// One side asks for tunnel mode, the other for transport mode.
     Mode,
-    /// The packets that this peer wants are those of another peer, which is connected.
+    /// Another connected peer holds the traffic selectors that this peer asks for.
     Contested {
-        /// Those of the remote side.
+        /// The selectors of the remote side.
         packets: Vec<TrafficSelector>,
-        /// Who the other peer is.
+        /// The identity of the other peer.
         owner: String,
     },
-    /// The other side began at one address, and goes on from another one: that may be a copy, and nothing comes of it.
+    /// The address of the peer changed during the set-up. The message may be a copy, and is ignored.
     Moved {
-        /// Where it began.
+        /// The address of the first message.
         from: SocketAddr,
-        /// Where this came from.
+        /// The address of this message.
         to: SocketAddr,
     },
-    /// The other side is not who it should be, or does not have the secret.
+    /// The peer failed to authenticate.
     NotAuthentic {
         /// The identity that the peer claims.
         identity: String,
-        /// What is wrong.
+        /// The reason.
         why: Unproved,
     },
-    /// We cannot show who we are.
+    /// Our own authentication cannot be computed.
     CannotSign(String),
-    /// Our own certificate is not valid now, for this reason: every peer would refuse it.
+    /// Our own certificate is not valid now, for this reason; every peer would reject it.
     OwnCertificate(String),
-    /// We have an RSA key, and the other side names no hash that we sign with (RFC 7427): SHA-1 is left, and not accepted.
+    /// Our key is RSA, and the peer announces no hash that we can sign with (RFC 7427). SHA-1 would be the only one
+    /// left, and is not allowed.
     OnlySha1,
-    /// The other side does not believe that we are who we say we are.
+    /// The peer rejected our authentication.
     Refused,
-    /// The other side refused with a notification of this name.
+    /// The peer refused with a notification of this name.
     Notified(String),
-    /// The other side's answer makes no sense.
+    /// The answer of the peer is invalid.
     Misbehaved(&'static str),
-    /// The other side has us do key exchanges, or make Child SAs, faster than any lifetime makes necessary: they are put off.
+    /// The peer asks for more key exchanges or Child SAs than any lifetime makes necessary: they are refused for now.
     TooManyExchanges,
-    /// No route leads to the other side.
+    /// No route leads to the peer.
     NoRoute,
-    /// The other side does not answer.
+    /// The peer does not answer.
     NoAnswer,
-    /// The other side has answered the first message, and not this one.
+    /// The peer answered IKE_SA_INIT, but not this IKE_AUTH.
     NoAuthAnswer(AuthMessage),
 }
 
-/// Why the other side is not believed.
+/// The reason why the authentication of a peer is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unproved {
-    /// Another identity is configured.
+    /// The identity is not the configured one.
     Identity,
-    /// It has signed with SHA-1, which is not accepted.
+    /// The signature uses SHA-1, which is not allowed.
     Sha1,
-    /// It is not known that its certificate is not revoked, and that is required, for this reason.
+    /// The revocation status of the certificate is required and unknown, for this reason.
     Status(String),
-    /// The same, and it is still being asked. All else is right.
+    /// The revocation status is required and is still being queried; everything else is valid.
     Awaited(String),
-    /// It has not shown that the identity is its own, for this reason.
+    /// The proof of the identity is invalid, for this reason.
     Proof(String),
 }
 
@@ -359,11 +362,11 @@ impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Asked => "it was closed here",
-            Self::ByPeer => "the other side closed it",
-            Self::Dead => "the other side does not answer",
-            Self::Expired => "its keys were too old and could not be replaced",
-            Self::Replaced => "a newer session took its place",
-            Self::Misbehaved => "the other side does not follow the protocol",
+            Self::ByPeer => "the peer closed it",
+            Self::Dead => "the peer does not answer",
+            Self::Expired => "its keys expired and could not be replaced",
+            Self::Replaced => "a newer session has replaced it",
+            Self::Misbehaved => "the peer violated the protocol",
         })
     }
 }
@@ -372,52 +375,48 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoConnection => f.write_str("no connection is configured for these addresses"),
-            Self::Version1 => f.write_str("the other side asks for IKEv1, which is not served"),
+            Self::Version1 => f.write_str("the peer asks for IKEv1, which is not served"),
             Self::NoSuchPeer { identity } => write!(f, "no connection is configured for {identity}"),
             Self::OtherName { asked, ours } => {
-                write!(f, "the other side asks for {asked}, and we are {ours}")
+                write!(f, "the peer asks for {asked}, but our identity is {ours}")
             }
             Self::Named { identity, named } => {
                 write!(f, "{identity} is also {named}, for which another connection is configured")
             }
             Self::AsksEap { identity } => write!(f, "{identity} asks for EAP, which is not served"),
-            Self::AsksAddress => {
-                f.write_str("the other side asks for a virtual address, which is not served")
-            }
+            Self::AsksAddress => f.write_str("the peer asks for a virtual address, which is not served"),
             Self::NoProposal { of, ours, theirs } if theirs.is_empty() => {
-                write!(f, "no common proposal for {of}: the other side accepts none of {}", ours.join(", "))
+                write!(f, "no common proposal for {of}: the peer accepts none of {}", ours.join(", "))
             }
             Self::NoProposal { of, ours, theirs } => {
                 let (ours, theirs) = (ours.join(", "), theirs.join(", "));
-                write!(f, "no common proposal for {of}: we offer {ours}, the other side {theirs}")
+                write!(f, "no common proposal for {of}: we offer {ours}, the peer {theirs}")
             }
             Self::NoSelectors { ours: [local, remote], theirs } => {
                 write!(f, "no common traffic selectors: we have {} and {}", list(local), list(remote))?;
                 match theirs {
                     [local, remote] if local.is_empty() && remote.is_empty() => Ok(()),
-                    [local, remote] => write!(f, ", the other side {} and {}", list(local), list(remote)),
+                    [local, remote] => write!(f, ", the peer {} and {}", list(local), list(remote)),
                 }
             }
             Self::Contested { packets, owner } => {
-                write!(f, "packets to {} are those of {owner}, which is connected", list(packets))
+                write!(f, "packets to {} belong to {owner}, which is connected", list(packets))
             }
             Self::Moved { from, to } => {
-                write!(f, "{from} began, and what should follow came from {to}")
+                write!(f, "the set-up began at {from} and continued from {to}")
             }
             Self::Mode => f.write_str("one side wants tunnel mode, the other transport mode"),
             Self::NotAuthentic { identity, why } => write!(f, "{identity} is not authenticated: {why}"),
             Self::CannotSign(why) => write!(f, "we cannot sign: {why}"),
             Self::OwnCertificate(why) => write!(f, "our own certificate is not valid: {why}"),
-            Self::OnlySha1 => f.write_str("the other side names no hash to sign with but SHA-1"),
-            Self::Refused => f.write_str("the other side does not believe that we are who we say we are"),
-            Self::Notified(name) => write!(f, "the other side answers {name}"),
-            Self::Misbehaved(why) => write!(f, "the other side misbehaves: {why}"),
-            Self::TooManyExchanges => {
-                f.write_str("the other side asks for too many key exchanges or Child SAs")
-            }
-            Self::NoRoute => f.write_str("no route leads to the other side"),
-            Self::NoAnswer => f.write_str("the other side does not answer"),
-            Self::NoAuthAnswer(_) => f.write_str("the other side does not answer IKE_AUTH"),
+            Self::OnlySha1 => f.write_str("the peer announces no signature hash other than SHA-1"),
+            Self::Refused => f.write_str("the peer rejected our authentication"),
+            Self::Notified(name) => write!(f, "the peer answers {name}"),
+            Self::Misbehaved(why) => write!(f, "the peer violates the protocol: {why}"),
+            Self::TooManyExchanges => f.write_str("the peer asks for too many key exchanges or Child SAs"),
+            Self::NoRoute => f.write_str("no route leads to the peer"),
+            Self::NoAnswer => f.write_str("the peer does not answer"),
+            Self::NoAuthAnswer(_) => f.write_str("the peer does not answer IKE_AUTH"),
         }
     }
 }
@@ -455,7 +454,7 @@ mod tests {
         assert_eq!(cause.to_string(), text);
         let (ours, theirs) = (vec!["aes256gcm128".to_owned()], vec!["aes128-sha256".to_owned()]);
         let cause = Cause::NoProposal { of: "lan".to_owned(), ours, theirs };
-        let text = "no common proposal for lan: we offer aes256gcm128, the other side aes128-sha256";
+        let text = "no common proposal for lan: we offer aes256gcm128, the peer aes128-sha256";
         assert_eq!(cause.to_string(), text);
     }
 }

@@ -1,12 +1,12 @@
-//! The protected exchange of messages within one IKE SA: numbers, retransmissions, fragments
-//! (RFC 7296 sections 2.1 to 2.3, RFC 7383).
+//! The protected exchange of messages within one IKE SA: message IDs, retransmission and fragmentation (RFC 7296
+//! sections 2.1 to 2.3, RFC 7383).
 //!
 //! ```text
 //! receive   authenticate → put together → compare numbers → Request, Response or nothing
 //! request   number → seal → remember, to be sent again
 //! respond   seal → remember, for when the request is sent again
 //! ```
-//! The window is 1 in both directions: a request waits for the answer to the one before.
+//! The window is 1 in both directions: a request waits for the answer to the one before it.
 
 use super::config::Patience;
 use super::fragments::{Fragment, Reassembly};
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Datagrams of one message: one, or its fragments.
 pub(super) type Datagrams = Vec<Vec<u8>>;
 
-/// A message sent until it is answered.
+/// A message that is retransmitted until it is answered.
 pub(super) struct Retransmission {
     datagrams: Datagrams,
     sent: u32,
@@ -28,32 +28,32 @@ pub(super) struct Retransmission {
     patience: Patience,
     wait: Duration,
     pub(super) next: Time,
-    /// It is given up then, if not before.
+    /// The latest time at which it is given up.
     until: Option<Time>,
 }
 
-/// What has become of a message that was due to be sent again.
+/// The outcome of a retransmission timer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
-    /// It is sent again.
+    /// The message is sent again.
     Again(Datagrams),
-    /// The other side does not answer.
+    /// The peer does not answer: the message is given up.
     Dead,
 }
 
 impl Retransmission {
-    /// A message that has just been sent.
+    /// Starts the timer of a message that has just been sent.
     pub(super) fn new(now: Time, patience: Patience, datagrams: Datagrams) -> Self {
         let (wait, most) = (patience.first, patience.attempts.saturating_add(1));
         Self { datagrams, sent: 1, most, patience, wait, next: now + wait, until: None }
     }
 
-    /// Lets it be sent no more than `most` times.
+    /// Limits the message to `most` transmissions.
     pub(super) fn hurry(&mut self, most: u32) {
         self.most = self.most.min(most);
     }
 
-    /// Gives it up at a time, or before if that was said before, but not until it was sent again once.
+    /// Gives the message up at `time`, or earlier if an earlier time was set, but not before it was sent again once.
     fn give_up_at(&mut self, time: Time) {
         let until = self.until.map_or(time, |until| until.min(time));
         self.until = Some(until);
@@ -62,7 +62,7 @@ impl Retransmission {
         }
     }
 
-    /// Looks at the time; `None` if nothing is due.
+    /// Returns what is due at `now`; `None` if nothing is.
     pub(super) fn handle_timeout(&mut self, now: Time) -> Option<Overdue> {
         if now < self.next {
             return None;
@@ -72,7 +72,7 @@ impl Retransmission {
             return Some(Overdue::Dead);
         }
         self.wait = self.patience.after(self.wait);
-        // What is late already has its second chance: the whole wait.
+        // A message past its limit already waits its full time after the second transmission.
         let until = self.until.filter(|until| *until > now);
         self.next = until.map_or(now + self.wait, |until| until.min(now + self.wait));
         self.sent += 1;
@@ -80,12 +80,12 @@ impl Retransmission {
     }
 }
 
-/// What a datagram brought.
+/// The outcome of a received datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Received {
-    /// Nothing: a piece of something, something old, or something that does not authenticate.
+    /// Nothing to handle: a fragment of an incomplete message, an old message, or one that does not authenticate.
     Nothing,
-    /// A request that was answered already: the answer is to be sent again.
+    /// A request that was answered before: the answer is sent again.
     Again(Datagrams),
     /// A new request, to be answered by [`Channel::respond`].
     Request(Incoming),
@@ -104,7 +104,7 @@ pub(super) struct Incoming {
     pub(super) chain: Vec<u8>,
 }
 
-/// One IKE SA's keys and numbers.
+/// The keys and message IDs of one IKE SA.
 pub(super) struct Channel {
     role: Role,
     spis: Spis,
@@ -120,8 +120,8 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// The channel of an IKE SA whose initiator's next request has the number `first`: 1 after IKE_SA_INIT, 0 after
-    /// rekeying. The responder has asked for nothing yet: its first request has the number 0 (section 2.2).
+    /// Creates the channel of an IKE SA. `first` is the message ID of the initiator's next request: 1 after
+    /// IKE_SA_INIT, 0 after rekeying. The responder's first request always has message ID 0 (section 2.2).
     pub(super) fn new(role: Role, spis: Spis, keys: (Sealer, Opener), fragments: bool, first: u32) -> Self {
         let (sealer, opener) = keys;
         let (next_request, expected) = match role {
@@ -151,32 +151,32 @@ impl Channel {
         self.spis
     }
 
-    /// The SPI that we have chosen, by which messages find this SA.
+    /// The local SPI, which identifies this SA in received messages.
     pub(super) fn local_spi(&self) -> u64 {
         self.spis.of(self.role)
     }
 
-    /// Whether fragments are understood by the other side.
+    /// Whether the peer supports fragmentation.
     pub(super) fn fragments(&self) -> bool {
         self.fragments
     }
 
-    /// Bytes of the request of which fragments are held.
+    /// Bytes of the fragments held of an incomplete request.
     pub(super) fn held(&self) -> usize {
         self.requests.held()
     }
 
-    /// Forgets those fragments.
+    /// Drops those fragments.
     pub(super) fn forget_fragments(&mut self) {
         self.requests.clear();
     }
 
-    /// Whether a request waits for its answer.
+    /// Whether a request is waiting for its answer.
     pub(super) fn is_busy(&self) -> bool {
         self.outstanding.is_some()
     }
 
-    /// Whether it was sent more than once.
+    /// Whether that request was sent more than once.
     pub(super) fn is_unanswered(&self) -> bool {
         self.outstanding.as_ref().is_some_and(|(_, _, retransmission)| retransmission.sent > 1)
     }
@@ -229,7 +229,7 @@ impl Channel {
         Received::Request(Incoming { exchange: header.exchange, message_id: header.message_id, first, chain })
     }
 
-    /// The request that was answered last came once more. Only an authentic one is answered again, and of several
+    /// Handles a repetition of the last answered request. Only an authentic one is answered again, and of several
     /// fragments only the first (RFC 7383 section 2.6.1).
     fn receive_again(&mut self, message: &Message<'_>) -> Received {
         let (Body::Encrypted(sealed) | Body::Fragment { number: 1, sealed, .. }) = &message.body else {
@@ -241,7 +241,7 @@ impl Channel {
         }
     }
 
-    /// Makes a request; the one before must have been answered.
+    /// Builds a request; the previous one must have been answered.
     pub(super) fn request(
         &mut self,
         (now, patience): (Time, Patience),
@@ -258,14 +258,15 @@ impl Channel {
         datagrams
     }
 
-    /// Lets the request under way be sent no more than `most` times.
+    /// Limits the pending request to `most` transmissions.
     pub(super) fn hurry(&mut self, most: u32) {
         if let Some((_, _, retransmission)) = &mut self.outstanding {
             retransmission.hurry(most);
         }
     }
 
-    /// Gives the request under way up at a time, or before if that was said before, but not until it was sent again once.
+    /// Gives the pending request up at `time`, or earlier if an earlier time was set, but not before it was sent
+    /// again once.
     pub(super) fn give_up_at(&mut self, time: Time) {
         if let Some((_, _, retransmission)) = &mut self.outstanding {
             retransmission.give_up_at(time);
@@ -301,7 +302,7 @@ impl Channel {
         let (first, chain) = emit(payloads);
         let length = self.sealer.datagram_length(chain.len());
         if !self.fragments && length > LONGEST_DATAGRAM {
-            // Long certificates for a peer that knows no RFC 7383: nothing can be sent, and it will be given up.
+            // The answer is too large for a peer without RFC 7383: it cannot be sent, and the peer will time out.
             return Datagrams::new();
         }
         if !self.fragments || length <= FRAGMENT_SIZE {
@@ -322,13 +323,13 @@ impl Channel {
         self.outstanding.as_ref().map(|(_, _, retransmission)| retransmission.next)
     }
 
-    /// Sends the request under way again, or gives it up.
+    /// Sends the pending request again, or gives it up.
     pub(super) fn handle_timeout(&mut self, now: Time) -> Option<Overdue> {
         self.outstanding.as_mut().and_then(|(_, _, retransmission)| retransmission.handle_timeout(now))
     }
 }
 
-/// Opens a message or a piece of one; returns a whole chain of payloads.
+/// Decrypts a message or a fragment; returns the chain of payloads when it is complete.
 fn open(opener: &Opener, message: &Message<'_>, reassembly: &mut Reassembly) -> Option<(u8, Vec<u8>)> {
     match &message.body {
         Body::Clear(_) => None,
@@ -411,7 +412,7 @@ mod tests {
         assert_eq!(receive(&mut a, &answer), Received::Nothing, "an answer to nothing");
     }
 
-    /// charon counts so, and its requests were not answered.
+    /// strongSwan's charon counts so, and its requests were not answered.
     #[test]
     fn the_first_request_of_the_responder_has_the_number_0() {
         let (mut a, mut b) = pair();
@@ -462,7 +463,7 @@ mod tests {
         let payloads = Payloads::parse(incoming.first, &incoming.chain).expect("whole");
         assert_eq!(payloads.vendor_ids, [&[7; 5000][..]]);
         let answer = b.respond(&incoming, &[Payload::VendorId(&[1; 3000])], &mut System::default());
-        // Repeated, the question is answered once, not once for each fragment.
+        // A repeated request is answered once, not once for each fragment.
         assert_eq!(receive(&mut b, &question[..1]), Received::Again(answer.clone()));
         assert_eq!(receive(&mut b, &question[1..]), Received::Nothing);
         assert_eq!(taken(receive(&mut a, &answer)).first, payload::VENDOR_ID);
@@ -504,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_waited_for_longer_than_until_a_given_time() {
+    fn a_request_is_given_up_at_the_given_time() {
         let (mut a, _) = pair();
         let question = request(&mut a, 1);
         a.give_up_at(NOW + Duration::from_secs(2));

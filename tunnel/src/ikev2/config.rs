@@ -1,4 +1,4 @@
-//! What a configuration says about a connection to another gateway.
+//! The configuration of a connection to another gateway.
 
 use super::identity::Identity;
 use super::proposal::{EspOffer, IkeOffer};
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Names a connection for the lifetime of its [`Endpoint`](super::Endpoint); never used twice.
+/// Identifies a connection for the lifetime of its [`Endpoint`](super::Endpoint); never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub(super) u64);
 
@@ -19,48 +19,48 @@ pub struct ConnectionId(pub(super) u64);
 pub struct Connection {
     /// Its name in reports.
     pub name: String,
-    /// Our address; `None` for any, which is chosen anew whenever we begin.
+    /// The local address; with `None` it is chosen from the route at each initiation.
     pub local: Option<IpAddr>,
-    /// The other side's address; `None` for any, and then the other side must begin.
+    /// The remote address; with `None` any, and only the peer can initiate.
     pub remote: Option<IpAddr>,
-    /// Who we say we are.
+    /// The local identity.
     pub local_identity: Identity,
-    /// Who the other side must say it is; `None` for anyone who can authenticate.
+    /// The identity that the peer must have; `None` accepts any authenticated peer.
     pub remote_identity: Option<Identity>,
-    /// How both sides show who they are.
+    /// How both sides authenticate.
     pub authentication: Authentication,
-    /// What may protect the IKE SA, the best first.
+    /// The proposals for the IKE SA, in order of preference.
     pub ike: Vec<IkeOffer>,
     /// The Child SAs.
     pub children: Vec<Child>,
-    /// The IKE SA is rekeyed before this ends; it is deleted when it ends.
+    /// The lifetime of the IKE SA: it is rekeyed before the end and deleted at the end.
     pub lifetime: Duration,
-    /// Whether both sides show anew who they are, in a new session, where otherwise the IKE SA would be rekeyed. Who began
-    /// the old session begins the new one.
+    /// Whether the IKE SA is reauthenticated in a new session instead of rekeyed. The initiator of the old session
+    /// initiates the new one.
     pub reauthenticate: bool,
-    /// How the death of the other side is noticed while nothing else is asked of it.
+    /// How a dead peer is detected on an idle connection.
     pub dead_peer_detection: Option<DeadPeerDetection>,
-    /// Who begins.
+    /// The side that initiates.
     pub start: Start,
-    /// What becomes of the connection when the other side is dead or closes it.
+    /// The action when the peer is dead or closes the connection.
     pub when_lost: WhenLost,
-    /// Whether ESP travels in UDP even where there is no NAT, if the other side knows of NAT. What a session began with it
-    /// keeps.
+    /// Whether ESP is encapsulated in UDP even without a NAT, if the peer supports NAT traversal. A change does not
+    /// affect an existing session.
     pub force_encapsulation: bool,
 }
 
-/// How long an answer is waited for.
+/// The retransmission timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// A request that is not answered is sent again after this.
+    /// The time until an unanswered request is first sent again.
     pub first: Duration,
-    /// How long each wait is, in hundredths of the one before.
+    /// The length of each wait, as a percentage of the one before.
     pub base_percent: u32,
-    /// How often it is sent again before the other side is taken for dead.
+    /// The number of retransmissions before the peer is considered dead.
     pub attempts: u32,
 }
 
-/// Two minutes and a quarter in all.
+/// A request times out after 136 seconds.
 impl Default for Patience {
     fn default() -> Self {
         Self { first: Duration::from_secs(1), base_percent: 180, attempts: 7 }
@@ -70,108 +70,107 @@ impl Default for Patience {
 impl Patience {
     const LONGEST: Duration = Duration::from_secs(86_400);
 
-    /// The wait after this one.
+    /// The wait that follows `wait`.
     pub(super) fn after(&self, wait: Duration) -> Duration {
         (wait.saturating_mul(self.base_percent) / 100).min(Self::LONGEST)
     }
 }
 
-/// How the death of the other side is noticed.
+/// Dead peer detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadPeerDetection {
-    /// It is asked for a sign of life when nothing was heard of it for this long.
+    /// A liveness check is sent after this time without packets from the peer.
     pub interval: Duration,
-    /// It is dead when nothing was heard of it for this long, and it was asked at least twice.
+    /// The peer is dead after this time without packets, once at least two checks were sent.
     pub timeout: Duration,
 }
 
-/// How both sides show who they are.
+/// How both sides authenticate.
 #[derive(Clone)]
 pub enum Authentication {
-    /// A secret that both have.
+    /// A pre-shared key.
     SharedKey(SecretBytes),
-    /// Certificates, of authorities that are trusted.
+    /// Certificates that lead to a trusted authority.
     Certificate(Arc<Credentials>),
-    /// Keys without certificates, of which each side knows the other's public one beforehand.
+    /// Raw public keys: each side is configured with the public key of the other.
     RawKeys(Arc<RawKeys>),
 }
 
 impl Authentication {
-    /// Whether it takes signatures, which take long, and not only hashes.
+    /// Whether it takes signatures, which are slow, and not only MACs.
     pub(super) fn takes_long(&self) -> bool {
         !matches!(self, Self::SharedKey(_))
     }
 }
 
-/// What we sign with, and whom we trust.
+/// Our key and certificates, and the trusted authorities.
 pub struct Credentials {
     /// The key of the first certificate.
     pub key: SigningKey,
     /// Our certificate, and those that lead from it to an authority: see [`chain`](crypto::pki::chain).
     pub certificates: Vec<Certificate>,
-    /// Whom we trust.
+    /// The trusted authorities.
     pub trust: TrustStore,
-    /// Whether signatures of RSA keys with SHA-1 are taken (method 1 of RFC 7296), and made for a peer that knows no RFC
-    /// 7427.
+    /// Whether RSA signatures with SHA-1 (method 1 of RFC 7296) are accepted, and made for a peer without RFC 7427.
     pub accept_sha1: bool,
 }
 
-/// What we sign with, and what the other side does. SHA-1 is not accepted.
+/// Our private key and the public key of the peer. SHA-1 is not accepted.
 pub struct RawKeys {
     /// Our key.
     pub own: SigningKey,
-    /// The other side's.
+    /// The public key of the peer.
     pub peer: VerifyingKey,
 }
 
-/// A Child SA: which packets are protected, and how.
+/// A Child SA: its traffic selectors and its proposals.
 #[derive(Clone)]
 pub struct Child {
     /// Its name in reports.
     pub name: String,
-    /// What may protect the packets, the best first.
+    /// The proposals, in order of preference.
     pub esp: Vec<EspOffer>,
-    /// The packets of our side; empty for those of our address alone.
+    /// The local traffic selectors; if empty, the local address.
     pub local: Vec<TrafficSelector>,
-    /// The packets of the other side; empty for those of its address alone.
+    /// The remote traffic selectors; if empty, the remote address.
     pub remote: Vec<TrafficSelector>,
-    /// Which of several tunnels for the same packets takes them, if that is said: the lowest.
+    /// The priority among tunnels for the same packets, if configured: the lowest number wins.
     pub priority: Option<u8>,
-    /// What is carried.
+    /// Tunnel or transport mode.
     pub mode: Mode,
-    /// The SA is deleted when this ends.
+    /// The lifetime of the SA, at whose end it is deleted.
     pub lifetime: Duration,
-    /// Whether it is replaced before.
+    /// Whether it is rekeyed before the end.
     pub rekey: bool,
 }
 
-/// Who begins.
+/// The side that initiates a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// We do, at once and whenever the connection is down.
+    /// The local side, at once and whenever the connection is down.
     Initiate,
-    /// We do, when there is a packet for it.
+    /// The local side, when a packet for the connection arrives.
     OnTraffic,
-    /// The other side does.
+    /// The remote side.
     Respond,
 }
 
-/// What becomes of a connection whose other side is dead or closes it.
+/// The action when the peer is dead or closes the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenLost {
-    /// It is down until somebody asks for it.
+    /// The connection stays down until an operator initiates it.
     Clear,
     /// It is set up again at once.
     Restart,
 }
 
 impl Connection {
-    /// Whether it is for two addresses.
+    /// Whether the connection matches these two addresses.
     pub(super) fn is_between(&self, local: IpAddr, remote: IpAddr) -> bool {
         self.local.is_none_or(|known| known == local) && self.remote.is_none_or(|known| known == remote)
     }
 
-    /// How exactly its addresses are known: the more exactly, the better it fits.
+    /// How specific its addresses are: a more specific connection is preferred.
     pub(super) fn precision(&self) -> u8 {
         u8::from(self.remote.is_some()) * 2 + u8::from(self.local.is_some())
     }

@@ -1,7 +1,8 @@
-//! Whose packets are whose: two peers must not both have a Child SA for the same packets.
+//! Traffic selector conflicts: two peers must not both have a Child SA for the same packets.
 //!
-//! Configurations are compared when they are read, but not the addresses of peers that can be anywhere, nor the parts of a
-//! network that the peers of one connection ask for. The peer that comes later is refused what another one has.
+//! The configuration parser compares configured selectors. It cannot compare addresses of peers that are configured
+//! without one, nor the subnets that several peers of one connection ask for. Here, the later peer is refused the
+//! packets that another peer holds.
 
 use super::action::SessionId;
 use super::config::{Connection, ConnectionId};
@@ -13,24 +14,24 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// The packets of a Child SA, and the peer that they belong to.
+/// The packets of a Child SA, and the peer that holds them.
 pub(super) struct Claim {
     /// The SPI that we receive with.
     spi: u32,
     pub(super) session: SessionId,
-    /// Which child of which connection.
+    /// The connection and the index of the child.
     tunnel: (ConnectionId, usize),
     pub(super) identity: Identity,
-    /// Whether the configuration says that the peer must have this identity.
+    /// Whether the configuration requires this identity of the peer.
     is_named: bool,
-    /// Whether its packets are those of its address, which is not configured.
+    /// Whether its packets are those of a peer address that is not configured.
     is_anywhere: bool,
     priority: Option<u8>,
     local: Side,
     remote: Side,
 }
 
-/// Selectors of one side, each with the shape of what is configured for it.
+/// The selectors of one side, each with the shape of the configured selector.
 struct Side {
     selectors: Vec<TrafficSelector>,
     shapes: Vec<Shape>,
@@ -50,7 +51,7 @@ impl Side {
         self.selectors.iter().any(|one| other.selectors.iter().any(|other| meets(one, other)))
     }
 
-    /// The shapes of selectors that have packets in common. There are few, of however many selectors.
+    /// The shapes of overlapping selectors. There are few distinct shapes, even of many selectors.
     fn common(&self, other: &Self) -> BTreeSet<(Shape, Shape)> {
         let met = self.each().flat_map(|(selector, shape)| {
             let met = other.each().filter(move |(other, _)| meets(selector, other));
@@ -60,7 +61,7 @@ impl Side {
     }
 }
 
-/// Whose claim it is.
+/// The peer that holds a claim.
 pub(super) struct Claimant<'a> {
     pub(super) session: SessionId,
     pub(super) connection: ConnectionId,
@@ -69,7 +70,7 @@ pub(super) struct Claimant<'a> {
 }
 
 impl Claim {
-    /// What a Child SA takes that is received under `spi`.
+    /// The claim of the Child SA that is received under `spi`.
     pub(super) fn new(
         claimant: &Claimant<'_>,
         (spi, child): (u32, usize),
@@ -93,8 +94,8 @@ impl Claim {
         }
     }
 
-    /// Whether both are of one peer: several connections may name the same, but a name that a connection does not ask for
-    /// proves nothing beyond it.
+    /// Whether both claims are of one peer. Several connections may name the same identity; an identity that the
+    /// connection does not require proves nothing outside of that connection.
     fn is_of_same_peer(&self, other: &Self) -> bool {
         let is_proven = self.tunnel.0 == other.tunnel.0 || (self.is_named && other.is_named);
         is_proven && self.identity == other.identity
@@ -104,12 +105,13 @@ impl Claim {
         precedence(self.priority, self.is_anywhere, shapes)
     }
 
-    /// Whether this one, which is new, would take packets from its owner, or could have none but those of it.
+    /// Whether this new claim conflicts with `owner`: both have the same precedence for some packets, or `owner` takes
+    /// precedence for all packets of this claim.
     fn conflicts_with(&self, owner: &Self) -> bool {
         if self.is_of_same_peer(owner) {
             return false;
         }
-        // A tunnel leads to one peer.
+        // A tunnel has one peer.
         if self.tunnel == owner.tunnel {
             return true;
         }
@@ -117,7 +119,7 @@ impl Claim {
         if local.is_empty() || remote.is_empty() {
             return false;
         }
-        // Neither address is configured, so no order between them is configured either.
+        // Neither address is configured, so the configuration gives no order between the two.
         if self.is_anywhere && owner.is_anywhere {
             return true;
         }
@@ -133,34 +135,34 @@ impl Claim {
     }
 }
 
-/// Ranges of addresses of one size, by where they begin; each with the claim that it is of.
+/// Address ranges of one size, by first address, each with its claim.
 type Ranges = BTreeMap<(u128, u32, usize), Arc<Claim>>;
 
 /// All claims.
 #[derive(Default)]
 pub(super) struct Conflicts {
     by_spi: HashMap<u32, Arc<Claim>>,
-    /// By the addresses of the remote side: whether they are IPv4, and how many of their bits are free. Of ten thousand
-    /// claims few are of the same addresses as a new one.
+    /// By the remote addresses: whether they are IPv4, and the number of free bits. Few of ten thousand claims share
+    /// the addresses of a new one.
     ranges: BTreeMap<(bool, u32), Ranges>,
     /// Claims of connections that any authenticated peer may use.
     by_tunnel: HashMap<(ConnectionId, usize), BTreeMap<u32, Arc<Claim>>>,
 }
 
 impl Conflicts {
-    /// The claim of another peer that is in the way.
+    /// The claim of another peer that conflicts with this one.
     pub(super) fn owner(&self, claim: &Claim) -> Option<&Claim> {
         let of_tunnel = self.by_tunnel.get(&claim.tunnel).into_iter().flat_map(BTreeMap::values);
         let mut seen = HashSet::new();
         let around = claim.remote.selectors.iter().flat_map(|selector| self.around(selector));
-        // Many tunnels can lead to one network, each from another one of ours.
-        // A claim is found once for each of its ranges, but all of its selectors are compared once.
+        // Many tunnels can lead to one remote network, each from another local one. A claim is found once for each
+        // of its ranges, but its selectors are compared only once.
         let others = around.filter(|other| seen.insert(other.spi) && !claim.is_of_same_peer(other));
         let met = others.filter(|other| claim.local.meets(&other.local));
         of_tunnel.chain(met).find(|owner| claim.conflicts_with(owner)).map(|owner| &**owner)
     }
 
-    /// The claims whose addresses may be those of a selector.
+    /// The claims whose addresses may overlap with a selector.
     fn around(&self, selector: &TrafficSelector) -> impl Iterator<Item = &Arc<Claim>> {
         let is_v4 = selector.addresses.start().is_ipv4();
         let [first, last] = ends(selector);
@@ -202,13 +204,13 @@ impl Conflicts {
         }
     }
 
-    /// How many there are.
+    /// The number of claims.
     pub(super) fn len(&self) -> usize {
         self.by_spi.len()
     }
 }
 
-/// Where the ranges of a claim are found.
+/// The keys under which the ranges of a claim are found.
 fn places(claim: &Claim) -> impl Iterator<Item = ((bool, u32), (u128, u32, usize))> {
     claim.remote.selectors.iter().enumerate().map(|(index, selector)| {
         let class = (selector.addresses.start().is_ipv4(), size(selector));

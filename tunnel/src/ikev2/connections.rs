@@ -1,10 +1,11 @@
-//! The connections of a configuration, in the orders in which messages ask for them.
+//! The configured connections, indexed as messages look them up.
 //!
 //! ```text
 //! first message   addresses ──> up to 8 places: merged offers, merged authorities, the number of connections
 //! IKE_AUTH        identity  ──> the connections that name it; then those without a remote id
 //! ```
-//! What a first message needs is merged when a connection is added: its cost does not grow with their number.
+//! The data that a first message needs is merged when a connection is added: its cost does not grow with the number
+//! of connections.
 
 use super::config::{Connection, ConnectionId};
 use super::identity::Identity;
@@ -17,13 +18,13 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Default)]
 pub(super) struct Connections {
     configs: HashMap<ConnectionId, Arc<Connection>>,
-    /// By what a first message shows.
+    /// By the properties that a first message shows.
     places: HashMap<Place, Merged>,
-    /// By the other side's address, or that of any.
+    /// By the remote address; `None` for any address.
     by_remote: HashMap<Option<IpAddr>, BTreeSet<ConnectionId>>,
     /// By the remote identity, where one is configured.
     by_identity: HashMap<Identity, BTreeSet<ConnectionId>>,
@@ -43,21 +44,21 @@ impl Place {
     }
 }
 
-/// The connections of one place.
+/// The merged connections of one place.
 #[derive(Default)]
 struct Merged {
     members: BTreeSet<ConnectionId>,
     offers: MergedOffers,
-    /// Those that want certificates.
+    /// The number of connections that ask for certificates.
     asking: usize,
     authorities: Authorities,
 }
 
-/// The hashes of the authorities that connections trust, each once, in the order in which they were first named.
+/// The hashes of the trusted authorities, each once, in the order in which they were added.
 #[derive(Default)]
 struct Authorities {
     in_order: BTreeMap<u64, [u8; 20]>,
-    /// The place of each, and how many connections trust it.
+    /// The position of each, and the number of connections that trust it.
     counted: HashMap<[u8; 20], (u64, usize)>,
     last: u64,
 }
@@ -106,7 +107,7 @@ impl Merged {
 }
 
 impl Connections {
-    /// Puts it in the place of one with the same name, if there is one.
+    /// Adds a connection; an existing one with this ID is replaced.
     pub(super) fn insert(&mut self, id: ConnectionId, config: Arc<Connection>) {
         self.remove(id);
         self.by_remote.entry(config.remote).or_default().insert(id);
@@ -136,7 +137,8 @@ impl Connections {
         self.configs.get(&id)
     }
 
-    /// Those with the same gateway under the same name of ours; where it may be anyone, those with its address.
+    /// Connections with the same peer and the same local identity; if the peer can be any, those with the same
+    /// address.
     pub(super) fn alike(&self, config: &Connection) -> impl Iterator<Item = ConnectionId> {
         let ids = match &config.remote_identity {
             Some(identity) => self.by_identity.get(identity),
@@ -146,13 +148,13 @@ impl Connections {
         ids.filter(|id| self.get(*id).is_some_and(|it| it.local_identity == config.local_identity))
     }
 
-    /// Those that name an identity, whatever their addresses.
+    /// Connections that name an identity, for any addresses.
     pub(super) fn naming(&self, identity: &Identity) -> impl Iterator<Item = Known<'_>> {
         let ids = self.by_identity.get(identity).into_iter().flatten();
         ids.filter_map(|id| self.get(*id).map(|config| (*id, config)))
     }
 
-    /// Those for two addresses.
+    /// Connections for two addresses.
     pub(super) fn between(&self, local: IpAddr, remote: IpAddr) -> Between<'_> {
         let ends = [(Some(remote), Some(local)), (Some(remote), None), (None, Some(local)), (None, None)];
         let places = ends.map(|(remote, local)| {
@@ -172,14 +174,14 @@ fn leave<K: Eq + Hash>(by: &mut HashMap<K, BTreeSet<ConnectionId>>, key: &K, id:
     }
 }
 
-/// A connection, and its name in here.
+/// A connection and its ID.
 pub(super) type Known<'a> = (ConnectionId, &'a Arc<Connection>);
 
-/// The connections for two addresses: the most precise first, of equals those that say who the other side is, then the first
-/// that was added.
+/// The connections for two addresses: the most specific first; among equals those with a remote identity first, then
+/// in the order in which they were added.
 pub(super) struct Between<'a> {
     connections: &'a Connections,
-    /// By precision; in each, connections with a remote identity and connections without.
+    /// By specificity; in each, connections with a remote identity and connections without.
     places: [[Option<&'a Merged>; 2]; 4],
     local: IpAddr,
     remote: IpAddr,
@@ -195,24 +197,24 @@ impl<'a> Between<'a> {
         ids.filter_map(|id| connections.get(id).map(|config| (id, config)))
     }
 
-    /// How many there are.
+    /// The number of connections.
     pub(super) fn count(&self) -> usize {
         self.merged().map(|merged| merged.members.len()).sum()
     }
 
-    /// The first of them.
+    /// The first connection.
     pub(super) fn first(&self) -> Option<Known<'a>> {
         self.known(self.merged().filter_map(|merged| merged.members.first().copied())).next()
     }
 
-    /// Chooses from what the other side proposes; `compared` counts the suites that were looked at.
+    /// Selects from the proposals of the peer; `compared` counts the suites that were compared.
     pub(super) fn select(&self, proposals: &[Proposal], compared: &mut u64) -> Option<Selected<IkeSuite>> {
         let index = ProposalIndex::new(proposals);
         self.merged().find_map(|merged| merged.offers.select(&index, compared))
     }
 
-    /// Section 3.7: of which connection it will be is not known, so all that want certificates ask for them: the hashes of so
-    /// many authorities at most; `None` if none wants certificates.
+    /// The hashes of at most `most` authorities for a certificate request; `None` if no connection wants a
+    /// certificate. The connection is not known yet, so the request covers all candidates (section 3.7).
     pub(super) fn authorities(&self, most: usize) -> Option<Vec<u8>> {
         let mut wanted: Vec<[u8; 20]> = Vec::new();
         for hash in self.merged().flat_map(|merged| merged.authorities.in_order.values()) {
@@ -226,7 +228,7 @@ impl<'a> Between<'a> {
         self.merged().any(|merged| merged.asking > 0).then(|| wanted.concat())
     }
 
-    /// Those that name an identity, and then those that name none.
+    /// Connections that name an identity, then those that name none.
     pub(super) fn of(&self, identity: &Identity) -> impl Iterator<Item = Known<'a>> {
         let ids = self.connections.by_identity.get(identity).into_iter().flatten().copied();
         let is_here = |(_, config): &Known<'a>| config.is_between(self.local, self.remote);

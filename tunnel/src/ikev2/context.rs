@@ -1,4 +1,4 @@
-//! What every state is handed with a message: the time, randomness, who has which SPI, and where actions go.
+//! The context of a state that handles a message: time, randomness, allocated SPIs, and the outbox for actions.
 
 use super::action::{Action, Cause, Event, Install, Outbox, SessionId};
 use super::channel::Datagrams;
@@ -15,47 +15,47 @@ use crypto::Random;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-/// Who has which SPI.
+/// The allocated SPIs and the sessions that own them.
 #[derive(Default)]
 pub(super) struct Registry {
     ike: HashMap<u64, SessionId>,
     children: HashMap<u32, SessionId>,
-    /// Those that we have asked for: the caller keeps packets under them.
+    /// SPIs of Child SAs that we asked for: the caller queues packets under them.
     expected: HashSet<u32>,
-    /// Which peer has which packets.
+    /// The peers that hold traffic selectors.
     pub(super) conflicts: Conflicts,
-    /// Sessions that are in the way of others: whether their peers are there is to be seen.
+    /// Sessions that conflict with others: a liveness check will be sent to their peers.
     pub(super) doubtful: BTreeSet<SessionId>,
-    /// What peers may still have us do.
+    /// The key exchanges that each peer may still ask for.
     pub(super) exchanges: Exchanges,
-    /// What may still be reported that others bring about, of each connection, and whether they have authenticated: unauthenticated sources
-    /// must not hide what those do.
+    /// The report budget of each connection, kept apart for authenticated peers and unauthenticated sources: a flood
+    /// from the latter must not hide reports about the former.
     reports: HashMap<(Option<ConnectionId>, bool), Bucket>,
 }
 
 impl Registry {
-    /// Whose IKE SA a message is for.
+    /// The session that owns the IKE SA of this SPI.
     pub(super) fn owner(&self, spi: u64) -> Option<SessionId> {
         self.ike.get(&spi).copied()
     }
 
-    /// Whose Child SA it is.
+    /// The session that owns the Child SA of this SPI.
     pub(super) fn child_owner(&self, spi: u32) -> Option<SessionId> {
         self.children.get(&spi).copied()
     }
 
-    /// SPIs of IKE SAs and of Child SAs in use.
+    /// The number of allocated SPIs of IKE SAs and of Child SAs.
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.ike.len(), self.children.len())
     }
 
-    /// Whether what others bring about may be reported once more.
+    /// Whether one more report is within the budget.
     fn may_report(&mut self, of: (Option<ConnectionId>, bool), now: Time) -> bool {
         let full = || Bucket::new(STRANGER_EVENTS, STRANGER_INTERVAL, now);
         self.reports.entry(of).or_insert_with(full).take(now)
     }
 
-    /// A connection is no more.
+    /// Drops the state of a removed connection.
     pub(super) fn forget(&mut self, connection: ConnectionId) {
         for is_authentic in [true, false] {
             self.reports.remove(&(Some(connection), is_authentic));
@@ -64,11 +64,11 @@ impl Registry {
     }
 }
 
-/// The key exchanges that are left to each peer. A bucket that is full is as good as none.
+/// The key exchanges left to each peer. A full bucket need not be stored.
 #[derive(Default)]
 pub(super) struct Exchanges(HashMap<(ConnectionId, Identity), Bucket>);
 
-/// Below this number of buckets, full ones are not removed.
+/// Below this number of buckets, full buckets are kept.
 const SWEPT: usize = 256;
 
 impl Exchanges {
@@ -78,7 +78,7 @@ impl Exchanges {
         now: Time,
         fresh: impl FnOnce() -> Bucket,
     ) -> &mut Bucket {
-        // Looked at whenever there is no room for another without growing.
+        // Full buckets are removed whenever the map would have to grow.
         if self.0.len() >= SWEPT && self.0.len() == self.0.capacity() {
             self.0.retain(|_, bucket| !bucket.is_full(now));
         }
@@ -86,20 +86,20 @@ impl Exchanges {
     }
 }
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Context<'a> {
     pub(super) now: Time,
-    /// Since 1970.
+    /// The time since 1970.
     pub(super) wall: Duration,
     pub(super) patience: Patience,
     pub(super) random: &'a mut dyn Random,
     pub(super) registry: &'a mut Registry,
     pub(super) connections: &'a Connections,
-    /// Whether a Child SA has carried much of what it may.
+    /// Tells whether a Child SA is near its byte or packet limit.
     pub(super) worn: &'a Worn,
     /// See [`Endpoint::compared`](super::Endpoint::compared).
     pub(super) compared: &'a mut u64,
-    /// Whether one more who has yet to show who it is may wait for the answer to a question about its certificate.
+    /// Whether one more unauthenticated peer may wait for the revocation status of its certificate.
     pub(super) may_hold: bool,
     pub(super) out: &'a mut Outbox,
 }
@@ -113,33 +113,33 @@ impl Context<'_> {
         self.out.push(Action::Report(Box::new(event)));
     }
 
-    /// Reports what was not agreed on with who has shown who it is, or what is our own doing.
+    /// Reports a failure that is local, or of an authenticated peer.
     pub(super) fn fail(&mut self, connection: ConnectionId, path: Path, cause: Cause) {
         self.report(Event::Failed { connection: Some(connection), path, authentic: true, cause });
     }
 
-    /// The same, but only so often: an authenticated peer can bring it about as often as it likes.
+    /// The same, rate-limited: an authenticated peer can cause the failure at will.
     pub(super) fn fail_sometimes(&mut self, connection: ConnectionId, path: Path, cause: Cause) {
         if self.registry.may_report((Some(connection), true), self.now) {
             self.fail(connection, path, cause);
         }
     }
 
-    /// Reports why an attempt of ours came to nothing, as somebody says who has not shown who it is: no more often than
-    /// we try, whatever unauthenticated sources do.
+    /// Reports why a set-up of ours failed, as stated by an unauthenticated source. There is at most one such report
+    /// for each attempt, whatever unauthenticated sources send.
     pub(super) fn give_up(&mut self, connection: ConnectionId, path: Path, cause: Cause) {
         self.report(Event::Failed { connection: Some(connection), path, authentic: false, cause });
     }
 
-    /// Reports what anybody may have brought about, and only so often: what it costs to say why is not spent more often
-    /// either.
+    /// Reports a failure that any unauthenticated source can cause, rate-limited. The text is only built if the
+    /// report is sent.
     pub(super) fn suspect(
         &mut self,
         connection: Option<ConnectionId>,
         path: Path,
         cause: impl FnOnce() -> Cause,
     ) {
-        // What was removed meanwhile is not counted for itself.
+        // A connection that was removed meanwhile has no budget of its own.
         let known = connection.filter(|id| self.connections.get(*id).is_some());
         if self.registry.may_report((known, false), self.now) {
             self.report(Event::Failed { connection, path, authentic: false, cause: cause() });
@@ -153,7 +153,7 @@ impl Context<'_> {
         bytes
     }
 
-    /// An SPI for an IKE SA that nobody has; never zero.
+    /// Allocates an SPI for an IKE SA; never zero.
     pub(super) fn new_ike_spi(&mut self, owner: SessionId) -> u64 {
         loop {
             let spi = u64::from_be_bytes(self.bytes());
@@ -168,7 +168,7 @@ impl Context<'_> {
         self.registry.ike.remove(&spi);
     }
 
-    /// An SPI to receive ESP with that nobody has. RFC 4303 section 2.1: those below 256 are reserved.
+    /// Allocates an SPI for inbound ESP. RFC 4303 section 2.1 reserves values below 256.
     pub(super) fn new_child_spi(&mut self, owner: SessionId) -> u32 {
         loop {
             let spi = u32::from_be_bytes(self.bytes());
@@ -179,7 +179,7 @@ impl Context<'_> {
         }
     }
 
-    /// The same, for an SA that we ask for. The other side may send under it before we have its answer.
+    /// The same, for an SA that we ask for. The peer may send under it before its answer arrives.
     pub(super) fn expect_child_spi(&mut self, owner: SessionId) -> u32 {
         let spi = self.new_child_spi(owner);
         self.registry.expected.insert(spi);
@@ -187,7 +187,7 @@ impl Context<'_> {
         spi
     }
 
-    /// Has the caller put a Child SA to work.
+    /// Asks the caller to install a Child SA.
     pub(super) fn install(&mut self, install: Install) {
         self.registry.expected.remove(&install.sa.inbound.spi);
         self.out.push(Action::Install(Box::new(install)));
@@ -200,13 +200,13 @@ impl Context<'_> {
         }
     }
 
-    /// A moment after `delay` and up to as much again, so that both sides do not try again together.
+    /// A time after `delay` and up to twice that: the random part keeps both sides from retrying together.
     pub(super) fn after_about(&mut self, delay: Duration) -> Time {
         self.now + delay + delay.mul_f64(self.fraction())
     }
 
-    /// When something of this lifetime is to be rekeyed: after eight or nine tenths of it, so that both sides and many
-    /// SAs do not do so together.
+    /// The time at which an SA of this lifetime is rekeyed: after 80 to 90 % of it. The random part spreads the
+    /// rekeying of both sides and of many SAs.
     pub(super) fn rekey_time(&mut self, lifetime: Duration) -> Time {
         let part = 0.8 + 0.1 * self.fraction();
         self.now + lifetime.mul_f64(part)

@@ -1,5 +1,5 @@
-//! Cookies: an initiator shows that it receives what we send to its address, before we keep anything for it
-//! (RFC 7296 section 2.6).
+//! Cookies: before any state is kept for an initiator, it proves that it receives packets at its address (RFC 7296
+//! section 2.6).
 
 use super::limits::COOKIE_TIME;
 use crate::Time;
@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 /// Bytes of a cookie: the version of the secret, and a MAC.
 const LENGTH: usize = 1 + 16;
 
-/// Makes cookies and knows them again, keeping only two secrets.
+/// Creates and verifies cookies; its only state is two secrets.
 #[derive(Default)]
 pub(super) struct CookieJar {
     current: Option<Secret>,
@@ -24,7 +24,7 @@ struct Secret {
 }
 
 impl CookieJar {
-    /// The cookie of an initiator.
+    /// The cookie for an initiator.
     pub(super) fn give(
         &mut self,
         now: Time,
@@ -41,7 +41,7 @@ impl CookieJar {
         secret.cookie(initiator)
     }
 
-    /// Whether an initiator returns the cookie that it was given.
+    /// Whether `initiator` returned the cookie that it was given.
     pub(super) fn is_valid(&self, now: Time, initiator: &Initiator<'_>, cookie: &[u8]) -> bool {
         let secrets = [&self.current, &self.previous].into_iter().flatten();
         let mut fresh = secrets.filter(|secret| now - secret.since < 2 * COOKIE_TIME);

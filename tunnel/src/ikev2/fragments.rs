@@ -1,12 +1,12 @@
-//! Putting the fragments of a message together (RFC 7383 section 2.6).
+//! Reassembly of fragmented messages (RFC 7383 section 2.6).
 //!
-//! Only fragments that authenticate come here, so that nobody but the other side can make us hold any; what it can make
-//! us hold is one message of bounded size. Before it has shown who it is, the other side may be anybody: what all of
-//! them can make us hold together is bounded by the [`HalfOpenTable`](super::endpoint).
+//! Only authenticated fragments are stored, so that only the peer can occupy memory, at most one message of bounded
+//! size. Before IKE_AUTH the peer can be any host: the [`HalfOpenTable`](super::endpoint) bounds the memory of all of
+//! them together.
 
 use super::limits::{FRAGMENTS, REASSEMBLED};
 
-/// The message that is being put together.
+/// The message that is being reassembled.
 #[derive(Default)]
 pub(super) struct Reassembly {
     message_id: u32,
@@ -14,7 +14,7 @@ pub(super) struct Reassembly {
     pieces: Vec<Option<Vec<u8>>>,
 }
 
-/// One fragment, opened.
+/// One decrypted fragment.
 pub(super) struct Fragment {
     pub(super) message_id: u32,
     pub(super) number: u16,
@@ -25,14 +25,14 @@ pub(super) struct Fragment {
 }
 
 impl Reassembly {
-    /// Adds a fragment; once all are there, returns the type of the first payload and the chain of payloads.
+    /// Adds a fragment; returns the type of the first payload and the chain of payloads once all are there.
     pub(super) fn add(&mut self, fragment: Fragment) -> Option<(u8, Vec<u8>)> {
         let total = usize::from(fragment.total);
         if fragment.total > FRAGMENTS || fragment.number == 0 || fragment.number > fragment.total {
             return None;
         }
-        // A sender that learned of a smaller MTU cuts the message into more pieces: those replace what came before.
-        // Fewer pieces are older ones.
+        // A sender that learns of a smaller MTU splits the message into more fragments, which replace the earlier
+        // ones. Fewer fragments are older ones.
         if fragment.message_id != self.message_id || total > self.pieces.len() {
             *self = Self { message_id: fragment.message_id, first: 0, pieces: vec![None; total] };
         } else if total < self.pieces.len() {
@@ -60,12 +60,12 @@ impl Reassembly {
         Some((first, chain))
     }
 
-    /// Bytes that are held.
+    /// Bytes held.
     pub(super) fn held(&self) -> usize {
         self.pieces.iter().flatten().map(Vec::len).sum()
     }
 
-    /// Forgets what is there.
+    /// Drops all fragments.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -84,9 +84,9 @@ mod tests {
         let mut reassembly = Reassembly::default();
         assert_eq!(reassembly.add(fragment(1, 3, 3, b"c")), None);
         assert_eq!(reassembly.add(fragment(1, 1, 3, b"a")), None);
-        assert_eq!(reassembly.add(fragment(1, 1, 3, b"again")), None, "the first of each counts");
+        assert_eq!(reassembly.add(fragment(1, 1, 3, b"again")), None, "only the first copy counts");
         assert_eq!(reassembly.add(fragment(1, 2, 3, b"b")), Some((35, b"abc".to_vec())));
-        assert_eq!(reassembly.add(fragment(1, 2, 3, b"b")), None, "begins anew");
+        assert_eq!(reassembly.add(fragment(1, 2, 3, b"b")), None, "reassembly restarts");
     }
 
     /// CVE-2026-12413: gaps, changes of the total, numbers beyond it.
@@ -94,7 +94,7 @@ mod tests {
     fn the_total_may_only_grow() {
         let mut reassembly = Reassembly::default();
         assert_eq!(reassembly.add(fragment(1, 1, 2, b"a")), None);
-        assert_eq!(reassembly.add(fragment(1, 1, 3, b"x")), None, "cut smaller: begins anew");
+        assert_eq!(reassembly.add(fragment(1, 1, 3, b"x")), None, "smaller fragments restart reassembly");
         assert_eq!(reassembly.add(fragment(1, 2, 2, b"b")), None, "an old piece");
         assert_eq!(reassembly.add(fragment(1, 4, 3, b"d")), None);
         assert_eq!(reassembly.add(fragment(1, 0, 3, b"d")), None);

@@ -3,7 +3,7 @@
 use super::message::Identification;
 pub use crypto::pki::Identity;
 
-/// Reads an identification payload; `None` if it is of another type, or not what its type says.
+/// Reads an identification payload; `None` if its type is not supported or its data are invalid for the type.
 pub(super) fn read(payload: &Identification<'_>) -> Option<Identity> {
     Identity::from_payload(payload.kind, payload.data).ok()
 }

@@ -1,9 +1,9 @@
-//! Work that no message waits for: key exchanges and signatures, of which unauthenticated sources can ask for many.
+//! Jobs: key exchanges and signatures, which run outside of the IKE thread. Unauthenticated sources can cause many.
 //!
 //! ```text
 //! state ──compute──> Job ──run, wherever there is time──> Finished ──handle_finished──> next state
 //! ```
-//! The state moves into its job, and [`Working`] stands in its place until the job is done.
+//! The state moves into its job, and [`Working`] takes its place until the job has finished.
 
 use super::action::{Action, SessionId};
 use super::config::ConnectionId;
@@ -13,29 +13,29 @@ use super::limits::{WAITING_BYTES, WAITING_MESSAGES};
 use super::nat::Path;
 use std::fmt;
 
-/// The next state, made of what was computed.
+/// Computes the next state from the result of a job.
 type Then = Box<dyn FnOnce(Meanwhile, &mut Context<'_>) -> Option<Phase> + Send>;
 
-/// Work to be done on whatever thread has the time.
+/// Work for any worker thread.
 pub struct Job {
     session: SessionId,
     is_urgent: bool,
     work: Box<dyn FnOnce() -> Then + Send>,
 }
 
-/// A job that is done; it goes back with [`Endpoint::handle_finished`](super::Endpoint::handle_finished).
+/// A finished job, to be passed to [`Endpoint::handle_finished`](super::Endpoint::handle_finished).
 pub struct Finished {
     pub(super) session: SessionId,
     pub(super) then: Then,
 }
 
 impl Job {
-    /// Whether it goes before others: it is for a session that we began, or for somebody who is where it says that it is.
+    /// Whether it precedes others: it is for a session that we initiate, or for an initiator with a proven address.
     pub fn is_urgent(&self) -> bool {
         self.is_urgent
     }
 
-    /// Does it, which takes from tens of microseconds to tens of milliseconds.
+    /// Runs the job, which takes from tens of microseconds to tens of milliseconds.
     pub fn run(self) -> Finished {
         Finished { session: self.session, then: (self.work)() }
     }
@@ -47,35 +47,35 @@ impl fmt::Debug for Job {
     }
 }
 
-/// What was asked of a state while it was away.
+/// Requests to a state that arrived while its job was running.
 #[derive(Default)]
 pub(super) struct Meanwhile {
-    /// Children that are wanted as well.
+    /// Children that were requested.
     pub(super) children: Vec<usize>,
-    /// Whether nobody wants it any more.
+    /// Whether the state was abandoned.
     pub(super) is_abandoned: bool,
 }
 
-/// Whose state is away.
+/// The kind of state that is away.
 #[derive(Clone, Copy)]
 pub(super) enum Whose {
-    /// One of a connection that we have begun.
+    /// A set-up of a connection that we initiate.
     Ours(ConnectionId),
-    /// One of somebody who has yet to show who it is.
+    /// A set-up of an unauthenticated initiator.
     HalfOpenEntry(HalfOpenEntry),
 }
 
-/// Stands for a state that has moved into its job.
+/// Takes the place of a state that has moved into its job.
 pub(super) struct Working {
     pub(super) whose: Whose,
     pub(super) meanwhile: Meanwhile,
-    /// Messages that came meanwhile.
+    /// Messages received meanwhile.
     waiting: Vec<(Path, Vec<u8>)>,
 }
 
 impl Working {
-    /// Keeps a message until the state is back: after a forged answer the true one comes, and it comes once. An entry asks
-    /// again.
+    /// Keeps a message until the job has finished. After a forged answer the genuine one arrives, and it arrives
+    /// once. A half-open initiator retransmits, so its messages are dropped.
     pub(super) fn wait(&mut self, path: Path, message: &[u8]) {
         let is_ours = matches!(self.whose, Whose::Ours(_));
         let is_there = self.waiting.iter().any(|(_, waiting)| waiting == message);
@@ -84,19 +84,19 @@ impl Working {
         }
     }
 
-    /// Wants one more child.
+    /// Adds one more child.
     pub(super) fn want(&mut self, child: usize) {
         self.meanwhile.children.push(child);
     }
 
-    /// The messages that came meanwhile.
+    /// The messages received meanwhile.
     pub(super) fn take_waiting(&mut self) -> Vec<(Path, Vec<u8>)> {
         std::mem::take(&mut self.waiting)
     }
 }
 
 impl Context<'_> {
-    /// As [`compute`](Self::compute), but work that is not long is done at once.
+    /// As [`compute`](Self::compute), but short work is done at once.
     pub(super) fn compute_if<T: Send + 'static>(
         &mut self,
         is_long: bool,
@@ -111,7 +111,7 @@ impl Context<'_> {
         then(work(), Meanwhile::default(), self)
     }
 
-    /// Leaves work to others; `then` makes the next state of what comes of it.
+    /// Starts a job; `then` computes the next state from its result.
     pub(super) fn compute<T: Send + 'static>(
         &mut self,
         session: SessionId,

@@ -1,4 +1,4 @@
-//! IKEv2 (RFC 7296): two gateways show each other who they are, and agree on keys for ESP.
+//! IKEv2 (RFC 7296): two gateways authenticate each other and negotiate keys for ESP.
 //!
 //! ```text
 //! datagram ──> message    (is it well formed?)

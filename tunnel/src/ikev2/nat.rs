@@ -1,4 +1,4 @@
-//! Paths between two gateways, and whether addresses are translated on the way (RFC 7296 section 2.23).
+//! Paths between two gateways, and NAT detection (RFC 7296 section 2.23).
 
 use super::keys::Spis;
 use super::limits::{IKE_PORT, NAT_PORT};
@@ -7,18 +7,18 @@ use super::message::numbers::notify;
 use crypto::hash;
 use std::net::{IpAddr, SocketAddr};
 
-/// Where datagrams go from and to. On every local port but 500 the caller writes and takes away the non-ESP marker
+/// Local and remote address of datagrams. On every local port but 500, the caller adds and strips the non-ESP marker
 /// (section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
-    /// Our address.
+    /// The local address.
     pub local: SocketAddr,
-    /// The other side's, as we see it.
+    /// The remote address, as seen here.
     pub remote: SocketAddr,
 }
 
 impl Path {
-    /// The same addresses with the ports for NAT; a path that has left port 500 stays as it is.
+    /// The same addresses with the ports for NAT traversal; a path that has left port 500 stays as it is.
     #[must_use]
     pub fn floated(self) -> Self {
         let float = |address: SocketAddr| match address.port() {
@@ -29,32 +29,33 @@ impl Path {
     }
 }
 
-/// Which side's address is translated on the way, and what follows from it.
+/// The sides that are behind a NAT, and the consequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Nat {
-    /// Ours is: we keep the translation alive.
+    /// The local side: NAT keepalives are sent.
     pub local: bool,
-    /// The other side's is: we follow it when it changes.
+    /// The remote side: its address may change, and the session follows.
     pub remote: bool,
     /// ESP travels in UDP, and IKE on port 4500.
     pub in_udp: bool,
 }
 
-/// Which moves of the other side are followed (section 2.23).
+/// The address changes of the peer that a session follows (section 2.23).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Follows {
-    /// None: where no NAT is before it, its address does not change without its doing.
+    /// None: without a NAT, the address does not change unless the peer changes it.
     #[default]
     Nothing,
-    /// To another port of the same address. Both sides are behind NATs: the section has neither follow the other, but then a
-    /// NAT that forgets a port ends the connection, and only a host at that very address gains anything by a copied packet.
+    /// Another port of the same address. Both sides are behind NATs. The section forbids both to follow, but then a
+    /// NAT that forgets a mapping would end the connection. Only a host at that very address could gain from a copied
+    /// packet.
     Port,
-    /// To wherever an authentic packet came from.
+    /// Any address that an authentic packet came from.
     Anywhere,
 }
 
 impl Follows {
-    /// Whether a move is followed.
+    /// Whether the session follows a change from `from` to `to`.
     pub fn allows(self, from: SocketAddr, to: SocketAddr) -> bool {
         match self {
             Self::Nothing => false,
@@ -65,7 +66,7 @@ impl Follows {
 }
 
 impl Nat {
-    /// Which moves of the other side are followed.
+    /// The address changes that the session follows.
     pub fn follows(&self) -> Follows {
         match (self.in_udp && self.remote, self.local) {
             (false, _) => Follows::Nothing,
@@ -74,13 +75,13 @@ impl Nat {
         }
     }
 
-    /// What the other side's hashes tell, in a message that came over `path`; with `force`, ESP travels in UDP even if nothing
-    /// is translated. A side that sends no hashes knows nothing of all that.
+    /// Compares the NAT detection hashes of a message received over `path`. With `force`, ESP is encapsulated in UDP
+    /// even without a NAT. A peer that sends no hashes does not support NAT traversal.
     pub fn detect(path: Path, spis: Spis, payloads: &Payloads<'_>, force: bool) -> Self {
         let hashes = |kind| {
             payloads.notifies.iter().filter(move |notify| notify.kind == kind).map(|notify| notify.data)
         };
-        // A sender that does not know its own address sends a hash of each; one that is right is enough.
+        // A sender that does not know its own address sends a hash of each; one match is enough.
         let is_missing = |kind, address| {
             let expected = address_hash(spis, address);
             hashes(kind).next().is_some() && hashes(kind).all(|hash| hash != expected)
@@ -94,8 +95,7 @@ impl Nat {
 
 /// The hashes of source and destination for a message over `path`.
 ///
-/// With `force`, the source is one that no datagram has, so that the other side believes in a NAT and ESP travels in
-/// UDP.
+/// With `force`, the source hash matches no address, so that the peer detects a NAT and encapsulates ESP in UDP.
 pub(super) fn detection_hashes(path: Path, spis: Spis, force: bool) -> [[u8; 20]; 2] {
     let source = if force { SocketAddr::from(([0, 0, 0, 0], 0)) } else { path.local };
     [address_hash(spis, source), address_hash(spis, path.remote)]
@@ -121,7 +121,7 @@ mod tests {
         Path { local: local.parse().expect("literal"), remote: remote.parse().expect("literal") }
     }
 
-    /// What the receiver of a message sees that left over `sent` and came over `received`.
+    /// The NAT that a receiver detects in a message sent over `sent` and received over `received`.
     fn detected(sent: Path, received: Path, force: bool) -> Nat {
         let [source, destination] = detection_hashes(sent, SPIS, force);
         let notifies = vec![
@@ -143,7 +143,7 @@ mod tests {
         let forwarded = path("10.9.9.9:500", "10.0.0.1:500");
         assert_eq!(detected(sent, forwarded, false), Nat { local: true, remote: false, in_udp: true });
         let forced = Nat { local: false, remote: true, in_udp: true };
-        assert_eq!(detected(sent, straight, true), forced, "the other side wants UDP");
+        assert_eq!(detected(sent, straight, true), forced, "the peer wants UDP");
     }
 
     #[test]

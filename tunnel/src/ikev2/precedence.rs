@@ -1,26 +1,27 @@
-//! Which of several tunnels takes a packet that more than one of them is for.
+//! The precedence of tunnels whose traffic selectors overlap.
 //!
-//! What the administrator prefers comes first, then one protocol or port before all of them, then a network that is
-//! configured before the address of a peer that can be anywhere, then a smaller network before a larger one. All of that is
-//! read from the configuration: a peer that asks for less than it could have takes no packets from others by that.
+//! The configured priority comes first. Then a single protocol or port precedes all of them, a configured network
+//! precedes the address of a peer configured without one, and a smaller network precedes a larger one. All of this is
+//! taken from the configuration: a peer that narrows its selectors takes no packets from other tunnels.
 
 use super::selectors::contains;
 use crate::esp::TrafficSelector;
 use std::cmp::Reverse;
 use std::net::IpAddr;
 
-/// What the remote side of a tunnel is, in the order in which it is asked.
+/// The kind of the remote side, in the order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// Networks of the configuration.
+    /// Configured networks.
     Network,
-    /// The address of a peer that can be anywhere: no configuration has compared it with the networks of others.
+    /// The address of a peer that is configured without one: the configuration parser could not compare it with other
+    /// networks.
     Address,
-    /// Everything, which is what is left over.
+    /// Everything: the default route.
     Everything,
 }
 
-/// The place of a pair of selectors among those of other tunnels: the lowest is asked first.
+/// The precedence of a pair of selectors: the lowest value matches first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Precedence {
     priority: u8,
@@ -29,7 +30,7 @@ pub struct Precedence {
     size: u32,
 }
 
-/// What one side of a tunnel contributes.
+/// The contribution of one side to the precedence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
     named: u8,
@@ -38,17 +39,17 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape of what is configured for packets that were agreed on.
+    /// The shape of the configured selector that covers an agreed one.
     pub fn of(configured: &[TrafficSelector], agreed: &TrafficSelector) -> Self {
         let around = configured.iter().filter(|configured| contains(configured, agreed));
         let closest = around.map(shape).min_by_key(|shape| (Reverse(shape.named), shape.size));
-        // A protocol or port that only the peer names is no preference of the administrator's.
+        // A protocol or port that only the peer asks for does not raise the precedence.
         closest.unwrap_or_else(|| Shape { named: 0, ..shape(agreed) })
     }
 }
 
-/// The precedence of a tunnel of this priority; `is_anywhere` if its remote side is the address of a peer that is configured
-/// without one.
+/// The precedence of a tunnel with this priority; `is_anywhere` if its remote side is the address of a peer that is
+/// configured without one.
 pub fn precedence(priority: Option<u8>, is_anywhere: bool, [local, remote]: [Shape; 2]) -> Precedence {
     let kind = match remote.is_everything {
         _ if is_anywhere => Kind::Address,
@@ -70,7 +71,7 @@ fn shape(selector: &TrafficSelector) -> Shape {
     Shape { named, size, is_everything: size == all }
 }
 
-/// How many bits of an address are free.
+/// The number of free bits of an address.
 pub(super) fn size(selector: &TrafficSelector) -> u32 {
     let [first, last] = ends(selector);
     u128::BITS - last.saturating_sub(first).leading_zeros()

@@ -1,22 +1,23 @@
-//! Narrowing traffic selectors to what both sides are ready to carry (RFC 7296 section 2.9).
+//! Narrowing of traffic selectors (RFC 7296 section 2.9).
 
 use super::limits::SELECTORS;
 use crate::esp::TrafficSelector;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-/// Selectors that a payload can hold.
+/// The maximum number of selectors in a payload.
 pub const MOST: usize = u8::MAX as usize;
 
-/// The packets that both lists mean, in the order of `ours`; empty if there are none.
-/// There are no more than `ours`, or [`SELECTORS`]: a peer must not cut a network into many, which are all compared with those of
-/// others. What is more is left out, as narrowing may leave out anything.
+/// The intersection of both lists, in the order of `ours`; empty if they do not overlap.
+/// The result has at most as many selectors as `ours`, or [`SELECTORS`] if that is more: a peer must not split a
+/// network into many selectors, which are all compared with those of others. The rest is left out, as narrowing may
+/// leave out anything.
 pub fn narrow(ours: &[TrafficSelector], theirs: &[TrafficSelector]) -> Vec<TrafficSelector> {
     let mut narrowed: Vec<TrafficSelector> = Vec::new();
     let most = ours.len().clamp(SELECTORS, MOST);
     let common = ours.iter().flat_map(|ours| theirs.iter().filter_map(|theirs| intersect(ours, theirs)));
     for selector in common {
-        // What is part of another one says nothing more: the peer often repeats the packet's own addresses.
+        // A selector within another one is redundant: peers often repeat the addresses of the packet.
         if narrowed.iter().any(|other| contains(other, &selector)) {
             continue;
         }
@@ -28,23 +29,23 @@ pub fn narrow(ours: &[TrafficSelector], theirs: &[TrafficSelector]) -> Vec<Traff
     narrowed
 }
 
-/// Whether an answer asks for no more than was offered: each of its selectors is within one of ours.
+/// Whether an answer is within the offer: each of its selectors is within one of `ours`.
 pub fn is_within(answer: &[TrafficSelector], ours: &[TrafficSelector]) -> bool {
     !answer.is_empty() && answer.iter().all(|answer| ours.iter().any(|ours| contains(ours, answer)))
 }
 
-/// The selector of all packets from or to an address.
+/// The selector of all packets of an address.
 pub fn host(address: IpAddr) -> TrafficSelector {
     TrafficSelector { protocol: 0, ports: 0..=u16::MAX, addresses: address..=address }
 }
 
-/// The address of selectors that are all of the same one.
+/// The address, if all selectors are of the same one.
 pub fn one_host(selectors: &[TrafficSelector]) -> Option<IpAddr> {
     let first = *selectors.first()?.addresses.start();
     selectors.iter().all(|selector| selector.addresses == (first..=first)).then_some(first)
 }
 
-/// Whether packets are meant by both.
+/// Whether two selectors overlap.
 pub(super) fn meets(one: &TrafficSelector, other: &TrafficSelector) -> bool {
     intersect(one, other).is_some()
 }
@@ -55,7 +56,7 @@ fn intersect(one: &TrafficSelector, other: &TrafficSelector) -> Option<TrafficSe
         (one, other) if one == other => one,
         _ => return None,
     };
-    // IPv4 sorts before IPv6, so that ranges of different families could seem to overlap.
+    // IPv4 sorts before IPv6, so ranges of different families would seem to overlap.
     if one.addresses.start().is_ipv4() != other.addresses.start().is_ipv4() {
         return None;
     }
@@ -123,7 +124,7 @@ mod tests {
         let all = net("10.0.0.0", "10.0.0.255");
         let mut theirs: Vec<TrafficSelector> = hosts(1).collect();
         assert_eq!(narrow(from_ref(&all), &theirs), theirs[..SELECTORS]);
-        // What many are part of is found behind them.
+        // A selector that covers many others comes last.
         theirs.push(all.clone());
         assert_eq!(narrow(from_ref(&all), &theirs), from_ref(&all));
         let ours: Vec<TrafficSelector> = hosts(1).take(100).collect();

@@ -1,34 +1,35 @@
-//! What the data path tells the protocol about a peer: three moments, and whether anybody watches them.
+//! The activity of a peer, as noted by the data path for the timers of the protocol.
 //!
-//! A timer of the protocol is armed by almost every burst and almost never fires. So the data path only notes when
-//! things happened, and the protocol looks at the notes when a timer could have fired. The data path wakes it only if
-//! it would not look in time by itself: then [`sent_data`](Activity::sent_data) and [`received`](Activity::received)
-//! return true, and the caller passes that on to [`Device::handle_activity`](super::Device::handle_activity).
+//! Almost every burst arms a timer of the protocol, and almost no timer fires. So the data path only notes when
+//! packets were sent and received, and the protocol reads these notes when a timer could have fired. The data path
+//! wakes the protocol only if it would not read them in time: then [`sent_data`](Activity::sent_data) and
+//! [`received`](Activity::received) return true, and the caller calls
+//! [`Device::handle_activity`](super::Device::handle_activity).
 
 use crate::Time;
 use crate::time::AtomicTime;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The persistent keepalive counts in seconds: its note need not be exact, and a cache line shared by two workers is
-/// best left alone.
+/// The precision of the note for the persistent keepalive, whose interval is in seconds: rare writes keep the cache
+/// line shared by the workers.
 const TRAVERSAL_GRAIN: Duration = Duration::from_millis(100);
 
 /// The notes of one peer.
 #[derive(Default)]
 pub struct Activity {
-    /// Since when data is sent and nothing is heard.
+    /// Since when data was sent without any packet received.
     waiting_since: AtomicTime,
-    /// Since when data was received and nothing is sent.
+    /// Since when data was received without any packet sent.
     owing_since: AtomicTime,
-    /// When anything last went in either direction, within [`TRAVERSAL_GRAIN`].
+    /// When a packet was last sent or received, within [`TRAVERSAL_GRAIN`].
     traversed: AtomicTime,
-    /// Whether the protocol will look here before a timer armed now could run out.
+    /// Whether the protocol will read the notes before a timer armed now could fire.
     watched: AtomicBool,
 }
 
 impl Activity {
-    /// Notes that a burst with data was sent; whether the protocol must be told.
+    /// Notes that a burst with data was sent; returns whether the protocol must be woken.
     #[inline]
     pub fn sent_data(&self, now: Time) -> bool {
         self.sent(now);
@@ -39,14 +40,15 @@ impl Activity {
         self.must_tell()
     }
 
-    /// Notes that something without data was sent, a keepalive or a handshake message: no answer is expected.
+    /// Notes that a packet without data was sent, a keepalive or a handshake message: no answer is expected.
     #[inline]
     pub fn sent(&self, now: Time) {
         self.owing_since.clear();
         self.traverse(now);
     }
 
-    /// Notes that authentic packets were received, `with_data` or only keepalives; whether the protocol must be told.
+    /// Notes that authentic packets were received, `with_data` or only keepalives; returns whether the protocol must
+    /// be woken.
     #[inline]
     pub fn received(&self, now: Time, with_data: bool) -> bool {
         self.waiting_since.clear();
@@ -73,8 +75,8 @@ impl Activity {
         !self.watched.load(Ordering::SeqCst) && !self.watched.swap(true, Ordering::SeqCst)
     }
 
-    /// Says whether the protocol will look at the notes by itself. Whoever says no looks at them once more afterwards:
-    /// one may have been written in between, by a worker that still saw a yes.
+    /// Sets whether the protocol will read the notes by itself. After setting false, the caller must read them once
+    /// more: a worker that still saw true may have written one in between.
     pub(super) fn watch(&self, watched: bool) {
         self.watched.store(watched, Ordering::SeqCst);
     }
@@ -91,7 +93,7 @@ impl Activity {
         self.owing_since.load()
     }
 
-    /// Whether a timer that the data path arms is running.
+    /// Whether a timer armed by the data path is running.
     pub(super) fn is_armed(&self) -> bool {
         self.waiting_since.load().is_some() || self.owing_since.load().is_some()
     }

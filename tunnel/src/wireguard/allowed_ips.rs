@@ -1,10 +1,10 @@
-//! Cryptokey routing (section 2): which peer an inner address belongs to, by the longest prefix.
+//! Cryptokey routing (section 2): maps inner addresses to peers by the longest prefix.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use prefix_trie::PrefixMap;
 use std::net::IpAddr;
 
-/// A table from prefixes to peers, however the caller names them.
+/// A table from prefixes to peers; the caller chooses the type of a peer.
 #[derive(Clone)]
 pub struct AllowedIps<T> {
     v4: PrefixMap<Ipv4Net, T>,
@@ -18,7 +18,7 @@ impl<T> Default for AllowedIps<T> {
 }
 
 impl<T> AllowedIps<T> {
-    /// Gives `prefix` to `peer`; returns the peer that had it.
+    /// Assigns `prefix` to `peer`; returns the previous peer.
     pub fn insert(&mut self, prefix: IpNet, peer: T) -> Option<T> {
         match prefix {
             IpNet::V4(prefix) => self.v4.insert(prefix.trunc(), peer),
@@ -26,7 +26,7 @@ impl<T> AllowedIps<T> {
         }
     }
 
-    /// Takes `prefix` away; returns the peer that had it.
+    /// Removes `prefix`; returns its peer.
     pub fn remove(&mut self, prefix: IpNet) -> Option<T> {
         match prefix {
             IpNet::V4(prefix) => self.v4.remove(&prefix.trunc()),
@@ -34,7 +34,7 @@ impl<T> AllowedIps<T> {
         }
     }
 
-    /// The peer that has exactly `prefix`.
+    /// The peer of exactly this prefix.
     pub fn owner(&self, prefix: IpNet) -> Option<&T> {
         match prefix {
             IpNet::V4(prefix) => self.v4.get(&prefix.trunc()),
@@ -42,7 +42,7 @@ impl<T> AllowedIps<T> {
         }
     }
 
-    /// The peer whose prefix matches `address` longest.
+    /// The peer with the longest prefix that contains `address`.
     #[inline]
     pub fn lookup(&self, address: IpAddr) -> Option<&T> {
         match address {
@@ -51,7 +51,7 @@ impl<T> AllowedIps<T> {
         }
     }
 
-    /// The same table with other names for the peers.
+    /// The same table with the peers converted by `name`.
     pub fn map<U>(&self, mut name: impl FnMut(&T) -> U) -> AllowedIps<U> {
         AllowedIps {
             v4: self.v4.iter().map(|(prefix, peer)| (prefix, name(peer))).collect(),
@@ -59,12 +59,12 @@ impl<T> AllowedIps<T> {
         }
     }
 
-    /// How many prefixes there are.
+    /// The number of prefixes.
     pub fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
     }
 
-    /// Whether there is no prefix.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,6 +1,6 @@
 //! The two MACs of handshake messages, and cookies against floods (sections 5.3, 5.4.4 and 5.4.7).
 //!
-//! [`CookieChecker`] is the side that is asked; [`CookieJar`] the side that asks, one for each peer.
+//! [`CookieChecker`] is the receiver's side; [`CookieJar`] the sender's, one for each peer.
 
 use super::limits::COOKIE_TIME;
 use crate::Time;
@@ -16,16 +16,16 @@ const LABEL_MAC1: &[u8] = b"mac1----";
 const LABEL_COOKIE: &[u8] = b"cookie--";
 const MAC: usize = 16;
 
-/// A cookie is not used for its last seconds: it would be on the way as the secret changes.
+/// A cookie is not used in its last seconds: its secret could change while the message is in flight.
 const COOKIE_USE_TIME: Duration = Duration::from_secs(COOKIE_TIME.as_secs() - 5);
 
-/// A handshake message: the bytes that its MACs cover, and the MACs.
+/// A handshake message with its MACs.
 pub trait Authenticated: IntoBytes + FromBytes + Immutable + KnownLayout {
-    /// The index of the sender, to which a cookie reply is addressed.
+    /// The sender index, which a cookie reply is addressed to.
     fn sender(&self) -> u32;
     /// The MACs at the end.
     fn macs(&self) -> &Macs;
-    /// The MACs, to be filled in.
+    /// The MACs, for writing.
     fn macs_mut(&mut self) -> &mut Macs;
     /// Everything before `mac1`.
     fn before_mac1(&self) -> &[u8] {
@@ -57,18 +57,18 @@ macro_rules! authenticated {
 authenticated!(Initiation);
 authenticated!(Response);
 
-/// What the MACs of a message prove about its sender.
+/// What the MACs prove about the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// It does not know our public key.
+    /// The sender does not know our public key.
     Nothing,
-    /// It knows our public key.
+    /// The sender knows our public key.
     KnowsKey,
-    /// It also receives what we send to its address.
+    /// The sender also receives packets at its source address.
     OwnsAddress,
 }
 
-/// Checks the MACs of messages to us, and gives out cookies.
+/// Verifies the MACs of received messages, and creates cookies.
 pub struct CookieChecker {
     mac1_key: [u8; 32],
     cookie_key: [u8; 32],
@@ -77,7 +77,7 @@ pub struct CookieChecker {
 }
 
 impl CookieChecker {
-    /// The checker of the owner of `local`.
+    /// Creates the checker for the local public key.
     pub fn new(local: &PublicKey) -> Self {
         Self {
             mac1_key: hash::hash(&[LABEL_MAC1, &local.0]),
@@ -87,7 +87,7 @@ impl CookieChecker {
         }
     }
 
-    /// What `message` proves, if it came from `source`.
+    /// What `message` from `source` proves.
     pub fn check(&self, message: &impl Authenticated, source: SocketAddr, now: Time) -> Proof {
         let macs = message.macs();
         if !same(&hash::mac(&self.mac1_key, &[message.before_mac1()]), &macs.mac1) {
@@ -100,7 +100,7 @@ impl CookieChecker {
         Proof::KnowsKey
     }
 
-    /// The cookie for `source`, encrypted for whoever made `message`.
+    /// Creates the reply with the cookie for `source`, encrypted for the sender of `message`.
     pub fn create_reply(
         &mut self,
         message: &impl Authenticated,
@@ -125,7 +125,7 @@ impl CookieChecker {
         reply
     }
 
-    /// The cookie of an address: address and port, so that it cannot be used from another socket.
+    /// The cookie of a source; it covers address and port, so that it is not valid for another socket.
     fn cookie(&self, source: SocketAddr) -> [u8; MAC] {
         let port = source.port().to_be_bytes();
         match source {
@@ -135,7 +135,7 @@ impl CookieChecker {
     }
 }
 
-/// Fills in the MACs of messages to one peer, and keeps the cookie that the peer gave us.
+/// Writes the MACs of messages to one peer, and stores the peer's cookie.
 #[derive(ZeroizeOnDrop)]
 pub struct CookieJar {
     mac1_key: [u8; 32],
@@ -147,7 +147,7 @@ pub struct CookieJar {
 }
 
 impl CookieJar {
-    /// The jar for messages to the owner of `remote`.
+    /// Creates the jar for messages to the owner of `remote`.
     pub fn new(remote: &PublicKey) -> Self {
         Self {
             mac1_key: hash::hash(&[LABEL_MAC1, &remote.0]),
@@ -158,18 +158,18 @@ impl CookieJar {
         }
     }
 
-    /// Fills in both MACs; the second one is zero without a cookie.
+    /// Writes both MACs; the second one is zero without a cookie.
     pub fn stamp(&mut self, message: &mut impl Authenticated, now: Time) {
         let mac1 = hash::mac(&self.mac1_key, &[message.before_mac1()]);
         message.macs_mut().mac1 = mac1;
         self.last_mac1 = Some(mac1);
-        // A cookie that would be refused on arrival is left away.
+        // A cookie that would expire on the way is not used.
         if self.cookie_since.is_some_and(|since| now - since < COOKIE_USE_TIME) {
             message.macs_mut().mac2 = hash::mac(&self.cookie, &[message.before_mac2()]);
         }
     }
 
-    /// Takes the cookie out of a reply, if it answers the last message stamped; whether it did.
+    /// Stores the cookie of a reply, if it answers the last stamped message; returns whether it did.
     pub fn consume_reply(&mut self, reply: &CookieReply, now: Time) -> bool {
         let Some(mac1) = self.last_mac1 else { return false };
         let mut text = reply.encrypted_cookie;
@@ -178,13 +178,13 @@ impl CookieJar {
         };
         self.cookie.copy_from_slice(cookie);
         self.cookie_since = Some(now);
-        // One message is answered by one cookie: a second reply is a replay.
+        // One message is answered by one reply: a second one is a replay.
         self.last_mac1 = None;
         true
     }
 }
 
-/// Whether two MACs are equal, in a time that does not tell where they differ.
+/// Compares two MACs in constant time.
 fn same(ours: &[u8; MAC], theirs: &[u8; MAC]) -> bool {
     ours.ct_eq(theirs).into()
 }
@@ -269,7 +269,7 @@ mod tests {
     fn without_a_cookie_given_out_no_second_mac_is_right() {
         let (checker, mut jar) = pair();
         let mut message = stamped(&mut jar, NOW);
-        // What an attacker would guess: the cookie under a secret of zeros.
+        // An attacker could guess a cookie made with an all-zero secret.
         message.macs.mac2 = hash::mac(&checker.cookie(source()), &[message.before_mac2()]);
         assert_eq!(checker.check(&message, source(), NOW), Proof::KnowsKey);
     }

@@ -1,4 +1,4 @@
-//! How many handshakes one source may ask for while we are under load (section 5.3: after the cookie, fairness).
+//! The rate limit of handshakes for each source under load (section 5.3).
 
 use crate::Time;
 use crate::bucket::{Bucket, aggregate};
@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Handshakes a second that one source may begin.
+/// Handshakes per second of one source.
 const RATE: u32 = 20;
-/// Handshakes that it may begin at once.
+/// The burst of one source.
 const BURST: u32 = 5;
-/// Sources remembered at once. Beyond that new ones are refused: they have proved their addresses, and so have too
+/// The maximum number of sources. New ones beyond it are refused: they have proven their addresses, but so have too
 /// many others.
 const SOURCES: usize = 16_384;
-/// Sources whose allowance is full again are forgotten this often.
+/// The interval at which sources with a full bucket are removed.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// A token bucket for each source address; an IPv6 source is its /64.
@@ -24,7 +24,7 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// Whether `source` may begin one more handshake at `now`.
+    /// Whether `source` may send one more handshake message at `now`.
     pub fn allow(&mut self, source: IpAddr, now: Time) -> bool {
         self.sweep(now);
         let source = aggregate(source);
@@ -39,7 +39,7 @@ impl RateLimiter {
         self.sources.len() < SOURCES
     }
 
-    /// Forgets sources of which nothing must be known, once a second.
+    /// Removes sources with a full bucket, once a second.
     fn sweep(&mut self, now: Time) {
         if self.swept.is_none_or(|swept| now - swept >= SWEEP) {
             self.sources.retain(|_, bucket| !bucket.is_full(now));

@@ -1,4 +1,4 @@
-//! WireGuard, as its whitepaper says it (Donenfeld, NDSS 2017; section numbers refer to it).
+//! WireGuard, as specified in its whitepaper (Donenfeld, NDSS 2017; section numbers refer to it).
 //!
 //! ```text
 //! datagram ──> cookie (are the MACs right, has the sender proved its address?)
@@ -6,8 +6,8 @@
 //!          ──> peer   (sessions: next, current, previous; timers)
 //!          ──> Action (install this SA, send this message)
 //! ```
-//! [`Device`] is the whole protocol but for data messages; those are sealed and opened by the data path with the
-//! SAs that come out of here. It tells the protocol through [`Activity`] what it sent and received.
+//! [`Device`] is the protocol without its data messages, which the data path seals and opens with the resulting SAs.
+//! The data path notes sent and received packets in [`Activity`].
 
 pub mod activity;
 pub mod allowed_ips;

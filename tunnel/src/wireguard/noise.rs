@@ -5,7 +5,7 @@
 //! create_initiation  ── e, es, s, ss, {timestamp} ─> consume_initiation → authenticate
 //! consume_response   <─ e, ee, se, psk, {} ───────── create_response
 //! ```
-//! Each state is a type. A message that does not authenticate changes nothing: whoever waits goes on waiting.
+//! Each state is a type. A message that does not authenticate changes nothing: the state goes on waiting.
 
 use super::tai64n::Tai64n;
 use crypto::agreement::LowOrder;
@@ -33,15 +33,15 @@ impl From<aead::NotAuthentic> for HandshakeError {
     }
 }
 
-/// What both sides have when the handshake is over.
+/// The result of a handshake.
 pub struct SessionKeys {
-    /// Seals what we send.
+    /// The key of sent packets.
     pub sending: Secret,
-    /// Opens what we receive.
+    /// The key of received packets.
     pub receiving: Secret,
-    /// Our index, which the other side puts into its messages.
+    /// The local index, which the peer puts into its messages.
     pub local_index: u32,
-    /// The other side's index.
+    /// The index of the peer.
     pub remote_index: u32,
 }
 
@@ -69,7 +69,7 @@ impl Symmetric {
         self.chain = Secret::new(outputs[0]);
     }
 
-    /// Mixes `input` in, and gives the key for the next message part.
+    /// Mixes `input` in, and derives the key of the next message part.
     fn mix_key_and_derive(&mut self, input: &Secret) -> Secret {
         let outputs = Zeroizing::new(hash::kdf::<2>(self.chain.expose(), input.expose()));
         self.chain = Secret::new(outputs[0]);
@@ -102,7 +102,7 @@ impl Symmetric {
         Ok(plain)
     }
 
-    /// The transport keys: first the initiator's, then the responder's (section 5.4.5).
+    /// The transport keys: the initiator's, then the responder's (section 5.4.5).
     fn split(self) -> (Secret, Secret) {
         let mut outputs = hash::kdf::<2>(self.chain.expose(), &[]);
         let keys = (Secret::new(outputs[0]), Secret::new(outputs[1]));
@@ -111,16 +111,16 @@ impl Symmetric {
     }
 }
 
-/// An initiation was sent; the response is waited for.
+/// An initiation was sent; the response is pending.
 pub struct AwaitingResponse {
     symmetric: Symmetric,
     ephemeral: PrivateKey,
     local_index: u32,
 }
 
-/// Makes the first message, for the owner of `responder`; its MACs are still to be filled in.
+/// Creates the first message to the owner of `responder`; its MACs are added later.
 ///
-/// `static_static` is what our static key and theirs agree on.
+/// `static_static` is the shared secret of both static keys.
 pub fn create_initiation(
     local: &PrivateKey,
     responder: &PublicKey,
@@ -149,17 +149,17 @@ pub fn create_initiation(
     Ok((message, AwaitingResponse { symmetric, ephemeral, local_index }))
 }
 
-/// An initiation whose sender has named itself, but not yet proved that it is who it says.
+/// An initiation whose claimed sender is not authenticated yet.
 pub struct ReceivedInitiation {
     symmetric: Symmetric,
-    /// The static key that the sender claims.
+    /// The claimed static public key of the sender.
     pub claimed: PublicKey,
     ephemeral: PublicKey,
     remote_index: u32,
     encrypted_timestamp: [u8; 12 + TAG],
 }
 
-/// Reads whom the first message claims to come from.
+/// Decrypts the claimed sender of the first message.
 pub fn consume_initiation(
     local: &PrivateKey,
     message: &Initiation,
@@ -179,18 +179,18 @@ pub fn consume_initiation(
     })
 }
 
-/// An initiation that the owner of the claimed key did make, at some time.
+/// An initiation whose sender is authenticated; it may be a replay.
 pub struct AuthenticInitiation {
     symmetric: Symmetric,
     remote: PublicKey,
     ephemeral: PublicKey,
     remote_index: u32,
-    /// When it was made; the caller compares it with the last one.
+    /// The timestamp; the caller compares it with the last accepted one.
     pub timestamp: Tai64n,
 }
 
 impl ReceivedInitiation {
-    /// Proves the sender: only the owner of the claimed key can have encrypted the timestamp.
+    /// Authenticates the sender: only the owner of the claimed key can have encrypted the timestamp.
     pub fn authenticate(mut self, static_static: &Secret) -> Result<AuthenticInitiation, HandshakeError> {
         let key = self.symmetric.mix_key_and_derive(static_static);
         let timestamp = Tai64n(self.symmetric.decrypt_and_hash(&key, &self.encrypted_timestamp)?);
@@ -205,7 +205,7 @@ impl ReceivedInitiation {
 }
 
 impl AuthenticInitiation {
-    /// Makes the second message, and with it the keys; its MACs are still to be filled in.
+    /// Creates the second message and the keys; its MACs are added later.
     pub fn create_response(
         self,
         preshared: &Secret,
@@ -235,12 +235,12 @@ impl AuthenticInitiation {
 }
 
 impl AwaitingResponse {
-    /// The index that a response must be addressed to.
+    /// The index that a response must contain.
     pub fn local_index(&self) -> u32 {
         self.local_index
     }
 
-    /// Reads the second message; on success the caller drops this state, otherwise it waits on.
+    /// Handles the second message; after success the caller drops this state, otherwise it goes on waiting.
     pub fn consume_response(
         &self,
         local: &PrivateKey,
@@ -330,7 +330,7 @@ mod tests {
         use zerocopy::{FromBytes, IntoBytes};
         let (a, b) = sides();
         let (message, waiting) = initiation(&a, &b);
-        // Behind kind and sender, before the MACs: everything is authenticated.
+        // After the fields type and sender, and before the MACs, every byte is authenticated.
         for offset in 8..size_of::<Initiation>() - size_of::<Macs>() {
             let mut damaged = message.clone();
             damaged.as_mut_bytes()[offset] ^= 1;
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_for_somebody_else_is_refused() {
+    fn a_message_for_another_key_is_refused() {
         let (a, b) = sides();
         let (message, _) = initiation(&a, &b);
         assert!(consume_initiation(&PrivateKey::new(Secret::new([3; 32])), &message).is_err());

@@ -15,20 +15,20 @@ use crypto::{Cipher, Engine, PublicKey, Random, Secret};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Which side of the handshake we were; only the initiator renews a session by its age.
+/// The local role in a handshake; only the initiator renews a session because of its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// We sent the initiation.
+    /// The local side sent the initiation.
     Initiator,
-    /// We sent the response.
+    /// The local side sent the response.
     Responder,
 }
 
-/// A pair of keys, ready for the data path.
+/// A pair of SAs, ready for the data path.
 pub struct Session {
-    /// The key to send with.
+    /// The SA to send with.
     pub outbound: Arc<OutboundSa>,
-    /// The key to receive with.
+    /// The SA to receive with.
     pub inbound: Arc<InboundSa>,
 }
 
@@ -36,7 +36,7 @@ impl Session {
     /// Loads the keys of a finished handshake.
     pub fn new(keys: &SessionKeys, role: Role, now: Time, engine: &dyn Engine) -> Self {
         let load = |secret: &Secret| {
-            // Sections 5.4.6 and 6: the cipher is fixed, its keys have 32 bytes, and every engine has it.
+            // Sections 5.4.6 and 6: there is one cipher, with 32-byte keys, and every engine supports it.
             engine
                 .load(Cipher::ChaCha20Poly1305, secret.expose())
                 .expect("every engine has ChaCha20-Poly1305")
@@ -58,8 +58,8 @@ impl Session {
     }
 }
 
-/// The sessions of a peer (section 6.2): packets still under way under the previous key, and a next key that may not
-/// be sent with before the initiator has shown that it has it.
+/// The sessions of a peer (section 6.2). Packets in flight may use the previous one. The next one must not be used to
+/// send before the initiator has proven that it has the keys.
 #[derive(Default)]
 pub struct Sessions {
     previous: Option<Session>,
@@ -68,12 +68,12 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Takes a session that we initiated, ready for use; returns those that end.
+    /// Adds a session initiated by the local side, ready for use; returns the sessions that end.
     pub fn initiated(&mut self, session: Session) -> Vec<Session> {
         let mut ended: Vec<Session> = self.previous.take().into_iter().collect();
         let replaced = self.current.replace(session);
         if let Some(unconfirmed) = self.next.take() {
-            // The peer initiated at the same time. It may already send under that key.
+            // The peer initiated at the same time, and may already send under its keys.
             self.previous = Some(unconfirmed);
             ended.extend(replaced);
         } else {
@@ -82,12 +82,13 @@ impl Sessions {
         ended
     }
 
-    /// Takes a session that the peer initiated, not to be used before it is confirmed; returns those that end.
+    /// Adds a session initiated by the peer, which must be confirmed before use; returns the sessions that end.
     pub fn responded(&mut self, session: Session) -> Vec<Session> {
         self.next.replace(session).into_iter().chain(self.previous.take()).collect()
     }
 
-    /// The peer used the session of our `index`; returns those that end, or `None` if it was not the next one.
+    /// Notes a packet under the session with the local `index`; returns the sessions that end, or `None` if it was
+    /// not the next one.
     pub fn confirmed(&mut self, index: u32) -> Option<Vec<Session>> {
         let next = self.next.take_if(|next| next.inbound.index == index)?;
         let ended = self.previous.take().into_iter().collect();
@@ -95,7 +96,7 @@ impl Sessions {
         Some(ended)
     }
 
-    /// Ends all of them.
+    /// Ends all sessions.
     pub fn clear(&mut self) -> Vec<Session> {
         [self.previous.take(), self.current.take(), self.next.take()].into_iter().flatten().collect()
     }
@@ -115,7 +116,7 @@ impl Sessions {
 pub struct Peer {
     pub(super) public: PublicKey,
     pub(super) preshared: Secret,
-    /// What both static keys agree on; computed when it is first needed, since it costs as much as a handshake.
+    /// The shared secret of both static keys. It is computed on first use, as it costs as much as a handshake.
     pub(super) static_static: Option<Secret>,
     pub(super) sessions: Sessions,
     pub(super) cookies: CookieJar,
@@ -125,9 +126,9 @@ pub struct Peer {
     pub(super) initiated: Option<Time>,
     /// Initiations sent in a row without an answer.
     pub(super) attempts: u32,
-    /// What went wrong since the last finished handshake.
+    /// Failures since the last completed handshake.
     pub(super) trouble: Trouble,
-    /// Whether the log says that it is up.
+    /// Whether the log shows the peer as up.
     pub(super) is_up: bool,
     /// The newest timestamp accepted.
     pub(super) newest: Option<Tai64n>,
@@ -135,30 +136,30 @@ pub struct Peer {
     stamped: Option<Tai64n>,
     /// When an initiation was last consumed.
     pub(super) consumed: Option<Time>,
-    /// Time since 1970 of the last finished handshake.
+    /// The time since 1970 of the last completed handshake.
     pub(super) last_handshake: Option<Duration>,
     pub(super) persistent_keepalive: Option<Duration>,
     pub(super) retransmit: Option<Time>,
     pub(super) erase: Option<Time>,
-    /// When the device will look at this peer next.
+    /// The time for which the device has scheduled this peer.
     pub(super) scheduled: Option<Time>,
-    /// Whether there is an address to send to.
+    /// Whether the endpoint is known.
     pub(super) reachable: bool,
     jitter: Duration,
 }
 
-/// A timer that has run out.
+/// A timer that has fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// No response to our initiation.
+    /// No response to an initiation.
     Retransmit,
-    /// Data was sent, nothing came back.
+    /// Data was sent, and nothing was received.
     Silence,
-    /// Data came in, nothing was sent back.
+    /// Data was received, and nothing was sent.
     Keepalive,
-    /// Nothing went either way for the configured interval.
+    /// Nothing was sent or received for the configured interval.
     PersistentKeepalive,
-    /// No handshake for so long that the keys are to be erased.
+    /// No handshake for so long that the keys must be erased.
     Erase,
 }
 
@@ -189,12 +190,12 @@ impl Peer {
         }
     }
 
-    /// Whether the current session can be sent with.
+    /// Whether the current session can be used to send.
     pub(super) fn has_key(&self, now: Time) -> bool {
         self.sessions.current().is_some_and(|session| session.outbound.is_usable(now))
     }
 
-    /// A timestamp later than all that were sent to this peer, even if the clock on the wall went back.
+    /// A timestamp later than all earlier ones to this peer, even if the wall clock went back.
     pub(super) fn new_timestamp(&mut self, wall: Duration) -> Tai64n {
         let timestamp = Tai64n::new(wall);
         let timestamp = self.stamped.map_or(timestamp, |newest| timestamp.max(newest.successor()));
@@ -202,25 +203,25 @@ impl Peer {
         timestamp
     }
 
-    /// Whether a handshake message was sent so recently that none may follow yet.
+    /// Whether a handshake message was sent so recently that no other may follow yet.
     pub(super) fn initiated_recently(&self, now: Time) -> bool {
         self.initiated.is_some_and(|sent| now - sent < REKEY_TIMEOUT)
     }
 
-    /// An initiation was sent: another follows in a while, and in a while that differs from the peer's.
+    /// Starts the retransmission timer, with a random part that differs from the peer's.
     pub(super) fn arm_retransmit(&mut self, now: Time, random: &mut dyn Random) {
         self.jitter = jitter(random);
         self.retransmit = Some(now + REKEY_TIMEOUT + self.jitter);
     }
 
-    /// An authentic handshake message came: the peer is there, and we know where.
+    /// Notes an authentic handshake message: the peer is reachable at its source.
     pub(super) fn learned(&mut self, now: Time) {
         self.reachable = true;
-        // No data came with it, so no timer is armed that anybody must be told of.
+        // It carried no data, so no timer is armed that the protocol must be woken for.
         let _ = self.activity.received(now, false);
     }
 
-    /// A handshake is finished.
+    /// Notes a completed handshake.
     pub(super) fn handshake_finished(&mut self, now: Time, wall: Duration) {
         self.retransmit = None;
         self.attempts = 0;
@@ -229,7 +230,7 @@ impl Peer {
         self.erase = Some(now + ERASE_AFTER_TIME);
     }
 
-    /// Every running timer, and when it runs out.
+    /// All running timers and the times at which they fire.
     fn timers(&self) -> [(Due, Option<Time>); 5] {
         let silence = self.activity.waiting_since().map(|since| since + SILENCE_TIMEOUT + self.jitter);
         let keepalive = self.activity.owing_since().map(|since| since + KEEPALIVE_TIMEOUT);
@@ -249,7 +250,7 @@ impl Peer {
         self.timers().into_iter().find(|(_, at)| at.is_some_and(|at| at <= now)).map(|(due, _)| due)
     }
 
-    /// When the next timer runs out.
+    /// When the next timer fires.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         self.timers().into_iter().filter_map(|(_, at)| at).min()
     }
@@ -338,7 +339,7 @@ mod tests {
         assert_eq!(first, Tai64n::new(noon));
         let second = peer.new_timestamp(Duration::from_secs(1_699_999_940));
         assert!(second > first, "the clock went back");
-        // However many others were called meanwhile, this one does not run ahead.
+        // Handshakes with other peers do not advance the timestamps of this one.
         let mut other = Peer::new(PublicKey([8; 32]), &mut random);
         assert_eq!(other.new_timestamp(noon), first);
     }

@@ -1,35 +1,35 @@
-//! What an operator may know of a device: events for the log, and why a peer has no session.
+//! Reports for operators: events for the log, and the reasons why a peer has no session.
 
 use crate::PeerId;
 use crypto::PublicKey;
 
-/// Something that is worth a line in the log.
+/// An event for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// There is a session with a peer that had none.
+    /// A peer without a session now has one.
     Up(PeerId),
-    /// A peer does not answer our initiations.
+    /// A peer does not answer initiations.
     Silent(PeerId),
-    /// Nothing was exchanged with a peer for so long that its keys were erased.
+    /// The keys of an idle peer were erased.
     Idle(PeerId),
-    /// An initiation names a public key that no peer has. Its sender knows our public key; that it owns its own was not
-    /// checked.
+    /// The public key in an initiation belongs to no peer. The sender knows our public key; that it owns its own was
+    /// not verified.
     UnknownPeer(PublicKey),
-    /// A handshake message was made for another public key than ours.
+    /// A handshake message was made for another public key.
     NotForUs,
 }
 
-/// What went wrong with a peer since the last finished handshake.
+/// Failures with a peer since the last completed handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trouble {
-    /// Our initiations that were not answered.
+    /// Unanswered initiations of the local side.
     pub unanswered: u64,
-    /// Its responses that could not be opened: most likely the preshared keys differ.
+    /// Responses of the peer that could not be decrypted: most likely the preshared keys differ.
     pub bad_responses: u64,
-    /// Its initiations that we answered, without any packet under the new keys.
+    /// Answered initiations of the peer without any packet under the new keys.
     pub unconfirmed: u64,
-    /// Its initiations that we refused, because their time is not after that of an earlier one.
+    /// Initiations of the peer that were refused, as their timestamp is not newer than an earlier one.
     pub stale: u64,
-    /// It cannot be called: its public key is a point of low order.
+    /// The public key of the peer is a low-order point, so no handshake is possible.
     pub is_low_order: bool,
 }

@@ -1,14 +1,14 @@
-//! TAI64N timestamps (section 5.1): what makes an initiation newer than every one before.
+//! TAI64N timestamps (section 5.1), which make each initiation newer than all earlier ones.
 
 use std::time::Duration;
 
-/// A moment as 12 big-endian bytes, so that comparing bytes compares moments.
+/// A time as 12 big-endian bytes, so that comparing bytes compares times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tai64n(pub [u8; 12]);
 
 /// 2^62, where TAI64 puts the year 1970, and the ten leap seconds up to 1972.
 const BASE: u64 = (1 << 62) + 10;
-/// Nanoseconds are rounded down to this, so that a timestamp tells little about the clock it was read from.
+/// Timestamps are rounded down to this many nanoseconds, as their exact value would reveal the clock.
 const GRAIN: u32 = 1 << 24;
 
 impl Tai64n {
@@ -20,7 +20,7 @@ impl Tai64n {
         Self(bytes)
     }
 
-    /// The first timestamp that is later than this one.
+    /// The smallest timestamp later than this one.
     #[must_use]
     pub fn successor(self) -> Self {
         let seconds = u64::from_be_bytes(self.0[..8].try_into().expect("8 bytes"));

@@ -239,7 +239,7 @@ fn the_signature_is_the_certificates_own() {
     });
     assert_agree(&network, 0);
     assert_nothing_leaks(&network, 0);
-    assert_eq!(why(&network, B), "its signature is not right");
+    assert_eq!(why(&network, B), "its signature is invalid");
 }
 
 #[test]

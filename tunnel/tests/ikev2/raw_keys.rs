@@ -51,7 +51,7 @@ fn another_key_is_refused_on_either_side() {
             });
             assert_agree(&network, 0);
             assert_nothing_leaks(&network, 0);
-            let wrong = Unproved::Proof("its signature is not right".to_owned());
+            let wrong = Unproved::Proof("its signature is invalid".to_owned());
             assert_eq!(why(&network, 1 - bad), wrong);
         }
     }

@@ -1,4 +1,4 @@
-//! What the configuration, people and the data path ask for.
+//! Requests of the configuration, of operators and of the data path.
 
 use super::{Endpoint, Phase};
 use crate::ikev2::action::{Cause, CloseReason, Event, Outbox, SessionId};
@@ -11,28 +11,28 @@ use crate::{Now, Time};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-/// Why a connection cannot be begun by us.
+/// The reason why a connection cannot be initiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotInitiate {
-    /// There is no such connection.
+    /// The connection does not exist.
     #[error("no such connection")]
     NoConnection,
-    /// One of the addresses is any.
-    #[error("the addresses of both sides must be known to begin")]
+    /// One of the addresses is not configured.
+    #[error("both addresses must be known to initiate")]
     NoAddress,
     /// No algorithms are configured.
     #[error("no algorithms are configured")]
     NoProposal,
-    /// The other side must begin.
-    #[error("the peer must call: connection-type is none")]
+    /// Only the peer may initiate.
+    #[error("only the peer may initiate: connection-type is none")]
     NotOurs,
-    /// It was refused, or failed, so short a time ago that it is not tried again before this moment.
-    #[error("it has just failed")]
+    /// It was refused or failed recently, and is not tried again before this time.
+    #[error("the last attempt failed moments ago")]
     JustFailed(Time),
 }
 
 impl Endpoint {
-    /// Adds a connection; one that is to be begun by us is, at the next look at the timers.
+    /// Adds a connection. One that we initiate starts at the next timeout.
     pub fn add_connection(&mut self, now: Now, config: impl Into<Arc<Connection>>) -> ConnectionId {
         let config = config.into();
         let id = ConnectionId(self.next_id());
@@ -51,15 +51,16 @@ impl Endpoint {
         self.registry.forget(id);
     }
 
-    /// Begins a connection with all its children; those that are there already stay.
+    /// Initiates a connection with all its children; existing ones stay.
     pub fn initiate(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) -> Result<(), CannotInitiate> {
         let config = self.connections.get(id).ok_or(CannotInitiate::NoConnection)?;
         let children = (0..config.children.len()).collect();
         self.want(now, id, children, out)
     }
 
-    /// A packet for a child of a connection found no SA: one is made. Asking again while it is being made does nothing.
-    /// What was just refused is not asked for again: packets come faster than a peer changes its mind.
+    /// Requests an SA for a packet that matched a child without one. Repeated calls have no effect while the SA is
+    /// being set up. A child that was refused is not requested again for a while, as packets would repeat the request
+    /// without end.
     pub fn handle_traffic(
         &mut self,
         now: Now,
@@ -111,14 +112,14 @@ impl Endpoint {
         self.begin(now, wanted, out).map(|_| ())
     }
 
-    /// Section 2.4: whether there is no other session between these identities, of whatever connection: the other side
-    /// ends all others when we say so.
+    /// Whether there is no other session between these identities, in any connection: on INITIAL_CONTACT the peer
+    /// deletes all others (section 2.4).
     fn is_first_contact(&self, config: &Connection) -> bool {
         let mut alike = self.connections.alike(config).flat_map(|id| self.of_connection(id));
         !alike.any(|(_, phase)| phase.counts())
     }
 
-    /// Begins a session that is to take the place of `old`.
+    /// Initiates a session that replaces `old`.
     pub(super) fn succeed(&mut self, now: Now, old: SessionId, children: Vec<usize>, out: &mut Outbox) {
         let connection = self.phases.get(&old).and_then(Phase::connection);
         let known = connection.and_then(|id| self.connections.get(id).map(|config| (id, Arc::clone(config))));
@@ -151,25 +152,25 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// Whether a connection is there, or being made.
+    /// Whether the connection is up or being set up.
     pub fn is_under_way(&self, id: ConnectionId) -> bool {
         self.session_of(id).is_some()
     }
 
-    /// The session that stands for a connection, or is going to.
+    /// The session that represents a connection.
     fn session_of(&self, connection: ConnectionId) -> Option<SessionId> {
         let of = self.of_connection(connection).filter(|(_, phase)| phase.counts());
-        // One that is established serves better than one that may fail; of equals, the younger.
+        // An established session is preferred to one that may fail; among equals, the younger.
         of.max_by_key(|(id, phase)| (matches!(phase, Phase::Established(_)), *id)).map(|(id, _)| id)
     }
 
-    /// Ends the sessions of a connection; the other side is told.
+    /// Ends the sessions of a connection and tells the peer.
     pub fn close(&mut self, now: Now, connection: ConnectionId, out: &mut Outbox) {
         let ids: Vec<SessionId> = self.of_connection(connection).map(|(id, _)| id).collect();
         for id in ids {
             self.close_session(now, id, CloseReason::Asked, out);
         }
-        // What is set up again after a loss is not after this.
+        // A connection closed on request is not restarted, as it would be after a loss.
         self.plans.set(connection, None);
     }
 
@@ -180,12 +181,12 @@ impl Endpoint {
         }
     }
 
-    /// Replaces the Child SA that we receive with under `spi`: it has carried as much as it should.
+    /// Rekeys the Child SA that is received under `spi`, as it has reached its soft limit.
     pub fn rekey_child(&mut self, now: Now, spi: u32, out: &mut Outbox) {
         self.ask_owner(now, spi, Task::RekeyChild(spi), out);
     }
 
-    /// Deletes the Child SA that we receive with under `spi`: it must not be used any more.
+    /// Deletes the Child SA that is received under `spi`, as it must not be used any more.
     pub fn delete_child(&mut self, now: Now, spi: u32, out: &mut Outbox) {
         self.ask_owner(now, spi, Task::DeleteChild(spi), out);
     }
@@ -205,17 +206,18 @@ impl Endpoint {
         });
     }
 
-    /// Authentic packets have arrived under the SPI `spi`, from where its peer is: it lives.
+    /// Notes that authentic packets under `spi` have arrived from the known address of the peer, which is therefore
+    /// alive.
     pub fn note_traffic(&mut self, now: Now, spi: u32) {
         self.note(spi, |session| session.note_traffic(now.monotonic));
     }
 
-    /// Packets have been sent under the Child SA that is received under the SPI `spi`.
+    /// Notes that packets were sent under the Child SA that is received under `spi`.
     pub fn note_sent(&mut self, now: Now, spi: u32) {
         self.note(spi, |session| session.note_sent(now.monotonic));
     }
 
-    /// Authentic packets have arrived under the SPI `spi` from an address to which its peer is not followed.
+    /// Notes that authentic packets under `spi` have arrived from an address to which the session does not move.
     pub fn note_strayed(&mut self, now: Now, spi: u32, from: SocketAddr) {
         self.note(spi, |session| session.note_strayed(now.monotonic, from));
     }
@@ -228,7 +230,7 @@ impl Endpoint {
         }
     }
 
-    /// Authentic packets under the SPI `spi` have come another way than before.
+    /// Notes that authentic packets under `spi` have arrived over another path than before.
     pub fn note_moved(&mut self, now: Now, spi: u32, path: Path, out: &mut Outbox) {
         let Some(id) = self.registry.child_owner(spi) else { return };
         self.step(now, id, out, |mut phase, context| {

@@ -1,4 +1,4 @@
-//! Datagrams that have arrived.
+//! Handling of received datagrams.
 
 use super::{Endpoint, Phase};
 use crate::Now;
@@ -10,16 +10,16 @@ use crate::ikev2::message::{Exchange, Header, Message, Notify, ParseError, Paylo
 use crate::ikev2::nat::Path;
 use crate::ikev2::setup::{Answer, Inbound, answer_init};
 
-/// Bytes of a notification without data.
+/// Bytes of a Notify payload without data.
 const EMPTY_NOTIFY: usize = 8;
 
-/// Why a datagram came to nothing.
+/// The reason why a datagram was ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ignored {
-    /// It is no message.
+    /// It is not a valid message.
     #[error("not an IKEv2 message: {0}")]
     Malformed(#[from] ParseError),
-    /// No IKE SA of ours has its SPI.
+    /// Its SPI belongs to no IKE SA.
     #[error("no IKE SA has this SPI")]
     UnknownSpi,
 }
@@ -50,7 +50,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Reads a first message, and answers it if it is well formed. One that is too long to be kept is not read.
+    /// Parses a first message, and answers it if it is well-formed. One that exceeds the size limit is not parsed.
     fn handle_first(
         &mut self,
         now: Now,
@@ -76,8 +76,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Section 2.5: who begins with a later version is told which is the last that we know, and who begins with the first
-    /// version, that it is not served. Responses are not answered, nor what has gone further than the beginning.
+    /// Answers an unsupported version: a later one with the latest version that we support (section 2.5), IKEv1 with
+    /// a refusal. Responses and messages after the first are ignored.
     fn refuse_version(&mut self, now: Now, path: Path, bytes: &[u8], error: ParseError, out: &mut Outbox) {
         let answer = match error {
             ParseError::MajorVersion(1) => answer_to_version_1(bytes),
@@ -94,7 +94,7 @@ impl Endpoint {
         }
     }
 
-    /// Answers a first message that cannot be read, while there are few of them.
+    /// Answers a first message that cannot be parsed, unless many are half open.
     fn refuse_first(&mut self, now: Now, path: Path, answer: &Header, refusal: Notify<'_>, out: &mut Outbox) {
         let source = path.remote.ip();
         let (mut context, _, half_open) = self.split(now, out);
@@ -128,7 +128,7 @@ impl Endpoint {
         }
     }
 
-    /// A job is done: the state that it was for goes on.
+    /// Resumes the state whose job has finished.
     pub fn handle_finished(&mut self, now: Now, finished: Finished, out: &mut Outbox) {
         let Finished { session: id, then } = finished;
         let Some(Phase::Working(working)) = self.phases.get_mut(&id) else { return };
@@ -145,7 +145,7 @@ impl Endpoint {
             self.half_open.note_wasted_entry(now.monotonic, entry);
         }
         for (path, message) in waiting {
-            // What makes no sense now would have made none before.
+            // The messages that waited are handled now; an invalid one is ignored as usual.
             let _ = self.handle_datagram(now, path, &message, out);
         }
     }
@@ -160,14 +160,15 @@ fn is_first(header: &Header) -> bool {
         && header.message_id == 0
 }
 
-/// The header of the answer to a first message of a later version, which must begin alike.
+/// The header of the answer to a first message of a later version, whose header has the same layout.
 fn answer_to_later_version(bytes: &[u8]) -> Option<Header> {
     let (header, ..) = Header::parse_later(bytes).ok()?;
     is_first(&header).then(|| header.response())
 }
 
-/// The header of the answer to the first message of IKEv1's main or aggressive mode: the same SPIs, in an exchange that there
-/// is (section 1.5). The answer is never larger than the message, as its source may be forged.
+/// The header of the answer to the first message of IKEv1's main or aggressive mode: the same SPIs, in an
+/// INFORMATIONAL exchange (section 1.5). The answer is never larger than the message, as the source address may be
+/// forged.
 fn answer_to_version_1(bytes: &[u8]) -> Option<Header> {
     const MAIN_AND_AGGRESSIVE: [u8; 2] = [2, 4];
     let (header, ..) = Header::parse_version_1(bytes).ok()?;

@@ -1,4 +1,5 @@
-//! Who may become half open: what unauthenticated sources can make us keep (RFC 7296 section 2.6, RFC 8019).
+//! Admission of half-open SAs: bounds on the state that unauthenticated sources can create (RFC 7296 section 2.6, RFC
+//! 8019).
 
 use crate::Time;
 use crate::bucket::{Bucket, aggregate};
@@ -15,39 +16,39 @@ use std::collections::hash_map::Entry;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Sources are forgotten no more often than this: each time all of them are looked at.
+/// The shortest interval between two sweeps: each sweep visits all sources.
 const SOONEST_SWEEP: Duration = Duration::from_secs(1);
 
-/// The half-open SAs, by whom they are.
+/// The half-open SAs, by source.
 #[derive(Default)]
 pub(super) struct HalfOpenTable {
     cookies: CookieJar,
     inside: HashMap<(u64, SocketAddr), SessionId>,
     sources: HashMap<IpAddr, Source>,
-    /// When those of which there is nothing to remember were last forgotten.
+    /// The time of the last sweep of idle sources.
     swept: Option<Time>,
-    /// Bytes of fragments that they hold.
+    /// Bytes of fragments held by all half-open SAs.
     held: usize,
-    /// For how many a job is done.
+    /// The number of half-open SAs with a running job.
     worked_on: usize,
-    /// How many wait for the answer to a question about their certificate.
+    /// The number of half-open SAs that wait for a revocation status.
     waiting: usize,
-    /// First messages that came to nothing: they cost as well, and leave nothing half open.
+    /// The budget for first messages that led to no SA: they cost time without leaving a half-open SA.
     wasted: Option<Bucket>,
 }
 
-/// Who waits for an IKE SA, and has yet to show who it is: always by the first message, from wherever later ones come.
+/// A half-open IKE SA in the table: identified by its first message, whatever address later messages have.
 #[derive(Clone, Copy)]
 pub(in crate::ikev2) struct HalfOpenEntry {
     spi: u64,
     source: SocketAddr,
-    /// Whether it has returned a cookie: it is where it says that it is.
+    /// Whether the initiator returned a cookie, so that its address is proven.
     is_proven: bool,
-    /// Bytes of fragments that are held for it.
+    /// Bytes of its fragments.
     held: usize,
-    /// Whether a job is done for it.
+    /// Whether a job of it is running.
     is_worked_on: bool,
-    /// Whether it waits for the answer to a question about its certificate.
+    /// Whether it waits for a revocation status.
     is_waiting: bool,
 }
 
@@ -57,31 +58,31 @@ impl HalfOpenEntry {
         Self { spi: initiator_spi, source: path.remote, is_proven, held: 0, is_worked_on, is_waiting }
     }
 
-    /// Whether it has returned a cookie.
+    /// Whether the initiator returned a cookie.
     pub(in crate::ikev2) fn is_proven(&self) -> bool {
         self.is_proven
     }
 
-    /// The same, for whom a job is done.
+    /// The same entry, with a running job.
     pub(super) fn worked_on(self) -> Self {
         Self { is_worked_on: true, ..self }
     }
 
-    /// The same, for whom so many bytes of fragments are held, and whether it waits for a question about its certificate.
+    /// The same entry with this size of held fragments, and whether it waits for a revocation status.
     pub(in crate::ikev2) fn holding(self, held: usize, is_waiting: bool) -> Self {
         Self { held, is_waiting, ..self }
     }
 }
 
-/// What a source has begun.
+/// The half-open SAs of one source address.
 struct Source {
-    /// How many of its SAs are half open.
+    /// The number of its half-open SAs.
     all: usize,
-    /// Those that came with a cookie: nobody else can have sent them.
+    /// The number of those with a cookie, which no other source can have sent.
     proven: usize,
-    /// First messages that came to nothing: each counts as if it had left an SA half open.
+    /// The budget for first messages that led to no SA: each counts like a half-open SA.
     wasted: Bucket,
-    /// Those that came with a cookie.
+    /// The same, for messages with a cookie.
     proven_wasted: Bucket,
 }
 
@@ -100,29 +101,29 @@ impl Source {
         self.proven + self.proven_wasted.missing(now) as usize >= HALF_OPEN_SOURCE
     }
 
-    /// Whether there is nothing to remember of it.
+    /// Whether the source has no state worth keeping.
     fn is_idle(&mut self, now: Time) -> bool {
         self.all == 0 && self.wasted.is_full(now) && self.proven_wasted.is_full(now)
     }
 }
 
 impl HalfOpenTable {
-    /// The half-open SA that a first message has already made.
+    /// The half-open SA that an earlier copy of this first message has created.
     pub(super) fn find(&self, initiator_spi: u64, source: SocketAddr) -> Option<SessionId> {
         self.inside.get(&(initiator_spi, source)).copied()
     }
 
-    /// How many are half open.
+    /// The number of half-open SAs.
     pub(super) fn len(&self) -> usize {
         self.inside.len()
     }
 
-    /// Bytes of fragments that they hold.
+    /// Bytes of fragments held by all of them.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
-    /// What a first message of this source must show.
+    /// The conditions for a first message of this source.
     pub(super) fn admission(&mut self, now: Time, source: IpAddr) -> Admission<'_> {
         let mut of_source = self.sources.get_mut(&aggregate(source));
         let is_doubted = of_source.as_mut().is_some_and(|source| source.wants_cookie(now));
@@ -134,7 +135,7 @@ impl HalfOpenTable {
         Admission { wants_cookie, is_open, cookies: &mut self.cookies }
     }
 
-    /// A first message came to nothing, be it refused, malformed, or of another version.
+    /// Counts a first message that led to no SA: it was refused, malformed, or of another version.
     pub(super) fn note_wasted(&mut self, now: Time, source: IpAddr, is_proven: bool) {
         let size = HALF_OPEN_COOKIE as u32;
         let full = || Bucket::new(size, HALF_OPEN_TIME / size, now);
@@ -152,13 +153,13 @@ impl HalfOpenTable {
         }
     }
 
-    /// The same, if a key was computed for it in vain.
+    /// Counts an entry whose key exchange was computed in vain.
     pub(super) fn note_wasted_entry(&mut self, now: Time, entry: HalfOpenEntry) {
         self.note_wasted(now, entry.source.ip(), entry.is_proven);
     }
 
-    /// An entry has shown who it is: a first message that it sent before with another group or no cookie was none too many, as
-    /// hundreds of peers may be behind one NAT.
+    /// Credits the source of an authenticated entry for earlier first messages with another group or without a
+    /// cookie: hundreds of peers may be behind one NAT.
     pub(super) fn welcome(&mut self, entry: HalfOpenEntry) {
         if let Some(source) = self.sources.get_mut(&aggregate(entry.source.ip())) {
             source.wasted.put_back();
@@ -168,7 +169,7 @@ impl HalfOpenTable {
         }
     }
 
-    /// Forgets the sources of which there is nothing to remember: now and then, or soon if there are too many.
+    /// Removes idle sources: periodically, or early if there are too many.
     fn sweep(&mut self, now: Time) {
         let interval = if self.sources.len() < HALF_OPEN_TOTAL { HALF_OPEN_TIME } else { SOONEST_SWEEP };
         if self.swept.is_some_and(|swept| now - swept < interval) {
@@ -178,12 +179,12 @@ impl HalfOpenTable {
         self.sources.retain(|_, source| !source.is_idle(now));
     }
 
-    /// Whether one more may wait for the answer to a question about its certificate.
+    /// Whether one more entry may wait for a revocation status.
     pub(super) fn may_hold(&self) -> bool {
         self.waiting < HELD_TOTAL
     }
 
-    /// Whether there is room for the fragments that are held for an entry.
+    /// Whether the fragments of an entry fit into the memory limit.
     pub(super) fn has_room(&self, entry: &HalfOpenEntry) -> bool {
         self.held + entry.held <= HALF_OPEN_FRAGMENTS
     }

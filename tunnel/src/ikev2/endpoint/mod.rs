@@ -1,7 +1,7 @@
-//! All other gateways of one host: the entry point of the protocol.
+//! The entry point of the protocol: all connections of one host.
 //!
-//! The caller hands in datagrams, moments and wishes, and carries out the [`Action`](super::Action)s that come back, in
-//! their order. Nothing here blocks, reads a clock or touches a socket.
+//! The caller passes in datagrams, timeouts and commands, and carries out the returned [`Action`](super::Action)s in
+//! order. Nothing here blocks, reads a clock or touches a socket.
 
 mod commands;
 mod datagrams;
@@ -32,12 +32,12 @@ use timers::Timers;
 pub use commands::CannotInitiate;
 pub(super) use half_open_table::HalfOpenEntry;
 
-/// How far an IKE SA has come.
+/// The state of an IKE SA.
 pub(super) enum Phase {
     Initiating(Box<Initiating>),
     Authenticating(Box<Authenticating>),
     HalfOpen(Box<HalfOpen>),
-    /// Any of these while its job is done.
+    /// Stands for any of these while its job is running.
     Working(Box<Working>),
     Established(Box<Session>),
 }
@@ -82,7 +82,7 @@ impl Phase {
         }
     }
 
-    /// The connection, where it is known.
+    /// The connection, if it is known.
     fn connection(&self) -> Option<ConnectionId> {
         match self {
             Self::Initiating(state) => Some(state.connection()),
@@ -96,7 +96,7 @@ impl Phase {
         }
     }
 
-    /// Whether it stands for its connection: what is being ended does not.
+    /// Whether the phase counts as an attempt or session of its connection; one that is being closed does not.
     fn counts(&self) -> bool {
         match self {
             Self::Established(session) => !session.is_closing(),
@@ -106,7 +106,7 @@ impl Phase {
         }
     }
 
-    /// Whether nobody wants it any more.
+    /// Whether the set-up was abandoned.
     fn is_abandoned(&self) -> bool {
         match self {
             Self::Authenticating(state) => state.is_abandoned(),
@@ -115,7 +115,7 @@ impl Phase {
         }
     }
 
-    /// Who waits for it, if that is somebody who has yet to show who it is.
+    /// The half-open entry, if the peer is an unauthenticated initiator.
     fn entry(&self) -> Option<HalfOpenEntry> {
         match self {
             Self::HalfOpen(state) => Some(state.entry()),
@@ -128,10 +128,10 @@ impl Phase {
     }
 }
 
-/// Tells from which address of ours packets leave for another, if any do.
+/// Returns the local source address for a remote address, if there is a route.
 pub type Source = Box<dyn Fn(IpAddr) -> Option<IpAddr> + Send>;
 
-/// Tells whether the Child SA that is received and sent under these SPIs has carried much of the bytes or packets that it may.
+/// Tells whether the Child SA with these inbound and outbound SPIs is near its byte or packet limit.
 pub type Worn = Box<dyn Fn([u32; 2]) -> bool + Send>;
 
 /// The protocol, for all connections of one host.
@@ -143,7 +143,7 @@ pub struct Endpoint {
     connections: Connections,
     registry: Registry,
     phases: HashMap<SessionId, Phase>,
-    /// The phases whose connection is known.
+    /// The phases whose connection is known, by connection.
     by_connection: HashMap<ConnectionId, BTreeSet<SessionId>>,
     half_open: HalfOpenTable,
     timers: Timers<SessionId>,
@@ -151,7 +151,7 @@ pub struct Endpoint {
     plans: Timers<ConnectionId>,
     /// When connections last failed to come up.
     failed: HashMap<ConnectionId, Time>,
-    /// New sessions, and the old ones that end when the new ones have all Child SAs.
+    /// New sessions, each with the old one that it replaces as soon as all its Child SAs are installed.
     successions: HashMap<SessionId, SessionId>,
     /// See [`compared`](Self::compared).
     compared: u64,
@@ -180,18 +180,18 @@ impl Endpoint {
         }
     }
 
-    /// Sets how long answers are waited for; those that are waited for already, as before.
+    /// Sets the retransmission timers of later requests.
     pub fn set_patience(&mut self, patience: Patience) {
         self.patience = patience;
     }
 
-    /// Asks for our address where a connection has none and is to be begun.
+    /// Sets the function that chooses the local address of a connection configured without one.
     pub fn set_source(&mut self, source: Source) {
         self.source = source;
     }
 
-    /// Asks whether a Child SA has carried much of what it may when the other side replaces it: those are replaced as often as
-    /// that happens, and others are not.
+    /// Sets the function that tells whether a Child SA is near its limits. A peer may rekey such an SA at any rate;
+    /// other rekeyings are rate-limited.
     pub fn set_worn(&mut self, worn: Worn) {
         self.worn = worn;
     }
@@ -201,7 +201,7 @@ impl Endpoint {
         self.last_id
     }
 
-    /// What the states are handed, and the states.
+    /// Splits `self` into the context for the states and the states themselves.
     fn split<'a>(
         &'a mut self,
         now: Now,
@@ -216,7 +216,7 @@ impl Endpoint {
         (context, phases, half_open)
     }
 
-    /// Takes a phase one step on.
+    /// Runs one step of a phase.
     fn step(
         &mut self,
         now: Now,
@@ -269,7 +269,7 @@ impl Endpoint {
         self.ask_doubtful(now, out);
     }
 
-    /// Sends a liveness check to peers whose packets another peer wants: they may be gone.
+    /// Sends a liveness check to peers that hold packets of another peer: they may be gone.
     fn ask_doubtful(&mut self, now: Now, out: &mut Outbox) {
         for id in std::mem::take(&mut self.registry.doubtful) {
             let is_silent = match self.phases.get(&id) {
@@ -298,7 +298,7 @@ impl Endpoint {
         if let Some(old) = self.successions.remove(&id)
             && let Some(Phase::Established(session)) = self.phases.get_mut(&old)
         {
-            // The new session came to nothing; another one is tried later.
+            // The new session failed; another one is tried later.
             session.postpone_reauthentication(now.monotonic);
             self.reschedule(old);
         }
@@ -317,7 +317,7 @@ impl Endpoint {
         ids.filter_map(|id| self.phases.get(id).map(|phase| (*id, phase)))
     }
 
-    /// Authenticating anew is a new session that takes the place of the old one when all its Child SAs are there
+    /// Completes a reauthentication: the new session replaces the old one when all its Child SAs are installed
     /// (section 2.8.3).
     fn hand_over(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
         let Some(Phase::Established(session)) = self.phases.get_mut(&id) else { return };
@@ -342,7 +342,7 @@ impl Endpoint {
         }
     }
 
-    /// A session is over.
+    /// Removes a session that has ended.
     fn bury(&mut self, now: Now, id: SessionId, session: Session, out: &mut Outbox) {
         let (connection, reason) = (session.connection(), session.over().unwrap_or(CloseReason::Asked));
         let (mut context, ..) = self.split(now, out);
@@ -351,7 +351,7 @@ impl Endpoint {
         self.plan(now, Some(connection), Some(reason));
     }
 
-    /// A connection is down: plans when it is set up again, if it is to be.
+    /// Plans when a connection that is down is set up again, if configured.
     fn plan(&mut self, now: Now, connection: Option<ConnectionId>, reason: Option<CloseReason>) {
         let Some((connection, config)) =
             connection.and_then(|id| self.connections.get(id).map(|config| (id, config)))
@@ -365,17 +365,17 @@ impl Endpoint {
         let restarts = is_lost && config.when_lost == WhenLost::Restart;
         let persists = config.start == Start::Initiate && (is_lost || reason.is_none());
         if restarts || persists {
-            // What has just been lost is tried at once; what failed, after a while.
+            // A connection to a dead peer is set up again at once; a failed set-up after a delay.
             let delay = if reason == Some(CloseReason::Dead) { Duration::ZERO } else { RECONNECT_DELAY };
             let at = now.monotonic + delay;
             self.plans.set(connection, Some(at));
         }
     }
 
-    /// A session is new: others with the same gateway may have to go.
+    /// Adds a new session. Other sessions with the same peer may have to end.
     fn welcome(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
         let Some(Phase::Established(new)) = self.phases.get(&id) else { return };
-        // Nobody wanted it any more when it was there.
+        // It was abandoned before it was established.
         if new.is_closing() {
             return;
         }
@@ -388,17 +388,17 @@ impl Endpoint {
                 continue;
             }
             let crossed = old.initiated() != new.initiated() && now.monotonic - old.since() < CROSSING_TIME;
-            // Both sides began at once, and what they said of their first contact was true when they said it. Both see the
-            // same SPIs, and who began the lower one ends it.
+            // Both sides initiated at once, and INITIAL_CONTACT was true when each sent it. Both know the same
+            // SPIs: the initiator of the session with the lower SPI closes that session.
             let lower = if old.initiator_spi() < new.initiator_spi() { old } else { new };
             if new.initial_contact() && !crossed {
-                // Section 2.4: the other side has lost the old one.
+                // Section 2.4: the peer has lost the old session.
                 losers.push(other);
             } else if crossed && lower.initiated() {
                 losers.push(if std::ptr::eq(lower, new) { id } else { other });
             } else if !new.initiated() {
-                // The other side will end one of them; or it has lost the old one, whether it says so or not, and does not
-                // answer there either.
+                // The peer will close one of the two, or it has lost the old one, with or without INITIAL_CONTACT,
+                // and will not answer in it.
                 doubtful.push(other);
             }
         }
@@ -410,7 +410,7 @@ impl Endpoint {
         }
     }
 
-    /// The oldest of the sessions that the peer of this one has begun, if it has too many: those before it has forgotten.
+    /// The oldest session that this peer has initiated, if there are too many: the peer has forgotten the old ones.
     fn surplus(&self, new: &Session) -> Vec<SessionId> {
         let sessions = self.of_connection(new.connection()).filter(|(_, phase)| match phase {
             Phase::Established(one) => {
@@ -437,7 +437,7 @@ impl Endpoint {
                 working.meanwhile.is_abandoned = true;
                 Some(Phase::Working(working))
             }
-            // The other side may have made a session of it: it is told when it says so.
+            // The peer may have created a session already: it is told when its answer arrives.
             Phase::Authenticating(mut state) => {
                 state.abandon();
                 Some(Phase::Authenticating(state))

@@ -1,4 +1,4 @@
-//! What people may know about the sessions.
+//! The status of the sessions, for operators.
 
 use super::{Endpoint, Phase};
 use crate::Time;
@@ -11,54 +11,54 @@ use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{EspSuite, IkeSuite};
 use std::net::SocketAddr;
 
-/// How far a session has come.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Keys are being agreed on.
+    /// Keys are being negotiated.
     Connecting,
-    /// Both sides have shown who they are.
+    /// Both sides are authenticated.
     Established,
-    /// It is being ended.
+    /// The session is being closed.
     Closing,
 }
 
-/// A session, or what is going to be one.
+/// A session, or a set-up of one.
 #[derive(Clone, Debug)]
 pub struct SessionStatus {
-    /// Its name.
+    /// Its ID.
     pub session: SessionId,
-    /// The connection, where it is known already.
+    /// The connection, if it is known yet.
     pub connection: Option<ConnectionId>,
-    /// How far it has come.
+    /// The state.
     pub state: State,
-    /// What is known once both sides have shown who they are.
+    /// Details, once both sides are authenticated.
     pub details: Option<Details>,
 }
 
-/// A session whose sides have shown who they are.
+/// A session with an authenticated peer.
 #[derive(Clone, Debug)]
 pub struct Details {
-    /// Who the other side is.
+    /// The identity of the peer.
     pub identity: Identity,
-    /// Where it is.
+    /// Local and remote address.
     pub path: Path,
-    /// Whose address is translated on the way.
+    /// The sides that are behind a NAT.
     pub nat: Nat,
-    /// Whether we began.
+    /// Whether the local side initiated it.
     pub initiated: bool,
-    /// Since when it is there.
+    /// When it was established.
     pub since: Time,
-    /// When something authentic last came from the other side.
+    /// When the last authentic packet arrived from the peer.
     pub last_heard: Time,
-    /// The same, if it was asked for something since then, again and again, and has not answered yet.
+    /// The same, if requests were retransmitted since then and are still unanswered.
     pub silent_since: Option<Time>,
-    /// Where authentic packets have come from, if that is not where it is as far as we know.
+    /// The source of authentic packets, if it differs from the remote address.
     pub stray: Option<SocketAddr>,
-    /// Key exchanges that it asked for and were refused, because they were too many.
+    /// Key exchanges that the peer asked for and that the rate limit refused.
     pub refused_exchanges: u64,
-    /// More than one while it is being replaced.
+    /// The IKE SAs; several during a rekeying.
     pub ikes: Vec<IkeStatus>,
-    /// More than one of the same while they are being replaced.
+    /// The Child SAs; several of one child during a rekeying.
     pub children: Vec<ChildStatus>,
 }
 
@@ -67,70 +67,70 @@ pub struct Details {
 pub struct IkeStatus {
     /// Both SPIs.
     pub spis: Spis,
-    /// Which of them is ours.
+    /// Which of the SPIs is local.
     pub role: Role,
     /// The algorithms.
     pub suite: IkeSuite,
-    /// Since when it is there.
+    /// When it was established.
     pub since: Time,
     /// When it is to be rekeyed.
     pub rekey_at: Option<Time>,
     /// When it ends.
     pub expires: Time,
-    /// Whether it is the one in use.
+    /// Whether it is the current one.
     pub is_current: bool,
 }
 
 /// A Child SA.
 #[derive(Clone, Debug)]
 pub struct ChildStatus {
-    /// Which of the connection's children.
+    /// The index of the child in the connection.
     pub child: usize,
-    /// The SPI that we receive with.
+    /// The inbound SPI.
     pub inbound: u32,
-    /// The SPI that we send with.
+    /// The outbound SPI.
     pub outbound: u32,
     /// The algorithms.
     pub suite: EspSuite,
-    /// What is carried.
+    /// Tunnel or transport mode.
     pub mode: Mode,
-    /// The packets of our side.
+    /// The local traffic selectors.
     pub local: Vec<TrafficSelector>,
-    /// The packets of the other side.
+    /// The remote traffic selectors.
     pub remote: Vec<TrafficSelector>,
-    /// Since when it is there.
+    /// When it was installed.
     pub since: Time,
     /// When it is to be rekeyed.
     pub rekey_at: Option<Time>,
     /// When it ends.
     pub expires: Time,
-    /// What becomes of it.
+    /// Its state.
     pub state: ChildState,
 }
 
-/// What becomes of a Child SA.
+/// The state of a Child SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildState {
     /// It is in use.
     Installed,
-    /// The other side has replaced it, and will delete it.
+    /// The peer has replaced it and will delete it.
     Rekeyed,
     /// We are deleting it.
     Deleting,
 }
 
-/// How much is kept.
+/// The amount of state that is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// SPIs of IKE SAs.
     pub ike_spis: usize,
     /// SPIs of Child SAs.
     pub child_spis: usize,
-    /// Child SAs that claim their packets against other peers.
+    /// Child SAs whose traffic selectors are claimed against other peers.
     pub claims: usize,
     /// Half-open SAs.
     pub half_open: usize,
-    /// Bytes of fragments that they hold.
+    /// Bytes of fragments held by half-open SAs.
     pub fragments: usize,
 }
 
@@ -143,13 +143,13 @@ impl Endpoint {
         sessions
     }
 
-    /// How many suites and connections were looked at for first messages so far: what they cost before their sender has shown
-    /// who it is.
+    /// The number of suites and connections compared for first messages so far: the cost of messages before
+    /// authentication.
     pub fn compared(&self) -> u64 {
         self.compared
     }
 
-    /// How much is kept.
+    /// The amount of state that is kept.
     pub fn load(&self) -> Load {
         let (ike_spis, child_spis) = self.registry.sizes();
         let claims = self.registry.conflicts.len();

@@ -1,4 +1,4 @@
-//! What is done as time passes.
+//! Timers of the endpoint.
 
 use super::{CannotInitiate, Endpoint, Phase};
 use crate::ikev2::action::Outbox;
@@ -7,7 +7,7 @@ use crate::{Now, Time};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
-/// When each of many is due.
+/// The due times of many keys.
 pub(super) struct Timers<K> {
     at: HashMap<K, Time>,
     order: BTreeSet<(Time, K)>,
@@ -20,7 +20,7 @@ impl<K> Default for Timers<K> {
 }
 
 impl<K: Copy + Ord + Hash> Timers<K> {
-    /// Sets when one is due; `None` for never.
+    /// Sets when a key is due; `None` for never.
     pub(super) fn set(&mut self, key: K, at: Option<Time>) {
         let before = match at {
             Some(at) => self.at.insert(key, at),
@@ -32,12 +32,12 @@ impl<K: Copy + Ord + Hash> Timers<K> {
         self.order.extend(at.map(|at| (at, key)));
     }
 
-    /// When the first is due.
+    /// The earliest due time.
     fn first(&self) -> Option<Time> {
         self.order.first().map(|(at, _)| *at)
     }
 
-    /// All that are due.
+    /// All keys that are due.
     fn due(&self, now: Time) -> Vec<K> {
         self.order.iter().take_while(|(at, _)| *at <= now).map(|(_, key)| *key).collect()
     }
@@ -49,14 +49,14 @@ impl Endpoint {
         self.timers.first().into_iter().chain(self.plans.first()).min()
     }
 
-    /// Does what has become due.
+    /// Handles everything that is due.
     pub fn handle_timeout(&mut self, now: Now, out: &mut Outbox) {
         for id in self.timers.due(now.monotonic) {
             self.step(now, id, out, Phase::handle_timeout);
         }
         for connection in self.plans.due(now.monotonic) {
             self.plans.set(connection, None);
-            // It may have come up meanwhile, or not be ours to begin; or no route leads there yet.
+            // It may be up by now, not be ours to initiate, or have no route yet.
             let begun = self.initiate(now, connection, out);
             let is_known = self.connections.get(connection).is_some_and(|config| config.remote.is_some());
             if is_known && matches!(begun, Err(CannotInitiate::NoAddress)) {

@@ -1,4 +1,4 @@
-//! A connection whose configuration changes while it is up.
+//! Configuration changes of a connection that is up.
 
 use super::{Endpoint, Phase};
 use crate::Now;
@@ -7,11 +7,11 @@ use crate::ikev2::config::{Connection, ConnectionId, Start};
 use std::sync::Arc;
 
 impl Endpoint {
-    /// Replaces what is configured of a connection whose sides, and how they show who they are, stay the same. Its sessions
-    /// go on, and what is new holds for the next keys. `places` says where each child of before is now; those that are
-    /// nowhere are deleted, and those that are new are begun if the connection is one that we begin.
+    /// Replaces the configuration of a connection whose addresses, identities and credentials stay the same. Its
+    /// sessions go on, and the new values apply from the next rekeying. `places` maps each old child to its new
+    /// index. Children without one are deleted; new children are set up if we initiate the connection.
     ///
-    /// False, and nothing is changed, while a Child SA is being made.
+    /// Returns false and changes nothing while a Child SA is being negotiated.
     pub fn update_connection(
         &mut self,
         now: Now,
@@ -32,7 +32,7 @@ impl Endpoint {
         let sessions: Vec<SessionId> = self.of_connection(id).map(|(session, _)| session).collect();
         for session in sessions {
             if !matches!(self.phases.get(&session), Some(Phase::Established(_))) {
-                // It has not come far: it is begun anew.
+                // The set-up is not complete: it is restarted.
                 self.close_session(now, session, CloseReason::Replaced, out);
                 continue;
             }

@@ -1,13 +1,13 @@
-//! What AUTH covers, and AUTH by a shared key (RFC 7296 section 2.15).
+//! The octets that AUTH covers, and AUTH by a shared key (RFC 7296 section 2.15).
 
 use crypto::SecretBytes;
 use crypto::prf::Prf;
 
-/// What one side signs: its first message, the other side's nonce, and its identity under its own key.
+/// The signed octets of one side: its first message, the peer's nonce, and its identity keyed with SK_p.
 pub struct Signed<'a> {
     /// The signer's IKE_SA_INIT message, as it was sent.
     pub message: &'a [u8],
-    /// The nonce of the other side.
+    /// The nonce of the peer.
     pub nonce: &'a [u8],
     /// The body of the signer's identification payload.
     pub identity: &'a [u8],

@@ -15,7 +15,7 @@ use crypto::{Random, SecretBytes};
 use std::sync::Arc;
 use zeroize::Zeroize;
 
-/// The message is not what the owner of the keys made.
+/// The message does not authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the message does not authenticate")]
 pub struct NotAuthentic;
@@ -28,8 +28,8 @@ pub(super) fn salt_length(cipher: Cipher) -> usize {
     if cipher.is_ccm() { 3 } else { 4 }
 }
 
-/// The keys of one direction, as bytes: what an engine makes of them is ten times as large, and made in less than a
-/// microsecond. A gateway has thousands of IKE SAs, each of which is used once in a while.
+/// The keys of one direction, as bytes. The expanded form of an engine is ten times as large and takes less than a
+/// microsecond to compute. A gateway has thousands of IKE SAs, each used rarely.
 struct Keys {
     protection: Protection,
     /// Without the salt.
@@ -38,7 +38,7 @@ struct Keys {
     mac: SecretBytes,
 }
 
-/// Keys made ready. The engine is the one that is always there: IKE's own messages are few.
+/// Expanded keys. The portable engine is used, as IKE's own messages are few.
 enum Loaded {
     Aead(Arc<dyn Key>),
     Pair(Arc<dyn PairKey>, Encryption),
@@ -99,7 +99,7 @@ fn nonce(salt: &[u8], iv: &[u8]) -> [u8; NONCE] {
     nonce
 }
 
-/// What a [`PairJob`] takes: the first counter block (RFC 3686 section 4), or the initialization vector itself.
+/// The argument of a [`PairJob`]: the first counter block (RFC 3686 section 4), or the initialization vector itself.
 fn first_block(encryption: Encryption, nonce: &[u8], iv: &[u8]) -> [u8; 16] {
     let mut block = [0; 16];
     for (place, byte) in block.iter_mut().zip(nonce.iter().chain(iv)) {
@@ -122,7 +122,8 @@ impl Sealer {
         Self { keys: Keys::new(protection, cipher_key, mac_key), counter: 0 }
     }
 
-    /// Makes a datagram of a chain of payloads, or of a piece of one; `first` is the type of the chain's first payload.
+    /// Builds a datagram from a chain of payloads, or from a fragment of one; `first` is the type of the chain's
+    /// first payload.
     pub fn seal(
         &mut self,
         header: &Header,
@@ -147,14 +148,14 @@ impl Sealer {
         datagram
     }
 
-    /// Bytes of payloads that fit into a datagram of `datagram` bytes as a fragment; at least one.
+    /// Bytes of payloads that fit as a fragment into a datagram of `datagram` bytes; at least one.
     pub fn fragment_room(&self, datagram: usize) -> usize {
         let outside = Header::LENGTH + 8 + self.keys.iv_length() + self.keys.tag_length();
         let text = datagram.saturating_sub(outside);
         (text - text % self.keys.block()).saturating_sub(1).max(1)
     }
 
-    /// Bytes of the datagram that a chain of so many bytes makes.
+    /// The size of the datagram for a chain of `payloads` bytes.
     pub fn datagram_length(&self, payloads: usize) -> usize {
         let sealed = self.keys.iv_length() + self.text_length(payloads) + self.keys.tag_length();
         Header::LENGTH + 4 + sealed
@@ -164,8 +165,8 @@ impl Sealer {
         (payloads + 1).next_multiple_of(self.keys.block())
     }
 
-    /// Counter mode and what is built on it need an initialization vector that was never used; CBC one that nobody
-    /// could foresee.
+    /// Counter mode and the modes built on it need an initialization vector that is never reused; CBC needs an
+    /// unpredictable one.
     fn next_iv(&mut self, random: &mut dyn Random) -> Vec<u8> {
         if self.keys.block() == 1 {
             let iv = self.counter.to_be_bytes();
@@ -205,7 +206,7 @@ impl Opener {
         Self { keys: Keys::new(protection, cipher_key, mac_key) }
     }
 
-    /// The chain of payloads, or the piece of one, inside an encrypted payload.
+    /// Decrypts an encrypted payload into the chain of payloads, or a fragment of one.
     pub fn open(&self, sealed: &Sealed<'_>) -> Result<Vec<u8>, NotAuthentic> {
         let (iv, rest) = sealed.text.split_at_checked(self.keys.iv_length()).ok_or(NotAuthentic)?;
         let text = rest.len().checked_sub(self.keys.tag_length()).ok_or(NotAuthentic)?;
@@ -221,7 +222,7 @@ impl Opener {
                 open_pair(&*key, block, &[sealed.associated, iv], text, tag)
             }
         }?;
-        // Section 3.14: any padding of up to 255 bytes, of any content.
+        // Section 3.14: padding is 0 to 255 bytes of any content.
         let padding = usize::from(plain.pop().ok_or(NotAuthentic)?);
         let length = plain.len().checked_sub(padding).ok_or(NotAuthentic)?;
         plain.truncate(length);

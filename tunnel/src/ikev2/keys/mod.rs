@@ -1,4 +1,4 @@
-//! From what both sides share to the keys of IKE and of Child SAs (RFC 7296 sections 2.13 to 2.18).
+//! Derivation of the keys of IKE SAs and Child SAs (RFC 7296 sections 2.13 to 2.18).
 //!
 //! ```text
 //! g^ir, nonces ──> SKEYSEED ──> SK_d ──> KEYMAT of Child SAs, SKEYSEED of the next IKE SA
@@ -18,12 +18,12 @@ use crypto::SecretBytes;
 use crypto::cipher::Encryption;
 use crypto::prf::Prf;
 
-/// Which side of an IKE SA began it. A rekeyed SA was begun by who asked for the rekeying.
+/// The side of an IKE SA. The side that asks for a rekeying is the initiator of the new IKE SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The one who sent the first message.
+    /// The sender of the first message.
     Initiator,
-    /// The one who answered it.
+    /// The receiver of the first message.
     Responder,
 }
 
@@ -46,36 +46,36 @@ pub struct Spis {
 }
 
 impl Spis {
-    /// The one that we have chosen.
+    /// The SPI chosen by the side of this role.
     pub fn of(self, role: Role) -> u64 {
         if role == Role::Initiator { self.initiator } else { self.responder }
     }
 }
 
-/// What new keys are derived from: SK_d and the function that it is a key of.
+/// The root of key derivation: SK_d and the prf that uses it.
 #[derive(Clone)]
 pub struct Root {
     prf: Prf,
     sk_d: SecretBytes,
 }
 
-/// SK_pi and SK_pr, with which both sides show who they are. They are not kept longer than that takes.
+/// SK_pi and SK_pr, which both sides authenticate with. They are dropped after IKE_AUTH.
 pub struct ProofKeys {
     /// Ours.
     pub local: SecretBytes,
-    /// The other side's.
+    /// The key of the peer.
     pub remote: SecretBytes,
 }
 
-/// All keys of an IKE SA, as one side uses them.
+/// All keys of an IKE SA, from the point of view of one side.
 pub struct IkeKeys {
-    /// What new keys are derived from.
+    /// The root of further keys.
     pub root: Root,
-    /// What we send with.
+    /// Encrypts sent messages.
     pub sealer: Sealer,
-    /// What we receive with.
+    /// Decrypts received messages.
     pub opener: Opener,
-    /// What AUTH is made with.
+    /// The keys for AUTH.
     pub proof: ProofKeys,
 }
 
@@ -95,7 +95,7 @@ impl IkeKeys {
         nonces: Nonces<'_>,
         shared: &SecretBytes,
     ) -> Self {
-        // The old SA's function makes the seed, the new one's makes keys of it.
+        // The prf of the old SA computes SKEYSEED, the one of the new SA expands it.
         let parts = [shared.expose(), nonces.initiator, nonces.responder];
         let seed = old.prf.compute(old.sk_d.expose(), &parts);
         Self::derive(suite, role, spis, nonces, &seed)
@@ -131,13 +131,13 @@ impl IkeKeys {
 }
 
 impl Root {
-    /// The function that AUTH is made with.
+    /// The prf for AUTH.
     pub fn prf(&self) -> Prf {
         self.prf
     }
 
-    /// KEYMAT of a Child SA: keys of the initiator's direction, then of the responder's (section 2.17). With `shared`,
-    /// of an exchange of its own, the keys stay secret even if SK_d becomes known.
+    /// KEYMAT of a Child SA: the keys of the initiator's direction, then of the responder's (section 2.17). `shared`
+    /// is the secret of an additional key exchange, with which the keys stay secret even if SK_d is disclosed.
     pub fn child_keys(
         &self,
         transform: esp::Transform,
@@ -153,7 +153,7 @@ impl Root {
     }
 }
 
-/// Bytes of SK_a and of SK_e, the latter with what a cipher takes as part of its nonces.
+/// Bytes of SK_a and of SK_e; SK_e includes the salt of the cipher.
 fn key_lengths(protection: Protection) -> (usize, usize) {
     match protection {
         Protection::Aead(cipher, _) => (0, cipher.key_length() + envelope::salt_length(cipher)),

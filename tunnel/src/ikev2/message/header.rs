@@ -3,18 +3,18 @@
 use super::ParseError;
 use super::reader::Reader;
 
-/// What kind of exchange a message is part of.
+/// The exchange type of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exchange {
-    /// Keys are agreed on.
+    /// Key exchange.
     IkeSaInit,
-    /// Both sides show who they are.
+    /// Authentication.
     IkeAuth,
     /// A Child SA is made, or an SA rekeyed.
     CreateChildSa,
-    /// Deletions, notifications, signs of life.
+    /// Deletions, notifications and liveness checks.
     Informational,
-    /// One that we do not know.
+    /// An unknown type.
     Other(u8),
 }
 
@@ -44,20 +44,20 @@ impl Exchange {
 const INITIATOR: u8 = 0x08;
 const RESPONSE: u8 = 0x20;
 
-/// The header of a message, but for version and length, which are checked and computed.
+/// The header of a message, without version and length, which are checked and computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Chosen by who began the IKE SA; never zero.
+    /// Chosen by the initiator of the IKE SA; never zero.
     pub initiator_spi: u64,
-    /// Chosen by the other side; zero in the first message.
+    /// Chosen by the responder; zero in the first message.
     pub responder_spi: u64,
-    /// The exchange.
+    /// The exchange type.
     pub exchange: Exchange,
-    /// Whether the sender is the one who began the IKE SA.
+    /// Whether the sender is the initiator of the IKE SA.
     pub from_initiator: bool,
-    /// Whether the message answers one with the same number.
+    /// Whether the message is the response to the request with the same message ID.
     pub is_response: bool,
-    /// The number of the exchange among those that its initiator began.
+    /// The message ID: counts the requests of one side.
     pub message_id: u32,
 }
 
@@ -70,15 +70,15 @@ impl Header {
         Self::parse_of(datagram, |major| major == 2)
     }
 
-    /// The same of a later version, which must begin alike (section 2.5).
+    /// The same for a later version, whose header has the same layout (section 2.5).
     pub fn parse_later(datagram: &[u8]) -> Result<(Self, u8, &[u8]), ParseError> {
         Self::parse_of(datagram, |major| major > 2)
     }
 
-    /// The same of IKEv1 (RFC 2408 section 3.1), whose exchanges have other numbers, and whose flags say nothing of the sender.
+    /// The same for IKEv1 (RFC 2408 section 3.1), which has other exchange types and no initiator flag.
     pub fn parse_version_1(datagram: &[u8]) -> Result<(Self, u8, &[u8]), ParseError> {
         let (header, first, rest) = Self::parse_of(datagram, |major| major == 1)?;
-        // What begins comes from the initiator.
+        // A first message comes from the initiator.
         Ok((Self { from_initiator: true, ..header }, first, rest))
     }
 
@@ -100,7 +100,7 @@ impl Header {
             is_response: flags & RESPONSE != 0,
             message_id,
         };
-        // Section 2.5: minor versions differ only in what may be ignored.
+        // Section 2.5: minor versions differ only in parts that may be ignored.
         if !is_version(version >> 4) {
             return Err(ParseError::MajorVersion(version >> 4));
         }
@@ -126,7 +126,7 @@ impl Header {
         bytes
     }
 
-    /// The header of the answer to a request with this one.
+    /// The header of the response to a request with this header.
     #[must_use]
     pub fn response(&self) -> Self {
         Self { from_initiator: !self.from_initiator, is_response: true, ..*self }

@@ -1,12 +1,12 @@
-//! Messages of IKEv2, read and written (RFC 7296 section 3, RFC 7383 section 2.5).
+//! Parsing and writing of IKEv2 messages (RFC 7296 section 3, RFC 7383 section 2.5).
 //!
 //! ```text
 //! datagram ──> Header ──> payloads in the clear                                Body::Clear
 //!                    └──> SK:  iv | ciphertext | icv                           Body::Encrypted
 //!                    └──> SKF: number | total | iv | ciphertext | icv          Body::Fragment
 //! ```
-//! What is read borrows from the datagram. All lengths are checked, the numbers of things are bounded, and what may
-//! come once comes once; what the payloads mean together is for the exchanges to judge.
+//! A parsed message borrows from the datagram. All lengths are checked, counts are bounded, and payloads that may
+//! occur only once do. The exchanges check what the payloads mean together.
 
 mod header;
 pub mod numbers;
@@ -26,13 +26,13 @@ pub use proposal::{Attribute, Proposal, ProposalSpi, Transform};
 use numbers::payload as kinds;
 use reader::Reader;
 
-/// Why bytes are not a message.
+/// The reason why a datagram is not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// Something is longer than what it is in.
-    #[error("a length goes beyond the end")]
+    /// A length field exceeds the enclosing data.
+    #[error("a length field exceeds its data")]
     Truncated,
-    /// The header tells another length than the datagram has.
+    /// The length in the header is not that of the datagram.
     #[error("the header's length is not the datagram's")]
     Length,
     /// It is of another major version.
@@ -41,49 +41,49 @@ pub enum ParseError {
     /// The initiator's SPI is zero.
     #[error("the initiator's SPI is zero")]
     ZeroSpi,
-    /// A payload must be understood, and is of a type that we do not know.
+    /// A critical payload is of an unknown type.
     #[error("unknown critical payload {0}")]
     UnsupportedCritical(u8),
-    /// A payload is there twice, or where it must not be.
-    #[error("a payload where it must not be")]
+    /// A payload occurs twice, or where it must not occur.
+    #[error("a payload is misplaced")]
     Misplaced,
-    /// More payloads, proposals or transforms than we are ready to read.
-    #[error("too many parts")]
+    /// More payloads, proposals or transforms than the limits allow.
+    #[error("too many payloads, proposals or transforms")]
     TooMany,
-    /// Something else is not as it must be.
+    /// Another violation of the format.
     #[error("malformed")]
     Malformed,
 }
 
-/// A message whose outer form is right.
+/// A message with a valid outer format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     /// The header.
     pub header: Header,
-    /// What follows it.
+    /// The part after the header.
     pub body: Body<'a>,
 }
 
-/// What follows a header.
+/// The part of a message after its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "it lives on the stack, for one message")]
 pub enum Body<'a> {
-    /// Payloads in the clear.
+    /// Unencrypted payloads.
     Clear(Payloads<'a>),
     /// An encrypted chain of payloads.
     Encrypted(Sealed<'a>),
-    /// A piece of an encrypted chain of payloads (RFC 7383).
+    /// A fragment of an encrypted chain of payloads (RFC 7383).
     Fragment {
-        /// Which piece, from 1.
+        /// The fragment number, from 1.
         number: u16,
-        /// Of how many pieces.
+        /// The total number of fragments.
         total: u16,
-        /// The piece; `first` is that of the whole chain, and only set in the first piece.
+        /// The encrypted fragment; `first` belongs to the whole chain, and is only set in the first fragment.
         sealed: Sealed<'a>,
     },
 }
 
-/// Ciphertext, and what is authenticated with it.
+/// Ciphertext and its associated data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed<'a> {
     /// The type of the first payload inside.
@@ -107,8 +107,8 @@ impl<'a> Message<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// Reads an encrypted payload, which must be the only one outside: nothing in the clear may stand beside what is
-    /// protected, although RFC 7296 section 3.14 leaves room for it.
+    /// Reads an encrypted payload, which must be the only one. RFC 7296 section 3.14 allows unencrypted payloads
+    /// before it, which are not accepted here.
     fn parse_encrypted(kind: u8, datagram: &'a [u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(datagram);
         reader.take(Header::LENGTH)?;
@@ -137,12 +137,12 @@ pub fn emit_clear(header: &Header, payloads: &[Payload<'_>]) -> Vec<u8> {
     [&header.emit(first, body.len())[..], &body].concat()
 }
 
-/// The outside of an encrypted message.
+/// The outer format of an encrypted message.
 #[derive(Clone, Copy, Debug)]
 pub enum Envelope {
-    /// The whole chain in one.
+    /// The whole chain in one message.
     Whole,
-    /// A piece of it: its number, from 1, and how many there are.
+    /// A fragment: its number, from 1, and the total.
     Fragment(u16, u16),
 }
 
@@ -159,14 +159,14 @@ pub fn emit_associated(header: &Header, first: u8, envelope: Envelope, text: usi
     [&header.emit(kind, length)[..], &[first, 0], &generic, &numbers].concat()
 }
 
-/// A length field to be filled in when what it counts is written.
+/// A length field that is filled in after the data that it counts.
 struct Length {
     at: usize,
     counted: usize,
 }
 
 impl Length {
-    /// Leaves room for the field, which counts itself and `before` bytes before it if `before` is not zero.
+    /// Reserves the field. It counts itself and the `before` bytes before it, if `before` is not zero.
     fn begin(out: &mut Vec<u8>, before: usize) -> Self {
         let at = out.len();
         out.extend([0; 2]);

@@ -1,4 +1,4 @@
-//! The numbers of IKEv2 on one page (RFC 7296 section 3, and the registry "Internet Key Exchange Version 2").
+//! The numbers of IKEv2 (RFC 7296 section 3, and the registry "Internet Key Exchange Version 2").
 
 /// Types of payloads (section 3.2).
 pub mod payload {
@@ -42,7 +42,7 @@ pub mod payload {
 
 /// Security protocols (section 3.3.1).
 pub mod protocol {
-    /// None: of a notification that concerns no SA.
+    /// None: for a notification without an SA.
     pub const NONE: u8 = 0;
     /// IKE.
     pub const IKE: u8 = 1;
@@ -64,7 +64,7 @@ pub mod transform {
     pub const GROUP: u8 = 4;
     /// Extended sequence numbers.
     pub const ESN: u8 = 5;
-    /// The only attribute: the length of a key in bits (section 3.3.5).
+    /// The only attribute: the key length in bits (section 3.3.5).
     pub const KEY_LENGTH: u16 = 14;
 }
 
@@ -200,7 +200,7 @@ pub mod method {
     pub const ECDSA_384: u8 = 10;
     /// ECDSA with SHA-512 on P-521.
     pub const ECDSA_521: u8 = 11;
-    /// No authentication: of EAP-only and childless set-ups (RFC 7619).
+    /// No authentication, for EAP-only and childless set-ups (RFC 7619).
     pub const NULL: u8 = 13;
     /// A signature that names its algorithm (RFC 7427).
     pub const SIGNATURE: u8 = 14;
@@ -220,83 +220,83 @@ pub mod configuration {
     pub const REQUEST: u8 = 1;
     /// Answers a request.
     pub const REPLY: u8 = 2;
-    /// Gives attributes unasked.
+    /// Sets attributes without a request.
     pub const SET: u8 = 3;
     /// Answers a set.
     pub const ACK: u8 = 4;
 }
 
-/// Types of notifications (section 3.10.1). Those below [`STATUS`](notify::STATUS) are errors.
+/// Notify message types (section 3.10.1). Values below [`STATUS`](notify::STATUS) are errors.
 pub mod notify {
-    /// The first of the types that are not errors.
+    /// The first type that is not an error.
     pub const STATUS: u16 = 16384;
     /// A payload of an unknown type had its critical bit set.
     pub const UNSUPPORTED_CRITICAL_PAYLOAD: u16 = 1;
-    /// No SA of ours has the SPIs of the message.
+    /// The SPIs of the message belong to no SA.
     pub const INVALID_IKE_SPI: u16 = 4;
     /// The message is of a later major version.
     pub const INVALID_MAJOR_VERSION: u16 = 5;
-    /// The message makes no sense.
+    /// The message is malformed.
     pub const INVALID_SYNTAX: u16 = 7;
-    /// The message's number is not within the window.
+    /// The message ID is outside of the window.
     pub const INVALID_MESSAGE_ID: u16 = 9;
     /// An ESP packet had an unknown SPI.
     pub const INVALID_SPI: u16 = 11;
     /// No proposal is acceptable.
     pub const NO_PROPOSAL_CHOSEN: u16 = 14;
-    /// The key exchange is of another group than the one chosen.
+    /// The key exchange uses another group than the selected one.
     pub const INVALID_KE_PAYLOAD: u16 = 17;
-    /// The other side is not who it says it is.
+    /// The peer failed to authenticate.
     pub const AUTHENTICATION_FAILED: u16 = 24;
     /// Only a single pair of addresses is acceptable.
     pub const SINGLE_PAIR_REQUIRED: u16 = 34;
     /// No further Child SA is acceptable.
     pub const NO_ADDITIONAL_SAS: u16 = 35;
-    /// No address can be given.
+    /// No address can be assigned.
     pub const INTERNAL_ADDRESS_FAILURE: u16 = 36;
-    /// The other side did not ask for an address, and must.
+    /// The peer did not ask for an address, and must.
     pub const FAILED_CP_REQUIRED: u16 = 37;
     /// No traffic selectors are acceptable.
     pub const TS_UNACCEPTABLE: u16 = 38;
     /// An ESP packet did not match its selectors.
     pub const INVALID_SELECTORS: u16 = 39;
-    /// Not now: something else is under way (section 2.25).
+    /// The request collides with another exchange (section 2.25).
     pub const TEMPORARY_FAILURE: u16 = 43;
-    /// The Child SA to be rekeyed is not there (section 2.25).
+    /// The Child SA to be rekeyed does not exist (section 2.25).
     pub const CHILD_SA_NOT_FOUND: u16 = 44;
-    /// All other SAs of the same identities are gone.
+    /// The sender knows of no other SAs between these identities.
     pub const INITIAL_CONTACT: u16 = 16384;
-    /// How many requests may be under way at once.
+    /// The number of outstanding requests that is supported.
     pub const SET_WINDOW_SIZE: u16 = 16385;
-    /// Selectors remain that may be asked for.
+    /// Further selectors may be requested separately.
     pub const ADDITIONAL_TS_POSSIBLE: u16 = 16386;
-    /// IPComp is acceptable.
+    /// IPComp is supported.
     pub const IPCOMP_SUPPORTED: u16 = 16387;
     /// A hash of the sender's address (section 2.23).
     pub const NAT_DETECTION_SOURCE_IP: u16 = 16388;
     /// A hash of the receiver's address (section 2.23).
     pub const NAT_DETECTION_DESTINATION_IP: u16 = 16389;
-    /// To be returned, to show that the address is the sender's own (section 2.6).
+    /// To be returned, as proof of the source address (section 2.6).
     pub const COOKIE: u16 = 16390;
-    /// The Child SA is of transport mode (section 1.3.1).
+    /// The Child SA uses transport mode (section 1.3.1).
     pub const USE_TRANSPORT_MODE: u16 = 16391;
     /// Names the SA to be rekeyed (section 1.3.3).
     pub const REKEY_SA: u16 = 16393;
-    /// ESP packets are not padded to hide their lengths.
+    /// ESP packets are not padded for traffic flow confidentiality.
     pub const ESP_TFC_PADDING_NOT_SUPPORTED: u16 = 16394;
-    /// Fragments are carried although their ports are unknown.
+    /// Non-first fragments are carried although their ports are unknown.
     pub const NON_FIRST_FRAGMENTS_ALSO: u16 = 16395;
-    /// Addresses may change (RFC 4555).
+    /// MOBIKE is supported (RFC 4555).
     pub const MOBIKE_SUPPORTED: u16 = 16396;
-    /// Authentication will be asked for anew after so many seconds (RFC 4478).
+    /// Reauthentication is required after this number of seconds (RFC 4478).
     pub const AUTH_LIFETIME: u16 = 16403;
     /// Only EAP authenticates (RFC 5998).
     pub const EAP_ONLY_AUTHENTICATION: u16 = 16417;
     /// An SA without a Child SA is acceptable (RFC 6023).
     pub const CHILDLESS_IKEV2_SUPPORTED: u16 = 16418;
-    /// Fragments are understood (RFC 7383).
+    /// Fragmentation is supported (RFC 7383).
     pub const IKEV2_FRAGMENTATION_SUPPORTED: u16 = 16430;
-    /// The hashes of signatures that are understood (RFC 7427).
+    /// The supported hashes of signatures (RFC 7427).
     pub const SIGNATURE_HASH_ALGORITHMS: u16 = 16431;
 
     /// Whether a notification of this type reports an error.
@@ -304,7 +304,7 @@ pub mod notify {
         kind < STATUS
     }
 
-    /// The name of a type, for people.
+    /// The name of a type, for reports.
     pub fn name(kind: u16) -> String {
         let name = match kind {
             UNSUPPORTED_CRITICAL_PAYLOAD => "UNSUPPORTED_CRITICAL_PAYLOAD",

@@ -6,20 +6,20 @@ use super::reader::Reader;
 use super::{ParseError, selectors};
 use crate::esp::TrafficSelector;
 
-/// A payload that may stand in the clear or under encryption.
+/// A payload, encrypted or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// What algorithms are offered, or which were chosen.
+    /// The offered or the selected algorithms.
     Sa(Vec<Proposal>),
-    /// A public value of a key exchange.
+    /// The public value of a key exchange.
     Ke(KeyExchange<'a>),
-    /// Who the initiator is.
+    /// The identity of the initiator.
     IdI(Identification<'a>),
-    /// Who the responder is, or whom the initiator wants to talk to.
+    /// The identity of the responder, or the one that the initiator asks for.
     IdR(Identification<'a>),
-    /// A certificate or something like it.
+    /// A certificate or a related object.
     Certificate(Certificate<'a>),
-    /// What certificates are wanted.
+    /// A request for certificates.
     CertificateRequest(Certificate<'a>),
     /// The proof of an identity.
     Auth(Authentication<'a>),
@@ -27,15 +27,15 @@ pub enum Payload<'a> {
     Nonce(&'a [u8]),
     /// A notification.
     Notify(Notify<'a>),
-    /// SAs that are no more.
+    /// Deleted SAs.
     Delete(Delete),
-    /// Who made the software.
+    /// The identity of an implementation.
     VendorId(&'a [u8]),
-    /// The packets of the initiator's side.
+    /// The traffic selectors of the initiator.
     TsI(Vec<TrafficSelector>),
-    /// The packets of the responder's side.
+    /// The traffic selectors of the responder.
     TsR(Vec<TrafficSelector>),
-    /// Addresses and the like.
+    /// Configuration attributes, such as an internal address.
     Configuration(&'a [u8]),
     /// An EAP message.
     Eap(&'a [u8]),
@@ -55,13 +55,13 @@ pub struct KeyExchange<'a> {
 pub struct Identification<'a> {
     /// A number of [`identity`](super::numbers::identity).
     pub kind: u8,
-    /// What it says depends on its type.
+    /// The identity; its format depends on the type.
     pub data: &'a [u8],
     /// The whole body of the payload, which is signed.
     pub body: &'a [u8],
 }
 
-/// A certificate, or the hashes of the authorities whose certificates are wanted (sections 3.6 and 3.7).
+/// A certificate, or the hashes of authorities in a request (sections 3.6 and 3.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Certificate<'a> {
     /// A number of [`certificate`](super::numbers::certificate).
@@ -84,25 +84,25 @@ pub struct Authentication<'a> {
 pub struct Notify<'a> {
     /// A number of [`notify`](super::numbers::notify).
     pub kind: u16,
-    /// The protocol and the SPI of the Child SA that it is about.
+    /// The protocol and the SPI of the Child SA concerned.
     pub spi: Option<(u8, u32)>,
-    /// What it says depends on its type.
+    /// The data; the format depends on the type.
     pub data: &'a [u8],
 }
 
-/// SAs that are no more (section 3.11).
+/// Deleted SAs (section 3.11).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delete {
     /// The IKE SA that the message is sent in.
     Ike,
-    /// ESP SAs, by the SPIs that the sender receives with.
+    /// ESP SAs, by their inbound SPIs at the sender.
     Esp(Vec<u32>),
     /// AH SAs.
     Ah(Vec<u32>),
 }
 
 impl<'a> Payload<'a> {
-    /// Reads the body of a payload; `None` if we do not know its type.
+    /// Reads the body of a payload; `None` for an unknown type.
     pub(super) fn parse(kind: u8, body: &'a [u8]) -> Result<Option<Self>, ParseError> {
         let mut reader = Reader::new(body);
         Ok(Some(match kind {
@@ -210,7 +210,7 @@ impl<'a> Authentication<'a> {
 }
 
 impl<'a> Notify<'a> {
-    /// A notification that concerns no Child SA.
+    /// A notification without a Child SA.
     pub fn new(kind: u16, data: &'a [u8]) -> Self {
         Self { kind, spi: None, data }
     }
@@ -220,8 +220,8 @@ impl<'a> Notify<'a> {
         let spi = reader.take(spi_size.into())?;
         let spi = match (protocol, spi.len()) {
             (protocol::AH | protocol::ESP, 4) => Some((protocol, Reader::new(spi).u32()?)),
-            // Section 3.10: without an SPI the protocol is to be sent as zero and ignored. An SPI of another protocol
-            // names nothing of ours.
+            // Section 3.10: without an SPI, the protocol is sent as zero and ignored. SPIs of other protocols are
+            // ignored as well.
             _ => None,
         };
         Ok(Self { kind, spi, data: reader.rest() })
@@ -264,7 +264,7 @@ impl Delete {
     }
 }
 
-/// Section 2.10 wants 16 bytes or more, section 3.9 allows 256.
+/// Section 2.10 requires at least 16 bytes, section 3.9 allows up to 256.
 fn nonce(body: &[u8]) -> Result<&[u8], ParseError> {
     if (16..=256).contains(&body.len()) { Ok(body) } else { Err(ParseError::Malformed) }
 }

@@ -7,13 +7,13 @@ use super::reader::Reader;
 use super::{Length, ParseError};
 use crate::esp::TrafficSelector;
 
-/// Payloads that one message may hold.
+/// The maximum number of payloads in a message.
 const PAYLOADS: usize = 128;
 
-/// The bit of a payload that must not be skipped if its type is unknown (section 2.5).
+/// The critical bit: the payload must not be skipped if its type is unknown (section 2.5).
 const CRITICAL: u8 = 0x80;
 
-/// The payloads of a message by their types. In which order they came says nothing; what may come once came once.
+/// The payloads of a message by type. Their order carries no meaning, and payloads that may occur only once do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Payloads<'a> {
     /// Security Association.
@@ -60,7 +60,7 @@ impl<'a> Payloads<'a> {
             let body = reader.body(length, 4)?.rest();
             match Payload::parse(kind, body)? {
                 Some(payload) => payloads.add(payload)?,
-                // An encrypted payload is the last one, and none is inside another.
+                // An encrypted payload is the last one, and must not be inside another.
                 None if matches!(kind, payload::SK | payload::SKF) => return Err(ParseError::Misplaced),
                 None if flags & CRITICAL != 0 => return Err(ParseError::UnsupportedCritical(kind)),
                 None => {}

@@ -4,9 +4,9 @@ use super::numbers::{protocol, transform};
 use super::reader::Reader;
 use super::{Length, ParseError};
 
-/// Proposals that one payload may hold.
+/// The maximum number of proposals in a payload.
 const PROPOSALS: usize = 64;
-/// Transforms that one proposal may hold.
+/// The maximum number of transforms in a proposal.
 const TRANSFORMS: usize = 128;
 
 /// The SPI of a proposal.
@@ -20,42 +20,43 @@ pub enum ProposalSpi {
     Ike(u64),
 }
 
-/// What distinguishes transforms of one id.
+/// The attribute of a transform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Attribute {
     /// Nothing.
     None,
     /// The length of the key, in bits.
     KeyLength(u16),
-    /// Something that we do not know: such a transform must not be chosen (section 3.3.6).
+    /// An unknown attribute: such a transform must not be selected (section 3.3.6).
     Unknown,
 }
 
-/// One algorithm that may be chosen.
+/// One algorithm of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Transform {
     /// A number of [`transform`].
     pub kind: u8,
     /// A number of the module that belongs to the type.
     pub id: u16,
-    /// The length of its key, where it has several.
+    /// The key length, for an algorithm with several.
     pub attribute: Attribute,
 }
 
-/// A protocol, and the transforms for it: one of each type is to be chosen.
+/// A protocol and its transforms, of which one of each type is selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
-    /// Its number, from 1; the answer repeats the one of the proposal chosen.
+    /// The proposal number, from 1; the answer repeats the number of the selected proposal.
     pub number: u8,
-    /// A number of [`protocol`], or one that we do not know.
+    /// A number of [`protocol`], or an unknown one.
     pub protocol: u8,
     /// The sender's SPI.
     pub spi: ProposalSpi,
-    /// The choice.
+    /// The transforms.
     pub transforms: Vec<Transform>,
 }
 
-/// Whether more substructures follow: the types of proposals and transforms repeat IKEv1's payload types.
+/// The last substructure. Other values repeat IKEv1 payload types to mark a proposal or a transform that is followed
+/// by another.
 const LAST: u8 = 0;
 const MORE_PROPOSALS: u8 = 2;
 const MORE_TRANSFORMS: u8 = 3;
@@ -124,7 +125,8 @@ impl Proposal {
 }
 
 impl ProposalSpi {
-    /// The size of an SPI follows from its protocol; of an unknown protocol nothing can be said, nor is it chosen.
+    /// The size of an SPI follows from its protocol. The SPI of an unknown protocol is ignored, and such a
+    /// proposal is never selected.
     fn parse(protocol: u8, bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         match (protocol, bytes.len()) {

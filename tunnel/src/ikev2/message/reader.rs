@@ -1,8 +1,8 @@
-//! Bytes taken from the front, each length checked once.
+//! A reader that takes bytes from the front and checks each length once.
 
 use super::ParseError;
 
-/// What has not been read yet.
+/// The unread bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a>(&'a [u8]);
 

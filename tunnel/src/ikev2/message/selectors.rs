@@ -6,8 +6,8 @@ use super::{Length, ParseError};
 use crate::esp::TrafficSelector;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The selectors of a payload. Those of types that we do not know, and those for packets without ports (OPAQUE of
-/// RFC 4301), are left out: no packet of ours matches them.
+/// The selectors of a payload. Selectors of unknown types, and those for packets without ports (OPAQUE of RFC 4301),
+/// are left out: no local packet matches them.
 pub(super) fn parse(body: &[u8]) -> Result<Vec<TrafficSelector>, ParseError> {
     let mut reader = Reader::new(body);
     let count = reader.u8()?;

@@ -135,7 +135,7 @@ fn no_prefix_is_a_message() {
     let bytes = everything();
     for length in 0..bytes.len() {
         Message::parse(&bytes[..length]).expect_err("it is cut off");
-        // The same with a header that tells the length truly: a chain that ends early.
+        // The same with a correct length in the header: the chain ends early.
         if let Some(cut) = bytes.get(..length).filter(|_| length >= Header::LENGTH) {
             let mut cut = cut.to_vec();
             cut[24..28].copy_from_slice(&(length as u32).to_be_bytes());
@@ -199,7 +199,7 @@ fn unknown_payloads_are_skipped_unless_critical() {
     let skipped = message(200, 0, b"whatever");
     assert_eq!(Message::parse(&skipped).expect("skipped").body, Body::Clear(Payloads::default()));
     assert_eq!(error(&message(200, CRITICAL, b"whatever")), ParseError::UnsupportedCritical(200));
-    // Section 2.5: the bit says nothing about a payload that is understood.
+    // Section 2.5: the bit has no meaning for a known payload type.
     Message::parse(&message(payload::NONCE, CRITICAL, &[0; 16])).expect("known");
 }
 

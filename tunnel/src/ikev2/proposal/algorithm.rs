@@ -1,4 +1,4 @@
-//! Algorithms, their numbers on the wire, and their names.
+//! Algorithms: their numbers on the wire and their names.
 
 use crate::ikev2::message::numbers::{encryption, esn, group, integrity, prf, transform};
 use crate::ikev2::message::{Attribute, Transform};
@@ -6,18 +6,18 @@ use crypto::cipher::{self, Cipher, Integrity};
 use crypto::exchange::Group;
 use crypto::prf::Prf;
 
-/// What hides the text: alone if it also authenticates, otherwise together with an [`Integrity`].
+/// An encryption algorithm: alone if it also authenticates, otherwise together with an [`Integrity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encryption {
-    /// An authenticated cipher, with a tag of so many bytes.
+    /// An authenticated cipher, with its tag length in bytes.
     Aead(Cipher, usize),
-    /// A cipher that needs a MAC beside it.
+    /// A cipher that needs a separate MAC.
     Plain(cipher::Encryption),
-    /// AES-GMAC with the key of this cipher, which is one of GCM: it authenticates and hides nothing. ESP only.
+    /// AES-GMAC with the key of this GCM cipher: authentication without encryption. ESP only.
     Gmac(Cipher),
 }
 
-/// An algorithm that a transform can name.
+/// An algorithm that a transform can contain.
 pub trait Algorithm: Copy + PartialEq {
     /// The type of its transforms.
     const KIND: u8;
@@ -39,18 +39,18 @@ pub trait Algorithm: Copy + PartialEq {
 }
 
 impl Encryption {
-    /// Whether nothing is needed beside it.
+    /// Whether it needs no separate MAC.
     pub fn authenticates(self) -> bool {
         !matches!(self, Self::Plain(_))
     }
 
-    /// Whether it hides anything: nothing else may protect IKE itself.
+    /// Whether it encrypts: IKE itself needs encryption.
     pub fn hides(self) -> bool {
         !matches!(self, Self::Plain(cipher::Encryption::Null) | Self::Gmac(_))
     }
 }
 
-/// The ciphers of a family by the bytes of their keys.
+/// The cipher of a family with this key size.
 fn sized(bits: u16, ciphers: [Cipher; 3]) -> Option<Cipher> {
     ciphers.into_iter().find(|cipher| cipher.key_length() * 8 == usize::from(bits))
 }
@@ -62,7 +62,7 @@ impl Algorithm for Encryption {
     const KIND: u8 = transform::ENCRYPTION;
 
     fn from_wire(id: u16, attribute: Attribute) -> Option<Self> {
-        // RFC 7296 section 3.3.5: with a cipher of one key length none is told, with the others it must be.
+        // RFC 7296 section 3.3.5: the key length is required for ciphers with several, and forbidden for the others.
         let bits = match attribute {
             Attribute::None => None,
             Attribute::KeyLength(bits) => Some(bits),
@@ -192,12 +192,12 @@ impl Algorithm for Group {
     }
 }
 
-/// How many bits a sequence number of ESP has.
+/// The size of an ESP sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sequence {
-    /// 32.
+    /// 32 bits.
     Short,
-    /// 64.
+    /// 64 bits.
     Extended,
 }
 
@@ -223,7 +223,7 @@ impl Algorithm for Sequence {
     }
 }
 
-/// The name of a transform, for people; of one that we do not know its numbers.
+/// The name of a transform, for reports; an unknown one is shown by its numbers.
 pub fn name(one: Transform) -> String {
     fn known<A: Algorithm>(one: Transform) -> Option<String> {
         A::from_wire(one.id, one.attribute).map(A::name)

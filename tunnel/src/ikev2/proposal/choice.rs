@@ -1,19 +1,19 @@
-//! One transform of each type out of a proposal.
+//! Selection of one transform of each type from a proposal.
 
 use super::algorithm::{Algorithm, Encryption};
 use crate::ikev2::message::numbers::{integrity, transform};
 use crate::ikev2::message::{Proposal, Transform};
 use crypto::cipher::Integrity;
 
-/// The choice among the transforms of one proposal, made type by type.
+/// A selection in progress among the transforms of one proposal.
 pub(super) struct Choice<'a> {
     proposal: &'a Proposal,
     chosen: Vec<Transform>,
 }
 
 impl<'a> Choice<'a> {
-    /// Begins to choose; `None` if the proposal has transforms of types that are not `known`, as such a proposal must
-    /// not be chosen (RFC 7296 section 3.3.6).
+    /// Starts a selection; `None` if the proposal has transforms of types that are not `known`, as such a proposal
+    /// must not be selected (RFC 7296 section 3.3.6).
     pub(super) fn new(proposal: &'a Proposal, known: &[u8]) -> Option<Self> {
         let understood = proposal.transforms.iter().all(|one| known.contains(&one.kind));
         understood.then_some(Self { proposal, chosen: Vec::new() })
@@ -23,19 +23,19 @@ impl<'a> Choice<'a> {
         self.proposal.transforms.contains(&one)
     }
 
-    /// Whether the proposal says anything about a type.
+    /// Whether the proposal contains transforms of a type.
     pub(super) fn names(&self, kind: u8) -> bool {
         self.proposal.transforms.iter().any(|one| one.kind == kind)
     }
 
-    /// Chooses the first of `ours` that is there.
+    /// Selects the first of `ours` that the proposal contains.
     pub(super) fn choose<A: Algorithm>(&mut self, ours: &[A]) -> Option<A> {
         let found = ours.iter().copied().find(|algorithm| self.has(algorithm.transform()))?;
         self.chosen.push(found.transform());
         Some(found)
     }
 
-    /// Chooses nothing of a type: it must not be named, or be offered as not needed, with the id 0.
+    /// Selects no transform of a type: the proposal contains none, or also offers NONE (ID 0).
     pub(super) fn choose_none(&mut self, kind: u8) -> Option<()> {
         let none = Transform::new(kind, 0);
         if !self.names(kind) {
@@ -44,14 +44,14 @@ impl<'a> Choice<'a> {
         self.has(none).then(|| self.chosen.push(none))
     }
 
-    /// Chooses a cipher, and a MAC where the cipher needs one.
+    /// Selects a cipher, and a MAC if the cipher needs one.
     pub(super) fn choose_protection(
         &mut self,
         ciphers: &[Encryption],
         macs: &[Integrity],
     ) -> Option<(Encryption, Option<Integrity>)> {
-        // RFC 5282 section 8 forbids to offer both kinds of ciphers in one proposal; some do it nevertheless, so that a
-        // cipher for which no MAC is there does not end the search.
+        // RFC 5282 section 8 forbids to mix AEAD and other ciphers in one proposal, but some peers do. So a cipher
+        // without an acceptable MAC does not end the search.
         for &cipher in ciphers {
             if !self.has(cipher.transform()) {
                 continue;
@@ -69,20 +69,20 @@ impl<'a> Choice<'a> {
         None
     }
 
-    /// The proposal with only what was chosen, in the order of the types.
+    /// The proposal reduced to the selected transforms, in the order of the types.
     pub(super) fn finish(mut self) -> Proposal {
         self.chosen.sort_by_key(|one| one.kind);
         Proposal { transforms: self.chosen, ..self.proposal.clone() }
     }
 }
 
-/// The proposal of ours that `answer` is a choice of: one that has its number, its protocol and all its transforms, and
-/// the answer has at most one of each type.
+/// The proposal of `ours` that `answer` was selected from: it has the same number, protocol and transforms, and the
+/// answer has at most one transform of each type.
 pub(super) fn answered<'a>(ours: &'a [Proposal], answer: &Proposal) -> Option<&'a Proposal> {
     let is_single =
         |one: &Transform| answer.transforms.iter().filter(|other| other.kind == one.kind).count() == 1;
     let ours = ours.iter().find(|ours| ours.number == answer.number && ours.protocol == answer.protocol)?;
-    // A peer may say that there is no MAC beside a cipher that needs none, although we did not ask.
+    // A peer may answer with integrity NONE beside an AEAD cipher, although it was not offered.
     let none = Transform::new(transform::INTEGRITY, integrity::NONE);
     let is_ours = |one: &Transform| ours.transforms.contains(one) || *one == none;
     answer.transforms.iter().all(|one| is_single(one) && is_ours(one)).then_some(ours)

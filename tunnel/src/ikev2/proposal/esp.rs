@@ -10,25 +10,25 @@ use crypto::cipher::{Integrity, Pair};
 use crypto::exchange::Group;
 use std::fmt;
 
-/// What we are ready to use for a Child SA, the best first.
+/// The offered algorithms for a Child SA, in order of preference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EspOffer {
     /// Ciphers.
     pub encryption: Vec<Encryption>,
     /// MACs, for ciphers that need one.
     pub integrity: Vec<Integrity>,
-    /// Diffie-Hellman groups for perfect forward secrecy; none for keys without an exchange of their own.
+    /// Diffie-Hellman groups for perfect forward secrecy; empty for keys without a key exchange of their own.
     pub groups: Vec<Group>,
-    /// Sequence numbers; none stands for short ones.
+    /// Sequence number sizes; empty stands for 32 bits.
     pub sequence: Vec<Sequence>,
 }
 
-/// What both sides have chosen for a Child SA.
+/// The negotiated algorithms of a Child SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EspSuite {
-    /// How packets are protected.
+    /// The ESP transform.
     pub transform: esp::Transform,
-    /// The group of the key exchange, if there is one.
+    /// The group of the key exchange, if any.
     pub group: Option<Group>,
     /// Whether sequence numbers have 64 bits.
     pub extended_sequence: bool,
@@ -37,7 +37,7 @@ pub struct EspSuite {
 const KNOWN: &[u8] = &[transform::ENCRYPTION, transform::INTEGRITY, transform::GROUP, transform::ESN];
 
 impl EspOffer {
-    /// The proposals of several offers, numbered from 1, for an SA that we receive under `spi`.
+    /// The proposals of several offers, numbered from 1, with the inbound SPI `spi`.
     pub fn propose(offers: &[Self], spi: u32) -> Vec<Proposal> {
         let mut proposals = Vec::new();
         for offer in offers {
@@ -53,7 +53,7 @@ impl EspOffer {
         proposals
     }
 
-    /// The same offers without key exchanges, as for the Child SA that an IKE SA is born with (section 1.2).
+    /// The same offers without key exchanges, as for the Child SA in IKE_AUTH (section 1.2).
     pub fn without_groups(offers: &[Self]) -> Vec<Self> {
         offers.iter().map(|offer| Self { groups: Vec::new(), ..offer.clone() }).collect()
     }
@@ -71,15 +71,14 @@ impl EspOffer {
         Proposal { number, protocol: protocol::ESP, spi: ProposalSpi::Child(spi), transforms }
     }
 
-    /// Chooses from what the other side proposes: the first of our offers that any of its proposals meets.
+    /// Selects from the peer's proposals: the first local offer that matches any of them.
     pub fn select(offers: &[Self], theirs: &[Proposal]) -> Result<Selected<EspSuite>, NoProposalChosen> {
         let mut found =
             offers.iter().flat_map(|offer| theirs.iter().filter_map(|theirs| offer.choose(theirs)));
         found.next().ok_or(NoProposalChosen)
     }
 
-    /// Chooses for the Child SA that an IKE SA is born with: what is said about key exchanges does not count, as there
-    /// is none (section 1.2).
+    /// Selects for the Child SA in IKE_AUTH: groups are ignored, as it has no key exchange (section 1.2).
     pub fn select_first(
         offers: &[Self],
         theirs: &[Proposal],
@@ -96,7 +95,7 @@ impl EspOffer {
         let [answer] = answer else { return Err(NoProposalChosen) };
         let proposed = answered(ours, answer).ok_or(NoProposalChosen)?;
         let of = Self::of(answer);
-        // An answer without a group would take away the secrecy that we asked for.
+        // An answer without a group would remove the forward secrecy that was asked for.
         let wants_group = proposed.transforms.iter().any(|one| one.kind == transform::GROUP);
         if wants_group == of.groups.is_empty() {
             return Err(NoProposalChosen);
@@ -104,7 +103,7 @@ impl EspOffer {
         of.choose(answer).ok_or(NoProposalChosen)
     }
 
-    /// The offer that takes whatever a proposal names.
+    /// The offer that accepts everything in a proposal.
     fn of(proposal: &Proposal) -> Self {
         fn all<A: Algorithm>(proposal: &Proposal) -> Vec<A> {
             let of_kind = proposal.transforms.iter().filter(|one| one.kind == A::KIND);
@@ -129,7 +128,7 @@ impl EspOffer {
             [] => choice.choose_none(transform::GROUP).map(|()| None)?,
             groups => Some(choice.choose(groups)?),
         };
-        // RFC 7296 section 3.3.3 makes the type mandatory; what leaves it out is older and means short numbers.
+        // RFC 7296 section 3.3.3 makes the type mandatory; older peers omit it and mean 32 bits.
         let sequence = match self.sequences() {
             ours if choice.names(transform::ESN) => choice.choose(ours)?,
             ours => ours.iter().copied().find(|&one| one == Sequence::Short)?,
@@ -208,7 +207,7 @@ mod tests {
         }
     }
 
-    /// CVE-2024-3652 is of this kind: an SA without keys.
+    /// An SA without keys must not be possible, as in CVE-2024-3652.
     #[test]
     fn null_is_not_chosen_without_a_mac() {
         let bare = Proposal {
@@ -229,11 +228,11 @@ mod tests {
         assert_eq!(chosen(&secret, &secret).as_deref(), Ok("aes128gcm128-x25519"));
         assert_eq!(chosen(&secret, &plain), Err(NoProposalChosen));
         assert_eq!(chosen(&plain, &secret), Err(NoProposalChosen));
-        // Offered as not needed.
+        // Offered as optional.
         let mut either = EspOffer::propose(&secret, 7);
         either[0].transforms.push(Transform::new(transform::GROUP, 0));
         assert_eq!(EspOffer::select(&plain, &either).map(|selected| selected.suite.group), Ok(None));
-        // An answer that leaves the exchange out.
+        // An answer without the key exchange.
         let proposals = EspOffer::propose(&secret, 7);
         let answer = EspOffer::select_first(&plain, &proposals).expect("groups do not count").proposal;
         assert_eq!(EspOffer::accept(&proposals, &[answer]), Err(NoProposalChosen));

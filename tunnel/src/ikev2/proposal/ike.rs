@@ -10,10 +10,10 @@ use crypto::exchange::Group;
 use crypto::prf::Prf;
 use std::fmt;
 
-/// What we are ready to use for an IKE SA, the best first.
+/// The offered algorithms for an IKE SA, in order of preference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IkeOffer {
-    /// Ciphers; those that hide nothing are passed over.
+    /// Ciphers; those without encryption are skipped.
     pub encryption: Vec<Encryption>,
     /// MACs, for ciphers that need one.
     pub integrity: Vec<Integrity>,
@@ -23,21 +23,21 @@ pub struct IkeOffer {
     pub groups: Vec<Group>,
 }
 
-/// How messages of an IKE SA are protected.
+/// The protection of the messages of an IKE SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
-    /// An authenticated cipher, with a tag of so many bytes (RFC 5282).
+    /// An authenticated cipher, with its tag length in bytes (RFC 5282).
     Aead(Cipher, usize),
     /// A cipher and a MAC.
     Pair(Pair),
 }
 
-/// What both sides have chosen for an IKE SA.
+/// The negotiated algorithms of an IKE SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IkeSuite {
-    /// How messages are protected.
+    /// The protection of messages.
     pub protection: Protection,
-    /// What keys are made with.
+    /// The prf for key derivation.
     pub prf: Prf,
     /// The group of the key exchange.
     pub group: Group,
@@ -52,7 +52,7 @@ impl IkeOffer {
         for offer in offers {
             let (alone, paired): (Vec<Encryption>, Vec<Encryption>) =
                 offer.ciphers().partition(|encryption| encryption.authenticates());
-            // RFC 5282 section 8: ciphers with and without a MAC of their own are not offered in one proposal.
+            // RFC 5282 section 8: AEAD and other ciphers are offered in separate proposals.
             for (ciphers, macs) in [(alone, &[][..]), (paired, &offer.integrity[..])] {
                 if !ciphers.is_empty() && proposals.len() < PROPOSALS {
                     let number = proposals.len() as u8 + 1;
@@ -76,7 +76,7 @@ impl IkeOffer {
         Proposal { number, protocol: protocol::IKE, spi, transforms }
     }
 
-    /// Chooses from what the other side proposes: the first of our offers that any of its proposals meets.
+    /// Selects from the peer's proposals: the first local offer that matches any of them.
     pub fn select(offers: &[Self], theirs: &[Proposal]) -> Result<Selected<IkeSuite>, NoProposalChosen> {
         let mut found =
             offers.iter().flat_map(|offer| theirs.iter().filter_map(|theirs| offer.choose(theirs)));
@@ -89,7 +89,7 @@ impl IkeOffer {
         answered(ours, answer).and_then(|_| Self::of(answer).choose(answer)).ok_or(NoProposalChosen)
     }
 
-    /// Whether algorithms that were chosen are among ours.
+    /// Whether the offer contains the suite.
     pub fn allows(&self, suite: &IkeSuite) -> bool {
         let protection = match suite.protection {
             Protection::Aead(cipher, tag) => self.encryption.contains(&Encryption::Aead(cipher, tag)),
@@ -101,7 +101,7 @@ impl IkeOffer {
         protection && self.prf.contains(&suite.prf) && self.groups.contains(&suite.group)
     }
 
-    /// Each suite that it allows, the best first.
+    /// Each suite of the offer, in order of preference.
     pub(super) fn suites(&self) -> impl Iterator<Item = IkeSuite> {
         let protections = self.ciphers().flat_map(|cipher| {
             let alone = cipher.authenticates().then(|| Protection::new(cipher, None)).flatten();
@@ -115,7 +115,7 @@ impl IkeOffer {
         })
     }
 
-    /// The offer of one suite.
+    /// The offer that contains only this suite.
     pub(super) fn exactly(suite: &IkeSuite) -> Self {
         let (encryption, integrity) = match suite.protection {
             Protection::Aead(cipher, tag) => (Encryption::Aead(cipher, tag), Vec::new()),
@@ -124,12 +124,12 @@ impl IkeOffer {
         Self { encryption: vec![encryption], integrity, prf: vec![suite.prf], groups: vec![suite.group] }
     }
 
-    /// Whether a transform is of a type that may stand in a proposal for IKE.
+    /// Whether a transform is of a type that is valid for IKE.
     pub(super) fn is_known(one: Transform) -> bool {
         KNOWN.contains(&one.kind)
     }
 
-    /// The offer that takes whatever a proposal names.
+    /// The offer that accepts everything in a proposal.
     fn of(proposal: &Proposal) -> Self {
         fn all<A: Algorithm>(proposal: &Proposal) -> Vec<A> {
             let of_kind = proposal.transforms.iter().filter(|one| one.kind == A::KIND);
@@ -160,7 +160,7 @@ impl IkeOffer {
 }
 
 impl IkeSuite {
-    /// The transforms that a proposal must name to allow it.
+    /// The transforms that a proposal must contain to match this suite.
     pub(super) fn transforms(&self) -> impl Iterator<Item = Transform> {
         let (encryption, integrity) = match self.protection {
             Protection::Aead(cipher, tag) => (Encryption::Aead(cipher, tag), None),
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(IkeOffer::accept(from_ref(&forced), from_ref(&forced)), Err(NoProposalChosen));
     }
 
-    /// CVE-2016-5391: a proposal without a group; and so on for each type.
+    /// CVE-2016-5391 was caused by a proposal without a group. Every type of transform is required.
     #[test]
     fn a_proposal_lacks_nothing() {
         let offers = [offer(&[CBC], Group::Ecp256)];
@@ -309,11 +309,11 @@ mod tests {
         let mut proposal = proposals(&[offer(&[GCM], Group::Ecp256)])[0].clone();
         proposal.transforms.push(Integrity::HmacSha256.transform());
         assert_eq!(IkeOffer::select(&offers, &[proposal.clone()]), Err(NoProposalChosen));
-        // With the other kind of cipher beside it, that one is chosen.
+        // With the other kind of cipher beside it, that cipher is selected.
         proposal.transforms.push(CBC.transform());
         let selected = IkeOffer::select(&offers, &[proposal.clone()]).expect("there is one");
         assert_eq!(selected.suite.to_string(), "aes128-sha256-prfsha256-ecp256");
-        // If it may do without a MAC, the answer says so.
+        // If the MAC is optional, the answer contains NONE.
         proposal.transforms.push(Transform::new(transform::INTEGRITY, 0));
         let selected = IkeOffer::select(&offers, &[proposal]).expect("there is one");
         assert_eq!(selected.suite.to_string(), "aes256gcm128-prfsha256-ecp256");

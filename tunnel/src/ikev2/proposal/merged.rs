@@ -1,10 +1,10 @@
-//! The offers of many connections as one list, so that a first message costs the same however many connections there are.
+//! The merged offers of many connections: the cost of a first message does not depend on the number of connections.
 //!
 //! ```text
 //! configuration   IkeOffer ──add──> MergedOffers: each suite once, with the number of connections that offer it
 //! first message   proposals ──new──> ProposalIndex: which proposals name a transform ──select──> suite
 //! ```
-//! There are only so many suites as there are algorithms; the index is built in one pass over the message.
+//! The number of suites is bounded by the number of algorithms; the index is built in one pass over the message.
 
 use super::Selected;
 use super::ike::{IkeOffer, IkeSuite, Protection};
@@ -18,7 +18,7 @@ pub(in crate::ikev2) struct MergedOffers(Vec<Counted>);
 
 struct Counted {
     suite: IkeSuite,
-    /// How many of the offers that were added contain it.
+    /// The number of added offers that contain it.
     offers: u32,
 }
 
@@ -32,7 +32,7 @@ impl MergedOffers {
         }
     }
 
-    /// Takes away what was added with the same offers.
+    /// Removes what `add` added for the same offers.
     pub(in crate::ikev2) fn remove(&mut self, offers: &[IkeOffer]) {
         for suite in offers.iter().flat_map(IkeOffer::suites) {
             if let Some(counted) = self.0.iter_mut().find(|counted| counted.suite == suite) {
@@ -42,7 +42,7 @@ impl MergedOffers {
         self.0.retain(|counted| counted.offers > 0);
     }
 
-    /// The first suite that a proposal allows; `compared` counts the suites that were looked at.
+    /// The first suite that matches a proposal; `compared` counts the suites that were compared.
     pub(in crate::ikev2) fn select(
         &self,
         index: &ProposalIndex<'_>,
@@ -58,18 +58,18 @@ impl MergedOffers {
 /// One bit for each proposal of a message.
 type Proposals = u64;
 
-/// The proposals of a message by the transforms that they name.
+/// The proposals of a message, indexed by transform.
 pub(in crate::ikev2) struct ProposalIndex<'a> {
     proposals: &'a [Proposal],
-    /// The proposals for IKE with no transform of a type that we do not know (RFC 7296 section 3.3.6).
+    /// The proposals for IKE without transforms of unknown types (RFC 7296 section 3.3.6).
     usable: Proposals,
     by_transform: HashMap<Transform, Proposals>,
-    /// The proposals that name a MAC of any kind.
+    /// The proposals with a MAC, including NONE.
     with_integrity: Proposals,
 }
 
 impl<'a> ProposalIndex<'a> {
-    /// Reads each transform once. Of more proposals than a message may hold, the rest is not looked at.
+    /// Reads each transform once. Proposals beyond the limit are ignored.
     pub(in crate::ikev2) fn new(proposals: &'a [Proposal]) -> Self {
         let mut index = Self { proposals, usable: 0, by_transform: HashMap::new(), with_integrity: 0 };
         for (number, proposal) in proposals.iter().enumerate().take(Proposals::BITS as usize) {
@@ -96,12 +96,12 @@ impl<'a> ProposalIndex<'a> {
         self.by_transform.get(&one).copied().unwrap_or(0)
     }
 
-    /// The first proposal that allows a suite, reduced to it.
+    /// The first proposal that matches a suite, reduced to it.
     fn choose(&self, suite: &IkeSuite) -> Option<Selected<IkeSuite>> {
         let named = suite.transforms().fold(self.usable, |found, one| found & self.with(one));
         let found = match suite.protection {
             Protection::Pair(_) => named,
-            // A cipher that authenticates takes no MAC: none is named, or the one that says "none".
+            // An AEAD cipher takes no MAC: the proposal contains none, or NONE.
             Protection::Aead(..) => {
                 let none = Transform::new(transform::INTEGRITY, integrity::NONE);
                 named & (!self.with_integrity | self.with(none))
@@ -176,7 +176,7 @@ mod tests {
         assert!(selected(&merged, &proposed(&first)).is_some());
     }
 
-    /// The merged list chooses what the offers one by one would.
+    /// The merged list selects the same as the single offers.
     #[test]
     fn a_merged_offer_selects_as_a_single_one() {
         let all = [offer(GCM, Group::X25519), offer(CBC, Group::Ecp256), offer(CBC, Group::X25519)];

@@ -1,4 +1,4 @@
-//! Proposals: what a configuration offers, and what of it both sides choose (RFC 7296 sections 2.7 and 3.3).
+//! Proposals: configured offers, and the suite selected by both sides (RFC 7296 sections 2.7 and 3.3).
 //!
 //! ```text
 //! initiator   Offer ──propose──> SA payload        SA payload ──accept──> Suite
@@ -19,37 +19,37 @@ pub(super) use merged::{MergedOffers, ProposalIndex};
 
 use super::message::{Proposal, Transform};
 
-/// Proposals that we send at most; so many we read, too.
+/// The maximum number of proposals that we send and read.
 const PROPOSALS: usize = 64;
 
-/// No proposal of the other side's is acceptable, or its answer is none of ours.
+/// No proposal of the peer is acceptable, or its answer matches no local proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no proposal chosen")]
 pub struct NoProposalChosen;
 
-/// What was selected, and the proposal that tells the other side.
+/// The selected suite, and the proposal to answer with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selected<S> {
     /// The algorithms.
     pub suite: S,
-    /// The other side's proposal; its SPI is the other side's.
+    /// The selected proposal of the peer, with the peer's SPI.
     pub proposal: Proposal,
 }
 
 impl<S> Selected<S> {
-    /// The answer: what was chosen of the other side's proposal, with our SPI.
+    /// The answer: the selected proposal, with the local SPI.
     pub fn answer(&self, spi: super::message::ProposalSpi) -> Proposal {
         Proposal { spi, ..self.proposal.clone() }
     }
 }
 
-/// A proposal on one line, for people: `aes256gcm128-prfsha256-ecp256`.
+/// A proposal on one line, for reports: `aes256gcm128-prfsha256-ecp256`.
 pub fn describe(proposal: &Proposal) -> String {
     let names: Vec<String> = proposal.transforms.iter().copied().map(name).collect();
     names.join("-")
 }
 
-/// The proposals of a message on one line each, without repeating one.
+/// The proposals of a message, one line each, without duplicates.
 pub fn describe_all(proposals: &[Proposal]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in proposals.iter().map(describe) {

@@ -1,4 +1,4 @@
-//! Going on under another configuration.
+//! Configuration changes of an established session.
 
 use super::entry::Procedure;
 use super::{Session, Task};
@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 impl Session {
-    /// Whether a Child SA is being made, which the other side makes for what was configured when it was asked.
+    /// Whether a Child SA is being negotiated: its answer belongs to the configuration at the time of the request.
     pub(in crate::ikev2) fn is_making_child(&self) -> bool {
         self.ikes.iter().any(|ike| matches!(ike.procedure, Some(Procedure::CreateChild(_))))
     }
 
-    /// Goes on under another configuration of the same connection; no Child SA may be in the making. `places` says where each
-    /// child is in it; those that are nowhere are deleted.
+    /// Replaces the configuration of the session's connection; no Child SA may be in negotiation. `places` maps each
+    /// old child to its new index; children without one are deleted.
     pub(in crate::ikev2) fn adopt(
         &mut self,
         config: Arc<Connection>,
@@ -37,7 +37,7 @@ impl Session {
         self.queue = self.queue.drain(..).filter_map(moved).collect();
         self.delayed = self.delayed.drain(..).filter_map(|(at, task)| Some((at, moved(task)?))).collect();
         self.succession.missing = self.succession.missing.and_then(place);
-        // What was refused may be what has changed.
+        // The change may have removed the reason of a refusal.
         self.refused = HashMap::new();
         self.config = config;
         for child in &self.children {

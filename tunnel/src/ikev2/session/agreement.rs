@@ -1,4 +1,4 @@
-//! What a request for a Child SA and our configuration have in common.
+//! The agreement between a request for a Child SA and the local configuration.
 
 use super::translate::{Renamed, translate};
 use crate::esp::{Mode, TrafficSelector};
@@ -10,22 +10,22 @@ use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{EspOffer, EspSuite, Selected, describe_all};
 use crate::ikev2::selectors::{MOST, host, narrow};
 
-/// What the other side asks for.
+/// A request of the peer for a Child SA.
 pub(super) struct Wish<'a> {
     pub(super) proposals: &'a [Proposal],
-    /// Its packets.
+    /// The remote traffic selectors.
     pub(super) remote: &'a [TrafficSelector],
-    /// Ours.
+    /// The local traffic selectors.
     pub(super) local: &'a [TrafficSelector],
     pub(super) transport: bool,
-    /// Whether it comes with IKE_AUTH.
+    /// Whether it is part of IKE_AUTH.
     pub(super) is_first: bool,
 }
 
-/// What both sides are ready for.
+/// The result of the negotiation.
 #[derive(Debug)]
 pub(super) struct Agreement {
-    /// Which of the connection's children.
+    /// The index of the child in the connection.
     pub(super) child: usize,
     pub(super) selected: Selected<EspSuite>,
     pub(super) local: Vec<TrafficSelector>,
@@ -34,14 +34,14 @@ pub(super) struct Agreement {
     pub(super) renamed: Renamed,
 }
 
-/// Why there is none: what the other side is told, and what our people are.
+/// A refusal: the notification for the peer, and the cause to report.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) notify: u16,
     pub(super) cause: Cause,
 }
 
-/// The selectors of a child: ours and the other side's.
+/// The traffic selectors of a child: local and remote.
 pub(super) fn selectors_of(child: &Child, path: Path) -> [Vec<TrafficSelector>; 2] {
     let or_host = |selectors: &Vec<TrafficSelector>, address| match &selectors[..] {
         [] => vec![host(address)],
@@ -50,7 +50,7 @@ pub(super) fn selectors_of(child: &Child, path: Path) -> [Vec<TrafficSelector>; 
     [or_host(&child.local, path.local.ip()), or_host(&child.remote, path.remote.ip())]
 }
 
-/// Finds the first child of the connection that meets the wish; with `only`, looks at that one alone.
+/// Finds the first child of the connection that matches the request; with `only`, checks that child alone.
 pub(super) fn agree(
     config: &Connection,
     (path, nat): (Path, Nat),
@@ -64,7 +64,7 @@ pub(super) fn agree(
         }
         match agree_on(index, child, (path, nat), wish) {
             Ok(agreement) => return Ok(agreement),
-            // The child that came nearest tells most about what is wrong.
+            // The child that came closest to a match has the most useful cause.
             Err(other) if refusal.as_ref().is_none_or(|refusal| nearer(&other, refusal)) => {
                 refusal = Some(other);
             }
@@ -91,7 +91,7 @@ fn agree_on(
     wish: &Wish<'_>,
 ) -> Result<Agreement, Refusal> {
     let [ours, theirs] = selectors_of(child, path);
-    // Section 2.23.1: in tunnel mode the addresses are those inside, which no NAT sees.
+    // Section 2.23.1: in tunnel mode the selectors are of inner addresses, which no NAT changes.
     let is_transport = child.mode == Mode::Transport && wish.transport;
     let nat = if is_transport { nat } else { Nat::default() };
     let wanted = translate(nat, path, wish.local, wish.remote);
@@ -111,7 +111,7 @@ fn agree_on(
         let cause = Cause::NoProposal { of: child.name.clone(), ours, theirs };
         return Err(Refusal { notify: notify::NO_PROPOSAL_CHOSEN, cause });
     };
-    // Section 1.3.1: who is asked for transport mode may still answer with tunnel mode, but not the reverse.
+    // Section 1.3.1: a responder may answer a request for transport mode with tunnel mode, but not the reverse.
     if child.mode == Mode::Transport && !wish.transport {
         return Err(Refusal { notify: notify::NO_PROPOSAL_CHOSEN, cause: Cause::Mode });
     }

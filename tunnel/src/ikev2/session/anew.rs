@@ -1,5 +1,5 @@
-//! A session in the place of this one: to show anew who both sides are, or because in this one nothing is replaced
-//! (RFC 7296 sections 1.3, 2.8.3 and 4).
+//! Replacement of the whole session: for reauthentication, or because the peer supports no rekeying (RFC 7296
+//! sections 1.3, 2.8.3 and 4).
 
 use super::Session;
 use super::entry::Standing;
@@ -10,39 +10,39 @@ use crate::ikev2::context::Context;
 use crate::ikev2::limits::REKEY_RETRY;
 use crate::ikev2::message::numbers::notify;
 
-/// Whether another session is to take the place of this one, and why.
+/// Whether a new session is to replace this one, and why.
 #[derive(Default)]
 pub(super) struct Succession {
-    /// It is time for it, and ours to begin.
+    /// The replacement is due, and the local side initiates it.
     is_due: bool,
-    /// The other side replaces nothing in this one.
+    /// The peer refuses all rekeying in this session.
     pub(super) is_final: bool,
-    /// A child that it does not make in this one either, although there is no other.
+    /// A child that the peer refuses in this session, although the session has no Child SA.
     pub(super) missing: Option<usize>,
 }
 
 impl Session {
-    /// Whether it is time for a new session in place of this one; true only once.
+    /// Whether the replacement is due; returns true only once.
     pub(in crate::ikev2) fn wants_reauthentication(&mut self) -> bool {
         std::mem::take(&mut self.succession.is_due)
     }
 
-    /// Which children of the connection it begins with.
+    /// The children of the connection that the new session starts with.
     pub(in crate::ikev2) fn wanted_children(&self) -> Vec<usize> {
         let live = self.live_children();
         let missing = self.succession.missing.filter(|child| !live.contains(child));
         live.into_iter().chain(missing).collect()
     }
 
-    /// A new session is to take the place of this one, if it is ours to begin. Who did not begin this one leaves that to
-    /// the other side, as only that one is sure to be able to; but not to one that replaces nothing.
+    /// Starts the replacement of the session, if the local side initiates it. That is the initiator of this session,
+    /// as only its initiation is sure to be possible. If the peer supports no rekeying, the responder may initiate
+    /// too.
     pub(super) fn begin_anew(&mut self) {
         let may_begin = self.config.remote.is_some() && self.config.start != Start::Respond;
         self.succession.is_due |= self.initiated || (self.succession.is_final && may_begin);
     }
 
-    /// The other side has said that it replaces nothing in this session: it may be one that knows no more than the first
-    /// exchanges.
+    /// Notes that the peer refuses all rekeying in this session: it may implement only the initial exchanges.
     pub(super) fn note_final(&mut self, context: &mut Context<'_>) {
         self.succession.is_final = true;
         self.begin_anew();
@@ -51,7 +51,7 @@ impl Session {
         }
     }
 
-    /// The session that was to take the place of this one came to nothing: another is begun later, if there is time.
+    /// The replacement failed: it is tried again later, if there is time.
     pub(in crate::ikev2) fn postpone_reauthentication(&mut self, now: Time) {
         for ike in self.ikes.iter_mut().filter(|ike| ike.standing == Standing::Current) {
             ike.rekey_at = Some(now + REKEY_RETRY);

@@ -1,7 +1,7 @@
-//! Child SAs that we ask for (RFC 7296 sections 1.2, 1.3.1, 1.3.3, 2.8 and 2.25).
+//! Local requests for Child SAs (RFC 7296 sections 1.2, 1.3.1, 1.3.3, 2.8 and 2.25).
 //!
-//! When both sides ask to replace the same SA, or for the same new one, both requests are answered, and of the four nonces
-//! the lowest tells which of the two new SAs goes again (section 2.8.1).
+//! When both sides rekey the same SA, or request the same new one, both requests are answered. The new SA of the
+//! exchange with the lowest of the four nonces is deleted (section 2.8.1).
 
 use super::child::{NewChild, halves};
 use super::entry::{ChildStanding, Procedure, lowest};
@@ -22,7 +22,7 @@ use crypto::exchange::PrivateShare;
 use std::sync::Arc;
 
 impl Session {
-    /// Asks for a Child SA of the configuration, if it is not there.
+    /// Requests a configured Child SA, unless it exists.
     pub(super) fn request_child(&mut self, child: usize, context: &mut Context<'_>) {
         let is_there =
             |entry: &super::ChildEntry| entry.child == child && entry.standing == ChildStanding::Live;
@@ -31,7 +31,7 @@ impl Session {
         }
     }
 
-    /// Asks to replace a Child SA, if it is still in use.
+    /// Requests the rekeying of a Child SA, if it is still in use.
     pub(super) fn request_rekey_child(&mut self, spi: u32, context: &mut Context<'_>) {
         if let Some(entry) = self.child(spi).filter(|entry| entry.standing == ChildStanding::Live) {
             self.request_new(entry.child, Some(spi), context);
@@ -61,7 +61,7 @@ impl Session {
         context.send(path, datagrams);
     }
 
-    /// Takes what became of the Child SA that was asked for in IKE_AUTH, and goes on with the others.
+    /// Handles the result of the Child SA in IKE_AUTH, and requests the other children.
     pub(crate) fn finish_first(
         &mut self,
         request: Option<Request>,
@@ -84,7 +84,7 @@ impl Session {
         self.pump(context);
     }
 
-    /// Takes the answer to CREATE_CHILD_SA.
+    /// Handles the answer to CREATE_CHILD_SA.
     pub(super) fn finish_child(
         &mut self,
         ike: u64,
@@ -101,7 +101,7 @@ impl Session {
         }
         if let Some(kind) = payloads.error() {
             if kind == notify::NO_ADDITIONAL_SAS && self.live_children().is_empty() {
-                // Without a Child SA the session is good for nothing.
+                // A session without a Child SA is useless.
                 self.succession.missing = Some(request.child);
             }
             return self.child_refused(request, kind, context);
@@ -152,11 +152,11 @@ impl Session {
         }
     }
 
-    /// Puts the new Child SA to work and sees to what it replaces.
+    /// Installs the new Child SA and deletes the one that it replaces.
     fn settle(&mut self, request: Request, new: NewChild, ours: &[u8], context: &mut Context<'_>) {
         match request.rival {
             Some(rival) if ours < &rival.lowest[..] => {
-                // Ours goes again; the other side's stays, and it deletes what both have replaced.
+                // The local request lost: its SA is deleted. The peer deletes the SA that both have replaced.
                 self.queue.push_front(Task::Disown(request.spi));
             }
             rival => {
@@ -173,7 +173,7 @@ impl Session {
         }
     }
 
-    /// The other side has made a Child SA that is not what we asked for: it goes again.
+    /// Rejects the answer: the peer has created a Child SA that does not match the request, and it is deleted.
     fn reject(&mut self, request: Request, cause: Cause, context: &mut Context<'_>) {
         self.report_failure(cause, context);
         self.refused.insert(request.child, context.now);
@@ -186,7 +186,7 @@ impl Session {
 
     fn child_refused(&mut self, request: Request, kind: u16, context: &mut Context<'_>) {
         context.release_child_spi(request.spi);
-        // What the other side has replaced meanwhile need not be replaced by us.
+        // The peer has replaced the SA meanwhile, so no local rekeying is needed.
         if request.has_rival() {
             return;
         }
@@ -196,7 +196,7 @@ impl Session {
                 let at = context.after_about(TEMPORARY_FAILURE_DELAY);
                 self.delay(at, again);
             }
-            // Section 2.25.1: the other side has lost it; a new one is made.
+            // Section 2.25.1: the peer has lost the SA; a new one is requested.
             notify::CHILD_SA_NOT_FOUND => {
                 if let Some(old) = request.replaces.filter(|&old| self.is_live(old)) {
                     self.remove_child(old, context);
@@ -235,7 +235,7 @@ impl Session {
     }
 }
 
-/// The secret of the exchange that we asked for.
+/// The shared secret of the additional key exchange.
 fn shared(request: &Request, payloads: &Payloads<'_>) -> Result<Option<SecretBytes>, &'static str> {
     let Some(share) = &request.share else { return Ok(None) };
     let group = PrivateShare::group(share).id();
@@ -245,7 +245,7 @@ fn shared(request: &Request, payloads: &Payloads<'_>) -> Result<Option<SecretByt
     share.agree(exchange.public).map(Some).map_err(|_| "its public value is not one of the group")
 }
 
-/// Checks that an answer is a choice of what we asked for, and makes the keys.
+/// Checks that an answer matches the request, and derives the keys.
 fn accept(
     root: &Root,
     (request, nat): (&Request, Nat),

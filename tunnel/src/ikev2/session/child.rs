@@ -1,5 +1,5 @@
-//! Child SAs that the other side asks for, and putting any of them to work
-//! (RFC 7296 sections 1.2, 1.3.1, 1.3.3 and 2.8).
+//! Requests of the peer for Child SAs, and installation of all Child SAs (RFC 7296 sections 1.2, 1.3.1, 1.3.3 and
+//! 2.8).
 
 use super::agreement::{Agreement, Refusal, Wish, agree};
 use super::entry::{ChildEntry, ChildStanding, Procedure, Rival, lowest};
@@ -19,7 +19,7 @@ use crate::ikev2::proposal::EspSuite;
 use crate::ikev2::selectors::one_host;
 use crypto::SecretBytes;
 
-/// A Child SA whose keys are made.
+/// A negotiated Child SA with its keys.
 pub(super) struct NewChild {
     pub(super) child: usize,
     pub(super) suite: EspSuite,
@@ -31,7 +31,7 @@ pub(super) struct NewChild {
     pub(super) renamed: Renamed,
 }
 
-/// The halves of a Child SA: who asked for it is the initiator of section 2.17.
+/// The two directions of a Child SA. The side that sent the request is the initiator of section 2.17.
 pub(super) fn halves(
     root: &Root,
     suite: &EspSuite,
@@ -46,7 +46,7 @@ pub(super) fn halves(
     [Half { spi: inbound, keys: received }, Half { spi: outbound, keys: sent }]
 }
 
-/// The answer to a request for a Child SA: what the other side is told.
+/// The answer to a request for a Child SA.
 struct Answer {
     inbound: u32,
     nonce: Option<[u8; NONCE]>,
@@ -63,8 +63,8 @@ impl Answer {
         list.extend(self.nonce.as_ref().map(|nonce| Payload::Nonce(nonce)));
         let exchange = self.public.as_ref().map(|(group, public)| KeyExchange { group: *group, public });
         list.extend(exchange.map(Payload::Ke));
-        // We are the responder: our packets are those of TSr. Section 2.23.1: they are in our words, as those of the other
-        // side are in its own.
+        // The local side is the responder: TSr holds the local selectors. Section 2.23.1: they use local addresses as
+        // seen here, and those of the peer as the peer sees them.
         list.push(Payload::TsI(agreement.remote.clone()));
         list.push(Payload::TsR(agreement.local.clone()));
         list
@@ -72,7 +72,7 @@ impl Answer {
 }
 
 impl Session {
-    /// Puts a Child SA to work. With `hold`, what we send goes by the older SA until the other side has this one.
+    /// Installs a Child SA. With `hold`, the older SA is used to send until the peer has installed this one.
     pub(super) fn install(&mut self, new: NewChild, hold: bool, context: &mut Context<'_>) {
         let NewChild { child, suite, mode, outbound, inbound, mut local, mut remote, renamed } = new;
         let config = &self.config.children[child];
@@ -82,7 +82,7 @@ impl Session {
         let addresses = one_host(&local).zip(one_host(&remote)).filter(|_| mode == Mode::Transport);
         let translated = renamed.local || renamed.remote;
         let transport = addresses.map(|(local, remote)| Transport { local, remote, translated });
-        // Of thousands of sessions most have one of each, and a vector begins with room for four.
+        // Most of thousands of sessions have one selector a side, and a vector starts with capacity for four.
         local.shrink_to_fit();
         remote.shrink_to_fit();
         self.children.reserve_exact(1);
@@ -110,7 +110,7 @@ impl Session {
         context.report(Event::ChildUp { connection, child, spi, suite: suite.to_string() });
     }
 
-    /// Takes a Child SA away.
+    /// Removes a Child SA.
     pub(super) fn remove_child(&mut self, spi: u32, context: &mut Context<'_>) {
         context.release_child_spi(spi);
         let Some(place) = self.children.iter().position(|child| child.inbound == spi) else { return };
@@ -120,14 +120,14 @@ impl Session {
         context.report(Event::ChildDown { connection: self.connection, child: entry.child, spi });
     }
 
-    /// What a Child SA takes that is received under `spi`.
+    /// The traffic selector claim of the Child SA that is received under `spi`.
     fn claim(&self, spi: u32, child: usize, selectors: [&[TrafficSelector]; 2]) -> Claim {
         let (session, connection) = (self.id, self.connection);
         let claimant = Claimant { session, connection, config: &self.config, identity: &self.identity };
         Claim::new(&claimant, (spi, child), selectors)
     }
 
-    /// Takes the packets of a Child SA.
+    /// Claims the traffic selectors of a Child SA.
     pub(super) fn occupy(
         &self,
         spi: u32,
@@ -138,7 +138,7 @@ impl Session {
         context.registry.conflicts.enter(self.claim(spi, child, selectors));
     }
 
-    /// Why a Child SA cannot be: another peer has its packets.
+    /// The cause of a conflict: another peer holds the traffic selectors.
     pub(super) fn contest(
         &self,
         child: usize,
@@ -151,12 +151,12 @@ impl Session {
         Some(Cause::Contested { packets: selectors[1].to_vec(), owner })
     }
 
-    /// What a request and the configuration have in common.
+    /// The agreement between a request and the configuration.
     fn agree(&self, wish: &Wish<'_>, only: Option<usize>) -> Result<Agreement, Refusal> {
         agree(&self.config, (self.authenticated, self.nat), wish, only)
     }
 
-    /// The same, if no other peer has it.
+    /// The agreement, unless another peer holds its traffic selectors.
     fn uncontested(&self, agreement: Agreement, context: &mut Context<'_>) -> Result<Agreement, Refusal> {
         let Agreement { child, local, remote, .. } = &agreement;
         let contest = self.contest(*child, [local, remote], context);
@@ -168,12 +168,12 @@ impl Session {
         context.fail(self.connection, self.path, cause);
     }
 
-    /// Reports why a request of the other side was refused, which it can repeat as often as it likes.
+    /// Reports why a request was refused, rate-limited, as the peer can repeat the request at any rate.
     pub(super) fn report_refusal(&self, cause: Cause, context: &mut Context<'_>) {
         context.fail_sometimes(self.connection, self.path, cause);
     }
 
-    /// Answers IKE_AUTH: `list` has our identity and its proof, and what becomes of the Child SA is added to it.
+    /// Answers IKE_AUTH: `list` has the local identity and its proof; the result of the Child SA is appended.
     pub(crate) fn answer_first(
         &mut self,
         incoming: &Incoming,
@@ -200,12 +200,12 @@ impl Session {
         let list = [list, answer.payloads(&agreement)].concat();
         let root = self.ikes[0].root.clone();
         let new = as_responder(&root, agreement, answer.inbound, nonces, None);
-        // Before the answer, which packets of the other side may follow at once.
+        // Installed before the answer is sent: packets of the peer may follow the answer at once.
         self.install(new, false, context);
         self.respond(spi, incoming, path, &list, context);
     }
 
-    /// Answers a request for one more Child SA.
+    /// Answers a request for an additional Child SA.
     pub(super) fn answer_child(
         &mut self,
         asked: Asked<'_>,
@@ -218,7 +218,7 @@ impl Session {
         self.answer_new(asked, payloads, None, context);
     }
 
-    /// Answers a request to replace the Child SA that we send with under `outbound`.
+    /// Answers a request to rekey the Child SA with the outbound SPI `outbound`.
     pub(super) fn answer_rekey_child(
         &mut self,
         asked: Asked<'_>,
@@ -227,7 +227,7 @@ impl Session {
         context: &mut Context<'_>,
     ) {
         let Some(old) = self.children.iter().find(|child| child.outbound == outbound) else {
-            // It may be the one that the other side has just made for us, and whose SPI we are still to be told.
+            // It may be the SA that the peer has just created for a local request, whose answer has not arrived yet.
             if matches!(self.procedure(asked.spi), Some(Procedure::CreateChild(_))) {
                 return self.refuse(asked, notify::TEMPORARY_FAILURE, &[], context);
             }
@@ -235,11 +235,11 @@ impl Session {
                 Notify { kind: notify::CHILD_SA_NOT_FOUND, spi: Some((protocol::ESP, outbound)), data: &[] };
             return self.respond(asked.spi, asked.incoming, asked.path, &[Payload::Notify(missing)], context);
         };
-        // Section 2.25.1: what we are deleting is not replaced; nor what the other side has replaced already.
+        // Section 2.25.1: an SA that is being deleted, or that the peer has replaced before, is not rekeyed.
         if old.standing != ChildStanding::Live || self.is_deleting(old.inbound, asked.spi) {
             return self.refuse(asked, notify::TEMPORARY_FAILURE, &[], context);
         }
-        // Those that it has replaced are its to delete first.
+        // The peer must first delete the SAs that it has replaced.
         if self.children.len() >= CHILDREN + REPLACED_CHILDREN {
             return self.refuse(asked, notify::TEMPORARY_FAILURE, &[], context);
         }
@@ -247,7 +247,7 @@ impl Session {
         self.answer_new(asked, payloads, Some((child, spi)), context);
     }
 
-    /// The SPIs that a Child SA is received and sent with.
+    /// The inbound and outbound SPI of a Child SA.
     fn spis_of(&self, inbound: u32) -> Option<[u32; 2]> {
         self.child(inbound).map(|child| [child.inbound, child.outbound])
     }
@@ -256,7 +256,7 @@ impl Session {
         matches!(self.procedure(ike), Some(Procedure::DeleteChild(spi)) if *spi == child)
     }
 
-    /// Agrees on a Child SA, answers, and puts it to work; `old` is what it replaces.
+    /// Negotiates a Child SA, installs it and answers; `old` is the SA that it replaces.
     fn answer_new(
         &mut self,
         asked: Asked<'_>,
@@ -277,7 +277,7 @@ impl Session {
         {
             return self.refuse(asked, notify::INVALID_KE_PAYLOAD, &group.id().to_be_bytes(), context);
         }
-        // Before it is compared with the Child SAs of all others.
+        // The rate limit is checked before the selectors are compared with those of all Child SAs.
         if !self.may_make(asked, old.and_then(|(_, spi)| self.spis_of(spi)), context) {
             return;
         }
@@ -302,8 +302,8 @@ impl Session {
         let Some(root) = self.ike(asked.spi).map(|ike| ike.root.clone()) else { return };
         let nonces = Nonces { initiator: peer_nonce, responder: &nonce };
         let new = as_responder(&root, agreement, answer.inbound, nonces, shared.as_ref());
-        // Before the answer, which packets of the other side may follow at once. It can receive under the new SA only
-        // when it has the answer.
+        // Installed before the answer is sent: packets of the peer may follow the answer at once. The peer can
+        // receive under the new SA only once it has the answer.
         self.install(new, old.is_some(), context);
         self.respond(asked.spi, asked.incoming, asked.path, &list, context);
         let rival = Rival { spi: answer.inbound, lowest: lowest(peer_nonce, &nonce) };
@@ -318,7 +318,8 @@ impl Session {
         self.report_refusal(refusal.cause, context);
     }
 
-    /// The other side has replaced a Child SA. If we were about to do the same, both will see which one survives.
+    /// Marks a Child SA as replaced by the peer. If a local rekeying of it is pending, the nonces decide which SA
+    /// survives.
     fn mark_replaced(&mut self, old: u32, rival: Rival<u32>, context: &mut Context<'_>) {
         if let Some(entry) = self.child_mut(old) {
             entry.standing = ChildStanding::Replaced(rival.spi);
@@ -329,7 +330,7 @@ impl Session {
         self.note_rival(rival, |request| request.replaces == Some(old));
     }
 
-    /// The other side has made what we are asking for.
+    /// Notes that the peer has created what a local request asks for.
     fn note_rival(&mut self, rival: Rival<u32>, is_same: impl Fn(&Request) -> bool) {
         for ike in &mut self.ikes {
             if let Some(Procedure::CreateChild(request)) = &mut ike.procedure
@@ -341,7 +342,7 @@ impl Session {
     }
 }
 
-/// What the other side asks for; `None` if something is missing.
+/// Reads the request of the peer; `None` if a payload is missing.
 fn wish<'a>(payloads: &'a Payloads<'_>, is_first: bool) -> Option<Wish<'a>> {
     Some(Wish {
         proposals: payloads.sa.as_deref()?,
@@ -362,7 +363,7 @@ fn as_responder(
     let Agreement { child, selected, local, remote, mode, renamed } = agreement;
     let outbound = match selected.proposal.spi {
         ProposalSpi::Child(spi) => spi,
-        // `EspOffer` chooses no proposal without one.
+        // `EspOffer` selects no proposal without an SPI.
         ProposalSpi::None | ProposalSpi::Ike(_) => 0,
     };
     let suite = selected.suite;
@@ -371,7 +372,7 @@ fn as_responder(
 }
 
 impl Request {
-    /// Whether the other side has made the same meanwhile.
+    /// Whether the peer has created the same SA meanwhile.
     pub(super) fn has_rival(&self) -> bool {
         self.rival.is_some()
     }

@@ -1,4 +1,4 @@
-//! What a session consists of: IKE SAs, Child SAs, and what is under way.
+//! The parts of a session: IKE SAs, Child SAs and pending exchanges.
 
 use super::Request;
 use super::rekey::Rekeying;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// An IKE SA of a session.
 pub(super) struct IkeSa {
     pub(super) channel: Channel,
-    /// Where the last answer went: it goes there again if the request is repeated.
+    /// The path of the last answer: it is sent there again if the request is repeated.
     pub(super) answered_on: Option<Path>,
     pub(super) root: Root,
     pub(super) suite: IkeSuite,
@@ -23,20 +23,20 @@ pub(super) struct IkeSa {
     pub(super) procedure: Option<Procedure>,
     pub(super) rekey_at: Option<Time>,
     pub(super) expires: Time,
-    /// If it is still there then, we delete it.
+    /// The time at which it is deleted if the peer has not deleted it.
     pub(super) deadline: Option<Time>,
 }
 
-/// What an IKE SA is to its session.
+/// The state of an IKE SA in its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// The one in which we ask.
+    /// In use for new exchanges.
     Current,
-    /// Made by the other side's rekeying while ours was under way: one of the two will be current.
+    /// Created by the peer's rekeying while a local one is pending: one of the two becomes current.
     Candidate,
-    /// The other side will delete it.
+    /// The peer will delete it.
     Replaced,
-    /// We are deleting it.
+    /// It is being deleted locally.
     Closing,
 }
 
@@ -65,17 +65,17 @@ impl IkeSa {
         }
     }
 
-    /// The SPI that we have chosen.
+    /// The local SPI.
     pub(super) fn spi(&self) -> u64 {
         self.channel.local_spi()
     }
 }
 
-/// What we have asked for and wait to be answered.
+/// A local request that waits for its answer.
 pub(super) enum Procedure {
     CreateChild(Box<Request>),
     RekeyIke(Box<Rekeying>),
-    /// The SPIs that we receive with.
+    /// The inbound SPIs.
     DeleteChild(u32),
     DeleteIke,
     Liveness,
@@ -83,7 +83,7 @@ pub(super) enum Procedure {
 
 /// A Child SA of a session.
 pub(super) struct ChildEntry {
-    /// Which of the connection's children.
+    /// The index of the child in the connection.
     pub(super) child: usize,
     pub(super) inbound: u32,
     pub(super) outbound: u32,
@@ -95,25 +95,26 @@ pub(super) struct ChildEntry {
     pub(super) standing: ChildStanding,
     pub(super) rekey_at: Option<Time>,
     pub(super) expires: Time,
-    /// If it is still there then, we delete it.
+    /// The time at which it is deleted if the peer has not deleted it.
     pub(super) deadline: Option<Time>,
 }
 
-/// What a Child SA is to its session.
+/// The state of a Child SA in its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChildStanding {
     /// In use.
     Live,
-    /// The other side has made the one with this SPI of ours to replace it, and will delete it.
+    /// The peer has replaced it by the SA with this inbound SPI, and will delete it.
     Replaced(u32),
-    /// We are deleting it.
+    /// It is being deleted locally.
     Deleting,
 }
 
-/// The other side's rekeying of what we are rekeying: of the four nonces the lowest one loses (section 2.8.1).
+/// The peer's rekeying of an SA with a pending local rekeying: the exchange with the lowest of the four nonces loses
+/// (section 2.8.1).
 #[derive(Clone, Debug)]
 pub(super) struct Rival<S> {
-    /// The SPI of what the other side made.
+    /// The SPI of the SA that the peer created.
     pub(super) spi: S,
     /// The lower nonce of its exchange.
     pub(super) lowest: Vec<u8>,

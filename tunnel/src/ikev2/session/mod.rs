@@ -1,13 +1,13 @@
-//! A session: both sides have shown who they are (RFC 7296 sections 1.3, 1.4 and 2.8).
+//! A session with an authenticated peer (RFC 7296 sections 1.3, 1.4 and 2.8).
 //!
 //! ```text
-//! datagram ──> IkeSa::channel ──> requests.rs    what the other side asks for
-//!                            └──> responses.rs   what has become of what we asked for: a Procedure
+//! datagram ──> IkeSa::channel ──> requests.rs    requests of the peer
+//!                            └──> responses.rs   answers to local requests: a Procedure
 //! task     ──> queue, one at a time: a procedure begins when the one before has ended
 //! ```
-//! The Child SAs belong to the session, not to an IKE SA: rekeying changes which IKE SA is current, and nothing is
-//! moved. Each file beside this one holds both sides of one matter: `child` makes and rekeys Child SAs, `rekey` the IKE
-//! SA, `teardown` ends either.
+//! The Child SAs belong to the session, not to an IKE SA: a rekeying only changes which IKE SA is current. Each file
+//! in this folder holds both sides of one subject: `child` creates and rekeys Child SAs, `rekey` the IKE SA, and
+//! `teardown` deletes both.
 
 mod adopt;
 mod agreement;
@@ -45,7 +45,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What a session is made of.
+/// The parameters of a new session.
 pub(super) struct Beginning {
     pub(super) id: SessionId,
     pub(super) connection: ConnectionId,
@@ -57,24 +57,24 @@ pub(super) struct Beginning {
     pub(super) suite: IkeSuite,
 }
 
-/// Something that is to be done when nothing else is under way.
+/// A task that is started when no procedure is pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// Make the Child SA of this number in the configuration.
+    /// Create the configured Child SA with this index.
     Child(usize),
-    /// Replace the Child SA that we receive with under this SPI.
+    /// Rekey the Child SA with this inbound SPI.
     RekeyChild(u32),
-    /// Delete it.
+    /// Delete the Child SA with this inbound SPI.
     DeleteChild(u32),
-    /// Delete one that the other side has made and we have not.
+    /// Delete a Child SA that the peer has created and that is not installed here.
     Disown(u32),
-    /// Replace the IKE SA.
+    /// Rekey the IKE SA.
     RekeyIke,
-    /// Ask for a sign of life.
+    /// Send a liveness check.
     Liveness,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Session {
     id: SessionId,
     connection: ConnectionId,
@@ -82,28 +82,28 @@ pub(super) struct Session {
     identity: Identity,
     initiated: bool,
     initiator_spi: u64,
-    /// Both ends as they were when the other side showed who it is. Selectors are bound to these addresses: where its
-    /// datagrams come from later, it can choose as it likes.
+    /// Both addresses at the time of authentication. Selectors are bound to them, as the peer can choose later source
+    /// addresses at will.
     authenticated: Path,
-    /// Where its datagrams go from and to.
+    /// Local and remote address of datagrams.
     path: Path,
     nat: Nat,
     ikes: Vec<IkeSa>,
     children: Vec<ChildEntry>,
-    /// When children were last refused.
+    /// When children were last refused, by index.
     refused: HashMap<usize, Time>,
-    /// Since when all that was asked for was refused as a temporary failure.
+    /// Since when every request was answered with TEMPORARY_FAILURE.
     put_off: Option<Time>,
     queue: VecDeque<Task>,
     delayed: Vec<(Time, Task)>,
     since: Time,
     last_heard: Time,
-    /// Since when we send, and nothing comes back from there.
+    /// Since when packets are sent without any packet from the peer.
     unanswered: Option<Time>,
-    /// Where authentic packets came from that is not where we send to.
+    /// The source of authentic packets, if it differs from the remote address.
     stray: Option<SocketAddr>,
     next_keepalive: Time,
-    /// Key exchanges that were too many.
+    /// Key exchanges refused by the rate limit.
     refused_exchanges: u64,
     initial_contact: bool,
     succession: Succession,
@@ -154,12 +154,12 @@ impl Session {
         }
     }
 
-    /// The other side says that it knows of no other session with us.
+    /// Notes that the peer sent INITIAL_CONTACT.
     pub(super) fn set_initial_contact(&mut self) {
         self.initial_contact = true;
     }
 
-    /// Whether the other side said so.
+    /// Whether the peer sent INITIAL_CONTACT.
     pub(super) fn initial_contact(&self) -> bool {
         self.initial_contact
     }
@@ -168,32 +168,32 @@ impl Session {
         self.connection
     }
 
-    /// Who the other side is.
+    /// The identity of the peer.
     pub(super) fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Whether we began it.
+    /// Whether the local side initiated the session.
     pub(super) fn initiated(&self) -> bool {
         self.initiated
     }
 
-    /// Since when it is there.
+    /// When the session was established.
     pub(super) fn since(&self) -> Time {
         self.since
     }
 
-    /// What both sides call the first IKE SA.
+    /// The initiator's SPI of the first IKE SA, which both sides know.
     pub(super) fn initiator_spi(&self) -> u64 {
         self.initiator_spi
     }
 
-    /// When something authentic last came from the other side.
+    /// When the last authentic packet of the peer arrived.
     pub(super) fn last_heard(&self) -> Time {
         self.last_heard
     }
 
-    /// Which children of the connection are in use.
+    /// The indexes of the children in use.
     pub(super) fn live_children(&self) -> Vec<usize> {
         let live = self.children.iter().filter(|child| child.standing == ChildStanding::Live);
         live.map(|child| child.child).collect()
@@ -204,14 +204,14 @@ impl Session {
         self.refused.get(&child).copied()
     }
 
-    /// Whether nothing is under way and no child waits for its turn: each is there, or was refused for good.
+    /// Whether no procedure is pending and no child is queued: each child is installed or was refused.
     pub(super) fn is_settled(&self) -> bool {
         let is_waiting = self.delayed.iter().any(|(_, task)| matches!(task, Task::Child(_)));
         !is_waiting && self.queue.is_empty() && self.current().is_some_and(|ike| !ike.channel.is_busy())
     }
 
-    /// Takes the place of a session that had these children: what the other side refused as long as that one had it is
-    /// asked for again.
+    /// Takes over from a session with these children. Children that the peer refused while the old session held them
+    /// are requested again.
     pub(super) fn inherit(&mut self, children: &[usize], context: &mut Context<'_>) {
         let live = self.live_children();
         for child in children.iter().filter(|child| !live.contains(child)) {
@@ -220,26 +220,26 @@ impl Session {
         }
     }
 
-    /// Why it is over, if it is.
+    /// Why the session has ended, if it has.
     pub(super) fn over(&self) -> Option<CloseReason> {
         self.over
     }
 
-    /// Whether it is being ended.
+    /// Whether the session is being closed.
     pub(super) fn is_closing(&self) -> bool {
         self.closing.is_some() || self.over.is_some()
     }
 
-    /// Handles a message for the IKE SA of the SPI `spi`.
+    /// Handles a message of the IKE SA with the local SPI `spi`.
     pub(super) fn handle(&mut self, spi: u64, inbound: &Inbound<'_>, context: &mut Context<'_>) {
         let Some(ike) = self.ike_mut(spi) else { return };
-        // Which of two IKE SAs survives is not known yet: what the other side wants of this one must wait, and comes
-        // again.
+        // Two rekeyings have collided, and the surviving IKE SA is not known yet. Requests in this one are ignored
+        // until then; the peer retransmits them.
         if ike.standing == Standing::Candidate && !inbound.message.header.is_response {
             return;
         }
         match ike.channel.receive(&inbound.message) {
-            // Anyone on the way can copy a request and repeat it from an address of its choice.
+            // An attacker on the path can copy a request and repeat it from any address.
             Received::Again(datagrams) => {
                 if let Some(path) = ike.answered_on {
                     context.send(path, datagrams);
@@ -258,13 +258,15 @@ impl Session {
         self.pump(context);
     }
 
-    /// A message that is authentic, new and in its turn has been handled: the other side lives, and this is where it is.
+    /// Handles the source of an authentic, new message in sequence: the peer is alive, and its address may have
+    /// changed.
     fn heard(&mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) {
-        // The pieces of one message can have come from several addresses.
+        // The fragments of one message may have come from several addresses.
         if self.over.is_none() && matches!(inbound.message.body, Body::Encrypted(_)) {
             self.note_moved(inbound.path, context);
         }
-        // What answers us has been reached. What asks, and is not where we send to, may not be.
+        // The sender of a response can be reached at its address. The sender of a request, at another address, may
+        // not.
         if inbound.message.header.is_response || inbound.path.remote == self.path.remote {
             self.note_traffic(context.now);
         } else {
@@ -272,11 +274,11 @@ impl Session {
         }
     }
 
-    /// Something authentic and new came this way.
+    /// Notes an authentic, new message over this path.
     pub(super) fn note_moved(&mut self, path: Path, context: &mut Context<'_>) {
         if path != self.path && self.nat.follows().allows(self.path.remote, path.remote) {
             self.path = path;
-            // Section 2.23: what is sent again goes there as well.
+            // Section 2.23: retransmissions go to the new address as well.
             for ike in self.ikes.iter_mut().filter(|ike| ike.answered_on.is_some()) {
                 ike.answered_on = Some(path);
             }
@@ -284,24 +286,25 @@ impl Session {
         }
     }
 
-    /// Something authentic came from where we send to: the other side lives.
+    /// Notes an authentic packet from the remote address: the peer is alive.
     pub(super) fn note_traffic(&mut self, now: Time) {
         self.last_heard = self.last_heard.max(now);
         (self.unanswered, self.stray) = (None, None);
     }
 
-    /// ESP of this session was sent. Section 2.4: if nothing comes back, it may lead nowhere.
+    /// Notes that ESP was sent. Section 2.4: without packets in return, the peer may be dead.
     pub(super) fn note_sent(&mut self, now: Time) {
         self.unanswered.get_or_insert(now);
     }
 
-    /// Something authentic came from where we do not send to: whether the other side is still there is to be seen.
+    /// Notes an authentic packet from another address: a liveness check shows whether the peer is still at the known
+    /// one.
     pub(super) fn note_strayed(&mut self, now: Time, from: SocketAddr) {
         self.unanswered.get_or_insert(now);
         self.stray = Some(from);
     }
 
-    /// Has a task done as soon as nothing else is under way.
+    /// Queues a task until no procedure is pending.
     pub(super) fn ask(&mut self, task: Task, context: &mut Context<'_>) {
         self.enqueue(task);
         self.pump(context);
@@ -319,7 +322,7 @@ impl Session {
         }
     }
 
-    /// Begins what can be begun.
+    /// Starts the next task, if possible.
     fn pump(&mut self, context: &mut Context<'_>) {
         while self.over.is_none() {
             let Some(current) = self.current() else { return };

@@ -1,9 +1,9 @@
-//! How many key exchanges and Child SAs the other side can have us make. A key exchange takes up to some ten milliseconds, in the
-//! thread that serves all peers, and a Child SA is compared there with those of others; a peer that has authenticated needs
-//! few of both.
+//! Rate limit of the key exchanges and Child SAs that a peer asks for. A key exchange takes up to ten milliseconds in
+//! the thread that serves all peers, and the selectors of a Child SA are compared there with those of all others. A
+//! well-behaved peer needs few of both.
 //!
-//! Each peer has a bucket of its own, which its next session finds as the one before left it. What is too much is refused as
-//! a temporary failure (RFC 7296 section 2.25), which an honest peer tries again.
+//! Each peer has a token bucket, which a new session of the peer takes over. Requests beyond the limit are refused
+//! with TEMPORARY_FAILURE (RFC 7296 section 2.25), after which a well-behaved peer tries again.
 
 use super::Session;
 use super::requests::Asked;
@@ -15,24 +15,24 @@ use crate::ikev2::limits::{CHILDREN, EXCHANGES_AT_ONCE, EXCHANGES_PER_LIFETIME, 
 use crate::ikev2::message::numbers::notify;
 use std::time::Duration;
 
-/// How often one comes back, and how many there are at most.
+/// The refill interval and the size of the bucket.
 fn rate(config: &Connection) -> (Duration, u32) {
-    // The peer's lifetimes are its own: they may be shorter than ours.
+    // The peer's lifetimes are its own choice: they may be shorter than the local ones.
     let lifetimes = config.children.iter().map(|child| child.lifetime).chain([config.lifetime]);
     let shortest = lifetimes.fold(SHORTEST_LIFETIME, Duration::min);
-    // Some make a Child SA of each pair of networks.
+    // Some implementations create a Child SA for each pair of networks.
     let pairs = config.children.iter().map(|child| child.local.len().max(1) * child.remote.len().max(1));
     let children = u32::try_from(pairs.sum::<usize>().min(CHILDREN)).unwrap_or(u32::MAX);
     let children = children.max(u32::try_from(config.children.len()).unwrap_or(u32::MAX - 1));
-    // The IKE SA is replaced as well.
+    // One more for the IKE SA.
     let sas = children.saturating_add(1);
     let each_lifetime = sas.saturating_mul(EXCHANGES_PER_LIFETIME);
     (shortest / each_lifetime, each_lifetime.saturating_add(EXCHANGES_AT_ONCE))
 }
 
 impl Session {
-    /// Whether a key exchange is done for a request, or a Child SA made, with one or without; if not, it is refused. Keys of a Child SA that has carried much of what
-    /// it may are replaced as often as that happens: `replaces` has the SPIs that we receive and send with.
+    /// Whether a request for a key exchange or a Child SA is within the limit; if not, it is refused. The rekeying of
+    /// a Child SA near its byte or packet limit is always allowed: `replaces` has its inbound and outbound SPI.
     pub(super) fn may_make(
         &mut self,
         asked: Asked<'_>,

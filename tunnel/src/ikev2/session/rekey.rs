@@ -1,10 +1,10 @@
-//! Replacing the IKE SA, on both sides (RFC 7296 sections 1.3.2, 2.8, 2.18 and 2.25.2).
+//! Rekeying of the IKE SA, on both sides (RFC 7296 sections 1.3.2, 2.8, 2.18 and 2.25.2).
 //!
 //! ```text
-//! we ask, they answer     the new SA is current; we delete the old one
-//! they ask, we answer     the new SA is current; they delete the old one
-//! both ask                both new SAs exist until our answer comes: then of the four nonces the lowest tells which one
-//!                         goes again, and who made it deletes it
+//! local request           the new SA is current; the local side deletes the old one
+//! request of the peer     the new SA is current; the peer deletes the old one
+//! both at once            both new SAs exist until the local request is answered: the exchange with the lowest of the
+//!                         four nonces loses, and its initiator deletes its SA
 //! ```
 
 use super::entry::{IkeSa, Procedure, Rival, Standing, lowest};
@@ -21,17 +21,17 @@ use crate::ikev2::proposal::{IkeOffer, IkeSuite, describe_all};
 use crypto::SecretBytes;
 use crypto::exchange::{Group, PrivateShare};
 
-/// IKE SAs that a session has at once.
+/// The maximum number of IKE SAs of a session.
 const IKE_SAS: usize = 4;
 
-/// An IKE SA that we have asked for.
+/// A pending local request for a new IKE SA.
 pub(super) struct Rekeying {
-    /// The SPI that we have chosen.
+    /// The local SPI of the new IKE SA.
     pub(super) spi: u64,
     proposals: Vec<Proposal>,
     nonce: [u8; NONCE],
     share: PrivateShare,
-    /// What the other side made meanwhile to replace the same.
+    /// The IKE SA that the peer has created meanwhile to replace the same one.
     rival: Option<Rival<u64>>,
     retries: u32,
 }
@@ -46,9 +46,9 @@ impl Rekeying {
     }
 }
 
-/// What the keys of a new IKE SA are made of.
+/// The inputs of the key derivation of a new IKE SA.
 struct Making<'a> {
-    /// The SPI of the old one.
+    /// The local SPI of the old IKE SA.
     old: u64,
     suite: &'a IkeSuite,
     role: Role,
@@ -58,7 +58,7 @@ struct Making<'a> {
 }
 
 impl Session {
-    /// Asks to replace the current IKE SA.
+    /// Requests the rekeying of the current IKE SA.
     pub(super) fn request_rekey(&mut self, context: &mut Context<'_>) {
         let Some(group) = self.config.ike.iter().find_map(|offer| offer.groups.first()) else { return };
         let spi = context.new_ike_spi(self.id);
@@ -87,7 +87,7 @@ impl Session {
         context.send(path, datagrams);
     }
 
-    /// Answers the request to replace the IKE SA in which it comes.
+    /// Answers a request to rekey the IKE SA that it arrived in.
     pub(super) fn answer_rekey(
         &mut self,
         asked: Asked<'_>,
@@ -96,7 +96,7 @@ impl Session {
         peer_nonce: &[u8],
         context: &mut Context<'_>,
     ) {
-        // Section 2.25.2: not while a Child SA is being made or deleted in it; and there is one rival at most.
+        // Section 2.25.2: not while a Child SA is being created or deleted in it; and there is one rival at most.
         let is_busy =
             matches!(self.procedure(asked.spi), Some(Procedure::CreateChild(_) | Procedure::DeleteChild(_)));
         let has_candidate = self.ikes.iter().any(|ike| ike.standing == Standing::Candidate);
@@ -137,8 +137,8 @@ impl Session {
         self.follow_peer(old, Rival { spi: spis.responder, lowest: lowest(peer_nonce, &nonce) }, context);
     }
 
-    /// The other side has replaced the IKE SA `old`. If we were about to do the same, our answer will tell which one
-    /// survives.
+    /// Notes that the peer has replaced the IKE SA `old`. If a local rekeying of it is pending, its answer decides
+    /// which SA survives.
     fn follow_peer(&mut self, old: u64, rival: Rival<u64>, context: &mut Context<'_>) {
         let procedure = self.ike_mut(old).and_then(|ike| ike.procedure.as_mut());
         if let Some(Procedure::RekeyIke(rekeying)) = procedure {
@@ -148,7 +148,7 @@ impl Session {
         }
     }
 
-    /// Makes `new` current; the other side will delete `old`.
+    /// Makes `new` the current IKE SA; the peer will delete `old`.
     fn succeed(&mut self, old: u64, new: u64, context: &mut Context<'_>) {
         self.stand(old, Standing::Replaced, context);
         self.stand(new, Standing::Current, context);
@@ -176,7 +176,7 @@ impl Session {
         context.report(Event::Rekeyed { session: self.id, suite: suite.to_string() });
     }
 
-    /// Takes the answer to our request to replace the IKE SA `old`.
+    /// Handles the answer to the request to rekey the IKE SA `old`.
     pub(super) fn finish_rekey(
         &mut self,
         old: u64,
@@ -271,7 +271,7 @@ impl Session {
         self.abandon_rekey(old, rekeying, wait, context);
     }
 
-    /// The group that the other side wants, if we offered it and have not tried it just now.
+    /// The group that the peer asks for, if it was offered and not just tried.
     fn other_group(&self, rekeying: &Rekeying, wanted: &[u8]) -> Option<Group> {
         let group = Group::from_id(u16::from_be_bytes(wanted.try_into().ok()?))?;
         let is_offered = self.config.ike.iter().any(|offer| offer.groups.contains(&group));
@@ -279,7 +279,7 @@ impl Session {
         (is_offered && is_new && rekeying.rival.is_none()).then_some(group)
     }
 
-    /// Our rekeying has come to nothing: if the other side has made an IKE SA meanwhile, that one is it.
+    /// Ends a rekeying that failed: if the peer has created an IKE SA meanwhile, that one becomes current.
     fn abandon_rekey(
         &mut self,
         old: u64,

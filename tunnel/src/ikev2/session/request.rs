@@ -1,4 +1,4 @@
-//! A Child SA that we ask for.
+//! A local request for a Child SA.
 
 use super::agreement::selectors_of;
 use super::entry::Rival;
@@ -13,11 +13,11 @@ use crate::ikev2::nat::Path;
 use crate::ikev2::proposal::EspOffer;
 use crypto::exchange::{Group, PrivateShare};
 
-/// What we have asked for.
+/// The parameters of a pending request.
 pub(crate) struct Request {
-    /// Which of the connection's children.
+    /// The index of the child in the connection.
     pub(super) child: usize,
-    /// The SPI that we are going to receive with.
+    /// The inbound SPI.
     pub(super) spi: u32,
     pub(super) proposals: Vec<Proposal>,
     pub(super) nonce: [u8; NONCE],
@@ -25,23 +25,23 @@ pub(crate) struct Request {
     pub(super) local: Vec<TrafficSelector>,
     pub(super) remote: Vec<TrafficSelector>,
     pub(super) mode: Mode,
-    /// The addresses to which its selectors are bound.
+    /// The path to whose addresses its selectors are bound.
     pub(super) path: Path,
-    /// What it is to replace.
+    /// The inbound SPI of the SA that it replaces.
     pub(super) replaces: Option<u32>,
-    /// What the other side made to replace the same, or for the same packets.
+    /// The SA that the peer has created to replace the same one, or for the same packets.
     pub(super) rival: Option<Rival<u32>>,
-    /// SPIs that the other side has deleted meanwhile: one may be that of what it made for us.
+    /// SPIs that the peer has deleted meanwhile: one may be that of the SA created for this request.
     pub(super) gone: Vec<u32>,
-    /// How often we were asked for another group.
+    /// How often the peer asked for another group.
     pub(super) retries: u32,
 }
 
-/// SPIs that are remembered as deleted.
+/// The maximum number of deleted SPIs that are remembered.
 const GONE: usize = 16;
 
 impl Request {
-    /// The Child SA that an IKE SA is born with: its keys are made of IKE_SA_INIT's exchange and nonces.
+    /// The Child SA in IKE_AUTH: its keys are derived from the exchange and the nonces of IKE_SA_INIT.
     pub(crate) fn first(
         owner: SessionId,
         config: &Connection,
@@ -53,7 +53,8 @@ impl Request {
         Self::of(owner, config, child, path, &offers, context)
     }
 
-    /// One that comes later, with an exchange of its own if that is configured; `replaces` is the SPI of an older one.
+    /// A later one, with a key exchange of its own if configured; `replaces` is the inbound SPI of the SA that it
+    /// replaces.
     pub(super) fn later(
         owner: SessionId,
         config: &Connection,
@@ -99,19 +100,19 @@ impl Request {
         })
     }
 
-    /// The other side deletes an SA that we do not know.
+    /// Notes that the peer deletes an unknown SA.
     pub(super) fn note_gone(&mut self, spi: u32) {
         if self.gone.len() < GONE {
             self.gone.push(spi);
         }
     }
 
-    /// The SPI that we are going to receive with.
+    /// The inbound SPI.
     pub(crate) fn spi(&self) -> u32 {
         self.spi
     }
 
-    /// Takes another group, if it is one that we offered and have not tried just now.
+    /// Switches to another group, if it was offered and not just tried.
     pub(super) fn change_group(
         &mut self,
         config: &Connection,
@@ -128,7 +129,7 @@ impl Request {
         self.retries <= 2
     }
 
-    /// What is added to IKE_AUTH.
+    /// The payloads for IKE_AUTH.
     pub(crate) fn payloads_of_first(&self) -> Vec<Payload<'_>> {
         let mut payloads = self.mode_payload();
         payloads.push(Payload::Sa(self.proposals.clone()));

@@ -1,4 +1,4 @@
-//! What the other side asks for.
+//! Requests of the peer.
 
 use super::Session;
 use super::entry::{Procedure, Standing};
@@ -12,10 +12,10 @@ use crate::ikev2::nat::Path;
 /// A request that is being handled.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
-    /// In which IKE SA.
+    /// The local SPI of the IKE SA that it arrived in.
     pub(super) spi: u64,
     pub(super) incoming: &'a Incoming,
-    /// Where the answer goes.
+    /// The path of the answer.
     pub(super) path: Path,
 }
 
@@ -39,7 +39,7 @@ impl Session {
         match incoming.exchange {
             Exchange::CreateChildSa => self.handle_create_child(asked, &payloads, context),
             Exchange::Informational => self.handle_informational(asked, &payloads, context),
-            // Both sides have shown who they are, and there is nothing else that we know.
+            // The exchange type is unknown, or not valid after authentication.
             Exchange::IkeSaInit | Exchange::IkeAuth | Exchange::Other(_) => {
                 self.refuse_for_good(asked, context);
             }
@@ -52,7 +52,7 @@ impl Session {
         self.respond(asked.spi, asked.incoming, asked.path, &payloads, context);
     }
 
-    /// Section 2.21.3: who sends what cannot be read has lost its mind, and the SA with it.
+    /// Refuses a malformed request and deletes the IKE SA (section 2.21.3).
     pub(super) fn refuse_for_good(&mut self, asked: Asked<'_>, context: &mut Context<'_>) {
         self.refuse(asked, notify::INVALID_SYNTAX, &[], context);
         self.over = Some(CloseReason::Misbehaved);
@@ -62,7 +62,7 @@ impl Session {
         let (Some(proposals), Some(nonce)) = (&payloads.sa, payloads.nonce) else {
             return self.refuse_for_good(asked, context);
         };
-        // Section 2.25: an SA that is on its way out makes no new ones.
+        // Section 2.25: no new SAs are created in an IKE SA that is being deleted.
         let is_current = self.ike(asked.spi).is_some_and(|ike| ike.standing == Standing::Current);
         if !is_current || self.closing.is_some() {
             return self.refuse(asked, notify::TEMPORARY_FAILURE, &[], context);
@@ -70,7 +70,7 @@ impl Session {
         if proposals.first().is_some_and(|proposal| proposal.protocol == protocol::IKE) {
             return self.answer_rekey(asked, payloads, proposals, nonce, context);
         }
-        // Section 2.25.2: whose IKE SA it would be is not known while that is being replaced.
+        // Section 2.25.2: while the IKE SA is being rekeyed, the Child SA would belong to neither for sure.
         if matches!(self.procedure(asked.spi), Some(Procedure::RekeyIke(_))) {
             return self.refuse(asked, notify::TEMPORARY_FAILURE, &[], context);
         }
@@ -89,9 +89,9 @@ impl Session {
 
     fn handle_informational(&mut self, asked: Asked<'_>, payloads: &Payloads<'_>, context: &mut Context<'_>) {
         let failure = match payloads.error() {
-            // Section 2.21.2: an initiator tells so that it does not believe us.
+            // Section 2.21.2: the initiator rejects our authentication in this way.
             Some(notify::AUTHENTICATION_FAILED) => Some(Cause::Refused),
-            // Section 2.21.3: it cannot read us, and has no IKE SA with us any more.
+            // Section 2.21.3: the peer could not parse a message, and has deleted its IKE SA.
             Some(kind @ notify::INVALID_SYNTAX) => Some(Cause::Notified(notify::name(kind))),
             _ => None,
         };

@@ -1,4 +1,4 @@
-//! What has become of what we asked for.
+//! Answers to local requests.
 
 use super::Session;
 use super::entry::{Procedure, Standing};
@@ -18,7 +18,7 @@ impl Session {
             self.over = Some(CloseReason::Misbehaved);
             return;
         };
-        // Section 2.21.3: the other side cannot read us, and has no IKE SA with us any more.
+        // Section 2.21.3: the peer could not parse the request, and has deleted its IKE SA.
         if payloads.error() == Some(notify::INVALID_SYNTAX) {
             self.release_procedure(procedure, context);
             self.report_failure(Cause::Notified(notify::name(notify::INVALID_SYNTAX)), context);
@@ -29,7 +29,7 @@ impl Session {
             return self.close(CloseReason::Misbehaved, context);
         }
         match procedure {
-            // Section 2.25: whoever is ending the session does not care any more.
+            // Section 2.25: the session is being closed, so other answers have no effect.
             other if self.closing.is_some() && !matches!(other, Procedure::DeleteIke) => {
                 self.release_procedure(other, context);
             }
@@ -41,7 +41,7 @@ impl Session {
         }
     }
 
-    /// Section 2.25: whether the other side has refused for so long what it should refuse for a moment.
+    /// Whether the peer has answered with TEMPORARY_FAILURE for too long (section 2.25).
     fn is_put_off_for_ever(&mut self, procedure: &Procedure, payloads: &Payloads<'_>, now: Time) -> bool {
         if !matches!(procedure, Procedure::CreateChild(_) | Procedure::RekeyIke(_)) {
             return false;
@@ -54,7 +54,7 @@ impl Session {
         false
     }
 
-    /// The other side does not answer in an IKE SA.
+    /// Handles an IKE SA in which the peer does not answer.
     pub(super) fn handle_dead(&mut self, spi: u64, context: &mut Context<'_>) {
         let Some(ike) = self.ike(spi) else { return };
         if ike.standing == Standing::Current {
@@ -64,7 +64,7 @@ impl Session {
         self.remove_ike(spi, context);
     }
 
-    /// Gives back what a procedure that comes to nothing has taken.
+    /// Releases the SPIs of a procedure that failed.
     pub(super) fn release_procedure(&mut self, procedure: Procedure, context: &mut Context<'_>) {
         match procedure {
             Procedure::CreateChild(request) => context.release_child_spi(request.spi),

@@ -1,4 +1,4 @@
-//! What people may know about a session.
+//! The status of a session, for operators.
 
 use super::Session;
 use super::entry::{ChildEntry, ChildStanding, IkeSa, Standing};

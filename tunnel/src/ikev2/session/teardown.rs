@@ -1,4 +1,4 @@
-//! Deleting Child SAs and the IKE SA, on both sides (RFC 7296 sections 1.4.1 and 2.8).
+//! Deletion of Child SAs and of the IKE SA, on both sides (RFC 7296 sections 1.4.1 and 2.8).
 
 use super::entry::{ChildStanding, IkeSa, Procedure, Standing};
 use super::{Session, Task};
@@ -10,7 +10,7 @@ use crate::ikev2::limits::{CONTESTED_TIME, FAREWELL_TRANSMISSIONS, RECONNECT_DEL
 use crate::ikev2::message::{Delete, Exchange, Payload};
 
 impl Session {
-    /// Asks to delete a Child SA. Packets that are on their way are still received until the answer comes.
+    /// Requests the deletion of a Child SA. Packets in flight are accepted until the answer arrives.
     pub(super) fn request_delete(&mut self, spi: u32, context: &mut Context<'_>) {
         let Some(entry) = self.child_mut(spi) else { return };
         entry.standing = ChildStanding::Deleting;
@@ -18,7 +18,7 @@ impl Session {
         self.request_disown(spi, context);
     }
 
-    /// Asks to delete a Child SA that we have not put to work.
+    /// Requests the deletion of a Child SA that is not installed here.
     pub(super) fn request_disown(&mut self, spi: u32, context: &mut Context<'_>) {
         let payloads = [Payload::Delete(Delete::Esp(vec![spi]))];
         self.send_request(Exchange::Informational, &payloads, Procedure::DeleteChild(spi), context);
@@ -33,7 +33,8 @@ impl Session {
         }
     }
 
-    /// Another peer wants the packets of this one: it answers soon, whatever is asked of it already, or is taken for dead.
+    /// Checks whether the peer is alive, as another peer asks for its packets: a peer that does not answer soon, even
+    /// to a pending request, is dead.
     pub(in crate::ikev2) fn prove_alive(&mut self, context: &mut Context<'_>) {
         if self.closing.is_some() || self.over.is_some() {
             return;
@@ -48,8 +49,7 @@ impl Session {
         }
     }
 
-    /// The other side deletes the Child SAs that we send with under these SPIs. Returns the SPIs that we received with,
-    /// which go into the answer.
+    /// Handles the deletion of the Child SAs with these outbound SPIs. Returns their inbound SPIs, for the answer.
     pub(super) fn handle_children_deleted(
         &mut self,
         outbound: &[u32],
@@ -64,7 +64,7 @@ impl Session {
             let (inbound, child, standing) = (entry.inbound, entry.child, entry.standing);
             let since = entry.since;
             match standing {
-                // Section 1.4.1: of two deletions that cross neither is repeated in an answer.
+                // Section 1.4.1: when two deletions cross, the answers do not contain the SPIs.
                 ChildStanding::Deleting => {}
                 ChildStanding::Replaced(by) => {
                     context.out.push(Action::Use { spi: by });
@@ -88,9 +88,9 @@ impl Session {
         }
     }
 
-    /// A Child SA that nothing has replaced is gone; it was there since `since`.
+    /// Requests a child again whose SA was deleted without a replacement; `since` is when the SA was installed.
     pub(super) fn restart_child(&mut self, child: usize, since: Time, context: &mut Context<'_>) {
-        // What is deleted as soon as it is made would be so again.
+        // A Child SA that is deleted as soon as it is installed would be deleted again.
         let is_refused = context.now - since < RECONNECT_DELAY;
         if is_refused {
             self.refused.insert(child, context.now);
@@ -105,14 +105,14 @@ impl Session {
         }
     }
 
-    /// The other side deletes the IKE SA in which it says so.
+    /// Handles the deletion of the IKE SA that the request arrived in.
     pub(super) fn handle_ike_deleted(&mut self, spi: u64, context: &mut Context<'_>) {
         let was_current = self.ike(spi).is_some_and(|ike| ike.standing == Standing::Current);
         self.remove_ike(spi, context);
         if !was_current {
             return;
         }
-        // Both sides were replacing it, and the other side did not know that we were.
+        // Both sides were rekeying it, and the peer did not know of the local request.
         let candidate = self.ikes.iter_mut().find(|ike| ike.standing == Standing::Candidate);
         match candidate {
             Some(candidate) => candidate.standing = Standing::Current,
@@ -120,7 +120,7 @@ impl Session {
         }
     }
 
-    /// Forgets an IKE SA, and what was under way in it.
+    /// Removes an IKE SA and its pending procedure.
     pub(super) fn remove_ike(&mut self, spi: u64, context: &mut Context<'_>) {
         let Some(place) = self.ikes.iter().position(|ike| ike.spi() == spi) else { return };
         let ike = self.ikes.remove(place);
@@ -130,7 +130,7 @@ impl Session {
         }
     }
 
-    /// Ends the session: nothing is sent or received under its Child SAs any more, and the other side is told.
+    /// Closes the session: removes its Child SAs and tells the peer.
     pub(in crate::ikev2) fn close(&mut self, reason: CloseReason, context: &mut Context<'_>) {
         if self.is_closing() {
             return;
@@ -157,7 +157,7 @@ impl Session {
         }
     }
 
-    /// The other side has heard that the IKE SA is deleted.
+    /// Handles the answer to the Delete of an IKE SA.
     pub(super) fn finish_farewell(&mut self, spi: u64, context: &mut Context<'_>) {
         let was_current = self.ike(spi).is_some_and(|ike| ike.standing == Standing::Current);
         self.remove_ike(spi, context);
@@ -166,7 +166,7 @@ impl Session {
         }
     }
 
-    /// Gives everything back when the session is over.
+    /// Releases everything that the session holds.
     pub(in crate::ikev2) fn dismantle(mut self, context: &mut Context<'_>) {
         let ikes: Vec<u64> = self.ikes.iter().map(IkeSa::spi).collect();
         for spi in ikes {
@@ -179,7 +179,7 @@ impl Session {
         self.clear_queue(context);
     }
 
-    /// Forgets what was to be done. What was to be disowned goes with the IKE SA, and only keeps its SPI.
+    /// Clears the queue. SAs that were to be disowned are deleted with the IKE SA; only their SPIs are released.
     fn clear_queue(&mut self, context: &mut Context<'_>) {
         for task in std::mem::take(&mut self.queue) {
             if let Task::Disown(spi) = task {

@@ -1,4 +1,4 @@
-//! What a session does as time passes.
+//! Timers of a session.
 
 use super::entry::{ChildStanding, IkeSa, Standing};
 use super::{Session, Task};
@@ -26,11 +26,11 @@ impl Session {
         times.flatten().min()
     }
 
-    /// When the other side is to be asked for a sign of life, unless something else is asked.
+    /// When a liveness check is due, unless another request is pending.
     fn liveness_due(&self) -> Option<Time> {
         let is_idle = self.closing.is_none() && self.current().is_some_and(|ike| !ike.channel.is_busy());
         let by_detection = self.config.dead_peer_detection.map(|it| self.last_heard + it.interval);
-        // Section 2.4: essential, whether detection is configured or not.
+        // Section 2.4 requires this check even if dead peer detection is not configured.
         let unanswered = self.unanswered.map(|since| since + SILENCE_TIME);
         by_detection.into_iter().chain(unanswered).min().filter(|_| is_idle)
     }
@@ -108,7 +108,7 @@ impl Session {
         let now = context.now;
         let mut tasks = Vec::new();
         if self.succession.is_final && self.children.iter().any(|child| child.expires <= now) {
-            // There will be no other in this session.
+            // No other IKE SA can replace this one.
             return self.close(CloseReason::Expired, context);
         }
         for child in &mut self.children {
@@ -118,7 +118,7 @@ impl Session {
             }
             let is_overdue = child.deadline.take_if(|at| *at <= now).is_some();
             if !is_deleting && (is_overdue || child.expires <= now) {
-                // It is not asked for again while it waits for its turn to be deleted.
+                // It is marked now, so that the deletion is not queued a second time.
                 child.standing = ChildStanding::Deleting;
                 tasks.push(Task::DeleteChild(child.inbound));
                 if !is_overdue {

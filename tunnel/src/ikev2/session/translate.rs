@@ -1,24 +1,24 @@
-//! Transport mode through NAT: each side has its own names for the same addresses (RFC 7296 section 2.23.1).
+//! Transport mode through NAT: each side knows the same host by another address (RFC 7296 section 2.23.1).
 //!
-//! Selectors of the other side are put into our words before anything else is done with them: on a side that is behind a
-//! NAT, its one address becomes the one by which we know it. So the other side gets no packets but those of the address
-//! where it is, whatever it asks for. Where a NAT is only pretended, both call the address the same, and nothing changes.
+//! Selectors of the peer are first translated to local addresses: for a side behind a NAT, its single address is
+//! replaced by the address that is known here. So the peer only gets packets of its own address, whatever it asks
+//! for. With forced encapsulation and no NAT, both sides use the same address, and nothing changes.
 
 use crate::esp::TrafficSelector;
 use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::selectors::one_host;
 use std::net::IpAddr;
 
-/// The other side's selectors in our words.
+/// The selectors of the peer, translated.
 pub(super) struct Translated {
-    /// Our packets.
+    /// The local selectors.
     pub(super) local: Vec<TrafficSelector>,
-    /// Its packets.
+    /// The remote selectors.
     pub(super) remote: Vec<TrafficSelector>,
     pub(super) renamed: Renamed,
 }
 
-/// On which sides it has another word for the address than we do.
+/// The sides whose address differs between the peer and the local side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Renamed {
     pub(super) local: bool,
@@ -34,12 +34,13 @@ pub(super) fn translate(
 ) -> Translated {
     let (ours, local) = side(nat.local.then(|| path.local.ip()), local);
     let (theirs, remote) = side(nat.remote.then(|| path.remote.ip()), remote);
-    // That we are behind a NAT nobody pretends, and who gives back what we have sent does not show it.
+    // The peer cannot pretend that the local side is behind a NAT. A peer that echoes the selectors sent by the local
+    // side does not show whether they changed.
     Translated { local, remote, renamed: Renamed { local: ours || nat.local, remote: theirs } }
 }
 
-/// The selectors of one side, whose address is `address` if it is behind a NAT, and whether that changes them. Those of more
-/// than one address are not of transport mode, and stay as they are.
+/// Translates the selectors of one side, with the new address `address` if it is behind a NAT; also returns whether
+/// they changed. Selectors of several addresses are not valid in transport mode and stay unchanged.
 fn side(address: Option<IpAddr>, selectors: &[TrafficSelector]) -> (bool, Vec<TrafficSelector>) {
     let (Some(before), Some(address)) = (one_host(selectors), address) else {
         return (false, selectors.to_vec());

@@ -1,4 +1,4 @@
-//! IKE_AUTH has been sent.
+//! The initiator's state after it has sent IKE_AUTH.
 
 use super::held::{self, Held};
 use super::initiating::{Answer, Answered, Useless, answer};
@@ -22,37 +22,37 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct Authenticating {
     first: Initiating,
     attempt: Attempt,
-    /// Who has answered the first message as well: each may be the true one (section 2.4), and has its turn when it has
-    /// turned out that those before are not.
+    /// Other answers to the first message: each may be the genuine one (section 2.4), and is tried after the earlier
+    /// ones have failed.
     others: VecDeque<Answer>,
-    /// Whether nobody wants it any more.
+    /// Whether the set-up was abandoned.
     is_abandoned: bool,
-    /// The answer, if it is not known yet whether it is to be believed.
+    /// The answer, while the revocation status of its certificate is queried.
     held: Option<Held>,
-    /// Until when that may be so, if it is or was.
+    /// The time limit of the query, once there was one.
     held_until: Option<Time>,
 }
 
-/// To authenticate with one who has answered.
+/// An attempt to authenticate the sender of one answer.
 struct Attempt {
     path: Path,
     nat: Nat,
     channel: Channel,
     init: Init,
-    /// The Child SA that was asked for in the same message.
+    /// The Child SA requested in the same message.
     child: Option<Request>,
-    /// What IKE_AUTH is on the network, how often it was sent, and when first.
+    /// The size of the IKE_AUTH message, how often it was sent, and when first.
     message: AuthMessage,
     sent: u32,
     since: Time,
 }
 
 impl Authenticating {
-    /// Agrees on keys with one who has answered, and sends IKE_AUTH there; `others` have answered as well.
+    /// Derives keys with the sender of one answer, and sends IKE_AUTH to it; `others` are the further answers.
     pub(super) fn begin(
         first: Initiating,
         answer: Answer,
@@ -85,7 +85,7 @@ impl Authenticating {
         })
     }
 
-    /// Nothing can come of an answer: it is the next one's turn, or the true one is still to come.
+    /// Handles an unusable answer: the next one is tried, or the genuine one is awaited.
     fn pass_over(
         mut first: Initiating,
         mut others: VecDeque<Answer>,
@@ -105,13 +105,13 @@ impl Authenticating {
         self.first.connection()
     }
 
-    /// Wants one more child.
+    /// Adds one more child.
     pub(crate) fn want(&mut self, child: usize) {
         self.first.want(child);
     }
 
     pub(crate) fn handle(mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Option<Phase> {
-        // Requests of the other side wait until it has shown who it is.
+        // Requests of the peer are ignored until it is authenticated; it retransmits them.
         if !inbound.message.header.is_response {
             return self.stay();
         }
@@ -130,8 +130,8 @@ impl Authenticating {
         Some(Phase::Authenticating(Box::new(self)))
     }
 
-    /// One more has answered the first message. They are asked one after another, as the true one may have answered
-    /// twice, and would have two sessions.
+    /// Adds a further answer to the first message. Answers are tried one after another: the genuine peer may have
+    /// answered twice, and would otherwise have two sessions.
     fn note_answer(&mut self, inbound: &Inbound<'_>, payloads: &Payloads<'_>) {
         let is_known = self.attempt.init.received == inbound.bytes
             || self.others.iter().any(|other| other.received == inbound.bytes);
@@ -144,7 +144,7 @@ impl Authenticating {
         }
     }
 
-    /// Who was asked is not the one: it is the next one's turn.
+    /// Ends the attempt with one answer: the next one is tried.
     fn go_on(mut self, was_refused: bool, context: &mut Context<'_>) -> Option<Phase> {
         let (path, message) = (self.attempt.path, self.attempt.message);
         self.attempt.release(context);
@@ -157,7 +157,7 @@ impl Authenticating {
         self.first.give_up_as(path, Cause::NoAuthAnswer(message), context)
     }
 
-    /// What was answered, but not well, is told at the end.
+    /// Reports missing answers, unless an earlier error will be reported at the end.
     fn report_unanswered(&self, context: &mut Context<'_>) {
         if self.is_abandoned || self.first.is_doubted() || !self.others.is_empty() {
             return;
@@ -183,7 +183,7 @@ impl Authenticating {
         self.look_at(incoming, context)
     }
 
-    /// Checks who has answered.
+    /// Verifies the answer.
     fn look_at(self, incoming: Incoming, context: &mut Context<'_>) -> Option<Phase> {
         let (id, whose, wall) = (self.first.id, Whose::Ours(self.connection()), context.wall);
         let is_long = self.first.wanted.config.authentication.takes_long();
@@ -204,7 +204,7 @@ impl Authenticating {
         context.compute_if(is_long, id, whose, verify, go_on)
     }
 
-    /// Waits until it is known whether the certificate of who has answered is revoked.
+    /// Keeps the answer until the revocation status of its certificate is known.
     fn hold(
         mut self,
         incoming: Incoming,
@@ -232,7 +232,7 @@ impl Authenticating {
         }
     }
 
-    /// Hears what was asked of it while it was away.
+    /// Applies the requests that arrived while the job was running.
     fn catch_up(mut self, meanwhile: Meanwhile) -> Self {
         for child in meanwhile.children {
             self.want(child);
@@ -272,8 +272,8 @@ impl Authenticating {
         Phase::Established(Box::new(session))
     }
 
-    /// Whoever answers has not shown who it is. It may believe that the SA is there: it is told that it is not
-    /// (section 2.21.2).
+    /// Fails with an unauthenticated answer. Its sender may have created the SA: with `tell`, it is told that
+    /// authentication has failed (section 2.21.2).
     fn fail(mut self, cause: Cause, tell: bool, context: &mut Context<'_>) -> Option<Phase> {
         if tell {
             self.attempt.disbelieve(context);
@@ -283,7 +283,7 @@ impl Authenticating {
         self.go_on(was_refused, context)
     }
 
-    /// Ends it as soon as the other side has answered: it may have a session by then.
+    /// Abandons the set-up as soon as the peer has answered: it may have created a session by then.
     pub(crate) fn abandon(&mut self) {
         self.is_abandoned = true;
         self.attempt.channel.hurry(FAREWELL_TRANSMISSIONS);
@@ -294,7 +294,7 @@ impl Authenticating {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        // Nothing is asked while an answer is held.
+        // No request is pending while an answer is held.
         self.held.as_ref().map(Held::next).or_else(|| self.attempt.channel.next_timeout())
     }
 
@@ -323,7 +323,7 @@ impl Attempt {
     fn begin(first: &Initiating, answered: Answered, context: &mut Context<'_>) -> Self {
         let Answered { path, nat, channel, init, childless, proof } = answered;
         let wanted = &first.wanted;
-        // Without RFC 6023 the other side expects a Child SA.
+        // A peer without RFC 6023 expects a Child SA.
         let child = match wanted.children.first() {
             None if !childless && !wanted.config.children.is_empty() => Some(0),
             first => first.copied(),
@@ -363,7 +363,7 @@ impl Attempt {
         context.send(self.path, datagrams);
     }
 
-    /// The other side may believe that the SA is there: it is told that it is not (section 2.21.2).
+    /// Tells the peer, which may have created the SA, that authentication has failed (section 2.21.2).
     fn disbelieve(&mut self, context: &mut Context<'_>) {
         let teardown =
             [Payload::Notify(Notify::new(notify::AUTHENTICATION_FAILED, &[])), Payload::Delete(Delete::Ike)];
@@ -376,7 +376,7 @@ impl Attempt {
         context.send(self.path, datagrams);
     }
 
-    /// Gives back the SPI of the Child SA.
+    /// Releases the SPI of the Child SA.
     fn release(self, context: &mut Context<'_>) {
         if let Some(child) = self.child {
             context.release_child_spi(child.spi());

@@ -1,4 +1,4 @@
-//! IKE_SA_INIT has been answered; the initiator has yet to show who it is.
+//! The responder's state after it has answered IKE_SA_INIT: the initiator is not authenticated yet.
 
 use super::held::{self, Held};
 use super::proof::{self, Proof, certificate_payloads};
@@ -25,7 +25,7 @@ use crate::ikev2::session::{Beginning, Session};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct HalfOpen {
     id: SessionId,
     path: Path,
@@ -35,21 +35,21 @@ pub(crate) struct HalfOpen {
     entry: HalfOpenEntry,
     /// How often the first message was answered again.
     repeated: u32,
-    /// Whether IKE_AUTH was refused: it is only there to say so again.
+    /// Whether IKE_AUTH was refused: the state is only kept to repeat the refusal.
     is_refused: bool,
-    /// IKE_AUTH, if it is not known yet whether it is to be believed.
+    /// IKE_AUTH, while the revocation status of its certificate is queried.
     held: Option<Held>,
-    /// Until when that may be so, if it is or was.
+    /// The time limit of the query, once there was one.
     held_until: Option<Time>,
     expires: Time,
 }
 
-/// Why IKE_AUTH was refused: what the other side is told, and what our people are.
+/// A refusal of IKE_AUTH: the notification for the peer, and the cause to report.
 struct Refusal {
     notify: u16,
     data: Vec<u8>,
     connection: Option<ConnectionId>,
-    /// Whether the other side has shown who it is all the same.
+    /// Whether the peer is authenticated nevertheless.
     authentic: bool,
     cause: Cause,
 }
@@ -71,24 +71,24 @@ impl Refusal {
     }
 }
 
-/// IKE_AUTH, and the connection that the identities in it belong to.
+/// IKE_AUTH, and the connection that its identities match.
 struct Request {
     incoming: Incoming,
     connection: ConnectionId,
     config: Arc<Connection>,
 }
 
-/// The other side's proof was right.
+/// A valid proof of the peer.
 struct Authenticated {
     verified: Verified,
-    /// Ours.
+    /// The local proof.
     proof: Proof,
-    /// Who it may be as well.
+    /// Other identities that the peer's credentials prove.
     names: Vec<Identity>,
 }
 
 impl Request {
-    /// Whether it is still configured so.
+    /// Whether the connection is still configured as it was.
     fn is_current(&self, context: &Context<'_>) -> bool {
         context.connections.get(self.connection).is_some_and(|config| Arc::ptr_eq(config, &self.config))
     }
@@ -109,7 +109,7 @@ impl HalfOpen {
         Self { id, path, nat, channel, init, entry, repeated: 0, is_refused, held, held_until, expires }
     }
 
-    /// Who waits for it.
+    /// The half-open entry of the initiator.
     pub(crate) fn entry(&self) -> HalfOpenEntry {
         self.entry.holding(self.channel.held(), self.held_until.is_some())
     }
@@ -118,12 +118,12 @@ impl HalfOpen {
         self.channel.local_spi()
     }
 
-    /// Forgets the fragments that are held.
+    /// Drops the fragments.
     pub(crate) fn forget_fragments(&mut self) {
         self.channel.forget_fragments();
     }
 
-    /// The first message came again: it gets the same answer.
+    /// Repeats the answer to a repeated first message.
     pub(crate) fn answer_again(&mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) {
         if inbound.bytes == self.init.received && self.repeated < REPEATED_ANSWERS {
             self.repeated += 1;
@@ -153,24 +153,24 @@ impl HalfOpen {
     }
 
     pub(crate) fn handle(mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Option<Phase> {
-        // CVE-2026-78135 and its like: before authentication there is one exchange and no other.
+        // As CVE-2026-78135 shows: before authentication, no exchange but IKE_AUTH is accepted.
         if inbound.message.header.exchange != Exchange::IkeAuth {
             return Some(Phase::HalfOpen(Box::new(self)));
         }
-        // The answer to the first message has shown that the initiator is at that address. A copy of IKE_AUTH can come from
-        // any other, and what tells of a NAT is no excuse: a side that only wants ESP in UDP says the same. A NAT gives
-        // both ports of a host the same address (RFC 4787 section 4.1).
+        // The answer to the first message has shown that the initiator is at this address. A copy of IKE_AUTH can come
+        // from any other address. A detected NAT is no exception, as a peer that only wants ESP in UDP pretends one. A
+        // NAT maps both ports of a host to the same address (RFC 4787 section 4.1).
         if inbound.path.remote.ip() != self.path.remote.ip() {
             let cause = Cause::Moved { from: self.path.remote, to: inbound.path.remote };
             context.suspect(None, self.path, || cause);
             return Some(Phase::HalfOpen(Box::new(self)));
         }
         match self.channel.receive(&inbound.message) {
-            // One that is held already has come again.
+            // A message that is held already is not held again.
             Received::Request(incoming) if !self.is_refused && self.held.is_none() => {
                 return self.handle_auth(inbound, incoming, context);
             }
-            // Our refusal may have been lost.
+            // The refusal may have been lost.
             Received::Again(datagrams) => context.send(self.path, datagrams),
             _ => {}
         }
@@ -183,7 +183,7 @@ impl HalfOpen {
         incoming: Incoming,
         context: &mut Context<'_>,
     ) -> Option<Phase> {
-        // A NAT moves the initiator to port 4500: who stays does not believe in one.
+        // An initiator that detects a NAT moves to port 4500; one that stays on port 500 has detected none.
         self.path = inbound.path;
         self.nat.in_udp &= inbound.path.local.port() != IKE_PORT;
         self.look_at(incoming, context)
@@ -215,7 +215,7 @@ impl HalfOpen {
         outcome: Result<Authenticated, Box<Refusal>>,
         context: &mut Context<'_>,
     ) -> Option<Phase> {
-        // What is configured may be something else by now.
+        // The configuration may have changed meanwhile.
         if !request.is_current(context) {
             return self.look_at(request.incoming, context);
         }
@@ -231,7 +231,7 @@ impl HalfOpen {
         }
     }
 
-    /// Waits with the answer until it is known whether the certificate is revoked.
+    /// Delays the answer until the revocation status of the certificate is known.
     fn hold(mut self, request: Request, seen: u64, refusal: Refusal, context: &mut Context<'_>) -> Phase {
         let is_new = self.held_until.is_none();
         if is_new && !context.may_hold {
@@ -247,7 +247,7 @@ impl HalfOpen {
         }
     }
 
-    /// Looks whether the peer is one of another connection.
+    /// Checks whether the peer belongs to another connection.
     fn compare(
         self,
         request: Request,
@@ -276,7 +276,7 @@ impl HalfOpen {
         context.compute_if(is_long, id, whose, find, go_on)
     }
 
-    /// Lets the peer in, unless another connection is the one for it.
+    /// Accepts the peer, unless it belongs to another connection.
     fn decide(
         self,
         request: &Request,
@@ -294,7 +294,7 @@ impl HalfOpen {
         }
     }
 
-    /// Finds the connection that both identities and the chosen algorithms belong to.
+    /// Finds the connection that matches both identities and the selected algorithms.
     fn find(
         &self,
         incoming: &Incoming,
@@ -305,28 +305,28 @@ impl HalfOpen {
         let Some(id) = &payloads.id_i else {
             return Err(refuse(Cause::Misbehaved("its IKE_AUTH lacks an identity")));
         };
-        // A Child SA is asked for with all of these, or with none (RFC 6023).
+        // A request for a Child SA has all of these payloads, or none (RFC 6023).
         let parts = [payloads.sa.is_some(), payloads.ts_i.is_some(), payloads.ts_r.is_some()];
         if parts.contains(&true) && parts.contains(&false) {
             let cause = Cause::Misbehaved("its IKE_AUTH lacks algorithms or selectors");
             return Err(Box::new(Refusal::new(notify::INVALID_SYNTAX, None, cause)));
         }
         let Some(identity) = identity::read(id) else {
-            return Err(refuse(Cause::Misbehaved("its identity is of a type that we do not know")));
+            return Err(refuse(Cause::Misbehaved("its identity type is not supported")));
         };
         // Section 2.16: IKE_AUTH without AUTH asks for EAP.
         if payloads.auth.is_none() {
             return Err(self.refuse_eap(&identity, context));
         }
         let asked = payloads.id_r.as_ref().map(identity::read);
-        // Who is named by one is not let in by another that takes anyone.
+        // A connection that names the identity precedes those that accept any.
         let candidates = candidates(self.path, context);
         let found = candidates.of(&identity).find(|(_, config)| self.fits(config, &identity, asked.as_ref()));
         let found = found.map(|(id, config)| (id, Arc::clone(config)));
         found.ok_or_else(|| self.unfit(&identity, asked.flatten(), context))
     }
 
-    /// Why no connection fits an identity: that of another name of ours, other algorithms, or that it is unknown.
+    /// Why no connection matches an identity: another local identity, other algorithms, or an unknown identity.
     fn unfit(&self, identity: &Identity, asked: Option<Identity>, context: &Context<'_>) -> Box<Refusal> {
         let candidates = candidates(self.path, context);
         let (connection, cause) = match (candidates.of(identity).next(), asked) {
@@ -352,7 +352,7 @@ impl HalfOpen {
         Box::new(Refusal::new(notify::AUTHENTICATION_FAILED, meant.map(|(id, _)| id), cause))
     }
 
-    /// Checks the other side's proof, and makes ours.
+    /// Verifies the peer's proof, and computes the local one.
     fn authenticate(
         &self,
         connection: ConnectionId,
@@ -376,8 +376,8 @@ impl HalfOpen {
         Ok(Authenticated { verified, proof, names })
     }
 
-    /// Whether a connection is for these identities, and its algorithms are the ones chosen: those of another one may
-    /// have been, when the identities were not known.
+    /// Whether a connection matches these identities and the selected algorithms: the algorithms may have been
+    /// selected for another connection before the identities were known.
     fn fits(&self, config: &Connection, identity: &Identity, asked: Option<&Option<Identity>>) -> bool {
         let is_theirs = config.remote_identity.as_ref().is_none_or(|expected| expected == identity);
         let is_ours = match asked {
@@ -419,13 +419,14 @@ impl HalfOpen {
         let nonces = Nonces { initiator: &self.init.peer_nonce, responder: &self.init.nonce };
         session.answer_first(&request.incoming, payloads, list, nonces, context);
         if payloads.configuration.is_some_and(asks_address) {
-            // It may go on with its own; if it does not, this is why.
+            // The peer may go on with its own address; if it does not, this is the reason.
             context.fail_sometimes(request.connection, path, Cause::AsksAddress);
         }
         Phase::Established(Box::new(session))
     }
 
-    /// Section 2.21.2: the answer is protected, but says nothing that is not meant for unauthenticated sources.
+    /// Refuses IKE_AUTH (section 2.21.2): the answer is encrypted, but contains nothing that an unauthenticated
+    /// source must not learn.
     fn refuse(mut self, incoming: &Incoming, refusal: Refusal, context: &mut Context<'_>) -> Phase {
         let notify = [Payload::Notify(Notify::new(refusal.notify, &refusal.data))];
         let datagrams = self.channel.respond(incoming, &notify, context.random);
@@ -442,7 +443,7 @@ impl HalfOpen {
     }
 }
 
-/// Why a peer is not served, if one of these connections is for it.
+/// Why a peer is not served, if one of these connections names it.
 fn proved(request: &Request, claimed: &Identity, rivals: &[Rival], wall: Duration) -> Option<Refusal> {
     let payloads = Payloads::parse(request.incoming.first, &request.incoming.chain).ok()?;
     let (connection, cause) = Rival::find(rivals, &request.config, claimed, &payloads.certificates, wall)?;

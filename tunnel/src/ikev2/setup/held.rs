@@ -1,8 +1,8 @@
-//! A message that shows who has sent it, but for one thing: it is still being asked whether the certificate is revoked.
+//! A valid IKE_AUTH message that is held while the revocation status of its certificate is queried.
 //!
 //! ```text
-//! proof right, status awaited ──> Held ──something was answered──> checked anew ──> believed, refused, or held on
-//!                                      ──time is over────────────> checked anew, and refused if still nothing is known
+//! proof valid, status awaited ──> Held ──new status────> verified again ──> accepted, refused or still held
+//!                                      ──time limit────> verified again, and refused if the status is still unknown
 //! ```
 
 use crate::Time;
@@ -12,19 +12,20 @@ use crate::ikev2::config::{Authentication, Connection};
 use crate::ikev2::limits::{HELD_LOOK, HELD_TIME};
 use std::sync::Arc;
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Held {
     incoming: Incoming,
     config: Arc<Connection>,
-    /// What was known when it was checked.
+    /// The [`generation`] at the time of verification.
     seen: u64,
     until: Time,
     next: Time,
 }
 
 impl Held {
-    /// Holds a message until its status is known, or the time is over; `until` is when that is, if it was held before, and
-    /// `seen` is the [`generation`] in which it was checked. Gives it back if the time is over.
+    /// Holds a message until its status is known or the time limit is reached. `until` is the limit if the message
+    /// was held before, and `seen` the [`generation`] in which it was verified. Returns the message if the limit has
+    /// passed.
     pub(super) fn new(
         incoming: Incoming,
         config: Arc<Connection>,
@@ -39,17 +40,17 @@ impl Held {
         Ok(Self { incoming, config, seen, until, next: until.min(now + HELD_LOOK) })
     }
 
-    /// Until when it may be held.
+    /// The time limit.
     pub(super) fn until(&self) -> Time {
         self.until
     }
 
-    /// When it is looked at next.
+    /// When it is checked next.
     pub(super) fn next(&self) -> Time {
         self.next
     }
 
-    /// Whether it is to be checked anew: more is known, or its time is over.
+    /// Whether to verify it again: the status may be known, or the time limit has passed.
     pub(super) fn is_due(&mut self, now: Time) -> bool {
         if now < self.next {
             return false;
@@ -64,7 +65,7 @@ impl Held {
     }
 }
 
-/// Changes when more is known about revocation. To be read before something is checked.
+/// A number that changes with each revocation status received. It must be read before the verification.
 pub(super) fn generation(config: &Connection) -> u64 {
     match &config.authentication {
         Authentication::Certificate(credentials) => credentials.trust.generation(),
@@ -72,7 +73,7 @@ pub(super) fn generation(config: &Connection) -> u64 {
     }
 }
 
-/// Whether nothing is wrong but that a status is being asked for.
+/// Whether the only obstacle is a revocation status that is being queried.
 pub(super) fn is_awaited(cause: &Cause) -> bool {
     matches!(cause, Cause::NotAuthentic { why: Unproved::Awaited(_), .. })
 }

@@ -1,4 +1,4 @@
-//! IKE_SA_INIT has been sent.
+//! The initiator's state after it has sent IKE_SA_INIT.
 
 use super::proof::{Proof, hashes};
 use super::{Announced, Authenticating, Inbound, Init};
@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The payloads of a message that answers a first one.
+/// The payloads of a message, if it answers a first message.
 pub(super) fn answer<'a>(inbound: &'a Inbound<'a>) -> Option<&'a Payloads<'a>> {
     let header = inbound.message.header;
     let is_answer = header.exchange == Exchange::IkeSaInit
@@ -36,18 +36,18 @@ pub(super) fn answer<'a>(inbound: &'a Inbound<'a>) -> Option<&'a Payloads<'a>> {
     }
 }
 
-/// What is to be set up.
+/// The parameters of the set-up.
 #[derive(Clone)]
 pub(crate) struct Wanted {
     pub(crate) connection: ConnectionId,
     pub(crate) config: Arc<Connection>,
-    /// Which of the connection's children; the first is made together with the IKE SA.
+    /// The children to create, by index; the first is created in IKE_AUTH.
     pub(crate) children: Vec<usize>,
-    /// Whether we know of no other session with the same gateway.
+    /// Whether there is no other session with the same peer.
     pub(crate) initial_contact: bool,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct Initiating {
     pub(super) id: SessionId,
     pub(super) wanted: Wanted,
@@ -63,13 +63,13 @@ pub(crate) struct Initiating {
     /// How often the message was sent, and when first.
     sent: u32,
     since: Time,
-    /// What somebody said who has not shown who it is.
+    /// The error sent by an unauthenticated source.
     doubt: Option<Cause>,
-    /// Whether this is the second beginning, after what [`begin_anew`](Self::begin_anew) is for.
+    /// Whether this is the second attempt, after [`begin_anew`](Self::begin_anew).
     is_second: bool,
 }
 
-/// An answer to the first message that may be the true one: whoever sent it is still to show who it is.
+/// A plausible answer to the first message, from a sender that is not authenticated yet.
 pub(super) struct Answer {
     spi: u64,
     suite: IkeSuite,
@@ -83,28 +83,28 @@ pub(super) struct Answer {
     pub(super) received: Vec<u8>,
 }
 
-/// One with whom keys have been agreed on.
+/// The state derived from one answer.
 pub(super) struct Answered {
     pub(super) path: Path,
     pub(super) nat: Nat,
     pub(super) channel: Channel,
     pub(super) init: Init,
-    /// Whether an IKE SA without a Child SA is understood (RFC 6023).
+    /// Whether the peer supports an IKE SA without a Child SA (RFC 6023).
     pub(super) childless: bool,
-    /// That we are who we say.
+    /// The local proof.
     pub(super) proof: Proof,
 }
 
-/// Why nothing can come of an answer.
+/// Why an answer is unusable.
 pub(super) enum Useless {
-    /// What it says.
+    /// The cause is in the answer.
     Theirs(Cause),
-    /// We cannot show who we are.
+    /// The local authentication cannot be computed.
     Ours(Cause),
 }
 
 impl Initiating {
-    /// Sends the first message; `None` if nothing is configured that could be proposed.
+    /// Sends the first message; `None` if the configuration has no usable proposal.
     pub(crate) fn begin(
         id: SessionId,
         wanted: Wanted,
@@ -149,7 +149,7 @@ impl Initiating {
         Some(Self::share(id, connection, group, this, context))
     }
 
-    /// Makes a share of our own, and sends it.
+    /// Computes a new key share and sends the first message.
     fn share(
         id: SessionId,
         connection: ConnectionId,
@@ -166,7 +166,7 @@ impl Initiating {
         })
     }
 
-    /// Hears what was asked of it while it was away; `None` if nobody wants it any more.
+    /// Applies the requests that arrived while the job was running; `None` if the set-up was abandoned.
     pub(super) fn catch_up(mut self, meanwhile: Meanwhile, context: &mut Context<'_>) -> Option<Self> {
         if meanwhile.is_abandoned {
             context.release_ike_spi(self.spi);
@@ -186,7 +186,7 @@ impl Initiating {
         self.spi
     }
 
-    /// Wants one more child.
+    /// Adds one more child.
     pub(crate) fn want(&mut self, child: usize) {
         if !self.wanted.children.contains(&child) {
             self.wanted.children.push(child);
@@ -204,7 +204,7 @@ impl Initiating {
         };
         let spis = Spis { initiator: self.spi, responder: 0 };
         let announced = Announced::new(self.path, spis, self.wanted.config.force_encapsulation);
-        // Section 2.6: a cookie comes first, and nothing else changes.
+        // Section 2.6: the cookie is added as the first payload, and nothing else changes.
         let cookie = self.cookie.iter().map(|cookie| Payload::Notify(Notify::new(notify::COOKIE, cookie)));
         let exchange = KeyExchange { group: self.share.group().id(), public: self.share.public() };
         let payloads: Vec<Payload<'_>> = cookie
@@ -217,7 +217,7 @@ impl Initiating {
         context.send(self.path, vec![self.message.clone()]);
     }
 
-    /// Handles the answer. It is not authentic yet: what makes no sense is passed over, as the true one may follow.
+    /// Handles an answer. It is not authentic: an invalid one is ignored, as the genuine one may follow.
     pub(crate) fn handle(self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Option<Phase> {
         let Some(payloads) = answer(inbound) else { return self.stay() };
         if let Some(cookie) = payloads.notify(notify::COOKIE) {
@@ -227,7 +227,7 @@ impl Initiating {
             return self.retry_with_group(wanted.data, context);
         }
         if let Some(kind) = payloads.error() {
-            // A refusal shows nothing of its sender but where it is.
+            // An error shows nothing about its sender but the address.
             if inbound.path.remote.ip() != self.path.remote.ip() {
                 return self.stay();
             }
@@ -246,7 +246,7 @@ impl Initiating {
     }
 
     fn retry_with_cookie(mut self, cookie: &[u8], context: &mut Context<'_>) -> Option<Phase> {
-        // One that is held already came twice.
+        // The same cookie came a second time.
         if !(1..=64).contains(&cookie.len()) || self.cookie.as_deref() == Some(cookie) {
             return self.stay();
         }
@@ -258,7 +258,7 @@ impl Initiating {
         self.stay()
     }
 
-    /// Section 1.2: the responder names the group it wants, which must be one that we offered.
+    /// Section 1.2: the responder asks for another group, which must be one of the offered groups.
     fn retry_with_group(mut self, wanted: &[u8], context: &mut Context<'_>) -> Option<Phase> {
         let group = wanted.try_into().ok().and_then(|id| Group::from_id(u16::from_be_bytes(id)));
         let offered = |group: &Group| self.wanted.config.ike.iter().any(|offer| offer.groups.contains(group));
@@ -282,7 +282,7 @@ impl Initiating {
     }
 
     fn ask_no_more(self) -> Option<Phase> {
-        self.doubt(Cause::Misbehaved("it asks for ever new cookies or groups"))
+        self.doubt(Cause::Misbehaved("it keeps asking for new cookies or groups"))
     }
 
     fn refused(self, kind: u16) -> Option<Phase> {
@@ -296,24 +296,24 @@ impl Initiating {
         self.doubt(cause)
     }
 
-    /// Section 2.21.1: whoever says so has not shown who it is, and the true answer may follow.
+    /// Notes an error from an unauthenticated source: the genuine answer may follow (section 2.21.1).
     pub(super) fn doubt(mut self, cause: Cause) -> Option<Phase> {
         self.note_doubt(cause);
         self.retransmission.hurry(DOUBTED_TRANSMISSIONS);
         self.stay()
     }
 
-    /// Whether somebody has said why it may come to nothing.
+    /// Whether an unauthenticated source has sent an error.
     pub(super) fn is_doubted(&self) -> bool {
         self.doubt.is_some()
     }
 
-    /// Remembers why it may have come to nothing.
+    /// Notes why the set-up may have failed.
     pub(super) fn note_doubt(&mut self, cause: Cause) {
         self.doubt.get_or_insert(cause);
     }
 
-    /// Reads an answer that is not an error. One that cannot be the true one gives a cause, unless it makes no sense.
+    /// Reads an answer that is not an error. An unusable one gives a cause, unless it is malformed.
     pub(super) fn read(
         &self,
         inbound: &Inbound<'_>,
@@ -348,7 +348,7 @@ impl Initiating {
         })
     }
 
-    /// Agrees on keys with the sender of an answer, and makes our proof for it; `wall` is the time since 1970.
+    /// Derives keys with the sender of an answer, and computes the local proof for it; `wall` is the time since 1970.
     pub(super) fn agree(&self, answer: Answer, wall: Duration) -> Result<Answered, Useless> {
         let Answer { spi, suite, nat, fragments, childless, .. } = answer;
         let shared = self
@@ -373,7 +373,7 @@ impl Initiating {
         let config = &self.wanted.config;
         let local = identity::body(&config.local_identity);
         let proof = init.prove(config, &local, None, wall).map_err(Useless::Ours)?;
-        // Section 2.23: who finds a NAT goes on on port 4500.
+        // Section 2.23: a side that detects a NAT moves to port 4500.
         let path = if nat.in_udp { self.path.floated() } else { self.path };
         Ok(Answered { path, nat, channel, init, childless, proof })
     }
@@ -391,7 +391,7 @@ impl Initiating {
         match self.retransmission.handle_timeout(context.now) {
             None => self.stay(),
             Some(Overdue::Again(datagrams)) => {
-                // An invalid answer is reported when the attempt ends.
+                // An unusable answer is reported when the attempt ends.
                 if self.doubt.is_none() {
                     self.report_unanswered(context);
                 }
@@ -409,8 +409,8 @@ impl Initiating {
         context.report(Event::Unanswered { connection, path, asked: Asked::Init, sent: self.sent, since });
     }
 
-    /// Whether our proof may have been of another message than the one that was answered: a responder that begins to ask for
-    /// cookies while the answer to our first message is on its way sees that again, and asks for one.
+    /// Whether the local proof may cover another message than the responder received. A responder that starts to
+    /// require cookies while its first answer is in flight answers the retransmission with a cookie request.
     pub(super) fn may_have_crossed(&self) -> bool {
         self.cookie.is_some() && !self.is_second
     }
@@ -420,13 +420,13 @@ impl Initiating {
         Self::begin_as(self.id, self.wanted, self.path, true, context)
     }
 
-    /// Nobody has answered whom we believe.
+    /// Ends the set-up: no valid answer arrived.
     pub(super) fn give_up(self, context: &mut Context<'_>) -> Option<Phase> {
         let path = self.path;
         self.give_up_as(path, Cause::NoAnswer, context)
     }
 
-    /// The same; `silence` is what it means, on this path, if nobody has said otherwise.
+    /// The same; `silence` is the cause to report if no error was received.
     pub(super) fn give_up_as(self, path: Path, silence: Cause, context: &mut Context<'_>) -> Option<Phase> {
         match self.doubt {
             Some(cause) => context.give_up(self.wanted.connection, self.path, cause),

@@ -1,13 +1,13 @@
-//! Setting an IKE SA up: until both sides have shown who they are (RFC 7296 sections 1.2 and 2.15).
+//! Set-up of an IKE SA, up to the authentication of both sides (RFC 7296 sections 1.2 and 2.15).
 //!
 //! ```text
 //! initiator   Initiating ──IKE_SA_INIT──> Authenticating ──IKE_AUTH──> Session
 //! responder   answer_init ───────────────> HalfOpen ───────IKE_AUTH──> Session
 //! ```
-//! Both keep IKE_AUTH while it is asked whether the certificate in it is revoked: [`held`].
-//! Each state consumes itself and returns the next; what takes a key exchange or a signature first moves into a
-//! [`Job`](super::job::Job). None has a way to install a Child SA: that is a
-//! [`Session`](super::session::Session)'s, which takes a [`Verified`] to be made.
+//! Both sides hold IKE_AUTH while the revocation status of its certificate is queried: [`held`]. Each state consumes
+//! itself and returns the next; key exchanges and signatures first move the state into a [`Job`](super::job::Job). No
+//! state here can install a Child SA. Only a [`Session`](super::session::Session) can, and its constructor requires a
+//! [`Verified`].
 
 mod authenticating;
 mod half_open;
@@ -33,30 +33,31 @@ use super::nat::{Path, detection_hashes};
 use super::proposal::IkeSuite;
 use std::time::Duration;
 
-/// A datagram that is a message, and the way that it came.
+/// A datagram with a parsed message, and its path.
 pub(super) struct Inbound<'a> {
     pub(super) path: Path,
     pub(super) bytes: &'a [u8],
     pub(super) message: Message<'a>,
 }
 
-/// What IKE_SA_INIT leaves behind: keys, and what both sides are going to sign.
+/// The result of IKE_SA_INIT: keys, and the octets that both sides will sign.
 struct Init {
-    /// Our message.
+    /// The local message.
     sent: Vec<u8>,
-    /// The other side's message.
+    /// The message of the peer.
     received: Vec<u8>,
     nonce: Vec<u8>,
     peer_nonce: Vec<u8>,
     suite: IkeSuite,
     root: Root,
     proof: ProofKeys,
-    /// The hashes of signatures that the other side understands.
+    /// The hashes of signatures that the peer supports.
     hashes: Vec<u16>,
 }
 
 impl Init {
-    /// Our proof that we are who the body of our identification payload says, to who has shown who it is or has not yet.
+    /// Computes the local proof for the identity in `identity`, the body of the identification payload. `peer` is
+    /// given if the peer is authenticated already.
     fn prove(
         &self,
         config: &Connection,
@@ -69,7 +70,7 @@ impl Init {
         proof::prove(config, self.root.prf(), &self.proof.local, &signed, &self.hashes, theirs, wall)
     }
 
-    /// Checks the other side's proof; `wall` is the time since 1970.
+    /// Verifies the peer's proof; `wall` is the time since 1970.
     fn verify(
         &self,
         config: &Connection,
@@ -78,7 +79,7 @@ impl Init {
         wall: Duration,
     ) -> Result<Verified, Cause> {
         let Some(identity) = identity::read(id) else {
-            return Err(Cause::Misbehaved("its identity is of a type that we do not know"));
+            return Err(Cause::Misbehaved("its identity type is not supported"));
         };
         let signed = Signed { message: &self.received, nonce: &self.nonce, identity: id.body };
         let shown = proof::Shown { identity, auth, certificates };
@@ -86,7 +87,7 @@ impl Init {
     }
 }
 
-/// What both IKE_SA_INIT messages announce.
+/// The features that both IKE_SA_INIT messages announce.
 struct Announced {
     hashes: [[u8; 20]; 2],
 }

@@ -1,4 +1,4 @@
-//! Showing who we are, and checking who the other side is (RFC 7296 section 2.15, RFC 7427).
+//! Local authentication, and verification of the peer (RFC 7296 section 2.15, RFC 7427).
 
 use crate::ikev2::action::{Cause, Unproved};
 use crate::ikev2::config::{Authentication, Connection, Credentials};
@@ -13,39 +13,41 @@ use crypto::prf::Prf;
 use crypto::signature::{KeyKind, Scheme, SignError, SigningKey, VerifyingKey};
 use std::time::Duration;
 
-/// The hashes of signatures that we understand, as SIGNATURE_HASH_ALGORITHMS lists them: SHA-256, SHA-384, SHA-512, and
-/// none for keys that hash by themselves.
+/// The supported hashes of signatures, as listed in SIGNATURE_HASH_ALGORITHMS: SHA-256, SHA-384, SHA-512, and
+/// "identity" for keys with a built-in hash.
 pub(super) const HASHES: &[u8] = &[0, 2, 0, 3, 0, 4, 0, 5];
 
-/// Certificates that we are ready to read.
+/// The maximum number of certificates that are read.
 const CERTIFICATES: usize = 8;
-/// Bytes of certificates that we send: with all else they must fit into one datagram where fragments are not understood.
+/// The maximum size of the certificates sent: the message must fit into one datagram if the peer does not support
+/// fragmentation.
 const MOST_CERTIFICATES: usize = 24 * 1024;
-/// Bytes of a request: the hashes of so many authorities.
+/// The maximum size of a certificate request: the hashes of this many authorities.
 const MOST_REQUEST: usize = 20 * 400;
-/// Authorities in that of IKE_SA_INIT, which is not cut into fragments, and goes to an address that may be forged.
+/// The maximum number of authorities in the request of IKE_SA_INIT, which cannot be fragmented, and whose receiver
+/// address may be forged.
 pub(super) const MOST_FIRST_REQUEST: usize = 25;
 
-/// The other side has shown who it is. Only [`verify`] makes one.
+/// An authenticated peer. Only [`verify`] creates one.
 pub(crate) struct Verified {
     identity: Identity,
-    /// What it has signed with; none if it has a secret.
+    /// The signature scheme of the peer; `None` with a pre-shared key.
     scheme: Option<Scheme>,
 }
 
 impl Verified {
-    /// Who it is.
+    /// The identity of the peer.
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// What it has signed with, if it has.
+    /// The signature scheme of the peer, if it has signed.
     pub(super) fn scheme(&self) -> Option<Scheme> {
         self.scheme
     }
 }
 
-/// The proof of one side, ready to be sent.
+/// The AUTH data of one side.
 pub(super) struct Proof {
     pub(super) method: u8,
     pub(super) data: Vec<u8>,
@@ -58,8 +60,8 @@ pub(super) fn hashes(payloads: &Payloads<'_>) -> Vec<u16> {
     data.as_chunks().0.iter().map(|&hash| u16::from_be_bytes(hash)).collect()
 }
 
-/// Makes our proof; `key` is our SK_p, `hashes` are those that the other side understands, `theirs` is what it has
-/// signed with, where it was first, and `wall` is the time since 1970.
+/// Computes the local proof. `key` is the local SK_p, `hashes` are the ones that the peer supports, `theirs` is the
+/// scheme of the peer's signature if it came first, and `wall` is the time since 1970.
 pub(super) fn prove(
     config: &Connection,
     prf: Prf,
@@ -101,7 +103,7 @@ fn sign(
         return Ok(Proof { method: method::SIGNATURE, data });
     }
     match key.public().kind() {
-        // Whoever keeps the hashes from us would have such a signature over what it likes.
+        // An attacker that removes the peer's list of hashes would obtain a SHA-1 signature over data of its choice.
         KeyKind::Rsa { .. } if !accept_sha1 => Err(Cause::OnlySha1),
         KeyKind::Rsa { .. } => {
             let data = key.sign(Scheme::RsaPkcs1Sha1, octets).map_err(said)?;
@@ -114,7 +116,7 @@ fn sign(
     }
 }
 
-/// The method that stands for a curve and its hash (RFC 4754).
+/// The method for a curve and its hash (RFC 4754).
 fn method_of(kind: KeyKind) -> Option<u8> {
     match kind {
         KeyKind::EcdsaP256 => Some(method::ECDSA_256),
@@ -124,7 +126,7 @@ fn method_of(kind: KeyKind) -> Option<u8> {
     }
 }
 
-/// Our certificates, the own first (section 3.6).
+/// The local certificates, the end-entity certificate first (section 3.6).
 pub(super) fn certificate_payloads(config: &Connection) -> Vec<Payload<'_>> {
     let Authentication::Certificate(credentials) = &config.authentication else { return Vec::new() };
     let encoding = certificate::X509_SIGNATURE;
@@ -137,7 +139,7 @@ pub(super) fn certificate_payloads(config: &Connection) -> Vec<Payload<'_>> {
     fitting.map(|one| Payload::Certificate(message::Certificate { encoding, data: one.to_der() })).collect()
 }
 
-/// The hashes of the authorities that we trust, for a certificate request; `None` if we want no certificate.
+/// The hashes of the trusted authorities, for a certificate request; `None` without certificate authentication.
 pub(crate) fn request(config: &Connection) -> Option<Vec<u8>> {
     match &config.authentication {
         Authentication::SharedKey(_) | Authentication::RawKeys(_) => None,
@@ -149,20 +151,20 @@ pub(crate) fn request(config: &Connection) -> Option<Vec<u8>> {
     }
 }
 
-/// The certificate request of such hashes.
+/// The certificate request with these hashes.
 pub(super) fn request_payload(hashes: &[u8]) -> Payload<'_> {
     let encoding = certificate::X509_SIGNATURE;
     Payload::CertificateRequest(message::Certificate { encoding, data: hashes })
 }
 
-/// What the other side shows.
+/// The authentication payloads of the peer.
 pub(super) struct Shown<'a> {
     pub(super) identity: Identity,
     pub(super) auth: &'a message::Authentication<'a>,
     pub(super) certificates: &'a [message::Certificate<'a>],
 }
 
-/// Checks the other side's proof; `key` is its SK_p, `wall` the time since 1970.
+/// Verifies the peer's proof; `key` is its SK_p, `wall` the time since 1970.
 pub(super) fn verify(
     config: &Connection,
     prf: Prf,
@@ -201,7 +203,7 @@ fn verify_mac(
     if auth.method != method::SHARED_KEY {
         return Err("it does not use a pre-shared key".to_owned());
     }
-    // Nothing is proved by a key that anyone has.
+    // An empty key proves nothing.
     if shared.is_empty() {
         return Err("no pre-shared key is configured".to_owned());
     }
@@ -212,8 +214,8 @@ fn verify_mac(
     Err("the pre-shared keys differ".to_owned())
 }
 
-/// Whether what has authenticated the other side under `served` would authenticate it as `named` under another connection,
-/// which names that identity. A secret or a key proves only the identity that the other side has `claimed`.
+/// Whether the credentials of a peer authenticated under `served` would also authenticate it as `named` under another
+/// connection, which names that identity. A pre-shared key proves only the identity that the peer has `claimed`.
 pub(super) fn proves(
     named: (&Identity, &Connection),
     served: &Connection,
@@ -227,7 +229,7 @@ pub(super) fn proves(
         (Authentication::RawKeys(one), Authentication::RawKeys(other)) => one.peer == other.peer,
         (Authentication::Certificate(credentials), Authentication::Certificate(_)) => {
             read_certificates(certificates).is_ok_and(|(peer, others)| {
-                // A certificate that was taken back, or may have been, is still of whom it names: it must not open what
+                // A certificate that is revoked, or may be, still identifies its owner: it must not give access that
                 // a valid one does not.
                 let of_name = |failure| failure == ChainFailure::Revoked || is_without_status(&failure);
                 let verified = || credentials.trust.verify(&peer, &others, wall).map_err(|it| it.failure);
@@ -238,7 +240,7 @@ pub(super) fn proves(
     }
 }
 
-/// The identities that the other side may be, once it is authenticated as the one that it `claimed`.
+/// The identities that the peer may have, once it is authenticated as `claimed`.
 pub(super) fn identities(
     config: &Connection,
     claimed: &Identity,
@@ -253,7 +255,8 @@ pub(super) fn identities(
     found
 }
 
-/// The certificate leads to an authority of ours, the identity is its owner's, and the owner has signed: with what.
+/// Verifies that the certificate leads to a trusted authority, that it contains the identity, and that its owner has
+/// signed; returns the scheme.
 fn verify_signature(
     credentials: &Credentials,
     shown: &Shown<'_>,
@@ -272,11 +275,11 @@ fn verify_signature(
         return Err(unproved(format!("its certificate is for {}", peer.subject())));
     }
     let scheme = verify_octets(peer.key(), credentials.accept_sha1, shown.auth, octets)?;
-    // Only who has the key has us wait.
+    // Only the owner of the key can cause a wait for the status.
     verified.map(|_| scheme).map_err(|error| Unproved::Awaited(error.to_string()))
 }
 
-/// Whether nothing is wrong with a chain but that too little is known about its revocation.
+/// Whether the only failure of a chain is an unknown revocation status.
 fn is_without_status(failure: &ChainFailure) -> bool {
     matches!(
         failure,
@@ -288,8 +291,8 @@ fn is_without_status(failure: &ChainFailure) -> bool {
     )
 }
 
-/// The peer's certificate, and those that may lead from it to an authority: one that we cannot read leads nowhere, but
-/// another may.
+/// The peer's certificate, and the intermediate ones. An unreadable intermediate certificate is skipped, as another
+/// one may complete the chain.
 fn read_certificates(
     payloads: &[message::Certificate<'_>],
 ) -> Result<(Certificate, Vec<Certificate>), String> {
@@ -299,7 +302,7 @@ fn read_certificates(
     Ok((peer, read.filter_map(Result::ok).collect()))
 }
 
-/// The owner of a key has signed: with what.
+/// Verifies that the owner of a key has signed; returns the scheme.
 fn verify_octets(
     key: &VerifyingKey,
     accept_sha1: bool,
@@ -308,7 +311,7 @@ fn verify_octets(
 ) -> Result<Scheme, Unproved> {
     let (scheme, verified) = match auth.method {
         method::SIGNATURE => {
-            let cut_off = || unproved("its signature is cut off");
+            let cut_off = || unproved("its signature is truncated");
             let (&length, rest) = auth.data.split_first().ok_or_else(cut_off)?;
             let (algorithm, signature) = rest.split_at_checked(length.into()).ok_or_else(cut_off)?;
             let scheme = Scheme::from_der(algorithm).map_err(unproved)?;
@@ -319,9 +322,9 @@ fn verify_octets(
         other if method_of(key.kind()) == Some(other) => {
             (key.kind().schemes()[0], key.verify_raw(octets, auth.data))
         }
-        _ => return Err(unproved("its method of authentication does not fit its key")),
+        _ => return Err(unproved("its authentication method does not match its key")),
     };
-    verified.map_err(|_| unproved("its signature is not right"))?;
+    verified.map_err(|_| unproved("its signature is invalid"))?;
     Ok(scheme)
 }
 
@@ -440,7 +443,7 @@ mod tests {
         assert!(count(&[]).is_err());
     }
 
-    /// CVE-2018-16151 and its like: what is not quite a signature, cut and changed everywhere.
+    /// Truncated and corrupted signatures are rejected, as in CVE-2018-16151.
     #[test]
     fn damaged_signatures_are_not_right() {
         let (proof, public) = proof(key!("ec-p256.pem"), ALL).expect("it has a hash");

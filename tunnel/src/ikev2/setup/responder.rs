@@ -3,7 +3,7 @@
 //! ```text
 //! check the form → cookie, if many are half open → connection and proposal → group → job: keys → answer
 //! ```
-//! Nothing is kept unless the keys are reached.
+//! No state is kept for a message that fails before the job.
 
 use super::proof::{MOST_FIRST_REQUEST, hashes, request_payload};
 use super::{Announced, HalfOpen, Inbound, Init};
@@ -24,26 +24,26 @@ use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{IkeOffer, IkeSuite, Selected, describe_all};
 use crypto::Random;
 
-/// What a first message must show to be answered.
+/// The conditions for a first message.
 pub(crate) struct Admission<'a> {
     pub(crate) cookies: &'a mut CookieJar,
-    /// Whether so many SAs are half open that a cookie is asked for.
+    /// Whether a cookie is required, as many SAs are half open.
     pub(crate) wants_cookie: bool,
-    /// Whether one more may be half open.
+    /// Whether there is room for one more half-open SA.
     pub(crate) is_open: bool,
 }
 
-/// What becomes of a first message.
+/// The outcome of a first message.
 pub(crate) enum Answer {
-    /// Nothing, or an answer after which nothing is kept.
+    /// It was ignored, or answered without state.
     Done,
-    /// It was read, and came to nothing; whether its source has returned a cookie.
+    /// It was parsed and led to no SA; whether its source has returned a cookie.
     Wasted(bool),
     /// It is being answered.
     Begun(Phase),
 }
 
-/// Answers a first message, whose header is that of one.
+/// Answers a first message.
 pub(crate) fn answer_init(
     id: SessionId,
     inbound: &Inbound<'_>,
@@ -62,7 +62,7 @@ pub(crate) fn answer_init(
         return Answer::Wasted(is_proven);
     };
     let group = selected.suite.group;
-    // What costs nothing to see is seen before a key is made.
+    // Cheap checks come before the key exchange.
     if exchange.group == group.id() && exchange.public.len() != group.public_length() {
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::INVALID_SYNTAX, &[]))], context);
         return Answer::Wasted(is_proven);
@@ -87,8 +87,8 @@ pub(crate) fn answer_init(
 }
 
 impl Admission<'_> {
-    /// Whether to go on with a message, and if so, whether its source has returned a cookie; if one is missing, asks
-    /// for it.
+    /// Whether the message may proceed, and if so, whether its source has returned a cookie. Asks for a missing
+    /// cookie.
     fn admit(
         self,
         inbound: &Inbound<'_>,
@@ -110,18 +110,18 @@ impl Admission<'_> {
     }
 }
 
-/// Answers in the clear, without an SPI of our own.
+/// Answers without encryption and without a local SPI.
 pub(crate) fn answer_clear(inbound: &Inbound<'_>, payloads: &[Payload<'_>], context: &mut Context<'_>) {
     let header = inbound.message.header.response();
     context.send(inbound.path, vec![emit_clear(&header, payloads)]);
 }
 
-/// The connections for the addresses of a path, the most precise first.
+/// The connections for the addresses of a path, the most specific first.
 pub(super) fn candidates<'a>(path: Path, context: &Context<'a>) -> Between<'a> {
     context.connections.between(path.local.ip(), path.remote.ip())
 }
 
-/// Reports that no algorithms are common with any of the candidates.
+/// Reports that no candidate has an acceptable proposal.
 fn refuse(
     inbound: &Inbound<'_>,
     proposals: &[Proposal],
@@ -131,7 +131,7 @@ fn refuse(
     let Some((first, config)) = candidates.first() else {
         return context.suspect(None, inbound.path, || Cause::NoConnection);
     };
-    // With several candidates it is not known which one was meant.
+    // With several candidates the intended connection is unknown.
     let connection = (candidates.count() == 1).then_some(first);
     context.suspect(connection, inbound.path, || {
         let ours = describe_all(&IkeOffer::propose(&config.ike, ProposalSpi::None));
@@ -139,11 +139,11 @@ fn refuse(
     });
 }
 
-/// What connections want of a peer that has yet to say which it is.
+/// The requirements of the candidate connections, as the peer's identity is not known yet.
 struct Wants {
-    /// Whether ESP is to go in UDP although there may be no NAT.
+    /// Whether to force ESP in UDP without a NAT.
     force_encapsulation: bool,
-    /// The authorities of the certificates that they want, if they want any.
+    /// The authorities of the required certificates, if any.
     authorities: Option<Vec<u8>>,
 }
 
@@ -156,13 +156,13 @@ impl Wants {
     }
 }
 
-/// The answer, but for what takes a key exchange.
+/// The parts of the answer that need no key exchange.
 struct Answering {
     id: SessionId,
     path: Path,
     header: Header,
     is_proven: bool,
-    /// The message that is answered.
+    /// The message to answer.
     received: Vec<u8>,
     peer_public: Vec<u8>,
     peer_nonce: Vec<u8>,
@@ -173,11 +173,11 @@ struct Answering {
     hashes: Vec<u16>,
     fragments: bool,
     announced: Announced,
-    /// The authorities of the certificates that we want, if we want any.
+    /// The authorities of the required certificates, if any.
     authorities: Option<Vec<u8>>,
 }
 
-/// What a key exchange gives: our public value, and the keys.
+/// The result of a key exchange: the local public value, and the keys.
 type Exchanged = (Vec<u8>, IkeKeys);
 
 impl Answering {
@@ -192,7 +192,7 @@ impl Answering {
     ) -> Self {
         let header = inbound.message.header;
         let spis = Spis { initiator: header.initiator_spi, responder: context.new_ike_spi(id) };
-        // Section 2.23: the initiator's hashes were made when our SPI was not known.
+        // Section 2.23: the initiator computed its hashes before the local SPI was known.
         let force = wants.force_encapsulation;
         let nat = Nat::detect(inbound.path, Spis { responder: 0, ..spis }, payloads, force);
         Self {
@@ -214,12 +214,12 @@ impl Answering {
         }
     }
 
-    /// Who waits for it.
+    /// The half-open entry of the initiator.
     fn entry(&self) -> HalfOpenEntry {
         HalfOpenEntry::new(self.spis.initiator, self.path, self.is_proven)
     }
 
-    /// Makes the keys; `None` if the initiator's public value is not one of the group.
+    /// Derives the keys; `None` if the initiator's public value is not valid for the group.
     fn exchange(&self, random: &mut dyn Random) -> Option<Exchanged> {
         let suite = &self.selected.suite;
         let share = suite.group.generate(random);
@@ -266,7 +266,7 @@ impl Answering {
     }
 }
 
-/// RFC 7383 section 2.3: a responder announces them only to who announced them.
+/// RFC 7383 section 2.3: a responder announces fragmentation only to an initiator that did.
 fn announces_fragments(payload: &Payload<'_>) -> bool {
     matches!(payload, Payload::Notify(notify) if notify.kind == notify::IKEV2_FRAGMENTATION_SUPPORTED)
 }

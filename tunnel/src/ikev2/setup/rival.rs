@@ -1,7 +1,8 @@
-//! Other connections for a peer that has authenticated under one that takes anyone.
+//! Rivals: other connections that name a peer which has authenticated under a connection for any identity.
 //!
-//! The peer chooses what it calls itself, what it offers and, where that connection is for any address, where it calls from. So
-//! it does not serve a peer that another one names, by this identity or by another that the same credentials prove.
+//! The peer chooses its claimed identity, its proposals and, if the connection is for any address, its own address.
+//! So a connection for any identity does not serve a peer that another connection names, by the claimed identity or
+//! by another one that the same credentials prove.
 
 use super::proof;
 use crate::ikev2::action::Cause;
@@ -13,7 +14,7 @@ use crate::ikev2::nat::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A connection that names one of the identities which a peer may have.
+/// A connection that names one of the identities of a peer.
 pub(super) struct Rival {
     name: Identity,
     connection: ConnectionId,
@@ -28,7 +29,7 @@ impl PartialEq for Rival {
 }
 
 impl Rival {
-    /// Those of a connection that is to serve a peer on a path, with these identities.
+    /// The rivals of the connection `served`, for a peer with these identities on this path.
     pub(super) fn of(
         served: &Connection,
         path: Path,
@@ -52,12 +53,12 @@ impl Rival {
         naming.collect()
     }
 
-    /// Whether telling takes signatures.
+    /// Whether the check takes signatures.
     pub(super) fn takes_long(&self) -> bool {
         self.config.authentication.takes_long()
     }
 
-    /// The first of these that is for the peer, and why the peer is not served.
+    /// The first rival whose credentials match the peer, and the cause of the refusal.
     pub(super) fn find(
         rivals: &[Self],
         served: &Connection,

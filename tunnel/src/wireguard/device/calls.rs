@@ -1,4 +1,4 @@
-//! Handshakes that we begin.
+//! Handshakes initiated by the local side.
 
 use super::{Action, Device, Outbox, PeerId, new_index, static_static};
 use crate::wireguard::noise;
@@ -6,7 +6,7 @@ use crate::{Now, Time};
 use zerocopy::IntoBytes;
 
 impl Device {
-    /// Sends a keepalive, for which a key may first have to be made.
+    /// Sends a keepalive; without a key, a handshake comes first.
     pub(super) fn send_keepalive(&mut self, now: Now, id: PeerId, out: &mut Outbox) {
         if self.peers.get(&id).is_some_and(|peer| peer.has_key(now.monotonic)) {
             out.push(Action::Keepalive { peer: id });
@@ -15,7 +15,7 @@ impl Device {
         }
     }
 
-    /// Starts handshakes with peers that are to be connected without traffic.
+    /// Initiates handshakes with peers that are to be connected without traffic.
     pub(super) fn call_all(&mut self, now: Time) {
         for id in self.peers() {
             if self.eager || self.peers[&id].persistent_keepalive.is_some() {
@@ -24,7 +24,7 @@ impl Device {
         }
     }
 
-    /// Has a handshake begun at the next look at the timers, so that ten thousand calls are made in many small steps.
+    /// Schedules a handshake for the next timeout, so that ten thousand handshakes are started in many small steps.
     pub(super) fn call_soon(&mut self, now: Time, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if self.running && self.identity.is_some() && peer.reachable && !peer.initiated_recently(now) {
@@ -34,7 +34,7 @@ impl Device {
         self.reschedule(now, id);
     }
 
-    /// Begins a handshake, unless one has just been begun.
+    /// Initiates a handshake, unless another was just initiated.
     pub(super) fn begin_handshake(&mut self, now: Now, id: PeerId, out: &mut Outbox) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if !self.running || peer.initiated_recently(now.monotonic) {
@@ -54,7 +54,7 @@ impl Device {
         peer.attempts += 1;
         peer.initiated = Some(now.monotonic);
         peer.arm_retransmit(now.monotonic, &mut *self.random);
-        // A peer whose key is of low order cannot be called; it is there because a person typed it.
+        // A peer with a low-order public key cannot be reached; it only exists because an operator configured it.
         let Ok(static_static) = static_static(peer, &identity.key).cloned() else {
             peer.trouble.is_low_order = true;
             return;

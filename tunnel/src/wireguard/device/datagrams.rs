@@ -1,4 +1,4 @@
-//! Handshake messages that come in.
+//! Received handshake messages.
 
 use super::{Action, Device, Outbox, PeerId, new_index, retire, static_static};
 use crate::Now;
@@ -14,9 +14,9 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 impl Device {
-    /// Handles a handshake message or cookie reply that came from `source`; tells whose it was.
+    /// Handles a handshake message or cookie reply from `source`; returns the peer that sent it.
     ///
-    /// `under_load`: more messages wait than we care to answer, so senders must first prove their addresses.
+    /// With `under_load`, senders must prove their addresses first.
     pub fn handle_datagram(
         &mut self,
         now: Now,
@@ -42,7 +42,7 @@ impl Device {
         Ok(peer)
     }
 
-    /// Lets in what is cheap to check: the MACs, and under load the proof of address and the source's allowance.
+    /// Applies the cheap checks: the MACs, and under load also the proof of address and the rate limit of the source.
     fn admit(
         &mut self,
         now: Now,
@@ -104,7 +104,7 @@ impl Device {
         peer.trouble.unconfirmed += 1;
         peer.cookies.stamp(&mut response, now.monotonic);
         peer.activity.sent(now.monotonic);
-        // A response is a handshake message like any other: one of our own may follow only after a while.
+        // A response counts as a handshake message: an initiation may only follow after the timeout.
         peer.initiated = Some(now.monotonic);
         self.install(now, id, &keys, Role::Responder, out);
         out.push(Action::Reply { peer: Some(id), message: response.as_bytes().to_vec() });
@@ -127,7 +127,7 @@ impl Device {
             .consume_response(&identity.key, &peer.preshared, message)
             .map_err(|_| DropReason::BadHandshake)
             .inspect_err(|_| peer.trouble.bad_responses += 1)?;
-        // The index lives on as that of the session.
+        // The index is kept as that of the session.
         peer.awaiting = None;
         peer.learned(now.monotonic);
         out.push(Action::Learn { peer: id });
@@ -140,7 +140,7 @@ impl Device {
     fn handle_cookie_reply(&mut self, now: Now, message: &CookieReply) -> Result<PeerId, DropReason> {
         let id = *self.indices.get(&message.receiver.get()).ok_or(DropReason::UnknownSa)?;
         let peer = self.peers.get_mut(&id).expect("every index has its peer");
-        // The handshake is begun again when its time comes, then with the cookie.
+        // The retransmission timer repeats the handshake, then with the cookie.
         if peer.cookies.consume_reply(message, now.monotonic) {
             Ok(id)
         } else {
@@ -148,7 +148,7 @@ impl Device {
         }
     }
 
-    /// Makes a session of the keys and hands it to the data path.
+    /// Creates a session from the keys and passes it to the data path.
     fn install(&mut self, now: Now, id: PeerId, keys: &SessionKeys, role: Role, out: &mut Outbox) {
         self.settle(now, id, out);
         let session = Session::new(keys, role, now.monotonic, &*self.engine);

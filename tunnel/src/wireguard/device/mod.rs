@@ -1,7 +1,7 @@
 //! All peers of one private key: the entry point of the protocol.
 //!
-//! The caller hands in datagrams, moments and what the data path noticed, and carries out the [`Action`]s that come
-//! back, in their order. Nothing here blocks, reads a clock or touches a socket.
+//! The caller passes in datagrams, timeouts and data path events, and carries out the returned [`Action`]s in order.
+//! Nothing here blocks, reads a clock or touches a socket.
 
 mod calls;
 mod datagrams;
@@ -20,119 +20,119 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the protocol wants done.
+/// An action that the caller carries out for the protocol.
 pub enum Action {
     /// Send a handshake message to the peer's endpoint.
     Send {
-        /// To whom.
+        /// The receiver.
         peer: PeerId,
         /// The datagram.
         message: Vec<u8>,
     },
-    /// Send a handshake message back to where the datagram being handled came from.
+    /// Send a handshake message to the source of the datagram being handled.
     Reply {
-        /// To whom, if the datagram being handled is authentic.
+        /// The peer, if the datagram being handled is authentic.
         peer: Option<PeerId>,
         /// The datagram.
         message: Vec<u8>,
     },
-    /// The datagram being handled is authentic: its source is where the peer is now.
+    /// The datagram being handled is authentic: its source is the peer's new endpoint.
     Learn {
-        /// Who has moved.
+        /// The peer.
         peer: PeerId,
     },
     /// Accept packets under this SA.
     Install {
-        /// Whose packets they are.
+        /// The peer of the SA.
         peer: PeerId,
-        /// The key, and the index by which it is found.
+        /// The SA; packets are looked up by its index.
         sa: Arc<InboundSa>,
-        /// The key to send with as soon as a packet has come under this SA, if that is what must be waited for.
+        /// The SA to send with as soon as a packet has arrived under `sa`, if that must be waited for.
         next: Option<Arc<OutboundSa>>,
     },
     /// Accept no more packets under this index.
     Retire {
-        /// The index of an SA installed before.
+        /// The index of an installed SA.
         index: u32,
     },
-    /// Send with this SA from now on; with none, packets wait.
+    /// Send with this SA from now on; with `None`, packets are staged.
     Use {
-        /// To whom.
+        /// The peer.
         peer: PeerId,
-        /// The key.
+        /// The SA.
         sa: Option<Arc<OutboundSa>>,
     },
-    /// Send the packets that wait for a key; if none waits and we must show that we have the key, send a keepalive.
+    /// Send the staged packets. With `confirm`, send a keepalive if none is staged: it proves possession of the key.
     Flush {
-        /// To whom.
+        /// The peer.
         peer: PeerId,
-        /// Whether something must be sent.
+        /// Whether a packet must be sent in any case.
         confirm: bool,
     },
     /// Send a keepalive.
     Keepalive {
-        /// To whom.
+        /// The peer.
         peer: PeerId,
     },
-    /// Drop the packets that wait for a key: there will be none.
+    /// Drop the staged packets: there will be no key.
     Purge {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
     },
-    /// The peer does not answer: let the kernel choose our address anew.
+    /// The peer does not answer: let the kernel select the source address again.
     ForgetSource {
-        /// Whose path.
+        /// The peer.
         peer: PeerId,
     },
     /// Log this.
     Report(Event),
 }
 
-/// Actions, in the order in which they are to be carried out.
+/// Actions, in the order in which they must be carried out.
 pub type Outbox = Vec<Action>;
 
-/// Our private key, and what belongs to it.
+/// The local private key and values derived from it.
 struct Identity {
     key: PrivateKey,
     checker: CookieChecker,
 }
 
-/// The protocol, but for data messages.
+/// The protocol without its data messages.
 pub struct Device {
     engine: Arc<dyn Engine>,
     random: Box<dyn Random>,
     identity: Option<Identity>,
-    /// Whether the interface is up; while it is down nothing is sent and nothing is answered.
+    /// Whether the interface is up; while it is down, no message is sent or answered.
     running: bool,
-    /// Whether peers are called as soon as it is known where they are, or only when there is something to send.
+    /// Whether handshakes are initiated as soon as the endpoint is known, or only for a packet.
     eager: bool,
     peers: BTreeMap<PeerId, Peer>,
     by_key: HashMap<PublicKey, PeerId>,
-    /// Who owns an index of ours, be it of a session or of a handshake under way.
+    /// The peers by local index, of a session or of a pending handshake.
     indices: HashMap<u32, PeerId>,
     timers: BTreeSet<(Time, PeerId)>,
     limiter: RateLimiter,
     last_id: u64,
 }
 
-/// What a person may know about a peer.
+/// The status of a peer, for operators.
 pub struct PeerStatus {
     /// Its public key.
     pub public: PublicKey,
-    /// The key both sides share beforehand; zero for none.
+    /// The preshared key; zero for none.
     pub preshared: Secret,
-    /// Time since 1970 of the last finished handshake.
+    /// The time since 1970 of the last completed handshake.
     pub last_handshake: Option<Duration>,
     /// The interval of the persistent keepalive.
     pub persistent_keepalive: Option<Duration>,
     /// Whether there is a key to send with.
     pub has_key: bool,
-    /// What went wrong since the last finished handshake.
+    /// Failures since the last completed handshake.
     pub trouble: Trouble,
 }
 
 impl Device {
-    /// A device without a key and without peers.
+    /// Creates a device without key and peers.
     pub fn new(engine: Arc<dyn Engine>, random: Box<dyn Random>) -> Self {
         Self {
             engine,
@@ -149,21 +149,21 @@ impl Device {
         }
     }
 
-    /// Our private key.
+    /// The local private key.
     pub fn private_key(&self) -> Option<&PrivateKey> {
         self.identity.as_ref().map(|identity| &identity.key)
     }
 
-    /// Calls peers as soon as it is known where they are, so that they need not find out by their timers that we have been
-    /// restarted and have no keys.
+    /// Sets whether handshakes are initiated as soon as an endpoint is known. After a restart, peers then learn at
+    /// once that the old keys are gone, and not from their timers.
     pub fn set_eager(&mut self, now: Time, eager: bool) {
         if !std::mem::replace(&mut self.eager, eager) && eager {
             self.call_all(now);
         }
     }
 
-    /// Sets our private key; all sessions end, and a peer with the same key is removed and returned. Peers that are to be kept
-    /// alive are called.
+    /// Sets the local private key. All sessions end; a peer with the same key is removed and returned. Peers with a
+    /// persistent keepalive get a handshake.
     pub fn set_private_key(&mut self, now: Time, key: Option<Secret>, out: &mut Outbox) -> Option<PeerId> {
         let key = key.map(PrivateKey::new);
         if self.private_key().map(PrivateKey::public) == key.as_ref().map(PrivateKey::public) {
@@ -182,17 +182,17 @@ impl Device {
         ourselves
     }
 
-    /// The peer that owns `public`.
+    /// The peer with this public key.
     pub fn peer(&self, public: &PublicKey) -> Option<PeerId> {
         self.by_key.get(public).copied()
     }
 
-    /// All peers, the first added first.
+    /// All peers, in the order in which they were added.
     pub fn peers(&self) -> Vec<PeerId> {
         self.peers.keys().copied().collect()
     }
 
-    /// Adds the owner of `public`, who must not be there yet, and returns the notes to be kept by the data path.
+    /// Adds the peer with this public key, which must not exist, and returns the activity notes for the data path.
     pub fn add_peer(&mut self, public: PublicKey) -> (PeerId, Arc<Activity>) {
         self.last_id += 1;
         let id = PeerId::new(self.last_id);
@@ -213,7 +213,7 @@ impl Device {
         }
     }
 
-    /// The peer has an endpoint now: before that there is nowhere to send a handshake to.
+    /// Notes that the peer has an endpoint; without one no handshake can be sent.
     pub fn set_reachable(&mut self, now: Time, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if !std::mem::replace(&mut peer.reachable, true)
@@ -223,14 +223,14 @@ impl Device {
         }
     }
 
-    /// Sets the key shared beforehand; zero for none. It is used from the next handshake on.
+    /// Sets the preshared key; zero for none. It is used from the next handshake on.
     pub fn set_preshared_key(&mut self, id: PeerId, preshared: Secret) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.preshared = preshared;
         }
     }
 
-    /// Sets the interval at which something is sent to keep the path open. When it is switched on, at once.
+    /// Sets the interval of the persistent keepalive. When it is switched on, the first one is sent at once.
     pub fn set_persistent_keepalive(
         &mut self,
         now: Time,
@@ -251,13 +251,13 @@ impl Device {
         }
     }
 
-    /// The interface came up: whoever is to be kept alive is called.
+    /// Notes that the interface is up: handshakes with peers that have a persistent keepalive are initiated.
     pub fn start(&mut self, now: Time) {
         self.running = true;
         self.call_all(now);
     }
 
-    /// The interface went down: all sessions and handshakes end.
+    /// Notes that the interface is down: all sessions and handshakes end.
     pub fn stop(&mut self, out: &mut Outbox) {
         self.running = false;
         self.end_all_sessions(out);
@@ -267,7 +267,7 @@ impl Device {
         }
     }
 
-    /// What can be told about a peer.
+    /// The status of a peer.
     pub fn status(&self, now: Time, id: PeerId) -> Option<PeerStatus> {
         self.peers.get(&id).map(|peer| PeerStatus {
             public: peer.public,
@@ -292,7 +292,7 @@ impl Device {
         out.push(Action::Purge { peer: id });
     }
 
-    /// A handshake with a peer is finished.
+    /// Completes a handshake with a peer.
     fn finished(&mut self, now: Now, id: PeerId, out: &mut Outbox) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.handshake_finished(now.monotonic, now.wall);
@@ -308,7 +308,7 @@ impl Device {
     }
 }
 
-/// What our static key and the peer's agree on.
+/// The shared secret of both static keys.
 fn static_static<'a>(peer: &'a mut Peer, key: &PrivateKey) -> Result<&'a Secret, DropReason> {
     if peer.static_static.is_none() {
         peer.static_static = Some(key.agree(&peer.public).map_err(|_| DropReason::BadHandshake)?);
@@ -316,7 +316,7 @@ fn static_static<'a>(peer: &'a mut Peer, key: &PrivateKey) -> Result<&'a Secret,
     Ok(peer.static_static.as_ref().expect("just made"))
 }
 
-/// A random index that nobody has, now owned by `id`.
+/// Allocates a random local index for `id`.
 fn new_index(indices: &mut HashMap<u32, PeerId>, random: &mut dyn Random, id: PeerId) -> u32 {
     loop {
         let mut bytes = [0; 4];
@@ -329,7 +329,7 @@ fn new_index(indices: &mut HashMap<u32, PeerId>, random: &mut dyn Random, id: Pe
     }
 }
 
-/// Takes ended sessions away from the data path.
+/// Removes ended sessions from the data path.
 fn retire(indices: &mut HashMap<u32, PeerId>, ended: Vec<Session>, out: &mut Outbox) {
     for session in ended {
         let index = session.inbound.index;

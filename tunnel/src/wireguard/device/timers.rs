@@ -1,4 +1,4 @@
-//! What the data path noticed, and what time brings.
+//! Data path events and timers.
 
 use super::{Action, Device, Outbox, PeerId, retire};
 use crate::wireguard::limits::{ERASE_AFTER_TIME, HANDSHAKE_ATTEMPTS, KEEPALIVE_TIMEOUT};
@@ -7,28 +7,30 @@ use crate::wireguard::report::Event;
 use crate::{Now, Time};
 use std::sync::Arc;
 
-/// Timers served at one call. The others wait for the next, which is due at once: between them the caller has its turn.
+/// The maximum number of timers served in one call. The rest is due at once, and the caller can do other work in
+/// between.
 const AT_ONCE: usize = 16;
 
-/// What the data path noticed.
+/// Data path events.
 impl Device {
-    /// Packets wait, and there is no key for them.
+    /// Packets are staged, and there is no key for them.
     pub fn handle_no_key(&mut self, now: Now, id: PeerId, out: &mut Outbox) {
         if self.peers.get(&id).is_some_and(|peer| !peer.has_key(now.monotonic)) {
             self.begin_handshake(now, id, out);
         } else {
-            // The key came while the packets were put aside.
+            // The key arrived while the packets were being staged.
             out.push(Action::Flush { peer: id, confirm: false });
         }
         self.reschedule(now.monotonic, id);
     }
 
-    /// The first timer of a peer was armed.
+    /// The data path has armed the first timer of a peer.
     pub fn handle_activity(&mut self, now: Now, id: PeerId) {
         self.reschedule(now.monotonic, id);
     }
 
-    /// The first packet came under the SA with our `index`: the peer has the keys, so we may use them too.
+    /// The first packet arrived under the SA with the local `index`: the peer has the keys, so the outbound SA may be
+    /// used.
     pub fn handle_confirmed(&mut self, now: Now, index: u32, out: &mut Outbox) {
         let Some(&id) = self.indices.get(&index) else { return };
         let peer = self.peers.get_mut(&id).expect("every index has its peer");
@@ -44,7 +46,7 @@ impl Device {
         self.reschedule(now.monotonic, id);
     }
 
-    /// The data path may have confirmed a session, and sent with it, without our having been told yet.
+    /// Applies a confirmation of a session by the data path whose event has not arrived yet.
     pub(super) fn settle(&mut self, now: Now, id: PeerId, out: &mut Outbox) {
         let next = self.peers.get(&id).and_then(|peer| peer.sessions.next());
         if let Some(next) = next.filter(|next| next.inbound.is_confirmed()) {
@@ -52,7 +54,7 @@ impl Device {
         }
     }
 
-    /// The key in use is old.
+    /// The key in use should be replaced.
     pub fn handle_renewal(&mut self, now: Now, id: PeerId, out: &mut Outbox) {
         self.begin_handshake(now, id, out);
         self.reschedule(now.monotonic, id);
@@ -61,12 +63,12 @@ impl Device {
 
 /// Timers.
 impl Device {
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called next.
+    /// The time at which [`handle_timeout`](Self::handle_timeout) must be called.
     pub fn next_timeout(&self) -> Option<Time> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Serves timers that have run out at `now`; if not all of them, the next timeout is due already.
+    /// Serves timers that are due at `now`; if not all were served, the next timeout is due already.
     pub fn handle_timeout(&mut self, now: Now, out: &mut Outbox) {
         for _ in 0..AT_ONCE {
             let Some(&(at, id)) = self.timers.first().filter(|(at, _)| *at <= now.monotonic) else { return };
@@ -80,7 +82,7 @@ impl Device {
         }
     }
 
-    /// Serves one timer, and puts it off or stops it: none may be due again at once.
+    /// Serves one timer, and restarts or stops it: it must not be due again at once.
     fn serve(&mut self, now: Now, id: PeerId, due: Due, out: &mut Outbox) {
         let peer = self.peers.get_mut(&id).expect("the caller has looked");
         match due {
@@ -116,18 +118,19 @@ impl Device {
         }
     }
 
-    /// Puts the peer where its next timer is. If no timer of the data path's runs, the data path is to tell of one.
+    /// Schedules the peer for its next timer. If no timer of the data path is running, the data path must wake the
+    /// protocol.
     pub(super) fn reschedule(&mut self, now: Time, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.activity.watch(false);
         let mut next = peer.next_timeout();
         if peer.activity.is_armed() {
             peer.activity.watch(true);
-            // A timer that is armed while we do not look cannot run out before this.
+            // A timer armed by the data path meanwhile cannot fire before this.
             next = next.map(|next| next.min(now + KEEPALIVE_TIMEOUT));
         }
         let Some(next) = next else { return };
-        // A timer that was put off is looked at when it would have run out, and then put where it belongs.
+        // A restarted timer is only rescheduled when its old time is reached.
         if peer.scheduled.is_none_or(|scheduled| next < scheduled) {
             peer.scheduled.replace(next).map(|before| self.timers.remove(&(before, id)));
             self.timers.insert((next, id));
