@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Deletes the table of a name with raw messages: there need be no `nft`.
 const DELETE_TABLE: &str = r#"
 import socket, struct, sys
@@ -24,7 +24,7 @@ sys.exit(code and "error %d" % -code)
 "#;
 
 /// A peer of the first site that need not answer: prefixes are protected before the tunnel is up.
-fn tunnel(name: &str, outside: [&str; 2], local: &str, remote: &str) -> String {
+pub(crate) fn tunnel(name: &str, outside: [&str; 2], local: &str, remote: &str) -> String {
     let [ours, theirs] = outside;
     format!(
         "set vpn ipsec authentication psk {name} id {ours}\n\
@@ -36,7 +36,7 @@ fn tunnel(name: &str, outside: [&str; 2], local: &str, remote: &str) -> String {
 const V4: [&str; 2] = ["192.168.77.1", "192.168.77.2"];
 const V6: [&str; 2] = ["fd77::1", "fd77::2"];
 
-fn everything() -> String {
+pub(crate) fn everything() -> String {
     format!(
         "{GROUPS}{}{}",
         tunnel("four", V4, "10.1.0.0/24", "0.0.0.0/0"),
@@ -45,7 +45,7 @@ fn everything() -> String {
 }
 
 /// Two sites. The first has a network inside and its default routes through the second, which has addresses of the world.
-fn lab() -> Option<Lab> {
+pub(crate) fn lab() -> Option<Lab> {
     let lab = sites()?;
     for address in ["10.1.0.1/24", "fd01::1/64"] {
         lab.ip("a", &format!("address add {address} dev lo")).expect("an address");
@@ -82,7 +82,7 @@ fn reaches(lab: &Lab, from: &str, to: &str) -> bool {
     wait_until(PATIENCE, || leaks(lab, from, to)).is_ok()
 }
 
-const WORLD: &str = "198.51.100.8";
+pub(crate) const WORLD: &str = "198.51.100.8";
 const WORLD_6: &str = "2001:db8::8";
 
 fn nothing_protected_leaks(lab: &Lab, when: &str) {
@@ -127,7 +127,7 @@ fn guard_is_there(lab: &Lab) -> bool {
     is_there
 }
 
-fn running(lab: &mut Lab, text: &str) -> Gateway {
+pub(crate) fn running(lab: &mut Lab, text: &str) -> Gateway {
     let mut gateway = Gateway::new(lab, "a");
     gateway.write(text);
     gateway.0.start(lab);

@@ -8,6 +8,7 @@ mod engines;
 mod esp;
 mod ipsec;
 mod manual;
+mod marked;
 mod measurements;
 mod names;
 mod nat;
