@@ -2,6 +2,7 @@
 
 use crate::{Outcome, log, privilege, run};
 use clap::Args;
+use gateway::daemon;
 use gateway::host;
 use gateway::host::Host;
 use std::io::ErrorKind;
@@ -40,7 +41,7 @@ pub(crate) fn close(arguments: &Close) -> Outcome {
     }
     let settings = run::read(&arguments.config, None, false)?.settings;
     privilege::drop_unneeded(privilege::Needs::default())?;
-    Host::start(&settings)?.end(false);
+    Host::start(daemon::wanted(&settings))?.end(false);
     println!(
         "the protected prefixes are blocked until postern run serves them or postern open releases them"
     );

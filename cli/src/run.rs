@@ -14,7 +14,7 @@ use crypto::engine::none;
 use crypto::machine::Machine;
 use gateway::api::model::{ReloadOutcome, Reloaded};
 use gateway::api::{self, Reload};
-use gateway::daemon::{ApplyError, Daemon};
+use gateway::daemon::{self, ApplyError, Daemon};
 use gateway::host::Host;
 use gateway::host::occupied;
 use gateway::ipsec::connections;
@@ -159,7 +159,7 @@ async fn serve(arguments: Arguments, mut in_force: InForce, settings: Settings, 
     let (events, mut removed) = mpsc::unbounded_channel();
     privilege::raise_descriptors();
     // First, before steps that take time or may fail.
-    let host = Host::start(&settings)?;
+    let host = Host::start(daemon::wanted(&settings))?;
     let engines = engines(&settings);
     engines::maintain(&engines)?;
     let mut daemon = Daemon::new(engines, events, host);

@@ -9,12 +9,12 @@ use crate::api::model::Refused;
 use crate::api::{Labels, PeerLabels, Shown};
 use crate::host::Host;
 use crate::host::netlink::{LinkChange, Netlink, NetlinkError};
-use crate::ipsec;
+use crate::host::wants::Wants;
 use crate::ipsec::service::{Service, ServiceError};
+use crate::ipsec::{self, network};
 use crate::tunnel_interface::{InterfaceError, Options, Removed};
 use crate::wireguard::interface::Interface;
 use crate::wireguard::plan;
-use crate::wireguard::plan::Network;
 use crate::wireguard::uapi_server::Window;
 use crate::wireguard::update::UpdateError;
 use config::settings::WireGuard;
@@ -63,7 +63,7 @@ const RELEASE: Duration = Duration::from_secs(2);
 struct Running {
     interface: Arc<Interface>,
     settings: WireGuard,
-    network: Network,
+    wants: Wants,
     /// Whether it is what `settings` says: not if a step back was refused too.
     is_known: bool,
     /// Where `wg` sees it.
@@ -75,6 +75,16 @@ pub fn engine_rules(
     config::settings::Crypto { pinned, accelerators }: config::settings::Crypto,
 ) -> EngineRules {
     EngineRules { pinned, accelerators }
+}
+
+/// What the host is to know for these settings, by interface.
+pub fn wanted(settings: &Settings) -> BTreeMap<String, Wants> {
+    let links = settings.wireguard.iter();
+    let mut wanted: BTreeMap<String, Wants> =
+        links.map(|(name, link)| (name.clone(), plan::wants(link))).collect();
+    let networks = network::networks(&settings.ipsec);
+    wanted.extend(network::wants(networks, false).map(|wants| (ipsec::NAME.to_owned(), wants)));
+    wanted
 }
 
 /// The daemon.
@@ -130,8 +140,8 @@ impl Daemon {
         self.engines.set_rules(engine_rules(settings.crypto));
         self.open_at_exit = settings.open_at_exit;
         // Also those that were refused or deleted, and of which only what they are for is closed.
-        let gone = self.host.links().into_iter().filter(|name| !settings.wireguard.contains_key(name));
-        for name in gone {
+        let is_gone = |name: &String| name != ipsec::NAME && !settings.wireguard.contains_key(name);
+        for name in self.host.interfaces().into_iter().filter(is_gone) {
             self.remove(&name);
         }
         let mut refused = BTreeMap::new();
@@ -171,11 +181,11 @@ impl Daemon {
             tracing::warn!("until then nothing is sent to the networks behind IPsec peers");
             self.shown.show_ipsec(None);
             self.ipsec.lose();
-            return;
+        } else {
+            self.shown.hide(name);
+            self.running.remove(name);
         }
-        self.shown.hide(name);
-        let Some(running) = self.running.remove(name) else { return };
-        if let Err(error) = self.host.set_link(name, Some(running.network.without_interface())) {
+        if let Err(error) = self.host.close(name) {
             tracing::warn!("{error}");
         }
     }
@@ -207,7 +217,7 @@ impl Daemon {
     fn remove(&mut self, name: &str) {
         self.shown.hide(name);
         self.running.remove(name);
-        if let Err(error) = self.host.set_link(name, None) {
+        if let Err(error) = self.host.set(name, None) {
             tracing::warn!("{error}");
         }
     }
@@ -226,17 +236,17 @@ impl Daemon {
 
     /// What is refused takes the interface with it, and that its addresses and routes. What it is for is closed before.
     async fn create(&mut self, name: &str, wanted: WireGuard) -> Result<(), ApplyError> {
-        let network = Network::new(&wanted);
+        let wants = plan::wants(&wanted);
         let refused = |error| ApplyError::Network(name.to_owned(), error);
-        self.host.set_link(name, Some(network.without_interface())).map_err(refused)?;
-        let created = self.create_interface(name, &wanted, &network).await;
+        self.host.set(name, Some(wants.without_interface())).map_err(refused)?;
+        let created = self.create_interface(name, &wanted, &wants).await;
         if created.is_err() {
             // The interface is gone: only what closes is wanted.
-            self.host.set_link(name, Some(network.without_interface())).map_err(refused)?;
+            self.host.set(name, Some(wants.without_interface())).map_err(refused)?;
         }
         let interface = created?;
         self.shown.show(Arc::clone(&interface), labels_of(&wanted));
-        let mut running = Running { interface, settings: wanted, network, is_known: true, window: None };
+        let mut running = Running { interface, settings: wanted, wants, is_known: true, window: None };
         running.open_window().await;
         self.running.insert(name.to_owned(), running);
         Ok(())
@@ -246,7 +256,7 @@ impl Daemon {
         &self,
         name: &str,
         wanted: &WireGuard,
-        network: &Network,
+        wants: &Wants,
     ) -> Result<Arc<Interface>, ApplyError> {
         let options = Options { without: wanted.disabled_offloads.clone(), ..Options::default() };
         check_port(name, wanted, Duration::ZERO).await?;
@@ -257,7 +267,7 @@ impl Daemon {
         interface.update(update).await.map_err(|error| ApplyError::Update(name.to_owned(), error))?;
         let refused = |error| ApplyError::Network(name.to_owned(), error);
         set_link(name, wanted).map_err(refused)?;
-        self.host.set_link(name, Some(network.clone())).map_err(refused)?;
+        self.host.set(name, Some(wants.clone())).map_err(refused)?;
         Ok(interface)
     }
 }
@@ -285,18 +295,18 @@ impl Running {
         if wanted.port != self.settings.port || self.settings.disable {
             check_port(self.interface.name(), &wanted, RELEASE).await?;
         }
-        let network = Network::new(&wanted);
+        let wants = plan::wants(&wanted);
         let mut updated = false;
-        let changed = self.go(host, &wanted, &network, &mut updated).await;
+        let changed = self.go(host, &wanted, &wants, &mut updated).await;
         if let Err(error) = changed {
-            let back = self.go_back(host, &wanted, &network, updated).await;
+            let back = self.go_back(host, &wanted, &wants, updated).await;
             self.is_known &= back.is_ok();
             if let Err(error) = back {
                 tracing::error!("going back to the previous configuration: {error}");
             }
             return Err(error);
         }
-        (self.settings, self.network, self.is_known) = (wanted, network, true);
+        (self.settings, self.wants, self.is_known) = (wanted, wants, true);
         Ok(())
     }
 
@@ -305,7 +315,7 @@ impl Running {
         &self,
         host: &Host,
         wanted: &WireGuard,
-        network: &Network,
+        wants: &Wants,
         updated: &mut bool,
     ) -> Result<(), ApplyError> {
         let name = self.interface.name();
@@ -316,12 +326,12 @@ impl Running {
             *updated = true;
         }
         set_link(name, wanted).map_err(refused)?;
-        host.set_link(name, Some(self.network.and(network))).map_err(refused)?;
+        host.set(name, Some(self.wants.and(wants))).map_err(refused)?;
         if !*updated {
             self.update(self.is_known.then_some(&self.settings), wanted).await?;
             *updated = true;
         }
-        host.change_link(name, &self.network, network).map_err(refused)?;
+        host.change(name, &self.wants, wants).map_err(refused)?;
         self.interface.set_offloads(&wanted.disabled_offloads)?;
         self.interface.set_segment_sizes(wanted.adjust_mss);
         Ok(())
@@ -332,7 +342,7 @@ impl Running {
         &self,
         host: &Host,
         wanted: &WireGuard,
-        network: &Network,
+        wants: &Wants,
         updated: bool,
     ) -> Result<(), ApplyError> {
         let name = self.interface.name();
@@ -341,7 +351,7 @@ impl Running {
             self.update(Some(wanted), &self.settings).await?;
         }
         set_link(name, &self.settings).map_err(refused)?;
-        host.change_link(name, network, &self.network).map_err(refused)
+        host.change(name, wants, &self.wants).map_err(refused)
     }
 
     async fn update(&self, before: Option<&WireGuard>, after: &WireGuard) -> Result<(), ApplyError> {

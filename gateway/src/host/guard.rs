@@ -7,14 +7,13 @@
 //! an exception, or protected: the closer network decides    leaves, or is dropped and counted
 //! ```
 
+use super::networks::MARK;
 use super::nft;
 use super::nft::{
     APPEND, AT_LEAST, AT_MOST, Batch, CREATE, DELETE_TABLE, EQUAL, ICMP_V6, NETWORK_HEADER, NEW_CHAIN,
     NEW_ELEMENTS, NEW_RULE, NEW_SET, NEW_TABLE, NF_PROTOCOL, OIFNAME, TRANSPORT_HEADER, accept, attribute,
     compare, interface, jump, lookup, meta, nested, number, payload, protocol, refuse, text,
 };
-use crate::ipsec::NAME;
-use crate::ipsec::network::MARK;
 use ipnet::IpNet;
 use netlink_sys::Socket;
 use packet::header::esp::ESP;
@@ -47,7 +46,7 @@ pub(super) struct Protected {
     pub(super) pairs: BTreeSet<(IpNet, IpNet)>,
     /// To where it may.
     pub(super) exceptions: BTreeSet<IpNet>,
-    /// By which interfaces it may, beside `ipsec0`.
+    /// By which interfaces it may: those of the tunnels.
     pub(super) interfaces: BTreeSet<String>,
 }
 
@@ -106,7 +105,6 @@ impl Guard {
 impl Protected {
     fn add_to(&self, batch: &mut Batch) {
         let mut rules = vec![
-            vec![meta(OIFNAME), interface(EQUAL, NAME), accept()],
             vec![meta(OIFNAME), interface(EQUAL, "lo"), accept()],
             ours(UDP),
             ours(ESP),

@@ -2,31 +2,34 @@
 //! stays: it compares what is wanted with what is there whenever something of it changes.
 //!
 //! ```text
-//! settings ──> wanted ──> restore (addresses, routes, rules), guard (nf_tables)
+//! owners ──> wanted ──> restore (addresses, routes, rules), guard and arriving (nf_tables)
 //! kernel ──> watch (links, addresses, our routes and rules, our table) ──> restore, guard
 //! ```
+//!
+//! Each owner hands in what it wants for its interface, as [`Wants`](wants::Wants). Which protocol it speaks is not known here.
+//! Only this module changes addresses, routes, rules and tables of nf_tables. Links belong to those who make them: they set
+//! their MTU, and put them up, by a [`Netlink`] of their own; others read with one (status, path MTU, source addresses).
 //!
 //! What is to be protected has a route that leads nowhere beside the one that leads into its tunnel. That route, the rules
 //! and the guard need no daemon: they stay when it ends, and the next one takes them over.
 
+mod arriving;
 mod guard;
 pub mod netlink;
-pub(crate) mod nft;
+pub mod networks;
+mod nft;
 pub mod occupied;
 mod restore;
 pub mod rules;
+pub mod wants;
 mod watch;
 
-use crate::ipsec::network::Network as IpsecNetwork;
-use crate::ipsec::unprotected::Unprotected;
-use crate::ipsec::{Gateway, NAME};
 use crate::rights::Rights;
-use crate::wireguard::plan::Network;
-use config::Settings;
+use arriving::{Arriving, Tunnels};
 use guard::Guard;
 use netlink::{Netlink, NetlinkError};
 use port::Wake;
-use restore::Outcome;
+use restore::{Outcome, Wanted};
 use rules::ValidMark;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -34,15 +37,11 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
+use wants::Wants;
 use watch::Watch;
 
-/// What the kernel is to have.
-#[derive(Clone, Default)]
-struct Wanted {
-    /// For WireGuard interfaces.
-    links: BTreeMap<String, Network>,
-    ipsec: IpsecNetwork,
-}
+/// Called when links, addresses or routes of this machine have changed.
+pub type Follower = Arc<dyn Fn() + Send + Sync>;
 
 /// What is wanted, and what is known of what is there.
 #[derive(Default)]
@@ -50,14 +49,14 @@ struct State {
     wanted: Wanted,
     /// What is kept closed beside it while a configuration is applied: a prefix may go from one tunnel to another.
     held: Option<Wanted>,
-    /// The owner of the IPsec interface, notified when links or addresses change.
-    gateway: Weak<Gateway>,
+    /// By the names of their interfaces.
+    followers: BTreeMap<String, Follower>,
     guard: Guard,
     /// Whether the kernel can guard is said once.
     guard_failed: bool,
     valid_mark: ValidMark,
     /// What arrives in clear is refused as long as this lives.
-    unprotected: Option<Unprotected>,
+    arriving: Option<Arriving>,
 }
 
 /// The packets that rules of ours in nf_tables have dropped.
@@ -80,7 +79,7 @@ impl HeldReader {
         let state = state.lock().unwrap_or_else(PoisonError::into_inner);
         Held {
             leaving: state.guard.held_back(),
-            arriving: state.unprotected.as_ref().and_then(Unprotected::refused),
+            arriving: state.arriving.as_ref().and_then(Arriving::refused),
         }
     }
 }
@@ -94,15 +93,11 @@ pub struct Host {
 }
 
 impl Host {
-    /// Takes over what an earlier daemon has left, so that what `settings` protect is closed until it is served, and
-    /// nothing else.
-    pub fn start(settings: &Settings) -> Result<Self, NetlinkError> {
+    /// Takes over what an earlier daemon has left, so that what is `wanted`, by the names of interfaces that are not there yet,
+    /// is closed until it is served, and nothing else.
+    pub fn start(wanted: BTreeMap<String, Wants>) -> Result<Self, NetlinkError> {
         let failed = |error: io::Error| NetlinkError::new("rtnetlink", &error);
-        let links = settings.wireguard.iter();
-        let links =
-            links.map(|(name, link)| (name.clone(), Network::new(link).without_interface())).collect();
-        let wanted = Wanted { links, ipsec: IpsecNetwork::new(&settings.ipsec) };
-        let mut state = State { wanted, ..State::default() };
+        let mut state = State { wanted: without_interfaces(&wanted), ..State::default() };
         // Nothing is lost between the look at what is there and the first event.
         let sockets = watch::Sockets::open().map_err(failed)?;
         // What one tunnel is refused keeps no other back; it is tried again with that tunnel.
@@ -120,9 +115,7 @@ impl Host {
     /// Keeps closed what is closed now, whatever is wanted until [`release`](Self::release).
     pub fn hold(&self) {
         let mut state = self.lock();
-        let links = state.wanted.links.iter();
-        let links = links.map(|(name, link)| (name.clone(), link.without_interface())).collect();
-        state.held = Some(Wanted { links, ipsec: state.wanted.ipsec.clone() });
+        state.held = Some(without_interfaces(&state.wanted));
     }
 
     /// Opens what was only held.
@@ -140,28 +133,28 @@ impl Host {
         HeldReader(Arc::downgrade(&self.state))
     }
 
-    /// The WireGuard interfaces that something is wanted for, whether they are there or not.
-    pub fn links(&self) -> Vec<String> {
-        self.lock().wanted.links.keys().cloned().collect()
+    /// The interfaces that something is wanted for, whether they are there or not.
+    pub fn interfaces(&self) -> Vec<String> {
+        self.lock().wanted.keys().cloned().collect()
     }
 
-    /// Wants this for a WireGuard interface from now on, or nothing. The error is what was refused for it.
-    pub fn set_link(&self, name: &str, network: Option<Network>) -> Result<(), NetlinkError> {
+    /// Wants this for an interface from now on, or nothing. The error is what was refused for it.
+    pub fn set(&self, name: &str, wants: Option<Wants>) -> Result<(), NetlinkError> {
         let mut state = self.lock();
-        match network {
-            Some(network) => _ = state.wanted.links.insert(name.to_owned(), network),
-            None => _ = state.wanted.links.remove(name),
+        match wants {
+            Some(wants) => state.want(name, wants),
+            None => state.forget(name),
         }
         state.restore()?.of(name)
     }
 
-    /// Wants this for a WireGuard interface that is there, from now on, and takes away the addresses that it has no more.
+    /// Wants this for an interface that is there, from now on, and takes away the addresses that it has no more.
     /// With an address the kernel takes the later ones of its network, and with the last IPv4 address the routes: they are
     /// put back.
-    pub fn change_link(&self, name: &str, before: &Network, after: &Network) -> Result<(), NetlinkError> {
+    pub fn change(&self, name: &str, before: &Wants, after: &Wants) -> Result<(), NetlinkError> {
         let mut state = self.lock();
         // First, so that the watching thread does not put back what is removed below.
-        state.wanted.links.insert(name.to_owned(), after.clone());
+        state.want(name, after.clone());
         let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
         let index = netlink.link(name)?.index;
         for &address in before.addresses.difference(&after.addresses) {
@@ -170,21 +163,19 @@ impl Host {
         state.restore()?.of(name)
     }
 
-    /// Wants this for IPsec from now on.
-    pub fn set_ipsec(
-        &self,
-        network: IpsecNetwork,
-        gateway: Option<&Arc<Gateway>>,
-    ) -> Result<(), NetlinkError> {
+    /// The interface is gone: what it is for is closed until something else is wanted.
+    pub fn close(&self, name: &str) -> Result<(), NetlinkError> {
         let mut state = self.lock();
-        state.wanted.ipsec = network;
-        state.gateway = gateway.map(Arc::downgrade).unwrap_or_default();
-        if state.wanted.ipsec.is_empty() {
-            state.unprotected = None;
-        } else if state.unprotected.is_none() && gateway.is_some() {
-            state.unprotected = Unprotected::refuse_or_say();
+        state.followers.remove(name);
+        if let Some(wants) = state.wanted.get_mut(name) {
+            *wants = wants.without_interface();
         }
-        state.restore()?.of(NAME)
+        state.restore()?.of(name)
+    }
+
+    /// Calls `follower` from now on, until the interface is closed or nothing is wanted for it.
+    pub fn follow(&self, name: &str, follower: impl Fn() + Send + Sync + 'static) {
+        self.lock().followers.insert(name.to_owned(), Arc::new(follower));
     }
 
     /// Ends, and leaves what is to be protected closed, or `open`s it: then nothing is left.
@@ -194,7 +185,8 @@ impl Host {
         if open {
             state.wanted = Wanted::default();
         }
-        state.gateway = Weak::new();
+        state.wanted = without_interfaces(&state.wanted);
+        state.followers.clear();
         match state.restore() {
             Ok(outcome) => outcome.log(),
             Err(error) => tracing::warn!("{error}"),
@@ -217,33 +209,58 @@ impl Drop for Host {
     }
 }
 
-impl Wanted {
-    /// What is wanted, with what is held closed.
-    fn and(&self, held: &Self) -> Self {
-        let mut links = self.links.clone();
-        for (name, network) in &held.links {
-            let both = links.get(name).map_or_else(|| network.clone(), |wanted| wanted.and(network));
-            links.insert(name.clone(), both);
-        }
-        Self { links, ipsec: held.ipsec.clone().and(self.ipsec.clone()) }
+/// What is wanted of this while no interface is there.
+fn without_interfaces(wanted: &Wanted) -> Wanted {
+    wanted.iter().map(|(name, wants)| (name.clone(), wants.without_interface())).collect()
+}
+
+/// What is wanted, with what is held closed.
+fn merged(wanted: &Wanted, held: &Wanted) -> Wanted {
+    let mut merged = wanted.clone();
+    for (name, held) in held {
+        let both = merged.get(name).map_or_else(|| held.clone(), |wants| held.and(wants));
+        merged.insert(name.clone(), both);
     }
+    merged
 }
 
 impl State {
+    fn want(&mut self, name: &str, wants: Wants) {
+        let networks = &wants.networks;
+        if self.arriving.is_none() && networks.is_served && !networks.is_empty() {
+            let tunnels = Tunnels { place: networks.place, interface: name, ports: &networks.ports };
+            self.arriving = Arriving::refuse_or_say(tunnels);
+        }
+        self.wanted.insert(name.to_owned(), wants);
+    }
+
+    fn forget(&mut self, name: &str) {
+        self.wanted.remove(name);
+        self.followers.remove(name);
+        if self.protecting().is_none() {
+            self.arriving = None;
+        }
+    }
+
+    /// Where the configuration has tunnels that protect networks, if there are some.
+    fn protecting(&self) -> Option<&'static str> {
+        let mut networks = self.wanted.values().map(|wants| &wants.networks);
+        networks.find(|networks| !networks.is_empty()).map(|networks| networks.place)
+    }
+
     /// Gives the kernel what it lacks, and takes what it should not have.
     fn restore(&mut self) -> Result<Outcome, NetlinkError> {
         let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
-        let is_served = self.gateway.strong_count() > 0;
         // Of thousands of peers it is large, and only what is held needs a copy.
         let wanted = match &self.held {
-            Some(held) => Cow::Owned(self.wanted.and(held)),
+            Some(held) => Cow::Owned(merged(&self.wanted, held)),
             None => Cow::Borrowed(&self.wanted),
         };
-        let plan = wanted.plan(&mut netlink, is_served)?;
+        let plan = restore::plan(&wanted, &mut netlink)?;
         let mut outcome = Outcome::default();
         plan.close(&mut netlink, &mut outcome);
         self.valid_mark.set(&plan.rules());
-        let guarded = self.guard.set(&wanted.protected());
+        let guarded = self.guard.set(&restore::protected(&wanted));
         match guarded {
             Ok(changed) => {
                 self.guard_failed = false;
@@ -256,11 +273,12 @@ impl State {
     }
 
     fn say_unguarded(&mut self, error: &io::Error) {
-        if self.wanted.ipsec.is_empty() || std::mem::replace(&mut self.guard_failed, true) {
+        let Some(place) = self.protecting() else { return };
+        if std::mem::replace(&mut self.guard_failed, true) {
             return;
         }
         tracing::warn!(
-            "vpn ipsec: what policies protect is protected by routes and rules alone: nf_tables: {error}\n  \
+            "{place}: what policies protect is protected by routes and rules alone: nf_tables: {error}\n  \
              fix: modprobe nf_tables, and restart"
         );
     }

@@ -1,11 +1,10 @@
 //! Compares what is wanted with what is there. First what closes comes, then what opens, then what is not wanted goes: there
 //! is no moment in which something leaves that must not.
 
-use super::Wanted;
 use super::guard::Protected;
 use super::netlink::{Netlink, NetlinkError, Route, Rule, Way};
-use crate::ipsec::NAME;
-use crate::ipsec::network::{MARK, Surroundings, TABLES};
+use super::networks::{MARK, Surroundings, TABLES};
+use super::wants::Wants;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,70 +48,105 @@ pub(super) struct Plan {
     unwanted_routes: Vec<Route>,
 }
 
-impl Wanted {
-    /// What must not leave in clear.
-    pub(super) fn protected(&self) -> Protected {
-        Protected {
-            pairs: self.ipsec.pairs(),
-            exceptions: self.ipsec.exceptions(),
-            interfaces: self.links.keys().cloned().collect(),
+/// What the kernel is to have, by the names of the interfaces that it is for.
+pub(super) type Wanted = BTreeMap<String, Wants>;
+
+/// What must not leave in clear.
+pub(super) fn protected(wanted: &Wanted) -> Protected {
+    let mut protected = Protected { interfaces: wanted.keys().cloned().collect(), ..Protected::default() };
+    for networks in wanted.values().map(|wants| &wants.networks).filter(|networks| !networks.is_empty()) {
+        protected.pairs.extend(networks.pairs());
+        protected.exceptions.extend(networks.exceptions());
+    }
+    protected
+}
+
+/// All that is wanted, with the interfaces that it is for.
+#[derive(Default)]
+struct Collected {
+    rules: BTreeMap<Rule, String>,
+    routes: BTreeMap<Route, String>,
+    missing_addresses: Vec<(u32, IpNet, String)>,
+    /// Links that are there and have routes or addresses of ours.
+    indices: BTreeSet<u32>,
+}
+
+impl Collected {
+    /// Adds what does not depend on others.
+    fn add(&mut self, netlink: &mut Netlink, name: &str, wants: &Wants) -> Result<(), NetlinkError> {
+        self.rules.extend(wants.rules.iter().map(|rule| (*rule, name.to_owned())));
+        let closed = wants.closed.iter();
+        let closed = closed.map(|&(prefix, table)| Route { prefix, table, way: Way::Nowhere });
+        self.routes.extend(closed.map(|route| (route, name.to_owned())));
+        if wants.routes.is_empty() && wants.addresses.is_empty() {
+            return Ok(());
         }
+        // Nothing can lead to a link that is down, or to none.
+        let Ok(link) = netlink.link(name) else { return Ok(()) };
+        self.indices.insert(link.index);
+        if !link.up {
+            return Ok(());
+        }
+        let present = netlink.addresses(Some(link.index))?;
+        let missing = wants.addresses.iter().filter(|address| !present.contains(address));
+        self.missing_addresses.extend(missing.map(|&address| (link.index, address, name.to_owned())));
+        let way = Way::Link { index: link.index, source: None };
+        let open = wants.routes.iter().map(|&(prefix, table)| Route { prefix, table, way });
+        self.routes.extend(open.map(|route| (route, name.to_owned())));
+        Ok(())
     }
 
-    /// Compares with what is there.
-    pub(super) fn plan(&self, netlink: &mut Netlink, ipsec_is_served: bool) -> Result<Plan, NetlinkError> {
-        let addresses = netlink.addresses(None)?;
-        let mut rules: BTreeMap<Rule, String> = BTreeMap::new();
-        let mut routes: BTreeMap<Route, String> = BTreeMap::new();
-        let (mut missing_addresses, mut indices) = (Vec::new(), BTreeSet::new());
-        for (name, network) in &self.links {
-            rules.extend(network.rules.iter().map(|rule| (*rule, name.clone())));
-            let closed = network.closed.iter();
-            let closed = closed.map(|&(prefix, table)| Route { prefix, table, way: Way::Nowhere });
-            routes.extend(closed.map(|route| (route, name.clone())));
-            // Nothing can lead to a link that is down, or to none.
-            let Ok(link) = netlink.link(name) else { continue };
-            if network.routes.is_empty() && network.addresses.is_empty() {
-                continue;
-            }
-            indices.insert(link.index);
-            if !link.up {
-                continue;
-            }
-            let present = netlink.addresses(Some(link.index))?;
-            let missing = network.addresses.iter().filter(|address| !present.contains(address));
-            missing_addresses.extend(missing.map(|&address| (link.index, address, name.clone())));
-            let way = Way::Link { index: link.index, source: None };
-            let open = network.routes.iter().map(|&(prefix, table)| Route { prefix, table, way });
-            routes.extend(open.map(|route| (route, name.clone())));
+    /// Adds what depends on the addresses of this machine, and on the networks of `others`.
+    fn add_networks(
+        &mut self,
+        netlink: &mut Netlink,
+        name: &str,
+        wants: &Wants,
+        addresses: &[IpNet],
+        others: &BTreeSet<IpNet>,
+    ) {
+        let networks = &wants.networks;
+        if networks.is_empty() {
+            return;
         }
-        let index = if ipsec_is_served { netlink.link(NAME).ok().filter(|link| link.up) } else { None };
-        let others = self.links.values().flat_map(|link| &link.closed).map(|(prefix, _)| *prefix);
-        let others = others.filter(|prefix| prefix.prefix_len() > 0).collect();
-        let around =
-            Surroundings { index: index.map(|link| link.index), addresses: &addresses, others: &others };
-        if !self.ipsec.is_empty() {
-            let of_ipsec = self.ipsec.routes(&around, |to| netlink.outside(to, MARK).ok()?.source);
-            routes.extend(of_ipsec.into_iter().map(|route| (route, NAME.to_owned())));
-            rules.extend(self.ipsec.rules(&addresses).into_iter().map(|rule| (rule, NAME.to_owned())));
-        }
-        let present: BTreeSet<Route> = netlink.routes()?.into_iter().collect();
-        let is_ours = |route: &Route| match route.way {
-            Way::Link { index, .. } => indices.contains(&index) || TABLES.contains(&route.table),
-            Way::Nowhere | Way::Onward => true,
-        };
-        let places: BTreeSet<_> = routes.keys().map(|route| place(*route)).collect();
-        let unwanted = |route: &Route| is_ours(route) && !places.contains(&place(*route));
-        let unwanted_routes = present.iter().copied().filter(unwanted).collect();
-        routes.retain(|route, _| !present.contains(route));
-        let mut missing_routes: Vec<_> = routes.into_iter().collect();
-        missing_routes.sort_by_key(|(route, _)| order(route.way));
-        let present = netlink.rules()?;
-        let missing_rules = rules.iter().filter(|(rule, _)| !present.contains(rule));
-        let missing_rules = missing_rules.map(|(rule, name)| (*rule, name.clone())).collect();
-        let unwanted_rules = present.into_iter().filter(|rule| !rules.contains_key(rule)).collect();
-        Ok(Plan { rules, missing_rules, missing_routes, missing_addresses, unwanted_rules, unwanted_routes })
+        let link = if networks.is_served { netlink.link(name).ok() } else { None };
+        let index = link.filter(|link| link.up).map(|link| link.index);
+        let around = Surroundings { index, addresses, others };
+        let routes = networks.routes(&around, |to| netlink.outside(to, MARK).ok()?.source);
+        self.routes.extend(routes.into_iter().map(|route| (route, name.to_owned())));
+        self.rules.extend(networks.rules(addresses).into_iter().map(|rule| (rule, name.to_owned())));
     }
+}
+
+/// Compares with what is there.
+pub(super) fn plan(wanted: &Wanted, netlink: &mut Netlink) -> Result<Plan, NetlinkError> {
+    let addresses = netlink.addresses(None)?;
+    let mut collected = Collected::default();
+    for (name, wants) in wanted {
+        collected.add(netlink, name, wants)?;
+    }
+    let others = wanted.values().flat_map(|wants| &wants.closed).map(|(prefix, _)| *prefix);
+    let others = others.filter(|prefix| prefix.prefix_len() > 0).collect();
+    for (name, wants) in wanted {
+        collected.add_networks(netlink, name, wants, &addresses, &others);
+    }
+    let Collected { rules, mut routes, missing_addresses, indices } = collected;
+    let present: BTreeSet<Route> = netlink.routes()?.into_iter().collect();
+    let is_ours = |route: &Route| match route.way {
+        Way::Link { index, .. } => indices.contains(&index) || TABLES.contains(&route.table),
+        Way::Nowhere | Way::Onward => true,
+    };
+    let places: BTreeSet<_> = routes.keys().map(|route| place(*route)).collect();
+    let unwanted = |route: &Route| is_ours(route) && !places.contains(&place(*route));
+    let unwanted_routes = present.iter().copied().filter(unwanted).collect();
+    routes.retain(|route, _| !present.contains(route));
+    let mut missing_routes: Vec<_> = routes.into_iter().collect();
+    missing_routes.sort_by_key(|(route, _)| order(route.way));
+    let present = netlink.rules()?;
+    let missing_rules = rules.iter().filter(|(rule, _)| !present.contains(rule));
+    let missing_rules = missing_rules.map(|(rule, name)| (*rule, name.clone())).collect();
+    let unwanted_rules = present.into_iter().filter(|rule| !rules.contains_key(rule)).collect();
+    Ok(Plan { rules, missing_rules, missing_routes, missing_addresses, unwanted_rules, unwanted_routes })
 }
 
 impl Plan {

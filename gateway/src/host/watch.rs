@@ -1,10 +1,10 @@
 //! Notices what others change of what we have in the kernel, and has it put back.
 
-use super::State;
 use super::guard::TABLE;
 use super::netlink::{is_ours, subscribe};
+use super::networks::TABLES;
 use super::nft;
-use crate::ipsec;
+use super::{Follower, State};
 use netlink_sys::Socket;
 use port::Wake;
 use rustix::io::Errno;
@@ -118,10 +118,10 @@ impl Watch {
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let restored = state.restore();
-        let gateway = state.gateway.upgrade();
+        let followers: Vec<Follower> = state.followers.values().filter(|_| network).cloned().collect();
         drop(state);
-        if let Some(gateway) = gateway.filter(|_| network) {
-            gateway.measure();
+        for follower in followers {
+            follower();
         }
         match restored {
             Ok(outcome) => {
@@ -169,7 +169,7 @@ impl Watch {
         let mut concerns_us = false;
         loop {
             match self.sockets.network.recv_from_full() {
-                Ok((bytes, _)) => concerns_us |= is_ours(&bytes, &ipsec::network::TABLES),
+                Ok((bytes, _)) => concerns_us |= is_ours(&bytes, &TABLES),
                 Err(error) if is_overflow(&error) => concerns_us = true,
                 Err(_) => return concerns_us,
             }

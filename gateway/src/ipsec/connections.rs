@@ -1,10 +1,10 @@
 //! From what the configuration says of a peer to what IKE needs to know of the connection to it.
 
-use super::network::MARK;
 use super::proof::{Proof, authentication, our_own};
 use super::revocation;
 use crate::clock::Clock;
 use crate::host::netlink::Netlink;
+use crate::host::networks::MARK;
 use config::settings::ipsec::{
     Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Identity, Ike, IkeProposal, Mode, Peer,
     Pfs, Remote, Retransmission, Start, Traffic, Tunnel,

@@ -2,13 +2,13 @@
 
 use super::connections::Plan;
 use super::ike_thread::{Command, IkeThread, Inbox, Parts};
-use super::network::MARK;
 use super::port::IkePort;
 use crate::api::model;
 use crate::clock::Clock;
 use crate::datapath::punt::Punt;
 use crate::datapath::tables::{Protocol, Tables};
 use crate::datapath::worker::Shared;
+use crate::host::networks::MARK;
 use crate::rights::Rights;
 use crate::tunnel_interface::{Drops, InterfaceError, Options, Removed, SocketKind, TunnelInterface};
 use crate::wireguard::update::UpdateError;
@@ -162,9 +162,10 @@ impl Gateway {
         let _ = self.commands.send(Command::SetPatience(patience));
     }
 
-    /// Asks the kernel again for the path MTU to every peer.
-    pub fn measure(&self) {
-        let _ = self.commands.send(Command::Measure);
+    /// Asks the kernel again for the path MTU to every peer whenever it is called, as long as the gateway runs.
+    pub fn measurer(&self) -> impl Fn() + Send + Sync + use<> {
+        let commands = self.commands.clone();
+        move || _ = commands.send(Command::Measure)
     }
 
     /// Returns when all that was asked before is done.

@@ -20,6 +20,5 @@ pub mod proof;
 mod revocation;
 pub mod service;
 pub mod status;
-pub(crate) mod unprotected;
 
 pub use gateway::{Gateway, NAME};

@@ -3,11 +3,12 @@
 use super::connections;
 use super::connections::{PeerError, Plan};
 use super::gateway::{Gateway, GatewayError, MTU, NAME};
-use super::network::Network;
+use super::network;
 use super::revocation;
 use super::revocation::Revocations;
 use crate::host::Host;
 use crate::host::netlink::{LinkChange, Netlink, NetlinkError};
+use crate::host::networks::Networks;
 use crate::tunnel_interface::{Options, Removed};
 use config::Path;
 use config::settings::IpSec;
@@ -145,7 +146,7 @@ impl Service {
         let mut refused = Refused::new();
         if settings.peers.is_empty() {
             self.stop();
-            if let Err(error) = host.set_ipsec(Network::default(), None) {
+            if let Err(error) = host.set(NAME, None) {
                 tracing::warn!("{error}");
             }
             return refused;
@@ -155,21 +156,21 @@ impl Service {
             return refused;
         }
         // Also of peers that are refused: what they are to protect stays closed.
-        let wanted = Network::new(&settings);
+        let wanted = network::networks(&settings);
         let (plans, pending) = self.plan(&mut settings, &mut refused).await;
-        let served = Network::new(&settings);
-        let network = wanted.and(served);
+        let served = network::networks(&settings);
+        let networks = wanted.and(served);
         if settings.peers.is_empty() {
             self.stop();
-            if let Err(error) = host.set_ipsec(network, None) {
+            if let Err(error) = host.set(NAME, network::wants(networks, false)) {
                 refused.insert(Path::new(PATH), error.into());
             }
             return refused;
         }
-        if let Err(error) = self.serve(settings, network.clone(), (plans, pending), engine, events, host) {
+        if let Err(error) = self.serve(settings, networks.clone(), (plans, pending), engine, events, host) {
             refused.insert(Path::new(PATH), error);
             if self.running.is_none()
-                && let Err(error) = host.set_ipsec(network, None)
+                && let Err(error) = host.set(NAME, network::wants(networks, false))
             {
                 tracing::warn!("{error}");
             }
@@ -281,7 +282,7 @@ impl Service {
     fn serve(
         &mut self,
         settings: IpSec,
-        network: Network,
+        networks: Networks,
         (plans, pending): (Vec<Plan>, BTreeSet<String>),
         engine: &Arc<dyn Engine>,
         events: &mpsc::UnboundedSender<Removed>,
@@ -301,7 +302,8 @@ impl Service {
         let index = netlink.link(NAME)?.index;
         let up = LinkChange { mtu: Some(inside_mtu(&settings)), up: Some(true), ..LinkChange::default() };
         netlink.set_link(index, up)?;
-        host.set_ipsec(network, Some(&running.gateway))?;
+        host.set(NAME, network::wants(networks, true))?;
+        host.follow(NAME, running.gateway.measurer());
         let gone = running.settings.peers.keys().filter(|name| !settings.peers.contains_key(*name));
         running.gateway.remove(gone.cloned().collect());
         running.gateway.set_patience(connections::patience(settings.retransmission));

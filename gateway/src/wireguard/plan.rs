@@ -3,6 +3,7 @@
 
 use super::update::{AllowedIpUpdate, PeerUpdate, Update};
 use crate::host::netlink::{MAIN_TABLE, Rule};
+use crate::host::wants::Wants;
 use config::settings::{Peer, WireGuard};
 use crypto::PublicKey;
 use ipnet::IpNet;
@@ -11,64 +12,32 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The mark, and the routing table, of a tunnel for all traffic that was given no mark.
 const FULL_TUNNEL_MARK: u32 = 51_820;
 
-/// What the kernel is to know of an interface: addresses, routes by table, rules.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Network {
-    /// Addresses of the interface.
-    pub addresses: BTreeSet<IpNet>,
-    /// Prefixes that lead to it, and in which table.
-    pub routes: BTreeSet<(IpNet, u32)>,
-    /// Prefixes that lead nowhere while they do not lead to it.
-    pub closed: BTreeSet<(IpNet, u32)>,
-    /// Rules for a tunnel that carries everything.
-    pub rules: BTreeSet<Rule>,
-}
-
-impl Network {
-    /// What the kernel is to know for these settings.
-    ///
-    /// A tunnel for all traffic must not carry its own datagrams: they are marked, and everything without the mark
-    /// uses a table of its own, after the more specific routes of the main table.
-    pub fn new(settings: &WireGuard) -> Self {
-        let addresses: BTreeSet<IpNet> = settings.addresses.iter().copied().collect();
-        let mut network = Self { addresses, ..Self::default() };
-        if settings.disable {
-            return network;
-        }
-        let mark = mark(settings);
-        for prefix in settings.peers.values().flat_map(|peer| &peer.allowed_ips) {
-            let v6 = matches!(prefix, IpNet::V6(_));
-            if prefix.prefix_len() == 0 {
-                network.routes.insert((*prefix, mark));
-                network.closed.insert((*prefix, mark));
-                network.rules.extend([Rule::NotMarked { v6, mark, table: mark }, Rule::MainFirst { v6 }]);
-            } else if let Some(address) = network.addresses.iter().find(|it| it.trunc().contains(prefix)) {
-                // What lies in the interface's own network is routed already, by the kernel, as a whole.
-                network.closed.insert((address.trunc(), MAIN_TABLE));
-            } else {
-                network.routes.insert((*prefix, MAIN_TABLE));
-                network.closed.insert((*prefix, MAIN_TABLE));
-            }
-        }
-        network
+/// What the kernel is to know for these settings.
+///
+/// A tunnel for all traffic must not carry its own datagrams: they are marked, and everything without the mark
+/// uses a table of its own, after the more specific routes of the main table.
+pub fn wants(settings: &WireGuard) -> Wants {
+    let addresses: BTreeSet<IpNet> = settings.addresses.iter().copied().collect();
+    let mut wants = Wants { addresses, ..Wants::default() };
+    if settings.disable {
+        return wants;
     }
-
-    /// What is to be known while there is no interface.
-    #[must_use]
-    pub fn without_interface(&self) -> Self {
-        Self { closed: self.closed.clone(), rules: self.rules.clone(), ..Self::default() }
-    }
-
-    /// What is to be known on the way from this to another.
-    #[must_use]
-    pub fn and(&self, other: &Self) -> Self {
-        Self {
-            addresses: &self.addresses | &other.addresses,
-            routes: &self.routes | &other.routes,
-            closed: &self.closed | &other.closed,
-            rules: &self.rules | &other.rules,
+    let mark = mark(settings);
+    for prefix in settings.peers.values().flat_map(|peer| &peer.allowed_ips) {
+        let v6 = matches!(prefix, IpNet::V6(_));
+        if prefix.prefix_len() == 0 {
+            wants.routes.insert((*prefix, mark));
+            wants.closed.insert((*prefix, mark));
+            wants.rules.extend([Rule::NotMarked { v6, mark, table: mark }, Rule::MainFirst { v6 }]);
+        } else if let Some(address) = wants.addresses.iter().find(|it| it.trunc().contains(prefix)) {
+            // What lies in the interface's own network is routed already, by the kernel, as a whole.
+            wants.closed.insert((address.trunc(), MAIN_TABLE));
+        } else {
+            wants.routes.insert((*prefix, MAIN_TABLE));
+            wants.closed.insert((*prefix, MAIN_TABLE));
         }
     }
+    wants
 }
 
 /// The mark on outer packets.
@@ -202,22 +171,22 @@ mod tests {
 
     #[test]
     fn prefixes_are_routed_unless_the_interface_has_them_already() {
-        let network = Network::new(&settings(&[]));
+        let wants = wants(&settings(&[]));
         let route = ("10.2.0.0/24".parse().expect("literal"), MAIN_TABLE);
-        assert_eq!((&network.routes, network.rules.len()), (&BTreeSet::from([route]), 0));
+        assert_eq!((&wants.routes, wants.rules.len()), (&BTreeSet::from([route]), 0));
         let own = ("10.1.0.0/24".parse().expect("literal"), MAIN_TABLE);
-        assert_eq!(network.closed, BTreeSet::from([own, route]));
-        assert!(Network::new(&settings(&["disable"])).routes.is_empty());
+        assert_eq!(wants.closed, BTreeSet::from([own, route]));
+        assert!(super::wants(&settings(&["disable"])).routes.is_empty());
     }
 
     #[test]
     fn a_tunnel_for_everything_gets_a_table_and_a_mark() {
         let all = settings(&["peer b allowed-ips 0.0.0.0/0"]);
-        let network = Network::new(&all);
-        assert!(network.routes.contains(&("0.0.0.0/0".parse().expect("literal"), 51_820)));
+        let wants = wants(&all);
+        assert!(wants.routes.contains(&("0.0.0.0/0".parse().expect("literal"), 51_820)));
         let rules =
             [Rule::NotMarked { v6: false, mark: 51_820, table: 51_820 }, Rule::MainFirst { v6: false }];
-        assert_eq!(network.rules, BTreeSet::from(rules));
+        assert_eq!(wants.rules, BTreeSet::from(rules));
         assert_eq!(update(Some(&settings(&[])), &all).fwmark, Some(51_820));
         assert_eq!(update(None, &settings(&["peer b allowed-ips ::/0", "fwmark 7"])).fwmark, Some(7));
     }

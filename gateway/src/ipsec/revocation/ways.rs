@@ -2,7 +2,7 @@
 //!
 //! What is behind a tunnel for less than everything is asked through it, as any program would: it is nowhere else.
 
-use crate::ipsec::network::MARK;
+use crate::host::networks::MARK;
 use arc_swap::ArcSwap;
 use config::settings::IpSec;
 use ipnet::IpNet;

@@ -2,7 +2,7 @@
 
 use super::{Carried, Children};
 use crate::host::netlink::Netlink;
-use crate::ipsec::network::MARK;
+use crate::host::networks::MARK;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;

@@ -4,18 +4,16 @@
 //! A packet is from behind a peer when its answer would go inside: the kernel is asked for the route to its source. So the
 //! rules need not know who the peers are. Their table is ours, and goes with the socket that made it, however we end.
 
-use super::gateway::NAME;
-use super::network::MARK;
-use crate::host::netlink::NetlinkError;
-use crate::host::nft;
-use crate::host::nft::{
+use super::netlink::NetlinkError;
+use super::networks::MARK;
+use super::nft;
+use super::nft::{
     APPEND, AT_LEAST, AT_MOST, Batch, CREATE, EQUAL, ICMP_V6, IIFNAME, NEW_CHAIN, NEW_RULE, NEW_TABLE,
     NOT_EQUAL, TRANSPORT_HEADER, accept, compare, fib, interface, meta, number, protocol, refuse,
     socket_mark, text,
 };
 use netlink_sys::Socket;
 use std::io;
-use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 
 /// The name of table and chain, as `nft list ruleset` shows it.
 const TABLE: &str = "postern";
@@ -24,49 +22,57 @@ const PRIORITY: i32 = -300;
 const PREROUTING: u32 = 0;
 const OWNED: u32 = 2;
 
-/// The rules, as long as it lives.
-pub struct Unprotected(Socket);
+/// The tunnels that packets must have come through.
+#[derive(Clone, Copy)]
+pub(super) struct Tunnels<'a> {
+    /// Where the configuration has them.
+    pub(super) place: &'a str,
+    /// Their interface.
+    pub(super) interface: &'a str,
+    /// The UDP ports of their outer packets.
+    pub(super) ports: &'a [u16],
+}
 
-impl Unprotected {
-    /// The same, or says why not: not every kernel can.
-    pub fn refuse_or_say() -> Option<Self> {
-        let refused = Self::refuse();
+/// The rules, as long as it lives.
+pub(super) struct Arriving(Socket);
+
+impl Arriving {
+    /// Has the kernel drop what arrives in clear, or says why not: not every kernel can.
+    pub(super) fn refuse_or_say(tunnels: Tunnels<'_>) -> Option<Self> {
+        let refused = Self::install(tunnels).map_err(|error| NetlinkError::new("rules of nf_tables", &error));
         if let Err(error) = &refused {
             tracing::warn!(
-                "vpn ipsec: packets that arrive in clear from networks behind peers are not refused: {error}\n  \
-                 fix: modprobe nft_fib_inet, with Linux 5.12 or later, and restart; or, if no tunnel has 0.0.0.0/0 or no prefix, sysctl -w net.ipv4.conf.all.rp_filter=1"
+                "{}: packets that arrive in clear from networks behind peers are not refused: {error}\n  \
+                 fix: modprobe nft_fib_inet, with Linux 5.12 or later, and restart; or, if no tunnel has 0.0.0.0/0 or no prefix, sysctl -w net.ipv4.conf.all.rp_filter=1",
+                tunnels.place
             );
         }
         refused.ok()
     }
 
     /// How many were dropped.
-    pub fn refused(&self) -> Option<u64> {
+    pub(super) fn refused(&self) -> Option<u64> {
         nft::counted(&self.0, TABLE).ok()
     }
 
-    /// Has the kernel drop them.
-    pub fn refuse() -> Result<Self, NetlinkError> {
-        Self::install().map_err(|error| NetlinkError::new("rules of nf_tables", &error))
-    }
-
-    fn install() -> io::Result<Self> {
-        Self::install_with(true).or_else(|error| {
-            let installed = Self::install_with(false)?;
+    fn install(tunnels: Tunnels<'_>) -> io::Result<Self> {
+        Self::install_with(tunnels, true).or_else(|error| {
+            let installed = Self::install_with(tunnels, false)?;
             tracing::warn!(
-                "vpn ipsec: beside a tunnel for everything no answers of servers of revocation lists are let in: nft_socket: \
-                 {error}\n  fix: modprobe nft_socket and restart, or set pki ca NAME crl-file PATH"
+                "{}: beside a tunnel for everything no answers of servers of revocation lists are let in: nft_socket: \
+                 {error}\n  fix: modprobe nft_socket and restart, or set pki ca NAME crl-file PATH",
+                tunnels.place
             );
             Ok(installed)
         })
     }
 
-    fn install_with(knows_sockets: bool) -> io::Result<Self> {
+    fn install_with(tunnels: Tunnels<'_>, knows_sockets: bool) -> io::Result<Self> {
         let (socket, _) = nft::open()?;
         let mut batch = Batch::new();
         batch.add(NEW_TABLE, CREATE, &[text(1, TABLE), number(2, OWNED)].concat());
         batch.add(NEW_CHAIN, CREATE, &nft::base_chain(TABLE, TABLE, PREROUTING, PRIORITY));
-        for rule in rules(knows_sockets) {
+        for rule in rules(tunnels, knows_sockets) {
             batch.add(NEW_RULE, CREATE | APPEND, &rule);
         }
         batch.send(&socket)?;
@@ -75,14 +81,17 @@ impl Unprotected {
 }
 
 /// The first rule that matches decides.
-fn rules(knows_sockets: bool) -> Vec<Vec<u8>> {
+fn rules(Tunnels { interface: inside, ports, .. }: Tunnels<'_>, knows_sockets: bool) -> Vec<Vec<u8>> {
     let of_ours = [protocol(TCP), socket_mark(), compare(EQUAL, &MARK.to_ne_bytes()), accept()];
+    let other_ports = ports.iter().map(|port| compare(NOT_EQUAL, &port.to_be_bytes()));
+    let mut other_udp = vec![protocol(UDP), payload(2, 2)];
+    other_udp.extend(other_ports.chain([refuse()]));
     let answers = if knows_sockets { of_ours.to_vec() } else { Vec::new() };
     [
         // The inside interface has what was protected.
-        vec![meta(IIFNAME), interface(EQUAL, NAME), accept()],
+        vec![meta(IIFNAME), interface(EQUAL, inside), accept()],
         // What is not from behind a peer.
-        vec![fib(SOURCE, OUTPUT_NAME), interface(NOT_EQUAL, NAME), accept()],
+        vec![fib(SOURCE, OUTPUT_NAME), interface(NOT_EQUAL, inside), accept()],
         // Neighbours on a link (RFC 2710, RFC 4861): the peer may be one.
         vec![protocol(ICMP_V6), payload(0, 1), compare(AT_LEAST, &[130]), compare(AT_MOST, &[143]), accept()],
         // What is not for this machine itself.
@@ -90,7 +99,7 @@ fn rules(knows_sockets: bool) -> Vec<Vec<u8>> {
         // Outer packets, of a peer to which the tunnel leads. Later fragments have no ports, and are nothing without the
         // first: the rule that looks for ports does not match them.
         vec![protocol(ESP), accept()],
-        vec![protocol(UDP), payload(2, 2), not_port(IKE_PORT), not_port(NAT_PORT), refuse()],
+        other_udp,
         vec![protocol(UDP), accept()],
         // Answers to connections of ours that go around the tunnels.
         answers,
@@ -122,8 +131,4 @@ const LOCAL: u32 = 2;
 
 fn payload(offset: u32, length: u32) -> Vec<u8> {
     nft::payload(TRANSPORT_HEADER, offset, length)
-}
-
-fn not_port(port: u16) -> Vec<u8> {
-    compare(NOT_EQUAL, &port.to_be_bytes())
 }

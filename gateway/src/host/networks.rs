@@ -1,0 +1,183 @@
+//! Networks behind tunnels whose policies look at both addresses of a packet: they lead to the owner's interface, before any
+//! other route, and nowhere at all while there is none.
+
+use super::netlink::{Route, Rule, Way};
+use ipnet::IpNet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// The mark on the outer packets of such tunnels, which must not go inside, and the table for all other packets.
+pub const MARK: u32 = 220;
+/// The table of tunnels for everything, for what is from the networks of our side.
+pub(crate) const DEFAULTS: u32 = 221;
+/// Their table for what this machine sends from whichever address fits.
+pub(crate) const UNBOUND: u32 = 222;
+/// All tables.
+pub(super) const TABLES: [u32; 3] = [MARK, DEFAULTS, UNBOUND];
+
+/// Where tunnels lead.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Networks {
+    /// Where the configuration has them, for the log.
+    pub place: &'static str,
+    /// The UDP ports of their outer packets.
+    pub ports: Vec<u16>,
+    /// What is behind peers, with what is on our side of the tunnels there.
+    pub behind: BTreeMap<IpNet, BTreeSet<IpNet>>,
+    /// Networks of our side that are part of the other side too.
+    pub near: BTreeSet<IpNet>,
+    /// Networks that the user excepts.
+    pub excepted: BTreeSet<IpNet>,
+    /// Whether the user sets the routes: what must not leave in clear is the same.
+    pub is_routed_elsewhere: bool,
+    /// Whether the interface is the owner's, so that routes may lead to it.
+    pub is_served: bool,
+}
+
+/// What the routes depend on.
+pub struct Surroundings<'a> {
+    /// The number of our interface, if it is up.
+    pub index: Option<u32>,
+    /// The addresses of this machine.
+    pub addresses: &'a [IpNet],
+    /// Networks behind other tunnels of ours.
+    pub others: &'a BTreeSet<IpNet>,
+}
+
+impl Networks {
+    /// What is to be known for both: what is excepted must be so in both.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        for (prefix, ours) in other.behind {
+            self.behind.entry(prefix).or_default().extend(ours);
+        }
+        self.near.extend(other.near);
+        self.near.retain(|prefix| !self.behind.contains_key(prefix));
+        self.is_served |= other.is_served;
+        self
+    }
+
+    /// Whether nothing is to be known.
+    pub fn is_empty(&self) -> bool {
+        self.behind.is_empty()
+    }
+
+    /// What goes past the tunnels although it is to a network behind a peer.
+    pub fn exceptions(&self) -> BTreeSet<IpNet> {
+        self.near.union(&self.excepted).copied().collect()
+    }
+
+    /// What must not leave but through a tunnel: from what to what.
+    pub fn pairs(&self) -> BTreeSet<(IpNet, IpNet)> {
+        let behind = self.behind.iter();
+        behind
+            .flat_map(|(&remote, ours)| sources(remote, ours).into_iter().map(move |it| (it, remote)))
+            .collect()
+    }
+
+    /// The tunnels for everything, with what is on our side of them.
+    fn defaults(&self) -> impl Iterator<Item = (IpNet, BTreeSet<IpNet>)> {
+        let defaults = self.behind.iter().filter(|(prefix, _)| prefix.prefix_len() == 0);
+        defaults.map(|(&prefix, ours)| (prefix, sources(prefix, ours)))
+    }
+
+    /// The rules that lead to the routes, on a machine with these addresses.
+    pub fn rules(&self, addresses: &[IpNet]) -> BTreeSet<Rule> {
+        if self.is_routed_elsewhere {
+            return BTreeSet::new();
+        }
+        let closer = self.behind.keys().filter(|prefix| prefix.prefix_len() > 0);
+        let mut rules: BTreeSet<Rule> =
+            closer.map(|prefix| Rule::BeforeMain { v6: is_v6(*prefix), mark: MARK }).collect();
+        for (prefix, ours) in self.defaults() {
+            let v6 = is_v6(prefix);
+            rules.extend([Rule::Onward { v6 }, Rule::Marked { v6, mark: MARK }]);
+            rules.extend(ours.iter().map(|&source| Rule::From { source, table: DEFAULTS }));
+            // Without an address on our side of the tunnel this machine sends nothing through it.
+            if source(&ours, prefix, addresses).is_some() {
+                rules.insert(Rule::Unbound { v6, table: UNBOUND });
+                rules.extend([true, false].into_iter().filter(|_| v6).map(|upper| Rule::Bound { upper }));
+            }
+        }
+        rules
+    }
+
+    /// The routes. `towards` knows from which address this machine sends to others.
+    pub fn routes(
+        &self,
+        around: &Surroundings<'_>,
+        mut towards: impl FnMut(IpAddr) -> Option<IpAddr>,
+    ) -> BTreeSet<Route> {
+        let mut routes = BTreeSet::new();
+        if self.is_routed_elsewhere {
+            return routes;
+        }
+        for (&prefix, ours) in &self.behind {
+            let link = around.index.map(|index| {
+                // Without networks of ours it is the peer itself that is behind the tunnel.
+                let source = if ours.is_empty() {
+                    towards(prefix.addr())
+                } else {
+                    source(ours, prefix, around.addresses)
+                };
+                Way::Link { index, source }
+            });
+            // What is to be protected does not leave in clear when the interface goes.
+            let ways: Vec<Way> = link.into_iter().chain([Way::Nowhere]).collect();
+            let tables = if prefix.prefix_len() == 0 { &[DEFAULTS, UNBOUND][..] } else { &[MARK] };
+            for &table in tables {
+                routes.extend(ways.iter().map(|&way| Route { prefix, table, way }));
+            }
+        }
+        routes.extend(self.onward(around));
+        routes
+    }
+
+    /// What goes on to the tables of the next rules. What this machine sends from whichever address fits may also stay on
+    /// its links: it gets an address there.
+    fn onward(&self, around: &Surroundings<'_>) -> impl Iterator<Item = Route> {
+        let exceptions = self.exceptions();
+        let defaults: BTreeSet<bool> = self.defaults().map(|(prefix, _)| is_v6(prefix)).collect();
+        let of_tunnels = move |prefix: &IpNet| {
+            let closer = self.behind.keys().any(|it| it.prefix_len() > 0 && it.contains(prefix));
+            let tables = [(MARK, closer), (DEFAULTS, defaults.contains(&is_v6(*prefix)))];
+            tables.into_iter().filter(|(_, is_needed)| *is_needed).map(|(table, _)| table).collect::<Vec<_>>()
+        };
+        let is_behind = |prefix: &IpNet| self.behind.contains_key(prefix);
+        let mut passed: BTreeSet<IpNet> = exceptions.union(around.others).copied().collect();
+        // Links have such addresses in the main table.
+        passed.extend(IpNet::new(IpAddr::from([0xfe80, 0, 0, 0, 0, 0, 0, 0]), 10));
+        let links = around.addresses.iter().map(IpNet::trunc);
+        let unbound: BTreeSet<IpNet> = passed.iter().copied().chain(links).collect();
+        let mut routes = BTreeSet::new();
+        for &prefix in passed.iter().filter(|prefix| !is_behind(prefix)) {
+            routes.extend(of_tunnels(&prefix).into_iter().map(|table| (prefix, table)));
+        }
+        for &prefix in unbound.iter().filter(|prefix| !is_behind(prefix)) {
+            routes.extend(of_tunnels(&prefix).contains(&DEFAULTS).then_some((prefix, UNBOUND)));
+        }
+        routes.into_iter().map(|(prefix, table)| Route { prefix, table, way: Way::Onward })
+    }
+}
+
+/// What is on our side of tunnels to a network; everything if that is whichever address of ours the peer is called from.
+fn sources(remote: IpNet, ours: &BTreeSet<IpNet>) -> BTreeSet<IpNet> {
+    if !ours.is_empty() {
+        let networks = ours.iter().map(IpNet::trunc).filter(|it| is_v6(*it) == is_v6(remote));
+        return networks.collect();
+    }
+    let everything = IpNet::new(if is_v6(remote) { [0; 16].into() } else { [0; 4].into() }, 0);
+    everything.into_iter().collect()
+}
+
+fn is_v6(prefix: IpNet) -> bool {
+    matches!(prefix, IpNet::V6(_))
+}
+
+/// An address of ours that is on our side of the tunnel.
+fn source(ours: &BTreeSet<IpNet>, remote: IpNet, addresses: &[IpNet]) -> Option<IpAddr> {
+    let is_inside = |address: &IpAddr| ours.iter().any(|prefix| prefix.contains(address));
+    let of_family =
+        addresses.iter().map(IpNet::addr).filter(|address| address.is_ipv4() == remote.addr().is_ipv4());
+    of_family.filter(|address| !address.is_loopback()).find(is_inside)
+}

@@ -1,0 +1,46 @@
+//! What one owner wants of the kernel, for one interface: a WireGuard interface, or the interface of all IPsec tunnels.
+
+use super::netlink::Rule;
+use super::networks::Networks;
+use ipnet::IpNet;
+use std::collections::BTreeSet;
+
+/// Addresses, routes by table, rules, and the networks that policies protect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// Addresses of the interface.
+    pub addresses: BTreeSet<IpNet>,
+    /// Prefixes that lead to it, and in which table.
+    pub routes: BTreeSet<(IpNet, u32)>,
+    /// Prefixes that lead nowhere while they do not lead to it.
+    pub closed: BTreeSet<(IpNet, u32)>,
+    /// Rules for a tunnel that carries everything.
+    pub rules: BTreeSet<Rule>,
+    /// Networks whose routes and rules depend on what else this machine has.
+    pub networks: Networks,
+}
+
+impl Wants {
+    /// What is wanted while there is no interface.
+    #[must_use]
+    pub fn without_interface(&self) -> Self {
+        Self {
+            addresses: BTreeSet::new(),
+            routes: BTreeSet::new(),
+            networks: Networks { is_served: false, ..self.networks.clone() },
+            ..self.clone()
+        }
+    }
+
+    /// What is wanted on the way from this to another.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            addresses: &self.addresses | &other.addresses,
+            routes: &self.routes | &other.routes,
+            closed: &self.closed | &other.closed,
+            rules: &self.rules | &other.rules,
+            networks: self.networks.clone().and(other.networks.clone()),
+        }
+    }
+}
