@@ -7,8 +7,9 @@ pub mod needs;
 
 use crate::api::model::Refused;
 use crate::api::{Labels, PeerLabels, Shown};
+use crate::host;
 use crate::host::Host;
-use crate::host::netlink::{LinkChange, Netlink, NetlinkError};
+use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
 use crate::ipsec::service::{Service, ServiceError};
 use crate::ipsec::{self, network};
@@ -368,10 +369,8 @@ fn shown_refusal(path: &Path, error: &ApplyError) -> Refused {
 
 /// Gives an interface its MTU, and puts it up or down.
 fn set_link(name: &str, settings: &WireGuard) -> Result<(), NetlinkError> {
-    let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
-    let index = netlink.link(name)?.index;
-    netlink.set_link(index, LinkChange { mtu: Some(settings.mtu), ..LinkChange::default() })?;
-    netlink.set_link(index, LinkChange { up: Some(!settings.disable), ..LinkChange::default() })
+    let mtu = LinkChange { mtu: Some(settings.mtu), ..LinkChange::default() };
+    host::change_link(name, &[mtu, LinkChange { up: Some(!settings.disable), ..LinkChange::default() }])
 }
 
 /// The names that `show` uses.

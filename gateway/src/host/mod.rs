@@ -7,8 +7,11 @@
 //! ```
 //!
 //! Each owner hands in what it wants for its interface, as [`Wants`](wants::Wants). Which protocol it speaks is not known here.
-//! Only this module changes addresses, routes, rules and tables of nf_tables. Links belong to those who make them: they set
-//! their MTU, and put them up, by a [`Netlink`] of their own; others read with one (status, path MTU, source addresses).
+//! Only this module changes addresses, routes, rules and tables of nf_tables. Who makes a link sets it up with [`change_link`],
+//! except that the follower of an interface, which may be in another network namespace, fits its segments itself.
+//!
+//! Others open a [`Netlink`] to read only, where they need an answer of the moment and no lock of the host: losses and MTUs for
+//! the API, path MTU and source addresses for peers. What they may not do with it is private to this module.
 //!
 //! What is to be protected has a route that leads nowhere beside the one that leads into its tunnel. That route, the rules
 //! and the guard need no daemon: they stay when it ends, and the next one takes them over.
@@ -27,7 +30,7 @@ mod watch;
 use crate::rights::Rights;
 use arriving::{Arriving, Tunnels};
 use guard::Guard;
-use netlink::{Netlink, NetlinkError};
+use netlink::{LinkChange, Netlink, NetlinkError};
 use port::Wake;
 use restore::{Outcome, Wanted};
 use rules::ValidMark;
@@ -282,6 +285,13 @@ impl State {
              fix: modprobe nf_tables, and restart"
         );
     }
+}
+
+/// Changes an interface of ours, one step after the other.
+pub fn change_link(name: &str, changes: &[LinkChange]) -> Result<(), NetlinkError> {
+    let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
+    let index = netlink.link(name)?.index;
+    changes.iter().try_for_each(|change| netlink.set_link(index, *change))
 }
 
 /// Removes all that gateways have left: routes, rules, and the guard.

@@ -6,9 +6,9 @@ use super::gateway::{Gateway, GatewayError, MTU, NAME};
 use super::network;
 use super::revocation;
 use super::revocation::Revocations;
-use crate::host::Host;
-use crate::host::netlink::{LinkChange, Netlink, NetlinkError};
+use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::networks::Networks;
+use crate::host::{self, Host};
 use crate::tunnel_interface::{Options, Removed};
 use config::Path;
 use config::settings::IpSec;
@@ -298,10 +298,8 @@ impl Service {
             });
         }
         let Some(running) = &mut self.running else { return Ok(()) };
-        let mut netlink = Netlink::open()?;
-        let index = netlink.link(NAME)?.index;
         let up = LinkChange { mtu: Some(inside_mtu(&settings)), up: Some(true), ..LinkChange::default() };
-        netlink.set_link(index, up)?;
+        host::change_link(NAME, &[up])?;
         host.set(NAME, network::wants(networks, true))?;
         host.follow(NAME, running.gateway.measurer());
         let gone = running.settings.peers.keys().filter(|name| !settings.peers.contains_key(*name));

@@ -7,7 +7,8 @@ pub mod sender;
 
 use crate::datapath::punt::Punt;
 use crate::datapath::worker::{Egress, Inbound, Outbound, Shared};
-use crate::host::netlink::{LinkChange, Netlink, NetlinkError};
+use crate::host;
+use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::occupied;
 use crate::rights::Rights;
 use arc_swap::ArcSwapOption;
@@ -364,12 +365,10 @@ fn switch_off(offloads: &Offloads, without: &[String]) -> Result<(), InterfaceEr
 
 /// MTU and queue of a new interface.
 fn set_defaults(name: &str) -> Result<(), NetlinkError> {
-    let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
-    let link = netlink.link(name)?;
     let change =
         LinkChange { mtu: Some(DEFAULT_MTU), queue_length: Some(QUEUE_LENGTH), ..LinkChange::default() };
-    netlink.set_link(link.index, change)?;
+    host::change_link(name, &[change])?;
     // No peer could be told where such an address is. A kernel without IPv6 gives none anyway.
-    let _ = netlink.set_link(link.index, LinkChange { link_local: Some(false), ..LinkChange::default() });
+    let _ = host::change_link(name, &[LinkChange { link_local: Some(false), ..LinkChange::default() }]);
     Ok(())
 }

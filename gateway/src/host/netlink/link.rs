@@ -134,13 +134,13 @@ impl Netlink {
     }
 
     /// Gives a link an address.
-    pub fn add_address(&mut self, index: u32, address: IpNet) -> Result<(), NetlinkError> {
+    pub(in crate::host) fn add_address(&mut self, index: u32, address: IpNet) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::NewAddress(address_message(index, address));
         self.change(message, NLM_F_CREATE | NLM_F_REPLACE, || format!("add address {address}"))
     }
 
     /// Takes an address away.
-    pub fn remove_address(&mut self, index: u32, address: IpNet) -> Result<(), NetlinkError> {
+    pub(in crate::host) fn remove_address(&mut self, index: u32, address: IpNet) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::DelAddress(address_message(index, address));
         self.change(message, 0, || format!("remove address {address}"))
     }

@@ -105,7 +105,7 @@ impl Netlink {
 
     /// Adds a route, in place of one of ours of the same kind for the same prefix. One of another program is left alone,
     /// and refuses ours.
-    pub fn add_route(&mut self, route: Route) -> Result<(), NetlinkError> {
+    pub(in crate::host) fn add_route(&mut self, route: Route) -> Result<(), NetlinkError> {
         let mut message = route_message(route);
         if let Way::Link { source: Some(source), .. } = route.way {
             message.attributes.push(RouteAttribute::PrefSource(route_address(source)));
@@ -155,7 +155,7 @@ impl Netlink {
     }
 
     /// Takes a route away.
-    pub fn remove_route(&mut self, route: Route) -> Result<(), NetlinkError> {
+    pub(in crate::host) fn remove_route(&mut self, route: Route) -> Result<(), NetlinkError> {
         let mut message = route_message(route);
         message.header.scope = RouteScope::NoWhere;
         let message = RouteNetlinkMessage::DelRoute(message);

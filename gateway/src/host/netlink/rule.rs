@@ -95,13 +95,13 @@ const ONWARD: u32 = 225;
 
 impl Netlink {
     /// Adds a rule.
-    pub fn add_rule(&mut self, rule: Rule) -> Result<(), NetlinkError> {
+    pub(in crate::host) fn add_rule(&mut self, rule: Rule) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::NewRule(rule_message(rule));
         self.change(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add rule {rule:?}"))
     }
 
     /// Takes a rule away.
-    pub fn remove_rule(&mut self, rule: Rule) -> Result<(), NetlinkError> {
+    pub(in crate::host) fn remove_rule(&mut self, rule: Rule) -> Result<(), NetlinkError> {
         self.change(RouteNetlinkMessage::DelRule(rule_message(rule)), 0, || format!("remove rule {rule:?}"))
     }
 
