@@ -1,17 +1,17 @@
-//! A batch: the packets that one wake-up of a worker carries from port to port, in one slab.
+//! A batch: the packets that a worker carries from port to port in one iteration, in one slab.
 //!
-//! A port appends packets, and closes a [`Train`] around those that came together: the segments of one TUN
-//! super-packet, the datagrams of one GRO receive. Whatever is the same for a whole train is decided once for it.
+//! A port appends packets, and closes a [`Train`] around packets that arrived together: the segments of one TUN
+//! super-packet, or the datagrams of one GRO receive. Work that is the same for a whole train is done once.
 
 use crate::{Endpoint, Slab};
 use std::ops::Range;
 
-/// Bytes free before every packet that [`Batch::append`] makes: enough for the longest tunnel header.
+/// Free bytes before each packet of [`Batch::append`]: enough for the longest tunnel header.
 pub const HEADROOM: usize = 64;
-/// Bytes free after it: padding, trailer and tag of the longest.
+/// Free bytes after each packet: enough for the longest padding, trailer and tag.
 pub const TAILROOM: usize = 64;
 
-/// Where one packet lies in the slab; a length of zero marks one that was dropped.
+/// The position of a packet in the slab; a length of zero marks a dropped one.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: u32,
@@ -24,10 +24,10 @@ impl Span {
     }
 }
 
-/// Consecutive packets that came together, or are to leave together.
+/// Consecutive packets that arrived together, or are to be sent together.
 #[derive(Clone, Debug)]
 pub struct Train {
-    /// Which packets of the batch.
+    /// The indices of its packets in the batch.
     pub packets: Range<usize>,
     /// Outside: the path to or from the peer. Inside: `None`.
     pub endpoint: Option<Endpoint>,
@@ -35,7 +35,7 @@ pub struct Train {
     pub ds_field: u8,
 }
 
-/// Packets in the order of their arrival, each with room to grow, in one slab.
+/// Packets in the order of arrival, each with headroom and tailroom, in one slab.
 pub struct Batch {
     slab: Slab,
     used: usize,
@@ -44,7 +44,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A batch that holds `bytes` bytes, rooms included, allocated once.
+    /// A batch with a slab of `bytes` bytes, headroom and tailroom included.
     pub fn new(bytes: usize) -> Self {
         Self {
             slab: Slab::new(bytes),
@@ -54,14 +54,14 @@ impl Batch {
         }
     }
 
-    /// Forgets all packets.
+    /// Removes all packets.
     pub fn clear(&mut self) {
         self.used = 0;
         self.spans.clear();
         self.trains.clear();
     }
 
-    /// How many packets there are, dropped ones included.
+    /// The number of packets, including dropped ones.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
@@ -71,19 +71,19 @@ impl Batch {
         self.spans.is_empty()
     }
 
-    /// How many more bytes fit, rooms included.
+    /// Free bytes in the slab.
     pub fn free(&self) -> usize {
         self.slab.bytes().len() - self.used
     }
 
-    /// How many bytes [`append`](Self::append) takes for packets of `length` bytes.
+    /// The bytes that [`append`](Self::append) takes for a packet of `length` bytes.
     pub fn footprint(length: usize) -> usize {
         (HEADROOM + length + TAILROOM).next_multiple_of(Slab::ALIGNMENT)
     }
 
-    /// Adds a packet of `length` bytes with room on both sides, and returns it to be written.
+    /// Adds a packet of `length` bytes with headroom and tailroom, and returns it for writing.
     ///
-    /// `None` when it does not fit. The bytes are those of whatever lay there before.
+    /// `None` if it does not fit. The bytes are not cleared.
     #[inline]
     pub fn append(&mut self, length: usize) -> Option<&mut [u8]> {
         let footprint = Self::footprint(length);
@@ -96,9 +96,9 @@ impl Batch {
         Some(&mut self.slab.bytes_mut()[span.range()])
     }
 
-    /// Adds a copy of packet `index` with `before` more bytes before it, and returns it.
+    /// Adds a copy of packet `index` with `before` additional bytes before it, and returns it.
     ///
-    /// `None` when it does not fit.
+    /// `None` if it does not fit.
     pub fn append_copy(&mut self, index: usize, before: usize) -> Option<&mut [u8]> {
         let original = self.spans[index].range();
         self.append(before + original.len())?;
@@ -107,9 +107,9 @@ impl Batch {
         Some(&mut self.slab.bytes_mut()[copy])
     }
 
-    /// Takes `length` bytes of the slab for a receive call to fill, starting on a cache line.
+    /// Reserves `length` bytes of the slab for a receive call, aligned to a cache line.
     ///
-    /// What was received is then declared with [`segment`](Self::segment). `None` when it does not fit.
+    /// The received packets are then declared with [`segment`](Self::segment). `None` if the bytes do not fit.
     pub fn take(&mut self, length: usize) -> Option<Range<usize>> {
         let end = (self.used + length).next_multiple_of(Slab::ALIGNMENT);
         if end > self.slab.bytes().len() {
@@ -125,9 +125,9 @@ impl Batch {
         &mut self.slab.bytes_mut()[area]
     }
 
-    /// Declares the bytes of `area` to be packets of `size` bytes each, the last one perhaps shorter.
+    /// Declares the bytes of `area` to be packets of `size` bytes each; the last one may be shorter.
     ///
-    /// They have no room of their own: such packets can only shrink.
+    /// These packets have no headroom and tailroom: they can only shrink.
     pub fn segment(&mut self, area: Range<usize>, size: usize) {
         let size = size.max(1);
         let mut start = area.start;
@@ -138,7 +138,7 @@ impl Batch {
         }
     }
 
-    /// Puts all packets from `first` on into one train.
+    /// Makes one train of all packets from `first` on.
     pub fn close_train(&mut self, first: usize, endpoint: Option<Endpoint>, ds_field: u8) {
         if first < self.spans.len() {
             self.trains.push(Train { packets: first..self.spans.len(), endpoint, ds_field });
@@ -150,26 +150,26 @@ impl Batch {
         &self.trains
     }
 
-    /// Replaces the trains; a stage that regroups packets does so here.
+    /// Replaces the trains, for a stage that regroups packets.
     pub fn set_trains(&mut self, trains: impl IntoIterator<Item = Train>) {
         self.trains.clear();
         self.trains.extend(trains);
     }
 
-    /// Takes the local address out of a train's endpoint: the kernel refused to send from it.
+    /// Clears the local address in a train's endpoint: the kernel refused to send from it.
     pub fn forget_source(&mut self, train: usize) {
         if let Some(endpoint) = &mut self.trains[train].endpoint {
             endpoint.local = None;
         }
     }
 
-    /// The bytes of packet `index`; empty once it was dropped.
+    /// The bytes of packet `index`; empty if it was dropped.
     #[inline]
     pub fn packet(&self, index: usize) -> &[u8] {
         &self.slab.bytes()[self.spans[index].range()]
     }
 
-    /// The bytes of packet `index`, to change.
+    /// The bytes of packet `index`, mutable.
     #[inline]
     pub fn packet_mut(&mut self, index: usize) -> &mut [u8] {
         let range = self.spans[index].range();
@@ -202,7 +202,7 @@ impl Batch {
         self.spans[index].length = 0;
     }
 
-    /// Grows packet `index` by `before` and `after` bytes into its rooms.
+    /// Extends packet `index` by `before` and `after` bytes of its headroom and tailroom.
     #[inline]
     pub fn grow(&mut self, index: usize, before: usize, after: usize) {
         debug_assert!(before <= HEADROOM && after <= TAILROOM, "a packet grows into its own room only");
@@ -211,7 +211,7 @@ impl Batch {
         span.length += (before + after) as u32;
     }
 
-    /// Shrinks packet `index` to `length` bytes that begin `before` bytes further on.
+    /// Shrinks packet `index` to the `length` bytes that start at offset `before`.
     #[inline]
     pub fn shrink(&mut self, index: usize, before: usize, length: usize) {
         let span = &mut self.spans[index];

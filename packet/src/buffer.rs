@@ -1,21 +1,21 @@
-//! One aligned block of memory, allocated once and used for ever.
+//! An aligned memory block that is allocated once and reused.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A cache line: what the alignment of every packet's room is counted in.
+/// A cache line: the alignment of packets is in units of it.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
 struct Line([u8; Slab::ALIGNMENT]);
 
 /// A block of bytes that starts on a cache line.
 ///
-/// It is zeroed when made and never again: what a packet leaves behind is overwritten by the next one.
+/// It is zeroed on allocation only: old packets are overwritten by new ones.
 pub struct Slab {
     lines: Box<[Line]>,
 }
 
 impl Slab {
-    /// The alignment in bytes, a cache line of every processor we run on.
+    /// The alignment in bytes: the cache line size of all supported processors.
     pub const ALIGNMENT: usize = 64;
 
     /// Allocates at least `bytes` bytes.

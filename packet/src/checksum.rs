@@ -1,7 +1,7 @@
 //! The Internet checksum (RFC 1071), and its pseudo headers for TCP and UDP.
 //!
-//! Sums are kept in 64 bits, in the machine's own byte order, and folded once at the end: RFC 1071 section 2(B) shows
-//! that the byte order does not matter as long as the folded result is stored as it is.
+//! Sums are kept in 64 bits in native byte order and folded once at the end. RFC 1071 section 2(B) shows that the
+//! byte order does not matter if the folded result is stored in native order too.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Add;
@@ -14,8 +14,8 @@ impl Sum {
     /// The sum of `bytes`; an odd last byte is padded with zero.
     #[inline]
     pub fn of(bytes: &[u8]) -> Self {
-        // Sixteen independent lanes of 32 bits in 64: the compiler turns them into vectors, and no lane can
-        // overflow before four billion additions.
+        // Sixteen independent 32-bit sums in 64-bit variables: the compiler vectorizes them, and none overflows
+        // before four billion additions.
         let mut lanes = [0u64; 16];
         let mut blocks = bytes.chunks_exact(64);
         for block in &mut blocks {
@@ -69,7 +69,7 @@ impl Sum {
         (!self.fold()).to_ne_bytes()
     }
 
-    /// Whether a sum that covers its own checksum field proves the data whole.
+    /// Whether a sum over data and its checksum field is valid.
     #[inline]
     pub fn is_valid(self) -> bool {
         self.fold() == 0xffff

@@ -1,11 +1,11 @@
-//! Why a packet was dropped: one name, one counter and one sentence for each reason.
+//! The reasons for which packets are dropped: each has a name, a counter and a sentence.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Declares the reasons once; the enum, the list, the names and the sentences are read from here.
+/// Declares the reasons once: the enum, the list, the names and the sentences are generated from this.
 macro_rules! drop_reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $sentence:literal;)+) => {
-        /// The reason why a packet went no further.
+        /// The reason why a packet was dropped.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum DropReason {
@@ -13,7 +13,7 @@ macro_rules! drop_reasons {
         }
 
         impl DropReason {
-            /// Every reason, in the order in which a packet can meet them.
+            /// All reasons, in the order of the data path.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
             /// The reason's name in commands, JSON and metrics.
@@ -21,7 +21,7 @@ macro_rules! drop_reasons {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// What it means and what to do, for a person.
+            /// The meaning of the reason and what to do, for operators.
             pub fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => $sentence,)+ }
             }
@@ -30,82 +30,82 @@ macro_rules! drop_reasons {
 }
 
 drop_reasons! {
-    /// The kernel says that a packet is to be cut in a way in which it cannot be cut.
+    /// The kernel asks for a segmentation that is not possible.
     BadOffload = "bad-offload", "the kernel's instructions for cutting the packet contradict the packet";
-    /// More arrived in one receive than it has room for.
+    /// The received data do not fit into the buffer.
     Truncated = "truncated", "larger than the buffer that it was received into";
-    /// Neither a datagram of a protocol we speak, nor an IP packet.
+    /// Neither a datagram of a supported protocol nor an IP packet.
     NotOurs = "not-ours", "not a message of any tunnel protocol served on this port";
-    /// Too short to be what its first bytes claim.
+    /// Shorter than its type requires.
     TooShort = "too-short", "shorter than its type requires";
-    /// The inner packet's IP header contradicts itself or the length received.
+    /// The inner IP header contradicts itself or the received length.
     Malformed = "malformed", "the inner packet is not a well-formed IP packet";
-    /// No security association carries the receiver index or SPI.
+    /// The receiver index or SPI belongs to no security association.
     UnknownSa = "unknown-sa", "no session has this receiver index or SPI: it ended, or the peer did not see us restart";
-    /// The handshake thread has as much as it may hold.
+    /// The queue of the handshake thread is full.
     ControlQueueFull = "control-queue-full", "more handshake messages arrived than are kept waiting";
-    /// A handshake message whose first MAC is wrong: the sender does not know our public key.
+    /// The first MAC of a handshake message is wrong: the sender does not know our public key.
     BadMac = "bad-mac", "a handshake message not made for our public key";
-    /// Under load, and the sender has not yet proved its address: a cookie was sent instead.
+    /// Under load, the sender has not proven its address: a cookie was sent instead.
     CookieRequired = "cookie-required", "under load the sender must first answer a cookie";
-    /// The source has used its allowance of handshakes under load, or the peer began two within 20 ms.
+    /// Under load, the source exceeded its rate limit, or the peer sent two initiations within 20 ms.
     RateLimited = "rate-limited", "the source or the peer sends more handshakes than it may";
-    /// A handshake message that fails to authenticate, or is of no use in the present state.
+    /// A handshake message that does not authenticate, or does not fit the current state.
     BadHandshake = "bad-handshake", "a handshake message that does not authenticate: check both sides' keys";
-    /// A message of IKE that is none.
+    /// A malformed IKE message.
     BadIkeMessage = "bad-ike-message", "not a well-formed message of IKEv2, or of a version that is not served";
-    /// A message of an IKE SA that we do not have.
+    /// A message of an unknown IKE SA.
     UnknownIkeSa = "unknown-ike-sa", "no IKE SA has this SPI: it ended, or the peer did not see us restart";
-    /// A message of IKE while nobody is served.
+    /// An IKE message while no IPsec peer is configured.
     IkeNotServed = "ike-not-served", "IPsec has no peers yet, or ipsec0 is down";
-    /// An initiation not newer than the last one accepted from this peer.
+    /// The initiation is not newer than the last one accepted from this peer.
     ReplayedHandshake = "replayed-handshake",
         "an initiation no newer than one already seen: a replay, or the peer's clock went back";
-    /// The key is too old to be used.
+    /// The key has expired.
     KeyExpired = "key-expired", "the key is past its lifetime, in time or in bytes";
-    /// The sequence number was seen before, or is behind the window.
+    /// The sequence number was received before, or is behind the window.
     Replayed = "replayed", "its counter was seen before, or is too far behind";
     /// The authentication tag is wrong.
     BadTag = "bad-tag", "does not authenticate: damaged on the way, or forged";
-    /// The decrypted packet claims more bytes than there are.
+    /// The decrypted packet claims more bytes than it has.
     BadPadding = "bad-padding", "the decrypted packet is shorter than its IP header says";
-    /// The decrypted packet is neither IP nor, in transport mode, what the SA is for.
+    /// The decrypted packet is neither IP nor, in transport mode, of the SA's protocol.
     BadNextHeader = "bad-next-header", "what the decrypted packet says to carry is not what it, or its SA, carries";
-    /// A dummy packet, which hides how much is really sent (RFC 4303 section 2.6).
+    /// A dummy packet for traffic flow confidentiality (RFC 4303 section 2.6).
     Dummy = "dummy", "sent by the peer only to hide how much it really sends; no loss";
-    /// The inner source address is not one that this peer may use.
+    /// The inner source address is not allowed for this peer.
     ForeignSource = "foreign-source", "the inner packet is not one that its sender may send: see its allowed-ips, or the selectors of its SA";
-    /// RFC 6040: congestion was experienced outside by a packet that cannot carry the mark inside.
+    /// RFC 6040: congestion was marked in the outer header, but the inner packet is not ECN-capable.
     EcnNotCapable = "ecn-not-capable", "marked as congested outside, while inside it is not ECN-capable (RFC 6040)";
-    /// No policy says what to do with the packet, or one says to discard it.
+    /// No policy matches the packet, or the policy is to discard it.
     Denied = "denied", "no policy protects such packets, or one discards them";
-    /// A policy lets the packet pass unprotected, which a tunnel interface cannot do.
+    /// The policy is to bypass the tunnel, which a tunnel interface cannot do.
     Bypassed = "bypassed", "a policy lets it pass unprotected: the route of such packets must not lead into the tunnel";
-    /// A fragment, which transport mode cannot carry and policies with ports cannot know (RFC 4301 section 7).
+    /// A fragment, which transport mode cannot carry, and whose ports policies cannot see (RFC 4301 section 7).
     Fragmented = "fragmented", "a fragment, which fits no tunnel in transport mode or with ports: set the tunnel's mtu so large that nothing is cut before it";
-    /// No peer's allowed addresses cover the destination.
+    /// The destination is in no peer's allowed IPs.
     NoRoute = "no-route", "no peer has the destination among its allowed-ips";
-    /// The peer has no known address.
+    /// The endpoint of the peer is unknown.
     NoEndpoint = "no-endpoint", "the peer's address is not known yet: set address and port, or wait until it calls";
-    /// There is no key yet and the packets held for it are too many, or the handshake was given up.
+    /// There is no key, and the staging queue is full or the handshake has failed.
     NoKey = "no-key", "no handshake was completed in time, and as many packets as may wait were waiting";
-    /// The packet with its overhead is larger than a UDP datagram can be.
+    /// The packet with its overhead exceeds the size of a UDP datagram.
     TooBig = "too-big", "larger than the tunnel can carry in one datagram";
-    /// The key has encrypted as many packets as it ever may.
+    /// The key has reached its packet limit.
     CounterExhausted = "counter-exhausted", "the key has been used for as many packets as it ever may be";
-    /// As much as may wait for the network waits already, for this peer alone.
+    /// The send queue of this peer is full.
     PeerCongested = "peer-congested", "more is sent to the peer than its link, or a shaper on the way to it, takes: see tc -s qdisc";
-    /// The outside socket refused the datagram.
+    /// The UDP socket refused the datagram.
     SendFailed = "send-failed", "the kernel refused to send: no route to the peer, a firewall, or a link that is down";
-    /// The inside interface refused the packet.
+    /// The tunnel interface refused the packet.
     InsideRefused = "inside-refused", "the tunnel interface refused the packet: it is down or its queue is full";
-    /// The crypto engine reported a failure of its own.
+    /// The crypto engine reported an internal error.
     EngineFailed = "engine-failed", "the crypto engine failed";
     /// A fault port dropped it on purpose.
     InjectedFault = "injected-fault", "dropped on purpose by fault injection";
 }
 
-/// One counter for each [`DropReason`], written by one worker and read by anybody.
+/// One counter for each [`DropReason`], written by one worker and read by any thread.
 pub struct DropCounters([AtomicU64; DropReason::ALL.len()]);
 
 impl Default for DropCounters {
@@ -121,7 +121,7 @@ impl DropCounters {
         self.0[reason as usize].fetch_add(packets as u64, Ordering::Relaxed);
     }
 
-    /// How many were dropped for `reason`.
+    /// The number of packets dropped for `reason`.
     pub fn read(&self, reason: DropReason) -> u64 {
         self.0[reason as usize].load(Ordering::Relaxed)
     }

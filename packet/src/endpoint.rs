@@ -1,17 +1,17 @@
-//! Where a datagram came from, and where the answer must go.
+//! The endpoint of an outer path: the source of received datagrams, and the destination of sent ones.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// The two ends of an outside path: the peer's address and, once it is known, ours.
+/// Both ends of an outer path: the address of the peer and, if known, the local address.
 ///
-/// A host with several addresses must answer from the one that was asked, or a stateful firewall on the way drops
-/// the answer; so the local address travels with the remote one.
+/// A host with several addresses must answer from the address that it was reached at, or a stateful firewall drops
+/// the answer. So the local address is kept with the remote one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// The peer's address and UDP port.
     pub remote: SocketAddr,
-    /// Our address on this path; `None` leaves the choice to the kernel's routing.
+    /// The local address; `None` lets the kernel's routing choose it.
     pub local: Option<IpAddr>,
 }
 

@@ -1,7 +1,7 @@
-//! What bytes mean: buffers, batches, the reasons why packets are dropped, and protocol headers.
+//! Packets in memory: buffers, batches, drop reasons and protocol headers.
 //!
-//! Nothing here does I/O, keeps time or knows a key. A packet enters a [`Batch`] through a port, is worked on in
-//! place by the stages of the data path, and leaves through another port without having been copied.
+//! This crate does no I/O, reads no clock and has no keys. A packet enters a [`Batch`] through a port, is processed
+//! in place by the stages of the data path, and leaves through another port without a copy.
 #![forbid(unsafe_code)]
 
 pub mod batch;

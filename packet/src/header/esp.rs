@@ -1,4 +1,4 @@
-//! ESP on one page (RFC 4303 section 2), and how UDP carries it (RFC 3948 section 2).
+//! The format of ESP (RFC 4303 section 2), and its encapsulation in UDP (RFC 3948 section 2).
 //!
 //! ```text
 //! header      8   SPI | sequence number, its low half if it has 64 bits
@@ -8,8 +8,8 @@
 //! trailer     2   length of the padding | next header
 //! tag         n
 //! ```
-//! In a datagram of port 4500, four zero bytes stand where the SPI would be if IKE follows; a single ff keeps the
-//! mapping of a NAT alive; all else is ESP.
+//! In a datagram of port 4500, four zero bytes in place of the SPI mark an IKE message, and a single byte ff is a NAT
+//! keepalive. All others are ESP.
 
 use super::Malformed;
 use zerocopy::byteorder::network_endian::U32;
@@ -28,38 +28,38 @@ pub const NEXT_NONE: u8 = 59;
 pub const HEADER: usize = size_of::<EspHeader>();
 /// Bytes of the trailer, without the padding.
 pub const TRAILER: usize = 2;
-/// Payload and trailer together fill whole words of so many bytes at least (RFC 4303 section 2.4).
+/// The minimum alignment of payload and trailer (RFC 4303 section 2.4).
 pub const ALIGNMENT: usize = 4;
 /// The UDP port of IKE and ESP behind a NAT.
 pub const UDP_PORT: u16 = 4500;
-/// What tells IKE from ESP in a datagram of [`UDP_PORT`].
+/// The marker of IKE messages in datagrams of [`UDP_PORT`].
 pub const NON_ESP_MARKER: [u8; 4] = [0; 4];
-/// The datagram that keeps a NAT's mapping alive.
+/// The datagram that keeps a NAT mapping alive.
 pub const NAT_KEEPALIVE: [u8; 1] = [0xff];
 
 /// The part of an ESP packet that is not encrypted.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct EspHeader {
-    /// By what the receiver finds its SA.
+    /// The SPI, which the receiver finds its SA by.
     pub spi: U32,
-    /// The sequence number, or the low half of it.
+    /// The sequence number, or its low half.
     pub sequence: U32,
 }
 
-/// What a datagram of [`UDP_PORT`] carries.
+/// The content of a datagram of [`UDP_PORT`].
 #[derive(Debug)]
 pub enum Encapsulated<'a> {
-    /// An ESP packet: the header, and what follows it.
+    /// An ESP packet: the header, and the rest.
     Esp(&'a EspHeader, &'a [u8]),
     /// An IKE message, without the marker.
     Ike(&'a [u8]),
-    /// Nothing, for the NAT on the way.
+    /// A NAT keepalive.
     Keepalive,
 }
 
 impl<'a> Encapsulated<'a> {
-    /// Tells what a datagram is.
+    /// Determines the type of a datagram.
     #[inline]
     pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
         if let Some(message) = datagram.strip_prefix(&NON_ESP_MARKER) {
@@ -74,7 +74,7 @@ impl<'a> Encapsulated<'a> {
     }
 }
 
-/// Bytes of padding after `length` bytes of payload, so that they fill whole blocks with the trailer.
+/// Bytes of padding after `length` bytes of payload: payload, padding and trailer fill whole blocks.
 ///
 /// `block` is a power of two.
 #[inline]
@@ -83,7 +83,7 @@ pub fn padding(length: usize, block: usize) -> usize {
     (length + TRAILER).wrapping_neg() & (block - 1)
 }
 
-/// Fills `room` with padding and trailer (RFC 4303 section 2.4).
+/// Writes padding and trailer into `room` (RFC 4303 section 2.4).
 #[inline]
 pub fn write_trailer(room: &mut [u8], next_header: u8) {
     let Some((trailer, padding)) = room.split_last_chunk_mut::<TRAILER>().map(|(rest, last)| (last, rest))
@@ -96,17 +96,17 @@ pub fn write_trailer(room: &mut [u8], next_header: u8) {
     *trailer = [padding.len() as u8, next_header];
 }
 
-/// What the end of a decrypted text says.
+/// The parsed trailer of a decrypted text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
     /// Bytes of the text before the padding.
     pub payload: usize,
-    /// What the payload is.
+    /// The next header field.
     pub next_header: u8,
 }
 
 impl Trailer {
-    /// Reads the trailer of a decrypted text, and that the padding is as RFC 4303 section 2.4 wants it.
+    /// Reads the trailer of a decrypted text, and checks the padding (RFC 4303 section 2.4).
     #[inline]
     pub fn parse(text: &[u8]) -> Result<Self, Malformed> {
         let (rest, &[length, next_header]) = text.split_last_chunk::<TRAILER>().ok_or(Malformed)?;

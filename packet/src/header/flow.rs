@@ -1,4 +1,4 @@
-//! What policies look at in a packet (RFC 4301 section 4.4.1.1): addresses, protocol and ports.
+//! The selector fields of a packet (RFC 4301 section 4.4.1.1): addresses, protocol and ports.
 
 use super::Malformed;
 use super::ip::{ICMP, ICMPV6, IpPacket, Ipv6Header, TCP, UDP};
@@ -10,29 +10,29 @@ const SCTP: u8 = 132;
 const UDP_LITE: u8 = 136;
 /// DCCP's protocol number (RFC 4340).
 const DCCP: u8 = 33;
-/// Extension headers of IPv6 (RFC 8200 section 4) that are passed over: hop-by-hop, routing, destination options.
+/// Extension headers of IPv6 (RFC 8200 section 4) that are skipped: hop-by-hop, routing, destination options.
 const OPTIONS: [u8; 3] = [0, 43, 60];
 /// The fragment header.
 const FRAGMENT: u8 = 44;
-/// No honest packet has more extension headers.
+/// The maximum number of extension headers; regular packets have fewer.
 const MOST_EXTENSIONS: usize = 8;
 
-/// Where a packet comes from and goes to.
+/// The selector fields of a packet.
 ///
-/// Addresses are numbers, so that flows are compared and found in ranges in a few instructions.
+/// Addresses are numbers, so that comparisons and range lookups take few instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
     /// Whether the addresses are of IPv4.
     pub is_v4: bool,
-    /// What it carries, past IPv6's extension headers.
+    /// The upper-layer protocol, after IPv6 extension headers.
     pub protocol: u8,
     /// Source and destination port; of ICMP, in both places, the type in the high and the code in the low byte.
     ///
-    /// `None` if the protocol has none, or if they are in another fragment (RFC 4301 section 7).
+    /// `None` if the protocol has no ports, or if they are in another fragment (RFC 4301 section 7).
     pub ports: Option<(u16, u16)>,
-    /// Its source.
+    /// The source address.
     pub source: u128,
-    /// Its destination.
+    /// The destination address.
     pub destination: u128,
 }
 
@@ -43,7 +43,7 @@ impl Flow {
         IpPacket::parse(bytes).map(|packet| Self::of(&packet))
     }
 
-    /// The flow of a packet that was parsed.
+    /// The selector fields of a parsed packet.
     // As a call it would hand the flow over in memory, in other pieces than it is read in: half of its cost.
     #[inline(always)]
     pub fn of(packet: &IpPacket<'_>) -> Self {
@@ -70,10 +70,10 @@ pub fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// What follows the IP header and its extensions.
+/// The part of a packet after the IP header and its extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Upper<'a> {
-    /// What it is.
+    /// The protocol.
     pub protocol: u8,
     /// The rest of the packet.
     pub bytes: &'a [u8],
@@ -84,7 +84,7 @@ pub struct Upper<'a> {
 }
 
 impl<'a> Upper<'a> {
-    /// Finds it.
+    /// Finds the upper layer of a packet.
     #[inline(always)]
     pub fn of(packet: &IpPacket<'a>) -> Self {
         match packet {
@@ -101,7 +101,7 @@ impl<'a> Upper<'a> {
     }
 }
 
-/// Passes over extension headers; a chain that does not end well is taken for a protocol that is its last header.
+/// Skips extension headers; a malformed chain is treated as a protocol that is its last header.
 #[inline(never)]
 fn upper_v6(first: u8, payload: &[u8]) -> Upper<'_> {
     let mut upper = Upper { protocol: first, bytes: payload, is_fragment: false, is_later_fragment: false };
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(seen(&v4(UDP, 0x2001, &[1, 2, 3, 4])), (UDP, None));
         assert_eq!(seen(&v6(FRAGMENT, &[UDP, 0, 0, 1, 0, 0, 0, 0, 1, 2, 3, 4])), (UDP, Some((0x102, 0x304))));
         assert_eq!(seen(&v6(FRAGMENT, &[UDP, 0, 0, 9, 0, 0, 0, 0, 1, 2, 3, 4])), (UDP, None));
-        // Behind an offset, what looks like an extension header is data.
+        // After a fragment offset, bytes that look like an extension header are data.
         assert_eq!(seen(&v6(FRAGMENT, &[60, 0, 0, 9, 0, 0, 0, 0, UDP, 0, 0, 0, 0, 0, 0, 0])), (60, None));
     }
 

@@ -1,4 +1,4 @@
-//! ICMP errors (RFC 792, RFC 1191, RFC 4443): what a gateway answers when it cannot forward.
+//! ICMP errors (RFC 792, RFC 1191, RFC 4443), which a gateway sends when it cannot forward a packet.
 
 use super::ip::{ICMP, ICMPV6, IpPacket, Ipv4Header, Ipv6Header};
 use crate::checksum::Sum;
@@ -10,9 +10,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct IcmpHeader {
-    /// What kind of message.
+    /// The type.
     pub kind: u8,
-    /// Which of its kind.
+    /// The code.
     pub code: u8,
     /// Checksum; over IPv6 with the pseudo header.
     pub checksum: [u8; 2],
@@ -25,14 +25,14 @@ impl IcmpHeader {
     pub const LENGTH: usize = 8;
 }
 
-/// Why a packet comes back to its sender.
+/// The error to report to the sender of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
     /// Destination unreachable: no tunnel leads to this host.
     HostUnreachable,
     /// Destination unreachable: a policy forbids it (RFC 1812 section 5.2.7.1, RFC 4443 section 3.1).
     Prohibited,
-    /// Too big to be carried: send at most this many bytes a packet.
+    /// Packet too big: the path carries packets of at most this size.
     TooBig {
         /// The largest packet that fits.
         mtu: u32,
@@ -44,11 +44,11 @@ const QUOTE_V4: usize = 576 - Ipv4Header::LENGTH - IcmpHeader::LENGTH;
 /// RFC 4443 section 2.4(c): as much of the packet as fits into the minimum IPv6 MTU.
 const QUOTE_V6: usize = 1280 - Ipv6Header::LENGTH - IcmpHeader::LENGTH;
 
-/// The error to send back for `packet`, or `None` where no error may be sent.
+/// The ICMP error for `packet`, or `None` where no error may be sent.
 ///
-/// The answer's source is the destination that could not be reached: the gateway has no address of its own here.
-/// None is sent for ICMP errors, for later fragments, and to or from multicast and unspecified addresses (RFC 1812
-/// section 4.3.2.7, RFC 4443 section 2.4(e)).
+/// The source of the error is the unreachable destination, as the gateway has no address of its own here. No error is
+/// sent for ICMP errors, for later fragments, and to or from multicast and unspecified addresses (RFC 1812 section
+/// 4.3.2.7, RFC 4443 section 2.4(e)).
 pub fn answer(packet: &IpPacket<'_>, error: IcmpError) -> Option<Vec<u8>> {
     match packet {
         IpPacket::V4(header, bytes) => answer_v4(header, bytes, error),

@@ -57,13 +57,13 @@ impl Ipv4Header {
         usize::from(self.version_ihl & 0x0f) * 4
     }
 
-    /// Whether the packet is a part of one.
+    /// Whether the packet is a fragment.
     #[inline]
     pub fn is_fragment(&self) -> bool {
         self.fragment.get() & Self::FRAGMENTED != 0
     }
 
-    /// Whether it is a part of one, and not the first.
+    /// Whether it is a fragment other than the first.
     #[inline]
     pub fn is_later_fragment(&self) -> bool {
         self.fragment.get() & 0x1fff != 0
@@ -82,9 +82,9 @@ impl Ipv4Header {
 pub struct Ipv6Header {
     /// Version (6), traffic class and flow label.
     pub version_class_flow: U32,
-    /// Length of everything behind this header.
+    /// Length of everything after this header.
     pub payload_length: U16,
-    /// The protocol of what follows.
+    /// The type of the next header.
     pub next_header: u8,
     /// Hop limit.
     pub hop_limit: u8,
@@ -104,7 +104,7 @@ impl Ipv6Header {
     }
 }
 
-/// A well-formed IP packet: its version is known, its lengths fit into the bytes received.
+/// A well-formed IP packet: its version is known, and its lengths are within the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum IpPacket<'a> {
     /// IPv4: the header, and the packet cut to its total length.
@@ -114,7 +114,7 @@ pub enum IpPacket<'a> {
 }
 
 impl<'a> IpPacket<'a> {
-    /// Checks version and lengths; bytes behind the packet's end (padding) are cut off.
+    /// Checks version and lengths; bytes after the end of the packet (padding) are removed.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         match bytes.first().ok_or(Malformed)? >> 4 {
@@ -142,7 +142,7 @@ impl<'a> IpPacket<'a> {
         }
     }
 
-    /// Where the packet comes from.
+    /// The source address.
     #[inline]
     pub fn source(&self) -> IpAddr {
         match self {
@@ -151,7 +151,7 @@ impl<'a> IpPacket<'a> {
         }
     }
 
-    /// Where the packet goes to.
+    /// The destination address.
     #[inline]
     pub fn destination(&self) -> IpAddr {
         match self {
@@ -180,9 +180,9 @@ pub mod ecn {
     /// Congestion experienced.
     pub const CE: u8 = 0b11;
 
-    /// The ECN field that an inner packet leaves with, by what arrived outside (RFC 6040, figure 4).
+    /// The ECN field of a decapsulated packet, from the inner and the outer one (RFC 6040, figure 4).
     ///
-    /// `None`: the packet must be dropped, because congestion was signalled to a flow that cannot be told.
+    /// `None`: the packet must be dropped, as congestion was marked, but the flow is not ECN-capable.
     #[inline]
     pub fn decapsulate(inner: u8, outer: u8) -> Option<u8> {
         match (inner & MASK, outer & MASK) {
@@ -195,7 +195,7 @@ pub mod ecn {
     }
 }
 
-/// Sets the ECN bits of the IP packet in `bytes`, and mends the IPv4 header checksum.
+/// Sets the ECN bits of the IP packet in `bytes`, and updates the IPv4 header checksum.
 pub fn set_ecn(bytes: &mut [u8], ecn: u8) -> Result<(), Malformed> {
     match bytes.first().ok_or(Malformed)? >> 4 {
         4 => {

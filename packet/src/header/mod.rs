@@ -1,7 +1,7 @@
-//! Protocol headers: each a plain structure laid over checked bytes.
+//! Protocol headers: each is a plain structure over checked bytes.
 //!
-//! A `parse` returns a header only if the bytes can hold it and its lengths agree with them, so that code behind a
-//! parse never looks at a length again. Building one is filling in the structure and writing its bytes.
+//! A `parse` returns a header only if the bytes can hold it and its lengths are consistent, so later code need not
+//! check lengths. To build a header, fill in the structure and write its bytes.
 
 pub mod esp;
 pub mod flow;
@@ -11,6 +11,6 @@ pub mod tcp;
 pub mod udp;
 pub mod wireguard;
 
-/// The bytes are not what they should be: too short, or lengths that contradict each other.
+/// The bytes are malformed: too short, or with inconsistent lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;

@@ -1,4 +1,4 @@
-//! TCP (RFC 9293), as far as offload must know it.
+//! TCP (RFC 9293), as far as offloads need it.
 
 use super::ip::{IpPacket, Ipv4Header, Ipv6Header, TCP};
 use super::{Malformed, flow::Upper};
@@ -64,10 +64,10 @@ mod option {
     pub(super) const MSS: u8 = 2;
 }
 
-/// Lowers the maximum segment size that the IP packet in `bytes` announces, so that full segments make packets of at
-/// most `mtu` bytes; tells whether it had to.
+/// Lowers the maximum segment size announced by the IP packet in `bytes`, so that full segments make packets of at
+/// most `mtu` bytes. Returns whether it was lowered.
 ///
-/// Only the first segment of a connection announces one.
+/// Only a SYN segment announces one.
 #[inline]
 pub fn clamp_mss(bytes: &mut [u8], mtu: usize) -> bool {
     let Ok(ip) = IpPacket::parse(bytes) else { return false };
@@ -88,7 +88,7 @@ pub fn clamp_mss(bytes: &mut [u8], mtu: usize) -> bool {
     lower(&mut bytes[start..total], offset, mtu.saturating_sub(headers))
 }
 
-/// Where in the header the value of the MSS option is.
+/// The offset of the value of the MSS option in the header.
 fn find_mss(header: &[u8]) -> Option<usize> {
     let mut at = TcpHeader::LENGTH;
     loop {
@@ -106,7 +106,7 @@ fn find_mss(header: &[u8]) -> Option<usize> {
     }
 }
 
-/// Lowers the value at `offset`, and mends the checksum (RFC 1624, equation 3).
+/// Lowers the value at `offset`, and updates the checksum (RFC 1624, equation 3).
 fn lower(segment: &mut [u8], offset: usize, most: usize) -> bool {
     let before = u16::from_be_bytes([segment[offset], segment[offset + 1]]);
     let after = u16::try_from(most).unwrap_or(u16::MAX);
@@ -115,7 +115,7 @@ fn lower(segment: &mut [u8], offset: usize, most: usize) -> bool {
     }
     segment[offset..offset + 2].copy_from_slice(&after.to_be_bytes());
     let field = [segment[TcpHeader::CHECKSUM], segment[TcpHeader::CHECKSUM + 1]];
-    // Behind an option of odd length, the value's bytes belong to two words, each the other way round.
+    // At an odd offset, the value's bytes belong to two checksum words, with swapped positions.
     let (before, after) =
         if offset.is_multiple_of(2) { (before, after) } else { (before.swap_bytes(), after.swap_bytes()) };
     let mut sum = u32::from(!u16::from_be_bytes(field)) + u32::from(!before) + u32::from(after);

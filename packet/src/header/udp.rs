@@ -24,7 +24,7 @@ impl UdpHeader {
     /// Offset of the checksum field.
     pub const CHECKSUM: usize = 6;
 
-    /// The header of a datagram that fills `bytes` exactly.
+    /// The UDP header of a datagram that fills `bytes` exactly.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<&Self, Malformed> {
         let (header, _) = Self::ref_from_prefix(bytes).map_err(|_| Malformed)?;

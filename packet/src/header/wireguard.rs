@@ -1,4 +1,4 @@
-//! WireGuard's messages on one page (whitepaper, section 5.4).
+//! The message formats of WireGuard (whitepaper, section 5.4).
 //!
 //! ```text
 //! initiation    148   kind 1 | sender | ephemeral 32 | static 32+16 | timestamp 12+16 | mac1 16 | mac2 16
@@ -35,7 +35,7 @@ pub const PADDING: usize = 16;
 pub struct Initiation {
     /// [`INITIATION`].
     pub kind: U32,
-    /// The index by which the sender wants to be answered.
+    /// The sender's index, which the response must contain.
     pub sender: U32,
     /// The sender's ephemeral public key.
     pub ephemeral: [u8; 32],
@@ -53,13 +53,13 @@ pub struct Initiation {
 pub struct Response {
     /// [`RESPONSE`].
     pub kind: U32,
-    /// The index by which the responder wants to be addressed.
+    /// The responder's index, which data messages must contain.
     pub sender: U32,
     /// The initiator's index.
     pub receiver: U32,
     /// The responder's ephemeral public key.
     pub ephemeral: [u8; 32],
-    /// An encrypted nothing, which proves possession of the keys.
+    /// The encrypted empty string, which proves possession of the keys.
     pub encrypted_nothing: [u8; TAG],
     /// The two MACs.
     pub macs: Macs,
@@ -77,7 +77,7 @@ pub struct Macs {
     pub mac2: [u8; 16],
 }
 
-/// What a responder under load answers instead of a response.
+/// The answer of a responder under load, instead of a response.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct CookieReply {
@@ -91,7 +91,7 @@ pub struct CookieReply {
     pub encrypted_cookie: [u8; 16 + TAG],
 }
 
-/// The head of a data message; the encrypted packet follows.
+/// The header of a data message; the encrypted packet follows.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct DataHeader {
@@ -99,11 +99,11 @@ pub struct DataHeader {
     pub kind: U32,
     /// The receiver's index.
     pub receiver: U32,
-    /// The packet's number, which is also its nonce.
+    /// The counter of the packet, which is also the nonce.
     pub counter: U64,
 }
 
-/// A datagram of the right length for its kind; nothing else about it is known yet.
+/// A datagram whose length is valid for its kind; nothing else is checked.
 #[derive(Debug)]
 pub enum Message<'a> {
     /// Kind 1.
@@ -117,7 +117,7 @@ pub enum Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Tells the kind of a datagram, and that its length is right for it; `None` if it is no WireGuard message.
+    /// Determines the kind of a datagram, and checks its length; `None` if it is no WireGuard message.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (kind, _) = U32::read_from_prefix(bytes).ok()?;
@@ -134,7 +134,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The length of a packet of `length` bytes with its padding, where packets of `mtu` bytes are not padded beyond it.
+/// The padded length of a packet of `length` bytes; the padding does not extend a packet beyond `mtu`.
 #[inline]
 pub fn padded(length: usize, mtu: usize) -> usize {
     length.next_multiple_of(PADDING).min(mtu.max(length))
