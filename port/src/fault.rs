@@ -1,4 +1,4 @@
-//! A port that spoils what passes through it, the same way each time for the same seed.
+//! A port that injects faults, reproducible by a seed.
 
 use crate::{Receive, Wake};
 use packet::{Batch, DropCounters, DropReason, Endpoint};
@@ -10,22 +10,22 @@ use std::io;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// How often each fault strikes, as a share of the packets.
+/// The rate of each fault, as a fraction of the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// The packet disappears.
+    /// The packet is lost.
     pub lose: f64,
-    /// It arrives twice.
+    /// The packet arrives twice.
     pub duplicate: f64,
-    /// It arrives after some of its successors.
+    /// The packet arrives after some of its successors.
     pub reorder: f64,
-    /// One of its bits is wrong.
+    /// One bit of the packet is inverted.
     pub corrupt: f64,
-    /// Chooses which packets it strikes.
+    /// The seed that selects the packets.
     pub seed: u64,
 }
 
-/// What is wrong with a description of faults.
+/// A syntax error in a description of faults.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no fault: write for example lose=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,seed=7")]
 pub struct FaultSyntax(String);
@@ -59,12 +59,12 @@ impl fmt::Display for Faults {
     }
 }
 
-/// A packet held back or doubled.
+/// A delayed or duplicated packet.
 struct Held {
     bytes: Vec<u8>,
     endpoint: Option<Endpoint>,
     ds_field: u8,
-    /// How many more packets pass before it.
+    /// The number of packets that pass before it.
     after: usize,
 }
 
@@ -78,7 +78,7 @@ pub struct Fault<P> {
 }
 
 impl<P: Receive> Fault<P> {
-    /// Spoils what `port` receives; what it loses is counted in `drops`.
+    /// Injects faults into the packets received from `port`; lost ones are counted in `drops`.
     pub fn new(port: P, faults: Faults, drops: Arc<DropCounters>) -> Self {
         Self { port, faults, random: ChaCha8Rng::seed_from_u64(faults.seed), held: VecDeque::new(), drops }
     }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::memory::Link;
 
-    /// What comes out when 1000 numbered packets go in.
+    /// The output for 1000 numbered packets.
     fn run(faults: &str) -> (Vec<Vec<u8>>, u64) {
         let link = Link::default();
         let drops = Arc::new(DropCounters::default());

@@ -1,4 +1,4 @@
-//! The memory of the process: not to be written to a disk, and given back when it is free.
+//! The memory of the process: locked against swapping, and returned to the system when free.
 
 #![expect(unsafe_code, reason = "a function of the C library")]
 
@@ -8,21 +8,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static LOCKED: AtomicBool = AtomicBool::new(false);
 
-/// Keeps all memory that is used, now and later, out of swap. What is only reserved stays so.
+/// Locks all used memory, present and future, against swapping. Reserved but unused memory is not affected.
 ///
-/// Only for a process without a limit of locked memory: beyond a limit, later reservations would fail.
+/// Only for a process without a limit of locked memory: with a limit, later allocations would fail.
 pub fn lock() -> io::Result<()> {
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)?;
     LOCKED.store(true, Ordering::Relaxed);
     Ok(())
 }
 
-/// Gives back what the allocator keeps for later: after something large was read that only passed through. It takes a few
-/// milliseconds, and nothing where the allocator has no such function.
+/// Returns free memory of the allocator to the system, after large temporary data. It takes a few milliseconds, and
+/// does nothing where the allocator has no such function.
 pub fn give_back() {
     let locked = LOCKED.load(Ordering::Relaxed);
     if locked {
-        // What is locked cannot be given back. It stays in memory for these milliseconds unless the machine has none.
+        // Locked memory cannot be returned. It stays resident meanwhile unless the machine runs out of memory.
         let _ = munlockall();
     }
     #[cfg(target_env = "gnu")]
@@ -31,7 +31,7 @@ pub fn give_back() {
         libc::malloc_trim(0);
     }
     if locked {
-        // It was allowed before.
+        // Locking succeeded before.
         let _ = lock();
     }
 }
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn what_is_locked_stays_locked_when_memory_is_given_back() {
         if lock().is_err() {
-            // Neither a privilege nor a limit that is large enough.
+            // Neither the privilege nor a sufficient limit.
             assert_eq!(locked_kib(), 0);
             return;
         }

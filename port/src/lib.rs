@@ -1,9 +1,9 @@
-//! Packets in and out.
+//! Ports: input and output of packets.
 //!
-//! A port is split in two halves, each owned by one worker: [`Receive`] appends packets to a batch, [`Transmit`] sends
-//! those of a batch. A half may wrap another: [`fault`] spoils what passes, [`pcap`] writes it to a file.
+//! A port has two halves, each owned by one worker: [`Receive`] appends packets to a batch, [`Transmit`] sends the
+//! packets of a batch. A half may wrap another: [`fault`] injects faults, [`pcap`] captures packets.
 //!
-//! Everything the kernel can do for many packets in one call, it is asked to do; see [`offload`].
+//! Ports use every offload of the kernel that handles many packets in one call; see [`offload`].
 
 pub mod fault;
 pub mod heap;
@@ -26,24 +26,25 @@ use std::io;
 
 /// The receiving half of a port.
 pub trait Receive: Send {
-    /// Appends to `batch` what has arrived, as much as fits and without waiting; tells how many packets.
+    /// Appends the packets that have arrived to `batch`, as many as fit, without waiting; returns their number.
     ///
-    /// Packets that came together are closed into one train. What arrived and cannot be appended is counted. An error
-    /// means that the port is gone.
+    /// Packets that arrived together become one train. Packets that cannot be appended are counted as dropped. An
+    /// error means that the port is gone.
     fn receive(&mut self, batch: &mut Batch, drops: &DropCounters) -> io::Result<usize>;
 
-    /// Waits until something has arrived, or until `wake` is rung.
+    /// Waits until a packet has arrived, or until `wake` is notified.
     fn wait(&mut self, wake: &Wake) -> io::Result<()>;
 }
 
 /// The sending half of a port.
 pub trait Transmit: Send {
-    /// Sends every packet of `batch` that was not dropped, and counts those that could not be sent.
+    /// Sends all live packets of `batch`, and counts those that could not be sent.
     ///
-    /// An outside port sends by train, discards the packets that it could not send, and takes the local address out of an endpoint that no longer works with it.
+    /// An outside port sends by train and discards the packets that it could not send. It clears the local address of
+    /// an endpoint if the kernel refuses to send from that address.
     fn transmit(&mut self, batch: &mut Batch, drops: &DropCounters);
 
-    /// Why the kernel refused a packet that was to be sent since this was last asked: the latest error, if there was one.
+    /// The latest error of a refused packet since the last call, if any.
     fn take_refusal(&mut self) -> Option<Errno> {
         None
     }

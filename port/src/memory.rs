@@ -1,4 +1,4 @@
-//! A port in memory: what one end transmits the other receives. For tests and benchmarks.
+//! A port in memory, for tests and benchmarks: one end receives what the other transmits.
 
 use crate::{Receive, Transmit, Wake};
 use packet::{Batch, DropCounters, Endpoint, Train};
@@ -6,18 +6,18 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Packets on their way, flat: no allocation a packet once the buffers have grown.
+/// Packets in flight in flat buffers: no allocation for each packet.
 #[derive(Default)]
 struct Queue {
     bytes: Vec<u8>,
-    /// How many of them were taken off already.
+    /// The number of bytes already taken.
     taken: usize,
-    /// The lengths of a train's packets, and the train.
+    /// The lengths of a train's packets, its endpoint and its DS field.
     trains: VecDeque<(Vec<usize>, Option<Endpoint>, u8)>,
     spare: Vec<Vec<usize>>,
 }
 
-/// A link of unlimited length, whose ends may be in different threads.
+/// A link of unlimited capacity, whose ends may be in different threads.
 #[derive(Clone, Default)]
 pub struct Link(Arc<Mutex<Queue>>);
 
@@ -57,7 +57,7 @@ impl Link {
 }
 
 impl Queue {
-    /// Passes over `length` bytes, and begins anew when there are no others.
+    /// Removes `length` bytes; when none are left, the buffer is reset.
     fn take(&mut self, length: usize) {
         self.taken += length;
         if self.taken == self.bytes.len() {
@@ -90,7 +90,7 @@ impl Receive for Link {
         Ok(batch.len() - before)
     }
 
-    /// Nothing arrives by itself in memory; whoever waits is called when there is something.
+    /// Does not wait: the caller polls after packets were pushed.
     fn wait(&mut self, wake: &Wake) -> io::Result<()> {
         wake.wait([]).map(|[]| ())
     }
@@ -105,7 +105,7 @@ impl Transmit for Link {
     }
 }
 
-/// A link as an inside port sends on it: every packet, whatever train it came in.
+/// A link as an inside port transmits to it: every packet, independent of trains.
 #[derive(Clone, Default)]
 pub struct InsideLink(pub Link);
 

@@ -1,7 +1,7 @@
-//! Offloads: what the kernel does for many packets in one call, whether it does it here, and how often it did.
+//! Offloads: kernel features that handle many packets in one call, with their state and counters.
 //!
-//! Each is probed when its port opens, given up at run time if the kernel refuses it (the burst is then sent again
-//! without it), and can be switched off by the configuration.
+//! Each is probed when its port opens, and can be disabled by the configuration. If the kernel refuses one at run
+//! time, it is disabled, and the burst is sent again without it.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// Not asked for yet.
+    /// Not probed yet.
     Unprobed,
     /// In use.
     On,
-    /// Switched off by the configuration.
+    /// Disabled by the configuration.
     SwitchedOff,
-    /// This kernel does not have it.
+    /// Not supported by this kernel.
     Unsupported,
-    /// The kernel offered it, and then refused it at run time.
+    /// Supported when probed, but refused at run time.
     Failed,
 }
 
@@ -51,7 +51,7 @@ impl Offload {
         self.state.load(Ordering::Relaxed) == State::On as u8
     }
 
-    /// Whether it is in use, and if not, why.
+    /// Its state.
     pub fn state(&self) -> State {
         State::ALL[usize::from(self.state.load(Ordering::Relaxed))]
     }
@@ -61,7 +61,7 @@ impl Offload {
         self.state.store(state as u8, Ordering::Relaxed);
     }
 
-    /// Notes the outcome of a probe, unless the configuration has switched it off.
+    /// Sets the outcome of a probe, unless the configuration has disabled it.
     pub fn probed(&self, supported: bool) {
         if self.state() != State::SwitchedOff {
             self.set(if supported { State::On } else { State::Unsupported });
@@ -73,26 +73,26 @@ impl Offload {
         self.state() != State::SwitchedOff
     }
 
-    /// Counts a call that carried `packets` packets at once.
+    /// Counts a call with `packets` packets.
     #[inline]
     pub fn count(&self, packets: usize) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.packets.fetch_add(packets as u64, Ordering::Relaxed);
     }
 
-    /// Counts a call that the kernel refused and that was done again without the offload.
+    /// Counts a call that the kernel refused and that was repeated without the offload.
     pub fn count_fallback(&self) {
         self.fallbacks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Calls, packets in them, and calls done again without: in this order.
+    /// The number of calls, of packets in them, and of repeated calls, in this order.
     pub fn counters(&self) -> (u64, u64, u64) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (read(&self.calls), read(&self.packets), read(&self.fallbacks))
     }
 }
 
-/// Declares the offloads once; the struct, the list and the names are read from here.
+/// Declares the offloads once: the struct, the list and the names are generated from this.
 macro_rules! offloads {
     ($($field:ident = $name:literal, $does:literal;)+) => {
         /// All offloads of an interface.
@@ -102,10 +102,10 @@ macro_rules! offloads {
         }
 
         impl Offloads {
-            /// The names, by which the configuration switches them off.
+            /// The names, as used in the configuration.
             pub const NAMES: &[&str] = &[$($name,)+];
 
-            /// Every offload with its name and what it does.
+            /// Every offload with its name and its description.
             pub fn all(&self) -> Vec<(&'static str, &'static str, &Offload)> {
                 vec![$(($name, $does, &self.$field),)+]
             }
@@ -122,7 +122,7 @@ offloads! {
 }
 
 impl Offloads {
-    /// The offload called `name`.
+    /// The offload with this name.
     pub fn by_name(&self, name: &str) -> Option<&Offload> {
         self.all().into_iter().find(|(known, _, _)| *known == name).map(|(_, _, offload)| offload)
     }

@@ -1,7 +1,7 @@
-//! Capture files: what passes a port is written down, and what was written down can be sent again.
+//! Capture files: packets of a port are written to a file, and can be read again.
 //!
-//! Inside packets are written as they are (link type "raw IP"). Outside datagrams get an IP and a UDP header made from
-//! their endpoint, so that other programs can read them; our own address, where it is not known, is written as zero.
+//! Inside packets are written unchanged (link type "raw IP"). Outside datagrams get an IP and a UDP header from their
+//! endpoint, so that other programs can read them; an unknown local address is written as zero.
 
 use crate::{Receive, Transmit, Wake};
 use packet::header::ip::{Ipv4Header, Ipv6Header, UDP};
@@ -22,12 +22,12 @@ use zerocopy::IntoBytes;
 /// Longest packet written in full.
 const SNAP_LENGTH: u32 = 262_144;
 
-/// A capture file being written; several ports may write to one.
+/// A capture file; several ports may write to it.
 #[derive(Clone)]
 pub struct Capture(Arc<Mutex<PcapWriter<BufWriter<File>>>>);
 
 impl Capture {
-    /// Begins a file that only its owner may read; one that is there already keeps the rights that it has.
+    /// Creates a file that only its owner may read; an existing file keeps its permissions.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let header = PcapHeader { datalink: DataLink::RAW, snaplen: SNAP_LENGTH, ..PcapHeader::default() };
@@ -54,7 +54,7 @@ impl Capture {
     }
 }
 
-/// The IP and UDP headers that a datagram had or will have; checksums are left zero.
+/// The IP and UDP header of a datagram; checksums are zero.
 fn datagram_header(endpoint: &Endpoint, inbound: bool, length: usize) -> Vec<u8> {
     let remote = endpoint.remote;
     let unspecified =
@@ -104,14 +104,14 @@ fn datagram_header(endpoint: &Endpoint, inbound: bool, length: usize) -> Vec<u8>
     [&ip, udp.as_bytes()].concat()
 }
 
-/// Wraps a half of a port and writes down what passes it.
+/// Captures the packets of a wrapped half of a port.
 pub struct Captured<P> {
     port: P,
     capture: Capture,
 }
 
 impl<P> Captured<P> {
-    /// Writes what passes `port` to `capture`.
+    /// Captures the packets of `port` in `capture`.
     pub fn new(port: P, capture: Capture) -> Self {
         Self { port, capture }
     }

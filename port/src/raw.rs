@@ -1,7 +1,7 @@
-//! The outside port of ESP as a protocol of IP itself (RFC 4303), without UDP: one packet a datagram, since the kernel
-//! neither merges nor cuts such packets.
+//! The outside port of ESP over IP (RFC 4303), without UDP. Each call handles one packet, as the kernel has no GRO
+//! and GSO for such packets.
 //!
-//! An endpoint whose port is 0 is one that ESP packets go to without UDP.
+//! Port 0 in an endpoint means ESP over IP.
 
 use crate::offload::State;
 use crate::udp::{SocketSlot, UdpReceive, UdpSockets, UdpTransmit};
@@ -18,7 +18,7 @@ pub fn open(fwmark: u32) -> Result<UdpSockets, Errno> {
     UdpSockets::raw(ESP, fwmark)
 }
 
-/// Offloads as these sockets have them: none.
+/// The offloads of these sockets: none.
 fn without_offloads() -> Arc<Offloads> {
     let offloads = Offloads::default();
     offloads.udp_gso.set(State::SwitchedOff);
@@ -30,7 +30,7 @@ fn without_offloads() -> Arc<Offloads> {
 pub struct RawReceive(UdpReceive);
 
 impl RawReceive {
-    /// Receives on whatever sockets are in `slot`.
+    /// Receives on the sockets in `slot`.
     pub fn new(slot: SocketSlot) -> Self {
         Self(UdpReceive::new(slot, without_offloads()))
     }
@@ -58,7 +58,7 @@ impl Receive for RawReceive {
     }
 }
 
-/// Takes the IPv4 header off, and looks that what follows cannot be taken for an IKE message in UDP.
+/// Removes the IPv4 header, and drops packets that could be taken for an IKE message in UDP.
 fn strip(batch: &mut Batch, index: usize, has_header: bool) -> Result<(), DropReason> {
     let packet = batch.packet(index);
     let header = if has_header { usize::from(packet.first().map_or(0, |byte| byte & 0x0f)) * 4 } else { 0 };
@@ -75,14 +75,14 @@ fn strip(batch: &mut Batch, index: usize, has_header: bool) -> Result<(), DropRe
     Ok(())
 }
 
-/// Sends ESP packets: with UDP, or without to endpoints whose port is 0.
+/// Sends ESP packets in UDP, or over IP to endpoints with port 0.
 pub struct EspTransmit {
     in_udp: UdpTransmit,
     raw: UdpTransmit,
 }
 
 impl EspTransmit {
-    /// Sends by one or the other.
+    /// Sends through one of both ports, by endpoint.
     pub fn new(in_udp: UdpTransmit, raw: SocketSlot) -> Self {
         Self { in_udp, raw: UdpTransmit::new(raw, without_offloads()) }
     }
@@ -101,7 +101,7 @@ impl Transmit for EspTransmit {
         if raw == batch.trains().len() {
             return self.raw.transmit(batch, drops);
         }
-        // The trains keep their places: who made them looks at them afterwards.
+        // The trains keep their positions: the caller relies on them.
         let mut trains = batch.trains().to_vec();
         for (kind, port) in [(false, &mut self.in_udp), (true, &mut self.raw)] {
             let of_kind = |train: &Train| {
@@ -143,7 +143,7 @@ mod tests {
             Ok(sockets) => Arc::new(sockets),
             Err(error) if error == Errno::PERM => {
                 assert!(std::env::var_os("NO_SKIP").is_none(), "NO_SKIP is set, and raw sockets need root");
-                // Past the capture of the test harness, which would hide it.
+                // Written directly, as the test harness would capture it.
                 let _ = io::stderr().write_all(b"SKIPPED: raw sockets need root\n");
                 return;
             }
@@ -157,7 +157,7 @@ mod tests {
         let mut sender =
             EspTransmit::new(UdpTransmit::new(Arc::clone(&udp), Arc::clone(&offloads)), Arc::clone(&raw));
         let (mut batch, drops) = (Batch::new(1 << 20), DropCounters::default());
-        // Others on this machine may see our packets, and we theirs: the SPI tells them apart.
+        // Raw sockets of other processes on this machine receive these packets too: the SPI tells them apart.
         let spi = 0xe500_0000 | std::process::id() & 0xffff;
         let ports = [0, port, 0, port];
         for (number, to) in ["127.0.0.1", "127.0.0.1", "::1", "::1"].iter().enumerate() {

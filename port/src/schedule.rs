@@ -1,21 +1,21 @@
-//! How the kernel's scheduler is to treat a thread.
+//! The scheduling priority of threads.
 
 use rustix::io;
 use rustix::process::{getpid, getpriority_process, setpriority_process};
 
-/// How much nicer than the rest of the process. Each step is a tenth of a processor: at 15, a thread has 36 parts where one
-/// of the rest has 1024. That is 3.4 % of a processor beside one busy loop; handshakes need no more.
+/// The nice value relative to the process. Each step is about a tenth of the CPU share: at 15, a thread has weight 36
+/// against 1024. That is 3.4 % of a CPU beside one busy loop; handshakes need no more.
 const NICER: i32 = 15;
-/// The nicest there is.
+/// The highest nice value.
 const NICEST: i32 = 19;
 
-/// Lowers the priority of the calling thread below that of the main thread, for work that may delay no packets.
+/// Lowers the priority of the calling thread below that of the main thread, for work that must not delay packets.
 ///
-/// Not `SCHED_IDLE`, which gets 0.3 % of a busy processor: less than a handshake needs before its peer gives up. A packet
-/// that wakes its worker interrupts a nice thread as soon as one of `SCHED_IDLE`.
+/// Not `SCHED_IDLE`, which gets 0.3 % of a busy CPU: less than a handshake needs before the peer times out. A packet
+/// that wakes its worker preempts a niced thread as soon as one with `SCHED_IDLE`.
 pub fn yield_to_packets() -> io::Result<()> {
     let process = getpriority_process(Some(getpid()))?;
-    // Nothing stands for the calling thread.
+    // No ID stands for the calling thread.
     setpriority_process(None, (process + NICER).min(NICEST))
 }
 

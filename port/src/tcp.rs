@@ -1,11 +1,11 @@
-//! TCP sockets for conversations of our own, which are to go around our tunnels.
+//! TCP sockets whose packets must bypass the tunnels.
 
 use crate::udp::set_fwmark;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// A socket of IPv4 or IPv6 that does not block, whose packets carry a mark.
+/// A non-blocking TCP socket with a firewall mark.
 pub fn marked(v6: bool, fwmark: u32) -> io::Result<OwnedFd> {
     let family = if v6 { AddressFamily::INET6 } else { AddressFamily::INET };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;

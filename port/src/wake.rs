@@ -1,4 +1,4 @@
-//! Wakes a worker that waits for packets.
+//! A wake-up event for a worker that waits for packets.
 
 use arrayvec::ArrayVec;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -11,23 +11,24 @@ use std::time::Duration;
 pub struct Wake(OwnedFd);
 
 impl Wake {
-    /// An event that was not signalled yet.
+    /// Creates an event that is not signalled.
     pub fn new() -> io::Result<Self> {
         Ok(Self(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
     }
 
-    /// Ends the present or the next wait.
+    /// Ends the current or the next wait.
     pub fn notify(&self) {
-        // The only failure is that the counter is full, and then the event is signalled already.
+        // The only possible error is a full counter, and then the event is already signalled.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Waits until one of at most three `descriptors` can be read, or until the event is signalled; tells which can be read.
+    /// Waits until one of at most three `descriptors` is readable, or the event is signalled; returns which are
+    /// readable.
     pub fn wait<const N: usize>(&self, descriptors: [Option<BorrowedFd<'_>>; N]) -> io::Result<[bool; N]> {
         self.wait_at_most(descriptors, None)
     }
 
-    /// The same, but no longer than `limit`.
+    /// The same, for at most `limit`.
     pub fn wait_at_most<const N: usize>(
         &self,
         descriptors: [Option<BorrowedFd<'_>>; N],
@@ -36,7 +37,7 @@ impl Wake {
         let limit = limit.map(|limit| Timespec::try_from(limit).expect("limits are short"));
         let mut polled = ArrayVec::<PollFd<'_>, 4>::new();
         for fd in &descriptors {
-            // One that is not there is replaced by the event, and its answer is discarded.
+            // A missing descriptor is replaced by the event, and its result is ignored.
             polled.push(PollFd::from_borrowed_fd(fd.unwrap_or(self.0.as_fd()), PollFlags::IN));
         }
         polled.push(PollFd::new(&self.0, PollFlags::IN));

@@ -1,8 +1,8 @@
-//! Merges neighbouring packets of a flow into super-packets for TUN: the reverse of [`segment`](super::segment).
+//! Merges consecutive packets of a flow into super-packets for TUN: the reverse of [`segment`](super::segment).
 //!
-//! Only what can be cut again into the same packets is merged, and only packets whose checksum was verified: the
-//! kernel trusts the checksum of a super-packet, so a packet damaged before it entered the tunnel would come out of it
-//! whole. Within a flow the order stays: no packet is merged to one that came before another of its flow.
+//! Packets are only merged if segmentation gives the same packets again, and if their checksum is valid. The kernel
+//! trusts the checksum of a super-packet, so a packet that was damaged before the tunnel would otherwise become
+//! valid. The order within a flow is kept: a packet is never merged across another packet of its flow.
 
 use super::virtio::VirtioHeader;
 use packet::Batch;
@@ -12,30 +12,30 @@ use packet::header::tcp::TcpHeader;
 use packet::header::udp::UdpHeader;
 use zerocopy::FromBytes;
 
-/// How many of the youngest groups a packet is compared with: flows that alternate faster are not worth the search.
+/// The number of latest groups that a packet is compared with: faster alternating flows are not worth the search.
 const DEPTH: usize = 16;
 /// The largest IP packet, and so the largest super-packet.
 const LARGEST: usize = 65_535;
-/// The kernel takes no more pieces in one write.
+/// The maximum number of pieces in one write to the kernel.
 pub const MAXIMUM_PACKETS: usize = 512;
 
-/// Packets that leave in one write.
+/// Packets for one write.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     /// The first packet's index in the batch.
     pub first: usize,
     last: usize,
-    /// How many there are.
+    /// The number of packets.
     pub count: usize,
-    /// Whose packets may not pass this group; `None` if it is not IP, or nothing is merged at all.
+    /// The flow whose packets must not overtake this group; `None` if it is not IP, or merging is disabled.
     flow: Option<Flow>,
-    /// What all packets of the group have in common; `None` if nothing may be merged to it.
+    /// The common properties of the packets; `None` if no packet may be added.
     shape: Option<Shape>,
     /// Bytes of the super-packet so far.
     length: usize,
-    /// Nothing may follow: the last packet was shorter, or asked for delivery.
+    /// Whether the group is complete: the last packet was shorter, or had PSH set.
     closed: bool,
-    /// The first packet's checksum is known to be right.
+    /// Whether the first packet's checksum was verified.
     verified: bool,
 }
 
@@ -43,13 +43,13 @@ pub struct Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     protocol: u8,
-    /// Where the layer 4 header begins: 20 or 40.
+    /// The offset of the layer 4 header: 20 or 40.
     transport: usize,
-    /// Where the payload begins.
+    /// The offset of the payload.
     payload: usize,
 }
 
-/// Addresses, mixed into a word, and ports. A collision costs a missed merge, never a wrong one.
+/// A hash of the addresses, and the ports. A collision costs a missed merge, never a wrong one.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     addresses: u64,
@@ -57,15 +57,15 @@ struct Flow {
 }
 
 impl Flow {
-    /// Whether packets of the two must stay in order. One without ports, such as a fragment, may be of any flow
-    /// between its addresses.
+    /// Whether packets of the two must stay in order. A packet without ports, such as a fragment, may belong to any
+    /// flow between its addresses.
     fn may_be(self, other: Self) -> bool {
         let same_ports = self.ports == other.ports || self.ports.is_none() || other.ports.is_none();
         self.addresses == other.addresses && same_ports
     }
 }
 
-/// Finds what can be merged in a batch.
+/// Finds the packets of a batch that can be merged.
 #[derive(Default)]
 pub struct Coalescer {
     groups: Vec<Group>,
@@ -76,7 +76,7 @@ pub struct Coalescer {
 impl Coalescer {
     /// Groups the live packets of `batch`, in the order of each group's first packet.
     ///
-    /// `udp`: whether UDP may be merged too; with `enabled` false every packet is alone.
+    /// `udp` permits merging UDP; with `enabled` false, each packet is a group.
     pub fn group(&mut self, batch: &Batch, enabled: bool, udp: bool) {
         self.groups.clear();
         self.next.clear();
@@ -112,7 +112,7 @@ impl Coalescer {
         std::iter::successors(Some(group.first), |&index| Some(self.next[index])).take(group.count)
     }
 
-    /// Adds packet `index` to the youngest group of its flow, if it continues that.
+    /// Adds packet `index` to the latest group of its flow, if it continues the group.
     fn join(&mut self, batch: &Batch, index: usize, flow: Flow, shape: Shape) -> bool {
         let youngest = self.groups.iter_mut().rev().take(DEPTH);
         let Some(group) = { youngest }.find(|group| group.flow.is_some_and(|other| other.may_be(flow)))
@@ -123,7 +123,8 @@ impl Coalescer {
         if !continues(batch, group, packet, shape) {
             return false;
         }
-        // From here on only damage speaks against it. Then neither packet may be merged with anything.
+        // All headers match; only a damaged packet prevents the merge. Then neither packet may be merged with any
+        // other.
         if !group.verified {
             group.verified = checksum_is_right(batch.packet(group.first), shape);
             group.closed = !group.verified;
@@ -143,17 +144,16 @@ impl Coalescer {
     }
 }
 
-/// What a group looks like to the kernel: the header that says so, and the headers of the first packet made those of
-/// the super-packet.
+/// The form of a group for the kernel: the virtio header, and the first packet's headers adapted to the super-packet.
 pub struct SuperPacket {
-    /// Goes before the packet.
+    /// Written before the packet.
     pub virtio: VirtioHeader,
     headers: [u8; 40 + 60],
     header_length: usize,
 }
 
 impl SuperPacket {
-    /// Describes a group of at least two packets, whose first and last are given.
+    /// Describes a group of at least two packets; `first` and `last` are its outer packets.
     pub fn new(group: &Group, first: &[u8], last: &[u8]) -> Self {
         let shape = group.shape.expect("only packets with a shape are merged");
         let mut headers = [0; 40 + 60];
@@ -162,7 +162,7 @@ impl SuperPacket {
         let pseudo = finish_ip(&mut headers, shape, group.length);
         let transport = &mut headers[shape.transport..shape.payload];
         let (gso_type, checksum_offset) = if shape.protocol == TCP {
-            // PSH of the last packet speaks for all.
+            // The PSH flag of the last packet applies to the super-packet.
             transport[13] |= last[shape.transport + 13] & TcpHeader::PSH;
             let kind =
                 if shape.transport == 20 { VirtioHeader::GSO_TCP_V4 } else { VirtioHeader::GSO_TCP_V6 };
@@ -183,7 +183,7 @@ impl SuperPacket {
         Self { virtio, headers, header_length: shape.payload }
     }
 
-    /// The headers of the super-packet; every packet contributes what lies behind as many bytes.
+    /// The headers of the super-packet; each packet contributes its bytes after the header length.
     pub fn headers(&self) -> &[u8] {
         &self.headers[..self.header_length]
     }
@@ -204,7 +204,7 @@ fn finish_ip(headers: &mut [u8], shape: Shape, total: usize) -> Sum {
     }
 }
 
-/// The flow of a packet, and its shape if it could be merged with others.
+/// The flow of a packet, and its shape if it can be merged.
 fn read(packet: &[u8], udp: bool) -> Option<(Flow, Option<Shape>)> {
     let parsed = IpPacket::parse(packet).ok()?;
     let (addresses, protocol, transport, plain) = match parsed {
@@ -222,7 +222,7 @@ fn read(packet: &[u8], udp: bool) -> Option<(Flow, Option<Shape>)> {
     Some((flow, protocol.filter(|_| plain).and_then(|protocol| shape_of(packet, protocol, transport, udp))))
 }
 
-/// The shape of a packet whose layer 4 header begins at `transport`.
+/// The shape of a packet whose layer 4 header is at offset `transport`.
 fn shape_of(packet: &[u8], protocol: u8, transport: usize, udp: bool) -> Option<Shape> {
     let payload = match protocol {
         TCP => {
@@ -231,7 +231,7 @@ fn shape_of(packet: &[u8], protocol: u8, transport: usize, udp: bool) -> Option<
         }
         UDP if udp => {
             let header = UdpHeader::parse(&packet[transport..]).ok()?;
-            // Without a checksum there is nothing to verify, and the kernel would add one.
+            // UDP without a checksum cannot be verified, and the kernel would add a checksum.
             (header.checksum != [0; 2]).then_some(transport + UdpHeader::LENGTH)?
         }
         _ => return None,
@@ -239,7 +239,7 @@ fn shape_of(packet: &[u8], protocol: u8, transport: usize, udp: bool) -> Option<
     (packet.len() > payload).then_some(Shape { protocol, transport, payload })
 }
 
-/// Mixes addresses into a word.
+/// Hashes addresses.
 fn mix(addresses: &[u8]) -> u64 {
     addresses.chunks_exact(8).fold(0, |mixed: u64, word| {
         let word = u64::from_ne_bytes(word.try_into().expect("eight bytes"));
@@ -251,7 +251,7 @@ fn has_push(packet: &[u8], shape: Shape) -> bool {
     shape.protocol == TCP && packet[shape.transport + 13] & TcpHeader::PSH != 0
 }
 
-/// Whether `packet` is what cutting a longer super-packet of this group would give next.
+/// Whether `packet` is the next segment of this group's super-packet.
 fn continues(batch: &Batch, group: &Group, packet: &[u8], shape: Shape) -> bool {
     if group.closed || group.shape != Some(shape) || group.count == MAXIMUM_PACKETS {
         return false;
@@ -264,13 +264,13 @@ fn continues(batch: &Batch, group: &Group, packet: &[u8], shape: Shape) -> bool 
         && same_transport(first, packet, group.length - shape.payload, shape)
 }
 
-/// Whether the IP headers differ in nothing but length, identification and checksum.
+/// Whether the IP headers only differ in length, identification and checksum.
 fn same_ip(first: &[u8], packet: &[u8], position: usize, shape: Shape) -> bool {
     if shape.transport == Ipv6Header::LENGTH {
         return first[..4] == packet[..4] && first[6..40] == packet[6..40];
     }
     let word = |bytes: &[u8], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-    // Packets that may be fragmented are told apart by their identification: it must count up as cutting would.
+    // The identification of packets that may be fragmented must count up, as in segmentation.
     let may_fragment = word(first, 6) & Ipv4Header::DONT_FRAGMENT == 0;
     let counts_up = word(packet, 4) == word(first, 4).wrapping_add(position as u16);
     first[..2] == packet[..2]
@@ -279,7 +279,7 @@ fn same_ip(first: &[u8], packet: &[u8], position: usize, shape: Shape) -> bool {
         && (counts_up || !may_fragment)
 }
 
-/// Whether the ports are equal, and for TCP whether everything is but sequence number, PSH and checksum.
+/// Whether the ports are equal, and for TCP all fields but sequence number, PSH and checksum.
 fn same_transport(first: &[u8], packet: &[u8], sent: usize, shape: Shape) -> bool {
     let (a, b) = (&first[shape.transport..shape.payload], &packet[shape.transport..shape.payload]);
     if shape.protocol == UDP {
@@ -293,12 +293,12 @@ fn same_transport(first: &[u8], packet: &[u8], sent: usize, shape: Shape) -> boo
         && a[18..] == b[18..]
 }
 
-/// Whether the checksum of TCP or UDP is right.
+/// Whether the TCP or UDP checksum is valid.
 fn checksum_is_right(packet: &[u8], shape: Shape) -> bool {
     let length = packet.len() - shape.transport;
     let pseudo = match IpPacket::parse(packet) {
         Ok(IpPacket::V4(ip, _)) => {
-            // The header's own checksum is rewritten too when packets are merged.
+            // The IP header checksum is verified too, as it is rewritten when packets are merged.
             if !Sum::of(&packet[..Ipv4Header::LENGTH]).is_valid() {
                 return false;
             }

@@ -1,4 +1,4 @@
-//! Opens a TUN interface and probes what it can do.
+//! Creates a TUN interface and probes its offloads.
 #![expect(unsafe_code, reason = "ioctls take their arguments by address")]
 
 use crate::Offloads;
@@ -6,7 +6,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Longest name of an interface.
+/// The longest interface name.
 const NAME: usize = libc::IFNAMSIZ - 1;
 
 // linux/if_tun.h and linux/sockios.h; libc does not have all of them.
@@ -16,36 +16,37 @@ const TUN_F_TSO6: u32 = 0x04;
 const TUN_F_USO4: u32 = 0x20;
 const TUN_F_USO6: u32 = 0x40;
 
-/// Why an interface could not be made.
+/// The reason why an interface could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum TunError {
-    /// The name cannot be that of an interface.
+    /// The name is not valid for an interface.
     #[error("{0:?} cannot be the name of an interface: 1 to {NAME} characters, none of them a space or /")]
     Name(String),
-    /// No TUN driver.
+    /// The TUN driver is missing.
     #[error("/dev/net/tun cannot be opened: {0}\n  fix: modprobe tun, or run with access to that device")]
     Driver(Errno),
-    /// It exists and is in use.
+    /// The interface exists and is in use.
     #[error("interface {0} exists already and is in use\n  fix: ip link delete {0}, or choose another name")]
     Busy(String),
-    /// No right to make one.
+    /// The permission is missing.
     #[error("no right to create interface {0}\n  fix: run as root, or with CAP_NET_ADMIN")]
     Denied(String),
-    /// Anything else.
+    /// Another error.
     #[error("interface {0} cannot be created: {1}")]
     Other(String, Errno),
 }
 
-/// A TUN interface. It disappears when the last descriptor is closed.
+/// A TUN interface. It is removed when the last descriptor is closed.
 pub struct TunDevice {
     fd: OwnedFd,
     name: String,
 }
 
 impl TunDevice {
-    /// Makes the interface `name` and asks the kernel for whatever `offloads` allows.
+    /// Creates the interface `name` and enables the offloads that `offloads` allows.
     ///
-    /// The queue is the only one: with more, a second process would silently take a share of the packets.
+    /// The interface has a single queue: with multi-queue, a second process could silently take a share of the
+    /// packets.
     pub fn create(name: &str, offloads: &Offloads) -> Result<Self, TunError> {
         let valid = (1..=NAME).contains(&name.len())
             && !name.contains(['/', ' ', '%'])
@@ -66,7 +67,7 @@ impl TunDevice {
         Ok(device)
     }
 
-    /// Asks for the largest set of offloads that the kernel has and the configuration allows.
+    /// Enables the largest set of offloads that the kernel supports and the configuration allows.
     pub fn probe(&self, offloads: &Offloads) {
         let fd = self.fd.as_fd();
         let tso = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6;
@@ -74,21 +75,21 @@ impl TunDevice {
         let has_tso = offloads.tun_tso.is_wanted() && set_offload(fd, tso).is_ok();
         let has_uso = has_tso && offloads.tun_uso.is_wanted() && set_offload(fd, uso).is_ok();
         if !has_uso {
-            // The mask outlives the descriptor that set it, so it is set even to nothing.
+            // The mask outlives the descriptor that set it, so it is also set when it is empty.
             let _ = set_offload(fd, if has_tso { tso } else { 0 });
         }
         offloads.tun_tso.probed(has_tso);
         offloads.tun_uso.probed(has_uso);
-        // Writing super-packets needs only the header that IFF_VNET_HDR gives; whether it works shows the first write.
+        // Writing super-packets only needs IFF_VNET_HDR; the first write shows whether it works.
         offloads.tun_gro.probed(true);
     }
 
-    /// The name it was made with; it may have been renamed since.
+    /// The name at creation; the interface may have been renamed since.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name it has now; `None` once the interface was deleted.
+    /// The current name; `None` if the interface was deleted.
     pub fn current_name(&self) -> Option<String> {
         // SAFETY: ifreq is plain data, for which all zeros is a value.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -98,9 +99,9 @@ impl TunDevice {
         String::from_utf8(bytes.collect()).ok()
     }
 
-    /// The network namespace where the interface is now, which is not always ours. `None` before Linux 5.7.
+    /// The current network namespace of the interface, which may differ from ours. `None` before Linux 5.7.
     pub fn namespace(&self) -> Option<OwnedFd> {
-        // SAFETY: the request takes no argument and returns a new descriptor, which nobody else owns.
+        // SAFETY: the request takes no argument and returns a new descriptor, which has no other owner.
         unsafe {
             let fd = libc::ioctl(self.fd.as_raw_fd(), TUNGETDEVNETNS);
             (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
@@ -110,7 +111,7 @@ impl TunDevice {
 
 #[cfg(test)]
 impl From<OwnedFd> for TunDevice {
-    /// Whatever keeps the bounds of messages can take the place of an interface.
+    /// For tests: any descriptor that keeps message boundaries can replace an interface.
     fn from(fd: OwnedFd) -> Self {
         Self { fd, name: String::new() }
     }

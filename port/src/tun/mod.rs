@@ -1,4 +1,4 @@
-//! The inside port: a TUN interface of the kernel, from which super-packets come and to which they go.
+//! The inside port: a kernel TUN interface, which is read and written in super-packets.
 //!
 //! ```text
 //! kernel ── super-packet of up to 64 KiB ──> read ──> segment ──> packets of the batch
@@ -24,13 +24,13 @@ use std::sync::Arc;
 use virtio::VirtioHeader;
 use zerocopy::IntoBytes;
 
-/// No more is read once a batch has this many packets: a super-packet goes out before the next one is fetched, while
-/// single packets are gathered into one send.
+/// Reading stops once a batch has this many packets: a super-packet is sent before the next one is read, while single
+/// packets are collected into one send.
 const BURST: usize = 32;
-/// After so many super-packets refused in a row no more are tried: some kernels of 2024 take none (tailscale issue
-/// 13041), while others refuse a single odd one.
+/// After this number of consecutively refused super-packets, the offload is disabled: some kernels of 2024 accept
+/// none (tailscale issue 13041), while others refuse a single unusual one.
 const REFUSALS: u32 = 16;
-/// A batch holds a super-packet of ordinary segments and a burst before it.
+/// The size of a batch: one super-packet of ordinary segments, and a burst before it.
 pub const BATCH_BYTES: usize = 256 * 1024;
 
 /// Reads packets from the interface.
@@ -38,9 +38,9 @@ pub struct TunReceive {
     device: Arc<TunDevice>,
     offloads: Arc<Offloads>,
     staging: Slab,
-    /// Whether there may be something to read.
+    /// Whether packets may be ready to be read.
     ready: bool,
-    /// A super-packet of which the last batch could not hold all: its length, and how far it is cut.
+    /// A super-packet that did not fit into the last batch: its length, and its segmenter.
     unfinished: Option<(usize, Segmenter)>,
 }
 
@@ -49,7 +49,7 @@ pub struct TunTransmit {
     device: Arc<TunDevice>,
     offloads: Arc<Offloads>,
     coalescer: Coalescer,
-    /// Super-packets refused as such since the last one that was taken.
+    /// The number of consecutively refused super-packets.
     refused: u32,
 }
 
@@ -58,7 +58,7 @@ pub fn halves(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> (TunReceive, T
     let receive = TunReceive {
         device: Arc::clone(&device),
         offloads: Arc::clone(&offloads),
-        // A super-packet, and a byte more to notice one that is too long.
+        // One byte more than the largest super-packet, to detect one that is too long.
         staging: Slab::new(packet::header::ip::MAXIMUM + 1),
         ready: true,
         unfinished: None,
@@ -100,13 +100,14 @@ impl TunReceive {
         let length = rustix::io::readv(&self.device, &mut pieces)?.saturating_sub(VirtioHeader::LENGTH);
         match Segmenter::new(&header, &mut staging[..length]) {
             Ok(segmenter) => self.unfinished = Some((length, segmenter)),
-            // It would be a fault of the kernel.
+            // The kernel delivered an invalid super-packet.
             Err(_) => drops.count(DropReason::BadOffload, 1),
         }
         Ok(())
     }
 
-    /// Cuts what is in the staging area into the batch, as far as it has room; the pieces are one train.
+    /// Segments the super-packet in the staging area into the batch, as far as it has room; the segments are one
+    /// train.
     fn cut(&mut self, batch: &mut Batch) {
         let Some((length, mut segmenter)) = self.unfinished else { return };
         let first = batch.len();
@@ -122,7 +123,7 @@ impl TunReceive {
 }
 
 impl TunTransmit {
-    /// A further sending half, for whoever has packets for the inside besides the worker that brings them.
+    /// Creates a further sending half, for packets from other threads than the worker.
     pub fn new(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> Self {
         Self { device, offloads, coalescer: Coalescer::default(), refused: 0 }
     }
@@ -140,7 +141,7 @@ impl TunTransmit {
                 self.refused = note(&self.offloads.tun_gro, self.refused, group.count, outcome);
                 match outcome {
                     Ok(()) => continue,
-                    // The interface is down, or gone: the packets would fare no better alone.
+                    // The interface is down or deleted: writing single packets would fail as well.
                     Err(Errno::IO | Errno::BADFD) => {
                         drops.count(DropReason::InsideRefused, group.count);
                         continue;
@@ -176,7 +177,7 @@ impl TunTransmit {
     }
 }
 
-/// Notes what became of a super-packet of `count` packets; tells how many have been refused in a row.
+/// Notes the outcome of a super-packet of `count` packets; returns the number of consecutive refusals.
 fn note(tun_gro: &Offload, refused: u32, count: usize, outcome: Result<(), Errno>) -> u32 {
     match outcome {
         Ok(()) => {
@@ -221,7 +222,7 @@ mod tests {
     use std::cell::Cell;
     use std::os::fd::OwnedFd;
 
-    /// The receiving half of an interface, and where the kernel would be.
+    /// The receiving half of an interface, and the descriptor that stands for the kernel.
     fn interface() -> (TunReceive, OwnedFd) {
         let (ours, kernel) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::NONBLOCK, None)
@@ -229,7 +230,7 @@ mod tests {
         (halves(Arc::new(ours.into()), Arc::default()).0, kernel)
     }
 
-    /// Four datagrams of one flow, of which the third is longer, and so begins another group.
+    /// Four datagrams of one flow; the third is longer and starts a new group.
     fn datagrams() -> Batch {
         let mut batch = Batch::new(BATCH_BYTES);
         for payload in [100, 100, 200, 200] {
@@ -247,7 +248,7 @@ mod tests {
         batch
     }
 
-    /// An interface that answers super-packets with what `merged` says, and takes all others.
+    /// An interface that answers super-packets with `merged`, and accepts all other packets.
     struct Sink {
         transmit: TunTransmit,
         batch: Batch,
@@ -271,7 +272,7 @@ mod tests {
             });
         }
 
-        /// The state, calls that had to be done again, packets written singly, packets lost.
+        /// The state, the number of repeated calls, of packets written singly, and of lost packets.
         fn outcome(&self) -> (State, u64, usize, u64) {
             let tun_gro = &self.transmit.offloads.tun_gro;
             let lost = self.drops.read(DropReason::InsideRefused);

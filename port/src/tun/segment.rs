@@ -1,8 +1,8 @@
-//! Cuts a super-packet read from TUN into the packets that the tunnel carries.
+//! Segments a super-packet read from TUN into packets.
 //!
-//! Each segment gets the headers of the whole with its own lengths, sequence number, flags and checksums, as a network
-//! card would do it (for TCP: `Documentation/networking/segmentation-offloads` of Linux). It is written straight to where it
-//! will be encrypted.
+//! Each segment gets the headers of the super-packet with its own lengths, sequence number, flags and checksums, as
+//! in a network card (for TCP: `Documentation/networking/segmentation-offloads` of Linux). It is written to its final
+//! place in the batch, where it is encrypted.
 
 use super::virtio::VirtioHeader;
 use packet::Batch;
@@ -13,15 +13,15 @@ use packet::header::tcp::TcpHeader;
 use packet::header::udp::UdpHeader;
 use zerocopy::FromBytes;
 
-/// A super-packet on its way into one or more batches.
+/// A super-packet that is being segmented into one or more batches.
 #[derive(Clone, Copy, Debug)]
 pub struct Segmenter {
     transport: Option<Transport>,
-    /// Where the layer 4 header begins.
+    /// The offset of the layer 4 header.
     transport_start: usize,
-    /// Length of all headers: what every segment repeats.
+    /// The length of all headers, which each segment repeats.
     header_length: usize,
-    /// Payload bytes of each segment but the last.
+    /// Payload bytes of each segment except the last.
     segment: usize,
     /// Payload bytes already written.
     done: usize,
@@ -34,14 +34,14 @@ enum Transport {
 }
 
 impl Segmenter {
-    /// Prepares to cut `packet`; finishes the checksum of one that is not to be cut.
+    /// Prepares the segmentation of `packet`; completes the checksum of a packet that needs no segmentation.
     pub fn new(header: &VirtioHeader, packet: &mut [u8]) -> Result<Self, Malformed> {
         let transport = match header.gso_type & !VirtioHeader::GSO_ECN {
             VirtioHeader::GSO_NONE => {
                 if header.flags & VirtioHeader::NEEDS_CHECKSUM != 0 {
                     finish_checksum(header, packet)?;
                 }
-                // The whole packet is its only segment's header.
+                // A single packet: all of it counts as header.
                 let length = packet.len();
                 return Ok(Self {
                     transport: None,
@@ -75,12 +75,12 @@ impl Segmenter {
         Ok(Self { transport: Some(transport), transport_start, header_length, segment, done: 0 })
     }
 
-    /// Whether it cuts UDP.
+    /// Whether the packet is UDP.
     pub fn is_udp(&self) -> bool {
         self.transport == Some(Transport::Udp)
     }
 
-    /// Appends the segments of `packet` that have not been written yet; false when `batch` is full before the end.
+    /// Appends the remaining segments of `packet`; returns false if `batch` is full before the end.
     pub fn write(&mut self, packet: &[u8], batch: &mut Batch) -> bool {
         let Some(transport) = self.transport else {
             return batch.append(packet.len()).map(|bytes| bytes.copy_from_slice(packet)).is_some();
@@ -97,7 +97,7 @@ impl Segmenter {
         true
     }
 
-    /// Makes the headers those of the segment that begins at `done`.
+    /// Adapts the headers to the segment that starts at `done`.
     fn finish(&self, transport: Transport, bytes: &mut [u8], last: bool) {
         let length = bytes.len() - self.transport_start;
         let pseudo = self.finish_ip(transport, bytes, length);
@@ -150,7 +150,7 @@ impl Segmenter {
 /// Completes a checksum whose field holds the sum of the pseudo header.
 fn finish_checksum(header: &VirtioHeader, packet: &mut [u8]) -> Result<(), Malformed> {
     let covered = packet.get_mut(usize::from(header.checksum_start)..).ok_or(Malformed)?;
-    // Which protocol it is does not matter: to those that have no "none", both zeros are the same number.
+    // The protocol does not matter: where zero has no special meaning, both zeros are the same number.
     let checksum = never_zero(Sum::of(covered).checksum());
     let field = usize::from(header.checksum_offset);
     covered.get_mut(field..field + 2).ok_or(Malformed)?.copy_from_slice(&checksum);

@@ -2,21 +2,21 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What the kernel says of a packet, or we of one to the kernel. Numbers are in the machine's own byte order.
+/// The offload parameters of a packet from or to the kernel. Fields are in native byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct VirtioHeader {
     /// [`NEEDS_CHECKSUM`](Self::NEEDS_CHECKSUM) or nothing.
     pub flags: u8,
-    /// What kind of super-packet, if any.
+    /// The type of a super-packet, or [`GSO_NONE`](Self::GSO_NONE).
     pub gso_type: u8,
-    /// Length of all headers; a hint that the kernel gets wrong for forwarded packets, so it is never read.
+    /// Length of all headers; a hint that is wrong for forwarded packets, so it is never read.
     pub header_length: u16,
     /// Payload bytes of each segment.
     pub gso_size: u16,
-    /// Where the bytes begin that the checksum covers.
+    /// The offset of the first byte that the checksum covers.
     pub checksum_start: u16,
-    /// Where the checksum goes, from there.
+    /// The offset of the checksum field from there.
     pub checksum_offset: u16,
 }
 
@@ -25,7 +25,7 @@ impl VirtioHeader {
     pub const LENGTH: usize = size_of::<Self>();
     /// The checksum field holds the sum of the pseudo header only.
     pub const NEEDS_CHECKSUM: u8 = 1;
-    /// One packet.
+    /// A single packet.
     pub const GSO_NONE: u8 = 0;
     /// Segments of TCP over IPv4.
     pub const GSO_TCP_V4: u8 = 1;

@@ -1,13 +1,13 @@
-//! By which socket the datagrams of a peer leave.
+//! Selection of the socket for each peer, so that a slow peer does not delay the others.
 //!
-//! The kernel charges a datagram to its socket until the network device has sent it. Where the way to one peer is slow,
-//! that peer's datagrams would fill the socket that all share, and all would wait for it. So nobody waits: once the
-//! shared socket is full, each peer that still sends goes on with a socket of its own, until that has run empty. Only the
-//! peer whose own socket is full loses packets.
+//! The kernel charges a datagram to its socket until the network device has sent it. If the link to one peer is slow,
+//! the datagrams of that peer would fill the shared socket and delay all peers. So when the shared socket is full,
+//! each peer that sends gets a socket of its own until that socket is empty again. Only a peer whose own socket is
+//! full loses packets.
 //!
 //! ```text
-//! shared socket ── full ──> own socket ── full, nobody else sends, the link is fast ──> wait, at most WAIT
-//!       ^                     │    └───── full otherwise ──> dropped, of this peer
+//! shared socket ── full ──> own socket ── full, no other peer sends, the link is fast ──> wait, at most WAIT
+//!       ^                     │    └───── full otherwise ──> dropped, of this peer only
 //!       └────── empty ────────┘
 //! ```
 
@@ -18,17 +18,18 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// The longest wait for an own socket to become half empty: 140 Mbit/s do that. Waiting makes the inside wait too, and
-/// saves the work on packets that would be lost; for a slower link, all others would pay too much for that.
+/// The longest wait for an own socket to become half empty, which takes a link of 140 Mbit/s. Waiting also delays the
+/// inside, and saves the work on packets that would be lost. For a slower link the delay would cost the other peers
+/// too much.
 const WAIT: Duration = Duration::from_millis(30);
-/// How long a peer whose link was too slow is not waited for again.
+/// The time without waiting after a peer's link was too slow.
 const IMPATIENCE: Duration = Duration::from_secs(1);
-/// A peer is alone while no other was sent to for so long.
+/// A peer is alone if no other was sent to for this time.
 const ALONE: Duration = Duration::from_secs(1);
-/// From one look for own sockets that have run empty to the next.
+/// The interval at which own sockets are checked for being empty.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// What to do with datagrams that found their socket full.
+/// The action for datagrams whose socket is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     /// Send them again: the peer has another socket, or there is room now.
@@ -37,20 +38,20 @@ pub(super) enum Full {
     Drop,
 }
 
-/// A peer that has a socket of its own.
+/// A peer with a socket of its own.
 struct Own {
     number: usize,
-    /// Until when it is not waited for.
+    /// No waiting for this peer until then.
     impatient_until: Instant,
 }
 
-/// The peers that do not send by the shared socket, and whether there are others to think of.
+/// The peers with an own socket, and whether other peers are active.
 pub(super) struct Congestion {
     own: HashMap<SocketAddr, Own>,
-    /// How many peers have each own socket, of IPv4 and of IPv6: what is dropped must not cost a look at all peers.
+    /// The number of peers of each own socket, of IPv4 and of IPv6: a drop must not cost a scan of all peers.
     owners: [[u32; OWN]; 2],
     swept: Instant,
-    /// Where the last train went, and since when all do.
+    /// The destination of the last train, and since when all trains go to it.
     last: Option<SocketAddr>,
     since: Instant,
 }
@@ -61,7 +62,7 @@ impl Congestion {
         Self { own: HashMap::new(), owners: [[0; OWN]; 2], swept: now, last: None, since: now }
     }
 
-    /// Begins a burst: sends peers back to the shared socket whose own has run empty.
+    /// Starts a burst: peers whose own socket is empty return to the shared socket.
     pub(super) fn sweep(&mut self, sockets: &UdpSockets) {
         if self.own.is_empty() || self.swept.elapsed() < SWEEP {
             return;
@@ -80,7 +81,7 @@ impl Congestion {
         });
     }
 
-    /// Notes that something is sent to a peer.
+    /// Notes that a train is sent to a peer.
     #[inline]
     pub(super) fn note(&mut self, remote: &SocketAddr) {
         if self.last.as_ref() != Some(remote) {
@@ -89,13 +90,13 @@ impl Congestion {
         }
     }
 
-    /// The number of the socket that a peer has of its own.
+    /// The number of the peer's own socket.
     #[inline]
     pub(super) fn own(&self, remote: &SocketAddr) -> Option<usize> {
         if self.own.is_empty() { None } else { self.own.get(remote).map(|own| own.number) }
     }
 
-    /// The socket of a peer is full.
+    /// Handles a full socket of a peer.
     #[cold]
     pub(super) fn full(&mut self, sockets: &UdpSockets, remote: &SocketAddr) -> Full {
         let number = self.own(remote);
@@ -114,7 +115,7 @@ impl Congestion {
         Full::Again
     }
 
-    /// Lets a peer send by an own socket, in place of the one that it has.
+    /// Assigns an own socket to a peer, in place of any previous one.
     fn give(&mut self, remote: &SocketAddr, number: usize) {
         let before = self.own.insert(*remote, Own { number, impatient_until: Instant::now() });
         let owners = &mut self.owners[version(remote)];
@@ -124,8 +125,8 @@ impl Congestion {
         owners[number] += 1;
     }
 
-    /// The socket for a peer that needs one of its own: that with the smallest backlog. In place of one that is `shared` with
-    /// other peers, only a socket that no peer has.
+    /// The socket for a peer that needs its own: the one with the smallest backlog. If the present one is `shared`
+    /// with other peers, only an unused socket may replace it.
     fn emptiest(&self, sockets: &UdpSockets, remote: &SocketAddr, shared: Option<usize>) -> Option<usize> {
         let owners = self.owners[version(remote)];
         let is_taken = |number: usize| owners[number] > 0;
@@ -137,13 +138,13 @@ impl Congestion {
     }
 }
 
-/// Which of the own sockets are for an address.
+/// The index of the IP version of an address.
 fn version(remote: &SocketAddr) -> usize {
     usize::from(remote.is_ipv6())
 }
 
 impl Own {
-    /// Waits for room; false if that takes too long.
+    /// Waits for room; returns false if that takes too long.
     fn wait(&mut self, sockets: &UdpSockets, remote: &SocketAddr) -> bool {
         let Some(fd) = sockets.fd(remote, Some(self.number)) else { return false };
         let limit = Timespec::try_from(WAIT).expect("it is short");
@@ -155,7 +156,7 @@ impl Own {
     }
 }
 
-/// Bytes that wait in an own socket.
+/// The backlog of an own socket in bytes.
 fn waiting(sockets: &UdpSockets, remote: &SocketAddr, number: usize) -> Option<usize> {
     sockets.own(remote).get(number).map(|fd| backlog(fd.as_fd()))
 }
@@ -170,7 +171,7 @@ mod tests {
         if v6 { (Ipv6Addr::LOCALHOST, number).into() } else { ([127, 0, 0, 1], number).into() }
     }
 
-    /// How many peers have each socket, by a look at all peers.
+    /// The number of peers of each socket, by a scan of all peers.
     fn owners(congestion: &Congestion) -> [[u32; OWN]; 2] {
         let mut owners = [[0; OWN]; 2];
         congestion.own.iter().for_each(|(remote, own)| owners[version(remote)][own.number] += 1);
@@ -188,7 +189,7 @@ mod tests {
             }
         }
         assert_eq!(congestion.owners.map(|of| of.iter().sum::<u32>()), [99; 2]);
-        // All have run empty: nothing was sent.
+        // All are empty: nothing was sent.
         congestion.swept -= SWEEP;
         congestion.sweep(&sockets);
         assert_eq!((congestion.own.len(), congestion.owners), (0, [[0; OWN]; 2]));

@@ -1,4 +1,4 @@
-//! Control messages: what travels beside a datagram (`cmsg(3)`), written and read as bytes.
+//! Control messages, which accompany a datagram (`cmsg(3)`), written and read as bytes.
 
 use packet::Endpoint;
 use std::mem::size_of;
@@ -6,14 +6,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 
 /// Not in libc for every target: linux/udp.h.
 pub(super) const UDP_SEGMENT: libc::c_int = 103;
-/// See above.
+/// Likewise.
 pub(super) const UDP_GRO: libc::c_int = 104;
 
 /// `struct cmsghdr` is a length of the machine's word and two ints; what follows is aligned to the word.
 const HEADER: usize = size_of::<libc::cmsghdr>();
 const ALIGN: usize = size_of::<usize>();
 
-/// Room for every control message that we send or ask for: packet info, traffic class, segment size.
+/// Space for all control messages used: packet info, traffic class, segment size.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub(super) struct Control {
@@ -37,11 +37,11 @@ impl Control {
         self.length = start + end.next_multiple_of(ALIGN);
     }
 
-    /// Sends from `local`, if that is known.
+    /// Sets the source address, if `local` is known.
     pub(super) fn push_source(&mut self, local: Option<IpAddr>) {
         match local {
             Some(IpAddr::V4(address)) => {
-                // struct in_pktinfo: interface, local address, destination. Routing chooses the interface.
+                // struct in_pktinfo: interface, local address, destination. Routing selects the interface.
                 let mut info = [0; 12];
                 info[4..8].copy_from_slice(&address.octets());
                 self.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
@@ -56,7 +56,7 @@ impl Control {
         }
     }
 
-    /// Sends with this DS field.
+    /// Sets the DS field.
     pub(super) fn push_ds_field(&mut self, is_ipv4: bool, ds_field: u8) {
         let value = libc::c_int::from(ds_field).to_ne_bytes();
         if is_ipv4 {
@@ -66,7 +66,7 @@ impl Control {
         }
     }
 
-    /// Has the kernel cut the payload into datagrams of `size` bytes.
+    /// Asks the kernel to segment the payload into datagrams of `size` bytes.
     pub(super) fn push_segment(&mut self, size: u16) {
         self.push(libc::IPPROTO_UDP, UDP_SEGMENT, &size.to_ne_bytes());
     }
@@ -80,12 +80,12 @@ impl Control {
         self.length
     }
 
-    /// Bytes there are.
+    /// Bytes of space.
     pub(super) const fn capacity() -> usize {
         128
     }
 
-    /// Reads what the kernel wrote in `length` bytes.
+    /// Reads `length` bytes written by the kernel.
     pub(super) fn read(&self, length: usize) -> Received {
         let mut received = Received::default();
         let mut rest = &self.bytes[..length.min(self.bytes.len())];
@@ -101,14 +101,14 @@ impl Control {
     }
 }
 
-/// What the kernel says of a datagram.
+/// The control data of a received datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Received {
-    /// The address it was sent to.
+    /// The destination address.
     pub(super) local: Option<IpAddr>,
     /// The DS field of its outer header.
     pub(super) ds_field: u8,
-    /// The size of the datagrams that were merged into it.
+    /// The size of the merged datagrams, with GRO.
     pub(super) segment: Option<usize>,
 }
 
@@ -136,7 +136,7 @@ impl Received {
     }
 }
 
-/// A socket address in the kernel's form.
+/// A socket address in the format of the kernel.
 #[derive(Clone, Copy)]
 #[repr(C, align(4))]
 pub(super) struct Name {
@@ -200,7 +200,7 @@ impl Name {
     }
 }
 
-/// Where a datagram came from and was sent to.
+/// The source and the destination of a datagram.
 pub(super) fn endpoint(name: &Name, received: &Received) -> Option<Endpoint> {
     name.address().map(|remote| Endpoint { remote, local: received.local })
 }

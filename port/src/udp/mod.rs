@@ -1,4 +1,4 @@
-//! The outside port: UDP sockets on which datagrams come and go by the dozen.
+//! The outside port: UDP sockets that receive and send many datagrams in one call.
 //!
 //! ```text
 //! network ── datagrams of one sender, merged by GRO ──> one receive ──> packets of the batch, one train

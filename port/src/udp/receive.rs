@@ -1,4 +1,4 @@
-//! Datagrams in.
+//! Receives datagrams.
 #![expect(unsafe_code, reason = "recvmmsg takes buffers by address")]
 
 use super::control::{Control, Name, endpoint};
@@ -14,20 +14,21 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What one receive can bring: GRO merges no more than an IP packet can hold.
+/// The largest receive: GRO merges no more than fits into an IP packet.
 const LARGEST: usize = 65_536;
-/// From one receive's bytes to the next's: an odd number of cache lines more than a power of two, or the beginnings of
-/// all would share the same few sets of the cache. Small packets pass through memory in a third less time so.
+/// The distance between two receive areas: an odd number of cache lines more than a power of two. Otherwise the start
+/// of all areas would share few cache sets; this makes small packets a third faster in memory.
 const STRIDE: usize = LARGEST + 17 * Slab::ALIGNMENT;
-/// Receives in one call, when they bring little each.
+/// Receives in one call, while each brings few packets.
 const MESSAGES: usize = 16;
-/// From this many packets in one receive on, it is a call of its own: more would leave the cache before their turn.
+/// From this number of packets in one receive on, each call is for a single receive: more would leave the cache
+/// before they are processed.
 const BULK: usize = 16;
-/// After so many bursts without a wait, a socket that had nothing is asked again: the other may be busy for ever.
+/// After this number of bursts without a wait, an empty socket is tried again: the other one may always be busy.
 const PATIENCE: u32 = 16;
-/// A socket that fails at every call is left alone for so long.
+/// A socket that fails at every call is not used for this time.
 const PAUSE: Duration = Duration::from_millis(10);
-/// A batch holds what one call can bring.
+/// The size of a batch: the data of one call.
 pub const BATCH_BYTES: usize = MESSAGES * STRIDE;
 
 /// Receives datagrams on both sockets of an interface.
@@ -36,20 +37,20 @@ pub struct UdpReceive {
     offloads: Arc<Offloads>,
     /// The sockets of the last burst.
     sockets: Option<Arc<UdpSockets>>,
-    /// Which of them may have something: IPv4, IPv6.
+    /// Whether each may have datagrams: IPv4, IPv6.
     ready: [bool; 2],
-    /// How often in a row each has failed.
+    /// The number of consecutive failures of each.
     failures: [u32; 2],
-    /// Which is tried first, so that neither starves.
+    /// The socket tried first; it alternates, so that neither starves.
     first: usize,
     /// Bursts since the last wait.
     bursts: u32,
-    /// Receives to ask for in the next call.
+    /// The number of receives in the next call.
     messages: usize,
 }
 
 impl UdpReceive {
-    /// Receives on whatever sockets are in `slot`; after an exchange the worker must be woken with `Wake::notify`.
+    /// Receives on the sockets in `slot`; after a change, the worker must be woken with `Wake::notify`.
     pub fn new(slot: SocketSlot, offloads: Arc<Offloads>) -> Self {
         Self {
             slot,
@@ -63,7 +64,7 @@ impl UdpReceive {
         }
     }
 
-    /// Takes up new sockets, and lets go of the old.
+    /// Switches to new sockets, if `slot` has changed.
     fn follow(&mut self) {
         let current = self.slot.load();
         if current.as_ref().map(Arc::as_ptr) != self.sockets.as_ref().map(Arc::as_ptr) {
@@ -73,7 +74,7 @@ impl UdpReceive {
         }
     }
 
-    /// One call on one socket; tells whether it may have more.
+    /// Makes one call on one socket; returns whether it may have more datagrams.
     fn receive_from(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -113,12 +114,12 @@ impl UdpReceive {
         Ok(received == asked)
     }
 
-    /// What the outcome of a call says of its socket.
+    /// Handles the outcome of a call on a socket.
     fn note(&mut self, version: usize, outcome: Option<Result<bool, Errno>>) {
         match outcome {
             Some(Err(error)) if error != Errno::AGAIN => {
-                // One error may be what an earlier send brought back, such as a refused connection: it concerns no
-                // packet here. The next would be the socket's own.
+                // A single error may belong to an earlier send, such as a refused connection. A second one in a row
+                // belongs to the socket.
                 self.failures[version] = self.failures[version].saturating_add(1);
                 self.ready[version] = !self.is_failing(version);
             }
@@ -169,7 +170,7 @@ impl Receive for UdpReceive {
     }
 }
 
-/// The length of a datagram, or why it is lost, and the length of its control messages.
+/// The length of a datagram, or the drop reason, and the length of its control messages.
 type Lengths = [Option<(Result<usize, DropReason>, usize)>; MESSAGES];
 
 /// `recvmmsg(2)` into the given areas of the batch.
@@ -234,7 +235,7 @@ mod tests {
     use std::sync::Weak;
     use std::time::Instant;
 
-    /// A socket that takes the place of one for UDP, and its other end.
+    /// A socket pair: one end replaces a UDP socket.
     fn pair() -> (OwnedFd, OwnedFd) {
         socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::NONBLOCK, None).expect("works")
     }
@@ -246,14 +247,14 @@ mod tests {
         (UdpReceive::new(Arc::new(Some(sockets).into()), Arc::default()), weak)
     }
 
-    /// One burst: what arrived, and what was lost.
+    /// One burst: the received packets, and the drops.
     fn burst(receive: &mut UdpReceive) -> (Vec<Vec<u8>>, DropCounters) {
         let (mut batch, drops) = (Batch::new(BATCH_BYTES), DropCounters::default());
         receive.receive(&mut batch, &drops).expect("a socket is no reason to end");
         (batch.live(0..batch.len()).map(|index| batch.packet(index).to_vec()).collect(), drops)
     }
 
-    /// An IPv4 socket that always has more than one burst can take.
+    /// An IPv4 socket that always has more datagrams than one burst can take.
     fn busy() -> (UdpSocket, impl Fn()) {
         let v4 = UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
         let (to, from) = (v4.local_addr().expect("bound"), UdpSocket::bind("127.0.0.1:0").expect("as above"));
@@ -299,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_socket_that_always_fails_costs_no_time_and_stops_no_other() {
-        // Always readable, and no socket.
+        // Always readable, but not a socket.
         let broken = eventfd(1, EventfdFlags::NONBLOCK).expect("there are descriptors left");
         let (v6, peer) = pair();
         let (mut receive, _) = receiver(broken, v6);
@@ -325,7 +326,7 @@ mod tests {
         (0..8).for_each(|_| _ = send(&peer, b"one", SendFlags::empty()).expect("there is room"));
         let mut batch = Batch::new(BATCH_BYTES);
         assert_eq!(receive.receive(&mut batch, &DropCounters::default()).expect("readable"), 8);
-        // A way of a first-level cache is a page on most machines.
+        // The size of a way of the first-level cache is a page on most machines.
         let lines = (0..8).map(|index| batch.packet(index).as_ptr().addr() % 4096 / Slab::ALIGNMENT);
         assert_eq!(lines.collect::<HashSet<_>>().len(), 8);
     }

@@ -1,5 +1,5 @@
-//! The UDP sockets of an interface, all on the same port: for each IP version one that receives and sends, and some that
-//! only send, to peers that get no more than their link takes; see [`congestion`](super::congestion).
+//! The UDP sockets of an interface, all bound to the same port. For each IP version, one socket receives and sends;
+//! further sockets only send, to peers with slow links; see [`congestion`](super::congestion).
 #![expect(unsafe_code, reason = "setsockopt takes its argument by address")]
 
 use super::control::{UDP_GRO, UDP_SEGMENT};
@@ -14,40 +14,40 @@ use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Kernel buffers, in bytes: a few milliseconds of a fast link, so that a late wake-up loses nothing.
+/// The kernel buffers in bytes: a few milliseconds of a fast link, so that a late wake-up loses nothing.
 const RECEIVE_BUFFER: usize = 8 << 20;
 const SEND_BUFFER: usize = 2 << 20;
-/// What may wait for the link of one peer: a second of 4 Mbit/s, and eight of the largest sends.
+/// The send buffer of an own socket: one second at 4 Mbit/s, or eight of the largest sends.
 const OWN_SEND_BUFFER: usize = 512 << 10;
-/// Sockets that only send, for each IP version.
+/// The number of send-only sockets for each IP version.
 pub(super) const OWN: usize = 16;
-/// Groups of site-local scope that nobody joins. What is bound to one receives nothing, and unlike any other address the
-/// kernel does not send from it.
+/// Site-local multicast groups without members. A socket bound to one receives nothing, and unlike for any other
+/// address, the kernel does not use it as the source address.
 const NOBODY_V4: Ipv4Addr = Ipv4Addr::new(239, 255, 80, 78);
 const NOBODY_V6: Ipv6Addr = Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0x504f, 0x534e);
-/// How often a port is tried that is free in one IP version and taken in the other.
+/// The number of attempts to find a port that is free in both IP versions.
 const ATTEMPTS: usize = 50;
 
-/// The sockets. A machine without IPv6 has only the first.
+/// The sockets. A machine without IPv6 only has the first.
 pub struct UdpSockets {
     pub(super) v4: Option<OwnedFd>,
     pub(super) v6: Option<OwnedFd>,
-    /// They only send: IPv4, IPv6.
+    /// The send-only sockets: IPv4, IPv6.
     pub(super) own: [ArrayVec<OwnedFd, OWN>; 2],
     pub(super) port: u16,
 }
 
-/// Where the workers find the sockets in use; empty while the interface is down.
+/// The slot that workers read the current sockets from; empty while the interface is down.
 pub type SocketSlot = Arc<ArcSwapOption<UdpSockets>>;
 
 impl UdpSockets {
-    /// Binds `port` on all addresses; 0 chooses a free one.
+    /// Binds `port` on all addresses; 0 selects a free one.
     pub fn bind(port: u16, fwmark: u32, offloads: &Offloads) -> Result<Self, Errno> {
         for _ in 0..ATTEMPTS {
             let v4 = optional(open(AddressFamily::INET, port, fwmark, Use::All))?;
             let chosen = v4.as_ref().map_or(Ok(port), local_port)?;
             let v6 = match optional(open(AddressFamily::INET6, chosen, fwmark, Use::All)) {
-                // The port that was free for IPv4 is taken for IPv6.
+                // The port is free in IPv4 and in use in IPv6.
                 Err(Errno::ADDRINUSE) if port == 0 => continue,
                 v6 => v6?,
             };
@@ -63,9 +63,9 @@ impl UdpSockets {
         Err(Errno::ADDRINUSE)
     }
 
-    /// Sockets for a protocol of IP itself, which has no ports: what is sent and received follows the IP header.
+    /// Raw sockets for an IP protocol, which has no ports: data start after the IP header.
     ///
-    /// Over IPv4 that header is received too. Needs CAP_NET_RAW.
+    /// Over IPv4, received data include that header. Needs CAP_NET_RAW.
     pub(crate) fn raw(protocol: u8, fwmark: u32) -> Result<Self, Errno> {
         let open = |family, purpose| open_raw(family, protocol, fwmark, purpose);
         let [v4, v6] =
@@ -80,24 +80,24 @@ impl UdpSockets {
         Ok(Self { v4, v6, own, port: 0 })
     }
 
-    /// Asks for whatever `offloads` allows, and gives up what it forbids.
+    /// Enables the offloads that `offloads` allows, and disables all others.
     pub fn probe(&self, offloads: &Offloads) {
         let all = |option, value| {
             let sockets = [&self.v4, &self.v6];
             sockets.into_iter().flatten().all(|fd| set(fd.as_fd(), libc::IPPROTO_UDP, option, value).is_ok())
         };
-        // UDP_SEGMENT as a socket option is what it is beside a datagram; 0 leaves it off.
+        // UDP_SEGMENT as a socket option equals the control message; 0 leaves it off.
         offloads.udp_gso.probed(all(UDP_SEGMENT, 0));
         let wanted = offloads.udp_gro.is_wanted();
         offloads.udp_gro.probed(all(UDP_GRO, wanted.into()));
     }
 
-    /// The port that both are bound to.
+    /// The port of the sockets.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Marks all packets sent from now on, for the rules of policy routing; 0 for none.
+    /// Sets the firewall mark of sent packets, for policy routing; 0 for none.
     pub fn set_fwmark(&self, fwmark: u32) -> Result<(), Errno> {
         for fd in [&self.v4, &self.v6].into_iter().flatten().chain(self.own.iter().flatten()) {
             set_fwmark(fd.as_fd(), fwmark)?;
@@ -105,14 +105,15 @@ impl UdpSockets {
         Ok(())
     }
 
-    /// Sends without checksums.
+    /// Disables checksums of sent datagrams.
     #[cfg(test)]
     pub(super) fn set_no_check(&self, on: bool) -> Result<(), Errno> {
         let fd = self.v4.as_ref().ok_or(Errno::AFNOSUPPORT)?;
         set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, on.into())
     }
 
-    /// How many datagrams each of both has lost because its buffer was full; none where there is no such socket.
+    /// The number of datagrams lost by each socket because of a full receive buffer; `None` if there is no such
+    /// socket.
     pub fn receive_drops(&self) -> [Option<u64>; 2] {
         self.both().map(|fd| receive_drops(fd?))
     }
@@ -122,7 +123,7 @@ impl UdpSockets {
         [&self.v4, &self.v6].map(|fd| fd.as_ref().map(AsFd::as_fd))
     }
 
-    /// The socket for an address: the one that all share, or the one of its own with this number.
+    /// The socket for an address: the shared one, or the own one with this number.
     pub(super) fn fd(&self, address: &SocketAddr, own: Option<usize>) -> Option<BorrowedFd<'_>> {
         let fd = match own {
             Some(number) => self.own(address).get(number),
@@ -132,16 +133,16 @@ impl UdpSockets {
         fd.map(AsFd::as_fd)
     }
 
-    /// The sockets that only send, for the IP version of an address.
+    /// The send-only sockets for the IP version of an address.
     pub(super) fn own(&self, address: &SocketAddr) -> &[OwnedFd] {
         &self.own[usize::from(!address.is_ipv4())]
     }
 }
 
-/// What a socket is for.
+/// The use of a socket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
-    /// Sends to all and receives.
+    /// Receives, and sends to all peers.
     All,
     /// Only sends.
     Send,
@@ -158,27 +159,27 @@ impl Use {
         }
     }
 
-    /// Bytes for what has arrived and for what is to be sent.
+    /// The sizes of the receive and the send buffer.
     fn buffers(self) -> (usize, usize) {
-        // The kernel makes the least of nothing.
+        // The kernel raises zero to its minimum.
         if self == Self::All { (RECEIVE_BUFFER, SEND_BUFFER) } else { (0, OWN_SEND_BUFFER) }
     }
 }
 
-/// The sockets that only send, beside one that is bound to the same port; as many as can be had.
+/// The send-only sockets, bound to the same port as `shared`; as many as can be opened.
 fn own_sockets(
     shared: Option<&OwnedFd>,
     open: impl Fn() -> Result<OwnedFd, Errno>,
 ) -> ArrayVec<OwnedFd, OWN> {
     let Some(shared) = shared else { return ArrayVec::new() };
-    // Only while they are bound: later another program would get a part of what arrives.
+    // Sharing is only allowed while they are bound: later, another program could take part of the datagrams.
     let may_share = |may| sockopt::set_socket_reuseport(shared, may);
     let own = (0..OWN).map_while(|_| may_share(true).and_then(|()| open()).ok()).collect();
     let _ = may_share(false);
     own
 }
 
-/// Bytes that wait in a socket to be sent, with what the kernel keeps beside them.
+/// The backlog of a socket in bytes, including the kernel's overhead.
 pub(super) fn backlog(fd: BorrowedFd<'_>) -> usize {
     let mut waiting: libc::c_int = 0;
     // SAFETY: the kernel writes one int, which lives until the call returns.
@@ -186,7 +187,7 @@ pub(super) fn backlog(fd: BorrowedFd<'_>) -> usize {
     if outcome < 0 { 0 } else { usize::try_from(waiting).unwrap_or(0) }
 }
 
-/// An IP version that the machine does not have is no failure.
+/// A missing IP version of the machine is not an error.
 fn optional(socket: Result<OwnedFd, Errno>) -> Result<Option<OwnedFd>, Errno> {
     match socket {
         Ok(socket) => Ok(Some(socket)),
@@ -199,7 +200,7 @@ fn open(family: AddressFamily, port: u16, fwmark: u32, purpose: Use) -> Result<O
     let fd = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     set_up(&fd, family, fwmark, purpose)?;
     if family == AddressFamily::INET6 {
-        // A raw socket of IPv6 has none of IPv4 anyway, and must not be asked.
+        // A raw IPv6 socket never carries IPv4, and does not accept this option.
         sockopt::set_ipv6_v6only(&fd, true)?;
     }
     if purpose == Use::Send {
@@ -219,10 +220,10 @@ fn open_raw(family: AddressFamily, protocol: u8, fwmark: u32, purpose: Use) -> R
     Ok(fd)
 }
 
-/// Asks for large buffers, and for what is to be known of each datagram.
+/// Sets buffer sizes and enables the control data of received datagrams.
 fn set_up(fd: &OwnedFd, family: AddressFamily, fwmark: u32, purpose: Use) -> Result<(), Errno> {
     let (receive, send) = purpose.buffers();
-    // Beyond the limits of the system if we may, up to them if not.
+    // Beyond the system limit if permitted, otherwise up to it.
     let _ = sockopt::set_socket_recv_buffer_size_force(fd, receive)
         .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, receive));
     let _ = sockopt::set_socket_send_buffer_size_force(fd, send)
@@ -230,7 +231,7 @@ fn set_up(fd: &OwnedFd, family: AddressFamily, fwmark: u32, purpose: Use) -> Res
     if fwmark != 0 {
         set_fwmark(fd.as_fd(), fwmark)?;
     }
-    // A datagram too large for the path is fragmented, never lost: the inner packet's own DF is honoured inside.
+    // A datagram larger than the path MTU is fragmented, not lost: the DF bit of the inner packet is honoured inside.
     if family == AddressFamily::INET {
         sockopt::set_ip_mtu_discover(fd, Ipv4PathMtuDiscovery::DONT)?;
         sockopt::set_ip_recvtos(fd, true)?;
@@ -242,7 +243,7 @@ fn set_up(fd: &OwnedFd, family: AddressFamily, fwmark: u32, purpose: Use) -> Res
     }
 }
 
-/// Linux since 4.12 tells what `SO_RXQ_OVFL` would tell beside each datagram.
+/// Linux 4.12 or later returns the counter that `SO_RXQ_OVFL` would add to each datagram.
 fn receive_drops(fd: BorrowedFd<'_>) -> Option<u64> {
     // SK_MEMINFO_DROPS of linux/sock_diag.h.
     const DROPS: usize = 8;
@@ -265,7 +266,7 @@ pub(crate) fn set_fwmark(fd: BorrowedFd<'_>, fwmark: u32) -> Result<(), Errno> {
     set(fd, libc::SOL_SOCKET, libc::SO_MARK, fwmark as libc::c_int)
 }
 
-/// An option that is an int.
+/// Sets an option of type int.
 fn set(fd: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> Result<(), Errno> {
     let length = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the kernel reads `length` bytes of an int that lives until the call returns.

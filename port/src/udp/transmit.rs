@@ -1,4 +1,4 @@
-//! Datagrams out.
+//! Sends datagrams.
 #![expect(unsafe_code, reason = "sendmmsg takes buffers by address")]
 
 use super::congestion::{Congestion, Full};
@@ -15,16 +15,17 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Datagrams that one send may be cut into; newer kernels take 128, all since 4.18 take these.
+/// The maximum number of segments of a send: newer kernels accept 128, all since 4.18 accept 64.
 const SEGMENTS: usize = 64;
-/// The most that one send may carry: an IP packet less its headers.
+/// The maximum payload of a send: an IPv4 packet without its headers.
 const LARGEST_V4: usize = 65_507;
 const LARGEST_V6: usize = 65_527;
 /// Sends in one call.
 const MESSAGES: usize = 32;
 /// Pieces in one call.
 const PIECES: usize = 512;
-/// Narrow paths that are remembered, each for so many trains: it may widen, and a refusal copies the whole train first.
+/// The number of narrow paths that are remembered, and the number of trains for which each is: a path may widen, but
+/// a refused send copies the whole train.
 const NARROW: usize = 8;
 const TRAINS: u32 = 1000;
 
@@ -37,39 +38,39 @@ pub struct UdpTransmit {
     refusal: Option<Errno>,
 }
 
-/// A path for which the kernel cuts no segments of a size, though it fragments datagrams of that size.
+/// A path for which the kernel refuses to segment to a size, although it fragments datagrams of this size.
 struct Narrow {
     remote: SocketAddr,
     size: usize,
-    /// For how many more trains this is believed.
+    /// The number of further trains for which the entry is valid.
     trains: u32,
 }
 
-/// Datagrams that leave in one send: packets of one train, of equal size but for the last.
+/// Datagrams of one send: packets of one train of equal size; the last may be smaller.
 #[derive(Clone, Copy)]
 struct Group {
     train: usize,
-    /// The first of its pieces in the list of all.
+    /// The index of its first piece in the list of all pieces.
     first: usize,
     count: usize,
     size: usize,
 }
 
-/// One call's worth of sends.
+/// The sends of one call.
 #[derive(Default)]
 struct Plan {
     groups: ArrayVec<Group, MESSAGES>,
-    /// Indices of the packets, group after group.
+    /// The indices of the packets, group by group.
     packets: ArrayVec<usize, PIECES>,
 }
 
 impl UdpTransmit {
-    /// Sends on whatever sockets are in `slot`.
+    /// Sends on the sockets in `slot`.
     pub fn new(slot: SocketSlot, offloads: Arc<Offloads>) -> Self {
         Self { slot, offloads, narrow: ArrayVec::new(), congestion: Congestion::new(), refusal: None }
     }
 
-    /// How many datagrams one send to `remote` may be cut into, if they have `size` bytes each.
+    /// The maximum number of segments of `size` bytes in one send to `remote`.
     fn most(&mut self, remote: SocketAddr, size: usize) -> usize {
         if !self.offloads.udp_gso.is_on() {
             return 1;
@@ -86,7 +87,7 @@ impl UdpTransmit {
         1
     }
 
-    /// Remembers that segments of `size` bytes were refused to `remote`, in place of the oldest if need be.
+    /// Remembers that segments of `size` bytes to `remote` were refused; replaces the oldest entry if necessary.
     fn remember(&mut self, remote: SocketAddr, size: usize) {
         self.narrow.retain(|path| path.remote != remote);
         if self.narrow.is_full() {
@@ -95,11 +96,11 @@ impl UdpTransmit {
         self.narrow.push(Narrow { remote, size, trains: TRAINS });
     }
 
-    /// Sends what is planned, and plans anew.
+    /// Sends the planned groups, and clears the plan.
     fn flush(&mut self, sockets: &UdpSockets, plan: &mut Plan, batch: &mut Batch, drops: &DropCounters) {
         let mut sent = 0;
         while sent < plan.groups.len() {
-            // One call goes to one socket.
+            // Each call is for one socket.
             let socket = |group: &Group| {
                 let remote = &remote(batch, group)?.remote;
                 Some((remote.is_ipv4(), self.congestion.own(remote)))
@@ -123,7 +124,7 @@ impl UdpTransmit {
                 }
                 Err(error) => {
                     let group = plan.groups[sent];
-                    // What comes of it then is treated as what comes of any other group.
+                    // A second failure is handled like that of any other group.
                     if !forgets_source(batch, &group, error) {
                         self.recover(sockets, group, &plan.packets, error, batch, drops);
                         sent += 1;
@@ -135,7 +136,7 @@ impl UdpTransmit {
         plan.packets.clear();
     }
 
-    /// Sends groups that go to one socket; tells how many were sent, at least one.
+    /// Sends groups to one socket; returns the number sent, at least one.
     fn send(
         &self,
         sockets: &UdpSockets,
@@ -148,12 +149,13 @@ impl UdpTransmit {
         send_groups(fd, groups, packets, batch)
     }
 
-    /// The socket of a group is full.
+    /// Handles a full socket of a group.
     fn full(&mut self, sockets: &UdpSockets, group: &Group, batch: &Batch) -> Full {
         remote(batch, group).map_or(Full::Drop, |endpoint| self.congestion.full(sockets, &endpoint.remote))
     }
 
-    /// The kernel refused a group: tries it without what it may have refused, and drops only what cannot be sent.
+    /// Handles a refused group: sends it again without the feature that may be refused, and drops only datagrams that
+    /// cannot be sent.
     fn recover(
         &mut self,
         sockets: &UdpSockets,
@@ -163,7 +165,7 @@ impl UdpTransmit {
         batch: &mut Batch,
         drops: &DropCounters,
     ) {
-        // Of these the cutting may be the cause. Any other would strike each datagram alike.
+        // Segmentation may cause these errors. Any other would also occur for each single datagram.
         if group.count == 1 || !matches!(error, Errno::IO | Errno::INVAL | Errno::MSGSIZE) {
             self.refusal = Some(error);
             return lose(batch, &packets[group.pieces()], DropReason::SendFailed, drops);
@@ -178,8 +180,8 @@ impl UdpTransmit {
                 lost += 1;
             }
         }
-        // EIO: the device cannot complete checksums, and will not for any packet. EINVAL and EMSGSIZE: this segment
-        // size is too large for this path, where the kernel would fragment but not cut.
+        // EIO: the device cannot compute checksums, and will not for any packet. EINVAL and EMSGSIZE: the segment
+        // size exceeds the path MTU; the kernel fragments such datagrams, but does not segment to this size.
         match remote(batch, &group) {
             _ if error == Errno::IO => self.offloads.udp_gso.set(State::Failed),
             Some(endpoint) if lost == 0 => self.remember(endpoint.remote, group.size),
@@ -187,7 +189,7 @@ impl UdpTransmit {
         }
     }
 
-    /// Sends one datagram of a group that was refused.
+    /// Sends one datagram of a refused group.
     fn send_single(
         &mut self,
         sockets: &UdpSockets,
@@ -210,8 +212,8 @@ impl UdpTransmit {
     }
 }
 
-/// Lets the kernel choose our address, if it may have refused a group for the one that its peer last sent to: that is ours
-/// no more.
+/// Clears the local address of a group if the kernel may have refused it: the address that the peer last sent to may
+/// have been removed from this host. Returns whether it was cleared.
 fn forgets_source(batch: &mut Batch, group: &Group, error: Errno) -> bool {
     let refuses = matches!(error, Errno::INVAL | Errno::NETUNREACH | Errno::ADDRNOTAVAIL);
     let has_source = remote(batch, group).is_some_and(|endpoint| endpoint.local.is_some());
@@ -274,7 +276,7 @@ impl Transmit for UdpTransmit {
 }
 
 impl Group {
-    /// Its pieces in the list of all.
+    /// The range of its pieces in the list of all pieces.
     fn pieces(self) -> Range<usize> {
         self.first..self.first + self.count
     }
@@ -290,7 +292,7 @@ impl Plan {
         self.packets.push(index);
     }
 
-    /// Adds a packet to the last group, if one send may carry it too.
+    /// Adds a packet to the last group, if both fit into one send.
     fn join(
         &mut self,
         train: usize,
@@ -318,7 +320,7 @@ fn remote<'a>(batch: &'a Batch, group: &Group) -> Option<&'a Endpoint> {
     batch.trains()[group.train].endpoint.as_ref()
 }
 
-/// `sendmmsg(2)`: tells how many of the groups were sent, at least one.
+/// Calls `sendmmsg(2)`; returns the number of groups sent, at least one.
 fn send_groups(
     fd: BorrowedFd<'_>,
     groups: &[Group],
@@ -400,7 +402,7 @@ mod tests {
     #[test]
     fn what_no_datagram_would_survive_is_not_tried_again() {
         let (mut transmit, _, _) = sender();
-        // EACCES: nobody has allowed this socket to broadcast.
+        // EACCES: broadcast is not enabled on this socket.
         let lost = send(&mut transmit, "127.255.255.255:9".parse().expect("literal"), 100);
         assert_eq!((lost, transmit.offloads.udp_gso.counters()), (20, (0, 0, 0)));
         assert_eq!((transmit.take_refusal(), transmit.take_refusal()), (Some(Errno::ACCESS), None));
@@ -418,7 +420,7 @@ mod tests {
             let arrived = (0..20).map(|_| receiver.recv(&mut [0; 2000]).expect("one is there"));
             arrived.filter(|&length| length == size).count()
         };
-        // EINVAL: without checksums nothing can be cut. A narrow path is refused in the same way.
+        // EINVAL: without checksums, segmentation is not possible. A narrow path fails in the same way.
         sockets.set_no_check(true).expect("any socket has it");
         for _ in 0..3 {
             assert_eq!((send(&mut transmit, to, 500), arrived(500)), (0, 20));
