@@ -72,7 +72,7 @@ impl Random for System {
         }
         let given = &mut self.ahead[AHEAD - self.left..][..bytes.len()];
         bytes.copy_from_slice(given);
-        // Nobody else learns them, nor gets them again.
+        // The bytes are not given to any other caller.
         given.zeroize();
         self.left -= bytes.len();
     }

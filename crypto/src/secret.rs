@@ -25,7 +25,7 @@ impl Secret {
         self.0.ct_eq(&[0; 32]).into()
     }
 
-    /// The bytes; whoever asks for them answers for what becomes of them.
+    /// The bytes; the caller is responsible for protecting them.
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
     }
@@ -62,7 +62,7 @@ impl SecretBytes {
         bytes
     }
 
-    /// The bytes; whoever asks for them answers for what becomes of them.
+    /// The bytes; the caller is responsible for protecting them.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }

@@ -201,7 +201,7 @@ fn an_accelerator_is_used_only_where_it_is_allowed() {
     let ill = Ill { accelerator: true, ..Ill::default() };
     let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(ill)]);
     let row = choice.row(CIPHER.into());
-    assert!(Slot::all().all(|slot| row.chosen(slot) == 0), "nobody has allowed it");
+    assert!(Slot::all().all(|slot| row.chosen(slot) == 0), "it is not allowed");
     choice.set_rules(pinned_to("ill"));
     assert!(Slot::all().all(|slot| row.chosen(slot) == 1), "at once, for a row that is there");
     choice.set_rules(Rules { accelerators: false, ..pinned_to("ill") });
@@ -221,7 +221,7 @@ fn an_engine_that_answers_one_packet_of_a_burst_wrongly_is_found_by_samples() {
         let packets = texts.iter_mut().zip(&mut tags);
         let job = |(text, tag)| Job { nonce: [1; 12], aad: b"", text, tag, authentic: false };
         let mut jobs: Vec<Job<'_>> = packets.map(|(text, tag)| job((&mut text[..], &mut tag[..]))).collect();
-        key.seal(&mut jobs).expect("somebody seals");
+        key.seal(&mut jobs).expect("an engine seals");
         bursts += 1;
         assert!(bursts < 10_000, "it is not found");
     }
@@ -241,7 +241,7 @@ fn an_engine_that_is_stuck_is_given_nothing_more() {
     let calls = ill.calls.load(Ordering::Relaxed);
     let started = Instant::now();
     assert!((0..100).all(|_| seal().is_err()) && engine.load(CIPHER, &[4; 32]).is_err());
-    assert!(started.elapsed() < Duration::from_millis(200), "nobody waits for it");
+    assert!(started.elapsed() < Duration::from_millis(200), "no caller waits for it");
     assert_eq!(ill.calls.load(Ordering::Relaxed), calls);
     ill.how.store(WELL, Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(400));
@@ -378,7 +378,7 @@ fn an_accelerator_that_wins_at_large_sizes_is_used_at_those_only() {
     let device = Paced { name: "device", accelerator: true, call: nanos(55_000), byte: nanos(1) };
     let choice = Choice::among(vec![Arc::new(processor), Arc::new(device)]);
     let row = choice.row(CIPHER.into());
-    assert!(Slot::all().all(|slot| row.chosen(slot) == 0), "nobody has allowed it");
+    assert!(Slot::all().all(|slot| row.chosen(slot) == 0), "it is not allowed");
     choice.set_rules(Rules { accelerators: true, ..Rules::default() });
     for slot in Slot::all() {
         let least = if slot.burst == 0 { 2895 } else { 90 };

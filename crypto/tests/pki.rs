@@ -1,4 +1,4 @@
-//! Certificates: whom they lead to, and why not. Those in `certificates/` are OpenSSL's.
+//! Certificates: the authority that they lead to, and why not. Those in `certificates/` are OpenSSL's.
 
 #[path = "support/authorities.rs"]
 mod authorities;
@@ -55,7 +55,7 @@ fn a_chain_of_openssl_with_pss_is_trusted() {
     assert_eq!(store.request(), root.key_hash());
 }
 
-/// A wildcard is a name like any other: nobody is every host of a domain.
+/// A wildcard is a name like any other: no peer is every host of a domain.
 #[test]
 fn wildcards_match_nothing_but_themselves() {
     let root = authority("root");
@@ -64,7 +64,7 @@ fn wildcards_match_nothing_but_themselves() {
     let peer = peer(&params, &root);
     assert!(!peer.holds(&"moon.example.org".parse().expect("an identity")));
     let empty = Identity::from_payload(9, &[0x30, 0]).expect("an empty name");
-    assert!(!peer.holds(&empty), "an empty subject is nobody's name");
+    assert!(!peer.holds(&empty), "an empty subject is no name");
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn lists_may_be_required_and_then_must_be_fresh() {
 }
 
 #[test]
-fn a_list_that_somebody_else_signed_counts_as_none_that_is_good() {
+fn a_list_signed_by_another_authority_is_ignored() {
     let root = authority("root");
     let mut store = trusting(&[&root]);
     store.add_revocation_lists(&revocation_list(&authority("root"), &[], 2029)).expect("a list");
@@ -368,7 +368,7 @@ fn what_must_be_understood_and_is_not_is_refused() {
 }
 
 #[test]
-fn a_pinned_certificate_is_trusted_itself_and_signs_nobody() {
+fn a_pinned_certificate_is_trusted_but_is_no_authority() {
     let mut params = params("moon");
     params.not_after = date_time_ymd(2031, 1, 1);
     let moon = CertifiedIssuer::self_signed(params, key()).expect("valid");

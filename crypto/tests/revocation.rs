@@ -158,7 +158,7 @@ fn an_expired_list_is_fetched_soon_after_a_peer_calls() {
     }
     let last = query(&evidence, now);
     evidence.answer(&last, now, Err("connection refused".to_owned())).expect_err("it failed");
-    assert!(evidence.due(now + 60 * SECOND).is_empty(), "nobody wants it");
+    assert!(evidence.due(now + 60 * SECOND).is_empty(), "it was not asked for");
     assert!(failure(&store, &good, now).is_some());
     assert!(evidence.due(now + 14 * SECOND).is_empty(), "it is not asked with each knock");
     let again = query(&evidence, now + 15 * SECOND);
@@ -222,7 +222,7 @@ fn every_certificate_of_a_chain_needs_its_status() {
 }
 
 #[test]
-fn a_file_is_read_anew_and_only_its_authority_has_signed_it() {
+fn a_file_is_read_again_and_must_be_signed_by_its_authority() {
     let root = authority("root");
     let trusted = parse(root.der());
     let (store, evidence, _) = store(&[&trusted], Revocation::Strict);

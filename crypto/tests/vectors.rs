@@ -101,7 +101,7 @@ fn test_cases_4_10_and_16_of_the_gcm_specification() {
     );
 }
 
-/// Encrypts with a cipher and a MAC that nobody looks at, and returns the text.
+/// Encrypts with a cipher and a MAC that is not checked, and returns the text.
 fn encrypt(engine: &dyn Engine, encryption: Encryption, key: &str, iv: &str, text: &str) -> Option<Vec<u8>> {
     let pair = Pair { encryption, integrity: Integrity::HmacSha256 };
     let key = unless_lacking(engine.load_pair(pair, &bytes(key), &[0; 32]))?;

@@ -41,7 +41,7 @@ const EACH: usize = 128;
 pub struct Guarded {
     engine: Arc<dyn Engine>,
     threads: Arc<GuardThreads>,
-    /// There while a thread loads a key that should have been loaded long ago. Nobody else waits for the same.
+    /// There while a thread loads a key that should have been loaded long ago. Other threads do not wait for the same key.
     late: Mutex<Weak<()>>,
 }
 
@@ -295,12 +295,12 @@ struct GuardThreads {
     idle: Mutex<Vec<GuardThread>>,
     /// Those that were given up, of which the engine has not let go.
     late: Mutex<Vec<Weak<()>>>,
-    /// To the thread that drops keys: a device may be slow to forget one, and whoever drops it may have packets to move.
+    /// The thread that drops keys: a device may be slow to release one, and the calling thread may have packets to process.
     reaper: Mutex<Option<Sender<AnyKey>>>,
 }
 
 impl GuardThreads {
-    /// Nobody, while the engine holds one that was given up: each takes a thread with its key and its packets with it, so
+    /// Fails while the engine still holds a thread that was given up. Each such thread keeps its key and its packets, so
     /// that a device that is stuck must not be given more than there were workers when it stuck.
     fn one(&self) -> Result<GuardThread, EngineFailure> {
         if self.are_held() {
@@ -355,7 +355,7 @@ impl GuardedKey {
         let burst = Burst { key, direction, jobs: copies, live, outcome: Ok(()) };
         thread.give.send(burst).map_err(|_| EngineFailure)?;
         let Ok(burst) = thread.take.recv_timeout(deadline) else {
-            // What it may still do with its copies concerns nobody.
+            // Later changes to its copies have no effect.
             self.threads.give_up(thread);
             return Err(EngineFailure);
         };
@@ -377,7 +377,7 @@ impl GuardedKey {
 
     /// Has the engine that is built in compute again, in one burst, what is called a forgery, and now and then a packet.
     ///
-    /// What is called a forgery is a packet lost if that is not so. But whoever sends forgeries would have each computed
+    /// A packet that is wrongly reported as a forgery is lost. But an attacker that sends forgeries would have each computed
     /// twice, and hold the path at half its speed; so that only a share of all that comes is computed again, and of more
     /// forgeries a sample. An engine that often calls packets forgeries is soon found by that as well.
     fn compute_again<J: AnyJob>(

@@ -167,7 +167,7 @@ impl Members {
         let row = Arc::new(make());
         let mut state = self.state();
         if let Some(row) = state.rows.get(&subject) {
-            // Somebody else was faster.
+            // Another thread was faster.
             return Arc::clone(row);
         }
         state.rows.insert(subject, Arc::clone(&row));
@@ -238,7 +238,7 @@ impl Members {
         new
     }
 
-    /// Failed engines whose time has come. What nobody may use is left alone.
+    /// Failed engines that are due for another try. Engines that may not be used are skipped.
     fn due(&self, now: Instant) -> Vec<usize> {
         let mut state = self.state();
         state.retries.retain(|_, retry| !is_past(retry, now));
@@ -329,7 +329,7 @@ impl Members {
         }
     }
 
-    /// Chooses anew who does `subject`: whom it is pinned to, or the fastest that works and is allowed.
+    /// Selects the engine for `subject` again: the pinned one, or the fastest that works and is allowed.
     fn choose(&self, state: &State, subject: Subject, row: &Row) {
         let pinned = state.rules.pinned.get(&subject.to_string());
         let pinned = pinned.and_then(|name| {

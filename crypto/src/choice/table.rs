@@ -50,7 +50,7 @@ impl Row {
         usize::from(self.chosen[slot.index()].load(Ordering::Relaxed))
     }
 
-    /// Chooses anew among the engines that `may` be used; the first always may.
+    /// Selects again among the engines that `may` be used; the first always may.
     pub(super) fn choose(&self, may: impl Fn(usize) -> bool) {
         for slot in Slot::all() {
             let best = self.ranking(slot).into_iter().map(|(engine, _)| engine).find(|&engine| may(engine));

@@ -84,7 +84,7 @@ pub(super) struct CipherContext {
     context: Pointer,
 }
 
-// SAFETY: a context is used by whoever has it, and by nobody else meanwhile.
+// SAFETY: a context is used only by the thread that holds it.
 unsafe impl Send for CipherContext {}
 
 impl CipherContext {
@@ -177,7 +177,7 @@ impl<T> Pool<T> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Works with a context that nobody else has, made if there is none.
+    /// Calls a function with an unused context, which is created if there is none.
     fn with<R>(
         &self,
         make: impl FnOnce() -> Result<T, EngineFailure>,
@@ -318,7 +318,7 @@ struct HmacContext {
     context: Pointer,
 }
 
-// SAFETY: a context is used by whoever has it, and by nobody else meanwhile.
+// SAFETY: a context is used only by the thread that holds it.
 unsafe impl Send for HmacContext {}
 
 impl Drop for HmacContext {

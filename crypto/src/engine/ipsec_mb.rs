@@ -296,7 +296,7 @@ struct LoadedGcm {
 impl LoadedGcm {
     fn new(functions: Gcm, secret: &[u8]) -> Arc<Self> {
         let mut loaded = Arc::new(Self { key: GcmKey([0; GCM_KEY]), functions });
-        let key = &mut Arc::get_mut(&mut loaded).expect("nobody else has it yet").key;
+        let key = &mut Arc::get_mut(&mut loaded).expect("it is not shared yet").key;
         // SAFETY: the secret has the length of the cipher, and the key has room for all the library keeps in it.
         unsafe { (functions.expand)(secret.as_ptr(), key) };
         loaded

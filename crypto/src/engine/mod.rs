@@ -55,7 +55,7 @@ pub struct PairJob<'a> {
 }
 
 /// The engine itself failed, which is not a packet's fault. Where the key [`restores`](Key::restores), the jobs' bytes are
-/// as they were, and the burst can be given to another engine. Where it does not, nobody may use them: a text sealed twice
+/// as they were, and the burst can be given to another engine. Where it does not, they must not be used: a text sealed twice
 /// under one nonce may be the plaintext again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the crypto engine failed")]

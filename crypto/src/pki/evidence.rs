@@ -265,7 +265,7 @@ impl Evidence {
         self.generation.fetch_add(1, Ordering::Release);
         match read {
             Ok((found, until)) => {
-                // Whoever is on the way could send an older one that has not expired.
+                // An attacker on the path could send an older one that has not expired.
                 if !state.found.as_ref().is_some_and(|known| known.stays(&found, now)) {
                     state.found = Some(found);
                 }

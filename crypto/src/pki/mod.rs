@@ -4,7 +4,7 @@
 //! lists and the certificates that are trusted themselves, and answers whether a peer's certificate leads to one of
 //! them. Then the peer's [`Identity`] must be one of those that the certificate [holds](Certificate::holds).
 //! Nothing is fetched here: what a certificate says about places to ask at becomes a [`Query`] of [`Evidence`], once its chain
-//! is known to lead to an authority; whoever has a network answers it.
+//! is known to lead to an authority; the caller, which has network access, answers it.
 
 mod certificate;
 mod evidence;

@@ -42,7 +42,7 @@ impl TrustStore {
         if answer.is_some_and(|answer| answer.is_revoked) || is_revoked_by(&lists, certificate) {
             return Err(ChainFailure::Revoked);
         }
-        // Somebody has configured it for this authority: that it says nothing must not go unnoticed.
+        // It is configured for this authority: a missing answer must be reported.
         if lists.is_empty() && self.has_unsigned_list(certificate, issuer) {
             return Err(ChainFailure::RevocationListSignature);
         }

@@ -1,4 +1,4 @@
-//! Whom we trust, and whether a peer's certificate leads there.
+//! The trusted authorities, and verification of a peer's certificate chain.
 
 use super::list::List;
 use super::{Certificate, CertificateError, DistinguishedName, Evidence, evidence};
@@ -174,7 +174,7 @@ impl TrustStore {
         self.evidence.as_ref().map_or(0, |evidence| evidence.generation())
     }
 
-    /// Whether nobody is trusted.
+    /// Whether no authority is trusted.
     pub fn is_empty(&self) -> bool {
         self.authorities.is_empty() && self.peers.is_empty()
     }

@@ -75,7 +75,7 @@ pub enum KeyError {
     /// There is PEM, but no private key in it.
     #[error("there is no private key in it, but: {0}")]
     OtherContent(String),
-    /// A passphrase is needed, and nobody is there to give it.
+    /// The key has a passphrase, which a daemon cannot ask for.
     #[error(
         "the private key is encrypted; decrypt it first, for example with `openssl pkey -in KEY -out PLAIN`"
     )]

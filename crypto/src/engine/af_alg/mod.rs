@@ -139,7 +139,7 @@ impl AfAlg {
     }
 
     /// Whether a driver is no device, or one that was there at the start: with one that appears later this engine would
-    /// become an accelerator, which nobody has allowed or measured.
+    /// become an accelerator, which was neither allowed nor measured.
     fn is_known(&self, driver: &Driver) -> bool {
         !driver.is_accelerator() || self.accelerators.contains(driver)
     }

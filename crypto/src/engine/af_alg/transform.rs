@@ -178,7 +178,7 @@ impl Transform {
         let sockets = self.take(1).map_err(|_| EngineFailure)?;
         socket::send(&sockets[0], None, &parts.map(IoSlice::new)).map_err(|_| EngineFailure)?;
         let received = socket::receive(&sockets[0], &mut digest).map_err(|_| EngineFailure)?;
-        // Zeros that nobody wrote would be a tag that anybody can guess.
+        // Unwritten zeros would be a tag that an attacker can guess.
         if received < length {
             return Err(EngineFailure);
         }
@@ -186,7 +186,7 @@ impl Transform {
         Ok(digest)
     }
 
-    /// So many sockets that nobody else has, or fewer if the process has no more descriptors, but one.
+    /// This many unused sockets; fewer, but at least one, if the process has no more descriptors.
     fn take(&self, wanted: usize) -> Result<Vec<OwnedFd>> {
         let mut sockets = {
             let mut idle = lock(&self.idle);

@@ -158,7 +158,7 @@ struct CryptodevKey {
 }
 
 impl CryptodevKey {
-    /// Works with a session that nobody else has, made if there is none.
+    /// Calls a function with an unused session, which is created if there is none.
     fn with_session<R>(
         &self,
         tag: usize,
