@@ -43,7 +43,7 @@ impl Text {
         std::str::from_utf8(&self.0)
     }
 
-    /// Its bytes, with room for some more: whoever adds more than that leaves a copy behind.
+    /// Its bytes, with spare capacity: adding more than that would leave a copy behind.
     pub fn room(&mut self) -> &mut Vec<u8> {
         self.reserve(ROOM);
         &mut self.0

@@ -178,7 +178,7 @@ pub(super) static GROUPS: &[Node] = &[
     flag_or(
         "vpn ipsec ike-group <ike-group> ikev2-reauth",
         Type::Word(&["yes", "no"]),
-        "Authenticate anew instead of replacing only the keys",
+        "Reauthenticate instead of only rekeying the IKE SA",
     )
     .note("is since VyOS 1.4 without a value: there for yes, deleted for no"),
     value(

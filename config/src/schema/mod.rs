@@ -33,7 +33,7 @@ pub struct Node {
     pub default: Option<&'static str>,
     /// Whether its value must not be shown.
     pub secret: bool,
-    /// What whoever sets it should know; for [`Kind::FlagOr`], whoever sets it to a value.
+    /// A warning that is shown when the node is set; for [`Kind::FlagOr`], when it is set to a value.
     pub note: Option<&'static str>,
     /// What it is for.
     pub help: &'static str,

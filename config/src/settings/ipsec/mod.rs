@@ -81,7 +81,7 @@ pub struct Peer {
     pub ike_group: String,
     /// What that says.
     pub ike: Arc<Ike>,
-    /// Whether the sides authenticate anew instead of replacing only the keys of IKE.
+    /// Whether both sides reauthenticate instead of only rekeying the IKE SA.
     pub reauthenticate: bool,
     /// Who begins.
     pub start: Start,
@@ -179,7 +179,7 @@ pub struct Ike {
     pub dead_peer_detection: Option<DeadPeerDetection>,
     /// What is done when the peer ends a tunnel.
     pub close_action: Action,
-    /// Whether the sides authenticate anew instead of replacing only the keys; see [`Peer::reauthenticate`].
+    /// Whether both sides reauthenticate instead of only rekeying the IKE SA; see [`Peer::reauthenticate`].
     pub reauthenticate: bool,
 }
 
@@ -214,9 +214,9 @@ pub struct DeadPeerDetection {
 pub enum Action {
     /// Nothing.
     Clear,
-    /// It is made anew when there is traffic for it.
+    /// It is set up again for the next packet that matches.
     Trap,
-    /// It is made anew at once.
+    /// It is set up again at once.
     Restart,
 }
 
