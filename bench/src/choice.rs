@@ -2,7 +2,7 @@
 //!
 //! The choice is made by its own calibration. Then [`Meter`], which shares no code with that, measures every engine with
 //! packets of the table's sizes and of sizes between them. Engines take turns, and of each the fastest turn counts. An
-//! accelerator that nobody has allowed takes no part.
+//! accelerator that is not allowed takes no part.
 
 use crate::Outcome;
 use crate::crypto::meter::{Cell, Meter};

@@ -109,7 +109,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// How long a gateway may take until it can be called.
 const START: Duration = Duration::from_secs(120);
 
-/// Charon's fastest plugins first, and no kernel but the one in itself, whose packets nobody sends.
+/// Charon's fastest plugins first, and only its built-in kernel interface, which sends no packets.
 const PLUGINS: &str = "random nonce aesni aes sha1 sha2 hmac kdf openssl gcm curve25519 gmp pem pkcs1 pubkey \
     kernel-libipsec kernel-netlink socket-default vici";
 /// Nothing that slows unauthenticated sources down, and tables for many SAs.

@@ -463,7 +463,7 @@ impl Sites {
         self.all[0].address
     }
 
-    /// Whoever has waited too long sends again.
+    /// A request without an answer in time is sent again.
     fn retry(&mut self, called: usize) {
         let now = self.now();
         for number in 0..called {

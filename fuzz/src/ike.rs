@@ -86,7 +86,7 @@ fn path(host: usize) -> Path {
     Path { local: address(host), remote: address(1 - host) }
 }
 
-/// An address that is nobody's, or another port of the peer's.
+/// An unused address, or another port of the peer's.
 fn elsewhere(path: Path, number: u8) -> Path {
     let remote = match number & 1 {
         0 => SocketAddr::new(path.remote.ip(), u16::from(number)),
@@ -143,7 +143,7 @@ struct Gateway {
     path: Path,
     installed: HashSet<u32>,
     expected: HashSet<u32>,
-    /// Jobs that nobody has done yet.
+    /// Jobs that have not run yet.
     jobs: VecDeque<Job>,
 }
 

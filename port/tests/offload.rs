@@ -61,7 +61,7 @@ fn pseudo(packet: &[u8], protocol: u8) -> (Sum, usize) {
     }
 }
 
-/// A whole packet; `partial` leaves the checksum to whoever sends it, as the kernel does before offload.
+/// A whole packet; `partial` leaves the checksum to the sender, as the kernel does before offload.
 fn finish(mut packet: Vec<u8>, protocol: u8, partial: bool) -> Vec<u8> {
     let (pseudo, start) = pseudo(&packet, protocol);
     let field = start + if protocol == TCP { 16 } else { 6 };
@@ -130,7 +130,7 @@ fn header(gso_type: u8, gso_size: usize, start: usize, field: usize) -> VirtioHe
     VirtioHeader {
         flags: VirtioHeader::NEEDS_CHECKSUM,
         gso_type,
-        // The kernel's hint may be wrong, and nobody may rely on it.
+        // The kernel's hint may be wrong, and must not be used.
         header_length: 9999,
         gso_size: gso_size as u16,
         checksum_start: start as u16,

@@ -1,4 +1,4 @@
-//! With the kernel's own IPsec (XFRM), and keys that nobody negotiated: ESP without UDP in tunnel and transport mode, with
+//! With the kernel's own IPsec (XFRM), and keys set by hand: ESP without UDP in tunnel and transport mode, with
 //! and without extended sequence numbers, of every cipher that it has.
 
 use crate::machine::{Machine, NETWORK, Start, kernel};

@@ -78,7 +78,7 @@ impl Patient {
             .expect("it is used again");
     }
 
-    /// Packets that were dropped, but for those that were sent to nobody.
+    /// Dropped packets, except those without a receiver.
     fn lost(&self) -> u64 {
         let reasons = DropReason::ALL.iter().filter(|reason| **reason != DropReason::NoRoute);
         reasons.flat_map(|&reason| self.interface.drops().read(reason)).sum()

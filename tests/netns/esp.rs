@@ -1,4 +1,4 @@
-//! ESP between two kernels' stacks, with keys that nobody negotiated: tunnel and transport mode, with UDP and without.
+//! ESP between two kernels' stacks, with keys set by hand: tunnel and transport mode, with UDP and without.
 
 use crate::manual::{Ipsec, PORT};
 use crate::support::{answers, sites, tcp_arrives_whole, udp_echoes};

@@ -1,4 +1,4 @@
-//! IPsec between two daemons: seen, explained, begun anew, and taken away.
+//! IPsec between two daemons: status, explanations, restarts and removal.
 
 use crate::daemon::Site;
 use crate::support::{PATIENCE, answers, ask, postern, sites, sites_and, tcp_arrives_whole};
@@ -352,7 +352,7 @@ fn datagrams_that_are_cut_need_an_mtu_where_ports_are_asked_for() {
 }
 
 #[test]
-fn whoever_has_any_address_is_called_at_each_and_calls_from_the_one_there_is() {
+fn a_peer_with_any_local_address_is_reached_at_each_address() {
     let Some(lab) = sites() else { return };
     lab.ip("a", "address add 192.168.77.9/24 dev outside").expect("an address");
     let change = |end, text: String| {
@@ -502,7 +502,7 @@ fn a_reload_touches_only_peers_that_have_changed() {
     assert!(b.0.reload().contains("in force"));
     assert!(a.0.reload().contains("in force"));
     wait_until(PATIENCE, || a.spis("second").len() == 1 && a.spis("second") != second)
-        .expect("it begins anew");
+        .expect("it initiates again");
     assert_eq!(a.spis("other"), other, "that one was not changed");
     assert_eq!(b.spis("other").len(), 1);
 }
@@ -537,7 +537,7 @@ fn a_reload_leaves_alone_what_is_there_of_a_peer_that_has_changed() {
 }
 
 #[test]
-fn a_peer_that_cannot_be_found_is_no_reason_to_serve_nobody() {
+fn an_unresolvable_peer_does_not_stop_the_others() {
     let nowhere = |end, text: String| match end {
         0 => text.replace("remote-address fd77::2", "remote-address nowhere.invalid"),
         _ => text,

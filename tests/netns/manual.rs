@@ -1,4 +1,4 @@
-//! An IPsec interface whose keys nobody negotiates: what tests have in the place of IKE.
+//! An IPsec interface with keys set by hand, for tests without IKE.
 
 use crossbeam_channel::{Receiver, unbounded};
 use gateway::clock::Clock;

@@ -54,7 +54,7 @@ fn configuration(end: usize, more: &str) -> String {
 
 fn started(more: &str) -> Option<(Lab, [Gateway; 2])> {
     let mut lab = behind_nat()?;
-    // Whoever is called is there first.
+    // The responder is started first.
     let mut gateways = ["a", "b"].map(|site| Gateway::new(&lab, site));
     for (end, gateway) in gateways.iter_mut().enumerate().rev() {
         gateway.write(&configuration(end, more));

@@ -186,7 +186,7 @@ fn rules_of_a_killed_gateway_go_with_the_next_start() {
     a.write(&lines(0, &peer, &["peer other allowed-ips 0.0.0.0/0", "peer other allowed-ips ::/0"]));
     let mut file = std::fs::OpenOptions::new().append(true).open(&a.file).expect("it is there");
     writeln!(file, "set system open-at-exit").expect("it is written");
-    // What somebody else has made looks like ours, and is not.
+    // An object of another program looks like ours, and is not.
     lab.ip("a", "rule add priority 32501 not fwmark 5 lookup 5").expect("a rule");
     let before = (rules(&lab), valid_mark(&lab));
     a.start(&mut lab);

@@ -39,7 +39,7 @@ fn a_killed_gateway_is_back_within_one_handshake() {
     tunnel.gateways[1].set(&configuration).expect("accepted");
     lab.ip("b", &format!("address add {}/24 dev {interface}", tunnel.inside[1])).expect("it is new");
     lab.ip("b", &format!("link set {interface} up")).expect("it is there");
-    // Whoever died initiates with its first packet.
+    // The restarted side initiates with its first packet.
     wait_until(PATIENCE, || answers(&lab, "b", &tunnel.inside[0])).expect("one handshake");
     assert!(answers(&lab, "a", &tunnel.inside[1]));
 }
@@ -107,7 +107,7 @@ fn a_flood_of_anything_leaves_valid_peers_served_and_memory_bounded() {
         let (lab, stop) = (&lab, &stop);
         let flooding = scope.spawn(move || flood(lab, &datagrams, stop));
         wait_until(PATIENCE, || arrived() > 0).expect("the flood arrives");
-        // A valid peer that comes anew, in the middle of it: its old session is gone.
+        // A valid peer that initiates again, in the middle of it: its old session is gone.
         let interface = &tunnel.gateways[1].interface;
         lab.ip("b", &format!("link set {interface} down")).expect("it is there");
         lab.ip("b", &format!("link set {interface} up")).expect("it is there");

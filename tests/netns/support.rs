@@ -118,7 +118,7 @@ pub fn tcp_arrives_whole_at(
                 accepted = listener.accept().ok();
                 accepted.is_some()
             })?;
-            let (mut stream, _) = accepted.ok_or("nobody called")?;
+            let (mut stream, _) = accepted.ok_or("no connection arrived")?;
             stream.set_nonblocking(false)?;
             stream.set_read_timeout(Some(Duration::from_secs(30)))?;
             let mut received = Vec::new();

@@ -106,11 +106,13 @@ fn a_peer_that_moves_is_followed() {
 }
 
 #[test]
-fn whoever_sends_to_nobody_is_told() {
+fn a_packet_to_no_peer_gets_an_icmp_error() {
     let Some((lab, tunnel)) = joined(&[]) else { return };
     lab.ip("a", &format!("route add 10.88.0.0/16 dev {}", tunnel.gateways[0].interface)).expect("a route");
-    let said =
-        lab.run("a", "ping", &["-c", "1", "-W", "2", "10.88.0.1"]).expect_err("nobody is there").to_string();
+    let said = lab
+        .run("a", "ping", &["-c", "1", "-W", "2", "10.88.0.1"])
+        .expect_err("no peer has the address")
+        .to_string();
     assert!(said.contains("Destination Host Unreachable"), "{said}");
     assert!(dropped(&tunnel.gateways[0].interface, "no-route") > 0);
 }

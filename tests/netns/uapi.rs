@@ -178,7 +178,7 @@ fn sixty_five_thousand_prefixes_fit_into_one_request() {
     }
     gateway.set(&request).expect("accepted");
     assert_eq!(allowed(&gateway), 255 * 256);
-    // All of them at once to somebody else.
+    // All of them at once to another peer.
     gateway.set(&request.replace(&peer(1), &peer(2))).expect("accepted");
     assert_eq!(allowed(&gateway), 255 * 256);
     gateway.set(&format!("public_key={}\nremove=true\n", peer(2))).expect("accepted");

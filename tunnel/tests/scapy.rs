@@ -145,7 +145,7 @@ fn v4(payload: usize) -> Vec<u8> {
     [header.as_bytes(), &datagram].concat()
 }
 
-/// The same over IPv6, with a protocol that nobody looks into.
+/// The same over IPv6, with a protocol whose payload is not parsed.
 fn v6(payload: usize) -> Vec<u8> {
     let header = Ipv6Header {
         version_class_flow: 0x6000_0000.into(),

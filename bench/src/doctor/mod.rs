@@ -50,7 +50,7 @@ pub struct Trial {
     pub subject: &'static str,
     /// Bytes at a time.
     pub size: usize,
-    /// By whom.
+    /// The engine.
     pub engine: String,
     /// Bytes a second, as things are.
     pub speed: f64,

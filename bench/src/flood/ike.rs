@@ -19,7 +19,7 @@ enum Kind {
     TooShort,
     /// First messages that could be a peer's.
     First,
-    /// First messages with a proposal that nobody takes.
+    /// First messages with an unacceptable proposal.
     Unacceptable,
     /// Messages of IKE SAs that there are not, on the port of ESP.
     Unknown,

@@ -58,7 +58,7 @@ pub struct Flood {
     pub speed_elsewhere: f64,
     /// Gbit/s of the transfer while it hits the gateway.
     pub speed: f64,
-    /// Milliseconds until a peer that called anew was answered, in the middle of the flood; of IKE, the slowest of several
+    /// Milliseconds until a new set-up of a peer was answered, in the middle of the flood; of IKE, the slowest of several
     /// new ones, while the transfer goes on.
     pub handshake_ms: f64,
     /// MiB of resident memory that the gateway grew by.
@@ -76,7 +76,7 @@ pub(super) struct Scene<'a> {
     pub(super) port: u16,
     /// Makes datagram number N.
     pub(super) datagram: &'a (dyn Fn(u32) -> Vec<u8> + Sync),
-    /// Has a peer call anew; the milliseconds that it waits for its tunnel.
+    /// Starts a new set-up of a peer; returns the milliseconds until its tunnel is up.
     pub(super) call_anew: &'a dyn Fn() -> Outcome<f64>,
 }
 

@@ -27,7 +27,7 @@ pub fn admit(batch: &mut Batch, tables: &Tables, drops: &DropCounters, sa_batche
     }
 }
 
-/// Cryptokey routing (whitepaper, section 2): the source address must not belong to somebody else, or to nobody.
+/// Cryptokey routing (whitepaper, section 2): the source address must belong to the sending peer.
 fn admit_sources(
     batch: &mut Batch,
     routes: &AllowedIps<Arc<Peer>>,
@@ -92,7 +92,7 @@ mod tests {
     use packet::Endpoint;
 
     #[test]
-    fn what_has_no_source_is_nobodys() {
+    fn a_packet_without_a_source_is_dropped() {
         let bed = Bed::new(&AwsLc).expect("the engine has the cipher");
         let mut batch = Batch::new(4096);
         batch.append(40).expect("it fits").fill(0x11);

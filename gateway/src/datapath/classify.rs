@@ -78,7 +78,7 @@ enum Kind {
     Data(u32),
     /// For the slow path.
     Handshake,
-    /// For nobody.
+    /// For no protocol.
     Nothing,
 }
 
@@ -154,7 +154,7 @@ fn find_runs<W: Wire>(
             (train.packets.clone(), train.endpoint, train.ds_field)
         };
         let Some(endpoint) = endpoint else {
-            // Of an address family that none of our sockets has: there would be nobody to answer.
+            // Of an address family without a socket: it could not be answered.
             discard(batch, packets, DropReason::NotOurs, drops);
             continue;
         };

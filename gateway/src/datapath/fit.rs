@@ -91,7 +91,7 @@ fn clamp(packet: &mut [u8], [v4, v6]: [u16; 2], fits: usize) {
 struct Room {
     /// Longer packets can not be carried at all.
     largest: usize,
-    /// Longer packets make the outer packet be fragmented; whoever forbids that for the inner one is told.
+    /// Longer packets cause fragmentation of the outer packet; an inner packet that forbids fragmentation gets an ICMP error.
     usual: usize,
     /// What of the DS field is shown outside.
     ds_mask: u8,

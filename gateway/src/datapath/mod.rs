@@ -106,7 +106,7 @@ pub struct Classified {
 pub struct Routed {
     /// Which packets.
     pub packets: Range<usize>,
-    /// For whom.
+    /// The receiving peer.
     pub peer: Arc<Peer>,
     /// The key.
     pub sa: Arc<OutboundSa>,

@@ -105,7 +105,7 @@ pub struct Router<'a> {
     pub tables: &'a Tables,
     /// Where it looks first.
     pub recent: &'a mut Recent,
-    /// Whom it tells that a key is needed.
+    /// The handshake thread, which is told that a key is needed.
     pub datapath_events: &'a Sender<DataPathEvent>,
     /// Where it counts.
     pub drops: &'a DropCounters,
@@ -237,7 +237,7 @@ impl Lead<'_> {
         let (first, dropped) = peer.staging.stage(packets.map(|index| batch.packet(index)));
         self.drops.count(DropReason::NoKey, dropped);
         if first {
-            // The slow path outlives the workers; if it did not, there would be nobody to make keys.
+            // The handshake thread outlives the workers; without it, no keys could be negotiated.
             let _ = self.datapath_events.send(DataPathEvent::NoKey(peer.id));
         }
     }

@@ -204,14 +204,14 @@ impl Peer {
         }
     }
 
-    /// Lets the kernel choose our address anew.
+    /// Lets the kernel select the local address again.
     pub fn forget_source(&self) {
         if let Some(endpoint) = self.endpoint.load_full() {
             self.forget_source_of(&endpoint);
         }
     }
 
-    /// Lets the kernel choose our address anew, which it has refused; if the peer has moved meanwhile, that stands.
+    /// Lets the kernel select the local address again, after it has refused the current one; a newer endpoint of the peer is kept.
     pub fn forget_source_of(&self, used: &Endpoint) {
         let before = self.endpoint.load();
         if used.local.is_some() && before.as_deref() == Some(used) {

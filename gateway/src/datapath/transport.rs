@@ -144,7 +144,7 @@ fn write(
 }
 
 /// RFC 3948 section 3.1.2: the sender's checksum is over its own addresses. The tag has proved the payload whole, so
-/// that the checksum may be computed anew.
+/// that the checksum may be computed again.
 fn mend(payload: &mut [u8], protocol: u8, pseudo: Sum, translated: bool) {
     let offset = match protocol {
         _ if !translated => return,

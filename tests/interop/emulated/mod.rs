@@ -261,7 +261,7 @@ impl Pair {
     }
 }
 
-/// What the machine does when it boots: a link, addresses, and shells and files for whoever calls.
+/// What the machine does when it boots: a link, addresses, and shells and files for the test.
 fn script(peers: &[Peer]) -> String {
     let mut script = format!(
         "mkdir -p /etc /run /var/empty /root /dev/shm /usr/libexec; ln -s /bin /usr/libexec/ipsec; ln -s /run /var/run\n\

@@ -1,4 +1,4 @@
-//! Who is who by certificates: every kind of key, identity and chain, whoever calls; lists of what is revoked; and
+//! Who is who by certificates: every kind of key, identity and chain, with either side as initiator; lists of what is revoked; and
 //! chains so long that their messages travel in pieces.
 
 use super::authorities::{Authorities, Keys, sites};
@@ -194,7 +194,7 @@ impl Case {
     }
 }
 
-/// Asserts that somebody has signed in these ways, one after the other, as charon says.
+/// Asserts that charon logs these signature schemes, one after the other.
 pub fn signed(log: &str, who: &str, schemes: [&str; 2]) {
     let said = format!("authentication of {who} with");
     let lines: Vec<&str> = log.lines().filter(|line| line.contains(&said)).collect();
@@ -211,7 +211,7 @@ fn every_kind_of_key_shows_who_is_who_to_both() {
 struct Refused {
     name: &'static str,
     case: Case,
-    /// Who revokes whom.
+    /// The authority and the certificates that it revokes.
     revoked: Option<(&'static str, &'static str)>,
     /// Whether the list is ours, or charon's.
     list_is_ours: bool,

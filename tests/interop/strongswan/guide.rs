@@ -77,7 +77,7 @@ const BLOCKS: &[Block] = &[
         ..RESPOND
     },
     Block { name: "two proposals, calls for a packet", calls: Caller::OurFirstPacket, ..RESPOND },
-    // A line that belongs to the first block: the guide has it for whom its tunnel is slow.
+    // A line that belongs to the first block: the guide has it for slow tunnels.
     Block {
         name: "smaller packets",
         lines: [lines!("04-smaller-packets.set"), lines!("01-offloaded.set")],

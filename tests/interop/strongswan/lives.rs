@@ -95,8 +95,8 @@ fn a_silent_charon_is_asked_whether_it_lives() {
 }
 
 #[test]
-fn packets_under_keys_of_the_past_harm_nobody() {
-    // Who begins anew soon after our call may have crossed it: its old session goes when it gives no sign of life.
+fn packets_under_old_keys_are_ignored() {
+    // A peer that initiates soon after us may have crossed our set-up: its old session ends when it does not answer a check.
     let detection =
         ["ike-group I dead-peer-detection interval 2", "ike-group I dead-peer-detection timeout 5"];
     let Some((mut lab, daemon, mut charon)) = joined(&detection, [""; 3]) else { return };

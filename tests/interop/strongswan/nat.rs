@@ -86,7 +86,7 @@ fn a_charon_whose_nat_forgets_is_followed() {
     if !has_iptables() {
         return;
     }
-    // What keeps translations alive is not authentic, and moves nobody.
+    // What keeps translations alive is not authentic, and moves no peer.
     let Some((lab, daemon, charon)) = with_charon_behind(&ASKS, "keep_alive = 1s") else { return };
     assert!(reaches(&lab, "b", "10.1.0.1"), "{}", daemon.tell(&charon));
     assert_eq!(port_of_charon(&daemon), 4500);

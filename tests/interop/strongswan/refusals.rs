@@ -1,4 +1,4 @@
-//! What is refused, by whom, and what we say of it.
+//! Refused set-ups: the side that refuses, and the reported cause.
 
 use super::{Ours, ours, sites, theirs};
 use lab::strongswan::StrongSwan;

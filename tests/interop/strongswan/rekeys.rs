@@ -1,4 +1,4 @@
-//! Rekeying under traffic: no packet is lost, whoever begins.
+//! Rekeying under traffic: no packet is lost, whichever side initiates.
 
 use super::{Ours, ours, pings, sites, theirs};
 use lab::Lab;

@@ -1,4 +1,4 @@
-//! Who calls whom, and what is between.
+//! Set-ups from either side, over different paths.
 
 use super::{Ours, TheirSa, ours, pings, site_labs, sites, theirs};
 use crate::support::tcp_arrives_whole;
@@ -33,7 +33,7 @@ fn we_call_charon_and_it_calls_us() {
     for we_call in [true, false] {
         let Some(mut lab) = sites() else { return };
         let our_start = if we_call { "initiate" } else { "none" };
-        // Whoever is called must be there first.
+        // The responder must be started first.
         let begin =
             |lab: &mut Lab| Ours::start(lab, "a", &ours(&[&format!("PEER connection-type {our_start}")]));
         let (charon, daemon) = if we_call {

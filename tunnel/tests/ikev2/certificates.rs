@@ -209,7 +209,7 @@ fn unauthenticated_sources_are_refused_on_either_side_and_told_apart() {
     }
 }
 
-/// CVE-2015-4171, CVE-2023-26463: a certificate that is good, and somebody else's.
+/// CVE-2015-4171, CVE-2023-26463: a valid certificate of another owner.
 #[test]
 fn an_identity_is_the_certificates_own() {
     let root = authority();
@@ -310,7 +310,7 @@ fn a_distinguished_name_is_an_identity() {
 
 /// Which connection it will be is not known: all their authorities are named, and a bounded number.
 #[test]
-fn whoever_may_be_meant_asks_for_certificates() {
+fn every_candidate_connection_asks_for_certificates() {
     let roots: Vec<Authority> = (0..40).map(|_| authority()).collect();
     let (mut network, ids) = acquainted(70, |host, connection| {
         if host == A {

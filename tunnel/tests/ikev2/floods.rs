@@ -94,7 +94,7 @@ fn one_source_cannot_take_all_places() {
 }
 
 #[test]
-fn whoever_forges_the_address_of_a_peer_does_not_keep_it_out() {
+fn a_forged_source_address_does_not_keep_the_peer_out() {
     let (mut network, ids) = acquainted(27, |_, _| {});
     begin(&mut network, A, ids[A]);
     let first = network.log[0].1.clone();
@@ -197,7 +197,7 @@ fn the_fragments_of_all_who_are_half_open_are_bounded() {
 
 /// CVE-2026-78127 is of this kind: what is refused costs a report each time.
 #[test]
-fn whoever_forges_the_address_of_a_peer_does_not_fill_the_log() {
+fn a_forged_source_address_does_not_fill_the_log() {
     let (mut network, ids) = acquainted(29, |host, connection| {
         if host == A {
             connection.ike[0].groups = vec![Group::Ecp256];
@@ -271,7 +271,7 @@ fn only_what_is_certain_is_called_authentic() {
     network.hosts[B].is_dead = true;
     begin(&mut network, A, ids[A]);
     network.run(seconds(600));
-    assert_eq!(authentic(&network, A), [true], "nobody answered");
+    assert_eq!(authentic(&network, A), [true], "no answer arrived");
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn first_messages_that_come_to_nothing_bring_cookies() {
     assert!((900..1000).contains(&cookies), "{cookies} were asked for one");
 }
 
-/// Whoever moves between its messages is still the guest that it was, and is counted so.
+/// An initiator that moves between its messages keeps its half-open entry, and is counted once.
 #[test]
 fn a_guest_that_moves_takes_no_more_places() {
     for is_same in [true, false] {

@@ -270,7 +270,7 @@ fn a_child_lacks_nothing() {
     }
 }
 
-/// Section 2.21.3: whoever cannot read us has no IKE SA with us any more.
+/// Section 2.21.3: a peer that cannot parse a message has deleted its IKE SA.
 #[test]
 fn invalid_syntax_ends_the_session_of_who_is_told_so() {
     let refusal = [Payload::Notify(Notify::new(notify::INVALID_SYNTAX, &[]))];
@@ -479,7 +479,7 @@ fn a_rekeyed_ike_sa_has_an_spi_a_group_and_a_value() {
     }
 }
 
-/// CVE-2026-12413: the state of fragments is kept for one message, and for nobody who has no keys.
+/// CVE-2026-12413: the state of fragments is kept for one message, and only for a peer that has the keys.
 #[test]
 fn fragments_are_bounded_and_authentic() {
     let mut network = waiting();

@@ -49,7 +49,7 @@ fn an_initiator_survives_every_answer() {
     }
 }
 
-/// Section 2.21.1: whoever can send an answer before the true one, but not keep that one away, prevents nothing.
+/// Section 2.21.1: an attacker that sends an answer before the genuine one, but cannot drop that one, prevents nothing.
 #[test]
 fn the_true_answer_may_come_after_others() {
     let share = share();
@@ -85,7 +85,7 @@ fn the_true_answer_may_come_after_others() {
 }
 
 #[test]
-fn what_somebody_said_is_told_when_nobody_says_better() {
+fn an_unauthenticated_error_is_reported_if_no_valid_answer_arrives() {
     let (mut network, ids) = acquainted(57, |_, _| {});
     network.hosts[B].is_dead = true;
     begin(&mut network, A, ids[A]);
@@ -178,7 +178,7 @@ fn a_refusal_that_was_lost_is_said_again() {
 }
 
 #[test]
-fn a_request_that_somebody_copied_is_not_answered_to_him() {
+fn a_copied_request_is_not_answered_to_its_sender() {
     let (mut network, _) = connected(59, |_, _| {});
     let asked = (Exchange::IkeAuth, false);
     let copied = network.log.iter().find(|(_, one)| exchange(&one.bytes) == asked).expect("sent").1.clone();
@@ -189,7 +189,7 @@ fn a_request_that_somebody_copied_is_not_answered_to_him() {
     assert_eq!(answers, [copied.from; 2], "both go where the first one came from");
 }
 
-/// Whoever answers in the place of B, with its own keys, is not believed without the secret.
+/// An impostor that answers in the place of B, with its own keys, is rejected without the secret.
 #[test]
 fn an_impostor_gets_nothing() {
     let (mut network, ids) = acquainted(54, |host, connection| {

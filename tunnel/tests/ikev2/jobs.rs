@@ -17,7 +17,7 @@ fn slow(seed: u64, passed: Duration) -> (Network, [ConnectionId; 2]) {
 }
 
 #[test]
-fn whoever_is_slow_is_waited_for() {
+fn a_slow_job_is_waited_for() {
     for seed in 0..50 {
         let (network, _) = slow(700 + seed, seconds(20));
         assert_agree(&network, 1);
@@ -55,9 +55,9 @@ fn what_is_asked_of_it_meanwhile_is_not_forgotten() {
     assert_nothing_leaks(&network, 1);
 }
 
-/// Whoever is let in is let in by what is configured now.
+/// A peer is accepted only under the present configuration.
 #[test]
-fn what_is_configured_anew_meanwhile_is_looked_at_again() {
+fn a_configuration_changed_during_a_job_is_checked_again() {
     let mut refused = 0;
     for step in 0..60 {
         let (mut network, ids) = slow(703, Duration::from_millis(50 * step));
@@ -72,7 +72,7 @@ fn what_is_configured_anew_meanwhile_is_looked_at_again() {
 }
 
 #[test]
-fn what_should_be_up_is_up_again_after_it_was_configured_anew() {
+fn a_reconfigured_connection_comes_up_again() {
     for step in 0..60 {
         let connections = certified().map(|connection| Connection { start: Start::Initiate, ..connection });
         let (mut network, ids) = acquainted(706, |host, connection| {

@@ -179,7 +179,7 @@ fn failures(network: &Network, host: usize) -> usize {
 }
 
 #[test]
-fn what_is_not_replaced_is_made_anew_in_another_session() {
+fn an_sa_that_cannot_be_rekeyed_is_replaced_by_a_new_session() {
     // The Child SA is old first, or the IKE SA is.
     for (ike, esp) in [(100 * HOUR, HOUR), (HOUR, 100 * HOUR)] {
         let (mut network, minimal) = with_minimal(|connection| {
@@ -225,7 +225,7 @@ fn a_child_that_is_gone_comes_back_in_another_session() {
 fn the_new_session_is_tried_for_as_long_as_there_is_time() {
     let (mut network, minimal) = with_minimal(|connection| connection.children[0].lifetime = HOUR);
     run(&mut network, &minimal, seconds(5), |_| {});
-    // Nobody answers first messages when the time has come.
+    // First messages are not answered when the time has come.
     let receiver = Arc::clone(&minimal);
     network.on_the_way = Some(Box::new(move |datagram| {
         if crate::network::exchange(&datagram.bytes).0 != Exchange::IkeSaInit {

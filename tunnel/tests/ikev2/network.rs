@@ -115,7 +115,7 @@ pub struct Network {
     pub hosts: [Host; 2],
     pub weather: Weather,
     pub nat: Option<Nat>,
-    /// Whoever is on the way may change or drop what passes.
+    /// An attacker on the path, which may change or drop messages.
     pub on_the_way: Option<Meddler>,
     pub log: Vec<(Time, Datagram)>,
     pub now: Time,

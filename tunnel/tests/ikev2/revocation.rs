@@ -97,7 +97,7 @@ fn what_comes_of_the_question_decides() {
 }
 
 #[test]
-fn nobody_waits_for_ever() {
+fn a_missing_status_is_not_awaited_for_ever() {
     for host in [A, B] {
         let (mut network, _, evidence, _) = strict(83, host);
         assert_eq!(evidence.due(network.now().wall).len(), 1, "it is asked, and not answered");

@@ -148,7 +148,7 @@ fn lifetimes_are_kept_for_days() {
     assert_agree(&network, 1);
     assert_nothing_leaks(&network, 1);
     let rekeyed = |event: &Event| matches!(event, Event::Rekeyed { .. });
-    // Both sides rekey; after each rekeying both begin to count anew. Children live for an hour, the IKE SA for four.
+    // Both sides rekey; after each rekeying both counters restart. Children live for an hour, the IKE SA for four.
     let up = network.hosts[A].count(|event| matches!(event, Event::ChildUp { .. }));
     assert!((25..=40).contains(&up), "{up}");
     let rekeyed = network.hosts[A].count(rekeyed);
@@ -407,7 +407,7 @@ fn a_child_asked_for_twice_is_made_once() {
 }
 
 #[test]
-fn authenticating_anew_replaces_the_session_before_the_old_one_ends() {
+fn reauthentication_replaces_the_session_before_the_old_one_ends() {
     let (mut network, _) = connected(47, |host, connection| {
         let (ours, theirs) = if host == A { (1, 2) } else { (2, 1) };
         connection.children.push(child("second", ours + 10, theirs + 10));
@@ -472,7 +472,7 @@ fn the_old_session_ends_when_the_new_one_has_its_children() {
 }
 
 #[test]
-fn authenticating_anew_is_tried_again_while_there_is_time() {
+fn reauthentication_is_tried_again_while_there_is_time() {
     let (mut network, _) = connected(48, |_, connection| {
         connection.reauthenticate = true;
         connection.lifetime = HOUR;
@@ -491,7 +491,7 @@ fn authenticating_anew_is_tried_again_while_there_is_time() {
 }
 
 #[test]
-fn packets_call_nobody_who_is_to_call_us() {
+fn packets_do_not_initiate_a_connection_of_the_peer() {
     let (mut network, ids) = acquainted(50, |_, _| {});
     let asked = network.command(B, |endpoint, now, out| endpoint.handle_traffic(now, ids[B], 0, out));
     assert_eq!(asked, Err(CannotInitiate::NotOurs));

@@ -155,7 +155,7 @@ fn wrong_secrets_and_identities_are_refused_and_leave_nothing() {
 
 /// CVE-2024-2357: a connection without its secret.
 #[test]
-fn an_empty_secret_on_both_sides_authenticates_nobody() {
+fn an_empty_secret_on_both_sides_does_not_authenticate() {
     let (network, _) = connected(7, |_, connection| {
         connection.authentication = Authentication::SharedKey(SecretBytes::new(Vec::new()));
     });
@@ -369,7 +369,7 @@ fn large_identities_travel_in_fragments() {
 
 #[test]
 fn what_is_changed_on_the_way_is_noticed() {
-    // Whoever takes the stronger offers out of the first message is found out by AUTH, which covers it.
+    // An attacker that removes the stronger offers from the first message is detected by AUTH, which covers it.
     let (mut network, ids) = acquainted(25, |_, connection| {
         let weak = IkeOffer { encryption: vec![cbc()], ..connection.ike[0].clone() };
         connection.ike.push(weak);
@@ -427,7 +427,7 @@ fn an_endpoint_may_move_to_another_thread() {
 }
 
 #[test]
-fn whoever_is_named_is_not_taken_for_anyone() {
+fn a_named_peer_does_not_match_a_connection_for_any_identity() {
     let (mut network, ids) = acquainted(28, |host, connection| {
         if host == B {
             connection.remote_identity = None;
@@ -457,7 +457,7 @@ fn of_several_connections_the_one_of_the_identities_is_taken() {
     network.run(seconds(5));
     assert_agree(&network, 1);
     assert_eq!(network.hosts[B].sending(0).expect("installed").install.connection, meant);
-    // Once it is removed, nobody is left.
+    // Once it is removed, no connection is left.
     network.command(B, |endpoint, now, out| endpoint.remove_connection(now, meant, out));
     network.run(seconds(5));
     begin(&mut network, A, ids[A]);
@@ -467,7 +467,7 @@ fn of_several_connections_the_one_of_the_identities_is_taken() {
 }
 
 #[test]
-fn whoever_has_any_address_asks_for_one_when_it_begins() {
+fn a_connection_without_a_local_address_asks_for_one_when_it_initiates() {
     let (mut network, ids) = acquainted(71, |host, connection| {
         if host == A {
             connection.local = None;

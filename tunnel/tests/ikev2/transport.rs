@@ -164,7 +164,7 @@ fn a_nat_that_is_only_pretended_translates_nothing() {
 }
 
 #[test]
-fn whoever_asks_for_the_packets_of_others_gets_those_of_its_own_address() {
+fn a_peer_that_asks_for_other_addresses_gets_only_its_own() {
     for claimed in ["198.51.100.77", "192.0.2.2"] {
         let (mut network, ids) = acquainted_through_nat(A, false, |host, connection| {
             if host == A {

@@ -104,7 +104,7 @@ fn an_initiator_that_only_receives_renews_after_165_seconds() {
 }
 
 #[test]
-fn whoever_only_receives_sends_a_keepalive_after_ten_seconds() {
+fn a_peer_that_only_receives_sends_a_keepalive_after_ten_seconds() {
     let mut network = connected(6);
     network.run(seconds(60));
     let keepalives = network.hosts[A].keepalives_received + network.hosts[B].keepalives_received;
