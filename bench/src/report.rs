@@ -132,22 +132,26 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// A table as VyOS prints them: a head, a row of dashes, columns two spaces apart; numbers stand right, words left.
+/// A table: a head, a row of dashes, columns two spaces apart; numbers stand right, words left.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    lay_out(head, rows, 0, |column| is_of_numbers(column, rows))
+}
+
+/// A table whose columns are at least `room` wider than their heads; `is_right` selects those that stand right.
+pub fn lay_out(head: &[&str], rows: &[Vec<String>], room: usize, is_right: impl Fn(usize) -> bool) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([head[column].chars().count()]).max().unwrap_or(0)
+        cells.chain([head[column].chars().count() + room]).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let right: Vec<bool> = (0..head.len()).map(|column| is_of_numbers(column, rows)).collect();
+    let columns: Vec<(usize, bool)> =
+        (0..head.len()).map(|column| (width(column), is_right(column))).collect();
     let line = |cells: &[String]| {
-        let padded = cells.iter().enumerate().map(|(column, cell)| {
-            let width = widths[column];
-            if right[column] { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+        let padded = cells.iter().zip(&columns).map(|(cell, &(width, is_right))| {
+            if is_right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
         });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
-    let dashes: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
+    let dashes: Vec<String> = columns.iter().map(|&(width, _)| "-".repeat(width)).collect();
     let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
     let mut text = line(&head) + &line(&dashes);
     text.extend(rows.iter().map(|row| line(row)));

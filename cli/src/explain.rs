@@ -1,7 +1,7 @@
 //! `postern explain`: why a connection is not up, what each side wants, and the line that mends it.
 
 use crate::client::Asking;
-use crate::show::{ago, print};
+use crate::output::{DOWN, ago, print};
 use crate::tabulate::duration;
 use crate::{Failure, explain_wireguard, vpn};
 use clap::{Args, Subcommand};
@@ -56,9 +56,6 @@ enum Of {
         name: String,
     },
 }
-
-/// The exit status if the peer, or one of its tunnels, is down, as of `systemctl is-active`. A request that fails exits with 1.
-pub(crate) const DOWN: u8 = 3;
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let name = match arguments.what {
@@ -182,7 +179,7 @@ fn waiting(peer: &IpsecPeer) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::show_vpn::tests::{down, up};
+    use crate::vpn::samples::{down, up};
 
     #[test]
     fn what_is_well_is_said_with_its_algorithms() {

@@ -2,8 +2,7 @@
 
 use crate::Failure;
 use crate::client::{self, Asking};
-use crate::explain::DOWN;
-use crate::show::{ago, print};
+use crate::output::{DOWN, ago, print};
 use clap::{Args, Subcommand};
 use config::parse::nearest;
 use gateway::api::model::{Explained, Explanation, Explanations, PeerState};

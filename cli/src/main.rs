@@ -13,6 +13,7 @@ mod explain_wireguard;
 mod generate;
 mod log;
 mod manual;
+mod output;
 mod privilege;
 mod reload;
 mod reset;

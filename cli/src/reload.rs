@@ -1,7 +1,7 @@
 //! `postern reload`: makes the daemon read its configuration again, and prints the result.
 
 use crate::client::Asking;
-use crate::show::print;
+use crate::output::print;
 use crate::{Failure, client};
 use clap::Args;
 use gateway::api::model::{ReloadOutcome, Reloaded};

@@ -1,7 +1,7 @@
 //! `postern reset`: connections begin anew; `postern restart` is that for all of them, since nothing else need be restarted.
 
 use crate::client::Asking;
-use crate::show::print;
+use crate::output::print;
 use crate::vpn::Found;
 use crate::{Failure, Outcome, client, vpn};
 use clap::{Args, Subcommand};

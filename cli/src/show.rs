@@ -1,13 +1,12 @@
 //! `postern show`: what is going on.
 
 use crate::client::Asking;
+use crate::output::{ago, bytes, print};
 use crate::tabulate::columns;
 use crate::{Outcome, client, show_crypto, show_vpn, system};
 use ::bench::report::table;
 use clap::{Args, Subcommand};
 use gateway::api::model::{Drops, Interface, Interfaces, Offloads, Peer};
-use serde::Serialize;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -108,15 +107,6 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         What::System { what } => system::show(&what, arguments.asking.json),
         What::Datapath => print(arguments.asking.json, &datapath(), &gateway::datapath::diagram()),
     }
-}
-
-pub(crate) fn print(json: bool, value: &impl Serialize, text: &str) -> Outcome {
-    if json {
-        println!("{}", serde_json::to_string_pretty(value)?);
-    } else {
-        print!("{text}");
-    }
-    Ok(())
 }
 
 /// The stages, for programs.
@@ -241,31 +231,6 @@ fn offload_table(offloads: &Offloads) -> String {
     };
     let rows: Vec<Vec<String>> = offloads.offloads.iter().map(row).collect();
     table(&["Interface", "Offload", "State", "Calls", "Packets", "Fallbacks", "What it does"], &rows)
-}
-
-/// Bytes in the unit that leaves one to four digits.
-pub(crate) fn bytes(count: u64) -> String {
-    let mut value = count as f64;
-    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
-        if value < 1024.0 {
-            return if unit == "B" { format!("{count} B") } else { format!("{value:.2} {unit}") };
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.2} PiB")
-}
-
-/// How long ago a moment since 1970 was.
-pub(crate) fn ago(at: u64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let seconds = now.saturating_sub(at);
-    let parts =
-        [(seconds / 86_400, "d"), (seconds / 3600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
-    let first = parts.iter().position(|(count, _)| *count != 0);
-    let shown = |parts: &[(u64, &str)]| {
-        parts.iter().map(|(count, unit)| format!("{count}{unit}")).collect::<Vec<_>>()
-    };
-    first.map_or_else(|| "now".to_owned(), |first| shown(&parts[first..]).concat() + " ago")
 }
 
 #[cfg(test)]

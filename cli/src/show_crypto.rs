@@ -1,5 +1,6 @@
 //! `postern show crypto`: which engine is used for what, and why.
 
+use crate::output::ago;
 use crate::{Failure, client, engines};
 use bench::report::table;
 use crypto::Cipher;
@@ -60,7 +61,7 @@ pub(crate) fn text(answer: &Crypto) -> String {
         text.push('\n');
     }
     for event in &answer.events {
-        let _ = writeln!(text, "{} {} {}", crate::show::ago(event.at), event.engine, event.what);
+        let _ = writeln!(text, "{} {} {}", ago(event.at), event.engine, event.what);
     }
     text
 }

@@ -5,7 +5,7 @@ mod detail;
 use crate::explain::explain;
 use crate::suite::Suite;
 use crate::tabulate::{columns, duration, short_bytes, short_count, tabulate};
-use crate::{Outcome, show, vpn};
+use crate::{Outcome, output, vpn};
 use clap::Subcommand;
 use config::print::HIDDEN;
 use gateway::api::model::{ConnectionType, Ipsec, IpsecPeer, IpsecSa, IpsecTunnel};
@@ -101,7 +101,7 @@ pub(crate) fn show(what: &What, api: Option<&Path>, json: bool) -> Outcome {
         What::Ike { what: IkeKind::Secrets } => secrets(&peers),
         What::Debug { .. } => each(debug),
     };
-    show::print(json, &Ipsec { peers }, &text)
+    output::print(json, &Ipsec { peers }, &text)
 }
 
 fn debug(peer: &IpsecPeer) -> String {
@@ -287,4 +287,4 @@ fn ike_sa(peer: &IpsecPeer) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

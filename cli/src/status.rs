@@ -3,7 +3,7 @@
 mod text;
 
 use crate::client::Asking;
-use crate::show::print;
+use crate::output::{ago, bytes, print};
 use crate::show_vpn::{no_answer, reason};
 use crate::{Failure, client};
 use clap::Args;
@@ -152,10 +152,10 @@ fn wireguard(interface: &Interface) -> WireGuard {
 fn peer(peer: &Peer) -> Line {
     let name = peer.name.clone().unwrap_or_else(|| peer.public_key.clone());
     let at = peer.endpoint.as_deref().map(|endpoint| format!(", at {endpoint}")).unwrap_or_default();
-    let since = peer.latest_handshake.map(|at| format!("last handshake {}", crate::show::ago(at)));
+    let since = peer.latest_handshake.map(|at| format!("last handshake {}", ago(at)));
     let (state, why) = match (peer.active, since) {
         (true, Some(since)) => {
-            let [received, sent] = [peer.received_bytes, peer.sent_bytes].map(crate::show::bytes);
+            let [received, sent] = [peer.received_bytes, peer.sent_bytes].map(bytes);
             (State::Up, format!("{since}{at}, {received} received, {sent} sent"))
         }
         (_, since) if peer.persistent_keepalive != 0 && peer.endpoint.is_some() => {

@@ -1,6 +1,7 @@
 //! `postern show system`: the processor and the accelerators of this machine.
 
 use crate::Outcome;
+use crate::output::print;
 use ::bench::report::table;
 use clap::Subcommand;
 use crypto::machine::{Accelerator, Capability, Machine, Processor};
@@ -36,12 +37,7 @@ pub(crate) fn show(what: &What, json: bool) -> Outcome {
         What::Cpu { .. } => (cpu_value(&machine.processor), cpu_text(&machine.processor)),
         What::Acceleration => (acceleration_value(&machine), acceleration_text(&machine)),
     };
-    if json {
-        println!("{}", serde_json::to_string_pretty(&value)?);
-    } else {
-        print!("{text}");
-    }
-    Ok(())
+    print(json, &value, &text)
 }
 
 fn is_x86(processor: &Processor) -> bool {

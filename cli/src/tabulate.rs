@@ -1,21 +1,11 @@
 //! Tables as VyOS prints them: columns to the left, two spaces between them, a line of dashes below the heads.
 
+use ::bench::report::lay_out;
 use std::fmt::Write;
-/// A table.
+
+/// A table of VyOS. Its heads have room and its numbers stand left, as in python-tabulate: scripts cut these tables by column.
 pub(crate) fn tabulate(head: &[&str], rows: &[Vec<String>]) -> String {
-    let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        // Heads have room, as in python-tabulate, which scripts that cut by column rely on.
-        cells.chain(head.get(column).map(|cell| cell.chars().count() + 2)).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let dashes: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
-    let line = |cells: &Vec<String>| {
-        let padded = cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}"));
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-    };
-    [&head, &dashes].into_iter().chain(rows).map(line).collect()
+    lay_out(head, rows, 2, |_| false)
 }
 
 /// Lines of cells in columns of these widths, of which one is wider only where a cell is.

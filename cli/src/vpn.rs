@@ -1,5 +1,8 @@
 //! The IPsec peers of all daemons, and the one that is meant.
 
+#[cfg(test)]
+pub(crate) mod samples;
+
 use crate::{Failure, client};
 use config::parse::nearest;
 use config::tree::natural_order;

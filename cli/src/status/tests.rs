@@ -1,7 +1,7 @@
 //! What is called up, waiting and down, and how a screen of it looks.
 
 use super::*;
-use crate::show_vpn::tests::{down, up};
+use crate::vpn::samples::{down, up};
 use gateway::api::model::{
     Advice, Configuration, CryptoCipher, CryptoDirection, CryptoPlace, Refused, ReloadOutcome, Reloaded,
 };

@@ -1,7 +1,7 @@
 //! The status of a daemon, for a person.
 
 use super::{Connection, Daemon, Line, State, WireGuard};
-use crate::show::ago;
+use crate::output::ago;
 
 /// Peers of one interface, or of IPsec, that are listed; those that are not up come first.
 const LISTED: usize = 15;
