@@ -126,7 +126,7 @@ struct Ike {
     /// With what to compare
     #[arg(long, value_enum, default_value = "charon")]
     peer: IkePeer,
-    /// Of what the IKE SAs are made; may be given again
+    /// IKE proposals to test; may be given again
     #[arg(long, value_parser = suite, default_values = Suite::ALL.map(Suite::name))]
     suite: Vec<Suite>,
     /// Set-ups in each round; with many, the lists of kernel-libipsec are most of what charon's cost

@@ -1,4 +1,4 @@
-//! `postern doctor`: finds what this machine has and leaves unused.
+//! `postern doctor`: finds unused acceleration.
 
 use crate::Failure;
 use bench::doctor::{examine, gather, read};
@@ -19,9 +19,9 @@ pub(crate) struct Arguments {
 enum What {
     /// Instructions, libraries and accelerators that nothing uses
     ///
-    /// Each finding has its evidence, its cost and what mends it. Notes, marked with a dash, cost Postern nothing.
+    /// Each finding has its evidence, its cost and its fix. Notes, marked with a dash, cost Postern nothing.
     ///
-    /// Exit status: 0 if nothing is left unused, 1 if there are findings other than notes, 2 if it could not be examined.
+    /// Exit status: 0 if no acceleration is unused, 1 if there are findings other than notes, 2 if it could not be examined.
     Crypto {
         /// Read the /proc and /sys of another machine from here, and measure nothing
         #[arg(long, value_name = "DIR")]

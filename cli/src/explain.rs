@@ -96,7 +96,7 @@ pub(crate) fn explain(peer: &IpsecPeer) -> String {
         Some(failure) => lines.extend(failed(failure)),
         None if !peer.up => lines.extend(waiting(peer)),
         None if !down.is_empty() => {
-            lines.push("  nothing has gone wrong: it comes up with the first packet for it".to_owned());
+            lines.push("  no failure: it starts on the first matching packet".to_owned());
         }
         None => {}
     }
@@ -166,8 +166,8 @@ fn waiting(peer: &IpsecPeer) -> Vec<String> {
             format!("  fix: have {remote} call {local}, UDP 500 and 4500; or call it: {set}"),
         ],
         ConnectionType::Trap => vec![
-            "  it is begun by the first packet for it, and there was none".to_owned(),
-            format!("  fix: send one, ping an address behind the peer; or begin at once: {set}"),
+            "  starts on the first matching packet; none yet".to_owned(),
+            format!("  fix: ping an address behind the peer; or connect at once: {set}"),
         ],
         ConnectionType::Initiate => vec![
             format!("  {remote} is being called, and has not answered yet"),
@@ -214,7 +214,10 @@ mod tests {
         let mut peer = IpsecPeer { failure: None, connection_type: ConnectionType::None, ..down() };
         assert!(explain(&peer).contains("waits for the peer to call"));
         peer.connection_type = ConnectionType::Trap;
-        assert!(explain(&peer).contains("the first packet for it") && explain(&peer).contains("  fix: "));
+        assert!(
+            explain(&peer).contains("the first matching packet; none yet")
+                && explain(&peer).contains("  fix: ")
+        );
     }
 
     #[test]

@@ -47,7 +47,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Run the gateway with a configuration file
+    /// Run the gateway from a configuration file
     Run(run::Arguments),
     /// Show on one screen what is up, what is down, and why
     Status(status::Arguments),
@@ -61,13 +61,13 @@ enum Verb {
     Show(show::Arguments),
     /// Explain why a connection is down, and how to fix it
     Explain(explain::Arguments),
-    /// End connections and set them up again
+    /// Re-establish connections
     Reset(reset::Arguments),
-    /// End all IPsec connections and set them up again
+    /// Re-establish all IPsec connections
     Restart(reset::Restart),
     /// Run benchmarks
     Bench(bench::Arguments),
-    /// Find hardware and libraries that are left unused
+    /// Find unused acceleration
     Doctor(doctor::Arguments),
     /// Build two sites on this machine, join them, and show what the tunnel can do (needs root)
     Demo {

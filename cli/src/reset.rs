@@ -1,4 +1,4 @@
-//! `postern reset`: connections begin anew; `postern restart` is that for all of them, since nothing else need be restarted.
+//! `postern reset`: re-establishes connections; `postern restart` is that for all of them, since nothing else need be restarted.
 
 use crate::client::Asking;
 use crate::output::print;
@@ -122,8 +122,8 @@ fn each(found: &[Found], tunnel: Option<u32>, json: bool) -> Outcome {
 
 fn said(begun: &Reset) -> String {
     match begun.tunnel {
-        Some(number) => format!("{}: tunnel {number} is set up again\n", begun.peer),
-        None => format!("{}: all tunnels are set up again\n", begun.peer),
+        Some(number) => format!("{}: re-establishing tunnel {number}\n", begun.peer),
+        None => format!("{}: re-establishing all tunnels\n", begun.peer),
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// Become this user, and keep the rights to configure networks: `postern`, if there is one and root starts it
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Only say whether the configuration is right
+    /// Validate the configuration and exit
     #[arg(long)]
     check: bool,
     /// When stopped, release the protected prefixes instead of leaving them blocked until the next start

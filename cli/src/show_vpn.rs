@@ -56,7 +56,7 @@ pub(crate) enum IkeKind {
         #[command(subcommand)]
         only: Option<Only>,
     },
-    /// Who shows by what who it is; secrets themselves are not shown
+    /// Authentication method per peer; secrets are not shown
     Secrets,
     /// Whether IPsec runs, and how much of it is up
     Status,
@@ -124,7 +124,7 @@ fn status(peers: &[IpsecPeer]) -> String {
     text
 }
 
-/// By what each peer shows who it is.
+/// The authentication method of each peer.
 fn secrets(peers: &[IpsecPeer]) -> String {
     let row = |peer: &IpsecPeer| {
         let shown = match &peer.secret_at {

@@ -181,7 +181,7 @@ fn acceleration_text(machine: &Machine) -> String {
         yes(machine.interfaces.cryptodev, "available", "none")
     );
     if !rows.is_empty() {
-        text += "What is left unused, and how to mend it: postern doctor crypto\n";
+        text += "Find unused acceleration: postern doctor crypto\n";
     }
     text
 }

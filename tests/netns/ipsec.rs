@@ -580,7 +580,7 @@ fn a_wrong_secret_is_explained_on_both_sides() {
     let wrong =
         |end, text: String| if end == 1 { text.replace("secret right", "secret wrong") } else { text };
     let Some((_lab, [a, b])) = started(wrong) else { return };
-    for (gateway, what) in [(&a, "does not believe"), (&b, "the pre-shared keys differ")] {
+    for (gateway, what) in [(&a, "rejected our authentication"), (&b, "the pre-shared keys differ")] {
         let said = gateway.explains("other");
         assert!(said.contains("peer other: down\n") && said.contains(what), "{said}");
         assert!(said.contains(&format!("  fix: {SECRET} SECRET")), "{said}");

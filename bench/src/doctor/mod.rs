@@ -1,4 +1,4 @@
-//! `postern doctor crypto`: what this machine has to encrypt with and leaves unused.
+//! `postern doctor crypto`: finds unused acceleration.
 //!
 //! [`measure`] looks and measures; the rest are functions of what it saw: [`processor`], [`libraries`], [`bus`].
 
@@ -155,7 +155,7 @@ impl Report {
         }
         let losses = self.findings.iter().filter(|finding| finding.weight == Weight::Loss).count();
         match losses {
-            0 => text += "\nnothing that this machine has is left unused\n",
+            0 => text += "\nno unused acceleration\n",
             1 => text += "\n1 finding\n",
             more => {
                 let _ = writeln!(text, "\n{more} findings");

@@ -347,7 +347,7 @@ pub(super) static PEERS: &[Node] = &[
         ENABLE,
         "With disable, ESP in UDP only where there is a NAT, which is slower",
     )
-    .note("is of VyOS 1.3: enable is what happens anyway (force-udp-encapsulation), disable sends ESP without UDP where there is no NAT"),
+    .note("is a VyOS 1.3 option: enable is the default (force-udp-encapsulation), disable sends ESP without UDP where there is no NAT"),
 ];
 
 pub(super) static TUNNELS: &[Node] = &[

@@ -164,8 +164,8 @@ impl Subject<'_> {
     /// Nothing was sent to it yet.
     fn unused(&self) -> Finding {
         let fix = self.set("persistent-keepalive 25", "persistent-keepalive 25");
-        let what = "there was no handshake: it begins with the first packet, and there was none".to_owned();
-        finding(what, [format!("ping an address behind the peer; or begin at once: {fix}")])
+        let what = "no handshake yet: it starts on the first packet; none yet".to_owned();
+        finding(what, [format!("ping an address behind the peer; or connect at once: {fix}")])
     }
 
     /// It is not known where it is.

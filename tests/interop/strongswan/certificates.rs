@@ -239,7 +239,7 @@ const REFUSED: &[Refused] = &[
         case: P256,
         revoked: Some(("between-a", "a")),
         list_is_ours: false,
-        said: ["does not believe that we are who we say we are", "certificate was revoked"],
+        said: ["rejected our authentication", "certificate was revoked"],
     },
     Refused {
         name: "RSA without RFC 7427",
@@ -264,7 +264,7 @@ const REFUSED: &[Refused] = &[
         case: Case { identities: ["c.sites.example", SUBJECTS[1]], ..P256 },
         revoked: None,
         list_is_ours: false,
-        said: ["does not believe that we are who we say we are", "c.sites.example"],
+        said: ["rejected our authentication", "c.sites.example"],
     },
 ];
 

@@ -47,7 +47,7 @@ const WRONG_ONES: &[(Case, [&str; 2])] = &[
     ),
     (
         Case { name: "another key of ours", believed: ["b.pub", "c.pub"], ..RIGHT },
-        ["does not believe that we are who we say we are", "authentication rsa local-key NAME"],
+        ["rejected our authentication", "authentication rsa local-key NAME"],
     ),
     (
         Case { name: "without RFC 7427", settings: "signature_authentication = no", ..RIGHT },

@@ -21,17 +21,14 @@ const REFUSALS: &[Refusal] = &[
         name: "another secret",
         ours: &[],
         theirs: ["a secret of both sites", "a secret of charon's alone"],
-        we_called: &[
-            "does not believe that we are who we say we are",
-            "set vpn ipsec authentication psk sites secret",
-        ],
+        we_called: &["rejected our authentication", "set vpn ipsec authentication psk sites secret"],
         it_called: &["192.168.77.2 has not shown who it is", "secret"],
     },
     Refusal {
         name: "another identity",
         ours: &[],
         theirs: ["psk\n id = 192.168.77.2", "psk\n id = somebody.example"],
-        we_called: &["does not believe that we are who we say we are", "authentication local-id"],
+        we_called: &["rejected our authentication", "authentication local-id"],
         it_called: &["somebody.example"],
     },
     Refusal {
@@ -52,8 +49,8 @@ const REFUSALS: &[Refusal] = &[
         name: "other networks",
         ours: &[],
         theirs: ["10.2.0.0/24", "10.3.0.0/24"],
-        we_called: &["no packets that both sides want", "local 10.1.0.0/24, remote 10.2.0.0/24"],
-        it_called: &["no packets that both sides want", "the peer: local 10.3.0.0/24, remote 10.1.0.0/24"],
+        we_called: &["traffic selectors do not overlap", "local 10.1.0.0/24, remote 10.2.0.0/24"],
+        it_called: &["traffic selectors do not overlap", "the peer: local 10.3.0.0/24, remote 10.1.0.0/24"],
     },
 ];
 

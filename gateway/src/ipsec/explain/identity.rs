@@ -83,7 +83,7 @@ pub(super) fn not_believed(names: &Names, set: &str, cause: &Cause) -> Explained
             names.proof.without_sha1(set, "us"),
         ),
         _ => (
-            "the peer does not believe that we are who we say we are".to_owned(),
+            "the peer rejected our authentication".to_owned(),
             vec![],
             vec![names.proof.to_be_believed(set), other_local_id(names, set)],
         ),

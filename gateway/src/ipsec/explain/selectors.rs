@@ -33,7 +33,7 @@ pub(super) fn no_selectors(
         vec![format!("{set} local prefix and remote prefix: what is local here is remote there")]
     };
     (
-        "no packets that both sides want in the tunnel".to_owned(),
+        "traffic selectors do not overlap".to_owned(),
         vec![format!("here: local {}, remote {}", list(&ours[0]), list(&ours[1])), theirs],
         fix,
     )
