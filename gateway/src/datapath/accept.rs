@@ -1,4 +1,4 @@
-//! Inbound: what authentic packets change. Nothing before this stage has changed anything.
+//! Inbound: the effects of authentic packets. No earlier stage changes any state.
 
 use super::check::counter;
 use super::tables::Kind;
@@ -26,7 +26,7 @@ pub const STAGE: Stage = Stage {
     ],
 };
 
-/// Moves windows and endpoints; of each message the inner packet is left.
+/// Updates replay windows and endpoints; strips each message to its inner packet.
 pub fn accept(
     batch: &mut Batch,
     now: Time,
@@ -65,7 +65,7 @@ pub fn accept(
     }
 }
 
-/// Marks the packets as seen; tells how many and how many bytes were new.
+/// Marks the packets as received; returns the number of new packets and their bytes.
 #[inline]
 fn move_window(
     batch: &mut Batch,
@@ -79,7 +79,7 @@ fn move_window(
         if !batch.is_live(index) {
             continue;
         }
-        // Twice in one burst: the check before decryption could not see it.
+        // A duplicate within one burst: the check before decryption could not see it.
         if let Err(reason) = window.accept(sequence(batch, index)) {
             drops.count(reason, 1);
             batch.discard(index);
@@ -91,7 +91,7 @@ fn move_window(
     (authentic, bytes)
 }
 
-/// Strips every packet; tells whether there was one that is no keepalive.
+/// Strips all packets; returns whether there was one other than a keepalive.
 #[inline]
 fn strip_all(
     batch: &mut Batch,
@@ -107,7 +107,7 @@ fn strip_all(
     with_data
 }
 
-/// Leaves of a message the inner packet; false for a keepalive, which ends here.
+/// Strips a message to its inner packet; returns false for a keepalive, which ends here.
 #[inline]
 fn strip(batch: &mut Batch, index: usize, drops: &DropCounters) -> bool {
     let message = batch.packet(index);
@@ -127,7 +127,7 @@ fn strip(batch: &mut Batch, index: usize, drops: &DropCounters) -> bool {
     true
 }
 
-/// Leaves of an ESP packet the inner packet; false for what is none.
+/// Strips an ESP packet to its inner packet; returns false if there is none.
 #[inline]
 fn strip_esp(esp: &esp::Protection, batch: &mut Batch, index: usize, drops: &DropCounters) -> bool {
     let stripped = esp.strip(batch, index).and_then(|inner| match inner {
@@ -141,7 +141,7 @@ fn strip_esp(esp: &esp::Protection, batch: &mut Batch, index: usize, drops: &Dro
     stripped.is_ok()
 }
 
-/// Cuts off what is behind the inner packet (RFC 4303 section 2.7).
+/// Cuts off bytes after the inner packet (RFC 4303 section 2.7).
 #[inline]
 fn cut(batch: &mut Batch, index: usize) -> Result<(), DropReason> {
     let length = IpPacket::parse(batch.packet(index)).map_err(|_| DropReason::Malformed)?.bytes().len();
@@ -149,10 +149,10 @@ fn cut(batch: &mut Batch, index: usize) -> Result<(), DropReason> {
     Ok(())
 }
 
-/// Tells the protocol what it must know.
+/// Sends the data path events of an SA batch.
 fn tell(sa_batch: &SaBatch, now: Time, with_data: bool, datapath_events: &Sender<DataPathEvent>) {
     let (sa, peer) = (&sa_batch.session().sa, &sa_batch.session().peer);
-    // The slow path outlives the workers.
+    // The handshake thread outlives the workers.
     if sa.confirm() {
         peer.confirmed(sa.index);
         let _ = datapath_events.send(DataPathEvent::Confirmed(sa.index));

@@ -1,4 +1,4 @@
-//! Inbound: the inner packet must be one that its peer may send.
+//! Inbound: checks that the sending peer may send the inner packet.
 
 use super::tables::{Peer, Tables};
 use super::{SaBatch, Stage};
@@ -34,14 +34,14 @@ fn admit_sources(
     drops: &DropCounters,
     sa_batch: &SaBatch,
 ) {
-    // Neighbours are mostly of one flow.
+    // Consecutive packets mostly belong to one flow.
     let mut admitted = None;
     for index in sa_batch.packets.clone() {
         if !batch.is_live(index) {
             continue;
         }
         let Ok(ip) = IpPacket::parse(batch.packet(index)) else {
-            // Accept lets none of these pass; should it ever, this is no way around the check.
+            // The stage accept drops such packets; the check must hold even if one arrives here.
             drops.count(DropReason::Malformed, 1);
             batch.discard(index);
             continue;
@@ -59,9 +59,9 @@ fn admit_sources(
     }
 }
 
-/// RFC 4301 section 5.2, step 4: the packet must be one that the SA is for, through which it came.
+/// RFC 4301 section 5.2, step 4: the packet must match the selectors of the SA that it arrived under.
 fn admit_flows(batch: &mut Batch, selectors: &Selectors, drops: &DropCounters, sa_batch: &SaBatch) {
-    // Neighbours are mostly of one flow.
+    // Consecutive packets mostly belong to one flow.
     let mut admitted = None;
     for index in sa_batch.packets.clone() {
         if !batch.is_live(index) {

@@ -1,4 +1,4 @@
-//! Outbound: gives each packet its sequence number, its padding and its header.
+//! Outbound: assigns sequence numbers, and adds padding and header to each packet.
 
 use super::{Assigned, Fitted, Stage, transport};
 use packet::header::esp::{NEXT_IPV4, NEXT_IPV6};
@@ -17,7 +17,7 @@ pub const STAGE: Stage = Stage {
     drops: &[DropReason::CounterExhausted, DropReason::KeyExpired],
 };
 
-/// Takes the sequence numbers and lays out the messages: header, padded packet, room for the tag.
+/// Assigns sequence numbers and lays out the messages: header, padded packet, space for the tag.
 pub fn assign(
     batch: &mut Batch,
     mtu: usize,
@@ -48,7 +48,7 @@ pub fn assign(
     }
 }
 
-/// Takes what the packets of an SA batch use up of their SA.
+/// Counts the packets and bytes of an SA batch against the limits of its SA.
 #[inline]
 fn take(batch: &Batch, sa: &OutboundSa, packets: Range<usize>, now: Time) -> Result<Range<u64>, DropReason> {
     if let (Protection::Esp(esp), true) = (&sa.protection, sa.volume().is_some()) {

@@ -1,4 +1,4 @@
-//! Inbound: drops what need not be decrypted. Reads only: nothing is known to be authentic yet.
+//! Inbound: drops packets that need not be decrypted. It only reads state, as nothing is authentic yet.
 
 use super::{SaBatch, Stage};
 use packet::header::wireguard::DataHeader;
@@ -15,10 +15,10 @@ pub const STAGE: Stage = Stage {
     drops: &[DropReason::KeyExpired, DropReason::Replayed, DropReason::TooShort, DropReason::BadPadding],
 };
 
-/// Looks at the age of each SA batch's key, and for each packet at the window.
+/// Checks the age of each SA batch's key, and the replay window for each packet.
 ///
-/// `sequences`: of ESP packets, the whole sequence numbers by index. Here they are made: once the window moves, the same
-/// half would mean another number.
+/// `sequences` receives the full sequence numbers of ESP packets by index. They must be inferred here: once the
+/// window has moved, the same low half could mean another number.
 pub fn check(
     batch: &mut Batch,
     now: Time,
@@ -61,7 +61,7 @@ pub fn check(
     });
 }
 
-/// The whole sequence number of a packet that may be one of this SA.
+/// The full sequence number of a packet with a valid length for this SA.
 #[inline]
 fn check_esp(
     esp: &esp::Protection,

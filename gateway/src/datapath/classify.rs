@@ -1,4 +1,4 @@
-//! Both directions: tells what a packet is.
+//! Both directions: determines the type of each packet.
 
 use super::punt::Punt;
 use super::tables::{Protocol, Session, Tables};
@@ -42,7 +42,8 @@ pub fn outbound(batch: &Batch, drops: &DropCounters, classified: &mut Vec<Classi
     }
 }
 
-/// Inbound: finds SA batches of packets with the same receiver index or SPI; handshake messages leave for the slow path.
+/// Inbound: forms SA batches of packets with the same receiver index or SPI; handshake messages go to the handshake
+/// thread.
 pub fn inbound(
     batch: &mut Batch,
     tables: &Tables,
@@ -57,12 +58,12 @@ pub fn inbound(
     }
 }
 
-/// What the datagrams of a protocol begin with.
+/// The wire format of a protocol, as far as classification needs it.
 trait Wire {
-    /// What belongs to an SA batch begins with the same bytes, and is no shorter.
+    /// The shortest data packet. Packets of one SA batch start with the same bytes, and are no shorter.
     const SHORTEST: usize;
 
-    /// What the first bytes of a datagram say.
+    /// The kind of a datagram, from its first bytes.
     fn kind_of(datagram: &[u8]) -> Result<Kind, DropReason>;
 
     /// Whether two datagrams are for the same session.
@@ -72,11 +73,11 @@ trait Wire {
     fn handshake(datagram: &[u8]) -> &[u8];
 }
 
-/// What a datagram is.
+/// The kind of a datagram.
 enum Kind {
-    /// Under this receiver index or SPI.
+    /// A data packet under this receiver index or SPI.
     Data(u32),
-    /// For the slow path.
+    /// A message for the handshake thread.
     Handshake,
     /// For no protocol.
     Nothing,
@@ -191,7 +192,8 @@ fn find_runs<W: Wire>(
     }
 }
 
-/// Lets packets wait for the SA of an SPI that we have asked for; makes an SA batch of them if it has just come.
+/// Queues packets of an expected SPI until its SA is installed; if the SA was just installed, they become an SA
+/// batch.
 #[cold]
 fn keep(
     batch: &mut Batch,
@@ -214,7 +216,7 @@ fn keep(
     Some(SaBatch { packets: rest, session, endpoint, ds_field })
 }
 
-/// Lets packets join the last run if they belong to it.
+/// Adds packets to the last SA batch if they belong to it.
 #[inline]
 fn join(
     sa_batches: &mut [SaBatch],
@@ -234,7 +236,7 @@ fn join(
     false
 }
 
-/// The longest beginning of `packets` that is for the same session, and has no packet too short for data.
+/// The longest prefix of `packets` that belongs to the same session and has no packet too short for data.
 #[inline]
 fn same_session<W: Wire>(batch: &Batch, packets: Range<usize>) -> Range<usize> {
     let first = batch.packet(packets.start);

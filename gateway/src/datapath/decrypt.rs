@@ -1,4 +1,4 @@
-//! Inbound: opens the messages. Needs only keys and bytes.
+//! Inbound: decrypts the messages. This stage needs only keys and bytes.
 
 use super::check::counter;
 use super::encrypt::{JOBS, nonce};
@@ -17,7 +17,7 @@ pub const STAGE: Stage = Stage {
     drops: &[DropReason::BadTag, DropReason::EngineFailed],
 };
 
-/// Opens every message in place and drops those whose tag is wrong.
+/// Decrypts all messages in place and drops those with an invalid tag.
 pub fn decrypt(batch: &mut Batch, drops: &DropCounters, sa_batches: &[SaBatch], sequences: &[u64]) {
     for sa_batch in sa_batches {
         match &sa_batch.session().sa.protection {
@@ -27,7 +27,7 @@ pub fn decrypt(batch: &mut Batch, drops: &DropCounters, sa_batches: &[SaBatch], 
     }
 }
 
-/// Opens WireGuard's messages.
+/// Decrypts WireGuard messages.
 fn open(key: &dyn Key, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) {
     let mut next = packets.start;
     while next < packets.end {

@@ -1,4 +1,4 @@
-//! Outbound: seals the messages. Needs only keys and bytes.
+//! Outbound: encrypts the messages. This stage needs only keys and bytes.
 
 use super::{Assigned, Stage};
 use arrayvec::ArrayVec;
@@ -15,10 +15,10 @@ pub const STAGE: Stage = Stage {
     drops: &[DropReason::EngineFailed],
 };
 
-/// Packets in one call of the engine.
+/// The maximum number of packets in one engine call.
 pub(super) const JOBS: usize = 64;
 
-/// Seals every message in place.
+/// Encrypts all messages in place.
 pub fn encrypt(batch: &mut Batch, drops: &DropCounters, assigned: &mut Vec<Assigned>) {
     assigned.retain(|sa_batch| {
         let (packets, sequence) = (sa_batch.packets.clone(), sa_batch.first_sequence);
@@ -26,7 +26,7 @@ pub fn encrypt(batch: &mut Batch, drops: &DropCounters, assigned: &mut Vec<Assig
             Protection::WireGuard(key) => seal(&**key, batch, packets, sequence),
             Protection::Esp(esp) => esp.seal(batch, packets, sa_batch.sa.receiver, sequence),
         };
-        // Nothing of a failed run may leave: it could be plaintext.
+        // After an engine error no packet of the SA batch may be sent: it could be plaintext.
         if sealed.is_err() {
             drops.count(DropReason::EngineFailed, sa_batch.packets.len());
         }
@@ -34,7 +34,7 @@ pub fn encrypt(batch: &mut Batch, drops: &DropCounters, assigned: &mut Vec<Assig
     });
 }
 
-/// Seals WireGuard's messages.
+/// Encrypts WireGuard messages.
 fn seal(
     key: &dyn Key,
     batch: &mut Batch,

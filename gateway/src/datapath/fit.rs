@@ -1,4 +1,4 @@
-//! Outbound: makes the packets fit the tunnel.
+//! Outbound: makes packets fit into the tunnel.
 
 use super::icmp_errors::IcmpErrors;
 use super::tables::{Inside, Peer, Tunnel};
@@ -23,10 +23,10 @@ pub const STAGE: Stage = Stage {
     drops: &[DropReason::TooBig, DropReason::NoEndpoint, DropReason::Malformed, DropReason::Fragmented],
 };
 
-/// RFC 8200 section 5: every path of IPv6 carries packets of this size.
+/// RFC 8200 section 5: the minimum MTU of IPv6.
 const SMALLEST_V6: usize = 1280;
 
-/// Chooses the outer DS field and the path, and drops what the tunnel does not carry.
+/// Selects the outer DS field and the path, and drops packets that the tunnel cannot carry.
 pub fn fit(
     batch: &mut Batch,
     inside: Inside,
@@ -44,7 +44,7 @@ pub fn fit(
         };
         let room = Room::of(&peer, &sa, &endpoint);
         let ds_field = ds_field & room.ds_mask;
-        // A connection that knows what fits needs no errors, which many networks lose.
+        // The MSS is clamped because ICMP too-big errors are often filtered.
         let fits = room.usual.min(inside.mtu);
         if room.clamps_mss || room.usual < inside.mtu {
             packets.clone().for_each(|index| _ = tcp::clamp_mss(batch.packet_mut(index), fits));
@@ -52,7 +52,7 @@ pub fn fit(
         if clamps_all {
             packets.clone().for_each(|index| clamp(batch.packet_mut(index), inside.segment_sizes, fits));
         }
-        // An SA batch has packets of many senders: what is before and behind one that does not fit goes on its way.
+        // An SA batch has packets of many senders: only the packet that does not fit is dropped, not those around it.
         let mut rest = packets.clone();
         for index in packets {
             let Err(reason) = room.check(batch.packet(index)) else { continue };
@@ -75,7 +75,7 @@ pub fn fit(
     }
 }
 
-/// Lowers the segment size that a packet announces to what is set for its version of IP, and to what fits.
+/// Lowers the announced MSS of a packet to the configured value for its IP version, and to the size that fits.
 #[cold]
 fn clamp(packet: &mut [u8], [v4, v6]: [u16; 2], fits: usize) {
     let (size, ip) = match packet.first().map(|first| first >> 4) {
@@ -87,28 +87,28 @@ fn clamp(packet: &mut [u8], [v4, v6]: [u16; 2], fits: usize) {
     }
 }
 
-/// What an SA batch may be like.
+/// The limits for packets of an SA batch.
 struct Room {
-    /// Longer packets can not be carried at all.
+    /// Longer packets cannot be carried at all.
     largest: usize,
     /// Longer packets cause fragmentation of the outer packet; an inner packet that forbids fragmentation gets an ICMP error.
     usual: usize,
-    /// What of the DS field is shown outside.
+    /// The bits of the DS field that are copied to the outer header.
     ds_mask: u8,
     clamps_mss: bool,
-    /// Transport mode carries whole packets only.
+    /// Whether fragments are refused, as in transport mode.
     whole: bool,
 }
 
 impl Room {
     fn of(peer: &Peer, sa: &OutboundSa, endpoint: &Endpoint) -> Self {
         let is_v4 = endpoint.remote.is_ipv4();
-        // A datagram over IPv6 may be as long as the payload length can say.
+        // A datagram over IPv6 is limited by the payload length field.
         let most = MAXIMUM - if is_v4 { Ipv4Header::LENGTH } else { 0 };
         if let (Protection::Esp(esp), Some(tunnel)) = (&sa.protection, peer.tunnel()) {
             return Self::of_esp(esp, tunnel, most, is_v4);
         }
-        // The DSCP stays inside, as in other implementations: it would tell an observer what is carried.
+        // The DSCP is not copied, as in other implementations: it would reveal the kind of traffic.
         let largest = most - UdpHeader::LENGTH - DATA_OVERHEAD;
         Self { largest, usual: largest, ds_mask: ecn::MASK, clamps_mss: false, whole: false }
     }
@@ -137,14 +137,14 @@ impl Room {
         if self.whole { check_whole(packet) } else { Ok(()) }
     }
 
-    /// What the sender of a packet that is too big is told.
+    /// The MTU that an ICMP error reports to the sender of a packet that is too big.
     fn answer(&self, packet: &IpPacket<'_>) -> u32 {
         let smallest = if matches!(packet, IpPacket::V6(..)) { SMALLEST_V6 } else { 0 };
         self.usual.max(smallest) as u32
     }
 }
 
-/// Whether a packet longer than usual must not be carried in fragments, so that its sender learns of it.
+/// Whether a packet above the usual size must not be fragmented, so that its sender gets an error.
 fn is_answered(packet: &[u8]) -> bool {
     match IpPacket::parse(packet) {
         Ok(IpPacket::V4(header, _)) => header.fragment.get() & Ipv4Header::DONT_FRAGMENT != 0,

@@ -1,13 +1,14 @@
-//! ICMP errors for the inside: no more than may be sent are made.
+//! ICMP errors for the inside, rate-limited.
 
 use packet::header::icmp::{self, IcmpError};
 use packet::header::ip::IpPacket;
 use std::time::Duration;
 use tunnel::Time;
 
-/// RFC 4443 section 2.4(f) and RFC 1812 section 4.3.2.8 want ICMP errors limited, by a token bucket. Rate and burst are
-/// what Linux long had for all of its own (icmp_msgs_per_sec, icmp_msgs_burst): a burst of path MTU discoveries is
-/// answered whole, and a scan of an empty network costs less than carrying it would.
+/// RFC 4443 section 2.4(f) and RFC 1812 section 4.3.2.8 require a rate limit for ICMP errors, such as a token bucket.
+/// Rate and burst are the former defaults of Linux for all ICMP messages (icmp_msgs_per_sec, icmp_msgs_burst). A
+/// burst of path MTU discoveries is answered in full, and errors for a scan of an empty network cost less than
+/// forwarding it would.
 const INTERVAL: Duration = Duration::from_millis(1);
 const AT_ONCE: u32 = 50;
 
@@ -25,18 +26,18 @@ impl Default for IcmpErrors {
 }
 
 impl IcmpErrors {
-    /// Makes no errors: for packets whose sender must not get one.
+    /// Sends no errors: for packets whose sender must not get one.
     pub fn none() -> Self {
         Self { credit: Duration::ZERO, last: Time::from_nanoseconds(0), errors: Vec::new() }
     }
 
-    /// A burst begins.
+    /// Starts a burst.
     pub fn begin(&mut self, now: Time) {
         self.credit = (self.credit + (now - self.last)).min(INTERVAL * AT_ONCE);
         self.last = now;
     }
 
-    /// Makes the error for a packet, if one may be sent.
+    /// Adds the error for a packet, if one may be sent.
     #[cold]
     pub fn add(&mut self, packet: &IpPacket<'_>, error: IcmpError) {
         if self.credit < INTERVAL {
@@ -48,13 +49,13 @@ impl IcmpErrors {
         }
     }
 
-    /// Whether there are none to send.
+    /// Whether there are no errors to send.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.errors.is_empty()
     }
 
-    /// Takes them, to be sent.
+    /// Removes the errors, for sending.
     pub fn take(&mut self) -> impl Iterator<Item = Vec<u8>> + '_ {
         self.errors.drain(..)
     }

@@ -1,8 +1,8 @@
-//! A table addressed by numbers that we have chosen ourselves: receiver indices and SPIs.
+//! A table addressed by locally chosen numbers: receiver indices and SPIs.
 //!
-//! They are random, so their low bits are a hash that no one else can steer. Workers read without locks. What is removed
-//! is dropped by the thread that removes it, or by the last worker that still uses it: a map that frees in batches would
-//! keep the keys of ended sessions for as long as an interface is idle.
+//! The numbers are random, so their low bits are a hash that no attacker controls. Workers read without locks. A
+//! removed entry is dropped by the removing thread, or by the last worker that uses it. A map that frees memory in
+//! batches would keep the keys of ended sessions while an interface is idle.
 
 use arc_swap::ArcSwapOption;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Slots of the first level; each further level has twice as many.
 const FIRST: usize = 1024;
-/// Levels: enough for more than a thousand million entries.
+/// Levels: enough for more than a billion entries.
 const LEVELS: usize = 20;
-/// Neighbouring slots that an entry may be in.
+/// The number of consecutive slots that may hold an entry.
 const REACH: usize = 8;
 
-/// What knows its own number.
+/// An entry, which knows its number.
 pub trait Indexed {
     /// Its number.
     fn index(&self) -> u32;
@@ -23,14 +23,15 @@ pub trait Indexed {
 
 /// The table.
 pub struct Table<T> {
-    /// A level is made when the smaller ones are full, and stays: nothing moves, so that a reader misses nothing.
+    /// A level is allocated when the smaller ones are full, and never freed: entries never move, so readers miss
+    /// none.
     levels: [OnceLock<Box<[Slot<T>]>>; LEVELS],
     /// One writer at a time.
     writing: Mutex<()>,
 }
 
 struct Slot<T> {
-    /// The number of the entry, or of one that was here: spares readers the look at other entries.
+    /// The number of the entry, or of a removed one: it saves readers the access to other entries.
     index: AtomicU32,
     entry: ArcSwapOption<T>,
 }
@@ -47,16 +48,16 @@ impl<T> Default for Table<T> {
     }
 }
 
-/// The slots of a level that may have `index`.
+/// The slots of a level that may hold `index`.
 #[inline]
 fn reach<T>(slots: &[Slot<T>], index: u32) -> &[Slot<T>] {
-    // The last slots of a level are only ever reached from those before them.
+    // The last slots of a level are only reached from the slots before them.
     let home = index as usize & (slots.len() - REACH - 1);
     &slots[home..home + REACH]
 }
 
 impl<T: Indexed> Table<T> {
-    /// The levels that there are, the largest first: it has most entries.
+    /// The allocated levels, the largest first: it has most entries.
     #[inline]
     fn levels(&self) -> impl Iterator<Item = &[Slot<T>]> {
         self.levels.iter().rev().filter_map(|level| level.get().map(|slots| &**slots))
@@ -80,7 +81,7 @@ impl<T: Indexed> Table<T> {
         self.slot(index).map(|(_, entry)| entry)
     }
 
-    /// Adds an entry, and returns the one that had its number.
+    /// Adds an entry, and returns the previous entry with this number.
     pub fn insert(&self, entry: Arc<T>) -> Option<Arc<T>> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let index = entry.index();
@@ -100,7 +101,7 @@ impl<T: Indexed> Table<T> {
         None
     }
 
-    /// Takes an entry out. It is dropped as soon as no worker uses it.
+    /// Removes an entry. It is dropped as soon as no worker uses it.
     pub fn remove(&self, index: u32) -> Option<Arc<T>> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let (slot, entry) = self.slot(index)?;

@@ -1,9 +1,9 @@
-//! The way of a packet, one file a stage.
+//! The path of a packet, one file for each stage.
 //!
-//! Outbound, a stage takes what the stage before it made, so that a packet cannot be encrypted before it was routed;
-//! inbound, all stages work on the same SA batches of packets, in the order in which `worker.rs` calls them, and a packet that
-//! one of them discards is gone for the others. Outbound, whole trains are decided upon and dropped, but for size;
-//! inbound, packets are, since the network may have mixed good and bad ones.
+//! An outbound stage takes the result of the previous stage, so that a packet cannot be encrypted before it is
+//! routed. All inbound stages work on the same SA batches, in the order of the calls in `worker.rs`, and a packet
+//! discarded by one stage is skipped by the next ones. Outbound, decisions are made for whole trains, except about
+//! size. Inbound, they are made for each packet, as the network may have mixed valid and invalid ones.
 
 pub mod accept;
 pub mod admit;
@@ -35,14 +35,14 @@ use std::sync::Arc;
 use tables::{Peer, Session};
 use tunnel::{OutboundSa, PeerId};
 
-/// What there is to know of a stage.
+/// The description of a stage.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stage {
     /// Its name, which is also its file's.
     pub name: &'static str,
-    /// What it does.
+    /// The function of the stage in one sentence.
     pub does: &'static str,
-    /// Why a packet may end here.
+    /// The reasons for which the stage drops packets.
     pub drops: &'static [DropReason],
 }
 
@@ -71,9 +71,9 @@ pub const INBOUND: &[&Stage] = &[
     &transmit::INBOUND,
 ];
 
-/// Watches the stages go by; benchmarks measure with it, workers pass `()`.
+/// Observes the stages, for benchmarks; workers pass `()`.
 pub trait Observer {
-    /// `stage` is done with the batch.
+    /// Called when `stage` has processed the batch.
     fn finished(&mut self, stage: &'static Stage);
 }
 
@@ -82,16 +82,16 @@ impl Observer for () {
     fn finished(&mut self, _: &'static Stage) {}
 }
 
-/// What the data path tells the protocol.
+/// A data path event: a message from a worker to the handshake thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataPathEvent {
-    /// Packets wait for a key.
+    /// Packets are staged for lack of a key.
     NoKey(PeerId),
     /// A timer of a peer was armed.
     Activity(PeerId),
-    /// The key in use is old.
+    /// The key in use should be replaced.
     Renewal(PeerId),
-    /// The first authentic packet under this index came.
+    /// The first authentic packet under this index has arrived.
     Confirmed(u32),
 }
 
@@ -102,21 +102,21 @@ pub struct Classified {
     ds_field: u8,
 }
 
-/// Packets for one peer, and the key for them.
+/// Packets for one peer, with the SA to send them.
 pub struct Routed {
-    /// Which packets.
+    /// The indices of the packets.
     pub packets: Range<usize>,
     /// The receiving peer.
     pub peer: Arc<Peer>,
-    /// The key.
+    /// The SA.
     pub sa: Arc<OutboundSa>,
     /// The DS field of the inner headers.
     pub ds_field: u8,
-    /// Not a keepalive.
+    /// Whether they are data, and not a keepalive.
     pub is_data: bool,
 }
 
-/// Packets that fit into the tunnel, and where they go.
+/// Packets that fit into the tunnel, with their path.
 pub struct Fitted {
     packets: Range<usize>,
     peer: Arc<Peer>,
@@ -126,7 +126,7 @@ pub struct Fitted {
     is_data: bool,
 }
 
-/// Packets with header, padding and room for the tag, ready for the cipher.
+/// Packets with header, padding and space for the tag, ready for encryption.
 pub struct Assigned {
     packets: Range<usize>,
     peer: Arc<Peer>,
@@ -138,7 +138,7 @@ pub struct Assigned {
     first_sequence: u64,
 }
 
-/// Packets received under one security association, from one place.
+/// Packets received under one security association from one endpoint.
 pub struct SaBatch {
     packets: Range<usize>,
     session: Arc<Session>,

@@ -1,7 +1,8 @@
-//! Packets that came before their SA.
+//! The pre-SA queue: packets that arrived before their SA.
 //!
-//! Whoever answers a request for an SA may send under it at once, and a worker sees that before the slow path, which runs when
-//! workers leave time, has read the answer. The SPI is of our choosing and known since the request: packets under it wait.
+//! A peer that answers a request for an SA may send under it at once. A worker may receive these packets before the
+//! IKE thread, which has a lower priority, has handled the answer. The inbound SPI was chosen for the request, so
+//! packets with it can be queued.
 
 use super::indexed::{Indexed, Table};
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -9,25 +10,25 @@ use packet::{Batch, Endpoint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Packets that wait for an SA.
+/// The maximum number of queued packets of an SA.
 const PACKETS: usize = 256;
-/// Their bytes.
+/// The maximum size of these packets in bytes.
 const BYTES: usize = 512 * 1024;
-/// Bytes of all packets that wait.
+/// The maximum size of all queued packets in bytes.
 const ALL_BYTES: usize = 16 << 20;
 
-/// No datagram is larger.
+/// The maximum size of a datagram.
 const LARGEST: usize = u16::MAX as usize;
 
-/// A packet as it came.
+/// A packet as received.
 struct Packet {
     endpoint: Endpoint,
-    /// Of its outer header.
+    /// The DS field of its outer header.
     ds_field: u8,
     bytes: Box<[u8]>,
 }
 
-/// The packets of an SPI: workers put them in and take them out, so that none of them waits for the slow path.
+/// The queue of an SPI: workers add and remove packets, and never wait for the IKE thread.
 struct Waiting {
     spi: u32,
     is_over: AtomicBool,
@@ -49,13 +50,13 @@ impl Waiting {
     }
 }
 
-/// The SPIs of SAs that we have asked for, and the packets under them.
+/// The SPIs of requested SAs, with their queues.
 pub struct PreSaQueue {
     expected: Table<Waiting>,
-    /// How many they are: mostly none, and then unauthenticated sources' packets cost no more than that.
+    /// The number of these SPIs: it is mostly zero, and then packets with unknown SPIs cost a single comparison.
     count: AtomicUsize,
     bytes: AtomicUsize,
-    /// Those whose SA has come: the next worker that looks takes their packets before what has just arrived.
+    /// Queues whose SA was installed: the next worker takes their packets before newly received ones.
     ready: (Sender<Arc<Waiting>>, Receiver<Arc<Waiting>>),
 }
 
@@ -67,7 +68,7 @@ impl Default for PreSaQueue {
 }
 
 impl PreSaQueue {
-    /// Lets packets under an SPI wait.
+    /// Starts to queue packets with an SPI.
     pub fn expect(&self, spi: u32) {
         if self.expected.get(spi).is_none() {
             self.expected.insert(Arc::new(Waiting::new(spi)));
@@ -75,7 +76,8 @@ impl PreSaQueue {
         }
     }
 
-    /// The SA of an SPI is there: what waited for it may go on. Tells whether that is anything; then a worker must be woken.
+    /// Releases the queue of an SPI whose SA was installed. Returns whether it has packets; then a worker must be
+    /// woken.
     pub fn release(&self, spi: u32) -> bool {
         let Some(waiting) = self.end(spi) else { return false };
         let any = !waiting.packets.1.is_empty();
@@ -85,7 +87,7 @@ impl PreSaQueue {
         any
     }
 
-    /// There will be no SA of an SPI; tells how many packets have waited in vain.
+    /// Drops the queue of an SPI without an SA; returns the number of dropped packets.
     pub fn forget(&self, spi: u32) -> usize {
         let waiting = self.end(spi);
         waiting.map_or(0, |waiting| std::iter::from_fn(|| self.next_of(&waiting)).count())
@@ -109,7 +111,7 @@ impl PreSaQueue {
         Some(packet)
     }
 
-    /// Keeps packets of an SA batch, if their SPI is one of these; tells how many of the first wait now.
+    /// Queues packets of an SA batch if their SPI is expected; returns the number of packets queued.
     pub fn keep<'a>(
         &self,
         spi: u32,
@@ -123,7 +125,7 @@ impl PreSaQueue {
         let Some(waiting) = self.expected.get(spi) else { return 0 };
         let keep = |packet: &&[u8]| {
             let length = packet.len();
-            // Of two workers each may go beyond a limit by what it has in its hands.
+            // Two workers may each exceed a limit by the packets that they hold.
             if waiting.count.load(Ordering::Relaxed) >= PACKETS
                 || waiting.bytes.load(Ordering::Relaxed) + length > BYTES
                 || self.bytes.load(Ordering::Relaxed) + length > ALL_BYTES
@@ -138,13 +140,13 @@ impl PreSaQueue {
         };
         let kept = packets.take_while(keep).count();
         if kept > 0 && waiting.is_over.load(Ordering::SeqCst) {
-            // The wait ended while we looked; if there is no SA, they are dropped as what is unknown.
+            // The queue was released or dropped meanwhile; without an SA, its packets are dropped as unknown.
             self.hand_over(waiting);
         }
         kept
     }
 
-    /// Begins a batch with packets whose SA has come, as many as fit.
+    /// Starts a batch with released packets, as many as fit.
     #[inline]
     pub fn take(&self, batch: &mut Batch) {
         if !self.ready.1.is_empty() {
@@ -156,7 +158,7 @@ impl PreSaQueue {
     fn take_some(&self, batch: &mut Batch) {
         while let Ok(waiting) = self.ready.1.try_recv() {
             loop {
-                // Half of it is left for what has just arrived, and a packet is taken out only where it fits.
+                // Half of the batch is left for newly received packets, and a packet is only taken if it fits.
                 if batch.len() >= PACKETS / 2 || batch.free() < Batch::footprint(LARGEST) {
                     return self.hand_over(waiting);
                 }

@@ -1,4 +1,4 @@
-//! Inbound: handshake messages leave the data path, over a queue that cannot grow.
+//! Inbound: handshake messages leave the data path over a bounded queue.
 
 use super::Stage;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -14,26 +14,26 @@ pub const STAGE: Stage = Stage {
     drops: &[DropReason::ControlQueueFull],
 };
 
-/// Handshake messages that may wait.
+/// The maximum number of queued handshake messages.
 pub const QUEUE: usize = 4096;
-/// Bytes of IKE messages that may wait: 4,096 of the usual size, or 64 of the largest.
+/// The maximum size of queued IKE messages: 4,096 of the usual size, or 64 of the largest.
 pub const QUEUE_BYTES: usize = 4 << 20;
 
-/// Which messages are let through.
+/// The accepted messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Accepts {
-    /// Those of a right length for WireGuard.
+    /// Messages with a valid length for WireGuard.
     WireGuard,
-    /// All that an IKE header fits into (RFC 7296 section 3.1).
+    /// Messages that hold an IKE header (RFC 7296 section 3.1).
     Ike,
 }
 
 /// Bytes of an IKE header.
 const IKE_HEADER: usize = 28;
 
-/// A handshake message of a possible length, and where it came from.
+/// A handshake message with a plausible length, and its endpoint.
 pub struct Datagram {
-    /// Its source, and which of our addresses it was sent to.
+    /// Its source, and the local address that it was sent to.
     pub endpoint: Endpoint,
     bytes: Bytes,
 }
@@ -44,7 +44,7 @@ enum Bytes {
     Long(Held),
 }
 
-/// Bytes that are counted while they wait.
+/// Bytes counted against the limit while queued.
 struct Held {
     bytes: Box<[u8]>,
     waiting: Arc<AtomicUsize>,
@@ -57,7 +57,7 @@ impl Drop for Held {
 }
 
 impl Datagram {
-    /// The message; of IKE, without the marker of port 4500.
+    /// The message; an IKE message without the non-ESP marker.
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Short(length, bytes) => &bytes[..usize::from(*length)],
@@ -66,7 +66,7 @@ impl Datagram {
     }
 }
 
-/// The entry of the queue.
+/// The sending end of the queue.
 #[derive(Clone)]
 pub struct Punt {
     accepts: Accepts,
@@ -75,12 +75,12 @@ pub struct Punt {
 }
 
 impl Punt {
-    /// A queue for WireGuard: where messages go in, and where the slow path takes them out.
+    /// Creates a queue for WireGuard; the handshake thread has the receiving end.
     pub fn new() -> (Self, Receiver<Datagram>) {
         Self::accepting(Accepts::WireGuard)
     }
 
-    /// A queue for IKE.
+    /// Creates a queue for IKE.
     pub fn for_ike() -> (Self, Receiver<Datagram>) {
         Self::accepting(Accepts::Ike)
     }
@@ -90,7 +90,7 @@ impl Punt {
         (Self { accepts, queue, waiting: Arc::default() }, receiver)
     }
 
-    /// Puts one message into the queue.
+    /// Adds a message to the queue.
     pub fn punt(&self, endpoint: Endpoint, message: &[u8], drops: &DropCounters) {
         let bytes = match self.accepts {
             Accepts::WireGuard => short(message).ok_or(DropReason::NotOurs),
@@ -108,7 +108,7 @@ impl Punt {
         if message.len() < IKE_HEADER {
             return Err(DropReason::TooShort);
         }
-        // Before any bytes are copied: a flood costs no more than this.
+        // Checked before any bytes are copied, so that a flood costs no more than this check.
         let waiting = self.waiting.load(Ordering::Relaxed);
         if self.queue.is_full() || waiting + message.len() > QUEUE_BYTES {
             return Err(DropReason::ControlQueueFull);

@@ -1,4 +1,4 @@
-//! Both directions: takes what a port has.
+//! Both directions: receives packets from a port.
 
 use super::Stage;
 use super::pre_sa_queue::PreSaQueue;
@@ -16,13 +16,13 @@ pub const OUTBOUND: Stage = Stage {
 /// See [`Stage`].
 pub const INBOUND: Stage = Stage { drops: &[DropReason::TooShort, DropReason::Truncated], ..OUTBOUND };
 
-/// Begins a new batch with what has arrived; tells whether that was anything.
+/// Starts a batch with the packets that have arrived; returns whether there were any.
 pub fn receive(port: &mut impl Receive, batch: &mut Batch, drops: &DropCounters) -> io::Result<bool> {
     batch.clear();
     Ok(port.receive(batch, drops)? != 0)
 }
 
-/// The same from outside, after packets whose SA has come since they arrived.
+/// The same from outside, after packets released from the pre-SA queue.
 pub fn inbound(
     port: &mut impl Receive,
     pre_sa: &PreSaQueue,

@@ -1,4 +1,4 @@
-//! Outbound: finds the peer, and a key for it.
+//! Outbound: finds the peer and its SA.
 
 use super::icmp_errors::IcmpErrors;
 use super::tables::{Peer, Protocol, Tables};
@@ -30,10 +30,10 @@ pub const STAGE: Stage = Stage {
     ],
 };
 
-/// Answers that are remembered.
+/// The number of cached lookups.
 const REMEMBERED: usize = 256;
 
-/// A table as it was at the last burst, and what was found in it: most packets go where others went.
+/// A cache of lookups in a table, as it was at the last burst: most packets have the destination of earlier ones.
 struct Remembered<Table, Question, Answer> {
     table: Arc<Table>,
     found: Vec<Option<(Question, Answer)>>,
@@ -46,7 +46,7 @@ impl<Table: Default, Question: Clone, Answer: Clone> Default for Remembered<Tabl
 }
 
 impl<Table, Question: Clone + PartialEq, Answer: Clone> Remembered<Table, Question, Answer> {
-    /// Forgets everything if the table was replaced.
+    /// Clears the cache if the table was replaced.
     fn refresh(&mut self, current: &ArcSwap<Table>) {
         let now = current.load();
         if !Arc::ptr_eq(&now, &self.table) {
@@ -70,14 +70,14 @@ impl<Table, Question: Clone + PartialEq, Answer: Clone> Remembered<Table, Questi
     }
 }
 
-/// What a worker remembers of the tables.
+/// The lookup caches of a worker.
 #[derive(Default)]
 pub struct Recent {
     routes: Remembered<AllowedIps<Arc<Peer>>, IpAddr, Arc<Peer>>,
     policies: Remembered<Policies<Arc<Peer>>, Flow, Action<Arc<Peer>>>,
 }
 
-/// Neighbours have different places.
+/// The cache slot of an address; consecutive addresses have different slots.
 #[inline]
 fn slot(address: IpAddr) -> usize {
     let bits = match address {
@@ -90,7 +90,7 @@ fn slot(address: IpAddr) -> usize {
     (bits ^ bits >> 8 ^ bits >> 16 ^ bits >> 24) as usize
 }
 
-/// As [`slot`], for all that policies look at.
+/// As [`slot`], for all selector fields.
 #[inline]
 fn flow_slot(flow: &Flow) -> usize {
     let (source, destination) = flow.ports.unwrap_or_default();
@@ -99,24 +99,24 @@ fn flow_slot(flow: &Flow) -> usize {
     (bits ^ bits >> 8 ^ bits >> 16 ^ bits >> 24 ^ bits >> 32) as usize
 }
 
-/// What this stage asks of others.
+/// The context of this stage.
 pub struct Router<'a> {
-    /// Where it looks.
+    /// The tables for lookups.
     pub tables: &'a Tables,
-    /// Where it looks first.
+    /// The caches, which are searched first.
     pub recent: &'a mut Recent,
     /// The handshake thread, which is told that a key is needed.
     pub datapath_events: &'a Sender<DataPathEvent>,
-    /// Where it counts.
+    /// The drop counters.
     pub drops: &'a DropCounters,
     /// ICMP errors for the inside.
     pub errors: &'a mut IcmpErrors,
-    /// Sends what waits for a key of a peer.
+    /// Sends the staged packets of a peer.
     pub flush: &'a mut dyn FnMut(&Arc<Peer>),
 }
 
 impl Router<'_> {
-    /// Finds the peer of each train; neighbours for the same peer become one.
+    /// Finds the peer of each train; consecutive trains for the same peer are merged.
     pub fn route(
         &mut self,
         batch: &Batch,
@@ -155,7 +155,7 @@ impl Router<'_> {
         }
     }
 
-    /// RFC 4301 section 5.1: what no policy protects is not sent.
+    /// RFC 4301 section 5.1: a packet that no policy protects is not sent.
     fn by_policy(
         &mut self,
         batch: &Batch,
@@ -187,7 +187,7 @@ impl Router<'_> {
     }
 }
 
-/// From a peer to its key.
+/// The lookup of a peer's key.
 struct Lead<'a> {
     datapath_events: &'a Sender<DataPathEvent>,
     drops: &'a DropCounters,
@@ -196,7 +196,7 @@ struct Lead<'a> {
 }
 
 impl Lead<'_> {
-    // Called from two places, and as a call as dear as all else of this stage together.
+    // Inlined in two places: as a call it would cost as much as the rest of this stage.
     #[inline(always)]
     fn lead(
         mut self,
@@ -222,7 +222,7 @@ impl Lead<'_> {
         }
     }
 
-    /// If a key has come for the packets that wait, they leave now: nothing that came later passes them.
+    /// If a key has arrived for staged packets, they are sent now: no later packet may overtake them.
     #[cold]
     fn key_after_flush(&mut self, now: Time, peer: &Arc<Peer>) -> Option<Arc<OutboundSa>> {
         if peer.sending.load().as_ref().is_some_and(|sa| sa.is_usable(now)) {
@@ -231,7 +231,7 @@ impl Lead<'_> {
         peer.key(now)
     }
 
-    /// Without a key the packets wait, and the first asks for one.
+    /// Without a key the packets are staged, and the first one requests a key.
     #[cold]
     fn stage(self, batch: &Batch, packets: Range<usize>, peer: &Peer) {
         let (first, dropped) = peer.staging.stage(packets.map(|index| batch.packet(index)));
@@ -243,14 +243,14 @@ impl Lead<'_> {
     }
 }
 
-/// Why no policy is for a packet: ports are in the first fragment only, and policies may ask for them.
+/// The reason why no policy matches: only the first fragment has ports, and policies may require them.
 #[cold]
 fn unmatched(packet: &[u8]) -> DropReason {
     let is_late = IpPacket::parse(packet).is_ok_and(|ip| Upper::of(&ip).is_later_fragment);
     if is_late { DropReason::Fragmented } else { DropReason::Denied }
 }
 
-/// Drops a train and tells its sender, once.
+/// Drops a train and sends one error to its sender.
 #[cold]
 fn refuse(
     batch: &Batch,

@@ -1,24 +1,24 @@
-//! Packets that wait until there is a key.
+//! The staging queue: packets that wait for a key.
 //!
-//! The outbound worker alone puts them aside and takes them out again. The protocol's thread runs when workers leave time:
-//! if it took them out, packets that arrive meanwhile would go on waiting, and then be dropped, although there is a key.
+//! Only the outbound worker adds and removes packets. If the handshake thread, which has a lower priority, removed
+//! them, packets that arrive meanwhile would stay staged and then be dropped, although there is a key.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tunnel::wireguard::limits::STAGED_PACKETS;
 
-/// The packets of all peers of an interface may take this many bytes together; beyond it a peer may have one waiting.
+/// The maximum size of all staged packets of an interface; beyond it, a peer may have a single staged packet.
 const TOGETHER: usize = 32 << 20;
 
-/// Bytes that wait, of all peers of an interface.
+/// Bytes of staged packets, of all peers of an interface.
 #[derive(Clone, Default)]
 pub struct Budget(Arc<AtomicUsize>);
 
-/// The waiting packets of one peer, the oldest first.
+/// The staged packets of one peer, the oldest first.
 pub struct Staging {
     budget: Budget,
-    /// Whether packets wait or are being sent: later ones must line up behind them.
+    /// Whether packets are staged or being sent: later ones must be staged behind them.
     occupied: AtomicBool,
     queue: Mutex<VecDeque<Vec<u8>>>,
 }
@@ -29,13 +29,13 @@ impl Staging {
         Self { budget, occupied: AtomicBool::new(false), queue: Mutex::default() }
     }
 
-    /// Whether packets must line up here.
+    /// Whether packets must be staged behind others.
     #[inline]
     pub fn is_occupied(&self) -> bool {
         self.occupied.load(Ordering::Acquire)
     }
 
-    /// Puts packets at the end; tells whether they are the first, and how many had to give way.
+    /// Adds packets at the end; returns whether they are the first, and how many packets were dropped.
     pub fn stage<'a>(&self, packets: impl Iterator<Item = &'a [u8]>) -> (bool, usize) {
         let mut queue = self.lock();
         let mut dropped = 0;
@@ -54,7 +54,7 @@ impl Staging {
         (!self.occupied.swap(true, Ordering::AcqRel), dropped)
     }
 
-    /// Takes all packets, to be sent now. The place stays occupied until this returns none.
+    /// Removes all packets, for sending. The queue stays occupied until this returns none.
     pub fn take(&self) -> VecDeque<Vec<u8>> {
         let mut queue = self.lock();
         queue.iter().for_each(|packet| self.release(packet));
@@ -64,7 +64,7 @@ impl Staging {
         std::mem::take(&mut *queue)
     }
 
-    /// Drops all packets; tells how many.
+    /// Drops all packets; returns their number.
     pub fn purge(&self) -> usize {
         let mut queue = self.lock();
         queue.iter().for_each(|packet| self.release(packet));

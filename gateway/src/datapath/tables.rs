@@ -1,8 +1,8 @@
-//! What the workers look up, and who may change it.
+//! The lookup tables of the workers, with their writers.
 //!
-//! The slow path of a protocol is the only writer of [`Tables`]; workers read. The route table is replaced whole, so that a
-//! prefix moves from one peer to another in one step. Of a [`Peer`], the workers themselves write what they observe:
-//! its endpoint, its counters, its activity.
+//! The handshake thread or IKE thread is the only writer of [`Tables`]; workers read. The route table is replaced as
+//! a whole, so that a prefix moves from one peer to another atomically. In a [`Peer`], workers write what they
+//! observe: endpoint, counters and activity.
 
 use super::indexed::{Indexed, Table};
 use super::pre_sa_queue::PreSaQueue;
@@ -18,7 +18,7 @@ use tunnel::esp::{Policies, Selectors, Transport};
 use tunnel::wireguard::{Activity, AllowedIps};
 use tunnel::{InboundSa, OutboundSa, PeerId, Time};
 
-/// What an interface speaks: how its packets are told apart, and how the way of one is found.
+/// The protocol of an interface: it determines classification and routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// WireGuard, with cryptokey routing.
@@ -27,53 +27,53 @@ pub enum Protocol {
     Ipsec,
 }
 
-/// A peer, as the data path sees it: the other end of a tunnel.
+/// A peer in the data path: the remote end of a tunnel.
 pub struct Peer {
-    /// Its name in the protocol.
+    /// Its ID in the protocol.
     pub id: PeerId,
-    /// What only one protocol has.
+    /// The protocol-specific part.
     pub kind: Kind,
-    /// The key to send with.
+    /// The SA to send with.
     pub sending: ArcSwapOption<OutboundSa>,
-    /// The key to send with once a packet has come under this index of ours.
+    /// The SA to send with once a packet has arrived under this local index.
     next: Mutex<Option<(u32, Arc<OutboundSa>)>>,
-    /// Where it is.
+    /// Its endpoint.
     pub endpoint: ArcSwapOption<Endpoint>,
-    /// Packets that wait for a key.
+    /// Packets that are staged for lack of a key.
     pub staging: Staging,
-    /// What was sent to it.
+    /// Traffic sent to it.
     pub sent: CachePadded<Traffic>,
-    /// Packets for it that the kernel did not take.
+    /// Packets for it that the kernel refused.
     pub unsent: AtomicU64,
-    /// What authentic came from it.
+    /// Authentic traffic received from it.
     pub received: CachePadded<Traffic>,
 }
 
-/// What a peer has by its protocol.
+/// The protocol-specific part of a peer.
 pub enum Kind {
-    /// What the protocol must know about its traffic.
+    /// The activity notes for the timers of the protocol.
     WireGuard(Arc<Activity>),
-    /// How packets are carried.
+    /// The tunnel parameters.
     Ipsec(Tunnel),
 }
 
-/// How the packets of one pair of policies are carried: what is the same for all SAs that follow each other.
+/// The parameters of a tunnel, which all its successive SAs share.
 pub struct Tunnel {
-    /// Whether the endpoint is that of the last authentic packet. RFC 7296 section 2.23: only for a peer behind a NAT.
+    /// Whether the endpoint follows the last authentic packet. RFC 7296 section 2.23: only for a peer behind a NAT.
     pub follows: AtomicBool,
-    /// Whether it is that if only the port is another: both sides are behind NATs.
+    /// Whether the endpoint follows if only the port changes: both sides are behind NATs.
     pub follows_port: AtomicBool,
     /// The last source of authentic packets that the endpoint does not follow; cleared when read.
     pub strayed: ArcSwapOption<Endpoint>,
-    /// The largest outer packet that reaches the peer, as far as is known.
+    /// The largest outer packet that reaches the peer, as far as known.
     pub path_mtu: AtomicUsize,
-    /// The largest inner packet that is wanted.
+    /// The configured inner MTU.
     pub mtu: usize,
     /// Whether ESP packets are in UDP datagrams.
     pub in_udp: AtomicBool,
-    /// Whether the DSCP is shown outside (RFC 4301 section 5.1.2.1).
+    /// Whether the DSCP is copied to the outer header (RFC 4301 section 5.1.2.1).
     pub shows_dscp: bool,
-    /// Whether TCP is told to send no segments that would not fit.
+    /// Whether the MSS of TCP connections is clamped.
     pub clamps_mss: bool,
 }
 
@@ -119,7 +119,7 @@ impl Traffic {
 }
 
 impl Peer {
-    /// A peer without key and endpoint.
+    /// Creates a peer without key and endpoint.
     pub fn new(id: PeerId, kind: Kind, budget: Budget) -> Self {
         Self {
             id,
@@ -134,7 +134,7 @@ impl Peer {
         }
     }
 
-    /// The key to send with at `now`, if packets need not wait for another, or for packets that came before them.
+    /// The SA to send with at `now`, unless packets must be staged for a new key or behind others.
     #[inline]
     pub fn key(&self, now: Time) -> Option<Arc<OutboundSa>> {
         if self.staging.is_occupied() {
@@ -143,23 +143,23 @@ impl Peer {
         self.sending.load_full().filter(|sa| sa.is_usable(now))
     }
 
-    /// Sends with this key from now on; one that waited for its confirmation is not used any more.
+    /// Sends with this SA from now on; an unconfirmed SA is dropped.
     pub fn use_key(&self, sa: Option<Arc<OutboundSa>>) {
         let mut next = self.next();
         *next = None;
         self.sending.store(sa);
     }
 
-    /// Sends with `sa` as soon as the peer has shown, by a packet under `index`, that it has the keys.
+    /// Sends with `sa` as soon as a packet under `index` has proven that the peer has the keys.
     pub fn use_when_confirmed(&self, index: u32, sa: Arc<OutboundSa>) {
         *self.next() = Some((index, sa));
     }
 
-    /// The first packet has come under `index`: what answers it must not leave under an older key, which a peer that was
-    /// restarted does not have.
+    /// Handles the first packet under `index`: the answer must use the new key, as a restarted peer does not have the
+    /// older one.
     #[cold]
     pub fn confirmed(&self, index: u32) {
-        // If the protocol has the lock, it is about to use another key, or none. A worker does not wait for it.
+        // If the handshake thread holds the lock, it is about to change the key. A worker does not wait for it.
         let Ok(mut next) = self.next.try_lock() else { return };
         if let Some((_, sa)) = next.take_if(|(waits_for, _)| *waits_for == index) {
             self.sending.store(Some(sa));
@@ -170,7 +170,7 @@ impl Peer {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How packets are carried, of IPsec.
+    /// The tunnel parameters, for IPsec.
     pub fn tunnel(&self) -> Option<&Tunnel> {
         match &self.kind {
             Kind::Ipsec(tunnel) => Some(tunnel),
@@ -186,7 +186,7 @@ impl Peer {
         self.tunnel().is_none_or(follows)
     }
 
-    /// An authentic packet came from elsewhere than its endpoint.
+    /// Handles an authentic packet from another address than the endpoint.
     #[cold]
     pub fn note_elsewhere(&self, from: Endpoint) {
         let known = self.endpoint.load().as_deref().map(|endpoint| endpoint.remote);
@@ -220,13 +220,13 @@ impl Peer {
     }
 }
 
-/// The security association of a received packet, and whose it is.
+/// The security association of a received packet, with its peer.
 pub struct Session {
-    /// The key.
+    /// The SA.
     pub sa: Arc<InboundSa>,
     /// The peer that sends with it.
     pub peer: Arc<Peer>,
-    /// The packets that it is for; `None` leaves that to cryptokey routing.
+    /// The selectors of the SA; `None` leaves the check to cryptokey routing.
     pub selectors: Option<Selectors>,
     /// In transport mode, the addresses of its packets; `None` for those of the outer header.
     pub transport: Option<Transport>,
@@ -238,7 +238,7 @@ impl Indexed for Session {
     }
 }
 
-/// What the inside interface asks for.
+/// The configuration of the inside interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inside {
     /// The largest packet.
@@ -248,9 +248,9 @@ pub struct Inside {
     pub segment_sizes: [u16; 2],
 }
 
-/// What the workers look up.
+/// The lookup tables of the workers.
 pub struct Tables {
-    /// What the interface speaks.
+    /// The protocol of the interface.
     pub protocol: Protocol,
     /// WireGuard: from inner addresses to peers.
     pub routes: ArcSwap<AllowedIps<Arc<Peer>>>,
@@ -260,11 +260,11 @@ pub struct Tables {
     pub mtu: AtomicUsize,
     /// See [`Inside::segment_sizes`].
     pub segment_sizes: [AtomicU16; 2],
-    /// IPsec: packets whose SA we have asked for.
+    /// IPsec: the pre-SA queue.
     pub pre_sa: PreSaQueue,
-    /// What the outbound worker is to do with packets that wait for keys.
+    /// Orders to the outbound worker about staged packets.
     pub orders: Orders,
-    /// Without locks: a worker never waits for the slow path, which runs at a lower priority.
+    /// Without locks: a worker never waits for the writer, which runs at a lower priority.
     sessions: Table<Session>,
 }
 

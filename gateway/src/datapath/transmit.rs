@@ -37,7 +37,7 @@ pub fn outbound(
         if !sa_batch.is_data {
             activity.sent(now);
         } else if activity.sent_data(now) {
-            // The slow path outlives the workers.
+            // The handshake thread outlives the workers.
             let _ = datapath_events.send(DataPathEvent::Activity(sa_batch.peer.id));
         }
     }

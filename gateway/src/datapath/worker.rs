@@ -205,7 +205,7 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
             Order::Send => {
                 self.egress.flush(&mut self.waited, peer);
                 if peer.staging.is_occupied() {
-                    // The key has ended meanwhile. The slow path outlives the workers.
+                    // The key has ended meanwhile. The handshake thread outlives the workers.
                     let _ = self.shared.datapath_events.send(DataPathEvent::NoKey(peer.id));
                 }
             }
