@@ -1,4 +1,4 @@
-//! What differs between two configurations.
+//! The differences between two configurations.
 
 use crate::statement::{Statement, statements};
 use crate::tree::Tree;
@@ -8,9 +8,9 @@ use std::fmt;
 /// One difference.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// It was not there before.
+    /// The statement is new.
     Added(Statement<'a>),
-    /// It is not there any more.
+    /// The statement was removed.
     Removed(Statement<'a>),
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Change<'_> {
     }
 }
 
-/// What must be taken away from `before` and then added to make `after`.
+/// The changes that make `after` out of `before`: removals first.
 pub fn diff<'a>(before: &'a Tree, after: &'a Tree) -> Vec<Change<'a>> {
     let (before, after) = (statements(before), statements(after));
     let removed = missing_in(&before, &after).into_iter().map(Change::Removed);

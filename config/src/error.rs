@@ -1,48 +1,48 @@
-//! What is wrong with a configuration: where, why, and what to write instead.
+//! Errors in a configuration: the location, the reason and the fix.
 
 use crate::schema::{self, Place};
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// How different a word may be from the one that was meant, in edits.
+/// The maximum edit distance of a suggestion.
 pub(crate) const NEAR: usize = 3;
 
-/// Where a word stands.
+/// The location of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Location {
-    /// The line, the first is 1; 0 for nowhere.
+    /// The line, from 1; 0 for no location.
     pub line: usize,
-    /// The column in characters, the first is 1.
+    /// The column in characters, from 1.
     pub column: usize,
-    /// How many characters it is long.
+    /// The length in characters.
     pub width: usize,
 }
 
-/// One thing that is wrong.
+/// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// Where.
+    /// The location.
     pub location: Location,
-    /// What.
+    /// The reason.
     pub reason: String,
-    /// What to do.
+    /// The fix.
     pub fix: Option<String>,
-    /// What is not to be shown besides what looks like a secret.
+    /// The parts of the line that are hidden besides those that look like secrets.
     hidden: Hidden,
 }
 
-/// What of a line is not shown, besides what looks like a secret.
+/// The parts of a line that are hidden besides those that look like secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hidden {
     Nothing,
-    /// The word at the place of the error may be a secret, or what follows it.
+    /// The word at the location and all after it, which may be secrets.
     FromWord,
-    /// What follows the word at the place of the error may be a secret.
+    /// All after the word at the location, which may be a secret.
     BehindWord,
 }
 
 impl ConfigError {
-    /// An error at a place.
+    /// An error at a location.
     pub fn new(location: Location, reason: impl Into<String>) -> Self {
         Self {
             location,
@@ -52,30 +52,30 @@ impl ConfigError {
         }
     }
 
-    /// The same, with what to do.
+    /// Adds a fix.
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(hide_keys(&Zeroizing::new(fix.into())));
         self
     }
 
-    /// The same, of a word that may be a secret.
+    /// Marks the word at the location as a possible secret.
     #[must_use]
     pub(crate) fn secret(mut self) -> Self {
         self.hidden = Hidden::FromWord;
         self
     }
 
-    /// The same, of a word that may be meant as the name of a secret, which follows it.
+    /// Marks the word at the location as a possible name of a secret, which follows it.
     #[must_use]
     pub(crate) fn names_secret(mut self) -> Self {
         self.hidden = Hidden::BehindWord;
         self
     }
 
-    /// Shows the error in the text that it is about.
+    /// Shows the error with the line that it is about.
     ///
-    /// Nothing is shown that may be a secret: a log is read by others.
+    /// Possible secrets are hidden, as logs have other readers.
     pub fn in_text<'a>(&'a self, file: &'a str, text: &'a str) -> impl fmt::Display + 'a {
         InText { error: self, file, text }
     }
@@ -121,11 +121,11 @@ impl fmt::Display for InText<'_> {
     }
 }
 
-/// As long as this, a run of characters may be a key: 44 in base64, 64 in hexadecimal; some may be missing.
+/// A sequence of this many characters may be a key: 44 in base64, 64 in hexadecimal; some may be missing.
 const KEY: usize = 40;
 
-/// The line with stars for whatever may be a secret, or stands at or behind the column `from`, and spaces for what would
-/// move the columns.
+/// The line with stars in place of possible secrets and of all from the column `from` on, and with spaces in place of
+/// characters that would shift the columns.
 fn hide_secrets(line: &str, from: usize) -> String {
     let mut characters = Zeroizing::new(Vec::with_capacity(line.len()));
     characters.extend(line.chars());
@@ -139,7 +139,7 @@ fn hide_secrets(line: &str, from: usize) -> String {
     hide_keys(&shown)
 }
 
-/// The text with stars for whatever looks like a key.
+/// The text with stars in place of possible keys.
 fn hide_keys(text: &str) -> String {
     let is_of_key = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
     let mut shown = String::with_capacity(text.len());

@@ -1,21 +1,21 @@
 //! Reads lines of `set` and `delete`. Every wrong line is reported, each with its place and the nearest valid word.
 //!
-//! Lines that begin and end a session at a router are passed over, so that what is copied from a guide can be read.
+//! Lines that begin and end a session at a router are skipped, so that text copied from a guide can be read.
 
 use crate::error::{ConfigError, Location, NEAR};
 use crate::schema::{self, Kind, Node, NotServed, Place, Type};
 use crate::tree::Tree;
 use zeroize::Zeroizing;
 
-/// Lines of a session that say nothing about the configuration.
+/// Lines of a session without configuration.
 const SESSION: &[&str] = &["configure", "commit", "save", "exit"];
 
-/// How many words are listed in an error at most.
+/// The maximum number of words listed in an error.
 const LISTED: usize = 20;
 
 /// A word of a line.
 struct Token {
-    /// It may be a secret, or have one in a wrong place.
+    /// The text, which may be a secret or contain a misplaced one.
     text: Zeroizing<String>,
     location: Location,
 }
@@ -35,7 +35,7 @@ pub fn parse(text: &str) -> Result<Tree, Vec<ConfigError>> {
     if errors.is_empty() { Ok(tree) } else { Err(errors) }
 }
 
-/// What is said of a file in the format that VyOS saves: every line of it would be wrong.
+/// The error for a file in the format that VyOS saves: otherwise every line of it would be an error.
 fn braces(text: &str) -> Option<ConfigError> {
     let (index, line) = text.lines().enumerate().find(|(_, line)| {
         let first = line.split_whitespace().next().unwrap_or_default();
@@ -68,7 +68,7 @@ fn split(line: &str, number: usize) -> Result<Vec<Token>, ConfigError> {
         if first == '#' && words.is_empty() {
             break;
         }
-        // All the room that it may need: text that moves leaves a copy behind.
+        // Allocated in full: text that moves would leave a copy behind.
         let mut text = Zeroizing::new(String::with_capacity(line.len()));
         let (mut quote, mut end) = (None, start);
         while let Some(&(position, character)) = characters.peek() {
@@ -92,7 +92,7 @@ fn split(line: &str, number: usize) -> Result<Vec<Token>, ConfigError> {
     Ok(words)
 }
 
-/// Carries out one line.
+/// Executes one line.
 fn read(words: &[Token], tree: &mut Tree) -> Result<(), ConfigError> {
     let Some((verb, words)) = words.split_first() else { return Ok(()) };
     match verb.text.as_str() {
@@ -134,7 +134,7 @@ fn set(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigError
     }
 }
 
-/// Words that nothing follows any more go with the last thing that did, unless they may stand alone.
+/// Removes words that nothing follows any more, unless they are valid alone.
 fn prune(path: &[&str], tree: &mut Tree) {
     for length in (1..path.len()).rev() {
         let words = &path[..length];
@@ -179,7 +179,7 @@ fn delete(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigEr
     Err(ConfigError::new(last.location, "nothing to delete: it is not set"))
 }
 
-/// Follows the words through the grammar; returns where they end, the path, and what follows it.
+/// Follows the words through the grammar; returns the place, the path, and the remaining words.
 fn walk(words: &[Token]) -> Result<(Place, &[Token], &[Token]), ConfigError> {
     let mut place = Place::Inner;
     for length in 1..=words.len() {
@@ -215,13 +215,13 @@ fn more_words(last: &Token, path: &[Token]) -> ConfigError {
         .fix(format!("add one of {}", following.join(", ")))
 }
 
-/// What is said of a word that may not stand behind those `before` it.
+/// The error for a word that is not valid after `before`.
 fn unknown_after(word: &Token, before: &[&str]) -> ConfigError {
     let valid = schema::following(before);
     if nearest(&word.text, &valid).is_some() {
         return unknown(word, &word.text, &valid);
     }
-    // If the word before a secret is forgotten, the secret stands in its place.
+    // If the name of a secret was forgotten, the secret stands in its place.
     let secrets = schema::secrets_behind(before);
     if secrets.is_empty() {
         return unknown(word, &word.text, &valid);
@@ -233,7 +233,8 @@ fn unknown_after(word: &Token, before: &[&str]) -> ConfigError {
     suggest(error, &word.text, &valid)
 }
 
-/// Whether a word can be no key, nor a part of one: it is short, and made of small letters and hyphens, or a digit at its end.
+/// Whether a word can be neither a key nor part of one: it is short, of lower-case letters and hyphens, with an
+/// optional digit at its end.
 fn is_no_key(word: &str) -> bool {
     let stem = word.strip_suffix(|c: char| c.is_ascii_digit()).unwrap_or(word);
     word.len() <= 24 && stem.chars().all(|c| c.is_ascii_lowercase() || c == '-')
@@ -243,7 +244,7 @@ fn unknown(word: &Token, text: &str, valid: &[&str]) -> ConfigError {
     suggest(ConfigError::new(word.location, format!("unknown word {text:?}")), text, valid)
 }
 
-/// The error with the word that was meant, or all that might have been.
+/// Adds the nearest valid word, or a list of all, to an error.
 fn suggest(error: ConfigError, text: &str, valid: &[&str]) -> ConfigError {
     match nearest(text, valid) {
         Some(nearest) => error.fix(format!("did you mean {nearest}?")),
@@ -256,7 +257,8 @@ fn suggest(error: ConfigError, text: &str, valid: &[&str]) -> ConfigError {
     }
 }
 
-/// The valid word that `text` is nearly; of several the one that is as long, since letters are swapped oftener than lost.
+/// The valid word nearest to `text`; among equals the one of the same length, as swapped letters are more frequent
+/// than missing ones.
 pub fn nearest<'a>(text: &str, valid: &[&'a str]) -> Option<&'a str> {
     let words = valid.iter().filter(|valid| !valid.starts_with('<'));
     let rated = words
@@ -265,7 +267,7 @@ pub fn nearest<'a>(text: &str, valid: &[&'a str]) -> Option<&'a str> {
     (distance <= NEAR && distance < nearest.chars().count()).then_some(nearest)
 }
 
-/// The place behind a word.
+/// The location after a word.
 fn end_of(word: &Token) -> Location {
     Location { column: word.location.column + word.location.width, width: 1, ..word.location }
 }

@@ -1,17 +1,17 @@
-//! What a value must look like, and what is said of one that does not.
+//! The types of values, and the errors for invalid ones.
 
 use ipnet::IpNet;
 use std::net::IpAddr;
 use zeroize::Zeroizing;
 
-/// What a node holds.
+/// The content of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing: it is there or not.
+    /// No value: the node is set or not.
     Flag,
-    /// Nothing, or a value where an older VyOS wrote one.
+    /// No value, or a value as in older versions of VyOS.
     FlagOr(Type),
-    /// Nothing; more words may follow.
+    /// No value; more words may follow.
     Branch,
     /// One value.
     Value(Type),
@@ -19,7 +19,7 @@ pub enum Kind {
     Values(Type),
 }
 
-/// What a value, or a name that the user chooses, must look like.
+/// The type of a value, or of a name that the user chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// A number, both ends included.
@@ -38,15 +38,15 @@ pub enum Type {
     PeerAddress,
     /// The name or number of an IP protocol.
     Protocol,
-    /// What TCP's segments are lowered to: a number of bytes, or what fits the MTU.
+    /// The limit of the MSS: a number of bytes, or the size that fits the MTU.
     SegmentSize,
     /// 32 bytes in base64.
     Key,
-    /// Bytes in base64: what stands between the lines `-----BEGIN` and `-----END` of a PEM file.
+    /// Bytes in base64: the text between the lines `-----BEGIN` and `-----END` of a PEM file.
     Base64,
-    /// Up to so many characters.
+    /// Text of up to this many characters.
     Text(usize),
-    /// A secret of up to so many characters.
+    /// A secret of up to this many characters.
     Secret(usize),
     /// One of these words.
     Word(&'static [&'static str]),
@@ -54,15 +54,15 @@ pub enum Type {
     Interface(&'static str),
     /// A name without spaces.
     Name,
-    /// A name that stands elsewhere in the configuration: the path of its tag.
+    /// The name of another branch of the configuration, given by the path of its tag.
     Reference(&'static str),
 }
 
-/// How many words are listed in an error at most.
+/// The maximum number of words listed in an error.
 const LISTED: usize = 12;
 
 impl Kind {
-    /// What its values must look like.
+    /// The type of its values.
     pub fn value_type(self) -> Option<Type> {
         match self {
             Self::Flag | Self::Branch => None,
@@ -72,7 +72,7 @@ impl Kind {
 }
 
 impl Type {
-    /// Whether `text` is a value of this type, and if not, what is.
+    /// Checks whether `text` is a value of this type; the error tells which values are.
     pub fn check(self, text: &str) -> Result<(), String> {
         let is_right = match self {
             Self::Number(low, high) => whole(text).is_some_and(|number| (low..=high).contains(&number)),
@@ -99,7 +99,7 @@ impl Type {
         if is_right { Ok(()) } else { Err(self.refusal(text)) }
     }
 
-    /// What is said of a wrong value. One that may be a secret is not repeated.
+    /// The error for an invalid value. A possible secret is not repeated.
     fn refusal(self, text: &str) -> String {
         let expected = match self {
             Self::Number(low, high) => format!("a number from {low} to {high}"),
@@ -142,7 +142,7 @@ fn interface(letters: &str, text: &str) -> bool {
     text.len() <= 15 && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a name may be looked up. Digits and dots alone were meant as an address.
+/// Whether a name can be resolved. Digits and dots alone are a mistyped address.
 fn is_domain(text: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')

@@ -1,13 +1,13 @@
-//! What is no error, and seldom meant.
+//! Warnings about valid settings that are seldom intended.
 
 use super::{Reader, Settings};
 use ipnet::IpNet;
 
-/// What fits into 1500 bytes outside, over IPv4: 60 bytes are added, and 80 over IPv6.
+/// The MTU that fits into 1500 bytes outside over IPv4: 60 bytes are added, and 80 over IPv6.
 const FITS: u32 = 1440;
 
 impl Reader {
-    /// Warns of what will not work on most networks.
+    /// Warns of settings that do not work on most networks.
     pub(super) fn hints(&mut self, settings: &Settings) {
         for (name, interface) in settings.wireguard.iter().filter(|(_, interface)| interface.mtu > FITS) {
             let outside = interface.mtu + 80;

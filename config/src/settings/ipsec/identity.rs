@@ -1,10 +1,10 @@
-//! Who a side of a connection is (RFC 7296, section 3.5), in the spelling that strongSwan has for it.
+//! The identity of one side of a connection (RFC 7296, section 3.5), in the spelling of strongSwan.
 
 use std::fmt;
 use std::net::IpAddr;
 use zeroize::Zeroizing;
 
-/// Who a side of a connection is.
+/// The identity of one side of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Identity {
     /// An address (ID_IPV4_ADDR, ID_IPV6_ADDR).

@@ -1,4 +1,4 @@
-//! What the tunnels of all peers say of each other: a packet must have one tunnel to go through.
+//! Overlaps between the tunnels of all peers: each packet must match one tunnel only.
 
 use super::{Identity, Peer, Reader, Remote, Traffic, Tunnel};
 use crate::tree::Tree;
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Which packets a tunnel is for, one network to one network.
+/// The packets of a tunnel, from one network to one network.
 struct Selector<'a> {
     peer: &'a str,
     number: u32,
@@ -37,11 +37,11 @@ impl<'a> Selector<'a> {
         Some((cut(&self.local, local)?, cut(&self.remote, remote)?))
     }
 
-    /// Whether the same packet may be meant by both, and nothing says which of them takes it.
+    /// Whether both match the same packet, and neither takes precedence.
     fn conflicts_with(&self, other: &Self) -> bool {
         let (ours, theirs) = (self.tunnel, other.tunnel);
         let is_other = self.name() != other.name();
-        // A tunnel for one protocol or port is the closer match beside one for all of them.
+        // A tunnel for one protocol or port takes precedence over one for all of them.
         let is_as_close = ours.protocol == theirs.protocol
             && ours.local.port == theirs.local.port
             && ours.remote.port == theirs.remote.port;
@@ -120,7 +120,7 @@ impl Reader {
         self.error(location, reason, fix);
     }
 
-    /// Two peers must differ in something that is seen before either has proved who it is.
+    /// Two peers must differ in a property that is visible before authentication.
     pub(super) fn check_peers(&mut self, tree: &Tree, peers: &BTreeMap<String, Arc<Peer>>) {
         type Seen<'a> = (Option<IpAddr>, Vec<&'a Remote>, &'a Option<Identity>, &'a Option<Identity>);
         let mut seen: HashMap<Seen<'_>, &str> = HashMap::new();

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 pub(super) struct Secrets {
     shared: Vec<Shared>,
     by_identity: HashMap<Identity, Vec<usize>>,
-    /// Those that anyone may have.
+    /// Secrets for any identity.
     of_anyone: Vec<usize>,
 }
 
@@ -28,10 +28,11 @@ impl Shared {
 }
 
 impl Secrets {
-    /// The secret of two sides, each known by some identities, with its name.
+    /// The secret of two sides, each with some identities, and its name.
     ///
-    /// One that names the peer is taken, best if it names us too; else one that names only us; else one for anyone. One that
-    /// names us and another is between those two: a peer that it does not name does not get it.
+    /// A secret that names the peer is preferred, best if it also names the local side; then one that names only the
+    /// local side; then one for any identity. A secret that names the local side and another peer belongs to those
+    /// two, and is not used for this peer.
     pub(super) fn find(&self, ours: &[Identity], theirs: &[Identity]) -> Option<(&str, &SecretBytes)> {
         let of = |ids: &[Identity]| -> Vec<&Shared> {
             let found = ids.iter().filter_map(|id| self.by_identity.get(id)).flatten();
