@@ -19,10 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use support::{Broken, announced, syn, v4, v6};
+use tunnel::Protection;
 use tunnel::esp::{
     Action, Limits, Mode, Options, Policies, Policy, Selectors, TrafficSelector, Transform, Transport,
 };
-use tunnel::sa::Protection;
 use zerocopy::FromBytes;
 
 const GCM: Transform = Transform::Aead(Cipher::Aes128Gcm, 16);

@@ -7,10 +7,12 @@
 mod bucket;
 pub mod esp;
 pub mod ikev2;
+pub mod protection;
 pub mod replay;
 pub mod sa;
 pub mod time;
 pub mod wireguard;
 
+pub use protection::Protection;
 pub use sa::{InboundSa, OutboundSa, PeerId};
 pub use time::{Now, Time};

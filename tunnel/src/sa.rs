@@ -3,13 +3,13 @@
 //! Workers share both SAs, which are immutable except for their counters. So a packet in flight is completed under
 //! its SA while a newer SA is already in use.
 
+use crate::Time;
+use crate::protection::Protection;
 use crate::replay::{self, ReplayWindow};
-use crate::{Time, esp};
-use crypto::Key;
 use packet::DropReason;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 /// Identifies a peer for the lifetime of the protocol instance that created it; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,44 +33,6 @@ pub struct Lifetime {
     pub expires: Time,
     /// The first sequence number that is not used.
     pub end_sequence: u64,
-}
-
-/// The protocol and the key of an SA: an SA batch is dispatched on it once.
-pub enum Protection {
-    /// WireGuard's data messages.
-    WireGuard(Arc<dyn Key>),
-    /// ESP.
-    Esp(esp::Protection),
-}
-
-impl From<Arc<dyn Key>> for Protection {
-    fn from(key: Arc<dyn Key>) -> Self {
-        Self::WireGuard(key)
-    }
-}
-
-impl From<esp::Protection> for Protection {
-    fn from(protection: esp::Protection) -> Self {
-        Self::Esp(protection)
-    }
-}
-
-impl Protection {
-    /// The key, if the SA is WireGuard's.
-    pub fn wireguard(&self) -> Option<&dyn Key> {
-        match self {
-            Self::WireGuard(key) => Some(&**key),
-            Self::Esp(_) => None,
-        }
-    }
-
-    /// The first sequence number of a packet (RFC 4303 section 3.3.3; WireGuard counts from 0).
-    fn first_sequence(&self) -> u64 {
-        match self {
-            Self::WireGuard(_) => 0,
-            Self::Esp(_) => 1,
-        }
-    }
 }
 
 /// A key counts as worn after this fraction of its limit: the peer may rekey long before the local limit.

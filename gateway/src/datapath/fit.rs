@@ -13,8 +13,8 @@ use packet::{Batch, DropCounters, DropReason, Endpoint};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tunnel::OutboundSa;
+use tunnel::Protection;
 use tunnel::esp::{self, Mode};
-use tunnel::sa::Protection;
 
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {

@@ -200,7 +200,7 @@ fn explicit_iv(packet: &[u8]) -> [u8; 8] {
 mod tests {
     use super::*;
     use crate::esp::{ChildSa, Half, Options, Transform};
-    use crate::{InboundSa, OutboundSa, Time, sa};
+    use crate::{InboundSa, OutboundSa, Time};
     use crypto::cipher::{Cipher, Encryption, Integrity, Pair};
     use crypto::engine::aws_lc::AwsLc;
     use crypto::{SecretBytes, random};
@@ -222,8 +222,8 @@ mod tests {
         child.load(&options, &AwsLc, &mut random::System::default(), NOW).expect("keys of the right length")
     }
 
-    fn of(protection: &sa::Protection) -> &Protection {
-        let sa::Protection::Esp(protection) = protection else { panic!("it is ESP") };
+    fn of(protection: &crate::Protection) -> &Protection {
+        let crate::Protection::Esp(protection) = protection else { panic!("it is ESP") };
         protection
     }
 

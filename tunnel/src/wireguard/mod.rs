@@ -12,6 +12,7 @@
 pub mod activity;
 pub mod allowed_ips;
 pub mod cookie;
+pub mod data;
 pub mod device;
 pub mod limiter;
 pub mod limits;

@@ -1,0 +1,146 @@
+//! WireGuard's data messages (whitepaper, section 5.4.6): header, packet padded to 16 bytes, tag.
+//!
+//! ```text
+//! outbound   lay out: header, padding, room for the tag → seal, one call of the engine for up to 64 messages
+//! inbound    counter, for the replay window → open, one call for up to 64 messages → strip
+//! ```
+
+use arrayvec::ArrayVec;
+use crypto::{EngineFailure, Job, Key};
+use packet::header::ip::IpPacket;
+use packet::header::wireguard::{DATA, DATA_HEADER, DATA_OVERHEAD, DataHeader, TAG, padded};
+use packet::{Batch, DropCounters, DropReason};
+use std::ops::Range;
+use std::sync::Arc;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Packets in one call of the engine.
+const JOBS: usize = 64;
+
+/// How the data messages of one session are laid out, sealed and opened.
+pub struct Protection {
+    key: Arc<dyn Key>,
+}
+
+impl Protection {
+    /// With the key of one direction.
+    pub fn new(key: Arc<dyn Key>) -> Self {
+        Self { key }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &dyn Key {
+        &*self.key
+    }
+
+    /// Puts header and padding around packets, and leaves room for the tags.
+    ///
+    /// `mtu`: of the inside interface, beyond which nothing is padded.
+    #[inline]
+    pub fn lay_out(
+        &self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        receiver: u32,
+        first_sequence: u64,
+        mtu: usize,
+    ) {
+        for (index, sequence) in packets.zip(first_sequence..) {
+            let length = batch.packet(index).len();
+            let padding = padded(length, mtu) - length;
+            batch.grow(index, DATA_HEADER, padding + TAG);
+            let message = batch.packet_mut(index);
+            let header =
+                DataHeader { kind: DATA.into(), receiver: receiver.into(), counter: sequence.into() };
+            message[..DATA_HEADER].copy_from_slice(header.as_bytes());
+            message[DATA_HEADER + length..][..padding].fill(0);
+        }
+    }
+
+    /// Seals messages that were laid out with consecutive sequence numbers.
+    ///
+    /// When the engine fails, nothing of the messages may leave.
+    pub fn seal(
+        &self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        mut sequence: u64,
+    ) -> Result<(), EngineFailure> {
+        let mut packets = batch.packets_mut(packets).map(|(_, message)| {
+            let (_, sealed) = message.split_at_mut(DATA_HEADER);
+            let (text, tag) = sealed.split_last_chunk_mut::<TAG>().expect("lay_out left room for the tag");
+            let nonce = nonce(sequence);
+            sequence += 1;
+            Job { nonce, aad: &[], text, tag, authentic: false }
+        });
+        loop {
+            let mut jobs: ArrayVec<Job<'_>, JOBS> = packets.by_ref().take(JOBS).collect();
+            if jobs.is_empty() {
+                return Ok(());
+            }
+            self.key.seal(&mut jobs)?;
+        }
+    }
+
+    /// The counter in the header of a message whose length was checked.
+    #[inline]
+    pub fn counter(message: &[u8]) -> u64 {
+        let (header, _) = DataHeader::ref_from_prefix(message).expect("the length was checked");
+        header.counter.get()
+    }
+
+    /// Opens messages in place, and drops those whose tag is wrong.
+    pub fn open(&self, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) {
+        let mut next = packets.start;
+        while next < packets.end {
+            let mut indices = ArrayVec::<usize, JOBS>::new();
+            let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
+            for (index, message) in batch.packets_mut(next..packets.end).take(JOBS) {
+                let nonce = nonce(Self::counter(message));
+                let sealed = &mut message[DATA_HEADER..];
+                let (text, tag) = sealed.split_last_chunk_mut::<TAG>().expect("the length was checked");
+                jobs.push(Job { nonce, aad: &[], text, tag, authentic: false });
+                indices.push(index);
+            }
+            let Some(&last) = indices.last() else { break };
+            next = last + 1;
+            let failed = self.key.open(&mut jobs).is_err();
+            let verdicts: ArrayVec<bool, JOBS> = jobs.iter().map(|job| job.authentic).collect();
+            drop(jobs);
+            for (&index, &authentic) in indices.iter().zip(&verdicts) {
+                if failed || !authentic {
+                    drops.count(if failed { DropReason::EngineFailed } else { DropReason::BadTag }, 1);
+                    batch.discard(index);
+                }
+            }
+        }
+    }
+
+    /// Leaves of an opened message the inner packet; false for a keepalive, which ends here.
+    #[inline]
+    pub fn strip(&self, batch: &mut Batch, index: usize, drops: &DropCounters) -> bool {
+        let message = batch.packet(index);
+        let inner = &message[DATA_HEADER..message.len() - (DATA_OVERHEAD - DATA_HEADER)];
+        if inner.is_empty() {
+            batch.discard(index);
+            return false;
+        }
+        if let Ok(ip) = IpPacket::parse(inner) {
+            let length = ip.bytes().len();
+            batch.shrink(index, DATA_HEADER, length);
+        } else {
+            let is_ip = matches!(inner[0] >> 4, 4 | 6);
+            drops.count(if is_ip { DropReason::BadPadding } else { DropReason::Malformed }, 1);
+            batch.discard(index);
+        }
+        true
+    }
+}
+
+/// Four zero bytes and the counter.
+#[inline]
+fn nonce(sequence: u64) -> [u8; 12] {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&sequence.to_le_bytes());
+    nonce
+}
