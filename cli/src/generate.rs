@@ -10,7 +10,7 @@ pub(crate) enum What {
     /// Keys and certificates
     #[command(subcommand)]
     Pki(Pki),
-    /// Man pages and shell completions
+    /// Man pages, shell completions and the command reference
     Manual(manual::Arguments),
 }
 

@@ -1,4 +1,6 @@
-//! `postern generate manual`: man pages and shell completions, made from the command definitions.
+//! `postern generate manual`: man pages, shell completions and the command reference, made from the command definitions.
+
+mod reference;
 
 use crate::{Cli, Outcome};
 use clap::{Args, CommandFactory};
@@ -19,6 +21,9 @@ const COMPLETIONS: &[(Shell, &str)] = &[
     (Shell::Fish, "fish/vendor_completions.d/postern.fish"),
 ];
 
+/// Where the command reference goes, below `share`.
+const REFERENCE: &str = "doc/postern/commands.md";
+
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     write(&arguments.directory).map_err(|error| format!("{}: {error}", arguments.directory.display()).into())
 }
@@ -30,6 +35,7 @@ fn write(share: &Path) -> std::io::Result<()> {
         clap_complete::generate(shell, &mut command, "postern", &mut text);
         put(&share.join(place), &text)?;
     }
+    put(&share.join(REFERENCE), reference::text().as_bytes())?;
     let pages = share.join("man/man1");
     fs::create_dir_all(&pages)?;
     clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), pages)
@@ -45,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_verb_has_a_page_and_every_shell_a_file() {
+    fn every_verb_has_a_page_every_shell_a_file_and_the_reference_is_current() {
         let share = std::env::temp_dir().join(format!("postern-share-{}", std::process::id()));
         write(&share).expect("it is written");
         let read = |place: &str| {
@@ -59,6 +65,12 @@ mod tests {
         for &(_, place) in COMPLETIONS {
             assert!(read(place).contains("reload"), "{place}");
         }
+        let committed = include_str!("../../docs/commands.md");
+        assert!(
+            read(REFERENCE) == committed,
+            "docs/commands.md is not what the commands are\n  fix: cp {} docs/commands.md",
+            share.join(REFERENCE).display()
+        );
         fs::remove_dir_all(&share).expect("it is there");
     }
 }
