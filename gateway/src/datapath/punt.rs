@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub const STAGE: Stage = Stage {
     name: "punt",
     does: "hands handshake messages to the slow path over a bounded queue",
-    drops: &[DropReason::ControlQueueFull],
+    drops: &[DropReason::ControlQueueFull, DropReason::NotOurs],
 };
 
 /// The maximum number of queued handshake messages.
@@ -92,6 +92,10 @@ impl Punt {
 
     /// Adds a message to the queue.
     pub fn punt(&self, endpoint: Endpoint, message: &[u8], drops: &DropCounters) {
+        // RFC 768: no answer is expected. An answer to port 0 is refused here, and would look like a peer without a route.
+        if endpoint.remote.port() == 0 {
+            return drops.count(DropReason::NotOurs, 1);
+        }
         let bytes = match self.accepts {
             Accepts::WireGuard => short(message).ok_or(DropReason::NotOurs),
             Accepts::Ike => self.hold(message),
@@ -148,5 +152,15 @@ mod tests {
         assert_eq!(punt.waiting.load(Ordering::Relaxed), 0);
         punt.punt(from, &[0; IKE_HEADER - 1], &drops);
         assert_eq!((queue.len(), drops.read(DropReason::TooShort)), (0, 1));
+    }
+
+    #[test]
+    fn a_message_from_port_0_is_not_answered() {
+        for (punt, queue) in [Punt::for_ike(), Punt::new()] {
+            let drops = DropCounters::default();
+            let from = Endpoint::new("192.0.2.1:0".parse().expect("literal"));
+            punt.punt(from, &[1; size_of::<Initiation>()], &drops);
+            assert_eq!((queue.len(), drops.read(DropReason::NotOurs)), (0, 1));
+        }
     }
 }

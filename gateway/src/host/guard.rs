@@ -88,7 +88,7 @@ impl Guard {
         }
         let Some((socket, _)) = &self.socket else { return Ok(false) };
         // Those of a table that an earlier daemon has left count too.
-        self.earlier += nft::counted(socket, TABLE).unwrap_or(0);
+        let counted = nft::counted(socket, TABLE).unwrap_or(0);
         let mut batch = Batch::new();
         // Deleted only if it is there; one that is there is replaced.
         batch.add(NEW_TABLE, CREATE, &text(1, TABLE));
@@ -97,6 +97,8 @@ impl Guard {
             protected.add_to(&mut batch);
         }
         batch.send(socket)?;
+        // Only now are the counters of the old table gone.
+        self.earlier += counted;
         self.installed = Some(protected.clone());
         Ok(true)
     }

@@ -53,7 +53,7 @@ fn up_from(prefix: IpNet) -> impl Iterator<Item = IpNet> {
 }
 
 /// What a tunnel leads to.
-fn behind(peer: &Peer, tunnel: &Tunnel) -> Vec<IpNet> {
+pub(super) fn behind(peer: &Peer, tunnel: &Tunnel) -> Vec<IpNet> {
     let host = |remote: &Remote| match remote {
         Remote::Address(address) => Some(IpNet::from(*address)),
         Remote::Name(_) => None,

@@ -26,8 +26,9 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use ways::Ways;
 
-/// Servers that are asked at once.
-const AT_ONCE: usize = 4;
+/// Requests at once, to all servers and to each: one that is silent must not keep the others from being asked.
+const AT_ONCE: usize = 16;
+const AT_ONCE_EACH: usize = 2;
 /// How often it is looked whether files have changed, and whether a list is about to be too old.
 const TURN: Duration = Duration::from_secs(3);
 /// The longest file of lists.
@@ -198,10 +199,16 @@ struct Worker {
     wake: Arc<Notify>,
 }
 
+/// The host and port of an HTTP URL.
+fn server_of(url: &str) -> &str {
+    url.split('/').nth(2).unwrap_or(url)
+}
+
 impl Worker {
     async fn run(self) {
         let places = Arc::new(Semaphore::new(AT_ONCE));
         let mut running = JoinSet::new();
+        let mut servers: BTreeMap<String, Arc<Semaphore>> = BTreeMap::new();
         loop {
             {
                 let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -210,7 +217,11 @@ impl Worker {
             for query in self.evidence.due(Clock.now().wall) {
                 let (places, evidence) = (Arc::clone(&places), Arc::clone(&self.evidence));
                 let ways = self.ways.clone();
+                let server = servers.entry(server_of(query.url()).to_owned());
+                let server = Arc::clone(server.or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE_EACH))));
                 running.spawn(async move {
+                    let turn = Arc::clone(&server);
+                    let _turn = turn.acquire().await;
                     let _place = places.acquire_owned().await;
                     let fetched = fetch::fetch(&query, &ways).await;
                     match evidence.answer(&query, Clock.now().wall, fetched) {
@@ -220,6 +231,8 @@ impl Worker {
                 });
             }
             while running.try_join_next().is_some() {}
+            // A request owns the semaphore of its server too.
+            servers.retain(|_, server| Arc::strong_count(server) > 1);
             tokio::select! {
                 () = self.wake.notified() => {}
                 () = sleep(TURN) => {}

@@ -62,6 +62,18 @@ impl Retransmission {
         }
     }
 
+    /// Sends the message again at once, and then at the first intervals: one in back-off would ask too seldom.
+    fn hasten(&mut self, now: Time) {
+        if self.next > now + self.patience.first {
+            (self.next, self.wait, self.sent) = (now, self.patience.first, 1);
+        }
+    }
+
+    /// Takes back [`give_up_at`](Self::give_up_at): the number of transmissions alone counts.
+    fn keep_trying(&mut self) {
+        self.until = None;
+    }
+
     /// Returns what is due at `now`; `None` if nothing is.
     pub(super) fn handle_timeout(&mut self, now: Time) -> Option<Overdue> {
         if now < self.next {
@@ -270,6 +282,20 @@ impl Channel {
     pub(super) fn give_up_at(&mut self, time: Time) {
         if let Some((_, _, retransmission)) = &mut self.outstanding {
             retransmission.give_up_at(time);
+        }
+    }
+
+    /// Sends the request that waits for its answer again at once, and then at the first intervals.
+    pub(super) fn hasten(&mut self, now: Time) {
+        if let Some((_, _, retransmission)) = &mut self.outstanding {
+            retransmission.hasten(now);
+        }
+    }
+
+    /// Takes back [`give_up_at`](Self::give_up_at).
+    pub(super) fn keep_trying(&mut self) {
+        if let Some((_, _, retransmission)) = &mut self.outstanding {
+            retransmission.keep_trying();
         }
     }
 
@@ -525,5 +551,28 @@ mod tests {
         assert_eq!(a.next_timeout(), Some(NOW + Duration::from_millis(2800)));
         assert_eq!(a.handle_timeout(NOW + Duration::from_millis(2799)), None);
         assert_eq!(a.handle_timeout(NOW + Duration::from_millis(2800)), Some(Overdue::Dead));
+    }
+
+    #[test]
+    fn a_request_in_back_off_is_sent_again_before_the_peer_is_given_up() {
+        let patience = Patience::default();
+        let at = |seconds: u64| NOW + Duration::from_secs(seconds);
+        let again = |sent: &mut Retransmission, seconds| match sent.handle_timeout(at(seconds)) {
+            Some(Overdue::Again(_)) => true,
+            Some(Overdue::Dead) => panic!("given up after {seconds} s"),
+            None => false,
+        };
+        let mut sent = Retransmission::new(NOW, patience, vec![vec![0]]);
+        assert!((0..30).filter(|&second| again(&mut sent, second)).count() >= 4);
+        sent.hasten(at(30));
+        sent.give_up_at(at(60));
+        assert!(again(&mut sent, 30), "at once");
+        assert!((31..60).filter(|&second| again(&mut sent, second)).count() >= 4);
+        assert!(matches!(sent.handle_timeout(at(60)), Some(Overdue::Dead)));
+        let mut sent = Retransmission::new(NOW, patience, vec![vec![0]]);
+        assert!(again(&mut sent, 1) && again(&mut sent, 3));
+        sent.give_up_at(at(4));
+        sent.keep_trying();
+        assert!(again(&mut sent, 7), "the peer was heard");
     }
 }

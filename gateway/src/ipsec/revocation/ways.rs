@@ -3,8 +3,10 @@
 //! What is behind a tunnel for less than everything is asked through it, as any program would: it is nowhere else.
 
 use crate::host::networks::MARK;
+use crate::ipsec::network::behind;
 use arc_swap::ArcSwap;
 use config::settings::IpSec;
+use config::settings::ipsec::Peer;
 use ipnet::IpNet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -38,8 +40,10 @@ struct Tunnels {
 
 impl Tunnels {
     fn of(settings: &IpSec) -> Self {
-        let tunnels = settings.peers.values().flat_map(|peer| peer.tunnels.values());
-        let behind = tunnels.flat_map(|tunnel| tunnel.remote.prefixes.iter().copied()).collect();
+        let of_peer = |peer: &Peer| -> Vec<IpNet> {
+            peer.tunnels.values().flat_map(|tunnel| behind(peer, tunnel)).collect()
+        };
+        let behind = settings.peers.values().flat_map(|peer| of_peer(peer)).collect();
         Self { behind, excepted: settings.passthrough.iter().copied().collect() }
     }
 

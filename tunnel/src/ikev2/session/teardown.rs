@@ -39,12 +39,16 @@ impl Session {
         if self.closing.is_some() || self.over.is_some() {
             return;
         }
-        if self.current().is_some_and(|ike| !ike.channel.is_busy()) {
+        let is_busy = self.current().is_some_and(|ike| ike.channel.is_busy());
+        if !is_busy {
             self.ask(Task::Liveness, context);
         }
         let until = context.now + CONTESTED_TIME;
         let current = self.ikes.iter_mut().find(|ike| ike.standing == Standing::Current);
         if let Some(current) = current {
+            if is_busy {
+                current.channel.hasten(context.now);
+            }
             current.channel.give_up_at(until);
         }
     }

@@ -111,7 +111,7 @@ impl HalfOpen {
 
     /// The half-open entry of the initiator.
     pub(crate) fn entry(&self) -> HalfOpenEntry {
-        self.entry.holding(self.channel.held(), self.held_until.is_some())
+        self.entry.holding(self.channel.held(), self.held_until.is_some() && !self.is_refused)
     }
 
     pub(crate) fn spi(&self) -> u64 {
@@ -235,7 +235,8 @@ impl HalfOpen {
     fn hold(mut self, request: Request, seen: u64, refusal: Refusal, context: &mut Context<'_>) -> Phase {
         let is_new = self.held_until.is_none();
         if is_new && !context.may_hold {
-            return self.refuse(&request.incoming, refusal, context);
+            // The initiator sends its message again, and there may be a place then.
+            return Phase::HalfOpen(Box::new(self));
         }
         match Held::new(request.incoming, request.config, seen, self.held_until, context.now) {
             Ok(held) => {

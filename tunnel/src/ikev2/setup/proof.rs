@@ -264,6 +264,8 @@ fn verify_signature(
     wall: Duration,
 ) -> Result<Scheme, Unproved> {
     let (peer, others) = read_certificates(shown.certificates).map_err(unproved)?;
+    // Before the chain, which may cause a request to a server: only the owner of the key can cause that.
+    let scheme = verify_octets(peer.key(), credentials.accept_sha1, shown.auth, octets)?;
     let verified = credentials.trust.verify(&peer, &others, wall);
     if let Err(error) = &verified
         && !matches!(error.failure, ChainFailure::StatusAwaited(_))
@@ -274,8 +276,6 @@ fn verify_signature(
     if !peer.holds(&shown.identity) {
         return Err(unproved(format!("its certificate is for {}", peer.subject())));
     }
-    let scheme = verify_octets(peer.key(), credentials.accept_sha1, shown.auth, octets)?;
-    // Only the owner of the key can cause a wait for the status.
     verified.map(|_| scheme).map_err(|error| Unproved::Awaited(error.to_string()))
 }
 

@@ -12,7 +12,12 @@ pub(in crate::ipsec::ike_thread) struct Unsent {
     /// How many connections have each.
     known: HashMap<IpAddr, usize>,
     refused: HashMap<IpAddr, IpsecFailure>,
+    /// Seconds since 1970 at which a refusal was last told, by address.
+    told: HashMap<IpAddr, u64>,
 }
+
+/// Seconds between two lines about one address: a route may come and go.
+const AGAIN: u64 = 60;
 
 impl Unsent {
     /// A connection to this address is there.
@@ -30,6 +35,7 @@ impl Unsent {
         if *count == 0 {
             self.known.remove(&remote);
             self.refused.remove(&remote);
+            self.told.remove(&remote);
         }
     }
 
@@ -40,7 +46,7 @@ impl Unsent {
         }
     }
 
-    /// This machine has refused a message to there. Tells whether that is news.
+    /// This machine has refused a message to there. Tells whether to log it: once in a while.
     pub(in crate::ipsec::ike_thread) fn note_refused(
         &mut self,
         remote: IpAddr,
@@ -49,9 +55,13 @@ impl Unsent {
         if !self.known.contains_key(&remote) {
             return false;
         }
-        let what = failure.what.clone();
-        let before = self.refused.insert(remote, failure);
-        before.is_none_or(|before| before.what != what)
+        let now = failure.at;
+        self.refused.insert(remote, failure);
+        let is_due = self.told.get(&remote).is_none_or(|told| now.saturating_sub(*told) >= AGAIN);
+        if is_due {
+            self.told.insert(remote, now);
+        }
+        is_due
     }
 
     /// Why nothing is sent there, if that is so.
@@ -66,7 +76,9 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_once_and_forgotten_with_the_first_message_that_leaves() {
-        let failure = |what: &str| IpsecFailure { what: what.to_owned(), ..IpsecFailure::default() };
+        let failure_at =
+            |at, what: &str| IpsecFailure { at, what: what.to_owned(), ..IpsecFailure::default() };
+        let failure = |what: &str| failure_at(0, what);
         let [peer, other] = [1, 2].map(|number| IpAddr::from([192, 0, 2, number]));
         let mut unsent = Unsent::default();
         unsent.enter(Some(peer));
@@ -75,7 +87,12 @@ mod tests {
         assert_eq!(unsent.of(Some(other)), None);
         assert!(unsent.note_refused(peer, failure("no route")));
         assert!(!unsent.note_refused(peer, failure("no route")), "it is known");
-        assert!(unsent.note_refused(peer, failure("a filter")));
+        assert!(
+            !unsent.note_refused(peer, failure_at(59, "a filter")),
+            "routes that flap do not fill the log"
+        );
+        assert!(unsent.note_refused(peer, failure_at(60, "no route")));
+        unsent.note_refused(peer, failure("a filter"));
         unsent.note_sent(other);
         assert_eq!(unsent.of(Some(peer)), Some(&failure("a filter")));
         unsent.leave(Some(peer));
@@ -84,6 +101,6 @@ mod tests {
         assert_eq!(unsent.of(Some(peer)), None);
         unsent.note_refused(peer, failure("no route"));
         unsent.leave(Some(peer));
-        assert_eq!((unsent.of(Some(peer)), unsent.known.len()), (None, 0));
+        assert_eq!((unsent.of(Some(peer)), unsent.known.len(), unsent.told.len()), (None, 0, 0));
     }
 }
