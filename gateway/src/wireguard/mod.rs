@@ -12,6 +12,7 @@ pub mod interface;
 pub mod plan;
 #[cfg(test)]
 pub(crate) mod sample;
+pub mod service;
 pub mod uapi;
 pub mod uapi_server;
 pub mod update;
