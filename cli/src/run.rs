@@ -14,12 +14,12 @@ use crypto::engine::none;
 use crypto::machine::Machine;
 use gateway::api::model::{ReloadOutcome, Reloaded};
 use gateway::api::{self, Reload};
-use gateway::daemon::{self, ApplyError, Daemon};
+use gateway::daemon::{self, Daemon};
 use gateway::host::Host;
 use gateway::host::occupied;
 use gateway::ipsec::connections;
+use gateway::service::Refused;
 use sd_notify::NotifyState;
-use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -253,7 +253,7 @@ struct InForce {
 }
 
 /// Logs what failed at the start. What is not retried by itself is taken out of the configuration in force.
-fn leave_out(refused: &BTreeMap<config::Path, ApplyError>, in_force: &mut Text) {
+fn leave_out(refused: &Refused, in_force: &mut Text) {
     let mut tree = in_force.as_str().ok().and_then(|text| config::parse(text).ok()).unwrap_or_default();
     for (path, error) in refused {
         if error.is_temporary() {

@@ -6,9 +6,12 @@ use clap::Args;
 use crypto::Cipher;
 use crypto::choice::{Choice, Rules};
 use crypto::engine::none;
-use gateway::api::{self, Labels, Shown};
+use gateway::api::{self, Shown};
+use gateway::ipsec;
 use gateway::tunnel_interface::Options;
+use gateway::wireguard::api::Interfaces;
 use gateway::wireguard::interface::Interface;
+use gateway::wireguard::labels::Labels;
 use gateway::wireguard::uapi_server;
 use gateway::wireguard::uapi_server::Access;
 use port::fault::Faults;
@@ -131,8 +134,10 @@ async fn serve(arguments: Arguments, captures: [Option<Capture>; 2], engines: Ar
     let name = arguments.interface;
     let listener = uapi_server::bind(&name).await?;
     let interface = Arc::new(Interface::create(&name, engines.clone(), options, events)?);
-    let shown = Shown::new(engines);
-    shown.show(Arc::clone(&interface), Labels::default());
+    let interfaces = Interfaces::default();
+    interfaces.show(Arc::clone(&interface), Labels::default());
+    // Without peers: clients ask every daemon for them.
+    let shown = Shown::new(engines, vec![Arc::new(interfaces), Arc::new(ipsec::api::Peers::default())]);
     match api::bind(&api::path(&name)).await {
         Ok(listener) => drop(tokio::spawn(api::serve(listener, shown))),
         // `wg` works without it, so must the tunnel.

@@ -21,6 +21,7 @@ pub mod datapath;
 pub mod host;
 pub mod ipsec;
 pub mod rights;
+pub mod service;
 pub mod tunnel_interface;
 pub mod unix_socket;
 pub mod wireguard;

@@ -4,7 +4,7 @@ use crate::support::{PLAN, answers, daemon, dropped, sites, tcp_arrives_whole};
 use crypto::choice::{Choice, Guarded, Health, Rules};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::{Cipher, PrivateKey};
-use gateway::tunnel_interface::Options;
+use gateway::tunnel_interface::{Counters, Options};
 use gateway::wireguard::interface::Interface;
 use gateway::wireguard::update::{AllowedIpUpdate, PeerUpdate, Snapshot, Update};
 use ill::{BREAKS, ERRS, Ill, LIES, STALLS, WELL};

@@ -3,6 +3,7 @@
 use super::model::Drop;
 use crate::host::Held;
 use crate::host::netlink::Netlink;
+use crate::ipsec::NAME;
 use crate::tunnel_interface::SocketKind;
 use port::udp::SocketSlot;
 
@@ -40,11 +41,10 @@ pub(super) fn drops(interface: &str, sockets: &[(SocketKind, SocketSlot)]) -> Ve
 }
 
 /// What our rules in nf_tables have dropped, since the start of the daemon and while there was none.
-pub(super) fn held(interface: &str, held: Held) -> Vec<Drop> {
+pub(super) fn held(held: Held) -> Vec<Drop> {
     let leaving =
-        held.leaving.map(|outbound| Drop { outbound, ..row(interface, "outside-tunnel", OUTSIDE_TUNNEL) });
-    let arriving =
-        held.arriving.map(|inbound| Drop { inbound, ..row(interface, "arrived-in-clear", IN_CLEAR) });
+        held.leaving.map(|outbound| Drop { outbound, ..row(NAME, "outside-tunnel", OUTSIDE_TUNNEL) });
+    let arriving = held.arriving.map(|inbound| Drop { inbound, ..row(NAME, "arrived-in-clear", IN_CLEAR) });
     leaving.into_iter().chain(arriving).collect()
 }
 

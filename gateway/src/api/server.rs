@@ -6,6 +6,7 @@
 use super::model::Problem;
 use crate::unix_socket::Listener;
 use axum::body::Body;
+use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
@@ -162,8 +163,13 @@ async fn answer(request: Request<Incoming>, router: Router, longest: usize, work
 const AGAIN: &str = "send it again";
 
 /// A refusal, as every client can read it.
-pub(super) fn problem(status: StatusCode, error: impl Into<String>, fix: impl Into<String>) -> Response {
+pub(crate) fn problem(status: StatusCode, error: impl Into<String>, fix: impl Into<String>) -> Response {
     (status, Json(Problem { error: error.into(), fix: Some(fix.into()) })).into_response()
+}
+
+/// The error for a request body that cannot be parsed.
+pub(crate) fn unreadable(rejection: &JsonRejection) -> Response {
+    problem(rejection.status(), rejection.body_text(), "send JSON, with content-type: application/json")
 }
 
 #[cfg(test)]

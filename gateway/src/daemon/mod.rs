@@ -6,36 +6,25 @@
 pub mod needs;
 
 use crate::api::Shown;
-use crate::api::model::Refused;
+use crate::api::model;
 use crate::host::Host;
 use crate::host::wants::Wants;
+use crate::ipsec::service::IpsecService;
 use crate::ipsec::{self, network};
+use crate::service::{Context, Refusal, Refused, Service};
 use crate::tunnel_interface::Removed;
-use crate::wireguard::{self, plan};
+use crate::wireguard::plan;
+use crate::wireguard::service::WireGuardService;
 use config::{Path, Settings};
-use crypto::Engine;
 use crypto::choice::{Choice, Rules as EngineRules};
 use needs::Needs;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Why a configuration could not be applied.
-#[derive(Debug, thiserror::Error)]
-pub enum ApplyError {
-    /// WireGuard.
-    #[error(transparent)]
-    WireGuard(#[from] wireguard::service::ServiceError),
-    /// IPsec.
-    #[error(transparent)]
-    Ipsec(#[from] ipsec::service::ServiceError),
-}
-
-impl ApplyError {
-    /// Whether it may go away without anybody's doing.
-    pub fn is_temporary(&self) -> bool {
-        matches!(self, Self::Ipsec(error) if error.is_temporary())
-    }
+/// The protocols that are served: one line each.
+fn services() -> Vec<Box<dyn Service>> {
+    vec![Box::<WireGuardService>::default(), Box::<IpsecService>::default()]
 }
 
 /// What the configuration decides about crypto engines.
@@ -57,11 +46,8 @@ pub fn wanted(settings: &Settings) -> BTreeMap<String, Wants> {
 
 /// The daemon.
 pub struct Daemon {
-    engines: Arc<Choice>,
-    events: mpsc::UnboundedSender<Removed>,
-    wireguard: wireguard::service::Service,
-    ipsec: ipsec::service::Service,
-    host: Host,
+    context: Context,
+    services: Vec<Box<dyn Service>>,
     /// Whether nothing is to stay closed at the end.
     open_at_exit: bool,
     shown: Shown,
@@ -71,22 +57,16 @@ impl Daemon {
     /// A daemon without interfaces; `host` keeps closed what they will be for. That one was deleted by somebody else is told
     /// to `events`.
     pub fn new(engines: Arc<Choice>, events: mpsc::UnboundedSender<Removed>, host: Host) -> Self {
-        let shown = Shown::new(Arc::clone(&engines));
+        let services = services();
+        let views = services.iter().map(|service| service.view()).collect();
+        let shown = Shown::new(Arc::clone(&engines), views);
         shown.set_held(host.held());
-        Self {
-            engines,
-            events,
-            wireguard: wireguard::service::Service::new(shown.clone()),
-            ipsec: ipsec::service::Service::default(),
-            host,
-            open_at_exit: false,
-            shown,
-        }
+        Self { context: Context { engines, events, host }, services, open_at_exit: false, shown }
     }
 
     /// Whether there is any interface.
     pub fn serves(&self) -> bool {
-        self.wireguard.serves() || self.ipsec.gateway().is_some()
+        self.services.iter().any(|service| service.serves())
     }
 
     /// What the API shows.
@@ -95,54 +75,48 @@ impl Daemon {
     }
 
     /// Makes everything what `settings` says. What was refused, by its path in the configuration, is what it was before.
-    pub async fn apply(&mut self, settings: Settings) -> BTreeMap<Path, ApplyError> {
+    pub async fn apply(&mut self, settings: Settings) -> Refused {
         // A prefix may go from one tunnel to another: it is closed in between.
-        self.host.hold();
+        self.context.host.hold();
         let refused = self.apply_held(settings).await;
-        self.host.release();
+        self.context.host.release();
         refused
     }
 
-    async fn apply_held(&mut self, settings: Settings) -> BTreeMap<Path, ApplyError> {
+    async fn apply_held(&mut self, mut settings: Settings) -> Refused {
         let needs = Needs::new(&settings);
-        self.engines.set_rules(engine_rules(settings.crypto));
+        self.context.engines.set_rules(engine_rules(std::mem::take(&mut settings.crypto)));
         self.open_at_exit = settings.open_at_exit;
-        let engines: Arc<dyn Engine> = self.engines.clone();
-        let of_wireguard = self.wireguard.apply(settings.wireguard, &engines, &self.events, &self.host).await;
-        let of_ipsec = self.ipsec.apply(settings.ipsec, &engines, &self.events, &self.host).await;
-        let of_wireguard = of_wireguard.into_iter().map(|(path, error)| (path, error.into()));
-        let of_ipsec = of_ipsec.into_iter().map(|(path, error)| (path, error.into()));
-        let refused: BTreeMap<Path, ApplyError> = of_wireguard.chain(of_ipsec).collect();
-        let shown = refused.iter().map(|(path, error)| (path.clone(), shown_refusal(path, error)));
+        let mut refused = Refused::new();
+        for service in &mut self.services {
+            refused.extend(service.configure(&mut settings, &self.context).await);
+        }
+        let shown = refused.iter().map(|(path, refusal)| (path.clone(), shown_refusal(path, refusal)));
         self.shown.set_refused(shown.collect());
         for advice in needs.warnings() {
             tracing::warn!("{}\n  fix: {}", advice.what, advice.fix);
         }
         self.shown.set_needs(needs);
-        self.shown.show_ipsec(self.ipsec.gateway());
         refused
     }
 
     /// Looks again at what could not be served, and where those are who do not answer.
     pub async fn maintain(&mut self) {
-        self.ipsec.maintain().await;
-        let pending = self.ipsec.pending();
+        for service in &mut self.services {
+            service.maintain().await;
+        }
+        let pending: BTreeSet<Path> = self.services.iter().flat_map(|service| service.pending()).collect();
         self.shown.keep_refused(|path, refused| !refused.is_temporary || pending.contains(path));
-        self.wireguard.maintain().await;
     }
 
     /// Forgets an interface that somebody else has deleted; it is made again with the next configuration. What it was for
     /// stays closed.
     pub fn forget(&mut self, name: &str) {
         tracing::warn!("interface {name} was deleted; reload the configuration to have it again");
-        if name == ipsec::NAME {
-            tracing::warn!("until then nothing is sent to the networks behind IPsec peers");
-            self.shown.show_ipsec(None);
-            self.ipsec.lose();
-        } else {
-            self.wireguard.lose(name);
+        for service in &mut self.services {
+            service.interface_removed(name);
         }
-        if let Err(error) = self.host.close(name) {
+        if let Err(error) = self.context.host.close(name) {
             tracing::warn!("{error}");
         }
     }
@@ -160,14 +134,15 @@ impl Daemon {
     }
 
     fn end(mut self, open: bool) {
-        self.shown.show_ipsec(None);
-        self.wireguard.stop();
-        self.ipsec.stop();
-        self.host.end(open);
+        for service in &mut self.services {
+            service.stop();
+        }
+        self.context.host.end(open);
     }
 }
 
 /// A refusal as the API shows it.
-fn shown_refusal(path: &Path, error: &ApplyError) -> Refused {
-    Refused { place: path.to_string(), why: error.to_string(), is_temporary: error.is_temporary() }
+fn shown_refusal(path: &Path, refusal: &Refusal) -> model::Refused {
+    let is_temporary = refusal.is_temporary();
+    model::Refused { place: path.to_string(), why: refusal.to_string(), is_temporary }
 }

@@ -10,7 +10,9 @@ use crate::datapath::tables::{Protocol, Tables};
 use crate::datapath::worker::Shared;
 use crate::host::networks::MARK;
 use crate::rights::Rights;
-use crate::tunnel_interface::{Drops, InterfaceError, Options, Removed, SocketKind, TunnelInterface};
+use crate::tunnel_interface::{
+    Counters, Drops, InterfaceError, Options, Removed, SocketKind, TunnelInterface,
+};
 use crate::wireguard::update::UpdateError;
 use crossbeam_channel::{Sender, unbounded};
 use crypto::{Engine, random};
@@ -131,22 +133,6 @@ impl Gateway {
         Ok(Self { tunnel, commands, initial: sockets, stop_port, port: Some(port) })
     }
 
-    /// Where its sockets are, and what they carry.
-    pub fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
-        let initial = (SocketKind::Ike, Arc::clone(&self.initial));
-        self.tunnel.sockets().into_iter().chain([initial]).collect()
-    }
-
-    /// Its drop counters.
-    pub fn drops(&self) -> &Drops {
-        self.tunnel.drops()
-    }
-
-    /// Its offloads.
-    pub fn offloads(&self) -> &Offloads {
-        self.tunnel.offloads()
-    }
-
     /// Serves these peers; others of the same names are ended first.
     pub fn add(&self, plans: Vec<Plan>) {
         let _ = self.commands.send(Command::Add(plans));
@@ -185,6 +171,25 @@ impl Gateway {
         let (reply, answer) = oneshot::channel();
         let _ = self.commands.send(Command::Reset(peer.to_owned(), tunnel, reply));
         answer.await.expect("the IKE thread lives as long as the gateway")
+    }
+}
+
+impl Counters for Gateway {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn drops(&self) -> &Drops {
+        self.tunnel.drops()
+    }
+
+    fn offloads(&self) -> &Offloads {
+        self.tunnel.offloads()
+    }
+
+    fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
+        let initial = (SocketKind::Ike, Arc::clone(&self.initial));
+        self.tunnel.sockets().into_iter().chain([initial]).collect()
     }
 }
 

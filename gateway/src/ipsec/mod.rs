@@ -9,6 +9,7 @@
 //!                         └<─> jobs (key exchanges, signatures)
 //! ```
 
+pub mod api;
 pub mod connections;
 pub mod explain;
 pub mod gateway;

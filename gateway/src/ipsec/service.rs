@@ -1,25 +1,25 @@
 //! Keeps the gateway what the configuration says it is: only peers that changed are touched.
 
+use super::api::Peers;
 use super::connections;
 use super::connections::{PeerError, Plan};
 use super::gateway::{Gateway, GatewayError, MTU, NAME};
 use super::network;
 use super::revocation;
 use super::revocation::Revocations;
+use crate::host;
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::networks::Networks;
-use crate::host::{self, Host};
-use crate::tunnel_interface::{Options, Removed};
-use config::Path;
+use crate::service::{Context, Refusal, Refused, Service, View, Work};
+use crate::tunnel_interface::Options;
 use config::settings::IpSec;
 use config::settings::ipsec::{Peer, Remote};
-use crypto::Engine;
+use config::{Path, Settings};
 use crypto::pki::Evidence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use tokio::sync::mpsc;
 
 /// Why a configuration of IPsec could not be applied.
 #[derive(Debug, thiserror::Error)]
@@ -37,9 +37,6 @@ pub enum ServiceError {
     #[error("rtnetlink: {0}")]
     Netlink(#[from] io::Error),
 }
-
-/// What was refused, by its path in the configuration.
-pub type Refused = BTreeMap<Path, ServiceError>;
 
 /// Where IPsec is configured.
 const PATH: [&str; 2] = ["vpn", "ipsec"];
@@ -108,51 +105,87 @@ fn where_it_is(plan: &Plan) -> String {
         .map_or_else(|| "it may call".to_owned(), |remote| format!("it is sought at {remote}"))
 }
 
-/// The gateway, if there are peers.
-#[derive(Default)]
-pub struct Service {
-    running: Option<Running>,
-    /// Learns what is revoked, if a peer needs that.
-    revocations: Option<Revocations>,
-}
-
 impl ServiceError {
     /// Whether it may go away without anybody's doing.
-    pub fn is_temporary(&self) -> bool {
+    fn is_temporary(&self) -> bool {
         matches!(self, Self::Peer(error) if error.is_temporary())
     }
 }
 
-impl Service {
-    /// What runs.
-    pub fn gateway(&self) -> Option<Arc<Gateway>> {
-        self.running.as_ref().map(|running| Arc::clone(&running.gateway))
+impl From<ServiceError> for Refusal {
+    fn from(error: ServiceError) -> Self {
+        let is_temporary = error.is_temporary();
+        Self::new(error, is_temporary)
+    }
+}
+
+/// The gateway, if there are peers.
+#[derive(Default)]
+pub struct IpsecService {
+    running: Option<Running>,
+    /// Learns what is revoked, if a peer needs that.
+    revocations: Option<Revocations>,
+    shown: Peers,
+}
+
+impl Service for IpsecService {
+    fn configure<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Refused> {
+        Box::pin(async {
+            let refused = self.apply(std::mem::take(&mut settings.ipsec), context).await;
+            self.shown.show(self.gateway());
+            refused
+        })
     }
 
-    /// The peers that cannot be served yet, and are tried again.
-    pub fn pending(&self) -> BTreeSet<Path> {
+    fn maintain(&mut self) -> Work<'_, ()> {
+        Box::pin(self.look_again())
+    }
+
+    fn pending(&self) -> BTreeSet<Path> {
         let pending = self.running.iter().flat_map(|running| &running.pending);
         pending.map(|peer| path_of(peer)).collect()
     }
 
+    fn serves(&self) -> bool {
+        self.running.is_some()
+    }
+
+    fn interface_removed(&mut self, name: &str) {
+        if name == NAME {
+            tracing::warn!("until then nothing is sent to the networks behind IPsec peers");
+            self.shown.show(None);
+            self.running = None;
+        }
+    }
+
+    fn view(&self) -> Arc<dyn View> {
+        Arc::new(self.shown.clone())
+    }
+
+    fn stop(&mut self) {
+        self.shown.show(None);
+        self.end();
+    }
+}
+
+impl IpsecService {
+    fn gateway(&self) -> Option<Arc<Gateway>> {
+        self.running.as_ref().map(|running| Arc::clone(&running.gateway))
+    }
+
     /// Makes the gateway what `settings` says. Peers that were refused are not served, or as they were before.
-    pub async fn apply(
-        &mut self,
-        mut settings: IpSec,
-        engine: &Arc<dyn Engine>,
-        events: &mpsc::UnboundedSender<Removed>,
-        host: &Host,
-    ) -> Refused {
+    async fn apply(&mut self, mut settings: IpSec, context: &Context) -> Refused {
+        let host = &context.host;
         let mut refused = Refused::new();
         if settings.peers.is_empty() {
-            self.stop();
+            self.end();
             if let Err(error) = host.set(NAME, None) {
                 tracing::warn!("{error}");
             }
             return refused;
         }
         if let Err(error) = self.learn_revocations(&settings) {
-            refused.insert(Path::new(PATH), error.into());
+            refused.insert(Path::new(PATH), ServiceError::from(error).into());
             return refused;
         }
         // Also of peers that are refused: what they are to protect stays closed.
@@ -161,14 +194,14 @@ impl Service {
         let served = network::networks(&settings);
         let networks = wanted.and(served);
         if settings.peers.is_empty() {
-            self.stop();
+            self.end();
             if let Err(error) = host.set(NAME, network::wants(networks, false)) {
-                refused.insert(Path::new(PATH), error.into());
+                refused.insert(Path::new(PATH), ServiceError::from(error).into());
             }
             return refused;
         }
-        if let Err(error) = self.serve(settings, networks.clone(), (plans, pending), engine, events, host) {
-            refused.insert(Path::new(PATH), error);
+        if let Err(error) = self.serve(settings, networks.clone(), (plans, pending), context) {
+            refused.insert(Path::new(PATH), error.into());
             if self.running.is_none()
                 && let Err(error) = host.set(NAME, network::wants(networks, false))
             {
@@ -197,15 +230,9 @@ impl Service {
         self.revocations.as_ref().map(Revocations::evidence)
     }
 
-    /// Ends everything.
-    pub fn stop(&mut self) {
+    fn end(&mut self) {
         self.running = None;
         self.revocations = None;
-    }
-
-    /// Forgets the gateway, whose interface is gone. What it protected is still not to leave in clear.
-    pub fn lose(&mut self) {
-        self.running = None;
     }
 
     /// Plans the connections to peers that are new or changed. What is refused stays as it was, and what was not there and may
@@ -242,14 +269,14 @@ impl Service {
                 None if error.is_temporary() => _ = pending.insert(name.clone()),
                 None => _ = settings.peers.remove(&name),
             }
-            refused.insert(path_of(&name), error.into());
+            refused.insert(path_of(&name), ServiceError::from(error).into());
         }
         (plans, pending)
     }
 
     /// Looks again at peers that could not be served, and for those that do not answer, whether they are elsewhere now: where
     /// their names lead, or at the next of their addresses.
-    pub async fn maintain(&mut self) {
+    async fn look_again(&mut self) {
         let evidence = self.evidence();
         let Some(running) = &mut self.running else { return };
         let may_move = |(name, peer): &(&String, &Arc<Peer>)| {
@@ -284,12 +311,11 @@ impl Service {
         settings: IpSec,
         networks: Networks,
         (plans, pending): (Vec<Plan>, BTreeSet<String>),
-        engine: &Arc<dyn Engine>,
-        events: &mpsc::UnboundedSender<Removed>,
-        host: &Host,
+        context: &Context,
     ) -> Result<(), ServiceError> {
         if self.running.is_none() {
-            let gateway = Gateway::create(Arc::clone(engine), Options::default(), events.clone())?;
+            let gateway =
+                Gateway::create(context.engines.clone(), Options::default(), context.events.clone())?;
             self.running = Some(Running {
                 gateway: Arc::new(gateway),
                 settings: IpSec::default(),
@@ -300,8 +326,8 @@ impl Service {
         let Some(running) = &mut self.running else { return Ok(()) };
         let up = LinkChange { mtu: Some(inside_mtu(&settings)), up: Some(true), ..LinkChange::default() };
         host::change_link(NAME, &[up])?;
-        host.set(NAME, network::wants(networks, true))?;
-        host.follow(NAME, running.gateway.measurer());
+        context.host.set(NAME, network::wants(networks, true))?;
+        context.host.follow(NAME, running.gateway.measurer());
         let gone = running.settings.peers.keys().filter(|name| !settings.peers.contains_key(*name));
         running.gateway.remove(gone.cloned().collect());
         running.gateway.set_patience(connections::patience(settings.retransmission));

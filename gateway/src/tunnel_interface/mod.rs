@@ -99,6 +99,18 @@ impl Drops {
     }
 }
 
+/// What every interface counts, whatever it speaks.
+pub trait Counters: Send + Sync {
+    /// The name it was made with.
+    fn name(&self) -> &str;
+    /// Its drop counters.
+    fn drops(&self) -> &Drops;
+    /// Its offloads.
+    fn offloads(&self) -> &Offloads;
+    /// Where its sockets are, and what they carry.
+    fn sockets(&self) -> Vec<(SocketKind, SocketSlot)>;
+}
+
 /// Ports and workers of an interface. Dropping it ends them and removes the interface; its slow path must have been told before.
 pub struct TunnelInterface {
     device: Arc<TunDevice>,

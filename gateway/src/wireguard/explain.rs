@@ -1,7 +1,7 @@
 //! Why a WireGuard peer is up or not, and what mends it.
 
+use super::labels::Labels;
 use super::update::{PeerSnapshot, Snapshot};
-use crate::api::Labels;
 use crate::api::model::{Caller, Explained, Explanation, Finding, PeerState};
 use crate::host::netlink::Netlink;
 use ipnet::IpNet;

@@ -8,7 +8,7 @@ use crate::datapath::tables::{Protocol, Tables};
 use crate::datapath::worker::Shared;
 use crate::rights::Rights;
 use crate::tunnel_interface::{
-    DEFAULT_MTU, Drops, InterfaceError, Options, Removed, SocketKind, TunnelInterface,
+    Counters, DEFAULT_MTU, Drops, InterfaceError, Options, Removed, SocketKind, TunnelInterface,
 };
 use config::settings::Mss;
 use crossbeam_channel::{Sender, unbounded};
@@ -77,21 +77,6 @@ impl Interface {
         self.tunnel.name()
     }
 
-    /// Its offloads.
-    pub fn offloads(&self) -> &Offloads {
-        self.tunnel.offloads()
-    }
-
-    /// Where its sockets are, and what they carry.
-    pub fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
-        self.tunnel.sockets()
-    }
-
-    /// Its drop counters.
-    pub fn drops(&self) -> &Drops {
-        self.tunnel.drops()
-    }
-
     /// Its MTU.
     pub fn mtu(&self) -> usize {
         self.tables.mtu.load(Ordering::Relaxed)
@@ -126,6 +111,24 @@ impl Interface {
         let (reply, answer) = oneshot::channel();
         let _ = self.commands.send(Command::Snapshot(reply));
         answer.await.expect("the handshake thread lives as long as the interface")
+    }
+}
+
+impl Counters for Interface {
+    fn name(&self) -> &str {
+        self.tunnel.name()
+    }
+
+    fn drops(&self) -> &Drops {
+        self.tunnel.drops()
+    }
+
+    fn offloads(&self) -> &Offloads {
+        self.tunnel.offloads()
+    }
+
+    fn sockets(&self) -> Vec<(SocketKind, SocketSlot)> {
+        self.tunnel.sockets()
     }
 }
 

@@ -1,14 +1,16 @@
 //! WireGuard: interfaces, their peers, and the thread that owns the protocol of each.
 //!
 //! ```text
-//! settings ──> plan (what differs) ──> interface ──> handshake_thread ──> tables (SAs, routes) ──> workers
+//! settings ──> service ──> plan (what differs) ──> interface ──> handshake_thread ──> tables (SAs, routes) ──> workers
 //! wg, wg-quick ──> uapi_server ──> uapi ──┘               ^ handshake messages from the workers
 //! ```
 
+pub mod api;
 mod callers;
 pub(crate) mod explain;
 pub mod handshake_thread;
 pub mod interface;
+pub mod labels;
 pub mod plan;
 #[cfg(test)]
 pub(crate) mod sample;

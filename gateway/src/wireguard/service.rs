@@ -2,25 +2,25 @@
 //!
 //! If a step is refused, that interface goes back to what it was.
 
+use super::api::Interfaces;
 use super::interface::Interface;
+use super::labels::Labels;
 use super::plan;
 use super::uapi_server::Window;
 use super::update::UpdateError;
-use crate::api::{Labels, PeerLabels, Shown};
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
 use crate::host::{self, Host};
 use crate::ipsec;
-use crate::tunnel_interface::{InterfaceError, Options, Removed};
-use config::Path;
+use crate::service::{Context, Refusal, Refused, Service, View, Work};
+use crate::tunnel_interface::{InterfaceError, Options};
 use config::settings::WireGuard;
-use crypto::Engine;
-use std::collections::BTreeMap;
+use config::{Path, Settings};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
 
 /// Why a configuration of WireGuard could not be applied.
 #[derive(Debug, thiserror::Error)]
@@ -35,9 +35,6 @@ pub enum ServiceError {
     #[error("interface {0}: {1}")]
     Network(String, NetlinkError),
 }
-
-/// What was refused, by its path in the configuration.
-pub type Refused = BTreeMap<Path, ServiceError>;
 
 /// Where WireGuard is configured.
 const PATH: [&str; 2] = ["interfaces", "wireguard"];
@@ -57,63 +54,66 @@ struct Running {
 }
 
 /// The interfaces.
-pub struct Service {
+#[derive(Default)]
+pub struct WireGuardService {
     running: BTreeMap<String, Running>,
-    shown: Shown,
+    shown: Interfaces,
 }
 
-impl Service {
-    /// No interface yet; `shown` shows those that come.
-    pub fn new(shown: Shown) -> Self {
-        Self { running: BTreeMap::new(), shown }
+impl Service for WireGuardService {
+    fn configure<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Refused> {
+        Box::pin(self.apply(std::mem::take(&mut settings.wireguard), context))
     }
 
-    /// Whether there is any interface.
-    pub fn serves(&self) -> bool {
+    fn maintain(&mut self) -> Work<'_, ()> {
+        Box::pin(async {
+            for running in self.running.values_mut() {
+                running.open_window().await;
+            }
+        })
+    }
+
+    fn pending(&self) -> BTreeSet<Path> {
+        BTreeSet::new()
+    }
+
+    fn serves(&self) -> bool {
         !self.running.is_empty()
     }
 
-    /// Makes the interfaces what `settings` says. Those that were refused are not there, or as they were before.
-    pub async fn apply(
-        &mut self,
-        settings: BTreeMap<String, WireGuard>,
-        engine: &Arc<dyn Engine>,
-        events: &mpsc::UnboundedSender<Removed>,
-        host: &Host,
-    ) -> Refused {
-        // Also those that were refused or deleted, and of which only what they are for is closed.
-        let is_gone = |name: &String| name != ipsec::NAME && !settings.contains_key(name);
-        for name in host.interfaces().into_iter().filter(is_gone) {
-            self.remove(&name, host);
-        }
-        let mut refused = Refused::new();
-        for (name, wanted) in settings {
-            if let Err(error) = self.apply_interface(&name, wanted, engine, events, host).await {
-                refused.insert(Path::new(PATH.into_iter().chain([&*name])), error);
-            }
-        }
-        refused
-    }
-
-    /// Tries again to let `wg` see the interfaces.
-    pub async fn maintain(&mut self) {
-        for running in self.running.values_mut() {
-            running.open_window().await;
-        }
-    }
-
-    /// Forgets an interface that is gone. What it was for stays closed.
-    pub fn lose(&mut self, name: &str) {
+    fn interface_removed(&mut self, name: &str) {
         self.shown.hide(name);
         self.running.remove(name);
     }
 
-    /// Ends everything.
-    pub fn stop(&mut self) {
+    fn view(&self) -> Arc<dyn View> {
+        Arc::new(self.shown.clone())
+    }
+
+    fn stop(&mut self) {
         for name in self.running.keys() {
             self.shown.hide(name);
         }
         self.running.clear();
+    }
+}
+
+impl WireGuardService {
+    /// Makes the interfaces what `settings` says. Those that were refused are not there, or as they were before.
+    async fn apply(&mut self, settings: BTreeMap<String, WireGuard>, context: &Context) -> Refused {
+        // Also those that were refused or deleted, and of which only what they are for is closed.
+        let is_gone = |name: &String| name != ipsec::NAME && !settings.contains_key(name);
+        for name in context.host.interfaces().into_iter().filter(is_gone) {
+            self.remove(&name, &context.host);
+        }
+        let mut refused = Refused::new();
+        for (name, wanted) in settings {
+            if let Err(error) = self.apply_interface(&name, wanted, context).await {
+                let path = Path::new(PATH.into_iter().chain([&*name]));
+                refused.insert(path, Refusal::new(error, false));
+            }
+        }
+        refused
     }
 
     /// Addresses and routes go with the interface, and all else that was for it.
@@ -129,42 +129,33 @@ impl Service {
         &mut self,
         name: &str,
         wanted: WireGuard,
-        engine: &Arc<dyn Engine>,
-        events: &mpsc::UnboundedSender<Removed>,
-        host: &Host,
+        context: &Context,
     ) -> Result<(), ServiceError> {
         let Some(running) = self.running.get_mut(name) else {
-            return self.create(name, wanted, engine, events, host).await;
+            return self.create(name, wanted, context).await;
         };
         if running.settings == wanted && running.is_known {
             return Ok(());
         }
         let interface = Arc::clone(&running.interface);
-        let labels = labels_of(&wanted);
-        running.change_to(wanted, host).await?;
+        let labels = Labels::new(&wanted);
+        running.change_to(wanted, &context.host).await?;
         self.shown.show(interface, labels);
         Ok(())
     }
 
     /// What is refused takes the interface with it, and that its addresses and routes. What it is for is closed before.
-    async fn create(
-        &mut self,
-        name: &str,
-        wanted: WireGuard,
-        engine: &Arc<dyn Engine>,
-        events: &mpsc::UnboundedSender<Removed>,
-        host: &Host,
-    ) -> Result<(), ServiceError> {
+    async fn create(&mut self, name: &str, wanted: WireGuard, context: &Context) -> Result<(), ServiceError> {
         let wants = plan::wants(&wanted);
         let refused = |error| ServiceError::Network(name.to_owned(), error);
-        host.set(name, Some(wants.without_interface())).map_err(refused)?;
-        let created = create_interface(name, &wanted, &wants, engine, events, host).await;
+        context.host.set(name, Some(wants.without_interface())).map_err(refused)?;
+        let created = create_interface(name, &wanted, &wants, context).await;
         if created.is_err() {
             // The interface is gone: only what closes is wanted.
-            host.set(name, Some(wants.without_interface())).map_err(refused)?;
+            context.host.set(name, Some(wants.without_interface())).map_err(refused)?;
         }
         let interface = created?;
-        self.shown.show(Arc::clone(&interface), labels_of(&wanted));
+        self.shown.show(Arc::clone(&interface), Labels::new(&wanted));
         let mut running = Running { interface, settings: wanted, wants, is_known: true, window: None };
         running.open_window().await;
         self.running.insert(name.to_owned(), running);
@@ -265,33 +256,24 @@ async fn create_interface(
     name: &str,
     wanted: &WireGuard,
     wants: &Wants,
-    engine: &Arc<dyn Engine>,
-    events: &mpsc::UnboundedSender<Removed>,
-    host: &Host,
+    context: &Context,
 ) -> Result<Arc<Interface>, ServiceError> {
     let options = Options { without: wanted.disabled_offloads.clone(), ..Options::default() };
     check_port(name, wanted, Duration::ZERO).await?;
-    let interface = Arc::new(Interface::create(name, Arc::clone(engine), options, events.clone())?);
+    let interface =
+        Arc::new(Interface::create(name, context.engines.clone(), options, context.events.clone())?);
     interface.set_segment_sizes(wanted.adjust_mss);
     let update = plan::update(None, wanted);
     interface.update(update).await.map_err(|error| ServiceError::Update(name.to_owned(), error))?;
     let refused = |error| ServiceError::Network(name.to_owned(), error);
     set_link(name, wanted).map_err(refused)?;
-    host.set(name, Some(wants.clone())).map_err(refused)?;
+    context.host.set(name, Some(wants.clone())).map_err(refused)?;
     Ok(interface)
 }
 /// Gives an interface its MTU, and puts it up or down.
 fn set_link(name: &str, settings: &WireGuard) -> Result<(), NetlinkError> {
     let mtu = LinkChange { mtu: Some(settings.mtu), ..LinkChange::default() };
     host::change_link(name, &[mtu, LinkChange { up: Some(!settings.disable), ..LinkChange::default() }])
-}
-
-/// The names that `show` uses.
-fn labels_of(settings: &WireGuard) -> Labels {
-    let peers = settings.peers.iter().map(|(name, peer)| {
-        (peer.public_key, PeerLabels { name: name.clone(), description: peer.description.clone() })
-    });
-    Labels { description: settings.description.clone(), peers: peers.collect() }
 }
 
 /// Refuses a port that somebody else has, before anything is changed.

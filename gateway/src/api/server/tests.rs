@@ -15,7 +15,10 @@ const LONG: Duration = Duration::from_secs(30);
 async fn served(name: &str, limits: Limits) -> PathBuf {
     let path = std::env::temp_dir().join(format!("postern-api-{}-{name}.sock", std::process::id()));
     let listener = bind(&path).await.expect("free");
-    let shown = Shown::new(Arc::new(Choice::among(vec![Arc::new(none::None)])));
+    let shown = Shown::new(
+        Arc::new(Choice::among(vec![Arc::new(none::None)])),
+        vec![Arc::new(crate::ipsec::api::Peers::default())],
+    );
     tokio::spawn(serve(listener, router(shown), limits));
     path
 }

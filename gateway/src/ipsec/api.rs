@@ -1,0 +1,62 @@
+//! What the API shows of IPsec.
+//!
+//! ```text
+//! GET /v1/vpn/ipsec    POST /v1/vpn/ipsec/reset
+//! ```
+
+use super::Gateway;
+use crate::api::model;
+use crate::api::server::unreadable;
+use crate::service::View;
+use crate::tunnel_interface::Counters;
+use arc_swap::ArcSwapOption;
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use std::sync::Arc;
+
+/// The peers of the gateway, if there is one.
+#[derive(Clone, Default)]
+pub struct Peers(Arc<ArcSwapOption<Gateway>>);
+
+impl Peers {
+    /// Shows the peers of this gateway, or none.
+    pub fn show(&self, gateway: Option<Arc<Gateway>>) {
+        self.0.store(gateway);
+    }
+}
+
+impl View for Peers {
+    fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
+        self.0.load_full().into_iter().map(|gateway| gateway as Arc<dyn Counters>).collect()
+    }
+
+    fn routes(&self) -> Router {
+        Router::new()
+            .route("/v1/vpn/ipsec", get(ipsec))
+            .route("/v1/vpn/ipsec/reset", post(reset))
+            .with_state(self.clone())
+    }
+}
+
+async fn ipsec(State(shown): State<Peers>) -> Json<model::Ipsec> {
+    let peers = match shown.0.load_full() {
+        Some(gateway) => gateway.status().await,
+        None => Vec::new(),
+    };
+    Json(model::Ipsec { peers })
+}
+
+async fn reset(
+    State(shown): State<Peers>,
+    which: Result<Json<model::Reset>, JsonRejection>,
+) -> Result<Json<bool>, Response> {
+    let Json(which) = which.map_err(|rejection| unreadable(&rejection))?;
+    let known = match shown.0.load_full() {
+        Some(gateway) => gateway.reset(&which.peer, which.tunnel).await,
+        None => false,
+    };
+    Ok(Json(known))
+}

@@ -1,0 +1,96 @@
+//! What a protocol is to the daemon: it keeps its part of the configuration in force, and the API shows it.
+//!
+//! ```text
+//! settings ──> daemon ──> Service::configure ──> interfaces, peers, host
+//!                 ^              │ refusals by path
+//!                 └──────────────┘
+//! API ──> View ──> routes of the protocol, counters of its interfaces
+//! ```
+
+use crate::host::Host;
+use crate::tunnel_interface::{Counters, Removed};
+use axum::Router;
+use config::{Path, Settings};
+use crypto::choice::Choice;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// What the daemon lends its services.
+pub struct Context {
+    /// The crypto engines.
+    pub engines: Arc<Choice>,
+    /// Where interfaces report that another program has deleted them.
+    pub events: mpsc::UnboundedSender<Removed>,
+    /// What the kernel is to have.
+    pub host: Host,
+}
+
+/// Work that may wait for others, as for a name server.
+pub type Work<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// What was refused, by its path in the configuration.
+pub type Refused = BTreeMap<Path, Refusal>;
+
+/// Why a part of the configuration could not be applied.
+#[derive(Debug)]
+pub struct Refusal {
+    error: Box<dyn std::error::Error + Send + Sync>,
+    is_temporary: bool,
+}
+
+impl Refusal {
+    /// A refusal for this reason; `is_temporary` where it is tried again without a new configuration.
+    pub fn new(error: impl std::error::Error + Send + Sync + 'static, is_temporary: bool) -> Self {
+        Self { error: Box::new(error), is_temporary }
+    }
+
+    /// Whether it is tried again without a new configuration.
+    pub fn is_temporary(&self) -> bool {
+        self.is_temporary
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// A protocol that the daemon serves. The daemon has one of each, and calls all of them in turn.
+pub trait Service {
+    /// Makes everything of this protocol what `settings` says, and takes its part of them. What was refused is not served, or
+    /// as it was before.
+    fn configure<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Refused>;
+
+    /// Tries again what could not be served, from time to time.
+    fn maintain(&mut self) -> Work<'_, ()>;
+
+    /// What was refused, and is still tried again.
+    fn pending(&self) -> BTreeSet<Path>;
+
+    /// Whether it has an interface.
+    fn serves(&self) -> bool;
+
+    /// Forgets an interface that another program has deleted, if it is one of its own.
+    fn interface_removed(&mut self, name: &str);
+
+    /// What the API shows of it.
+    fn view(&self) -> Arc<dyn View>;
+
+    /// Ends everything.
+    fn stop(&mut self);
+}
+
+/// What the API shows of a service, also while the service itself is being configured.
+pub trait View: Send + Sync {
+    /// The interfaces that there are.
+    fn interfaces(&self) -> Vec<Arc<dyn Counters>>;
+
+    /// The protocol's own requests.
+    fn routes(&self) -> Router;
+}
