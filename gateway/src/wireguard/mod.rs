@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! settings ──> service ──> plan (what differs) ──> interface ──> handshake_thread ──> tables (SAs, routes) ──> workers
-//! wg, wg-quick ──> uapi_server ──> uapi ──┘               ^ handshake messages from the workers
+//! wg, wg-quick ──> uapi_server ──> uapi ──────────────┘               ^ handshake messages from the workers
 //! ```
 
 pub mod api;
