@@ -69,11 +69,6 @@ impl Retransmission {
         }
     }
 
-    /// Takes back [`give_up_at`](Self::give_up_at): the number of transmissions alone counts.
-    fn keep_trying(&mut self) {
-        self.until = None;
-    }
-
     /// Returns what is due at `now`; `None` if nothing is.
     pub(super) fn handle_timeout(&mut self, now: Time) -> Option<Overdue> {
         if now < self.next {
@@ -289,13 +284,6 @@ impl Channel {
     pub(super) fn hasten(&mut self, now: Time) {
         if let Some((_, _, retransmission)) = &mut self.outstanding {
             retransmission.hasten(now);
-        }
-    }
-
-    /// Takes back [`give_up_at`](Self::give_up_at).
-    pub(super) fn keep_trying(&mut self) {
-        if let Some((_, _, retransmission)) = &mut self.outstanding {
-            retransmission.keep_trying();
         }
     }
 
@@ -569,10 +557,5 @@ mod tests {
         assert!(again(&mut sent, 30), "at once");
         assert!((31..60).filter(|&second| again(&mut sent, second)).count() >= 4);
         assert!(matches!(sent.handle_timeout(at(60)), Some(Overdue::Dead)));
-        let mut sent = Retransmission::new(NOW, patience, vec![vec![0]]);
-        assert!(again(&mut sent, 1) && again(&mut sent, 3));
-        sent.give_up_at(at(4));
-        sent.keep_trying();
-        assert!(again(&mut sent, 7), "the peer was heard");
     }
 }

@@ -289,7 +289,6 @@ impl Session {
     /// Notes an authentic packet from the remote address: the peer is alive.
     pub(super) fn note_traffic(&mut self, now: Time) {
         self.last_heard = self.last_heard.max(now);
-        self.ikes.iter_mut().for_each(|ike| ike.channel.keep_trying());
         (self.unanswered, self.stray) = (None, None);
     }
 
