@@ -185,11 +185,17 @@ fn segment_size(lab: &Lab, from: &str, to: &str, address: &str) -> u32 {
     let connect = || TcpStream::connect_timeout(&target, PATIENCE);
     let stream = lab.enter(from, connect).expect("entered").expect("it is there");
     let filter = format!("( sport = :{0} or dport = :{0} )", target.port());
-    let said = lab.run("b", "ss", &["-tinH", "state", "established", &filter]).expect("ss is there");
+    let mut mss = None;
+    // The end that is called is established only when it has the last message of the handshake.
+    let found = wait_until(PATIENCE, || {
+        let said = lab.run("b", "ss", &["-tinH", "state", "established", &filter]).expect("ss is there");
+        mss = said.split_whitespace().find_map(|word| word.strip_prefix("mss:")?.parse::<u32>().ok());
+        mss.is_some()
+    });
+    found.expect("ss shows the connection");
     drop(stream);
-    let mss = said.split_whitespace().find_map(|word| word.strip_prefix("mss:")?.parse::<u32>().ok());
     // Time stamps take 12 bytes.
-    12 + mss.unwrap_or_else(|| panic!("{said}"))
+    12 + mss.expect("it is found")
 }
 
 #[test]
