@@ -15,8 +15,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How far the clocks of issuers may be ahead of ours.
-pub(super) const CLOCK_SKEW: Duration = Duration::from_secs(300);
 /// Sources that are remembered for each trusted authority, as those below it can name as many as they like: of lists, which may
 /// be large, and of answers about one certificate. The one that was longest without use goes first.
 const MOST_SOURCES: [usize; 2] = [16, 1024];

@@ -102,7 +102,7 @@ impl List {
 
     /// Whether it counts at the time `now` since 1970.
     pub(super) fn is_fresh(&self, now: Duration) -> bool {
-        self.this_update <= now + super::evidence::CLOCK_SKEW
+        self.this_update <= now + super::signed::CLOCK_SKEW
             && self.next_update.is_some_and(|until| now <= until)
     }
 

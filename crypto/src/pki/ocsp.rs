@@ -2,7 +2,7 @@
 //! answers may be made beforehand and kept.
 
 use super::Certificate;
-use super::evidence::CLOCK_SKEW;
+use super::signed::CLOCK_SKEW;
 use super::signed::Signed;
 use aws_lc_rs::digest;
 use der::asn1::{AnyRef, GeneralizedTime, Int, Null, ObjectIdentifier, OctetString};

@@ -3,6 +3,10 @@
 use crate::signature::{Scheme, VerifyingKey};
 use der::asn1::{AnyRef, BitStringRef};
 use der::{Decode, Encode, Header, Reader, SliceReader, Tag};
+use std::time::Duration;
+
+/// How far the clocks of issuers may be ahead of ours.
+pub(super) const CLOCK_SKEW: Duration = Duration::from_secs(300);
 
 /// A body with its signature.
 pub(super) struct Signed {

@@ -3,6 +3,7 @@
 use super::connections::Plan;
 use super::ike_thread::{Command, IkeThread, Inbox, Parts};
 use super::port::IkePort;
+use super::{MTU, NAME};
 use crate::api::model;
 use crate::clock::Clock;
 use crate::datapath::punt::Punt;
@@ -26,10 +27,6 @@ use tokio::sync::{mpsc, oneshot};
 use tunnel::ikev2::Patience;
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 
-/// The interface for the packets of all IPsec peers.
-pub const NAME: &str = "ipsec0";
-/// What fits into 1500 bytes in any outer header and with any cipher, but for the longest tags.
-pub const MTU: u32 = 1400;
 /// What ESP in UDP adds to a packet, at most.
 const OVERHEAD: usize = 8 + 16 + 16 + 32;
 

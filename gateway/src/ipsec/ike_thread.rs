@@ -10,8 +10,8 @@ mod children;
 mod commands;
 mod report;
 
+use super::NAME;
 use super::connections::{Plan, address_towards};
-use super::gateway::NAME;
 use super::jobs::Jobs;
 use crate::api::model;
 use crate::datapath::DataPathEvent;

@@ -22,4 +22,9 @@ mod revocation;
 pub mod service;
 pub mod status;
 
-pub use gateway::{Gateway, NAME};
+pub use gateway::Gateway;
+
+/// The interface for the packets of all IPsec peers.
+pub const NAME: &str = "ipsec0";
+/// What fits into 1500 bytes in any outer header and with any cipher, but for the longest tags.
+pub const MTU: u32 = 1400;

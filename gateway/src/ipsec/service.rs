@@ -3,10 +3,11 @@
 use super::api::Peers;
 use super::connections;
 use super::connections::{PeerError, Plan};
-use super::gateway::{Gateway, GatewayError, MTU, NAME};
+use super::gateway::{Gateway, GatewayError};
 use super::network;
 use super::revocation;
 use super::revocation::Revocations;
+use super::{MTU, NAME};
 use crate::host;
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::networks::Networks;
