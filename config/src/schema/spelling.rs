@@ -153,85 +153,91 @@ fn pfs(plain: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// What people type, and the word that they mean.
+    type Spelling = (&'static str, &'static str);
+
+    /// Spellings, by the words of a node.
+    const SPELLINGS: [(&[&str], &[Spelling]); 5] = [
+        (
+            ENCRYPTIONS,
+            &[
+                ("aes-256-gcm", "aes256gcm128"),
+                ("aes256-gcm", "aes256gcm128"),
+                ("AES256GCM", "aes256gcm128"),
+                ("aes-128-gcm", "aes128gcm128"),
+                ("aes-gcm-256", "aes256gcm128"),
+                ("aes_gcm_16_256", "aes256gcm128"),
+                ("aes_gcm256", "aes256gcm128"),
+                ("aes-256-gcm-16", "aes256gcm16"),
+                ("aes256gcm-12", "aes256gcm12"),
+                ("gcm", "aes256gcm128"),
+                ("aes256gmc", "aes256gcm128"),
+                ("aes256gcn", "aes256gcm128"),
+                ("aes-256-ccm", "aes256ccm128"),
+                ("aes-256-cbc", "aes256"),
+                ("AES-CBC-256", "aes256"),
+                ("AES256", "aes256"),
+                ("aes-128", "aes128"),
+                ("aes", "aes128"),
+                ("aes-128-ctr", "aes128ctr"),
+                ("chacha20-poly1305", "chacha20poly1305"),
+                ("chacha20", "chacha20poly1305"),
+                ("3des-cbc", "3des"),
+                ("des3", "3des"),
+            ],
+        ),
+        (
+            HASHES,
+            &[
+                ("sha-256", "sha256"),
+                ("SHA256", "sha256"),
+                ("sha2-256", "sha256"),
+                ("sha2", "sha256"),
+                ("sha2_512", "sha512"),
+                ("hmac-sha2-256-128", "sha256"),
+                ("hmac-sha384", "sha384"),
+                ("sha256_128", "sha256"),
+                ("sha-512", "sha512"),
+                ("sha", "sha1"),
+                ("sha-1", "sha1"),
+                ("hmac-sha1-96", "sha1"),
+                ("aes-xcbc", "aesxcbc"),
+                ("MD5", "md5"),
+            ],
+        ),
+        (PRFS, &[("sha256", "prfsha256"), ("prf-hmac-sha2-384", "prfsha384"), ("hmac-sha1", "prfsha1")]),
+        (
+            DH_GROUPS,
+            &[
+                ("modp2048", "14"),
+                ("MODP4096", "16"),
+                ("dh-group14", "14"),
+                ("group19", "19"),
+                ("ecp256", "19"),
+                ("P-384", "20"),
+                ("secp521r1", "21"),
+                ("modp2048s256", "24"),
+                ("curve25519", "31"),
+                ("x25519", "31"),
+            ],
+        ),
+        (
+            PFS,
+            &[
+                ("14", "dh-group14"),
+                ("group14", "dh-group14"),
+                ("dh-group-19", "dh-group19"),
+                ("modp2048", "dh-group14"),
+                ("curve25519", "dh-group31"),
+                ("no", "disable"),
+                ("yes", "enable"),
+            ],
+        ),
+    ];
+
     #[test]
     fn what_people_type_leads_to_the_word_that_they_mean() {
-        for (words, spellings) in [
-            (
-                ENCRYPTIONS,
-                &[
-                    ("aes-256-gcm", "aes256gcm128"),
-                    ("aes256-gcm", "aes256gcm128"),
-                    ("AES256GCM", "aes256gcm128"),
-                    ("aes-128-gcm", "aes128gcm128"),
-                    ("aes-gcm-256", "aes256gcm128"),
-                    ("aes_gcm_16_256", "aes256gcm128"),
-                    ("aes_gcm256", "aes256gcm128"),
-                    ("aes-256-gcm-16", "aes256gcm16"),
-                    ("aes256gcm-12", "aes256gcm12"),
-                    ("gcm", "aes256gcm128"),
-                    ("aes256gmc", "aes256gcm128"),
-                    ("aes256gcn", "aes256gcm128"),
-                    ("aes-256-ccm", "aes256ccm128"),
-                    ("aes-256-cbc", "aes256"),
-                    ("AES-CBC-256", "aes256"),
-                    ("AES256", "aes256"),
-                    ("aes-128", "aes128"),
-                    ("aes", "aes128"),
-                    ("aes-128-ctr", "aes128ctr"),
-                    ("chacha20-poly1305", "chacha20poly1305"),
-                    ("chacha20", "chacha20poly1305"),
-                    ("3des-cbc", "3des"),
-                    ("des3", "3des"),
-                ][..],
-            ),
-            (
-                HASHES,
-                &[
-                    ("sha-256", "sha256"),
-                    ("SHA256", "sha256"),
-                    ("sha2-256", "sha256"),
-                    ("sha2", "sha256"),
-                    ("sha2_512", "sha512"),
-                    ("hmac-sha2-256-128", "sha256"),
-                    ("hmac-sha384", "sha384"),
-                    ("sha256_128", "sha256"),
-                    ("sha-512", "sha512"),
-                    ("sha", "sha1"),
-                    ("sha-1", "sha1"),
-                    ("hmac-sha1-96", "sha1"),
-                    ("aes-xcbc", "aesxcbc"),
-                    ("MD5", "md5"),
-                ],
-            ),
-            (PRFS, &[("sha256", "prfsha256"), ("prf-hmac-sha2-384", "prfsha384"), ("hmac-sha1", "prfsha1")]),
-            (
-                DH_GROUPS,
-                &[
-                    ("modp2048", "14"),
-                    ("MODP4096", "16"),
-                    ("dh-group14", "14"),
-                    ("group19", "19"),
-                    ("ecp256", "19"),
-                    ("P-384", "20"),
-                    ("secp521r1", "21"),
-                    ("modp2048s256", "24"),
-                    ("curve25519", "31"),
-                    ("x25519", "31"),
-                ],
-            ),
-            (
-                PFS,
-                &[
-                    ("14", "dh-group14"),
-                    ("group14", "dh-group14"),
-                    ("dh-group-19", "dh-group19"),
-                    ("modp2048", "dh-group14"),
-                    ("curve25519", "dh-group31"),
-                    ("no", "disable"),
-                    ("yes", "enable"),
-                ],
-            ),
-        ] {
+        for (words, spellings) in SPELLINGS {
             for (text, word) in spellings {
                 assert_eq!(meant(text, words), Some(*word), "{text}");
             }
