@@ -1,6 +1,7 @@
 //! By what a peer and we show who we are: out of the configuration for IKE, and what to type where one is not believed.
 
-use super::connections::{PeerError, spoken};
+use super::identity::identity;
+use super::peer_error::PeerError;
 use crate::clock::Clock;
 use config::settings::ipsec::{Authentication, Peer, Rsa, X509};
 use crypto::pki::{Certificate, Evidence, TrustStore, chain};
@@ -90,7 +91,7 @@ pub(super) fn our_own(name: &str, peer: &Peer, authentication: &ike::Authenticat
         }
         (ike::Authentication::Certificate(credentials), _) => {
             let own = credentials.certificates.first().map(|own| ike::Identity::Name(own.subject().clone()));
-            let remote = peer.remote_id.as_ref().and_then(|id| spoken(name, id).ok());
+            let remote = peer.remote_id.as_ref().and_then(|id| identity(name, id).ok());
             let is_own = remote.is_some() && (remote == own || peer.remote_id == peer.local_id);
             is_own.then(|| {
                 format!(

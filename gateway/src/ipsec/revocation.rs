@@ -8,7 +8,7 @@
 mod fetch;
 mod ways;
 
-use super::connections::PeerError;
+use super::peer_error::PeerError;
 use crate::clock::Clock;
 use crate::rights::Rights;
 use config::settings::IpSec;

@@ -2,9 +2,10 @@
 
 use super::api::Peers;
 use super::connections;
-use super::connections::{PeerError, Plan};
+use super::connections::Plan;
 use super::gateway::{Gateway, GatewayError};
 use super::network;
+use super::peer_error::PeerError;
 use super::revocation;
 use super::revocation::Revocations;
 use super::{MTU, NAME};
