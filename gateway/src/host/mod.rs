@@ -136,11 +136,6 @@ impl Host {
         HeldReader(Arc::downgrade(&self.state))
     }
 
-    /// The interfaces that something is wanted for, whether they are there or not.
-    pub fn interfaces(&self) -> Vec<String> {
-        self.lock().wanted.keys().cloned().collect()
-    }
-
     /// Wants this for an interface from now on, or nothing. The error is what was refused for it.
     pub fn set(&self, name: &str, wants: Option<Wants>) -> Result<(), NetlinkError> {
         let mut state = self.lock();

@@ -25,10 +25,10 @@ impl Wants {
     #[must_use]
     pub fn without_interface(&self) -> Self {
         Self {
-            addresses: BTreeSet::new(),
-            routes: BTreeSet::new(),
+            closed: self.closed.clone(),
+            rules: self.rules.clone(),
             networks: Networks { is_served: false, ..self.networks.clone() },
-            ..self.clone()
+            ..Self::default()
         }
     }
 

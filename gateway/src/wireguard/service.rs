@@ -11,7 +11,6 @@ use super::update::UpdateError;
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
 use crate::host::{self, Host};
-use crate::ipsec;
 use crate::service::{Context, Refusal, Refused, Service, View, Work};
 use crate::tunnel_interface::{InterfaceError, Options};
 use config::settings::WireGuard;
@@ -39,7 +38,7 @@ pub enum ServiceError {
 /// Where WireGuard is configured.
 const PATH: [&str; 2] = ["interfaces", "wireguard"];
 
-/// How long an interface that goes down may take to let go of its port: its slow path yields to others.
+/// How long an interface that goes down may take to let go of its port: its handshake thread has a low priority.
 const RELEASE: Duration = Duration::from_secs(2);
 
 /// A running interface, and what was made of it.
@@ -57,6 +56,8 @@ struct Running {
 #[derive(Default)]
 pub struct WireGuardService {
     running: BTreeMap<String, Running>,
+    /// All that the last configuration has. Of those that were refused or deleted, only what they are for is closed.
+    configured: BTreeSet<String>,
     shown: Interfaces,
 }
 
@@ -101,10 +102,10 @@ impl Service for WireGuardService {
 impl WireGuardService {
     /// Makes the interfaces what `settings` says. Those that were refused are not there, or as they were before.
     async fn apply(&mut self, settings: BTreeMap<String, WireGuard>, context: &Context) -> Refused {
-        // Also those that were refused or deleted, and of which only what they are for is closed.
-        let is_gone = |name: &String| name != ipsec::NAME && !settings.contains_key(name);
-        for name in context.host.interfaces().into_iter().filter(is_gone) {
-            self.remove(&name, &context.host);
+        let configured: BTreeSet<String> = settings.keys().cloned().collect();
+        let before = std::mem::replace(&mut self.configured, configured.clone());
+        for name in before.difference(&configured) {
+            self.remove(name, &context.host);
         }
         let mut refused = Refused::new();
         for (name, wanted) in settings {
@@ -201,7 +202,7 @@ impl Running {
         Ok(())
     }
 
-    /// Adds, changes, then takes away. The slow path comes late: what it has learned of its peers cannot be given back.
+    /// Adds, changes, then takes away. The handshake thread comes last: what it learns of its peers cannot be undone.
     async fn go(
         &self,
         host: &Host,
@@ -270,13 +271,14 @@ async fn create_interface(
     context.host.set(name, Some(wants.clone())).map_err(refused)?;
     Ok(interface)
 }
+
 /// Gives an interface its MTU, and puts it up or down.
 fn set_link(name: &str, settings: &WireGuard) -> Result<(), NetlinkError> {
     let mtu = LinkChange { mtu: Some(settings.mtu), ..LinkChange::default() };
     host::change_link(name, &[mtu, LinkChange { up: Some(!settings.disable), ..LinkChange::default() }])
 }
 
-/// Refuses a port that somebody else has, before anything is changed.
+/// Refuses a port that another program has, before anything is changed.
 async fn check_port(name: &str, settings: &WireGuard, patience: Duration) -> Result<(), ServiceError> {
     let Some(port) = settings.port.filter(|_| !settings.disable) else { return Ok(()) };
     let deadline = Instant::now() + patience;
