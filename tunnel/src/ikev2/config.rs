@@ -10,10 +10,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Identifies a connection for the lifetime of its [`Endpoint`](super::Endpoint); never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnectionId(pub(super) u64);
-
 /// A connection to another gateway.
 #[derive(Clone)]
 pub struct Connection {

@@ -4,9 +4,10 @@
 //! without one, nor the subnets that several peers of one connection ask for. Here, the later peer is refused the
 //! packets that another peer holds.
 
-use super::action::SessionId;
-use super::config::{Connection, ConnectionId};
+use super::config::Connection;
 use super::identity::Identity;
+use super::ids::ConnectionId;
+use super::ids::SessionId;
 use super::precedence::{Precedence, Shape, ends, precedence, size};
 use super::selectors::{host, is_within, meets};
 use crate::esp::TrafficSelector;

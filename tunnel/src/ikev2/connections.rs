@@ -7,11 +7,13 @@
 //! The data that a first message needs is merged when a connection is added: its cost does not grow with the number
 //! of connections.
 
-use super::config::{Connection, ConnectionId};
+use super::auth::proof::request;
+use super::config::Connection;
 use super::identity::Identity;
+use super::ids::ConnectionId;
 use super::message::Proposal;
+use super::nat::Path;
 use super::proposal::{IkeSuite, MergedOffers, ProposalIndex, Selected};
-use super::setup::request;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
@@ -154,8 +156,9 @@ impl Connections {
         ids.filter_map(|id| self.get(*id).map(|config| (*id, config)))
     }
 
-    /// Connections for two addresses.
-    pub(super) fn between(&self, local: IpAddr, remote: IpAddr) -> Between<'_> {
+    /// Connections for the addresses of a path.
+    pub(super) fn on(&self, path: Path) -> Between<'_> {
+        let (local, remote) = (path.local.ip(), path.remote.ip());
         let ends = [(Some(remote), Some(local)), (Some(remote), None), (None, Some(local)), (None, None)];
         let places = ends.map(|(remote, local)| {
             let of = |is_named| self.places.get(&Place { remote, local, is_named });

@@ -1,12 +1,15 @@
 //! The context of a state that handles a message: time, randomness, allocated SPIs, and the outbox for actions.
 
-use super::action::{Action, Cause, Event, Install, Outbox, SessionId};
+use super::action::{Action, Install, Outbox};
+use super::cause::Cause;
 use super::channel::Datagrams;
-use super::config::{ConnectionId, Patience};
+use super::config::Patience;
 use super::conflicts::Conflicts;
 use super::connections::Connections;
-use super::endpoint::Worn;
+use super::event::Event;
 use super::identity::Identity;
+use super::ids::ConnectionId;
+use super::ids::SessionId;
 use super::limits::{STRANGER_EVENTS, STRANGER_INTERVAL};
 use super::nat::Path;
 use crate::Time;
@@ -85,6 +88,9 @@ impl Exchanges {
         self.0.entry(peer).or_insert_with(fresh)
     }
 }
+
+/// Tells whether the Child SA with these inbound and outbound SPIs is near its byte or packet limit.
+pub type Worn = Box<dyn Fn([u32; 2]) -> bool + Send>;
 
 /// See the module documentation.
 pub(super) struct Context<'a> {

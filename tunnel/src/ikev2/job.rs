@@ -5,10 +5,12 @@
 //! ```
 //! The state moves into its job, and [`Working`] takes its place until the job has finished.
 
-use super::action::{Action, SessionId};
-use super::config::ConnectionId;
+use super::action::Action;
 use super::context::Context;
-use super::endpoint::{HalfOpenEntry, Phase};
+use super::endpoint::Phase;
+use super::half_open_table::HalfOpenEntry;
+use super::ids::ConnectionId;
+use super::ids::SessionId;
 use super::limits::{WAITING_BYTES, WAITING_MESSAGES};
 use super::nat::Path;
 use std::fmt;

@@ -10,6 +10,8 @@
 //! Under them lie `channel` (numbers, retransmission, fragments), `keys` and `proposal`.
 
 mod action;
+mod auth;
+mod cause;
 mod channel;
 mod config;
 mod conflicts;
@@ -17,8 +19,12 @@ mod connections;
 mod context;
 mod cookie;
 mod endpoint;
+mod event;
 mod fragments;
+mod half_open_table;
 mod identity;
+mod ids;
+mod inbound;
 mod job;
 pub mod keys;
 pub mod limits;
@@ -30,17 +36,17 @@ pub mod selectors;
 mod session;
 mod setup;
 
-pub use action::{
-    Action, Asked, AuthMessage, Cause, CloseReason, Event, Install, Outbox, SessionId, Unproved,
-};
+pub use action::{Action, Install, Outbox};
+pub use cause::{AuthMessage, Cause, Unproved};
 pub use config::{
-    Authentication, Child, Connection, ConnectionId, Credentials, DeadPeerDetection, Patience, RawKeys,
-    Start, WhenLost,
+    Authentication, Child, Connection, Credentials, DeadPeerDetection, Patience, RawKeys, Start, WhenLost,
 };
 pub use endpoint::{
     CannotInitiate, ChildState, ChildStatus, Details, Endpoint, Ignored, IkeStatus, Load, SessionStatus,
     State,
 };
+pub use event::{Asked, CloseReason, Event};
 pub use identity::Identity;
+pub use ids::{ConnectionId, SessionId};
 pub use job::{Finished, Job};
 pub use nat::{Follows, Nat, Path};

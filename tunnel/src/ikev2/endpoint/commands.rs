@@ -1,8 +1,12 @@
 //! Requests of the configuration, of operators and of the data path.
 
 use super::{Endpoint, Phase};
-use crate::ikev2::action::{Cause, CloseReason, Event, Outbox, SessionId};
-use crate::ikev2::config::{Connection, ConnectionId, Start};
+use crate::ikev2::action::Outbox;
+use crate::ikev2::cause::Cause;
+use crate::ikev2::config::{Connection, Start};
+use crate::ikev2::event::{CloseReason, Event};
+use crate::ikev2::ids::ConnectionId;
+use crate::ikev2::ids::SessionId;
 use crate::ikev2::limits::{IKE_PORT, TRAFFIC_DELAY};
 use crate::ikev2::nat::Path;
 use crate::ikev2::session::{Session, Task};

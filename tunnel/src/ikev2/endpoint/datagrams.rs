@@ -2,13 +2,16 @@
 
 use super::{Endpoint, Phase};
 use crate::Now;
-use crate::ikev2::action::{Cause, Outbox, SessionId};
+use crate::ikev2::action::Outbox;
+use crate::ikev2::cause::Cause;
+use crate::ikev2::ids::SessionId;
+use crate::ikev2::inbound::Inbound;
 use crate::ikev2::job::{Finished, Whose};
 use crate::ikev2::limits::LONGEST_FIRST;
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{Exchange, Header, Message, Notify, ParseError, Payload, emit_clear};
 use crate::ikev2::nat::Path;
-use crate::ikev2::setup::{Answer, Inbound, answer_init};
+use crate::ikev2::setup::{Answer, answer_init};
 
 /// Bytes of a Notify payload without data.
 const EMPTY_NOTIFY: usize = 8;
@@ -88,7 +91,7 @@ impl Endpoint {
         self.refuse_first(now, path, &answer, Notify::new(notify::INVALID_MAJOR_VERSION, &[]), out);
         if error == ParseError::MajorVersion(1) {
             let (mut context, ..) = self.split(now, out);
-            let candidates = context.connections.between(path.local.ip(), path.remote.ip());
+            let candidates = context.connections.on(path);
             let connection = candidates.first().filter(|_| candidates.count() == 1).map(|(id, _)| id);
             context.suspect(connection, path, || Cause::Version1);
         }

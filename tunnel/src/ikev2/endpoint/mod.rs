@@ -5,32 +5,36 @@
 
 mod commands;
 mod datagrams;
-mod half_open_table;
 mod status;
+mod timeouts;
 mod timers;
 mod update;
 
 pub use datagrams::Ignored;
 pub use status::{ChildState, ChildStatus, Details, IkeStatus, Load, SessionStatus, State};
 
-use super::action::{CloseReason, Event, Outbox, SessionId};
-use super::config::{ConnectionId, Patience, Start, WhenLost};
+use super::action::Outbox;
+use super::config::{Patience, Start, WhenLost};
 use super::connections::Connections;
-use super::context::{Context, Registry};
+use super::context::{Context, Registry, Worn};
+use super::event::{CloseReason, Event};
+use super::half_open_table::{HalfOpenEntry, HalfOpenTable};
+use super::ids::ConnectionId;
+use super::ids::SessionId;
+use super::inbound::Inbound;
 use super::job::{Whose, Working};
 use super::limits::{CROSSING_TIME, DOUBT_TIME, PEER_SESSIONS, RECONNECT_DELAY};
 use super::session::{Session, Task};
-use super::setup::{Authenticating, HalfOpen, Inbound, Initiating};
+use super::setup::{Authenticating, HalfOpen, Initiating};
 use crate::{Now, Time};
 use crypto::Random;
-use half_open_table::HalfOpenTable;
+
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 use timers::Timers;
 
 pub use commands::CannotInitiate;
-pub(super) use half_open_table::HalfOpenEntry;
 
 /// The state of an IKE SA.
 pub(super) enum Phase {
@@ -130,9 +134,6 @@ impl Phase {
 
 /// Returns the local source address for a remote address, if there is a route.
 pub type Source = Box<dyn Fn(IpAddr) -> Option<IpAddr> + Send>;
-
-/// Tells whether the Child SA with these inbound and outbound SPIs is near its byte or packet limit.
-pub type Worn = Box<dyn Fn([u32; 2]) -> bool + Send>;
 
 /// The protocol, for all connections of one host.
 pub struct Endpoint {

@@ -3,9 +3,9 @@
 use super::{Endpoint, Phase};
 use crate::Time;
 use crate::esp::{Mode, TrafficSelector};
-use crate::ikev2::action::SessionId;
-use crate::ikev2::config::ConnectionId;
 use crate::ikev2::identity::Identity;
+use crate::ikev2::ids::ConnectionId;
+use crate::ikev2::ids::SessionId;
 use crate::ikev2::keys::{Role, Spis};
 use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{EspSuite, IkeSuite};

@@ -2,8 +2,11 @@
 
 use super::{Endpoint, Phase};
 use crate::Now;
-use crate::ikev2::action::{CloseReason, Outbox, SessionId};
-use crate::ikev2::config::{Connection, ConnectionId, Start};
+use crate::ikev2::action::Outbox;
+use crate::ikev2::config::{Connection, Start};
+use crate::ikev2::event::CloseReason;
+use crate::ikev2::ids::ConnectionId;
+use crate::ikev2::ids::SessionId;
 use std::sync::Arc;
 
 impl Endpoint {

@@ -2,7 +2,7 @@
 
 use super::translate::{Renamed, translate};
 use crate::esp::{Mode, TrafficSelector};
-use crate::ikev2::action::Cause;
+use crate::ikev2::cause::Cause;
 use crate::ikev2::config::{Child, Connection};
 use crate::ikev2::message::Proposal;
 use crate::ikev2::message::numbers::notify;

@@ -4,22 +4,11 @@
 use super::Session;
 use super::entry::Standing;
 use crate::Time;
-use crate::ikev2::action::Cause;
+use crate::ikev2::cause::Cause;
 use crate::ikev2::config::Start;
 use crate::ikev2::context::Context;
 use crate::ikev2::limits::REKEY_RETRY;
 use crate::ikev2::message::numbers::notify;
-
-/// Whether a new session is to replace this one, and why.
-#[derive(Default)]
-pub(super) struct Succession {
-    /// The replacement is due, and the local side initiates it.
-    is_due: bool,
-    /// The peer refuses all rekeying in this session.
-    pub(super) is_final: bool,
-    /// A child that the peer refuses in this session, although the session has no Child SA.
-    pub(super) missing: Option<usize>,
-}
 
 impl Session {
     /// Whether the replacement is due; returns true only once.

@@ -4,11 +4,12 @@
 //! exchange with the lowest of the four nonces is deleted (section 2.8.1).
 
 use super::child::{NewChild, halves};
-use super::entry::{ChildStanding, Procedure, lowest};
+use super::entry::{ChildStanding, Procedure};
+use super::rival::lowest;
 use super::translate::{Translated, translate};
 use super::{Request, Session, Task};
 use crate::esp::Mode;
-use crate::ikev2::action::Cause;
+use crate::ikev2::cause::Cause;
 use crate::ikev2::context::Context;
 use crate::ikev2::keys::{Nonces, Role, Root};
 use crate::ikev2::limits::{CHILDREN, REKEY_RETRY, REPLACED_TIME, TEMPORARY_FAILURE_DELAY};

@@ -2,15 +2,18 @@
 //! 2.8).
 
 use super::agreement::{Agreement, Refusal, Wish, agree};
-use super::entry::{ChildEntry, ChildStanding, Procedure, Rival, lowest};
+use super::entry::{ChildEntry, ChildStanding, Procedure};
 use super::requests::Asked;
+use super::rival::{Rival, lowest};
 use super::translate::Renamed;
 use super::{Request, Session, Task};
 use crate::esp::{ChildSa, Half, Mode, TrafficSelector, Transport};
-use crate::ikev2::action::{Action, Cause, Event, Install};
+use crate::ikev2::action::{Action, Install};
+use crate::ikev2::cause::Cause;
 use crate::ikev2::channel::Incoming;
 use crate::ikev2::conflicts::{Claim, Claimant};
 use crate::ikev2::context::Context;
+use crate::ikev2::event::Event;
 use crate::ikev2::keys::{Nonces, Role, Root};
 use crate::ikev2::limits::{CHILDREN, NONCE, REPLACED_CHILDREN, REPLACED_TIME};
 use crate::ikev2::message::numbers::{notify, protocol};

@@ -1,7 +1,7 @@
 //! The parts of a session: IKE SAs, Child SAs and pending exchanges.
 
-use super::Request;
-use super::rekey::Rekeying;
+use super::rekeying::Rekeying;
+use super::request::Request;
 use crate::Time;
 use crate::esp::{Mode, TrafficSelector};
 use crate::ikev2::channel::Channel;
@@ -110,17 +110,13 @@ pub(super) enum ChildStanding {
     Deleting,
 }
 
-/// The peer's rekeying of an SA with a pending local rekeying: the exchange with the lowest of the four nonces loses
-/// (section 2.8.1).
-#[derive(Clone, Debug)]
-pub(super) struct Rival<S> {
-    /// The SPI of the SA that the peer created.
-    pub(super) spi: S,
-    /// The lower nonce of its exchange.
-    pub(super) lowest: Vec<u8>,
-}
-
-/// The lower of the nonces of an exchange.
-pub(super) fn lowest(one: &[u8], other: &[u8]) -> Vec<u8> {
-    one.min(other).to_vec()
+/// Whether a new session is to replace this one, and why.
+#[derive(Default)]
+pub(super) struct Succession {
+    /// The replacement is due, and the local side initiates it.
+    pub(super) is_due: bool,
+    /// The peer refuses all rekeying in this session.
+    pub(super) is_final: bool,
+    /// A child that the peer refuses in this session, although the session has no Child SA.
+    pub(super) missing: Option<usize>,
 }

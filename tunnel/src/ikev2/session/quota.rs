@@ -8,7 +8,7 @@
 use super::Session;
 use super::requests::Asked;
 use crate::bucket::Bucket;
-use crate::ikev2::action::Cause;
+use crate::ikev2::cause::Cause;
 use crate::ikev2::config::Connection;
 use crate::ikev2::context::Context;
 use crate::ikev2::limits::{CHILDREN, EXCHANGES_AT_ONCE, EXCHANGES_PER_LIFETIME, SHORTEST_LIFETIME};

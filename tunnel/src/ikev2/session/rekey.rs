@@ -7,44 +7,25 @@
 //!                         four nonces loses, and its initiator deletes its SA
 //! ```
 
-use super::entry::{IkeSa, Procedure, Rival, Standing, lowest};
+use super::entry::{IkeSa, Procedure, Standing};
+use super::rekeying::Rekeying;
 use super::requests::Asked;
+use super::rival::{Rival, lowest};
 use super::{Session, Task};
-use crate::ikev2::action::{Cause, Event};
+use crate::ikev2::cause::Cause;
 use crate::ikev2::channel::Channel;
 use crate::ikev2::context::Context;
+use crate::ikev2::event::Event;
 use crate::ikev2::keys::{IkeKeys, Nonces, Role, Spis};
 use crate::ikev2::limits::{NONCE, REKEY_RETRY, REPLACED_TIME, TEMPORARY_FAILURE_DELAY};
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{Exchange, KeyExchange, Payload, Payloads, Proposal, ProposalSpi};
 use crate::ikev2::proposal::{IkeOffer, IkeSuite, describe_all};
 use crypto::SecretBytes;
-use crypto::exchange::{Group, PrivateShare};
+use crypto::exchange::Group;
 
 /// The maximum number of IKE SAs of a session.
 const IKE_SAS: usize = 4;
-
-/// A pending local request for a new IKE SA.
-pub(super) struct Rekeying {
-    /// The local SPI of the new IKE SA.
-    pub(super) spi: u64,
-    proposals: Vec<Proposal>,
-    nonce: [u8; NONCE],
-    share: PrivateShare,
-    /// The IKE SA that the peer has created meanwhile to replace the same one.
-    rival: Option<Rival<u64>>,
-    retries: u32,
-}
-
-impl Rekeying {
-    fn payloads(&self) -> [Payload<'_>; 3] {
-        [
-            Payload::Sa(self.proposals.clone()),
-            Payload::Nonce(&self.nonce),
-            Payload::Ke(KeyExchange { group: self.share.group().id(), public: self.share.public() }),
-        ]
-    }
-}
 
 /// The inputs of the key derivation of a new IKE SA.
 struct Making<'a> {

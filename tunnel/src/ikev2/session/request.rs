@@ -1,11 +1,11 @@
 //! A local request for a Child SA.
 
 use super::agreement::selectors_of;
-use super::entry::Rival;
+use super::rival::Rival;
 use crate::esp::{Mode, TrafficSelector};
-use crate::ikev2::action::SessionId;
 use crate::ikev2::config::Connection;
 use crate::ikev2::context::Context;
+use crate::ikev2::ids::SessionId;
 use crate::ikev2::limits::NONCE;
 use crate::ikev2::message::numbers::{notify, protocol};
 use crate::ikev2::message::{KeyExchange, Notify, Payload, Proposal};

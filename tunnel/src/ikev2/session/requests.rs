@@ -2,9 +2,10 @@
 
 use super::Session;
 use super::entry::{Procedure, Standing};
-use crate::ikev2::action::{Cause, CloseReason};
+use crate::ikev2::cause::Cause;
 use crate::ikev2::channel::Incoming;
 use crate::ikev2::context::Context;
+use crate::ikev2::event::CloseReason;
 use crate::ikev2::message::numbers::{notify, protocol};
 use crate::ikev2::message::{Delete, Exchange, Notify, ParseError, Payload, Payloads};
 use crate::ikev2::nat::Path;

@@ -3,9 +3,10 @@
 use super::Session;
 use super::entry::{Procedure, Standing};
 use crate::Time;
-use crate::ikev2::action::{Cause, CloseReason};
+use crate::ikev2::cause::Cause;
 use crate::ikev2::channel::Incoming;
 use crate::ikev2::context::Context;
+use crate::ikev2::event::CloseReason;
 use crate::ikev2::limits::TEMPORARY_FAILURE_TIME;
 use crate::ikev2::message::Payloads;
 use crate::ikev2::message::numbers::notify;

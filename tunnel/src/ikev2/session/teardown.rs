@@ -3,9 +3,10 @@
 use super::entry::{ChildStanding, IkeSa, Procedure, Standing};
 use super::{Session, Task};
 use crate::Time;
-use crate::ikev2::action::{Action, CloseReason};
+use crate::ikev2::action::Action;
 use crate::ikev2::config::WhenLost;
 use crate::ikev2::context::Context;
+use crate::ikev2::event::CloseReason;
 use crate::ikev2::limits::{CONTESTED_TIME, FAREWELL_TRANSMISSIONS, RECONNECT_DELAY};
 use crate::ikev2::message::{Delete, Exchange, Payload};
 

@@ -2,15 +2,18 @@
 
 use super::held::{self, Held};
 use super::initiating::{Answer, Answered, Useless, answer};
-use super::proof::{Proof, certificate_payloads, request, request_payload};
-use super::{Inbound, Init, Initiating, Verified, Wanted};
+use super::{Initiating, Wanted};
 use crate::Time;
-use crate::ikev2::action::{Asked, AuthMessage, Cause, CloseReason, Event};
+use crate::ikev2::auth::init::Init;
+use crate::ikev2::auth::proof::{Proof, Verified, certificate_payloads, request, request_payload};
+use crate::ikev2::cause::{AuthMessage, Cause};
 use crate::ikev2::channel::{Channel, Incoming, Overdue, Received};
-use crate::ikev2::config::ConnectionId;
 use crate::ikev2::context::Context;
 use crate::ikev2::endpoint::Phase;
+use crate::ikev2::event::{Asked, CloseReason, Event};
 use crate::ikev2::identity;
+use crate::ikev2::ids::ConnectionId;
+use crate::ikev2::inbound::Inbound;
 use crate::ikev2::job::{Meanwhile, Whose};
 use crate::ikev2::keys::Nonces;
 use crate::ikev2::limits::{DOUBTED_TRANSMISSIONS, FAREWELL_TRANSMISSIONS, INIT_ANSWERS};

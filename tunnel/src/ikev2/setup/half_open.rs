@@ -1,17 +1,20 @@
 //! The responder's state after it has answered IKE_SA_INIT: the initiator is not authenticated yet.
 
 use super::held::{self, Held};
-use super::proof::{self, Proof, certificate_payloads};
-use super::responder::candidates;
-use super::rival::Rival;
-use super::{Inbound, Init, Verified};
 use crate::Time;
-use crate::ikev2::action::{Cause, SessionId};
+use crate::ikev2::auth::init::Init;
+use crate::ikev2::auth::proof::{self, Proof, Verified, certificate_payloads};
+use crate::ikev2::auth::rival::Rival;
+use crate::ikev2::cause::Cause;
 use crate::ikev2::channel::{Channel, Incoming, Received};
-use crate::ikev2::config::{Connection, ConnectionId};
+use crate::ikev2::config::Connection;
 use crate::ikev2::context::Context;
-use crate::ikev2::endpoint::{HalfOpenEntry, Phase};
+use crate::ikev2::endpoint::Phase;
+use crate::ikev2::half_open_table::HalfOpenEntry;
 use crate::ikev2::identity::{self, Identity};
+use crate::ikev2::ids::ConnectionId;
+use crate::ikev2::ids::SessionId;
+use crate::ikev2::inbound::Inbound;
 use crate::ikev2::job::Whose;
 use crate::ikev2::keys::Nonces;
 use crate::ikev2::limits::{HALF_OPEN_TIME, IKE_PORT, REFUSED_TIME, REPEATED_ANSWERS};
@@ -221,7 +224,7 @@ impl HalfOpen {
         }
         match outcome {
             Ok(authenticated) => {
-                let rivals = Rival::of(&request.config, self.path, &authenticated.names, context);
+                let rivals = Rival::of(&request.config, self.path, &authenticated.names, context.connections);
                 self.compare(request, authenticated, rivals, context)
             }
             Err(refusal) if held::is_awaited(&refusal.cause) => {
@@ -268,7 +271,7 @@ impl HalfOpen {
             if !request.is_current(context) {
                 return state.look_at(request.incoming, context);
             }
-            let current = Rival::of(&request.config, state.path, &authenticated.names, context);
+            let current = Rival::of(&request.config, state.path, &authenticated.names, context.connections);
             if current != rivals {
                 return state.compare(request, authenticated, current, context);
             }
@@ -321,7 +324,7 @@ impl HalfOpen {
         }
         let asked = payloads.id_r.as_ref().map(identity::read);
         // A connection that names the identity precedes those that accept any.
-        let candidates = candidates(self.path, context);
+        let candidates = context.connections.on(self.path);
         let found = candidates.of(&identity).find(|(_, config)| self.fits(config, &identity, asked.as_ref()));
         let found = found.map(|(id, config)| (id, Arc::clone(config)));
         found.ok_or_else(|| self.unfit(&identity, asked.flatten(), context))
@@ -329,7 +332,7 @@ impl HalfOpen {
 
     /// Why no connection matches an identity: another local identity, other algorithms, or an unknown identity.
     fn unfit(&self, identity: &Identity, asked: Option<Identity>, context: &Context<'_>) -> Box<Refusal> {
-        let candidates = candidates(self.path, context);
+        let candidates = context.connections.on(self.path);
         let (connection, cause) = match (candidates.of(identity).next(), asked) {
             (Some((id, config)), Some(asked)) if asked != config.local_identity => {
                 let (asked, ours) = (asked.to_string(), config.local_identity.to_string());
@@ -346,7 +349,7 @@ impl HalfOpen {
     }
 
     fn refuse_eap(&self, identity: &Identity, context: &Context<'_>) -> Box<Refusal> {
-        let candidates = candidates(self.path, context);
+        let candidates = context.connections.on(self.path);
         let first = candidates.of(identity).next();
         let meant = first.filter(|(_, config)| config.remote_identity.is_some() || candidates.count() == 1);
         let cause = Cause::AsksEap { identity: identity.to_string() };

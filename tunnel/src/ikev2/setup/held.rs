@@ -6,7 +6,7 @@
 //! ```
 
 use crate::Time;
-use crate::ikev2::action::{Cause, Unproved};
+use crate::ikev2::cause::{Cause, Unproved};
 use crate::ikev2::channel::Incoming;
 use crate::ikev2::config::{Authentication, Connection};
 use crate::ikev2::limits::{HELD_LOOK, HELD_TIME};

@@ -1,14 +1,20 @@
 //! The initiator's state after it has sent IKE_SA_INIT.
 
-use super::proof::{Proof, hashes};
-use super::{Announced, Authenticating, Inbound, Init};
+use super::Authenticating;
+use super::announced::Announced;
 use crate::Time;
-use crate::ikev2::action::{Asked, Cause, Event, SessionId};
+use crate::ikev2::auth::init::Init;
+use crate::ikev2::auth::proof::{Proof, hashes};
+use crate::ikev2::cause::Cause;
 use crate::ikev2::channel::{Channel, Overdue, Retransmission};
-use crate::ikev2::config::{Connection, ConnectionId};
+use crate::ikev2::config::Connection;
 use crate::ikev2::context::Context;
 use crate::ikev2::endpoint::Phase;
+use crate::ikev2::event::{Asked, Event};
 use crate::ikev2::identity;
+use crate::ikev2::ids::ConnectionId;
+use crate::ikev2::ids::SessionId;
+use crate::ikev2::inbound::Inbound;
 use crate::ikev2::job::{Meanwhile, Whose};
 use crate::ikev2::keys::{IkeKeys, Nonces, Role, Spis};
 use crate::ikev2::limits::{DOUBTED_TRANSMISSIONS, INIT_RETRIES, NONCE};

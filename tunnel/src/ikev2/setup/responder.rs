@@ -5,14 +5,19 @@
 //! ```
 //! No state is kept for a message that fails before the job.
 
-use super::proof::{MOST_FIRST_REQUEST, hashes, request_payload};
-use super::{Announced, HalfOpen, Inbound, Init};
-use crate::ikev2::action::{Cause, SessionId};
+use super::announced::Announced;
+use super::half_open::HalfOpen;
+use crate::ikev2::auth::init::Init;
+use crate::ikev2::auth::proof::{MOST_FIRST_REQUEST, hashes, request_payload};
+use crate::ikev2::cause::Cause;
 use crate::ikev2::channel::Channel;
 use crate::ikev2::connections::Between;
 use crate::ikev2::context::Context;
-use crate::ikev2::cookie::{CookieJar, Initiator};
-use crate::ikev2::endpoint::{HalfOpenEntry, Phase};
+use crate::ikev2::cookie::Initiator;
+use crate::ikev2::endpoint::Phase;
+use crate::ikev2::half_open_table::{Admission, HalfOpenEntry};
+use crate::ikev2::ids::SessionId;
+use crate::ikev2::inbound::Inbound;
 use crate::ikev2::job::Whose;
 use crate::ikev2::keys::{IkeKeys, Nonces, Role, Spis};
 use crate::ikev2::limits::NONCE;
@@ -23,15 +28,6 @@ use crate::ikev2::message::{
 use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{IkeOffer, IkeSuite, Selected, describe_all};
 use crypto::Random;
-
-/// The conditions for a first message.
-pub(crate) struct Admission<'a> {
-    pub(crate) cookies: &'a mut CookieJar,
-    /// Whether a cookie is required, as many SAs are half open.
-    pub(crate) wants_cookie: bool,
-    /// Whether there is room for one more half-open SA.
-    pub(crate) is_open: bool,
-}
 
 /// The outcome of a first message.
 pub(crate) enum Answer {
@@ -55,7 +51,7 @@ pub(crate) fn answer_init(
         return Answer::Wasted(false);
     };
     let Some(is_proven) = admission.admit(inbound, payloads, nonce, context) else { return Answer::Done };
-    let candidates = candidates(inbound.path, context);
+    let candidates = context.connections.on(inbound.path);
     let Some(selected) = candidates.select(proposals, context.compared) else {
         answer_clear(inbound, &[Payload::Notify(Notify::new(notify::NO_PROPOSAL_CHOSEN, &[]))], context);
         refuse(inbound, proposals, &candidates, context);
@@ -114,11 +110,6 @@ impl Admission<'_> {
 pub(crate) fn answer_clear(inbound: &Inbound<'_>, payloads: &[Payload<'_>], context: &mut Context<'_>) {
     let header = inbound.message.header.response();
     context.send(inbound.path, vec![emit_clear(&header, payloads)]);
-}
-
-/// The connections for the addresses of a path, the most specific first.
-pub(super) fn candidates<'a>(path: Path, context: &Context<'a>) -> Between<'a> {
-    context.connections.between(path.local.ip(), path.remote.ip())
 }
 
 /// Reports that no candidate has an acceptable proposal.

@@ -1,6 +1,6 @@
 //! Local authentication, and verification of the peer (RFC 7296 section 2.15, RFC 7427).
 
-use crate::ikev2::action::{Cause, Unproved};
+use crate::ikev2::cause::{Cause, Unproved};
 use crate::ikev2::config::{Authentication, Connection, Credentials};
 use crate::ikev2::identity::Identity;
 use crate::ikev2::keys::{Signed, shared_key_mac};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// The supported hashes of signatures, as listed in SIGNATURE_HASH_ALGORITHMS: SHA-256, SHA-384, SHA-512, and
 /// "identity" for keys with a built-in hash.
-pub(super) const HASHES: &[u8] = &[0, 2, 0, 3, 0, 4, 0, 5];
+pub(in crate::ikev2) const HASHES: &[u8] = &[0, 2, 0, 3, 0, 4, 0, 5];
 
 /// The maximum number of certificates that are read.
 const CERTIFICATES: usize = 8;
@@ -26,10 +26,10 @@ const MOST_CERTIFICATES: usize = 24 * 1024;
 const MOST_REQUEST: usize = 20 * 400;
 /// The maximum number of authorities in the request of IKE_SA_INIT, which cannot be fragmented, and whose receiver
 /// address may be forged.
-pub(super) const MOST_FIRST_REQUEST: usize = 25;
+pub(in crate::ikev2) const MOST_FIRST_REQUEST: usize = 25;
 
 /// An authenticated peer. Only [`verify`] creates one.
-pub(crate) struct Verified {
+pub(in crate::ikev2) struct Verified {
     identity: Identity,
     /// The signature scheme of the peer; `None` with a pre-shared key.
     scheme: Option<Scheme>,
@@ -37,24 +37,24 @@ pub(crate) struct Verified {
 
 impl Verified {
     /// The identity of the peer.
-    pub(crate) fn identity(&self) -> &Identity {
+    pub(in crate::ikev2) fn identity(&self) -> &Identity {
         &self.identity
     }
 
     /// The signature scheme of the peer, if it has signed.
-    pub(super) fn scheme(&self) -> Option<Scheme> {
+    pub(in crate::ikev2) fn scheme(&self) -> Option<Scheme> {
         self.scheme
     }
 }
 
 /// The AUTH data of one side.
-pub(super) struct Proof {
-    pub(super) method: u8,
-    pub(super) data: Vec<u8>,
+pub(in crate::ikev2) struct Proof {
+    pub(in crate::ikev2) method: u8,
+    pub(in crate::ikev2) data: Vec<u8>,
 }
 
 /// The hashes in a SIGNATURE_HASH_ALGORITHMS notification.
-pub(super) fn hashes(payloads: &Payloads<'_>) -> Vec<u16> {
+pub(in crate::ikev2) fn hashes(payloads: &Payloads<'_>) -> Vec<u16> {
     let notify = payloads.notify(message::numbers::notify::SIGNATURE_HASH_ALGORITHMS);
     let data = notify.map_or(&[][..], |notify| notify.data);
     data.as_chunks().0.iter().map(|&hash| u16::from_be_bytes(hash)).collect()
@@ -62,7 +62,7 @@ pub(super) fn hashes(payloads: &Payloads<'_>) -> Vec<u16> {
 
 /// Computes the local proof. `key` is the local SK_p, `hashes` are the ones that the peer supports, `theirs` is the
 /// scheme of the peer's signature if it came first, and `wall` is the time since 1970.
-pub(super) fn prove(
+pub(in crate::ikev2) fn prove(
     config: &Connection,
     prf: Prf,
     key: &SecretBytes,
@@ -127,7 +127,7 @@ fn method_of(kind: KeyKind) -> Option<u8> {
 }
 
 /// The local certificates, the end-entity certificate first (section 3.6).
-pub(super) fn certificate_payloads(config: &Connection) -> Vec<Payload<'_>> {
+pub(in crate::ikev2) fn certificate_payloads(config: &Connection) -> Vec<Payload<'_>> {
     let Authentication::Certificate(credentials) = &config.authentication else { return Vec::new() };
     let encoding = certificate::X509_SIGNATURE;
     let mut room = MOST_CERTIFICATES;
@@ -140,7 +140,7 @@ pub(super) fn certificate_payloads(config: &Connection) -> Vec<Payload<'_>> {
 }
 
 /// The hashes of the trusted authorities, for a certificate request; `None` without certificate authentication.
-pub(crate) fn request(config: &Connection) -> Option<Vec<u8>> {
+pub(in crate::ikev2) fn request(config: &Connection) -> Option<Vec<u8>> {
     match &config.authentication {
         Authentication::SharedKey(_) | Authentication::RawKeys(_) => None,
         Authentication::Certificate(credentials) => {
@@ -152,20 +152,20 @@ pub(crate) fn request(config: &Connection) -> Option<Vec<u8>> {
 }
 
 /// The certificate request with these hashes.
-pub(super) fn request_payload(hashes: &[u8]) -> Payload<'_> {
+pub(in crate::ikev2) fn request_payload(hashes: &[u8]) -> Payload<'_> {
     let encoding = certificate::X509_SIGNATURE;
     Payload::CertificateRequest(message::Certificate { encoding, data: hashes })
 }
 
 /// The authentication payloads of the peer.
-pub(super) struct Shown<'a> {
-    pub(super) identity: Identity,
-    pub(super) auth: &'a message::Authentication<'a>,
-    pub(super) certificates: &'a [message::Certificate<'a>],
+pub(in crate::ikev2) struct Shown<'a> {
+    pub(in crate::ikev2) identity: Identity,
+    pub(in crate::ikev2) auth: &'a message::Authentication<'a>,
+    pub(in crate::ikev2) certificates: &'a [message::Certificate<'a>],
 }
 
 /// Verifies the peer's proof; `key` is its SK_p, `wall` the time since 1970.
-pub(super) fn verify(
+pub(in crate::ikev2) fn verify(
     config: &Connection,
     prf: Prf,
     key: &SecretBytes,
@@ -216,7 +216,7 @@ fn verify_mac(
 
 /// Whether the credentials of a peer authenticated under `served` would also authenticate it as `named` under another
 /// connection, which names that identity. A pre-shared key proves only the identity that the peer has `claimed`.
-pub(super) fn proves(
+pub(in crate::ikev2) fn proves(
     named: (&Identity, &Connection),
     served: &Connection,
     claimed: &Identity,
@@ -241,7 +241,7 @@ pub(super) fn proves(
 }
 
 /// The identities that the peer may have, once it is authenticated as `claimed`.
-pub(super) fn identities(
+pub(in crate::ikev2) fn identities(
     config: &Connection,
     claimed: &Identity,
     certificates: &[message::Certificate<'_>],

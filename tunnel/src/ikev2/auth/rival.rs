@@ -5,17 +5,18 @@
 //! by another one that the same credentials prove.
 
 use super::proof;
-use crate::ikev2::action::Cause;
-use crate::ikev2::config::{Connection, ConnectionId};
-use crate::ikev2::context::Context;
+use crate::ikev2::cause::Cause;
+use crate::ikev2::config::Connection;
+use crate::ikev2::connections::Connections;
 use crate::ikev2::identity::Identity;
+use crate::ikev2::ids::ConnectionId;
 use crate::ikev2::message::Certificate;
 use crate::ikev2::nat::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A connection that names one of the identities of a peer.
-pub(super) struct Rival {
+pub(in crate::ikev2) struct Rival {
     name: Identity,
     connection: ConnectionId,
     config: Arc<Connection>,
@@ -30,11 +31,11 @@ impl PartialEq for Rival {
 
 impl Rival {
     /// The rivals of the connection `served`, for a peer with these identities on this path.
-    pub(super) fn of(
+    pub(in crate::ikev2) fn of(
         served: &Connection,
         path: Path,
         names: &[Identity],
-        context: &Context<'_>,
+        connections: &Connections,
     ) -> Vec<Self> {
         if served.remote_identity.is_some() {
             return Vec::new();
@@ -43,7 +44,7 @@ impl Rival {
             served.remote.is_some() && !other.is_between(path.local.ip(), path.remote.ip())
         };
         let naming = names.iter().flat_map(|name| {
-            let others = context.connections.naming(name).filter(|(_, other)| !is_elsewhere(other));
+            let others = connections.naming(name).filter(|(_, other)| !is_elsewhere(other));
             others.map(|(connection, config)| Self {
                 name: name.clone(),
                 connection,
@@ -54,12 +55,12 @@ impl Rival {
     }
 
     /// Whether the check takes signatures.
-    pub(super) fn takes_long(&self) -> bool {
+    pub(in crate::ikev2) fn takes_long(&self) -> bool {
         self.config.authentication.takes_long()
     }
 
     /// The first rival whose credentials match the peer, and the cause of the refusal.
-    pub(super) fn find(
+    pub(in crate::ikev2) fn find(
         rivals: &[Self],
         served: &Connection,
         claimed: &Identity,

@@ -1,16 +1,15 @@
 //! Admission of half-open SAs: bounds on the state that unauthenticated sources can create (RFC 7296 section 2.6, RFC
 //! 8019).
 
-use crate::Time;
-use crate::bucket::{Bucket, aggregate};
-use crate::ikev2::action::SessionId;
-use crate::ikev2::cookie::CookieJar;
-use crate::ikev2::limits::{
+use super::cookie::CookieJar;
+use super::ids::SessionId;
+use super::limits::{
     GUEST_JOBS, HALF_OPEN_COOKIE, HALF_OPEN_FRAGMENTS, HALF_OPEN_SOURCE, HALF_OPEN_SOURCE_COOKIE,
     HALF_OPEN_TIME, HALF_OPEN_TOTAL, HELD_TOTAL,
 };
-use crate::ikev2::nat::Path;
-use crate::ikev2::setup::Admission;
+use super::nat::Path;
+use crate::Time;
+use crate::bucket::{Bucket, aggregate};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, SocketAddr};
@@ -18,6 +17,15 @@ use std::time::Duration;
 
 /// The shortest interval between two sweeps: each sweep visits all sources.
 const SOONEST_SWEEP: Duration = Duration::from_secs(1);
+
+/// The conditions for a first message.
+pub(super) struct Admission<'a> {
+    pub(super) cookies: &'a mut CookieJar,
+    /// Whether a cookie is required, as many SAs are half open.
+    pub(super) wants_cookie: bool,
+    /// Whether there is room for one more half-open SA.
+    pub(super) is_open: bool,
+}
 
 /// The half-open SAs, by source.
 #[derive(Default)]
@@ -39,7 +47,7 @@ pub(super) struct HalfOpenTable {
 
 /// A half-open IKE SA in the table: identified by its first message, whatever address later messages have.
 #[derive(Clone, Copy)]
-pub(in crate::ikev2) struct HalfOpenEntry {
+pub(super) struct HalfOpenEntry {
     spi: u64,
     source: SocketAddr,
     /// Whether the initiator returned a cookie, so that its address is proven.
@@ -53,13 +61,13 @@ pub(in crate::ikev2) struct HalfOpenEntry {
 }
 
 impl HalfOpenEntry {
-    pub(in crate::ikev2) fn new(initiator_spi: u64, path: Path, is_proven: bool) -> Self {
+    pub(super) fn new(initiator_spi: u64, path: Path, is_proven: bool) -> Self {
         let (is_worked_on, is_waiting) = (false, false);
         Self { spi: initiator_spi, source: path.remote, is_proven, held: 0, is_worked_on, is_waiting }
     }
 
     /// Whether the initiator returned a cookie.
-    pub(in crate::ikev2) fn is_proven(&self) -> bool {
+    pub(super) fn is_proven(&self) -> bool {
         self.is_proven
     }
 
@@ -69,7 +77,7 @@ impl HalfOpenEntry {
     }
 
     /// The same entry with this size of held fragments, and whether it waits for a revocation status.
-    pub(in crate::ikev2) fn holding(self, held: usize, is_waiting: bool) -> Self {
+    pub(super) fn holding(self, held: usize, is_waiting: bool) -> Self {
         Self { held, is_waiting, ..self }
     }
 }
