@@ -1,4 +1,4 @@
-//! `postern generate`: new keys.
+//! `postern generate`: new keys, and references made from the tables of the program.
 
 use crate::{Outcome, manual};
 use base64ct::{Base64, Encoding};
@@ -10,7 +10,9 @@ pub(crate) enum What {
     /// Keys and certificates
     #[command(subcommand)]
     Pki(Pki),
-    /// Man pages, shell completions and the command reference
+    /// The configuration reference, in Markdown
+    Configuration,
+    /// Man pages, shell completions, and the references of commands and of the configuration
     Manual(manual::Arguments),
 }
 
@@ -32,6 +34,7 @@ pub(crate) enum WireGuard {
 pub(crate) fn run(what: What) -> Outcome {
     match what {
         What::Pki(Pki::Wireguard(kind)) => wireguard(kind),
+        What::Configuration => print!("{}", manual::configuration::text()),
         What::Manual(arguments) => return manual::run(&arguments),
     }
     Ok(())

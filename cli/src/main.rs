@@ -75,7 +75,7 @@ enum Verb {
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
         seconds: u32,
     },
-    /// Generate keys, man pages, completions and the command reference
+    /// Generate keys, man pages, completions and references
     #[command(subcommand)]
     Generate(generate::What),
     /// Serve one WireGuard interface, to be configured with wg and wg-quick

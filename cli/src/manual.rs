@@ -1,5 +1,7 @@
-//! `postern generate manual`: man pages, shell completions and the command reference, made from the command definitions.
+//! `postern generate manual`: man pages, shell completions and the references of commands and of the configuration, made from
+//! the command definitions and the schema.
 
+pub(crate) mod configuration;
 mod reference;
 
 use crate::{Cli, Outcome};
@@ -21,8 +23,11 @@ const COMPLETIONS: &[(Shell, &str)] = &[
     (Shell::Fish, "fish/vendor_completions.d/postern.fish"),
 ];
 
-/// Where the command reference goes, below `share`.
-const REFERENCE: &str = "doc/postern/commands.md";
+/// A reference in Markdown: what makes its text, and where it goes below `share`.
+type Reference = (fn() -> String, &'static str);
+
+const REFERENCES: [Reference; 2] =
+    [(reference::text, "doc/postern/commands.md"), (configuration::text, "doc/postern/configuration.md")];
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     write(&arguments.directory).map_err(|error| format!("{}: {error}", arguments.directory.display()).into())
@@ -35,7 +40,9 @@ fn write(share: &Path) -> std::io::Result<()> {
         clap_complete::generate(shell, &mut command, "postern", &mut text);
         put(&share.join(place), &text)?;
     }
-    put(&share.join(REFERENCE), reference::text().as_bytes())?;
+    for (text, place) in REFERENCES {
+        put(&share.join(place), text().as_bytes())?;
+    }
     let pages = share.join("man/man1");
     fs::create_dir_all(&pages)?;
     clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), pages)
@@ -51,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_verb_has_a_page_every_shell_a_file_and_the_reference_is_current() {
+    fn every_verb_has_a_page_every_shell_a_file_and_the_references_are_current() {
         let share = std::env::temp_dir().join(format!("postern-share-{}", std::process::id()));
         write(&share).expect("it is written");
         let read = |place: &str| {
@@ -65,12 +72,17 @@ mod tests {
         for &(_, place) in COMPLETIONS {
             assert!(read(place).contains("reload"), "{place}");
         }
-        let committed = include_str!("../../docs/commands.md");
-        assert!(
-            read(REFERENCE) == committed,
-            "docs/commands.md is not what the commands are\n  fix: cp {} docs/commands.md",
-            share.join(REFERENCE).display()
-        );
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        for (_, place) in REFERENCES {
+            let name = Path::new(place).file_name().expect("a file");
+            let committed = fs::read_to_string(docs.join(name)).expect("it is committed");
+            assert!(
+                read(place) == committed,
+                "docs/{name} is not what the program has\n  fix: cp {made} docs/{name}",
+                name = name.display(),
+                made = share.join(place).display()
+            );
+        }
         fs::remove_dir_all(&share).expect("it is there");
     }
 }

@@ -136,6 +136,16 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
     tables.into_iter().flatten().chain(system::PAIR_PINS.iter().flatten())
 }
 
+/// Every name that the user chooses.
+pub fn tags() -> impl Iterator<Item = &'static Tag> {
+    [wireguard::TAGS, pki::TAGS, ipsec::TAGS].into_iter().flatten()
+}
+
+/// Every node of VyOS that is known and refused.
+pub fn not_served_here() -> impl Iterator<Item = &'static NotServed> {
+    [wireguard::NOT_SERVED, system::NOT_SERVED, pki::NOT_SERVED, ipsec::NOT_SERVED].into_iter().flatten()
+}
+
 /// A place in the grammar: the node, the tag, or the inner word that some words lead to.
 #[derive(Clone, Copy, Debug)]
 pub enum Place {
@@ -177,11 +187,10 @@ static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| {
     for node in nodes() {
         root.at(node.path).place = Some(Place::Node(node));
     }
-    for tag in [wireguard::TAGS, pki::TAGS, ipsec::TAGS].into_iter().flatten() {
+    for tag in tags() {
         root.at(tag.path).place = Some(Place::Tag(tag));
     }
-    let not_served = [wireguard::NOT_SERVED, system::NOT_SERVED, pki::NOT_SERVED, ipsec::NOT_SERVED];
-    for known in not_served.into_iter().flatten() {
+    for known in not_served_here() {
         root.at(known.path).place = Some(Place::NotServed(known));
     }
     root

@@ -99,39 +99,50 @@ impl Type {
         if is_right { Ok(()) } else { Err(self.refusal(text)) }
     }
 
-    /// The error for an invalid value. A possible secret is not repeated.
-    fn refusal(self, text: &str) -> String {
-        let expected = match self {
+    /// What a value must be, for errors and for the reference.
+    pub fn expected(self) -> String {
+        match self {
             Self::Number(low, high) => format!("a number from {low} to {high}"),
             Self::Decimal(low, high) => {
                 format!("a number from {} to {}", f64::from(low) / 100.0, f64::from(high) / 100.0)
             }
             Self::Host => "an address with its prefix length, such as 10.1.0.1/30".to_owned(),
-            Self::Prefix => match text.parse::<IpNet>() {
-                Ok(prefix) => {
-                    format!("a prefix: it has bits set beyond its length; write {}", prefix.trunc())
-                }
-                Err(_) => "a prefix, such as 10.1.0.0/24".to_owned(),
-            },
+            Self::Prefix => "a prefix, such as 10.1.0.0/24".to_owned(),
             Self::Address => "an IPv4 or IPv6 address".to_owned(),
             Self::AddressOrAny => "an IPv4 or IPv6 address, or any".to_owned(),
             Self::PeerAddress => "an IPv4 or IPv6 address, a domain name, or any".to_owned(),
             Self::Protocol => "an IP protocol: a number from 0 to 255 or a name such as tcp".to_owned(),
             Self::SegmentSize => format!("a number from 536 to 65535, or {FITTING}"),
-            Self::Key => return "not a key: 32 bytes in base64, 44 characters ending in =".to_owned(),
+            Self::Key => "32 bytes in base64, 44 characters ending in =".to_owned(),
+            Self::Base64 => "base64, in one line".to_owned(),
+            Self::Text(longest) => format!("at most {longest} characters"),
+            Self::Secret(longest) => format!("1 to {longest} characters"),
+            Self::Word(words) => format!("one of {}", words.join(", ")),
+            Self::Interface(letters) => format!("{letters} and a number, such as {letters}0"),
+            Self::Name | Self::Reference(_) => "a name of 1 to 100 characters without spaces".to_owned(),
+        }
+    }
+
+    /// The error for an invalid value. A possible secret is not repeated.
+    fn refusal(self, text: &str) -> String {
+        let expected = match self {
+            Self::Prefix if text.parse::<IpNet>().is_ok() => {
+                let prefix = text.parse::<IpNet>().map(|prefix| prefix.trunc().to_string());
+                let prefix = prefix.unwrap_or_default();
+                format!("a prefix: it has bits set beyond its length; write {prefix}")
+            }
+            Self::Key => return format!("not a key: {}", self.expected()),
             Self::Base64 => {
                 return "not base64: write what stands between the lines BEGIN and END of a PEM file, in one line"
                     .to_owned();
             }
             Self::Text(longest) => return format!("longer than {longest} characters"),
-            Self::Secret(longest) => return format!("not a secret of 1 to {longest} characters"),
+            Self::Secret(_) => return format!("not a secret of {}", self.expected()),
             Self::Word(words) if words.len() > LISTED => {
                 format!("one of the {} words that may stand here", words.len())
             }
-            Self::Word(words) => format!("one of {}", words.join(", ")),
             Self::Interface(_) if text.len() > 15 => "at most 15 characters long".to_owned(),
-            Self::Interface(letters) => format!("{letters} and a number, such as {letters}0"),
-            Self::Name | Self::Reference(_) => "a name of 1 to 100 characters without spaces".to_owned(),
+            _ => self.expected(),
         };
         format!("{text:?} is not {expected}")
     }
