@@ -1,14 +1,14 @@
-//! The choice between engines: who is called, who is left, and that no packet notices.
+//! The choice between engines: which engine is called, which is no longer used, and that no packet is lost.
 
-#[path = "support/ill.rs"]
-mod ill;
+#[path = "support/faulty.rs"]
+mod faulty;
 
 use crypto::Cipher;
 use crypto::choice::{Choice, Guarded, Happening, Health, Measured, Rules, SIZES, Slot};
 use crypto::cipher::{Encryption, Integrity, Pair};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, EngineFailure, Job, Key, LoadError, PairJob, PairKey};
-use ill::{BREAKS, DOUBTS, ERRS, Ill, LIES, LIES_ONCE, STALLS, TRUSTS, WELL};
+use faulty::{ACCEPTS_ALL, FAILS, FAILS_HALFWAY, Faulty, ONE_WRONG, REJECTS_ALL, STALLS, WORKS, WRONG};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -19,15 +19,15 @@ fn pinned_to(engine: &str) -> Rules {
     Rules { pinned: [(CIPHER.to_string(), engine.to_owned())].into(), accelerators: true }
 }
 
-/// A choice in which the ill engine is used, under guard.
-fn choice_of(ill: &Ill) -> Choice {
-    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(Guarded::new(Arc::new(ill.clone())))]);
-    choice.set_rules(pinned_to("ill"));
+/// A choice that uses the faulty engine, guarded.
+fn choice_of(faulty: &Faulty) -> Choice {
+    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(Guarded::new(Arc::new(faulty.clone())))]);
+    choice.set_rules(pinned_to("faulty"));
     choice.row(CIPHER.into());
     choice
 }
 
-/// Seals and opens a burst; whether all was as it should be.
+/// Seals and opens a burst; returns whether all results are right.
 fn right(key: &dyn Key, reference: &dyn Key, round: u8) -> bool {
     let plain: Vec<Vec<u8>> = (0..20).map(|i| vec![i ^ round; 100 + usize::from(i)]).collect();
     let (mut texts, mut tags) = (plain.clone(), vec![vec![0; 16]; 20]);
@@ -56,30 +56,30 @@ fn right(key: &dyn Key, reference: &dyn Key, round: u8) -> bool {
 }
 
 #[test]
-fn an_engine_that_fails_in_any_way_loses_and_spoils_nothing() {
-    for how in [ERRS, STALLS, LIES, BREAKS, TRUSTS, DOUBTS] {
-        let ill = Ill::default();
-        let choice = choice_of(&ill);
+fn no_failure_of_an_engine_loses_or_damages_a_packet() {
+    for how in [FAILS, STALLS, WRONG, FAILS_HALFWAY, ACCEPTS_ALL, REJECTS_ALL] {
+        let faulty = Faulty::default();
+        let choice = choice_of(&faulty);
         let secret = [3; 32];
         let (key, reference) = (choice.load(CIPHER, &secret), AwsLc.load(CIPHER, &secret));
         let (key, reference) = (key.expect("it loads"), reference.expect("it loads"));
-        let before = ill.calls.load(Ordering::Relaxed);
-        assert!((0..10).all(|round| right(&*key, &*reference, round)), "while it is well");
-        assert!(ill.calls.load(Ordering::Relaxed) > before, "it is the one that is called");
-        ill.how.store(how, Ordering::Relaxed);
+        let before = faulty.calls.load(Ordering::Relaxed);
+        assert!((0..10).all(|round| right(&*key, &*reference, round)), "while it works");
+        assert!(faulty.calls.load(Ordering::Relaxed) > before, "the faulty engine is called");
+        faulty.how.store(how, Ordering::Relaxed);
         assert!((0..10).all(|round| right(&*key, &*reference, round)), "kind {how}");
         let (health, failures) = choice.health(1);
         assert!(matches!(health, Health::Failed(_)) && failures >= 1, "kind {how}");
-        let calls = ill.calls.load(Ordering::Relaxed);
+        let calls = faulty.calls.load(Ordering::Relaxed);
         assert!(right(&*key, &*reference, 99));
-        assert_eq!(ill.calls.load(Ordering::Relaxed), calls, "it is left alone");
+        assert_eq!(faulty.calls.load(Ordering::Relaxed), calls, "a failed engine is not called");
         assert_eq!(choice.maintain().first().map(|event| event.what.clone()), Some(Happening::Failed));
     }
 }
 
 const PAIR: Pair = Pair { encryption: Encryption::AesCbc(16), integrity: Integrity::HmacSha256 };
 
-/// Seals and opens a burst of the other kind of job; whether all was as it should be.
+/// Seals and opens a burst of [`PairJob`]s; returns whether all results are right.
 fn right_pair(key: &dyn PairKey, reference: &dyn PairKey, round: u8) -> bool {
     let plain: Vec<Vec<u8>> = (0..20).map(|i| vec![i ^ round; 8 + 16 * usize::from(i)]).collect();
     let mut tags = vec![vec![0; 16]; 20];
@@ -108,25 +108,25 @@ fn right_pair(key: &dyn PairKey, reference: &dyn PairKey, round: u8) -> bool {
 
 #[test]
 fn pairs_are_guarded_as_well() {
-    for how in [ERRS, STALLS, LIES, BREAKS, TRUSTS, DOUBTS] {
-        let ill = Ill::default();
-        let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(Guarded::new(Arc::new(ill.clone())))]);
+    for how in [FAILS, STALLS, WRONG, FAILS_HALFWAY, ACCEPTS_ALL, REJECTS_ALL] {
+        let faulty = Faulty::default();
+        let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(Guarded::new(Arc::new(faulty.clone())))]);
         choice.set_rules(Rules {
-            pinned: [(PAIR.to_string(), String::from("ill"))].into(),
+            pinned: [(PAIR.to_string(), String::from("faulty"))].into(),
             accelerators: true,
         });
         let loads = [&choice as &dyn Engine, &AwsLc].map(|engine| engine.load_pair(PAIR, &[3; 16], &[4; 32]));
         let [key, reference] = loads.map(|key| key.expect("it loads"));
-        let before = ill.calls.load(Ordering::Relaxed);
-        assert!((0..10).all(|round| right_pair(&*key, &*reference, round)), "while it is well");
-        assert!(ill.calls.load(Ordering::Relaxed) > before, "it is the one that is called");
-        ill.how.store(how, Ordering::Relaxed);
+        let before = faulty.calls.load(Ordering::Relaxed);
+        assert!((0..10).all(|round| right_pair(&*key, &*reference, round)), "while it works");
+        assert!(faulty.calls.load(Ordering::Relaxed) > before, "the faulty engine is called");
+        faulty.how.store(how, Ordering::Relaxed);
         assert!((0..10).all(|round| right_pair(&*key, &*reference, round)), "kind {how}");
         assert!(matches!(choice.health(1), (Health::Failed(_), 1..)), "kind {how}");
     }
 }
 
-/// An engine whose driver takes for ever to load a key.
+/// An engine whose driver takes longer than allowed to load a key.
 struct Slow;
 
 impl Engine for Slow {
@@ -145,7 +145,7 @@ impl Engine for Slow {
 }
 
 #[test]
-fn a_key_that_is_never_loaded_is_waited_for_once() {
+fn only_the_first_caller_waits_for_a_key_that_does_not_load() {
     let slow = Guarded::new(Arc::new(Slow));
     assert!(matches!(slow.load(CIPHER, &[3; 32]), Err(LoadError::Failed { .. })));
     let started = Instant::now();
@@ -154,43 +154,43 @@ fn a_key_that_is_never_loaded_is_waited_for_once() {
 }
 
 #[test]
-fn an_engine_that_is_well_again_is_used_again() {
-    let ill = Ill::default();
-    let choice = choice_of(&ill);
+fn a_recovered_engine_is_used_again() {
+    let faulty = Faulty::default();
+    let choice = choice_of(&faulty);
     let (key, reference) = (choice.load(CIPHER, &[3; 32]), AwsLc.load(CIPHER, &[3; 32]));
     let (key, reference) = (key.expect("it loads"), reference.expect("it loads"));
-    ill.how.store(ERRS, Ordering::Relaxed);
+    faulty.how.store(FAILS, Ordering::Relaxed);
     assert!(right(&*key, &*reference, 1));
     std::thread::sleep(Duration::from_millis(1100));
     let events: Vec<_> = choice.maintain().into_iter().map(|event| event.what).collect();
     assert_eq!(events, [Happening::Failed, Happening::FailedAgain]);
-    ill.how.store(WELL, Ordering::Relaxed);
-    assert!(choice.maintain().is_empty(), "it waits longer each time");
+    faulty.how.store(WORKS, Ordering::Relaxed);
+    assert!(choice.maintain().is_empty(), "the delay doubles");
     std::thread::sleep(Duration::from_millis(2100));
     let events: Vec<_> = choice.maintain().into_iter().map(|event| event.what).collect();
     assert_eq!(events, [Happening::Recovered]);
-    let calls = ill.calls.load(Ordering::Relaxed);
+    let calls = faulty.calls.load(Ordering::Relaxed);
     assert!(right(&*key, &*reference, 2));
-    assert!(ill.calls.load(Ordering::Relaxed) > calls);
+    assert!(faulty.calls.load(Ordering::Relaxed) > calls);
 }
 
 #[test]
-fn an_engine_that_begins_to_lie_outside_a_guard_is_found_when_it_is_checked() {
-    let ill = Ill::default();
-    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(ill.clone())]);
+fn the_periodic_check_finds_wrong_results_of_an_unguarded_engine() {
+    let faulty = Faulty::default();
+    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(faulty.clone())]);
     choice.row(CIPHER.into());
     assert!(choice.maintain().is_empty());
-    let lying = Choice::among(vec![Arc::new(AwsLc), Arc::new(ill.clone())]);
-    lying.row(CIPHER.into());
-    ill.how.store(LIES, Ordering::Relaxed);
-    assert_eq!(lying.maintain().first().map(|event| event.what.clone()), Some(Happening::Failed));
+    let wrong = Choice::among(vec![Arc::new(AwsLc), Arc::new(faulty.clone())]);
+    wrong.row(CIPHER.into());
+    faulty.how.store(WRONG, Ordering::Relaxed);
+    assert_eq!(wrong.maintain().first().map(|event| event.what.clone()), Some(Happening::Failed));
 }
 
 #[test]
-fn an_engine_that_computes_something_else_is_never_chosen() {
-    let ill = Ill::default();
-    ill.how.store(LIES, Ordering::Relaxed);
-    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(ill)]);
+fn an_engine_with_wrong_results_is_never_chosen() {
+    let faulty = Faulty::default();
+    faulty.how.store(WRONG, Ordering::Relaxed);
+    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(faulty)]);
     let row = choice.row(CIPHER.into());
     assert!(row.measured()[1].cost().is_none());
     assert!(Slot::all().all(|slot| row.chosen(slot) == 0));
@@ -198,68 +198,68 @@ fn an_engine_that_computes_something_else_is_never_chosen() {
 
 #[test]
 fn an_accelerator_is_used_only_where_it_is_allowed() {
-    let ill = Ill { accelerator: true, ..Ill::default() };
-    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(ill)]);
+    let faulty = Faulty { accelerator: true, ..Faulty::default() };
+    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(faulty)]);
     let row = choice.row(CIPHER.into());
     assert!(Slot::all().all(|slot| row.chosen(slot) == 0), "it is not allowed");
-    choice.set_rules(pinned_to("ill"));
-    assert!(Slot::all().all(|slot| row.chosen(slot) == 1), "at once, for a row that is there");
-    choice.set_rules(Rules { accelerators: false, ..pinned_to("ill") });
-    assert!(Slot::all().all(|slot| row.chosen(slot) == 0), "forbidden beats pinned");
+    choice.set_rules(pinned_to("faulty"));
+    assert!(Slot::all().all(|slot| row.chosen(slot) == 1), "rules apply at once to existing rows");
+    choice.set_rules(Rules { accelerators: false, ..pinned_to("faulty") });
+    assert!(Slot::all().all(|slot| row.chosen(slot) == 0), "a pinned accelerator must still be allowed");
 }
 
 #[test]
-fn an_engine_that_answers_one_packet_of_a_burst_wrongly_is_found_by_samples() {
-    let ill = Ill::default();
-    let choice = choice_of(&ill);
+fn sampling_finds_one_wrong_packet_per_burst() {
+    let faulty = Faulty::default();
+    let choice = choice_of(&faulty);
     let key = choice.load(CIPHER, &[3; 32]).expect("it loads");
-    ill.how.store(LIES_ONCE, Ordering::Relaxed);
-    // A forged verdict is computed again at once; wrong text is found by a sample, of one byte in 64.
+    faulty.how.store(ONE_WRONG, Ordering::Relaxed);
+    // A packet reported as forged is recomputed at once; wrong text is found by sampling one byte in 64.
     let mut bursts = 0;
     while choice.health(1).0 == Health::Works {
         let (mut texts, mut tags) = (vec![vec![7; 1400]; 32], vec![vec![0; 16]; 32]);
         let packets = texts.iter_mut().zip(&mut tags);
         let job = |(text, tag)| Job { nonce: [1; 12], aad: b"", text, tag, authentic: false };
         let mut jobs: Vec<Job<'_>> = packets.map(|(text, tag)| job((&mut text[..], &mut tag[..]))).collect();
-        key.seal(&mut jobs).expect("an engine seals");
+        key.seal(&mut jobs).expect("another engine seals");
         bursts += 1;
-        assert!(bursts < 10_000, "it is not found");
+        assert!(bursts < 10_000, "the wrong results are not found");
     }
 }
 
 #[test]
-fn an_engine_that_is_stuck_is_given_nothing_more() {
-    let ill = Ill::default();
-    let engine = Guarded::new(Arc::new(ill.clone()));
+fn an_engine_that_hangs_gets_no_more_bursts_and_keys() {
+    let faulty = Faulty::default();
+    let engine = Guarded::new(Arc::new(faulty.clone()));
     let key = engine.load(CIPHER, &[3; 32]).expect("it loads");
     let seal = || {
         let (mut text, mut tag) = ([0; 64], [0; 16]);
         key.seal(&mut [Job { nonce: [0; 12], aad: b"", text: &mut text, tag: &mut tag, authentic: false }])
     };
-    ill.how.store(STALLS, Ordering::Relaxed);
+    faulty.how.store(STALLS, Ordering::Relaxed);
     assert!(seal().is_err());
-    let calls = ill.calls.load(Ordering::Relaxed);
+    let calls = faulty.calls.load(Ordering::Relaxed);
     let started = Instant::now();
     assert!((0..100).all(|_| seal().is_err()) && engine.load(CIPHER, &[4; 32]).is_err());
     assert!(started.elapsed() < Duration::from_millis(200), "no caller waits for it");
-    assert_eq!(ill.calls.load(Ordering::Relaxed), calls);
-    ill.how.store(WELL, Ordering::Relaxed);
+    assert_eq!(faulty.calls.load(Ordering::Relaxed), calls);
+    faulty.how.store(WORKS, Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(400));
-    assert_eq!(seal(), Ok(()), "it has let go");
+    assert_eq!(seal(), Ok(()), "the engine no longer hangs");
 }
 
 #[test]
-fn an_engine_that_falls_ill_again_and_again_is_tried_ever_later() {
-    let ill = Ill::default();
-    let choice = choice_of(&ill);
+fn the_retry_delay_of_an_engine_that_keeps_failing_grows() {
+    let faulty = Faulty::default();
+    let choice = choice_of(&faulty);
     let key = choice.load(CIPHER, &[3; 32]).expect("it loads");
     let reference = AwsLc.load(CIPHER, &[3; 32]).expect("it loads");
     for longest in [1, 2] {
-        ill.how.store(ERRS, Ordering::Relaxed);
+        faulty.how.store(FAILS, Ordering::Relaxed);
         assert!(right(&*key, &*reference, 1));
         let Health::Failed(wait) = choice.health(1).0 else { panic!("it has failed") };
         assert!(wait > Duration::from_millis(longest * 1000 - 500), "{wait:?}");
-        ill.how.store(WELL, Ordering::Relaxed);
+        faulty.how.store(WORKS, Ordering::Relaxed);
         std::thread::sleep(wait + Duration::from_millis(50));
         assert!(choice.maintain().iter().any(|event| event.what == Happening::Recovered));
     }
@@ -267,25 +267,25 @@ fn an_engine_that_falls_ill_again_and_again_is_tried_ever_later() {
 
 #[test]
 fn an_engine_that_could_not_be_measured_is_measured_later() {
-    let ill = Ill::default();
-    ill.how.store(LIES, Ordering::Relaxed);
-    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(ill.clone())]);
-    choice.set_rules(pinned_to("ill"));
+    let faulty = Faulty::default();
+    faulty.how.store(WRONG, Ordering::Relaxed);
+    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(faulty.clone())]);
+    choice.set_rules(pinned_to("faulty"));
     let row = choice.row(CIPHER.into());
     assert_eq!(row.measured()[1], Measured::Wrong);
     let told = |choice: &Choice| choice.maintain().into_iter().map(|event| event.what).collect::<Vec<_>>();
     assert_eq!(told(&choice), [Happening::Wrong(CIPHER.into())]);
-    ill.how.store(WELL, Ordering::Relaxed);
+    faulty.how.store(WORKS, Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(1100));
     assert_eq!(told(&choice), [Happening::Measured(CIPHER.into())]);
     assert!(Slot::all().all(|slot| row.chosen(slot) == 1), "and followed");
 }
 
 #[test]
-fn a_key_that_the_chosen_engine_does_not_load_is_told() {
-    let ill = Ill::default();
-    let choice = choice_of(&ill);
-    ill.loads_none.store(true, Ordering::Relaxed);
+fn a_failure_to_load_a_key_is_reported() {
+    let faulty = Faulty::default();
+    let choice = choice_of(&faulty);
+    faulty.loads_none.store(true, Ordering::Relaxed);
     let key = choice.load(CIPHER, &[3; 32]).expect("another engine loads it");
     assert!(matches!(choice.health(1), (Health::Failed(_), 1)));
     assert_eq!(choice.maintain()[0].what, Happening::NotLoaded(CIPHER.into()));
@@ -293,33 +293,33 @@ fn a_key_that_the_chosen_engine_does_not_load_is_told() {
 }
 
 #[test]
-fn a_forbidden_accelerator_is_given_no_key_of_a_session_and_left_alone() {
-    let ill = Ill { accelerator: true, ..Ill::default() };
-    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(ill.clone())]);
+fn no_key_is_loaded_into_an_accelerator_that_is_not_allowed() {
+    let faulty = Faulty { accelerator: true, ..Faulty::default() };
+    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(faulty.clone())]);
     choice.row(CIPHER.into());
-    let loads = ill.loads.load(Ordering::Relaxed);
+    let loads = faulty.loads.load(Ordering::Relaxed);
     choice.load(CIPHER, &[3; 32]).expect("it loads");
     choice.maintain();
-    assert_eq!(ill.loads.load(Ordering::Relaxed), loads);
+    assert_eq!(faulty.loads.load(Ordering::Relaxed), loads);
 }
 
 #[test]
-fn an_engine_that_holds_descriptors_is_given_a_key_only_where_it_is_chosen() {
-    let ill = Ill { holds_descriptors: true, ..Ill::default() };
-    let choice = choice_of(&ill);
-    let loads = ill.loads.load(Ordering::Relaxed);
+fn a_key_is_loaded_into_an_engine_with_descriptors_only_if_it_is_chosen() {
+    let faulty = Faulty { holds_descriptors: true, ..Faulty::default() };
+    let choice = choice_of(&faulty);
+    let loads = faulty.loads.load(Ordering::Relaxed);
     choice.load(CIPHER, &[3; 32]).expect("it loads");
-    assert_eq!(ill.loads.load(Ordering::Relaxed), loads + 1);
+    assert_eq!(faulty.loads.load(Ordering::Relaxed), loads + 1);
     choice.set_rules(pinned_to("aws-lc"));
     choice.load(CIPHER, &[3; 32]).expect("it loads");
-    assert_eq!(ill.loads.load(Ordering::Relaxed), loads + 1);
+    assert_eq!(faulty.loads.load(Ordering::Relaxed), loads + 1);
 }
 
-/// An engine that computes what AWS-LC does, and takes its time for it.
+/// AWS-LC, slowed down to a given pace.
 struct Paced {
     name: &'static str,
     accelerator: bool,
-    /// For a call, and for each byte.
+    /// Minimum time per call, and per byte.
     call: Duration,
     byte: Duration,
 }
@@ -370,9 +370,10 @@ impl Engine for Paced {
 }
 
 #[test]
-fn an_accelerator_that_wins_at_large_sizes_is_used_at_those_only() {
-    // The processor takes 20 ns a byte; the device 55 us for a call and 1 ns a byte. Alone they are equal at 2895 bytes, in
-    // bursts of 32, where the call is shared, at 90: both are far from the sizes measured.
+fn an_accelerator_that_is_faster_for_large_packets_is_used_only_for_those() {
+    // The CPU takes 20 ns per byte; the device 55 us per call and 1 ns per byte. Their costs are equal at 2895 bytes
+    // for a single packet, and at 90 bytes for bursts of 32, which share the call. Both are far from the sizes
+    // measured.
     let nanos = Duration::from_nanos;
     let processor = Paced { name: "processor", accelerator: false, call: nanos(0), byte: nanos(20) };
     let device = Paced { name: "device", accelerator: true, call: nanos(55_000), byte: nanos(1) };
@@ -386,12 +387,13 @@ fn an_accelerator_that_wins_at_large_sizes_is_used_at_those_only() {
     }
 }
 
-/// Two keystreams under one nonce are none: what was sealed half way must not be sealed again, and must not leave.
+/// Encrypting twice under one nonce cancels the keystream. So a half-sealed burst must neither be sealed again nor be
+/// sent.
 #[test]
-fn a_burst_that_an_engine_has_left_half_done_is_given_to_no_other() {
-    let ill = Ill::default();
-    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(ill.clone())]);
-    choice.set_rules(pinned_to("ill"));
+fn a_half_sealed_burst_is_given_to_no_other_engine() {
+    let faulty = Faulty::default();
+    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(faulty.clone())]);
+    choice.set_rules(pinned_to("faulty"));
     let key = choice.load(CIPHER, &[3; 32]).expect("it loads");
     let seal = |jobs: usize| {
         let (mut texts, mut tags) = (vec![[7u8; 100]; jobs], vec![[0u8; 16]; jobs]);
@@ -402,8 +404,8 @@ fn a_burst_that_an_engine_has_left_half_done_is_given_to_no_other() {
         key.seal(&mut jobs)
     };
     assert_eq!(seal(20), Ok(()));
-    ill.how.store(BREAKS, Ordering::Relaxed);
+    faulty.how.store(FAILS_HALFWAY, Ordering::Relaxed);
     assert_eq!(seal(20), Err(EngineFailure));
-    assert_eq!(seal(20), Ok(()), "the next burst goes by another engine");
+    assert_eq!(seal(20), Ok(()), "another engine seals the next burst");
     assert!(matches!(choice.health(1), (Health::Failed(_), 1)));
 }

@@ -1,7 +1,7 @@
-//! A crypto engine falls ill under a running transfer, and not one packet is lost or wrong.
+//! A crypto engine fails under a running transfer, and not one packet is lost or wrong.
 
-#[path = "../../crypto/tests/support/ill.rs"]
-mod ill;
+#[path = "../../crypto/tests/support/faulty.rs"]
+mod faulty;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod support;
 
@@ -11,9 +11,9 @@ use crypto::choice::{Choice, Guarded, Health, Rules};
 use crypto::cipher::{Encryption, Integrity, Pair};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, Key, LoadError, PairJob, PairKey};
+use faulty::{FAILS, Faulty, STALLS, WORKS, WRONG};
 use gateway::bed::Bed;
 use gateway::daemon::engine_rules;
-use ill::{ERRS, Ill, LIES, STALLS, WELL};
 use packet::header::ip::Ipv4Header;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,21 +34,21 @@ fn packet(number: usize) -> Vec<u8> {
 
 #[test]
 fn nothing_is_lost_and_nothing_wrong_while_an_engine_falls_ill_and_recovers() {
-    let ill = Ill::default();
-    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(Guarded::new(Arc::new(ill.clone())))]);
-    let pinned = [(Cipher::ChaCha20Poly1305.to_string(), "ill".to_owned())].into();
+    let faulty = Faulty::default();
+    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(Guarded::new(Arc::new(faulty.clone())))]);
+    let pinned = [(Cipher::ChaCha20Poly1305.to_string(), "faulty".to_owned())].into();
     choice.set_rules(Rules { pinned, accelerators: true });
     let mut bed = Bed::new(&choice).expect("the engines have the cipher");
     bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
     let mut number = 0;
-    for how in [WELL, ERRS, WELL, STALLS, WELL, LIES, WELL] {
-        ill.how.store(how, Ordering::Relaxed);
+    for how in [WORKS, FAILS, WORKS, STALLS, WORKS, WRONG, WORKS] {
+        faulty.how.store(how, Ordering::Relaxed);
         // What a daemon does every second; here no time need pass.
-        while how == WELL && choice.health(1).0 != Health::Works {
+        while how == WORKS && choice.health(1).0 != Health::Works {
             std::thread::sleep(std::time::Duration::from_millis(100));
             choice.maintain();
         }
-        let calls = ill.calls.load(Ordering::Relaxed);
+        let calls = faulty.calls.load(Ordering::Relaxed);
         for _ in 0..BURSTS {
             let sent: Vec<Vec<u8>> = (number..number + PACKETS).map(packet).collect();
             number += PACKETS;
@@ -56,14 +56,14 @@ fn nothing_is_lost_and_nothing_wrong_while_an_engine_falls_ill_and_recovers() {
             bed.carry();
             assert!(bed.received() == sent, "state {how}, up to packet {number}");
         }
-        assert!(ill.calls.load(Ordering::Relaxed) > calls, "state {how}: the engine was called");
-        assert_eq!(choice.health(1).0 == Health::Works, how == WELL, "state {how}");
+        assert!(faulty.calls.load(Ordering::Relaxed) > calls, "state {how}: the engine was called");
+        assert_eq!(choice.health(1).0 == Health::Works, how == WORKS, "state {how}");
     }
     assert_eq!(bed.dropped(), [], "{number} packets");
 }
 
 /// An engine under a name that a configuration may have.
-struct Named(Ill, &'static str);
+struct Named(Faulty, &'static str);
 
 impl Engine for Named {
     fn name(&self) -> &'static str {
@@ -90,9 +90,9 @@ impl Engine for Named {
 
 #[test]
 fn a_pair_is_done_by_the_engine_that_the_configuration_names() {
-    let engines = ["openssl", "ipsec-mb"].map(|name| (name, Ill::default()));
-    let [openssl, ipsec_mb] = engines.each_ref().map(|(_, ill)| Arc::clone(&ill.calls));
-    let named = engines.into_iter().map(|(name, ill)| Arc::new(Named(ill, name)) as Arc<dyn Engine>);
+    let engines = ["openssl", "ipsec-mb"].map(|name| (name, Faulty::default()));
+    let [openssl, ipsec_mb] = engines.each_ref().map(|(_, faulty)| Arc::clone(&faulty.calls));
+    let named = engines.into_iter().map(|(name, faulty)| Arc::new(Named(faulty, name)) as Arc<dyn Engine>);
     let choice = Choice::among([Arc::new(AwsLc) as Arc<dyn Engine>].into_iter().chain(named).collect());
     let pair = Pair { encryption: Encryption::AesCbc(32), integrity: Integrity::HmacSha256 };
     for (pinned, other, name) in [(&openssl, &ipsec_mb, "openssl"), (&ipsec_mb, &openssl, "ipsec-mb")] {

@@ -1,13 +1,13 @@
-//! A crypto engine falls ill under real traffic between two gateways.
+//! A crypto engine fails under real traffic between two gateways.
 
 use crate::support::{PLAN, answers, daemon, dropped, sites, tcp_arrives_whole};
 use crypto::choice::{Choice, Guarded, Health, Rules};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::{Cipher, PrivateKey};
+use faulty::{FAILS, FAILS_HALFWAY, Faulty, STALLS, WORKS, WRONG};
 use gateway::tunnel_interface::{Counters, Options};
 use gateway::wireguard::interface::Interface;
 use gateway::wireguard::update::{AllowedIpUpdate, PeerUpdate, Snapshot, Update};
-use ill::{BREAKS, ERRS, Ill, LIES, STALLS, WELL};
 use lab::wireguard::{Gateway, private_key};
 use lab::{Lab, wait_until};
 use packet::DropReason;
@@ -17,27 +17,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-#[path = "../../crypto/tests/support/ill.rs"]
-mod ill;
+#[path = "../../crypto/tests/support/faulty.rs"]
+mod faulty;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of one transfer.
 const TRANSFER: usize = 8 << 20;
 
-/// A gateway in this process, so that its engine can be told to fall ill.
+/// A gateway in this process, so that its engine can be told to fail.
 struct Patient {
     interface: Interface,
     runtime: Runtime,
-    engine: Ill,
+    engine: Faulty,
     choice: Arc<Choice>,
 }
 
 impl Patient {
     fn new(lab: &Lab, namespace: &str, name: &str) -> Self {
-        let engine = Ill::default();
+        let engine = Faulty::default();
         let guarded = Guarded::new(Arc::new(engine.clone()));
         let choice = Arc::new(Choice::among(vec![Arc::new(AwsLc), Arc::new(guarded)]));
-        let pinned = [(Cipher::ChaCha20Poly1305.to_string(), "ill".to_owned())].into();
+        let pinned = [(Cipher::ChaCha20Poly1305.to_string(), "faulty".to_owned())].into();
         choice.set_rules(Rules { pinned, accelerators: true });
         let (events, _) = tokio::sync::mpsc::unbounded_channel();
         let create = || Interface::create(name, choice.clone(), Options::default(), events);
@@ -63,11 +63,11 @@ impl Patient {
         self.runtime.block_on(self.interface.snapshot())
     }
 
-    /// Falls ill in one way, and recovers once that was noticed.
+    /// Fails in one way, and recovers once that was noticed.
     fn suffer(&self, how: u8) {
         self.engine.how.store(how, Ordering::Relaxed);
         wait_until(PATIENCE, || self.choice.health(1).0 != Health::Works).expect("it is noticed");
-        self.engine.how.store(WELL, Ordering::Relaxed);
+        self.engine.how.store(WORKS, Ordering::Relaxed);
         wait_until(PATIENCE, || {
             self.choice.maintain();
             self.choice.health(1).0 == Health::Works
@@ -93,7 +93,7 @@ fn on_the_way(patient: &Patient, well: &Gateway) -> [i64; 2] {
     [peer.sent_bytes as i64 - received, sent - peer.received_bytes as i64]
 }
 
-/// A tunnel between a gateway whose engine may fall ill and another one.
+/// A tunnel between a gateway whose engine may fail and another one.
 fn join(lab: &mut Lab) -> (Patient, Gateway) {
     let [ours, theirs] = [0, 1].map(|end| private_key(PLAN.port, end));
     let names = [lab.interface("i"), lab.interface("w")];
@@ -117,14 +117,14 @@ fn join(lab: &mut Lab) -> (Patient, Gateway) {
 }
 
 #[test]
-fn an_engine_falls_ill_under_a_transfer_and_no_packet_is_lost_or_wrong() {
+fn an_engine_fails_under_a_transfer_and_no_packet_is_lost_or_wrong() {
     let Some(mut lab) = sites() else { return };
     let (patient, well) = join(&mut lab);
     let before = (patient.lost(), on_the_way(&patient, &well));
     let done = AtomicBool::new(false);
     let transfers = std::thread::scope(|scope| {
         let sick = scope.spawn(|| {
-            for how in [ERRS, STALLS, LIES, BREAKS] {
+            for how in [FAILS, STALLS, WRONG, FAILS_HALFWAY] {
                 patient.suffer(how);
             }
         });
@@ -140,7 +140,7 @@ fn an_engine_falls_ill_under_a_transfer_and_no_packet_is_lost_or_wrong() {
         let outcome = sick.join();
         done.store(true, Ordering::Relaxed);
         let transfers = transfers.join().expect("all of them arrive whole");
-        outcome.expect("each illness is noticed and overcome");
+        outcome.expect("each failure is noticed and overcome");
         transfers
     });
     let (_, failures) = patient.choice.health(1);

@@ -1,4 +1,4 @@
-//! Measurements kept in a file, so that a restart need not take them again.
+//! Keeps measurements in a file, so that a restart need not repeat them.
 
 use super::measured::{Cost, Measured};
 use super::slot::SLOTS;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 #[derive(Default, Serialize, Deserialize)]
 struct File {
-    /// What the measurements are true of.
+    /// The machine, program and engines that were measured: see [`machine`].
     machine: String,
-    /// By cipher, then by engine: ns a packet by slot, nothing for an engine that lacks it.
+    /// By cipher, then by engine: ns per packet for each slot, or that the engine does not support the cipher.
     ciphers: BTreeMap<String, BTreeMap<String, Entry>>,
 }
 
@@ -26,7 +26,7 @@ enum Entry {
     Lacks,
 }
 
-/// What measurements depend on: processor, kernel, and the engines with their versions.
+/// What measurements depend on: program, processor, kernel, and the engines with their versions.
 fn machine(engines: &[Arc<dyn Engine>]) -> String {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");
@@ -34,9 +34,9 @@ fn machine(engines: &[Arc<dyn Engine>]) -> String {
         cpuinfo.lines().filter(|line| is_about_the_processor(line)).take(4).map(str::trim).collect();
     let kernel = read("/proc/sys/kernel/osrelease");
     let engines = engines.iter().map(|engine| format!("{} {}", engine.name(), engine.version()));
-    // The file of the program itself: another build may measure otherwise.
+    // Another build of the program may give other results.
     let program = std::fs::metadata("/proc/self/exe").map(|file| (file.len(), file.mtime()));
-    // By these AWS-LC and OpenSSL leave out instructions.
+    // These variables make AWS-LC and OpenSSL avoid CPU features.
     let words = ["OPENSSL_ia32cap", "OPENSSL_armcap"].map(|name| std::env::var(name).unwrap_or_default());
     let (processor, engines) = (processor.join(", "), engines.collect::<Vec<_>>().join(", "));
     let (program, kernel) = (program.unwrap_or_default(), kernel.trim());
@@ -47,7 +47,7 @@ fn is_about_the_processor(line: &str) -> bool {
     ["model name", "flags", "CPU part", "CPU implementer", "Features"].iter().any(|key| line.starts_with(key))
 }
 
-/// The measurements for `subject`, if the file has them, of this machine and of every engine.
+/// The measurements for `subject`, if the file has them for this machine and for every engine.
 pub(super) fn read(path: &Path, engines: &[Arc<dyn Engine>], subject: Subject) -> Option<Vec<Measured>> {
     let file: File = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
     if file.machine != machine(engines) {
@@ -64,8 +64,7 @@ pub(super) fn read(path: &Path, engines: &[Arc<dyn Engine>], subject: Subject) -
     measured.collect()
 }
 
-/// Adds measurements to the file. Failing that they are taken again next time; so are those of a cipher for which an engine
-/// failed.
+/// Adds measurements to the file. If that fails, or if an engine failed for this cipher, the next start measures again.
 pub(super) fn write(path: &Path, engines: &[Arc<dyn Engine>], subject: Subject, measured: &[Measured]) {
     let now = machine(engines);
     let before = std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice::<File>(&bytes).ok());
@@ -81,7 +80,7 @@ pub(super) fn write(path: &Path, engines: &[Arc<dyn Engine>], subject: Subject, 
     });
     file.ciphers.insert(subject.to_string(), entries.collect());
     let Ok(json) = serde_json::to_vec_pretty(&file) else { return };
-    // Whole or not at all: another process may read it at this moment.
+    // Replace the file atomically: another process may be reading it.
     let new = path.with_extension(format!("{}.new", std::process::id()));
     let _ = path.parent().map(std::fs::create_dir_all);
     let _ = std::fs::write(&new, json).and_then(|()| std::fs::rename(&new, path));
@@ -96,7 +95,7 @@ mod tests {
     use crate::engine::none::None as NoEngine;
 
     #[test]
-    fn what_was_written_is_read_by_the_same_engines_only() {
+    fn cached_measurements_are_used_only_for_the_same_engines() {
         let path = std::env::temp_dir().join(format!("postern-cache-{}.json", std::process::id()));
         let built_in: Arc<dyn Engine> = Arc::new(AwsLc);
         let one = [Arc::clone(&built_in)];
@@ -109,7 +108,7 @@ mod tests {
         assert_eq!(read(&path, &two, subject), None, "another set of engines");
         assert_eq!(read(&path, &one, Subject::Cipher(Cipher::Aes128Gcm)), None, "another cipher");
         std::fs::write(&path, b"{\"machine\": 7").expect("writable");
-        assert_eq!(read(&path, &one, subject), None, "a file cut off");
+        assert_eq!(read(&path, &one, subject), None, "a truncated file");
         std::fs::remove_file(&path).expect("it is there");
     }
 }

@@ -1,6 +1,6 @@
-//! Measures the engines beside each other, after each has shown that it computes what the others do.
+//! Measures the engines against each other, after checking that all compute the same as the first.
 //!
-//! They take turns, and of each the fastest turn counts: what else the machine did meanwhile only ever adds.
+//! The engines take turns, and the fastest turn of each counts: other load on the machine can only slow a turn down.
 
 use super::measured::{Cost, Measured};
 use super::slot::{BURSTS, Direction, SIZES, SLOTS, Slot};
@@ -9,14 +9,14 @@ use crate::engine::{Engine, LoadError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Packets sealed and opened in one turn.
+/// Packets sealed and opened per turn.
 const PACKETS: usize = 32;
-/// Turns of every engine in every slot, at least.
+/// Minimum number of turns per engine and slot.
 const TURNS: usize = 4;
-/// Time spent on a slot of an engine, if its turns are short.
+/// Minimum time per engine and slot: short turns are repeated.
 const ENOUGH: Duration = Duration::from_micros(300);
 
-/// Milliseconds between attempts of an engine that has failed.
+/// Milliseconds between attempts to use an engine that failed.
 const PAUSES_MS: [u64; 5] = [50, 100, 200, 400, 800];
 
 /// Measures every engine.
@@ -50,7 +50,7 @@ pub(super) fn measure(engines: &[Arc<dyn Engine>], subject: Subject) -> Vec<Meas
     found
 }
 
-/// Takes out what was measured of engines that lack the cipher, fail, or compute something else than the first.
+/// Discards the measurements of engines that lack the cipher, fail, or compute something else than the first engine.
 pub(super) fn recheck(
     engines: &[Arc<dyn Engine>],
     subject: Subject,
@@ -85,8 +85,8 @@ impl From<Flaw> for Measured {
     }
 }
 
-/// Tries again what has failed, after ever longer pauses: that the machine was busy elsewhere must not cost an engine its
-/// place for good. A wrong answer is none of a busy machine.
+/// Repeats a failed attempt after increasing pauses, so that a busy machine does not exclude an engine. A wrong result
+/// is never repeated: load does not cause one.
 fn patiently<T>(attempt: impl Fn() -> Result<T, Flaw>) -> Result<T, Flaw> {
     PAUSES_MS.into_iter().fold(attempt(), |outcome, pause| match outcome {
         Err(Flaw::Failed) => {
@@ -97,7 +97,7 @@ fn patiently<T>(attempt: impl Fn() -> Result<T, Flaw>) -> Result<T, Flaw> {
     })
 }
 
-/// Seals [`PACKETS`] packets and opens them again; ns a packet of each.
+/// Seals and opens [`PACKETS`] packets; returns the ns per packet of each direction.
 fn turn(load: &Load, size: usize, burst: usize) -> Result<[f64; 2], Flaw> {
     let mut laid = Laid::new(load, size, PACKETS);
     let mut times = [0.0; 2];

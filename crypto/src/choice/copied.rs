@@ -1,4 +1,4 @@
-//! Jobs of either kind as copies, which an engine may work on after everybody has forgotten them.
+//! Owned copies of [`Job`]s and [`PairJob`]s. An engine can go on using them after its caller has given up waiting.
 
 use super::slot::Direction;
 use crate::engine::{EngineFailure, Job, Key, NONCE, PairJob, PairKey};
@@ -7,13 +7,13 @@ use std::sync::Arc;
 /// A copy of a [`Job`] or of a [`PairJob`].
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct Copied {
-    /// A nonce, or an IV.
+    /// The nonce of a [`Job`] or the IV of a [`PairJob`].
     pub(super) iv: [u8; 16],
-    /// What is authenticated besides `bytes`: before them, or after.
+    /// The data that is authenticated but not encrypted: the AAD of a [`Job`], the suffix of a [`PairJob`].
     pub(super) beside: Vec<u8>,
-    /// The text, or the packet that has it.
+    /// The text of a [`Job`], the packet of a [`PairJob`].
     pub(super) bytes: Vec<u8>,
-    /// Where the text begins.
+    /// Offset of the text in `bytes`.
     pub(super) text: usize,
     pub(super) tag: Vec<u8>,
     pub(super) authentic: bool,
@@ -28,7 +28,7 @@ impl Copied {
         (self.iv, self.text, self.authentic) = (iv, text, false);
     }
 
-    /// Makes it a copy of another, in the memory that it has.
+    /// Copies from `other`, reusing the memory of this copy.
     pub(super) fn set_like(&mut self, other: &Self) {
         self.set(other.iv, other.text, [&other.beside, &other.bytes, &other.tag]);
     }
@@ -50,18 +50,18 @@ impl Copied {
     }
 }
 
-/// A job of either kind.
+/// A [`Job`] or a [`PairJob`].
 pub(super) trait AnyJob {
-    /// Makes `copy` a copy of it.
+    /// Copies the job into `copy`.
     fn copy(&self, copy: &mut Copied);
 
-    /// Takes over what became of its copy.
+    /// Takes the result over from a copy that an engine processed.
     fn take(&mut self, direction: Direction, copy: &Copied);
 
-    /// Bytes of its tag.
+    /// Tag length in bytes.
     fn tag_length(&self) -> usize;
 
-    /// Whether anything is authenticated besides the packet.
+    /// Whether the job has an AAD or a suffix.
     fn has_beside(&self) -> bool;
 }
 
@@ -108,17 +108,17 @@ fn take([bytes, tag]: [&mut [u8]; 2], authentic: &mut bool, direction: Direction
         Direction::Seal => tag.copy_from_slice(&copy.tag),
         Direction::Open => *authentic = copy.authentic,
     }
-    // What is not authentic stays as it came.
+    // A packet that does not authenticate stays unchanged.
     if direction == Direction::Seal || copy.authentic {
         bytes.copy_from_slice(&copy.bytes);
     }
 }
 
-/// A key that takes one kind of jobs.
+/// A key for one type of job.
 trait Works<J> {
     fn work(&self, direction: Direction, jobs: &mut [J]) -> Result<(), EngineFailure>;
 
-    /// Seals or opens all, `burst` in a call; the verdicts.
+    /// Seals or opens all jobs, `burst` per call; returns which are authentic.
     fn work_in_bursts(
         &self,
         direction: Direction,
@@ -149,7 +149,7 @@ impl<'a> Works<PairJob<'a>> for Arc<dyn PairKey> {
     }
 }
 
-/// A key of either kind.
+/// A [`Key`] or a [`PairKey`].
 #[derive(Clone)]
 pub(super) enum AnyKey {
     Cipher(Arc<dyn Key>),
@@ -157,7 +157,7 @@ pub(super) enum AnyKey {
 }
 
 impl AnyKey {
-    /// Seals or opens the copies, `burst` in a call.
+    /// Seals or opens the copies, `burst` per call.
     pub(super) fn run(
         &self,
         direction: Direction,

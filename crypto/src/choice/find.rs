@@ -1,4 +1,4 @@
-//! The engines of this machine.
+//! Finds the engines that work on this machine.
 
 use super::guard::Guarded;
 use crate::engine::library::Unavailable;
@@ -9,25 +9,25 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// How long a driver may take to show itself: the kernel may load modules, which test themselves.
+/// How long loading an engine may take: the kernel may load modules, which run self-tests.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What was looked for.
+/// The result of [`find`].
 pub struct Found {
-    /// The engines that can be used; the first is built in and has every cipher.
+    /// The usable engines. The first is AWS-LC, which is built in and supports every cipher.
     pub engines: Vec<Arc<dyn Engine>>,
-    /// Those that cannot, and why.
+    /// The engines that cannot be used, and why.
     pub absent: Vec<(&'static str, Unavailable)>,
 }
 
 impl Found {
-    /// Whether one of the engines is an accelerator on a bus.
+    /// Whether one of the engines is a hardware accelerator.
     pub fn has_accelerator(&self) -> bool {
         self.engines.iter().any(|engine| engine.is_accelerator())
     }
 }
 
-/// Looks for every engine this program knows.
+/// Tries to load every engine that this program supports.
 pub fn find() -> Found {
     let mut found = Found { engines: vec![Arc::new(AwsLc)], absent: Vec::new() };
     match IpsecMb::load() {
@@ -35,18 +35,19 @@ pub fn find() -> Found {
         Err(reason) => found.absent.push(("ipsec-mb", reason)),
     }
     match OpenSsl::load() {
-        // With a provider that the user has installed.
+        // A provider configured by the user may drive a device.
         Ok(engine) if engine.is_accelerator() => found.engines.push(Arc::new(Guarded::new(Arc::new(engine)))),
         Ok(engine) => found.engines.push(Arc::new(engine)),
         Err(reason) => found.absent.push(("openssl", reason)),
     }
-    // Behind these is a driver, and perhaps a device.
+    // These depend on a kernel driver, and perhaps on a device.
     driven(&mut found, "af-alg", AfAlg::load);
     driven(&mut found, "cryptodev", Cryptodev::load);
     found
 }
 
-/// Looks for an engine behind a driver, which may never answer: in a thread of its own, that is left to itself then.
+/// Loads an engine that depends on a driver. A driver may hang, so a thread of its own loads it and is abandoned after
+/// [`PATIENCE`].
 fn driven<E: Engine + 'static>(
     found: &mut Found,
     name: &'static str,

@@ -1,6 +1,7 @@
-//! An engine behind a driver may stall or lie. It works on copies, in a thread of its own, with a packet among the others
-//! whose answer is known, and where packets are opened a forgery: whatever becomes of it, the burst is still there for the
-//! next engine.
+//! Guards engines that depend on a driver, which may hang or return wrong results.
+//!
+//! The engine works on copies, in a thread of its own and with a deadline. Each burst includes a packet whose result is
+//! known and, for opening, a forgery. If the engine fails, the burst is unchanged and the next engine processes it.
 
 use super::copied::{AnyJob, AnyKey, Copied};
 use super::slot::Direction;
@@ -14,34 +15,35 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// How long a burst may take, and each byte of it: an engine may be slow, which is measured, but not stall.
+/// Time limit of a burst, plus a limit per byte. A slow engine is measured as slow; a hung one is given up.
 const DEADLINE: Duration = Duration::from_millis(50);
 const PER_BYTE: Duration = Duration::from_nanos(500);
-/// How long a key may take to load: with the first of a kind a kernel tests its own implementation.
+/// How long loading a key may take: at first use the kernel tests an implementation.
 const LOADING: Duration = Duration::from_secs(5);
-/// The packet whose answer is known. It is sealed under the key in use, but never leaves, and its nonce no protocol
-/// counts up to. As a counter block its last word has room to count, since devices differ in how far they carry.
+/// Text length of the known packet. It is sealed under the key in use but never sent, with a nonce that no protocol
+/// reaches. Its IV, as a counter block, leaves the last word room to count, because devices differ in how far they
+/// carry.
 const KNOWN_TEXT: usize = 48;
-/// Before the text of a pair: the header of ESP and an IV.
+/// Bytes before the text of a [`PairJob`]: ESP header and IV.
 const KNOWN_HEADER: usize = 24;
-/// Authenticated besides, where that is so of the packets.
+/// AAD or suffix of the known packet, if the packets of the burst have one.
 const KNOWN_BESIDE: [u8; 8] = [0xa5; 8];
 const KNOWN_IV: [u8; 16] =
     [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1];
 
-/// One byte in so many is computed again of what is called a forgery, and of what is not.
+/// AWS-LC recomputes one byte in so many, of reported forgeries and of all other packets.
 const FORGERIES: i64 = 8;
 const SAMPLES: i64 = 64;
-/// Bytes that may be computed again at once.
+/// Maximum credit in bytes: see [`Credit`].
 const MOST_CREDIT: i64 = 1 << 20;
-/// What a packet costs besides its bytes, in bytes.
+/// Cost of recomputing a packet, in bytes, in addition to its length.
 const EACH: usize = 128;
 
-/// An engine under guard.
+/// An engine whose results are checked, with a deadline for each call.
 pub struct Guarded {
     engine: Arc<dyn Engine>,
     threads: Arc<GuardThreads>,
-    /// There while a thread loads a key that should have been loaded long ago. Other threads do not wait for the same key.
+    /// Alive while a thread still loads a key past its deadline. No other thread starts loading until then.
     late: Mutex<Weak<()>>,
 }
 
@@ -51,7 +53,7 @@ impl Guarded {
         Self { engine, threads: Arc::default(), late: Mutex::default() }
     }
 
-    /// Loads a key in a thread of its own, as a driver may have to ask its device for it.
+    /// Loads a key in a thread of its own, because a driver may have to ask its device.
     fn load_any(
         &self,
         cipher: String,
@@ -75,7 +77,7 @@ impl Guarded {
         })
     }
 
-    /// Puts a key under guard, once the packets are sealed whose answers are known.
+    /// Wraps a key, with a known packet for each tag length, both with and without AAD.
     fn guard(&self, key: AnyKey, reference: AnyKey, tags: &[usize]) -> Result<GuardedKey, EngineFailure> {
         let mut known = Vec::with_capacity(2 * tags.len());
         for &tag in tags {
@@ -137,7 +139,7 @@ impl Engine for Guarded {
     }
 }
 
-/// A packet whose answers are known: plain, and sealed by the engine that is built in.
+/// A packet whose result is known, as plaintext and as sealed by AWS-LC.
 struct Known {
     plain: Copied,
     sealed: Copied,
@@ -157,7 +159,7 @@ impl Known {
         Ok(Self { plain, sealed })
     }
 
-    /// How many packets go with a burst.
+    /// Number of test packets added to a burst.
     fn count(direction: Direction) -> usize {
         match direction {
             Direction::Seal => 1,
@@ -165,7 +167,8 @@ impl Known {
         }
     }
 
-    /// Lays out what goes with a burst: for opening also a forgery, which differs by one bit of its tag, each time another.
+    /// Fills in the test packets of a burst. For opening, the second is a forgery: one bit of its tag is flipped,
+    /// another one in each burst.
     fn lay(&self, direction: Direction, number: u64, copies: &mut [Copied]) {
         match (direction, copies) {
             (Direction::Seal, [plain]) => plain.set_like(&self.plain),
@@ -175,11 +178,11 @@ impl Known {
                 let bit = number as usize % (8 * forged.tag.len());
                 forged.tag[bit / 8] ^= 1 << (bit % 8);
             }
-            _ => unreachable!("as many as `count` says"),
+            _ => unreachable!("`count` gives the number of test packets"),
         }
     }
 
-    /// Whether these are the right answers.
+    /// Whether the engine returned the right results for the test packets.
     fn is_answered(&self, direction: Direction, answers: &[Copied]) -> bool {
         match (direction, answers) {
             (Direction::Seal, [answer]) => {
@@ -193,7 +196,7 @@ impl Known {
     }
 }
 
-/// How many bytes may be computed a second time: a share of those that came.
+/// How many bytes may be recomputed: a share of all bytes processed.
 struct Credit {
     bytes: AtomicI64,
     share: i64,
@@ -215,7 +218,7 @@ impl Credit {
         }
     }
 
-    /// Two threads may both find the last of it; that is no harm.
+    /// Two threads may both spend the last credit, which does no harm.
     fn spend(&self, bytes: usize) -> bool {
         let bytes = (bytes + EACH) as i64;
         let has = self.bytes.load(Ordering::Relaxed) >= bytes;
@@ -227,10 +230,10 @@ impl Credit {
 }
 
 struct GuardedKey {
-    /// There until it is dropped.
+    /// `Some` until the drop.
     key: Option<AnyKey>,
     reference: AnyKey,
-    /// With a tag of each length; alone, and with something beside.
+    /// One for each tag length, with and without AAD.
     known: Vec<Known>,
     threads: Arc<GuardThreads>,
     bursts: AtomicU64,
@@ -246,23 +249,23 @@ impl Drop for GuardedKey {
     }
 }
 
-/// A burst on its way to the engine and back.
+/// A burst that is passed to a guard thread and back.
 struct Burst {
     key: AnyKey,
     direction: Direction,
-    /// The first `live` are in use; the others are kept for their memory.
+    /// The first `live` copies are in use. The others keep their memory for later bursts.
     jobs: Vec<Copied>,
     live: usize,
     outcome: Result<(), EngineFailure>,
 }
 
-/// A thread that waits for bursts.
+/// A thread that runs bursts on the engine.
 struct GuardThread {
     give: Sender<Burst>,
     take: Receiver<Burst>,
-    /// There while the thread is.
+    /// Alive as long as the thread.
     life: Weak<()>,
-    /// Memory of the last burst, and of what was computed again.
+    /// Memory kept for the copies of the next burst and for recomputed packets.
     spare: Vec<Copied>,
     again: Vec<Copied>,
 }
@@ -273,7 +276,7 @@ impl GuardThread {
         let (back, take) = channel();
         let living = Arc::new(());
         let life = Arc::downgrade(&living);
-        // It ends when it is forgotten: at once if it waits, or whenever the engine lets it go.
+        // The thread ends when `GuardThread` is dropped: at once if idle, otherwise when the engine returns.
         std::thread::Builder::new().name(String::from("crypto guard")).spawn(move || {
             while let Ok(mut burst) = given.recv() {
                 let live = burst.live;
@@ -288,20 +291,21 @@ impl GuardThread {
     }
 }
 
-/// The threads of an engine.
+/// The guard threads of one engine.
 #[derive(Default)]
 struct GuardThreads {
-    /// Those that wait, as many as there were bursts at the same time.
+    /// Idle threads: at most as many as bursts ran at the same time.
     idle: Mutex<Vec<GuardThread>>,
-    /// Those that were given up, of which the engine has not let go.
+    /// Threads that were given up while the engine still blocks them.
     late: Mutex<Vec<Weak<()>>>,
-    /// The thread that drops keys: a device may be slow to release one, and the calling thread may have packets to process.
+    /// Feeds the thread that drops keys. A device may be slow to release a key, and the caller may have packets to
+    /// process.
     reaper: Mutex<Option<Sender<AnyKey>>>,
 }
 
 impl GuardThreads {
-    /// Fails while the engine still holds a thread that was given up. Each such thread keeps its key and its packets, so
-    /// that a device that is stuck must not be given more than there were workers when it stuck.
+    /// A thread to run a burst. Fails while the engine blocks a thread that was given up: each such thread keeps its
+    /// key and packets in memory. So a hung device blocks at most as many threads as there are workers.
     fn one(&self) -> Result<GuardThread, EngineFailure> {
         if self.are_held() {
             return Err(EngineFailure);
@@ -329,7 +333,7 @@ impl GuardThreads {
                 .spawn(move || take.into_iter().for_each(drop));
             give
         });
-        // Without that thread it is dropped here.
+        // If the thread could not be started, the failed send drops the key here.
         let _ = give.send(key);
     }
 }
@@ -355,7 +359,7 @@ impl GuardedKey {
         let burst = Burst { key, direction, jobs: copies, live, outcome: Ok(()) };
         thread.give.send(burst).map_err(|_| EngineFailure)?;
         let Ok(burst) = thread.take.recv_timeout(deadline) else {
-            // Later changes to its copies have no effect.
+            // The engine can still write to the copies, but not to the packets.
             self.threads.give_up(thread);
             return Err(EngineFailure);
         };
@@ -375,11 +379,12 @@ impl GuardedKey {
         outcome
     }
 
-    /// Has the engine that is built in compute again, in one burst, what is called a forgery, and now and then a packet.
+    /// Recomputes a sample of the burst with AWS-LC, in one call: packets that the engine reported as forged, and
+    /// others.
     ///
-    /// A packet that is wrongly reported as a forgery is lost. But an attacker that sends forgeries would have each computed
-    /// twice, and hold the path at half its speed; so that only a share of all that comes is computed again, and of more
-    /// forgeries a sample. An engine that often calls packets forgeries is soon found by that as well.
+    /// A packet that is wrongly reported as forged is lost. But recomputing every forgery would let an attacker halve
+    /// the throughput by sending forgeries. So the bytes recomputed are limited to a share of all bytes. An engine that
+    /// often rejects authentic packets is still found soon.
     fn compute_again<J: AnyJob>(
         &self,
         direction: Direction,
@@ -390,7 +395,7 @@ impl GuardedKey {
     ) -> Result<(), EngineFailure> {
         self.forgeries.earn(bytes);
         self.samples.earn(bytes);
-        // Spread over the packets of a burst, whatever the rhythm in which credit comes.
+        // Start at a varying packet, so that the sample does not depend on the rhythm in which credit is earned.
         let start = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as usize % jobs.len();
         let doubtful = |index: &usize| {
             let is_forged = direction == Direction::Open && !done[*index].authentic;
@@ -443,7 +448,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_forgeries_a_share_is_computed_again() {
+    fn only_a_share_of_many_forgeries_is_recomputed() {
         let credit = Credit::full(FORGERIES);
         let packet = 1400;
         let all = (0..100_000).filter(|_| {
@@ -456,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bit_of_the_tag_is_wrong_in_turn() {
+    fn forgeries_flip_each_bit_of_the_tag_in_turn() {
         let reference = AnyKey::Cipher(AwsLc.load(Cipher::Aes128Gcm, &[7; 16]).expect("it loads"));
         let known = Known::new(&reference, 8, &KNOWN_BESIDE).expect("it seals");
         let mut wrong = [0; 8];
@@ -469,7 +474,7 @@ mod tests {
             reference.run(Direction::Open, &mut packets, 2).expect("it opens");
             assert!(known.is_answered(Direction::Open, &packets), "{number}");
             packets[1].authentic = true;
-            assert!(!known.is_answered(Direction::Open, &packets), "a forgery that was believed");
+            assert!(!known.is_answered(Direction::Open, &packets), "a forgery that was accepted");
         }
         assert_eq!(wrong, [0xff; 8]);
     }

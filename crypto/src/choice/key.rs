@@ -1,4 +1,4 @@
-//! A key in all the engines that may be called with it.
+//! One key, loaded into every engine that may have to use it.
 
 use super::Members;
 use super::slot::{Direction, Slot};
@@ -6,15 +6,15 @@ use super::table::Row;
 use crate::engine::{EngineFailure, Job, Key, PairJob, PairKey};
 use std::sync::Arc;
 
-/// A key that calls the fastest engine, and the next when that one fails.
+/// A key that calls the fastest engine and, if that fails, the next.
 pub(super) struct ChosenKey<K: ?Sized> {
-    /// By index of the engine. The first, which is built in, is always there.
+    /// The engines' keys by engine index. The first engine's is always present.
     pub(super) keys: Vec<Option<Arc<K>>>,
     pub(super) row: Arc<Row>,
     pub(super) members: Arc<Members>,
 }
 
-/// What both kinds of keys say of themselves.
+/// The method that [`Key`] and [`PairKey`] share.
 pub(super) trait Restores {
     fn restores(&self) -> bool;
 }
@@ -32,7 +32,8 @@ impl Restores for dyn PairKey {
 }
 
 impl<K: ?Sized + Restores> ChosenKey<K> {
-    /// Has a burst done by the engine for its place; when it fails, by the one that is chosen then.
+    /// Processes a burst with the engine chosen for `slot`. If it fails, the choice is made again and the next engine
+    /// is called.
     #[inline]
     fn call(
         &self,

@@ -1,33 +1,33 @@
-//! What was measured of an engine for one cipher.
+//! The result of measuring an engine for one cipher.
 
 use super::slot::{SLOTS, Slot};
 
-/// What an engine costs for one cipher, in ns a packet.
+/// The cost of a cipher in an engine, in ns per packet for each slot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost(pub(super) Box<[f64; SLOTS]>);
 
 impl Cost {
-    /// ns a packet.
+    /// ns per packet.
     pub fn at(&self, slot: Slot) -> f64 {
         self.0[slot.index()]
     }
 }
 
-/// What was found of an engine for one cipher.
+/// The result of checking and measuring an engine for one cipher.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measured {
-    /// It works, and this is what it costs.
+    /// The engine works, at this cost.
     Works(Cost),
-    /// It does not have the cipher.
+    /// The engine does not support the cipher.
     Lacks,
-    /// It has failed: loaded no key, gave an error or took too long.
+    /// The engine failed: it loaded no key, returned an error, or took too long.
     Failed,
-    /// It computed something else than the engine that is built in.
+    /// The engine computed something else than the first engine.
     Wrong,
 }
 
 impl Measured {
-    /// What it costs, if it works.
+    /// The cost, if the engine works.
     pub fn cost(&self) -> Option<&Cost> {
         match self {
             Self::Works(cost) => Some(cost),

@@ -1,4 +1,4 @@
-//! The engines that are chosen among: which may be used now, which have failed, and when those are tried again.
+//! The state of each engine: whether it may be used, whether it failed, and when it is tried again.
 
 use super::calibrate;
 use super::measured::Measured;
@@ -11,77 +11,77 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
-/// When a failed engine is tried again; doubled each time it fails again.
+/// Delay before a failed engine is tried again; it doubles with each further failure.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(300);
-/// How often engines that work are checked.
+/// Interval between checks of working engines.
 const CHECK: Duration = Duration::from_secs(60);
-/// After this time without a failure an engine is as good as one that never failed.
+/// After this time without a failure the retry delay starts at [`FIRST_RETRY`] again.
 const HEALTHY: Duration = Duration::from_secs(300);
-/// Events that are remembered.
+/// Number of events kept.
 const EVENTS: usize = 64;
 
-/// What a person has decided.
+/// What the configuration says about engines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// The engine to use for a cipher, by their names.
+    /// The engine to use for a cipher: names of engines by names of ciphers.
     pub pinned: BTreeMap<String, String>,
-    /// Whether accelerators on a bus may be used.
+    /// Whether hardware accelerators may be used.
     pub accelerators: bool,
 }
 
-/// What became of an engine.
+/// A change of an engine's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
-    /// It failed and is not used any more.
+    /// The engine failed and is no longer used.
     Failed,
-    /// It was tried again and failed again.
+    /// A retry failed.
     FailedAgain,
-    /// It was tried again, works, and is used again.
+    /// A retry succeeded; the engine is used again.
     Recovered,
-    /// It was to be used for this cipher and did not load a key.
+    /// The engine was chosen for this cipher but loaded no key.
     NotLoaded(Subject),
-    /// It failed when it was measured for this cipher.
+    /// The engine failed while it was measured for this cipher.
     NotMeasured(Subject),
-    /// It computed something wrong for this cipher when it was measured.
+    /// The engine computed a wrong result for this cipher while it was measured.
     Wrong(Subject),
-    /// It was measured again for this cipher, and works.
+    /// The engine was measured again for this cipher and works.
     Measured(Subject),
 }
 
-/// Something that happened to an engine.
+/// A change of an engine's state, with number and time.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Its number: 1 for the first that happened.
+    /// Sequence number, from 1.
     pub number: u64,
-    /// When, by a clock that may be set.
+    /// Wall clock time.
     pub at: SystemTime,
-    /// To which.
+    /// Name of the engine.
     pub engine: &'static str,
-    /// What.
+    /// The change.
     pub what: Happening,
 }
 
-/// How an engine fares.
+/// The state of an engine, for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It works.
+    /// The engine works.
     Works,
-    /// It failed, and is tried again after this time.
+    /// The engine failed, and is tried again after this time.
     Failed(Duration),
 }
 
-/// How one engine fares.
+/// Health and failure count of one engine.
 struct EngineHealth {
     works: AtomicBool,
     failures: AtomicU64,
 }
 
-/// When what has failed is tried again.
+/// When a failed engine is tried again.
 struct Retry {
     at: Instant,
     wait: Duration,
-    /// Since when it works again. What fails soon after that goes on to wait longer.
+    /// Since when the engine works again. If it fails soon after that, the delay goes on doubling.
     recovered: Option<Instant>,
 }
 
@@ -90,7 +90,7 @@ impl Retry {
         Self { at: now + FIRST_RETRY, wait: FIRST_RETRY, recovered: None }
     }
 
-    /// Twice as long as last time.
+    /// A retry with twice the last delay.
     fn after(now: Instant, wait: Duration) -> Self {
         let wait = (wait * 2).min(LAST_RETRY);
         Self { at: now + wait, wait, recovered: None }
@@ -105,17 +105,17 @@ impl Retry {
 struct State {
     rows: BTreeMap<Subject, Arc<Row>>,
     rules: Rules,
-    /// Engines that have failed, or had until not long ago.
+    /// Engines that failed, or recovered less than [`HEALTHY`] ago.
     retries: BTreeMap<usize, Retry>,
-    /// What could not be measured.
+    /// Ciphers for which an engine failed while it was measured.
     unmeasured: BTreeMap<(Subject, usize), Retry>,
     checked: Option<Instant>,
     events: VecDeque<Event>,
-    /// How many events there were.
+    /// Number of events so far.
     happened: u64,
 }
 
-/// All of them.
+/// All engines, with their state.
 pub(super) struct Members {
     health: Vec<EngineHealth>,
     engines: Vec<Arc<dyn Engine>>,
@@ -159,7 +159,7 @@ impl Members {
         self.state().rows.iter().map(|(&subject, row)| (subject, Arc::clone(row))).collect()
     }
 
-    /// The row of `subject`, made if there is none.
+    /// The row of `subject`; `make` measures it if there is none.
     pub(super) fn row(&self, subject: Subject, make: impl FnOnce() -> Row) -> Arc<Row> {
         if let Some(row) = self.state().rows.get(&subject) {
             return Arc::clone(row);
@@ -181,13 +181,14 @@ impl Members {
         row
     }
 
-    /// An engine has failed under a burst: it is left at once. The first never is, as there would be none.
+    /// An engine failed during a burst: stop using it at once. The first engine is never excluded, because none would
+    /// remain.
     #[cold]
     pub(super) fn failed(&self, index: usize) {
         self.leave(index, Happening::Failed);
     }
 
-    /// An engine that is chosen for `subject` has not loaded a key of it.
+    /// An engine chosen for `subject` failed to load a key.
     #[cold]
     pub(super) fn failed_to_load(&self, index: usize, subject: Subject) {
         self.leave(index, Happening::NotLoaded(subject));
@@ -207,8 +208,11 @@ impl Members {
         self.choose_all(&state);
     }
 
-    /// Whether a key of `subject` is to be loaded into an engine: where it may be used, and is chosen or next to that. One
-    /// that holds descriptors for each key must be chosen now; when it is later, it is from the next key on.
+    /// Whether to load a key of `subject` into an engine: if the engine is allowed, and is the chosen or the second
+    /// choice.
+    ///
+    /// An engine that holds descriptors for each key must be the chosen one now. If it is chosen later, only later keys
+    /// are loaded into it.
     pub(super) fn is_worth_loading(&self, row: &Row, index: usize) -> bool {
         let state = self.state();
         let allowed = |index: usize| self.is_allowed(&state, index);
@@ -218,8 +222,9 @@ impl Members {
         allowed(index) && (row.is_chosen(index) || row.is_near(index, allowed))
     }
 
-    /// Tries failed engines whose time has come, and now and then those that work; new events are returned.
-    /// To be called about once a second, where it may take a while.
+    /// Retries failed engines that are due, checks working ones every [`CHECK`], and returns new events.
+    ///
+    /// Call it about once a second, in a thread that may block.
     pub(super) fn maintain(&self, now: Instant, told: &mut u64) -> Vec<Event> {
         for index in self.due(now) {
             self.try_again(index, now);
@@ -238,7 +243,7 @@ impl Members {
         new
     }
 
-    /// Failed engines that are due for another try. Engines that may not be used are skipped.
+    /// Failed engines whose retry is due. Engines that are not allowed are skipped.
     fn due(&self, now: Instant) -> Vec<usize> {
         let mut state = self.state();
         state.retries.retain(|_, retry| !is_past(retry, now));
@@ -261,7 +266,7 @@ impl Members {
         }
     }
 
-    /// Engines that work, if it is time to check them.
+    /// The working engines, if a check is due.
     fn to_check(&self, now: Instant) -> Vec<usize> {
         let mut state = self.state();
         if state.checked.is_some_and(|checked| now.saturating_duration_since(checked) < CHECK) {
@@ -301,12 +306,12 @@ impl Members {
         }
     }
 
-    /// The latest events, the oldest first.
+    /// The last [`EVENTS`] events, oldest first.
     pub(super) fn events(&self) -> Vec<Event> {
         self.state().events.iter().cloned().collect()
     }
 
-    /// Whether an engine computes what the first does, for every cipher in use that it has.
+    /// Whether an engine computes the same as the first, for every cipher in use that it supports.
     fn is_right(&self, index: usize) -> bool {
         self.rows().iter().filter(|(_, row)| row.measured()[index].cost().is_some()).all(|(subject, _)| {
             let [reference, load] = [0, index].map(|index| subject.load(&*self.engines[index]));
@@ -329,7 +334,7 @@ impl Members {
         }
     }
 
-    /// Selects the engine for `subject` again: the pinned one, or the fastest that works and is allowed.
+    /// Chooses the engine for `subject`: the pinned one, or the fastest that works and is allowed.
     fn choose(&self, state: &State, subject: Subject, row: &Row) {
         let pinned = state.rules.pinned.get(&subject.to_string());
         let pinned = pinned.and_then(|name| {
@@ -339,12 +344,12 @@ impl Members {
         row.choose(|index| pinned.map_or_else(|| self.may(state, index), |pinned| pinned == index));
     }
 
-    /// Whether a person allows it.
+    /// Whether the configuration allows the engine.
     fn is_allowed(&self, state: &State, index: usize) -> bool {
         state.rules.accelerators || !self.engines[index].is_accelerator()
     }
 
-    /// Whether it may be used now.
+    /// Whether the engine is allowed and works.
     fn may(&self, state: &State, index: usize) -> bool {
         self.is_allowed(state, index) && self.health[index].works.load(Ordering::Relaxed)
     }
@@ -354,12 +359,12 @@ impl Members {
     }
 }
 
-/// Whether it failed so long ago that it counts no more.
+/// Whether the engine recovered so long ago that its failure no longer counts.
 fn is_past(retry: &Retry, now: Instant) -> bool {
     retry.recovered.is_some_and(|recovered| now.saturating_duration_since(recovered) >= HEALTHY)
 }
 
-/// What went wrong when an engine was measured.
+/// The event for an engine that could not be measured.
 fn flaw(measured: &Measured, subject: Subject) -> Option<Happening> {
     match measured {
         Measured::Works(_) | Measured::Lacks => None,

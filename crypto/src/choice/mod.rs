@@ -1,8 +1,8 @@
-//! Which engine seals and opens: measured on this machine, per cipher, size and burst, not guessed.
+//! Chooses the engine that seals and opens, by measuring on this machine, per cipher, packet size and burst.
 //!
-//! [`Choice`] is itself an [`Engine`]. Its keys are loaded into the engines that are fast somewhere; each burst reads one
-//! atomic byte to learn which of them to call. An engine that fails is left at once, the burst is done by the next, and
-//! [`maintain`](Choice::maintain) tries it again later.
+//! [`Choice`] is itself an [`Engine`]. It loads each key into the engines that are fastest for some slot. Each burst
+//! reads one atomic byte to find the engine to call. If an engine fails, the next one processes the burst, and
+//! [`maintain`](Choice::maintain) tries the failed one again later.
 
 mod cache;
 mod calibrate;
@@ -34,25 +34,25 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Engines, and the choice between them.
+/// Chooses among engines.
 pub struct Choice {
     members: Arc<Members>,
     absent: Vec<(&'static str, Unavailable)>,
     cache: Option<PathBuf>,
-    /// The number of the last event that was told.
+    /// The number of the last event that [`Choice::maintain`] returned.
     told: Mutex<u64>,
 }
 
 impl Choice {
-    /// Chooses among `engines`, of which the first must have every cipher: it is what remains when others fail.
+    /// Chooses among `engines`. The first must support every cipher, since it is used when the others fail.
     pub fn among(engines: Vec<Arc<dyn Engine>>) -> Self {
         assert!(!engines.is_empty(), "there is always the engine that is built in");
         let members = Arc::new(Members::new(engines));
         Self { members, absent: Vec::new(), cache: None, told: Mutex::default() }
     }
 
-    /// Chooses among all engines of this machine. Measurements are kept in the file `cache`, and taken from there if it
-    /// was written on this processor, kernel and versions of the libraries.
+    /// Chooses among all engines of this machine. Measurements are kept in the file `cache`. They are reused if
+    /// program, processor, kernel and engine versions are the same.
     pub fn here(cache: Option<&Path>) -> Self {
         let found = find();
         let mut choice = Self::among(found.engines);
@@ -61,7 +61,7 @@ impl Choice {
         choice
     }
 
-    /// Measures the engines for `subjects` before the first packet needs it.
+    /// Measures the engines for `subjects` now, instead of at first use.
     #[must_use]
     pub fn prepared_for(self, subjects: &[Subject]) -> Self {
         for &subject in subjects {
@@ -70,34 +70,35 @@ impl Choice {
         self
     }
 
-    /// The engines chosen among, in the order of the indices in a [`Row`].
+    /// The engines, in the order of the indices in a [`Row`].
     pub fn engines(&self) -> &[Arc<dyn Engine>] {
         self.members.engines()
     }
 
-    /// The engines this program knows and this machine has not, and why.
+    /// The supported engines that this machine lacks, and why.
     pub fn absent(&self) -> &[(&'static str, Unavailable)] {
         &self.absent
     }
 
-    /// How the engine of this index fares, and how often it has failed.
+    /// The health of the engine with this index, and how often it has failed.
     pub fn health(&self, index: usize) -> (Health, u64) {
         (self.members.health(index), self.members.failures(index))
     }
 
-    /// What a person has decided.
+    /// What the configuration says about engines.
     pub fn rules(&self) -> Rules {
         self.members.rules()
     }
 
-    /// Follows what a person has decided, at once, and for keys that are loaded already where they are loaded into the engine
-    /// that is chosen now: they are into those that were chosen or next to that when they were made. Elsewhere such a key
-    /// stays with the engine that is built in, and the next one goes where it should.
+    /// Applies new rules at once, to new and existing keys.
+    ///
+    /// An existing key is only loaded into engines that were chosen, or second choice, when it was made. If the engine
+    /// chosen now is not among them, the key uses the first engine; only new keys use the chosen engine.
     pub fn set_rules(&self, rules: Rules) {
         self.members.set_rules(rules);
     }
 
-    /// The measurements for `subject`, taken when it is first asked for: about 30 ms an engine.
+    /// The measurements for `subject`, taken at first use: about 30 ms per engine.
     pub fn row(&self, subject: Subject) -> Arc<Row> {
         self.members.row(subject, || {
             let cached = self.cache.as_deref().and_then(|path| cache::read(path, self.engines(), subject));
@@ -118,8 +119,9 @@ impl Choice {
         self.members.rows()
     }
 
-    /// Tries engines that have failed, checks those that work, and returns what happened since it was last called.
-    /// To be called about once a second by a thread that may wait.
+    /// Retries failed engines, checks working ones, and returns the events since the last call.
+    ///
+    /// Call it about once a second, in a thread that may block.
     pub fn maintain(&self) -> Vec<Event> {
         self.members.maintain(Instant::now(), &mut lock(&self.told))
     }
@@ -148,7 +150,7 @@ impl Choice {
                 }
                 keys[index] = load(&*self.engines()[index]).ok();
                 if keys[index].is_none() && row.is_chosen(index) {
-                    // Another is chosen now, perhaps one that was not worth it before.
+                    // Now another engine is chosen, perhaps one that was not worth loading before.
                     self.members.failed_to_load(index, subject);
                     is_settled = false;
                 }

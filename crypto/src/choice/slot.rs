@@ -1,15 +1,16 @@
-//! A place in the table of the choice: direction, packets in a call, bytes in a packet.
+//! The key of a measurement: direction, packets per call, bytes per packet.
 
-/// Bytes of text at which engines are measured. A packet goes by the first of which it has at most four thirds.
+/// Text lengths in bytes at which engines are measured. A packet belongs to the first size that is at least three
+/// quarters of its length.
 pub const SIZES: [usize; 9] = [64, 128, 256, 512, 1024, 1400, 2048, 4096, 9000];
 
-/// Packets in one call at which engines are measured.
+/// Packets per call at which engines are measured.
 pub const BURSTS: [usize; 2] = [1, 32];
 
-/// From this many packets on, a burst goes by what was measured for many: the geometric mean of [`BURSTS`].
+/// A burst of at least this many packets uses the measurement of the large burst: the geometric mean of [`BURSTS`].
 const MANY: usize = 6;
 
-/// Sealing and opening are measured apart.
+/// Sealing or opening, which are measured separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Outbound.
@@ -19,10 +20,10 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both.
+    /// Both directions.
     pub const ALL: [Self; 2] = [Self::Seal, Self::Open];
 
-    /// The word for it.
+    /// The name used in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Seal => "seal",
@@ -31,7 +32,7 @@ impl Direction {
     }
 }
 
-/// A place in the table.
+/// The key of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// Sealing or opening.
@@ -42,11 +43,11 @@ pub struct Slot {
     pub size: usize,
 }
 
-/// Places in the table of one cipher.
+/// Number of slots per cipher.
 pub(super) const SLOTS: usize = 2 * BURSTS.len() * SIZES.len();
 
 impl Slot {
-    /// Every place.
+    /// All slots.
     pub fn all() -> impl Iterator<Item = Self> {
         Direction::ALL.into_iter().flat_map(|direction| {
             (0..BURSTS.len())
@@ -54,8 +55,8 @@ impl Slot {
         })
     }
 
-    /// Where a burst of `packets` belongs, of which the first has `length` bytes. That one stands for all: bursts come
-    /// from one read of a device.
+    /// The slot of a burst of `packets`, of which the first has `length` bytes. Only the first is looked at, because
+    /// bursts come from one read of a device.
     #[inline]
     pub fn of(direction: Direction, packets: usize, length: usize) -> Self {
         let size = SIZES.iter().position(|&size| length * 3 <= size * 4).unwrap_or(SIZES.len() - 1);
@@ -73,14 +74,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_goes_by_the_size_nearest_to_its_own() {
+    fn a_packet_belongs_to_the_nearest_size() {
         let size = |length| SIZES[Slot::of(Direction::Seal, 1, length).size];
         let lengths = [0, 64, 85, 86, 512, 683, 1365, 1366, 1420, 9000, 65_535];
         assert_eq!(lengths.map(size), [64, 64, 64, 128, 512, 1024, 1024, 1400, 1400, 9000, 9000]);
     }
 
     #[test]
-    fn every_place_has_its_own_index() {
+    fn every_slot_has_its_own_index() {
         let mut indices: Vec<_> = Slot::all().map(Slot::index).collect();
         indices.sort_unstable();
         assert_eq!(indices, (0..SLOTS).collect::<Vec<_>>());

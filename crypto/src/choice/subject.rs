@@ -1,4 +1,4 @@
-//! What can be measured: a cipher of either kind, with packets to try it on.
+//! The ciphers that can be measured, and the packets to measure them with.
 
 use super::copied::{AnyKey, Copied};
 use super::slot::Direction;
@@ -6,17 +6,17 @@ use crate::cipher::{Cipher, Encryption, Integrity, Pair};
 use crate::engine::{Engine, EngineFailure, LoadError};
 use std::fmt;
 
-/// A cipher of either kind.
+/// An AEAD cipher, or an encryption and an integrity algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// An authenticated cipher.
+    /// An AEAD cipher.
     Cipher(Cipher),
-    /// A cipher and a MAC.
+    /// An encryption and an integrity algorithm.
     Pair(Pair),
 }
 
 impl Subject {
-    /// Every one.
+    /// All ciphers and pairs.
     pub fn every() -> impl Iterator<Item = Self> {
         let pair = |encryption, integrity| Self::Pair(Pair { encryption, integrity });
         let pairs = Encryption::ALL.iter().flat_map(move |&encryption| {
@@ -39,7 +39,7 @@ impl From<Pair> for Subject {
 }
 
 impl Subject {
-    /// The cipher of either kind that has this name.
+    /// The cipher or pair with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Cipher::by_name(name).map(Self::Cipher).or_else(|| Pair::by_name(name).map(Self::Pair))
     }
@@ -54,13 +54,13 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Secrets of measurements; different bytes, since 3DES with equal keys is DES.
+/// A key for measurements. The bytes differ, since 3DES with equal keys is DES.
 fn secret(length: usize) -> Vec<u8> {
     (1..=length as u8).collect()
 }
 
 impl Subject {
-    /// Keys in an engine.
+    /// Loads a key into an engine.
     pub(super) fn load(self, engine: &dyn Engine) -> Result<Load, LoadError> {
         let key = match self {
             Self::Cipher(cipher) => AnyKey::Cipher(engine.load(cipher, &secret(cipher.key_length()))?),
@@ -73,7 +73,7 @@ impl Subject {
         Ok(Load { key, subject: self })
     }
 
-    /// Bytes of a tag, the longest last.
+    /// Tag lengths in bytes, in ascending order.
     fn tag_lengths(self) -> Vec<usize> {
         match self {
             Self::Cipher(cipher) => cipher.tag_lengths().to_vec(),
@@ -81,8 +81,8 @@ impl Subject {
         }
     }
 
-    /// Bytes that are authenticated besides a packet: an AAD as ESP has it without and with extended sequence numbers (RFC
-    /// 4106 5), or the high half of such a number (RFC 4303 2.2.1).
+    /// Lengths of AAD and suffix: an ESP AAD without and with extended sequence numbers (RFC 4106, section 5), or the
+    /// high half of the sequence number (RFC 4303, section 2.2.1).
     fn besides(self) -> &'static [usize] {
         match self {
             Self::Cipher(_) => &[0, 8, 12],
@@ -90,14 +90,14 @@ impl Subject {
         }
     }
 
-    /// Packets of ESP, of `size` bytes of text.
+    /// ESP packets with `size` bytes of text.
     fn shape(self, size: usize) -> Shape {
         let tag = self.tag_lengths().last().copied().unwrap_or_default();
         Shape { size, tag, beside: if matches!(self, Self::Cipher(_)) { 8 } else { 0 } }
     }
 }
 
-/// A form of packets.
+/// The lengths of text, tag, and AAD or suffix.
 #[derive(Clone, Copy)]
 struct Shape {
     size: usize,
@@ -111,10 +111,10 @@ pub(super) struct Load {
     subject: Subject,
 }
 
-/// Finds a byte of a packet that is to be changed.
+/// Selects the byte of a packet to change.
 type Damage = fn(&mut Copied) -> Option<&mut u8>;
 
-/// What must not be changed of a sealed packet: tag, text, header, and what is beside them.
+/// Changes that must be detected: in tag, text, header, and AAD or suffix.
 const DAMAGES: [Damage; 4] = [
     |packet| packet.tag.last_mut(),
     |packet| packet.bytes.last_mut(),
@@ -123,7 +123,8 @@ const DAMAGES: [Damage; 4] = [
 ];
 
 impl Load {
-    /// Whether this key and `reference` make the same of packets of all forms that are used, and refuse damaged ones.
+    /// Whether this key and `reference` give the same results for packets of all shapes, and whether this key rejects
+    /// damaged packets.
     pub(super) fn agrees_with(&self, reference: &Self) -> Result<(), Flaw> {
         let subject = self.subject;
         for tag in subject.tag_lengths() {
@@ -153,9 +154,9 @@ impl Load {
 /// Why an engine cannot be used for a cipher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
-    /// It failed.
+    /// The engine failed.
     Failed,
-    /// It computed something wrong.
+    /// The engine computed a wrong result.
     Wrong,
 }
 
@@ -169,12 +170,12 @@ fn right(is_right: bool) -> Result<(), Flaw> {
     is_right.then_some(()).ok_or(Flaw::Wrong)
 }
 
-/// Packets laid out for a key.
+/// Test packets for a key.
 #[derive(Clone, PartialEq)]
 pub(super) struct Laid(Vec<Copied>);
 
 impl Laid {
-    /// Packets of `size` bytes of text, or a little more where a cipher has blocks.
+    /// Packets with `size` bytes of text, rounded up to the block size.
     pub(super) fn new(load: &Load, size: usize, packets: usize) -> Self {
         Self::of(load, load.subject.shape(size), packets)
     }
@@ -182,7 +183,7 @@ impl Laid {
     fn of(load: &Load, shape: Shape, packets: usize) -> Self {
         let (text, size) = match load.subject {
             Subject::Cipher(_) => (0, shape.size),
-            // RFC 4303 2: SPI, sequence number, then the IV.
+            // RFC 4303, section 2: SPI, sequence number, then the IV.
             Subject::Pair(Pair { encryption, .. }) => {
                 (8 + encryption.block(), shape.size.next_multiple_of(encryption.block()))
             }
@@ -197,13 +198,13 @@ impl Laid {
         Self((0..packets).map(packet).collect())
     }
 
-    /// Seals or opens all packets, `burst` in a call; all must be authentic.
+    /// Seals or opens all packets, `burst` per call. When opening, all must be authentic.
     pub(super) fn run(&mut self, load: &Load, direction: Direction, burst: usize) -> Result<(), Flaw> {
         load.key.run(direction, &mut self.0, burst)?;
         right(direction == Direction::Seal || self.0.iter().all(|packet| packet.authentic))
     }
 
-    /// Whether the first of these sealed packets is called a forgery when it is damaged, and only that one.
+    /// Whether the key rejects the first of these sealed packets when it is damaged, and only that one.
     fn is_refused_with(&self, load: &Load, damage: Damage, plain: &Self) -> Result<(), Flaw> {
         let mut damaged = self.clone();
         let Some(byte) = damaged.0.first_mut().and_then(damage) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! The table of the choice: for each direction, burst and size, who is fastest.
+//! The measurements of one cipher, and the fastest engine for each direction, burst and size.
 
 use super::measured::{Cost, Measured};
 use super::slot::{SLOTS, Slot};
@@ -6,11 +6,11 @@ use crate::lock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// One cipher's part of the table.
+/// The measurements of one cipher and the engines chosen by them.
 pub struct Row {
-    /// Of each engine, by its index. One that failed may be measured later.
+    /// By engine index. An engine that failed may be measured later.
     measured: Mutex<Vec<Measured>>,
-    /// The index of the engine to call. Read once a burst, written when an engine fails or recovers.
+    /// The index of the chosen engine for each slot. Read once per burst, written when an engine fails or recovers.
     chosen: [AtomicU8; SLOTS],
 }
 
@@ -19,19 +19,19 @@ impl Row {
         Self { measured: Mutex::new(measured), chosen: std::array::from_fn(|_| AtomicU8::new(0)) }
     }
 
-    /// What was found of each engine, by its index.
+    /// The result of each engine, by engine index.
     pub fn measured(&self) -> Vec<Measured> {
         lock(&self.measured).clone()
     }
 
-    /// What was found of an engine that was measured again.
+    /// Replaces the result of an engine that was measured again.
     pub(super) fn set(&self, engine: usize, measured: Measured) {
         if let Some(before) = lock(&self.measured).get_mut(engine) {
             *before = measured;
         }
     }
 
-    /// The engines that have the cipher and their ns a packet, fastest first.
+    /// The engines that support the cipher, with their ns per packet, fastest first.
     pub fn ranking(&self, slot: Slot) -> Vec<(usize, f64)> {
         let measured = lock(&self.measured);
         let costs = measured.iter().enumerate();
@@ -44,13 +44,13 @@ impl Row {
         ranking
     }
 
-    /// The index of the engine that is used.
+    /// The index of the chosen engine.
     #[inline]
     pub fn chosen(&self, slot: Slot) -> usize {
         usize::from(self.chosen[slot.index()].load(Ordering::Relaxed))
     }
 
-    /// Selects again among the engines that `may` be used; the first always may.
+    /// Chooses the fastest engine that `may` be used, for each slot. If there is none, it chooses the first engine.
     pub(super) fn choose(&self, may: impl Fn(usize) -> bool) {
         for slot in Slot::all() {
             let best = self.ranking(slot).into_iter().map(|(engine, _)| engine).find(|&engine| may(engine));
@@ -58,19 +58,20 @@ impl Row {
         }
     }
 
-    /// Whether an engine is used for any packet.
+    /// Whether an engine is chosen for any slot.
     pub fn is_chosen(&self, engine: usize) -> bool {
         Slot::all().any(|slot| self.chosen(slot) == engine)
     }
 
-    /// Whether an engine is among the two fastest of those `allowed` anywhere: the one to call when the other fails.
+    /// Whether an engine is among the two fastest of those `allowed`, for any slot: the second is called when the first
+    /// fails.
     pub(super) fn is_near(&self, engine: usize, allowed: impl Fn(usize) -> bool) -> bool {
         let measured = lock(&self.measured);
         let costs = measured.iter().enumerate().filter(|(it, _)| allowed(*it));
         let costs: Vec<(usize, &Cost)> =
             costs.filter_map(|(it, measured)| Some((it, measured.cost()?))).collect();
         let Some((_, own)) = costs.iter().find(|(it, _)| *it == engine) else { return false };
-        // This is asked for every key: ten thousand peers have twenty thousand.
+        // Called for every key: ten thousand peers have twenty thousand.
         Slot::all().any(|slot| {
             let own = (own.at(slot), engine);
             let is_faster = |(it, cost): &&(usize, &Cost)| {

@@ -1,4 +1,4 @@
-//! An engine that falls ill when it is told to.
+//! An engine that misbehaves on request.
 
 use crypto::Cipher;
 use crypto::cipher::Pair;
@@ -8,44 +8,44 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
-pub const WELL: u8 = 0;
-pub const ERRS: u8 = 1;
+pub const WORKS: u8 = 0;
+pub const FAILS: u8 = 1;
 pub const STALLS: u8 = 2;
-pub const LIES: u8 = 3;
-pub const BREAKS: u8 = 4;
-/// Answers one packet of a burst wrongly, another each time, and no packet that goes alone.
-pub const LIES_ONCE: u8 = 5;
-/// Calls everything authentic.
-pub const TRUSTS: u8 = 6;
-/// Calls everything a forgery.
-pub const DOUBTS: u8 = 7;
+pub const WRONG: u8 = 3;
+pub const FAILS_HALFWAY: u8 = 4;
+/// One packet of each burst is wrong, a different one each time. Single packets are right.
+pub const ONE_WRONG: u8 = 5;
+/// Reports every packet as authentic.
+pub const ACCEPTS_ALL: u8 = 6;
+/// Reports every packet as forged.
+pub const REJECTS_ALL: u8 = 7;
 
-/// AWS-LC, now and then ill.
+/// AWS-LC with faults.
 #[derive(Clone, Default)]
-pub struct Ill {
+pub struct Faulty {
     pub how: Arc<AtomicU8>,
     pub calls: Arc<AtomicUsize>,
     pub accelerator: bool,
-    /// Whether it says that its keys hold descriptors.
+    /// What `holds_descriptors` returns.
     pub holds_descriptors: bool,
-    /// Keys that were asked of it, and whether it gives none.
+    /// Number of keys requested, and whether loading fails.
     pub loads: Arc<AtomicUsize>,
     pub loads_none: Arc<AtomicBool>,
 }
 
-impl Ill {
+impl Faulty {
     fn loading(&self, cipher: impl ToString) -> Result<(), LoadError> {
         self.loads.fetch_add(1, Ordering::Relaxed);
         if self.loads_none.load(Ordering::Relaxed) {
-            return Err(LoadError::Failed { engine: "ill", cipher: cipher.to_string() });
+            return Err(LoadError::Failed { engine: "faulty", cipher: cipher.to_string() });
         }
         Ok(())
     }
 }
 
-impl Engine for Ill {
+impl Engine for Faulty {
     fn name(&self) -> &'static str {
-        "ill"
+        "faulty"
     }
 
     fn version(&self) -> String {
@@ -62,7 +62,7 @@ impl Engine for Ill {
 
     fn load(&self, cipher: Cipher, secret: &[u8]) -> Result<Arc<dyn Key>, LoadError> {
         self.loading(cipher)?;
-        Ok(Arc::new(IllKey(self.clone(), AwsLc.load(cipher, secret)?)))
+        Ok(Arc::new(FaultyKey(self.clone(), AwsLc.load(cipher, secret)?)))
     }
 
     fn load_pair(
@@ -72,13 +72,13 @@ impl Engine for Ill {
         integrity: &[u8],
     ) -> Result<Arc<dyn PairKey>, LoadError> {
         self.loading(pair)?;
-        Ok(Arc::new(IllKey(self.clone(), AwsLc.load_pair(pair, encryption, integrity)?)))
+        Ok(Arc::new(FaultyKey(self.clone(), AwsLc.load_pair(pair, encryption, integrity)?)))
     }
 }
 
-struct IllKey<K: ?Sized>(Ill, Arc<K>);
+struct FaultyKey<K: ?Sized>(Faulty, Arc<K>);
 
-impl<K: ?Sized> IllKey<K> {
+impl<K: ?Sized> FaultyKey<K> {
     fn run<J>(
         &self,
         jobs: &mut [J],
@@ -88,14 +88,14 @@ impl<K: ?Sized> IllKey<K> {
     ) -> Result<(), EngineFailure> {
         let call = self.0.calls.fetch_add(1, Ordering::Relaxed);
         match self.0.how.load(Ordering::Relaxed) {
-            ERRS => return Err(EngineFailure),
+            FAILS => return Err(EngineFailure),
             STALLS => std::thread::sleep(Duration::from_millis(300)),
-            LIES => {
+            WRONG => {
                 work(jobs)?;
                 jobs.iter_mut().for_each(spoil);
                 return Ok(());
             }
-            LIES_ONCE => {
+            ONE_WRONG => {
                 work(jobs)?;
                 if jobs.len() > 3 {
                     let which = call % jobs.len();
@@ -103,15 +103,15 @@ impl<K: ?Sized> IllKey<K> {
                 }
                 return Ok(());
             }
-            how @ (TRUSTS | DOUBTS) => {
+            how @ (ACCEPTS_ALL | REJECTS_ALL) => {
                 work(jobs)?;
                 for job in jobs {
-                    verdict(job, how == TRUSTS);
+                    verdict(job, how == ACCEPTS_ALL);
                 }
                 return Ok(());
             }
-            BREAKS => {
-                // With half of its work done, which it may not leave behind.
+            FAILS_HALFWAY => {
+                // The first half of the burst stays processed: `restores` is false.
                 let half = jobs.len() / 2;
                 work(&mut jobs[..half])?;
                 return Err(EngineFailure);
@@ -127,7 +127,7 @@ fn spoil(bytes: &mut [u8], authentic: &mut bool) {
     *authentic = !*authentic;
 }
 
-impl IllKey<dyn Key> {
+impl FaultyKey<dyn Key> {
     fn with(
         &self,
         jobs: &mut [Job<'_>],
@@ -137,7 +137,7 @@ impl IllKey<dyn Key> {
     }
 }
 
-impl Key for IllKey<dyn Key> {
+impl Key for FaultyKey<dyn Key> {
     fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
         self.with(jobs, |jobs| self.1.seal(jobs))
     }
@@ -147,11 +147,11 @@ impl Key for IllKey<dyn Key> {
     }
 
     fn restores(&self) -> bool {
-        self.0.how.load(Ordering::Relaxed) != BREAKS
+        self.0.how.load(Ordering::Relaxed) != FAILS_HALFWAY
     }
 }
 
-impl IllKey<dyn PairKey> {
+impl FaultyKey<dyn PairKey> {
     fn with(
         &self,
         jobs: &mut [PairJob<'_>],
@@ -161,7 +161,7 @@ impl IllKey<dyn PairKey> {
     }
 }
 
-impl PairKey for IllKey<dyn PairKey> {
+impl PairKey for FaultyKey<dyn PairKey> {
     fn seal(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
         self.with(jobs, |jobs| self.1.seal(jobs))
     }
@@ -171,6 +171,6 @@ impl PairKey for IllKey<dyn PairKey> {
     }
 
     fn restores(&self) -> bool {
-        self.0.how.load(Ordering::Relaxed) != BREAKS
+        self.0.how.load(Ordering::Relaxed) != FAILS_HALFWAY
     }
 }
