@@ -1,4 +1,4 @@
-//! One suite that every engine of this machine passes: what they promise to the data path.
+//! What every engine promises to the data path, tested with all engines of this machine.
 
 mod support;
 
@@ -10,13 +10,13 @@ use support::engines;
 
 const SIZES: [usize; 13] = [0, 1, 15, 16, 17, 63, 64, 65, 255, 1400, 1420, 9000, 65_000];
 
-/// A cipher may be lacking, but for the engine that is built in; nothing else is a reason to leave it out.
+/// The only acceptable error is a missing cipher, and AWS-LC must have them all.
 fn assert_lacks(engine: &dyn Engine, error: &LoadError) {
     assert!(matches!(error, LoadError::Unsupported { .. }), "{error}");
     assert_ne!(engine.name(), "aws-lc", "{error}");
 }
 
-/// Says something of every engine and each cipher that it has.
+/// Runs a test for every engine and each of its ciphers.
 fn for_every_cipher(claim: impl Fn(&dyn Engine, Cipher, Arc<dyn Key>)) {
     for engine in engines() {
         for &cipher in Cipher::ALL {
@@ -28,7 +28,7 @@ fn for_every_cipher(claim: impl Fn(&dyn Engine, Cipher, Arc<dyn Key>)) {
     }
 }
 
-/// Says something of every engine and each pair of ciphers that it has.
+/// Runs a test for every engine and each of its pairs.
 fn for_every_pair(claim: impl Fn(&dyn Engine, Pair, Arc<dyn PairKey>)) {
     for engine in engines() {
         for &encryption in Encryption::ALL {
@@ -74,7 +74,7 @@ fn a_burst_of_mixed_sizes_opens_to_what_was_sealed() {
 }
 
 #[test]
-fn all_engines_make_the_same_of_the_same() {
+fn all_engines_compute_the_same() {
     let built_in = &engines()[0];
     for_every_cipher(|engine, cipher, key| {
         let reference = built_in.load(cipher, &vec![7; cipher.key_length()]).expect("it has every cipher");
@@ -93,7 +93,7 @@ fn all_engines_make_the_same_of_the_same() {
 }
 
 #[test]
-fn one_wrong_bit_is_found_and_spoils_no_other_packet() {
+fn one_wrong_bit_is_detected_and_harms_no_other_packet() {
     for_every_cipher(|engine, cipher, key| {
         for &tag_length in cipher.tag_lengths() {
             for broken in 0..3 {
@@ -164,7 +164,7 @@ fn a_key_of_the_wrong_length_is_refused_with_the_right_one() {
     }
 }
 
-/// Packets with a header of 24 bytes, and texts of the lengths that `pair` takes.
+/// Packets with a 24-byte header and texts of lengths that `pair` allows.
 fn packets(pair: Pair) -> Vec<Vec<u8>> {
     let sizes = SIZES.iter().map(|size| size.next_multiple_of(pair.encryption.block()));
     sizes.map(|size| bytes(24 + size)).collect()
@@ -210,7 +210,7 @@ fn a_burst_of_pairs_opens_to_what_was_sealed_by_any_engine() {
 }
 
 #[test]
-fn a_pair_leaves_what_is_not_authentic_as_it_came() {
+fn a_packet_that_is_not_authentic_stays_unchanged() {
     for_every_pair(|engine, pair, key| {
         let mut sealed = packets(pair);
         let mut tags = vec![vec![0; pair.integrity.tag_length()]; sealed.len()];

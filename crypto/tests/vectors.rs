@@ -1,4 +1,4 @@
-//! Published vectors, for every engine of this machine.
+//! Published test vectors, for every engine of this machine.
 
 mod support;
 
@@ -13,7 +13,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     base16ct::lower::decode_vec(digits).expect("hex")
 }
 
-/// A key, or nothing from an engine that lacks the cipher: any other reason to have none is a failure.
+/// Loads a key; `None` if the engine lacks the cipher. Any other error fails the test.
 fn unless_lacking<K>(loaded: Result<K, LoadError>) -> Option<K> {
     match loaded {
         Err(LoadError::Unsupported { .. }) => None,
@@ -101,7 +101,7 @@ fn test_cases_4_10_and_16_of_the_gcm_specification() {
     );
 }
 
-/// Encrypts with a cipher and a MAC that is not checked, and returns the text.
+/// Encrypts with a cipher and a MAC, and returns only the text.
 fn encrypt(engine: &dyn Engine, encryption: Encryption, key: &str, iv: &str, text: &str) -> Option<Vec<u8>> {
     let pair = Pair { encryption, integrity: Integrity::HmacSha256 };
     let key = unless_lacking(engine.load_pair(pair, &bytes(key), &[0; 32]))?;
@@ -167,7 +167,7 @@ fn vectors_1_4_and_7_of_rfc_3686() {
     );
 }
 
-/// The whole MAC of a message, as far as the tag shows it.
+/// The MAC of a message, truncated to the tag length.
 fn tag(engine: &dyn Engine, integrity: Integrity, key: &[u8], message: &[u8]) -> Option<Vec<u8>> {
     let pair = Pair { encryption: Encryption::Null, integrity };
     let key = unless_lacking(engine.load_pair(pair, &[], key))?;
@@ -183,7 +183,7 @@ fn authentication_vectors_of_rfc_2202_and_4868() {
     let cases: [(Integrity, u8, &[u8], &str); 4] = [
         // RFC 2202, HMAC-SHA1 test case 1.
         (Integrity::HmacSha1, 0x0b, b"Hi There", "b617318655057264e28bc0b6"),
-        // RFC 4868, section 2.7.2, AUTH256-1, AUTH384-1 and AUTH512-1, cut to the length of the tag.
+        // RFC 4868, section 2.7.2, AUTH256-1, AUTH384-1 and AUTH512-1, truncated to the tag length.
         (Integrity::HmacSha256, 0x0b, b"Hi There", "198a607eb44bfbc69903a0f1cf2bbdc5"),
         (Integrity::HmacSha384, 0x0b, b"Hi There", "b6a8d5636f5c6a7224f9977dcf7ee6c7fb6d0c48cbdee973"),
         (
@@ -273,7 +273,7 @@ fn wycheproof_of_authenticated_ciphers() {
     assert!(tried > 500, "only {tried} cases");
 }
 
-/// AES-GMAC is AES-GCM of no text: what it authenticates is the AAD (NIST SP 800-38D, RFC 4543).
+/// AES-GMAC is AES-GCM with AAD only (NIST SP 800-38D, RFC 4543).
 #[test]
 fn wycheproof_of_gmac() {
     let engines = engines();
@@ -311,7 +311,7 @@ fn wycheproof_of_macs() {
                 for engine in &engines {
                     let Some(tag) = tag(&**engine, integrity, &test.key, &test.msg) else { continue };
                     let length = tag.len().min(group.tag_size / 8);
-                    // A case may spoil a byte that the shorter tag does not have.
+                    // A case may change a byte that the shorter tag does not include.
                     if test.result == TestResult::Valid {
                         assert_eq!(tag[..length], test.tag[..length], "{} {}", engine.name(), test.tc_id);
                         tried += 1;

@@ -1,4 +1,4 @@
-//! AWS-LC: the engine that is always there.
+//! AWS-LC: the engine that is built in.
 
 #![expect(unsafe_code, reason = "calls a C library for what its safe interface does not offer")]
 
@@ -14,7 +14,7 @@ use std::ptr::null;
 use std::sync::{Arc, OnceLock};
 use zeroize::Zeroizing;
 
-/// The engine.
+/// The AWS-LC engine.
 pub struct AwsLc;
 
 impl Engine for AwsLc {
@@ -55,12 +55,12 @@ impl Engine for AwsLc {
     }
 }
 
-/// The fast interface has tags of 16 bytes only.
+/// A key of the fast interface, which supports only 16-byte tags. Shorter tags use the EVP interface.
 struct AwsLcKey {
     whole_tags: LessSafeKey,
     cipher: Cipher,
     secret: Zeroizing<Vec<u8>>,
-    /// Made when first needed, which for most keys is never.
+    /// Created at first use; most keys never need it.
     short_tags: OnceLock<Option<Arc<dyn Key>>>,
 }
 
@@ -100,18 +100,18 @@ impl Key for AwsLcKey {
         Ok(())
     }
 
-    /// It works in place, and keeps no copies: it fails only where a text is too long for its cipher.
+    /// Packets are processed in place, without copies. The only failure is a text too long for its cipher.
     fn restores(&self) -> bool {
         false
     }
 }
 
-/// A function of the library with its pointers made opaque.
+/// Wraps a function of the library so that it takes opaque pointers.
 macro_rules! opaque {
     ($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {{
         #[allow(clippy::ptr_as_ptr, reason = "one cast for pointers and lengths")]
         unsafe extern "C" fn shim($($argument: $type),*) $(-> $result)? {
-            // SAFETY: what is passed is what was given, but for the names of the types.
+            // SAFETY: the arguments are passed on unchanged except for their pointer types.
             unsafe { sys::$name($($argument as _),*) as _ }
         }
         shim

@@ -1,4 +1,4 @@
-//! Block ciphers in CBC mode alone, as `openssl speed` measures them: to be measured, and for nothing else.
+//! Block ciphers in CBC mode without a MAC, for benchmarks only: the same operation as in `openssl speed`.
 
 use super::evp::{CipherContext, Functions};
 use super::{aws_lc, openssl};
@@ -19,10 +19,10 @@ pub enum Cbc {
 }
 
 impl Cbc {
-    /// Every one.
+    /// All block ciphers.
     pub const ALL: [Self; 5] = [Self::Des, Self::TripleDes, Self::Aes128, Self::Aes192, Self::Aes256];
 
-    /// Its name, which is that of OpenSSL in small letters.
+    /// OpenSSL's name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Self::Des => "des-cbc",
@@ -42,12 +42,12 @@ impl Cbc {
         }
     }
 
-    /// Bytes of a block.
+    /// Block size in bytes.
     pub fn block(self) -> usize {
         if matches!(self, Self::Des | Self::TripleDes) { 8 } else { 16 }
     }
 
-    /// Bytes counted up from one as the key, zeros as the first vector; `None` if the engine is unknown or lacks the cipher.
+    /// Loads a fixed key of ascending bytes, with a zero IV. `None` if the engine is unknown or lacks the cipher.
     pub fn load(self, engine: &str) -> Option<CbcKey> {
         let functions = match engine {
             "aws-lc" => aws_lc::functions(),
@@ -70,14 +70,15 @@ impl Cbc {
     }
 }
 
-/// A key, of one thread.
+/// A key for use by one thread.
 pub struct CbcKey {
     context: CipherContext,
     block: usize,
 }
 
 impl CbcKey {
-    /// Encrypts whole blocks in place, each call going on from the one before; `None` if the library failed.
+    /// Encrypts whole blocks in place, chained to the previous call. `None` for a partial block, or if the library
+    /// failed.
     pub fn encrypt(&mut self, text: &mut [u8]) -> Option<()> {
         if !text.len().is_multiple_of(self.block) {
             return None;
@@ -101,8 +102,8 @@ mod tests {
                 Some(text)
             };
             let ours = encrypted("aws-lc").expect("it is built in");
-            assert_ne!(ours[..32], ours[32..], "it goes on from the call before");
-            // OpenSSL has DES among what is no longer used, which must be asked for.
+            assert_ne!(ours[..32], ours[32..], "the second call is chained to the first");
+            // OpenSSL has DES in the legacy provider, which is not loaded by default.
             if let Some(theirs) = encrypted("openssl") {
                 assert_eq!(ours, theirs, "{}", cipher.name());
             }

@@ -1,4 +1,4 @@
-//! Hashes of OpenSSL, to be measured beside those that are built in; nothing else uses them.
+//! OpenSSL's hash functions, for benchmarks only.
 
 #![expect(unsafe_code, reason = "calls a C library")]
 
@@ -24,27 +24,27 @@ pub struct OpenSslHash {
     hash: *const c_void,
 }
 
-// SAFETY: an `EVP_MD` is constant once it was fetched.
+// SAFETY: an `EVP_MD` does not change after it was fetched.
 unsafe impl Send for OpenSslHash {}
 
 impl OpenSslHash {
-    /// The hash of an OpenSSL name such as `SHA256`.
+    /// Loads the hash with an OpenSSL name such as `SHA256`.
     pub fn load(name: &'static str) -> Result<Self, Unavailable> {
         let library = library::open(&["libcrypto.so.3"])?;
         // SAFETY: the types are those of openssl/evp.h of version 3.
         let (fetch, digest): (Fetch, Digest) =
             unsafe { (symbol(library, "EVP_MD_fetch")?, symbol(library, "EVP_Digest")?) };
         let name_of_c = CString::new(name).map_err(|_| Unavailable::Missing(name))?;
-        // SAFETY: the name ends in zero, and null stands for the defaults.
+        // SAFETY: the name is zero-terminated, and null means the default for the other arguments.
         let hash = unsafe { fetch(null_mut(), name_of_c.as_ptr(), null()) };
         if hash.is_null() { Err(Unavailable::Missing(name)) } else { Ok(Self { digest, hash }) }
     }
 
-    /// The digest of `bytes`, in front of zeros; `None` if the library failed.
+    /// The digest of `bytes`, padded with zeros to 64 bytes. `None` if the library failed.
     pub fn digest(&self, bytes: &[u8]) -> Option<[u8; 64]> {
         let mut digest = [0; 64];
         let mut length = 0;
-        // SAFETY: the digest has room for the longest there is, the other pointers are to live memory.
+        // SAFETY: the buffer has room for the longest digest, and the other pointers are to live memory.
         let done = unsafe {
             (self.digest)(
                 bytes.as_ptr().cast(),
@@ -63,7 +63,7 @@ impl OpenSslHash {
 mod tests {
     use super::*;
 
-    /// FIPS 180-4's example.
+    /// The example of FIPS 180-4.
     #[test]
     fn sha256_of_abc() {
         let Ok(hash) = OpenSslHash::load("SHA256") else { return eprintln!("skipped: no OpenSSL 3 here") };

@@ -1,4 +1,4 @@
-//! Ciphers and MACs by the EVP interface, which AWS-LC and OpenSSL share.
+//! Ciphers and MACs through the EVP interface, which AWS-LC and OpenSSL share.
 
 #![expect(unsafe_code, reason = "calls a C library")]
 
@@ -10,23 +10,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-/// Opaque things of the library.
+/// An opaque pointer of the library.
 pub(super) type Pointer = *mut c_void;
 
 /// Commands of `EVP_CIPHER_CTX_ctrl` (openssl/evp.h; the same in both libraries).
 const SET_NONCE_LENGTH: c_int = 0x9;
 const GET_TAG: c_int = 0x10;
 const SET_TAG: c_int = 0x11;
-/// For `EVP_CipherInit_ex`: leave the direction as it is.
+/// For `EVP_CipherInit_ex`: keep the direction.
 const SAME_DIRECTION: c_int = -1;
-/// Bytes of a nonce of CCM in ESP: 3 of salt and 8 of IV (RFC 4309).
+/// Length of the CCM nonce in ESP: 3 bytes of salt and 8 of IV (RFC 4309).
 const CCM_NONCE: usize = 11;
-/// Bytes of a block of AES.
+/// AES block size in bytes.
 const BLOCK: usize = 16;
-/// Bytes of the longest digest, SHA-512's.
+/// Length of the longest digest, SHA-512, in bytes.
 const DIGEST: usize = 64;
 
-/// The functions of one of the libraries.
+/// The functions of one library.
 #[derive(Clone, Copy)]
 pub(super) struct Functions {
     pub(super) cipher_new: unsafe extern "C" fn() -> Pointer,
@@ -42,9 +42,9 @@ pub(super) struct Functions {
     pub(super) mac_init: unsafe extern "C" fn(Pointer, *const u8, c_int, Pointer, Pointer) -> c_int,
     pub(super) mac_update: unsafe extern "C" fn(Pointer, *const u8, usize) -> c_int,
     pub(super) mac_final: unsafe extern "C" fn(Pointer, *mut u8, *mut c_uint) -> c_int,
-    /// The `EVP_CIPHER` of an OpenSSL name such as `AES-128-GCM`; null if the library has none.
+    /// Returns the `EVP_CIPHER` with an OpenSSL name such as `AES-128-GCM`; null if the library lacks it.
     pub(super) cipher: &'static (dyn Fn(&str) -> Pointer + Send + Sync),
-    /// The `EVP_MD` of an OpenSSL name such as `SHA256`; null if the library has none.
+    /// Returns the `EVP_MD` with an OpenSSL name such as `SHA256`; null if the library lacks it.
     pub(super) digest: &'static (dyn Fn(&str) -> Pointer + Send + Sync),
 }
 
@@ -73,7 +73,7 @@ fn encryption_name(encryption: Encryption) -> &'static str {
     }
 }
 
-/// Says whether a function of the library succeeded.
+/// Converts the library's return code.
 fn done(result: c_int) -> Result<(), EngineFailure> {
     if result > 0 { Ok(()) } else { Err(EngineFailure) }
 }
@@ -98,7 +98,7 @@ impl CipherContext {
         Ok(context)
     }
 
-    /// Makes it a new context for `cipher`, without a key.
+    /// Resets the context to `cipher`, without a key.
     fn start(&mut self, cipher: Pointer, seals: bool) -> Result<(), EngineFailure> {
         let direction = c_int::from(seals);
         // SAFETY: a context takes any cipher of its library.
@@ -107,17 +107,17 @@ impl CipherContext {
         })
     }
 
-    /// Sets what is given: `key` of the length of the cipher's key, `nonce` of that of its nonce.
+    /// Sets key and nonce if given. Their lengths must be those of the cipher.
     pub(super) fn set(&mut self, key: Option<&[u8]>, nonce: Option<&[u8]>) -> Result<(), EngineFailure> {
         let pointer = |bytes: Option<&[u8]>| bytes.map_or(null(), <[u8]>::as_ptr);
         let (key, nonce) = (pointer(key), pointer(nonce));
-        // SAFETY: the caller gives slices of the lengths that the cipher reads.
+        // SAFETY: the caller passes slices of the lengths that the cipher reads.
         done(unsafe {
             (self.functions.cipher_init)(self.context, null_mut(), null_mut(), key, nonce, SAME_DIRECTION)
         })
     }
 
-    /// Has it take whole blocks only.
+    /// Disables padding, so that only whole blocks are accepted.
     pub(super) fn without_padding(&mut self) -> Result<(), EngineFailure> {
         // SAFETY: the context is live.
         done(unsafe { (self.functions.cipher_padding)(self.context, 0) })
@@ -128,7 +128,7 @@ impl CipherContext {
         done(unsafe { (self.functions.cipher_control)(self.context, command, length as c_int, bytes) })
     }
 
-    /// Takes `bytes` in as authenticated data.
+    /// Adds `bytes` as additional authenticated data.
     fn authenticate(&mut self, bytes: &[u8]) -> Result<(), EngineFailure> {
         let mut length = 0;
         // SAFETY: without an output the bytes are only read.
@@ -148,13 +148,13 @@ impl CipherContext {
     pub(super) fn update(&mut self, text: &mut [u8]) -> Result<(), EngineFailure> {
         let mut length = 0;
         let bytes = text.as_mut_ptr();
-        // SAFETY: none of the ciphers used writes more than it is given, as padding is off.
+        // SAFETY: padding is off, so none of these ciphers writes more bytes than it reads.
         done(unsafe {
             (self.functions.cipher_update)(self.context, bytes, &raw mut length, bytes, text.len() as c_int)
         })
     }
 
-    /// Ends a packet; when opening, the error means that the tag is wrong.
+    /// Finishes a packet. When opening, an error means that the tag is wrong.
     fn finish(&mut self) -> Result<(), EngineFailure> {
         let (mut nothing, mut length) = ([0; BLOCK], 0);
         // SAFETY: at most one block could be written, and these ciphers write nothing.
@@ -164,12 +164,12 @@ impl CipherContext {
 
 impl Drop for CipherContext {
     fn drop(&mut self) {
-        // SAFETY: it was made by the same library, which erases the key.
+        // SAFETY: the context was made by the same library, which erases the key.
         unsafe { (self.functions.cipher_free)(self.context) }
     }
 }
 
-/// Contexts with a key, as many as there were calls at the same time.
+/// Idle contexts with a key: at most as many as calls ran at the same time.
 struct Pool<T>(Mutex<Vec<T>>);
 
 impl<T> Pool<T> {
@@ -187,7 +187,7 @@ impl<T> Pool<T> {
         let mut context = idle.map_or_else(make, Ok)?;
         let outcome = work(&mut context)?;
         let mut idle = self.lock();
-        // One at a time: of thousands of keys most have one, and a vector would begin with room for four.
+        // Grow by one: most of thousands of keys need one context, and a vector would start with room for four.
         idle.reserve_exact(1);
         idle.push(context);
         drop(idle);
@@ -199,13 +199,13 @@ impl<T> Pool<T> {
     }
 }
 
-/// A key of an authenticated cipher.
+/// A key of an AEAD cipher.
 pub(super) struct AeadKey {
     functions: Functions,
     cipher: Pointer,
     is_ccm: bool,
     secret: Zeroizing<Vec<u8>>,
-    /// For sealing and for opening.
+    /// Contexts for sealing, and for opening.
     pools: [Pool<CipherContext>; 2],
 }
 
@@ -215,7 +215,7 @@ unsafe impl Send for AeadKey {}
 unsafe impl Sync for AeadKey {}
 
 impl AeadKey {
-    /// A key for `cipher`, whose length the caller has checked; `None` if the library lacks the cipher.
+    /// Loads a key for `cipher`; the caller has checked its length. `None` if the library lacks the cipher.
     pub(super) fn load(functions: Functions, cipher: Cipher, secret: &[u8]) -> Option<Arc<dyn Key>> {
         let key = Self {
             functions,
@@ -236,7 +236,7 @@ impl AeadKey {
         Ok(context)
     }
 
-    /// Tells the context all that comes before the text.
+    /// Starts a packet: nonce, tag and AAD.
     fn begin(
         &self,
         context: &mut CipherContext,
@@ -245,13 +245,14 @@ impl AeadKey {
     ) -> Result<(), EngineFailure> {
         let tag = if seals { null_mut() } else { job.tag.as_mut_ptr().cast() };
         if self.is_ccm {
-            // The lengths of nonce, tag and text are part of the first block, and a wrong tag spoils the context.
+            // The first block of CCM encodes the lengths of nonce, tag and text. A wrong tag makes the context
+            // unusable, so reset it.
             context.start(self.cipher, seals)?;
             context.control(SET_NONCE_LENGTH, CCM_NONCE, null_mut())?;
             context.control(SET_TAG, job.tag.len(), tag)?;
             context.set(Some(&self.secret), Some(&job.nonce[..CCM_NONCE]))?;
             let mut length = 0;
-            // SAFETY: without input and output only the length is taken.
+            // SAFETY: without input and output the call only sets the length.
             done(unsafe {
                 let text = job.text.len() as c_int;
                 (self.functions.cipher_update)(context.context, null_mut(), &raw mut length, null(), text)
@@ -286,7 +287,8 @@ impl Key for AeadKey {
             for job in jobs {
                 self.begin(context, job, false)?;
                 let decrypted = context.update(job.text);
-                // CCM has seen the tag when the text ends; the others look at it last, and until then nothing is a forgery.
+                // CCM verifies the tag in `update`. The other ciphers verify it in `finish`, so an error in `update` is
+                // no forgery.
                 job.authentic = match decrypted {
                     Err(failure) if !self.is_ccm => return Err(failure),
                     decrypted => decrypted.is_ok() && (self.is_ccm || context.finish().is_ok()),
@@ -296,13 +298,13 @@ impl Key for AeadKey {
         })
     }
 
-    /// It works in place, and keeps no copies: libraries in this process have no reason to fail half way.
+    /// Packets are processed in place, without copies: a library in this process has no reason to fail halfway.
     fn restores(&self) -> bool {
         false
     }
 }
 
-/// What a [`PairKey`] works with: both contexts, and room to lay a message out.
+/// The cipher and MAC contexts of one call.
 struct PairContext {
     cipher: Option<CipherContext>,
     mac: MacContext,
@@ -323,7 +325,7 @@ unsafe impl Send for HmacContext {}
 
 impl Drop for HmacContext {
     fn drop(&mut self) {
-        // SAFETY: it was made by the same library, which erases the key.
+        // SAFETY: the context was made by the same library, which erases the key.
         unsafe { (self.functions.mac_free)(self.context) }
     }
 }
@@ -369,7 +371,7 @@ impl MacContext {
         Ok(Self::Hmac(HmacContext::new(functions, digest, secret)?))
     }
 
-    /// RFC 3566, section 4: three keys, each the encryption of a constant.
+    /// RFC 3566, section 4: three keys, each the encryption of a constant block.
     fn xcbc(functions: Functions, secret: &[u8]) -> Result<Self, EngineFailure> {
         let with = |secret: &[u8]| {
             let mut cipher = CipherContext::new(functions, (functions.cipher)("AES-128-CBC"), true)?;
@@ -388,7 +390,7 @@ impl MacContext {
         Ok(Self::Xcbc { cipher: with(&*first)?, last: [second, third], message: Vec::new() })
     }
 
-    /// The MAC of `parts` one after the other, not yet cut to the length of a tag.
+    /// The MAC of the concatenated `parts`, not truncated.
     fn digest(&mut self, parts: [&[u8]; 2]) -> Result<[u8; DIGEST], EngineFailure> {
         match self {
             Self::Hmac(hmac) => hmac.digest(parts),
@@ -413,13 +415,13 @@ impl MacContext {
     }
 }
 
-/// Keys of a cipher and a MAC.
+/// The keys of a [`Pair`].
 pub(super) struct EvpPairKey {
     functions: Functions,
     pair: Pair,
     cipher: Pointer,
     secrets: [Zeroizing<Vec<u8>>; 2],
-    /// For sealing and for opening.
+    /// Contexts for sealing, and for opening.
     pools: [Pool<PairContext>; 2],
 }
 
@@ -429,7 +431,7 @@ unsafe impl Send for EvpPairKey {}
 unsafe impl Sync for EvpPairKey {}
 
 impl EvpPairKey {
-    /// Keys for `pair`, whose lengths the caller has checked; `None` if the library lacks one of the two.
+    /// Loads the keys for `pair`; the caller has checked their lengths. `None` if the library lacks an algorithm.
     pub(super) fn load(
         functions: Functions,
         pair: Pair,
@@ -498,7 +500,7 @@ impl PairKey for EvpPairKey {
         })
     }
 
-    /// It works in place, and keeps no copies: libraries in this process have no reason to fail half way.
+    /// Packets are processed in place, without copies: a library in this process has no reason to fail halfway.
     fn restores(&self) -> bool {
         false
     }

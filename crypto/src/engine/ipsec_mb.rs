@@ -1,7 +1,7 @@
-//! Intel's multi-buffer library (libIPSec_MB), loaded when the program starts and the library is there.
+//! Intel's Multi-Buffer Crypto library for IPsec (libIPSec_MB), loaded at start if it is installed.
 //!
-//! Only its direct calls are used: pure functions of their arguments, reached through the table of function pointers
-//! at the head of its manager. That head has kept its shape from version 1.1 to 2.0; other versions are refused.
+//! Only the direct API is used: pure functions, called through the table of function pointers at the start of the
+//! library's `IMB_MGR`. The layout of that part is the same from version 1.1 to 2.0; other versions are refused.
 
 #![expect(unsafe_code, reason = "calls a C library")]
 
@@ -15,10 +15,10 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroize;
 
-/// Names under which the library is found, newest first.
+/// File names of the library, newest first.
 const NAMES: &[&str] = &["libIPSec_MB.so.2", "libIPSec_MB.so.1"];
 
-/// The versions (major, minor) whose manager has the shape of [`Manager`].
+/// The versions (major, minor) whose `IMB_MGR` has the layout of [`Manager`].
 const KNOWN: std::ops::RangeInclusive<(u32, u32)> = (1, 1)..=(2, 0);
 
 type OneCall = unsafe extern "C" fn(
@@ -45,7 +45,7 @@ type Update =
     unsafe extern "C" fn(key: *const u8, context: *mut Context, to: *mut u8, from: *const u8, length: u64);
 type Finish = unsafe extern "C" fn(context: *mut Context, tag: *mut u8, tag_length: u64);
 
-/// The head of `IMB_MGR` (intel-ipsec-mb.h), as far as it is used here.
+/// The first part of `IMB_MGR` (intel-ipsec-mb.h), up to the last member that is used here.
 #[repr(C)]
 struct Manager {
     flags: u64,
@@ -54,7 +54,7 @@ struct Manager {
     architecture: u32,
     error: i32,
     jobs_and_hashes: [usize; 24],
-    /// Of AES-128, 192 and 256, as the next.
+    /// One each for AES-128, 192 and 256, as in the other arrays of three.
     gcm_encrypt: [Option<OneCall>; 3],
     gcm_decrypt: [Option<OneCall>; 3],
     gcm_in_parts: [usize; 18],
@@ -72,10 +72,10 @@ const _: () = {
     assert!(offset_of!(Manager, chacha20_poly1305_begin) == 920);
 };
 
-/// Bytes of `struct gcm_key_data` in whole cache lines: the largest of the known versions has 1264.
+/// Size of `struct gcm_key_data`, rounded up to whole cache lines: the largest of the known versions has 1264 bytes.
 const GCM_KEY: usize = 1280;
 
-/// Room for that.
+/// Memory for a `struct gcm_key_data`.
 #[repr(C, align(64))]
 struct GcmKey([u8; GCM_KEY]);
 
@@ -85,9 +85,10 @@ impl Drop for GcmKey {
     }
 }
 
-/// Room for what the library remembers during one packet: `struct gcm_context_data` (88 bytes) or
-/// `struct chacha20_poly1305_context_data` (192 bytes). It holds keystream, and is erased after each burst: by words, since
-/// that is done one by one.
+/// Memory for the library's state of one packet: `struct gcm_context_data` (88 bytes) or `struct
+/// chacha20_poly1305_context_data` (192 bytes).
+///
+/// It holds keystream and is erased after each burst. It is made of words because they are erased one by one.
 #[repr(C, align(64))]
 struct Context([u64; 32]);
 
@@ -114,10 +115,10 @@ struct ChaCha20Poly1305 {
     finish: Finish,
 }
 
-/// The engine.
+/// The libIPSec_MB engine.
 pub struct IpsecMb {
     version: String,
-    /// Of AES-128, 192 and 256.
+    /// One each for AES-128, 192 and 256.
     gcm: [Gcm; 3],
     chacha20_poly1305: ChaCha20Poly1305,
 }
@@ -133,13 +134,13 @@ impl IpsecMb {
 
     fn of(library: &'static Library) -> Result<Self, Unavailable> {
         let symbols = Symbols::find(library)?;
-        // SAFETY: the function takes nothing and returns a static string that ends in zero.
+        // SAFETY: the function has no arguments and returns a static, zero-terminated string.
         let version = unsafe { CStr::from_ptr((symbols.version)()) }.to_string_lossy().into_owned();
         if !known(&version) {
             return Err(Unavailable::Version(version));
         }
-        // SAFETY: the library allocates its manager itself, and the version was checked to have the shape of
-        // `Manager`; it is never freed, so that the reference lasts for ever.
+        // SAFETY: the library allocates its manager, and the version check ensures the layout of `Manager`. It is never
+        // freed, so the reference is valid for the life of the process.
         let manager: &'static Manager = unsafe {
             let manager = (symbols.allocate)(0);
             if manager.is_null() {
@@ -170,7 +171,7 @@ impl IpsecMb {
     }
 }
 
-/// Whether a version such as `v1.3.0` has the manager of [`Manager`].
+/// Whether [`Manager`] has the layout of a version such as `v1.3.0`.
 fn known(version: &str) -> bool {
     let mut numbers = version.trim_start_matches('v').split(['.', '-']).map(str::parse);
     match (numbers.next(), numbers.next()) {
@@ -179,7 +180,7 @@ fn known(version: &str) -> bool {
     }
 }
 
-/// The exported functions that make a manager.
+/// The exported functions that create a manager.
 struct Symbols {
     version: unsafe extern "C" fn() -> *const c_char,
     allocate: unsafe extern "C" fn(flags: u64) -> *mut Manager,
@@ -228,12 +229,12 @@ impl Engine for IpsecMb {
     }
 }
 
-/// A key that does one packet after the other.
+/// A key that processes one packet at a time.
 trait OneByOne: Send + Sync {
-    /// Encrypts the text of `job` and returns its tag.
+    /// Encrypts the text of `job` and returns the tag.
     fn seal_one(&self, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG];
 
-    /// Decrypts the text of `job` and returns the tag it should have.
+    /// Decrypts the text of `job` and returns the expected tag.
     fn open_one(&self, context: &mut Context, job: &mut Job<'_>) -> [u8; TAG];
 }
 
@@ -297,7 +298,7 @@ impl LoadedGcm {
     fn new(functions: Gcm, secret: &[u8]) -> Arc<Self> {
         let mut loaded = Arc::new(Self { key: GcmKey([0; GCM_KEY]), functions });
         let key = &mut Arc::get_mut(&mut loaded).expect("it is not shared yet").key;
-        // SAFETY: the secret has the length of the cipher, and the key has room for all the library keeps in it.
+        // SAFETY: the secret has the cipher's key length, and `GcmKey` is as large as the library's structure.
         unsafe { (functions.expand)(secret.as_ptr(), key) };
         loaded
     }
@@ -341,7 +342,7 @@ mod tests {
     use super::known;
 
     #[test]
-    fn only_versions_whose_tables_are_known_are_used() {
+    fn only_versions_with_a_known_layout_are_used() {
         for version in ["v1.1.0", "v1.3.0", "1.5.0", "v2.0.1", "v1.3.0-dev"] {
             assert!(known(version), "{version}");
         }

@@ -1,4 +1,4 @@
-//! Libraries that are used when the machine has them: loaded at run time, never needed to build or to start.
+//! Optional libraries, loaded at run time: neither the build nor the start of the program needs them.
 
 #![expect(unsafe_code, reason = "loads a library and takes functions out of it")]
 
@@ -7,30 +7,30 @@ pub use libloading::Library;
 /// Why an engine cannot be used on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
-    /// Its library is not installed.
+    /// The library is not installed.
     #[error("{0} is not installed")]
     Missing(&'static str),
-    /// Its library is one this program has not learnt to call.
-    #[error("version {0} of its library is unknown to this program")]
+    /// The library's version is not supported.
+    #[error("version {0} of its library is not supported")]
     Version(String),
-    /// Its library lacks a function that every known version has.
+    /// The library lacks a function that every supported version has.
     #[error("its library has no function {0}")]
     Symbol(&'static str),
-    /// It is made for another processor.
-    #[error("it needs a processor of the kind {0}")]
+    /// The engine needs another processor architecture.
+    #[error("it needs an {0} processor")]
     Processor(&'static str),
-    /// It is there and does not work.
+    /// The engine is present but does not work.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Opens the first of `names` that the system's loader finds, for as long as the program runs.
+/// Opens the first of `names` that the dynamic loader finds. The library is never unloaded.
 pub fn open(names: &[&'static str]) -> Result<&'static Library, Unavailable> {
     first(names, Ok)
 }
 
-/// Makes something of the first of `names` that can be used: another may be of a version that is unknown. When there is
-/// none the reason is that of the first which is here at all.
+/// Calls `make` with each library of `names` that can be opened, and returns the first success: a version may be
+/// unsupported while another works. If none does, the error is that of the first library that is installed.
 pub fn first<T>(
     names: &[&'static str],
     make: impl Fn(&'static Library) -> Result<T, Unavailable>,
@@ -47,14 +47,14 @@ pub fn first<T>(
 }
 
 fn open_one(name: &'static str) -> Result<&'static Library, Unavailable> {
-    // SAFETY: the libraries named here are the system's own, whose initialisers are made to be run.
+    // SAFETY: these are libraries of the system, whose initializers are safe to run.
     match unsafe { Library::new(name) } {
         Ok(library) => Ok(Box::leak(Box::new(library))),
         Err(error) => Err(reason(name, &error.to_string())),
     }
 }
 
-/// What the loader's words mean. Of a library that is there it says the same about another that this one needs.
+/// Interprets the loader's error message. It has similar words for a missing dependency of an installed library.
 fn reason(name: &'static str, error: &str) -> Unavailable {
     // glibc: `NAME: cannot open shared object file: No such file`; musl: `Error loading shared library NAME: No such file`.
     let is_missing = [format!("{name}: cannot open shared"), format!("shared library {name}: No such")];
@@ -68,7 +68,7 @@ fn reason(name: &'static str, error: &str) -> Unavailable {
     Unavailable::Refused(format!("it cannot be loaded: {error}"))
 }
 
-/// The function called `name`.
+/// The function `name` of a library.
 ///
 /// # Safety
 /// `T` must be the type of a pointer to that function.

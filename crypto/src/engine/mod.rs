@@ -1,8 +1,8 @@
-//! Engines: load a key once, then seal or open bursts of packets with it.
+//! Engines: a key is loaded once, then seals or opens bursts of packets.
 //!
-//! A key is immutable and shared by all workers. A burst is one call: what an engine pays per call, such as a dynamic
-//! dispatch or a trip to an accelerator, it pays once for all its jobs. There are two kinds of jobs: [`Job`] for
-//! authenticated ciphers, [`PairJob`] for a cipher and a MAC.
+//! A key is immutable and shared by all workers. A burst is one call, so the cost of a call, such as a dynamic dispatch
+//! or a round trip to an accelerator, is paid once per burst. There are two types of jobs: [`Job`] for AEAD ciphers and
+//! [`PairJob`] for an encryption and an integrity algorithm.
 
 pub mod af_alg;
 pub mod aws_lc;
@@ -19,22 +19,22 @@ pub(crate) mod rsa_sha1;
 use crate::cipher::{Cipher, Pair};
 use std::sync::Arc;
 
-/// Bytes of a nonce.
+/// Length of a nonce in bytes.
 pub const NONCE: usize = 12;
-/// Bytes of the longest tag of a [`Cipher`].
+/// Length of the longest tag of a [`Cipher`] in bytes.
 pub const TAG: usize = 16;
 
 /// One packet to seal or to open, in place.
 pub struct Job<'a> {
-    /// Unique for the key when sealing. CCM uses the first 11 bytes.
+    /// When sealing, it must be unique for the key. CCM uses the first 11 bytes.
     pub nonce: [u8; NONCE],
-    /// Authenticated, not encrypted.
+    /// Additional data: authenticated, not encrypted.
     pub aad: &'a [u8],
     /// Plaintext in and ciphertext out, or the reverse.
     pub text: &'a mut [u8],
-    /// Written when sealing, read when opening; of a length that the cipher has.
+    /// Written when sealing, read when opening. The cipher must support its length.
     pub tag: &'a mut [u8],
-    /// Set by opening: whether the tag was right. If not, `text` is garbage.
+    /// Set when opening: whether the tag is right. If it is not, `text` is undefined.
     pub authentic: bool,
 }
 
@@ -42,21 +42,22 @@ pub struct Job<'a> {
 pub struct PairJob<'a> {
     /// CBC: the initialization vector (3DES uses the first 8 bytes). CTR: the first counter block.
     pub iv: [u8; 16],
-    /// What is authenticated: a header, then the text.
+    /// The authenticated data: a header followed by the text.
     pub packet: &'a mut [u8],
-    /// Where in `packet` the text begins. Its length is a multiple of the cipher's block.
+    /// Offset of the text in `packet`. The text's length must be a multiple of the cipher's block size.
     pub text: usize,
     /// Authenticated after `packet`: the high half of an extended sequence number.
     pub suffix: &'a [u8],
-    /// Written when sealing, read when opening; of the length of the MAC's tag.
+    /// Written when sealing, read when opening. Its length is the integrity algorithm's tag length.
     pub tag: &'a mut [u8],
-    /// Set by opening: whether the tag was right. If not, `packet` is as it came.
+    /// Set when opening: whether the tag is right. If it is not, `packet` is unchanged.
     pub authentic: bool,
 }
 
-/// The engine itself failed, which is not a packet's fault. Where the key [`restores`](Key::restores), the jobs' bytes are
-/// as they were, and the burst can be given to another engine. Where it does not, they must not be used: a text sealed twice
-/// under one nonce may be the plaintext again.
+/// The engine failed; the packets are not at fault.
+///
+/// If the key [`restores`](Key::restores), the jobs are unchanged and another engine can process them. If it does not,
+/// their bytes must not be used: sealing a half-encrypted text again under the same nonce can give the plaintext.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the crypto engine failed")]
 pub struct EngineFailure;
@@ -66,10 +67,10 @@ pub trait Key: Send + Sync {
     /// Encrypts every job and writes its tag.
     fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure>;
 
-    /// Decrypts every job and tells of each whether it is authentic.
+    /// Decrypts every job and sets whether it is authentic.
     fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure>;
 
-    /// Whether the bytes of a burst that failed are as they were.
+    /// Whether a failed burst is left unchanged.
     fn restores(&self) -> bool {
         true
     }
@@ -77,43 +78,43 @@ pub trait Key: Send + Sync {
 
 /// Loaded keys of a [`Pair`].
 pub trait PairKey: Send + Sync {
-    /// Encrypts every job, then writes its tag.
+    /// Encrypts every job and writes its tag.
     fn seal(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure>;
 
-    /// Tells of every job whether it is authentic, and decrypts it if so.
+    /// Sets for every job whether it is authentic, and decrypts it if so.
     fn open(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure>;
 
-    /// Whether the bytes of a burst that failed are as they were.
+    /// Whether a failed burst is left unchanged.
     fn restores(&self) -> bool {
         true
     }
 }
 
-/// A key was given to an engine that cannot use it.
+/// Why an engine did not load a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// The engine lacks the cipher.
-    #[error("engine {engine} does not have {cipher}")]
+    /// The engine does not support the cipher.
+    #[error("engine {engine} does not support {cipher}")]
     Unsupported {
-        /// The engine asked.
+        /// The engine.
         engine: &'static str,
-        /// The cipher it lacks.
+        /// The cipher.
         cipher: String,
     },
-    /// The secret is too short or too long.
+    /// The key has the wrong length.
     #[error("a key of {cipher} has {expected} bytes, not {length}")]
     KeyLength {
         /// The cipher.
         cipher: String,
-        /// The right length.
+        /// The cipher's key length in bytes.
         expected: usize,
-        /// The length given.
+        /// The length of the key in bytes.
         length: usize,
     },
-    /// The engine could not make a key.
+    /// The engine failed to load the key.
     #[error("engine {engine} failed to load a key of {cipher}")]
     Failed {
-        /// The engine asked.
+        /// The engine.
         engine: &'static str,
         /// The cipher.
         cipher: String,
@@ -121,7 +122,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Says no, unless `secret` has the length of a key of `cipher`.
+    /// Checks that `secret` has the key length of `cipher`.
     pub fn check(cipher: impl ToString, expected: usize, secret: &[u8]) -> Result<(), Self> {
         if secret.len() == expected {
             return Ok(());
@@ -129,7 +130,7 @@ impl LoadError {
         Err(Self::KeyLength { cipher: cipher.to_string(), expected, length: secret.len() })
     }
 
-    /// Says no, unless both secrets have the lengths of the keys of `pair`.
+    /// Checks that both secrets have the key lengths of `pair`.
     pub fn check_pair(pair: Pair, encryption: &[u8], integrity: &[u8]) -> Result<(), Self> {
         Self::check(pair.encryption.name(), pair.encryption.key_length(), encryption)?;
         Self::check(pair.integrity.name(), pair.integrity.key_length(), integrity)
@@ -138,26 +139,26 @@ impl LoadError {
 
 /// An implementation of ciphers.
 pub trait Engine: Send + Sync {
-    /// Its name in commands and reports.
+    /// The name used in commands and reports.
     fn name(&self) -> &'static str;
 
-    /// The version of the library behind it.
+    /// The version of the library or kernel that does the work.
     fn version(&self) -> String;
 
-    /// Whether it is reached over a bus, and used only where a person allows it.
+    /// Whether a hardware accelerator may do the work. Such an engine is used only if the configuration allows it.
     fn is_accelerator(&self) -> bool {
         false
     }
 
-    /// Whether each key holds descriptors of the process, of which it has few.
+    /// Whether each key holds file descriptors, which are scarce.
     fn holds_descriptors(&self) -> bool {
         false
     }
 
-    /// Expands `secret` into a key for `cipher`.
+    /// Loads a key for `cipher`.
     fn load(&self, cipher: Cipher, secret: &[u8]) -> Result<Arc<dyn Key>, LoadError>;
 
-    /// Expands two secrets into keys for `pair`.
+    /// Loads the keys for `pair`.
     fn load_pair(
         &self,
         pair: Pair,

@@ -1,12 +1,12 @@
-//! No encryption at all: what is left of a path's cost when the cipher is taken out of it.
+//! An engine that does not encrypt. Benchmarks use it to find the cost of a path without its cipher.
 //!
-//! Only benchmarks construct it; no configuration can name it.
+//! Only benchmarks and tests construct it; no configuration can name it.
 
 use super::{Engine, EngineFailure, Job, Key, LoadError, PairJob, PairKey};
 use crate::cipher::{Cipher, Pair};
 use std::sync::Arc;
 
-/// The engine that leaves every packet as it is, and takes every packet for authentic.
+/// Leaves every packet unchanged and reports every packet as authentic.
 pub struct None;
 
 impl Engine for None {

@@ -1,5 +1,4 @@
-//! OpenSSL 3 (libcrypto), loaded when the program starts and the library is there, with whatever providers the user's
-//! openssl.cnf activates.
+//! OpenSSL 3 (libcrypto), loaded at start if it is installed, with the providers that the user's openssl.cnf activates.
 
 #![expect(unsafe_code, reason = "calls a C library")]
 
@@ -13,11 +12,11 @@ use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 const NAMES: &[&str] = &["libcrypto.so.3"];
-/// The major version whose interface this is.
+/// The supported major version.
 const MAJOR: c_uint = 3;
-/// The providers that come with the library and compute in this process.
+/// OpenSSL's own providers, which compute in this process.
 const BUILT_IN: [&str; 4] = ["default", "base", "legacy", "fips"];
-/// `OPENSSL_VERSION_STRING`: what `OpenSSL_version` is asked for, such as 3.0.17.
+/// `OPENSSL_VERSION_STRING`: makes `OpenSSL_version` return a version such as 3.0.17.
 const VERSION_STRING: c_int = 6;
 /// `OPENSSL_INIT_NO_ATEXIT`.
 const STAYS_UNTIL_THE_END: u64 = 0x0008_0000;
@@ -26,22 +25,22 @@ type Fetch =
     unsafe extern "C" fn(context: Pointer, name: *const c_char, properties: *const c_char) -> Pointer;
 type NameOf = unsafe extern "C" fn(thing: Pointer) -> *const c_char;
 
-/// The engine.
+/// The OpenSSL engine.
 pub struct OpenSsl {
     version: String,
     functions: Functions,
-    /// A cipher is given by a provider that the user has installed, behind which may be a device.
+    /// Whether a provider installed by the user serves a cipher: it may use a device.
     has_driver: bool,
 }
 
-/// Finds something by its OpenSSL name.
+/// Looks up an object by its OpenSSL name.
 type Finder<T> = dyn Fn(&str) -> T + Send + Sync;
 
 impl OpenSsl {
-    /// Loads the library; it reads its own configuration.
+    /// Loads the library, which reads its own configuration file.
     pub fn load() -> Result<Self, Unavailable> {
         let library = library::open(NAMES)?;
-        // SAFETY: the types are those of openssl/crypto.h of version 3, and of 1.1 where there are such functions.
+        // SAFETY: the types are those of openssl/crypto.h of version 3, and of version 1.1 for functions that it has.
         let (mut version, major) = unsafe {
             let major: unsafe extern "C" fn() -> c_uint = symbol(library, "OPENSSL_version_major")?;
             let text: unsafe extern "C" fn(c_int) -> *const c_char = symbol(library, "OpenSSL_version")?;
@@ -50,8 +49,8 @@ impl OpenSsl {
         if major != MAJOR {
             return Err(Unavailable::Version(version));
         }
-        // SAFETY: the type is that of openssl/crypto.h, and there are no settings. Threads may be in the library when the
-        // process ends: nothing of it may be torn down before.
+        // SAFETY: the type is that of openssl/crypto.h, and there are no settings. The library must not be cleaned up
+        // at exit, because threads may still be using it.
         unsafe {
             let init: unsafe extern "C" fn(u64, Pointer) -> c_int = symbol(library, "OPENSSL_init_crypto")?;
             init(STAYS_UNTIL_THE_END, null_mut());
@@ -68,7 +67,7 @@ impl OpenSsl {
     }
 }
 
-/// The functions of the library of this machine.
+/// The functions of this machine's library.
 pub(super) fn functions_here() -> Result<Functions, Unavailable> {
     functions(library::open(NAMES)?)
 }
@@ -95,16 +94,16 @@ fn functions(library: &'static Library) -> Result<Functions, Unavailable> {
     }
 }
 
-/// What is fetched is never freed: the library counts references to it, and there are few algorithms.
+/// Fetched objects are never freed: the library counts references, and there are few algorithms.
 fn finder(fetch: Fetch) -> &'static Finder<Pointer> {
     Box::leak(Box::new(move |name: &str| {
         let Ok(name) = CString::new(name) else { return null_mut() };
-        // SAFETY: the name ends in zero, and null stands for the default of the others.
+        // SAFETY: the name is zero-terminated, and null means the default for the other arguments.
         unsafe { fetch(null_mut(), name.as_ptr(), null()) }
     }))
 }
 
-/// Finds the provider that gives a cipher.
+/// Looks up the provider of a cipher.
 fn providers(library: &'static Library) -> Result<&'static Finder<Option<String>>, Unavailable> {
     // SAFETY: the types are those of openssl/evp.h and openssl/provider.h.
     let (fetch, provider, name): (Fetch, unsafe extern "C" fn(Pointer) -> Pointer, NameOf) = unsafe {
@@ -117,7 +116,7 @@ fn providers(library: &'static Library) -> Result<&'static Finder<Option<String>
     let cipher = finder(fetch);
     Ok(Box::leak(Box::new(move |wanted: &str| {
         let cipher = cipher(wanted);
-        // SAFETY: a fetched cipher has a provider, which has a name that ends in zero.
+        // SAFETY: a fetched cipher has a provider, whose name is zero-terminated.
         (!cipher.is_null())
             .then(|| unsafe { CStr::from_ptr(name(provider(cipher))) }.to_string_lossy().into_owned())
     })))
@@ -128,7 +127,7 @@ impl Engine for OpenSsl {
         "openssl"
     }
 
-    /// With the provider of each cipher that is not OpenSSL's own: another one is another engine.
+    /// Includes the provider of each cipher that OpenSSL itself does not serve, since measurements depend on it.
     fn version(&self) -> String {
         self.version.clone()
     }

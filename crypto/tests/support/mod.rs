@@ -6,14 +6,14 @@ use crypto::engine::cryptodev::Cryptodev;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Every engine of this machine; says aloud which it has not.
+/// All engines of this machine; reports missing ones on stderr.
 pub fn engines() -> Vec<Arc<dyn Engine>> {
     let found = crypto::choice::find();
     for (name, reason) in &found.absent {
-        // Past the capture of the test harness: what was not tested must be seen.
+        // Bypass the output capture of the test harness: skipped engines must be visible.
         let _ = writeln!(std::io::stderr(), "SKIPPED for the engine {name}: {reason}");
     }
-    // An engine behind a driver is taken without its guard, whose patience ends where a machine is emulated.
+    // Use engines with drivers unguarded: in an emulated machine they exceed the guard's deadlines.
     let af_alg = AfAlg::load().ok().map(|engine| Arc::new(engine) as Arc<dyn Engine>);
     let cryptodev = Cryptodev::load().ok().map(|engine| Arc::new(engine) as Arc<dyn Engine>);
     let driven: Vec<_> = af_alg.into_iter().chain(cryptodev).collect();

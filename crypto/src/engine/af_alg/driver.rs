@@ -1,26 +1,26 @@
-//! What `/proc/crypto` says: which driver serves an algorithm of the kernel, and whether it is a device.
+//! The kernel's drivers for an algorithm, from `/proc/crypto`, and whether a device does the work.
 
 use crate::machine::{Algorithm, kernel, names_device};
 use std::fmt;
 
-/// An implementation of an algorithm in the kernel.
+/// A kernel driver for an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
-    /// What it computes, such as `cbc(aes)`.
+    /// The algorithm, such as `cbc(aes)`.
     pub algorithm: String,
-    /// Its own name, such as `virtio_crypto_aes_cbc`.
+    /// The driver's name, such as `virtio_crypto_aes_cbc`.
     pub name: String,
-    /// Of several, the kernel takes the one with the highest.
+    /// The kernel prefers the driver with the highest priority.
     pub priority: i32,
-    /// Whether answers come later.
+    /// Whether requests complete asynchronously.
     pub is_async: bool,
     /// `aead`, `skcipher`, `ahash`, `shash` or another.
     pub kind: String,
 }
 
 impl Driver {
-    /// Whether a device on a bus does the work: it answers later, and is not the kernel itself. A template such as
-    /// `authenc` is one if one of its parts is.
+    /// Whether a device does the work: the driver is asynchronous, and its name is not that of kernel code. This
+    /// includes a template such as `authenc` around a device's driver.
     pub fn is_accelerator(&self) -> bool {
         self.is_async && names_device(&self.name)
     }
@@ -32,7 +32,7 @@ impl fmt::Display for Driver {
     }
 }
 
-/// The drivers in the text of `/proc/crypto` that can be used: not internal, and with their self-test passed.
+/// The usable drivers in `/proc/crypto`: not internal, and with a passed self-test.
 pub(super) fn parse(text: &str) -> Vec<Driver> {
     kernel::parse(text).into_iter().filter_map(usable).collect()
 }
@@ -47,18 +47,18 @@ fn usable(algorithm: Algorithm) -> Option<Driver> {
     })
 }
 
-/// The drivers of this machine's kernel.
+/// The usable drivers of the running kernel.
 pub fn drivers() -> Vec<Driver> {
     std::fs::read_to_string("/proc/crypto").map(|text| parse(&text)).unwrap_or_default()
 }
 
-/// The driver of `algorithm` with the highest priority, of those in a list that are `wanted`.
+/// The `wanted` driver of `algorithm` with the highest priority.
 pub(super) fn first(
     drivers: &[Driver],
     (kind, algorithm): (&str, &str),
     wanted: impl Fn(&Driver) -> bool,
 ) -> Option<Driver> {
-    // AF_ALG says `hash`, for both kinds that the kernel has.
+    // The AF_ALG type `hash` covers the kernel's types `ahash` and `shash`.
     let fits = |driver: &Driver| driver.kind == kind || kind == "hash" && driver.kind.ends_with("hash");
     drivers
         .iter()
@@ -106,7 +106,7 @@ async        : no
 name         : half";
 
     #[test]
-    fn entries_are_read_and_what_is_internal_is_left_out() {
+    fn internal_drivers_are_left_out() {
         let drivers = parse(TEXT);
         assert_eq!(drivers.len(), 2);
         assert_eq!(drivers[0].to_string(), "cbc(aes) by virtio_crypto_aes_cbc");
@@ -117,7 +117,7 @@ name         : half";
     }
 
     #[test]
-    fn devices_are_told_from_the_kernel_itself() {
+    fn drivers_of_devices_are_recognized_by_name() {
         let driver = |name: &str| Driver {
             algorithm: String::new(),
             name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Keys in the kernel, and the bursts of packets that go to it under them.
+//! Keys of the AF_ALG engine, and how bursts of packets are turned into requests.
 
 use super::super::{EngineFailure, Job, Key, PairJob, PairKey};
 use super::Served;
@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-/// A key of an authenticated cipher.
+/// A key of an AEAD cipher.
 pub(super) struct AfAlgKey {
     pub(super) cipher: Cipher,
     pub(super) served: Served,
     pub(super) secret: Zeroizing<Vec<u8>>,
-    /// By length of the tag, which the kernel has per key, not per packet.
+    /// By tag length: the kernel sets it per key, not per packet.
     pub(super) transforms: Mutex<BTreeMap<usize, Arc<Transform>>>,
 }
 
@@ -34,7 +34,7 @@ impl AfAlgKey {
     fn iv(&self, nonce: [u8; 12]) -> ([u8; 16], usize) {
         let mut iv = [0; 16];
         if self.cipher.is_ccm() {
-            // RFC 3610, section 2.3: how long the counter is, less one, and the nonce before it.
+            // RFC 3610, section 2.3: the length of the counter field less one, then the nonce.
             iv[0] = 3;
             iv[1..12].copy_from_slice(&nonce[..11]);
             return (iv, 16);
@@ -70,7 +70,7 @@ impl AfAlgKey {
         })
     }
 
-    /// As [`run`](Self::run), of tags of several lengths, which take a call each.
+    /// As [`run`](Self::run), for jobs with different tag lengths: one call for each run of equal lengths.
     #[cold]
     fn run_mixed(&self, encrypts: bool, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
         let before: Vec<_> = jobs.iter().map(|job| (job.text.to_vec(), job.tag.to_vec())).collect();
@@ -96,12 +96,13 @@ impl Key for AfAlgKey {
     }
 }
 
-/// Keys of a cipher and a MAC.
+/// The keys of a cipher and a MAC.
 pub(super) struct AfAlgPairKey {
     pub(super) encryption: Encryption,
     pub(super) cipher: Option<Transform>,
     pub(super) mac: Transform,
-    /// Half the system calls, for packets without a suffix: in `authenc` nothing comes after the text.
+    /// Cipher and MAC combined (`authenc`), which halves the system calls. It cannot be used with a suffix, because
+    /// `authenc` authenticates nothing after the text.
     pub(super) both: Option<Transform>,
 }
 
@@ -116,7 +117,7 @@ impl AfAlgPairKey {
         Request::authenticated(encrypts, self.iv(job), header, text, job.tag)
     }
 
-    /// Encrypts or decrypts the texts of those jobs that are `wanted`; the answers to them.
+    /// Encrypts or decrypts the texts of the `wanted` jobs, and returns one answer per job.
     fn crypt<'d>(
         &self,
         context: &'d mut IoContext,
@@ -158,7 +159,7 @@ impl AfAlgPairKey {
         })
     }
 
-    /// The key for both in one, if all of `jobs` can go by it.
+    /// The combined key, if all of `jobs` can use it.
     fn both(&self, jobs: &[PairJob<'_>]) -> Option<&Transform> {
         self.both.as_ref().filter(|_| jobs.iter().all(|job| job.suffix.is_empty()))
     }
@@ -204,7 +205,7 @@ impl PairKey for AfAlgPairKey {
     }
 }
 
-/// The jobs that have an answer, with it.
+/// The jobs that have an answer, with their answers.
 fn jobs_with<'j, 'd, 'a>(
     answers: Answers<'d>,
     jobs: &'j mut [PairJob<'a>],

@@ -1,8 +1,9 @@
-//! The kernel's crypto API by sockets of the family `AF_ALG`: any driver that the kernel has, and the devices behind them.
+//! The kernel's crypto API through `AF_ALG` sockets: any driver that the kernel has, including those of devices.
 //!
-//! An algorithm is bound by the name of a device's driver where there is one, even if the kernel prefers another, since who
-//! is faster is measured; by its own name elsewhere. A burst takes the sockets of its key, sends a packet on each, and
-//! receives the answers into memory of its own, from where they are copied when all are there.
+//! If a device's driver serves an algorithm, it is bound by the driver's name, even if the kernel prefers another
+//! driver: measurements decide which is faster. Otherwise it is bound by the algorithm's name. A burst sends one packet
+//! on each socket of the key and receives the answers into a buffer. They are copied to the packets when all have
+//! arrived.
 
 mod driver;
 mod key;
@@ -52,12 +53,12 @@ fn integrity_name(integrity: Integrity) -> &'static str {
     }
 }
 
-/// Cipher and MAC as one algorithm of the kernel.
+/// The name of the kernel's `authenc` algorithm for a pair.
 fn both_name(pair: Pair) -> Option<String> {
     Some(format!("authenc({},{})", integrity_name(pair.integrity), encryption_name(pair.encryption)?))
 }
 
-/// Every algorithm that is asked for here.
+/// All algorithms that this engine uses.
 fn algorithms() -> Vec<(Kind, String)> {
     let ciphers = Cipher::ALL.iter().map(|&cipher| (Kind::Aead, aead_name(cipher).to_owned()));
     let encryptions =
@@ -73,10 +74,10 @@ fn algorithms() -> Vec<(Kind, String)> {
     all
 }
 
-/// What to bind for an algorithm.
+/// The name to bind for an algorithm.
 #[derive(Clone)]
 struct Served {
-    /// A driver's or the algorithm's.
+    /// A driver name or the algorithm name.
     name: String,
     is_async: bool,
 }
@@ -87,7 +88,7 @@ impl Served {
     }
 }
 
-/// The engine.
+/// The AF_ALG engine.
 pub struct AfAlg {
     kernel: String,
     accelerators: Vec<Driver>,
@@ -95,7 +96,7 @@ pub struct AfAlg {
 }
 
 impl AfAlg {
-    /// Looks whether the kernel lets programs use its ciphers, and which devices it has for them.
+    /// Checks whether the kernel offers its ciphers to programs, and which devices serve them.
     pub fn load() -> Result<Self, Unavailable> {
         let refused = |what: String| Err(Unavailable::Refused(what));
         match ["gcm(aes)", "cbc(aes)"].map(|name| {
@@ -109,13 +110,15 @@ impl AfAlg {
             }
             [Err(Errno::NOENT), Err(Errno::NOENT)] => {
                 let modules = "modules algif_aead and algif_skcipher";
-                return refused(format!("the kernel has AF_ALG, but nothing to use by it ({modules})"));
+                return refused(format!(
+                    "the kernel has AF_ALG, but no AEAD or cipher interface ({modules})"
+                ));
             }
             [Err(error), Err(_)] => return refused(format!("the kernel refuses AF_ALG: {error}")),
             _ => {}
         }
         let drivers = drivers();
-        // What the kernel has put together around a device's cipher stays in its list, and names nothing new.
+        // The kernel keeps `authenc` instances around a device's cipher in its list. They are no devices of their own.
         let is_device = |driver: &Driver| driver.is_accelerator() && !driver.name.starts_with("authenc(");
         let accelerators = algorithms()
             .into_iter()
@@ -128,24 +131,24 @@ impl AfAlg {
         })
     }
 
-    /// The devices' drivers that are used.
+    /// The drivers of devices that are used.
     pub fn accelerators(&self) -> &[Driver] {
         &self.accelerators
     }
 
-    /// The driver of the device that was there at the start.
+    /// The device's driver for an algorithm, among those found at start.
     fn device(&self, kind: Kind, algorithm: &str) -> Option<Driver> {
         driver::first(&self.accelerators, (kind.name(), algorithm), |_| true)
     }
 
-    /// Whether a driver is no device, or one that was there at the start: with one that appears later this engine would
-    /// become an accelerator, which was neither allowed nor measured.
+    /// Whether a driver belongs to no device, or to one found at start. A device that appears later would turn this
+    /// engine into an accelerator, which was neither allowed nor measured.
     fn is_known(&self, driver: &Driver) -> bool {
         !driver.is_accelerator() || self.accelerators.contains(driver)
     }
 
-    /// A key for `algorithm`, and what was bound for it. The kernel makes what it has not until it is asked for, so that
-    /// its list is read after the first time.
+    /// Loads a key for `algorithm`; also returns what was bound. The kernel instantiates templates on demand, so
+    /// `/proc/crypto` is read after the first use.
     fn transform(
         &self,
         kind: Kind,
@@ -172,8 +175,8 @@ impl AfAlg {
         Ok((served.transform(kind, key, tag)?, served))
     }
 
-    /// Cipher and MAC in one, if the kernel has that. Around a device's cipher it is made by the names of its parts, and
-    /// is then in the kernel's list.
+    /// The combined key, if the kernel supports it. For a device's cipher, `authenc` is instantiated by the driver
+    /// names of its parts; afterwards it appears in `/proc/crypto`.
     fn both(&self, pair: Pair, secrets: [&[u8]; 2]) -> Option<Transform> {
         let (algorithm, key) = (both_name(pair)?, both_key(secrets));
         let tag = Some(pair.integrity.tag_length());
@@ -188,7 +191,8 @@ impl AfAlg {
     }
 }
 
-/// Both keys as `authenc` takes them (crypto/authenc.h): an attribute with the length of the second, the first, the second.
+/// Both keys in the format of `authenc` (crypto/authenc.h): an attribute with the length of the encryption key, the
+/// integrity key, the encryption key.
 fn both_key([encryption, integrity]: [&[u8]; 2]) -> Zeroizing<Vec<u8>> {
     let mut key = Zeroizing::new(Vec::with_capacity(8 + encryption.len() + integrity.len()));
     for half in [8u16, 1] {
@@ -259,9 +263,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_algorithm_is_asked_for_once() {
+    fn every_algorithm_is_listed_once() {
         let names: Vec<String> = algorithms().into_iter().map(|(_, name)| name).collect();
-        // Three AEADs, three ciphers, five MACs, and each of those with each.
+        // Three AEADs, three ciphers, five MACs, and an `authenc` for each cipher with each MAC.
         assert_eq!(names.len(), 3 + 3 + 5 + 15);
         assert!(names.iter().any(|name| name == "authenc(hmac(sha256),cbc(aes))"), "{names:?}");
     }
@@ -276,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_family_the_reason_says_what_is_missing() {
+    fn an_unavailable_af_alg_is_named_in_the_reason() {
         if let Err(reason) = AfAlg::load() {
             assert!(reason.to_string().contains("AF_ALG"), "{reason}");
         }

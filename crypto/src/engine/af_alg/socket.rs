@@ -1,4 +1,4 @@
-//! Sockets of the address family `AF_ALG` (linux/if_alg.h): bound to an algorithm, keyed, asked.
+//! System calls on sockets of the family `AF_ALG` (linux/if_alg.h), and the kernel's asynchronous I/O.
 
 #![expect(
     unsafe_code,
@@ -10,13 +10,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// Bytes of the control messages of a request: direction, IV and length of what is not encrypted.
+/// Size of a request's control messages: direction, IV, and length of the AAD.
 const CONTROL: usize = 88;
 
-/// Where rustix has it, it has it for other systems only.
+/// rustix has no constant for it on Linux.
 const FAMILY: AddressFamily = AddressFamily::from_raw(libc::AF_ALG as u16);
 
-/// A kind of algorithm.
+/// The type of an algorithm in `AF_ALG`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Aead,
@@ -34,7 +34,7 @@ impl Kind {
     }
 }
 
-/// A socket that is bound to `algorithm`, an algorithm's or a driver's name; `NOENT` if the kernel has none.
+/// A socket bound to an algorithm or driver name; `NOENT` if the kernel has none of this name.
 pub(super) fn bound(kind: Kind, algorithm: &str) -> Result<OwnedFd> {
     let socket = rustix::net::socket_with(FAMILY, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     let mut address = libc::sockaddr_alg {
@@ -44,7 +44,7 @@ pub(super) fn bound(kind: Kind, algorithm: &str) -> Result<OwnedFd> {
         salg_mask: 0,
         salg_name: [0; 64],
     };
-    // Both end in zero.
+    // Both names must be zero-terminated.
     if algorithm.len() >= address.salg_name.len() {
         return Err(Errno::NOENT);
     }
@@ -56,7 +56,7 @@ pub(super) fn bound(kind: Kind, algorithm: &str) -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Gives a bound socket its key.
+/// Sets the key of a bound socket.
 pub(super) fn set_key(socket: &OwnedFd, key: &[u8]) -> Result<()> {
     let length = key.len() as libc::socklen_t;
     // SAFETY: the key is live and of this length.
@@ -65,37 +65,37 @@ pub(super) fn set_key(socket: &OwnedFd, key: &[u8]) -> Result<()> {
     })
 }
 
-/// Tells a bound socket how long tags are. They are so for all operations of the socket.
+/// Sets the tag length of a bound socket, for all its operations.
 pub(super) fn set_tag_length(socket: &OwnedFd, bytes: usize) -> Result<()> {
     let (level, option) = (libc::SOL_ALG, libc::ALG_SET_AEAD_AUTHSIZE);
-    // SAFETY: the length of this option stands for its value, and nothing is read.
+    // SAFETY: for this option the length is the value, and no memory is read.
     done(unsafe {
         libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::null(), bytes as libc::socklen_t)
     })
 }
 
-/// A socket for one request at a time, under the key of `bound`.
+/// An operation socket with the key of `bound`, for one request at a time.
 pub(super) fn operation(bound: &OwnedFd) -> Result<OwnedFd> {
     rustix::net::accept_with(bound, SocketFlags::CLOEXEC)
 }
 
-/// What the kernel is told of a request before its bytes.
+/// The parameters of a request, sent in control messages.
 #[derive(Clone, Copy)]
 pub(super) struct Head {
     pub(super) encrypts: bool,
-    /// Of which the first `iv_length` count.
+    /// Only the first `iv_length` bytes are used.
     pub(super) iv: [u8; 16],
     pub(super) iv_length: usize,
-    /// How many of the bytes are authenticated only.
+    /// Length of the AAD at the start of the data.
     pub(super) associated: usize,
 }
 
-/// Gives a request to an operation socket, which copies it; a hash has no head and is computed at once.
+/// Sends a request to an operation socket; the kernel copies it. A hash request has no head and is computed at once.
 pub(super) fn send(socket: &OwnedFd, head: Option<Head>, parts: &[IoSlice<'_>]) -> Result<()> {
     #[repr(align(8))]
     struct Control([u8; CONTROL]);
     let mut control = Control([0; CONTROL]);
-    // SAFETY: all zeros is a message header without any message.
+    // SAFETY: an all-zero message header is valid: it describes no message.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = parts.as_ptr().cast_mut().cast();
     message.msg_iovlen = parts.len() as _;
@@ -105,19 +105,19 @@ pub(super) fn send(socket: &OwnedFd, head: Option<Head>, parts: &[IoSlice<'_>]) 
     }
     let expected: usize = parts.iter().map(|part| part.len()).sum();
     loop {
-        // SAFETY: `IoSlice` has the layout of iovec, and all that the header points to is live and only read.
+        // SAFETY: `IoSlice` has the layout of iovec, and everything that the header points to is live and only read.
         let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) };
         match done(sent as i64) {
             Err(Errno::INTR) => {}
             Err(error) => return Err(error),
             Ok(()) if sent as usize == expected => return Ok(()),
-            // The kernel takes no more than the socket's buffer: the packet is longer than any packet.
+            // The kernel took only as much as fits the socket's buffer: the data is longer than any packet.
             Ok(()) => return Err(Errno::MSGSIZE),
         }
     }
 }
 
-/// Writes the control messages for `head`; their length.
+/// Writes the control messages for `head` and returns their length.
 fn fill(control: &mut [u8; CONTROL], head: Head) -> usize {
     let mut at = 0;
     let mut put = |option: libc::c_int, value: &[u8]| {
@@ -128,7 +128,7 @@ fn fill(control: &mut [u8; CONTROL], head: Head) -> usize {
         words[..4].copy_from_slice(&libc::SOL_ALG.to_ne_bytes());
         words[4..].copy_from_slice(&option.to_ne_bytes());
         control[at + header..at + length].copy_from_slice(value);
-        // The kernel aligns to its long, whatever a C library declares.
+        // The kernel aligns to `long`, whatever the C library declares.
         at += length.next_multiple_of(size_of::<usize>());
     };
     let operation = if head.encrypts { libc::ALG_OP_ENCRYPT } else { libc::ALG_OP_DECRYPT };
@@ -145,12 +145,12 @@ fn fill(control: &mut [u8; CONTROL], head: Head) -> usize {
 
 const _: () = assert!(size_of::<libc::cmsghdr>() == size_of::<usize>() + 8);
 
-/// Takes the answer to what was sent; the kernel computes it now. `BADMSG` if it is not authentic.
+/// Receives the answer to a request; the kernel computes it now. `BADMSG` if the request is not authentic.
 pub(super) fn receive(socket: &OwnedFd, answer: &mut [u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::read(socket, &mut *answer))
 }
 
-/// A queue of the kernel's asynchronous I/O (linux/aio_abi.h).
+/// A context of the kernel's asynchronous I/O (linux/aio_abi.h).
 pub(super) struct Queue(libc::c_ulong);
 
 /// `struct iocb`.
@@ -186,18 +186,18 @@ const _: () = assert!(size_of::<Block>() == 64 && size_of::<Event>() == 32);
 const READ: u16 = 0;
 
 impl Queue {
-    /// At most this many requests are in a queue.
+    /// Maximum number of requests in a queue.
     pub(super) const LENGTH: usize = 32;
 
     pub(super) fn new() -> Result<Self> {
         let mut context: libc::c_ulong = 0;
-        // SAFETY: the call writes one number, which is zero before as it must be.
+        // SAFETY: the call writes one number, which must be zero before.
         done(unsafe { libc::syscall(libc::SYS_io_setup, Self::LENGTH, &raw mut context) })?;
         Ok(Self(context))
     }
 
-    /// As [`receive`], of many sockets at a time: all are asked before the first answer is awaited. Nothing for those that
-    /// found the queue full: what was sent to them still waits to be received.
+    /// As [`receive`], for many sockets: all requests are submitted before the first answer is awaited. The result is
+    /// `None` for requests that did not fit the queue; their answers can still be received.
     pub(super) fn receive(&self, requests: &mut [(BorrowedFd<'_>, &mut [u8])]) -> Vec<Option<Result<usize>>> {
         let mut blocks = [Block::default(); Self::LENGTH];
         for (i, ((socket, answer), block)) in requests.iter_mut().zip(&mut blocks).enumerate() {
@@ -212,7 +212,7 @@ impl Queue {
         }
         let pointers: Vec<*mut Block> = blocks.iter_mut().map(std::ptr::from_mut).collect();
         let mut results = vec![None; requests.len()];
-        // SAFETY: every block names a buffer that is live, ours alone, and stays so until `wait` has seen its event.
+        // SAFETY: every block names a buffer that is live and exclusively ours until `wait` has seen its event.
         let taken = unsafe {
             libc::syscall(libc::SYS_io_submit, self.0, requests.len().min(Self::LENGTH), pointers.as_ptr())
         };
@@ -220,19 +220,19 @@ impl Queue {
         results
     }
 
-    /// Waits until as many requests as were taken have ended: the kernel writes to their buffers until then.
+    /// Waits until `taken` requests have completed: until then the kernel may write to their buffers.
     fn wait(&self, taken: usize, results: &mut [Option<Result<usize>>]) {
         let mut ended = 0;
         let mut events = [Event::default(); Self::LENGTH];
         while ended < taken {
             let most = taken - ended;
             let forever = std::ptr::null::<libc::timespec>();
-            // SAFETY: there is room for as many events as are asked for.
+            // SAFETY: there is room for the requested number of events.
             let got = unsafe {
                 libc::syscall(libc::SYS_io_getevents, self.0, most, most, events.as_mut_ptr(), forever)
             };
             if got < 0 {
-                assert!(errno() == libc::EINTR, "a queue that was made can be asked");
+                assert!(errno() == libc::EINTR, "io_getevents accepts a queue from io_setup");
                 continue;
             }
             for event in &events[..got as usize] {
@@ -248,7 +248,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: the context was made by `new`, and has no request left in it.
+        // SAFETY: the context was made by `new`, and no request is pending.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
     }
 }
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_too_long_is_one_the_kernel_does_not_have() {
+    fn a_name_that_is_too_long_is_not_found() {
         if let Err(error) = bound(Kind::Aead, &"a".repeat(64)) {
             assert!(matches!(error, Errno::NOENT | Errno::AFNOSUPPORT));
         }

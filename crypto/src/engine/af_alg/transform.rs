@@ -1,8 +1,8 @@
-//! A key in the kernel, and bursts of requests under it.
+//! A key in the kernel, and bursts of requests that use it.
 //!
-//! A socket of the kernel holds one request: one buffer, one IV. Requests of a burst overlap only on sockets of their own,
-//! and only asynchronous I/O asks all of them before it waits for the first; that is worth it where a device answers. Where
-//! the processor itself computes, one socket does all, one request after the other.
+//! An operation socket holds one request: one buffer, one IV. To overlap the requests of a burst, each needs a socket
+//! of its own, and asynchronous I/O to submit all before the first answer is awaited. That pays off for a device. If
+//! the CPU computes, one socket handles all requests in turn.
 
 use super::super::EngineFailure;
 use super::socket::{self, Head, Kind, Queue};
@@ -11,22 +11,23 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Requests that are with a device at the same time. Each takes a descriptor for as long as the key lives. With qemu's
-/// virtio-crypto, 32 packets of 64 bytes took 295 µs each in a window of 1, 259 in one of 8, 236 in one of 16 and 215 in one
-/// of 32; of 1408 bytes 367, 340, 316 and 296. Windows of 2 and 4 gain nothing.
+/// Requests submitted to a device at the same time. Each takes a file descriptor for the life of the key.
+///
+/// With qemu's virtio-crypto and bursts of 32 packets, a packet of 64 bytes took 295 µs with a window of 1, 259 with 8,
+/// 236 with 16 and 215 with 32. A packet of 1408 bytes took 367, 340, 316 and 296 µs. Windows of 2 and 4 gain nothing.
 const WINDOW: usize = 16;
 
-/// One request and the length of its answer.
+/// A request and the length of its answer.
 pub(super) struct Request<'a> {
     head: Head,
     parts: [&'a [u8]; 3],
     answer: usize,
-    /// Whether the kernel may say that it is not authentic.
+    /// Whether the kernel may reject it as not authentic.
     is_judged: bool,
 }
 
 impl<'a> Request<'a> {
-    /// Seals or opens: the answer is `associated`, the text, and when sealing the tag.
+    /// A request to seal or open. The answer is `associated`, the text and, when sealing, the tag.
     pub(super) fn authenticated(
         encrypts: bool,
         (iv, iv_length): ([u8; 16], usize),
@@ -40,13 +41,13 @@ impl<'a> Request<'a> {
         Self { head, parts: [associated, text, given], answer, is_judged: !encrypts }
     }
 
-    /// Encrypts or decrypts: the answer is as long as the text.
+    /// A request to encrypt or decrypt. The answer is as long as the text.
     pub(super) fn plain(encrypts: bool, (iv, iv_length): ([u8; 16], usize), text: &'a [u8]) -> Self {
         let head = Head { encrypts, iv, iv_length, associated: 0 };
         Self { head, parts: [text, &[], &[]], answer: text.len(), is_judged: false }
     }
 
-    /// Room for the answer. The kernel does nothing for a reader of no bytes.
+    /// Buffer size for the answer. It is never zero, because the kernel computes nothing for an empty read.
     fn room(&self) -> usize {
         self.answer.max(1)
     }
@@ -55,7 +56,7 @@ impl<'a> Request<'a> {
         socket::send(socket, Some(self.head), &self.parts.map(IoSlice::new))
     }
 
-    /// Whether it was authentic. Drivers report other faults by the same error, where nothing can be a forgery.
+    /// Whether the packet is authentic. Drivers also return `BADMSG` for other faults, so it counts only when opening.
     fn judge(&self, received: Result<usize>) -> std::result::Result<bool, EngineFailure> {
         match received {
             Ok(length) if length == self.answer => Ok(true),
@@ -65,30 +66,30 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What a thread needs while it waits for the kernel.
+/// The queue and buffer of a thread that waits for the kernel.
 ///
-/// Answers do not land in the packets: another engine could not do a burst again whose first half is overwritten. Copying
-/// them costs nothing beside a system call.
+/// Answers are not received into the packets: if half of a burst were overwritten, no other engine could process it
+/// again. Copying costs nothing compared to a system call.
 pub(super) struct IoContext {
     queue: Option<Queue>,
     room: Vec<u8>,
 }
 
-/// As many as there were calls at the same time.
+/// Idle contexts: at most as many as calls ran at the same time.
 static IO_CONTEXTS: Mutex<Vec<IoContext>> = Mutex::new(Vec::new());
 
 impl IoContext {
-    /// Works with a context that no other thread uses.
+    /// Calls `work` with a context that no other thread uses.
     pub(super) fn with<R>(work: impl FnOnce(&mut Self) -> R) -> R {
         let idle = lock(&IO_CONTEXTS).pop();
-        // Without a queue the requests are made one after the other.
+        // Without a queue, requests are processed one at a time.
         let mut context = idle.unwrap_or_else(|| Self { queue: Queue::new().ok(), room: Vec::new() });
         let result = work(&mut context);
         lock(&IO_CONTEXTS).push(context);
         result
     }
 
-    /// Room for the answers to `requests`.
+    /// Splits the buffer into one part per answer.
     fn lay<'d>(room: &'d mut Vec<u8>, requests: &[Request<'_>]) -> Vec<&'d mut [u8]> {
         let total = requests.iter().map(Request::room).sum();
         if room.len() < total {
@@ -105,19 +106,19 @@ impl IoContext {
     }
 }
 
-/// Of each request its answer, if it was authentic.
+/// For each request the answer, if it is authentic.
 pub(super) type Answers<'d> = Vec<Option<&'d [u8]>>;
 
 /// A key of one algorithm in the kernel.
 pub(super) struct Transform {
     bound: OwnedFd,
-    /// Sockets that wait for requests.
+    /// Idle operation sockets.
     idle: Mutex<Vec<OwnedFd>>,
     window: usize,
 }
 
 impl Transform {
-    /// Gives `key` to an algorithm or to a driver of this name. Answers of one that is asynchronous are awaited together.
+    /// Binds an algorithm or driver by name and sets its key. The default is one request at a time.
     pub(super) fn new(kind: Kind, name: &str, key: &[u8], tag: Option<usize>) -> Result<Self> {
         let bound = socket::bound(kind, name)?;
         socket::set_key(&bound, key)?;
@@ -128,12 +129,12 @@ impl Transform {
         Ok(Self { bound, idle: Mutex::new(vec![first]), window: 1 })
     }
 
-    /// Says whether answers come later.
+    /// Sets whether the driver is asynchronous, so that requests are submitted together.
     pub(super) fn asynchronous(self, is_async: bool) -> Self {
         Self { window: if is_async { WINDOW } else { 1 }, ..self }
     }
 
-    /// Has the kernel do `requests`.
+    /// Runs `requests` in the kernel.
     pub(super) fn run<'d>(
         &self,
         context: &'d mut IoContext,
@@ -142,7 +143,7 @@ impl Transform {
         let IoContext { queue, room } = context;
         let mut answers = IoContext::lay(room, requests);
         let mut verdicts = Vec::with_capacity(requests.len());
-        // A socket whose request failed is not used again: it closes when this returns early.
+        // After a failed request, returning early closes the sockets: they are not reused.
         let sockets = self.take(requests.len().min(self.window)).map_err(|_| EngineFailure)?;
         match queue.as_ref().filter(|_| sockets.len() > 1) {
             None => {
@@ -168,7 +169,7 @@ impl Transform {
         Ok(requests.iter().zip(answers).zip(verdicts).map(answer).collect())
     }
 
-    /// The digest of `parts` one after the other, of the hash that this is, with at least `length` bytes.
+    /// The digest of the concatenated `parts`; fails if it has fewer than `length` bytes.
     pub(super) fn digest(
         &self,
         parts: [&[u8]; 3],
@@ -178,7 +179,7 @@ impl Transform {
         let sockets = self.take(1).map_err(|_| EngineFailure)?;
         socket::send(&sockets[0], None, &parts.map(IoSlice::new)).map_err(|_| EngineFailure)?;
         let received = socket::receive(&sockets[0], &mut digest).map_err(|_| EngineFailure)?;
-        // Unwritten zeros would be a tag that an attacker can guess.
+        // Bytes that were not written are zeros, which an attacker could guess as a tag.
         if received < length {
             return Err(EngineFailure);
         }
@@ -186,7 +187,8 @@ impl Transform {
         Ok(digest)
     }
 
-    /// This many unused sockets; fewer, but at least one, if the process has no more descriptors.
+    /// Takes `wanted` idle sockets, creating them if needed. Fewer, but at least one, if the process is out of
+    /// descriptors.
     fn take(&self, wanted: usize) -> Result<Vec<OwnedFd>> {
         let mut sockets = {
             let mut idle = lock(&self.idle);
@@ -204,13 +206,13 @@ impl Transform {
     }
 }
 
-/// One request, waited for.
+/// Runs one request and waits for its answer.
 fn one(socket: &OwnedFd, request: &Request<'_>, answer: &mut [u8]) -> Result<usize> {
     request.send(socket)?;
     socket::receive(socket, answer)
 }
 
-/// Requests on a socket each, which the kernel has all before the first is waited for.
+/// Runs requests on one socket each, all submitted before the first answer is awaited.
 fn many(
     queue: &Queue,
     sockets: &[OwnedFd],
@@ -224,7 +226,7 @@ fn many(
         sockets.iter().map(AsFd::as_fd).zip(answers.iter_mut().map(|answer| &mut **answer)).collect();
     let mut received = queue.receive(&mut asked);
     for (i, received) in received.iter_mut().enumerate() {
-        // A device whose queue is full makes only those wait who wait for each request.
+        // The queue, or the device, was full: wait for these requests one at a time.
         match *received {
             None => *received = Some(socket::receive(&sockets[i], answers[i])),
             Some(Err(Errno::BUSY | Errno::NOSPC | Errno::AGAIN)) => {

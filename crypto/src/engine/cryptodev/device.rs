@@ -1,4 +1,4 @@
-//! The device `/dev/crypto` of cryptodev-linux: its structures (crypto/cryptodev.h, in the public domain) and calls.
+//! The ioctl interface of `/dev/crypto` of cryptodev-linux, with its structures (crypto/cryptodev.h, public domain).
 
 #![expect(unsafe_code, reason = "ioctls whose arguments hold pointers")]
 
@@ -10,7 +10,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
-/// `enum cryptodev_crypto_op_t`, as far as it is used here.
+/// The used values of `enum cryptodev_crypto_op_t`.
 pub(super) mod algorithm {
     pub(in super::super) const TRIPLE_DES_CBC: u32 = 2;
     pub(in super::super) const SHA1_HMAC: u32 = 7;
@@ -81,7 +81,7 @@ struct AuthenticatedOperation {
     iv_length: u32,
 }
 
-// The sizes are part of the numbers of the calls: a driver with others refuses them.
+// The structure sizes are part of the ioctl numbers: a driver with other structures refuses the call.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     use std::mem::offset_of;
@@ -103,17 +103,18 @@ const CRYPT_AUTHENTICATED: Opcode = opcode::read_write::<AuthenticatedOperation>
 
 const ENCRYPT: u16 = 0;
 const DECRYPT: u16 = 1;
-/// `SIOP_FLAG_KERNEL_DRIVER_ONLY`: only the kernel reaches what does the work.
+/// `SIOP_FLAG_KERNEL_DRIVER_ONLY`: the implementation is only reachable through a kernel driver, as that of a device
+/// is.
 const DRIVER_ONLY: u32 = 1;
 
-/// The device, opened.
+/// The open device.
 pub(super) struct Device(OwnedFd);
 
 impl Device {
     pub(super) fn open() -> Result<Self> {
         let device = rustix::fs::open("/dev/crypto", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let mut clone: i32 = -1;
-        // SAFETY: the call writes a descriptor, which is then ours; a device of another kind refuses it.
+        // SAFETY: the call writes a descriptor that we then own; another kind of device refuses the call.
         unsafe {
             rustix::ioctl::ioctl(&device, Updater::<CLONE, i32>::new(&mut clone))?;
             drop(OwnedFd::from_raw_fd(clone));
@@ -122,16 +123,16 @@ impl Device {
     }
 
     /// # Safety
-    /// `value` is the structure of the call `CODE`, and its pointers are to live memory of the lengths given with them.
+    /// `value` must be the structure of the call `CODE`, and its pointers must be to live memory of the given lengths.
     unsafe fn call<const CODE: Opcode, T>(&self, value: &mut T) -> Result<()> {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         rustix::io::retry_on_intr(|| unsafe { rustix::ioctl::ioctl(&self.0, Updater::<CODE, T>::new(value)) })
     }
 }
 
-/// What a session says of its implementation.
+/// The implementation that serves a session.
 pub(super) struct Implementation {
-    /// Names of the drivers of its cipher and of its hash, of which one may be empty.
+    /// The driver names of cipher and hash; one may be empty.
     pub(super) drivers: [String; 2],
     pub(super) is_driver_only: bool,
 }
@@ -143,7 +144,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A session with a cipher and its key, or with a MAC and its key.
+    /// Creates a session for a cipher with its key, or for a MAC with its key.
     pub(super) fn new(device: &Arc<Device>, cipher: (u32, &[u8]), mac: (u32, &[u8])) -> Result<Self> {
         let mut operation = SessionOperation {
             cipher: cipher.0,
@@ -154,7 +155,7 @@ impl Session {
             mac_key: pointer(mac.1),
             session: 0,
         };
-        // SAFETY: both keys are live and of the lengths given.
+        // SAFETY: both keys are live and of the given lengths.
         unsafe { device.call::<NEW_SESSION, _>(&mut operation)? };
         Ok(Self { device: Arc::clone(device), id: operation.session })
     }
@@ -184,7 +185,7 @@ impl Session {
         let mut operation = self.operation(encrypts, text);
         operation.to = text.as_mut_ptr();
         operation.iv = iv.as_ptr();
-        // SAFETY: the text is live and ours alone, and no IV is longer than 16 bytes.
+        // SAFETY: the text is live and exclusively ours, and no IV is longer than 16 bytes.
         unsafe { self.device.call::<CRYPT, _>(&mut operation) }
     }
 
@@ -211,8 +212,8 @@ impl Session {
         }
     }
 
-    /// Seals or opens in place: `message` is the text and room for a tag of `tag` bytes, or the text and its tag.
-    /// `BADMSG` if it is not authentic.
+    /// Seals or opens in place. `message` is the text followed by the tag, or when sealing by room for a tag of `tag`
+    /// bytes. `BADMSG` if it is not authentic.
     pub(super) fn crypt_authenticated(
         &self,
         encrypts: bool,
@@ -225,8 +226,8 @@ impl Session {
         if operation.length as usize > message.len() {
             return Err(Errno::INVAL);
         }
-        // SAFETY: all is live and of the lengths given; when sealing, the tag is written after the text, where `message`
-        // has room for it.
+        // SAFETY: all buffers are live and of the given lengths. When sealing, the tag is written after the text, where
+        // `message` has room for it.
         unsafe { self.device.call::<CRYPT_AUTHENTICATED, _>(&mut operation) }
     }
 
@@ -259,7 +260,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: the session was made on this descriptor.
+        // SAFETY: the session was created on this descriptor.
         let _ = unsafe { self.device.call::<END_SESSION, _>(&mut self.id.clone()) };
     }
 }
@@ -274,20 +275,20 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn calls_have_the_numbers_that_the_header_makes() {
+    fn ioctl_numbers_are_those_of_the_header() {
         let calls = [CLONE, NEW_SESSION, END_SESSION, CRYPT, INFORMATION, CRYPT_AUTHENTICATED];
         let expected = [0xc004_6365, 0xc030_6366, 0x4004_6367, 0xc030_6368, 0xc10c_636b, 0xc048_636d];
         assert_eq!(calls.map(u64::from), expected);
     }
 
-    /// A session of a device that has none.
+    /// A session on a device that has no sessions.
     fn session() -> Session {
         let file = std::fs::File::open("/dev/null").expect("it is there");
         Session { device: Arc::new(Device(file.into())), id: 7 }
     }
 
     #[test]
-    fn a_message_is_sealed_up_to_the_room_for_its_tag_and_opened_with_it() {
+    fn the_length_excludes_the_tag_when_sealing_and_includes_it_when_opening() {
         let (session, mut message) = (session(), [0; 116]);
         let at = message.as_ptr();
         let seals = session.authenticated_operation(true, &[1; 12], b"head", &mut message, 16);

@@ -1,11 +1,11 @@
-//! The device `/dev/crypto` of cryptodev-linux, a module that some boards and appliances ship for their crypto devices.
+//! `/dev/crypto` of cryptodev-linux, a kernel module that some boards and appliances ship for their crypto devices.
 //!
-//! A session is a key in the driver. The driver serves one call of a session at a time, and each packet is a call; a key
-//! has as many sessions as there were calls at the same time.
+//! A session is a key in the driver. The driver runs one call of a session at a time, and each packet is a call. So a
+//! key has as many sessions as calls ran at the same time.
 //!
-//! The tests that come with this program have no such module, and show what would be handed over. The shared suite has
-//! been passed by hand on the module's version 1.14, with software and with virtio-crypto behind it, and on no other
-//! hardware. That version writes a line to the kernel's log for every packet that is not authentic.
+//! The automatic tests run without the module and check only the arguments of the calls. The shared engine tests have
+//! been run by hand on version 1.14 of the module, with software and with virtio-crypto, and on no other hardware. That
+//! version logs a kernel message for every packet that is not authentic.
 
 mod device;
 
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-/// A packet as it becomes, and its MAC.
+/// The processed packet and its MAC.
 type Done = (Vec<u8>, [u8; 64]);
 
 const NAME: &str = "cryptodev";
@@ -45,24 +45,26 @@ fn integrity_number(integrity: Integrity) -> Option<u32> {
     }
 }
 
-/// The engine.
+/// The cryptodev engine.
 pub struct Cryptodev {
     device: Arc<Device>,
-    /// Names of drivers that are no part of the kernel itself.
+    /// Names of drivers that belong to devices.
     devices: Vec<String>,
 }
 
 impl Cryptodev {
-    /// Opens the device, and asks which drivers it leads to.
+    /// Opens the device and queries its drivers.
     pub fn load() -> Result<Self, Unavailable> {
         let refused = |error: Errno| match error {
             Errno::NOENT => Unavailable::Refused(String::from(
                 "there is no /dev/crypto (the module cryptodev of cryptodev-linux is not loaded)",
             )),
             Errno::ACCESS | Errno::PERM => {
-                Unavailable::Refused(String::from("/dev/crypto may not be opened by this user"))
+                Unavailable::Refused(String::from("no permission to open /dev/crypto"))
             }
-            error => Unavailable::Refused(format!("/dev/crypto is not that of cryptodev-linux: {error}")),
+            error => {
+                Unavailable::Refused(format!("/dev/crypto is not the device of cryptodev-linux: {error}"))
+            }
         };
         let device = Arc::new(Device::open().map_err(refused)?);
         let ciphers = [
@@ -72,7 +74,7 @@ impl Cryptodev {
             (algorithm::TRIPLE_DES_CBC, 24),
         ];
         let macs = Integrity::ALL.iter().filter_map(|&integrity| integrity_number(integrity));
-        // 3DES may refuse a key of equal parts.
+        // Drivers may refuse a 3DES key with equal parts.
         let key: Vec<u8> = (1..=24).collect();
         let sessions = ciphers
             .iter()
@@ -87,7 +89,7 @@ impl Cryptodev {
     }
 }
 
-/// The drivers of an implementation that are devices.
+/// The drivers of an implementation that belong to devices.
 fn names_of_devices(implementation: Implementation) -> Vec<String> {
     let is_driver_only = implementation.is_driver_only;
     let names = implementation.drivers.into_iter().filter(|name| !name.is_empty());
@@ -153,7 +155,7 @@ impl Engine for Cryptodev {
 struct CryptodevKey {
     device: Arc<Device>,
     secret: Zeroizing<Vec<u8>>,
-    /// Sessions that wait for a call, by length of the tag: in a session tags only ever become shorter.
+    /// Idle sessions by tag length: the driver only ever shortens the tags of a session.
     idle: Mutex<BTreeMap<usize, Vec<Session>>>,
 }
 
@@ -172,7 +174,7 @@ impl CryptodevKey {
         Ok(result)
     }
 
-    /// Does all jobs on copies, which are taken over when all went well.
+    /// Processes copies of the jobs, and takes the results over if all succeed.
     fn run(&self, encrypts: bool, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
         let mut done = Vec::with_capacity(jobs.len());
         for job in &*jobs {
@@ -210,13 +212,13 @@ impl Key for CryptodevKey {
     }
 }
 
-/// Sessions of a pair: a session with both would hash before it encrypts, and ESP wants the reverse.
+/// The sessions of a pair. One session for both would authenticate before encrypting; ESP needs the reverse.
 struct Sessions {
     cipher: Option<Session>,
     mac: Session,
 }
 
-/// Keys of a cipher and a MAC.
+/// The keys of a cipher and a MAC.
 struct CryptodevPairKey {
     device: Arc<Device>,
     cipher: Option<u32>,
@@ -253,7 +255,7 @@ impl Sessions {
         }
     }
 
-    /// The packet as it becomes, and its MAC; of one that is not authentic, nothing.
+    /// The processed packet and its MAC; `None` if it is not authentic.
     fn run(&self, encrypts: bool, job: &PairJob<'_>) -> Result<Option<Done>, EngineFailure> {
         let mut message = [&*job.packet, job.suffix].concat();
         let text = job.text..job.packet.len();
@@ -309,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_those_that_only_a_driver_reaches_or_that_are_not_the_kernel() {
+    fn devices_are_recognized_by_the_flag_or_by_name() {
         let names = |drivers: [&str; 2], is_driver_only| {
             names_of_devices(Implementation { drivers: drivers.map(String::from), is_driver_only })
         };
