@@ -1,31 +1,31 @@
-//! Files of keys, certificates and revocation lists: PEM (RFC 7468) with other text around it, DER, or base64 alone.
+//! Reads files with keys, certificates and revocation lists: PEM (RFC 7468) among other text, DER, or bare base64.
 
 use crate::SecretBytes;
 use base64ct::{Base64, Encoding};
 use der::{Decode, Header, Reader, SliceReader};
 use zeroize::Zeroizing;
 
-/// A piece of DER that a file contains.
+/// One DER object of a file.
 #[derive(Debug)]
 pub(crate) struct Section {
-    /// What PEM calls it; empty for what is not PEM.
+    /// The PEM label; empty if the file is not PEM.
     pub(crate) label: String,
-    /// Whether it is encrypted as in RFC 1421, so that `der` is none.
+    /// Whether PEM headers mark the section as encrypted (RFC 1421). `der` is empty then.
     pub(crate) encrypted: bool,
-    /// The bytes, which may be a private key's.
+    /// The DER, which may be that of a private key.
     pub(crate) der: SecretBytes,
 }
 
 /// Why a file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PemError {
-    /// Nothing that looks like PEM, DER or base64.
+    /// The file is neither PEM, DER nor base64.
     #[error("this is neither PEM nor DER")]
     Neither,
-    /// A section begins and does not end, or ends as another.
+    /// A BEGIN line without the matching END line.
     #[error("the section {0} does not end")]
     Unterminated(String),
-    /// What is between the lines is not base64.
+    /// The body of a section is not base64.
     #[error("the section {0} is damaged")]
     Damaged(String),
 }
@@ -34,12 +34,12 @@ const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
-/// What a file contains.
+/// The DER objects of a file.
 pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Section>, PemError> {
     if is_der(bytes) {
         return Ok(vec![unlabeled(SecretBytes::new(bytes.to_vec()))]);
     }
-    // A comment in a file of keys may be of any encoding; what matters is ASCII.
+    // Comments around the sections may have any encoding; the sections themselves are ASCII.
     let text = Zeroizing::new(String::from_utf8_lossy(bytes).into_owned());
     if text.contains(BEGIN) {
         return sections(&text);
@@ -54,7 +54,7 @@ fn unlabeled(der: SecretBytes) -> Section {
     Section { label: String::new(), encrypted: false, der }
 }
 
-/// Whether the bytes are one SEQUENCE and nothing after it.
+/// Whether the bytes are exactly one DER SEQUENCE.
 fn is_der(bytes: &[u8]) -> bool {
     let Ok(mut reader) = SliceReader::new(bytes) else { return false };
     let Ok(header) = Header::decode(&mut reader) else { return false };
@@ -84,7 +84,7 @@ fn section<'a>(label: &str, lines: &mut impl Iterator<Item = &'a str>) -> Result
             }
             break;
         }
-        // RFC 1421 has headers, of which only one matters: "Proc-Type: 4,ENCRYPTED".
+        // RFC 1421 headers. The only one of interest is "Proc-Type: 4,ENCRYPTED".
         match line.split_once(':') {
             Some((_, value)) => encrypted |= value.contains("ENCRYPTED"),
             None => body.push(line),
@@ -96,7 +96,7 @@ fn section<'a>(label: &str, lines: &mut impl Iterator<Item = &'a str>) -> Result
 }
 
 fn decode(lines: &[&str]) -> Option<SecretBytes> {
-    // Room for all at once: growing would leave copies of keys behind.
+    // Allocate the final size: a growing buffer would leave copies of the key in freed memory.
     let length = lines.iter().map(|line| line.len()).sum();
     let mut base64 = Zeroizing::new(String::with_capacity(length));
     for line in lines {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_named() {
+    fn errors_name_the_damaged_section() {
         let unterminated =
             |text: &str| assert_eq!(read(text.as_bytes()).unwrap_err(), PemError::Unterminated("A".into()));
         unterminated("-----BEGIN A-----\nMAMC\n");

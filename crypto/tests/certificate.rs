@@ -1,4 +1,4 @@
-//! Certificates of OpenSSL: what they say, and what is none.
+//! Parsing of certificates made with OpenSSL, and of files without certificates.
 
 use crypto::pki::{
     AlternativeName, Certificate, CertificateError, Identity, RevocationListError, TrustStore,

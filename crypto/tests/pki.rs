@@ -1,4 +1,4 @@
-//! Certificates: the authority that they lead to, and why not. Those in `certificates/` are OpenSSL's.
+//! Verification of certificate chains. The certificates in `certificates/` were made with OpenSSL.
 
 #[path = "support/authorities.rs"]
 mod authorities;
@@ -39,7 +39,7 @@ fn failure(result: Result<Trusted<'_>, ChainError>) -> ChainFailure {
     result.expect_err("it is not trusted").failure
 }
 
-/// A list of an authority that takes back these serial numbers.
+/// A CRL of an authority with these serial numbers.
 fn revocation_list(issuer: &Authority, serials: &[u64], year: i32) -> Vec<u8> {
     let list = list_params(serials, year).signed_by(issuer).expect("valid");
     list.pem().expect("PEM").into_bytes()
@@ -55,7 +55,7 @@ fn a_chain_of_openssl_with_pss_is_trusted() {
     assert_eq!(store.request(), root.key_hash());
 }
 
-/// A wildcard is a name like any other: no peer is every host of a domain.
+/// Wildcards are not expanded: no peer is every host of a domain.
 #[test]
 fn wildcards_match_nothing_but_themselves() {
     let root = authority("root");
@@ -113,7 +113,7 @@ fn a_peer_cannot_sign_for_others() {
     assert!(matches!(refused, Err(CertificateError::Malformed(_))));
 }
 
-/// webpki looks at basic constraints only.
+/// webpki checks only the basic constraints.
 #[test]
 fn an_authority_needs_the_usage_to_sign_certificates() {
     let root = authority("root");
@@ -126,7 +126,7 @@ fn an_authority_needs_the_usage_to_sign_certificates() {
 }
 
 #[test]
-fn an_authority_is_no_peer() {
+fn an_authoritys_certificate_does_not_authenticate_a_peer() {
     let root = authority("root");
     let mut params = authority_params("middle");
     params.key_usages.push(KeyUsagePurpose::DigitalSignature);
@@ -135,7 +135,7 @@ fn an_authority_is_no_peer() {
 }
 
 #[test]
-fn certificates_have_their_time() {
+fn certificates_outside_their_validity_are_refused() {
     let root = authority("root");
     let mut params = params("moon");
     params.not_before = date_time_ymd(2029, 6, 1);
@@ -153,7 +153,7 @@ fn certificates_have_their_time() {
 }
 
 #[test]
-fn authorities_have_their_time_too() {
+fn authorities_outside_their_validity_are_refused() {
     let mut expired = authority_params("root");
     expired.not_after = date_time_ymd(2029, 1, 1);
     let root = CertifiedIssuer::self_signed(expired.clone(), key()).expect("valid");
@@ -205,7 +205,7 @@ fn path_lengths_hold_for_every_authority() {
 }
 
 #[test]
-fn authorities_that_sign_each_other_lead_nowhere() {
+fn authorities_that_sign_each_other_are_not_trusted() {
     let (keys, root) = ([key(), key()], authority("root"));
     let params = [authority_params("a"), authority_params("b")];
     let issuers = [0, 1].map(|index: usize| Issuer::from_params(&params[index], &keys[index]));
@@ -234,7 +234,7 @@ fn no_more_certificates_are_tried_than_make_a_chain() {
     let near = self::peer(&params("moon"), &root);
     assert!(
         trusting(&[&root]).verify(&near, &unrelated, NOW).is_ok(),
-        "what is not of the chain does not count"
+        "certificates outside the chain do not count"
     );
 }
 
@@ -256,7 +256,7 @@ fn revoked_certificates_are_refused() {
 }
 
 #[test]
-fn a_revoked_authority_takes_its_peers_with_it() {
+fn peers_below_a_revoked_authority_are_refused() {
     let root = authority("root");
     let mut middle = authority_params("middle");
     middle.serial_number = Some(SerialNumber::from(5));
@@ -266,7 +266,7 @@ fn a_revoked_authority_takes_its_peers_with_it() {
     store.add_revocation_lists(&revocation_list(&root, &[5], 2029)).expect("a list");
     let error = store.verify(&peer, &[parse(middle.der())], NOW).expect_err("revoked");
     assert_eq!(error.to_string(), "the certificate of C=CH, CN=middle is revoked");
-    // Nor does it help that it is trusted itself.
+    // Trusting the revoked CA itself does not help.
     store.add_authority(parse(middle.der())).expect("an authority");
     for others in [&[][..], &[parse(middle.der())]] {
         let error = store.verify(&peer, others, NOW).expect_err("revoked");
@@ -277,7 +277,7 @@ fn a_revoked_authority_takes_its_peers_with_it() {
 }
 
 #[test]
-fn lists_may_be_required_and_then_must_be_fresh() {
+fn required_lists_must_be_current() {
     let root = authority("root");
     let peer = peer(&params("moon"), &root);
     let mut store = trusting(&[&root]);
@@ -355,7 +355,7 @@ fn names_outside_an_authoritys_constraints_are_refused() {
 }
 
 #[test]
-fn what_must_be_understood_and_is_not_is_refused() {
+fn unknown_critical_extensions_are_refused() {
     let root = authority("root");
     let mut params = params("moon");
     let mut extension = CustomExtension::from_oid_content(&[1, 2, 3], vec![5, 0]);

@@ -1,4 +1,5 @@
-//! What must be known about revocation, and where it comes from. Those in `certificates/ocsp/` are OpenSSL's.
+//! Revocation: the required status, and fetching CRLs and OCSP responses. The files in `certificates/ocsp/` were made
+//! with OpenSSL.
 
 #[path = "support/authorities.rs"]
 mod authorities;
@@ -15,7 +16,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const YEAR: Duration = Duration::from_secs(366 * 86_400);
 const PLACE: &str = "http://lists.example/root.crl";
 
-/// A certificate that says where the lists of its issuer are.
+/// A certificate with these CRL distribution points.
 fn peer(serial: u64, places: &[&str], issuer: &Authority) -> Certificate {
     let mut params = params("moon");
     params.serial_number = Some(SerialNumber::from(serial));
@@ -26,12 +27,12 @@ fn peer(serial: u64, places: &[&str], issuer: &Authority) -> Certificate {
     parse(params.signed_by(&key, issuer).expect("valid").der())
 }
 
-/// The list of an issuer with these serial numbers, which counts in one year.
+/// A CRL of an issuer with these serial numbers, valid for one year.
 fn list(issuer: &Authority, serials: &[u64], year: i32) -> Vec<u8> {
     list_of(issuer, serials, year, None)
 }
 
-/// The same, of a part of the certificates.
+/// A CRL that covers some of the certificates.
 fn list_of(
     issuer: &Authority,
     serials: &[u64],
@@ -46,7 +47,7 @@ fn list_of(
     params.signed_by(issuer).expect("valid").der().to_vec()
 }
 
-/// Trusts the authorities, and what comes of asking.
+/// A trust store for the authorities, with its evidence and a counter of wake-ups.
 fn store(
     authorities: &[&Certificate],
     revocation: Revocation,
@@ -66,7 +67,7 @@ fn failure(store: &TrustStore, peer: &Certificate, now: Duration) -> Option<Chai
     store.verify(peer, &[], now).err().map(|error| error.failure)
 }
 
-/// The only thing to be fetched.
+/// The only query that is due.
 fn query(evidence: &Evidence, now: Duration) -> Query {
     let mut due = evidence.due(now);
     assert_eq!(due.len(), 1, "{due:?}");
@@ -81,26 +82,26 @@ fn a_list_is_fetched_and_then_the_peer_is_trusted() {
     let unknown = failure(&store, &good, NOW).expect("nothing is known yet");
     assert_eq!(
         unknown.to_string(),
-        format!("has no status of revocation yet, though one is required: {PLACE} is being asked")
+        format!("has no revocation status yet, though one is required: {PLACE} is being asked")
     );
     assert_eq!(woken.load(Ordering::Relaxed), 1);
     let query = query(&evidence, NOW);
     assert_eq!((query.url(), query.body()), (PLACE, None));
     assert!(
         failure(&store, &good, NOW).is_some() && evidence.due(NOW).is_empty(),
-        "it is asked once at a time"
+        "a source has only one pending query"
     );
     evidence.answer(&query, NOW, Ok(list(&root, &[8], 2030))).expect("right");
     assert_eq!(failure(&store, &good, NOW), None);
     assert_eq!(failure(&store, &peer(8, &[PLACE], &root), NOW), Some(ChainFailure::Revoked));
-    assert!(evidence.due(NOW + YEAR / 2).is_empty(), "it is kept");
-    assert_eq!(evidence.due(NOW + YEAR / 100 * 95).len(), 1, "and fetched again before it is too old");
+    assert!(evidence.due(NOW + YEAR / 2).is_empty(), "the CRL is cached");
+    assert_eq!(evidence.due(NOW + YEAR / 100 * 95).len(), 1, "the CRL is refreshed before it expires");
     let late = failure(&store, &good, NOW + YEAR + YEAR);
     assert!(matches!(late, Some(ChainFailure::StatusAwaited(_))), "{late:?}");
 }
 
 #[test]
-fn only_who_leads_to_an_authority_has_anything_fetched() {
+fn nothing_is_fetched_for_untrusted_chains() {
     let (root, other) = (authority("root"), authority("other"));
     let (store, evidence, woken) = store(&[&parse(root.der())], Revocation::Strict);
     let namesake = authority("root");
@@ -111,7 +112,7 @@ fn only_who_leads_to_an_authority_has_anything_fetched() {
 }
 
 #[test]
-fn what_is_forged_old_or_replayed_is_not_taken() {
+fn forged_old_and_replayed_lists_are_refused() {
     let root = authority("root");
     let good = peer(7, &[PLACE], &root);
     let (store, evidence, _) = store(&[&parse(root.der())], Revocation::Strict);
@@ -119,29 +120,30 @@ fn what_is_forged_old_or_replayed_is_not_taken() {
     let mut now = NOW;
     for (bytes, said) in [
         (Ok(list(&authority("root"), &[], 2030)), "has not signed"),
-        (Ok(list(&root, &[], 2028)), "not of now"),
+        (Ok(list(&root, &[], 2028)), "not current"),
         (Ok(b"<html>moved</html>".to_vec()), "no revocation list"),
         (Err("connection refused".to_owned()), "connection refused"),
     ] {
         let error = evidence.answer(&query(&evidence, now), now, bytes).expect_err(said);
         assert!(error.contains(said), "{error}");
         let unknown = failure(&store, &good, now).expect("nothing is known");
-        assert!(
-            matches!(unknown, ChainFailure::StatusUnknown(_)),
-            "nothing is to be waited for: {unknown:?}"
-        );
-        assert!(unknown.to_string().contains(said), "what became of it is said: {unknown}");
-        assert!(evidence.due(now + 14 * SECOND).is_empty(), "it is not asked with each knock");
+        assert!(matches!(unknown, ChainFailure::StatusUnknown(_)), "no fetch is pending: {unknown:?}");
+        assert!(unknown.to_string().contains(said), "the error is reported: {unknown}");
+        assert!(evidence.due(now + 14 * SECOND).is_empty(), "not each attempt of the peer causes a fetch");
         now += 15 * SECOND;
     }
     let fresh = query(&evidence, now);
     evidence.answer(&fresh, now, Ok(list(&root, &[7], 2030))).expect("right");
     assert_eq!(failure(&store, &good, now), Some(ChainFailure::Revoked));
     let _ = evidence.answer(&fresh, now, Ok(list(&root, &[], 2029)));
-    assert_eq!(failure(&store, &good, now), Some(ChainFailure::Revoked), "an older list takes nothing back");
+    assert_eq!(
+        failure(&store, &good, now),
+        Some(ChainFailure::Revoked),
+        "an older CRL does not replace a newer one"
+    );
 }
 
-/// A server that was away for long has the list again: who calls need not wait until the longest back-off is over.
+/// When a server is back after a long outage, a peer need not wait for the longest retry delay.
 #[test]
 fn an_expired_list_is_fetched_soon_after_a_peer_calls() {
     let root = authority("root");
@@ -158,16 +160,16 @@ fn an_expired_list_is_fetched_soon_after_a_peer_calls() {
     }
     let last = query(&evidence, now);
     evidence.answer(&last, now, Err("connection refused".to_owned())).expect_err("it failed");
-    assert!(evidence.due(now + 60 * SECOND).is_empty(), "it was not asked for");
+    assert!(evidence.due(now + 60 * SECOND).is_empty(), "no peer needs the status");
     assert!(failure(&store, &good, now).is_some());
-    assert!(evidence.due(now + 14 * SECOND).is_empty(), "it is not asked with each knock");
+    assert!(evidence.due(now + 14 * SECOND).is_empty(), "not each attempt of the peer causes a fetch");
     let again = query(&evidence, now + 15 * SECOND);
     evidence.answer(&again, now, Ok(list(&root, &[], 2031))).expect("right");
     assert_eq!(failure(&store, &good, now), None);
 }
 
 #[test]
-fn what_must_be_known_is_as_configured() {
+fn the_required_status_is_as_configured() {
     let root = authority("root");
     let (with, without) = (peer(7, &[PLACE], &root), peer(8, &[], &root));
     for (revocation, known) in [
@@ -182,9 +184,9 @@ fn what_must_be_known_is_as_configured() {
     }
 }
 
-/// A list of other certificates says nothing about one that is not in it.
+/// A CRL with another scope says nothing about a certificate that it does not list.
 #[test]
-fn a_list_of_a_part_counts_for_that_part() {
+fn a_partial_list_counts_only_for_its_scope() {
     let root = authority("root");
     for (scope, counts) in [
         ((PLACE, None), true),
@@ -231,7 +233,7 @@ fn a_file_is_read_again_and_must_be_signed_by_its_authority() {
     evidence.set_file("/lists/root", &trusted, &list(&root, &[8], 2030)).expect("right");
     assert_eq!([&seven, &eight].map(|it| failure(&store, it, NOW)), [None, Some(ChainFailure::Revoked)]);
     let foreign = list(&authority("root"), &[7], 2030);
-    assert!(evidence.set_file("/lists/root", &trusted, &foreign).is_err(), "it stays as it was");
+    assert!(evidence.set_file("/lists/root", &trusted, &foreign).is_err(), "the old CRLs stay");
     assert_eq!(failure(&store, &seven, NOW), None);
     evidence.set_file("/lists/root", &trusted, &list(&root, &[7], 2030)).expect("right");
     assert_eq!([&seven, &eight].map(|it| failure(&store, it, NOW)), [Some(ChainFailure::Revoked), None]);
@@ -251,7 +253,7 @@ fn openssl_certificate(name: &str) -> Certificate {
 }
 
 #[test]
-fn ocsp_is_asked_and_believed_if_the_issuer_answers_or_its_responder() {
+fn an_ocsp_response_must_be_signed_by_the_issuer_or_its_responder() {
     for (name, answer, said) in [
         ("good", "good.resp", Ok(None)),
         ("good", "good-by-ca.resp", Ok(None)),
@@ -266,7 +268,7 @@ fn ocsp_is_asked_and_believed_if_the_issuer_answers_or_its_responder() {
         let query = query(&evidence, NOW);
         assert_eq!(query.url(), "http://192.0.2.80/ocsp");
         if name == "good" {
-            assert_eq!(query.body(), Some(&openssl("good.req")[..]), "as OpenSSL asks");
+            assert_eq!(query.body(), Some(&openssl("good.req")[..]), "the same request as OpenSSL's");
         }
         match (evidence.answer(&query, NOW, Ok(openssl(answer))), said) {
             (Ok(()), Ok(expected)) => assert_eq!(failure(&store, &peer, NOW), expected, "{answer}"),
@@ -280,7 +282,7 @@ fn ocsp_is_asked_and_believed_if_the_issuer_answers_or_its_responder() {
 }
 
 #[test]
-fn an_answer_of_ocsp_has_its_time() {
+fn an_ocsp_response_must_be_current() {
     let (store, evidence, _) = store(&[&openssl_certificate("ca")], Revocation::Strict);
     let peer = openssl_certificate("good");
     let early = Duration::from_secs(1_790_000_000);
@@ -290,12 +292,12 @@ fn an_answer_of_ocsp_has_its_time() {
     assert!(error.contains("is the clock right?"), "{error}");
 }
 
-/// An authority with a new key keeps its name: the list that one key has signed says nothing of what the other one has signed.
+/// An authority with a new key keeps its name. A CRL signed with one key says nothing about certificates of the other.
 #[test]
 fn an_authority_with_two_keys_has_two_lists() {
     let keys = [authority("root"), authority("root")];
     let trusted = keys.each_ref().map(|root| parse(root.der()));
-    // The same serial number of both keys, to tell which list was looked at.
+    // Both keys use the same serial number, to tell which CRL was consulted.
     let peers = keys.each_ref().map(|root| [peer(7, &[], root), peer(8, &[], root)]);
     for newer in [0, 1] {
         let lists =
@@ -319,9 +321,10 @@ fn an_authority_with_two_keys_has_two_lists() {
     }
 }
 
-/// With the list of one key only, nothing is known of what the other one has signed, and nothing is wrong with it either.
+/// With the CRL of one key only, the status of the other key's certificates is unknown, but that is no error of the
+/// CRL.
 #[test]
-fn the_list_of_a_new_key_is_not_one_of_the_old_one() {
+fn the_list_of_a_new_key_does_not_count_for_the_old_key() {
     let (old, new) = (authority("root"), authority("root"));
     let trusted = [parse(old.der()), parse(new.der())];
     let peers = [peer(7, &[], &old), peer(7, &[], &new)];
@@ -334,9 +337,9 @@ fn the_list_of_a_new_key_is_not_one_of_the_old_one() {
     }
 }
 
-/// Both keys name one place, where the lists of both are in turn.
+/// Both keys use one address, which serves the CRLs of both in turn.
 #[test]
-fn each_key_asks_for_its_own_list() {
+fn each_key_fetches_its_own_list() {
     let (old, new) = (authority("root"), authority("root"));
     let (store, evidence, _) = store(&[&parse(old.der()), &parse(new.der())], Revocation::Strict);
     let peers = [peer(7, &[PLACE], &old), peer(7, &[PLACE], &new)];
@@ -349,9 +352,9 @@ fn each_key_asks_for_its_own_list() {
     assert_eq!(statuses(), [false, true]);
 }
 
-/// Sources are bounded, whatever certificates an authority signs, and one authority leaves room for others.
+/// The number of sources is limited per authority, whatever certificates it signs.
 #[test]
-fn places_to_ask_at_are_bounded() {
+fn sources_are_limited_per_authority() {
     let (root, other) = (authority("root"), authority("other"));
     let (store, evidence, _) = store(&[&parse(root.der()), &parse(other.der())], Revocation::Strict);
     let _ = failure(&store, &peer(7, &[PLACE], &other), NOW);
@@ -362,7 +365,7 @@ fn places_to_ask_at_are_bounded() {
         let places: Vec<&str> = places.iter().map(String::as_str).collect();
         let _ = failure(&store, &peer(number, &places, &root), NOW + SECOND * number as u32);
     }
-    // Also by way of authorities below it.
+    // Certificates of CAs below it count as well.
     for number in 0..20 {
         let mut between = authority_params(&format!("between {number}"));
         between.crl_distribution_points =
@@ -376,13 +379,13 @@ fn places_to_ask_at_are_bounded() {
     assert_eq!(
         failure(&store, &peer(7, &[PLACE], &other), NOW),
         None,
-        "what the other authority needs is kept"
+        "the other authority's sources are kept"
     );
     assert!(due.len() == 16 && due.iter().all(|query| query.limit() <= 4 << 20), "{}", due.len());
     assert!(due.iter().any(|query| query.url().starts_with("http://39.")), "the newest stay");
     evidence.keep_authorities(&HashSet::from([parse(root.der()).key_hash()]));
     assert!(
         failure(&store, &peer(7, &[PLACE], &other), NOW).is_some(),
-        "its authority is configured no more"
+        "the authority is no longer configured"
     );
 }

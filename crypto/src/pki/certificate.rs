@@ -1,4 +1,4 @@
-//! What a certificate says.
+//! X.509 certificates: parsing, and access to the fields that IKEv2 needs.
 
 use super::identity::{is_same_domain, is_same_email};
 use super::signed::Signed;
@@ -19,50 +19,50 @@ use x509_cert::ext::pkix::{
     SubjectAltName, SubjectKeyIdentifier,
 };
 
-/// Why there is no certificate.
+/// Why a certificate cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// The file is not readable.
+    /// The file cannot be parsed.
     #[error(transparent)]
     Pem(#[from] PemError),
-    /// There is PEM, but no certificate in it.
-    #[error("there is no certificate in it, but: {0}")]
+    /// The file is PEM, but has no certificate; the labels that it has.
+    #[error("no certificate found, only: {0}")]
     OtherContent(String),
-    /// More bytes than a certificate may have.
-    #[error("a certificate may have {limit} bytes, this one has {found}")]
+    /// The certificate is too long.
+    #[error("a certificate may have at most {limit} bytes, this one has {found}")]
     TooLong {
-        /// The most.
+        /// The maximum length in bytes.
         limit: usize,
-        /// What came.
+        /// The length in bytes.
         found: usize,
     },
-    /// The DER is not that of a certificate of RFC 5280.
+    /// Not the DER of a certificate (RFC 5280).
     #[error("the certificate is malformed: {0}")]
     Malformed(String),
-    /// Its key is not usable.
+    /// The certificate's public key cannot be used.
     #[error("the certificate of {subject} is not usable: {error}")]
     Key {
-        /// Whose it is.
+        /// The subject.
         subject: DistinguishedName,
-        /// What is wrong with the key.
+        /// Why the key cannot be used.
         error: KeyError,
     },
 }
 
-/// A name of a certificate's owner besides the subject (RFC 5280, section 4.2.1.6).
+/// A subject alternative name (RFC 5280, section 4.2.1.6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlternativeName {
-    /// A domain name.
+    /// dNSName.
     Domain(String),
-    /// An e-mail address.
+    /// rfc822Name: an e-mail address.
     Email(String),
-    /// An address.
+    /// iPAddress.
     Address(IpAddr),
-    /// A distinguished name.
+    /// directoryName.
     Name(DistinguishedName),
 }
 
-/// A parsed X.509 certificate, of which nothing has been verified.
+/// A parsed X.509 certificate. Nothing in it is verified.
 #[derive(Clone)]
 pub struct Certificate {
     der: CertificateDer<'static>,
@@ -78,25 +78,25 @@ pub struct Certificate {
     status_urls: Vec<String>,
 }
 
-/// What is read of the extensions.
+/// The extensions that are used.
 #[derive(Clone, Default)]
 struct Extensions {
     names: Option<SubjectAltName>,
     constraints: Option<BasicConstraints>,
     usage: Option<KeyUsage>,
     key_id: Option<SubjectKeyIdentifier>,
-    /// What its key is for; none if that cannot be read.
+    /// Extended key usage; empty if absent or malformed.
     purposes: Vec<ObjectIdentifier>,
-    /// Where lists and answers about it are, as far as that can be read.
+    /// CRL distribution points and authority information access; empty if absent or malformed.
     lists: CrlDistributionPoints,
     access: AuthorityInfoAccessSyntax,
 }
 
-/// No payload of IKEv2 is longer.
+/// The maximum length of a certificate: no IKEv2 payload is longer.
 const MOST_BYTES: usize = u16::MAX as usize;
 
 impl Certificate {
-    /// Every certificate of a file: PEM with any number of them, DER, or base64 alone.
+    /// Reads all certificates of a file: PEM with any number of them, DER, or bare base64.
     pub fn from_file(bytes: &[u8]) -> Result<Vec<Self>, CertificateError> {
         let sections = pem::read(bytes)?;
         let is_certificate =
@@ -109,7 +109,7 @@ impl Certificate {
         found.into_iter().map(|section| Self::from_der(section.der.expose())).collect()
     }
 
-    /// The certificate of its DER, as a CERT payload of encoding 4 has it.
+    /// Parses a certificate in DER, as in a CERT payload of encoding 4.
     pub fn from_der(bytes: &[u8]) -> Result<Self, CertificateError> {
         if bytes.len() > MOST_BYTES {
             return Err(CertificateError::TooLong { limit: MOST_BYTES, found: bytes.len() });
@@ -150,71 +150,71 @@ impl Certificate {
         &self.der
     }
 
-    /// Whose it is.
+    /// The subject.
     pub fn subject(&self) -> &DistinguishedName {
         &self.subject
     }
 
-    /// Who signed it, by its own words.
+    /// The issuer.
     pub fn issuer(&self) -> &DistinguishedName {
         &self.issuer
     }
 
-    /// The number its issuer gave it.
+    /// The serial number.
     pub fn serial(&self) -> &[u8] {
         &self.serial
     }
 
-    /// From when on it is valid, since 1970.
+    /// notBefore, as time since 1970.
     pub fn not_before(&self) -> Duration {
         self.not_before.unix_duration()
     }
 
-    /// Until when it is valid, since 1970.
+    /// notAfter, as time since 1970.
     pub fn not_after(&self) -> Duration {
         self.not_after.unix_duration()
     }
 
-    /// The owner's public key.
+    /// The subject's public key.
     pub fn key(&self) -> &VerifyingKey {
         &self.key
     }
 
-    /// The owner's names besides the subject; those of other types are left out.
+    /// The subject alternative names of the supported types.
     pub fn names(&self) -> &[AlternativeName] {
         &self.names
     }
 
-    /// SHA-1 of the SubjectPublicKeyInfo: what a CERTREQ payload names an authority by (RFC 7296, section 3.7).
+    /// SHA-1 of the SubjectPublicKeyInfo, by which a CERTREQ payload names a CA (RFC 7296, section 3.7).
     pub fn key_hash(&self) -> [u8; 20] {
         let hash = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, self.key.info());
         hash.as_ref().try_into().expect("SHA-1 has 20 bytes")
     }
 
-    /// Whether it may sign other certificates.
+    /// Whether it is a CA certificate: basic constraints and key usage allow it to sign certificates.
     pub fn is_authority(&self) -> bool {
         let constraints = self.extensions.constraints.as_ref();
         constraints.is_some_and(|it| it.ca)
             && self.extensions.usage.as_ref().is_none_or(KeyUsage::key_cert_sign)
     }
 
-    /// Whether it calls itself its own issuer.
+    /// Whether issuer and subject are the same name.
     pub fn is_self_issued(&self) -> bool {
         self.issuer == self.subject
     }
 
-    /// Whether the key of another certificate has signed it, with an algorithm that is not weak.
+    /// Whether the issuer's key has signed it, with an algorithm that is not weak.
     pub(super) fn is_signed_by(&self, issuer: &Self) -> bool {
         Signed::from_der(self.to_der()).is_ok_and(|signed| signed.is_by(issuer.key()))
     }
 
-    /// How many authorities may stand between it and the end of a chain.
+    /// The path length constraint: the maximum number of intermediate CA certificates below this one.
     pub(super) fn path_length(&self) -> Option<usize> {
         self.extensions.constraints.as_ref()?.path_len_constraint.map(usize::from)
     }
 
-    /// Whether its key may sign what is no certificate. RFC 4945, section 5.1.3.2: digitalSignature or nonRepudiation,
-    /// if anything is said about the usage.
+    /// Whether the key usage allows other signatures than those of certificates and CRLs. RFC 4945, section 5.1.3.2:
+    /// digitalSignature or nonRepudiation, if there is a key usage extension.
     pub(super) fn may_sign(&self) -> bool {
         self.extensions
             .usage
@@ -222,38 +222,40 @@ impl Certificate {
             .is_none_or(|usage| usage.digital_signature() || usage.non_repudiation())
     }
 
-    /// Whether it may sign revocation lists.
+    /// Whether the key usage allows signing CRLs.
     pub(super) fn may_sign_lists(&self) -> bool {
         self.extensions.usage.as_ref().is_none_or(KeyUsage::crl_sign)
     }
 
-    /// Whether its issuer lets it answer questions of OCSP.
+    /// Whether its issuer delegates OCSP responses to it: the extended key usage includes id-kp-OCSPSigning.
     pub(super) fn answers_for_its_issuer(&self) -> bool {
         self.extensions.purposes.contains(&OCSP_SIGNING)
     }
 
-    /// What OCSP names the key by: without its algorithm.
+    /// The key bits without the algorithm, which OCSP hashes to name the issuer's key.
     pub(super) fn key_bits(&self) -> &[u8] {
         self.key.bytes()
     }
 
-    /// Where it says that revocation lists are that may name it.
+    /// The HTTP addresses of CRLs that cover the certificate.
     pub(super) fn list_urls(&self) -> &[String] {
         &self.list_urls
     }
 
-    /// Where it says that questions about it are answered.
+    /// The HTTP addresses of OCSP responders for the certificate.
     pub(super) fn status_urls(&self) -> &[String] {
         &self.status_urls
     }
 
-    /// Whether it says that lists that may name it are at this place.
+    /// Whether `url` is one of the certificate's CRL addresses.
     pub(super) fn lists_at(&self, url: &str) -> bool {
         self.list_urls.iter().any(|it| it == url)
     }
 
-    /// Whether `identity` is one of the owner's: the subject or a name besides it, without wildcards (RFC 4945, section
-    /// 3.1). A key ID is the certificate's own, or SHA-1 of the public key or of its SubjectPublicKeyInfo.
+    /// Whether `identity` is the subject or a subject alternative name (RFC 4945, section 3.1). Wildcards are not
+    /// expanded.
+    ///
+    /// A key ID must be the subject key identifier, or SHA-1 of the public key or of its SubjectPublicKeyInfo.
     pub fn holds(&self, identity: &Identity) -> bool {
         match identity {
             Identity::Name(name) => {
@@ -273,7 +275,7 @@ impl Certificate {
         }
     }
 
-    /// Every identity that it [holds](Self::holds).
+    /// All identities that the certificate [holds](Self::holds).
     pub fn identities(&self) -> Vec<Identity> {
         let subject = Some(Identity::Name(self.subject.clone())).filter(|_| !self.subject.is_empty());
         let names = self.names.iter().map(|name| match name {
@@ -310,7 +312,7 @@ impl Extensions {
                 CONSTRAINTS => once(&mut read.constraints, extension)?,
                 USAGE => once(&mut read.usage, extension)?,
                 KEY_ID => once(&mut read.key_id, extension)?,
-                // Optional: a malformed extension counts as absent.
+                // These are optional: a malformed extension counts as absent.
                 PURPOSES => {
                     let known = ExtendedKeyUsage::from_der(extension.extn_value.as_bytes());
                     read.purposes = known.map(|usage| usage.0).unwrap_or_default();
@@ -323,7 +325,7 @@ impl Extensions {
         Ok(read)
     }
 
-    /// Where whole revocation lists are: not parts of them, and not those of another issuer.
+    /// The HTTP addresses of complete CRLs: not of CRLs for some reasons only, nor of indirect CRLs.
     fn list_urls(&self) -> Vec<String> {
         let whole = self.lists.0.iter().filter(|point| point.reasons.is_none() && point.crl_issuer.is_none());
         urls(whole.flat_map(|point| match &point.distribution_point {
@@ -332,18 +334,19 @@ impl Extensions {
         }))
     }
 
-    /// Where OCSP is served.
+    /// The HTTP addresses of OCSP responders.
     fn status_urls(&self) -> Vec<String> {
         let of_ocsp = self.access.0.iter().filter(|access| access.access_method == OCSP);
         urls(of_ocsp.map(|access| &access.access_location))
     }
 }
 
-/// Of places to ask at, so many are looked at, and no longer ones.
+/// Maximum number of addresses taken from a certificate, and their maximum length.
 const MOST_URLS: usize = 2;
 const LONGEST_URL: usize = 1024;
 
-/// Those that are reached by HTTP. What is there is signed: TLS would add nothing, but the need to check its certificate.
+/// The `http://` addresses. TLS would add nothing, because CRLs and OCSP responses are signed, but would need another
+/// certificate check.
 fn urls<'a>(names: impl Iterator<Item = &'a GeneralName>) -> Vec<String> {
     let urls = names.filter_map(|name| match name {
         GeneralName::UniformResourceIdentifier(url) => Some(url.as_str()),
@@ -358,7 +361,7 @@ fn urls<'a>(names: impl Iterator<Item = &'a GeneralName>) -> Vec<String> {
     urls.filter(is_usable).take(MOST_URLS).map(str::to_owned).collect()
 }
 
-/// The value of an extension, or nothing.
+/// The value of an extension; empty if it is malformed.
 fn value<'a, T: Decode<'a> + Default>(extension: &'a Extension) -> T {
     T::from_der(extension.extn_value.as_bytes()).unwrap_or_default()
 }
@@ -382,7 +385,7 @@ where
     let malformed = |what| CertificateError::Malformed(format!("the extension {} {what}", extension.extn_id));
     let value = T::from_der(extension.extn_value.as_bytes()).map_err(|_| malformed("cannot be read"))?;
     if place.replace(value).is_some() {
-        return Err(malformed("is there twice"));
+        return Err(malformed("occurs twice"));
     }
     Ok(())
 }

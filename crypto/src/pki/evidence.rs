@@ -1,10 +1,10 @@
-//! What is known about revocation besides the lists of the configuration: lists in files, and what issuers answered.
+//! Revocation data that changes at run time: CRL files, fetched CRLs and OCSP responses.
 //!
 //! ```text
-//! verify ──no fresh status──> source ──due──> Query ──HTTP, elsewhere──> answer ──verified──> source ──> next verify
+//! verify ──no fresh status──> source ──due──> Query ──HTTP, by the caller──> answer ──verified──> source ──> next verify
 //! ```
-//! Nothing here waits or opens a connection. A source is made only of a certificate whose chain leads to a trusted authority,
-//! and what comes from it counts only if the issuer of that certificate has signed it.
+//! Nothing here blocks or opens a connection. A source is created only for a certificate whose chain leads to a trusted
+//! CA, and its data is used only if the issuer of that certificate has signed it.
 
 use super::list::List;
 use super::ocsp::{self, Answer, CertId};
@@ -15,41 +15,41 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Sources that are remembered for each trusted authority, as those below it can name as many as they like: of lists, which may
-/// be large, and of answers about one certificate. The one that was longest without use goes first.
+/// Maximum number of sources per trusted CA, of CRLs and of OCSP responses: the CAs below it can name any number. CRLs
+/// may be large. The least recently used source is dropped first.
 const MOST_SOURCES: [usize; 2] = [16, 1024];
-/// Bytes of what a source sends: a list of some hundred thousand certificates, or an answer about one.
+/// Maximum length of a CRL, enough for some hundred thousand certificates, and of an OCSP response.
 const MOST_BYTES: [usize; 2] = [4 << 20, 64 << 10];
-/// The first wait after a source failed, doubled up to the longest.
+/// The first and the longest delay after a source failed; it doubles in between.
 const RETRY: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(3600)];
-/// The shortest time until a source is asked again that has answered.
+/// The shortest time until a successful fetch is repeated.
 const SHORTEST: Duration = Duration::from_secs(60);
-/// How long a source that never answered is tried without being wanted.
+/// How long a source that never succeeded is tried after it was last wanted.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Where to ask, and about what.
+/// An address, and the CRL or OCSP response to fetch from it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Source {
     url: String,
     /// SHA-1 of the issuer's key.
     issuer: [u8; 20],
-    /// The request of OCSP; none for a list.
+    /// The OCSP request; `None` for a CRL.
     request: Option<Vec<u8>>,
 }
 
-/// What has come of a source.
+/// The state of a source.
 struct State {
     issuer: Certificate,
-    /// SHA-1 of the key of the trusted authority to which the issuer leads.
+    /// SHA-1 of the key of the trusted CA at the end of the issuer's chain.
     authority: [u8; 20],
     certificate: Option<CertId>,
     found: Option<Found>,
-    /// When it is asked next, since 1970.
+    /// When to fetch next, as time since 1970.
     due: Duration,
     is_asked: bool,
     failures: u32,
     failure: Option<String>,
-    /// When it was last wanted, since 1970.
+    /// When [`Evidence::want`] last named the source, as time since 1970.
     used: Duration,
 }
 
@@ -59,28 +59,28 @@ enum Found {
     Answer(Answer),
 }
 
-/// Something to be fetched by HTTP.
+/// An HTTP request to make.
 #[derive(Clone, Debug)]
 pub struct Query(Source);
 
 impl Query {
-    /// Where; it begins with `http://`.
+    /// The address; it begins with `http://`.
     pub fn url(&self) -> &str {
         &self.0.url
     }
 
-    /// What is posted, as `application/ocsp-request`; a list is only fetched.
+    /// The body to POST as `application/ocsp-request`; `None` for a CRL, which is fetched with GET.
     pub fn body(&self) -> Option<&[u8]> {
         self.0.request.as_deref()
     }
 
-    /// How many bytes the answer may have.
+    /// Maximum length of the answer in bytes.
     pub fn limit(&self) -> usize {
         MOST_BYTES[usize::from(self.0.request.is_some())]
     }
 }
 
-/// What is known about revocation besides the lists of the configuration. Shared by all who verify.
+/// Revocation data that changes at run time: CRL files, fetched CRLs and OCSP responses. Shared by all trust stores.
 pub struct Evidence {
     known: Mutex<Known>,
     generation: AtomicU64,
@@ -94,17 +94,17 @@ struct Known {
 }
 
 impl Evidence {
-    /// Knows nothing; `wake` is called when there may be something to fetch.
+    /// Starts without data; `wake` is called when there may be something to fetch.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self { known: Mutex::default(), generation: AtomicU64::new(0), wake: Box::new(wake) }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        // What a thread that panicked has left is whole: it is changed in single steps.
+        // Each change is a single step, so the data is consistent even if a thread panicked.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the lists of a file, in place of those that it had before. Only the authority itself may have signed them.
+    /// Replaces the CRLs of a file. `authority` itself must have signed them all.
     pub fn set_file(
         &self,
         path: &str,
@@ -120,17 +120,17 @@ impl Evidence {
         Ok(())
     }
 
-    /// Forgets what was fetched for authorities whose keys are not among these, by [`Certificate::key_hash`].
+    /// Drops the sources of all CAs but these, given by [`Certificate::key_hash`].
     pub fn keep_authorities(&self, keys: &HashSet<[u8; 20]>) {
         self.known().sources.retain(|_, state| keys.contains(&state.authority));
     }
 
-    /// Forgets the lists of files that are not among these.
+    /// Drops the CRLs of all files but these.
     pub fn keep_files(&self, paths: &[&str]) {
         self.known().files.retain(|path, _| paths.contains(&path.as_str()));
     }
 
-    /// The lists that say that they are an issuer's. Whether they are is not looked at while all others wait.
+    /// The CRLs that name an issuer. Signatures are not checked here, because the lock is held.
     pub(super) fn lists_of(&self, issuer: &Certificate) -> Vec<Arc<List>> {
         let known = self.known();
         let fetched = known.sources.values().filter_map(|state| match &state.found {
@@ -140,7 +140,7 @@ impl Evidence {
         known.files.values().flatten().chain(fetched).filter(|list| list.is_of(issuer)).cloned().collect()
     }
 
-    /// What the issuer has answered about a certificate: that it is revoked, or, if it was asked lately enough, that not.
+    /// The OCSP status of a certificate: revoked, or not revoked by a response that has not expired.
     pub(super) fn answer_about(
         &self,
         certificate: &Certificate,
@@ -157,8 +157,9 @@ impl Evidence {
         answers.filter(|answer| answer.is_revoked || now <= answer.until).max_by_key(|it| it.is_revoked)
     }
 
-    /// Has fetched, now and again before it is too old, what is said of a certificate where it says that it is said.
-    /// The authority to which both lead is charged with it.
+    /// Schedules fetches of the CRL or OCSP status that the certificate points to, and refreshes it before it expires.
+    ///
+    /// The sources count towards the limit of `authority`, the trusted CA of both certificates.
     pub(super) fn want(&self, [certificate, issuer, authority]: [&Certificate; 3], now: Duration) {
         let mut is_new = false;
         let sources: Vec<_> = sources(certificate, issuer).collect();
@@ -180,7 +181,7 @@ impl Evidence {
                 }
             });
             state.used = now;
-            // What failed is asked again when it is wanted again, but not with each knock.
+            // Retry a failed source soon after it is wanted again, but not at each attempt of a peer.
             let has_fresh = state.found.as_ref().is_some_and(|found| found.is_fresh(now));
             if !has_fresh && state.failures > 0 {
                 state.due = state.due.min(now + RETRY[0]);
@@ -194,8 +195,7 @@ impl Evidence {
         }
     }
 
-    /// How it stands with the places at which a certificate says that its status is told, for an operator; and whether one of
-    /// them is still being asked.
+    /// The state of the certificate's sources, as text for an operator, and whether a fetch is pending.
     pub(super) fn progress(
         &self,
         certificate: &Certificate,
@@ -209,7 +209,7 @@ impl Evidence {
             let is_asked = state.is_some_and(|state| state.is_asked || state.due <= now);
             is_awaited |= is_asked;
             match state.map(|state| state.failure.as_ref()) {
-                None => format!("{url} is not asked, as its authority names too many places"),
+                None => format!("{url} is not asked, because certificates of its CA name too many addresses"),
                 Some(None) => format!("{url} is being asked"),
                 Some(Some(failure)) if is_asked => format!("{url} {failure}, and is being asked again"),
                 Some(Some(failure)) => format!("{url} {failure}"),
@@ -219,12 +219,12 @@ impl Evidence {
         (!said.is_empty()).then(|| (said.join("; "), is_awaited))
     }
 
-    /// Changes whenever a question has come to an end, or a file was read: what was refused for want of a status may be taken.
+    /// Changes whenever a fetch has ended or a file was read: a certificate without a known status may be accepted now.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// What is to be fetched at the time `now` since 1970. Each must be [answered](Self::answer).
+    /// The requests due at the time `now` since 1970. Each must be [answered](Self::answer).
     pub fn due(&self, now: Duration) -> Vec<Query> {
         let mut known = self.known();
         known
@@ -238,7 +238,8 @@ impl Evidence {
         .collect()
     }
 
-    /// Takes what was fetched, or why it was not. What is not signed, old or about something else is an error.
+    /// Takes the answer to a query, or why there is none. Fails for data that is not signed, not current, or about
+    /// another certificate.
     pub fn answer(
         &self,
         query: &Query,
@@ -263,7 +264,7 @@ impl Evidence {
         self.generation.fetch_add(1, Ordering::Release);
         match read {
             Ok((found, until)) => {
-                // An attacker on the path could send an older one that has not expired.
+                // An attacker on the path could replay an older answer that has not expired.
                 if !state.found.as_ref().is_some_and(|known| known.stays(&found, now)) {
                     state.found = Some(found);
                 }
@@ -283,7 +284,7 @@ impl Evidence {
 }
 
 impl Known {
-    /// Forgets sources of an authority that has too many.
+    /// Drops the least recently used sources of a CA that has too many.
     fn make_room(&mut self, authority: [u8; 20]) {
         for (kind, most) in MOST_SOURCES.into_iter().enumerate() {
             let is_of_kind = |(source, state): &(&Source, &State)| {
@@ -302,7 +303,7 @@ impl Known {
 }
 
 impl Found {
-    /// Whether it counts at the time `now`.
+    /// Whether the data is current at the time `now`.
     fn is_fresh(&self, now: Duration) -> bool {
         match self {
             Self::List(list) => list.is_fresh(now),
@@ -310,12 +311,11 @@ impl Found {
         }
     }
 
-    /// Whether it stays although `other` has come. How long one of them counts says nothing of which is newer.
+    /// Whether to keep this data instead of `other`. The newer counts, not the one that is valid for longer.
     fn stays(&self, other: &Self, now: Duration) -> bool {
         match (self, other) {
             (Self::List(ours), Self::List(theirs)) => ours.this_update > theirs.this_update,
-            // That a certificate was good says nothing more when it has expired. Of two of one time that counts which
-            // says that it is revoked.
+            // An expired "good" is worthless. Of two responses of the same time, "revoked" counts.
             (Self::Answer(ours), Self::Answer(theirs)) => {
                 let rank = |answer: &Answer| (answer.this_update, answer.is_revoked, answer.until);
                 rank(ours) > rank(theirs) && (ours.is_revoked || now <= ours.until)
@@ -325,7 +325,7 @@ impl Found {
     }
 }
 
-/// Where the status of a certificate is told: the answers about it alone first.
+/// The sources of a certificate's status: OCSP responders first.
 fn sources<'a>(
     certificate: &'a Certificate,
     issuer: &'a Certificate,
@@ -340,7 +340,7 @@ fn sources<'a>(
     of_answers.chain(of_lists.map(move |url| (Source { url: url.clone(), issuer: key, request: None }, None)))
 }
 
-/// Every revocation list of a file: PEM, DER or base64 alone.
+/// Reads all CRLs of a file: PEM, DER or bare base64.
 pub(super) fn read_lists(bytes: &[u8]) -> Result<Vec<List>, RevocationListError> {
     let sections = pem::read(bytes)?;
     let of_lists = sections.iter().filter(|section| matches!(section.label.as_str(), "" | "X509 CRL"));
@@ -354,15 +354,15 @@ pub(super) fn read_lists(bytes: &[u8]) -> Result<Vec<List>, RevocationListError>
     Ok(lists)
 }
 
-/// The list of an issuer as it was fetched, which counts at the time `now`, and until when.
+/// Reads a fetched CRL: it must be signed by the issuer and current at the time `now`. Also returns nextUpdate.
 fn read_fetched(bytes: &[u8], issuer: &Certificate, now: Duration) -> Result<(Arc<List>, Duration), String> {
     let lists = read_lists(bytes).map_err(|error| format!("sends no revocation list: {error}"))?;
     let newest = lists.into_iter().filter(|list| list.is_by(issuer)).max_by_key(|list| list.this_update);
     let list = newest.ok_or("sends a revocation list that the issuer has not signed")?;
     match list.next_update {
         Some(until) if list.is_fresh(now) => Ok((Arc::new(list), until)),
-        Some(_) => Err("sends a revocation list that is not of now; is the clock right?".to_owned()),
-        None => Err("sends a revocation list that does not say until when it counts".to_owned()),
+        Some(_) => Err("sends a revocation list that is not current; is the clock right?".to_owned()),
+        None => Err("sends a revocation list without nextUpdate".to_owned()),
     }
 }
 
@@ -371,22 +371,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_answer_counts_however_long_others_do() {
+    fn the_newest_answer_counts_even_if_another_is_valid_for_longer() {
         let answer = |is_revoked, [this_update, until]: [u64; 2]| {
             let [this_update, until] = [this_update, until].map(Duration::from_secs);
             Found::Answer(Answer { is_revoked, this_update, until })
         };
         for (known, new, stays) in [
-            // A good one that counts for longer does not hide that it was revoked since.
+            // A longer-lived "good" does not hide a later revocation.
             (answer(false, [10, 900]), answer(true, [20, 100]), false),
             (answer(true, [20, 100]), answer(false, [10, 900]), true),
-            // Of one time: revoked.
+            // At the same time, "revoked" counts.
             (answer(true, [10, 100]), answer(false, [10, 900]), true),
             (answer(false, [10, 900]), answer(true, [10, 100]), false),
-            // It was on hold, and is so no longer.
+            // The certificate was on hold, and is released.
             (answer(true, [10, 900]), answer(false, [20, 100]), false),
             (answer(false, [20, 100]), answer(false, [10, 900]), true),
-            // What has expired gives way, unless it says that the certificate is revoked.
+            // An expired answer is replaced, unless it is "revoked".
             (answer(false, [20, 40]), answer(false, [10, 900]), false),
             (answer(true, [20, 40]), answer(false, [10, 900]), true),
         ] {

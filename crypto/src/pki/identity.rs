@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Who a peer says it is. Domain names and the domain of an e-mail address are compared without case.
+/// The identity that a peer claims. Comparison ignores case in domain names and in the domain of an e-mail address.
 #[derive(Clone, Debug)]
 pub enum Identity {
     /// ID_IPV4_ADDR.
@@ -19,37 +19,37 @@ pub enum Identity {
     Email(String),
     /// ID_DER_ASN1_DN: a distinguished name.
     Name(DistinguishedName),
-    /// ID_KEY_ID: bytes that mean something to the two sides only.
+    /// ID_KEY_ID: opaque bytes with a meaning only to the two peers.
     KeyId(Vec<u8>),
 }
 
-/// Why an ID payload or a text is no identity.
+/// Why an ID payload or a text is not accepted as an identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// An ID type that is not known.
+    /// The ID type is not supported.
     #[error("identities of type {0} are not supported")]
     Type(u8),
-    /// The data is not of the type.
+    /// The data does not fit the ID type.
     #[error("an identity of type {0} is malformed")]
     Malformed(u8),
-    /// It has more bytes than are worth comparing.
-    #[error("an identity may have {LONGEST} bytes, this one has {0}")]
+    /// The identity is longer than [`LONGEST`].
+    #[error("an identity may have at most {LONGEST} bytes, this one has {0}")]
     TooLong(usize),
-    /// The text is none of the forms of an identity.
+    /// The text has none of the supported forms.
     #[error(
-        "{0:?} is no identity: an address, a domain name, an e-mail address, a distinguished name, or @#HEX"
+        "{0:?} is not an identity: write an address, a domain name, an e-mail address, a distinguished name, or @#HEX"
     )]
     Text(String),
-    /// The text is of a distinguished name, and wrong.
+    /// The text is a malformed distinguished name.
     #[error(transparent)]
     Name(#[from] super::NameError),
 }
 
-/// Bytes of an identity that are worth comparing.
+/// Maximum length of an identity in bytes.
 const LONGEST: usize = 1024;
 
 impl Identity {
-    /// The identity of an ID payload's type and data.
+    /// Parses the type and data of an ID payload.
     pub fn from_payload(kind: u8, data: &[u8]) -> Result<Self, IdentityError> {
         let malformed = || IdentityError::Malformed(kind);
         if data.len() > LONGEST {
@@ -67,7 +67,7 @@ impl Identity {
         }
     }
 
-    /// The ID payload's type.
+    /// The type for an ID payload.
     pub fn kind(&self) -> u8 {
         match self {
             Self::Ipv4(_) => 1,
@@ -79,7 +79,7 @@ impl Identity {
         }
     }
 
-    /// The ID payload's data.
+    /// The data for an ID payload.
     pub fn data(&self) -> Vec<u8> {
         match self {
             Self::Ipv4(address) => address.octets().to_vec(),
@@ -91,7 +91,7 @@ impl Identity {
     }
 }
 
-/// Names must be printable ASCII: what is shown to an operator must be what is compared.
+/// Names must be printable ASCII, so that an operator sees exactly what is compared.
 fn printable(data: &[u8]) -> Option<String> {
     let fine = !data.is_empty() && data.iter().all(u8::is_ascii_graphic);
     fine.then(|| data.iter().map(|&byte| char::from(byte)).collect())
@@ -128,7 +128,7 @@ pub(super) fn is_same_domain(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other)
 }
 
-/// RFC 5280, section 7.5: the part before the @ counts as it is written.
+/// RFC 5280, section 7.5: the local part, before the @, is case-sensitive.
 pub(super) fn is_same_email(one: &str, other: &str) -> bool {
     match (one.rsplit_once('@'), other.rsplit_once('@')) {
         (Some((one, one_domain)), Some((other, other_domain))) => {
@@ -138,10 +138,11 @@ pub(super) fn is_same_email(one: &str, other: &str) -> bool {
     }
 }
 
-/// Names that a configuration has for anyone at all.
+/// The wildcards of a configuration, for any peer.
 const ANYONE: &[&str] = &["%any", "any", "*", "%any4", "%any6"];
 
-/// Written so that it is read as the same: what looks like something else has its type before it.
+/// Prints a form that parses to the same identity. The type is a prefix if the text alone would be read as another
+/// type.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -162,8 +163,8 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Reads what VyOS and strongSwan take: `192.0.2.1`, `2001:db8::1`, `moon.example`, `@moon`, `carol@example`,
-/// `@@carol@example`, `C=CH, CN=moon`, `@#0a1b`, and each with its type before it, as in `fqdn:moon` or `keyid:moon`.
+/// Parses the forms of VyOS and strongSwan: `192.0.2.1`, `2001:db8::1`, `moon.example`, `@moon`, `carol@example`,
+/// `@@carol@example`, `C=CH, CN=moon`, `@#0a1b`, and each with its type as a prefix, as in `fqdn:moon` or `keyid:moon`.
 impl FromStr for Identity {
     type Err = IdentityError;
 
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn text_says_its_type_by_its_form() {
+    fn the_type_follows_from_the_form_of_the_text() {
         for (text, kind) in [
             ("192.0.2.1", 1),
             ("2001:db8::1", 5),
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_is_printed_so_that_it_is_read_as_the_same() {
+    fn a_printed_identity_parses_to_the_same_identity() {
         for (kind, data, text) in [
             (2, "moon.example", "moon.example"),
             (2, "192.0.2.1", "fqdn:192.0.2.1"),
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn domains_have_no_case_and_persons_have() {
+    fn only_the_local_part_of_an_address_is_case_sensitive() {
         assert_eq!(identity("Moon.Example"), identity("moon.example"));
         assert_eq!(identity("carol@EXAMPLE.org"), identity("carol@example.org"));
         assert_ne!(identity("Carol@example.org"), identity("carol@example.org"));
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_of_text_can_be_sent() {
+    fn an_identity_read_from_text_is_short_enough_to_send() {
         for length in [LONGEST, LONGEST + 1] {
             let name = "a".repeat(length);
             let expected = if length > LONGEST { Err(IdentityError::TooLong(length)) } else { Ok(()) };

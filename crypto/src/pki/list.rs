@@ -12,23 +12,23 @@ use x509_cert::ext::pkix::crl::IssuingDistributionPoint;
 use x509_cert::ext::pkix::name::{DistributionPointName, GeneralName};
 use x509_cert::time::Time;
 
-/// Keys of which it is remembered whether they have signed a list.
+/// Maximum number of cached signature checks per CRL.
 const MOST_KEYS: usize = 8;
 
 const SCOPE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.28");
 
-/// A list of certificates that their issuer has taken back.
+/// A certificate revocation list (CRL).
 pub(super) struct List {
-    /// As it is asked for a serial number.
+    /// The parsed CRL, for looking up serial numbers.
     pub(super) webpki: CertRevocationList<'static>,
-    /// From when on it counts, since 1970.
+    /// thisUpdate, as time since 1970.
     pub(super) this_update: Duration,
-    /// Until when, if it says so.
+    /// nextUpdate, if present.
     pub(super) next_update: Option<Duration>,
     issuer: DistinguishedName,
     scope: Option<IssuingDistributionPoint>,
     signed: Signed,
-    /// Whether these keys have signed it, since that is asked often, and a list may be long.
+    /// Results of signature checks by key. They are needed often, and a CRL may be long.
     keys: Mutex<Vec<(Vec<u8>, bool)>>,
 }
 
@@ -56,12 +56,12 @@ impl List {
         })
     }
 
-    /// Whether it says that it is the list of an authority of this name.
+    /// Whether the CRL's issuer field is the subject of `issuer`. The signature is not checked.
     pub(super) fn is_of(&self, issuer: &Certificate) -> bool {
         self.issuer == *issuer.subject()
     }
 
-    /// Whether the owner of a certificate has signed it, and may.
+    /// Whether the key of `issuer` has signed the CRL, and is allowed to.
     pub(super) fn is_by(&self, issuer: &Certificate) -> bool {
         if !self.is_of(issuer) || !issuer.may_sign_lists() {
             return false;
@@ -81,7 +81,7 @@ impl List {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a certificate of its issuer would be in it, if it were revoked.
+    /// Whether the scope of the CRL includes a certificate of its issuer.
     pub(super) fn covers(&self, certificate: &Certificate) -> bool {
         let Some(scope) = &self.scope else { return true };
         let is_partial = scope.indirect_crl
@@ -100,13 +100,13 @@ impl List {
         !is_partial && is_of_place
     }
 
-    /// Whether it counts at the time `now` since 1970.
+    /// Whether the CRL is current at the time `now` since 1970.
     pub(super) fn is_fresh(&self, now: Duration) -> bool {
         self.this_update <= now + super::signed::CLOCK_SKEW
             && self.next_update.is_some_and(|until| now <= until)
     }
 
-    /// Whether a certificate of its issuer is in it.
+    /// Whether the CRL lists a certificate of its issuer.
     pub(super) fn has(&self, certificate: &Certificate) -> bool {
         !matches!(self.webpki.find_serial(certificate.serial()), Ok(None))
     }

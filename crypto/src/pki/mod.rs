@@ -1,10 +1,11 @@
-//! Certificates of peers: X.509 as IKEv2 uses it (RFC 5280, RFC 4945).
+//! X.509 certificates of peers, as IKEv2 uses them (RFC 5280, RFC 4945).
 //!
-//! A [`Certificate`] is parsed from a file or a CERT payload. A [`TrustStore`] holds the authorities, the revocation
-//! lists and the certificates that are trusted themselves, and answers whether a peer's certificate leads to one of
-//! them. Then the peer's [`Identity`] must be one of those that the certificate [holds](Certificate::holds).
-//! Nothing is fetched here: what a certificate says about places to ask at becomes a [`Query`] of [`Evidence`], once its chain
-//! is known to lead to an authority; the caller, which has network access, answers it.
+//! A [`Certificate`] is parsed from a file or a CERT payload. A [`TrustStore`] holds the trusted CAs, revocation lists
+//! and pinned peer certificates, and verifies the chain of a peer's certificate. After that the certificate must
+//! [hold](Certificate::holds) the peer's [`Identity`].
+//!
+//! Nothing is fetched here. Once a chain is known to lead to a trusted CA, [`Evidence`] turns the CRL and OCSP
+//! addresses of its certificates into [`Query`]s. The caller, which has network access, answers them.
 
 mod certificate;
 mod evidence;

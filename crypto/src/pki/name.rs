@@ -1,4 +1,4 @@
-//! Distinguished names: in DER, as text, and compared.
+//! Distinguished names: parsing DER and text, printing, and comparison.
 
 use der::asn1::{Any, AnyRef, BmpString, Ia5StringRef, ObjectIdentifier, PrintableStringRef, Utf8StringRef};
 use der::{Decode, Encode, Tag, Tagged};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use x509_cert::attr::AttributeTypeAndValue;
 use x509_cert::name::{RdnSequence, RelativeDistinguishedName};
 
-/// Types of attributes by the names that are written here first, and read besides.
+/// Attribute types by name. The first name of a type is the one printed; all are parsed.
 const TYPES: &[(&str, &str)] = &[
     ("C", "2.5.4.6"),
     ("ST", "2.5.4.8"),
@@ -35,38 +35,38 @@ const TYPES: &[(&str, &str)] = &[
 const EMAIL: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.1");
 const DOMAIN: ObjectIdentifier = ObjectIdentifier::new_unwrap("0.9.2342.19200300.100.1.25");
 
-/// What in a text is no distinguished name.
+/// Why a text or DER is not a distinguished name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// The bytes are no DER of a name.
+    /// Not the DER of a Name.
     #[error("the distinguished name is malformed")]
     Malformed,
-    /// There is nothing in it.
+    /// The text is empty.
     #[error("the distinguished name is empty")]
     Empty,
-    /// A part has no `=`.
+    /// A part lacks its `=`.
     #[error("{0:?} is not of the form TYPE=VALUE")]
     NoValue(String),
-    /// A type that is neither known nor an object identifier.
-    #[error("{0:?} is no type of a distinguished name's parts, such as C, O, OU or CN")]
+    /// An attribute type that is neither a known name nor an object identifier.
+    #[error("{0:?} is not an attribute type of a distinguished name, such as C, O, OU or CN")]
     UnknownType(String),
-    /// What follows a backslash or a quotation mark is wrong.
-    #[error("the value of {0} has a backslash or a quotation mark too many")]
+    /// An invalid escape, or a missing quotation mark.
+    #[error("the value of {0} has an invalid backslash or quotation mark")]
     Escape(String),
-    /// The value cannot be encoded.
-    #[error("the value of {0} has characters that may not be there")]
+    /// The value has characters that the attribute type does not allow.
+    #[error("the value of {0} has characters that are not allowed there")]
     Value(String),
 }
 
-/// A distinguished name (RFC 5280, section 4.1.2.4). Names are equal if their parts are, in the same order; letters of
-/// ASCII in either case and any number of spaces count as the same, and so do all types of strings.
+/// A distinguished name (RFC 5280, section 4.1.2.4). Names are equal if their parts are equal, in the same order.
+/// Comparison ignores the case of ASCII letters, the number of spaces, and the string types.
 #[derive(Clone)]
 pub struct DistinguishedName(Arc<Parsed>);
 
 struct Parsed {
     der: Vec<u8>,
     parts: Vec<Vec<Attribute>>,
-    /// `parts` as they are compared.
+    /// `parts` in the form for comparison.
     folded: Vec<Vec<Attribute>>,
 }
 
@@ -79,12 +79,12 @@ struct Attribute {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Value {
     Text(String),
-    /// What is no string, in DER.
+    /// A value that is not a string, as DER.
     Other(Vec<u8>),
 }
 
 impl DistinguishedName {
-    /// The name of a Name in DER, as an ID payload of type ID_DER_ASN1_DN has it.
+    /// Parses a Name in DER, as in an ID payload of type ID_DER_ASN1_DN.
     pub fn from_der(bytes: &[u8]) -> Result<Self, NameError> {
         let sequence = RdnSequence::from_der(bytes).map_err(|_| NameError::Malformed)?;
         let attribute = |it: &AttributeTypeAndValue| Attribute { kind: it.oid, value: Value::new(&it.value) };
@@ -98,7 +98,7 @@ impl DistinguishedName {
         &self.0.der
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the name has no parts.
     pub fn is_empty(&self) -> bool {
         self.0.parts.is_empty()
     }
@@ -118,11 +118,11 @@ impl DistinguishedName {
     }
 }
 
-/// A part as it is compared.
+/// A part in the form for comparison.
 fn folded(part: &[Attribute]) -> Vec<Attribute> {
     let fold = |it: &Attribute| Attribute { kind: it.kind, value: it.value.folded() };
     let mut part: Vec<Attribute> = part.iter().map(fold).collect();
-    // DER orders a set by its encoding, which knows nothing of letters that count as the same.
+    // DER orders a SET by the encoding, which the folding of case can change.
     part.sort();
     part
 }
@@ -155,7 +155,7 @@ impl Value {
         }
     }
 
-    /// Without what does not count: case, and more than one space.
+    /// Without differences that do not count: case, and repeated spaces.
     fn folded(&self) -> Self {
         match self {
             Self::Text(text) => {
@@ -173,13 +173,14 @@ fn text(value: AnyRef<'_>) -> Option<String> {
         Tag::PrintableString => value.decode_as::<PrintableStringRef<'_>>().ok().map(|it| it.to_string()),
         Tag::Ia5String => value.decode_as::<Ia5StringRef<'_>>().ok().map(|it| it.to_string()),
         Tag::BmpString => value.decode_as::<BmpString>().ok().map(|it| it.to_string()),
-        // T.61, which everybody writes and reads as Latin-1.
+        // Defined as T.61, but in practice written and read as Latin-1.
         Tag::TeletexString => Some(value.value().iter().map(|&byte| char::from(byte)).collect()),
         _ => None,
     }
 }
 
-/// RFC 5280, section 4.1.2.4: PrintableString or UTF8String, but IA5String where appendix A.1 wants it.
+/// RFC 5280, section 4.1.2.4: PrintableString or UTF8String, except that appendix A.1 requires IA5String for some
+/// types.
 fn encode(kind: ObjectIdentifier, text: &str) -> der::Result<Any> {
     if kind == EMAIL || kind == DOMAIN {
         return Any::encode_from(&Ia5StringRef::new(text)?);
@@ -244,8 +245,8 @@ fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
-/// Reads `C=CH, O=strongSwan, CN=moon`, `/C=CH/O=strongSwan/CN=moon` and `O=a+OU=b; CN="c, d"`; parts stand in the order
-/// of the DER, as OpenSSL and strongSwan write them, not in the reverse of RFC 4514.
+/// Parses `C=CH, O=strongSwan, CN=moon`, `/C=CH/O=strongSwan/CN=moon` and `O=a+OU=b; CN="c, d"`. The parts are in the
+/// order of the DER, as in OpenSSL and strongSwan; RFC 4514 uses the reverse order.
 impl FromStr for DistinguishedName {
     type Err = NameError;
 
@@ -274,10 +275,10 @@ impl FromStr for DistinguishedName {
     }
 }
 
-/// The value at the start of `text`, what ended it, and what is behind that; `None` if it is not well escaped.
+/// Parses the value at the start of `text`. Also returns the separator and the rest. `None` if an escape is invalid.
 fn value(text: &str, slashes: bool) -> Option<(String, Option<char>, &str)> {
     let mut bytes = Vec::new();
-    // Spaces at the end count only if they were escaped or quoted.
+    // Trailing spaces count only if escaped or quoted.
     let mut kept = 0;
     let mut quoted = false;
     let mut rest = text.trim_start();
@@ -315,7 +316,7 @@ fn ends(character: char, slashes: bool) -> bool {
     if slashes { matches!(character, '/' | '+') } else { matches!(character, ',' | ';' | '+') }
 }
 
-/// What a backslash stands for: a byte in two hexadecimal digits, or the character itself.
+/// Parses the rest of an escape after its backslash: a byte in two hexadecimal digits, or a literal character.
 fn unescape(text: &str) -> Option<(Vec<u8>, &str)> {
     if let Some(digits) = text.get(..2)
         && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
@@ -335,7 +336,7 @@ mod tests {
         text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    /// The subject of a certificate whose strings are UTF8String, as OpenSSL makes them.
+    /// A name whose strings are UTF8String, as OpenSSL writes them.
     fn utf8(parts: &[(&str, &str)]) -> DistinguishedName {
         let mut sequence = RdnSequence::default();
         for (kind, text) in parts {
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_printed_as_it_was_read() {
+    fn a_printed_name_parses_to_the_same_name() {
         for text in [
             "C=CH, O=strongSwan, CN=moon",
             "C=CH, O=Müller \\& Söhne, CN=a\\, b",
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_write_a_name_is_read() {
+    fn all_notations_of_a_name_are_parsed() {
         let expected = name("C=CH, O=a\\, b, CN=moon");
         for text in [
             "/C=CH/O=a, b/CN=moon",
@@ -384,13 +385,13 @@ mod tests {
     }
 
     #[test]
-    fn types_of_strings_do_not_count() {
+    fn string_types_do_not_matter() {
         assert_eq!(utf8(&[("C", "CH"), ("CN", "moon")]), name("C=CH, CN=MOON"));
         assert_eq!(utf8(&[("CN", " a   b ")]), name("CN=a b"));
     }
 
     #[test]
-    fn order_number_and_values_count() {
+    fn order_number_and_values_of_parts_matter() {
         let expected = name("C=CH, O=a, CN=moon");
         for other in [
             "C=CH, CN=moon, O=a",
@@ -405,15 +406,15 @@ mod tests {
         assert_ne!(name("OU=a+CN=b"), name("OU=a, CN=b"));
     }
 
-    /// The Kelvin sign is no k, or a name could be had that looks like another's.
+    /// The Kelvin sign must not equal k, or a name could be made that looks like another's.
     #[test]
-    fn only_letters_of_ascii_have_two_cases() {
+    fn only_ascii_case_is_ignored() {
         assert_ne!(name("CN=\u{212a}"), name("CN=k"));
         assert_ne!(name("CN=moon\\00"), name("CN=moon"));
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_wrong_part() {
         let error = |text: &str| text.parse::<DistinguishedName>().expect_err("it is wrong");
         assert_eq!(error("  "), NameError::Empty);
         assert_eq!(error("moon"), NameError::NoValue("moon".into()));

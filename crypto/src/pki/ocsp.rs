@@ -1,5 +1,5 @@
-//! Asking about one certificate: OCSP (RFC 6960), in the profile of RFC 5019: SHA-1 names the issuer, and no nonce, so that
-//! answers may be made beforehand and kept.
+//! OCSP (RFC 6960) in the profile of RFC 5019: SHA-1 identifies the issuer, and there is no nonce, so that responses
+//! can be produced in advance and cached.
 
 use super::Certificate;
 use super::signed::CLOCK_SKEW;
@@ -12,7 +12,7 @@ use std::time::Duration;
 const SHA1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.14.3.2.26");
 const BASIC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.48.1.1");
 
-/// How long an answer counts that does not say until when: newer knowledge may be there at any time.
+/// Validity of a response without nextUpdate: newer information may be available at any time.
 const WITHOUT_END: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, PartialEq, Eq, Sequence)]
@@ -22,7 +22,7 @@ struct HashAlgorithm {
     parameters: Option<Null>,
 }
 
-/// A certificate, as both sides name it.
+/// CertID: identifies a certificate in requests and responses.
 #[derive(Clone, Sequence)]
 pub(super) struct CertId {
     algorithm: HashAlgorithm,
@@ -32,7 +32,7 @@ pub(super) struct CertId {
 }
 
 impl PartialEq for CertId {
-    /// The parameters of a hash are NULL or missing, and mean nothing.
+    /// Ignores the hash parameters, which are NULL or absent and have no meaning.
     fn eq(&self, other: &Self) -> bool {
         self.algorithm.oid == other.algorithm.oid
             && (&self.issuer_name, &self.issuer_key, &self.serial)
@@ -41,7 +41,7 @@ impl PartialEq for CertId {
 }
 
 impl CertId {
-    /// The name of a certificate of this issuer.
+    /// The CertID of a certificate of `issuer`.
     pub(super) fn of(certificate: &Certificate, issuer: &Certificate) -> der::Result<Self> {
         let sha1 = |bytes: &[u8]| {
             OctetString::new(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref().to_vec())
@@ -54,7 +54,7 @@ impl CertId {
         })
     }
 
-    /// The request for this certificate alone.
+    /// The OCSPRequest for this certificate alone.
     pub(super) fn request(&self) -> der::Result<Vec<u8>> {
         #[derive(Sequence)]
         struct One {
@@ -97,7 +97,7 @@ struct Response {
     bytes: Option<ResponseBytes>,
 }
 
-/// What is read of a BasicOCSPResponse besides its signature.
+/// BasicOCSPResponse; [`Signed`] reads the signature.
 #[derive(Sequence)]
 struct Basic<'a> {
     body: Body<'a>,
@@ -111,7 +111,7 @@ struct Basic<'a> {
 struct Body<'a> {
     #[asn1(context_specific = "0", optional = "true", tag_mode = "EXPLICIT")]
     version: Option<u8>,
-    /// A choice of a name and a hash of a key: the signature says enough.
+    /// ResponderID. Not used: the signature identifies the responder.
     responder: AnyRef<'a>,
     produced: GeneralizedTime,
     answers: Vec<Single<'a>>,
@@ -131,36 +131,41 @@ struct Single<'a> {
     extensions: Option<AnyRef<'a>>,
 }
 
-/// What an issuer says of a certificate.
+/// The status of a certificate, from an OCSP response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) is_revoked: bool,
-    /// What was known at this time, since 1970.
+    /// thisUpdate, as time since 1970.
     pub(super) this_update: Duration,
-    /// Until when it counts, since 1970.
+    /// nextUpdate, or the end of [`WITHOUT_END`], as time since 1970.
     pub(super) until: Duration,
 }
 
-/// Reads what a responder says of a certificate at the time `now` since 1970. The issuer has signed it, or who it has
-/// charged with that.
+/// Reads the status of a certificate from an OCSP response, at the time `now` since 1970.
+///
+/// The issuer, or a responder that it authorized, must have signed it. An error is a phrase that follows the
+/// responder's address.
 pub(super) fn read(bytes: &[u8], of: &CertId, issuer: &Certificate, now: Duration) -> Result<Answer, String> {
-    let malformed = |error: der::Error| format!("its answer is malformed: {error}");
+    let malformed = |error: der::Error| format!("sends a malformed OCSP response: {error}");
     let response = Response::from_der(bytes).map_err(malformed)?;
     if response.status != ResponseStatus::Successful {
-        return Err(format!("it refuses to answer: {:?}", response.status));
+        return Err(format!("refuses to answer: {:?}", response.status));
     }
-    let bytes = response.bytes.ok_or("its answer is empty")?;
+    let bytes = response.bytes.ok_or("sends an empty OCSP response")?;
     if bytes.kind != BASIC {
-        return Err(format!("its answer is of another type: {}", bytes.kind));
+        return Err(format!("sends an OCSP response of another type: {}", bytes.kind));
     }
     let bytes = bytes.response.as_bytes();
     let basic = Basic::from_der(bytes).map_err(malformed)?;
     let signed = Signed::from_der(bytes).map_err(malformed)?;
     if !is_signed(&signed, &basic, issuer, now) {
-        return Err("its answer is signed by neither the issuer nor a responder of the issuer".to_owned());
+        return Err(
+            "sends an OCSP response that is signed by neither the issuer nor a responder of the issuer"
+                .to_owned(),
+        );
     }
     let answer = basic.body.answers.iter().find(|answer| answer.certificate == *of);
-    answer.ok_or("its answer is about another certificate")?.check(now)
+    answer.ok_or("sends an OCSP response about another certificate")?.check(now)
 }
 
 impl Single<'_> {
@@ -169,20 +174,21 @@ impl Single<'_> {
         let next_update = self.next_update.map(|time| time.to_unix_duration());
         let until = next_update.unwrap_or(this_update + WITHOUT_END);
         if this_update > now + CLOCK_SKEW || until < now {
-            return Err("its answer is not of now; is the clock right?".to_owned());
+            return Err("sends an OCSP response that is not current; is the clock right?".to_owned());
         }
         match self.status.tag().number().value() {
             0 => Ok(Answer { is_revoked: false, this_update, until }),
             1 => Ok(Answer { is_revoked: true, this_update, until }),
-            _ => Err("it does not know the certificate".to_owned()),
+            _ => Err("does not know the certificate".to_owned()),
         }
     }
 }
 
-/// Responders of which a certificate is tried.
+/// Maximum number of responder certificates tried.
 const MOST_RESPONDERS: usize = 4;
 
-/// RFC 6960, section 4.2.2.2: the issuer has signed, or one whose certificate it signed for that purpose.
+/// RFC 6960, section 4.2.2.2: the signer is the issuer, or a responder whose certificate the issuer signed for that
+/// purpose.
 fn is_signed(signed: &Signed, basic: &Basic<'_>, issuer: &Certificate, now: Duration) -> bool {
     if signed.is_by(issuer.key()) {
         return true;

@@ -1,14 +1,14 @@
-//! What X.509 signs: a body, the algorithm, and the signature; certificates, revocation lists and answers of OCSP alike.
+//! The signed structure of certificates, CRLs and OCSP responses: a body, an algorithm, a signature.
 
 use crate::signature::{Scheme, VerifyingKey};
 use der::asn1::{AnyRef, BitStringRef};
 use der::{Decode, Encode, Header, Reader, SliceReader, Tag};
 use std::time::Duration;
 
-/// How far the clocks of issuers may be ahead of ours.
+/// How far an issuer's clock may be ahead of ours.
 pub(super) const CLOCK_SKEW: Duration = Duration::from_secs(300);
 
-/// A body with its signature.
+/// A signed structure.
 pub(super) struct Signed {
     body: Vec<u8>,
     algorithm: Vec<u8>,
@@ -16,7 +16,7 @@ pub(super) struct Signed {
 }
 
 impl Signed {
-    /// Takes a SEQUENCE apart; what follows the signature in it is left out.
+    /// Splits a SEQUENCE into its parts and ignores elements after the signature.
     pub(super) fn from_der(der: &[u8]) -> der::Result<Self> {
         let mut reader = SliceReader::new(der)?;
         let header = Header::decode(&mut reader)?;
@@ -29,7 +29,7 @@ impl Signed {
         })
     }
 
-    /// Whether the owner of the key has signed, with an algorithm that is not weak.
+    /// Whether `key` has made the signature, with an algorithm that is not weak.
     pub(super) fn is_by(&self, key: &VerifyingKey) -> bool {
         let scheme = Scheme::from_der(&self.algorithm).ok().filter(|scheme| *scheme != Scheme::RsaPkcs1Sha1);
         scheme.is_some_and(|scheme| key.verify(scheme, &self.body, &self.signature).is_ok())

@@ -1,8 +1,8 @@
-//! What is known about the revocation of the certificates of a chain, and whether that is enough: all of it is decided here.
+//! Decides whether the revocation status of a chain's certificates is known well enough.
 //!
-//! A list counts for the certificates that one key has signed, and only if that key has signed the list too: an authority that
-//! gets a new key keeps its name, and has two lists for as long as there are certificates of both keys. Of several that cover a
-//! certificate the newest counts.
+//! A CRL is used only for certificates signed with the same key as the CRL. A CA that changes its key keeps its name,
+//! and has two CRLs as long as certificates of both keys exist. If several CRLs cover a certificate, the newest is
+//! used.
 
 use super::list::List;
 use super::trust::wrong;
@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl TrustStore {
-    /// Whether enough is known about each certificate of a chain that is otherwise right, from a peer to a trusted authority.
+    /// Checks the revocation status of each certificate of a chain, from a peer's to a trusted CA's. All other checks
+    /// of the chain have passed.
     pub(super) fn check_statuses(&self, chain: &[&Certificate], now: Duration) -> Result<(), ChainError> {
         let Some(authority) = chain.last() else { return Ok(()) };
-        // Trusted or not: an authority above may have taken it back.
+        // A CA above the trusted one may have revoked it.
         let above = || self.authorities.iter().filter(|it| it.subject() == authority.issuer());
         for issuer in above() {
             let is_listed = is_revoked_by(&self.lists_of(authority, issuer), authority);
@@ -30,7 +31,7 @@ impl TrustStore {
         Ok(())
     }
 
-    /// Whether enough is known about a certificate, whose issuer follows, and the authority to which both lead.
+    /// Checks the revocation status of a certificate. Its issuer follows, and the trusted CA of both.
     fn check_status(
         &self,
         [certificate, issuer, authority]: [&Certificate; 3],
@@ -42,7 +43,7 @@ impl TrustStore {
         if answer.is_some_and(|answer| answer.is_revoked) || is_revoked_by(&lists, certificate) {
             return Err(ChainFailure::Revoked);
         }
-        // It is configured for this authority: a missing answer must be reported.
+        // The CRL is configured for this CA, so a CRL that cannot be used must be reported.
         if lists.is_empty() && self.has_unsigned_list(certificate, issuer) {
             return Err(ChainFailure::RevocationListSignature);
         }
@@ -70,25 +71,24 @@ impl TrustStore {
         })
     }
 
-    /// The lists that cover a certificate, and that the key of its issuer has signed, the newest first.
+    /// The CRLs that cover a certificate and that its issuer's key has signed, newest first.
     fn lists_of(&self, certificate: &Certificate, issuer: &Certificate) -> Vec<Arc<List>> {
         let mut lists: Vec<Arc<List>> = self.lists.iter().filter(|it| it.is_of(issuer)).cloned().collect();
         lists.extend(self.evidence.iter().flat_map(|evidence| evidence.lists_of(issuer)));
-        // Signatures are checked here, where nothing is locked.
+        // Check signatures here, where no lock is held.
         lists.retain(|list| list.covers(certificate) && list.is_by(issuer));
         lists.sort_by_key(|list| Reverse(list.this_update));
         lists
     }
 
-    /// Whether a list of the configuration says that it is this issuer's, and none of the authorities of that name has signed
-    /// it, nor the issuer.
+    /// Whether a configured CRL names this issuer, but neither the issuer nor a CA of its name has signed it.
     fn has_unsigned_list(&self, certificate: &Certificate, issuer: &Certificate) -> bool {
         let mut lists = self.lists.iter().filter(|list| list.is_of(issuer) && list.covers(certificate));
         lists.any(|list| !self.authorities.iter().chain([issuer]).any(|authority| list.is_by(authority)))
     }
 }
 
-/// Whether the newest of lists has a certificate, or one that is as new.
+/// Whether the newest CRL, or one as new, lists a certificate.
 fn is_revoked_by(lists: &[Arc<List>], certificate: &Certificate) -> bool {
     let newest = lists.first().map(|list| list.this_update);
     lists.iter().take_while(|list| Some(list.this_update) == newest).any(|list| list.has(certificate))

@@ -1,4 +1,4 @@
-//! The trusted authorities, and verification of a peer's certificate chain.
+//! Trusted CAs, and the verification of a peer's certificate chain.
 
 use super::list::List;
 use super::{Certificate, CertificateError, DistinguishedName, Evidence, evidence};
@@ -11,106 +11,106 @@ use std::sync::Arc;
 use std::time::Duration;
 use webpki::{EndEntityCert, Error, ExtendedKeyUsageValidator, KeyPurposeIdIter, VerifiedPath};
 
-/// The certificate of a chain that is wrong, and what is wrong with it.
+/// Why a chain is not trusted, and the certificate at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the certificate of {subject} {failure}")]
 pub struct ChainError {
-    /// Whose certificate it is.
+    /// The subject of the certificate at fault.
     pub subject: DistinguishedName,
-    /// What is wrong with it.
+    /// What is wrong with the certificate.
     pub failure: ChainFailure,
 }
 
 /// Why a certificate is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainFailure {
-    /// Its time has not come.
+    /// Not yet valid.
     #[error("is not valid before {0}")]
     NotYetValid(DateTime),
-    /// Its time is over.
+    /// Expired.
     #[error("expired {0}")]
     Expired(DateTime),
-    /// Neither an authority of ours nor a certificate that the peer sent has the name of its issuer.
+    /// The issuer is neither a trusted CA nor the subject of a certificate that the peer sent.
     #[error("was issued by {0}, which is not trusted here")]
     UnknownAuthority(DistinguishedName),
-    /// The issuer did not sign it.
+    /// The signature is not the issuer's.
     #[error("is not signed by its issuer")]
     BadSignature,
-    /// It is signed in a way that is weak or not known.
+    /// The signature algorithm is weak or unknown.
     #[error("is signed with an algorithm that is not supported")]
     UnsupportedAlgorithm,
-    /// Its issuer took it back.
+    /// Revoked by its issuer.
     #[error("is revoked")]
     Revoked,
-    /// No revocation list of its issuer is there, though one is required.
+    /// A status is required, but there is no CRL of the issuer.
     #[error("has no revocation list of its issuer, though one is required")]
     NoRevocationList,
-    /// The revocation list of its issuer is too old.
-    #[error("has a revocation list that expired")]
+    /// The issuer's CRL has expired.
+    #[error("has an expired revocation list")]
     RevocationListExpired,
-    /// The places that it names have not told its status; what became of each.
-    #[error("has no status of revocation, though one is required: {0}")]
+    /// A status is required, but could not be fetched; what happened at each address.
+    #[error("has no revocation status, though one is required: {0}")]
     StatusUnknown(String),
-    /// The same, and at least one of them is being asked: it may be known soon.
-    #[error("has no status of revocation yet, though one is required: {0}")]
+    /// A status is required, and a fetch is pending; the state of each address.
+    #[error("has no revocation status yet, though one is required: {0}")]
     StatusAwaited(String),
-    /// The revocation list is not its issuer's.
+    /// A configured CRL names the issuer, but is not signed by it.
     #[error("has a revocation list that is not signed by its issuer")]
     RevocationListSignature,
-    /// It signed another, which it may not.
-    #[error("is not an authority's")]
+    /// Issued a certificate without being a CA.
+    #[error("is not a CA certificate, but has issued another")]
     NotAnAuthority,
-    /// It is an authority's, and those only sign others.
-    #[error("is an authority's, and not a peer's")]
+    /// A CA certificate, which cannot authenticate a peer.
+    #[error("is a CA certificate, not a peer's")]
     IsAuthority,
-    /// An authority of the chain allows no such long one.
-    #[error("has a longer chain than an authority of it allows")]
+    /// The chain is longer than a path length constraint allows.
+    #[error("has a chain that is longer than one of its CAs allows")]
     PathTooLong,
-    /// It has a name that an authority of the chain may not give.
-    #[error("has a name that an authority of its chain may not give")]
+    /// A name constraint of a CA in the chain forbids one of its names.
+    #[error("has a name that a CA of its chain may not certify")]
     NameConstraint,
-    /// It is for something else than IKE.
-    #[error("is not for IPsec, IKE or TLS, by its key usage")]
+    /// The key usage or extended key usage does not allow IKE.
+    #[error("has a key usage that does not include IPsec, IKE or TLS")]
     Purpose,
-    /// The peer sent more certificates than are looked at.
-    #[error("comes with more than {MOST_BETWEEN} certificates of authorities")]
+    /// The peer sent too many intermediate CA certificates.
+    #[error("comes with more than {MOST_BETWEEN} intermediate CA certificates")]
     TooMany,
-    /// It has what must be understood, and is not.
-    #[error("cannot be judged: {0}")]
+    /// Another error, such as an unknown critical extension.
+    #[error("cannot be verified: {0}")]
     Unsupported(String),
 }
 
-/// Why a revocation list is not loaded.
+/// Why a CRL cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RevocationListError {
-    /// The file is not readable.
+    /// The file cannot be parsed.
     #[error(transparent)]
     Pem(#[from] PemError),
-    /// There is PEM, but no revocation list in it.
-    #[error("there is no revocation list in it, but: {0}")]
+    /// The file is PEM, but has no CRL; the labels that it has.
+    #[error("no revocation list found, only: {0}")]
     OtherContent(String),
-    /// Another issuer than the one that it is for has signed it.
+    /// The CRL is not signed by the CA for which it is configured.
     #[error("it is not signed by {0}")]
     OtherIssuer(DistinguishedName),
-    /// The DER is not that of a list of RFC 5280, or of a kind that is not supported.
+    /// Not the DER of a CRL (RFC 5280), or a CRL of a kind that is not supported.
     #[error("the revocation list is not usable: {0}")]
     Unusable(String),
 }
 
-/// What a peer's certificate led to.
+/// Why a peer's certificate is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trusted<'a> {
-    /// The authority at the end of the chain.
+    /// Its chain leads to this trusted CA.
     Authority(&'a Certificate),
-    /// Itself: it was configured as trusted.
+    /// The certificate itself is configured as trusted.
     Itself,
 }
 
-/// The authorities that are trusted, revocation lists, and certificates that are trusted themselves.
+/// Trusted CAs, pinned peer certificates, and revocation data.
 #[derive(Default)]
 pub struct TrustStore {
     pub(super) authorities: Vec<Certificate>,
-    /// Of `authorities`, in their order.
+    /// The trust anchors of `authorities`, in the same order.
     anchors: Vec<TrustAnchor<'static>>,
     peers: Vec<Certificate>,
     pub(super) lists: Vec<Arc<List>>,
@@ -118,28 +118,28 @@ pub struct TrustStore {
     pub(super) evidence: Option<Arc<Evidence>>,
 }
 
-/// What must be known about revocation. What is known to be revoked is refused in any case.
+/// How much must be known about revocation. A certificate known to be revoked is always refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Revocation {
-    /// Nothing: a list counts if it is there, however old.
+    /// Nothing. A CRL is used if there is one, even if it has expired.
     #[default]
     Relaxed,
-    /// Of certificates that say where to ask: that they are not revoked, by a list or an answer that is not too old.
+    /// A certificate with a CRL or OCSP address needs a current status.
     IfUri,
-    /// That of every certificate.
+    /// Every certificate needs a current status.
     Strict,
 }
 
-/// Certificates of authorities that a peer may send. The ways to put them in a row grow with the factorial of their
-/// number, and are tried before anybody is authenticated.
+/// Maximum number of intermediate CA certificates from a peer. The number of possible chains grows with its factorial,
+/// and chains are tried before the peer is authenticated.
 const MOST_BETWEEN: usize = 6;
 
 impl TrustStore {
-    /// Trusts an authority, whether or not it signed itself.
+    /// Adds a trusted CA; its certificate need not be self-signed.
     pub fn add_authority(&mut self, authority: Certificate) -> Result<(), CertificateError> {
         let malformed = |error: Error| CertificateError::Malformed(error.to_string());
         if !authority.is_authority() {
-            let text = format!("{} is not an authority and signs no others", authority.subject());
+            let text = format!("{} is not a CA certificate", authority.subject());
             return Err(CertificateError::Malformed(text));
         }
         let anchor = webpki::anchor_from_trusted_cert(authority.as_webpki()).map_err(malformed)?.to_owned();
@@ -148,49 +148,50 @@ impl TrustStore {
         Ok(())
     }
 
-    /// Trusts one certificate, as long as it is valid, and none that it signed.
+    /// Pins a peer certificate: it is trusted while it is valid, but certificates that it signed are not.
     pub fn add_peer(&mut self, peer: Certificate) {
         self.peers.push(peer);
     }
 
-    /// Loads every revocation list of a file: PEM, DER or base64 alone. Of two of one issuer the newer counts.
+    /// Adds all CRLs of a file: PEM, DER or bare base64. Of two CRLs of one issuer the newer is used.
     pub fn add_revocation_lists(&mut self, file: &[u8]) -> Result<(), RevocationListError> {
         self.lists.extend(evidence::read_lists(file)?.into_iter().map(Arc::new));
         Ok(())
     }
 
-    /// Decides what must be known about revocation.
+    /// Sets how much must be known about revocation.
     pub fn set_revocation(&mut self, revocation: Revocation) {
         self.revocation = revocation;
     }
 
-    /// Takes what is known there as well, and has fetched there what is not.
+    /// Also uses the revocation data of `evidence`, and requests missing data through it.
     pub fn use_evidence(&mut self, evidence: Arc<Evidence>) {
         self.evidence = Some(evidence);
     }
 
-    /// Changes when what is known about revocation has: what was [awaited](ChainFailure::StatusAwaited) may be there.
+    /// Changes when revocation data has changed: an [awaited](ChainFailure::StatusAwaited) status may be known now.
     pub fn generation(&self) -> u64 {
         self.evidence.as_ref().map_or(0, |evidence| evidence.generation())
     }
 
-    /// Whether no authority is trusted.
+    /// Whether nothing is trusted: neither a CA nor a peer certificate.
     pub fn is_empty(&self) -> bool {
         self.authorities.is_empty() && self.peers.is_empty()
     }
 
-    /// The authorities.
+    /// The trusted CAs.
     pub fn authorities(&self) -> &[Certificate] {
         &self.authorities
     }
 
-    /// The data of a CERTREQ payload of encoding 4: SHA-1 of each authority's key, one after the other.
+    /// The data of a CERTREQ payload of encoding 4: SHA-1 of each CA's SubjectPublicKeyInfo, concatenated.
     pub fn request(&self) -> Vec<u8> {
         self.authorities.iter().flat_map(Certificate::key_hash).collect()
     }
 
-    /// What the certificate of a peer leads to, with others that the peer sent, at the time `now` since 1970. Whether it
-    /// is that peer's is not asked: see [`Certificate::holds`].
+    /// Verifies a peer's certificate with the other certificates that the peer sent, at the time `now` since 1970.
+    ///
+    /// Whether the certificate belongs to the peer is not checked: see [`Certificate::holds`].
     pub fn verify(
         &self,
         peer: &Certificate,
@@ -212,7 +213,7 @@ impl TrustStore {
         Ok(Trusted::Authority(authority))
     }
 
-    /// The authority at the end of a chain in which nothing is wrong. Where there are several chains, one such is enough.
+    /// The trusted CA at the end of a valid chain. One valid chain is enough.
     fn build(
         &self,
         peer: &Certificate,
@@ -232,8 +233,7 @@ impl TrustStore {
                 Error::UnknownRevocationStatus
             })
         };
-        // What is known about revocation is no matter of webpki's, which looks for lists by the name of their issuer only: an
-        // authority with a new key keeps its name.
+        // webpki is not given the CRLs, since it finds them by issuer name only: a CA with a new key keeps its name.
         let built = EndEntityCert::try_from(peer.as_webpki()).and_then(|end| {
             let path = end.verify_for_usage(
                 webpki::ALL_VERIFICATION_ALGS,
@@ -246,12 +246,12 @@ impl TrustStore {
             )?;
             self.authority(&path).ok_or(Error::UnknownIssuer)
         });
-        // A chain that is right but for this is closer to the truth than what is wrong with others.
+        // Report the chain that failed only the revocation check, if there is one, rather than the faults of others.
         built.map_err(|error| doubt.take().unwrap_or_else(|| self.explain(peer, between, now, error)))
     }
 
-    /// What webpki leaves to others: validity and path length of the trusted authority, and keyCertSign. Gives the chain, from
-    /// the peer to the authority.
+    /// Checks what webpki leaves out: keyCertSign, and the trusted CA's validity and path length constraint. Returns
+    /// the chain from the peer to the CA.
     fn check_path<'a>(
         &'a self,
         path: &VerifiedPath<'_>,
@@ -290,12 +290,12 @@ impl TrustStore {
     }
 
     fn authority(&self, path: &VerifiedPath<'_>) -> Option<&Certificate> {
-        // By its place, not by what it is: an authority and its renewal differ in nothing that an anchor has.
+        // Compare addresses, not contents: the anchors of a CA and of its renewal are equal.
         let index = self.anchors.iter().position(|anchor| std::ptr::eq(anchor, path.anchor()))?;
         self.authorities.get(index)
     }
 
-    /// Whose fault it is: webpki says what is wrong, but not with which certificate.
+    /// Finds the certificate at fault: webpki reports an error, but not for which certificate.
     fn explain(
         &self,
         peer: &Certificate,
@@ -318,7 +318,7 @@ impl TrustStore {
         culprit.unwrap_or_else(|| wrong(peer, failure))
     }
 
-    /// The certificate at which following the issuers' names ends.
+    /// The certificate whose issuer is missing, found by following the issuer names.
     fn loose_end(&self, peer: &Certificate, between: &[&Certificate]) -> Option<ChainError> {
         let mut last = peer;
         for _ in 0..=between.len() {
@@ -334,7 +334,7 @@ impl TrustStore {
     }
 }
 
-/// Whether of two doubts about revocation the first says more: what may be known soon, then what is known.
+/// Whether the first of two revocation failures is the one to report: a pending status first, then "revoked".
 fn is_rather(one: &ChainError, other: &ChainError) -> bool {
     let rank = |error: &ChainError| match error.failure {
         ChainFailure::StatusAwaited(_) => 2,
@@ -344,8 +344,8 @@ fn is_rather(one: &ChainError, other: &ChainError) -> bool {
     rank(one) > rank(other)
 }
 
-/// What may lie between a peer's certificate and a trusted authority: each once, reachable by the names of issuers, and
-/// none that signed itself, which helps only if it is trusted already.
+/// The certificates that can be intermediates of the peer's chain: each once, found by issuer names. Self-issued ones
+/// are left out, because they help only if they are trusted, and then they are known.
 fn between<'a>(peer: &Certificate, others: &'a [Certificate]) -> Vec<&'a Certificate> {
     let mut wanted: HashSet<&DistinguishedName> = HashSet::from([peer.issuer()]);
     let mut between: Vec<&Certificate> = Vec::new();
@@ -364,8 +364,8 @@ fn between<'a>(peer: &Certificate, others: &'a [Certificate]) -> Vec<&'a Certifi
     }
 }
 
-/// What to send besides one's own certificate: those of `pool` that lead from it to an authority, but not one that
-/// signed itself (RFC 7296, section 3.6).
+/// The intermediate certificates of `pool` to send with the own certificate, without the self-signed root (RFC 7296,
+/// section 3.6).
 pub fn chain<'a>(own: &Certificate, pool: &'a [Certificate]) -> Vec<&'a Certificate> {
     let mut chain: Vec<&Certificate> = Vec::new();
     let mut issuer = own.issuer();
@@ -382,7 +382,7 @@ pub fn chain<'a>(own: &Certificate, pool: &'a [Certificate]) -> Vec<&'a Certific
 }
 
 impl Certificate {
-    /// Whether the time `now` since 1970 is within its validity.
+    /// Whether the certificate is valid at the time `now` since 1970.
     pub fn check_time(&self, now: Duration) -> Result<(), ChainError> {
         check_time(self, now).map_err(|failure| wrong(self, failure))
     }
@@ -423,8 +423,8 @@ fn failure(error: Error, peer: &Certificate) -> ChainFailure {
     }
 }
 
-/// What a certificate may be for, if it says so (RFC 4945, section 5.1.3.12): anything, TLS in either role, IPsec in the
-/// ways of RFC 2459 and of Microsoft and Apple, or IKE.
+/// The acceptable extended key usages (RFC 4945, section 5.1.3.12): any, TLS server and client, the IPsec usages of RFC
+/// 2459, id-kp-ipsecIKE, and the one of Microsoft and Apple.
 struct Purposes;
 
 const PURPOSES: &[&[usize]] = &[
@@ -447,7 +447,7 @@ impl ExtendedKeyUsageValidator for Purposes {
                 return Ok(());
             }
         }
-        // webpki refuses an extension that is there and empty before it asks.
+        // webpki itself refuses an empty extension, before this is called.
         if none { Ok(()) } else { Err(Error::EmptyEkuExtension) }
     }
 }

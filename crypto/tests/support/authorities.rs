@@ -1,4 +1,4 @@
-//! Authorities, certificates and revocation lists, made as the tests need them.
+//! CAs, certificates and CRLs generated for tests.
 
 use crypto::pki::Certificate;
 use rcgen::{
@@ -7,7 +7,7 @@ use rcgen::{
 };
 use std::time::Duration;
 
-/// The first of January 2030.
+/// January 1, 2030.
 pub const NOW: Duration = Duration::from_secs(1_893_456_000);
 
 pub type Authority = CertifiedIssuer<'static, KeyPair>;
@@ -39,7 +39,7 @@ pub fn parse(der: &[u8]) -> Certificate {
     Certificate::from_der(der).expect("ours")
 }
 
-/// A list that takes back these serial numbers, and counts in one year.
+/// The parameters of a CRL with these serial numbers, valid for one year.
 pub fn list_params(serials: &[u64], year: i32) -> CertificateRevocationListParams {
     let revoked = |serial: &u64| RevokedCertParams {
         serial_number: SerialNumber::from(*serial),

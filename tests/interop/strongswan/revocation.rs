@@ -45,7 +45,7 @@ fn a_peer_is_served_once_the_lists_that_it_needs_are_fetched() {
     let charon = P256.charon(&mut lab, &authorities, "");
     let strict = ["PEER authentication x509 revocation strict"];
     let daemon = Ours::start(&mut lab, "a", &P256.ours(&authorities, &["root"], &strict));
-    wait_for_call(&lab, &daemon, &charon, Some("has no status of revocation, though one is required"));
+    wait_for_call(&lab, &daemon, &charon, Some("has no revocation status, though one is required"));
     wait_for_call(&lab, &daemon, &charon, Some("is not reached"));
     for authority in ["root", "between-b"] {
         authorities.revoke(authority, &[]).expect("the tool works");
