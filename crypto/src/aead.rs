@@ -1,14 +1,14 @@
-//! Single messages under single-use keys: what handshakes encrypt. Packets go through [`engine`](crate::engine).
+//! AEAD for handshake messages, one message per key. Packets go through [`engine`](crate::engine).
 
 use crate::Secret;
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 
-/// Bytes of a tag.
+/// Tag length in bytes.
 pub const TAG: usize = 16;
 
-/// The message or its tag is not what the owner of the key made.
+/// Authentication failed: the key, the additional data, the message or its tag is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the message does not authenticate")]
 pub struct NotAuthentic;
@@ -17,7 +17,8 @@ fn chacha(key: &Secret) -> LessSafeKey {
     LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key.expose()).expect("ChaCha20 keys have 32 bytes"))
 }
 
-/// AEAD(key, 0, text, aad) of Noise: ChaCha20-Poly1305 (RFC 8439) with counter 0; `text`'s last 16 bytes take the tag.
+/// Noise's AEAD(key, 0, text, aad): ChaCha20-Poly1305 (RFC 8439) with nonce 0. The tag replaces the last 16 bytes of
+/// `text`.
 pub fn seal(key: &Secret, aad: &[u8], text: &mut [u8]) {
     let (text, tag_out) = text.split_at_mut(text.len() - TAG);
     let nonce = Nonce::assume_unique_for_key([0; 12]);
@@ -27,13 +28,13 @@ pub fn seal(key: &Secret, aad: &[u8], text: &mut [u8]) {
     tag_out.copy_from_slice(tag.as_ref());
 }
 
-/// Reverses [`seal`]: `text` ends with its tag, the plaintext is returned.
+/// Reverses [`seal`]: `text` ends with its tag; returns the plaintext.
 pub fn open<'a>(key: &Secret, aad: &[u8], text: &'a mut [u8]) -> Result<&'a mut [u8], NotAuthentic> {
     let nonce = Nonce::assume_unique_for_key([0; 12]);
     chacha(key).open_in_place(nonce, Aad::from(aad), text).map_err(|_| NotAuthentic)
 }
 
-/// XAEAD(key, nonce, text, aad): XChaCha20-Poly1305; `text`'s last 16 bytes take the tag.
+/// WireGuard's XAEAD(key, nonce, text, aad): XChaCha20-Poly1305. The tag replaces the last 16 bytes of `text`.
 pub fn seal_extended(key: &[u8; 32], nonce: &[u8; 24], aad: &[u8], text: &mut [u8]) {
     let (text, tag_out) = text.split_at_mut(text.len() - TAG);
     let tag = XChaCha20Poly1305::new(key.into())
@@ -42,7 +43,7 @@ pub fn seal_extended(key: &[u8; 32], nonce: &[u8; 24], aad: &[u8], text: &mut [u
     tag_out.copy_from_slice(&tag);
 }
 
-/// Reverses [`seal_extended`].
+/// Reverses [`seal_extended`]: `text` ends with its tag; returns the plaintext.
 pub fn open_extended<'a>(
     key: &[u8; 32],
     nonce: &[u8; 24],
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn extended_nonces_count_in_full() {
+    fn changing_the_first_byte_of_an_extended_nonce_breaks_authentication() {
         let key = [5; 32];
         let mut nonce = [9; 24];
         let mut text = [0u8; 32];

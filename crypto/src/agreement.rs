@@ -1,4 +1,4 @@
-//! X25519 (RFC 7748).
+//! X25519 key agreement (RFC 7748).
 
 use crate::{Random, Secret};
 use aws_lc_rs::agreement;
@@ -6,7 +6,7 @@ use base64ct::{Base64, Encoding};
 use std::fmt;
 use zeroize::Zeroize;
 
-/// A public key.
+/// An X25519 public key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey(pub [u8; 32]);
 
@@ -22,12 +22,12 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// The other side's public key is a point of low order: what we would agree on is known to everybody.
+/// The peer's public key is a point of low order: the shared secret would not depend on our private key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the public key is a point of low order")]
 pub struct LowOrder;
 
-/// A private key, with its public key.
+/// An X25519 private key with its public key.
 pub struct PrivateKey {
     secret: Secret,
     key: agreement::PrivateKey,
@@ -35,7 +35,7 @@ pub struct PrivateKey {
 }
 
 impl PrivateKey {
-    /// Makes a new key.
+    /// Generates a key.
     pub fn generate(random: &mut dyn Random) -> Self {
         let mut bytes = [0; 32];
         random.fill(&mut bytes);
@@ -44,7 +44,7 @@ impl PrivateKey {
         key
     }
 
-    /// The key of these 32 bytes, which are clamped (RFC 7748 section 5).
+    /// Clamps these 32 bytes and uses them as the private key (RFC 7748, section 5).
     pub fn new(secret: Secret) -> Self {
         let mut bytes = *secret.expose();
         bytes[0] &= 0xf8;

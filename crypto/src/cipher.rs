@@ -1,8 +1,8 @@
-//! The ciphers for packets, by name.
+//! The ciphers that protect packets, and their names.
 
 use std::fmt;
 
-/// An authenticated cipher for packets.
+/// An AEAD cipher for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cipher {
     /// ChaCha20-Poly1305 (RFC 8439).
@@ -22,7 +22,7 @@ pub enum Cipher {
 }
 
 impl Cipher {
-    /// Every cipher.
+    /// All AEAD ciphers.
     pub const ALL: &[Self] = &[
         Self::ChaCha20Poly1305,
         Self::Aes128Gcm,
@@ -46,12 +46,12 @@ impl Cipher {
         }
     }
 
-    /// The cipher of a name.
+    /// The cipher with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|cipher| cipher.name() == name)
     }
 
-    /// Bytes of a key.
+    /// Key length in bytes.
     pub fn key_length(self) -> usize {
         match self {
             Self::Aes128Gcm | Self::Aes128Ccm => 16,
@@ -60,7 +60,7 @@ impl Cipher {
         }
     }
 
-    /// Bytes of a tag that may be asked for, the longest last.
+    /// The supported tag lengths in bytes, in ascending order.
     pub fn tag_lengths(self) -> &'static [usize] {
         match self {
             Self::ChaCha20Poly1305 => &[16],
@@ -68,7 +68,7 @@ impl Cipher {
         }
     }
 
-    /// Whether it is one of the CCM ciphers.
+    /// Whether the mode is CCM.
     pub fn is_ccm(self) -> bool {
         matches!(self, Self::Aes128Ccm | Self::Aes192Ccm | Self::Aes256Ccm)
     }
@@ -80,21 +80,21 @@ impl fmt::Display for Cipher {
     }
 }
 
-/// The encrypting half of a [`Pair`].
+/// The encryption algorithm of a [`Pair`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Encryption {
-    /// None (RFC 2410).
+    /// NULL encryption (RFC 2410).
     Null,
     /// AES-CBC (RFC 3602) with a key of 16, 24 or 32 bytes.
     AesCbc(usize),
-    /// AES-CTR (RFC 3686) with a key of 16, 24 or 32 bytes; the nonce is not part of it.
+    /// AES-CTR (RFC 3686) with a key of 16, 24 or 32 bytes, without the nonce.
     AesCtr(usize),
     /// Triple DES in CBC mode (RFC 2451). Weak: 64-bit blocks.
     TripleDesCbc,
 }
 
 impl Encryption {
-    /// Every one.
+    /// All encryption algorithms.
     pub const ALL: &[Self] = &[
         Self::Null,
         Self::AesCbc(16),
@@ -116,7 +116,7 @@ impl Encryption {
         }
     }
 
-    /// Bytes of a key.
+    /// Key length in bytes, without a nonce.
     pub fn key_length(self) -> usize {
         match self {
             Self::Null => 0,
@@ -125,7 +125,7 @@ impl Encryption {
         }
     }
 
-    /// The text's length must be a multiple of this.
+    /// Block size in bytes: the length of the text must be a multiple of it.
     pub fn block(self) -> usize {
         match self {
             Self::Null | Self::AesCtr(_) => 1,
@@ -135,7 +135,7 @@ impl Encryption {
     }
 }
 
-/// The authenticating half of a [`Pair`].
+/// The integrity algorithm of a [`Pair`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Integrity {
     /// HMAC-SHA1-96 (RFC 2404). Weak: SHA-1.
@@ -151,7 +151,7 @@ pub enum Integrity {
 }
 
 impl Integrity {
-    /// Every one.
+    /// All integrity algorithms.
     pub const ALL: &[Self] =
         &[Self::HmacSha1, Self::HmacSha256, Self::HmacSha384, Self::HmacSha512, Self::AesXcbc];
 
@@ -166,7 +166,7 @@ impl Integrity {
         }
     }
 
-    /// Bytes of a key.
+    /// Key length in bytes.
     pub fn key_length(self) -> usize {
         match self {
             Self::HmacSha1 => 20,
@@ -177,7 +177,7 @@ impl Integrity {
         }
     }
 
-    /// Bytes of a tag.
+    /// Tag length in bytes, after truncation.
     pub fn tag_length(self) -> usize {
         match self {
             Self::HmacSha1 | Self::AesXcbc => 12,
@@ -188,12 +188,12 @@ impl Integrity {
     }
 }
 
-/// Encryption, then a MAC over the result: how ESP protected packets before there were authenticated ciphers.
+/// Encrypt-then-MAC from two algorithms: how ESP protects packets without an AEAD cipher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair {
-    /// What encrypts.
+    /// The encryption algorithm.
     pub encryption: Encryption,
-    /// What authenticates.
+    /// The integrity algorithm.
     pub integrity: Integrity,
 }
 
@@ -203,7 +203,7 @@ impl Pair {
         format!("{}+{}", self.encryption.name(), self.integrity.name())
     }
 
-    /// The pair of a name.
+    /// The pair with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         let (encryption, integrity) = name.split_once('+')?;
         Some(Self {

@@ -1,5 +1,5 @@
-//! BLAKE2s (RFC 7693) in the forms WireGuard uses: hash, keyed MAC, HMAC, and the key derivation over it. And SHA-1,
-//! with which IKE compares addresses.
+//! BLAKE2s (RFC 7693) as WireGuard uses it: hash, keyed MAC, HMAC, and the key derivation over HMAC. Also SHA-1, for
+//! the NAT detection hashes of IKEv2.
 
 use aws_lc_rs::digest;
 use blake2::digest::{FixedOutput, KeyInit, Mac, Update};
@@ -48,7 +48,7 @@ pub fn kdf<const N: usize>(key: &[u8], input: &[u8]) -> [[u8; 32]; N] {
     outputs
 }
 
-/// SHA-1 over the concatenated parts, for what needs no security.
+/// SHA-1 over the concatenated parts. Only for uses that do not depend on collision resistance.
 pub fn sha1(parts: &[&[u8]]) -> [u8; 20] {
     let mut context = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
     for part in parts {
@@ -83,7 +83,7 @@ mod tests {
         assert_ne!(mac(&[1; 16], &[b"abc"]), mac(&[1; 32], &[b"abc"]));
     }
 
-    /// Values that wireguard-go checks its own derivation with.
+    /// Test vectors of wireguard-go's key derivation.
     #[test]
     fn kdf_agrees_with_other_implementations() {
         let key = bytes("746573742d6b6579");

@@ -1,7 +1,7 @@
-//! Engines that encrypt packets, and the primitives that handshakes are made of.
+//! Engines that encrypt packets, and the cryptographic primitives of the handshakes.
 //!
-//! The data path knows only [`Key`] and [`Job`]: one dynamic call seals or opens a whole burst under one key. Who
-//! makes keys chooses the [`Engine`](engine::Engine).
+//! The data path uses only [`Key`] and [`Job`]: one dynamic call seals or opens a burst of packets under one key. An
+//! [`Engine`](engine::Engine) makes the keys.
 
 pub mod aead;
 pub mod agreement;
@@ -26,7 +26,7 @@ pub use secret::{Secret, SecretBytes};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a thread that panicked has left is as good as before: nothing here is half changed under a lock.
+/// Locks a mutex and ignores poisoning: no code here leaves protected data half changed when it panics.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Pseudorandom functions of key exchanges: prf of IKEv2, and prf+, which stretches it (RFC 7296, section 2.13).
+//! Pseudorandom functions of IKEv2: prf, and prf+, which derives keys of any length from it (RFC 7296, section 2.13).
 
 use crate::SecretBytes;
 use aws_lc_rs::cipher::{AES_128, EncryptingKey, UnboundCipherKey};
@@ -23,7 +23,7 @@ pub enum Prf {
 }
 
 impl Prf {
-    /// Every one.
+    /// All pseudorandom functions.
     pub const ALL: &[Self] =
         &[Self::HmacSha1, Self::HmacSha256, Self::HmacSha384, Self::HmacSha512, Self::AesXcbc];
 
@@ -38,7 +38,7 @@ impl Prf {
         }
     }
 
-    /// Bytes of an output.
+    /// Output length in bytes.
     pub fn output_length(self) -> usize {
         match self {
             Self::HmacSha1 => 20,
@@ -49,22 +49,22 @@ impl Prf {
         }
     }
 
-    /// Bytes of a key that is made for it, "the preferred key length" of RFC 7296, section 2.13: as long as an output.
+    /// The preferred key length in bytes (RFC 7296, section 2.13): the output length.
     pub fn key_length(self) -> usize {
         self.output_length()
     }
 
-    /// prf(key, parts): the parts count as one text. A key may have any length.
+    /// prf(key, parts) over the concatenated parts. The key may have any length.
     pub fn compute(self, key: &[u8], parts: &[&[u8]]) -> SecretBytes {
         Keyed::new(self, key).compute(parts)
     }
 
-    /// prf+(key, seed), cut to `length` bytes, of which there may be 255 outputs.
+    /// prf+(key, seed), truncated to `length` bytes. Panics above 255 outputs, the limit of RFC 7296.
     pub fn expand(self, key: &[u8], seed: &[&[u8]], length: usize) -> SecretBytes {
         let blocks = length.div_ceil(self.output_length());
         assert!(blocks <= 255, "prf+ ends after 255 outputs");
         let key = Keyed::new(self, key);
-        // Room for all at once: growing would leave copies of keys behind.
+        // Allocate the final size: a growing buffer would leave copies of keys in freed memory.
         let mut bytes = Vec::with_capacity(blocks * self.output_length());
         let mut last = SecretBytes::new(Vec::new());
         for number in 1..=blocks as u8 {
@@ -81,7 +81,7 @@ impl Prf {
 
     /// SKEYSEED = prf(Ni | Nr, shared) (RFC 7296, section 2.14).
     pub fn seed(self, initiator_nonce: &[u8], responder_nonce: &[u8], shared: &[u8]) -> SecretBytes {
-        // "only the first 64 bits of Ni and the first 64 bits of Nr" where the key has a fixed length.
+        // If the PRF has a fixed key length, "only the first 64 bits of Ni and the first 64 bits of Nr" are used.
         let half = if self == Self::AesXcbc { BLOCK / 2 } else { usize::MAX };
         let part = |nonce: &[u8]| nonce[..nonce.len().min(half)].to_vec();
         let key = Zeroizing::new([part(initiator_nonce), part(responder_nonce)].concat());
@@ -89,7 +89,7 @@ impl Prf {
     }
 }
 
-/// A function with its key.
+/// A pseudorandom function with its key schedule.
 #[expect(clippy::large_enum_variant, reason = "it lives on the stack, for one call")]
 enum Keyed {
     Hmac(hmac::Key),
@@ -122,15 +122,15 @@ impl Keyed {
     }
 }
 
-/// AES-XCBC-MAC (RFC 3566, section 4), not cut.
+/// AES-XCBC-MAC (RFC 3566, section 4), not truncated.
 struct Xcbc {
     block: EncryptingKey,
-    /// K2 and K3, for a last block that is whole, and for one that was padded.
+    /// K2 and K3: the masks for a complete and for a padded last block.
     last: [Zeroizing<[u8; BLOCK]>; 2],
 }
 
 impl Xcbc {
-    /// RFC 4434, section 2: a short key is padded with zeros, a long one is hashed with the function itself.
+    /// RFC 4434, section 2: a short key is padded with zeros; a long one is replaced by its MAC under the zero key.
     fn of_any_key(key: &[u8]) -> Self {
         let mut whole = Zeroizing::new([0; BLOCK]);
         if key.len() <= BLOCK {
@@ -155,7 +155,7 @@ impl Xcbc {
         let mut state = Zeroizing::new([0; BLOCK]);
         let mut filled = 0;
         for &byte in parts.iter().copied().flatten() {
-            // The last block must wait: it is masked before it is encrypted.
+            // Encrypt only when another byte follows: the last block is masked first.
             if filled == BLOCK {
                 encrypt(&self.block, &mut state);
                 filled = 0;

@@ -1,4 +1,4 @@
-//! The source of randomness, given to a protocol at its birth so that tests can give it a seeded one.
+//! Sources of randomness. A protocol is given one at construction, so that tests can pass a seeded one.
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use zeroize::{Zeroize, Zeroizing};
@@ -8,12 +8,12 @@ pub trait Random: Send {
     /// Fills `bytes`.
     fn fill(&mut self, bytes: &mut [u8]);
 
-    /// Another source, for another thread.
+    /// A source for another thread.
     fn fork(&mut self) -> Box<dyn Random> {
         Box::new(System::default())
     }
 
-    /// Random bytes of a fixed number.
+    /// An array of random bytes.
     fn bytes<const N: usize>(&mut self) -> [u8; N]
     where
         Self: Sized,
@@ -24,16 +24,17 @@ pub trait Random: Send {
     }
 }
 
-/// Bytes that are drawn at once: each draw costs as much as some kilobytes, and handshakes take a few bytes at a time.
+/// Bytes fetched per call of the system generator. A call costs as much as producing some kilobytes, and handshakes
+/// need only a few bytes at a time.
 const AHEAD: usize = 512;
 
-/// The system's generator.
+/// The system's random generator, with a buffer.
 ///
-/// The first bytes that a process draws cost 40 ms of processor time, as AWS-LC gathers jitter for its own seed. Making
-/// a source draws them: do that before the thread that is to use it lowers its priority.
+/// The first call in a process takes 40 ms of CPU time, because AWS-LC gathers jitter entropy to seed itself. `default`
+/// makes that call: create the source before its thread lowers its priority.
 pub struct System {
     source: SystemRandom,
-    /// Drawn and not given away yet: the last `left` of them.
+    /// The buffer. Its last `left` bytes have not been handed out.
     ahead: Zeroizing<[u8; AHEAD]>,
     left: usize,
 }
@@ -57,7 +58,7 @@ impl System {
     }
 
     fn draw(source: &SystemRandom, bytes: &mut [u8]) {
-        // Without randomness no key can be made; the operating system gives it or the machine is unusable.
+        // Without randomness no key can be made, so the process cannot go on.
         source.fill(bytes).expect("the system has randomness");
     }
 }
@@ -72,12 +73,12 @@ impl Random for System {
         }
         let given = &mut self.ahead[AHEAD - self.left..][..bytes.len()];
         bytes.copy_from_slice(given);
-        // The bytes are not given to any other caller.
+        // Never hand out a byte twice.
         given.zeroize();
         self.left -= bytes.len();
     }
 
-    /// It has enough for a key at once.
+    /// The new source starts with 64 bytes of this one's: enough for a key without a call of the generator.
     fn fork(&mut self) -> Box<dyn Random> {
         let mut other = Self::empty();
         self.fill(&mut other.ahead[AHEAD - AHEAD / 8..]);
@@ -92,7 +93,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn nothing_is_given_twice() {
+    fn no_bytes_are_handed_out_twice() {
         let mut random = System::default();
         let mut seen = HashSet::new();
         for length in (8..100).cycle().take(2000) {
@@ -101,7 +102,10 @@ mod tests {
             for chunk in bytes.as_chunks::<8>().0 {
                 assert!(seen.insert(*chunk), "after {}", seen.len());
             }
-            assert!(random.ahead[..AHEAD - random.left].iter().all(|byte| *byte == 0), "it is erased");
+            assert!(
+                random.ahead[..AHEAD - random.left].iter().all(|byte| *byte == 0),
+                "used bytes are erased"
+            );
             let mut key = [0; 32];
             random.fork().fill(&mut key);
             assert!(key.as_chunks::<8>().0.iter().all(|chunk| seen.insert(*chunk)));

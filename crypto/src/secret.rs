@@ -5,17 +5,17 @@ use std::fmt;
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// A secret of 32 bytes, the size of every key of WireGuard.
+/// A secret of 32 bytes, the length of every WireGuard key.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Secret([u8; 32]);
 
 impl Secret {
-    /// Takes a copy of the bytes; the caller erases its own.
+    /// Copies the bytes. The caller erases its own copy.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The secret of all zeros, which stands for "none" where a protocol says so.
+    /// 32 zero bytes: WireGuard's value for "no preshared key".
     pub fn zero() -> Self {
         Self([0; 32])
     }
@@ -45,17 +45,17 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A secret of any length: a shared secret, or the keys made of one.
+/// A secret of any length, such as a shared secret or keys derived from one.
 #[derive(Clone)]
 pub struct SecretBytes(Zeroizing<Vec<u8>>);
 
 impl SecretBytes {
-    /// Takes the bytes over.
+    /// Takes ownership of the bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// Random bytes, as many as were asked for.
+    /// `length` random bytes.
     pub fn random(length: usize, random: &mut dyn Random) -> Self {
         let mut bytes = Self::new(vec![0; length]);
         random.fill(&mut bytes.0);
@@ -67,12 +67,12 @@ impl SecretBytes {
         &self.0
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

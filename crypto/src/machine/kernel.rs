@@ -1,29 +1,29 @@
-//! The kernel's crypto: /proc/crypto, and the doors to it.
+//! The kernel's crypto API: `/proc/crypto`, and the interfaces to user space.
 
 use std::path::Path;
 
-/// One implementation of an algorithm in the kernel.
+/// An entry of `/proc/crypto`: one implementation of an algorithm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Algorithm {
-    /// The algorithm, such as `cbc(aes)`.
+    /// The name of the algorithm, such as `cbc(aes)`.
     pub name: String,
-    /// Who implements it, such as `cbc-aes-aesni`.
+    /// The name of the driver, such as `cbc-aes-aesni`.
     pub driver: String,
-    /// The module it comes from; `kernel` if it is built in.
+    /// The kernel module; `kernel` if the driver is built in.
     pub module: String,
-    /// Of several drivers of a name the kernel takes the one with the highest.
+    /// For one algorithm name, the kernel prefers the driver with the highest priority.
     pub priority: i32,
-    /// Its kind, such as `skcipher`.
+    /// The type, such as `skcipher`.
     pub kind: String,
-    /// Whether only other drivers may use it.
+    /// Whether only other drivers may use the driver.
     pub internal: bool,
-    /// Whether it has passed its test.
+    /// Whether the driver has passed its self-test.
     pub tested: bool,
-    /// Whether its answers come later.
+    /// Whether requests complete asynchronously.
     pub is_async: bool,
 }
 
-/// What a text of /proc/crypto lists.
+/// Parses `/proc/crypto`.
 pub(crate) fn parse(text: &str) -> Vec<Algorithm> {
     let block = |block: &str| {
         let mut algorithm = Algorithm::default();
@@ -37,7 +37,7 @@ pub(crate) fn parse(text: &str) -> Vec<Algorithm> {
                 "type" => value.clone_into(&mut algorithm.kind),
                 "internal" => algorithm.internal = value == "yes",
                 "selftest" => algorithm.tested = value == "passed",
-                // A synchronous hash has no such line.
+                // Entries of synchronous hashes lack this line.
                 "async" => algorithm.is_async = value == "yes",
                 _ => {}
             }
@@ -47,10 +47,10 @@ pub(crate) fn parse(text: &str) -> Vec<Algorithm> {
     text.split("\n\n").map(block).filter(|algorithm| !algorithm.driver.is_empty()).collect()
 }
 
-/// How a program may reach the kernel's drivers.
+/// The interfaces by which a program can use the kernel's crypto API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interfaces {
-    /// Sockets of the family AF_ALG, which the kernel has or can load.
+    /// Sockets of the family `AF_ALG`, if the kernel has them or can load the module.
     pub af_alg: bool,
     /// `/dev/crypto` of cryptodev-linux.
     pub cryptodev: bool,

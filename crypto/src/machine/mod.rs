@@ -1,6 +1,6 @@
-//! What this machine has to encrypt with: its processor, the devices on its bus, the drivers of its kernel.
+//! The machine's means of encryption: its processor, the accelerators on the PCI bus, and the kernel's crypto drivers.
 //!
-//! All of it is read from files, under a root that tests lay out themselves; every parser is a function of a text.
+//! Everything is read from files, under a root directory that tests can replace.
 
 mod bus;
 mod driver_name;
@@ -14,21 +14,21 @@ pub use processor::{Capability, Processor};
 
 use std::path::Path;
 
-/// A machine, as far as encryption is concerned.
+/// What is known about a machine's means of encryption.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
-    /// Its processor.
+    /// The processor.
     pub processor: Processor,
-    /// The accelerators on its PCI bus.
+    /// The accelerators on the PCI bus.
     pub accelerators: Vec<Accelerator>,
-    /// What its kernel can encrypt, and by which driver.
+    /// The kernel's crypto drivers.
     pub algorithms: Vec<Algorithm>,
-    /// How a program may reach the kernel's drivers.
+    /// The interfaces to the kernel's crypto API.
     pub interfaces: Interfaces,
 }
 
 impl Machine {
-    /// What of its accelerators was found where, for one that has none to use.
+    /// Says what was searched for accelerators, and what was found; for a machine without a usable one.
     pub fn accelerators_found(&self) -> String {
         let state = |it: &Accelerator| match &it.device.driver {
             None => "without a driver".to_owned(),
@@ -49,12 +49,13 @@ impl Machine {
         )
     }
 
-    /// This machine.
+    /// Reads this machine.
     pub fn here() -> Self {
         Self::read(Path::new("/"))
     }
 
-    /// The machine whose `/proc`, `/sys`, `/dev` and `/lib/modules` are under `root`. What cannot be read is not there.
+    /// Reads the machine whose `/proc`, `/sys`, `/dev` and `/lib/modules` are under `root`. Unreadable files count as
+    /// absent.
     pub fn read(root: &Path) -> Self {
         let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
         let algorithms = kernel::parse(&text("proc/crypto"));

@@ -1,28 +1,28 @@
-//! The processor, by /proc/cpuinfo.
+//! The processor, from `/proc/cpuinfo`.
 
 use std::path::Path;
 
-/// What a processor may have that makes ciphers, hashes or copies fast.
+/// CPU features that make ciphers, hashes or copies fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Capability {
-    /// Rounds of AES.
+    /// AES instructions.
     Aes,
-    /// Carry-less multiplication, for GCM's tag.
+    /// Carry-less multiplication, for the GHASH of GCM.
     CarrylessMultiply,
-    /// Rounds of SHA-1 and SHA-256.
+    /// SHA-1 and SHA-256 instructions.
     Sha,
-    /// AES and carry-less multiplication of two or four blocks at once.
+    /// Vector AES: instructions for two or four blocks at once.
     VectorAes,
-    /// 256-bit integers.
+    /// 256-bit integer vectors.
     Avx2,
-    /// 512-bit integers.
+    /// 512-bit integer vectors.
     Avx512,
-    /// 128-bit integers of ARM.
+    /// ARM's 128-bit vectors.
     Neon,
 }
 
 impl Capability {
-    /// Every one.
+    /// All features.
     pub const ALL: &[Self] = &[
         Self::Aes,
         Self::CarrylessMultiply,
@@ -33,7 +33,7 @@ impl Capability {
         Self::Neon,
     ];
 
-    /// Its name in reports.
+    /// The name used in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Aes => "AES",
@@ -46,7 +46,7 @@ impl Capability {
         }
     }
 
-    /// What it is good for.
+    /// What the feature speeds up.
     pub fn purpose(self) -> &'static str {
         match self {
             Self::Aes => "AES in every mode",
@@ -58,7 +58,7 @@ impl Capability {
         }
     }
 
-    /// The flags of /proc/cpuinfo of which any one means it.
+    /// The flags in `/proc/cpuinfo`, any of which means this feature.
     fn flags(self) -> &'static [&'static str] {
         match self {
             Self::Aes => &["aes"],
@@ -75,21 +75,21 @@ impl Capability {
 /// A processor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Processor {
-    /// The kernel's word for its kind, such as `x86_64`.
+    /// The architecture as the kernel names it, such as `x86_64`.
     pub architecture: String,
-    /// Who made it; empty where the kernel does not say.
+    /// The vendor; empty if the kernel does not report it.
     pub vendor: String,
-    /// Its name.
+    /// The model name.
     pub model: String,
     /// x86: family and model number. ARM: implementer and part.
     pub numbers: (u32, u32),
-    /// How many the kernel runs on.
+    /// Number of processors online.
     pub count: usize,
-    /// MHz at this moment, where the kernel says.
+    /// The current frequency in MHz, if the kernel reports it.
     pub megahertz: Option<f64>,
-    /// All flags, as the kernel names them.
+    /// All flags, as named by the kernel.
     pub flags: Vec<String>,
-    /// Who runs this machine, if it is a virtual one.
+    /// The hypervisor, if this is a virtual machine.
     pub hypervisor: Option<String>,
 }
 
@@ -106,13 +106,14 @@ impl Processor {
         processor.megahertz = khz.map(|khz| khz / 1e3).or(processor.megahertz);
         let made = text("sys/class/dmi/id/sys_vendor") + &text("sys/class/dmi/id/product_name");
         let kind = text("sys/hypervisor/type");
-        // A guest's kernel reads the time from its hypervisor where it can, and says so even if the firmware does not.
+        // A guest's kernel uses the hypervisor's clock source if there is one, even if the firmware does not name the
+        // hypervisor.
         let clocks = text("sys/devices/system/clocksource/clocksource0/available_clocksource");
         processor.hypervisor = hypervisor(&(made + &clocks), kind.trim(), processor.has_flag("hypervisor"));
         processor
     }
 
-    /// What a text of /proc/cpuinfo says.
+    /// Parses `/proc/cpuinfo`.
     pub fn parse(cpuinfo: &str) -> Self {
         let field = |names: &[&str]| {
             let pairs = cpuinfo.lines().filter_map(|line| line.split_once(':'));
@@ -140,23 +141,23 @@ impl Processor {
         }
     }
 
-    /// Whether the kernel names this flag.
+    /// Whether the kernel lists this flag.
     pub fn has_flag(&self, flag: &str) -> bool {
         self.flags.iter().any(|it| it == flag)
     }
 
-    /// Whether it has this.
+    /// Whether the processor has this feature.
     pub fn has(&self, capability: Capability) -> bool {
         capability.flags().iter().any(|flag| self.has_flag(flag))
     }
 
-    /// All it has.
+    /// All features of the processor.
     pub fn capabilities(&self) -> Vec<Capability> {
         Capability::ALL.iter().copied().filter(|&capability| self.has(capability)).collect()
     }
 }
 
-/// Processors are numbered by lines such as `processor : 3`; old ARM kernels begin with `Processor : ARMv7 ...`.
+/// Matches lines such as `processor : 3`, but not `Processor : ARMv7 ...`, the first line of old ARM kernels.
 fn is_a_processor(line: &str) -> bool {
     line.split_once(':')
         .is_some_and(|(name, value)| name.trim() == "processor" && value.trim().parse::<u32>().is_ok())
@@ -169,7 +170,7 @@ fn number(text: &str) -> u32 {
     }
 }
 
-/// ARM's cores by implementer and part; kernels print numbers.
+/// The name of an ARM core: the kernel prints only implementer and part number.
 fn core_name(implementer: u32, part: u32) -> Option<&'static str> {
     Some(match (implementer, part) {
         (0x41, 0xc07) => "ARM Cortex-A7",
@@ -191,7 +192,7 @@ fn core_name(implementer: u32, part: u32) -> Option<&'static str> {
     })
 }
 
-/// By what the firmware says of the machine, or the kernel of its hypervisor.
+/// Finds the hypervisor from firmware names and clock sources (`made`), and from `/sys/hypervisor/type` (`kind`).
 fn hypervisor(made: &str, kind: &str, flagged: bool) -> Option<String> {
     let known = [
         ("KVM", "KVM"),

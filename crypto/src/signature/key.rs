@@ -1,4 +1,4 @@
-//! What kinds of keys there are, and what is wrong with a key.
+//! Types of public keys, and the checks that a key must pass.
 
 use super::Scheme;
 use der::asn1::{ObjectIdentifier, UintRef};
@@ -6,26 +6,27 @@ use der::{Decode, Sequence};
 use std::fmt;
 use x509_cert::spki::SubjectPublicKeyInfoRef;
 
-/// What a key is of.
+/// The algorithm of a key, with modulus length or curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyKind {
-    /// RSA, with a modulus of so many bits.
+    /// RSA.
     Rsa {
-        /// Bits of the modulus.
+        /// Length of the modulus in bits.
         bits: usize,
     },
-    /// The curve P-256.
+    /// ECDSA on P-256.
     EcdsaP256,
-    /// The curve P-384.
+    /// ECDSA on P-384.
     EcdsaP384,
-    /// The curve P-521.
+    /// ECDSA on P-521.
     EcdsaP521,
     /// Ed25519.
     Ed25519,
 }
 
 impl KeyKind {
-    /// What its keys can sign with, the best first: on a curve only with the hash that fits it, and never with SHA-1.
+    /// The schemes for signing with such a key, in order of preference. ECDSA uses only the hash that fits the curve.
+    /// SHA-1 is never among them.
     pub fn schemes(self) -> &'static [Scheme] {
         match self {
             Self::Rsa { .. } => &[
@@ -43,7 +44,7 @@ impl KeyKind {
         }
     }
 
-    /// Bytes of each of the two numbers of a signature, and of a coordinate of the public point.
+    /// Length in bytes of r and of s, and of a coordinate of the public point.
     pub(super) fn coordinate(self) -> Option<usize> {
         match self {
             Self::EcdsaP256 => Some(32),
@@ -66,30 +67,30 @@ impl fmt::Display for KeyKind {
     }
 }
 
-/// Why a key is not usable.
+/// Why a key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The text is no PEM, or its base64 is damaged.
-    #[error("this is neither PEM nor DER of a key")]
+    /// The file is neither PEM nor DER.
+    #[error("this is neither a PEM nor a DER key")]
     NotAKey,
-    /// There is PEM, but no private key in it.
-    #[error("there is no private key in it, but: {0}")]
+    /// The file is PEM, but has no private key; the labels that it has.
+    #[error("no private key found, only: {0}")]
     OtherContent(String),
-    /// The key has a passphrase, which a daemon cannot ask for.
+    /// The key is encrypted, and a daemon cannot ask for the passphrase.
     #[error(
         "the private key is encrypted; decrypt it first, for example with `openssl pkey -in KEY -out PLAIN`"
     )]
     Encrypted,
-    /// The DER is damaged, or its numbers do not belong together.
+    /// The DER is malformed, or its numbers do not make a valid key.
     #[error("the key is damaged")]
     Damaged,
-    /// An algorithm or a curve that is not known.
+    /// The algorithm or curve is not supported.
     #[error("keys of {0} are not supported, only RSA, ECDSA on P-256, P-384 and P-521, and Ed25519")]
     Unsupported(String),
-    /// An RSA modulus of a length that is not safe, or too costly.
+    /// The RSA modulus is too short to be safe, or too long to be affordable.
     #[error("an RSA key must have 2048 to 8192 bits, this one has {0}")]
     RsaLength(usize),
-    /// An RSA exponent that encrypts nothing.
+    /// The RSA public exponent is even, or less than 3.
     #[error("an RSA key must have an odd public exponent of 3 or more")]
     RsaExponent,
 }
@@ -108,7 +109,7 @@ struct RsaPublicKey<'a> {
     exponent: UintRef<'a>,
 }
 
-/// The kind of a key and the bytes that AWS-LC takes, of a SubjectPublicKeyInfo (RFC 5280, section 4.1.2.7).
+/// Reads a SubjectPublicKeyInfo (RFC 5280, section 4.1.2.7): the key's kind, and its bytes as AWS-LC takes them.
 pub(super) fn of_info(info: &[u8]) -> Result<(KeyKind, Vec<u8>), KeyError> {
     let info = SubjectPublicKeyInfoRef::from_der(info).map_err(|_| KeyError::Damaged)?;
     let bytes = info.subject_public_key.as_bytes().ok_or(KeyError::Damaged)?;
@@ -126,14 +127,14 @@ fn rsa(bytes: &[u8]) -> Result<KeyKind, KeyError> {
     check_rsa(key.modulus, key.exponent)
 }
 
-/// The kind of an RSA key, if it is safe to use.
+/// The kind of an RSA key, if modulus and exponent are acceptable.
 pub(super) fn check_rsa(modulus: UintRef<'_>, exponent: UintRef<'_>) -> Result<KeyKind, KeyError> {
     let bits = bits(modulus.as_bytes());
     if !(2048..=8192).contains(&bits) {
         return Err(KeyError::RsaLength(bits));
     }
     match exponent.as_bytes() {
-        // There are no leading zeros, but for zero itself.
+        // Only zero itself begins with a zero byte.
         [] | [0..=2] => Err(KeyError::RsaExponent),
         [.., last] if last & 1 == 0 => Err(KeyError::RsaExponent),
         _ => Ok(KeyKind::Rsa { bits }),

@@ -1,8 +1,8 @@
 //! Signatures of key exchanges and certificates: RSA, ECDSA and Ed25519.
 //!
-//! A [`Scheme`] says how; IKEv2 names it by the AlgorithmIdentifier of RFC 7427, or by an authentication method of its
-//! own for each (RFC 7296, section 3.8, and RFC 4754). [`SigningKey`] is read from a file, [`VerifyingKey`] comes out of
-//! a certificate.
+//! A [`Scheme`] is a signature algorithm with its hash. IKEv2 names it by the AlgorithmIdentifier of RFC 7427, or by an
+//! authentication method (RFC 7296, section 3.8, and RFC 4754). A [`SigningKey`] is read from a file, a
+//! [`VerifyingKey`] from a certificate.
 
 mod key;
 mod raw;

@@ -1,4 +1,4 @@
-//! ECDSA signatures in their two forms: r then s, each as long as the curve (RFC 4754), and the DER of both (RFC 3279).
+//! Converts ECDSA signatures between two encodings: r and s concatenated (RFC 4754), and DER (RFC 3279).
 
 use der::asn1::UintRef;
 use der::{Decode, Encode, Sequence};
@@ -9,7 +9,7 @@ struct EcdsaSignature<'a> {
     s: UintRef<'a>,
 }
 
-/// The DER of r and s; `None` if one of them is zero or the length is not twice `coordinate`.
+/// Encodes r and s as DER. `None` if one is zero, or if the length is not twice `coordinate`.
 pub(super) fn to_der(signature: &[u8], coordinate: usize) -> Option<Vec<u8>> {
     if signature.len() != 2 * coordinate {
         return None;
@@ -21,7 +21,7 @@ pub(super) fn to_der(signature: &[u8], coordinate: usize) -> Option<Vec<u8>> {
     EcdsaSignature { r: UintRef::new(r).ok()?, s: UintRef::new(s).ok()? }.to_der().ok()
 }
 
-/// r and s of their DER, in `coordinate` bytes each.
+/// Decodes DER to r and s of `coordinate` bytes each.
 pub(super) fn from_der(signature: &[u8], coordinate: usize) -> Option<Vec<u8>> {
     let EcdsaSignature { r, s } = EcdsaSignature::from_der(signature).ok()?;
     let mut raw = vec![0; 2 * coordinate];
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_say_the_same() {
+    fn both_encodings_have_the_same_numbers() {
         let mut raw = [0; 64];
         raw[31] = 0x80;
         raw[32] = 0xff;

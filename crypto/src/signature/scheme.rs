@@ -4,10 +4,10 @@ use der::asn1::{AnyRef, ObjectIdentifier};
 use der::{Decode, Sequence};
 use x509_cert::spki::AlgorithmIdentifierRef;
 
-/// A way to sign, with its hash.
+/// A signature algorithm with its hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
-    /// RSASSA-PKCS1-v1_5 with SHA-1. Weak: only for peers that know no RFC 7427, which never names it here.
+    /// RSASSA-PKCS1-v1_5 with SHA-1. Weak: only for peers without RFC 7427; never used with RFC 7427.
     RsaPkcs1Sha1,
     /// RSASSA-PKCS1-v1_5 with SHA-256.
     RsaPkcs1Sha256,
@@ -27,20 +27,20 @@ pub enum Scheme {
     EcdsaSha384,
     /// ECDSA with SHA-512.
     EcdsaSha512,
-    /// Ed25519, which hashes by itself (RFC 8420).
+    /// Ed25519, which includes its hash (RFC 8420).
     Ed25519,
 }
 
-/// Why an AlgorithmIdentifier names no scheme of ours.
+/// Why an AlgorithmIdentifier is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemeError {
-    /// It is not the DER of an AlgorithmIdentifier.
+    /// Not the DER of an AlgorithmIdentifier.
     #[error("the signature's algorithm is malformed")]
     Malformed,
-    /// An algorithm that is not known, or too weak.
+    /// The algorithm is unknown or too weak.
     #[error("the signature algorithm {0} is not supported")]
     Unsupported(String),
-    /// The parameters are not those of this algorithm.
+    /// The algorithm's parameters are not acceptable.
     #[error("the signature algorithm has the wrong parameters: {0}")]
     Parameters(&'static str),
 }
@@ -52,7 +52,7 @@ const SHA384: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.
 const SHA512: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.3");
 
 impl Scheme {
-    /// Every one.
+    /// All schemes.
     pub const ALL: &[Self] = &[
         Self::RsaPkcs1Sha1,
         Self::RsaPkcs1Sha256,
@@ -84,7 +84,7 @@ impl Scheme {
         }
     }
 
-    /// The number of its hash in SIGNATURE_HASH_ALGORITHMS: RFC 7427, section 7, and 5 for none (RFC 8420).
+    /// The hash's number in SIGNATURE_HASH_ALGORITHMS (RFC 7427, section 7); 5, "Identity", for Ed25519 (RFC 8420).
     pub fn hash_id(self) -> u16 {
         match self {
             Self::RsaPkcs1Sha1 => 1,
@@ -95,7 +95,7 @@ impl Scheme {
         }
     }
 
-    /// Whether it is RSASSA-PKCS1-v1_5.
+    /// Whether the algorithm is RSASSA-PKCS1-v1_5.
     pub fn is_pkcs1(self) -> bool {
         matches!(
             self,
@@ -103,7 +103,7 @@ impl Scheme {
         )
     }
 
-    /// The DER of its AlgorithmIdentifier, as RFC 7427, appendix A, writes it.
+    /// The DER of the AlgorithmIdentifier, as in RFC 7427, appendix A.
     pub fn to_der(self) -> Vec<u8> {
         match self {
             Self::RsaPkcs1Sha1 => rsa_pkcs1(0x05),
@@ -120,7 +120,7 @@ impl Scheme {
         }
     }
 
-    /// The scheme that the DER of an AlgorithmIdentifier names. SHA-1 is refused.
+    /// The scheme for an AlgorithmIdentifier in DER. SHA-1 is refused.
     pub fn from_der(bytes: &[u8]) -> Result<Self, SchemeError> {
         let identifier = AlgorithmIdentifierRef::from_der(bytes).map_err(|_| SchemeError::Malformed)?;
         if identifier.oid == PSS {
@@ -139,7 +139,7 @@ impl Scheme {
         match identifier.parameters {
             None => Ok(scheme),
             Some(any) if may_be_null && any.is_null() => Ok(scheme),
-            Some(_) => Err(SchemeError::Parameters("there should be none")),
+            Some(_) => Err(SchemeError::Parameters("there must be none")),
         }
     }
 }
@@ -152,7 +152,7 @@ fn ecdsa(last: u8) -> Vec<u8> {
     vec![0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, last]
 }
 
-/// DER leaves the trailer out, which has its default.
+/// The trailer field has its default value, which DER omits.
 fn rsa_pss(hash: u8, salt: u8) -> Vec<u8> {
     let hash = [0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, hash, 0x05, 0x00];
     [
@@ -166,7 +166,7 @@ fn rsa_pss(hash: u8, salt: u8) -> Vec<u8> {
     .concat()
 }
 
-/// RSASSA-PSS-params (RFC 8017, appendix A.2.3). What is left out means SHA-1 and a salt of 20 bytes.
+/// RSASSA-PSS-params (RFC 8017, appendix A.2.3). The defaults are SHA-1 and a salt of 20 bytes.
 #[derive(Sequence)]
 struct PssParameters<'a> {
     #[asn1(context_specific = "0", tag_mode = "EXPLICIT", optional = "true")]
@@ -188,7 +188,7 @@ fn pss(identifier: &AlgorithmIdentifierRef<'_>) -> Result<Scheme, SchemeError> {
     let mask_hash = mask.parameters.and_then(|any| any.decode_as::<AlgorithmIdentifierRef<'_>>().ok());
     let same = mask_hash.is_some_and(|mask_hash| mask_hash.oid == hash.oid && is_plain(&mask_hash));
     if mask.oid != MGF1 || !same || !is_plain(&hash) {
-        return Err(SchemeError::Parameters("the mask must be of MGF1 with the same hash"));
+        return Err(SchemeError::Parameters("the mask generation function must be MGF1 with the same hash"));
     }
     let (scheme, length) = match hash.oid {
         SHA256 => (Scheme::RsaPssSha256, 32),
@@ -205,7 +205,7 @@ fn pss(identifier: &AlgorithmIdentifierRef<'_>) -> Result<Scheme, SchemeError> {
     Ok(scheme)
 }
 
-/// Whether a hash has no parameters, or those that stand for none.
+/// Whether the parameters of a hash algorithm are absent or NULL.
 fn is_plain(hash: &AlgorithmIdentifierRef<'_>) -> bool {
     hash.parameters.is_none_or(AnyRef::is_null)
 }

@@ -1,4 +1,4 @@
-//! Keys that sign, out of files.
+//! Private keys, read from files.
 
 use super::key::{self, KeyError, KeyKind};
 use super::{Scheme, VerifyingKey, raw};
@@ -15,19 +15,19 @@ use der::{Decode, SliceReader, Tag, Tagged};
 use std::fmt;
 use x509_cert::spki::AlgorithmIdentifierRef;
 
-/// Why nothing was signed.
+/// Why signing failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignError {
-    /// The key is of another kind, or of another curve than the hash fits.
+    /// The key's algorithm, or its curve, does not allow the scheme.
     #[error("a key of {key} does not sign with {scheme}", scheme = scheme.name())]
     Scheme {
-        /// What the key is of.
+        /// The kind of the key.
         key: KeyKind,
-        /// What was asked for.
+        /// The requested scheme.
         scheme: Scheme,
     },
-    /// The library failed.
-    #[error("the signature could not be made")]
+    /// The crypto library failed.
+    #[error("signing failed")]
     Failed,
 }
 
@@ -38,14 +38,14 @@ pub struct SigningKey {
 }
 
 enum SecretKey {
-    /// With its RSAPrivateKey, for what the safe interface of AWS-LC does not sign with.
+    /// With the DER of the RSAPrivateKey, for SHA-1 signatures, which the safe interface of AWS-LC does not make.
     Rsa(rsa::KeyPair, SecretBytes),
     Ecdsa(EcdsaKeyPair),
     Ed25519(Ed25519KeyPair),
 }
 
 impl SigningKey {
-    /// The first private key of a file: PEM, DER or base64 alone, of PKCS#8 (RFC 5958), PKCS#1 (RFC 8017) or SEC 1
+    /// Reads the first private key of a file: PEM, DER or bare base64, of PKCS#8 (RFC 5958), PKCS#1 (RFC 8017) or SEC 1
     /// (RFC 5915), not encrypted.
     pub fn from_file(bytes: &[u8]) -> Result<Self, KeyError> {
         let sections = pem::read(bytes).map_err(|_| KeyError::NotAKey)?;
@@ -58,7 +58,7 @@ impl SigningKey {
         if section.encrypted { Err(KeyError::Encrypted) } else { Self::from_der(section.der.expose()) }
     }
 
-    /// The private key of PKCS#8, PKCS#1 or SEC 1 in DER, which are told apart by what follows the version.
+    /// Reads a private key in DER. The element after the version tells PKCS#8, PKCS#1 and SEC 1 apart.
     pub fn from_der(bytes: &[u8]) -> Result<Self, KeyError> {
         let mut reader = body(bytes).map_err(|_| KeyError::NotAKey)?;
         let mut next = || AnyRef::decode(&mut reader).map(|any| any.tag()).map_err(|_| KeyError::NotAKey);
@@ -126,18 +126,20 @@ impl SigningKey {
         &self.public
     }
 
-    /// The best scheme for a peer that knows these hashes, by their numbers in SIGNATURE_HASH_ALGORITHMS (RFC 7427,
-    /// section 4), and has signed with `theirs`, if it has. Paddings of RSA have no numbers there, and some peers know
-    /// only that of PKCS#1: who signs with it gets it.
+    /// The preferred scheme for a peer that announced `hashes`, its numbers in SIGNATURE_HASH_ALGORITHMS (RFC 7427,
+    /// section 4), and that signed with `theirs`, if it has signed.
+    ///
+    /// The numbers do not tell RSA paddings apart, and some peers support only PKCS#1. So a peer that signs with PKCS#1
+    /// gets PKCS#1.
     pub fn scheme_for(&self, hashes: &[u16], theirs: Option<Scheme>) -> Option<Scheme> {
         let wants_pkcs1 = theirs.is_some_and(Scheme::is_pkcs1);
         let schemes = self.public.kind().schemes().iter().copied();
         let common = schemes.filter(|scheme| hashes.contains(&scheme.hash_id()));
-        // Of equals it is the first.
+        // `min_by_key` returns the first of equal elements.
         common.min_by_key(|scheme| scheme.is_pkcs1() != wants_pkcs1)
     }
 
-    /// Signs `message`; ECDSA's signature is in DER.
+    /// Signs `message`. ECDSA signatures are in DER.
     pub fn sign(&self, scheme: Scheme, message: &[u8]) -> Result<Vec<u8>, SignError> {
         let kind = self.public.kind();
         let ours = kind.schemes().contains(&scheme);
@@ -164,8 +166,8 @@ impl SigningKey {
         }
     }
 
-    /// Signs `message` with the hash that fits the curve, and gives r then s: the authentication methods 9, 10 and 11
-    /// of IKEv2 (RFC 4754).
+    /// Signs `message` with the hash that fits the curve, and returns r and s concatenated: authentication methods 9,
+    /// 10 and 11 of IKEv2 (RFC 4754).
     pub fn sign_raw(&self, message: &[u8]) -> Result<Vec<u8>, SignError> {
         let kind = self.public.kind();
         let scheme = kind.schemes()[0];
@@ -192,12 +194,12 @@ fn rsa_encoding(scheme: Scheme) -> &'static dyn RsaEncoding {
     }
 }
 
-/// What is inside a SEQUENCE.
+/// The contents of a SEQUENCE.
 fn body(bytes: &[u8]) -> der::Result<SliceReader<'_>> {
     SliceReader::new(AnyRef::from_der(bytes)?.value())
 }
 
-/// PrivateKeyInfo: the algorithm and its private key.
+/// Reads a PrivateKeyInfo: algorithm and private key.
 fn pkcs8(bytes: &[u8]) -> der::Result<(AlgorithmIdentifierRef<'_>, &[u8])> {
     let mut reader = body(bytes)?;
     u8::decode(&mut reader)?;
@@ -205,14 +207,14 @@ fn pkcs8(bytes: &[u8]) -> der::Result<(AlgorithmIdentifierRef<'_>, &[u8])> {
     Ok((algorithm, <&OctetStringRef>::decode(&mut reader)?.as_bytes()))
 }
 
-/// RSAPrivateKey: modulus and public exponent.
+/// Reads an RSAPrivateKey: modulus and public exponent.
 fn pkcs1(bytes: &[u8]) -> der::Result<(UintRef<'_>, UintRef<'_>)> {
     let mut reader = body(bytes)?;
     u8::decode(&mut reader)?;
     Ok((UintRef::decode(&mut reader)?, UintRef::decode(&mut reader)?))
 }
 
-/// ECPrivateKey: the curve.
+/// Reads an ECPrivateKey: the curve.
 fn sec1(bytes: &[u8]) -> der::Result<ObjectIdentifier> {
     let mut reader = body(bytes)?;
     u8::decode(&mut reader)?;

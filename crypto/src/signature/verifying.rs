@@ -1,37 +1,37 @@
-//! Keys that verify.
+//! Public keys that verify signatures.
 
 use super::key::{self, KeyError, KeyKind};
 use super::{Scheme, raw};
 use aws_lc_rs::signature::{self as lc, UnparsedPublicKey, VerificationAlgorithm};
 use std::fmt;
 
-/// The signature is not the key's over this message, or the key has no such scheme.
+/// The signature is invalid, or the key does not support the scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the signature is not right")]
+#[error("the signature is invalid")]
 pub struct NotSigned;
 
-/// A public key. Keys are equal whatever their SubjectPublicKeyInfo says besides.
+/// A public key. Two keys are equal if kind and key bits are; other parts of the SubjectPublicKeyInfo are not compared.
 #[derive(Clone)]
 pub struct VerifyingKey {
     kind: KeyKind,
-    /// As AWS-LC takes it: an RSAPublicKey, a point, or 32 bytes.
+    /// The key as AWS-LC takes it: an RSAPublicKey, a point, or 32 bytes.
     bytes: Vec<u8>,
     info: Vec<u8>,
 }
 
 impl VerifyingKey {
-    /// The key of a SubjectPublicKeyInfo in DER.
+    /// Reads a SubjectPublicKeyInfo in DER.
     pub fn from_info(info: &[u8]) -> Result<Self, KeyError> {
         let (kind, bytes) = key::of_info(info)?;
         let key = Self { kind, bytes, info: info.to_vec() };
         let scheme = kind.schemes()[0];
         let algorithm = key.algorithm(scheme).expect("a scheme of this kind");
-        // Points that are not on the curve are found here, not with the first signature.
+        // Detect points that are not on the curve now, not at the first signature.
         UnparsedPublicKey::new(algorithm, &key.bytes).parse().map_err(|_| KeyError::Damaged)?;
         Ok(key)
     }
 
-    /// What the key is of.
+    /// The kind of the key.
     pub fn kind(&self) -> KeyKind {
         self.kind
     }
@@ -41,19 +41,19 @@ impl VerifyingKey {
         &self.info
     }
 
-    /// The key alone: an RSAPublicKey, a point, or 32 bytes.
+    /// The key bits: an RSAPublicKey, a point, or 32 bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Whether `signature` is the owner's over `message`; ECDSA's is in DER.
+    /// Verifies a signature over `message`. ECDSA signatures are in DER.
     pub fn verify(&self, scheme: Scheme, message: &[u8], signature: &[u8]) -> Result<(), NotSigned> {
         let algorithm = self.algorithm(scheme).ok_or(NotSigned)?;
         UnparsedPublicKey::new(algorithm, &self.bytes).verify(message, signature).map_err(|_| NotSigned)
     }
 
-    /// Whether r and s of `signature` are the owner's over `message`, with the hash that fits the curve: the
-    /// authentication methods 9, 10 and 11 of IKEv2 (RFC 4754).
+    /// Verifies r and s of an ECDSA signature over `message`, with the hash that fits the curve: authentication methods
+    /// 9, 10 and 11 of IKEv2 (RFC 4754).
     pub fn verify_raw(&self, message: &[u8], signature: &[u8]) -> Result<(), NotSigned> {
         let coordinate = self.kind.coordinate().ok_or(NotSigned)?;
         let signature = raw::to_der(signature, coordinate).ok_or(NotSigned)?;
