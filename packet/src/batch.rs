@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_packets_are_passed_over() {
+    fn dropped_packets_are_skipped() {
         let mut batch = Batch::new(8192);
         for value in 0..5u8 {
             batch.append(10).expect("it fits").fill(value);

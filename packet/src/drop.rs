@@ -31,9 +31,9 @@ macro_rules! drop_reasons {
 
 drop_reasons! {
     /// The kernel asks for a segmentation that is not possible.
-    BadOffload = "bad-offload", "the kernel's instructions for cutting the packet contradict the packet";
+    BadOffload = "bad-offload", "the kernel's segmentation request does not fit the packet";
     /// The received data do not fit into the buffer.
-    Truncated = "truncated", "larger than the buffer that it was received into";
+    Truncated = "truncated", "larger than the receive buffer";
     /// Neither a datagram of a supported protocol nor an IP packet.
     NotOurs = "not-ours", "not a message of any tunnel protocol served on this port";
     /// Shorter than its type requires.
@@ -41,67 +41,67 @@ drop_reasons! {
     /// The inner IP header contradicts itself or the received length.
     Malformed = "malformed", "the inner packet is not a well-formed IP packet";
     /// The receiver index or SPI belongs to no security association.
-    UnknownSa = "unknown-sa", "no session has this receiver index or SPI: it ended, or the peer did not see us restart";
+    UnknownSa = "unknown-sa", "no session has this receiver index or SPI: it has ended, or the peer has not noticed our restart";
     /// The queue of the handshake thread is full.
-    ControlQueueFull = "control-queue-full", "more handshake messages arrived than are kept waiting";
+    ControlQueueFull = "control-queue-full", "the queue of handshake messages is full";
     /// The first MAC of a handshake message is wrong: the sender does not know our public key.
-    BadMac = "bad-mac", "a handshake message not made for our public key";
+    BadMac = "bad-mac", "a handshake message for another public key than ours";
     /// Under load, the sender has not proven its address: a cookie was sent instead.
-    CookieRequired = "cookie-required", "under load the sender must first answer a cookie";
+    CookieRequired = "cookie-required", "under load, the sender must first return a cookie";
     /// Under load, the source exceeded its rate limit, or the peer sent two initiations within 20 ms.
-    RateLimited = "rate-limited", "the source or the peer sends more handshakes than it may";
+    RateLimited = "rate-limited", "too many handshakes from this source or peer";
     /// A handshake message that does not authenticate, or does not fit the current state.
-    BadHandshake = "bad-handshake", "a handshake message that does not authenticate: check both sides' keys";
+    BadHandshake = "bad-handshake", "a handshake message that fails authentication: check the keys of both sides";
     /// A malformed IKE message.
-    BadIkeMessage = "bad-ike-message", "not a well-formed message of IKEv2, or of a version that is not served";
+    BadIkeMessage = "bad-ike-message", "not a well-formed IKEv2 message, or an unsupported version of IKE";
     /// A message of an unknown IKE SA.
-    UnknownIkeSa = "unknown-ike-sa", "no IKE SA has this SPI: it ended, or the peer did not see us restart";
+    UnknownIkeSa = "unknown-ike-sa", "no IKE SA has this SPI: it has ended, or the peer has not noticed our restart";
     /// An IKE message while no IPsec peer is configured.
     IkeNotServed = "ike-not-served", "IPsec has no peers yet, or ipsec0 is down";
     /// The initiation is not newer than the last one accepted from this peer.
     ReplayedHandshake = "replayed-handshake",
-        "an initiation no newer than one already seen: a replay, or the peer's clock went back";
+        "an initiation that is not newer than the last one: a replay, or the peer's clock was set back";
     /// The key has expired.
     KeyExpired = "key-expired", "the key is past its lifetime, in time or in bytes";
     /// The sequence number was received before, or is behind the window.
-    Replayed = "replayed", "its counter was seen before, or is too far behind";
+    Replayed = "replayed", "its sequence number was received before, or is behind the replay window";
     /// The authentication tag is wrong.
-    BadTag = "bad-tag", "does not authenticate: damaged on the way, or forged";
+    BadTag = "bad-tag", "fails authentication: damaged on the way, or forged";
     /// The decrypted packet claims more bytes than it has.
-    BadPadding = "bad-padding", "the decrypted packet is shorter than its IP header says";
+    BadPadding = "bad-padding", "wrong padding, or the decrypted packet is shorter than its IP header says";
     /// The decrypted packet is neither IP nor, in transport mode, of the SA's protocol.
-    BadNextHeader = "bad-next-header", "what the decrypted packet says to carry is not what it, or its SA, carries";
+    BadNextHeader = "bad-next-header", "the ESP next header does not fit the decrypted packet, or its SA";
     /// A dummy packet for traffic flow confidentiality (RFC 4303 section 2.6).
-    Dummy = "dummy", "sent by the peer only to hide how much it really sends; no loss";
+    Dummy = "dummy", "a dummy packet, which the peer sends to hide its traffic volume; no loss";
     /// The inner source address is not allowed for this peer.
-    ForeignSource = "foreign-source", "the inner packet is not one that its sender may send: see its allowed-ips, or the selectors of its SA";
+    ForeignSource = "foreign-source", "the peer may not send this inner packet: see its allowed-ips, or the selectors of its SA";
     /// RFC 6040: congestion was marked in the outer header, but the inner packet is not ECN-capable.
-    EcnNotCapable = "ecn-not-capable", "marked as congested outside, while inside it is not ECN-capable (RFC 6040)";
+    EcnNotCapable = "ecn-not-capable", "the outer header is marked as congested, but the inner packet is not ECN-capable (RFC 6040)";
     /// No policy matches the packet, or the policy is to discard it.
-    Denied = "denied", "no policy protects such packets, or one discards them";
+    Denied = "denied", "no policy protects such packets, or a policy discards them";
     /// The policy is to bypass the tunnel, which a tunnel interface cannot do.
-    Bypassed = "bypassed", "a policy lets it pass unprotected: the route of such packets must not lead into the tunnel";
+    Bypassed = "bypassed", "a bypass policy matches: the route of such packets must not lead into the tunnel";
     /// A fragment, which transport mode cannot carry, and whose ports policies cannot see (RFC 4301 section 7).
-    Fragmented = "fragmented", "a fragment, which fits no tunnel in transport mode or with ports: set the tunnel's mtu so large that nothing is cut before it";
+    Fragmented = "fragmented", "a fragment, which transport mode and policies with ports cannot carry: raise the tunnel's mtu, so that packets are not fragmented before it";
     /// The destination is in no peer's allowed IPs.
-    NoRoute = "no-route", "no peer has the destination among its allowed-ips";
+    NoRoute = "no-route", "the destination is in no peer's allowed-ips";
     /// The endpoint of the peer is unknown.
-    NoEndpoint = "no-endpoint", "the peer's address is not known yet: set address and port, or wait until it calls";
+    NoEndpoint = "no-endpoint", "the peer's address is not known yet: set address and port, or wait until the peer connects";
     /// There is no key, and the staging queue is full or the handshake has failed.
-    NoKey = "no-key", "no handshake was completed in time, and as many packets as may wait were waiting";
+    NoKey = "no-key", "no key: the handshake failed, or too many packets were already waiting for it";
     /// The packet with its overhead exceeds the size of a UDP datagram.
     TooBig = "too-big", "larger than the tunnel can carry in one datagram";
     /// The key has reached its packet limit.
-    CounterExhausted = "counter-exhausted", "the key has been used for as many packets as it ever may be";
+    CounterExhausted = "counter-exhausted", "the key has reached its limit of packets";
     /// The send queue of this peer is full.
-    PeerCongested = "peer-congested", "more is sent to the peer than its link, or a shaper on the way to it, takes: see tc -s qdisc";
+    PeerCongested = "peer-congested", "more packets than the link to the peer, or a shaper before it, can send: see tc -s qdisc";
     /// The UDP socket refused the datagram.
     SendFailed = "send-failed", "the kernel refused to send: no route to the peer, a firewall, or a link that is down";
     /// The tunnel interface refused the packet.
     InsideRefused = "inside-refused", "the tunnel interface refused the packet: it is down or its queue is full";
     /// The crypto engine reported an internal error.
     EngineFailed = "engine-failed", "the crypto engine failed";
-    /// A fault port dropped it on purpose.
+    /// Dropped on purpose by the fault injection of `port`.
     InjectedFault = "injected-fault", "dropped on purpose by fault injection";
 }
 

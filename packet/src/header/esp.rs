@@ -41,7 +41,7 @@ pub const NAT_KEEPALIVE: [u8; 1] = [0xff];
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct EspHeader {
-    /// The SPI, which the receiver finds its SA by.
+    /// The SPI, by which the receiver finds the SA.
     pub spi: U32,
     /// The sequence number, or its low half.
     pub sequence: U32,
@@ -79,7 +79,7 @@ impl<'a> Encapsulated<'a> {
 /// `block` is a power of two.
 #[inline]
 pub fn padding(length: usize, block: usize) -> usize {
-    debug_assert!(block.is_power_of_two(), "blocks of ciphers are");
+    debug_assert!(block.is_power_of_two(), "the block size of a cipher is a power of two");
     (length + TRAILER).wrapping_neg() & (block - 1)
 }
 
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_of_other_bytes_or_of_more_than_there_are_is_refused() {
+    fn wrong_or_too_long_padding_is_refused() {
         let mut text = [9, 1, 2, 3, 3, NEXT_IPV6];
         assert_eq!(Trailer::parse(&text), Ok(Trailer { payload: 1, next_header: NEXT_IPV6 }));
         text[4] = 5;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_are_told_apart_by_their_first_bytes() {
+    fn the_first_bytes_tell_esp_ike_and_keepalives_apart() {
         let header = EspHeader { spi: 0x0102_0304.into(), sequence: 7.into() };
         assert_eq!(header.as_bytes(), [1, 2, 3, 4, 0, 0, 0, 7]);
         let packet = [header.as_bytes(), b"sealed"].concat();

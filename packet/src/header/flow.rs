@@ -44,7 +44,8 @@ impl Flow {
     }
 
     /// The selector fields of a parsed packet.
-    // As a call it would hand the flow over in memory, in other pieces than it is read in: half of its cost.
+    // Not inlined, the call would pass the flow through memory and read it back in pieces of other sizes: half of its
+    // cost.
     #[inline(always)]
     pub fn of(packet: &IpPacket<'_>) -> Self {
         let (is_v4, source, destination) = match packet {
@@ -183,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_read_where_there_are_some() {
+    fn ports_are_read_for_protocols_that_have_them() {
         for protocol in [TCP, UDP, SCTP, UDP_LITE, DCCP] {
             assert_eq!(seen(&v4(protocol, 0, &[1, 2, 3, 4])), (protocol, Some((0x102, 0x304))));
             assert_eq!(seen(&v6(protocol, &[1, 2, 3, 4])), (protocol, Some((0x102, 0x304))));
         }
         assert_eq!(seen(&v4(ICMP, 0, &[8, 0])), (ICMP, Some((0x800, 0x800))));
         assert_eq!(seen(&v4(47, 0, &[1, 2, 3, 4])), (47, None), "GRE has none");
-        assert_eq!(seen(&v4(TCP, 0, &[1, 2, 3])), (TCP, None), "cut off");
+        assert_eq!(seen(&v4(TCP, 0, &[1, 2, 3])), (TCP, None), "truncated");
     }
 
     #[test]
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn extension_headers_are_passed_over() {
+    fn extension_headers_are_skipped() {
         let options = [43, 0, 0, 0, 0, 0, 0, 0, 60, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let packet = v6(0, &[&options[..], &[UDP, 0, 0, 0, 0, 0, 0, 0], &[0, 53, 0, 99]].concat());
         assert_eq!(seen(&packet), (UDP, Some((53, 99))));

@@ -157,7 +157,7 @@ mod tests {
     fn unreachable_quotes_the_packet_and_goes_back_to_its_sender() {
         let offending = v4(17, 0, &[7; 1000]);
         let bytes = answer(&IpPacket::parse(&offending).expect("well-formed"), IcmpError::HostUnreachable)
-            .expect("an answer is due");
+            .expect("an ICMP error is sent");
         let IpPacket::V4(header, packet) = IpPacket::parse(&bytes).expect("well-formed") else {
             panic!("v4")
         };
@@ -171,12 +171,12 @@ mod tests {
         let offending = v4(17, 0, &[0; 100]);
         let bytes =
             answer(&IpPacket::parse(&offending).expect("well-formed"), IcmpError::TooBig { mtu: 1400 })
-                .expect("an answer is due");
+                .expect("an ICMP error is sent");
         assert_eq!((&bytes[20..22], &bytes[24..28]), (&[3u8, 4][..], &1400u32.to_be_bytes()[..]));
         let offending = v6(17, &[0; 3000]);
         let bytes =
             answer(&IpPacket::parse(&offending).expect("well-formed"), IcmpError::TooBig { mtu: 1400 })
-                .expect("an answer is due");
+                .expect("an ICMP error is sent");
         assert_eq!(
             (bytes.len(), &bytes[40..42], &bytes[44..48]),
             (1280, &[2u8, 0][..], &1400u32.to_be_bytes()[..])

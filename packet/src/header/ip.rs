@@ -225,7 +225,7 @@ pub fn set_ecn(bytes: &mut [u8], ecn: u8) -> Result<(), Malformed> {
 mod tests {
     use super::*;
 
-    /// An IPv4 packet with `payload` bytes behind a header that is whole.
+    /// An IPv4 packet with a complete header and `payload` bytes.
     fn v4(payload: usize) -> Vec<u8> {
         let mut header = Ipv4Header {
             version_ihl: 0x45,
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_behind_the_packet_is_cut_off() {
+    fn padding_after_the_packet_is_removed() {
         let mut bytes = v4(10);
         bytes.extend([0; 6]);
         assert_eq!(IpPacket::parse(&bytes).expect("well-formed").bytes().len(), 30);

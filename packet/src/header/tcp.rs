@@ -129,7 +129,7 @@ fn lower(segment: &mut [u8], offset: usize, most: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// A SYN over IPv4 with these options, and a right checksum.
+    /// A SYN over IPv4 with these options and a valid checksum.
     fn syn(options: &[u8]) -> Vec<u8> {
         use crate::checksum::Sum;
         let length = TcpHeader::LENGTH + options.len();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_made_to_fit_and_the_checksum_stays_right() {
+    fn the_mss_is_clamped_and_the_checksum_stays_valid() {
         for options in
             [&[2, 4, 0x05, 0xb4][..], &[1, 2, 4, 0x05, 0xb4, 1, 1, 0], &[4, 2, 2, 4, 0x05, 0xb4, 0, 0]]
         {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_announces_a_size_is_touched() {
+    fn only_packets_with_an_mss_option_are_changed() {
         let mut later = syn(&[2, 4, 0x05, 0xb4]);
         later[20 + 13] = TcpHeader::ACK;
         for mut packet in
