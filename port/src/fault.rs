@@ -27,7 +27,9 @@ pub struct Faults {
 
 /// A syntax error in a description of faults.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no fault: write for example lose=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,seed=7")]
+#[error(
+    "{0:?} is not a fault: write, for example, lose=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,seed=7"
+)]
 pub struct FaultSyntax(String);
 
 impl FromStr for Faults {
@@ -68,7 +70,7 @@ struct Held {
     after: usize,
 }
 
-/// Wraps the receiving half of a port.
+/// A receiving half that injects faults into the packets of another.
 pub struct Fault<P> {
     port: P,
     faults: Faults,
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_does_what_it_says_and_is_repeatable() {
+    fn each_fault_has_its_effect_and_is_reproducible() {
         let (out, lost) = run("lose=0.1,seed=1");
         assert_eq!(out.len() as u64 + lost, 1000);
         assert!((50..200).contains(&lost), "{lost}");
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_description_is_refused_with_an_example() {
+    fn the_error_for_a_wrong_description_has_an_example() {
         for wrong in ["lose", "lose=2", "loose=0.1", "seed=x"] {
             let error = wrong.parse::<Faults>().expect_err("wrong").to_string();
             assert!(error.contains(wrong) && error.contains("lose=0.01"), "{error}");

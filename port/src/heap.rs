@@ -26,7 +26,7 @@ pub fn give_back() {
         let _ = munlockall();
     }
     #[cfg(target_env = "gnu")]
-    // SAFETY: it takes no pointers, and locks what it works on.
+    // SAFETY: the function takes no pointers, and locks the heap that it works on.
     unsafe {
         libc::malloc_trim(0);
     }
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_locked_stays_locked_when_memory_is_given_back() {
+    fn memory_stays_locked_after_free_memory_is_returned() {
         if lock().is_err() {
             // Neither the privilege nor a sufficient limit.
             assert_eq!(locked_kib(), 0);
@@ -57,6 +57,6 @@ mod tests {
         give_back();
         assert!(locked_kib() > 0);
         LOCKED.store(false, Ordering::Relaxed);
-        munlockall().expect("anybody may");
+        munlockall().expect("it needs no privilege");
     }
 }

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out_in_trains() {
+    fn packets_pass_a_link_in_their_trains() {
         let mut link = Link::default();
         let endpoint = Endpoint::new("192.0.2.1:5".parse().expect("literal"));
         link.push([&b"one"[..], b"two"], Some(endpoint), 3);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_is_full_leaves_the_rest_on_the_link() {
+    fn packets_that_do_not_fit_a_batch_stay_on_the_link() {
         let mut link = Link::default();
         for _ in 0..10 {
             link.push([&[1u8; 100][..]], None, 0);

@@ -114,11 +114,11 @@ macro_rules! offloads {
 }
 
 offloads! {
-    tun_tso = "tun-tso", "TUN reads bring whole TCP super-packets, which we cut";
-    tun_uso = "tun-uso", "the same for UDP";
-    tun_gro = "tun-gro", "neighbouring packets of a flow are merged into one TUN write";
-    udp_gso = "udp-gso", "one send carries many datagrams to a peer";
-    udp_gro = "udp-gro", "one receive brings many datagrams of a peer";
+    tun_tso = "tun-tso", "TUN reads return TCP super-packets, which are segmented in the program";
+    tun_uso = "tun-uso", "the same as tun-tso, for UDP";
+    tun_gro = "tun-gro", "consecutive packets of a flow are merged into one TUN write";
+    udp_gso = "udp-gso", "one send call carries many datagrams to a peer";
+    udp_gro = "udp-gro", "one receive call returns many datagrams of a peer";
 }
 
 impl Offloads {
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_switched_off_stays_off() {
+    fn a_disabled_offload_stays_disabled() {
         let offloads = Offloads::default();
         offloads.udp_gso.set(State::SwitchedOff);
         offloads.udp_gso.probed(true);

@@ -171,7 +171,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn what_passes_inside_is_for_the_owner_only() {
+    fn only_the_owner_can_read_a_capture_file() {
         let path = std::env::temp_dir().join(format!("postern-{}-mode.pcap", std::process::id()));
         Capture::create(&path).expect("a file can be made");
         let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();

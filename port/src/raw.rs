@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn esp_goes_with_udp_and_without_over_both_versions() {
+    fn esp_is_sent_in_udp_and_over_ip_with_both_ip_versions() {
         let sockets = match open(0) {
             Ok(sockets) => Arc::new(sockets),
             Err(error) if error == Errno::PERM => {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_esp_packet_is_dropped() {
+    fn packets_that_are_not_esp_are_dropped() {
         let mut batch = Batch::new(4096);
         let ip = [0x45; 20];
         for (packet, verdict) in [

@@ -24,11 +24,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_yields_to_the_rest_of_the_process_and_more_is_no_nicer() {
-        let process = getpriority_process(Some(getpid())).expect("it lives");
+    fn lowering_the_priority_affects_one_thread_and_only_once() {
+        let process = getpriority_process(Some(getpid())).expect("the process exists");
         std::thread::spawn(move || {
             for _ in 0..2 {
-                yield_to_packets().expect("anybody may");
+                yield_to_packets().expect("lowering the priority needs no privilege");
                 assert_eq!(getpriority_process(None), Ok((process + NICER).min(NICEST)));
             }
         })

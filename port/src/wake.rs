@@ -28,7 +28,7 @@ impl Wake {
         self.wait_at_most(descriptors, None)
     }
 
-    /// The same, for at most `limit`.
+    /// As [`wait`](Self::wait), for at most `limit`.
     pub fn wait_at_most<const N: usize>(
         &self,
         descriptors: [Option<BorrowedFd<'_>>; N],

@@ -1,4 +1,4 @@
-//! Cutting super-packets and merging packets are each other's reverse, and a network would not notice either.
+//! Segmentation and merging are the reverse of each other, and the results are what a network would carry.
 
 use packet::Batch;
 use packet::checksum::Sum;
@@ -49,7 +49,7 @@ fn ip(version: Version, protocol: u8, length: usize, identification: u16, dont_f
     }
 }
 
-/// The sum of the pseudo header of `packet`, and where its layer 4 begins.
+/// The sum of the pseudo header of `packet`, and the offset of the layer 4 header.
 fn pseudo(packet: &[u8], protocol: u8) -> (Sum, usize) {
     match IpPacket::parse(packet).expect("built well-formed") {
         IpPacket::V4(ip, _) => {
@@ -61,7 +61,7 @@ fn pseudo(packet: &[u8], protocol: u8) -> (Sum, usize) {
     }
 }
 
-/// A whole packet; `partial` leaves the checksum to the sender, as the kernel does before offload.
+/// A complete packet. With `partial`, the checksum is incomplete, as the kernel leaves it for offloading.
 fn finish(mut packet: Vec<u8>, protocol: u8, partial: bool) -> Vec<u8> {
     let (pseudo, start) = pseudo(&packet, protocol);
     let field = start + if protocol == TCP { 16 } else { 6 };
@@ -146,7 +146,7 @@ fn cut(header: &VirtioHeader, packet: &[u8]) -> Vec<Vec<u8>> {
     packets_of(&batch)
 }
 
-/// What TUN would be given for the packets of `batch`: one header and one packet for each write.
+/// The writes to TUN for the packets of `batch`: one header and one packet each.
 fn merge(batch: &Batch) -> Vec<(VirtioHeader, Vec<u8>)> {
     let mut coalescer = Coalescer::default();
     coalescer.group(batch, true, true);
@@ -173,7 +173,7 @@ fn is_whole(packet: &[u8], protocol: u8) -> bool {
 }
 
 #[test]
-fn a_tcp_super_packet_is_cut_into_whole_segments() {
+fn a_tcp_super_packet_is_split_into_valid_segments() {
     for version in [Version::V4, Version::V6] {
         let (kind, start) = if version == Version::V4 { (1, 20) } else { (4, 40) };
         for length in [1, 1368, 1369, 5000, 64_000] {
@@ -197,7 +197,7 @@ fn a_tcp_super_packet_is_cut_into_whole_segments() {
 }
 
 #[test]
-fn a_udp_super_packet_is_cut_into_whole_datagrams() {
+fn a_udp_super_packet_is_split_into_valid_datagrams() {
     for version in [Version::V4, Version::V6] {
         let start = if version == Version::V4 { 20 } else { 40 };
         let whole = udp(version, &payload(3000), 9, false, true);
@@ -212,7 +212,7 @@ fn a_udp_super_packet_is_cut_into_whole_datagrams() {
 }
 
 #[test]
-fn a_single_packet_has_its_checksum_finished_or_left_alone() {
+fn only_a_partial_checksum_of_a_single_packet_is_completed() {
     let partial = udp(Version::V4, &payload(100), 1, true, true);
     let finished = cut(&header(VirtioHeader::GSO_NONE, 0, 20, 6), &partial);
     assert_eq!(finished, [udp(Version::V4, &payload(100), 1, true, false)]);
@@ -270,7 +270,7 @@ fn headers_that_contradict_the_packet_are_refused() {
 }
 
 #[test]
-fn what_was_cut_is_merged_to_what_it_was() {
+fn merging_segments_restores_the_super_packet() {
     for version in [Version::V4, Version::V6] {
         let (kind, start) = if version == Version::V4 { (1, 20) } else { (4, 40) };
         for length in [2737, 30_000, 60_000] {
@@ -291,7 +291,7 @@ fn what_was_cut_is_merged_to_what_it_was() {
     }
 }
 
-/// How many packets each write has when the packets are merged.
+/// The number of packets of each write after merging.
 fn groups(packets: &[Vec<u8>]) -> Vec<usize> {
     let batch = batch_of(packets);
     let mut coalescer = Coalescer::default();
@@ -304,7 +304,7 @@ fn tcp_at(sequence: u32, identification: u16, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn only_neighbours_of_a_flow_are_merged() {
+fn only_consecutive_packets_of_a_flow_are_merged() {
     assert_eq!(groups(&[tcp_at(0, 1, 100), tcp_at(100, 2, 100), tcp_at(200, 3, 50)]), [3]);
     assert_eq!(groups(&[tcp_at(0, 1, 100), tcp_at(101, 2, 100)]), [1, 1], "a gap");
     assert_eq!(
@@ -314,18 +314,18 @@ fn only_neighbours_of_a_flow_are_merged() {
     );
     assert_eq!(groups(&[tcp_at(0, 1, 50), tcp_at(50, 2, 100)]), [1, 1], "a longer one");
     let push = Tcp { flags: PUSH_ACK, ..TCP_V4 }.packet(&payload(100), false);
-    assert_eq!(groups(&[push, tcp_at(1100, 6, 100)]), [1, 1], "behind a push");
+    assert_eq!(groups(&[push, tcp_at(1100, 6, 100)]), [1, 1], "after PSH");
     let ack = Tcp { sequence: 1100, identification: 6, ..TCP_V4 }.packet(&[], false);
     assert_eq!(groups(&[tcp_at(1000, 5, 100), ack]), [1, 1], "an acknowledgment without data");
     let fin =
         Tcp { sequence: 1100, flags: TcpHeader::ACK | TcpHeader::FIN, ..TCP_V4 }.packet(&payload(9), false);
-    assert_eq!(groups(&[tcp_at(1000, 5, 100), fin]), [1, 1], "the end of the stream");
+    assert_eq!(groups(&[tcp_at(1000, 5, 100), fin]), [1, 1], "FIN");
     let options = Tcp { sequence: 1100, options: 8, ..TCP_V4 }.packet(&payload(100), false);
     assert_eq!(groups(&[tcp_at(1000, 5, 100), options]), [1, 1], "other options");
 }
 
 #[test]
-fn flows_that_alternate_are_told_apart() {
+fn alternating_flows_are_merged_separately() {
     let mut packets = Vec::new();
     for number in 0..10u32 {
         packets.push(tcp_at(number * 100, number as u16, 100));
@@ -338,7 +338,7 @@ fn flows_that_alternate_are_told_apart() {
 }
 
 #[test]
-fn a_damaged_packet_is_merged_with_nothing() {
+fn a_damaged_packet_is_not_merged() {
     for damaged in 0..3 {
         let mut packets = vec![tcp_at(0, 1, 100), tcp_at(100, 2, 100), tcp_at(200, 3, 100)];
         packets[damaged][60] ^= 1;
@@ -353,7 +353,7 @@ fn a_damaged_packet_is_merged_with_nothing() {
 }
 
 #[test]
-fn a_datagram_without_a_checksum_is_merged_with_nothing() {
+fn a_datagram_without_a_checksum_is_not_merged() {
     let mut packets =
         vec![udp(Version::V4, &payload(64), 1, true, false), udp(Version::V4, &payload(64), 2, true, false)];
     packets[0][26..28].fill(0);
@@ -362,7 +362,7 @@ fn a_datagram_without_a_checksum_is_merged_with_nothing() {
 }
 
 #[test]
-fn identifications_must_count_up_where_fragments_are_allowed() {
+fn without_df_identifications_must_be_consecutive() {
     let of = |identifications: [u16; 2], dont_fragment| {
         identifications.map(|number| udp(Version::V4, &payload(64), number, dont_fragment, false))
     };
@@ -379,7 +379,7 @@ fn a_super_packet_is_no_larger_than_an_ip_packet() {
     assert_eq!(merged.len(), 3);
 }
 
-/// Where each packet of the batch comes in the order in which they are written.
+/// The position of each packet of the batch in the order of writing.
 fn positions(packets: &[Vec<u8>]) -> Vec<usize> {
     let batch = batch_of(packets);
     let mut coalescer = Coalescer::default();
@@ -397,7 +397,7 @@ fn with_port(mut packet: Vec<u8>, port: u8) -> Vec<u8> {
     finish(packet, protocol, false)
 }
 
-/// The IP version of a packet, and its port if it shows one.
+/// The IP version of a packet, and its port if it has one.
 type Flow = (Version, Option<(bool, u64)>);
 
 /// A packet of one of six flows, with or without data, sometimes in a fragment or of another protocol.
@@ -427,7 +427,7 @@ fn any_packet(number: u16, sequences: &mut [u32; 3], random: &mut impl FnMut(u64
 }
 
 #[test]
-fn no_packet_passes_another_of_its_flow() {
+fn packets_of_a_flow_stay_in_order() {
     let ack = Tcp { sequence: 1100, ..TCP_V4 }.packet(&[], false);
     assert_eq!(positions(&[tcp_at(1000, 5, 100), ack, tcp_at(1100, 6, 100)]), [0, 1, 2]);
     let mut random = numbers(7);
@@ -445,7 +445,7 @@ fn no_packet_passes_another_of_its_flow() {
     }
 }
 
-/// Numbers that look random, each below what is asked for.
+/// Pseudorandom numbers below a given limit.
 fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
     move |below| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -454,7 +454,7 @@ fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
 }
 
 #[test]
-fn everything_random_is_merged_without_loss() {
+fn random_packets_are_merged_without_loss() {
     let mut random = numbers(99);
     for _ in 0..300 {
         let mut packets = Vec::new();
@@ -485,7 +485,7 @@ fn everything_random_is_merged_without_loss() {
                 },
             )
             .collect();
-        // Identifications of packets that may not be fragmented are free to change, and with them the checksum.
+        // With DF set, merging may change the identification, and with it the checksum.
         for packet in
             out.iter_mut().chain(&mut packets).filter(|packet| packet.len() > 20 && packet[0] == 0x45)
         {

@@ -91,7 +91,7 @@ impl TunDevice {
 
     /// The current name; `None` if the interface was deleted.
     pub fn current_name(&self) -> Option<String> {
-        // SAFETY: ifreq is plain data, for which all zeros is a value.
+        // SAFETY: ifreq is plain data, for which all zeros is a valid value.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         // SAFETY: the request writes one ifreq, which lives until the call returns.
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), TUNGETIFF, &raw mut request) }).ok()?;
@@ -134,7 +134,7 @@ const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0 as libc::Ioctl;
 
 fn set_interface(fd: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
-    // SAFETY: ifreq is plain data, for which all zeros is a value.
+    // SAFETY: ifreq is plain data, for which all zeros is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;

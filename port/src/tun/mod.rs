@@ -177,7 +177,7 @@ impl TunTransmit {
     }
 }
 
-/// Notes the outcome of a super-packet of `count` packets; returns the number of consecutive refusals.
+/// Records the outcome of writing a super-packet of `count` packets; returns the number of consecutive refusals.
 fn note(tun_gro: &Offload, refused: u32, count: usize, outcome: Result<(), Errno>) -> u32 {
     match outcome {
         Ok(()) => {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_is_given_up_only_where_nothing_merged_is_taken() {
+    fn merging_is_disabled_only_after_consecutive_refusals() {
         let mut sink = Sink::new();
         for _ in 0..REFUSALS {
             sink.write(Err(Errno::INVAL));
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn once_all_is_read_nothing_is_read_before_the_next_wait() {
+    fn an_empty_interface_is_not_read_again_before_the_next_wait() {
         let (mut receive, kernel) = interface();
         let (mut batch, drops) = (Batch::new(BATCH_BYTES), DropCounters::default());
         bring(&kernel, VirtioHeader::default(), b"one");

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owners_of_each_socket_are_known_without_a_look_at_all_peers() {
+    fn the_number_of_peers_of_each_socket_is_kept_up_to_date() {
         let sockets = UdpSockets::bind(0, 0, &Offloads::default()).expect("loopback is there");
         let mut congestion = Congestion::new();
         for number in 1..100 {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_shares_goes_to_a_socket_that_has_become_free() {
+    fn a_peer_that_shares_a_socket_moves_to_an_unused_one() {
         let sockets = UdpSockets::bind(0, 0, &Offloads::default()).expect("loopback is there");
         let mut congestion = Congestion::new();
         for number in 0..=OWN as u16 {

@@ -4,12 +4,12 @@ use packet::Endpoint;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// Not in libc for every target: linux/udp.h.
+/// From linux/udp.h; libc does not have it for every target.
 pub(super) const UDP_SEGMENT: libc::c_int = 103;
-/// Likewise.
+/// From linux/udp.h, too.
 pub(super) const UDP_GRO: libc::c_int = 104;
 
-/// `struct cmsghdr` is a length of the machine's word and two ints; what follows is aligned to the word.
+/// Length of `struct cmsghdr`: a word with the length, and two ints. The data after it is aligned to the word.
 const HEADER: usize = size_of::<libc::cmsghdr>();
 const ALIGN: usize = size_of::<usize>();
 
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn control_messages_round_trip() {
         let mut control = Control::new();
         control.push_source(Some("192.0.2.7".parse().expect("literal")));
         control.push_ds_field(true, 0x88);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_off_control_messages_are_not_read_beyond_their_end() {
+    fn truncated_control_messages_are_not_read_beyond_their_end() {
         let mut control = Control::new();
         control.push_source(Some("192.0.2.7".parse().expect("literal")));
         control.push_segment(100);

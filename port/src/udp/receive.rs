@@ -21,8 +21,8 @@ const LARGEST: usize = 65_536;
 const STRIDE: usize = LARGEST + 17 * Slab::ALIGNMENT;
 /// Receives in one call, while each brings few packets.
 const MESSAGES: usize = 16;
-/// From this number of packets in one receive on, each call is for a single receive: more would leave the cache
-/// before they are processed.
+/// If one receive returns at least this many packets, the next call is for a single receive: more data would leave the
+/// cache before it is processed.
 const BULK: usize = 16;
 /// After this number of bursts without a wait, an empty socket is tried again: the other one may always be busy.
 const PATIENCE: u32 = 16;
@@ -181,7 +181,7 @@ fn receive_messages(
     names: &mut [Name; MESSAGES],
     controls: &mut [Control; MESSAGES],
 ) -> Result<Lengths, Errno> {
-    // SAFETY: both are plain data, for which all zeros is a value.
+    // SAFETY: both are plain data, for which all zeros is a valid value.
     let (mut headers, mut pieces): ([libc::mmsghdr; MESSAGES], [libc::iovec; MESSAGES]) =
         unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
     for (index, area) in areas.iter().enumerate() {
@@ -250,7 +250,7 @@ mod tests {
     /// One burst: the received packets, and the drops.
     fn burst(receive: &mut UdpReceive) -> (Vec<Vec<u8>>, DropCounters) {
         let (mut batch, drops) = (Batch::new(BATCH_BYTES), DropCounters::default());
-        receive.receive(&mut batch, &drops).expect("a socket is no reason to end");
+        receive.receive(&mut batch, &drops).expect("an error of one socket does not end the port");
         (batch.live(0..batch.len()).map(|index| batch.packet(index).to_vec()).collect(), drops)
     }
 
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_that_were_exchanged_are_let_go_under_load() {
+    fn replaced_sockets_are_released_under_load() {
         let (v4, fill) = busy();
         let (mut receive, sockets) = receiver(v4, pair().0);
         fill();
@@ -292,7 +292,7 @@ mod tests {
             own: Default::default(),
             port: 0,
         })));
-        assert!(!burst(&mut receive).0.is_empty(), "the new ones are heard at once");
+        assert!(!burst(&mut receive).0.is_empty(), "the new sockets are used at once");
         assert!(sockets.upgrade().is_none());
         receive.slot.store(None);
         assert!(burst(&mut receive).0.is_empty());
@@ -320,19 +320,19 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_came_together_do_not_share_the_sets_of_a_cache() {
+    fn packets_of_one_call_do_not_share_cache_sets() {
         let (v4, peer) = pair();
         let (mut receive, _) = receiver(v4, pair().0);
         (0..8).for_each(|_| _ = send(&peer, b"one", SendFlags::empty()).expect("there is room"));
         let mut batch = Batch::new(BATCH_BYTES);
         assert_eq!(receive.receive(&mut batch, &DropCounters::default()).expect("readable"), 8);
-        // The size of a way of the first-level cache is a page on most machines.
+        // On most machines a page is as large as one way of the first-level cache.
         let lines = (0..8).map(|index| batch.packet(index).as_ptr().addr() % 4096 / Slab::ALIGNMENT);
         assert_eq!(lines.collect::<HashSet<_>>().len(), 8);
     }
 
     #[test]
-    fn what_is_cut_off_or_empty_is_counted() {
+    fn truncated_and_empty_datagrams_are_counted() {
         let (v4, peer) = pair();
         let (mut receive, _) = receiver(v4, pair().0);
         for length in [STRIDE + 1, 0, 3] {

@@ -350,7 +350,7 @@ fn send_groups(
     }
     let mut first = 0;
     for ((group, name), control) in groups.iter().zip(&mut names).zip(&mut controls) {
-        // SAFETY: plain data, for which all zeros is a value.
+        // SAFETY: plain data, for which all zeros is a valid value.
         let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
         header.msg_hdr.msg_name = name.as_mut_ptr().cast();
         header.msg_hdr.msg_namelen = name.length() as libc::socklen_t;
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_datagram_would_survive_is_not_tried_again() {
+    fn an_error_that_every_datagram_would_get_is_not_retried() {
         let (mut transmit, _, _) = sender();
         // EACCES: broadcast is not enabled on this socket.
         let lost = send(&mut transmit, "127.255.255.255:9".parse().expect("literal"), 100);
@@ -410,10 +410,10 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_takes_no_segments_is_remembered_for_a_while() {
+    fn a_path_that_refuses_segments_is_remembered_for_a_while() {
         let (mut transmit, sockets, receiver) = sender();
         if !transmit.offloads.udp_gso.is_on() {
-            return eprintln!("SKIPPED: this kernel does not cut datagrams");
+            return eprintln!("SKIPPED: this kernel has no UDP_SEGMENT");
         }
         let to = receiver.local_addr().expect("bound");
         let arrived = |size: usize| {
@@ -425,19 +425,19 @@ mod tests {
         for _ in 0..3 {
             assert_eq!((send(&mut transmit, to, 500), arrived(500)), (0, 20));
         }
-        assert_eq!(transmit.offloads.udp_gso.counters(), (0, 0, 1), "one refusal is enough");
+        assert_eq!(transmit.offloads.udp_gso.counters(), (0, 0, 1), "one refusal is remembered");
         sockets.set_no_check(false).expect("any socket has it");
         assert_eq!((send(&mut transmit, to, 400), arrived(400)), (0, 20));
-        assert_eq!(transmit.offloads.udp_gso.counters(), (1, 20, 1), "smaller ones are still cut");
+        assert_eq!(transmit.offloads.udp_gso.counters(), (1, 20, 1), "smaller segments are still used");
         for _ in 0..TRAINS - 2 {
             assert_eq!((send(&mut transmit, to, 500), arrived(500)), (0, 20));
         }
         assert_eq!((send(&mut transmit, to, 500), arrived(500)), (0, 20));
-        assert_eq!(transmit.offloads.udp_gso.counters(), (2, 40, 1), "it may have widened");
+        assert_eq!(transmit.offloads.udp_gso.counters(), (2, 40, 1), "the size is tried again later");
     }
 
     #[test]
-    fn a_socket_of_its_own_sends_from_the_same_address_and_port_and_receives_nothing() {
+    fn an_own_socket_has_the_same_address_and_port_and_receives_nothing() {
         for host in ["127.0.0.1", "::1"] {
             let (mut transmit, sockets, _) = sender();
             let receiver = UdpSocket::bind((host, 0)).expect("loopback is there");
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_get_sockets_that_no_other_has_while_there_are_some() {
+    fn peers_get_unused_sockets_as_long_as_there_are_some() {
         let (mut transmit, sockets, _) = sender();
         let remotes: Vec<SocketAddr> =
             (0..OWN as u16 + 3).map(|port| ([192, 0, 2, 1], port).into()).collect();
@@ -468,16 +468,16 @@ mod tests {
         }
         let numbers: Vec<_> = remotes.iter().filter_map(|remote| transmit.congestion.own(remote)).collect();
         let different: std::collections::BTreeSet<_> = numbers[..OWN].iter().collect();
-        assert_eq!((different.len(), numbers.len()), (OWN, remotes.len()), "then they share");
+        assert_eq!((different.len(), numbers.len()), (OWN, remotes.len()), "further peers share sockets");
         assert_eq!(
             transmit.congestion.full(&sockets, &remotes[1]),
             Full::Drop,
-            "others were sent to just now"
+            "another peer was sent to just now"
         );
     }
 
     #[test]
-    fn no_more_paths_are_remembered_than_there_is_room_for() {
+    fn the_number_of_remembered_paths_is_limited() {
         let (mut transmit, ..) = sender();
         for port in 0..3 * NARROW as u16 {
             transmit.remember(([192, 0, 2, 1], port).into(), 1400);
