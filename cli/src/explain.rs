@@ -5,7 +5,7 @@ use crate::output::{DOWN, ago, print};
 use crate::tabulate::duration;
 use crate::{Failure, explain_wireguard, vpn};
 use clap::{Args, Subcommand};
-use gateway::api::model::{ConnectionType, Ipsec, IpsecFailure, IpsecPeer, IpsecTunnel};
+use gateway::ipsec::model::{ConnectionType, Ipsec, IpsecFailure, IpsecPeer, IpsecTunnel};
 use std::process::ExitCode;
 
 #[derive(Args)]

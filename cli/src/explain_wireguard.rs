@@ -5,7 +5,7 @@ use crate::client::{self, Asking};
 use crate::output::{DOWN, ago, print};
 use clap::{Args, Subcommand};
 use config::parse::nearest;
-use gateway::api::model::{Explained, Explanation, Explanations, PeerState};
+use gateway::wireguard::model::{Explained, Explanation, Explanations, PeerState};
 use std::process::ExitCode;
 
 #[derive(Args)]
@@ -107,7 +107,7 @@ fn prefixes(peer: &Explained) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gateway::api::model::{Caller, Finding};
+    use gateway::wireguard::model::{Caller, Finding};
 
     fn peer(name: &str, state: PeerState) -> Explained {
         let (what, fix) = ("it has no endpoint".to_owned(), vec!["one".to_owned(), "two".to_owned()]);

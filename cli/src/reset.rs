@@ -5,7 +5,7 @@ use crate::output::print;
 use crate::vpn::Found;
 use crate::{Failure, Outcome, client, vpn};
 use clap::{Args, Subcommand};
-use gateway::api::model::Reset;
+use gateway::ipsec::model::Reset;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

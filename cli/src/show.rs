@@ -6,7 +6,8 @@ use crate::tabulate::columns;
 use crate::{Outcome, client, show_crypto, show_vpn, system};
 use ::bench::report::table;
 use clap::{Args, Subcommand};
-use gateway::api::model::{Drops, Interface, Interfaces, Offloads, Peer};
+use gateway::api::model::{Drops, Offloads};
+use gateway::wireguard::model::{Interface, Interfaces, Peer};
 
 #[derive(Args)]
 pub(crate) struct Arguments {

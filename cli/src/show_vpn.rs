@@ -8,7 +8,7 @@ use crate::tabulate::{columns, duration, short_bytes, short_count, tabulate};
 use crate::{Outcome, output, vpn};
 use clap::Subcommand;
 use config::print::HIDDEN;
-use gateway::api::model::{ConnectionType, Ipsec, IpsecPeer, IpsecSa, IpsecTunnel};
+use gateway::ipsec::model::{ConnectionType, Ipsec, IpsecPeer, IpsecSa, IpsecTunnel};
 use std::fmt::Write as _;
 use std::path::Path;
 

@@ -7,9 +7,9 @@ use crate::output::{ago, bytes, print};
 use crate::show_vpn::{no_answer, reason};
 use crate::{Failure, client};
 use clap::Args;
-use gateway::api::model::{
-    ConnectionType, Crypto, Drop, Drops, Interface, Interfaces, Ipsec, IpsecPeer, IpsecTunnel, Peer, Status,
-};
+use gateway::api::model::{Crypto, Drop, Drops, Status};
+use gateway::ipsec::model::{ConnectionType, Ipsec, IpsecPeer, IpsecTunnel};
+use gateway::wireguard::model::{Interface, Interfaces, Peer};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use crate::{Failure, client};
 use config::parse::nearest;
 use config::tree::natural_order;
 use gateway::api;
-use gateway::api::model::{Ipsec, IpsecPeer};
+use gateway::ipsec::model::{Ipsec, IpsecPeer};
 use std::path::{Path, PathBuf};
 
 /// A peer, and the socket of the daemon that has it.

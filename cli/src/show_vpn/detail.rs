@@ -2,7 +2,7 @@
 
 use super::reason;
 use crate::suite::Suite;
-use gateway::api::model::{IpsecIke, IpsecPeer, IpsecSa, IpsecTunnel};
+use gateway::ipsec::model::{IpsecIke, IpsecPeer, IpsecSa, IpsecTunnel};
 
 /// A peer with its tunnels.
 pub(super) fn sa(peer: &IpsecPeer) -> String {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::vpn::samples::{down, up};
-use gateway::api::model::SaState;
+use gateway::ipsec::model::SaState;
 
 #[test]
 fn sas_have_the_columns_of_vyos_and_those_that_are_down_a_reason() {

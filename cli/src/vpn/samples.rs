@@ -1,6 +1,6 @@
 //! A peer that is up and one that is down, for the tests of all that prints peers.
 
-use gateway::api::model::{
+use gateway::ipsec::model::{
     AuthenticationMethod, ConnectionType, IpsecFailure, IpsecIke, IpsecPeer, IpsecSa, IpsecTunnel, SaMode,
     SaState,
 };

@@ -5,13 +5,14 @@
 //! GET /v1/status    POST /v1/reload
 //! ```
 //!
-//! The requests of a protocol are in its folder: `api.rs`.
+//! The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.
 
 mod engines;
 mod kernel;
 pub mod model;
 pub(crate) mod server;
 mod status;
+pub(crate) mod words;
 
 pub use engines::{said as said_of_engine, show as show_crypto};
 pub use status::Reload;

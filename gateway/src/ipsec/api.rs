@@ -4,8 +4,7 @@
 //! GET /v1/vpn/ipsec    POST /v1/vpn/ipsec/reset
 //! ```
 
-use super::Gateway;
-use crate::api::model;
+use super::{Gateway, model};
 use crate::api::server::unreadable;
 use crate::service::View;
 use crate::tunnel_interface::Counters;

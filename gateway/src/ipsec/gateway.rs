@@ -4,12 +4,12 @@ use super::connections::Plan;
 use super::ike_thread::{Command, IkeThread, Inbox, Parts};
 use super::port::IkePort;
 use super::{MTU, NAME};
-use crate::api::model;
 use crate::clock::Clock;
 use crate::datapath::punt::Punt;
 use crate::datapath::tables::{Protocol, Tables};
 use crate::datapath::worker::Shared;
 use crate::host::networks::MARK;
+use crate::ipsec::model;
 use crate::rights::Rights;
 use crate::tunnel_interface::{
     Counters, Drops, InterfaceError, Options, Removed, SocketKind, TunnelInterface,

@@ -16,6 +16,7 @@ pub mod gateway;
 mod identity;
 pub mod ike_thread;
 mod jobs;
+pub mod model;
 pub mod network;
 pub mod peer_error;
 mod port;

@@ -7,7 +7,7 @@
 use super::explain;
 use super::interface::Interface;
 use super::labels::Labels;
-use crate::api::model;
+use super::model;
 use crate::clock::Clock;
 use crate::host::netlink::Netlink;
 use crate::service::View;

@@ -2,8 +2,8 @@
 
 use super::labels::Labels;
 use super::update::{PeerSnapshot, Snapshot};
-use crate::api::model::{Caller, Explained, Explanation, Finding, PeerState};
 use crate::host::netlink::Netlink;
+use crate::wireguard::model::{Caller, Explained, Explanation, Finding, PeerState};
 use ipnet::IpNet;
 use std::cell::RefCell;
 use std::collections::HashMap;

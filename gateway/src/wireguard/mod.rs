@@ -11,6 +11,7 @@ pub(crate) mod explain;
 pub mod handshake_thread;
 pub mod interface;
 pub mod labels;
+pub mod model;
 pub mod plan;
 #[cfg(test)]
 pub(crate) mod sample;

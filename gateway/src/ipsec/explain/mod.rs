@@ -14,7 +14,7 @@ pub use reach::{unanswered, unsent};
 
 use super::connections::{Group, Names};
 use super::proof::Proof;
-use crate::api::model::IpsecFailure;
+use crate::ipsec::model::IpsecFailure;
 use std::time::Duration;
 use tunnel::ikev2::{Cause, Path};
 

@@ -1,7 +1,7 @@
 //! Where the peer is, and whether anything arrives there.
 
 use super::{Explained, its_log};
-use crate::api::model::IpsecFailure;
+use crate::ipsec::model::IpsecFailure;
 use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

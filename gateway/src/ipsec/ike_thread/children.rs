@@ -8,12 +8,12 @@ mod show;
 mod unsent;
 mod update;
 
-use crate::api::model::IpsecFailure;
 use crate::datapath::staging::Budget;
 use crate::datapath::tables::{Kind, Order, Peer, Session, Tunnel};
 use crate::datapath::worker::Shared;
 use crate::ipsec::MTU;
 use crate::ipsec::connections::{Child, Names, address_towards};
+use crate::ipsec::model::IpsecFailure;
 use crypto::{Engine, Random};
 use packet::Endpoint;
 use path::PathMtuCache;

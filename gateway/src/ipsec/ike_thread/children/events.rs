@@ -1,8 +1,8 @@
 //! What becomes known of peers.
 
 use super::{Children, Established};
-use crate::api::model::IpsecFailure;
 use crate::ipsec::ike_thread::outside;
+use crate::ipsec::model::IpsecFailure;
 use tunnel::ikev2::{ConnectionId, Event};
 
 impl Children {

@@ -1,8 +1,8 @@
 //! What the API says of peers and their tunnels.
 
 use super::{Children, Connected, Installed};
-use crate::api::model;
 use crate::ipsec::connections::LONG;
+use crate::ipsec::model;
 use crate::ipsec::proof::Proof;
 use crate::ipsec::status;
 use std::sync::Arc;

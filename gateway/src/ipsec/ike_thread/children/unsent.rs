@@ -2,7 +2,7 @@
 //!
 //! Only addresses of the configuration are kept in mind. Who forges the source of a datagram could name any other.
 
-use crate::api::model::IpsecFailure;
+use crate::ipsec::model::IpsecFailure;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
