@@ -5,7 +5,7 @@ use crate::{Failure, client, engines};
 use bench::report::table;
 use crypto::Cipher;
 use crypto::choice::Subject;
-use gateway::api::model::{Crypto, CryptoCipher, CryptoEngine, CryptoPlace};
+use gateway::api::model::{Crypto, CryptoCipher, CryptoEngine, CryptoPlace, EngineState};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -47,7 +47,7 @@ fn unknown(name: &str) -> String {
 pub(crate) fn text(answer: &Crypto) -> String {
     let row = |engine: &CryptoEngine| {
         let version = engine.version.clone().unwrap_or_else(|| "-".to_owned());
-        vec![engine.name.clone(), version, engine.failures.to_string(), engine.state.clone()]
+        vec![engine.name.clone(), version, engine.failures.to_string(), state(engine)]
     };
     let rows: Vec<Vec<String>> = answer.engines.iter().map(row).collect();
     let mut text = table(&["engine", "version", "failures", "state"], &rows);
@@ -64,6 +64,19 @@ pub(crate) fn text(answer: &Crypto) -> String {
         let _ = writeln!(text, "{} {} {}", ago(event.at), event.engine, event.what);
     }
     text
+}
+
+/// Whether an engine is in use, and if not, why.
+fn state(engine: &CryptoEngine) -> String {
+    let why = |state: EngineState| match &engine.why {
+        Some(why) => format!("{state}: {why}"),
+        None => state.to_string(),
+    };
+    match (engine.state, engine.retry_in) {
+        (EngineState::NotAllowed, _) => "not allowed: set system acceleration qat".to_owned(),
+        (EngineState::Failed, Some(seconds)) => format!("failed, tried again in {seconds} s"),
+        (state, _) => why(state),
+    }
 }
 
 /// What stands over a table.
@@ -108,6 +121,27 @@ fn costs(cipher: &CryptoCipher) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_engine_that_is_not_used_says_why() {
+        let shown = |state, why: Option<&str>, retry_in| {
+            let (name, why) = ("qat".to_owned(), why.map(str::to_owned));
+            super::state(&CryptoEngine {
+                name,
+                version: None,
+                state,
+                why,
+                retry_in,
+                accelerator: true,
+                failures: 1,
+            })
+        };
+        assert_eq!(shown(EngineState::InUse, None, None), "in use");
+        assert_eq!(shown(EngineState::Absent, Some("no library"), None), "absent: no library");
+        assert_eq!(shown(EngineState::NotUsed, Some("slower"), None), "not used: slower");
+        assert_eq!(shown(EngineState::NotAllowed, None, None), "not allowed: set system acceleration qat");
+        assert_eq!(shown(EngineState::Failed, None, Some(9)), "failed, tried again in 9 s");
+    }
 
     #[test]
     fn the_head_says_where_it_was_measured_and_whether_a_pin_is_followed() {

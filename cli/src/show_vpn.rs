@@ -3,12 +3,13 @@
 mod detail;
 
 use crate::explain::explain;
-use crate::suite::Suite;
 use crate::tabulate::{columns, duration, short_bytes, short_count, tabulate};
-use crate::{Outcome, output, vpn};
+use crate::{Outcome, output, suite, vpn};
 use clap::Subcommand;
 use config::print::HIDDEN;
-use gateway::ipsec::model::{ConnectionType, Ipsec, IpsecPeer, IpsecSa, IpsecTunnel};
+use gateway::ipsec::model::{
+    Algorithms, ConnectionType, Group, Integrity, Ipsec, IpsecPeer, IpsecSa, IpsecTunnel, Prf,
+};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -205,6 +206,7 @@ fn sas(peers: &[IpsecPeer]) -> String {
 fn sa(peer: &IpsecPeer, tunnel: &IpsecTunnel) -> Vec<String> {
     let or_nothing = |text: &Option<String>| text.clone().unwrap_or_else(|| NOTHING.to_owned());
     let newest = in_use(tunnel);
+    let algorithms = newest.and_then(|sa| sa.algorithms);
     let up = |text: String| if newest.is_some() { text } else { NOTHING.to_owned() };
     vec![
         tunnel.name.clone(),
@@ -214,7 +216,7 @@ fn sa(peer: &IpsecPeer, tunnel: &IpsecTunnel) -> Vec<String> {
         up(format!("{}/{}", short_count(tunnel.received_packets), short_count(tunnel.sent_packets))),
         or_nothing(&peer.remote_address),
         or_nothing(&peer.remote_id),
-        newest.map_or_else(|| NOTHING.to_owned(), |sa| Suite::read(&sa.suite).joined("_")),
+        algorithms.map_or_else(|| NOTHING.to_owned(), |algorithms| suite::joined(&algorithms, "_")),
     ]
 }
 
@@ -232,7 +234,8 @@ fn connections(peers: &[IpsecPeer]) -> String {
     ];
     let none = || "-".to_owned();
     let of_tunnel = |up: bool| if up { "up" } else { "down" };
-    let suite = |text: Option<&String>| text.map_or_else(none, |text| Suite::read(text).joined("/"));
+    let proposal =
+        |found: Option<Algorithms>| found.map_or_else(none, |algorithms| suite::joined(&algorithms, "/"));
     let mut rows = Vec::new();
     for peer in peers {
         let address = peer.remote_address.clone().unwrap_or_else(none);
@@ -241,12 +244,12 @@ fn connections(peers: &[IpsecPeer]) -> String {
             let who = vec![name.to_owned(), state.to_owned(), kind.to_owned(), address.clone()];
             [who, selectors.to_vec(), ids.to_vec(), vec![proposal]].concat()
         };
-        rows.push(row(&peer.name, state(peer), "IKEv2", [none(), none()], suite(peer.suite.as_ref())));
+        rows.push(row(&peer.name, state(peer), "IKEv2", [none(), none()], proposal(peer.algorithms)));
         for tunnel in &peer.tunnels {
             let selectors = [tunnel.local.join(" "), tunnel.remote.join(" ")];
             let newest = in_use(tunnel);
-            let proposal = suite(newest.map(|sa| &sa.suite));
-            rows.push(row(&tunnel.name, of_tunnel(newest.is_some()), "IPsec", selectors, proposal));
+            let algorithms = proposal(newest.and_then(|sa| sa.algorithms));
+            rows.push(row(&tunnel.name, of_tunnel(newest.is_some()), "IPsec", selectors, algorithms));
         }
     }
     tabulate(&head, &rows)
@@ -254,16 +257,16 @@ fn connections(peers: &[IpsecPeer]) -> String {
 
 fn ike_sa(peer: &IpsecPeer) -> String {
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "any".to_owned());
-    let suite = Suite::read(peer.suite.as_deref().unwrap_or_default());
-    let or_not =
-        |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "n/a".to_owned());
+    let algorithms = peer.algorithms.as_ref();
+    let or_not = |text: Option<&str>| text.unwrap_or("n/a").to_owned();
+    // A cipher that authenticates has no hash; the keys are made with one.
+    let hash = |it: &Algorithms| it.integrity.map(Integrity::name).or(it.prf.map(Prf::name));
     let row = [
         state(peer).to_owned(),
         "IKEv2".to_owned(),
-        or_not(Some(suite.encryption("_"))),
-        // A cipher that authenticates has no hash; the keys are made with one.
-        or_not(suite.integrity.or(suite.prf)),
-        or_not(suite.group),
+        or_not(algorithms.map(|it| suite::encryption(it, "_")).as_deref()),
+        or_not(algorithms.and_then(hash)),
+        or_not(algorithms.and_then(|it| it.group).map(Group::name)),
         match &peer.ike {
             Some(ike) if ike.nat => "yes",
             _ => "no",

@@ -1,8 +1,8 @@
 //! Everything about SAs, as swanctl prints it, and policies, as `ip xfrm policy` does.
 
 use super::reason;
-use crate::suite::Suite;
-use gateway::ipsec::model::{IpsecIke, IpsecPeer, IpsecSa, IpsecTunnel};
+use crate::suite;
+use gateway::ipsec::model::{Algorithms, IpsecIke, IpsecPeer, IpsecSa, IpsecTunnel};
 
 /// A peer with its tunnels.
 pub(super) fn sa(peer: &IpsecPeer) -> String {
@@ -33,7 +33,6 @@ fn disconnected(peer: &IpsecPeer) -> Vec<String> {
 
 fn connected(peer: &IpsecPeer, ike: &IpsecIke) -> Vec<String> {
     let star = |ours: bool| if ours { "*" } else { "" };
-    let suite = Suite::read(peer.suite.as_deref().unwrap_or_default());
     let mut lines = vec![
         format!(
             "{}: #{}, ESTABLISHED, IKEv2, {}_i{} {}_r{}",
@@ -46,13 +45,17 @@ fn connected(peer: &IpsecPeer, ike: &IpsecIke) -> Vec<String> {
         ),
         format!("  local  '{}' @ {}", peer.local_id, ike.local),
         format!("  remote '{}' @ {}", peer.remote_id.as_deref().unwrap_or("any"), ike.remote),
-        format!("  {}", suite.full()),
+        format!("  {}", algorithms(peer.algorithms.as_ref())),
         format!("  established {}s ago{}", peer.uptime.unwrap_or(0), ends(ike.rekeying_in, ike.expires_in)),
     ];
     if ike.refused_exchanges > 0 {
         lines.push(format!("  {} key exchanges put off: too many", ike.refused_exchanges));
     }
     lines
+}
+
+fn algorithms(found: Option<&Algorithms>) -> String {
+    found.map(suite::full).unwrap_or_default()
 }
 
 fn ends(rekeying: Option<u64>, expires: Option<u64>) -> String {
@@ -73,7 +76,7 @@ fn installed(tunnel: &IpsecTunnel, sa: &IpsecSa) -> Vec<String> {
             "  {}: #{}, {state}, {mode}, ESP:{}",
             tunnel.name,
             tunnel.number,
-            Suite::read(&sa.suite).full()
+            algorithms(sa.algorithms.as_ref())
         ),
         format!("    installed {}s ago{}", sa.uptime, ends(sa.rekeying_in, sa.expires_in)),
         format!("    in  {:08x}{}", sa.spi_in, counters(tunnel.received_bytes, tunnel.received_packets)),
@@ -110,7 +113,7 @@ fn one_way(from: &str, to: &str, spi: u32, tunnel: &IpsecTunnel, sa: &IpsecSa) -
         "src {from} dst {to}\n\tproto esp spi {spi:#010x} reqid {} mode {}{carried}\n\t{}, {} for {}s, tunnel {}\n",
         tunnel.number,
         tunnel.mode,
-        Suite::read(&sa.suite).full(),
+        algorithms(sa.algorithms.as_ref()),
         sa.state,
         sa.uptime,
         tunnel.name

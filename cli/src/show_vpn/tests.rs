@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::vpn::samples::{down, up};
-use gateway::ipsec::model::SaState;
+use gateway::ipsec::model::{Encryption, SaState};
 
 #[test]
 fn sas_have_the_columns_of_vyos_and_those_that_are_down_a_reason() {
@@ -35,11 +35,19 @@ fn a_peer_that_does_not_answer_is_not_said_to_be_up_and_explain_agrees() {
 #[test]
 fn an_ike_sa_with_long_names_keeps_its_columns() {
     let address = "2001:db8:1111:2222:3333:4444:5555:6666";
+    let long = Algorithms {
+        encryption: Encryption::AesCbc,
+        key_bits: Some(256),
+        integrity: Some(Integrity::HmacSha512),
+        prf: Some(Prf::HmacSha512),
+        group: Some(Group::Modp8192),
+        extended_sequence: false,
+    };
     let peer = IpsecPeer {
         remote_id: Some("C=DE, O=Example Networks, CN=berlin.gateways.example.org".to_owned()),
         remote_address: Some(address.to_owned()),
         local_address: Some(address.replace("6666", "7777")),
-        suite: Some("aes256-sha512_256-prfsha512-modp8192".to_owned()),
+        algorithms: Some(long),
         ..up()
     };
     let text = ike_sa(&peer);

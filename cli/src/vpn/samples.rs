@@ -1,8 +1,23 @@
 //! A peer that is up and one that is down, for the tests of all that prints peers.
 
 use gateway::ipsec::model::{
-    AuthenticationMethod, ConnectionType, IpsecFailure, IpsecIke, IpsecPeer, IpsecSa, IpsecTunnel, SaMode,
-    SaState,
+    Algorithms, AuthenticationMethod, ConnectionType, Encryption, Group, IpsecFailure, IpsecIke, IpsecPeer,
+    IpsecSa, IpsecTunnel, Prf, SaMode, SaState,
+};
+
+const ESP: Algorithms = Algorithms {
+    encryption: Encryption::AesGcm16,
+    key_bits: Some(256),
+    integrity: None,
+    prf: None,
+    group: None,
+    extended_sequence: true,
+};
+const IKE: Algorithms = Algorithms {
+    prf: Some(Prf::HmacSha256),
+    group: Some(Group::Curve25519),
+    extended_sequence: false,
+    ..ESP
 };
 
 pub(crate) fn up() -> IpsecPeer {
@@ -10,6 +25,7 @@ pub(crate) fn up() -> IpsecPeer {
         spi_in: 0xc9a3_bd01,
         spi_out: 0x0000_0b02,
         suite: "aes256gcm128-esn".to_owned(),
+        algorithms: Some(ESP),
         state: SaState::Installed,
         local: vec!["10.1.0.0/16".to_owned()],
         remote: vec!["10.2.0.0/16".to_owned()],
@@ -52,6 +68,7 @@ pub(crate) fn up() -> IpsecPeer {
         local_id: "192.0.2.1".to_owned(),
         remote_id: Some("berlin.example".to_owned()),
         suite: Some("aes256gcm128-prfsha256-x25519".to_owned()),
+        algorithms: Some(IKE),
         uptime: Some(3723),
         lifetime: Some(28_800),
         authentication: AuthenticationMethod::Secret,

@@ -2,6 +2,7 @@
 
 use super::model::{
     Crypto, CryptoCipher, CryptoCost, CryptoDirection, CryptoEngine, CryptoEvent, CryptoPlace, CryptoUnused,
+    EngineState,
 };
 use crypto::choice::{BURSTS, Choice, Direction, Happening, Health, Measured, Row, SIZES, Slot, Subject};
 use std::collections::BTreeMap;
@@ -13,7 +14,9 @@ pub fn show(choice: &Choice) -> Crypto {
     let absent = choice.absent().iter().map(|(name, reason)| CryptoEngine {
         name: (*name).to_owned(),
         version: None,
-        state: format!("absent: {reason}"),
+        state: EngineState::Absent,
+        why: Some(reason.to_string()),
+        retry_in: None,
         accelerator: false,
         failures: 0,
     });
@@ -49,16 +52,18 @@ fn engine(choice: &Choice, index: usize) -> CryptoEngine {
     let (health, failures) = choice.health(index);
     let rows = choice.rows();
     let is_chosen = rows.iter().any(|(_, row)| row.is_chosen(index));
-    let state = match health {
-        Health::Failed(wait) => format!("failed, tried again in {} s", wait.as_secs()),
-        Health::Works if is_chosen => "in use".to_owned(),
-        Health::Works if !is_allowed(choice, index) => "not allowed: set system acceleration qat".to_owned(),
-        Health::Works => reasons(choice, index),
+    let (state, why, retry_in) = match health {
+        Health::Failed(wait) => (EngineState::Failed, None, Some(wait.as_secs())),
+        Health::Works if is_chosen => (EngineState::InUse, None, None),
+        Health::Works if !is_allowed(choice, index) => (EngineState::NotAllowed, None, None),
+        Health::Works => (EngineState::NotUsed, Some(reasons(choice, index)), None),
     };
     CryptoEngine {
         name: engine.name().to_owned(),
         version: Some(engine.version()),
         state,
+        why,
+        retry_in,
         accelerator: engine.is_accelerator(),
         failures,
     }
@@ -75,12 +80,11 @@ fn reasons(choice: &Choice, index: usize) -> String {
         let why = why_unused(choice, subject, &row, index).unwrap_or_default();
         ciphers.entry(why).or_default().push(subject.to_string());
     }
-    let mut reasons: Vec<String> = match ciphers.len() {
+    let reasons: Vec<String> = match ciphers.len() {
         0 => vec!["no cipher was measured yet".to_owned()],
         1 => ciphers.into_keys().collect(),
         _ => ciphers.into_iter().map(|(why, ciphers)| format!("{why} ({})", ciphers.join(", "))).collect(),
     };
-    reasons[0].insert_str(0, "not used: ");
     reasons.join("; ")
 }
 
@@ -168,10 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_computes_something_else_is_said_to() {
+    fn an_engine_that_computes_something_else_is_not_used_and_says_why() {
         let shown = shown(&[]);
-        assert_eq!(shown.engines[0].state, "in use");
-        assert_eq!(shown.engines[1].state, "not used: computed something wrong");
+        assert_eq!((shown.engines[0].state, shown.engines[0].why.as_deref()), (EngineState::InUse, None));
+        let why = Some("computed something wrong");
+        assert_eq!((shown.engines[1].state, shown.engines[1].why.as_deref()), (EngineState::NotUsed, why));
         assert_eq!(shown.ciphers[0].unused[0].why, "computed something wrong");
         assert!(shown.events[0].what.starts_with("computed something wrong for chacha20-poly1305"));
     }

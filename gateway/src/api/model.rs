@@ -143,8 +143,14 @@ pub struct CryptoEngine {
     pub name: String,
     /// The version of its library, if it is here.
     pub version: Option<String>,
-    /// Whether it is used, and if not, why.
-    pub state: String,
+    /// Whether it is in use.
+    pub state: EngineState,
+    /// Why it is not used or absent, where the state does not say it.
+    #[serde(default)]
+    pub why: Option<String>,
+    /// Seconds until a failed engine is tried again.
+    #[serde(default)]
+    pub retry_in: Option<u64>,
     /// Whether it is reached over a bus.
     pub accelerator: bool,
     /// How often it has failed.
@@ -217,6 +223,7 @@ pub struct CryptoEvent {
 
 words! {
     /// The result of reading the configuration again.
+    #[derive(Default)]
     ReloadOutcome {
         /// All of the new configuration is in force.
         #[default]
@@ -228,6 +235,7 @@ words! {
     }
 
     /// Whether an offload is in use.
+    #[derive(Default)]
     OffloadState {
         /// Not asked for yet.
         #[default]
@@ -242,7 +250,24 @@ words! {
         Failed = "failed",
     }
 
+    /// Whether a crypto engine is in use.
+    #[derive(Default)]
+    EngineState {
+        /// For at least one cipher and packet size.
+        InUse = "in use",
+        /// It works, and another is chosen everywhere.
+        #[default]
+        NotUsed = "not used",
+        /// It is an accelerator, and the configuration does not allow accelerators.
+        NotAllowed = "not allowed",
+        /// It has failed, and is tried again later.
+        Failed = "failed",
+        /// Its library or device is not on this machine.
+        Absent = "absent",
+    }
+
     /// What an engine was measured for.
+    #[derive(Default)]
     CryptoDirection {
         /// Encryption.
         #[default]
@@ -259,7 +284,7 @@ mod tests {
 
     #[test]
     fn every_state_has_its_json_word() {
-        use OffloadState as O;
+        use {EngineState as E, OffloadState as O};
         check(&[
             (ReloadOutcome::InForce, "in-force"),
             (ReloadOutcome::PartlyInForce, "partly-in-force"),
@@ -271,6 +296,13 @@ mod tests {
             (O::SwitchedOff, "switched off"),
             (O::Unsupported, "unsupported"),
             (O::Failed, "failed"),
+        ]);
+        check(&[
+            (E::InUse, "in use"),
+            (E::NotUsed, "not used"),
+            (E::NotAllowed, "not allowed"),
+            (E::Failed, "failed"),
+            (E::Absent, "absent"),
         ]);
         check(&[(CryptoDirection::Seal, "seal"), (CryptoDirection::Open, "open")]);
     }

@@ -1,5 +1,9 @@
 //! The answers of the API about IPsec.
 
+mod algorithms;
+
+pub use algorithms::{Algorithms, Encryption, Group, Integrity, Prf};
+
 use crate::api::words::words;
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +29,11 @@ pub struct IpsecPeer {
     pub local_id: String,
     /// Who it says it is; who it must be, while it is not connected.
     pub remote_id: Option<String>,
-    /// The algorithms of the IKE SA.
+    /// The algorithms of the IKE SA, in the words of the configuration.
     pub suite: Option<String>,
+    /// The same one by one.
+    #[serde(default)]
+    pub algorithms: Option<Algorithms>,
     /// Seconds since the sides have authenticated.
     pub uptime: Option<u64>,
     /// Seconds that the keys of an IKE SA may be used; none if that is not limited.
@@ -120,8 +127,11 @@ pub struct IpsecSa {
     pub spi_in: u32,
     /// The SPI of what we send.
     pub spi_out: u32,
-    /// The algorithms.
+    /// The algorithms, in the words of the configuration.
     pub suite: String,
+    /// The same one by one.
+    #[serde(default)]
+    pub algorithms: Option<Algorithms>,
     /// Whether it is in use or about to be deleted.
     #[serde(default)]
     pub state: SaState,
@@ -165,6 +175,7 @@ pub struct Reset {
 
 words! {
     /// Which side starts an IPsec connection, and when.
+    #[derive(Default)]
     ConnectionType {
         /// This gateway, at once.
         #[default]
@@ -176,6 +187,7 @@ words! {
     }
 
     /// How an IPsec peer authenticates.
+    #[derive(Default)]
     AuthenticationMethod {
         /// With a pre-shared secret.
         #[default]
@@ -187,6 +199,7 @@ words! {
     }
 
     /// The state of a pair of SAs.
+    #[derive(Default)]
     SaState {
         /// In use.
         #[default]
@@ -198,6 +211,7 @@ words! {
     }
 
     /// What an SA carries.
+    #[derive(Default)]
     SaMode {
         /// Whole packets.
         #[default]

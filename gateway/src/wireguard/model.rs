@@ -127,6 +127,7 @@ pub struct Caller {
 
 words! {
     /// Whether a WireGuard peer is up.
+    #[derive(Default)]
     PeerState {
         /// It has keys, and answers.
         Up = "up",

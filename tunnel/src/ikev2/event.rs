@@ -4,6 +4,7 @@ use super::cause::{AuthMessage, Cause};
 use super::identity::Identity;
 use super::ids::{ConnectionId, SessionId};
 use super::nat::Path;
+use super::proposal::{EspSuite, IkeSuite};
 use std::fmt;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ pub enum Event {
         /// The identity of the peer.
         identity: Identity,
         /// The algorithms.
-        suite: String,
+        suite: IkeSuite,
         /// Local and remote address.
         path: Path,
     },
@@ -35,7 +36,7 @@ pub enum Event {
         /// The session.
         session: SessionId,
         /// The algorithms.
-        suite: String,
+        suite: IkeSuite,
     },
     /// The session has ended.
     Closed {
@@ -55,7 +56,7 @@ pub enum Event {
         /// The SPI that we receive with.
         spi: u32,
         /// The algorithms.
-        suite: String,
+        suite: EspSuite,
     },
     /// A Child SA is removed.
     ChildDown {

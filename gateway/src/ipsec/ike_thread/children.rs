@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tunnel::esp::{Selectors, TrafficSelector};
+use tunnel::ikev2::proposal::{EspSuite, IkeSuite};
 use tunnel::ikev2::{Connection, ConnectionId, Follows, Install, SessionId};
 use tunnel::{OutboundSa, PeerId, Time};
 use unsent::Unsent;
@@ -46,7 +47,7 @@ struct Established {
     session: SessionId,
     since: Time,
     identity: String,
-    suite: String,
+    suite: IkeSuite,
     endpoint: Endpoint,
 }
 
@@ -93,7 +94,8 @@ struct Installed {
     endpoint: Endpoint,
     outbound: Arc<OutboundSa>,
     traffic: Traffic,
-    suite: String,
+    /// Known from the event that follows the installation.
+    suite: Option<EspSuite>,
     since: Time,
 }
 
@@ -272,11 +274,9 @@ impl Children {
         if peer.sending.load().is_none() {
             peer.endpoint.store(Some(Arc::new(endpoint)));
         }
-        // The event that follows says which.
-        let suite = String::new();
         let outbound = Arc::new(outbound);
         let is_other = *tunnel.traffic() != traffic;
-        let installed = Installed { spi, session, endpoint, outbound, traffic, suite, since: now };
+        let installed = Installed { spi, session, endpoint, outbound, traffic, suite: None, since: now };
         self.owners.insert(spi, place);
         let tunnel = self.connections.get_mut(&connection).and_then(|it| it.tunnels.get_mut(child));
         if let Some(tunnel) = tunnel {

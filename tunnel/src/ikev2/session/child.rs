@@ -110,7 +110,7 @@ impl Session {
         let install =
             Install { connection, child, session, sa, path, encapsulation, transport, follows, hold };
         context.install(install);
-        context.report(Event::ChildUp { connection, child, spi, suite: suite.to_string() });
+        context.report(Event::ChildUp { connection, child, spi, suite });
     }
 
     /// Removes a Child SA.

@@ -125,7 +125,7 @@ impl Session {
             connection,
             session: id,
             identity: identity.clone(),
-            suite: suite.to_string(),
+            suite,
             path,
         });
         let (initiated, initiator_spi) = (channel.role() == Role::Initiator, channel.spis().initiator);

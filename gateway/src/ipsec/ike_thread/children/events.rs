@@ -11,7 +11,7 @@ impl Children {
         match event {
             Event::Established { connection, session, identity, suite, path } => {
                 let Some(connected) = self.connections.get_mut(connection) else { return };
-                let (identity, suite) = (identity.to_string(), suite.clone());
+                let (identity, suite) = (identity.to_string(), *suite);
                 let endpoint = outside(*path);
                 connected.established =
                     Some(Established { session: *session, since: now, identity, suite, endpoint });
@@ -20,7 +20,7 @@ impl Children {
             Event::Rekeyed { session, suite } => {
                 let all = self.connections.values_mut().filter_map(|it| it.established.as_mut());
                 for established in all.filter(|it| it.session == *session) {
-                    established.suite.clone_from(suite);
+                    established.suite = *suite;
                 }
             }
             Event::Closed { connection, session, .. } => {
@@ -32,7 +32,7 @@ impl Children {
             Event::ChildUp { connection, child, spi, suite } => {
                 let tunnel = self.tunnel_mut((*connection, *child));
                 if let Some(sa) = tunnel.and_then(|it| it.sas.iter_mut().find(|sa| sa.spi == *spi)) {
-                    sa.suite.clone_from(suite);
+                    sa.suite = Some(*suite);
                 }
                 self.forgive(*connection);
             }

@@ -36,7 +36,8 @@ impl Children {
             remote_id: established
                 .map(|it| it.identity.clone())
                 .or_else(|| settings.remote_identity.as_ref().map(ToString::to_string)),
-            suite: established.map(|it| it.suite.clone()),
+            suite: established.map(|it| it.suite.to_string()),
+            algorithms: established.map(|it| (&it.suite).into()),
             uptime: established.map(|it| (now - it.since).as_secs()),
             lifetime: is_limited.then_some(settings.lifetime.as_secs()),
             authentication: match settings.authentication {
@@ -79,7 +80,8 @@ impl Children {
             model::IpsecSa {
                 spi_in: sa.spi,
                 spi_out: sa.outbound.receiver,
-                suite: sa.suite.clone(),
+                suite: sa.suite.as_ref().map(ToString::to_string).unwrap_or_default(),
+                algorithms: sa.suite.as_ref().map(Into::into),
                 uptime: (now - sa.since).as_secs(),
                 sending: sending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &sa.outbound)),
                 state: state(known.map_or(ChildState::Installed, |known| known.state)),
