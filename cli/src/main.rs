@@ -17,7 +17,6 @@ mod output;
 mod privilege;
 mod reload;
 mod reset;
-mod resolver;
 mod run;
 mod service_user;
 mod show;

@@ -3,13 +3,10 @@
 use crate::engines;
 use crate::privilege::{self, Needs};
 use crate::service_user::User;
-use crate::{Failure, Outcome, log, resolver, service_user, whole};
+use crate::{Failure, Outcome, log, service_user, whole};
 use clap::Args;
-use config::settings::ipsec::Encryption;
 use config::{ConfigError, Settings, Text, Tree, diff};
-use crypto::Cipher;
-use crypto::choice::{Choice, Subject};
-use crypto::cipher::Pair;
+use crypto::choice::Choice;
 use crypto::engine::none;
 use crypto::machine::Machine;
 use gateway::api::model::{ReloadOutcome, Reloaded};
@@ -17,7 +14,6 @@ use gateway::api::{self, Reload};
 use gateway::daemon::{self, Daemon};
 use gateway::host::Host;
 use gateway::host::occupied;
-use gateway::ipsec::connections;
 use gateway::service::Refused;
 use sd_notify::NotifyState;
 use std::fs::Metadata;
@@ -57,7 +53,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
-    run_with(arguments, |settings| engines::choice(&subjects(settings)))
+    run_with(arguments, |settings| engines::choice(&daemon::requirements(settings).ciphers))
 }
 
 /// For measurements: what the path costs when nothing is encrypted.
@@ -81,7 +77,7 @@ fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
         println!("{}: {}, nothing wrong", arguments.config.display(), counted(&settings));
         return Ok(());
     }
-    occupied::look(ports(&settings));
+    occupied::look(daemon::requirements(&settings).ports.into_iter());
     service_user::report(user.as_ref());
     privilege::drop_unneeded(Needs {
         raw_sockets: true,
@@ -101,55 +97,25 @@ fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
 
 /// Finds what would be refused when it is served, as far as that can be known before.
 fn check(path: &Path, settings: &Settings) -> Outcome {
-    let mut refused = Vec::new();
-    for (name, peer) in &settings.ipsec.peers {
-        match connections::check(name, peer) {
-            Ok(Some(warning)) => tracing::warn!("{}: {warning}", path.display()),
-            Ok(None) => {}
-            Err(error) => refused.push(error.to_string()),
-        }
+    let (warnings, refused) = daemon::check(settings);
+    for warning in warnings {
+        tracing::warn!("{}: {warning}", path.display());
     }
     if refused.is_empty() {
         return Ok(());
     }
+    let refused = refused.values().map(ToString::to_string).collect();
     Err(format!("{} cannot be served as it is\n{}", path.display(), shown(refused)).into())
-}
-
-/// The UDP ports that will be bound.
-fn ports(settings: &Settings) -> impl Iterator<Item = u16> {
-    let ike = if settings.ipsec.peers.is_empty() { &[][..] } else { &[500, 4500] };
-    settings.wireguard.values().filter_map(|interface| interface.port).chain(ike.iter().copied())
 }
 
 /// What a configuration has, in numbers.
 fn counted(settings: &Settings) -> String {
-    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
-    let interfaces = count(settings.wireguard.len(), "WireGuard interface");
-    match settings.ipsec.peers.len() {
-        0 => interfaces,
-        peers if settings.wireguard.is_empty() => count(peers, "IPsec peer"),
-        peers => format!("{interfaces}, {}", count(peers, "IPsec peer")),
-    }
-}
-
-/// The ciphers that packets will be sealed with: to be measured before the first one.
-fn subjects(settings: &Settings) -> Vec<Subject> {
-    let mut subjects = Vec::new();
-    if !settings.wireguard.is_empty() {
-        subjects.push(Cipher::ChaCha20Poly1305.into());
-    }
-    let tunnels = settings.ipsec.peers.values().flat_map(|peer| peer.tunnels.values());
-    for proposal in tunnels.flat_map(|tunnel| &tunnel.esp.proposals) {
-        match proposal.encryption {
-            Encryption::Aead(cipher, _) | Encryption::Gmac(cipher) => subjects.push(cipher.into()),
-            Encryption::Plain(encryption) => subjects.extend(
-                proposal.integrity.iter().map(|&integrity| Subject::from(Pair { encryption, integrity })),
-            ),
-        }
-    }
-    subjects.sort_unstable();
-    subjects.dedup();
-    subjects
+    let served = daemon::requirements(settings).served;
+    let some = served.iter().filter(|(number, _)| *number > 0);
+    let counted: Vec<String> = some
+        .map(|(number, what)| format!("{number} {what}{}", if *number == 1 { "" } else { "s" }))
+        .collect();
+    if counted.is_empty() { "nothing to serve".to_owned() } else { counted.join(", ") }
 }
 
 async fn serve(arguments: Arguments, mut in_force: InForce, settings: Settings, engines: Engines) -> Outcome {
@@ -324,8 +290,9 @@ pub(crate) fn read(path: &Path, group: Option<u32>, must_end: bool) -> Result<Re
     }
     let accelerators = settings.crypto.accelerators.then(no_accelerator).flatten();
     let cut_off = (!ends).then(|| whole::cut_off(path));
-    let of_machine = [exposed(path, group, &tree), accelerators, resolver::cut_off(&settings), cut_off];
-    for warning in warnings.into_iter().chain(of_machine.into_iter().flatten()) {
+    let of_machine = [exposed(path, group, &tree), accelerators, cut_off];
+    let of_machine = of_machine.into_iter().flatten().chain(daemon::warnings(&settings));
+    for warning in warnings.into_iter().chain(of_machine) {
         tracing::warn!("{}: {warning}", path.display());
     }
     Ok(Read { tree, settings, ends })

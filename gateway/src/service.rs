@@ -7,11 +7,13 @@
 //! API ──> View ──> routes of the protocol, counters of its interfaces
 //! ```
 
+use crate::daemon::needs::Needs;
 use crate::host::Host;
+use crate::host::wants::Wants;
 use crate::tunnel_interface::{Counters, Removed};
 use axum::Router;
 use config::{Path, Settings};
-use crypto::choice::Choice;
+use crypto::choice::{Choice, Subject};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::pin::Pin;
@@ -61,8 +63,49 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// A protocol that the daemon serves. The daemon has one of each, and calls all of them in turn.
+/// What a configuration needs of the machine.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Requirements {
+    /// How many there are of what is served, and what that is called.
+    pub served: Vec<(usize, &'static str)>,
+    /// The UDP ports that will be bound.
+    pub ports: Vec<u16>,
+    /// The ciphers that packets will be sealed with: to be measured before the first one.
+    pub ciphers: Vec<Subject>,
+    /// What the kernel must do, and have.
+    pub needs: Needs,
+}
+
+impl Requirements {
+    /// Adds what another protocol needs.
+    pub fn extend(&mut self, other: Self) {
+        self.served.extend(other.served);
+        self.ports.extend(other.ports);
+        self.ciphers.extend(other.ciphers);
+        self.needs.extend(other.needs);
+    }
+}
+
+/// A protocol that the daemon serves. The daemon has one of each, and calls all of them in turn. What only looks at settings
+/// may be asked of one that serves nothing.
 pub trait Service {
+    /// What settings need of the machine.
+    fn requirements(&self, settings: &Settings) -> Requirements;
+
+    /// What the host is to know for settings, by interface, while no interface is there.
+    fn wants(&self, settings: &Settings) -> BTreeMap<String, Wants>;
+
+    /// Finds what would be refused when it is served, as far as that can be known before, and what can be served and is hardly
+    /// meant.
+    fn check(&self, _settings: &Settings) -> (Vec<String>, Refused) {
+        (Vec::new(), Refused::new())
+    }
+
+    /// What will not work on this machine, as it is now.
+    fn warnings(&self, _settings: &Settings) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Makes everything of this protocol what `settings` says, and takes its part of them. What was refused is not served, or
     /// as it was before.
     fn configure<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Refused>;

@@ -10,14 +10,11 @@ use crate::api::model;
 use crate::host::Host;
 use crate::host::wants::Wants;
 use crate::ipsec::service::IpsecService;
-use crate::ipsec::{self, network};
-use crate::service::{Context, Refusal, Refused, Service};
+use crate::service::{Context, Refusal, Refused, Requirements, Service};
 use crate::tunnel_interface::Removed;
-use crate::wireguard::plan;
 use crate::wireguard::service::WireGuardService;
 use config::{Path, Settings};
 use crypto::choice::{Choice, Rules as EngineRules};
-use needs::Needs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -36,12 +33,35 @@ pub fn engine_rules(
 
 /// What the host is to know for these settings, by interface.
 pub fn wanted(settings: &Settings) -> BTreeMap<String, Wants> {
-    let links = settings.wireguard.iter();
-    let mut wanted: BTreeMap<String, Wants> =
-        links.map(|(name, link)| (name.clone(), plan::wants(link))).collect();
-    let networks = network::networks(&settings.ipsec);
-    wanted.extend(network::wants(networks, false).map(|wants| (ipsec::NAME.to_owned(), wants)));
-    wanted
+    services().iter().flat_map(|service| service.wants(settings)).collect()
+}
+
+/// What settings need of the machine.
+pub fn requirements(settings: &Settings) -> Requirements {
+    let mut all = Requirements::default();
+    for service in services() {
+        all.extend(service.requirements(settings));
+    }
+    all.ciphers.sort_unstable();
+    all.ciphers.dedup();
+    all
+}
+
+/// Finds what would be refused when it is served, as far as that can be known before, and what can be served and is hardly
+/// meant.
+pub fn check(settings: &Settings) -> (Vec<String>, Refused) {
+    let (mut warnings, mut refused) = (Vec::new(), Refused::new());
+    for service in services() {
+        let (warned, found) = service.check(settings);
+        warnings.extend(warned);
+        refused.extend(found);
+    }
+    (warnings, refused)
+}
+
+/// What of settings will not work on this machine, as it is now.
+pub fn warnings(settings: &Settings) -> Vec<String> {
+    services().iter().flat_map(|service| service.warnings(settings)).collect()
 }
 
 /// The daemon.
@@ -84,7 +104,7 @@ impl Daemon {
     }
 
     async fn apply_held(&mut self, mut settings: Settings) -> Refused {
-        let needs = Needs::new(&settings);
+        let needs = requirements(&settings).needs;
         self.context.engines.set_rules(engine_rules(std::mem::take(&mut settings.crypto)));
         self.open_at_exit = settings.open_at_exit;
         let mut refused = Refused::new();

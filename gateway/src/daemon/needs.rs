@@ -2,9 +2,7 @@
 //! another machine's. Nothing else would say so.
 
 use crate::api::model::Advice;
-use crate::ipsec;
-use config::Settings;
-use config::settings::WireGuard;
+use config::Path;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,37 +16,27 @@ const NAMED: usize = 3;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// What must be forwarded: from which interface of ours, for which prefix beyond this machine.
-    forwarded: BTreeSet<(String, IpNet)>,
-    /// Addresses that must be ours, by the peers that are called from them.
-    local: BTreeMap<IpAddr, String>,
+    pub forwarded: BTreeSet<(String, IpNet)>,
+    /// Addresses that must be ours, with where the configuration has them for a peer.
+    pub local: BTreeMap<IpAddr, Path>,
 }
 
 impl Needs {
-    /// What a configuration needs.
-    pub fn new(settings: &Settings) -> Self {
-        let mut needs = BTreeSet::new();
-        for (name, interface) in &settings.wireguard {
-            needs.extend(beyond(interface).map(|prefix| (name.clone(), prefix)));
-        }
-        let tunnels = settings.ipsec.peers.values().flat_map(|peer| peer.tunnels.values());
-        let local = tunnels.flat_map(|tunnel| &tunnel.local.prefixes).filter(|prefix| !is_host(prefix));
-        needs.extend(local.map(|prefix| (ipsec::NAME.to_owned(), *prefix)));
-        let local =
-            settings.ipsec.peers.iter().filter_map(|(name, peer)| Some((peer.local_address?, name.clone())));
-        Self { forwarded: needs, local: local.collect() }
+    /// Adds what another part of the configuration needs.
+    pub fn extend(&mut self, other: Self) {
+        self.forwarded.extend(other.forwarded);
+        self.local.extend(other.local);
     }
 
     /// What the machine has not.
     pub fn warnings(&self) -> Vec<Advice> {
         let foreign = self.local.iter().filter(|(address, _)| !is_ours(**address));
-        let foreign = foreign.map(|(address, peer)| Advice {
+        let foreign = foreign.map(|(address, place)| Advice {
             what: format!(
-                "vpn ipsec site-to-site peer {peer} local-address {address}: this machine does not have that address, so that \
-                 nothing is sent to the peer"
+                "{place} {address}: this machine does not have that address, so that nothing is sent to the peer"
             ),
             fix: format!(
-                "set vpn ipsec site-to-site peer {peer} local-address to one of: ip -brief address; or any; or give the \
-                 machine the address"
+                "set {place} to one of: ip -brief address; or any; or give the machine the address"
             ),
         });
         self.not_forwarded(forwards).into_iter().chain(foreign).collect()
@@ -70,21 +58,6 @@ impl Needs {
 fn is_ours(address: IpAddr) -> bool {
     let bound = UdpSocket::bind((address, 0));
     !bound.is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
-}
-
-/// What is not in the interface's own network and yet is not everything: a site behind a peer. Peers that call us, when there
-/// are several, have something to say to each other or to what is behind us.
-fn beyond(interface: &WireGuard) -> impl Iterator<Item = IpNet> + '_ {
-    let own = |prefix: &IpNet| interface.addresses.iter().any(|address| address.trunc().contains(prefix));
-    let is_hub = interface.peers.len() > 1 && interface.peers.values().any(|peer| peer.endpoint.is_none());
-    let prefixes = interface.peers.values().flat_map(|peer| peer.allowed_ips.iter().copied());
-    let sought = prefixes
-        .filter(move |prefix| prefix.prefix_len() != 0 && (is_hub || (!own(prefix) && !is_host(prefix))));
-    sought.filter(|_| !interface.disable)
-}
-
-fn is_host(prefix: &IpNet) -> bool {
-    prefix.prefix_len() == prefix.max_prefix_len()
 }
 
 fn advice(v6: bool, prefixes: &BTreeSet<IpNet>) -> Advice {
@@ -121,40 +94,22 @@ fn forwards(interface: &str, v6: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wireguard::sample::{C, wireguard};
 
-    fn needs(lines: &[&str]) -> Needs {
-        Needs::new(&wireguard(lines))
-    }
-
-    fn said(needs: &Needs) -> Vec<String> {
-        needs.not_forwarded(|_, _| false).into_iter().map(|advice| advice.what + "; " + &advice.fix).collect()
+    fn needs(prefixes: &[&str]) -> Needs {
+        let net = |text: &&str| ("wg0".to_owned(), text.parse().expect("literal"));
+        Needs { forwarded: prefixes.iter().map(net).collect(), ..Needs::default() }
     }
 
     #[test]
-    fn a_site_needs_forwarding_and_a_client_does_not() {
-        let called = ["peer b address 192.0.2.2", "peer b port 5"];
-        let with = |more: &str| said(&needs(&[&called[..], &[more]].concat()));
-        assert!(with("peer b allowed-ips 0.0.0.0/0").is_empty());
-        assert!(with("peer b allowed-ips 10.1.0.2/32").is_empty());
-        assert!(with("peer b allowed-ips 10.1.0.0/24").is_empty());
-        let site = with("peer b allowed-ips 10.2.0.0/24");
-        assert!(site.len() == 1 && site[0].contains("10.2.0.0/24"), "{site:?}");
-        assert!(site[0].contains("; sysctl -w net.ipv4.ip_forward=1"), "{site:?}");
-        let site = with("peer b allowed-ips 2001:db8::/48");
-        assert!(site.len() == 1 && site[0].contains("sysctl -w net.ipv6.conf.all.forwarding=1"), "{site:?}");
-    }
-
-    #[test]
-    fn peers_that_call_are_there_for_each_other() {
-        let one = ["peer b allowed-ips 10.1.0.2/32"];
-        assert_eq!(needs(&one), Needs::default());
-        let key = format!("peer c public-key {C}");
-        let two = [one[0], &key, "peer c allowed-ips 10.1.0.3/32"];
-        assert_eq!(said(&needs(&two)).len(), 1);
-        assert!(needs(&[&two[..], &["disable"]].concat()).forwarded.is_empty());
+    fn what_is_not_forwarded_is_said_with_the_setting_of_its_version() {
+        let said = |prefixes: &[&str], is_on: fn(&str, bool) -> bool| needs(prefixes).not_forwarded(is_on);
+        let site = said(&["10.2.0.0/24"], |_, _| false);
+        assert!(site.len() == 1 && site[0].what.contains("10.2.0.0/24"), "{site:?}");
+        assert!(site[0].fix.starts_with("sysctl -w net.ipv4.ip_forward=1"), "{site:?}");
+        let both = said(&["10.2.0.0/24", "2001:db8::/48"], |_, _| false);
+        assert!(both.len() == 2 && both[1].fix.starts_with("sysctl -w net.ipv6.conf.all.forwarding=1"));
         // With forwarding on, there is no warning.
-        assert!(needs(&two).not_forwarded(|interface, v6| interface == "wg0" && !v6).is_empty());
+        assert!(said(&["10.2.0.0/24"], |interface, v6| interface == "wg0" && !v6).is_empty());
     }
 
     #[test]
@@ -162,7 +117,8 @@ mod tests {
         assert!(is_ours(IpAddr::from([127, 0, 0, 1])));
         // Of the documentation's, which no machine has.
         let foreign: IpAddr = "192.0.2.77".parse().expect("literal");
-        let needs = Needs { local: [(foreign, "berlin".to_owned())].into(), ..Needs::default() };
+        let place = Path::new("vpn ipsec site-to-site peer berlin local-address".split(' '));
+        let needs = Needs { local: [(foreign, place)].into(), ..Needs::default() };
         let said = needs.warnings();
         assert!(said.len() == 1 && said[0].what.contains("peer berlin local-address 192.0.2.77"), "{said:?}");
         assert!(said[0].fix.contains("ip -brief address"), "{said:?}");

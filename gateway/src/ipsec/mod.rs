@@ -21,13 +21,22 @@ pub mod network;
 pub mod peer_error;
 mod port;
 pub mod proof;
+mod requirements;
+mod resolver;
 mod revocation;
 pub mod service;
 pub mod status;
 
 pub use gateway::Gateway;
 
+use config::Path;
+
 /// The interface for the packets of all IPsec peers.
 pub const NAME: &str = "ipsec0";
 /// What fits into 1500 bytes in any outer header and with any cipher, but for the longest tags.
 pub const MTU: u32 = 1400;
+
+/// Where IPsec is configured, or these words of it.
+fn path_of<'a>(words: impl IntoIterator<Item = &'a str>) -> Path {
+    Path::new(["vpn", "ipsec"].into_iter().chain(words))
+}

@@ -8,11 +8,12 @@ use super::network;
 use super::peer_error::PeerError;
 use super::revocation;
 use super::revocation::Revocations;
-use super::{MTU, NAME};
+use super::{MTU, NAME, path_of, requirements, resolver};
 use crate::host;
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::networks::Networks;
-use crate::service::{Context, Refusal, Refused, Service, View, Work};
+use crate::host::wants::Wants;
+use crate::service::{Context, Refusal, Refused, Requirements, Service, View, Work};
 use crate::tunnel_interface::Options;
 use config::settings::IpSec;
 use config::settings::ipsec::{Peer, Remote};
@@ -40,12 +41,9 @@ pub enum ServiceError {
     Netlink(#[from] io::Error),
 }
 
-/// Where IPsec is configured.
-const PATH: [&str; 2] = ["vpn", "ipsec"];
-
 /// Where a peer is configured.
-fn path_of(peer: &str) -> Path {
-    Path::new(PATH.into_iter().chain(["site-to-site", "peer", peer]))
+fn path_of_peer(peer: &str) -> Path {
+    path_of(["site-to-site", "peer", peer])
 }
 
 struct Running {
@@ -131,6 +129,30 @@ pub struct IpsecService {
 }
 
 impl Service for IpsecService {
+    fn requirements(&self, settings: &Settings) -> Requirements {
+        requirements::requirements(settings)
+    }
+
+    fn wants(&self, settings: &Settings) -> BTreeMap<String, Wants> {
+        let wants = network::wants(network::networks(&settings.ipsec), false);
+        wants.map(|wants| (NAME.to_owned(), wants)).into_iter().collect()
+    }
+
+    fn check(&self, settings: &Settings) -> (Vec<String>, Refused) {
+        let (mut warnings, mut refused) = (Vec::new(), Refused::new());
+        for (name, peer) in &settings.ipsec.peers {
+            match connections::check(name, peer) {
+                Ok(warning) => warnings.extend(warning),
+                Err(error) => _ = refused.insert(path_of_peer(name), ServiceError::from(error).into()),
+            }
+        }
+        (warnings, refused)
+    }
+
+    fn warnings(&self, settings: &Settings) -> Vec<String> {
+        resolver::cut_off(settings).into_iter().collect()
+    }
+
     fn configure<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Refused> {
         Box::pin(async {
             let refused = self.apply(std::mem::take(&mut settings.ipsec), context).await;
@@ -145,7 +167,7 @@ impl Service for IpsecService {
 
     fn pending(&self) -> BTreeSet<Path> {
         let pending = self.running.iter().flat_map(|running| &running.pending);
-        pending.map(|peer| path_of(peer)).collect()
+        pending.map(|peer| path_of_peer(peer)).collect()
     }
 
     fn serves(&self) -> bool {
@@ -187,7 +209,7 @@ impl IpsecService {
             return refused;
         }
         if let Err(error) = self.learn_revocations(&settings) {
-            refused.insert(Path::new(PATH), ServiceError::from(error).into());
+            refused.insert(path_of([]), ServiceError::from(error).into());
             return refused;
         }
         // Also of peers that are refused: what they are to protect stays closed.
@@ -198,12 +220,12 @@ impl IpsecService {
         if settings.peers.is_empty() {
             self.end();
             if let Err(error) = host.set(NAME, network::wants(networks, false)) {
-                refused.insert(Path::new(PATH), ServiceError::from(error).into());
+                refused.insert(path_of([]), ServiceError::from(error).into());
             }
             return refused;
         }
         if let Err(error) = self.serve(settings, networks.clone(), (plans, pending), context) {
-            refused.insert(Path::new(PATH), error.into());
+            refused.insert(path_of([]), error.into());
             if self.running.is_none()
                 && let Err(error) = host.set(NAME, network::wants(networks, false))
             {
@@ -271,7 +293,7 @@ impl IpsecService {
                 None if error.is_temporary() => _ = pending.insert(name.clone()),
                 None => _ = settings.peers.remove(&name),
             }
-            refused.insert(path_of(&name), ServiceError::from(error).into());
+            refused.insert(path_of_peer(&name), ServiceError::from(error).into());
         }
         (plans, pending)
     }

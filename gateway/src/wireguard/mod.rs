@@ -13,6 +13,7 @@ pub mod interface;
 pub mod labels;
 pub mod model;
 pub mod plan;
+mod requirements;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod service;

@@ -5,13 +5,13 @@
 use super::api::Interfaces;
 use super::interface::Interface;
 use super::labels::Labels;
-use super::plan;
 use super::uapi_server::Window;
 use super::update::UpdateError;
+use super::{plan, requirements};
 use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
 use crate::host::{self, Host};
-use crate::service::{Context, Refusal, Refused, Service, View, Work};
+use crate::service::{Context, Refusal, Refused, Requirements, Service, View, Work};
 use crate::tunnel_interface::{InterfaceError, Options};
 use config::settings::WireGuard;
 use config::{Path, Settings};
@@ -62,6 +62,14 @@ pub struct WireGuardService {
 }
 
 impl Service for WireGuardService {
+    fn requirements(&self, settings: &Settings) -> Requirements {
+        requirements::requirements(settings)
+    }
+
+    fn wants(&self, settings: &Settings) -> BTreeMap<String, Wants> {
+        settings.wireguard.iter().map(|(name, link)| (name.clone(), plan::wants(link))).collect()
+    }
+
     fn configure<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Refused> {
         Box::pin(self.apply(std::mem::take(&mut settings.wireguard), context))
     }

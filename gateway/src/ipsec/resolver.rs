@@ -12,7 +12,7 @@ use std::path::Path;
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
 
 /// What is said if names cannot be resolved while a tunnel for everything is down.
-pub(crate) fn cut_off(settings: &Settings) -> Option<String> {
+pub fn cut_off(settings: &Settings) -> Option<String> {
     cut_off_from(settings, &resolvers(&FILES.map(Path::new)))
 }
 
