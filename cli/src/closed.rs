@@ -1,8 +1,9 @@
 //! `postern close` and `postern open`: block or release protected prefixes while no daemon runs.
 
-use crate::{Outcome, log, privilege, run};
+use crate::{Outcome, log, privilege};
 use clap::Args;
 use gateway::daemon;
+use gateway::daemon::file::ConfigFile;
 use gateway::host;
 use gateway::host::Host;
 use std::io::ErrorKind;
@@ -39,7 +40,7 @@ pub(crate) fn close(arguments: &Close) -> Outcome {
         println!("nothing to do: a daemon runs and blocks what its tunnels protect");
         return Ok(());
     }
-    let settings = run::read(&arguments.config, None, false)?.settings;
+    let settings = ConfigFile::new(arguments.config.clone(), None).read()?.settings;
     privilege::drop_unneeded(privilege::Needs::default())?;
     Host::start(daemon::wanted(&settings))?.end(false);
     println!(

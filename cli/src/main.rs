@@ -28,7 +28,6 @@ mod system;
 mod tabulate;
 mod version;
 mod vpn;
-mod whole;
 mod wireguard;
 
 use clap::{Parser, Subcommand};

@@ -2,7 +2,6 @@
 
 use crate::Failure;
 use crate::service_user::{self, User};
-use caps::errors::CapsError;
 use caps::{CapSet, Capability, CapsHashSet};
 use gateway::rights::Rights;
 use gateway::rights::filter;
@@ -10,7 +9,6 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpabl
 use std::fs::File;
 use std::path::Path;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot;
 
 /// What a process will do that needs a right of its own.
 #[derive(Clone, Copy, Default)]
@@ -67,30 +65,6 @@ const READS: Capability = Capability::CAP_DAC_READ_SEARCH;
 /// Whether the current user may not read the file.
 fn is_denied(file: &Path) -> bool {
     File::open(file).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
-}
-
-/// Calls a function that reads a file which only root may be able to read. It runs in a thread of its own that keeps only the
-/// capability to do so, if the process has it.
-pub(crate) async fn reading<T: Send + 'static>(
-    read: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Failure> {
-    let (give, take) = oneshot::channel();
-    std::thread::Builder::new().name("configuration".to_owned()).spawn(move || {
-        if let Err(error) = keep_reading() {
-            tracing::warn!("a thread keeps more rights than it needs: {error}");
-        }
-        // The receiver is gone only when the daemon is about to end.
-        let _ = give.send(read());
-    })?;
-    Ok(take.await?)
-}
-
-fn keep_reading() -> Result<(), CapsError> {
-    let had = caps::read(None, CapSet::Permitted)?;
-    let kept: CapsHashSet = had.get(&READS).copied().into_iter().collect();
-    caps::set(None, CapSet::Effective, &CapsHashSet::new())?;
-    caps::set(None, CapSet::Permitted, &kept)?;
-    caps::set(None, CapSet::Effective, &kept)
 }
 
 /// Protects the keys in memory: no core dump, and no access by other processes of the same user.

@@ -15,7 +15,6 @@ mod status;
 pub(crate) mod words;
 
 pub use engines::{said as said_of_engine, show as show_crypto};
-pub use status::Reload;
 
 use crate::host::HeldReader;
 use crate::service::View;

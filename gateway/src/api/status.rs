@@ -4,6 +4,7 @@ use super::model::{Configuration, Refused, ReloadOutcome, Reloaded, Status};
 use super::{Shown, lock, server};
 use crate::clock::Clock;
 use crate::daemon::needs::Needs;
+use crate::daemon::order::{Order, Orders};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,13 +12,7 @@ use axum::response::Response;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock};
-use tokio::sync::{mpsc, oneshot};
-
-/// A request to read the configuration again, and the channel for its result.
-pub type Reload = oneshot::Sender<Reloaded>;
-
-/// Orders that may wait; each is for the same.
-const WAITING: usize = 8;
+use tokio::sync::oneshot;
 
 /// What the API says of the daemon itself.
 #[derive(Default)]
@@ -27,7 +22,7 @@ pub(super) struct Itself {
     needs: Mutex<Needs>,
     refused: Mutex<BTreeMap<config::Path, Refused>>,
     /// What only a daemon has that reads a file.
-    file: OnceLock<(mpsc::Sender<Reload>, Mutex<Configuration>)>,
+    file: OnceLock<(Orders, Mutex<Configuration>)>,
 }
 
 impl Itself {
@@ -41,13 +36,11 @@ fn now() -> u64 {
 }
 
 impl Shown {
-    /// The daemon serves what this file says; orders to read it again come out of the queue.
-    pub fn serves(&self, file: &Path) -> mpsc::Receiver<Reload> {
-        let (sender, receiver) = mpsc::channel(WAITING);
+    /// The daemon serves what this file says, and reads it again when it is ordered to.
+    pub fn serves(&self, file: &Path, orders: Orders) {
         let configuration =
             Configuration { file: file.display().to_string(), in_force_since: now(), last_reload: None };
-        let _ = self.itself.file.set((sender, Mutex::new(configuration)));
-        receiver
+        let _ = self.itself.file.set((orders, Mutex::new(configuration)));
     }
 
     /// Notes what became of reading the file again.
@@ -106,8 +99,9 @@ pub(super) async fn reload(State(shown): State<Shown>) -> Result<Json<Reloaded>,
     };
     let unavailable = |error: &str, fix: &str| server::problem(StatusCode::SERVICE_UNAVAILABLE, error, fix);
     let (reply, answer) = oneshot::channel();
-    orders.try_send(reply).map_err(|_| {
-        unavailable("others wait for the configuration to be read", "try again when they have it")
-    })?;
+    if !orders.give(Order::Reload(Some(reply))) {
+        let fix = "try again when they have it";
+        return Err(unavailable("others wait for the configuration to be read", fix));
+    }
     answer.await.map(Json).map_err(|_| unavailable("the daemon is ending", "systemctl start postern"))
 }

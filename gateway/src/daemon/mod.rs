@@ -3,7 +3,11 @@
 //! A new configuration is applied interface by interface. If a step is refused, that interface goes back to what it was,
 //! and the error is reported.
 
+pub mod file;
 pub mod needs;
+pub mod order;
+pub mod running;
+pub mod serve;
 
 use crate::api::Shown;
 use crate::api::model;

@@ -14,6 +14,8 @@ pub enum Rights {
     Packets,
     /// No capability.
     None,
+    /// To read files whatever their permissions say.
+    Files,
     /// To change links, addresses, routes and rules.
     Network,
     /// To bind and to mark sockets in the network namespace it is in.
@@ -26,6 +28,7 @@ impl Rights {
     fn capabilities(self) -> &'static [Capability] {
         match self {
             Self::Packets | Self::None => &[],
+            Self::Files => &[Capability::CAP_DAC_READ_SEARCH],
             Self::Network => &[Capability::CAP_NET_ADMIN],
             Self::Sockets => &[Capability::CAP_NET_ADMIN, Capability::CAP_NET_BIND_SERVICE],
             Self::Namespaces => &[Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN],

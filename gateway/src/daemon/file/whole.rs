@@ -1,6 +1,6 @@
 //! Whether a configuration file is complete: it may be truncated, or a program may still be writing it.
 
-use crate::Failure;
+use super::FileError;
 use config::Text;
 use std::fs::Metadata;
 use std::io;
@@ -13,16 +13,9 @@ const SETTLED: Duration = Duration::from_millis(100);
 /// How often a file that is being written is checked again.
 const TRIES: usize = 50;
 
-/// Reads a file that does not change meanwhile. Waits up to [`PATIENCE`] for a program that is writing it.
-pub(crate) fn read(path: &Path) -> Result<Text, Failure> {
-    let wrong = |error: io::Error| {
-        let fix = if error.kind() == io::ErrorKind::NotFound {
-            "\n  fix: write one (examples/ has some to start from), or name another: --config FILE"
-        } else {
-            ""
-        };
-        Failure::from(format!("{}: {error}{fix}", path.display()))
-    };
+/// Reads a file that does not change meanwhile. Waits up to five seconds for a program that is writing it.
+pub(super) fn read(path: &Path) -> Result<Text, FileError> {
+    let wrong = |error: io::Error| FileError::unreadable(path, error);
     for _ in 0..TRIES {
         let before = std::fs::metadata(path).map_err(wrong)?;
         let text = Text::read(path).map_err(wrong)?;
@@ -32,8 +25,7 @@ pub(crate) fn read(path: &Path) -> Result<Text, Failure> {
         }
         std::thread::sleep(SETTLED);
     }
-    let path = path.display();
-    Err(format!("{path} keeps changing: a program is writing it\n  fix: {}", replace(&path)).into())
+    Err(FileError::Changing(path.to_owned(), replace(path)))
 }
 
 fn is_settled(before: &Metadata, after: &Metadata, text: &Text) -> bool {
@@ -44,31 +36,32 @@ fn is_settled(before: &Metadata, after: &Metadata, text: &Text) -> bool {
 }
 
 /// How to replace a file atomically.
-fn replace(path: &impl std::fmt::Display) -> String {
+fn replace(path: &Path) -> String {
+    let path = path.display();
     format!("write the new one beside it, then: mv {path}.new {path}")
 }
 
 /// Whether the last line ends with a newline. A truncated file seldom does; some editors leave it out.
-pub(crate) fn ends_its_last_line(text: &str) -> bool {
+pub(super) fn ends_its_last_line(text: &str) -> bool {
     text.is_empty() || text.ends_with('\n')
 }
 
 /// The error for a file whose last line has no newline.
-pub(crate) fn cut_off(path: &Path) -> String {
-    let path = path.display();
+pub(super) fn cut_off(path: &Path) -> String {
     format!(
-        "the last line has no newline: the file may be truncated\n  fix: if it is complete: echo >> {path}; else {}",
-        replace(&path)
+        "the last line has no newline: the file may be truncated\n  fix: if it is complete: echo >> {}; else {}",
+        path.display(),
+        replace(path)
     )
 }
 
 /// The error for a file that configures nothing and does not contain `system allow-empty`.
-pub(crate) fn empty(path: &Path) -> String {
-    let path = path.display();
+pub(super) fn empty(path: &Path) -> String {
     format!(
-        "{path} has no interface and no peer: it may be truncated\n  fix: if that is intended, add the line: set system \
+        "{} has no interface and no peer: it may be truncated\n  fix: if that is intended, add the line: set system \
          allow-empty; else {}",
-        replace(&path)
+        path.display(),
+        replace(path)
     )
 }
 
