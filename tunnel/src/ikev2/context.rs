@@ -10,6 +10,7 @@ use super::event::Event;
 use super::identity::Identity;
 use super::ids::ConnectionId;
 use super::ids::SessionId;
+use super::job::{Job, Work};
 use super::limits::{STRANGER_EVENTS, STRANGER_INTERVAL};
 use super::nat::Path;
 use crate::Time;
@@ -25,6 +26,8 @@ pub(super) struct Registry {
     children: HashMap<u32, SessionId>,
     /// SPIs of Child SAs that we asked for: the caller queues packets under them.
     expected: HashSet<u32>,
+    /// The number of the last job.
+    last_job: u64,
     /// The peers that hold traffic selectors.
     pub(super) conflicts: Conflicts,
     /// Sessions that conflict with others: a liveness check will be sent to their peers.
@@ -191,6 +194,14 @@ impl Context<'_> {
         self.registry.expected.insert(spi);
         self.out.push(Action::Expect { spi });
         spi
+    }
+
+    /// Starts a job, and returns its number.
+    pub(super) fn start(&mut self, session: SessionId, is_urgent: bool, work: Work) -> u64 {
+        self.registry.last_job += 1;
+        let number = self.registry.last_job;
+        self.out.push(Action::Work(Job { session, number, is_urgent, work }));
+        number
     }
 
     /// Asks the caller to install a Child SA.

@@ -1,45 +1,52 @@
-//! Jobs: key exchanges and signatures, which run outside of the IKE thread. Unauthenticated sources can cause many.
+//! Jobs: key exchanges and signatures, which take long and run outside of the IKE thread. Unauthenticated sources can
+//! cause many.
 //!
 //! ```text
-//! state ──compute──> Job ──run, wherever there is time──> Finished ──handle_finished──> next state
+//! state ──Work──> Job ──run, on any thread──> Finished ──handle_finished──> the same state
 //! ```
-//! The state moves into its job, and [`Working`] takes its place until the job has finished.
+//! A job is data: it has copies of its inputs, and the state waits for the output where it is. Each job has a number,
+//! so that the output of one that nothing waits for any more is dropped.
 
-use super::action::Action;
-use super::context::Context;
-use super::endpoint::Phase;
-use super::half_open_table::HalfOpenEntry;
-use super::ids::ConnectionId;
+use super::auth::init::Init;
+use super::auth::proof::{Proof, Verified};
+use super::auth::rival::Rival;
+use super::cause::Cause;
+use super::channel::Incoming;
+use super::config::Connection;
+use super::identity::Identity;
 use super::ids::SessionId;
-use super::limits::{WAITING_BYTES, WAITING_MESSAGES};
-use super::nat::Path;
+use crypto::exchange::{Group, PrivateShare};
+use crypto::signature::Scheme;
+use crypto::{Random, SecretBytes};
 use std::fmt;
-
-/// Computes the next state from the result of a job.
-type Then = Box<dyn FnOnce(Meanwhile, &mut Context<'_>) -> Option<Phase> + Send>;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Work for any worker thread.
 pub struct Job {
-    session: SessionId,
-    is_urgent: bool,
-    work: Box<dyn FnOnce() -> Then + Send>,
+    pub(super) session: SessionId,
+    pub(super) number: u64,
+    pub(super) is_urgent: bool,
+    pub(super) work: Work,
 }
 
 /// A finished job, to be passed to [`Endpoint::handle_finished`](super::Endpoint::handle_finished).
 pub struct Finished {
     pub(super) session: SessionId,
-    pub(super) then: Then,
+    pub(super) number: u64,
+    pub(super) output: Output,
 }
 
 impl Job {
-    /// Whether it precedes others: it is for a session that we initiate, or for an initiator with a proven address.
+    /// Whether it precedes others: it is for an authenticated peer, for a session that we initiate, or for an
+    /// initiator with a proven address.
     pub fn is_urgent(&self) -> bool {
         self.is_urgent
     }
 
     /// Runs the job, which takes from tens of microseconds to tens of milliseconds.
     pub fn run(self) -> Finished {
-        Finished { session: self.session, then: (self.work)() }
+        Finished { session: self.session, number: self.number, output: self.work.run() }
     }
 }
 
@@ -49,89 +56,64 @@ impl fmt::Debug for Job {
     }
 }
 
-/// Requests to a state that arrived while its job was running.
-#[derive(Default)]
-pub(super) struct Meanwhile {
-    /// Children that were requested.
-    pub(super) children: Vec<usize>,
-    /// Whether the state was abandoned.
-    pub(super) is_abandoned: bool,
+/// What is to be computed.
+pub(super) enum Work {
+    /// Generate the private share of a request.
+    Generate { group: Group, random: Box<dyn Random> },
+    /// Agree on a secret with the sender of an answer.
+    Agree { share: Arc<PrivateShare>, public: Vec<u8> },
+    /// Generate a share and agree on a secret with the sender of a request.
+    Exchange { group: Group, random: Box<dyn Random>, public: Vec<u8> },
+    /// Compute the local proof.
+    Sign { init: Arc<Init>, config: Arc<Connection>, theirs: Option<Scheme>, wall: Duration },
+    /// Verify the proof of the peer.
+    Verify { init: Arc<Init>, config: Arc<Connection>, incoming: Arc<Incoming>, wall: Duration },
+    /// Find another connection that the credentials of an authenticated peer match.
+    Compare {
+        rivals: Arc<[Rival]>,
+        config: Arc<Connection>,
+        claimed: Identity,
+        incoming: Arc<Incoming>,
+        wall: Duration,
+    },
 }
 
-/// The kind of state that is away.
-#[derive(Clone, Copy)]
-pub(super) enum Whose {
-    /// A set-up of a connection that we initiate.
-    Ours(ConnectionId),
-    /// A set-up of an unauthenticated initiator.
-    HalfOpenEntry(HalfOpenEntry),
+/// The result of [`Work`] of the same name.
+pub(super) enum Output {
+    Generated(PrivateShare),
+    /// `None` if the public value of the peer is not valid for the group.
+    Agreed(Option<SecretBytes>),
+    /// The same, with the local public value.
+    Exchanged(Option<Exchanged>),
+    Signed(Result<Proof, Cause>),
+    Verified(Result<Verified, Cause>),
+    /// The index of the rival.
+    Compared(Option<usize>),
 }
 
-/// Takes the place of a state that has moved into its job.
-pub(super) struct Working {
-    pub(super) whose: Whose,
-    pub(super) meanwhile: Meanwhile,
-    /// Messages received meanwhile.
-    waiting: Vec<(Path, Vec<u8>)>,
+/// The result of a key exchange, as the responder has it.
+pub(super) struct Exchanged {
+    pub(super) public: Vec<u8>,
+    pub(super) secret: SecretBytes,
 }
 
-impl Working {
-    /// Keeps a message until the job has finished. After a forged answer the genuine one arrives, and it arrives
-    /// once. A half-open initiator retransmits, so its messages are dropped.
-    pub(super) fn wait(&mut self, path: Path, message: &[u8]) {
-        let is_ours = matches!(self.whose, Whose::Ours(_));
-        let is_there = self.waiting.iter().any(|(_, waiting)| waiting == message);
-        if is_ours && !is_there && self.waiting.len() < WAITING_MESSAGES && message.len() <= WAITING_BYTES {
-            self.waiting.push((path, message.to_vec()));
+impl Work {
+    pub(super) fn run(self) -> Output {
+        match self {
+            Self::Generate { group, mut random } => Output::Generated(group.generate(&mut *random)),
+            Self::Agree { share, public } => Output::Agreed(share.agree(&public).ok()),
+            Self::Exchange { group, mut random, public } => {
+                let share = group.generate(&mut *random);
+                let exchanged = |secret| Exchanged { public: share.public().to_vec(), secret };
+                Output::Exchanged(share.agree(&public).ok().map(exchanged))
+            }
+            Self::Sign { init, config, theirs, wall } => Output::Signed(init.prove(&config, theirs, wall)),
+            Self::Verify { init, config, incoming, wall } => {
+                Output::Verified(init.verify(&config, &incoming, wall))
+            }
+            Self::Compare { rivals, config, claimed, incoming, wall } => {
+                Output::Compared(Rival::find(&rivals, &config, &claimed, &incoming, wall))
+            }
         }
-    }
-
-    /// Adds one more child.
-    pub(super) fn want(&mut self, child: usize) {
-        self.meanwhile.children.push(child);
-    }
-
-    /// The messages received meanwhile.
-    pub(super) fn take_waiting(&mut self) -> Vec<(Path, Vec<u8>)> {
-        std::mem::take(&mut self.waiting)
-    }
-}
-
-impl Context<'_> {
-    /// As [`compute`](Self::compute), but short work is done at once.
-    pub(super) fn compute_if<T: Send + 'static>(
-        &mut self,
-        is_long: bool,
-        session: SessionId,
-        whose: Whose,
-        work: impl FnOnce() -> T + Send + 'static,
-        then: impl FnOnce(T, Meanwhile, &mut Context<'_>) -> Option<Phase> + Send + 'static,
-    ) -> Option<Phase> {
-        if is_long {
-            return Some(self.compute(session, whose, work, then));
-        }
-        then(work(), Meanwhile::default(), self)
-    }
-
-    /// Starts a job; `then` computes the next state from its result.
-    pub(super) fn compute<T: Send + 'static>(
-        &mut self,
-        session: SessionId,
-        whose: Whose,
-        work: impl FnOnce() -> T + Send + 'static,
-        then: impl FnOnce(T, Meanwhile, &mut Context<'_>) -> Option<Phase> + Send + 'static,
-    ) -> Phase {
-        let work = move || {
-            let done = work();
-            let then: Then = Box::new(move |meanwhile, context| then(done, meanwhile, context));
-            then
-        };
-        let is_urgent = match &whose {
-            Whose::Ours(_) => true,
-            Whose::HalfOpenEntry(entry) => entry.is_proven(),
-        };
-        self.out.push(Action::Work(Job { session, is_urgent, work: Box::new(work) }));
-        let (meanwhile, waiting) = (Meanwhile::default(), Vec::new());
-        Phase::Working(Box::new(Working { whose, meanwhile, waiting }))
     }
 }

@@ -2,15 +2,19 @@
 
 use super::proof::{self, Proof, Verified};
 use crate::ikev2::cause::Cause;
+use crate::ikev2::channel::Incoming;
 use crate::ikev2::config::Connection;
 use crate::ikev2::identity;
-use crate::ikev2::keys::{ProofKeys, Root, Signed};
-use crate::ikev2::message::{Authentication, Certificate, Identification};
+use crate::ikev2::keys::{ProofKeys, Role, Root, Signed};
+use crate::ikev2::message::Payloads;
 use crate::ikev2::proposal::IkeSuite;
+use crypto::signature::Scheme;
 use std::time::Duration;
 
 /// The result of IKE_SA_INIT: keys, and the octets that both sides will sign.
 pub(in crate::ikev2) struct Init {
+    /// The local side.
+    pub(in crate::ikev2) role: Role,
     /// The local message.
     pub(in crate::ikev2) sent: Vec<u8>,
     /// The message of the peer.
@@ -25,33 +29,39 @@ pub(in crate::ikev2) struct Init {
 }
 
 impl Init {
-    /// Computes the local proof for the identity in `identity`, the body of the identification payload. `peer` is
-    /// given if the peer is authenticated already.
+    /// Computes the local proof. `theirs` is the scheme of the peer's signature if it came first, and `wall` the time
+    /// since 1970.
     pub(in crate::ikev2) fn prove(
         &self,
         config: &Connection,
-        identity: &[u8],
-        peer: Option<&Verified>,
+        theirs: Option<Scheme>,
         wall: Duration,
     ) -> Result<Proof, Cause> {
-        let theirs = peer.and_then(Verified::scheme);
+        let identity = &identity::body(&config.local_identity);
         let signed = Signed { message: &self.sent, nonce: &self.peer_nonce, identity };
         proof::prove(config, self.root.prf(), &self.proof.local, &signed, &self.hashes, theirs, wall)
     }
 
-    /// Verifies the peer's proof; `wall` is the time since 1970.
+    /// Verifies the peer's proof in IKE_AUTH; `wall` is the time since 1970.
     pub(in crate::ikev2) fn verify(
         &self,
         config: &Connection,
-        (id, auth): (&Identification<'_>, &Authentication<'_>),
-        certificates: &[Certificate<'_>],
+        incoming: &Incoming,
         wall: Duration,
     ) -> Result<Verified, Cause> {
+        let lacking = Cause::Misbehaved("its IKE_AUTH lacks identity or proof");
+        let Ok(payloads) = Payloads::parse(incoming.first, &incoming.chain) else { return Err(lacking) };
+        let id = if self.role == Role::Initiator { &payloads.id_r } else { &payloads.id_i };
+        let (Some(id), Some(auth)) = (id, &payloads.auth) else { return Err(lacking) };
         let Some(identity) = identity::read(id) else {
             return Err(Cause::Misbehaved("its identity type is not supported"));
         };
         let signed = Signed { message: &self.received, nonce: &self.nonce, identity: id.body };
-        let shown = proof::Shown { identity, auth, certificates };
-        proof::verify(config, self.root.prf(), &self.proof.remote, &signed, shown, wall)
+        let shown = proof::Shown { identity, auth, certificates: &payloads.certificates };
+        let mut verified = proof::verify(config, self.root.prf(), &self.proof.remote, &signed, shown, wall)?;
+        if self.role == Role::Responder && config.remote_identity.is_none() {
+            verified.names = proof::identities(config, &verified.identity, &payloads.certificates);
+        }
+        Ok(verified)
     }
 }

@@ -30,9 +30,11 @@ pub(in crate::ikev2) const MOST_FIRST_REQUEST: usize = 25;
 
 /// An authenticated peer. Only [`verify`] creates one.
 pub(in crate::ikev2) struct Verified {
-    identity: Identity,
+    pub(super) identity: Identity,
     /// The signature scheme of the peer; `None` with a pre-shared key.
     scheme: Option<Scheme>,
+    /// All identities that the peer's credentials prove, if the connection requires none.
+    pub(super) names: Vec<Identity>,
 }
 
 impl Verified {
@@ -44,6 +46,11 @@ impl Verified {
     /// The signature scheme of the peer, if it has signed.
     pub(in crate::ikev2) fn scheme(&self) -> Option<Scheme> {
         self.scheme
+    }
+
+    /// All identities that the peer's credentials prove; empty if the connection requires one.
+    pub(in crate::ikev2) fn names(&self) -> &[Identity] {
+        &self.names
     }
 }
 
@@ -189,7 +196,7 @@ pub(in crate::ikev2) fn verify(
         }
     };
     match outcome {
-        Ok(scheme) => Ok(Verified { identity: shown.identity, scheme }),
+        Ok(scheme) => Ok(Verified { identity: shown.identity, scheme, names: Vec::new() }),
         Err(why) => Err(Cause::NotAuthentic { identity: shown.identity.to_string(), why }),
     }
 }

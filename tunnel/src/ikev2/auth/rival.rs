@@ -6,11 +6,12 @@
 
 use super::proof;
 use crate::ikev2::cause::Cause;
+use crate::ikev2::channel::Incoming;
 use crate::ikev2::config::Connection;
 use crate::ikev2::connections::Connections;
 use crate::ikev2::identity::Identity;
 use crate::ikev2::ids::ConnectionId;
-use crate::ikev2::message::Certificate;
+use crate::ikev2::message::Payloads;
 use crate::ikev2::nat::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,17 +60,25 @@ impl Rival {
         self.config.authentication.takes_long()
     }
 
-    /// The first rival whose credentials match the peer, and the cause of the refusal.
+    /// The index of the first rival whose credentials match the peer that has sent `incoming`, authenticated under
+    /// `served` as `claimed`.
     pub(in crate::ikev2) fn find(
         rivals: &[Self],
         served: &Connection,
         claimed: &Identity,
-        certificates: &[Certificate<'_>],
+        incoming: &Incoming,
         wall: Duration,
-    ) -> Option<(ConnectionId, Cause)> {
+    ) -> Option<usize> {
+        let payloads = Payloads::parse(incoming.first, &incoming.chain).ok()?;
+        let certificates = &payloads.certificates;
         let proves =
-            |rival: &&Self| proof::proves((&rival.name, &rival.config), served, claimed, certificates, wall);
-        let Self { name, connection, .. } = rivals.iter().find(proves)?;
-        Some((*connection, Cause::Named { identity: claimed.to_string(), named: name.to_string() }))
+            |rival: &Self| proof::proves((&rival.name, &rival.config), served, claimed, certificates, wall);
+        rivals.iter().position(proves)
+    }
+
+    /// The connection of the rival, and why a peer that it matches is refused.
+    pub(in crate::ikev2) fn refusal(&self, claimed: &Identity) -> (ConnectionId, Cause) {
+        let (identity, named) = (claimed.to_string(), self.name.to_string());
+        (self.connection, Cause::Named { identity, named })
     }
 }

@@ -10,7 +10,7 @@ use crate::ikev2::ids::SessionId;
 use crate::ikev2::limits::{IKE_PORT, TRAFFIC_DELAY};
 use crate::ikev2::nat::Path;
 use crate::ikev2::session::{Session, Task};
-use crate::ikev2::setup::{Initiating, Wanted};
+use crate::ikev2::setup::initiating::{Initiating, Wanted};
 use crate::{Now, Time};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -102,9 +102,9 @@ impl Endpoint {
                     match &mut phase {
                         Phase::Initiating(state) => state.want(child),
                         Phase::Authenticating(state) => state.want(child),
-                        Phase::Working(working) => working.want(child),
+                        Phase::Agreeing(state) => state.want(child),
                         Phase::Established(session) => session.ask(Task::Child(child), context),
-                        Phase::HalfOpen(_) => {}
+                        Phase::Answering(_) | Phase::HalfOpen(_) => {}
                     }
                 }
                 Some(phase)
@@ -149,9 +149,9 @@ impl Endpoint {
         let path = Path { local: at(local), remote: at(remote) };
         let (id, connection) = (SessionId(self.next_id()), wanted.connection);
         let (mut context, ..) = self.split(now, out);
-        let phase = Initiating::begin(id, wanted, path, &mut context).ok_or(CannotInitiate::NoProposal)?;
+        let state = Initiating::begin(id, wanted, path, &mut context).ok_or(CannotInitiate::NoProposal)?;
         context.report(Event::Calling { connection, path });
-        self.keep(id, phase);
+        self.keep(id, Phase::Initiating(state));
         self.reschedule(id);
         Ok(id)
     }

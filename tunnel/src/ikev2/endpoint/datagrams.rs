@@ -6,12 +6,12 @@ use crate::ikev2::action::Outbox;
 use crate::ikev2::cause::Cause;
 use crate::ikev2::ids::SessionId;
 use crate::ikev2::inbound::Inbound;
-use crate::ikev2::job::{Finished, Whose};
+use crate::ikev2::job::Finished;
 use crate::ikev2::limits::LONGEST_FIRST;
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{Exchange, Header, Message, Notify, ParseError, Payload, emit_clear};
 use crate::ikev2::nat::Path;
-use crate::ikev2::setup::{Answer, answer_init};
+use crate::ikev2::setup::responder::{Answer, answer_init};
 
 /// Bytes of a Notify payload without data.
 const EMPTY_NOTIFY: usize = 8;
@@ -121,11 +121,9 @@ impl Endpoint {
         match answer_init(id, inbound, admission, &mut context) {
             Answer::Done => {}
             Answer::Wasted(is_proven) => half_open.note_wasted(now.monotonic, source.ip(), is_proven),
-            Answer::Begun(phase) => {
-                if let Some(entry) = phase.entry() {
-                    half_open.enter(now.monotonic, id, entry);
-                }
-                phases.insert(id, phase);
+            Answer::Begun(state) => {
+                half_open.enter(now.monotonic, id, state.entry());
+                phases.insert(id, Phase::Answering(state));
                 self.reschedule(id);
             }
         }
@@ -133,17 +131,11 @@ impl Endpoint {
 
     /// Resumes the state whose job has finished.
     pub fn handle_finished(&mut self, now: Now, finished: Finished, out: &mut Outbox) {
-        let Finished { session: id, then } = finished;
-        let Some(Phase::Working(working)) = self.phases.get_mut(&id) else { return };
-        let waiting = working.take_waiting();
-        let entry = match working.whose {
-            Whose::HalfOpenEntry(entry) => Some(entry),
-            Whose::Ours(_) => None,
-        };
-        self.step(now, id, out, |phase, context| match phase {
-            Phase::Working(working) => then(working.meanwhile, context),
-            other => Some(other),
-        });
+        let Finished { session: id, number, output } = finished;
+        // What waited for it may have ended.
+        let Some(phase) = self.phases.get_mut(&id) else { return };
+        let (waiting, entry) = (phase.take_waiting(), phase.entry());
+        self.step(now, id, out, |phase, context| phase.handle_finished(number, output, context));
         if let Some(entry) = entry.filter(|_| !self.phases.contains_key(&id)) {
             self.half_open.note_wasted_entry(now.monotonic, entry);
         }

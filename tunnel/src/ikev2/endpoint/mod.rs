@@ -5,6 +5,7 @@
 
 mod commands;
 mod datagrams;
+mod phase;
 mod status;
 mod timeouts;
 mod timers;
@@ -18,119 +19,21 @@ use super::config::{Patience, Start, WhenLost};
 use super::connections::Connections;
 use super::context::{Context, Registry, Worn};
 use super::event::{CloseReason, Event};
-use super::half_open_table::{HalfOpenEntry, HalfOpenTable};
+use super::half_open_table::HalfOpenTable;
 use super::ids::ConnectionId;
 use super::ids::SessionId;
-use super::inbound::Inbound;
-use super::job::{Whose, Working};
 use super::limits::{CROSSING_TIME, DOUBT_TIME, PEER_SESSIONS, RECONNECT_DELAY};
 use super::session::{Session, Task};
-use super::setup::{Authenticating, HalfOpen, Initiating};
 use crate::{Now, Time};
 use crypto::Random;
 
+use phase::Phase;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 use timers::Timers;
 
 pub use commands::CannotInitiate;
-
-/// The state of an IKE SA.
-pub(super) enum Phase {
-    Initiating(Box<Initiating>),
-    Authenticating(Box<Authenticating>),
-    HalfOpen(Box<HalfOpen>),
-    /// Stands for any of these while its job is running.
-    Working(Box<Working>),
-    Established(Box<Session>),
-}
-
-impl Phase {
-    fn handle(self, spi: u64, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Option<Self> {
-        match self {
-            Self::Initiating(state) => state.handle(inbound, context),
-            Self::Authenticating(state) => state.handle(inbound, context),
-            Self::HalfOpen(state) => state.handle(inbound, context),
-            Self::Working(mut working) => {
-                working.wait(inbound.path, inbound.bytes);
-                Some(Self::Working(working))
-            }
-            Self::Established(mut session) => {
-                session.handle(spi, inbound, context);
-                Some(Self::Established(session))
-            }
-        }
-    }
-
-    fn handle_timeout(self, context: &mut Context<'_>) -> Option<Self> {
-        match self {
-            Self::Initiating(state) => state.handle_timeout(context),
-            Self::Authenticating(state) => state.handle_timeout(context),
-            Self::HalfOpen(state) => state.handle_timeout(context),
-            other @ Self::Working(_) => Some(other),
-            Self::Established(mut session) => {
-                session.handle_timeout(context);
-                Some(Self::Established(session))
-            }
-        }
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        match self {
-            Self::Initiating(state) => Some(state.next_timeout()),
-            Self::Authenticating(state) => state.next_timeout(),
-            Self::HalfOpen(state) => Some(state.next_timeout()),
-            Self::Working(_) => None,
-            Self::Established(session) => session.next_timeout(),
-        }
-    }
-
-    /// The connection, if it is known.
-    fn connection(&self) -> Option<ConnectionId> {
-        match self {
-            Self::Initiating(state) => Some(state.connection()),
-            Self::Authenticating(state) => Some(state.connection()),
-            Self::Working(working) => match working.whose {
-                Whose::Ours(connection) => Some(connection),
-                Whose::HalfOpenEntry(_) => None,
-            },
-            Self::HalfOpen(_) => None,
-            Self::Established(session) => Some(session.connection()),
-        }
-    }
-
-    /// Whether the phase counts as an attempt or session of its connection; one that is being closed does not.
-    fn counts(&self) -> bool {
-        match self {
-            Self::Established(session) => !session.is_closing(),
-            Self::HalfOpen(_) => false,
-            Self::Initiating(_) => true,
-            Self::Authenticating(_) | Self::Working(_) => self.connection().is_some() && !self.is_abandoned(),
-        }
-    }
-
-    /// Whether the set-up was abandoned.
-    fn is_abandoned(&self) -> bool {
-        match self {
-            Self::Authenticating(state) => state.is_abandoned(),
-            Self::Working(working) => working.meanwhile.is_abandoned,
-            _ => false,
-        }
-    }
-
-    /// The half-open entry, if the peer is an unauthenticated initiator.
-    fn entry(&self) -> Option<HalfOpenEntry> {
-        match self {
-            Self::HalfOpen(state) => Some(state.entry()),
-            Self::Working(working) => match working.whose {
-                Whose::HalfOpenEntry(entry) => Some(entry.worked_on()),
-                Whose::Ours(_) => None,
-            },
-            _ => None,
-        }
-    }
-}
 
 /// Returns the local source address for a remote address, if there is a route.
 pub type Source = Box<dyn Fn(IpAddr) -> Option<IpAddr> + Send>;
@@ -425,26 +328,7 @@ impl Endpoint {
     }
 
     fn close_session(&mut self, now: Now, id: SessionId, reason: CloseReason, out: &mut Outbox) {
-        self.step(now, id, out, |phase, context| match phase {
-            Phase::Established(mut session) => {
-                session.close(reason, context);
-                Some(Phase::Established(session))
-            }
-            Phase::Initiating(state) => {
-                context.release_ike_spi(state.spi());
-                None
-            }
-            Phase::Working(mut working) => {
-                working.meanwhile.is_abandoned = true;
-                Some(Phase::Working(working))
-            }
-            // The peer may have created a session already: it is told when its answer arrives.
-            Phase::Authenticating(mut state) => {
-                state.abandon();
-                Some(Phase::Authenticating(state))
-            }
-            other @ Phase::HalfOpen(_) => Some(other),
-        });
+        self.step(now, id, out, |phase, context| phase.close(reason, context));
     }
 
     fn reschedule(&mut self, id: SessionId) {

@@ -1,20 +1,19 @@
 //! The initiator's state after it has sent IKE_AUTH.
 
+use super::agreeing::Agreed;
 use super::held::{self, Held};
-use super::initiating::{Answer, Answered, Useless, answer};
-use super::{Initiating, Wanted};
+use super::initiating::{self, Answer, Answered, Initiating, Wanted, answer};
 use crate::Time;
 use crate::ikev2::auth::init::Init;
 use crate::ikev2::auth::proof::{Proof, Verified, certificate_payloads, request, request_payload};
 use crate::ikev2::cause::{AuthMessage, Cause};
 use crate::ikev2::channel::{Channel, Incoming, Overdue, Received};
 use crate::ikev2::context::Context;
-use crate::ikev2::endpoint::Phase;
 use crate::ikev2::event::{Asked, CloseReason, Event};
 use crate::ikev2::identity;
 use crate::ikev2::ids::ConnectionId;
 use crate::ikev2::inbound::Inbound;
-use crate::ikev2::job::{Meanwhile, Whose};
+use crate::ikev2::job::{Output, Work};
 use crate::ikev2::keys::Nonces;
 use crate::ikev2::limits::{DOUBTED_TRANSMISSIONS, FAREWELL_TRANSMISSIONS, INIT_ANSWERS};
 use crate::ikev2::message::numbers::notify;
@@ -23,7 +22,6 @@ use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::session::{Beginning, Request, Session};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// See the module documentation.
 pub(crate) struct Authenticating {
@@ -34,10 +32,33 @@ pub(crate) struct Authenticating {
     others: VecDeque<Answer>,
     /// Whether the set-up was abandoned.
     is_abandoned: bool,
+    /// The answer, while it is being verified.
+    verifying: Option<Verifying>,
     /// The answer, while the revocation status of its certificate is queried.
     held: Option<Held>,
     /// The time limit of the query, once there was one.
     held_until: Option<Time>,
+}
+
+/// An answer that is being verified.
+struct Verifying {
+    incoming: Arc<Incoming>,
+    /// The number of the job.
+    job: u64,
+    /// The [`generation`](held::generation) before the job.
+    seen: u64,
+}
+
+/// What follows an event.
+pub(crate) enum Step {
+    /// The set-up goes on.
+    Wait(Box<Authenticating>),
+    /// The next answer to the first message is tried.
+    Next(Box<Initiating>, Answer, VecDeque<Answer>),
+    /// The set-up starts over, or has ended.
+    Over(initiating::Step),
+    /// Both sides are authenticated.
+    Established(Box<Session>),
 }
 
 /// An attempt to authenticate the sender of one answer.
@@ -45,7 +66,7 @@ struct Attempt {
     path: Path,
     nat: Nat,
     channel: Channel,
-    init: Init,
+    init: Arc<Init>,
     /// The Child SA requested in the same message.
     child: Option<Request>,
     /// The size of the IKE_AUTH message, how often it was sent, and when first.
@@ -55,53 +76,15 @@ struct Attempt {
 }
 
 impl Authenticating {
-    /// Derives keys with the sender of one answer, and sends IKE_AUTH to it; `others` are the further answers.
-    pub(super) fn begin(
-        first: Initiating,
-        answer: Answer,
-        others: VecDeque<Answer>,
-        context: &mut Context<'_>,
-    ) -> Phase {
-        let (id, whose, wall) = (first.id, Whose::Ours(first.connection()), context.wall);
-        let agree = move || {
-            let answered = first.agree(answer, wall);
-            (first, others, answered)
-        };
-        context.compute(id, whose, agree, |(first, others, answered), meanwhile, context| {
-            let first = first.catch_up(meanwhile, context)?;
-            match answered {
-                Ok(answered) => {
-                    let mut attempt = Attempt::begin(&first, answered, context);
-                    if !others.is_empty() {
-                        attempt.channel.hurry(DOUBTED_TRANSMISSIONS);
-                    }
-                    let (is_abandoned, held, held_until) = (false, None, None);
-                    Self { first, attempt, others, is_abandoned, held, held_until }.stay()
-                }
-                Err(Useless::Theirs(cause)) => Self::pass_over(first, others, cause, context),
-                Err(Useless::Ours(cause)) => {
-                    context.fail(first.connection(), first.path(), cause);
-                    context.release_ike_spi(first.spi());
-                    None
-                }
-            }
-        })
-    }
-
-    /// Handles an unusable answer: the next one is tried, or the genuine one is awaited.
-    fn pass_over(
-        mut first: Initiating,
-        mut others: VecDeque<Answer>,
-        cause: Cause,
-        context: &mut Context<'_>,
-    ) -> Option<Phase> {
-        match others.pop_front() {
-            Some(answer) => {
-                first.note_doubt(cause);
-                Some(Self::begin(first, answer, others, context))
-            }
-            None => first.doubt(cause),
+    /// Sends IKE_AUTH to the sender of one answer.
+    pub(crate) fn begin(agreed: Agreed, context: &mut Context<'_>) -> Box<Self> {
+        let Agreed { first, answered, proof, others } = agreed;
+        let mut attempt = Attempt::begin(&first, answered, &proof, context);
+        if !others.is_empty() {
+            attempt.channel.hurry(DOUBTED_TRANSMISSIONS);
         }
+        let (is_abandoned, verifying, held, held_until) = (false, None, None, None);
+        Box::new(Self { first, attempt, others, is_abandoned, verifying, held, held_until })
     }
 
     pub(crate) fn connection(&self) -> ConnectionId {
@@ -113,7 +96,16 @@ impl Authenticating {
         self.first.want(child);
     }
 
-    pub(crate) fn handle(mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Option<Phase> {
+    /// The messages received while a job was running.
+    pub(crate) fn take_waiting(&mut self) -> Vec<(Path, Vec<u8>)> {
+        self.first.take_waiting()
+    }
+
+    pub(crate) fn handle(mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Step {
+        if self.verifying.is_some() {
+            self.first.waiting.push(inbound);
+            return self.stay();
+        }
         // Requests of the peer are ignored until it is authenticated; it retransmits them.
         if !inbound.message.header.is_response {
             return self.stay();
@@ -128,9 +120,8 @@ impl Authenticating {
         }
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "it stands where a next state is returned")]
-    fn stay(self) -> Option<Phase> {
-        Some(Phase::Authenticating(Box::new(self)))
+    fn stay(self) -> Step {
+        Step::Wait(Box::new(self))
     }
 
     /// Adds a further answer to the first message. Answers are tried one after another: the genuine peer may have
@@ -148,16 +139,16 @@ impl Authenticating {
     }
 
     /// Ends the attempt with one answer: the next one is tried.
-    fn go_on(mut self, was_refused: bool, context: &mut Context<'_>) -> Option<Phase> {
+    fn go_on(mut self, was_refused: bool, context: &mut Context<'_>) -> Step {
         let (path, message) = (self.attempt.path, self.attempt.message);
         self.attempt.release(context);
         if let Some(answer) = self.others.pop_front().filter(|_| !self.is_abandoned) {
-            return Some(Self::begin(self.first, answer, self.others, context));
+            return Step::Next(Box::new(self.first), answer, self.others);
         }
         if was_refused && !self.is_abandoned && self.first.may_have_crossed() {
-            return self.first.begin_anew(context);
+            return Step::Over(self.first.start_over(context));
         }
-        self.first.give_up_as(path, Cause::NoAuthAnswer(message), context)
+        Step::Over(self.first.give_up_as(path, Cause::NoAuthAnswer(message), context))
     }
 
     /// Reports missing answers, unless an earlier error will be reported at the end.
@@ -170,7 +161,7 @@ impl Authenticating {
         context.report(Event::Unanswered { connection, path, asked, sent, since });
     }
 
-    fn handle_response(self, incoming: Incoming, context: &mut Context<'_>) -> Option<Phase> {
+    fn handle_response(self, incoming: Incoming, context: &mut Context<'_>) -> Step {
         let Ok(payloads) = Payloads::parse(incoming.first, &incoming.chain) else {
             return self.fail(Cause::Misbehaved("its answer to IKE_AUTH is malformed"), true, context);
         };
@@ -183,38 +174,43 @@ impl Authenticating {
             let is_error = payloads.error().is_some();
             return self.fail(cause, !is_error, context);
         }
-        self.look_at(incoming, context)
+        self.verify(Arc::new(incoming), context)
     }
 
     /// Verifies the answer.
-    fn look_at(self, incoming: Incoming, context: &mut Context<'_>) -> Option<Phase> {
-        let (id, whose, wall) = (self.first.id, Whose::Ours(self.connection()), context.wall);
-        let is_long = self.first.wanted.config.authentication.takes_long();
-        let verify = move || {
-            let seen = held::generation(&self.first.wanted.config);
-            let verified = self.verify(&incoming, wall);
-            (self, incoming, seen, verified)
-        };
-        let go_on = |(state, incoming, seen, verified): (Self, Incoming, _, _),
-                     meanwhile,
-                     context: &mut Context<'_>| {
-            let state = state.catch_up(meanwhile);
-            match verified {
-                Err(cause) if held::is_awaited(&cause) => state.hold(incoming, seen, cause, context),
-                verified => state.believe(&incoming, verified, context),
+    fn verify(mut self, incoming: Arc<Incoming>, context: &mut Context<'_>) -> Step {
+        let config = Arc::clone(&self.first.wanted.config);
+        let (seen, is_long) = (held::generation(&config), config.authentication.takes_long());
+        let init = Arc::clone(&self.attempt.init);
+        let work = Work::Verify { init, config, incoming: Arc::clone(&incoming), wall: context.wall };
+        if is_long {
+            let job = context.start(self.first.id, true, work);
+            self.verifying = Some(Verifying { incoming, job, seen });
+            return self.stay();
+        }
+        self.decide(incoming, seen, work.run(), context)
+    }
+
+    /// Handles the output of a job.
+    pub(crate) fn handle_finished(mut self, number: u64, output: Output, context: &mut Context<'_>) -> Step {
+        match self.verifying.take_if(|verifying| verifying.job == number) {
+            Some(Verifying { incoming, seen, .. }) => self.decide(incoming, seen, output, context),
+            None => self.stay(),
+        }
+    }
+
+    fn decide(self, incoming: Arc<Incoming>, seen: u64, output: Output, context: &mut Context<'_>) -> Step {
+        match output {
+            Output::Verified(Err(cause)) if held::is_awaited(&cause) => {
+                self.hold(incoming, seen, cause, context)
             }
-        };
-        context.compute_if(is_long, id, whose, verify, go_on)
+            Output::Verified(verified) => self.believe(&incoming, verified, context),
+            _ => self.stay(),
+        }
     }
 
     /// Keeps the answer until the revocation status of its certificate is known.
-    fn hold(
-        mut self,
-        incoming: Incoming,
-        seen: u64,
-        cause: Cause,
-        context: &mut Context<'_>,
-    ) -> Option<Phase> {
+    fn hold(mut self, incoming: Arc<Incoming>, seen: u64, cause: Cause, context: &mut Context<'_>) -> Step {
         let config = Arc::clone(&self.first.wanted.config);
         match Held::new(incoming, config, seen, self.held_until, context.now) {
             Ok(held) => {
@@ -226,41 +222,23 @@ impl Authenticating {
         }
     }
 
-    fn verify(&self, incoming: &Incoming, wall: Duration) -> Result<Verified, Cause> {
-        match Payloads::parse(incoming.first, &incoming.chain) {
-            Ok(Payloads { id_r: Some(id), auth: Some(auth), certificates, .. }) => {
-                self.attempt.init.verify(&self.first.wanted.config, (&id, &auth), &certificates, wall)
-            }
-            _ => Err(Cause::Misbehaved("its answer to IKE_AUTH lacks identity or proof")),
-        }
-    }
-
-    /// Applies the requests that arrived while the job was running.
-    fn catch_up(mut self, meanwhile: Meanwhile) -> Self {
-        for child in meanwhile.children {
-            self.want(child);
-        }
-        self.is_abandoned |= meanwhile.is_abandoned;
-        self
-    }
-
     fn believe(
         self,
         incoming: &Incoming,
         verified: Result<Verified, Cause>,
         context: &mut Context<'_>,
-    ) -> Option<Phase> {
+    ) -> Step {
         match (verified, Payloads::parse(incoming.first, &incoming.chain)) {
-            (Ok(verified), Ok(payloads)) => Some(self.establish(verified, &payloads, context)),
+            (Ok(verified), Ok(payloads)) => self.establish(verified, &payloads, context),
             (Err(cause), _) => self.fail(cause, true, context),
             (_, Err(_)) => self.fail(Cause::Misbehaved("its answer to IKE_AUTH is malformed"), true, context),
         }
     }
 
-    fn establish(self, verified: Verified, payloads: &Payloads<'_>, context: &mut Context<'_>) -> Phase {
+    fn establish(self, verified: Verified, payloads: &Payloads<'_>, context: &mut Context<'_>) -> Step {
         let Wanted { connection, config, children, .. } = self.first.wanted;
         let Attempt { path, nat, channel, init, child, .. } = self.attempt;
-        let (id, root, suite) = (self.first.id, init.root, init.suite);
+        let (id, root, suite) = (self.first.id, init.root.clone(), init.suite);
         let beginning = Beginning { id, connection, config, path, nat, channel, root, suite };
         let mut session = Session::new(beginning, verified, context);
         let nonces = Nonces { initiator: &init.nonce, responder: &init.peer_nonce };
@@ -272,12 +250,12 @@ impl Authenticating {
         } else {
             session.finish_first(child, payloads, &children, nonces, context);
         }
-        Phase::Established(Box::new(session))
+        Step::Established(Box::new(session))
     }
 
     /// Fails with an unauthenticated answer. Its sender may have created the SA: with `tell`, it is told that
     /// authentication has failed (section 2.21.2).
-    fn fail(mut self, cause: Cause, tell: bool, context: &mut Context<'_>) -> Option<Phase> {
+    fn fail(mut self, cause: Cause, tell: bool, context: &mut Context<'_>) -> Step {
         if tell {
             self.attempt.disbelieve(context);
         }
@@ -297,14 +275,20 @@ impl Authenticating {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
+        if self.verifying.is_some() {
+            return None;
+        }
         // No request is pending while an answer is held.
         self.held.as_ref().map(Held::next).or_else(|| self.attempt.channel.next_timeout())
     }
 
-    pub(crate) fn handle_timeout(mut self, context: &mut Context<'_>) -> Option<Phase> {
+    pub(crate) fn handle_timeout(mut self, context: &mut Context<'_>) -> Step {
+        if self.verifying.is_some() {
+            return self.stay();
+        }
         if let Some(mut held) = self.held.take() {
             if held.is_due(context.now) {
-                return self.look_at(held.release(), context);
+                return self.verify(held.release(), context);
             }
             self.held = Some(held);
             return self.stay();
@@ -323,8 +307,8 @@ impl Authenticating {
 }
 
 impl Attempt {
-    fn begin(first: &Initiating, answered: Answered, context: &mut Context<'_>) -> Self {
-        let Answered { path, nat, channel, init, childless, proof } = answered;
+    fn begin(first: &Initiating, answered: Answered, proof: &Proof, context: &mut Context<'_>) -> Self {
+        let Answered { path, nat, channel, init, childless } = answered;
         let wanted = &first.wanted;
         // A peer without RFC 6023 expects a Child SA.
         let child = match wanted.children.first() {
@@ -334,7 +318,7 @@ impl Attempt {
         let child = child.and_then(|child| Request::first(first.id, &wanted.config, child, path, context));
         let (message, since) = (AuthMessage::default(), context.now);
         let mut this = Self { path, nat, channel, init, child, message, sent: 1, since };
-        this.send(wanted, &proof, context);
+        this.send(wanted, proof, context);
         this
     }
 

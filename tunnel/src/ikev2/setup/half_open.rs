@@ -1,21 +1,21 @@
 //! The responder's state after it has answered IKE_SA_INIT: the initiator is not authenticated yet.
 
+use super::configuration::asks_address;
 use super::held::{self, Held};
 use crate::Time;
 use crate::ikev2::auth::init::Init;
-use crate::ikev2::auth::proof::{self, Proof, Verified, certificate_payloads};
+use crate::ikev2::auth::proof::{Proof, Verified, certificate_payloads};
 use crate::ikev2::auth::rival::Rival;
 use crate::ikev2::cause::Cause;
 use crate::ikev2::channel::{Channel, Incoming, Received};
 use crate::ikev2::config::Connection;
 use crate::ikev2::context::Context;
-use crate::ikev2::endpoint::Phase;
 use crate::ikev2::half_open_table::HalfOpenEntry;
 use crate::ikev2::identity::{self, Identity};
 use crate::ikev2::ids::ConnectionId;
 use crate::ikev2::ids::SessionId;
 use crate::ikev2::inbound::Inbound;
-use crate::ikev2::job::Whose;
+use crate::ikev2::job::{Output, Work};
 use crate::ikev2::keys::Nonces;
 use crate::ikev2::limits::{HALF_OPEN_TIME, IKE_PORT, REFUSED_TIME, REPEATED_ANSWERS};
 use crate::ikev2::message::numbers::notify;
@@ -26,7 +26,6 @@ use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{IkeOffer, describe_all};
 use crate::ikev2::session::{Beginning, Session};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// See the module documentation.
 pub(crate) struct HalfOpen {
@@ -34,12 +33,14 @@ pub(crate) struct HalfOpen {
     path: Path,
     nat: Nat,
     channel: Channel,
-    init: Init,
+    init: Arc<Init>,
     entry: HalfOpenEntry,
     /// How often the first message was answered again.
     repeated: u32,
     /// Whether IKE_AUTH was refused: the state is only kept to repeat the refusal.
     is_refused: bool,
+    /// IKE_AUTH, while a job of it is running, and the number of the job.
+    job: Option<(u64, Stage)>,
     /// IKE_AUTH, while the revocation status of its certificate is queried.
     held: Option<Held>,
     /// The time limit of the query, once there was one.
@@ -76,18 +77,29 @@ impl Refusal {
 
 /// IKE_AUTH, and the connection that its identities match.
 struct Request {
-    incoming: Incoming,
+    incoming: Arc<Incoming>,
     connection: ConnectionId,
     config: Arc<Connection>,
 }
 
-/// A valid proof of the peer.
-struct Authenticated {
-    verified: Verified,
-    /// The local proof.
-    proof: Proof,
-    /// Other identities that the peer's credentials prove.
-    names: Vec<Identity>,
+/// The output that IKE_AUTH waits for.
+enum Stage {
+    /// Whether the proof of the peer is valid; with the [`generation`](held::generation) before the job.
+    Verifying(Request, u64),
+    /// Whether the authenticated peer belongs to one of these connections.
+    Comparing(Request, Verified, Arc<[Rival]>),
+    /// The local proof for the authenticated peer.
+    Signing(Request, Verified),
+}
+
+/// What follows an event.
+pub(crate) enum Step {
+    /// The SA stays half open.
+    Wait(Box<HalfOpen>),
+    /// Both sides are authenticated.
+    Established(Box<Session>),
+    /// The SA has ended.
+    End,
 }
 
 impl Request {
@@ -108,13 +120,15 @@ impl HalfOpen {
         now: Time,
     ) -> Self {
         let expires = now + HALF_OPEN_TIME;
-        let (is_refused, held, held_until) = (false, None, None);
-        Self { id, path, nat, channel, init, entry, repeated: 0, is_refused, held, held_until, expires }
+        let (is_refused, job, held, held_until) = (false, None, None, None);
+        let (init, repeated) = (Arc::new(init), 0);
+        Self { id, path, nat, channel, init, entry, repeated, is_refused, job, held, held_until, expires }
     }
 
     /// The half-open entry of the initiator.
     pub(crate) fn entry(&self) -> HalfOpenEntry {
-        self.entry.holding(self.channel.held(), self.held_until.is_some() && !self.is_refused)
+        let entry = self.entry.holding(self.channel.held(), self.held_until.is_some() && !self.is_refused);
+        if self.job.is_some() { entry.worked_on() } else { entry }
     }
 
     pub(crate) fn spi(&self) -> u64 {
@@ -128,37 +142,50 @@ impl HalfOpen {
 
     /// Repeats the answer to a repeated first message.
     pub(crate) fn answer_again(&mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) {
-        if inbound.bytes == self.init.received && self.repeated < REPEATED_ANSWERS {
+        let is_same = inbound.bytes == self.init.received && self.job.is_none();
+        if is_same && self.repeated < REPEATED_ANSWERS {
             self.repeated += 1;
             context.send(self.path, vec![self.init.sent.clone()]);
         }
     }
 
-    pub(crate) fn next_timeout(&self) -> Time {
-        self.held.as_ref().map_or(self.expires, Held::next)
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        let next = self.held.as_ref().map_or(self.expires, Held::next);
+        Some(next).filter(|_| self.job.is_none())
     }
 
-    pub(crate) fn handle_timeout(mut self, context: &mut Context<'_>) -> Option<Phase> {
+    fn stay(self) -> Step {
+        Step::Wait(Box::new(self))
+    }
+
+    pub(crate) fn handle_timeout(mut self, context: &mut Context<'_>) -> Step {
+        if self.job.is_some() {
+            return self.stay();
+        }
         match self.held.take() {
             Some(mut held) => {
                 if held.is_due(context.now) {
-                    return self.look_at(held.release(), context);
+                    return self.verify(held.release(), context);
                 }
                 self.held = Some(held);
             }
             None if self.expires <= context.now => {
                 context.release_ike_spi(self.spi());
-                return None;
+                return Step::End;
             }
             None => {}
         }
-        Some(Phase::HalfOpen(Box::new(self)))
+        self.stay()
     }
 
-    pub(crate) fn handle(mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Option<Phase> {
+    pub(crate) fn handle(mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Step {
+        // An unauthenticated initiator retransmits: messages that arrive during a job are dropped.
+        if self.job.is_some() {
+            return self.stay();
+        }
         // As CVE-2026-78135 shows: before authentication, no exchange but IKE_AUTH is accepted.
         if inbound.message.header.exchange != Exchange::IkeAuth {
-            return Some(Phase::HalfOpen(Box::new(self)));
+            return self.stay();
         }
         // The answer to the first message has shown that the initiator is at this address. A copy of IKE_AUTH can come
         // from any other address. A detected NAT is no exception, as a peer that only wants ESP in UDP pretends one. A
@@ -166,7 +193,7 @@ impl HalfOpen {
         if inbound.path.remote.ip() != self.path.remote.ip() {
             let cause = Cause::Moved { from: self.path.remote, to: inbound.path.remote };
             context.suspect(None, self.path, || cause);
-            return Some(Phase::HalfOpen(Box::new(self)));
+            return self.stay();
         }
         match self.channel.receive(&inbound.message) {
             // A message that is held already is not held again.
@@ -177,123 +204,140 @@ impl HalfOpen {
             Received::Again(datagrams) => context.send(self.path, datagrams),
             _ => {}
         }
-        Some(Phase::HalfOpen(Box::new(self)))
+        self.stay()
     }
 
-    fn handle_auth(
-        mut self,
-        inbound: &Inbound<'_>,
-        incoming: Incoming,
-        context: &mut Context<'_>,
-    ) -> Option<Phase> {
+    fn handle_auth(mut self, inbound: &Inbound<'_>, incoming: Incoming, context: &mut Context<'_>) -> Step {
         // An initiator that detects a NAT moves to port 4500; one that stays on port 500 has detected none.
         self.path = inbound.path;
         self.nat.in_udp &= inbound.path.local.port() != IKE_PORT;
-        self.look_at(incoming, context)
+        self.verify(Arc::new(incoming), context)
     }
 
-    fn look_at(self, incoming: Incoming, context: &mut Context<'_>) -> Option<Phase> {
-        let (connection, config) = match self.find(&incoming, context) {
-            Ok(found) => found,
-            Err(refusal) => return Some(self.refuse(&incoming, *refusal, context)),
-        };
-        let (id, whose, wall) = (self.id, Whose::HalfOpenEntry(self.entry()), context.wall);
-        let is_long = config.authentication.takes_long();
-        let authenticate = move || {
-            let seen = held::generation(&config);
-            let outcome = self.authenticate(connection, &config, &incoming, wall);
-            (self, Request { incoming, connection, config }, seen, outcome)
-        };
-        let answer =
-            |(state, request, seen, outcome): (Self, Request, _, _), _, context: &mut Context<'_>| {
-                state.answer(request, seen, outcome, context)
-            };
-        context.compute_if(is_long, id, whose, authenticate, answer)
+    /// Starts a job; short work is done at once.
+    fn start(mut self, is_long: bool, work: Work, stage: Stage, context: &mut Context<'_>) -> Step {
+        if !is_long {
+            return self.go_on(stage, work.run(), context);
+        }
+        self.job = Some((context.start(self.id, self.entry.is_proven(), work), stage));
+        self.stay()
     }
 
-    fn answer(
-        self,
-        request: Request,
-        seen: u64,
-        outcome: Result<Authenticated, Box<Refusal>>,
-        context: &mut Context<'_>,
-    ) -> Option<Phase> {
+    /// Handles the output of a job.
+    pub(crate) fn handle_finished(mut self, number: u64, output: Output, context: &mut Context<'_>) -> Step {
+        match self.job.take_if(|(job, _)| *job == number) {
+            Some((_, stage)) => self.go_on(stage, output, context),
+            None => self.stay(),
+        }
+    }
+
+    fn go_on(self, stage: Stage, output: Output, context: &mut Context<'_>) -> Step {
+        let (Stage::Verifying(request, _) | Stage::Comparing(request, ..) | Stage::Signing(request, _)) =
+            &stage;
         // The configuration may have changed meanwhile.
         if !request.is_current(context) {
-            return self.look_at(request.incoming, context);
+            let incoming = Arc::clone(&request.incoming);
+            return self.verify(incoming, context);
         }
-        match outcome {
-            Ok(authenticated) => {
-                let rivals = Rival::of(&request.config, self.path, &authenticated.names, context.connections);
-                self.compare(request, authenticated, rivals, context)
+        match (stage, output) {
+            (Stage::Verifying(request, _), Output::Verified(Ok(verified))) => {
+                self.compare(request, verified, context)
             }
-            Err(refusal) if held::is_awaited(&refusal.cause) => {
-                Some(self.hold(request, seen, *refusal, context))
+            (Stage::Verifying(request, seen), Output::Verified(Err(cause))) => {
+                let refusal = Refusal::new(notify::AUTHENTICATION_FAILED, Some(request.connection), cause);
+                self.doubt(request, seen, refusal, context)
             }
-            Err(refusal) => Some(self.refuse(&request.incoming, *refusal, context)),
+            (Stage::Comparing(request, verified, rivals), Output::Compared(found)) => {
+                self.decide(request, verified, &rivals, found, context)
+            }
+            (Stage::Signing(request, verified), Output::Signed(Ok(proof))) => {
+                self.accept(&request, verified, &proof, context)
+            }
+            (Stage::Signing(request, _), Output::Signed(Err(cause))) => {
+                let refusal = Refusal::new(notify::AUTHENTICATION_FAILED, Some(request.connection), cause);
+                self.refuse(&request.incoming, Refusal { authentic: true, ..refusal }, context)
+            }
+            _ => self.stay(),
         }
+    }
+
+    /// Verifies IKE_AUTH under the connection that its identities match.
+    fn verify(self, incoming: Arc<Incoming>, context: &mut Context<'_>) -> Step {
+        let (connection, config) = match self.find(&incoming, context) {
+            Ok(found) => found,
+            Err(refusal) => return self.refuse(&incoming, *refusal, context),
+        };
+        let (seen, is_long) = (held::generation(&config), config.authentication.takes_long());
+        let (init, wall) = (Arc::clone(&self.init), context.wall);
+        let work = Work::Verify { init, config: Arc::clone(&config), incoming: Arc::clone(&incoming), wall };
+        let stage = Stage::Verifying(Request { incoming, connection, config }, seen);
+        self.start(is_long, work, stage, context)
+    }
+
+    /// Handles an invalid proof, or one whose revocation status is not known yet.
+    fn doubt(self, request: Request, seen: u64, refusal: Refusal, context: &mut Context<'_>) -> Step {
+        if held::is_awaited(&refusal.cause) {
+            return self.hold(request, seen, refusal, context);
+        }
+        self.refuse(&request.incoming, refusal, context)
     }
 
     /// Delays the answer until the revocation status of the certificate is known.
-    fn hold(mut self, request: Request, seen: u64, refusal: Refusal, context: &mut Context<'_>) -> Phase {
+    fn hold(mut self, request: Request, seen: u64, refusal: Refusal, context: &mut Context<'_>) -> Step {
         let is_new = self.held_until.is_none();
         if is_new && !context.may_hold {
             // The initiator sends its message again, and there may be a place then.
-            return Phase::HalfOpen(Box::new(self));
+            return self.stay();
         }
         match Held::new(request.incoming, request.config, seen, self.held_until, context.now) {
             Ok(held) => {
                 self.held_until = Some(held.until());
                 self.held = Some(held);
-                Phase::HalfOpen(Box::new(self))
+                self.stay()
             }
             Err(incoming) => self.refuse(&incoming, refusal, context),
         }
     }
 
     /// Checks whether the peer belongs to another connection.
-    fn compare(
-        self,
-        request: Request,
-        authenticated: Authenticated,
-        rivals: Vec<Rival>,
-        context: &mut Context<'_>,
-    ) -> Option<Phase> {
-        let (id, whose, wall) = (self.id, Whose::HalfOpenEntry(self.entry()), context.wall);
+    fn compare(self, request: Request, verified: Verified, context: &mut Context<'_>) -> Step {
+        let rivals = Rival::of(&request.config, self.path, verified.names(), context.connections);
         let is_long = rivals.iter().any(Rival::takes_long);
-        let find = move || {
-            let found = proved(&request, authenticated.verified.identity(), &rivals, wall);
-            (self, request, authenticated, rivals, found)
-        };
-        let go_on = |(state, request, authenticated, rivals, found): (Self, Request, Authenticated, _, _),
-                     _,
-                     context: &mut Context<'_>| {
-            if !request.is_current(context) {
-                return state.look_at(request.incoming, context);
-            }
-            let current = Rival::of(&request.config, state.path, &authenticated.names, context.connections);
-            if current != rivals {
-                return state.compare(request, authenticated, current, context);
-            }
-            Some(state.decide(&request, authenticated, found, context))
-        };
-        context.compute_if(is_long, id, whose, find, go_on)
+        let rivals: Arc<[Rival]> = rivals.into();
+        let (config, incoming) = (Arc::clone(&request.config), Arc::clone(&request.incoming));
+        let claimed = verified.identity().clone();
+        let work =
+            Work::Compare { rivals: Arc::clone(&rivals), config, claimed, incoming, wall: context.wall };
+        self.start(is_long, work, Stage::Comparing(request, verified, rivals), context)
     }
 
-    /// Accepts the peer, unless it belongs to another connection.
+    /// Signs for the peer, unless it belongs to another connection.
     fn decide(
         self,
-        request: &Request,
-        authenticated: Authenticated,
-        found: Option<Refusal>,
+        request: Request,
+        verified: Verified,
+        rivals: &[Rival],
+        found: Option<usize>,
         context: &mut Context<'_>,
-    ) -> Phase {
-        if let Some(refusal) = found {
-            return self.refuse(&request.incoming, refusal, context);
+    ) -> Step {
+        // The other connections may have changed meanwhile.
+        if Rival::of(&request.config, self.path, verified.names(), context.connections) != rivals {
+            return self.compare(request, verified, context);
         }
-        let Authenticated { verified, proof, .. } = authenticated;
+        if let Some(rival) = found.and_then(|found| rivals.get(found)) {
+            let (connection, cause) = rival.refusal(verified.identity());
+            let refusal = Refusal::new(notify::AUTHENTICATION_FAILED, Some(connection), cause);
+            return self.refuse(&request.incoming, Refusal { authentic: true, ..refusal }, context);
+        }
+        let (init, config, theirs) = (Arc::clone(&self.init), Arc::clone(&request.config), verified.scheme());
+        let is_long = config.authentication.takes_long();
+        let work = Work::Sign { init, config, theirs, wall: context.wall };
+        self.start(is_long, work, Stage::Signing(request, verified), context)
+    }
+
+    fn accept(self, request: &Request, verified: Verified, proof: &Proof, context: &mut Context<'_>) -> Step {
         match Payloads::parse(request.incoming.first, &request.incoming.chain) {
-            Ok(payloads) => self.establish(request, verified, &proof, &payloads, context),
+            Ok(payloads) => self.establish(request, verified, proof, &payloads, context),
             Err(error) => self.refuse(&request.incoming, *Refusal::malformed(error), context),
         }
     }
@@ -356,30 +400,6 @@ impl HalfOpen {
         Box::new(Refusal::new(notify::AUTHENTICATION_FAILED, meant.map(|(id, _)| id), cause))
     }
 
-    /// Verifies the peer's proof, and computes the local one.
-    fn authenticate(
-        &self,
-        connection: ConnectionId,
-        config: &Connection,
-        incoming: &Incoming,
-        wall: Duration,
-    ) -> Result<Authenticated, Box<Refusal>> {
-        let payloads = Payloads::parse(incoming.first, &incoming.chain).map_err(Refusal::malformed)?;
-        let kind = notify::AUTHENTICATION_FAILED;
-        let failed = |cause| Box::new(Refusal::new(kind, Some(connection), cause));
-        let (Some(id), Some(auth)) = (&payloads.id_i, &payloads.auth) else {
-            return Err(failed(Cause::Misbehaved("its IKE_AUTH lacks identity or proof")));
-        };
-        let verified = self.init.verify(config, (id, auth), &payloads.certificates, wall).map_err(failed)?;
-        let proof = self.init.prove(config, &identity::body(&config.local_identity), Some(&verified), wall);
-        let proof = proof.map_err(|cause| Box::new(Refusal { authentic: true, ..*failed(cause) }))?;
-        let names = match config.remote_identity {
-            Some(_) => Vec::new(),
-            None => proof::identities(config, verified.identity(), &payloads.certificates),
-        };
-        Ok(Authenticated { verified, proof, names })
-    }
-
     /// Whether a connection matches these identities and the selected algorithms: the algorithms may have been
     /// selected for another connection before the identities were known.
     fn fits(&self, config: &Connection, identity: &Identity, asked: Option<&Option<Identity>>) -> bool {
@@ -399,7 +419,7 @@ impl HalfOpen {
         proof: &Proof,
         payloads: &Payloads<'_>,
         context: &mut Context<'_>,
-    ) -> Phase {
+    ) -> Step {
         let (config, path) = (Arc::clone(&request.config), self.path);
         let local = identity::body(&config.local_identity);
         let id = Identification::parse(&local).expect("a body of ours has its head");
@@ -413,7 +433,7 @@ impl HalfOpen {
             path: self.path,
             nat: self.nat,
             channel: self.channel,
-            root: self.init.root,
+            root: self.init.root.clone(),
             suite: self.init.suite,
         };
         let mut session = Session::new(beginning, verified, context);
@@ -426,12 +446,12 @@ impl HalfOpen {
             // The peer may go on with its own address; if it does not, this is the reason.
             context.fail_sometimes(request.connection, path, Cause::AsksAddress);
         }
-        Phase::Established(Box::new(session))
+        Step::Established(Box::new(session))
     }
 
     /// Refuses IKE_AUTH (section 2.21.2): the answer is encrypted, but contains nothing that an unauthenticated
     /// source must not learn.
-    fn refuse(mut self, incoming: &Incoming, refusal: Refusal, context: &mut Context<'_>) -> Phase {
+    fn refuse(mut self, incoming: &Incoming, refusal: Refusal, context: &mut Context<'_>) -> Step {
         let notify = [Payload::Notify(Notify::new(refusal.notify, &refusal.data))];
         let datagrams = self.channel.respond(incoming, &notify, context.random);
         context.send(self.path, datagrams);
@@ -443,51 +463,6 @@ impl HalfOpen {
         }
         self.is_refused = true;
         self.expires = self.expires.min(context.now + REFUSED_TIME);
-        Phase::HalfOpen(Box::new(self))
-    }
-}
-
-/// Why a peer is not served, if one of these connections names it.
-fn proved(request: &Request, claimed: &Identity, rivals: &[Rival], wall: Duration) -> Option<Refusal> {
-    let payloads = Payloads::parse(request.incoming.first, &request.incoming.chain).ok()?;
-    let (connection, cause) = Rival::find(rivals, &request.config, claimed, &payloads.certificates, wall)?;
-    let refusal = Refusal::new(notify::AUTHENTICATION_FAILED, Some(connection), cause);
-    Some(Refusal { authentic: true, ..refusal })
-}
-
-/// Whether a configuration payload asks for an address (section 3.15.1).
-fn asks_address(payload: &[u8]) -> bool {
-    const REQUEST: u8 = 1;
-    const ADDRESSES: [u16; 2] = [1, 8];
-    let Some((&[REQUEST, ..], mut attributes)) = payload.split_first_chunk::<4>() else { return false };
-    while let Some((&[high, low, one, two], rest)) = attributes.split_first_chunk() {
-        // The highest bit is reserved.
-        if ADDRESSES.contains(&(u16::from_be_bytes([high, low]) & 0x7fff)) {
-            return true;
-        }
-        attributes = rest.get(usize::from(u16::from_be_bytes([one, two]))..).unwrap_or_default();
-    }
-    false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_for_an_address_is_told_from_others() {
-        assert!(asks_address(&[1, 0, 0, 0, 0, 1, 0, 0]), "for any of IPv4");
-        assert!(asks_address(&[1, 0, 0, 0, 0, 3, 0, 4, 1, 2, 3, 4, 0, 8, 0, 0]), "IPv6, after a name server");
-        for other in [
-            &[][..],
-            &[1, 0, 0],
-            &[1, 0, 0, 0],
-            &[2, 0, 0, 0, 0, 1, 0, 0],
-            &[1, 0, 0, 0, 0, 3, 0, 0],
-            &[1, 0, 0, 0, 0, 3, 0, 9, 0, 1, 0, 0],
-            &[1, 0, 0, 0, 0],
-        ] {
-            assert!(!asks_address(other), "{other:?}");
-        }
+        self.stay()
     }
 }

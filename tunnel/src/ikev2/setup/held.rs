@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// See the module documentation.
 pub(super) struct Held {
-    incoming: Incoming,
+    incoming: Arc<Incoming>,
     config: Arc<Connection>,
     /// The [`generation`] at the time of verification.
     seen: u64,
@@ -27,12 +27,12 @@ impl Held {
     /// was held before, and `seen` the [`generation`] in which it was verified. Returns the message if the limit has
     /// passed.
     pub(super) fn new(
-        incoming: Incoming,
+        incoming: Arc<Incoming>,
         config: Arc<Connection>,
         seen: u64,
         until: Option<Time>,
         now: Time,
-    ) -> Result<Self, Incoming> {
+    ) -> Result<Self, Arc<Incoming>> {
         let until = until.unwrap_or(now + HELD_TIME);
         if until <= now {
             return Err(incoming);
@@ -60,7 +60,7 @@ impl Held {
     }
 
     /// The message.
-    pub(super) fn release(self) -> Incoming {
+    pub(super) fn release(self) -> Arc<Incoming> {
         self.incoming
     }
 }

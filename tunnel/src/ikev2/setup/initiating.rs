@@ -1,21 +1,19 @@
 //! The initiator's state after it has sent IKE_SA_INIT.
 
-use super::Authenticating;
 use super::announced::Announced;
+use super::waiting::Waiting;
 use crate::Time;
 use crate::ikev2::auth::init::Init;
-use crate::ikev2::auth::proof::{Proof, hashes};
+use crate::ikev2::auth::proof::hashes;
 use crate::ikev2::cause::Cause;
 use crate::ikev2::channel::{Channel, Overdue, Retransmission};
 use crate::ikev2::config::Connection;
 use crate::ikev2::context::Context;
-use crate::ikev2::endpoint::Phase;
 use crate::ikev2::event::{Asked, Event};
-use crate::ikev2::identity;
 use crate::ikev2::ids::ConnectionId;
 use crate::ikev2::ids::SessionId;
 use crate::ikev2::inbound::Inbound;
-use crate::ikev2::job::{Meanwhile, Whose};
+use crate::ikev2::job::{Output, Work};
 use crate::ikev2::keys::{IkeKeys, Nonces, Role, Spis};
 use crate::ikev2::limits::{DOUBTED_TRANSMISSIONS, INIT_RETRIES, NONCE};
 use crate::ikev2::message::numbers::notify;
@@ -24,10 +22,9 @@ use crate::ikev2::message::{
 };
 use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{IkeOffer, IkeSuite, describe_all};
+use crypto::SecretBytes;
 use crypto::exchange::{Group, PrivateShare};
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The payloads of a message, if it answers a first message.
 pub(super) fn answer<'a>(inbound: &'a Inbound<'a>) -> Option<&'a Payloads<'a>> {
@@ -60,7 +57,12 @@ pub(crate) struct Initiating {
     path: Path,
     spi: u64,
     nonce: [u8; NONCE],
-    share: PrivateShare,
+    /// `None` while it is being generated.
+    share: Option<Arc<PrivateShare>>,
+    /// The number of the job that generates a share.
+    job: Option<u64>,
+    /// Messages received while a job is running.
+    pub(super) waiting: Waiting,
     proposals: Vec<Proposal>,
     cookie: Option<Vec<u8>>,
     message: Vec<u8>,
@@ -71,12 +73,12 @@ pub(crate) struct Initiating {
     since: Time,
     /// The error sent by an unauthenticated source.
     doubt: Option<Cause>,
-    /// Whether this is the second attempt, after [`begin_anew`](Self::begin_anew).
+    /// Whether this is the second attempt, after [`start_over`](Self::start_over).
     is_second: bool,
 }
 
 /// A plausible answer to the first message, from a sender that is not authenticated yet.
-pub(super) struct Answer {
+pub(crate) struct Answer {
     spi: u64,
     suite: IkeSuite,
     public: Vec<u8>,
@@ -94,94 +96,80 @@ pub(super) struct Answered {
     pub(super) path: Path,
     pub(super) nat: Nat,
     pub(super) channel: Channel,
-    pub(super) init: Init,
+    pub(super) init: Arc<Init>,
     /// Whether the peer supports an IKE SA without a Child SA (RFC 6023).
     pub(super) childless: bool,
-    /// The local proof.
-    pub(super) proof: Proof,
 }
 
-/// Why an answer is unusable.
-pub(super) enum Useless {
-    /// The cause is in the answer.
-    Theirs(Cause),
-    /// The local authentication cannot be computed.
-    Ours(Cause),
+/// What follows an event.
+pub(crate) enum Step {
+    /// The set-up goes on.
+    Wait(Box<Initiating>),
+    /// There is an answer, by which keys are to be made.
+    Answered(Box<Initiating>, Answer),
+    /// The set-up has ended.
+    End,
 }
 
 impl Initiating {
-    /// Sends the first message; `None` if the configuration has no usable proposal.
+    /// Prepares the first message; `None` if the configuration has no usable proposal.
     pub(crate) fn begin(
         id: SessionId,
         wanted: Wanted,
         path: Path,
         context: &mut Context<'_>,
-    ) -> Option<Phase> {
-        Self::begin_as(id, wanted, path, false, context)
+    ) -> Option<Box<Self>> {
+        let group = *wanted.config.ike.iter().find_map(|offer| offer.groups.first())?;
+        let mut this = Self::new(id, wanted, path, context)?;
+        this.generate(group, context);
+        Some(Box::new(this))
     }
 
-    fn begin_as(
-        id: SessionId,
-        wanted: Wanted,
-        path: Path,
-        is_second: bool,
-        context: &mut Context<'_>,
-    ) -> Option<Phase> {
+    fn new(id: SessionId, wanted: Wanted, path: Path, context: &mut Context<'_>) -> Option<Self> {
         let proposals = IkeOffer::propose(&wanted.config.ike, ProposalSpi::None);
-        let group = *wanted.config.ike.iter().find_map(|offer| offer.groups.first())?;
         if proposals.is_empty() {
             return None;
         }
-        let (spi, connection, now) = (context.new_ike_spi(id), wanted.connection, context.now);
-        let nonce = context.bytes();
-        let retransmission = Retransmission::new(context.now, context.patience, Vec::new());
-        let this = move |share| Self {
+        Some(Self {
             id,
             wanted,
             path,
-            spi,
-            nonce,
-            share,
+            spi: context.new_ike_spi(id),
+            nonce: context.bytes(),
+            share: None,
+            job: None,
+            waiting: Waiting::default(),
             proposals,
             cookie: None,
             message: Vec::new(),
             retries: 0,
-            retransmission,
+            retransmission: Retransmission::new(context.now, context.patience, Vec::new()),
             sent: 0,
-            since: now,
+            since: context.now,
             doubt: None,
-            is_second,
-        };
-        Some(Self::share(id, connection, group, this, context))
-    }
-
-    /// Computes a new key share and sends the first message.
-    fn share(
-        id: SessionId,
-        connection: ConnectionId,
-        group: Group,
-        this: impl FnOnce(PrivateShare) -> Self + Send + 'static,
-        context: &mut Context<'_>,
-    ) -> Phase {
-        let mut random = context.random.fork();
-        let generate = move || group.generate(&mut *random);
-        context.compute(id, Whose::Ours(connection), generate, |share, meanwhile, context| {
-            let mut this = this(share).catch_up(meanwhile, context)?;
-            this.send(context);
-            this.stay()
+            is_second: false,
         })
     }
 
-    /// Applies the requests that arrived while the job was running; `None` if the set-up was abandoned.
-    pub(super) fn catch_up(mut self, meanwhile: Meanwhile, context: &mut Context<'_>) -> Option<Self> {
-        if meanwhile.is_abandoned {
-            context.release_ike_spi(self.spi);
-            return None;
+    /// Starts the job that generates a share; the first message follows.
+    fn generate(&mut self, group: Group, context: &mut Context<'_>) {
+        let random = context.random.fork();
+        self.job = Some(context.start(self.id, true, Work::Generate { group, random }));
+    }
+
+    /// Handles the output of a job.
+    pub(crate) fn handle_finished(mut self, number: u64, output: Output, context: &mut Context<'_>) -> Step {
+        if let (true, Output::Generated(share)) = (self.job == Some(number), output) {
+            self.job = None;
+            self.share = Some(Arc::new(share));
+            self.send(context);
         }
-        for child in meanwhile.children {
-            self.want(child);
-        }
-        Some(self)
+        self.stay()
+    }
+
+    /// The messages received while a job was running.
+    pub(crate) fn take_waiting(&mut self) -> Vec<(Path, Vec<u8>)> {
+        self.waiting.take()
     }
 
     pub(crate) fn connection(&self) -> ConnectionId {
@@ -200,6 +188,7 @@ impl Initiating {
     }
 
     fn send(&mut self, context: &mut Context<'_>) {
+        let Some(share) = self.share.clone() else { return };
         let header = Header {
             initiator_spi: self.spi,
             responder_spi: 0,
@@ -212,7 +201,7 @@ impl Initiating {
         let announced = Announced::new(self.path, spis, self.wanted.config.force_encapsulation);
         // Section 2.6: the cookie is added as the first payload, and nothing else changes.
         let cookie = self.cookie.iter().map(|cookie| Payload::Notify(Notify::new(notify::COOKIE, cookie)));
-        let exchange = KeyExchange { group: self.share.group().id(), public: self.share.public() };
+        let exchange = KeyExchange { group: share.group().id(), public: share.public() };
         let payloads: Vec<Payload<'_>> = cookie
             .chain([Payload::Sa(self.proposals.clone()), Payload::Ke(exchange), Payload::Nonce(&self.nonce)])
             .chain(announced.payloads())
@@ -224,7 +213,11 @@ impl Initiating {
     }
 
     /// Handles an answer. It is not authentic: an invalid one is ignored, as the genuine one may follow.
-    pub(crate) fn handle(self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Option<Phase> {
+    pub(crate) fn handle(mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Step {
+        if self.job.is_some() {
+            self.waiting.push(inbound);
+            return self.stay();
+        }
         let Some(payloads) = answer(inbound) else { return self.stay() };
         if let Some(cookie) = payloads.notify(notify::COOKIE) {
             return self.retry_with_cookie(cookie.data, context);
@@ -240,18 +233,17 @@ impl Initiating {
             return self.refused(kind);
         }
         match self.read(inbound, payloads) {
-            Ok(answer) => Some(Authenticating::begin(self, answer, VecDeque::new(), context)),
+            Ok(answer) => Step::Answered(Box::new(self), answer),
             Err(Some(cause)) => self.doubt(cause),
             Err(None) => self.stay(),
         }
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "it stands where a next state is returned")]
-    pub(super) fn stay(self) -> Option<Phase> {
-        Some(Phase::Initiating(Box::new(self)))
+    fn stay(self) -> Step {
+        Step::Wait(Box::new(self))
     }
 
-    fn retry_with_cookie(mut self, cookie: &[u8], context: &mut Context<'_>) -> Option<Phase> {
+    fn retry_with_cookie(mut self, cookie: &[u8], context: &mut Context<'_>) -> Step {
         // The same cookie came a second time.
         if !(1..=64).contains(&cookie.len()) || self.cookie.as_deref() == Some(cookie) {
             return self.stay();
@@ -265,21 +257,22 @@ impl Initiating {
     }
 
     /// Section 1.2: the responder asks for another group, which must be one of the offered groups.
-    fn retry_with_group(mut self, wanted: &[u8], context: &mut Context<'_>) -> Option<Phase> {
+    fn retry_with_group(mut self, wanted: &[u8], context: &mut Context<'_>) -> Step {
         let group = wanted.try_into().ok().and_then(|id| Group::from_id(u16::from_be_bytes(id)));
         let offered = |group: &Group| self.wanted.config.ike.iter().any(|offer| offer.groups.contains(group));
-        let Some(group) = group.filter(offered).filter(|&group| group != self.share.group()) else {
+        let Some(group) = group.filter(offered).filter(|&group| Some(group) != self.group()) else {
             return self.stay();
         };
         if !self.may_retry() {
             return self.ask_no_more();
         }
-        let (id, connection) = (self.id, self.connection());
-        Some(Self::share(id, connection, group, move |share| self.with(share), context))
+        self.generate(group, context);
+        self.stay()
     }
 
-    fn with(self, share: PrivateShare) -> Self {
-        Self { share, ..self }
+    /// The group of the share.
+    fn group(&self) -> Option<Group> {
+        self.share.as_deref().map(PrivateShare::group)
     }
 
     fn may_retry(&mut self) -> bool {
@@ -287,11 +280,11 @@ impl Initiating {
         self.retries <= INIT_RETRIES
     }
 
-    fn ask_no_more(self) -> Option<Phase> {
+    fn ask_no_more(self) -> Step {
         self.doubt(Cause::Misbehaved("it keeps asking for new cookies or groups"))
     }
 
-    fn refused(self, kind: u16) -> Option<Phase> {
+    fn refused(self, kind: u16) -> Step {
         let cause = match kind {
             notify::NO_PROPOSAL_CHOSEN => {
                 let ours = describe_all(&self.proposals);
@@ -303,10 +296,14 @@ impl Initiating {
     }
 
     /// Notes an error from an unauthenticated source: the genuine answer may follow (section 2.21.1).
-    pub(super) fn doubt(mut self, cause: Cause) -> Option<Phase> {
+    pub(super) fn doubted(mut self, cause: Cause) -> Self {
         self.note_doubt(cause);
         self.retransmission.hurry(DOUBTED_TRANSMISSIONS);
-        self.stay()
+        self
+    }
+
+    fn doubt(self, cause: Cause) -> Step {
+        self.doubted(cause).stay()
     }
 
     /// Whether an unauthenticated source has sent an error.
@@ -336,7 +333,7 @@ impl Initiating {
             let (ours, theirs) = (describe_all(&self.proposals), describe_all(answer));
             Cause::NoProposal { of: "IKE".to_owned(), ours, theirs }
         })?;
-        let group = self.share.group();
+        let Some(group) = self.group() else { return Err(None) };
         if exchange.group != group.id() || selected.suite.group != group {
             return Err(Some(Cause::Misbehaved("its key exchange is of another group")));
         }
@@ -354,19 +351,22 @@ impl Initiating {
         })
     }
 
-    /// Derives keys with the sender of an answer, and computes the local proof for it; `wall` is the time since 1970.
-    pub(super) fn agree(&self, answer: Answer, wall: Duration) -> Result<Answered, Useless> {
+    /// The work of agreeing on a secret with the sender of an answer.
+    pub(super) fn agree(&self, answer: &Answer) -> Option<Work> {
+        let share = Arc::clone(self.share.as_ref()?);
+        Some(Work::Agree { share, public: answer.public.clone() })
+    }
+
+    /// Derives keys with the sender of an answer from the secret that both share.
+    pub(super) fn derive(&self, answer: Answer, secret: &SecretBytes) -> Answered {
         let Answer { spi, suite, nat, fragments, childless, .. } = answer;
-        let shared = self
-            .share
-            .agree(&answer.public)
-            .map_err(|_| Useless::Theirs(Cause::Misbehaved("its public value is not one of the group")))?;
         let spis = Spis { initiator: self.spi, responder: spi };
         let nonces = Nonces { initiator: &self.nonce, responder: &answer.nonce };
-        let keys = IkeKeys::first(&suite, Role::Initiator, spis, nonces, &shared);
+        let keys = IkeKeys::first(&suite, Role::Initiator, spis, nonces, secret);
         let ends = (keys.sealer, keys.opener);
         let channel = Channel::new(Role::Initiator, spis, ends, fragments, 1);
-        let init = Init {
+        let init = Arc::new(Init {
+            role: Role::Initiator,
             sent: self.message.clone(),
             received: answer.received,
             nonce: self.nonce.to_vec(),
@@ -375,13 +375,10 @@ impl Initiating {
             root: keys.root,
             proof: keys.proof,
             hashes: answer.hashes,
-        };
-        let config = &self.wanted.config;
-        let local = identity::body(&config.local_identity);
-        let proof = init.prove(config, &local, None, wall).map_err(Useless::Ours)?;
+        });
         // Section 2.23: a side that detects a NAT moves to port 4500.
         let path = if nat.in_udp { self.path.floated() } else { self.path };
-        Ok(Answered { path, nat, channel, init, childless, proof })
+        Answered { path, nat, channel, init, childless }
     }
 
     /// The path of the first message.
@@ -389,11 +386,14 @@ impl Initiating {
         self.path
     }
 
-    pub(crate) fn next_timeout(&self) -> Time {
-        self.retransmission.next
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        Some(self.retransmission.next).filter(|_| self.job.is_none())
     }
 
-    pub(crate) fn handle_timeout(mut self, context: &mut Context<'_>) -> Option<Phase> {
+    pub(crate) fn handle_timeout(mut self, context: &mut Context<'_>) -> Step {
+        if self.job.is_some() {
+            return self.stay();
+        }
         match self.retransmission.handle_timeout(context.now) {
             None => self.stay(),
             Some(Overdue::Again(datagrams)) => {
@@ -421,24 +421,33 @@ impl Initiating {
         self.cookie.is_some() && !self.is_second
     }
 
-    pub(super) fn begin_anew(self, context: &mut Context<'_>) -> Option<Phase> {
+    /// Starts over with a new SPI.
+    pub(super) fn start_over(self, context: &mut Context<'_>) -> Step {
         context.release_ike_spi(self.spi);
-        Self::begin_as(self.id, self.wanted, self.path, true, context)
+        let group = self.wanted.config.ike.iter().find_map(|offer| offer.groups.first()).copied();
+        match (Self::new(self.id, self.wanted, self.path, context), group) {
+            (Some(this), Some(group)) => {
+                let mut this = Self { is_second: true, ..this };
+                this.generate(group, context);
+                this.stay()
+            }
+            _ => Step::End,
+        }
     }
 
     /// Ends the set-up: no valid answer arrived.
-    pub(super) fn give_up(self, context: &mut Context<'_>) -> Option<Phase> {
+    pub(super) fn give_up(self, context: &mut Context<'_>) -> Step {
         let path = self.path;
         self.give_up_as(path, Cause::NoAnswer, context)
     }
 
     /// The same; `silence` is the cause to report if no error was received.
-    pub(super) fn give_up_as(self, path: Path, silence: Cause, context: &mut Context<'_>) -> Option<Phase> {
+    pub(super) fn give_up_as(self, path: Path, silence: Cause, context: &mut Context<'_>) -> Step {
         match self.doubt {
             Some(cause) => context.give_up(self.wanted.connection, self.path, cause),
             None => context.fail(self.wanted.connection, path, silence),
         }
         context.release_ike_spi(self.spi);
-        None
+        Step::End
     }
 }

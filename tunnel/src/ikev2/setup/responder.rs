@@ -14,11 +14,10 @@ use crate::ikev2::channel::Channel;
 use crate::ikev2::connections::Between;
 use crate::ikev2::context::Context;
 use crate::ikev2::cookie::Initiator;
-use crate::ikev2::endpoint::Phase;
 use crate::ikev2::half_open_table::{Admission, HalfOpenEntry};
 use crate::ikev2::ids::SessionId;
 use crate::ikev2::inbound::Inbound;
-use crate::ikev2::job::Whose;
+use crate::ikev2::job::{Exchanged, Output, Work};
 use crate::ikev2::keys::{IkeKeys, Nonces, Role, Spis};
 use crate::ikev2::limits::NONCE;
 use crate::ikev2::message::numbers::notify;
@@ -27,7 +26,6 @@ use crate::ikev2::message::{
 };
 use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{IkeOffer, IkeSuite, Selected, describe_all};
-use crypto::Random;
 
 /// The outcome of a first message.
 pub(crate) enum Answer {
@@ -36,7 +34,7 @@ pub(crate) enum Answer {
     /// It was parsed and led to no SA; whether its source has returned a cookie.
     Wasted(bool),
     /// It is being answered.
-    Begun(Phase),
+    Begun(Box<Answering>),
 }
 
 /// Answers a first message.
@@ -70,16 +68,8 @@ pub(crate) fn answer_init(
     }
     let who = (id, is_proven);
     let wanted = Wants::of(&candidates);
-    let answering = Answering::new(who, inbound, payloads, (exchange, nonce), selected, wanted, context);
-    let (whose, mut random) = (Whose::HalfOpenEntry(answering.entry()), context.random.fork());
-    let exchange = move || {
-        let exchanged = answering.exchange(&mut *random);
-        (answering, exchanged)
-    };
-    let answer = |(answering, exchanged): (Answering, _), _, context: &mut Context<'_>| {
-        answering.answer(exchanged, context)
-    };
-    Answer::Begun(context.compute(id, whose, exchange, answer))
+    let answering = Answering::begin(who, inbound, payloads, (exchange, nonce), selected, wanted, context);
+    Answer::Begun(Box::new(answering))
 }
 
 impl Admission<'_> {
@@ -147,15 +137,14 @@ impl Wants {
     }
 }
 
-/// The parts of the answer that need no key exchange.
-struct Answering {
+/// The responder's state while the key exchange of its answer is computed: the other parts of the answer.
+pub(crate) struct Answering {
     id: SessionId,
     path: Path,
     header: Header,
     is_proven: bool,
     /// The message to answer.
     received: Vec<u8>,
-    peer_public: Vec<u8>,
     peer_nonce: Vec<u8>,
     nonce: [u8; NONCE],
     spis: Spis,
@@ -168,11 +157,8 @@ struct Answering {
     authorities: Option<Vec<u8>>,
 }
 
-/// The result of a key exchange: the local public value, and the keys.
-type Exchanged = (Vec<u8>, IkeKeys);
-
 impl Answering {
-    fn new(
+    fn begin(
         (id, is_proven): (SessionId, bool),
         inbound: &Inbound<'_>,
         payloads: &Payloads<'_>,
@@ -185,6 +171,10 @@ impl Answering {
         let spis = Spis { initiator: header.initiator_spi, responder: context.new_ike_spi(id) };
         // Section 2.23: the initiator computed its hashes before the local SPI was known.
         let force = wants.force_encapsulation;
+        let (group, random) = (selected.suite.group, context.random.fork());
+        let work = Work::Exchange { group, random, public: exchange.public.to_vec() };
+        // The state waits for this job only, so that its number is of no use.
+        context.start(id, is_proven, work);
         let nat = Nat::detect(inbound.path, Spis { responder: 0, ..spis }, payloads, force);
         Self {
             id,
@@ -192,7 +182,6 @@ impl Answering {
             header: Header { responder_spi: spis.responder, ..header.response() },
             is_proven,
             received: inbound.bytes.to_vec(),
-            peer_public: exchange.public.to_vec(),
             peer_nonce: peer_nonce.to_vec(),
             nonce: context.bytes(),
             spis,
@@ -206,29 +195,23 @@ impl Answering {
     }
 
     /// The half-open entry of the initiator.
-    fn entry(&self) -> HalfOpenEntry {
-        HalfOpenEntry::new(self.spis.initiator, self.path, self.is_proven)
+    pub(crate) fn entry(&self) -> HalfOpenEntry {
+        HalfOpenEntry::new(self.spis.initiator, self.path, self.is_proven).worked_on()
     }
 
-    /// Derives the keys; `None` if the initiator's public value is not valid for the group.
-    fn exchange(&self, random: &mut dyn Random) -> Option<Exchanged> {
-        let suite = &self.selected.suite;
-        let share = suite.group.generate(random);
-        let shared = share.agree(&self.peer_public).ok()?;
-        let nonces = Nonces { initiator: &self.peer_nonce, responder: &self.nonce };
-        let keys = IkeKeys::first(suite, Role::Responder, self.spis, nonces, &shared);
-        Some((share.public().to_vec(), keys))
-    }
-
-    fn answer(self, exchanged: Option<Exchanged>, context: &mut Context<'_>) -> Option<Phase> {
-        let Some((public, keys)) = exchanged else {
+    /// Answers with the output of the job; `None` if the public value of the initiator is not valid.
+    pub(crate) fn handle_finished(self, output: Output, context: &mut Context<'_>) -> Option<Box<HalfOpen>> {
+        let Output::Exchanged(Some(Exchanged { public, secret })) = output else {
             let header = Header { responder_spi: 0, ..self.header };
             let refusal = [Payload::Notify(Notify::new(notify::INVALID_SYNTAX, &[]))];
             context.send(self.path, vec![emit_clear(&header, &refusal)]);
             context.release_ike_spi(self.spis.responder);
             return None;
         };
-        let (suite, entry) = (self.selected.suite, self.entry());
+        let nonces = Nonces { initiator: &self.peer_nonce, responder: &self.nonce };
+        let keys = IkeKeys::first(&self.selected.suite, Role::Responder, self.spis, nonces, &secret);
+        let suite = self.selected.suite;
+        let entry = HalfOpenEntry::new(self.spis.initiator, self.path, self.is_proven);
         let mut list = vec![
             Payload::Sa(vec![self.selected.answer(ProposalSpi::None)]),
             Payload::Ke(KeyExchange { group: suite.group.id(), public: &public }),
@@ -243,6 +226,7 @@ impl Answering {
         let ends = (keys.sealer, keys.opener);
         let channel = Channel::new(Role::Responder, self.spis, ends, self.fragments, 1);
         let init = Init {
+            role: Role::Responder,
             sent,
             received: self.received,
             nonce: self.nonce.to_vec(),
@@ -253,7 +237,7 @@ impl Answering {
             hashes: self.hashes,
         };
         let state = HalfOpen::new(self.id, self.path, self.nat, channel, init, entry, context.now);
-        Some(Phase::HalfOpen(Box::new(state)))
+        Some(Box::new(state))
     }
 }
 
