@@ -61,12 +61,13 @@ impl Protection {
         }
     }
 
-    /// Bytes of the sealed packet with `length` bytes inside, on an interface with this MTU.
+    /// Bytes of these inner packets once they are sealed, on an interface with this MTU.
     #[inline]
-    pub fn sealed(&self, length: usize, mtu: usize) -> usize {
+    pub fn sealed(&self, batch: &Batch, packets: Range<usize>, mtu: usize) -> usize {
+        let lengths = packets.map(|index| batch.packet(index).len());
         match self {
-            Self::WireGuard(_) => DATA_OVERHEAD + padded(length, mtu),
-            Self::Esp(esp) => esp.layout().sealed(length),
+            Self::WireGuard(_) => lengths.map(|length| DATA_OVERHEAD + padded(length, mtu)).sum(),
+            Self::Esp(esp) => lengths.map(|length| esp.layout().sealed(length)).sum(),
         }
     }
 

@@ -54,8 +54,7 @@ fn take(
     now: Time,
 ) -> Result<Range<u64>, DropReason> {
     if sa.volume().is_some() {
-        let sealed = |index| sa.protection.sealed(batch.packet(index).len(), mtu);
-        sa.spend(packets.len(), packets.clone().map(sealed).sum())?;
+        sa.spend(packets.len(), sa.protection.sealed(batch, packets.clone(), mtu))?;
     }
     sa.assign(packets.len(), now)
 }
