@@ -67,7 +67,7 @@ fn forged(bed: &Bed, payload: &[u8], next_header: u8) -> Vec<u8> {
     let sequence = sa.assign(1, tunnel::Time::from_nanoseconds(1)).expect("there are numbers").start;
     let mut batch = Batch::new(8192);
     batch.append(payload.len()).expect("it fits").copy_from_slice(payload);
-    esp.lay_out(&mut batch, 0, sa.receiver, sequence, next_header);
+    esp.encapsulate(&mut batch, 0, sa.receiver, sequence, next_header);
     esp.seal(&mut batch, 0..1, sa.receiver, sequence).expect("the engine works");
     batch.packet(0).to_vec()
 }

@@ -2,16 +2,12 @@
 //!
 //! A further protocol adds a variant here, and a file of its own with the same verbs.
 
-use crate::esp::open::Inner;
-use crate::esp::parameters::Mode;
+use crate::esp::parameters::Outer;
 use crate::esp::protection::Protection as Esp;
 use crate::replay::ReplayWindow;
 use crate::wireguard::data::Protection as WireGuard;
 use crypto::{EngineFailure, Key};
-use packet::header::esp::{NEXT_IPV4, NEXT_IPV6};
-use packet::header::ip::IpPacket;
-use packet::header::wireguard::{DATA_OVERHEAD, padded};
-use packet::{Batch, DropCounters, DropReason};
+use packet::{Batch, DropCounters};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -44,34 +40,24 @@ impl Protection {
         }
     }
 
-    /// ESP in transport mode, whose inner IP headers are made of outer ones.
-    #[inline]
-    pub fn transport(&self) -> Option<&Esp> {
-        match self {
-            Self::Esp(esp) if esp.mode() == Mode::Transport => Some(esp),
-            Self::Esp(_) | Self::WireGuard(_) => None,
-        }
-    }
-
-    /// The first sequence number of a packet (RFC 4303 section 3.3.3; WireGuard counts from 0).
+    /// The first sequence number of a packet.
     pub(crate) fn first_sequence(&self) -> u64 {
         match self {
-            Self::WireGuard(_) => 0,
-            Self::Esp(_) => 1,
+            Self::WireGuard(_) => WireGuard::FIRST_SEQUENCE,
+            Self::Esp(_) => Esp::FIRST_SEQUENCE,
         }
     }
 
     /// Bytes of these inner packets once they are sealed, on an interface with this MTU.
     #[inline]
     pub fn sealed(&self, batch: &Batch, packets: Range<usize>, mtu: usize) -> usize {
-        let lengths = packets.map(|index| batch.packet(index).len());
         match self {
-            Self::WireGuard(_) => lengths.map(|length| DATA_OVERHEAD + padded(length, mtu)).sum(),
-            Self::Esp(esp) => lengths.map(|length| esp.layout().sealed(length)).sum(),
+            Self::WireGuard(data) => data.sealed(batch, packets, mtu),
+            Self::Esp(esp) => esp.sealed(batch, packets),
         }
     }
 
-    /// Puts header and padding around whole inner packets, and leaves room for the tags.
+    /// Puts header and padding around inner packets, and leaves room for the tags.
     #[inline]
     pub fn lay_out(
         &self,
@@ -83,13 +69,7 @@ impl Protection {
     ) {
         match self {
             Self::WireGuard(data) => data.lay_out(batch, packets, receiver, first_sequence, mtu),
-            Self::Esp(esp) => {
-                for (index, sequence) in packets.zip(first_sequence..) {
-                    let is_v6 = batch.packet(index).first().is_some_and(|byte| byte >> 4 == 6);
-                    let next_header = if is_v6 { NEXT_IPV6 } else { NEXT_IPV4 };
-                    esp.lay_out(batch, index, receiver, sequence, next_header);
-                }
-            }
+            Self::Esp(esp) => esp.lay_out(batch, packets, receiver, first_sequence),
         }
     }
 
@@ -110,8 +90,7 @@ impl Protection {
 
     /// Drops packets that need not be opened: their form, or their sequence number, which must be below `end`, is wrong.
     ///
-    /// `sequences`: of ESP packets, the whole sequence numbers by index. Here they are made: once the window moves, the same
-    /// half would mean another number.
+    /// `sequences` receives the whole sequence numbers of ESP packets, by index.
     #[inline]
     pub fn check(
         &self,
@@ -123,27 +102,8 @@ impl Protection {
         drops: &DropCounters,
     ) {
         match self {
-            Self::WireGuard(_) => {
-                for index in packets {
-                    let counter = WireGuard::counter(batch.packet(index));
-                    if counter >= end || window.check(counter).is_err() {
-                        drops.count(DropReason::Replayed, 1);
-                        batch.discard(index);
-                    }
-                }
-            }
-            Self::Esp(esp) => {
-                sequences.resize(batch.len(), 0);
-                for index in packets {
-                    match check_esp(esp, window, end, batch.packet(index)) {
-                        Ok(sequence) => sequences[index] = sequence,
-                        Err(reason) => {
-                            drops.count(reason, 1);
-                            batch.discard(index);
-                        }
-                    }
-                }
-            }
+            Self::WireGuard(data) => data.check(batch, packets, window, end, drops),
+            Self::Esp(esp) => esp.check(batch, packets, window, end, sequences, drops),
         }
     }
 
@@ -167,95 +127,26 @@ impl Protection {
         drops: &DropCounters,
     ) -> (usize, usize) {
         match self {
-            Self::WireGuard(_) => move_window(batch, packets, window, drops, |batch, index| {
-                WireGuard::counter(batch.packet(index))
-            }),
-            Self::Esp(_) => move_window(batch, packets, window, drops, |_, index| sequences[index]),
+            Self::WireGuard(data) => data.accept(batch, packets, window, drops),
+            Self::Esp(esp) => esp.accept(batch, packets, window, sequences, drops),
         }
     }
 
     /// Strips opened packets to their inner packets; returns whether there was one other than a keepalive.
+    ///
+    /// Inner packets that do not fit where they arrived are copied to the end of the batch: `packets` is then the range
+    /// of the copies.
     #[inline]
-    pub fn strip(&self, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) -> bool {
+    pub fn strip(
+        &self,
+        batch: &mut Batch,
+        packets: &mut Range<usize>,
+        outer: &Outer,
+        drops: &DropCounters,
+    ) -> bool {
         match self {
-            Self::WireGuard(data) => {
-                strip_all(batch, packets, |batch, index| data.strip(batch, index, drops))
-            }
-            Self::Esp(esp) => strip_all(batch, packets, |batch, index| strip_esp(esp, batch, index, drops)),
+            Self::WireGuard(data) => data.strip(batch, packets.clone(), drops),
+            Self::Esp(esp) => esp.strip(batch, packets, outer, drops),
         }
     }
-}
-
-/// The whole sequence number of a packet that may be one of this SA.
-#[inline]
-fn check_esp(esp: &Esp, window: &ReplayWindow, end: u64, packet: &[u8]) -> Result<u64, DropReason> {
-    esp.layout().check(packet.len())?;
-    let sequence = esp.infer_sequence(packet, window)?;
-    if sequence >= end {
-        return Err(DropReason::Replayed);
-    }
-    window.check(sequence)?;
-    Ok(sequence)
-}
-
-#[inline]
-fn move_window(
-    batch: &mut Batch,
-    packets: Range<usize>,
-    window: &mut ReplayWindow,
-    drops: &DropCounters,
-    sequence: impl Fn(&Batch, usize) -> u64,
-) -> (usize, usize) {
-    let (mut authentic, mut bytes) = (0, 0);
-    for index in packets {
-        if !batch.is_live(index) {
-            continue;
-        }
-        // A duplicate within one burst: the check before decryption could not see it.
-        if let Err(reason) = window.accept(sequence(batch, index)) {
-            drops.count(reason, 1);
-            batch.discard(index);
-            continue;
-        }
-        authentic += 1;
-        bytes += batch.packet(index).len();
-    }
-    (authentic, bytes)
-}
-
-#[inline]
-fn strip_all(
-    batch: &mut Batch,
-    packets: Range<usize>,
-    mut strip: impl FnMut(&mut Batch, usize) -> bool,
-) -> bool {
-    let mut with_data = false;
-    for index in packets {
-        if batch.is_live(index) {
-            with_data |= strip(batch, index);
-        }
-    }
-    with_data
-}
-
-/// Strips an ESP packet to its inner packet; returns false if there is none.
-#[inline]
-fn strip_esp(esp: &Esp, batch: &mut Batch, index: usize, drops: &DropCounters) -> bool {
-    let stripped = esp.strip(batch, index).and_then(|inner| match inner {
-        Inner::Dummy => Err(DropReason::Dummy),
-        Inner::Payload { .. } => cut(batch, index),
-    });
-    if let Err(reason) = stripped {
-        drops.count(reason, 1);
-        batch.discard(index);
-    }
-    stripped.is_ok()
-}
-
-/// Cuts off bytes after the inner packet (RFC 4303 section 2.7).
-#[inline]
-fn cut(batch: &mut Batch, index: usize) -> Result<(), DropReason> {
-    let length = IpPacket::parse(batch.packet(index)).map_err(|_| DropReason::Malformed)?.bytes().len();
-    batch.shrink(index, 0, length);
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! The anti-replay window of RFC 6479: a ring of words that is only cleared in whole words.
 
-use packet::DropReason;
+use packet::{Batch, DropCounters, DropReason};
+use std::ops::Range;
 
 const WORD: u64 = u64::BITS as u64;
 
@@ -58,6 +59,32 @@ impl ReplayWindow {
         let word = self.word(sequence);
         self.ring[word] |= bit(sequence);
         Ok(())
+    }
+
+    /// Marks authentic packets as received, and drops duplicates; returns the number of new packets and their bytes.
+    #[inline]
+    pub(crate) fn accept_all(
+        &mut self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        drops: &DropCounters,
+        sequence: impl Fn(&Batch, usize) -> u64,
+    ) -> (usize, usize) {
+        let (mut authentic, mut bytes) = (0, 0);
+        for index in packets {
+            if !batch.is_live(index) {
+                continue;
+            }
+            // A duplicate within one burst: the check before decryption could not see it.
+            if let Err(reason) = self.accept(sequence(batch, index)) {
+                drops.count(reason, 1);
+                batch.discard(index);
+                continue;
+            }
+            authentic += 1;
+            bytes += batch.packet(index).len();
+        }
+        (authentic, bytes)
     }
 
     /// Infers the 64-bit sequence number from its low half (RFC 4303 appendix A2).

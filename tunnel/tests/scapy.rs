@@ -193,7 +193,7 @@ impl Case {
         let (payload, next_header) = self.payload();
         let mut batch = Batch::new(8192);
         batch.append(payload.len()).expect("it fits").copy_from_slice(payload);
-        protection.lay_out(&mut batch, 0, SPI, self.sequence, next_header);
+        protection.encapsulate(&mut batch, 0, SPI, self.sequence, next_header);
         protection.seal(&mut batch, 0..1, SPI, self.sequence).expect("the engine works");
         let (low, high) = (self.sequence as u32, self.sequence >> 32);
         let esn = if self.extended { high.to_string() } else { String::from("-") };
@@ -220,7 +220,7 @@ impl Case {
         let drops = DropCounters::default();
         protection.open(&mut batch, 0..1, &[sequence], &drops);
         assert_eq!(drops.read(DropReason::BadTag), 0);
-        let stripped = protection.strip(&mut batch, 0);
+        let stripped = protection.decapsulate(&mut batch, 0);
         assert_eq!(stripped, Ok(Inner::Payload { next_header, length: payload.len() }));
         assert_eq!(batch.packet(0), payload);
     }

@@ -1,11 +1,12 @@
 //! Inbound: the effects of authentic packets. No earlier stage changes any state.
 
 use super::tables::Kind;
-use super::{DataPathEvent, SaBatch, Stage, transport};
+use super::{DataPathEvent, SaBatch, Stage};
 use crossbeam_channel::Sender;
 use packet::{Batch, DropCounters, DropReason};
 use std::sync::Arc;
 use tunnel::Time;
+use tunnel::esp::Outer;
 
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
@@ -34,8 +35,7 @@ pub fn accept(
         let session = Arc::clone(sa_batch.session());
         let (sa, peer) = (&session.sa, &session.peer);
         let packets = sa_batch.packets.clone();
-        let (authentic, bytes) =
-            sa.protection.accept(batch, packets.clone(), &mut sa.window(), sequences, drops);
+        let (authentic, bytes) = sa.protection.accept(batch, packets, &mut sa.window(), sequences, drops);
         if authentic == 0 {
             continue;
         }
@@ -44,10 +44,9 @@ pub fn accept(
         if peer.endpoint.load().as_deref() != Some(&sa_batch.endpoint) {
             peer.note_elsewhere(sa_batch.endpoint);
         }
-        let with_data = match sa.protection.transport() {
-            Some(esp) => transport::rebuild(esp, batch, sa_batch, drops),
-            None => sa.protection.strip(batch, packets, drops),
-        };
+        let (endpoint, ds_field, transport) = (sa_batch.endpoint, sa_batch.ds_field, session.transport);
+        let outer = Outer { endpoint, ds_field, transport };
+        let with_data = sa.protection.strip(batch, &mut sa_batch.packets, &outer, drops);
         tell(sa_batch, now, with_data, datapath_events);
     }
 }

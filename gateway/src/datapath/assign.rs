@@ -1,6 +1,6 @@
 //! Outbound: assigns sequence numbers, and adds padding and header to each packet.
 
-use super::{Assigned, Fitted, Stage, transport};
+use super::{Assigned, Fitted, Stage};
 use packet::{Batch, DropCounters, DropReason};
 use std::ops::Range;
 use tunnel::{OutboundSa, Time};
@@ -31,15 +31,7 @@ pub fn assign(
             }
         };
         let first_sequence = sequences.start;
-        match sa.protection.transport() {
-            Some(esp) => {
-                for (index, sequence) in packets.clone().zip(first_sequence..) {
-                    let next_header = transport::unwrap(batch, index);
-                    esp.lay_out(batch, index, sa.receiver, sequence, next_header);
-                }
-            }
-            None => sa.protection.lay_out(batch, packets.clone(), sa.receiver, first_sequence, mtu),
-        }
+        sa.protection.lay_out(batch, packets.clone(), sa.receiver, first_sequence, mtu);
         assigned.push(Assigned { packets, peer, sa, endpoint, ds_field, is_data, first_sequence });
     }
 }

@@ -23,7 +23,6 @@ pub mod route;
 pub mod staging;
 pub mod tables;
 pub mod transmit;
-mod transport;
 pub mod worker;
 pub mod wrap;
 

@@ -1,8 +1,9 @@
 //! ESP (RFC 4303): SAs for the data path, built from a negotiated Child SA, and the policies that select packets.
 //!
 //! ```text
-//! outbound   policy (SPD) → lay out: header, padding, trailer → seal, one call of the engine for an SA batch
-//! inbound    infer the high half of the sequence number → open, one call for an SA batch → strip → selectors of the SA
+//! outbound   policy (SPD) → lay out: header, padding, trailer → seal, one call of the engine for up to 64 packets
+//! inbound    check: infer the high half of the sequence number → open, one call for up to 64 packets
+//!            → accept: the window moves → strip → selectors of the SA
 //! ```
 
 pub mod layout;
@@ -13,10 +14,11 @@ pub mod policy;
 pub mod protection;
 pub mod seal;
 pub mod selector;
+mod transport;
 
 pub use layout::Layout;
 pub use lifetime::{Limits, Options};
-pub use parameters::{ChildSa, Half, Mode, Transform, Transport};
+pub use parameters::{ChildSa, Half, Mode, Outer, Transform, Transport};
 pub use policy::{Action, Policies, Policy};
 pub use protection::Protection;
 pub use selector::{Selectors, TrafficSelector};

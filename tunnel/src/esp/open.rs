@@ -1,12 +1,13 @@
-//! Inbound ESP: infer_sequence → open → strip. Functions stand in packet order.
+//! Inbound ESP: check → open → accept → strip. Functions stand in packet order.
 
-use super::parameters::Mode;
+use super::parameters::{Mode, Outer};
 use super::protection::{Ivs, JOBS, Keys, Protection, Salt, counter_block, suffixes};
 use crate::replay::ReplayWindow;
 use arrayvec::ArrayVec;
 use crypto::engine::{PairJob, PairKey};
 use crypto::{EngineFailure, Job, Key};
 use packet::header::esp::{EspHeader, HEADER, NEXT_IPV4, NEXT_IPV6, NEXT_NONE, Trailer};
+use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason};
 use std::ops::Range;
 use zerocopy::FromBytes;
@@ -26,6 +27,44 @@ pub enum Inner {
 }
 
 impl Protection {
+    /// Drops packets that need not be opened: their form, or their sequence number, which must be below `end`, is wrong.
+    ///
+    /// `sequences` receives the whole sequence numbers by index. They must be inferred here: once the window has moved,
+    /// the same low half could mean another number.
+    #[inline]
+    pub fn check(
+        &self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        window: &ReplayWindow,
+        end: u64,
+        sequences: &mut Vec<u64>,
+        drops: &DropCounters,
+    ) {
+        sequences.resize(batch.len(), 0);
+        for index in packets {
+            match self.check_packet(window, end, batch.packet(index)) {
+                Ok(sequence) => sequences[index] = sequence,
+                Err(reason) => {
+                    drops.count(reason, 1);
+                    batch.discard(index);
+                }
+            }
+        }
+    }
+
+    /// The whole sequence number of a packet that may be one of this SA.
+    #[inline]
+    fn check_packet(&self, window: &ReplayWindow, end: u64, packet: &[u8]) -> Result<u64, DropReason> {
+        self.layout.check(packet.len())?;
+        let sequence = self.infer_sequence(packet, window)?;
+        if sequence >= end {
+            return Err(DropReason::Replayed);
+        }
+        window.check(sequence)?;
+        Ok(sequence)
+    }
+
     /// Infers the full sequence number of a packet from its low half and `window` (RFC 4303 appendix A2).
     #[inline]
     pub fn infer_sequence(&self, packet: &[u8], window: &ReplayWindow) -> Result<u64, DropReason> {
@@ -146,12 +185,60 @@ impl Protection {
         Ok(())
     }
 
+    /// Marks authentic packets as received, and drops duplicates; returns the number of new packets and their bytes.
+    #[inline]
+    pub fn accept(
+        &self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        window: &mut ReplayWindow,
+        sequences: &[u64],
+        drops: &DropCounters,
+    ) -> (usize, usize) {
+        window.accept_all(batch, packets, drops, |_, index| sequences[index])
+    }
+
+    /// Strips opened packets to their inner packets; returns whether there was one.
+    #[inline]
+    pub fn strip(
+        &self,
+        batch: &mut Batch,
+        packets: &mut Range<usize>,
+        outer: &Outer,
+        drops: &DropCounters,
+    ) -> bool {
+        if self.mode == Mode::Transport {
+            return self.rebuild(batch, packets, outer, drops);
+        }
+        let mut with_data = false;
+        for index in packets.clone() {
+            if batch.is_live(index) {
+                with_data |= self.strip_packet(batch, index, drops);
+            }
+        }
+        with_data
+    }
+
+    /// Tunnel mode: strips a packet to its inner packet; returns false if there is none.
+    #[inline]
+    fn strip_packet(&self, batch: &mut Batch, index: usize, drops: &DropCounters) -> bool {
+        let stripped = self.decapsulate(batch, index).and_then(|inner| match inner {
+            Inner::Dummy => Err(DropReason::Dummy),
+            Inner::Payload { .. } => cut(batch, index),
+        });
+        if let Err(reason) = stripped {
+            drops.count(reason, 1);
+            batch.discard(index);
+        }
+        stripped.is_ok()
+    }
+
     /// Reads the trailer of packet `index` and truncates the packet to its payload, in tunnel mode with any TFC
     /// padding.
     ///
     /// TFC padding (RFC 4303 section 2.7) is not removed here: only the inner packet tells where the padding starts.
     #[inline]
-    pub fn strip(&self, batch: &mut Batch, index: usize) -> Result<Inner, DropReason> {
+    pub fn decapsulate(&self, batch: &mut Batch, index: usize) -> Result<Inner, DropReason> {
         let header = self.layout.header();
         let packet = batch.packet(index);
         let text = packet.get(header..packet.len() - self.layout.tag).ok_or(DropReason::TooShort)?;
@@ -173,6 +260,14 @@ impl Protection {
         batch.shrink(index, header, length);
         Ok(Inner::Payload { next_header, length })
     }
+}
+
+/// Cuts off bytes after the inner packet (RFC 4303 section 2.7).
+#[inline]
+fn cut(batch: &mut Batch, index: usize) -> Result<(), DropReason> {
+    let length = IpPacket::parse(batch.packet(index)).map_err(|_| DropReason::Malformed)?.bytes().len();
+    batch.shrink(index, 0, length);
+    Ok(())
 }
 
 type Verdicts = ArrayVec<bool, JOBS>;
@@ -239,7 +334,13 @@ mod tests {
 
     fn seal(sa: &OutboundSa, batch: &mut Batch, first_sequence: u64) {
         for index in 0..batch.len() {
-            of(&sa.protection).lay_out(batch, index, sa.receiver, first_sequence + index as u64, NEXT_IPV4);
+            of(&sa.protection).encapsulate(
+                batch,
+                index,
+                sa.receiver,
+                first_sequence + index as u64,
+                NEXT_IPV4,
+            );
         }
         of(&sa.protection)
             .seal(batch, 0..batch.len(), sa.receiver, first_sequence)
@@ -271,7 +372,7 @@ mod tests {
                 assert_eq!(open(&inbound, &mut batch).read(DropReason::BadTag), 0, "{transform:?}");
                 for index in 0..100 {
                     let inner =
-                        of(&inbound.protection).strip(&mut batch, index).expect("padded as it should");
+                        of(&inbound.protection).decapsulate(&mut batch, index).expect("padded as it should");
                     let length = expected.packet(index).len();
                     assert_eq!(inner, Inner::Payload { next_header: NEXT_IPV4, length });
                     assert_eq!(batch.packet(index), expected.packet(index), "{transform:?} {index}");
@@ -347,7 +448,7 @@ mod tests {
             let (outbound, _) = pair(null, false, mode);
             let mut batch = Batch::new(4096);
             batch.append(8 + text.len() + 12).expect("it fits")[8..8 + text.len()].copy_from_slice(text);
-            of(&outbound.protection).strip(&mut batch, 0)
+            of(&outbound.protection).decapsulate(&mut batch, 0)
         };
         let payload = |next_header, length| Ok(Inner::Payload { next_header, length });
         assert_eq!(strip(Mode::Tunnel, &[0x45, 9, 0, 4]), payload(4, 2));

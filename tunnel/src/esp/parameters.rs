@@ -3,7 +3,8 @@
 use super::selector::TrafficSelector;
 use crypto::SecretBytes;
 use crypto::cipher::{Cipher, Encryption, Integrity, Pair};
-use std::net::IpAddr;
+use packet::Endpoint;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The cryptographic protection of an SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,28 @@ pub struct Transport {
     /// Whether the peer uses other addresses, so that its transport checksums do not match the local ones (RFC 3948
     /// section 3.1.2).
     pub translated: bool,
+}
+
+/// The outer header of an SA batch, from which transport mode makes the inner IP headers.
+pub struct Outer {
+    /// The addresses of the outer header.
+    pub endpoint: Endpoint,
+    /// Its DS field.
+    pub ds_field: u8,
+    /// The addresses of the SA, in place of those of the outer header.
+    pub transport: Option<Transport>,
+}
+
+impl Outer {
+    /// The addresses of the inner headers.
+    pub(super) fn addresses(&self) -> Transport {
+        self.transport.unwrap_or_else(|| {
+            let remote = self.endpoint.remote.ip();
+            let any =
+                if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+            Transport { local: self.endpoint.local.unwrap_or(any), remote, translated: false }
+        })
+    }
 }
 
 /// One SA of a pair.

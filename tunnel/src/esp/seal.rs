@@ -1,20 +1,52 @@
 //! Outbound ESP: lay out → seal. Functions stand in packet order.
 
+use super::parameters::Mode;
 use super::protection::{IvSource, Ivs, JOBS, Keys, Protection, Salt, counter_block, suffixes};
+use super::transport::take_header;
 use arrayvec::ArrayVec;
 use crypto::engine::{PairJob, PairKey};
 use crypto::{EngineFailure, Job, Key};
 use packet::Batch;
-use packet::header::esp::{EspHeader, HEADER, write_trailer};
+use packet::header::esp::{EspHeader, HEADER, NEXT_IPV4, NEXT_IPV6, write_trailer};
 use std::ops::Range;
 use zerocopy::IntoBytes;
 
 impl Protection {
+    /// The first sequence number (RFC 4303 section 3.3.3).
+    pub(crate) const FIRST_SEQUENCE: u64 = 1;
+
+    /// Bytes of these inner packets once they are sealed.
+    #[inline]
+    pub fn sealed(&self, batch: &Batch, packets: Range<usize>) -> usize {
+        packets.map(|index| self.layout.sealed(batch.packet(index).len())).sum()
+    }
+
+    /// Adds header, padding and trailer to inner packets, and reserves space for the tags.
+    #[inline]
+    pub fn lay_out(&self, batch: &mut Batch, packets: Range<usize>, spi: u32, first_sequence: u64) {
+        let packets = packets.zip(first_sequence..);
+        match self.mode {
+            Mode::Tunnel => {
+                for (index, sequence) in packets {
+                    let is_v6 = batch.packet(index).first().is_some_and(|byte| byte >> 4 == 6);
+                    let next_header = if is_v6 { NEXT_IPV6 } else { NEXT_IPV4 };
+                    self.encapsulate(batch, index, spi, sequence, next_header);
+                }
+            }
+            Mode::Transport => {
+                for (index, sequence) in packets {
+                    let next_header = take_header(batch, index);
+                    self.encapsulate(batch, index, spi, sequence, next_header);
+                }
+            }
+        }
+    }
+
     /// Adds header, padding and trailer to packet `index`, and reserves space for the tag.
     ///
     /// `next_header` is the type of the packet.
     #[inline]
-    pub fn lay_out(&self, batch: &mut Batch, index: usize, spi: u32, sequence: u64, next_header: u8) {
+    pub fn encapsulate(&self, batch: &mut Batch, index: usize, spi: u32, sequence: u64, next_header: u8) {
         let (layout, length) = (self.layout, batch.packet(index).len());
         let (header, trailer) = (layout.header(), layout.trailer(length));
         batch.grow(index, header, trailer + layout.tag);

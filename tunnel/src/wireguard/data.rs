@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! outbound   lay out: header, padding, room for the tag → seal, one call of the engine for up to 64 messages
-//! inbound    counter, for the replay window → open, one call for up to 64 messages → strip
+//! inbound    check the counter → open, one call for up to 64 messages → accept: the window moves → strip
 //! ```
 
+use crate::replay::ReplayWindow;
 use arrayvec::ArrayVec;
 use crypto::{EngineFailure, Job, Key};
 use packet::header::ip::IpPacket;
@@ -23,6 +24,9 @@ pub struct Protection {
 }
 
 impl Protection {
+    /// The first counter.
+    pub(crate) const FIRST_SEQUENCE: u64 = 0;
+
     /// With the key of one direction.
     pub fn new(key: Arc<dyn Key>) -> Self {
         Self { key }
@@ -31,6 +35,12 @@ impl Protection {
     /// The key.
     pub fn key(&self) -> &dyn Key {
         &*self.key
+    }
+
+    /// Bytes of these inner packets once they are sealed, on an interface with this MTU.
+    #[inline]
+    pub fn sealed(&self, batch: &Batch, packets: Range<usize>, mtu: usize) -> usize {
+        packets.map(|index| DATA_OVERHEAD + padded(batch.packet(index).len(), mtu)).sum()
     }
 
     /// Puts header and padding around packets, and leaves room for the tags.
@@ -82,11 +92,23 @@ impl Protection {
         }
     }
 
-    /// The counter in the header of a message whose length was checked.
+    /// Drops messages whose counter was received before, or is not below `end`. Their lengths were checked.
     #[inline]
-    pub fn counter(message: &[u8]) -> u64 {
-        let (header, _) = DataHeader::ref_from_prefix(message).expect("the length was checked");
-        header.counter.get()
+    pub fn check(
+        &self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        window: &ReplayWindow,
+        end: u64,
+        drops: &DropCounters,
+    ) {
+        for index in packets {
+            let counter = counter(batch.packet(index));
+            if counter >= end || window.check(counter).is_err() {
+                drops.count(DropReason::Replayed, 1);
+                batch.discard(index);
+            }
+        }
     }
 
     /// Opens messages in place, and drops those whose tag is wrong.
@@ -96,7 +118,7 @@ impl Protection {
             let mut indices = ArrayVec::<usize, JOBS>::new();
             let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
             for (index, message) in batch.packets_mut(next..packets.end).take(JOBS) {
-                let nonce = nonce(Self::counter(message));
+                let nonce = nonce(counter(message));
                 let sealed = &mut message[DATA_HEADER..];
                 let (text, tag) = sealed.split_last_chunk_mut::<TAG>().expect("the length was checked");
                 jobs.push(Job { nonce, aad: &[], text, tag, authentic: false });
@@ -116,25 +138,56 @@ impl Protection {
         }
     }
 
-    /// Leaves of an opened message the inner packet; false for a keepalive, which ends here.
+    /// Marks authentic messages as received, and drops duplicates; returns the number of new messages and their bytes.
     #[inline]
-    pub fn strip(&self, batch: &mut Batch, index: usize, drops: &DropCounters) -> bool {
-        let message = batch.packet(index);
-        let inner = &message[DATA_HEADER..message.len() - (DATA_OVERHEAD - DATA_HEADER)];
-        if inner.is_empty() {
-            batch.discard(index);
-            return false;
-        }
-        if let Ok(ip) = IpPacket::parse(inner) {
-            let length = ip.bytes().len();
-            batch.shrink(index, DATA_HEADER, length);
-        } else {
-            let is_ip = matches!(inner[0] >> 4, 4 | 6);
-            drops.count(if is_ip { DropReason::BadPadding } else { DropReason::Malformed }, 1);
-            batch.discard(index);
-        }
-        true
+    pub fn accept(
+        &self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        window: &mut ReplayWindow,
+        drops: &DropCounters,
+    ) -> (usize, usize) {
+        window.accept_all(batch, packets, drops, |batch, index| counter(batch.packet(index)))
     }
+
+    /// Strips opened messages to their inner packets; returns whether there was one other than a keepalive.
+    #[inline]
+    pub fn strip(&self, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) -> bool {
+        let mut with_data = false;
+        for index in packets {
+            if batch.is_live(index) {
+                with_data |= strip_message(batch, index, drops);
+            }
+        }
+        with_data
+    }
+}
+
+/// The counter in the header of a message whose length was checked.
+#[inline]
+fn counter(message: &[u8]) -> u64 {
+    let (header, _) = DataHeader::ref_from_prefix(message).expect("the length was checked");
+    header.counter.get()
+}
+
+/// Strips an opened message to its inner packet; returns false for a keepalive, which is discarded.
+#[inline]
+fn strip_message(batch: &mut Batch, index: usize, drops: &DropCounters) -> bool {
+    let message = batch.packet(index);
+    let inner = &message[DATA_HEADER..message.len() - (DATA_OVERHEAD - DATA_HEADER)];
+    if inner.is_empty() {
+        batch.discard(index);
+        return false;
+    }
+    if let Ok(ip) = IpPacket::parse(inner) {
+        let length = ip.bytes().len();
+        batch.shrink(index, DATA_HEADER, length);
+    } else {
+        let is_ip = matches!(inner[0] >> 4, 4 | 6);
+        drops.count(if is_ip { DropReason::BadPadding } else { DropReason::Malformed }, 1);
+        batch.discard(index);
+    }
+    true
 }
 
 /// Four zero bytes and the counter.

@@ -1,88 +1,81 @@
-//! Transport mode (RFC 4303 section 3.1.1): the IP header is taken off before a packet is sealed, and one is made of
-//! what the SA and the outer header say after it was opened.
+//! Transport mode (RFC 4303 section 3.1.1): the IP header of a packet is removed before it is sealed. The receiver makes
+//! one from the addresses of the SA and from the outer header.
 
-use super::SaBatch;
+use super::open::Inner;
+use super::parameters::{Outer, Transport};
+use super::protection::Protection;
 use packet::checksum::Sum;
 use packet::header::esp::{NEXT_NONE, TRAILER};
 use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, TCP, UDP};
 use packet::header::tcp::TcpHeader;
 use packet::header::udp::UdpHeader;
 use packet::{Batch, DropCounters, DropReason};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use tunnel::esp::Protection;
-use tunnel::esp::Transport;
-use tunnel::esp::open::Inner;
+use std::net::IpAddr;
+use std::ops::Range;
 use zerocopy::IntoBytes;
 
 /// The TTL of headers that are made here; that of the outer header is not known.
 const TTL: u8 = 64;
 
-/// Takes the IP header off; returns what is left.
-pub(super) fn unwrap(batch: &mut Batch, index: usize) -> u8 {
+/// Removes the IP header; returns the protocol of the rest.
+pub(super) fn take_header(batch: &mut Batch, index: usize) -> u8 {
     let packet = batch.packet(index);
     let (header, total, protocol) = match IpPacket::parse(packet) {
         Ok(IpPacket::V4(header, bytes)) => (header.length(), bytes.len(), header.protocol),
         Ok(IpPacket::V6(header, bytes)) => (Ipv6Header::LENGTH, bytes.len(), header.next_header),
-        // Fit lets none of these pass; should it ever, the other side takes it for a dummy.
+        // The data path drops such packets before; the receiver would take this one for a dummy.
         Err(_) => return NEXT_NONE,
     };
     batch.shrink(index, header, total - header);
     protocol
 }
 
-/// Strips the packets of an SA batch, and puts IP headers before them; tells whether there was one.
-pub(super) fn rebuild(
-    esp: &Protection,
-    batch: &mut Batch,
-    sa_batch: &mut SaBatch,
-    drops: &DropCounters,
-) -> bool {
-    let transport = addresses(sa_batch);
-    let header = if transport.remote.is_ipv4() { Ipv4Header::LENGTH } else { Ipv6Header::LENGTH };
-    let layout = esp.layout();
-    // What ESP leaves free before and behind the payload is often enough for the header.
-    let fits = layout.header() + TRAILER + layout.tag >= header;
-    let first_copy = batch.len();
-    let mut any = false;
-    for index in sa_batch.packets.clone() {
-        if !batch.is_live(index) {
-            continue;
-        }
-        let copies = batch.len();
-        let rebuilt = esp.strip(batch, index).and_then(|inner| {
-            let Inner::Payload { next_header, length } = inner else { return Err(DropReason::Dummy) };
-            let packet = if fits {
-                make_room(batch, index, layout.header(), header)
-            } else {
-                batch.append_copy(index, header).ok_or(DropReason::Truncated)?
-            };
-            write(packet, length, header, next_header, sa_batch.ds_field, &transport)
-        });
-        match rebuilt {
-            Ok(()) => any = true,
-            Err(reason) => {
-                drops.count(reason, 1);
-                batch.discard(index);
-                if batch.len() > copies {
-                    batch.discard(copies);
+impl Protection {
+    /// Strips opened packets, and adds IP headers; returns whether there was a packet.
+    pub(super) fn rebuild(
+        &self,
+        batch: &mut Batch,
+        packets: &mut Range<usize>,
+        outer: &Outer,
+        drops: &DropCounters,
+    ) -> bool {
+        let (transport, layout) = (outer.addresses(), self.layout);
+        let header = if transport.remote.is_ipv4() { Ipv4Header::LENGTH } else { Ipv6Header::LENGTH };
+        // What ESP leaves free before and behind the payload is often enough for the header.
+        let fits = layout.header() + TRAILER + layout.tag >= header;
+        let first_copy = batch.len();
+        let mut any = false;
+        for index in packets.clone() {
+            if !batch.is_live(index) {
+                continue;
+            }
+            let copies = batch.len();
+            let rebuilt = self.decapsulate(batch, index).and_then(|inner| {
+                let Inner::Payload { next_header, length } = inner else { return Err(DropReason::Dummy) };
+                let packet = if fits {
+                    make_room(batch, index, layout.header(), header)
+                } else {
+                    batch.append_copy(index, header).ok_or(DropReason::Truncated)?
+                };
+                write(packet, length, header, next_header, outer.ds_field, &transport)
+            });
+            match rebuilt {
+                Ok(()) => any = true,
+                Err(reason) => {
+                    drops.count(reason, 1);
+                    batch.discard(index);
+                    if batch.len() > copies {
+                        batch.discard(copies);
+                    }
                 }
             }
         }
+        if !fits {
+            packets.clone().for_each(|index| batch.discard(index));
+            *packets = first_copy..batch.len();
+        }
+        any
     }
-    if !fits {
-        sa_batch.packets.clone().for_each(|index| batch.discard(index));
-        sa_batch.packets = first_copy..batch.len();
-    }
-    any
-}
-
-/// The addresses of the packets: those of the SA, or else of the outer header.
-fn addresses(sa_batch: &SaBatch) -> Transport {
-    sa_batch.session().transport.unwrap_or_else(|| {
-        let remote = sa_batch.endpoint.remote.ip();
-        let any = if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        Transport { local: sa_batch.endpoint.local.unwrap_or(any), remote, translated: false }
-    })
 }
 
 /// Makes room for the header in what was before and behind the payload.
@@ -95,7 +88,7 @@ fn make_room(batch: &mut Batch, index: usize, before: usize, header: usize) -> &
     packet
 }
 
-/// Writes the IP header, and mends the checksum behind it if addresses were translated.
+/// Writes the IP header, and corrects the checksum behind it if addresses were translated.
 fn write(
     packet: &mut [u8],
     length: usize,
@@ -123,7 +116,7 @@ fn write(
             ip.finish();
             room.copy_from_slice(ip.as_bytes());
             let pseudo = Sum::pseudo_v4(source, destination, next_header, length);
-            mend(payload, next_header, pseudo, transport.translated);
+            correct(payload, next_header, pseudo, transport.translated);
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             let ip = Ipv6Header {
@@ -136,16 +129,16 @@ fn write(
             };
             room.copy_from_slice(ip.as_bytes());
             let pseudo = Sum::pseudo_v6(source, destination, next_header, length);
-            mend(payload, next_header, pseudo, transport.translated);
+            correct(payload, next_header, pseudo, transport.translated);
         }
         _ => return Err(DropReason::Malformed),
     }
     Ok(())
 }
 
-/// RFC 3948 section 3.1.2: the sender's checksum is over its own addresses. The tag has proved the payload whole, so
+/// RFC 3948 section 3.1.2: the sender's checksum is over its own addresses. The tag has proved the payload intact, so
 /// that the checksum may be computed again.
-fn mend(payload: &mut [u8], protocol: u8, pseudo: Sum, translated: bool) {
+fn correct(payload: &mut [u8], protocol: u8, pseudo: Sum, translated: bool) {
     let offset = match protocol {
         _ if !translated => return,
         TCP => TcpHeader::CHECKSUM,
