@@ -3,9 +3,10 @@
 
 use crate::clock::Clock;
 use crate::datapath::DataPathEvent;
+use crate::datapath::protocol::{PeerState, Protocol, Tunnel};
 use crate::datapath::punt::{Datagram, Punt};
 use crate::datapath::staging::Budget;
-use crate::datapath::tables::{Kind, Peer, Protocol, Session, Tables, Tunnel};
+use crate::datapath::tables::{Peer, Session, Tables};
 use crate::datapath::worker::{Egress, Inbound, Outbound, Shared};
 use crossbeam_channel::{Receiver, unbounded};
 use crypto::Cipher;
@@ -69,7 +70,7 @@ impl Ends {
         let tables = Arc::new(Tables::new(Protocol::WireGuard, 1420));
         let key = engine.load(Cipher::ChaCha20Poly1305, &[7; 32])?;
         let (id, activity) = new_peer();
-        let peer = Arc::new(Peer::new(id, Kind::WireGuard(activity), Budget::default()));
+        let peer = Arc::new(Peer::new(id, PeerState::WireGuard(activity), Budget::default()));
         peer.endpoint.store(Some(Arc::new(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], 51_820))))));
         peer.sending.store(Some(Arc::new(OutboundSa::new(Arc::clone(&key), INDEX, lifetime))));
         let sa = Arc::new(InboundSa::new(key, INDEX, lifetime, false));
@@ -87,7 +88,7 @@ impl Ends {
         let tables = Arc::new(Tables::new(Protocol::Ipsec, 1400));
         let now = Time::from_nanoseconds(1);
         let (outbound, inbound) = child.load(options, engine, &mut random::System::default(), now)?;
-        let peer = Arc::new(Peer::new(PeerId::new(1), Kind::Ipsec(tunnel), Budget::default()));
+        let peer = Arc::new(Peer::new(PeerId::new(1), PeerState::Ipsec(tunnel), Budget::default()));
         peer.endpoint.store(Some(Arc::new(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], UDP_PORT))))));
         peer.sending.store(Some(Arc::new(outbound)));
         // The peer is its own other side: what goes out comes back.
@@ -163,10 +164,7 @@ impl<O: Transmit, I: Transmit> Bed<O, I> {
         let egress = Egress::new(shared.clone(), outside_port(outside.clone()), Arc::clone(&drops));
         let outbound =
             Outbound::new(shared.clone(), inside.clone(), InsideLink(answers.clone()), egress, BATCH_BYTES);
-        let (punt, datagrams) = match tables.protocol {
-            Protocol::WireGuard => Punt::new(),
-            Protocol::Ipsec => Punt::for_ike(),
-        };
+        let (punt, datagrams) = Punt::new(tables.protocol);
         let to_inside = inside_port(delivered.clone());
         let inbound = Inbound::new(shared, outside.clone(), to_inside, punt, Arc::clone(&drops), BATCH_BYTES);
         Self {

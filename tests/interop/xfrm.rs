@@ -7,8 +7,9 @@ use crate::support::lab;
 use crypto::cipher::{Cipher, Encryption, Integrity, Pair};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::{SecretBytes, random};
+use gateway::datapath::protocol::{PeerState, Tunnel};
 use gateway::datapath::staging::Budget;
-use gateway::datapath::tables::{Kind, Peer, Session, Tunnel};
+use gateway::datapath::tables::{Peer, Session};
 use lab::Lab;
 use packet::{DropReason, Endpoint};
 use std::fmt::Write;
@@ -190,7 +191,7 @@ impl Case {
     fn install(&self, ipsec: &Ipsec) -> Policy<Arc<Peer>> {
         let tunnel = Tunnel { in_udp: AtomicBool::new(false), ..Tunnel::default() };
         let id = PeerId::new(self.number as u64);
-        let peer = Arc::new(Peer::new(id, Kind::Ipsec(tunnel), Budget::default()));
+        let peer = Arc::new(Peer::new(id, PeerState::Ipsec(tunnel), Budget::default()));
         let [local, remote] = self.outside.each_ref().map(|text| address(text));
         peer.endpoint
             .store(Some(Arc::new(Endpoint { remote: SocketAddr::new(remote, 0), local: Some(local) })));

@@ -3,8 +3,9 @@
 use crossbeam_channel::{Receiver, unbounded};
 use gateway::clock::Clock;
 use gateway::datapath::DataPathEvent;
+use gateway::datapath::protocol::Protocol;
 use gateway::datapath::punt::Punt;
-use gateway::datapath::tables::{Order, Peer, Protocol, Tables};
+use gateway::datapath::tables::{Order, Peer, Tables};
 use gateway::datapath::worker::Shared;
 use gateway::tunnel_interface::{Drops, Options, TunnelInterface};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ impl Ipsec {
         let (removed, _) = tokio::sync::mpsc::unbounded_channel();
         let shared =
             Shared { tables: Arc::new(Tables::new(Protocol::Ipsec, 1400)), datapath_events, clock: Clock };
-        let (punt, _) = Punt::for_ike();
+        let (punt, _) = Punt::new(Protocol::Ipsec);
         let tables = Arc::clone(&shared.tables);
         let tell = move |_, mtu| tables.mtu.store(mtu, std::sync::atomic::Ordering::Relaxed);
         tunnel.start(&shared, Options::default(), punt, removed, OVERHEAD, tell).expect("threads start");

@@ -2,11 +2,12 @@
 //!
 //! A further protocol adds a variant here, and a file of its own with the same verbs.
 
-use crate::esp::parameters::Outer;
+use crate::esp::parameters::{Mode, Outer};
 use crate::esp::protection::Protection as Esp;
 use crate::replay::ReplayWindow;
 use crate::wireguard::data::Protection as WireGuard;
 use crypto::{EngineFailure, Key};
+use packet::header::wireguard::DATA_OVERHEAD;
 use packet::{Batch, DropCounters};
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,6 +46,24 @@ impl Protection {
         match self {
             Self::WireGuard(_) => WireGuard::FIRST_SEQUENCE,
             Self::Esp(_) => Esp::FIRST_SEQUENCE,
+        }
+    }
+
+    /// Whether the IP header of a packet is not encapsulated, as in the transport mode of ESP.
+    #[inline]
+    pub fn is_transport(&self) -> bool {
+        match self {
+            Self::WireGuard(_) => false,
+            Self::Esp(esp) => esp.mode() == Mode::Transport,
+        }
+    }
+
+    /// The longest payload whose sealed packet has at most `length` bytes.
+    #[inline]
+    pub fn largest(&self, length: usize) -> usize {
+        match self {
+            Self::WireGuard(_) => length.saturating_sub(DATA_OVERHEAD),
+            Self::Esp(esp) => esp.layout().largest(length),
         }
     }
 

@@ -1,6 +1,5 @@
 //! Inbound: the effects of authentic packets. No earlier stage changes any state.
 
-use super::tables::Kind;
 use super::{DataPathEvent, SaBatch, Stage};
 use crossbeam_channel::Sender;
 use packet::{Batch, DropCounters, DropReason};
@@ -59,9 +58,7 @@ fn tell(sa_batch: &SaBatch, now: Time, with_data: bool, datapath_events: &Sender
         peer.confirmed(sa.index);
         let _ = datapath_events.send(DataPathEvent::Confirmed(sa.index));
     }
-    if let Kind::WireGuard(activity) = &peer.kind
-        && activity.received(now, with_data)
-    {
+    if peer.state.note_received(now, with_data) {
         let _ = datapath_events.send(DataPathEvent::Activity(peer.id));
     }
     if sa.wants_renewal(now) {

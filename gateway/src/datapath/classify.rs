@@ -1,11 +1,10 @@
 //! Both directions: determines the type of each packet.
 
+use super::protocol::{PacketType, Reader, Wire};
 use super::punt::Punt;
-use super::tables::{Protocol, Session, Tables};
+use super::tables::{Session, Tables};
 use super::{Classified, SaBatch, Stage};
-use packet::header::esp::{Encapsulated, HEADER};
 use packet::header::ip::IpPacket;
-use packet::header::wireguard::{COOKIE_REPLY, DATA, DATA_OVERHEAD, INITIATION, RESPONSE};
 use packet::{Batch, DropCounters, DropReason, Endpoint};
 use std::ops::Range;
 use std::sync::Arc;
@@ -52,141 +51,60 @@ pub fn inbound(
     sa_batches: &mut Vec<SaBatch>,
 ) {
     sa_batches.clear();
-    match tables.protocol {
-        Protocol::WireGuard => find_runs::<WireGuard>(batch, tables, punt, drops, sa_batches),
-        Protocol::Ipsec => find_runs::<Esp>(batch, tables, punt, drops, sa_batches),
-    }
+    tables.protocol.read(Finder { batch, tables, punt, drops, sa_batches });
 }
 
-/// The wire format of a protocol, as far as classification needs it.
-trait Wire {
-    /// The shortest data packet. Packets of one SA batch start with the same bytes, and are no shorter.
-    const SHORTEST: usize;
-
-    /// The kind of a datagram, from its first bytes.
-    fn kind_of(datagram: &[u8]) -> Result<Kind, DropReason>;
-
-    /// Whether two datagrams are for the same session.
-    fn is_same(one: &[u8], other: &[u8]) -> bool;
-
-    /// The handshake message in a datagram.
-    fn handshake(datagram: &[u8]) -> &[u8];
+/// The context of inbound classification.
+struct Finder<'a> {
+    batch: &'a mut Batch,
+    tables: &'a Tables,
+    punt: &'a Punt,
+    drops: &'a DropCounters,
+    sa_batches: &'a mut Vec<SaBatch>,
 }
 
-/// The kind of a datagram.
-enum Kind {
-    /// A data packet under this receiver index or SPI.
-    Data(u32),
-    /// A message for the handshake thread.
-    Handshake,
-    /// For no protocol.
-    Nothing,
-}
-
-struct WireGuard;
-
-impl Wire for WireGuard {
-    const SHORTEST: usize = DATA_OVERHEAD;
-
-    #[inline]
-    fn kind_of(datagram: &[u8]) -> Result<Kind, DropReason> {
-        let word = |at: usize| {
-            let bytes = datagram.get(at..at + 4).ok_or(DropReason::TooShort)?;
-            Ok(u32::from_le_bytes(bytes.try_into().expect("four bytes")))
-        };
-        match word(0)? {
-            DATA if datagram.len() >= DATA_OVERHEAD => Ok(Kind::Data(word(4)?)),
-            DATA => Err(DropReason::TooShort),
-            INITIATION | RESPONSE | COOKIE_REPLY => Ok(Kind::Handshake),
-            _ => Err(DropReason::NotOurs),
-        }
-    }
-
-    #[inline]
-    fn is_same(one: &[u8], other: &[u8]) -> bool {
-        let first = one.first_chunk::<8>();
-        first.is_some() && other.first_chunk() == first
-    }
-
-    fn handshake(datagram: &[u8]) -> &[u8] {
-        datagram
-    }
-}
-
-/// RFC 3948 section 2.
-struct Esp;
-
-impl Wire for Esp {
-    const SHORTEST: usize = HEADER;
-
-    #[inline]
-    fn kind_of(datagram: &[u8]) -> Result<Kind, DropReason> {
-        match Encapsulated::parse(datagram).map_err(|_| DropReason::TooShort)? {
-            Encapsulated::Esp(header, _) => Ok(Kind::Data(header.spi.get())),
-            Encapsulated::Ike(_) => Ok(Kind::Handshake),
-            Encapsulated::Keepalive => Ok(Kind::Nothing),
-        }
-    }
-
-    #[inline]
-    fn is_same(one: &[u8], other: &[u8]) -> bool {
-        let first = one.first_chunk::<4>();
-        first.is_some() && other.first_chunk() == first
-    }
-
-    fn handshake(datagram: &[u8]) -> &[u8] {
-        match Encapsulated::parse(datagram) {
-            Ok(Encapsulated::Ike(message)) => message,
-            _ => datagram,
-        }
-    }
-}
-
-fn find_runs<W: Wire>(
-    batch: &mut Batch,
-    tables: &Tables,
-    punt: &Punt,
-    drops: &DropCounters,
-    sa_batches: &mut Vec<SaBatch>,
-) {
-    for train in 0..batch.trains().len() {
-        let (packets, endpoint, ds_field) = {
-            let train = &batch.trains()[train];
-            (train.packets.clone(), train.endpoint, train.ds_field)
-        };
-        let Some(endpoint) = endpoint else {
-            // Of an address family without a socket: it could not be answered.
-            discard(batch, packets, DropReason::NotOurs, drops);
-            continue;
-        };
-        let mut start = packets.start;
-        while start < packets.end {
-            if !batch.is_live(start) {
-                start += 1;
+impl Reader for Finder<'_> {
+    fn read<W: Wire>(self) {
+        let Self { batch, tables, punt, drops, sa_batches } = self;
+        for train in 0..batch.trains().len() {
+            let (packets, endpoint, ds_field) = {
+                let train = &batch.trains()[train];
+                (train.packets.clone(), train.endpoint, train.ds_field)
+            };
+            let Some(endpoint) = endpoint else {
+                // Of an address family without a socket: it could not be answered.
+                discard(batch, packets, DropReason::NotOurs, drops);
                 continue;
-            }
-            let range = same_session::<W>(batch, start..packets.end);
-            start = range.end;
-            match W::kind_of(batch.packet(range.start)) {
-                Ok(Kind::Data(index)) => {
-                    if !join(sa_batches, &range, index, endpoint, ds_field) {
-                        if let Some(session) = tables.session(index) {
-                            sa_batches.push(SaBatch { packets: range, session, endpoint, ds_field });
-                        } else if let Some(sa_batch) =
-                            keep(batch, tables, range, index, (endpoint, ds_field), drops)
-                        {
-                            sa_batches.push(sa_batch);
+            };
+            let mut start = packets.start;
+            while start < packets.end {
+                if !batch.is_live(start) {
+                    start += 1;
+                    continue;
+                }
+                let range = same_session::<W>(batch, start..packets.end);
+                start = range.end;
+                match W::type_of(batch.packet(range.start)) {
+                    Ok(PacketType::Data(index)) => {
+                        if !join(sa_batches, &range, index, endpoint, ds_field) {
+                            if let Some(session) = tables.session(index) {
+                                sa_batches.push(SaBatch { packets: range, session, endpoint, ds_field });
+                            } else if let Some(sa_batch) =
+                                keep(batch, tables, range, index, (endpoint, ds_field), drops)
+                            {
+                                sa_batches.push(sa_batch);
+                            }
                         }
                     }
-                }
-                Ok(Kind::Handshake) => {
-                    for index in range {
-                        punt.punt(endpoint, W::handshake(batch.packet(index)), drops);
-                        batch.discard(index);
+                    Ok(PacketType::Handshake) => {
+                        for index in range {
+                            punt.punt(endpoint, W::handshake(batch.packet(index)), drops);
+                            batch.discard(index);
+                        }
                     }
+                    Ok(PacketType::NatKeepalive) => range.for_each(|index| batch.discard(index)),
+                    Err(reason) => discard(batch, range, reason, drops),
                 }
-                Ok(Kind::Nothing) => range.for_each(|index| batch.discard(index)),
-                Err(reason) => discard(batch, range, reason, drops),
             }
         }
     }

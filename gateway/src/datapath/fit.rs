@@ -1,20 +1,15 @@
 //! Outbound: makes packets fit into the tunnel.
 
 use super::icmp_errors::IcmpErrors;
-use super::tables::{Inside, Peer, Tunnel};
+use super::protocol::Room;
+use super::tables::Inside;
 use super::{Fitted, Routed, Stage};
 use packet::header::flow::Upper;
 use packet::header::icmp::IcmpError;
-use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, MAXIMUM, ecn};
+use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header};
 use packet::header::tcp::{self, TcpHeader};
-use packet::header::udp::UdpHeader;
-use packet::header::wireguard::DATA_OVERHEAD;
-use packet::{Batch, DropCounters, DropReason, Endpoint};
+use packet::{Batch, DropCounters, DropReason};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use tunnel::OutboundSa;
-use tunnel::Protection;
-use tunnel::esp::{self, Mode};
 
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
@@ -42,7 +37,7 @@ pub fn fit(
             drops.count(DropReason::NoEndpoint, packets.len());
             continue;
         };
-        let room = Room::of(&peer, &sa, &endpoint);
+        let room = peer.state.room(&sa.protection, &endpoint);
         let ds_field = ds_field & room.ds_mask;
         // The MSS is clamped because ICMP too-big errors are often filtered.
         let fits = room.usual.min(inside.mtu);
@@ -87,48 +82,7 @@ fn clamp(packet: &mut [u8], [v4, v6]: [u16; 2], fits: usize) {
     }
 }
 
-/// The limits for packets of an SA batch.
-struct Room {
-    /// Longer packets cannot be carried at all.
-    largest: usize,
-    /// Longer packets cause fragmentation of the outer packet; an inner packet that forbids fragmentation gets an ICMP error.
-    usual: usize,
-    /// The bits of the DS field that are copied to the outer header.
-    ds_mask: u8,
-    clamps_mss: bool,
-    /// Whether fragments are refused, as in transport mode.
-    whole: bool,
-}
-
 impl Room {
-    fn of(peer: &Peer, sa: &OutboundSa, endpoint: &Endpoint) -> Self {
-        let is_v4 = endpoint.remote.is_ipv4();
-        // A datagram over IPv6 is limited by the payload length field.
-        let most = MAXIMUM - if is_v4 { Ipv4Header::LENGTH } else { 0 };
-        if let (Protection::Esp(esp), Some(tunnel)) = (&sa.protection, peer.tunnel()) {
-            return Self::of_esp(esp, tunnel, most, is_v4);
-        }
-        // The DSCP is not copied, as in other implementations: it would reveal the kind of traffic.
-        let largest = most - UdpHeader::LENGTH - DATA_OVERHEAD;
-        Self { largest, usual: largest, ds_mask: ecn::MASK, clamps_mss: false, whole: false }
-    }
-
-    fn of_esp(esp: &esp::Protection, tunnel: &Tunnel, most: usize, is_v4: bool) -> Self {
-        let udp = if tunnel.in_udp.load(Ordering::Relaxed) { UdpHeader::LENGTH } else { 0 };
-        let ip = if is_v4 { Ipv4Header::LENGTH } else { Ipv6Header::LENGTH };
-        // In transport mode the inner IP header is the outer one.
-        let is_transport = esp.mode() == Mode::Transport;
-        let inner = |length| esp.layout().largest(length) + if is_transport { ip } else { 0 };
-        let (largest, path) = (inner(most - udp), tunnel.path_mtu.load(Ordering::Relaxed));
-        Self {
-            largest,
-            usual: inner(path.saturating_sub(ip + udp)).min(largest).min(tunnel.mtu),
-            ds_mask: if tunnel.shows_dscp { 0xff } else { ecn::MASK },
-            clamps_mss: tunnel.clamps_mss,
-            whole: is_transport,
-        }
-    }
-
     #[inline]
     fn check(&self, packet: &[u8]) -> Result<(), DropReason> {
         if packet.len() > self.usual && (packet.len() > self.largest || is_answered(packet)) {

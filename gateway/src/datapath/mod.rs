@@ -4,6 +4,8 @@
 //! routed. All inbound stages work on the same SA batches, in the order of the calls in `worker.rs`, and a packet
 //! discarded by one stage is skipped by the next ones. Outbound, decisions are made for whole trains, except about
 //! size. Inbound, they are made for each packet, as the network may have mixed valid and invalid ones.
+//!
+//! Where protocols differ, a stage asks [`protocol`], or, about packets under a key, [`tunnel::Protection`].
 
 pub mod accept;
 pub mod admit;
@@ -17,6 +19,7 @@ pub mod forward;
 pub mod icmp_errors;
 pub mod indexed;
 pub mod pre_sa_queue;
+pub mod protocol;
 pub mod punt;
 pub mod receive;
 pub mod route;

@@ -1,8 +1,9 @@
 //! Inbound: handshake messages leave the data path over a bounded queue.
 
 use super::Stage;
+use super::protocol::Protocol;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use packet::header::wireguard::{CookieReply, Initiation, Response};
+use packet::header::wireguard::Initiation;
 use packet::{DropCounters, DropReason, Endpoint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,20 +17,11 @@ pub const STAGE: Stage = Stage {
 
 /// The maximum number of queued handshake messages.
 pub const QUEUE: usize = 4096;
-/// The maximum size of queued IKE messages: 4,096 of the usual size, or 64 of the largest.
+/// The maximum size of queued messages beside the queue: 4,096 of the usual size of IKE, or 64 of the largest.
 pub const QUEUE_BYTES: usize = 4 << 20;
 
-/// The accepted messages.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Accepts {
-    /// Messages with a valid length for WireGuard.
-    WireGuard,
-    /// Messages that hold an IKE header (RFC 7296 section 3.1).
-    Ike,
-}
-
-/// Bytes of an IKE header.
-const IKE_HEADER: usize = 28;
+/// The maximum size of a message that is stored in the queue itself: all of WireGuard's.
+const SHORT: usize = size_of::<Initiation>();
 
 /// A handshake message with a plausible length, and its endpoint.
 pub struct Datagram {
@@ -38,9 +30,9 @@ pub struct Datagram {
     bytes: Bytes,
 }
 
-/// The bytes of a message: WireGuard's are short, and need no allocation.
+/// The bytes of a message: short ones need no allocation.
 enum Bytes {
-    Short(u8, [u8; size_of::<Initiation>()]),
+    Short(u8, [u8; SHORT]),
     Long(Held),
 }
 
@@ -69,25 +61,16 @@ impl Datagram {
 /// The sending end of the queue.
 #[derive(Clone)]
 pub struct Punt {
-    accepts: Accepts,
+    protocol: Protocol,
     queue: Sender<Datagram>,
     waiting: Arc<AtomicUsize>,
 }
 
 impl Punt {
-    /// Creates a queue for WireGuard; the handshake thread has the receiving end.
-    pub fn new() -> (Self, Receiver<Datagram>) {
-        Self::accepting(Accepts::WireGuard)
-    }
-
-    /// Creates a queue for IKE.
-    pub fn for_ike() -> (Self, Receiver<Datagram>) {
-        Self::accepting(Accepts::Ike)
-    }
-
-    fn accepting(accepts: Accepts) -> (Self, Receiver<Datagram>) {
+    /// Creates a queue for messages of a protocol; its handshake thread has the receiving end.
+    pub fn new(protocol: Protocol) -> (Self, Receiver<Datagram>) {
         let (queue, receiver) = bounded(QUEUE);
-        (Self { accepts, queue, waiting: Arc::default() }, receiver)
+        (Self { protocol, queue, waiting: Arc::default() }, receiver)
     }
 
     /// Adds a message to the queue.
@@ -96,11 +79,8 @@ impl Punt {
         if endpoint.remote.port() == 0 {
             return drops.count(DropReason::NotOurs, 1);
         }
-        let bytes = match self.accepts {
-            Accepts::WireGuard => short(message).ok_or(DropReason::NotOurs),
-            Accepts::Ike => self.hold(message),
-        };
-        let put = bytes.and_then(|bytes| {
+        let checked = self.protocol.check_message(message);
+        let put = checked.and_then(|()| self.store(message)).and_then(|bytes| {
             self.queue.try_send(Datagram { endpoint, bytes }).map_err(|_| DropReason::ControlQueueFull)
         });
         if let Err(reason) = put {
@@ -108,9 +88,11 @@ impl Punt {
         }
     }
 
-    fn hold(&self, message: &[u8]) -> Result<Bytes, DropReason> {
-        if message.len() < IKE_HEADER {
-            return Err(DropReason::TooShort);
+    fn store(&self, message: &[u8]) -> Result<Bytes, DropReason> {
+        if message.len() <= SHORT {
+            let mut bytes = [0; SHORT];
+            bytes[..message.len()].copy_from_slice(message);
+            return Ok(Bytes::Short(message.len() as u8, bytes));
         }
         // Checked before any bytes are copied, so that a flood costs no more than this check.
         let waiting = self.waiting.load(Ordering::Relaxed);
@@ -122,22 +104,13 @@ impl Punt {
     }
 }
 
-fn short(message: &[u8]) -> Option<Bytes> {
-    const LENGTHS: [usize; 3] = [size_of::<Initiation>(), size_of::<Response>(), size_of::<CookieReply>()];
-    let mut bytes = [0; size_of::<Initiation>()];
-    LENGTHS.contains(&message.len()).then(|| {
-        bytes[..message.len()].copy_from_slice(message);
-        Bytes::Short(message.len() as u8, bytes)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn ike_messages_are_bounded_in_bytes_and_give_them_back() {
-        let (punt, queue) = Punt::for_ike();
+        let (punt, queue) = Punt::new(Protocol::Ipsec);
         let (drops, from) =
             (DropCounters::default(), Endpoint::new("192.0.2.1:4500".parse().expect("literal")));
         let message = vec![7; 65_000];
@@ -150,13 +123,13 @@ mod tests {
         assert_eq!(queue.len(), 64);
         drop(queue.try_iter().collect::<Vec<_>>());
         assert_eq!(punt.waiting.load(Ordering::Relaxed), 0);
-        punt.punt(from, &[0; IKE_HEADER - 1], &drops);
+        punt.punt(from, &[0; 27], &drops);
         assert_eq!((queue.len(), drops.read(DropReason::TooShort)), (0, 1));
     }
 
     #[test]
     fn a_message_from_port_0_is_not_answered() {
-        for (punt, queue) in [Punt::for_ike(), Punt::new()] {
+        for (punt, queue) in [Protocol::Ipsec, Protocol::WireGuard].map(Punt::new) {
             let drops = DropCounters::default();
             let from = Endpoint::new("192.0.2.1:0".parse().expect("literal"));
             punt.punt(from, &[1; size_of::<Initiation>()], &drops);

@@ -1,7 +1,8 @@
 //! Outbound: finds the peer and its SA.
 
 use super::icmp_errors::IcmpErrors;
-use super::tables::{Peer, Protocol, Tables};
+use super::protocol::Lookup;
+use super::tables::{Peer, Tables};
 use super::{Classified, DataPathEvent, Routed, Stage};
 use arc_swap::ArcSwap;
 use crossbeam_channel::Sender;
@@ -70,11 +71,14 @@ impl<Table, Question: Clone + PartialEq, Answer: Clone> Remembered<Table, Questi
     }
 }
 
+type Routes = Remembered<AllowedIps<Arc<Peer>>, IpAddr, Arc<Peer>>;
+type Rules = Remembered<Policies<Arc<Peer>>, Flow, Action<Arc<Peer>>>;
+
 /// The lookup caches of a worker.
 #[derive(Default)]
 pub struct Recent {
-    routes: Remembered<AllowedIps<Arc<Peer>>, IpAddr, Arc<Peer>>,
-    policies: Remembered<Policies<Arc<Peer>>, Flow, Action<Arc<Peer>>>,
+    routes: Routes,
+    policies: Rules,
 }
 
 /// The cache slot of an address; consecutive addresses have different slots.
@@ -103,8 +107,10 @@ fn flow_slot(flow: &Flow) -> usize {
 pub struct Router<'a> {
     /// The tables for lookups.
     pub tables: &'a Tables,
-    /// The caches, which are searched first.
-    pub recent: &'a mut Recent,
+    /// The packets.
+    pub batch: &'a Batch,
+    /// The time of the burst.
+    pub now: Time,
     /// The handshake thread, which is told that a key is needed.
     pub datapath_events: &'a Sender<DataPathEvent>,
     /// The drop counters.
@@ -116,96 +122,53 @@ pub struct Router<'a> {
 }
 
 impl Router<'_> {
-    /// Finds the peer of each train; consecutive trains for the same peer are merged.
-    pub fn route(
-        &mut self,
-        batch: &Batch,
-        now: Time,
-        classified: &mut Vec<Classified>,
-        routed: &mut Vec<Routed>,
-    ) {
+    /// Finds the peer of each train; consecutive trains for the same peer are merged. The caches in `recent` are
+    /// searched first.
+    pub fn route(self, recent: &mut Recent, classified: &mut Vec<Classified>, routed: &mut Vec<Routed>) {
         routed.clear();
-        match self.tables.protocol {
-            Protocol::WireGuard => self.by_prefix(batch, now, classified, routed),
-            Protocol::Ipsec => self.by_policy(batch, now, classified, routed),
+        match self.tables.protocol.lookup() {
+            Lookup::Prefix => self.by_prefix(&mut recent.routes, classified, routed),
+            Lookup::Policy => self.by_policy(&mut recent.policies, classified, routed),
         }
     }
 
     /// Cryptokey routing.
-    fn by_prefix(
-        &mut self,
-        batch: &Batch,
-        now: Time,
-        classified: &mut Vec<Classified>,
-        routed: &mut Vec<Routed>,
-    ) {
-        let Self { tables, recent, datapath_events, drops, errors, flush } = self;
-        let recent = &mut recent.routes;
-        recent.refresh(&tables.routes);
+    fn by_prefix(mut self, recent: &mut Routes, classified: &mut Vec<Classified>, routed: &mut Vec<Routed>) {
+        recent.refresh(&self.tables.routes);
         for train in classified.drain(..) {
             let found = recent.lookup(train.destination, slot(train.destination), |table| {
                 table.lookup(train.destination).cloned()
             });
             match found {
-                Some(peer) => {
-                    Lead { datapath_events, drops, errors, flush }.lead(batch, now, train, peer, routed);
-                }
-                None => refuse(batch, train.packets, DropReason::NoRoute, drops, errors),
+                Some(peer) => self.lead(train, peer, routed),
+                None => self.refuse(train.packets, DropReason::NoRoute),
             }
         }
     }
 
     /// RFC 4301 section 5.1: a packet that no policy protects is not sent.
-    fn by_policy(
-        &mut self,
-        batch: &Batch,
-        now: Time,
-        classified: &mut Vec<Classified>,
-        routed: &mut Vec<Routed>,
-    ) {
-        let Self { tables, recent, datapath_events, drops, errors, flush } = self;
-        let recent = &mut recent.policies;
-        recent.refresh(&tables.policies);
+    fn by_policy(mut self, recent: &mut Rules, classified: &mut Vec<Classified>, routed: &mut Vec<Routed>) {
+        recent.refresh(&self.tables.policies);
         for train in classified.drain(..) {
-            let Ok(flow) = Flow::parse(batch.packet(train.packets.start)) else {
-                drops.count(DropReason::Malformed, train.packets.len());
+            let first = self.batch.packet(train.packets.start);
+            let Ok(flow) = Flow::parse(first) else {
+                self.drops.count(DropReason::Malformed, train.packets.len());
                 continue;
             };
             let found = recent.lookup(flow, flow_slot(&flow), |table| table.outbound(&flow).cloned());
             match found {
-                Some(Action::Protect(peer)) => {
-                    Lead { datapath_events, drops, errors, flush }.lead(batch, now, train, peer, routed);
-                }
-                Some(Action::Bypass) => refuse(batch, train.packets, DropReason::Bypassed, drops, errors),
-                Some(Action::Discard) => refuse(batch, train.packets, DropReason::Denied, drops, errors),
-                None => {
-                    let reason = unmatched(batch.packet(train.packets.start));
-                    refuse(batch, train.packets, reason, drops, errors);
-                }
+                Some(Action::Protect(peer)) => self.lead(train, peer, routed),
+                Some(Action::Bypass) => self.refuse(train.packets, DropReason::Bypassed),
+                Some(Action::Discard) => self.refuse(train.packets, DropReason::Denied),
+                None => self.refuse(train.packets, unmatched(first)),
             }
         }
     }
-}
 
-/// The lookup of a peer's key.
-struct Lead<'a> {
-    datapath_events: &'a Sender<DataPathEvent>,
-    drops: &'a DropCounters,
-    errors: &'a mut IcmpErrors,
-    flush: &'a mut dyn FnMut(&Arc<Peer>),
-}
-
-impl Lead<'_> {
+    /// Finds the key of a peer.
     // Inlined in two places: as a call it would cost as much as the rest of this stage.
     #[inline(always)]
-    fn lead(
-        mut self,
-        batch: &Batch,
-        now: Time,
-        train: Classified,
-        peer: &Arc<Peer>,
-        routed: &mut Vec<Routed>,
-    ) {
+    fn lead(&mut self, train: Classified, peer: &Arc<Peer>, routed: &mut Vec<Routed>) {
         let Classified { packets, ds_field, .. } = train;
         if let Some(last) = routed.last_mut()
             && Arc::ptr_eq(&last.peer, peer)
@@ -214,31 +177,44 @@ impl Lead<'_> {
         {
             last.packets.end = packets.end;
         } else if peer.endpoint.load().is_none() {
-            refuse(batch, packets, DropReason::NoEndpoint, self.drops, self.errors);
-        } else if let Some(sa) = peer.key(now).or_else(|| self.key_after_flush(now, peer)) {
+            self.refuse(packets, DropReason::NoEndpoint);
+        } else if let Some(sa) = peer.key(self.now).or_else(|| self.key_after_flush(peer)) {
             routed.push(Routed { packets, peer: Arc::clone(peer), sa, ds_field, is_data: true });
         } else {
-            self.stage(batch, packets, peer);
+            self.stage(packets, peer);
         }
     }
 
     /// If a key has arrived for staged packets, they are sent now: no later packet may overtake them.
     #[cold]
-    fn key_after_flush(&mut self, now: Time, peer: &Arc<Peer>) -> Option<Arc<OutboundSa>> {
-        if peer.sending.load().as_ref().is_some_and(|sa| sa.is_usable(now)) {
+    fn key_after_flush(&mut self, peer: &Arc<Peer>) -> Option<Arc<OutboundSa>> {
+        if peer.sending.load().as_ref().is_some_and(|sa| sa.is_usable(self.now)) {
             (self.flush)(peer);
         }
-        peer.key(now)
+        peer.key(self.now)
     }
 
     /// Without a key the packets are staged, and the first one requests a key.
     #[cold]
-    fn stage(self, batch: &Batch, packets: Range<usize>, peer: &Peer) {
-        let (first, dropped) = peer.staging.stage(packets.map(|index| batch.packet(index)));
+    fn stage(&self, packets: Range<usize>, peer: &Peer) {
+        let (first, dropped) = peer.staging.stage(packets.map(|index| self.batch.packet(index)));
         self.drops.count(DropReason::NoKey, dropped);
         if first {
             // The handshake thread outlives the workers; without it, no keys could be negotiated.
             let _ = self.datapath_events.send(DataPathEvent::NoKey(peer.id));
+        }
+    }
+
+    /// Drops a train and sends one error to its sender.
+    #[cold]
+    fn refuse(&mut self, packets: Range<usize>, reason: DropReason) {
+        self.drops.count(reason, packets.len());
+        if let Ok(ip) = IpPacket::parse(self.batch.packet(packets.start)) {
+            let error = match reason {
+                DropReason::Denied => IcmpError::Prohibited,
+                _ => IcmpError::HostUnreachable,
+            };
+            self.errors.add(&ip, error);
         }
     }
 }
@@ -248,21 +224,4 @@ impl Lead<'_> {
 fn unmatched(packet: &[u8]) -> DropReason {
     let is_late = IpPacket::parse(packet).is_ok_and(|ip| Upper::of(&ip).is_later_fragment);
     if is_late { DropReason::Fragmented } else { DropReason::Denied }
-}
-
-/// Drops a train and sends one error to its sender.
-#[cold]
-fn refuse(
-    batch: &Batch,
-    packets: Range<usize>,
-    reason: DropReason,
-    drops: &DropCounters,
-    errors: &mut IcmpErrors,
-) {
-    drops.count(reason, packets.len());
-    if let Ok(ip) = IpPacket::parse(batch.packet(packets.start)) {
-        let error =
-            if reason == DropReason::Denied { IcmpError::Prohibited } else { IcmpError::HostUnreachable };
-        errors.add(&ip, error);
-    }
 }

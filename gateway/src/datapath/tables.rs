@@ -6,33 +6,25 @@
 
 use super::indexed::{Indexed, Table};
 use super::pre_sa_queue::PreSaQueue;
+use super::protocol::{PeerState, Protocol, Tunnel};
 use super::staging::{Budget, Staging};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use crossbeam_utils::CachePadded;
 use packet::Endpoint;
 use port::Wake;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tunnel::esp::{Policies, Selectors, Transport};
-use tunnel::wireguard::{Activity, AllowedIps};
+use tunnel::wireguard::AllowedIps;
 use tunnel::{InboundSa, OutboundSa, PeerId, Time};
-
-/// The protocol of an interface: it determines classification and routing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// WireGuard, with cryptokey routing.
-    WireGuard,
-    /// ESP, with policies.
-    Ipsec,
-}
 
 /// A peer in the data path: the remote end of a tunnel.
 pub struct Peer {
     /// Its ID in the protocol.
     pub id: PeerId,
     /// The protocol-specific part.
-    pub kind: Kind,
+    pub state: PeerState,
     /// The SA to send with.
     pub sending: ArcSwapOption<OutboundSa>,
     /// The SA to send with once a packet has arrived under this local index.
@@ -47,49 +39,6 @@ pub struct Peer {
     pub unsent: AtomicU64,
     /// Authentic traffic received from it.
     pub received: CachePadded<Traffic>,
-}
-
-/// The protocol-specific part of a peer.
-pub enum Kind {
-    /// The activity notes for the timers of the protocol.
-    WireGuard(Arc<Activity>),
-    /// The tunnel parameters.
-    Ipsec(Tunnel),
-}
-
-/// The parameters of a tunnel, which all its successive SAs share.
-pub struct Tunnel {
-    /// Whether the endpoint follows the last authentic packet. RFC 7296 section 2.23: only for a peer behind a NAT.
-    pub follows: AtomicBool,
-    /// Whether the endpoint follows if only the port changes: both sides are behind NATs.
-    pub follows_port: AtomicBool,
-    /// The last source of authentic packets that the endpoint does not follow; cleared when read.
-    pub strayed: ArcSwapOption<Endpoint>,
-    /// The largest outer packet that reaches the peer, as far as known.
-    pub path_mtu: AtomicUsize,
-    /// The configured inner MTU.
-    pub mtu: usize,
-    /// Whether ESP packets are in UDP datagrams.
-    pub in_udp: AtomicBool,
-    /// Whether the DSCP is copied to the outer header (RFC 4301 section 5.1.2.1).
-    pub shows_dscp: bool,
-    /// Whether the MSS of TCP connections is clamped.
-    pub clamps_mss: bool,
-}
-
-impl Default for Tunnel {
-    fn default() -> Self {
-        Self {
-            follows: AtomicBool::new(false),
-            follows_port: AtomicBool::new(false),
-            strayed: ArcSwapOption::empty(),
-            path_mtu: AtomicUsize::new(usize::MAX),
-            mtu: usize::MAX,
-            in_udp: AtomicBool::new(true),
-            shows_dscp: true,
-            clamps_mss: false,
-        }
-    }
 }
 
 /// Outside bytes and packets in one direction.
@@ -120,10 +69,10 @@ impl Traffic {
 
 impl Peer {
     /// Creates a peer without key and endpoint.
-    pub fn new(id: PeerId, kind: Kind, budget: Budget) -> Self {
+    pub fn new(id: PeerId, state: PeerState, budget: Budget) -> Self {
         Self {
             id,
-            kind,
+            state,
             sending: ArcSwapOption::empty(),
             next: Mutex::default(),
             endpoint: ArcSwapOption::empty(),
@@ -172,35 +121,22 @@ impl Peer {
 
     /// The tunnel parameters, for IPsec.
     pub fn tunnel(&self) -> Option<&Tunnel> {
-        match &self.kind {
-            Kind::Ipsec(tunnel) => Some(tunnel),
-            Kind::WireGuard(_) => None,
+        match &self.state {
+            PeerState::Ipsec(tunnel) => Some(tunnel),
+            PeerState::WireGuard(_) => None,
         }
     }
 
     /// Whether its endpoint is where its last authentic packet came from, or a port of the same address.
     pub fn is_followed(&self) -> bool {
-        let follows = |tunnel: &Tunnel| {
-            tunnel.follows.load(Ordering::Relaxed) || tunnel.follows_port.load(Ordering::Relaxed)
-        };
-        self.tunnel().is_none_or(follows)
+        self.state.is_followed()
     }
 
     /// Handles an authentic packet from another address than the endpoint.
     #[cold]
     pub fn note_elsewhere(&self, from: Endpoint) {
-        let known = self.endpoint.load().as_deref().map(|endpoint| endpoint.remote);
-        let is_same_address = known.is_some_and(|known| known.ip() == from.remote.ip());
-        let Some(tunnel) = self.tunnel() else { return self.endpoint.store(Some(Arc::new(from))) };
-        let follows_port = || tunnel.follows_port.load(Ordering::Relaxed) && is_same_address;
-        if tunnel.follows.load(Ordering::Relaxed) || follows_port() {
-            return self.endpoint.store(Some(Arc::new(from)));
-        }
-        // Without UDP there are no ports.
-        let has_ports = tunnel.in_udp.load(Ordering::Relaxed);
-        let is_same = if has_ports { known == Some(from.remote) } else { is_same_address };
-        if !is_same && tunnel.strayed.load().as_deref() != Some(&from) {
-            tunnel.strayed.store(Some(Arc::new(from)));
+        if self.state.follows(self.endpoint.load().as_deref(), &from) {
+            self.endpoint.store(Some(Arc::new(from)));
         }
     }
 

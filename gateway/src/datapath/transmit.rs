@@ -1,6 +1,5 @@
 //! Both directions: hands the batch to the port.
 
-use super::tables::Kind;
 use super::{Assigned, DataPathEvent, Stage};
 use crossbeam_channel::Sender;
 use packet::{Batch, DropCounters, DropReason};
@@ -33,10 +32,7 @@ pub fn outbound(
 ) {
     // Before they are sent: the other worker may see the answer first.
     for sa_batch in &*assigned {
-        let Kind::WireGuard(activity) = &sa_batch.peer.kind else { continue };
-        if !sa_batch.is_data {
-            activity.sent(now);
-        } else if activity.sent_data(now) {
+        if sa_batch.peer.state.note_sent(now, sa_batch.is_data) {
             // The handshake thread outlives the workers.
             let _ = datapath_events.send(DataPathEvent::Activity(sa_batch.peer.id));
         }

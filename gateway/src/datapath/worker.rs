@@ -172,12 +172,13 @@ impl<R: Receive, T: Transmit, A: Transmit> Outbound<R, T, A> {
         self.errors.begin(now);
         let (tables, datapath_events, errors) =
             (&*self.shared.tables, &self.shared.datapath_events, &mut self.errors);
-        let recent = &mut self.recent;
-        let (classified, routed) = (&mut self.classified, &mut self.routed);
         let (egress, waited) = (&mut self.egress, &mut self.waited);
         let flush = &mut |peer: &Arc<Peer>| egress.flush(waited, peer);
-        Router { tables, recent, datapath_events, drops, errors, flush }
-            .route(batch, now, classified, routed);
+        Router { tables, batch, now, datapath_events, drops, errors, flush }.route(
+            &mut self.recent,
+            &mut self.classified,
+            &mut self.routed,
+        );
         observer.finished(&route::STAGE);
         self.egress.send(batch, now, &mut self.routed, &mut self.errors, observer);
         if !self.errors.is_empty() {

@@ -5,8 +5,9 @@ use super::ike_thread::{Command, IkeThread, Inbox, Parts};
 use super::port::IkePort;
 use super::{MTU, NAME};
 use crate::clock::Clock;
+use crate::datapath::protocol::Protocol;
 use crate::datapath::punt::Punt;
-use crate::datapath::tables::{Protocol, Tables};
+use crate::datapath::tables::Tables;
 use crate::datapath::worker::Shared;
 use crate::host::networks::MARK;
 use crate::ipsec::model;
@@ -89,8 +90,8 @@ impl Gateway {
     ) -> io::Result<Self> {
         let (datapath_events, datapath_events_out) = unbounded();
         let (commands, commands_out) = unbounded();
-        let (floated_in, floated) = Punt::for_ike();
-        let (initial_in, initial_out) = Punt::for_ike();
+        let (floated_in, floated) = Punt::new(Protocol::Ipsec);
+        let (initial_in, initial_out) = Punt::new(Protocol::Ipsec);
         let tables = Arc::new(Tables::new(Protocol::Ipsec, MTU as usize));
         let shared = Shared { tables, datapath_events, clock: Clock };
         let link = commands.clone();

@@ -7,9 +7,10 @@
 use super::callers::{About, Allowances, Callers};
 use super::update::{PeerSnapshot, PeerUpdate, Snapshot, Update, UpdateError};
 use crate::datapath::DataPathEvent;
+use crate::datapath::protocol::PeerState;
 use crate::datapath::punt::{Datagram, Punt, QUEUE};
 use crate::datapath::staging::Budget;
-use crate::datapath::tables::{Kind, Order, Peer, Session};
+use crate::datapath::tables::{Order, Peer, Session};
 use crate::datapath::worker::Shared;
 use crate::tunnel_interface::binding::Binding;
 use crate::tunnel_interface::sender::Sender;
@@ -491,7 +492,7 @@ impl<T: Transmit> HandshakeThread<T> {
     fn add_peer(&mut self, public: PublicKey) -> PeerId {
         self.callers.forget(&public);
         let (id, activity) = self.device.add_peer(public);
-        let peer = Arc::new(Peer::new(id, Kind::WireGuard(activity), self.budget.clone()));
+        let peer = Arc::new(Peer::new(id, PeerState::WireGuard(activity), self.budget.clone()));
         self.peers.insert(id, Entry { peer, allowed: BTreeSet::new() });
         id
     }

@@ -3,8 +3,9 @@
 use super::handshake_thread::{Command, HandshakeThread, Inbox, Parts};
 use super::update::{Snapshot, Update, UpdateError};
 use crate::clock::Clock;
+use crate::datapath::protocol::Protocol;
 use crate::datapath::punt::Punt;
-use crate::datapath::tables::{Protocol, Tables};
+use crate::datapath::tables::Tables;
 use crate::datapath::worker::Shared;
 use crate::rights::Rights;
 use crate::tunnel_interface::{
@@ -49,7 +50,7 @@ impl Interface {
     ) -> io::Result<Self> {
         let (datapath_events, datapath_events_out) = unbounded();
         let (commands, commands_out) = unbounded();
-        let (punt, datagrams) = Punt::new();
+        let (punt, datagrams) = Punt::new(Protocol::WireGuard);
         let tables = Arc::new(Tables::new(Protocol::WireGuard, DEFAULT_MTU as usize));
         let shared = Shared { tables: Arc::clone(&tables), datapath_events, clock: Clock };
         let inbox = Inbox {

@@ -8,8 +8,9 @@ mod show;
 mod unsent;
 mod update;
 
+use crate::datapath::protocol::{PeerState, Tunnel};
 use crate::datapath::staging::Budget;
-use crate::datapath::tables::{Kind, Order, Peer, Session, Tunnel};
+use crate::datapath::tables::{Order, Peer, Session};
 use crate::datapath::worker::Shared;
 use crate::ipsec::MTU;
 use crate::ipsec::connections::{Child, Names, address_towards};
@@ -189,7 +190,7 @@ impl Children {
     fn carry(&mut self, (id, child): (ConnectionId, usize), settings: &Connection, plan: Child) -> Carried {
         self.last_peer += 1;
         let peer_id = PeerId::new(self.last_peer);
-        let peer = Arc::new(Peer::new(peer_id, Kind::Ipsec(carried(&plan)), self.budget.clone()));
+        let peer = Arc::new(Peer::new(peer_id, PeerState::Ipsec(carried(&plan)), self.budget.clone()));
         // Packets may wait for a key as soon as it is known where they would go.
         peer.endpoint.store(settings.remote.map(|remote| Arc::new(Endpoint::new((remote, 4500).into()))));
         self.names.insert(peer_id, (id, child));
