@@ -1,13 +1,12 @@
 //! Inbound: checks that the sending peer may send the inner packet.
 
-use super::tables::{Peer, Tables};
+use super::tables::{Session, Tables};
 use super::{SaBatch, Stage};
 use packet::header::flow::Flow;
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason};
+use std::ops::Range;
 use std::sync::Arc;
-use tunnel::esp::Selectors;
-use tunnel::wireguard::AllowedIps;
 
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
@@ -20,63 +19,50 @@ pub const STAGE: Stage = Stage {
 pub fn admit(batch: &mut Batch, tables: &Tables, drops: &DropCounters, sa_batches: &[SaBatch]) {
     let routes = tables.routes.load();
     for sa_batch in sa_batches {
-        match &sa_batch.session().selectors {
-            None => admit_sources(batch, &routes, drops, sa_batch),
-            Some(selectors) => admit_flows(batch, selectors, drops, sa_batch),
+        let Session { peer, selectors, .. } = &**sa_batch.session();
+        let packets = sa_batch.packets.clone();
+        match selectors {
+            // Cryptokey routing (whitepaper, section 2): the source address must belong to the sending peer.
+            None => {
+                let source = |packet: &[u8]| IpPacket::parse(packet).ok().map(|ip| ip.source());
+                admit_each(batch, packets, drops, source, |&source| {
+                    routes.lookup(source).is_some_and(|found| Arc::ptr_eq(found, peer))
+                });
+            }
+            // RFC 4301 section 5.2, step 4: the packet must match the selectors of the SA that it arrived under.
+            Some(selectors) => {
+                let flow = |packet: &[u8]| Flow::parse(packet).ok();
+                admit_each(batch, packets, drops, flow, |flow| selectors.match_inbound(flow));
+            }
         }
     }
 }
 
-/// Cryptokey routing (whitepaper, section 2): the source address must belong to the sending peer.
-fn admit_sources(
+/// Drops packets whose `key`, which is what decides, is not allowed.
+fn admit_each<K: PartialEq>(
     batch: &mut Batch,
-    routes: &AllowedIps<Arc<Peer>>,
+    packets: Range<usize>,
     drops: &DropCounters,
-    sa_batch: &SaBatch,
+    key: impl Fn(&[u8]) -> Option<K>,
+    is_allowed: impl Fn(&K) -> bool,
 ) {
     // Consecutive packets mostly belong to one flow.
     let mut admitted = None;
-    for index in sa_batch.packets.clone() {
+    for index in packets {
         if !batch.is_live(index) {
             continue;
         }
-        let Ok(ip) = IpPacket::parse(batch.packet(index)) else {
+        let Some(key) = key(batch.packet(index)) else {
             // The stage accept drops such packets; the check must hold even if one arrives here.
             drops.count(DropReason::Malformed, 1);
             batch.discard(index);
             continue;
         };
-        let source = ip.source();
-        if admitted == Some(source) {
+        if admitted.as_ref() == Some(&key) {
             continue;
         }
-        if routes.lookup(source).is_some_and(|peer| Arc::ptr_eq(peer, &sa_batch.session().peer)) {
-            admitted = Some(source);
-        } else {
-            drops.count(DropReason::ForeignSource, 1);
-            batch.discard(index);
-        }
-    }
-}
-
-/// RFC 4301 section 5.2, step 4: the packet must match the selectors of the SA that it arrived under.
-fn admit_flows(batch: &mut Batch, selectors: &Selectors, drops: &DropCounters, sa_batch: &SaBatch) {
-    // Consecutive packets mostly belong to one flow.
-    let mut admitted = None;
-    for index in sa_batch.packets.clone() {
-        if !batch.is_live(index) {
-            continue;
-        }
-        let Ok(flow) = Flow::parse(batch.packet(index)) else {
-            drops.count(DropReason::Malformed, 1);
-            batch.discard(index);
-            continue;
-        };
-        if admitted == Some(flow) {
-            continue;
-        }
-        if selectors.match_inbound(&flow) {
-            admitted = Some(flow);
+        if is_allowed(&key) {
+            admitted = Some(key);
         } else {
             drops.count(DropReason::ForeignSource, 1);
             batch.discard(index);

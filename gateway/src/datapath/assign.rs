@@ -22,8 +22,9 @@ pub fn assign(
     assigned: &mut Vec<Assigned>,
 ) {
     assigned.clear();
-    for Fitted { packets, peer, sa, endpoint, ds_field, is_data } in fitted.drain(..) {
-        let sequences = match take(batch, &sa, packets.clone(), mtu, now) {
+    for sa_batch in fitted.drain(..) {
+        let Fitted { packets, sa, .. } = &sa_batch;
+        let sequences = match take(batch, sa, packets.clone(), mtu, now) {
             Ok(sequences) => sequences,
             Err(reason) => {
                 drops.count(reason, packets.len());
@@ -32,7 +33,7 @@ pub fn assign(
         };
         let first_sequence = sequences.start;
         sa.protection.lay_out(batch, packets.clone(), sa.receiver, first_sequence, mtu);
-        assigned.push(Assigned { packets, peer, sa, endpoint, ds_field, is_data, first_sequence });
+        assigned.push(Assigned { fitted: sa_batch, first_sequence });
     }
 }
 

@@ -12,13 +12,12 @@ pub const STAGE: Stage = Stage {
 
 /// Encrypts all messages in place.
 pub fn encrypt(batch: &mut Batch, drops: &DropCounters, assigned: &mut Vec<Assigned>) {
-    assigned.retain(|sa_batch| {
-        let (packets, sequence) = (sa_batch.packets.clone(), sa_batch.first_sequence);
-        let sa = &sa_batch.sa;
-        let sealed = sa.protection.seal(batch, packets, sa.receiver, sequence);
+    assigned.retain(|Assigned { fitted, first_sequence }| {
+        let (packets, sa) = (fitted.packets.clone(), &fitted.sa);
+        let sealed = sa.protection.seal(batch, packets, sa.receiver, *first_sequence);
         // After an engine error no packet of the SA batch may be sent: it could be plaintext.
         if sealed.is_err() {
-            drops.count(DropReason::EngineFailed, sa_batch.packets.len());
+            drops.count(DropReason::EngineFailed, fitted.packets.len());
         }
         sealed.is_ok()
     });

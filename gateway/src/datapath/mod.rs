@@ -130,12 +130,7 @@ pub struct Fitted {
 
 /// Packets with header, padding and space for the tag, ready for encryption.
 pub struct Assigned {
-    packets: Range<usize>,
-    peer: Arc<Peer>,
-    sa: Arc<OutboundSa>,
-    endpoint: Endpoint,
-    ds_field: u8,
-    is_data: bool,
+    fitted: Fitted,
     /// The sequence number of the first packet; the others follow.
     first_sequence: u64,
 }

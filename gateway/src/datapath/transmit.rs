@@ -31,14 +31,14 @@ pub fn outbound(
     assigned: &mut Vec<Assigned>,
 ) {
     // Before they are sent: the other worker may see the answer first.
-    for sa_batch in &*assigned {
+    for Assigned { fitted: sa_batch, .. } in &*assigned {
         if sa_batch.peer.state.note_sent(now, sa_batch.is_data) {
             // The handshake thread outlives the workers.
             let _ = datapath_events.send(DataPathEvent::Activity(sa_batch.peer.id));
         }
     }
     port.transmit(batch, drops);
-    for (train, sa_batch) in assigned.drain(..).enumerate() {
+    for (train, Assigned { fitted: sa_batch, .. }) in assigned.drain(..).enumerate() {
         let peer = &sa_batch.peer;
         // The port discards what it could not send.
         let sizes = batch.live(sa_batch.packets.clone()).map(|index| batch.packet(index).len());

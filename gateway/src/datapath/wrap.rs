@@ -9,7 +9,7 @@ pub const STAGE: Stage =
 
 /// Makes each SA batch the train that the outside port sends.
 pub fn wrap(batch: &mut Batch, assigned: &[Assigned]) {
-    batch.set_trains(assigned.iter().map(|sa_batch| Train {
+    batch.set_trains(assigned.iter().map(|Assigned { fitted: sa_batch, .. }| Train {
         packets: sa_batch.packets.clone(),
         endpoint: Some(sa_batch.endpoint),
         ds_field: sa_batch.ds_field,
