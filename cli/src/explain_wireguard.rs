@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::client::{self, Asking};
 use crate::output::{DOWN, ago, print};
 use clap::{Args, Subcommand};
-use config::parse::nearest;
+use config::schema::nearest;
 use gateway::wireguard::model::{Explained, Explanation, Explanations, PeerState};
 use std::process::ExitCode;
 

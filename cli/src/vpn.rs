@@ -4,7 +4,7 @@
 pub(crate) mod samples;
 
 use crate::{Failure, client};
-use config::parse::nearest;
+use config::schema::nearest;
 use config::tree::natural_order;
 use gateway::api;
 use gateway::ipsec::model::{Ipsec, IpsecPeer};

@@ -1,11 +1,8 @@
 //! Errors in a configuration: the location, the reason and the fix.
 
-use crate::schema::{self, Place};
+use crate::schema::{self, Cursor, NEAR, Place};
 use std::fmt;
 use zeroize::Zeroizing;
-
-/// The maximum edit distance of a suggestion.
-pub(crate) const NEAR: usize = 3;
 
 /// The location of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -180,14 +177,15 @@ fn known(read: &[(Zeroizing<String>, usize)]) -> Vec<usize> {
     if said.next().is_none_or(|(verb, _)| !matches!(verb.as_str(), "set" | "delete")) {
         return Vec::new();
     }
-    let (mut path, mut known) = (Vec::new(), Vec::new());
+    let (mut cursor, mut known) = (Cursor::root(), Vec::new());
     for (word, end) in said {
-        path.push(word.as_str());
-        match schema::find(&path) {
-            Some(Place::Node(node)) if node.secret => return known,
+        let Some(next) = cursor.down(word) else { break };
+        cursor = next;
+        match cursor.place() {
+            Place::Node(node) if node.secret => break,
             // Names may be anything, a secret too if the name before it was forgotten.
-            Some(Place::Node(_) | Place::Tag(_) | Place::Inner) => known.push(*end),
-            Some(Place::NotServed(_)) | None => return known,
+            Place::Node(_) | Place::Tag(_) | Place::Inner(_) => known.push(*end),
+            Place::Unsupported(_) => break,
         }
     }
     known
@@ -218,7 +216,9 @@ fn is_secret(word: &str) -> bool {
     schema::secrets().any(|secret| {
         // A short name has many neighbours: set is three edits away from secret.
         let near = NEAR.min(secret.len() / 3);
-        word.len() <= secret.len() + near && strsim::damerau_levenshtein(&word, secret) <= near
+        let is_beginning = word.len() >= 2 && secret.starts_with(word.as_str());
+        is_beginning
+            || word.len() <= secret.len() + near && strsim::damerau_levenshtein(&word, secret) <= near
     })
 }
 
@@ -300,6 +300,9 @@ mod tests {
             "set vpn ipsec authentication psk a secret OpenSesame now",
             "set vpn ipsec authentication psk a secret 'OpenSesame",
             "set vpn ipsec authentication psk a secrt OpenSesame",
+            "set vpn ipsec authentication psk a sec OpenSesame",
+            "set vpn ipsec auth psk a sec OpenSesame",
+            "set vpn ipsec site-to-site peer a auth pre-shared OpenSesame",
             "set vpn ipsec authentication psk a Secret OpenSesame",
             "set vpn ipsec authentication psk a secret=OpenSesame",
             "set vpn ipsec authentication psk a OpenSesame",

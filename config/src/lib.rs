@@ -2,14 +2,17 @@
 //!
 //! ```text
 //! text ── parse ──> Tree ── settings ──> Settings, typed and checked as a whole
-//!                    │ └── print ──> text again, in one canonical form
-//!                    └──── diff ──> what changed
+//!                    ├──── print ──> text again, in one canonical form
+//!                    ├──── diff ──> what changed
+//!                    └──── Level ──> what may follow, for a shell
 //! ```
-//! What may be said is in one table, [`schema`]; all the others read it.
+//! What may be set is in one table, [`schema`]; all the others read it.
 #![forbid(unsafe_code)]
 
 pub mod diff;
+pub mod edit;
 pub mod error;
+pub mod level;
 pub mod parse;
 pub mod path;
 pub mod print;
@@ -20,6 +23,7 @@ pub mod text;
 pub mod tree;
 
 pub use error::ConfigError;
+pub use level::Level;
 pub use parse::parse;
 pub use path::Path;
 pub use settings::Settings;

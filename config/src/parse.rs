@@ -2,8 +2,9 @@
 //!
 //! Lines that begin and end a session at a router are skipped, so that text copied from a guide can be read.
 
-use crate::error::{ConfigError, Location, NEAR};
-use crate::schema::{self, Kind, Node, NotServed, Place, Type};
+use crate::error::{ConfigError, Location};
+use crate::path::Path;
+use crate::schema::{self, Cursor, Kind, Node, Place, Type, Unsupported, nearest};
 use crate::tree::Tree;
 use zeroize::Zeroizing;
 
@@ -35,6 +36,28 @@ pub fn parse(text: &str) -> Result<Tree, Vec<ConfigError>> {
     if errors.is_empty() { Ok(tree) } else { Err(errors) }
 }
 
+/// Executes one line of `set` or `delete` at a level. Words of the grammar may be abbreviated.
+pub fn execute(line: &str, level: &Path, tree: &mut Tree) -> Result<(), ConfigError> {
+    let mut words = split(line, 1)?;
+    if let [verb] = &words[..] {
+        return Err(ConfigError::new(end_of(verb), "the line is not complete"));
+    }
+    let above = level
+        .words()
+        .into_iter()
+        .map(|word| Token { text: Zeroizing::new(word.to_owned()), location: Location::default() });
+    words.splice(words.len().min(1)..words.len().min(1), above);
+    let mut cursor = Cursor::root();
+    for word in words.iter_mut().skip(1) {
+        let Some(next) = cursor.expand(&word.text) else { break };
+        if next.tag().is_none() {
+            word.text = Zeroizing::new(next.word().to_owned());
+        }
+        cursor = next;
+    }
+    read(&words, tree)
+}
+
 /// The error for a file in the format that VyOS saves: otherwise every line of it would be an error.
 fn braces(text: &str) -> Option<ConfigError> {
     let (index, line) = text.lines().enumerate().find(|(_, line)| {
@@ -50,8 +73,7 @@ fn braces(text: &str) -> Option<ConfigError> {
     }
     let width = line.trim().chars().count();
     let column = line.chars().take_while(|character| character.is_whitespace()).count() + 1;
-    let reason =
-        "this is a configuration in braces, as VyOS saves it in config.boot; here it is lines of set";
+    let reason = "this is a configuration in braces, as in config.boot; Postern reads lines of set";
     let location = Location { line: index + 1, column, width };
     Some(ConfigError::new(location, reason).fix("on the router: show configuration commands > site.conf"))
 }
@@ -83,9 +105,8 @@ fn split(line: &str, number: usize) -> Result<Vec<Token>, ConfigError> {
         }
         let location = Location { line: number, column: start + 1, width: end - start };
         if quote.is_some() {
-            return Err(
-                ConfigError::new(location, "a quotation that does not end").fix("add the closing quote")
-            );
+            return Err(ConfigError::new(location, "the closing quote is missing")
+                .fix("add it, or remove the opening one"));
         }
         words.push(Token { text, location });
     }
@@ -99,17 +120,21 @@ fn read(words: &[Token], tree: &mut Tree) -> Result<(), ConfigError> {
         "set" => set(verb, words, tree),
         "delete" => delete(verb, words, tree),
         other if SESSION.contains(&other) && words.is_empty() => Ok(()),
-        other => Err(unknown(verb, other, &["set", "delete"])),
+        other => {
+            const VERBS: &[&str] = &["set", "delete"];
+            let error = ConfigError::new(verb.location, format!("unknown word {other:?}"));
+            Err(suggest(error, nearest(other, VERBS), VERBS))
+        }
     }
 }
 
 fn set(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigError> {
-    let (place, path, rest) = walk(words)?;
+    let (cursor, path, rest) = walk(words)?;
     let located: Vec<(&str, Location)> =
         path.iter().map(|word| (word.text.as_str(), word.location)).collect();
     let last = path.last().unwrap_or(verb);
-    match (place, rest) {
-        (Place::Inner, _) => Err(more_words(last, path)),
+    match (cursor.place(), rest) {
+        (Place::Inner(_), _) => Err(more_words(last, cursor)),
         (Place::Tag(_), []) => {
             tree.make(&located);
             Ok(())
@@ -130,7 +155,7 @@ fn set(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigError
         ))),
         (_, [.., extra]) => Err(ConfigError::new(extra.location, "nothing may follow here")
             .fix("put a value with spaces in quotes")),
-        (Place::NotServed(known), []) => Err(not_served(last, known)),
+        (Place::Unsupported(known), []) => Err(unsupported(last, known)),
     }
 }
 
@@ -139,7 +164,8 @@ fn prune(path: &[&str], tree: &mut Tree) {
     for length in (1..path.len()).rev() {
         let words = &path[..length];
         let is_empty = tree.at(words).is_some_and(Tree::is_empty);
-        if !is_empty || !matches!(schema::find(words), Some(Place::Inner)) {
+        let place = Cursor::at(words.iter().copied()).map(Cursor::place);
+        if !is_empty || !matches!(place, Some(Place::Inner(_))) {
             return;
         }
         tree.remove(words, None);
@@ -153,7 +179,7 @@ fn check(kind: Type, word: &Token) -> Result<(), ConfigError> {
         match kind {
             Type::Word(words) => match schema::meant(&word.text, words) {
                 Some(meant) => error.fix(format!("did you mean {meant}?")),
-                None => suggest(error, &word.text, words),
+                None => suggest(error, nearest(&word.text, words), words),
             },
             _ => error,
         }
@@ -161,16 +187,16 @@ fn check(kind: Type, word: &Token) -> Result<(), ConfigError> {
 }
 
 fn delete(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigError> {
-    let (place, path, rest) = walk(words)?;
+    let (cursor, path, rest) = walk(words)?;
     let last = path.last().unwrap_or(verb);
     let texts: Vec<&str> = path.iter().map(|word| word.text.as_str()).collect();
-    let value = match (place, rest) {
+    let value = match (cursor.place(), rest) {
         (_, []) => None,
         (Place::Node(node), [value]) if node.kind.value_type().is_some() => Some(value.text.as_str()),
         (_, [extra, ..]) => return Err(ConfigError::new(extra.location, "nothing may follow here")),
     };
     if texts.is_empty() {
-        return Err(more_words(verb, path));
+        return Err(more_words(verb, cursor));
     }
     if tree.remove(&texts, value) {
         prune(&texts, tree);
@@ -180,57 +206,53 @@ fn delete(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigEr
 }
 
 /// Follows the words through the grammar; returns the place, the path, and the remaining words.
-fn walk(words: &[Token]) -> Result<(Place, &[Token], &[Token]), ConfigError> {
-    let mut place = Place::Inner;
-    for length in 1..=words.len() {
-        if let Place::Node(node) = place
-            && node.kind != Kind::Branch
-        {
-            return Ok((place, &words[..length - 1], &words[length - 1..]));
+fn walk(words: &[Token]) -> Result<(Cursor, &[Token], &[Token]), ConfigError> {
+    let mut cursor = Cursor::root();
+    for (index, word) in words.iter().enumerate() {
+        if cursor.node().is_some_and(|node| node.kind != Kind::Branch) {
+            let (path, rest) = words.split_at(index);
+            return Ok((cursor, path, rest));
         }
-        let texts: Vec<&str> = words[..length].iter().map(|word| word.text.as_str()).collect();
-        let (word, before) = (&words[length - 1], &texts[..length - 1]);
-        place = match schema::find(&texts) {
-            Some(Place::NotServed(known)) => return Err(not_served(word, known)),
-            Some(Place::Tag(tag)) => {
-                check(tag.kind, word)?;
-                Place::Tag(tag)
-            }
-            Some(found) => found,
-            None => return Err(unknown_after(word, before)),
-        };
+        let next = cursor.down(&word.text).ok_or_else(|| unknown_after(word, cursor))?;
+        match next.place() {
+            Place::Unsupported(known) => return Err(unsupported(word, known)),
+            Place::Tag(tag) => check(tag.kind, word)?,
+            Place::Node(_) | Place::Inner(_) => {}
+        }
+        cursor = next;
     }
-    Ok((place, words, &[]))
+    Ok((cursor, words, &[]))
 }
 
-fn not_served(word: &Token, known: &NotServed) -> ConfigError {
-    let reason = format!("{:?} is known to VyOS but not served by Postern", word.text.as_str());
+fn unsupported(word: &Token, known: &Unsupported) -> ConfigError {
+    let reason = format!("VyOS has {:?}, but Postern does not support it", word.text.as_str());
     ConfigError::new(word.location, reason).fix(known.instead)
 }
 
-fn more_words(last: &Token, path: &[Token]) -> ConfigError {
-    let texts: Vec<&str> = path.iter().map(|word| word.text.as_str()).collect();
-    let following = schema::following(&texts);
+fn more_words(last: &Token, cursor: Cursor) -> ConfigError {
     ConfigError::new(end_of(last), "the line is not complete")
-        .fix(format!("add one of {}", following.join(", ")))
+        .fix(format!("add one of {}", cursor.words().join(", ")))
 }
 
-/// The error for a word that is not valid after `before`.
-fn unknown_after(word: &Token, before: &[&str]) -> ConfigError {
-    let valid = schema::following(before);
-    if nearest(&word.text, &valid).is_some() {
-        return unknown(word, &word.text, &valid);
+/// The error for a word that may not stand at a place.
+fn unknown_after(word: &Token, before: Cursor) -> ConfigError {
+    let (near, valid) = (before.nearest(&word.text), before.words());
+    let unknown = || {
+        let error = ConfigError::new(word.location, format!("unknown word {:?}", word.text.as_str()));
+        suggest(error, near, &valid)
+    };
+    if near.is_some() {
+        return unknown();
     }
     // If the name of a secret was forgotten, the secret stands in its place.
-    let secrets = schema::secrets_behind(before);
+    let secrets: Vec<Type> = before.secrets().collect();
     if secrets.is_empty() {
-        return unknown(word, &word.text, &valid);
+        return unknown();
     }
     if secrets.iter().all(|kind| *kind == Type::Key) && is_no_key(&word.text) {
-        return unknown(word, &word.text, &valid).names_secret();
+        return unknown().names_secret();
     }
-    let error = ConfigError::new(word.location, "unknown word").secret();
-    suggest(error, &word.text, &valid)
+    suggest(ConfigError::new(word.location, "unknown word").secret(), near, &valid)
 }
 
 /// Whether a word can be neither a key nor part of one: it is short, of lower-case letters and hyphens, with an
@@ -240,14 +262,10 @@ fn is_no_key(word: &str) -> bool {
     word.len() <= 24 && stem.chars().all(|c| c.is_ascii_lowercase() || c == '-')
 }
 
-fn unknown(word: &Token, text: &str, valid: &[&str]) -> ConfigError {
-    suggest(ConfigError::new(word.location, format!("unknown word {text:?}")), text, valid)
-}
-
-/// Adds the nearest valid word, or a list of all, to an error.
-fn suggest(error: ConfigError, text: &str, valid: &[&str]) -> ConfigError {
-    match nearest(text, valid) {
-        Some(nearest) => error.fix(format!("did you mean {nearest}?")),
+/// Adds the word that was probably meant, or a list of all, to an error.
+fn suggest(error: ConfigError, near: Option<&str>, valid: &[&str]) -> ConfigError {
+    match near {
+        Some(near) => error.fix(format!("did you mean {near}?")),
         None if valid.is_empty() => error,
         None => {
             let more = if valid.len() > LISTED { ", ..." } else { "" };
@@ -255,16 +273,6 @@ fn suggest(error: ConfigError, text: &str, valid: &[&str]) -> ConfigError {
             error.fix(format!("write one of {}{more}", listed.join(", ")))
         }
     }
-}
-
-/// The valid word nearest to `text`; among equals the one of the same length, as swapped letters are more frequent
-/// than missing ones.
-pub fn nearest<'a>(text: &str, valid: &[&'a str]) -> Option<&'a str> {
-    let words = valid.iter().filter(|valid| !valid.starts_with('<'));
-    let rated = words
-        .map(|valid| (strsim::damerau_levenshtein(text, valid), valid.len().abs_diff(text.len()), *valid));
-    let (distance, _, nearest) = rated.min()?;
-    (distance <= NEAR && distance < nearest.chars().count()).then_some(nearest)
 }
 
 /// The location after a word.
@@ -338,10 +346,30 @@ mod tests {
     }
 
     #[test]
+    fn a_line_at_a_level_is_about_what_is_there_and_may_be_abbreviated() {
+        let level = Path::new(["interfaces", "wireguard", "wg0"]);
+        let mut tree = Tree::default();
+        execute("set mtu 1400", &level, &mut tree).expect("right");
+        execute("set int wire wg1 desc disable", &Path::default(), &mut tree).expect("right");
+        let text = "set interfaces wireguard wg0 mtu 1400\nset interfaces wireguard wg1 description disable";
+        assert_eq!(tree, parse(text).expect("right"));
+        execute("delete mtu", &level, &mut tree).expect("it is set");
+        assert_eq!(tree.at(&level.words()), Some(&Tree::default()), "a name may stand alone");
+        let wrong = execute("set d", &level, &mut tree).expect_err("several words begin so");
+        assert_eq!((wrong.location.column, wrong.reason.as_str()), (5, "unknown word \"d\""));
+        assert_eq!(
+            execute("delete", &level, &mut tree).expect_err("all of it?").reason,
+            "the line is not complete"
+        );
+        assert!(tree.at(&level.words()).is_some());
+    }
+
+    #[test]
     fn a_wrong_word_is_placed_and_the_nearest_named() {
         let wrong = error("set interfaces wireguard wg0 adress 10.0.0.1/8");
         assert_eq!(wrong.location, Location { line: 1, column: 30, width: 6 });
         assert_eq!(wrong.fix.as_deref(), Some("did you mean address?"));
+        assert_eq!(error("set int wireguard").fix.as_deref(), Some("did you mean interfaces?"));
         assert_eq!(error("sett interfaces").fix.as_deref(), Some("did you mean set?"));
         assert_eq!(error("set interface wireguard").fix.as_deref(), Some("did you mean interfaces?"));
         assert!(error("set interfaces bonding bond0").fix.expect("a list").contains("wireguard"));
@@ -364,13 +392,13 @@ mod tests {
         assert_eq!(error("set interfaces wireguard").reason, "the line is not complete");
         assert_eq!(
             error("set interfaces wireguard wg0 description 'a b").reason,
-            "a quotation that does not end"
+            "the closing quote is missing"
         );
     }
 
     #[test]
     fn what_vyos_has_and_we_do_not_is_told_from_a_mistake() {
-        assert!(error("set interfaces wireguard wg0 vrf red").reason.contains("known to VyOS"));
+        assert!(error("set interfaces wireguard wg0 vrf red").reason.contains("VyOS has \"vrf\""));
     }
 
     #[test]

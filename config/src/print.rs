@@ -1,6 +1,6 @@
 //! Writes a configuration as `set` lines: one order, one spelling.
 
-use crate::statement::{is_secret, statements};
+use crate::statement::{Statement, statements};
 use crate::text::Text;
 use crate::tree::Tree;
 use std::fmt::{self, Write};
@@ -40,7 +40,7 @@ impl fmt::Debug for Tree {
 
 /// Whether a configuration has anything that others must not read.
 pub fn has_secrets(tree: &Tree) -> bool {
-    statements(tree).iter().any(|statement| statement.value().is_some() && is_secret(statement.path()))
+    statements(tree).iter().any(Statement::is_secret)
 }
 
 #[cfg(test)]
@@ -79,6 +79,8 @@ mod tests {
         assert!(shown.contains("private-key ********\n") && !shown.contains("YAnz5"));
         let public = TEXT.lines().filter(|line| !line.contains("private-key"));
         let public = parse(&public.collect::<Vec<_>>().join("\n")).expect("right");
+        let branch = parse(TEXT).expect("right").at(&["interfaces", "wireguard", "wg2"]).cloned();
+        assert!(!format!("{branch:?}").contains("YAnz5"), "a branch does not know what it is a branch of");
         assert!(has_secrets(&parse(TEXT).expect("right")) && !has_secrets(&public));
     }
 }

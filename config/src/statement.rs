@@ -1,6 +1,6 @@
 //! A configuration as a list of statements: a path, and the value that is set there.
 
-use crate::schema;
+use crate::schema::{Cursor, Node};
 use crate::tree::Tree;
 use std::fmt::{self, Write};
 
@@ -12,6 +12,7 @@ pub const HIDDEN: &str = "********";
 pub struct Statement<'a> {
     path: Vec<&'a str>,
     value: Option<&'a str>,
+    place: Option<Cursor>,
 }
 
 impl<'a> Statement<'a> {
@@ -23,9 +24,19 @@ impl<'a> Statement<'a> {
         self.value
     }
 
+    /// The node whose value it sets.
+    pub(crate) fn node(&self) -> Option<&'static Node> {
+        self.place?.node()
+    }
+
+    /// Whether it has a value that must not be shown. A value without a known name may be anything.
+    pub(crate) fn is_secret(&self) -> bool {
+        self.value.is_some() && self.node().is_none_or(|node| node.secret)
+    }
+
     /// Writes it, leaving no copy of its value anywhere else.
     pub(crate) fn write(&self, secrets: bool, out: &mut impl Write) -> fmt::Result {
-        let hidden = !secrets && is_secret(&self.path);
+        let hidden = !secrets && self.is_secret();
         let value = self.value.map(|value| if hidden { HIDDEN } else { value });
         for (index, word) in self.path.iter().copied().chain(value).enumerate() {
             out.write_str(if index == 0 { "" } else { " " })?;
@@ -38,20 +49,27 @@ impl<'a> Statement<'a> {
 /// All lines of a configuration, in order.
 pub(crate) fn statements(tree: &Tree) -> Vec<Statement<'_>> {
     let mut found = Vec::new();
-    collect(tree, &mut Vec::new(), &mut found);
+    collect(tree, Some(Cursor::root()), &mut Vec::new(), &mut found);
     found
 }
 
-fn collect<'a>(tree: &'a Tree, path: &mut Vec<&'a str>, found: &mut Vec<Statement<'a>>) {
+fn collect<'a>(
+    tree: &'a Tree,
+    place: Option<Cursor>,
+    path: &mut Vec<&'a str>,
+    found: &mut Vec<Statement<'a>>,
+) {
     if tree.is_empty() && !path.is_empty() {
-        found.push(Statement { path: path.clone(), value: None });
+        found.push(Statement { path: path.clone(), value: None, place });
     }
-    found.extend(
-        tree.own_values().into_iter().map(|value| Statement { path: path.clone(), value: Some(value) }),
-    );
+    found.extend(tree.own_values().into_iter().map(|value| Statement {
+        path: path.clone(),
+        value: Some(value),
+        place,
+    }));
     for (word, child) in tree.children() {
         path.push(word);
-        collect(child, path, found);
+        collect(child, place.and_then(|cursor| cursor.down(word)), path, found);
         path.pop();
     }
 }
@@ -75,9 +93,4 @@ fn write_quoted(value: &str, out: &mut impl Write) -> fmt::Result {
         write!(out, "'{part}'")?;
     }
     Ok(())
-}
-
-/// Whether the value at a path must not be shown.
-pub(crate) fn is_secret(path: &[&str]) -> bool {
-    matches!(schema::find(path), Some(schema::Place::Node(node)) if node.secret)
 }

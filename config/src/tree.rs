@@ -132,22 +132,34 @@ impl Tree {
     /// Has at `path` what `other` has there, which may be nothing.
     pub fn take_over(&mut self, path: &Path, other: &Self) {
         let words = path.words();
-        match (other.at(&words), words.split_last()) {
-            (Some(branch), Some((last, parents))) => {
-                let parents: Vec<(&str, Location)> =
-                    parents.iter().map(|word| (*word, Location::default())).collect();
-                self.make(&parents).children.insert(Word((*last).to_owned()), branch.clone());
-            }
+        match other.at(&words) {
+            Some(branch) if !words.is_empty() => self.insert(&words, branch.clone()),
             _ => _ = self.remove(&words, None),
         }
+    }
+
+    /// Puts a branch at `words`, in the place of what is there.
+    pub(crate) fn insert(&mut self, words: &[&str], branch: Self) {
+        let words: Vec<(&str, Location)> = words.iter().map(|word| (*word, Location::default())).collect();
+        *self.make(&words) = branch;
+    }
+
+    /// Replaces a value of the branch that `words` lead to.
+    pub(crate) fn replace(&mut self, words: &[&str], old: &str, new: &str) {
+        let values = self.branch(words).into_iter().flat_map(|branch| &mut branch.values);
+        for (value, _) in values.filter(|(value, _)| value.as_str() == old) {
+            *value = Zeroizing::new(new.to_owned());
+        }
+    }
+
+    fn branch(&mut self, words: &[&str]) -> Option<&mut Self> {
+        words.iter().try_fold(self, |tree, word| tree.children.get_mut(&Word((*word).to_owned())))
     }
 
     /// Removes the branch that `words` lead to, or one value of it; whether there was anything.
     pub(crate) fn remove(&mut self, words: &[&str], value: Option<&str>) -> bool {
         let Some((last, path)) = words.split_last() else { return false };
-        let parent =
-            path.iter().try_fold(&mut *self, |tree, word| tree.children.get_mut(&Word((*word).to_owned())));
-        let Some(parent) = parent else { return false };
+        let Some(parent) = self.branch(path) else { return false };
         let key = Word((*last).to_owned());
         let Some(value) = value else { return parent.children.remove(&key).is_some() };
         let Some(leaf) = parent.children.get_mut(&key) else { return false };

@@ -24,9 +24,9 @@ pub(crate) fn text() -> String {
             nodes.iter().copied().filter(|node| section_of(node.path) == section).collect();
         describe(section, &inside, &mut text);
     }
-    text.push_str("\n## Known and refused\n\nVyOS has these branches; Postern does not serve them.\n\n");
+    text.push_str("\n## Not supported\n\nVyOS has these branches; Postern does not support them.\n\n");
     text.push_str("| branch | instead |\n|---|---|\n");
-    for known in schema::not_served_here() {
+    for known in schema::unsupported_nodes() {
         let _ = writeln!(text, "| `{}` | {} |", known.path, known.instead);
     }
     text

@@ -1,9 +1,11 @@
-//! `vpn ipsec`: site to site, in the spelling of VyOS 1.4 and 1.5, and beside it that of 1.3 and before.
+//! `vpn ipsec`: site to site, with the words of VyOS 1.4 and 1.5, and those of 1.3 and before.
 
 use super::algorithm::{DH_GROUPS, ENCRYPTIONS, HASHES, PFS, PRFS};
 use super::pki::{self, CA, CERTIFICATE};
 use super::value::Type;
-use super::{Node, NotServed, PORT, Tag, branch, flag, flag_or, not_served, tag, value, values};
+use super::{
+    Inner, Node, PORT, Tag, Unsupported, branch, flag, flag_or, inner, tag, unsupported, value, values,
+};
 
 const ENABLE: Type = Type::Word(&["enable", "disable"]);
 const SUBSYSTEM: Type = Type::Word(&[
@@ -15,27 +17,68 @@ const IDENTITY: Type = Type::Text(255);
 const SECRET: Type = Type::Secret(1024);
 const PROPOSAL: Type = Type::Number(1, 65_535);
 const DAY: u64 = 86_400;
-const NO_EFFECT: &str = "has no effect";
-const LOG: &str = "has no effect: how much is said is said by LOG_LEVEL in the environment";
-const PASSPHRASE: &str = "has no effect: a private key must not need one";
+const IGNORED: &str = "is ignored";
+const LOG: &str = "is ignored: set LOG_LEVEL in the environment instead";
+const PASSPHRASE: &str = "is ignored: encrypted private keys are not supported";
 
 /// Tags that peers refer to.
 const ESP_GROUP: &str = "vpn ipsec esp-group <esp-group>";
 const IKE_GROUP: &str = "vpn ipsec ike-group <ike-group>";
 const PROPOSES: &str = "proposal 1 encryption aes256gcm128";
 
+pub(super) static INNER: &[Inner] = &[
+    inner("vpn", "Virtual private networks"),
+    inner("vpn ipsec", "IPsec: IKEv2 and ESP"),
+    inner("vpn ipsec authentication", "Credentials shared by peers"),
+    inner("vpn ipsec authentication psk", "Pre-shared keys"),
+    inner("vpn ipsec esp-group", "ESP settings for tunnels"),
+    inner("vpn ipsec esp-group <esp-group> proposal", "ESP proposals, in the order of preference"),
+    inner("vpn ipsec ike-group", "IKE settings for peers"),
+    inner("vpn ipsec ike-group <ike-group> proposal", "IKE proposals, in the order of preference"),
+    inner("vpn ipsec ipsec-interfaces", "Ignored; VyOS 1.3 name of interface"),
+    inner("vpn ipsec log", "Ignored; set LOG_LEVEL in the environment"),
+    inner("vpn ipsec logging", "Ignored; VyOS 1.3 name of log"),
+    inner("vpn ipsec nat-networks", "Ignored"),
+    inner("vpn ipsec nat-networks allowed-network", "Ignored"),
+    inner("vpn ipsec options", "Settings for all peers"),
+    inner("vpn ipsec options retransmission", "Retransmission of IKE requests"),
+    inner("vpn ipsec site-to-site", "Tunnels between sites"),
+    inner("vpn ipsec site-to-site peer", "Peers"),
+    inner(
+        "vpn ipsec site-to-site peer <peer> authentication",
+        "Authentication of this gateway and of the peer",
+    ),
+    inner(
+        "vpn ipsec site-to-site peer <peer> authentication rsa",
+        "Authentication by RSA keys without certificates",
+    ),
+    inner("vpn ipsec site-to-site peer <peer> authentication x509", "Authentication by certificates"),
+    inner("vpn ipsec site-to-site peer <peer> tunnel", "Tunnels to the peer"),
+    inner("vpn ipsec site-to-site peer <peer> tunnel <tunnel> local", "Traffic selector of this side"),
+    inner("vpn ipsec site-to-site peer <peer> tunnel <tunnel> remote", "Traffic selector of the peer's side"),
+    inner("vpn ipsec site-to-site peer <peer> vti", "Virtual tunnel interface (not supported)"),
+];
+
 pub(super) static TAGS: &[Tag] = &[
-    tag("vpn ipsec authentication psk <psk>", Type::Name, "Name of a pre-shared secret"),
-    tag(ESP_GROUP, Type::Name, "Name of a group of settings for ESP").begins(PROPOSES),
-    tag("vpn ipsec esp-group <esp-group> proposal <number>", PROPOSAL, "Number of a proposal"),
-    tag(IKE_GROUP, Type::Name, "Name of a group of settings for IKE").begins(PROPOSES),
-    tag("vpn ipsec ike-group <ike-group> proposal <number>", PROPOSAL, "Number of a proposal"),
-    tag("vpn ipsec nat-networks allowed-network <prefix>", Type::Prefix, "A network"),
-    tag("vpn ipsec site-to-site peer <peer>", Type::Name, "Name of the peer; in older VyOS, its address"),
+    tag("vpn ipsec authentication psk <psk>", Type::Name, "Name of the pre-shared key"),
+    tag(ESP_GROUP, Type::Name, "Name of the ESP settings").begins(PROPOSES),
+    tag(
+        "vpn ipsec esp-group <esp-group> proposal <number>",
+        PROPOSAL,
+        "Number of the proposal; the lowest is preferred",
+    ),
+    tag(IKE_GROUP, Type::Name, "Name of the IKE settings").begins(PROPOSES),
+    tag(
+        "vpn ipsec ike-group <ike-group> proposal <number>",
+        PROPOSAL,
+        "Number of the proposal; the lowest is preferred",
+    ),
+    tag("vpn ipsec nat-networks allowed-network <prefix>", Type::Prefix, "Ignored"),
+    tag("vpn ipsec site-to-site peer <peer>", Type::Name, "Name of the peer; in VyOS 1.3 its address"),
     tag(
         "vpn ipsec site-to-site peer <peer> tunnel <tunnel>",
         Type::Number(0, u32::MAX as u64),
-        "Number of a tunnel",
+        "Number of the tunnel",
     ),
 ];
 
@@ -43,181 +86,181 @@ pub(super) static GENERAL: &[Node] = &[
     value(
         "vpn ipsec authentication psk <psk> dhcp-interface",
         Type::Name,
-        "Interface whose address is an identity",
+        "Ignored; interface whose address is an identity",
     )
-    .note("has no effect: write the address itself, or %any, as id"),
+    .note("is ignored: set id to the address, or to %any"),
     values(
         "vpn ipsec authentication psk <psk> id",
         IDENTITY,
-        "Identity or address of one side that has this secret",
+        "Identity or address of a side that uses this key",
     ),
-    value("vpn ipsec authentication psk <psk> secret", SECRET, "The secret").secret(),
+    value("vpn ipsec authentication psk <psk> secret", SECRET, "Pre-shared key").secret(),
     value(
         "vpn ipsec authentication psk <psk> secret-type",
         Type::Word(&["plaintext", "base64", "hex"]),
-        "How the secret is written",
+        "Encoding of the secret",
     )
     .or("plaintext"),
-    flag("vpn ipsec disable-uniqreqids", "Accepted; has no effect").note(NO_EFFECT),
-    values("vpn ipsec interface", Type::Name, "Accepted; has no effect")
-        .note("has no effect: IKE is served on every interface, to peers of the configuration only"),
-    value("vpn ipsec log level", Type::Number(0, 2), "Accepted; has no effect").or("0").note(LOG),
-    values("vpn ipsec log subsystem", SUBSYSTEM, "Accepted; has no effect").note(LOG),
-    flag(
-        "vpn ipsec options disable-route-autoinstall",
-        "Leave the routes to the networks behind peers to others",
-    ),
-    flag("vpn ipsec options flexvpn", "Accepted; has no effect").note(NO_EFFECT),
-    value("vpn ipsec options interface", Type::Name, "Accepted; has no effect").note(NO_EFFECT),
+    flag("vpn ipsec disable-uniqreqids", "Ignored").note(IGNORED),
+    values("vpn ipsec interface", Type::Name, "Ignored")
+        .note("is ignored: IKE listens on every interface, for configured peers only"),
+    value("vpn ipsec log level", Type::Number(0, 2), "Ignored").or("0").note(LOG),
+    values("vpn ipsec log subsystem", SUBSYSTEM, "Ignored").note(LOG),
+    flag("vpn ipsec options disable-route-autoinstall", "Do not install routes to remote prefixes"),
+    flag("vpn ipsec options flexvpn", "Ignored").note(IGNORED),
+    value("vpn ipsec options interface", Type::Name, "Ignored").note(IGNORED),
     value(
         "vpn ipsec options retransmission attempts",
         Type::Number(1, 20),
-        "How often a request is sent again",
+        "Number of times that a request is sent again",
     )
     .or("7"),
-    value("vpn ipsec options retransmission base", Type::Decimal(100, 1000), "By what each wait is longer")
-        .or("1.8"),
-    value("vpn ipsec options retransmission timeout", Type::Number(1, 300), "Seconds of the first wait")
-        .or("1"),
+    value(
+        "vpn ipsec options retransmission base",
+        Type::Decimal(100, 1000),
+        "Factor by which each wait is longer than the one before",
+    )
+    .or("1.8"),
+    value(
+        "vpn ipsec options retransmission timeout",
+        Type::Number(1, 300),
+        "Seconds before a request is sent again for the first time",
+    )
+    .or("1"),
     values(
         "vpn ipsec passthrough",
         Type::Prefix,
-        "Network that is reached in clear, although a tunnel's remote prefix contains it",
+        "Prefix reached without encryption, within a remote prefix",
     ),
-    flag("vpn ipsec options virtual-ip", "Accepted; has no effect").note(NO_EFFECT),
+    flag("vpn ipsec options virtual-ip", "Ignored").note(IGNORED),
     // VyOS 1.3 and before.
-    value("vpn ipsec auto-update", Type::Number(30, 65_535), "Accepted; has no effect").note(NO_EFFECT),
-    value("vpn ipsec include-ipsec-conf", Type::Text(1024), "Accepted; has no effect").note(NO_EFFECT),
-    value("vpn ipsec include-ipsec-secrets", Type::Text(1024), "Accepted; has no effect").note(NO_EFFECT),
-    values("vpn ipsec ipsec-interfaces interface", Type::Name, "Older spelling of interface")
-        .note("has no effect: IKE is served on every interface, to peers of the configuration only"),
-    value("vpn ipsec logging log-level", Type::Number(0, 2), "Older spelling of log level").note(LOG),
-    values("vpn ipsec logging log-modes", SUBSYSTEM, "Older spelling of log subsystem").note(LOG),
-    values(
-        "vpn ipsec nat-networks allowed-network <prefix> exclude",
-        Type::Prefix,
-        "Accepted; has no effect",
-    )
-    .note(NO_EFFECT),
-    value("vpn ipsec nat-traversal", ENABLE, "Accepted; has no effect")
-        .note("has no effect: NAT is noticed without it"),
+    value("vpn ipsec auto-update", Type::Number(30, 65_535), "Ignored").note(IGNORED),
+    value("vpn ipsec include-ipsec-conf", Type::Text(1024), "Ignored").note(IGNORED),
+    value("vpn ipsec include-ipsec-secrets", Type::Text(1024), "Ignored").note(IGNORED),
+    values("vpn ipsec ipsec-interfaces interface", Type::Name, "Ignored; VyOS 1.3 name of interface")
+        .note("is ignored: IKE listens on every interface, for configured peers only"),
+    value("vpn ipsec logging log-level", Type::Number(0, 2), "Ignored; VyOS 1.3 name of log level").note(LOG),
+    values("vpn ipsec logging log-modes", SUBSYSTEM, "Ignored; VyOS 1.3 name of log subsystem").note(LOG),
+    values("vpn ipsec nat-networks allowed-network <prefix> exclude", Type::Prefix, "Ignored").note(IGNORED),
+    value("vpn ipsec nat-traversal", ENABLE, "Ignored").note("is ignored: NAT is always detected"),
 ];
 
 pub(super) static GROUPS: &[Node] = &[
-    flag_or("vpn ipsec esp-group <esp-group> compression", ENABLE, "Accepted; has no effect"),
-    // Ours: strongSwan writes noesn in a proposal.
-    flag("vpn ipsec esp-group <esp-group> disable-esn", "Offer and accept only sequence numbers of 32 bits"),
-    flag("vpn ipsec esp-group <esp-group> disable-rekey", "Let SAs end instead of replacing them"),
+    flag_or("vpn ipsec esp-group <esp-group> compression", ENABLE, "Ignored"),
+    // Not in VyOS; strongSwan writes noesn in a proposal.
+    flag("vpn ipsec esp-group <esp-group> disable-esn", "Use 32-bit sequence numbers only (no ESN)"),
+    flag("vpn ipsec esp-group <esp-group> disable-rekey", "Let SAs expire instead of rekeying them"),
     value(
         "vpn ipsec esp-group <esp-group> life-bytes",
         Type::Number(1024, 26_843_545_600_000),
-        "Bytes after which an SA is replaced",
+        "Bytes after which an SA is rekeyed",
     ),
     value(
         "vpn ipsec esp-group <esp-group> life-packets",
         Type::Number(1000, 26_843_545_600_000),
-        "Packets after which an SA is replaced",
+        "Packets after which an SA is rekeyed",
     ),
     value(
         "vpn ipsec esp-group <esp-group> lifetime",
         Type::Number(30, DAY),
-        "Seconds after which an SA is replaced",
+        "Seconds after which an SA is rekeyed",
     )
     .or("3600"),
     value(
         "vpn ipsec esp-group <esp-group> mode",
         Type::Word(&["tunnel", "transport"]),
-        "Whether whole packets are carried, or what follows their IP header",
+        "Encapsulation: whole packets, or their payload between the gateways",
     )
     .or("tunnel"),
     value(
         "vpn ipsec esp-group <esp-group> pfs",
         Type::Word(PFS),
-        "Diffie-Hellman group for new keys; with enable, the first of the ike-group",
+        "Perfect forward secrecy; enable uses the first group of the ike-group",
     )
     .or("enable"),
-    value("vpn ipsec esp-group <esp-group> proposal <number> encryption", Type::Word(ENCRYPTIONS), "Cipher")
-        .or("aes128"),
+    value(
+        "vpn ipsec esp-group <esp-group> proposal <number> encryption",
+        Type::Word(ENCRYPTIONS),
+        "Encryption algorithm",
+    )
+    .or("aes128"),
     value(
         "vpn ipsec esp-group <esp-group> proposal <number> hash",
         Type::Word(HASHES),
-        "MAC beside a cipher that does not authenticate; SHA-2 if not set",
+        "Integrity algorithm; not used with GCM and other AEADs (default: SHA-2)",
     ),
     value(
         "vpn ipsec ike-group <ike-group> close-action",
         Type::Word(&["none", "trap", "start", "hold", "clear", "restart"]),
-        "What is done when the peer ends a tunnel",
+        "Action when the peer closes a tunnel",
     )
     .or("none"),
-    branch(
-        "vpn ipsec ike-group <ike-group> dead-peer-detection",
-        "Ask a peer that is silent whether it lives",
-    ),
+    branch("vpn ipsec ike-group <ike-group> dead-peer-detection", "Detect a peer that does not answer"),
     value(
         "vpn ipsec ike-group <ike-group> dead-peer-detection action",
         Type::Word(&["trap", "clear", "restart", "hold"]),
-        "What is done when it does not",
+        "Action when the peer does not answer",
     )
     .or("clear"),
     value(
         "vpn ipsec ike-group <ike-group> dead-peer-detection interval",
         Type::Number(2, DAY),
-        "Seconds of silence after which it is asked",
+        "Seconds without traffic before the peer is probed",
     )
     .or("30"),
     value(
         "vpn ipsec ike-group <ike-group> dead-peer-detection timeout",
         Type::Number(2, DAY),
-        "Seconds without an answer after which it is dead",
+        "Seconds without an answer before the peer is given up",
     )
     .or("120"),
-    flag(
-        "vpn ipsec ike-group <ike-group> disable-mobike",
-        "Do not follow a peer to another address by MOBIKE, which is not served yet",
-    ),
+    flag("vpn ipsec ike-group <ike-group> disable-mobike", "Disable MOBIKE, which is not supported yet"),
     flag_or(
         "vpn ipsec ike-group <ike-group> ikev2-reauth",
         Type::Word(&["yes", "no"]),
-        "Reauthenticate instead of only rekeying the IKE SA",
+        "Reauthenticate when the IKE SA is rekeyed",
     )
-    .note("is since VyOS 1.4 without a value: there for yes, deleted for no"),
+    .note("is without a value since VyOS 1.4: set it for yes, delete it for no"),
     value(
         "vpn ipsec ike-group <ike-group> key-exchange",
         Type::Word(&["ikev1", "ikev2"]),
-        "Version of IKE: only ikev2",
+        "IKE version; only ikev2 is supported",
     )
     .or("ikev2"),
     value(
         "vpn ipsec ike-group <ike-group> lifetime",
         Type::Number(0, DAY),
-        "Seconds after which the keys are replaced; 0 for never",
+        "Seconds after which the IKE SA is rekeyed; 0 disables rekeying",
     )
     .or("28800"),
     value(
         "vpn ipsec ike-group <ike-group> mode",
         Type::Word(&["main", "aggressive"]),
-        "Of IKEv1; has no effect",
+        "Ignored; for IKEv1 only",
     )
-    .note("has no effect: it is of IKEv1"),
-    value("vpn ipsec ike-group <ike-group> mobike", ENABLE, "Older spelling of disable-mobike").note(
-        "has no effect: MOBIKE is not served yet (since VyOS 1.4 the word is disable-mobike, there or not)",
-    ),
+    .note("is ignored: it is for IKEv1 only"),
+    value("vpn ipsec ike-group <ike-group> mobike", ENABLE, "Ignored; VyOS 1.3 name of disable-mobike")
+        .note("is ignored: MOBIKE is not supported yet (VyOS 1.4 has disable-mobike instead)"),
     value(
         "vpn ipsec ike-group <ike-group> proposal <number> dh-group",
         Type::Word(DH_GROUPS),
-        "Diffie-Hellman group; those of at least 128 bits if not set",
+        "Diffie-Hellman group (default: 31, 19, 20, 21, 14, 15 and 16)",
     ),
-    value("vpn ipsec ike-group <ike-group> proposal <number> encryption", Type::Word(ENCRYPTIONS), "Cipher")
-        .or("aes128"),
+    value(
+        "vpn ipsec ike-group <ike-group> proposal <number> encryption",
+        Type::Word(ENCRYPTIONS),
+        "Encryption algorithm",
+    )
+    .or("aes128"),
     value(
         "vpn ipsec ike-group <ike-group> proposal <number> hash",
         Type::Word(HASHES),
-        "MAC and pseudorandom function; SHA-2 if not set",
+        "Integrity algorithm and PRF (default: SHA-2)",
     ),
     value(
         "vpn ipsec ike-group <ike-group> proposal <number> prf",
         Type::Word(PRFS),
-        "Pseudorandom function; that of the hash if not set",
+        "Pseudorandom function (default: that of the hash)",
     ),
 ];
 
@@ -225,203 +268,215 @@ pub(super) static PEERS: &[Node] = &[
     value(
         "vpn ipsec site-to-site peer <peer> authentication local-id",
         IDENTITY,
-        "Who we are; our address, or the subject of our certificate, if not set",
+        "Identity of this gateway (default: its address or certificate subject)",
     ),
     value(
         "vpn ipsec site-to-site peer <peer> authentication mode",
         Type::Word(&["pre-shared-secret", "rsa", "x509"]),
-        "How the sides prove who they are",
+        "Authentication method",
     )
     .or("pre-shared-secret"),
     value(
         "vpn ipsec site-to-site peer <peer> authentication remote-id",
         IDENTITY,
-        "Who the peer must be; %any for anyone",
+        "Identity that the peer must have; %any accepts every identity",
     ),
     value(
         "vpn ipsec site-to-site peer <peer> authentication rsa local-key",
         Type::Reference(pki::KEY_PAIR),
-        "Our key pair, with its private key",
+        "Key pair of this gateway",
     ),
     value(
         "vpn ipsec site-to-site peer <peer> authentication rsa passphrase",
         SECRET,
-        "Passphrase of our private key; not served",
+        "Ignored; encrypted private keys are not supported",
     )
     .secret()
     .note(PASSPHRASE),
     value(
         "vpn ipsec site-to-site peer <peer> authentication rsa remote-key",
         Type::Reference(pki::KEY_PAIR),
-        "Key pair with the peer's public key",
+        "Key pair with the public key of the peer",
     ),
     flag(
         "vpn ipsec site-to-site peer <peer> authentication use-x509-id",
-        "We are the subject of our certificate",
+        "Use the certificate subject as local identity",
     ),
-    // Ours: VyOS leaves it to the settings of strongSwan.
+    // Not in VyOS, where strongSwan's own settings decide.
     flag(
         "vpn ipsec site-to-site peer <peer> authentication x509 accept-sha1",
-        "Sign with SHA-1 if the peer knows nothing better, and take such signatures",
+        "Allow SHA-1 signatures with peers that lack RFC 7427",
     )
-    .note("is weak: remove it as soon as the peer signs by RFC 7427, or with a key on a curve"),
+    .note("is weak: remove it when the peer supports RFC 7427 or has an ECDSA key"),
     values(
         "vpn ipsec site-to-site peer <peer> authentication x509 ca-certificate",
         Type::Reference(CA),
-        "Who may have signed the peer's certificate",
+        "Authority trusted to sign the certificate of the peer",
     ),
     value(
         "vpn ipsec site-to-site peer <peer> authentication x509 certificate",
         Type::Reference(CERTIFICATE),
-        "Our certificate",
+        "Certificate of this gateway",
     ),
     value(
         "vpn ipsec site-to-site peer <peer> authentication x509 passphrase",
         SECRET,
-        "Passphrase of our private key; not served",
+        "Ignored; encrypted private keys are not supported",
     )
     .secret()
     .note(PASSPHRASE),
-    // Ours: in strongSwan's words.
+    // Not in VyOS: the values are strongSwan's.
     value(
         "vpn ipsec site-to-site peer <peer> authentication x509 revocation",
         Type::Word(&["relaxed", "ifuri", "strict"]),
-        "What must be known about the peer's certificate: nothing; where it says where to ask, or always, that it is not revoked",
+        "Revocation check: if known, if the certificate names a server, or always",
     )
     .or("relaxed"),
     value(
         "vpn ipsec site-to-site peer <peer> connection-type",
         Type::Word(&["initiate", "respond", "trap", "none"]),
-        "Call at once; when there is traffic (trap, before called respond); or never",
+        "When to connect: at once, on traffic (trap or respond), or never",
     )
     .or("initiate"),
     value(
         "vpn ipsec site-to-site peer <peer> default-esp-group",
         Type::Reference(ESP_GROUP),
-        "The esp-group of tunnels that name none",
+        "ESP settings of tunnels without an esp-group",
     ),
-    value("vpn ipsec site-to-site peer <peer> description", DESCRIPTION, "Who it is"),
-    value("vpn ipsec site-to-site peer <peer> dhcp-interface", Type::Name, "Accepted as local-address any")
-        .note("is taken as local-address any"),
-    flag("vpn ipsec site-to-site peer <peer> disable", "As if the peer were not there"),
+    value("vpn ipsec site-to-site peer <peer> description", DESCRIPTION, "Description"),
+    value("vpn ipsec site-to-site peer <peer> dhcp-interface", Type::Name, "Same as local-address any")
+        .note("is read as local-address any"),
+    flag("vpn ipsec site-to-site peer <peer> disable", "Disable the peer"),
     flag(
         "vpn ipsec site-to-site peer <peer> force-udp-encapsulation",
-        "ESP in UDP even where there is no NAT, as if not set",
+        "Send ESP in UDP also without NAT (the default)",
     ),
-    value("vpn ipsec site-to-site peer <peer> ike-group", Type::Reference(IKE_GROUP), "Settings for IKE"),
+    value(
+        "vpn ipsec site-to-site peer <peer> ike-group",
+        Type::Reference(IKE_GROUP),
+        "IKE settings of the peer",
+    ),
     value(
         "vpn ipsec site-to-site peer <peer> ikev2-reauth",
         Type::Word(&["yes", "no", "inherit"]),
-        "As in the ike-group, for this peer",
+        "Reauthentication, if other than in the ike-group",
     )
     .or("inherit"),
     value(
         "vpn ipsec site-to-site peer <peer> local-address",
         Type::AddressOrAny,
-        "Our address; any if not set",
+        "Address of this gateway (default: any)",
     ),
     values(
         "vpn ipsec site-to-site peer <peer> remote-address",
         Type::PeerAddress,
-        "Where the peer is; any, as if not set, if it calls us from anywhere",
+        "Address of the peer; with any, the default, the peer must connect to us",
     ),
     value(
         "vpn ipsec site-to-site peer <peer> replay-window",
         Type::Number(0, 1 << 20),
-        "Packets that may arrive late; 0 switches the check off",
+        "Size of the replay window in packets; 0 disables replay protection",
     ),
-    value("vpn ipsec site-to-site peer <peer> vti bind", Type::Interface("vti"), "Not served yet"),
-    value("vpn ipsec site-to-site peer <peer> vti esp-group", Type::Reference(ESP_GROUP), "Not served yet"),
+    value(
+        "vpn ipsec site-to-site peer <peer> vti bind",
+        Type::Interface("vti"),
+        "VTI interface (not supported)",
+    ),
+    value(
+        "vpn ipsec site-to-site peer <peer> vti esp-group",
+        Type::Reference(ESP_GROUP),
+        "ESP settings (not supported)",
+    ),
     // VyOS 1.3 and before.
-    value("vpn ipsec site-to-site peer <peer> authentication id", IDENTITY, "Older spelling of local-id")
-        .note("is since VyOS 1.4: authentication local-id"),
+    value("vpn ipsec site-to-site peer <peer> authentication id", IDENTITY, "VyOS 1.3 name of local-id")
+        .note("was renamed in VyOS 1.4: use authentication local-id"),
     value(
         "vpn ipsec site-to-site peer <peer> authentication pre-shared-secret",
         SECRET,
-        "The secret, as older VyOS had it",
+        "Pre-shared key, in the place that VyOS 1.3 has for it",
     )
     .secret()
-    .note("is since VyOS 1.4: vpn ipsec authentication psk NAME secret, with both sides as id"),
+    .note("moved in VyOS 1.4: use vpn ipsec authentication psk NAME secret, with both sides as id"),
     value(
         "vpn ipsec site-to-site peer <peer> force-encapsulation",
         ENABLE,
-        "With disable, ESP in UDP only where there is a NAT, which is slower",
+        "VyOS 1.3 option; disable sends ESP without UDP where there is no NAT",
     )
     .note("is a VyOS 1.3 option: enable is the default (force-udp-encapsulation), disable sends ESP without UDP where there is no NAT"),
 ];
 
 pub(super) static TUNNELS: &[Node] = &[
-    flag("vpn ipsec site-to-site peer <peer> tunnel <tunnel> disable", "As if the tunnel were not there"),
+    flag("vpn ipsec site-to-site peer <peer> tunnel <tunnel> disable", "Disable the tunnel"),
     value(
         "vpn ipsec site-to-site peer <peer> tunnel <tunnel> esp-group",
         Type::Reference(ESP_GROUP),
-        "Settings for ESP",
+        "ESP settings of the tunnel",
     ),
-    value("vpn ipsec site-to-site peer <peer> tunnel <tunnel> local port", PORT, "Port of our side"),
+    value(
+        "vpn ipsec site-to-site peer <peer> tunnel <tunnel> local port",
+        PORT,
+        "Local TCP or UDP port (default: any)",
+    ),
     values(
         "vpn ipsec site-to-site peer <peer> tunnel <tunnel> local prefix",
         Type::Prefix,
-        "Network on our side; our own address if not set",
+        "Local prefix (default: the address of this gateway)",
     ),
     value(
         "vpn ipsec site-to-site peer <peer> tunnel <tunnel> mtu",
         Type::Number(576, 9000),
-        "Largest packet inside the tunnel",
+        "MTU inside the tunnel, in bytes",
     ),
     value(
         "vpn ipsec site-to-site peer <peer> tunnel <tunnel> priority",
         Type::Number(1, 100),
-        "Which of several tunnels for the same traffic is taken; 1 is the first",
+        "Order among tunnels for the same traffic; 1 is used first",
     ),
     value(
         "vpn ipsec site-to-site peer <peer> tunnel <tunnel> protocol",
         Type::Protocol,
-        "The only protocol that is carried",
+        "IP protocol of the traffic (default: all)",
     ),
-    value("vpn ipsec site-to-site peer <peer> tunnel <tunnel> remote port", PORT, "Port of the other side"),
+    value(
+        "vpn ipsec site-to-site peer <peer> tunnel <tunnel> remote port",
+        PORT,
+        "Remote TCP or UDP port (default: any)",
+    ),
     values(
         "vpn ipsec site-to-site peer <peer> tunnel <tunnel> remote prefix",
         Type::Prefix,
-        "Network on the other side; the peer's own address if not set",
+        "Remote prefix (default: the address of the peer)",
     ),
     // VyOS 1.3 and before.
-    value(
-        "vpn ipsec site-to-site peer <peer> tunnel <tunnel> allow-nat-networks",
-        ENABLE,
-        "Accepted; has no effect",
-    )
-    .note(NO_EFFECT),
-    value(
-        "vpn ipsec site-to-site peer <peer> tunnel <tunnel> allow-public-networks",
-        ENABLE,
-        "Accepted; has no effect",
-    )
-    .note(NO_EFFECT),
+    value("vpn ipsec site-to-site peer <peer> tunnel <tunnel> allow-nat-networks", ENABLE, "Ignored")
+        .note(IGNORED),
+    value("vpn ipsec site-to-site peer <peer> tunnel <tunnel> allow-public-networks", ENABLE, "Ignored")
+        .note(IGNORED),
 ];
 
-const IMPORT: &str =
-    "put it under pki: set pki certificate NAME certificate BASE64, set pki ca NAME certificate BASE64";
+const IMPORT: &str = "configure certificates under pki: set pki certificate NAME certificate BASE64, set pki ca NAME certificate BASE64";
 
-pub(super) static NOT_SERVED: &[NotServed] = &[
-    not_served("interfaces vti")
-        .instead("use tunnels with prefixes: set vpn ipsec site-to-site peer NAME tunnel 1 ..."),
-    not_served("vpn ipsec authentication ppk"),
-    not_served("vpn ipsec profile"),
-    not_served("vpn ipsec remote-access"),
-    not_served("vpn ipsec site-to-site peer <peer> authentication ppk"),
-    not_served("vpn ipsec site-to-site peer <peer> ppk"),
-    not_served("vpn ipsec site-to-site peer <peer> authentication rsa-key-name").instead(KEY_PAIR),
-    not_served("vpn ipsec site-to-site peer <peer> authentication x509 ca-cert-file").instead(IMPORT),
-    not_served("vpn ipsec site-to-site peer <peer> authentication x509 cert-file").instead(IMPORT),
-    not_served("vpn ipsec site-to-site peer <peer> authentication x509 crl-file").instead(IMPORT),
-    not_served("vpn ipsec site-to-site peer <peer> authentication x509 key").instead(IMPORT),
-    not_served("vpn ipsec site-to-site peer <peer> virtual-address"),
-    not_served("vpn ipsec site-to-site peer <peer> vti traffic-selector"),
-    not_served("vpn l2tp"),
-    not_served("vpn openconnect"),
-    not_served("vpn pptp"),
-    not_served("vpn rsa-keys").instead(KEY_PAIR),
-    not_served("vpn sstp"),
+pub(super) static UNSUPPORTED: &[Unsupported] = &[
+    unsupported("interfaces vti").instead(
+        "use a tunnel with prefixes: set vpn ipsec site-to-site peer NAME tunnel 1 local prefix PREFIX",
+    ),
+    unsupported("vpn ipsec authentication ppk"),
+    unsupported("vpn ipsec profile"),
+    unsupported("vpn ipsec remote-access"),
+    unsupported("vpn ipsec site-to-site peer <peer> authentication ppk"),
+    unsupported("vpn ipsec site-to-site peer <peer> ppk"),
+    unsupported("vpn ipsec site-to-site peer <peer> authentication rsa-key-name").instead(KEY_PAIR),
+    unsupported("vpn ipsec site-to-site peer <peer> authentication x509 ca-cert-file").instead(IMPORT),
+    unsupported("vpn ipsec site-to-site peer <peer> authentication x509 cert-file").instead(IMPORT),
+    unsupported("vpn ipsec site-to-site peer <peer> authentication x509 crl-file").instead(IMPORT),
+    unsupported("vpn ipsec site-to-site peer <peer> authentication x509 key").instead(IMPORT),
+    unsupported("vpn ipsec site-to-site peer <peer> virtual-address"),
+    unsupported("vpn ipsec site-to-site peer <peer> vti traffic-selector"),
+    unsupported("vpn l2tp"),
+    unsupported("vpn openconnect"),
+    unsupported("vpn pptp"),
+    unsupported("vpn rsa-keys").instead(KEY_PAIR),
+    unsupported("vpn sstp"),
 ];
 
-const KEY_PAIR: &str = "put keys under pki: set pki key-pair NAME public key BASE64, set vpn ipsec site-to-site peer NAME authentication mode rsa, with rsa local-key and rsa remote-key";
+const KEY_PAIR: &str = "configure keys under pki: set pki key-pair NAME public key BASE64, set vpn ipsec site-to-site peer NAME authentication mode rsa, with rsa local-key and rsa remote-key";

@@ -1,6 +1,7 @@
-//! What algorithms are called elsewhere: in RFCs, by OpenSSL, libreswan, strongSwan and routers.
+//! The word that was probably meant: by edits, and by what algorithms are called in RFCs, by OpenSSL, libreswan, strongSwan
+//! and routers.
 //!
-//! Edits between words mislead here: `aes-256-gcm` is nearer to `aes256gcm8`, with its weak tag, than to `aes256gcm128`.
+//! Edits mislead among algorithms: `aes-256-gcm` is nearer to `aes256gcm8`, with its weak tag, than to `aes256gcm128`.
 
 use super::algorithm::{DH_GROUPS, ENCRYPTIONS, HASHES, PFS, PRFS};
 
@@ -24,6 +25,19 @@ pub(crate) fn meant(text: &str, words: &[&'static str]) -> Option<&'static str> 
     } else {
         None
     }
+}
+
+/// The maximum edit distance of a suggestion.
+pub(crate) const NEAR: usize = 3;
+
+/// The valid word nearest to `text`; among equals the one of the same length, as swapped letters are more frequent
+/// than missing ones.
+pub fn nearest<'a>(text: &str, valid: &[&'a str]) -> Option<&'a str> {
+    let words = valid.iter().filter(|valid| !valid.starts_with('<'));
+    let rated = words
+        .map(|valid| (strsim::damerau_levenshtein(text, valid), valid.len().abs_diff(text.len()), *valid));
+    let (distance, _, nearest) = rated.min()?;
+    (distance <= NEAR && distance < nearest.chars().count()).then_some(nearest)
 }
 
 /// The letters and digits alone, as they are written small.

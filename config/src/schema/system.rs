@@ -1,13 +1,13 @@
 //! `system`.
 
 use super::value::Type;
-use super::{Node, NotServed, flag, not_served, value};
+use super::{Inner, Node, Unsupported, flag, inner, unsupported, value};
 
 /// Crypto engines that a cipher can be pinned to, by their names in `crypto`.
 pub const ENGINES: &[&str] = &["aws-lc", "ipsec-mb", "openssl", "af-alg", "cryptodev"];
 
 const fn pin(path: &'static str) -> Node {
-    value(path, Type::Word(ENGINES), "The engine for this cipher; the fastest measured if not set")
+    value(path, Type::Word(ENGINES), "Crypto engine for this cipher (default: the fastest one measured)")
 }
 
 macro_rules! pins {
@@ -27,26 +27,28 @@ macro_rules! pairs {
     };
 }
 
+pub(super) static INNER: &[Inner] = &[
+    inner("system", "Settings of the gateway as a whole"),
+    inner("system acceleration", "Crypto accelerators"),
+    inner("system crypto", "Encryption of packets"),
+    inner("system crypto engine", "Crypto engine for each cipher"),
+];
+
 pub(super) static NODES: &[Node] = &[
-    flag("system acceleration qat", "Use crypto accelerators on a bus where they are the fastest"),
-    flag(
-        "system allow-empty",
-        "A configuration without interfaces and peers is meant, and not a file cut off",
-    ),
-    flag("system open-at-exit", "Open what tunnels protect when the gateway is stopped; closed if not set"),
+    flag("system acceleration qat", "Use hardware crypto accelerators where they are fastest"),
+    flag("system allow-empty", "Accept a configuration without interfaces and peers"),
+    flag("system open-at-exit", "Let protected networks be reached unencrypted when the gateway stops"),
 ];
 
 const LEFT: &str =
-    "remove the line: it is about the machine, not about VPNs, and left to the machine's own programs";
+    "remove the line, and configure this with the operating system: Postern only configures VPNs";
 
-pub(super) static NOT_SERVED: &[NotServed] = &[
-    not_served("service").instead(LEFT),
-    not_served("system option").instead(LEFT),
-    not_served("system syslog").instead(
-        "remove the line: what is logged goes to the journal, whose own settings say how much is kept",
-    ),
-    not_served("system task-scheduler")
-        .instead("remove the line: a timer of systemd, or cron, runs programs"),
+pub(super) static UNSUPPORTED: &[Unsupported] = &[
+    unsupported("service").instead(LEFT),
+    unsupported("system option").instead(LEFT),
+    unsupported("system syslog")
+        .instead("remove the line: Postern logs to the journal; configure it in journald.conf"),
+    unsupported("system task-scheduler").instead("remove the line, and use a systemd timer or cron"),
 ];
 
 /// Ciphers that authenticate. AES-GMAC is done by the engine of its GCM cipher.

@@ -1,6 +1,7 @@
 //! The types of values, and the errors for invalid ones.
 
 use ipnet::IpNet;
+use std::fmt;
 use std::net::IpAddr;
 use zeroize::Zeroizing;
 
@@ -126,25 +127,48 @@ impl Type {
     /// The error for an invalid value. A possible secret is not repeated.
     fn refusal(self, text: &str) -> String {
         let expected = match self {
-            Self::Prefix if text.parse::<IpNet>().is_ok() => {
-                let prefix = text.parse::<IpNet>().map(|prefix| prefix.trunc().to_string());
-                let prefix = prefix.unwrap_or_default();
-                format!("a prefix: it has bits set beyond its length; write {prefix}")
+            Self::Prefix if let Ok(prefix) = text.parse::<IpNet>() => {
+                format!("a prefix: host bits are set; write {}", prefix.trunc())
             }
             Self::Key => return format!("not a key: {}", self.expected()),
             Self::Base64 => {
-                return "not base64: write what stands between the lines BEGIN and END of a PEM file, in one line"
-                    .to_owned();
+                return "not base64: join the lines between BEGIN and END of a PEM file into one".to_owned();
             }
             Self::Text(longest) => return format!("longer than {longest} characters"),
             Self::Secret(_) => return format!("not a secret of {}", self.expected()),
             Self::Word(words) if words.len() > LISTED => {
-                format!("one of the {} words that may stand here", words.len())
+                format!("one of the {} valid words", words.len())
             }
             Self::Interface(_) if text.len() > 15 => "at most 15 characters long".to_owned(),
             _ => self.expected(),
         };
         format!("{text:?} is not {expected}")
+    }
+}
+
+/// What a value looks like, in a list of what may follow.
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(low, high) => write!(f, "<{low}-{high}>"),
+            Self::Decimal(low, high) => {
+                write!(f, "<{}-{}>", f64::from(*low) / 100.0, f64::from(*high) / 100.0)
+            }
+            Self::Host => f.write_str("<address/length>"),
+            Self::Prefix => f.write_str("<prefix/length>"),
+            Self::Address => f.write_str("<address>"),
+            Self::AddressOrAny => f.write_str("<address>|any"),
+            Self::PeerAddress => f.write_str("<address>|<domain>|any"),
+            Self::Protocol => write!(f, "<0-255>|<name>|{ALL_PROTOCOLS}"),
+            Self::SegmentSize => write!(f, "<536-65535>|{FITTING}"),
+            Self::Key => f.write_str("<key>"),
+            Self::Base64 => f.write_str("<base64>"),
+            Self::Text(_) => f.write_str("<text>"),
+            Self::Secret(_) => f.write_str("<secret>"),
+            Self::Word(words) => f.write_str(&words.join("|")),
+            Self::Interface(letters) => write!(f, "<{letters}N>"),
+            Self::Name | Self::Reference(_) => f.write_str("<name>"),
+        }
     }
 }
 
@@ -256,7 +280,7 @@ mod tests {
             (Type::Protocol, "255", "256", "from 0 to 255"),
             (Type::SegmentSize, "clamp-mss-to-pmtu", "535", "from 536 to 65535, or clamp-mss-to-pmtu"),
             (Type::Key, key, "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWl==", "base64"),
-            (Type::Base64, "AAECAw==", "-----BEGIN", "between the lines BEGIN and END"),
+            (Type::Base64, "AAECAw==", "-----BEGIN", "between BEGIN and END"),
             (Type::Text(5), "abcde", "abcdef", "5 characters"),
             (Type::Secret(5), "abcde", "", "1 to 5 characters"),
             (Type::Word(OFFLOADS), "udp-gso", "gso", "tun-tso"),

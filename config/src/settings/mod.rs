@@ -11,7 +11,7 @@ pub use system::Crypto;
 pub use wireguard::{Mss, Peer, WireGuard};
 
 use crate::error::{ConfigError, Location};
-use crate::schema::{self, Kind, Place};
+use crate::schema::{self, Kind};
 use crate::statement::statements;
 use crate::tree::Tree;
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ impl Reader {
     fn notes(&mut self, tree: &Tree) {
         let mut found: Vec<(&'static schema::Node, String, usize)> = Vec::new();
         for statement in statements(tree) {
-            let Some(Place::Node(node)) = schema::find(statement.path()) else { continue };
+            let Some(node) = statement.node() else { continue };
             if node.note.is_none() || matches!(node.kind, Kind::FlagOr(_)) && statement.value().is_none() {
                 continue;
             }

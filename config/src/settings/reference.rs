@@ -3,9 +3,10 @@
 
 use super::Reader;
 use crate::error::Location;
-use crate::parse::nearest;
-use crate::schema::{self, Place, Type};
+use crate::level::named;
+use crate::schema::{Cursor, Tag, Type, nearest};
 use crate::tree::Tree;
+use std::collections::BTreeMap;
 
 impl Reader {
     /// The branch that `name`, the value of the node at `path`, refers to. If there is none, the error names one with a similar
@@ -18,13 +19,12 @@ impl Reader {
         location: Location,
     ) -> Option<&'a Tree> {
         let tag = target(path).expect("the schema has a reference at this path");
-        let kind: Vec<&str> =
-            tag.path.rsplit_once(' ').map_or(tag.path, |(kind, _)| kind).split(' ').collect();
-        let all = root.at(&kind);
-        if let Some(found) = all.and_then(|all| all.at(&[name])) {
+        let known: BTreeMap<&str, &Tree> = named(root, tag).collect();
+        if let Some(found) = known.get(name) {
             return Some(found);
         }
-        let known: Vec<&str> = all.into_iter().flat_map(Tree::children).map(|(name, _)| name).collect();
+        let known: Vec<&str> = known.into_keys().collect();
+        let kind: Vec<&str> = tag.kind_path().collect();
         let fix = match nearest(name, &known) {
             Some(near) => format!("did you mean {near}? set {path} {near}"),
             None => format!("set {} {name} {}, or name another", kind.join(" "), tag.begins),
@@ -36,10 +36,9 @@ impl Reader {
 }
 
 /// The tag that the node at a path refers to.
-fn target(path: &str) -> Option<&'static schema::Tag> {
-    let Some(Place::Node(node)) = schema::find(&path.split(' ').collect::<Vec<_>>()) else { return None };
-    match node.kind.value_type()? {
-        Type::Reference(target) => schema::tag_of(target),
+fn target(path: &str) -> Option<&'static Tag> {
+    match Cursor::at(path.split(' '))?.value_type()? {
+        Type::Reference(target) => Cursor::at(target.split(' '))?.tag(),
         _ => None,
     }
 }

@@ -141,10 +141,10 @@ fn every_block_of_a_guide_for_vyos_is_served_unchanged() {
 #[test]
 fn what_is_left_to_the_machine_is_known() {
     for (line, fix) in [
-        ("set service snmp community public authorization ro", "left to the machine's own programs"),
-        ("set service snmp community public network 10.0.0.0/8", "left to the machine's own programs"),
-        ("set system option performance throughput", "left to the machine's own programs"),
-        ("delete system option performance", "left to the machine's own programs"),
+        ("set service snmp community public authorization ro", "with the operating system"),
+        ("set service snmp community public network 10.0.0.0/8", "with the operating system"),
+        ("set system option performance throughput", "with the operating system"),
+        ("delete system option performance", "with the operating system"),
         ("set system syslog global facility all level info", "the journal"),
         ("set system syslog global facility security level warning", "the journal"),
         (
@@ -154,7 +154,7 @@ fn what_is_left_to_the_machine_is_known() {
         ("set system task-scheduler task qat-daily-check interval 1d", "timer"),
     ] {
         let errors = config::parse(line).expect_err(line);
-        assert!(errors[0].reason.contains("is known to VyOS but not served"), "{errors:?}");
+        assert!(errors[0].reason.contains("but Postern does not support it"), "{errors:?}");
         assert!(errors[0].fix.as_ref().is_some_and(|it| it.contains(fix)), "{errors:?}");
     }
     for line in ["set system acceleration qat", "set system acceleration qat\ndelete system acceleration qat"]

@@ -108,19 +108,19 @@ fn older_spellings_mean_what_they_meant_and_say_what_replaces_them() {
         (format!("{line} authentication pre-shared-secret other"), "psk NAME secret", |ipsec| {
             secret_of(&ipsec.peers["a"]) == b"other"
         }),
-        ("set vpn ipsec ipsec-interfaces interface eth1".to_owned(), "no effect", |_| true),
-        ("set vpn ipsec interface eth1".to_owned(), "no effect", |_| true),
+        ("set vpn ipsec ipsec-interfaces interface eth1".to_owned(), "is ignored", |_| true),
+        ("set vpn ipsec interface eth1".to_owned(), "is ignored", |_| true),
         ("set vpn ipsec logging log-modes ike".to_owned(), "LOG_LEVEL", |_| true),
         ("set vpn ipsec logging log-level 1".to_owned(), "LOG_LEVEL", |_| true),
-        ("set vpn ipsec nat-traversal enable".to_owned(), "no effect", |_| true),
-        ("set vpn ipsec auto-update 60".to_owned(), "no effect", |_| true),
+        ("set vpn ipsec nat-traversal enable".to_owned(), "is ignored", |_| true),
+        ("set vpn ipsec auto-update 60".to_owned(), "is ignored", |_| true),
         (
             "set vpn ipsec nat-networks allowed-network 10.0.0.0/8 exclude 10.1.0.0/16".to_owned(),
-            "no effect",
+            "is ignored",
             |_| true,
         ),
-        (format!("{line} tunnel 1 allow-nat-networks disable"), "no effect", |_| true),
-        (format!("{line} tunnel 1 allow-public-networks disable"), "no effect", |_| true),
+        (format!("{line} tunnel 1 allow-nat-networks disable"), "is ignored", |_| true),
+        (format!("{line} tunnel 1 allow-public-networks disable"), "is ignored", |_| true),
         ("set vpn ipsec ike-group SITE-IKE mode aggressive".to_owned(), "IKEv1", |_| true),
         (format!("{line} dhcp-interface eth0"), "local-address any", |_| true),
     ] {
@@ -148,7 +148,7 @@ fn what_leads_into_a_tunnel_without_prefixes_is_the_address_of_the_peer() {
     };
     for remote in ["any", "vpn.example.org"] {
         let said = warnings(remote, prefixes);
-        assert!(said.iter().any(|line| line.contains("peer a tunnel 1: no address of the peer")), "{said:?}");
+        assert!(said.iter().any(|line| line.contains("peer a tunnel 1 has no remote prefix")), "{said:?}");
         let said = warnings(remote, "");
         assert!(!said.iter().any(|line| line.contains("tunnel 1")), "{said:?}");
     }
@@ -298,7 +298,7 @@ fn a_network_that_is_on_both_sides_is_passed_by() {
 fn a_group_for_later_keys_that_ike_does_not_have_is_warned_of() {
     let warned = |lines: &str| {
         let (_, warnings) = loaded(&site(lines));
-        warnings.iter().any(|warning| warning.contains("fails when its keys are first replaced"))
+        warnings.iter().any(|warning| warning.contains("its first rekeying fails"))
     };
     let other = "set vpn ipsec esp-group SITE-ESP pfs dh-group20";
     assert!(warned(other));

@@ -4,8 +4,7 @@ use super::{
     Authentication, Esp, Identity, Ike, Mode, Named, Peer, Pfs, Reader, Remote, Start, Traffic, Tunnel,
     branches,
 };
-use crate::parse::nearest;
-use crate::schema::{ALL_PROTOCOLS, protocol};
+use crate::schema::{ALL_PROTOCOLS, nearest, protocol};
 use crate::settings::{parsed, set};
 use crate::tree::Tree;
 use ipnet::IpNet;
@@ -13,8 +12,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What the name of a peer says of it where the configuration does not: in VyOS 1.3 it was the address, or `@` and the
-/// identity.
+/// What the name of a peer stands for: in VyOS 1.3 it is the address, or `@` and the identity.
 struct Called {
     remote: Option<Remote>,
     id: Option<Identity>,
@@ -34,7 +32,7 @@ impl Called {
     }
 }
 
-/// Where a peer is, and who.
+/// The addresses and identities of both sides.
 struct Sides {
     local_address: Option<IpAddr>,
     remote_addresses: Vec<Remote>,
@@ -43,7 +41,7 @@ struct Sides {
 }
 
 impl Sides {
-    /// All by which a psk may know us, and the peer.
+    /// The identities by which a psk is found: ours, and those of the peer.
     fn known_by(&self) -> [Vec<Identity>; 2] {
         let remote = self.remote_addresses.iter().map(|remote| match remote {
             Remote::Address(address) => Identity::Address(*address),
@@ -56,7 +54,7 @@ impl Sides {
     }
 }
 
-/// The name of the secret of a peer; none if it has another way to authenticate, or the secret stands with the peer itself.
+/// The name of a peer's psk; none with another authentication mode, or with a secret in the peer's own branch.
 fn psk(named: &Named<'_>, tree: &Tree, sides: &Sides, authentication: &Authentication) -> Option<String> {
     let is_secret = matches!(authentication, Authentication::PreSharedSecret(_));
     let is_own = tree.at(&["authentication"]).is_some_and(|tree| tree.has("pre-shared-secret"));
@@ -79,7 +77,7 @@ impl Reader {
         let (ike, authentication) = (ike?, authentication?);
         if matches!(authentication, Authentication::X509(_)) && sides.remote_id.is_none() {
             self.warn(format!(
-                "{path} has no remote-id: whoever has a certificate of the ca-certificate is taken for this peer"
+                "{path} has no remote-id: every certificate that the ca-certificate signed is accepted"
             ));
         }
         if matches!(authentication, Authentication::Rsa(_)) && sides.remote_id.is_none() {
@@ -87,7 +85,7 @@ impl Reader {
         }
         if sides.remote_addresses.is_empty() && sides.remote_id.is_none() {
             self.warn(format!(
-                "{path} may be anyone from anywhere, one at a time: give each a peer of its own, with its remote-id"
+                "{path} has neither remote-address nor remote-id: it accepts every peer, one at a time; configure each peer with its remote-id"
             ));
         }
         self.warn_of_pfs(&path, tree, &ike, &tunnels);
@@ -95,7 +93,7 @@ impl Reader {
         if !sides.remote_addresses.iter().any(is_at) {
             for (number, _) in tunnels.iter().filter(|(_, tunnel)| tunnel.remote.prefixes.is_empty()) {
                 self.warn(format!(
-                    "{path} tunnel {number}: no address of the peer is known that leads into it, and what is sent there leaves in clear: set {path} remote-address to the one by which it is seen, or a remote prefix"
+                    "{path} tunnel {number} has no remote prefix and the peer no fixed address: packets to the peer leave unencrypted; set {path} remote-address ADDRESS, or a remote prefix"
                 ));
             }
         }
@@ -122,8 +120,7 @@ impl Reader {
         })
     }
 
-    /// The first keys of a tunnel come of the exchange of IKE: whether the peer has the group for later ones shows only when
-    /// they are made.
+    /// The first Child SA takes its keys from IKE_AUTH: a missing PFS group shows only when it is rekeyed.
     fn warn_of_pfs(&mut self, path: &str, tree: &Tree, ike: &Ike, tunnels: &BTreeMap<u32, Box<Tunnel>>) {
         let group_of_ike = tree.value("ike-group").unwrap_or_default();
         for (number, tunnel) in tunnels {
@@ -134,7 +131,7 @@ impl Reader {
             let esp_group = &tunnel.esp_group;
             self.warn(format!(
                 "{path} tunnel {number}: pfs dh-group{group} of esp-group {esp_group} is no dh-group of ike-group {group_of_ike}: \
-                 the tunnel comes up without it and fails when its keys are first replaced, unless the peer has it for PFS: \
+                 the tunnel comes up, but its first rekeying fails unless the peer has this group for PFS; \
                  set vpn ipsec esp-group {esp_group} pfs enable"
             ));
         }
@@ -146,7 +143,7 @@ impl Reader {
         let called = Called::by(name).filter(|_| !tree.has("remote-address"));
         if called.is_none() && !tree.has("remote-address") {
             self.warn(format!(
-                "{path} has no remote-address: as with any, the peer must call us; if it has a fixed address: set {path} \
+                "{path} has no remote-address, so the peer must connect to us; if it has a fixed address: set {path} \
                  remote-address ADDRESS"
             ));
         }
@@ -193,7 +190,7 @@ impl Reader {
             Some("rsa") => self.rsa(named, path, tree).map(Authentication::Rsa),
             None if !has("pre-shared-secret") && (has("x509") || has("rsa")) => {
                 let mode = if has("x509") { "x509" } else { "rsa" };
-                let reason = format!("{path}: authentication {mode} is set, but not that it is used");
+                let reason = format!("{path}: authentication {mode} is set, but authentication mode is not");
                 self.error(tree.location(), reason, format!("set {path} authentication mode {mode}"));
                 None
             }
@@ -201,13 +198,12 @@ impl Reader {
         }
     }
 
-    /// A certificate says who its owner is; of a key only the configuration can.
+    /// A bare key carries no identity, so the configuration must name one.
     fn refuse_anyone(&mut self, path: &str, tree: &Tree, sides: &Sides) {
         let [_, theirs] = sides.known_by();
         let name = theirs.first().map_or("NAME".to_owned(), Identity::to_string);
-        let reason = format!("{path}: with authentication mode rsa it must be said who the peer is");
-        let fix =
-            format!("set {path} authentication remote-id {name}, or what else the peer says that it is");
+        let reason = format!("{path}: authentication mode rsa needs a remote-id");
+        let fix = format!("set {path} authentication remote-id {name}, or the identity that the peer sends");
         self.error(tree.location(), reason, fix);
     }
 
@@ -234,7 +230,7 @@ impl Reader {
         let wanted_ids = wanted.join(", ");
         let reason = if is_anyone {
             format!(
-                "{path} may be anyone, and no psk is for anyone: with {wanted_ids} as its only id, or %any"
+                "{path} has no remote-id, and no psk fits: it must have {wanted_ids} as its only id, or %any"
             )
         } else {
             format!("{path}: no psk has this peer as id: {wanted_ids}")
@@ -248,7 +244,7 @@ impl Reader {
         );
         let near = wanted.iter().filter(|_| !is_anyone).find_map(|id| nearest(id, &known));
         let fix = match near {
-            Some(near) => format!("there is one for {near}, is it meant? Else {add}"),
+            Some(near) => format!("did you mean the psk with id {near}? Otherwise {add}"),
             None => add,
         };
         self.error(tree.location(), reason, fix);
@@ -274,7 +270,7 @@ impl Reader {
         let what = vti.value("bind").map_or("vti".to_owned(), |name| format!("vti bind {name}"));
         self.error(
             vti.location(),
-            format!("{path} {what}: tunnels with an interface of their own are not served yet"),
+            format!("{path} {what}: virtual tunnel interfaces are not supported yet"),
             format!("delete {path} vti, set {path} tunnel 1 local prefix PREFIX, set {path} tunnel 1 remote prefix PREFIX"),
         );
     }
@@ -286,7 +282,7 @@ impl Reader {
             Some(kind) if is_anywhere => {
                 if kind == "initiate" {
                     self.warn(format!(
-                        "{path} connection-type initiate: it may be anywhere, so it must call us"
+                        "{path} connection-type initiate is ignored: without a remote-address, the peer must connect to us"
                     ));
                 }
                 Start::Listen
@@ -331,15 +327,15 @@ impl Reader {
         }
         if protocol.is_some() && (local.prefixes.is_empty() || remote.prefixes.is_empty()) {
             self.warn(format!(
-                "{path} protocol: of a side without prefixes all packets are offered, and what the peer takes of them is \
-                 all that is let through to it"
+                "{path} has protocol but not both prefixes: all addresses of that side are proposed, and what the peer \
+                 narrows them to is used"
             ));
         }
         self.check_prefix_families(path, tree, &local.prefixes, &remote.prefixes);
         let (esp_group, esp) = self.esp_of(named, path, tree, default)?;
         if esp.mode == Mode::Transport && !(local.prefixes.is_empty() && remote.prefixes.is_empty()) {
             let reason =
-                format!("{path}: esp-group {esp_group} has mode transport, which carries no networks");
+                format!("{path}: esp-group {esp_group} has mode transport, which does not allow prefixes");
             let fix = format!("set vpn ipsec esp-group {esp_group} mode tunnel, or delete the prefixes");
             self.error(tree.location(), reason, fix);
         }
@@ -394,7 +390,7 @@ impl Reader {
     }
 }
 
-/// Where a peer is, as `remote-address` says; nothing if it may be anywhere.
+/// The addresses in `remote-address`; none if the peer may have any.
 fn remote_addresses(tree: &Tree) -> Vec<Remote> {
     let values = tree.values("remote-address");
     let remotes: Vec<Option<Remote>> = values

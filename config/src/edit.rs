@@ -1,0 +1,93 @@
+//! Changes of a configuration at a level, as a shell asks for them.
+
+use crate::error::{ConfigError, Location};
+use crate::path::Path;
+use crate::schema::{Cursor, Tag, Type};
+use crate::statement::statements;
+use crate::tree::Tree;
+
+/// Gives the branch at `path`, which ends in a name that the user has chosen, another name. What refers to it follows.
+pub fn rename(tree: &mut Tree, path: &Path, new: &str) -> Result<(), ConfigError> {
+    let (tag, old) = copied(tree, path, new)?;
+    let words = path.words();
+    tree.remove(&words, None);
+    let refers = |kind: Option<Type>| kind == Some(Type::Reference(tag.path));
+    let referring: Vec<Path> = statements(tree)
+        .iter()
+        .filter(|it| it.value() == Some(old) && refers(it.node().and_then(|node| node.kind.value_type())))
+        .map(|it| Path::new(it.path().iter().copied()))
+        .collect();
+    for path in referring {
+        tree.replace(&path.words(), old, new);
+    }
+    Ok(())
+}
+
+/// Sets under another name what is set at `path`, which ends in a name that the user has chosen.
+pub fn copy(tree: &mut Tree, path: &Path, new: &str) -> Result<(), ConfigError> {
+    copied(tree, path, new).map(|_| ())
+}
+
+/// Copies a branch; returns what its name is a name of, and the name.
+fn copied<'a>(tree: &mut Tree, path: &'a Path, new: &str) -> Result<(&'static Tag, &'a str), ConfigError> {
+    let error = |reason: String| ConfigError::new(Location::default(), reason);
+    let words = path.words();
+    let tag = Cursor::at(words.iter().copied()).and_then(Cursor::tag);
+    let (Some(tag), Some((old, kind))) = (tag, words.split_last()) else {
+        return Err(error(format!("{path} does not end in a name that you chose"))
+            .fix("name a branch such as interfaces wireguard wg0"));
+    };
+    tag.kind.check(new).map_err(error)?;
+    let to: Vec<&str> = kind.iter().copied().chain([new]).collect();
+    if tree.at(&to).is_some() {
+        let to = to.join(" ");
+        return Err(error(format!("{to} is set already")).fix(format!("choose another name, or delete {to}")));
+    }
+    let branch = tree.at(&words).cloned().ok_or_else(|| error(format!("{path} is not set")))?;
+    tree.insert(&to, branch);
+    Ok((tag, old))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse;
+
+    const BEFORE: &str = "set vpn ipsec ike-group OFFICE lifetime 3600\n\
+        set vpn ipsec esp-group OFFICE lifetime 600\n\
+        set vpn ipsec site-to-site peer berlin ike-group OFFICE\n\
+        set vpn ipsec site-to-site peer berlin default-esp-group OFFICE";
+
+    fn group() -> Path {
+        Path::new(["vpn", "ipsec", "ike-group", "OFFICE"])
+    }
+
+    #[test]
+    fn what_refers_to_a_name_follows_when_it_changes() {
+        let mut tree = parse(BEFORE).expect("right");
+        rename(&mut tree, &group(), "SITES").expect("renamed");
+        let after = BEFORE.replace("ike-group OFFICE", "ike-group SITES");
+        assert_eq!(tree, parse(&after).expect("right"), "and the esp-group of the same name does not");
+    }
+
+    #[test]
+    fn a_copy_has_all_of_the_original() {
+        let mut tree = parse(BEFORE).expect("right");
+        copy(&mut tree, &group(), "SITES").expect("copied");
+        let after = format!("{BEFORE}\nset vpn ipsec ike-group SITES lifetime 3600");
+        assert_eq!(tree, parse(&after).expect("right"));
+    }
+
+    #[test]
+    fn only_a_chosen_name_is_changed_to_a_valid_and_free_one() {
+        let mut tree = parse(BEFORE).expect("right");
+        let mut reason = |words: &[&str], new: &str| {
+            rename(&mut tree, &Path::new(words.iter().copied()), new).expect_err("refused").reason
+        };
+        assert!(reason(&["vpn", "ipsec"], "a").contains("a name that you chose"));
+        assert!(reason(&["vpn", "ipsec", "ike-group", "HOME"], "a").contains("is not set"));
+        assert!(reason(&["vpn", "ipsec", "ike-group", "OFFICE"], "a b").contains("without spaces"));
+        assert!(reason(&["vpn", "ipsec", "ike-group", "OFFICE"], "OFFICE").contains("is set already"));
+        assert_eq!(tree, parse(BEFORE).expect("right"));
+    }
+}
