@@ -65,7 +65,11 @@ fn row(node: &Node) -> String {
     };
     let secret = if node.secret { "; secret" } else { "" };
     let default = node.default.map(|default| format!("`{default}`")).unwrap_or_default();
-    let note = node.note.map(|note| format!(". Warning when set: {note}")).unwrap_or_default();
+    let note = match node.note {
+        Some(note) if node.help.starts_with("Ignored") => note.replace("is ignored", ""),
+        Some(note) => format!(". Warning when set: {note}"),
+        None => String::new(),
+    };
     format!("{value}{secret} | {default} | {}{note} |", node.help)
 }
 

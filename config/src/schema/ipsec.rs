@@ -169,7 +169,7 @@ pub(super) static GROUPS: &[Node] = &[
     value(
         "vpn ipsec esp-group <esp-group> mode",
         Type::Word(&["tunnel", "transport"]),
-        "Encapsulation: whole packets, or their payload between the gateways",
+        "Encapsulate whole packets (tunnel) or their payload (transport)",
     )
     .or("tunnel"),
     value(
@@ -329,7 +329,7 @@ pub(super) static PEERS: &[Node] = &[
     value(
         "vpn ipsec site-to-site peer <peer> authentication x509 revocation",
         Type::Word(&["relaxed", "ifuri", "strict"]),
-        "Revocation check: if known, if the certificate names a server, or always",
+        "Revocation status required: never, if the certificate names a server, always",
     )
     .or("relaxed"),
     value(

@@ -12,8 +12,8 @@ impl Reader {
         for (name, interface) in settings.wireguard.iter().filter(|(_, interface)| interface.mtu > FITS) {
             let outside = interface.mtu + 80;
             self.warn(format!(
-                "interfaces wireguard {name} mtu {}: the largest packets need {outside} bytes outside, and most networks carry \
-                 1500, so that they are cut or lost; unless all links carry more: set interfaces wireguard {name} mtu 1420",
+                "interfaces wireguard {name} mtu {}: packets of this size need {outside} bytes outside, and most networks carry \
+                 1500: they are fragmented or lost; unless all links carry more: set interfaces wireguard {name} mtu 1420",
                 interface.mtu
             ));
         }
@@ -22,8 +22,8 @@ impl Reader {
                 let same = |prefix: &&IpNet| tunnel.remote.prefixes.contains(*prefix);
                 let Some(prefix) = tunnel.local.prefixes.iter().find(same) else { continue };
                 self.warn(format!(
-                    "vpn ipsec site-to-site peer {name} tunnel {number}: {prefix} is local and remote, so that nothing for it \
-                     goes into the tunnel; the two sides need different networks: set vpn ipsec site-to-site peer {name} tunnel \
+                    "vpn ipsec site-to-site peer {name} tunnel {number}: {prefix} is both local and remote, so packets to it \
+                     do not enter the tunnel; use different networks on the two sides: set vpn ipsec site-to-site peer {name} tunnel \
                      {number} remote prefix PREFIX"
                 ));
             }
@@ -78,8 +78,9 @@ mod tests {
                 &format!("set vpn ipsec site-to-site peer b tunnel 7 remote prefix {remote}"),
             ])
         };
-        let both =
-            |warnings: &[String]| warnings.iter().filter(|it| it.contains("is local and remote")).count();
+        let both = |warnings: &[String]| {
+            warnings.iter().filter(|it| it.contains("is both local and remote")).count()
+        };
         assert_eq!(both(&with("10.2.0.0/16")), 0);
         let warnings = with("10.1.0.0/16");
         assert_eq!(both(&warnings), 1, "{warnings:?}");

@@ -18,7 +18,7 @@ const RESERVED_MARKS: [RangeInclusive<u32>; 2] = [220..=222, 253..=255];
 pub struct WireGuard {
     /// Its addresses.
     pub addresses: Vec<IpNet>,
-    /// What it is for.
+    /// Description.
     pub description: Option<String>,
     /// Left down.
     pub disable: bool,
@@ -26,9 +26,9 @@ pub struct WireGuard {
     pub disabled_offloads: Vec<String>,
     /// UDP port; any if not set.
     pub port: Option<u16>,
-    /// Largest packet inside.
+    /// The MTU inside the tunnel.
     pub mtu: u32,
-    /// What TCP over IPv4 and over IPv6 may announce.
+    /// The limit of the TCP MSS, over IPv4 and over IPv6.
     pub adjust_mss: [Option<Mss>; 2],
     /// Mark on outer packets; 0 for none.
     pub fwmark: u32,
@@ -41,7 +41,7 @@ pub struct WireGuard {
 /// The largest TCP segment that may be announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mss {
-    /// What fits the MTU.
+    /// The largest that fits the MTU.
     Fitting,
     /// So many bytes.
     Bytes(u16),
@@ -50,15 +50,15 @@ pub enum Mss {
 /// A peer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Who it is.
+    /// Description.
     pub description: Option<String>,
     /// Its key.
     pub public_key: PublicKey,
-    /// The key shared beforehand; zero for none.
+    /// The pre-shared key; zero for none.
     pub preshared_key: Secret,
-    /// Its prefixes.
+    /// Prefixes routed to it, and accepted as its source addresses.
     pub allowed_ips: Vec<IpNet>,
-    /// Where it is, if it does not call us.
+    /// Its address and port, if they are configured.
     pub endpoint: Option<SocketAddr>,
     /// Seconds between keepalives; 0 for none.
     pub persistent_keepalive: u16,
@@ -75,7 +75,9 @@ impl Reader {
             self.error(
                 tree.location(),
                 format!("{path}: private-key is not set"),
-                format!("set {path} private-key KEY, with a key of: postern generate pki wireguard key-pair"),
+                format!(
+                    "set {path} private-key KEY; generate one with: postern generate pki wireguard key-pair"
+                ),
             );
             return None;
         };
@@ -85,7 +87,7 @@ impl Reader {
             self.error(
                 tree.location_of("fwmark"),
                 format!(
-                    "{path}: fwmark {fwmark} is also the number of a routing table of IPsec or of the kernel"
+                    "{path}: fwmark {fwmark} is reserved: IPsec or the kernel has a routing table of this number"
                 ),
                 format!("set {path} fwmark 51820"),
             );
@@ -129,11 +131,11 @@ impl Reader {
         };
         let allowed_ips: Vec<IpNet> = parsed(tree.values("allowed-ips"));
         if allowed_ips.is_empty() {
-            let fix = format!("set {path} allowed-ips PREFIX, what is reached through this peer");
+            let fix = format!("set {path} allowed-ips PREFIX, the network behind the peer");
             self.error(tree.location(), format!("{path}: allowed-ips is not set"), fix);
         }
         let Some(public_key) = tree.value("public-key").or(tree.value("pubkey")).and_then(key_of) else {
-            let fix = format!("set {path} public-key KEY, the peer's");
+            let fix = format!("set {path} public-key KEY, the public key of the peer");
             self.error(tree.location(), format!("{path}: public-key is not set"), fix);
             return None;
         };
@@ -243,7 +245,10 @@ mod tests {
         );
         let (settings, warnings) = check(&older).expect("right");
         assert_eq!(settings.wireguard["wg0"].peers["b"].public_key.to_string(), THEIRS);
-        assert_eq!(warnings, ["interfaces wireguard wg0 peer b pubkey is since VyOS 1.4: public-key"]);
+        assert_eq!(
+            warnings,
+            ["interfaces wireguard wg0 peer b pubkey was renamed in VyOS 1.4: use public-key"]
+        );
     }
 
     #[test]

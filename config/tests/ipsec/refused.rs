@@ -51,7 +51,7 @@ fn what_does_not_go_together_is_refused_with_what_to_type() {
             "remote prefix to one of IPv6",
         ),
         (format!("{line} tunnel 1 local port 80"), "local port is set without protocol", "protocol tcp"),
-        (format!("{line} vti bind vti0"), "not served yet", "delete vpn ipsec site-to-site peer a vti"),
+        (format!("{line} vti bind vti0"), "not supported yet", "delete vpn ipsec site-to-site peer a vti"),
         (
             "delete vpn ipsec authentication psk".to_owned(),
             "no psk has this peer as id: 192.0.2.2",
@@ -61,7 +61,7 @@ fn what_does_not_go_together_is_refused_with_what_to_type() {
             "delete vpn ipsec authentication psk a id\nset vpn ipsec authentication psk a id 192.0.2.20"
                 .to_owned(),
             "no psk has this peer as id: 192.0.2.2",
-            "there is one for 192.0.2.20",
+            "did you mean the psk with id 192.0.2.20?",
         ),
     ] {
         check_refused(&extra, reason, fix);
@@ -84,42 +84,42 @@ fn what_cannot_be_served_is_refused_with_what_to_type() {
         ),
         (
             "set vpn ipsec authentication psk a secret-type hex".to_owned(),
-            "not what secret-type says",
+            "does not match secret-type",
             "secret-type plaintext",
         ),
         (
             "set vpn ipsec ike-group SITE-IKE key-exchange ikev1".to_owned(),
-            "ikev1 is not served",
+            "ikev1 is not supported",
             "key-exchange ikev2, here and at the peer",
         ),
         (
             "set vpn ipsec esp-group SITE-ESP pfs dh-group22".to_owned(),
-            "dh-group22 is not served",
+            "dh-group22 is not supported",
             "dh-group14",
         ),
         (
             "set vpn ipsec esp-group SITE-ESP mode transport".to_owned(),
-            "carries no networks",
+            "does not allow prefixes",
             "SITE-ESP mode tunnel",
         ),
         (
             "set vpn ipsec esp-group SITE-ESP proposal 1 encryption camellia256".to_owned(),
-            "proposal 1 encryption camellia256 is not served",
+            "proposal 1 encryption camellia256 is not supported",
             "aes256gcm128",
         ),
         (
             "set vpn ipsec ike-group SITE-IKE proposal 1 encryption null".to_owned(),
-            "proposal 1 encryption null is not served",
+            "proposal 1 encryption null is not supported",
             "aes256gcm128",
         ),
         (
             "set vpn ipsec ike-group SITE-IKE proposal 1 dh-group 22".to_owned(),
-            "proposal 1 dh-group 22 is not served",
+            "proposal 1 dh-group 22 is not supported",
             "set vpn ipsec ike-group SITE-IKE proposal 1 dh-group 19, here and at the peer",
         ),
         (
             "set vpn ipsec ike-group SITE-IKE proposal 1 prf prfmd5".to_owned(),
-            "proposal 1 prf prfmd5 is not served",
+            "proposal 1 prf prfmd5 is not supported",
             "proposal 1 prf prfsha256",
         ),
         (
@@ -127,7 +127,7 @@ fn what_cannot_be_served_is_refused_with_what_to_type() {
                 "{line} authentication mode x509\n{line} authentication x509 ca-certificate root\nset pki ca root certificate AAAA"
             ),
             "x509: certificate is not set",
-            "x509 certificate NAME, of a pki certificate",
+            "x509 certificate NAME, the name of a pki certificate",
         ),
     ] {
         check_refused(&extra, reason, fix);
@@ -196,14 +196,14 @@ fn a_certificate_that_cannot_be_used_is_refused_where_it_is_named() {
         ),
         (
             "set pki certificate ours private password-protected".to_owned(),
-            "has a passphrase, which is not served",
+            "has a passphrase, which is not supported",
             "openssl pkey",
         ),
         ("set pki certificate ours revoke".to_owned(), "pki certificate ours is revoked", "delete pki"),
         (format!("delete {} ca-certificate", &line[4..]), "ca-certificate is not set", "ca-certificate NAME"),
         (
             "delete vpn ipsec site-to-site peer a authentication mode".to_owned(),
-            "authentication x509 is set, but not that it is used",
+            "authentication x509 is set, but authentication mode is not",
             "authentication mode x509",
         ),
     ] {
@@ -222,7 +222,7 @@ fn a_key_that_cannot_be_used_is_refused_where_it_is_named() {
         (
             format!("{delete} rsa remote-key"),
             "remote-key is not set",
-            "rsa remote-key NAME, of a pki key-pair",
+            "rsa remote-key NAME, the name of a pki key-pair",
         ),
         (
             "delete pki key-pair ours private".to_owned(),
@@ -236,19 +236,19 @@ fn a_key_that_cannot_be_used_is_refused_where_it_is_named() {
         ),
         (
             "set pki key-pair ours private password-protected".to_owned(),
-            "has a passphrase, which is not served",
+            "has a passphrase, which is not supported",
             "openssl pkey",
         ),
-        (format!("{delete} mode"), "authentication rsa is set, but not that it is used", "mode rsa"),
-        (format!("{delete} remote-id"), "it must be said who the peer is", "remote-id 192.0.2.2"),
-        (format!("{line} remote-id %any"), "it must be said who the peer is", "remote-id 192.0.2.2"),
+        (format!("{delete} mode"), "authentication rsa is set, but authentication mode is not", "mode rsa"),
+        (format!("{delete} remote-id"), "mode rsa needs a remote-id", "remote-id 192.0.2.2"),
+        (format!("{line} remote-id %any"), "mode rsa needs a remote-id", "remote-id 192.0.2.2"),
     ] {
         check_refused(&format!("{KEYS}\n{extra}"), reason, fix);
     }
 }
 
 #[test]
-fn what_is_weak_or_not_served_is_said_and_the_rest_goes_on() {
+fn what_is_weak_or_unsupported_is_said_and_the_rest_goes_on() {
     let esp = "set vpn ipsec esp-group SITE-ESP";
     let ike = "set vpn ipsec ike-group SITE-IKE";
     for (extra, said) in [
@@ -264,20 +264,23 @@ fn what_is_weak_or_not_served_is_said_and_the_rest_goes_on() {
         (format!("{esp} pfs dh-group2"), "pfs dh-group2 is weak"),
         (
             format!("{esp} proposal 2 encryption twofish256"),
-            "twofish256 is not served: the proposal is left out",
+            "twofish256 is not supported: the proposal is left out",
         ),
-        (format!("{esp} proposal 2 encryption aes256\n{esp} proposal 2 hash md5"), "hash md5 is not served"),
+        (
+            format!("{esp} proposal 2 encryption aes256\n{esp} proposal 2 hash md5"),
+            "hash md5 is not supported",
+        ),
         (format!("{ike} proposal 1 dh-group 5"), "dh-group 5 is weak"),
-        (format!("{ike} proposal 2 dh-group 22"), "dh-group 22 is not served"),
+        (format!("{ike} proposal 2 dh-group 22"), "dh-group 22 is not supported"),
         (
             format!(
                 "{ike} proposal 1 prf prfmd5\n{ike} proposal 2 encryption aes256\n{ike} proposal 2 hash sha256\n{ike} proposal 2 dh-group 14"
             ),
-            "prf prfmd5 is not served",
+            "prf prfmd5 is not supported",
         ),
         (format!("delete {} proposal 1 dh-group", &ike[4..]), "has no dh-group"),
         (format!("{ike} dead-peer-detection timeout 30"), "not longer than interval"),
-        ("set vpn ipsec ike-group I mobike enable".to_owned(), "has no effect: MOBIKE is not served yet"),
+        ("set vpn ipsec ike-group I mobike enable".to_owned(), "is ignored: MOBIKE is not supported yet"),
     ] {
         let (ipsec, warnings) = loaded(&site(&extra));
         assert_eq!(warnings.iter().filter(|it| it.contains(said)).count(), 1, "{extra}: {warnings:?}");
@@ -294,10 +297,10 @@ fn what_vyos_has_and_we_do_not_says_what_to_do_instead() {
         ("set vpn ipsec profile a", "remove the line"),
         ("set vpn ipsec site-to-site peer a authentication x509 cert-file a", "under pki"),
         ("set vpn rsa-keys rsa-key-name a rsa-key b", "authentication mode rsa"),
-        ("set interfaces vti vti0", "tunnels with prefixes"),
+        ("set interfaces vti vti0", "a tunnel with prefixes"),
     ] {
-        let error = parse(line).expect_err("not served").remove(0);
-        assert!(error.reason.contains("known to VyOS but not served"), "{error}");
+        let error = parse(line).expect_err("not supported").remove(0);
+        assert!(error.reason.contains("but Postern does not support it"), "{error}");
         assert!(error.fix.is_some_and(|it| it.contains(fix)), "{line}");
     }
 }
@@ -325,7 +328,7 @@ fn wrong_words_and_values_are_placed_and_the_nearest_named() {
 }
 
 #[test]
-fn a_value_that_is_not_served_is_shown_in_its_own_line() {
+fn a_value_that_is_unsupported_is_shown_in_its_own_line() {
     for (group, word, value, instead) in [
         ("ike-group SITE-IKE", "hash", "md5", "sha256"),
         ("ike-group SITE-IKE", "dh-group", "1", "19"),
@@ -348,9 +351,9 @@ fn what_vyos_takes_without_need_is_taken_with_a_warning() {
     ));
     assert!(ipsec.peers["a"].remote_addresses.is_empty());
     let said = |warnings: &[String], what: &str| warnings.iter().any(|warning| warning.contains(what));
-    assert!(said(&warnings, "peer a has no remote-address: as with any"), "{warnings:#?}");
+    assert!(said(&warnings, "peer a has no remote-address, so the peer must connect to us"), "{warnings:#?}");
     let (ipsec, warnings) = loaded(&site("set vpn ipsec esp-group SITE-ESP compression"));
-    assert!(ipsec.peers.contains_key("a") && said(&warnings, "SITE-ESP compression has no effect"));
+    assert!(ipsec.peers.contains_key("a") && said(&warnings, "SITE-ESP compression is ignored"));
 }
 
 #[test]
@@ -364,7 +367,7 @@ fn extended_sequence_numbers_are_offered_unless_switched_off() {
 fn what_a_tunnel_leads_to_is_not_passed_by() {
     check_refused(
         "set vpn ipsec passthrough 10.2.0.0/16",
-        "passthrough 10.2.0.0/16 is what tunnel 1 of peer a leads to",
+        "passthrough 10.2.0.0/16 is also a remote prefix of tunnel 1 of peer a",
         "delete vpn ipsec passthrough 10.2.0.0/16",
     );
     let wider = "set vpn ipsec passthrough 10.0.0.0/8\nset vpn ipsec passthrough 10.2.7.0/24";

@@ -17,7 +17,7 @@ pub enum Encryption {
 }
 
 impl Encryption {
-    /// The cipher of a name; `None` if it is not served.
+    /// The cipher of a name; `None` if it is not supported.
     pub fn by_name(name: &str) -> Option<Self> {
         match name {
             "null" => return Some(Self::Plain(cipher::Encryption::Null)),
@@ -76,7 +76,7 @@ fn tag_length(text: &str) -> Option<usize> {
     }
 }
 
-/// The MAC of a name; `None` if it is not served.
+/// The MAC of a name; `None` if it is not supported.
 pub(super) fn integrity(hash: &str) -> Option<Integrity> {
     match hash {
         "sha1" => Some(Integrity::HmacSha1),
@@ -92,7 +92,7 @@ pub(super) fn integrity(hash: &str) -> Option<Integrity> {
 pub(super) const INTEGRITY: &[Integrity] =
     &[Integrity::HmacSha256, Integrity::HmacSha384, Integrity::HmacSha512];
 
-/// The function of a name, `prfsha256`, or of the MAC that is built like it, `sha256`; `None` if it is not served.
+/// The function of a name, `prfsha256`, or of the MAC that is built like it, `sha256`; `None` if it is not supported.
 pub fn prf_by_name(name: &str) -> Option<Prf> {
     let hash = |name| str::strip_prefix(name, "prf");
     Prf::ALL.iter().copied().find(|prf| hash(prf.name()) == hash(name).or(Some(name)))
@@ -111,7 +111,7 @@ pub struct DhGroup(pub u16);
 impl DhGroup {
     const SERVED: &[u16] = &[2, 5, 14, 15, 16, 17, 18, 19, 20, 21, 31];
 
-    /// The group of a number; `None` if it is not served.
+    /// The group of a number; `None` if it is not supported.
     pub fn by_number(number: &str) -> Option<Self> {
         let number = number.parse().ok()?;
         Self::SERVED.contains(&number).then_some(Self(number))
@@ -154,9 +154,9 @@ mod tests {
 
     #[test]
     fn a_name_in_the_grammar_is_served_or_known_not_to_be() {
-        let not_served = ["blowfish", "camellia", "cast", "serpent", "twofish"];
+        let unsupported = ["blowfish", "camellia", "cast", "serpent", "twofish"];
         for name in schema::ENCRYPTIONS {
-            let expected = !not_served.iter().any(|prefix| name.starts_with(prefix));
+            let expected = !unsupported.iter().any(|prefix| name.starts_with(prefix));
             assert_eq!(Encryption::by_name(name).is_some(), expected, "{name}");
         }
         let served = |names: &[&'static str], by_name: &dyn Fn(&str) -> bool| {

@@ -1,6 +1,6 @@
 //! `vpn ipsec ike-group` and `esp-group`.
 //!
-//! A proposal with something that is not served is left out with a warning, as long as another remains: the peers of a
+//! A proposal with something that is not supported is left out with a warning, as long as another remains: the peers of a
 //! configuration that was taken over still find each other.
 
 use super::algorithm::{self, DhGroup, ENCRYPTIONS, GROUPS, INTEGRITY, PRFS, prf_by_name};
@@ -17,10 +17,10 @@ use std::sync::Arc;
 const IKE: &str = "vpn ipsec ike-group <ike-group>";
 const ESP: &str = "vpn ipsec esp-group <esp-group>";
 
-/// What a proposal names that is not served: the word, its value, and where the value stands.
-struct NotServed(&'static str, String, Location);
+/// What a proposal names that is not supported: the word, its value, and where the value stands.
+struct Unsupported(&'static str, String, Location);
 
-impl NotServed {
+impl Unsupported {
     /// A value of the same word that is served, and common.
     fn instead(&self) -> &'static str {
         match self.0 {
@@ -38,7 +38,7 @@ impl Reader {
         if tree.value("key-exchange") == Some("ikev1") {
             self.error(
                 tree.location_of("key-exchange"),
-                format!("{path}: key-exchange ikev1 is not served: IKEv1 is obsolete (RFC 9395)"),
+                format!("{path}: key-exchange ikev1 is not supported: IKEv1 is obsolete (RFC 9395)"),
                 format!("set {path} key-exchange ikev2, here and at the peer"),
             );
         }
@@ -69,11 +69,11 @@ impl Reader {
             timeout_seconds: set_or_default(tree, &parent, "timeout"),
         };
         if action == "hold" {
-            self.warn(format!("{path} dead-peer-detection action hold is since VyOS 1.4: trap"));
+            self.warn(format!("{path} dead-peer-detection action hold was renamed in VyOS 1.4: use trap"));
         }
         if found.timeout_seconds <= found.interval_seconds {
             self.warn(format!(
-                "{path} dead-peer-detection: timeout {} is not longer than interval {}: one lost packet ends the peer",
+                "{path} dead-peer-detection: timeout {} is not longer than interval {}: a single lost packet drops the peer",
                 found.timeout_seconds, found.interval_seconds
             ));
         }
@@ -91,7 +91,7 @@ impl Reader {
             _ => (Action::Clear, None),
         };
         if let Some(newer) = newer {
-            self.warn(format!("{path} close-action {text} is since VyOS 1.4: {newer}"));
+            self.warn(format!("{path} close-action {text} was renamed in VyOS 1.4: use {newer}"));
         }
         action
     }
@@ -99,11 +99,8 @@ impl Reader {
     pub(super) fn esp_group(&mut self, name: &str, tree: &Tree) -> Option<Arc<Esp>> {
         let path = format!("vpn ipsec esp-group {name}");
         if tree.has("compression") && tree.value("compression") != Some("disable") {
-            // RFC 7296 section 2.22: each side says whether it can; without our word nothing is compressed.
-            self.warn(format!(
-                "{path} compression has no effect: packets are sent uncompressed, and the peer is told that none are \
-                 expected"
-            ));
+            // RFC 7296 section 2.22: packets are compressed only if both sides announce it.
+            self.warn(format!("{path} compression is ignored: Postern does not support IP compression"));
         }
         let proposals = self.proposals(&path, tree, esp_proposal, default_esp_proposals)?;
         self.warn_of_weak_esp(&path, tree, &proposals);
@@ -125,7 +122,7 @@ impl Reader {
             return Some(if text == "disable" { Pfs::Off } else { Pfs::AsIke });
         };
         let Some(group) = DhGroup::by_number(number) else {
-            let reason = format!("{path}: pfs {text} is not served");
+            let reason = format!("{path}: pfs {text} is not supported");
             let fix = format!("set {path} pfs dh-group14, or dh-group19, here and at the peer");
             self.error(tree.location_of("pfs"), reason, fix);
             return None;
@@ -141,7 +138,7 @@ impl Reader {
         &mut self,
         path: &str,
         tree: &Tree,
-        read: impl Fn(u16, &Tree) -> Result<T, NotServed>,
+        read: impl Fn(u16, &Tree) -> Result<T, Unsupported>,
         default: impl Fn() -> Vec<T>,
     ) -> Option<Vec<T>> {
         let mut served = Vec::new();
@@ -149,18 +146,18 @@ impl Reader {
         for (number, tree) in branches(tree, &["proposal"]) {
             match read(number.parse().unwrap_or(0), tree) {
                 Ok(proposal) => served.push(proposal),
-                Err(not_served) => left_out.push((number, not_served)),
+                Err(unsupported) => left_out.push((number, unsupported)),
             }
         }
         if left_out.is_empty() && served.is_empty() {
             return Some(default());
         }
         let none_is_served = served.is_empty();
-        for (number, not_served) in left_out {
-            let NotServed(word, value, location) = &not_served;
-            let what = format!("proposal {number} {word} {value} is not served");
+        for (number, unsupported) in left_out {
+            let Unsupported(word, value, location) = &unsupported;
+            let what = format!("proposal {number} {word} {value} is not supported");
             if none_is_served {
-                let instead = not_served.instead();
+                let instead = unsupported.instead();
                 let fix = format!("set {path} proposal {number} {word} {instead}, here and at the peer");
                 self.error(*location, format!("{path}: {what}"), fix);
             } else {
@@ -170,7 +167,7 @@ impl Reader {
         (!none_is_served).then_some(served)
     }
 
-    /// What a person should know of a proposal that is as the configuration says, and not one of ours.
+    /// Warns of weak algorithms in a configured proposal.
     fn warn_of_weak(&mut self, path: &str, tree: &Tree, encryption: Encryption, integrity: &[Integrity]) {
         if let Some(weakness) = encryption.weakness() {
             self.warn(format!("{path} encryption {weakness}"));
@@ -213,9 +210,9 @@ impl Reader {
 }
 
 /// The cipher of a proposal.
-fn encryption(tree: &Tree, parent: &str) -> Result<Encryption, NotServed> {
+fn encryption(tree: &Tree, parent: &str) -> Result<Encryption, Unsupported> {
     let text: String = set_or_default(tree, &format!("{parent} proposal <number>"), "encryption");
-    Encryption::by_name(&text).ok_or_else(|| NotServed("encryption", text, tree.location_of("encryption")))
+    Encryption::by_name(&text).ok_or_else(|| Unsupported("encryption", text, tree.location_of("encryption")))
 }
 
 /// What a word of a proposal names, or what is offered if it is not there.
@@ -224,34 +221,34 @@ fn named<T: Copy>(
     word: &'static str,
     by_name: impl Fn(&str) -> Option<T>,
     default: &[T],
-) -> Result<Vec<T>, NotServed> {
+) -> Result<Vec<T>, Unsupported> {
     match tree.value(word) {
         None => Ok(default.to_vec()),
         Some(text) => match by_name(text) {
             Some(found) => Ok(vec![found]),
-            None => Err(NotServed(word, text.to_owned(), tree.location_of(word))),
+            None => Err(Unsupported(word, text.to_owned(), tree.location_of(word))),
         },
     }
 }
 
 /// The MACs that go with a cipher: none with one that authenticates, whatever is named beside it.
-fn integrity(tree: &Tree, encryption: Encryption) -> Result<Vec<Integrity>, NotServed> {
+fn integrity(tree: &Tree, encryption: Encryption) -> Result<Vec<Integrity>, Unsupported> {
     if encryption.authenticates() {
         return Ok(Vec::new());
     }
     named(tree, "hash", algorithm::integrity, INTEGRITY)
 }
 
-fn esp_proposal(number: u16, tree: &Tree) -> Result<EspProposal, NotServed> {
+fn esp_proposal(number: u16, tree: &Tree) -> Result<EspProposal, Unsupported> {
     let encryption = encryption(tree, ESP)?;
     Ok(EspProposal { number, encryption, integrity: integrity(tree, encryption)? })
 }
 
-fn ike_proposal(number: u16, tree: &Tree) -> Result<IkeProposal, NotServed> {
+fn ike_proposal(number: u16, tree: &Tree) -> Result<IkeProposal, Unsupported> {
     let encryption = encryption(tree, IKE)?;
     if encryption.is_readable() {
         let text = tree.value("encryption").unwrap_or_default().to_owned();
-        return Err(NotServed("encryption", text, tree.location_of("encryption")));
+        return Err(Unsupported("encryption", text, tree.location_of("encryption")));
     }
     // Beside a cipher that authenticates, the hash only says which pseudorandom function is meant.
     let prfs = match tree.value("prf") {

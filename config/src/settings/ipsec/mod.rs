@@ -373,7 +373,7 @@ impl Reader {
                 let Some(prefix) = tunnel.remote.prefixes.iter().find(is_given) else { continue };
                 self.error(
                     tree.location_of("passthrough"),
-                    format!("passthrough {prefix} is what tunnel {number} of peer {name} leads to"),
+                    format!("passthrough {prefix} is also a remote prefix of tunnel {number} of peer {name}"),
                     format!("delete vpn ipsec passthrough {prefix}"),
                 );
             }

@@ -104,11 +104,11 @@ impl Reader {
             }
         }
         for ((peer, number), other) in conflicts {
-            self.say_conflict(tree, (peer, number), other);
+            self.report_conflict(tree, (peer, number), other);
         }
     }
 
-    fn say_conflict(&mut self, tree: &Tree, (peer, number): (&str, u32), other: &Selector<'_>) {
+    fn report_conflict(&mut self, tree: &Tree, (peer, number): (&str, u32), other: &Selector<'_>) {
         let path = format!("vpn ipsec site-to-site peer {peer} tunnel {number}");
         let words = ["site-to-site", "peer", peer, "tunnel", &number.to_string()];
         let location = tree.at(&words).map(Tree::location).unwrap_or_default();
@@ -116,11 +116,11 @@ impl Reader {
             "{path}: peer {} tunnel {} is for the same packets: {} to {}",
             other.peer, other.number, other.local, other.remote
         );
-        let fix = format!("give them other prefixes, or say which is taken first: set {path} priority 2");
+        let fix = format!("use different prefixes, or set which is used first: set {path} priority 2");
         self.error(location, reason, fix);
     }
 
-    /// Two peers must differ in a property that is visible before authentication.
+    /// Two peers must differ in an address or identity: before authentication nothing else tells them apart.
     pub(super) fn check_peers(&mut self, tree: &Tree, peers: &BTreeMap<String, Arc<Peer>>) {
         type Seen<'a> = (Option<IpAddr>, Vec<&'a Remote>, &'a Option<Identity>, &'a Option<Identity>);
         let mut seen: HashMap<Seen<'_>, &str> = HashMap::new();
@@ -155,7 +155,7 @@ fn collect_conflicts<'a>(
     for selector in selectors {
         let met = selector.cut_to(other).and_then(|key| met.get(&key)).into_iter().flatten();
         for &found in met.filter(|other| other.conflicts_with(selector)) {
-            // Said once, of the later of the two.
+            // Reported once, for the later of the two.
             let [first, second] =
                 if found.name() < selector.name() { [found, selector] } else { [selector, found] };
             conflicts.entry(second.name()).or_insert(first);

@@ -6,9 +6,9 @@ use crate::schema::bytes_of;
 use crate::tree::Tree;
 use crypto::SecretBytes;
 
-/// Where a name stands that leads to `pki`.
+/// A reference to a branch of `pki`.
 struct Reference<'a> {
-    /// The path and the word whose value it is.
+    /// The path whose value it is.
     from: String,
     location: Location,
     /// `certificate`, `ca` or `key-pair`.
@@ -30,7 +30,9 @@ impl Reader {
         let x509 = tree.at(&["x509"]).unwrap_or(&empty);
         let certificate = self.reference(&path, tree, x509, "certificate", "certificate");
         if !x509.has("ca-certificate") {
-            let fix = format!("set {path} ca-certificate NAME, of who has signed the peer's certificate");
+            let fix = format!(
+                "set {path} ca-certificate NAME, the authority that signed the certificate of the peer"
+            );
             self.error(tree.location(), format!("{path}: ca-certificate is not set"), fix);
         }
         let authorities: Vec<Option<Authority>> = x509
@@ -87,7 +89,7 @@ impl Reader {
         })
     }
 
-    /// What a word names; it must be there.
+    /// The name that a word refers to; it must be set.
     fn reference<'a>(
         &mut self,
         path: &str,
@@ -98,7 +100,7 @@ impl Reader {
     ) -> Option<Reference<'a>> {
         let from = format!("{path} {word}");
         let Some(name) = tree.value(word) else {
-            let fix = format!("set {from} NAME, of a pki {kind}");
+            let fix = format!("set {from} NAME, the name of a pki {kind}");
             self.error(parent.location(), format!("{path}: {word} is not set"), fix);
             return None;
         };
@@ -140,11 +142,11 @@ impl Reader {
         let private = tree.at(&["private"]);
         if private.is_some_and(|private| private.has("password-protected")) {
             let reason = format!(
-                "{}: the private key of {target} has a passphrase, which is not served",
+                "{}: the private key of {target} has a passphrase, which is not supported",
                 reference.from
             );
             let fix = format!(
-                "set {target} private key BASE64 with what `openssl pkey` makes of it, delete {target} private password-protected"
+                "set {target} private key BASE64, decrypted with `openssl pkey`; delete {target} private password-protected"
             );
             self.error(reference.location, reason, fix);
             return None;

@@ -1,4 +1,4 @@
-//! `vpn ipsec authentication psk`: pre-shared secrets, found by the identities of those who have them.
+//! `vpn ipsec authentication psk`: pre-shared keys, found by the identities of both sides.
 
 use super::{Identity, Reader, branches, identity};
 use crate::schema::bytes_of;
@@ -76,7 +76,7 @@ impl Reader {
             }
             let (secret, guessed) = shared_secret(tree).unwrap_or_else(|(reason, fix)| {
                 self.error(tree.location(), format!("{path}: {reason}"), format!("set {path} {fix}"));
-                // So that no peer is said to have none.
+                // An empty one, so that its peers are not reported as well.
                 (SecretBytes::new(Vec::new()), None)
             });
             if let Some((prefix, form)) = guessed {
@@ -91,12 +91,12 @@ impl Reader {
     }
 }
 
-/// How a secret is written, as swanctl marks it, to which VyOS hands it on: the prefix, and the name of the form.
+/// An encoding of secrets that swanctl, and so VyOS, tells by a prefix: the prefix and the name.
 type Form = (&'static str, &'static str);
 
 const FORMS: [Form; 2] = [("0x", "hex"), ("0s", "base64")];
 
-/// The bytes of a secret, and the form that it was seen to have without being said; or what is wrong, and what to set.
+/// The bytes of a secret, and its form if the prefix tells it; or the error and the fix.
 fn shared_secret(tree: &Tree) -> Result<(SecretBytes, Option<Form>), (&'static str, &'static str)> {
     let Some(text) = tree.value("secret") else {
         return Err(("secret is not set", "secret 'SECRET', the same on both sides"));
@@ -109,7 +109,7 @@ fn shared_secret(tree: &Tree) -> Result<(SecretBytes, Option<Form>), (&'static s
     let said = || Some((decoded(form.unwrap_or("plaintext"), text)?, None));
     marked
         .or_else(said)
-        .ok_or(("the secret is not what secret-type says", "secret-type plaintext, if it is only text"))
+        .ok_or(("the secret does not match secret-type", "secret-type plaintext, if it is text"))
 }
 
 fn decoded(form: &str, text: &str) -> Option<SecretBytes> {
