@@ -1,8 +1,8 @@
-//! `postern bench choice`: whether the engine that is chosen is the one to choose.
+//! `postern bench choice`: checks whether the chosen crypto engine is the fastest.
 //!
-//! The choice is made by its own calibration. Then [`Meter`], which shares no code with that, measures every engine with
-//! packets of the table's sizes and of sizes between them. Engines take turns, and of each the fastest turn counts. An
-//! accelerator that is not allowed takes no part.
+//! The choice is made by its own calibration, as in the daemon. Then [`Meter`], which shares no code with it, measures
+//! every engine at the same packet sizes and at sizes between them. Engines take turns, and the fastest turn of each
+//! counts. Accelerators that are not allowed are left out.
 
 use crate::Outcome;
 use crate::crypto::meter::{Cell, Meter};
@@ -13,32 +13,32 @@ use crypto::choice::{self, BURSTS, Choice, Direction, Row, Slot};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Bytes of text: those of the table, and others.
+/// Text lengths in bytes: those that the choice measures, and others.
 const SIZES: [usize; 16] =
     [48, 64, 90, 128, 200, 256, 400, 512, 800, 1024, 1250, 1400, 2048, 3000, 4096, 9000];
-/// Turns of each engine.
+/// Turns per engine.
 const TURNS: u32 = 6;
-/// How much slower than the best the chosen engine may be.
+/// How much slower than the fastest engine the chosen one may be.
 const TOLERANCE: f64 = 0.05;
-/// How often what is slower is measured again: once in a while the machine is busy elsewhere for all turns of an engine.
+/// How often a slower result is measured again: other load may have slowed down all turns of an engine.
 const AGAIN: usize = 3;
 
 /// What to measure.
 pub struct Options {
     /// The ciphers, and pairs of cipher and MAC.
     pub subjects: Vec<Subject>,
-    /// Time for each turn.
+    /// Time per turn.
     pub time: Duration,
     /// Whether to show progress.
     pub progress: bool,
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// Each cipher.
+    /// The result of each cipher.
     pub ciphers: Vec<Verdict>,
 }
 
@@ -47,32 +47,32 @@ pub struct Report {
 pub struct Verdict {
     /// The cipher, or the pair.
     pub name: String,
-    /// Places that were measured: sizes, bursts and directions.
+    /// Number of cases measured: combinations of size, burst and direction.
     pub places: usize,
-    /// Those at which the chosen engine is the fastest.
+    /// Number of cases in which the chosen engine is the fastest.
     pub best: usize,
-    /// Those at which it is at most 5% slower.
+    /// Number of cases in which the chosen engine is at most 5% slower.
     pub within: usize,
-    /// The largest loss, as a share of the best speed.
+    /// The largest loss, as a fraction of the best speed.
     pub worst: f64,
-    /// Where more than 5% is lost.
+    /// The cases with a loss of more than 5%.
     pub losses: Vec<Loss>,
 }
 
-/// A place where another engine is faster by more than 5%.
+/// A case in which another engine is faster by more than 5%.
 #[derive(Debug, Serialize)]
 pub struct Loss {
     /// seal or open.
     pub direction: &'static str,
-    /// Packets in a call.
+    /// Packets per call.
     pub burst: usize,
-    /// Bytes of text.
+    /// Text length in bytes.
     pub size: usize,
-    /// The engine that is chosen.
+    /// The chosen engine.
     pub chosen: String,
-    /// The engine that is fastest.
+    /// The fastest engine.
     pub fastest: String,
-    /// What is lost, as a share of the best speed.
+    /// The loss, as a fraction of the best speed.
     pub lost: f64,
 }
 
@@ -84,7 +84,7 @@ pub fn run(options: &Options) -> Outcome<Report> {
     let mut ciphers = Vec::new();
     for subject in &options.subjects {
         let name = subject.name();
-        let known = choice::Subject::by_name(&name).ok_or_else(|| format!("{name} is no cipher"))?;
+        let known = choice::Subject::by_name(&name).ok_or_else(|| format!("{name} is not a cipher"))?;
         progress.set_message(name.clone());
         let row = choice.row(known);
         let mut verdict = Verdict { name, places: 0, best: 0, within: 0, worst: 0.0, losses: Vec::new() };
@@ -118,7 +118,7 @@ impl Place {
         time: Duration,
     ) -> Outcome<Loss> {
         let chosen = choice.engines()[row.chosen(Slot::of(self.direction, self.burst, self.size))].name();
-        // What the rules forbid cannot be chosen, and is no loss.
+        // An engine that is not allowed cannot be chosen, so it is no loss.
         let accelerators = choice.rules().accelerators;
         let allowed = choice.engines().iter().filter(|engine| accelerators || !engine.is_accelerator());
         let names: Vec<&str> = allowed.map(|engine| engine.name()).collect();
@@ -145,7 +145,7 @@ impl Place {
     fn loss(self, chosen: &str, names: &[&str], rates: &[f64]) -> Outcome<Loss> {
         let by_name = |name| names.iter().zip(rates).find(|(it, _)| **it == name).map(|(_, &rate)| rate);
         let fastest = names.iter().zip(rates).max_by(|a, b| a.1.total_cmp(b.1)).ok_or("no engine")?;
-        let used = by_name(chosen).ok_or("the chosen engine is not here")?;
+        let used = by_name(chosen).ok_or("the chosen engine was not measured")?;
         Ok(Loss {
             direction: self.direction.name(),
             burst: self.burst,
@@ -170,7 +170,7 @@ impl Verdict {
 }
 
 impl Report {
-    /// The report for people.
+    /// The report as text.
     pub fn text(&self) -> String {
         let percent = |share: f64| format!("{}%", short(share * 100.0));
         let row = |verdict: &Verdict| {
@@ -190,7 +190,7 @@ impl Report {
         format!(
             "{}\n{}{}",
             self.machine.head(),
-            table(&["", "places", "fastest", "within 5%", "largest loss"], &rows),
+            table(&["", "cases", "fastest", "within 5%", "largest loss"], &rows),
             losses.collect::<String>()
         )
     }

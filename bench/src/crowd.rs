@@ -1,4 +1,4 @@
-//! A crowd of WireGuard peers in one thread, each with an address of its own: what calls a gateway from thousands of sites.
+//! Thousands of WireGuard peers in one thread, each with its own address: the load of a gateway with many sites.
 
 use crate::Outcome;
 use arc_swap::ArcSwapOption;
@@ -18,22 +18,22 @@ use tunnel::wireguard::device::Outbox;
 use tunnel::wireguard::{Action, Device, PeerId};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Datagrams in one send call.
+/// Datagrams per send call.
 const AT_ONCE: usize = 64;
 
-/// One of the crowd.
+/// One simulated peer.
 struct Member {
     device: Device,
     peer: PeerId,
     address: Ipv4Addr,
-    /// The response of the gateway, not yet looked into.
+    /// The gateway's response, not yet processed.
     response: Option<Vec<u8>>,
 }
 
-/// The crowd.
+/// The simulated peers.
 pub struct Crowd {
     members: Vec<Member>,
-    /// Whose index is named in a response.
+    /// The member of each session index, for responses.
     by_index: HashMap<u32, usize>,
     gateway: SocketAddr,
     clock: Clock,
@@ -45,7 +45,7 @@ pub struct Crowd {
     drops: DropCounters,
 }
 
-/// Namespaces `a` and `b` for gateways, and `c`, which has all the addresses of the crowd.
+/// Creates namespaces `a` and `b` for gateways, and `c`, which owns the addresses of all members.
 pub fn lab() -> Outcome<Lab> {
     let lab = Lab::new(&["a", "b", "c"])?;
     lab.connect(("a", "outside", "192.168.77.1/24"), ("b", "outside", "192.168.77.2/24"))?;
@@ -57,19 +57,19 @@ pub fn lab() -> Outcome<Lab> {
 
 /// The private key of a member.
 pub fn key(number: usize) -> PrivateKey {
-    // Not in the bits that X25519 ignores.
+    // X25519 ignores some bits of the first and the last byte.
     let mut bytes = [0x5a; 32];
     bytes[8..16].copy_from_slice(&(number as u64).to_le_bytes());
     PrivateKey::new(Secret::new(bytes))
 }
 
-/// The address of a member outside, in 10.64.0.0/10, and inside, in 10.128.0.0/9.
+/// The outer address of a member, in 10.64.0.0/10, and the inner one, in 10.128.0.0/9.
 fn addresses(number: usize) -> (Ipv4Addr, Ipv4Addr) {
     let number = number as u32;
     ((0x0a40_0000 + number + 1).into(), (0x0a80_0000 + number + 1).into())
 }
 
-/// The lines of a configuration request that make a gateway know the first `count` members.
+/// A UAPI request that configures the first `count` members as peers of a gateway.
 pub fn peers(count: usize) -> String {
     let peer = |number| {
         let public = base16ct::lower::encode_string(&key(number).public().0);
@@ -78,7 +78,7 @@ pub fn peers(count: usize) -> String {
     (0..count).map(peer).collect()
 }
 
-/// The same as lines of a configuration file.
+/// Configuration file lines for the first `count` members.
 pub fn peer_lines(interface: &str, count: usize) -> String {
     let peer = |number| {
         let path = format!("set interfaces wireguard {interface} peer site{number}");
@@ -88,8 +88,7 @@ pub fn peer_lines(interface: &str, count: usize) -> String {
 }
 
 impl Crowd {
-    /// A crowd that will call the gateway at this address; made in the namespace where it lives, to which
-    /// 10.64.0.0/10 is local.
+    /// Creates peers of the gateway at this address. Call it in the namespace to which 10.64.0.0/10 is local.
     pub fn new(count: usize, gateway: SocketAddr, public: PublicKey) -> Outcome<Self> {
         let offloads = Arc::new(Offloads::default());
         let sockets = UdpSockets::bind(7000, 0, &offloads)?;
@@ -122,10 +121,11 @@ impl Crowd {
         self.members.iter().filter(|member| member.response.is_some()).count()
     }
 
-    /// Everybody calls at once, and calls again until it is answered; returns the time it took, or what was reached.
+    /// All members start a handshake at once, and retry until they get a response. Returns the time that took; the
+    /// error says how many were served.
     ///
-    /// The crowd stands for machines elsewhere. What costs them much is done before or after, not in the time measured:
-    /// the first calls are made beforehand, and responses are turned into sessions by [`establish`](Self::establish).
+    /// The members represent other machines, so their own work is kept out of the measured time: the initiations are
+    /// created before, and [`establish`](Self::establish) processes the responses after.
     pub fn storm(&mut self, patience: Duration) -> Outcome<Duration> {
         let now = self.clock.now();
         let mut calls = Vec::new();
@@ -148,7 +148,7 @@ impl Crowd {
         Ok(started.elapsed())
     }
 
-    /// Everybody turns its response into a session, and says so to the gateway.
+    /// All members process their responses, and confirm the session to the gateway.
     pub fn establish(&mut self) {
         let now = self.clock.now();
         let mut actions = Vec::new();
@@ -161,10 +161,10 @@ impl Crowd {
         self.carry_out(actions);
     }
 
-    /// Handles what has come in; false when there was nothing.
+    /// Handles received datagrams; returns false if there were none.
     fn answer(&mut self) -> Outcome<bool> {
         self.batch.clear();
-        // With the event signalled the wait returns at once.
+        // With the event signalled, the wait returns at once.
         self.wake.notify();
         self.receive.wait(&self.wake)?;
         if self.receive.receive(&mut self.batch, &self.drops)? == 0 {
@@ -215,7 +215,7 @@ impl Crowd {
                     }
                     self.send(number, &message);
                 }
-                // The keys are there; a keepalive tells the gateway so.
+                // The session is established; a keepalive confirms it to the gateway.
                 Action::Use { sa: Some(sa), .. } => {
                     let header =
                         DataHeader { kind: DATA.into(), receiver: sa.receiver.into(), counter: 0.into() };
@@ -227,7 +227,7 @@ impl Crowd {
                         tag: &mut tag,
                         authentic: false,
                     }];
-                    let key = sa.protection.wireguard().expect("a peer of WireGuard");
+                    let key = sa.protection.wireguard().expect("a WireGuard peer");
                     key.seal(&mut jobs).expect("the engine works");
                     self.send(number, &[header.as_bytes(), &tag].concat());
                 }

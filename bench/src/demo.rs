@@ -1,4 +1,4 @@
-//! `postern demo`: two sites on this machine, a tunnel between them, real TCP through it.
+//! `postern demo`: two sites on this machine, with a tunnel between them and real TCP traffic through it.
 
 use crate::Outcome;
 use crate::report::{Machine, short, table};
@@ -8,7 +8,7 @@ use lab::traffic::{self, RoundTrips, Transfer};
 use lab::wireguard::{Daemon, Plan, Tunnel};
 use std::time::Duration;
 
-/// What one path between the sites can do.
+/// The measurements of one path between the sites.
 struct Measured {
     transfers: [Transfer; 2],
     gateways_cpu: Option<f64>,
@@ -16,7 +16,7 @@ struct Measured {
     loaded: RoundTrips,
 }
 
-/// Builds the sites, measures with and without the tunnel, `seconds` for each transfer, and prints a table.
+/// Creates the sites, measures without and with the tunnel, `seconds` per transfer, and prints a table.
 pub fn run(seconds: u32) -> Outcome<()> {
     println!("{}", Machine::here().head());
     println!("  site a                                             site b");

@@ -1,8 +1,8 @@
-//! `postern bench ike`: how many IPsec peers a gateway sets up in a second on one core, and how many Child SAs it rekeys with a
-//! key exchange, beside strongSwan's charon; and what it holds with ten thousand peers.
+//! `postern bench ike`: IPsec peers connected per second on one core, and Child SAs rekeyed with a key exchange per
+//! second, compared with strongSwan's charon. Also the cost of ten thousand peers.
 //!
-//! The sites that call are the same for both, run on another core, and are no part of what is measured; how busy they were
-//! is reported, so that it is seen whether the gateway was waited for or they were.
+//! The simulated sites are the same for both gateways, run on another core, and are not part of the measurement. Their
+//! CPU use is reported too, to show whether the gateway or the sites were the bottleneck.
 
 use crate::Outcome;
 use crate::report::{Machine, median, short, table};
@@ -22,67 +22,67 @@ pub struct Options {
     pub program: PathBuf,
     /// Whether charon is measured too.
     pub with_charon: bool,
-    /// What the IKE SAs are made of.
+    /// The IKE proposals to test.
     pub suites: Vec<Suite>,
-    /// Sites that call in each round.
+    /// Number of sites that connect in each round.
     pub setups: usize,
-    /// How often each gateway is called.
+    /// Number of rounds per gateway.
     pub rounds: u32,
-    /// Tunnels whose memory is measured; none is measured with 0.
+    /// Number of tunnels for the measurement of memory; 0 skips it.
     pub tunnels: usize,
     /// Whether to show progress.
     pub progress: bool,
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
     /// The version of charon, if it was measured.
     pub charon: Option<String>,
-    /// Sites that called in each round.
+    /// Number of sites that connected in each round.
     pub setups: usize,
-    /// The set-ups with each suite by each gateway.
+    /// IKE SA set-ups, by suite and gateway.
     pub rates: Vec<Rate>,
-    /// The rekeyings of a Child SA with PFS, by the same.
+    /// Child SA rekeyings with PFS, by suite and gateway.
     pub rekeys: Vec<Rate>,
-    /// What many tunnels cost.
+    /// The cost of many tunnels.
     pub tunnels: Option<Tunnels>,
 }
 
-/// A gateway's set-ups or rekeyings with one suite.
+/// Set-ups or rekeyings of one gateway with one suite.
 #[derive(Debug, Serialize)]
 pub struct Rate {
-    /// What the IKE SAs were made of.
+    /// The IKE proposal.
     pub suite: &'static str,
-    /// Which gateway.
+    /// The gateway.
     pub gateway: &'static str,
-    /// Each round.
+    /// The rounds.
     pub rounds: Vec<Round>,
 }
 
-/// All sites called, or rekeyed, once.
+/// One round: all sites connected, or rekeyed, once.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Round {
-    /// Set-ups or rekeyings a second.
+    /// Set-ups or rekeyings per second.
     pub rate: f64,
-    /// Microseconds of processor time that the gateway has used for each.
+    /// CPU time of the gateway for each, in microseconds.
     pub cpu_us: f64,
-    /// Sites that were refused, of which there should be none.
+    /// Number of sites that failed; should be 0.
     pub failed: usize,
-    /// Share of its core that it has used, in percent.
+    /// CPU use of the gateway, in percent of its core.
     pub busy: f64,
-    /// Share of their core that the sites have used, in percent.
+    /// CPU use of the sites, in percent of their core.
     pub sites_busy: f64,
 }
 
-/// What many tunnels cost our gateway.
+/// The cost of many tunnels for Postern.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Tunnels {
-    /// How many.
+    /// Number of tunnels.
     pub count: usize,
-    /// Seconds from the start of `postern run` until it serves all peers.
+    /// Seconds from the start of `postern run` until all peers are configured.
     pub start_seconds: f64,
     /// MiB of resident memory with one peer configured.
     pub memory_empty: f64,
@@ -92,27 +92,27 @@ pub struct Tunnels {
     pub memory_established: f64,
     /// Seconds until all were established, on one core.
     pub setup_seconds: f64,
-    /// Share of one core used at rest, in percent.
+    /// CPU use at rest, in percent of a core.
     pub idle_percent: f64,
-    /// Seconds that `show` of all SAs takes.
+    /// Seconds to show all SAs.
     pub show_seconds: f64,
-    /// Seconds until a configuration with one more peer is in force.
+    /// Seconds until one more peer is configured by a reload.
     pub reload_seconds: f64,
 }
 
-/// The core of the gateway, and that of the sites.
+/// The CPUs of the gateway and of the sites.
 const CORES: [usize; 2] = [0, 1];
-/// So many sites call at once: fewer than make our gateway ask for cookies.
+/// Number of concurrent set-ups: few enough that Postern does not require cookies.
 const WINDOW: usize = 48;
-/// How long a round may take.
+/// Time limit of a round.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How long a gateway may take until it can be called.
+/// Time limit for the start of a gateway.
 const START: Duration = Duration::from_secs(120);
 
-/// Charon's fastest plugins first, and only its built-in kernel interface, which sends no packets.
+/// Charon's plugins, fastest first, with kernel-libipsec, its ESP in user space, which sends no packets here.
 const PLUGINS: &str = "random nonce aesni aes sha1 sha2 hmac kdf openssl gcm curve25519 gmp pem pkcs1 pubkey \
     kernel-libipsec kernel-netlink socket-default vici";
-/// Nothing that slows unauthenticated sources down, and tables for many SAs.
+/// Charon without limits for unauthenticated sources, and with tables for many SAs.
 const CHARON: &str = "threads = 16\n init_limit_half_open = 0\n init_limit_job_load = 0\n cookie_threshold = 0\n \
     block_threshold = 0\n install_routes = no\n install_virtual_ip = no\n ikesa_table_size = 16384\n \
     ikesa_table_segments = 16\n half_open_timeout = 300\n";
@@ -120,7 +120,9 @@ const CHARON: &str = "threads = 16\n init_limit_half_open = 0\n init_limit_job_l
 /// Measures everything.
 pub fn run(options: &Options) -> Outcome<Report> {
     if std::thread::available_parallelism().is_ok_and(|cores| cores.get() < CORES.len()) {
-        return Err("the gateway and its callers need a core each, and this machine has one".into());
+        return Err(
+            "the gateway and the simulated sites need a core each, but this machine has only one".into()
+        );
     }
     let rounds = options.suites.len() as u64 * u64::from(options.rounds);
     let progress = progress_bar(options.progress, rounds * (1 + u64::from(options.with_charon)) + 1);
@@ -166,7 +168,7 @@ impl Gateway {
     }
 }
 
-/// Starts a gateway, has all sites call it and rekey, and ends it.
+/// Starts a gateway, connects and rekeys all sites, and stops it.
 fn round(lab: &mut Lab, options: &Options, gateway: Gateway, suite: Suite) -> Outcome<[Round; 2]> {
     match gateway {
         Gateway::Postern => {
@@ -179,14 +181,14 @@ fn round(lab: &mut Lab, options: &Options, gateway: Gateway, suite: Suite) -> Ou
             let charon =
                 StrongSwan::start_with(lab, "a", &sites::swanctl(suite), PLUGINS, CHARON, "default = -1")?;
             let rounds = call_and_rekey(lab, charon.process, suite, options.setups);
-            // Deleting the SA of each site would only take time.
+            // Kill it: deleting the SA of each site would only take time.
             charon.kill(lab);
             rounds
         }
     }
 }
 
-/// Has all sites call a gateway.
+/// Connects all sites to a gateway.
 fn call_all(lab: &Lab, gateway: Process, suite: Suite, count: usize) -> Outcome<Round> {
     gateway.pin(CORES[0])?;
     lab.enter("c", || {
@@ -195,7 +197,7 @@ fn call_all(lab: &Lab, gateway: Process, suite: Suite, count: usize) -> Outcome<
     })?
 }
 
-/// The same, and then has them rekey.
+/// Connects all sites to a gateway, then rekeys them.
 fn call_and_rekey(lab: &Lab, gateway: Process, suite: Suite, count: usize) -> Outcome<[Round; 2]> {
     gateway.pin(CORES[0])?;
     lab.enter("c", || {
@@ -205,7 +207,7 @@ fn call_and_rekey(lab: &Lab, gateway: Process, suite: Suite, count: usize) -> Ou
     })?
 }
 
-/// What the gateway uses while the sites do something.
+/// Runs an action of the sites and measures the gateway meanwhile.
 fn measured(
     gateway: Process,
     sites: &mut Sites,
@@ -214,7 +216,7 @@ fn measured(
     let before = gateway.cpu_of_threads()?;
     let calls = action(sites, WINDOW, PATIENCE)?;
     if calls.connected == 0 {
-        return Err(format!("all calls failed: {}", sites.failure().unwrap_or_default()).into());
+        return Err(format!("all set-ups failed: {}", sites.failure().unwrap_or_default()).into());
     }
     let used = gateway.cpu_of_threads()?;
     let since = |(thread, used): (&String, &f64)| used - before.get(thread).unwrap_or(&0.0);
@@ -228,17 +230,17 @@ fn measured(
     })
 }
 
-/// Our gateway, which serves this many sites.
+/// Starts Postern with a configuration for this many sites.
 fn serving(count: usize, lab: &mut Lab, options: &Options, suite: Suite) -> Outcome<Daemon> {
     Daemon::start(lab, &options.program, "a", &sites::configuration(suite, count))
 }
 
-/// Our gateway with a configuration file.
+/// A running Postern with its configuration file.
 pub(crate) struct Daemon {
     pub(crate) process: Process,
     socket: PathBuf,
     file: PathBuf,
-    /// Seconds until it served.
+    /// Seconds from start until the first answer of the API.
     start_seconds: f64,
 }
 
@@ -253,14 +255,14 @@ impl Daemon {
         command.args(["run", "--config"]).arg(&file).arg("--api").arg(&socket).env("LOG_LEVEL", "error");
         let process = lab.start(command.stdout(Stdio::null()))?;
         let mut daemon = Self { process, socket, file, start_seconds: 0.0 };
-        // What it is asked for after the peers is answered when it has them.
+        // The API answers once all peers are configured.
         wait_until(START, || daemon.socket.exists() && daemon.show(program).is_ok())
             .map_err(|error| format!("postern run: {error}"))?;
         daemon.start_seconds = started.elapsed().as_secs_f64();
         Ok(daemon)
     }
 
-    /// Shows all SAs; the seconds that it takes.
+    /// Shows all SAs; returns the seconds it takes.
     fn show(&self, program: &Path) -> Outcome<f64> {
         let (started, socket) = (Instant::now(), self.socket.to_string_lossy());
         let program = program.to_string_lossy();
@@ -287,7 +289,7 @@ fn measure_tunnels(lab: &mut Lab, options: &Options) -> Outcome<Tunnels> {
     let daemon = serving(options.tunnels, lab, options, suite)?;
     let memory_configured = daemon.memory()?;
     let round = call_all(lab, daemon.process, suite, options.tunnels)?;
-    // What is done a while after a set-up is not rest yet.
+    // Wait for work that is delayed after a set-up.
     std::thread::sleep(Duration::from_secs(3));
     let memory_established = daemon.memory()?;
     let before = daemon.process.cpu_seconds()?;
@@ -310,7 +312,7 @@ fn measure_tunnels(lab: &mut Lab, options: &Options) -> Outcome<Tunnels> {
     })
 }
 
-/// Has one more peer configured; the seconds until it is shown.
+/// Adds a peer to the configuration; returns the seconds until it is shown.
 fn reload(daemon: &Daemon, suite: Suite, options: &Options) -> Outcome<f64> {
     std::fs::write(&daemon.file, sites::configuration(suite, options.tunnels + 1))?;
     let pid = rustix::process::Pid::from_raw(daemon.process.id() as i32).ok_or("no process")?;
@@ -332,14 +334,14 @@ impl Rate {
 }
 
 impl Report {
-    /// The report for people.
+    /// The report as text.
     pub fn text(&self) -> String {
         let mut text = self.machine.head();
         if let Some(charon) = &self.charon {
             let _ = writeln!(text, "charon: {charon}, kernel-libipsec");
         }
         if !self.rates.is_empty() {
-            let _ = write!(text, "{} set-ups a round, one core for the gateway, medians\n\n", self.setups);
+            let _ = write!(text, "{} set-ups per round, one core for the gateway, medians\n\n", self.setups);
             text += &Self::rates_text(&self.rates, "set-ups/s");
             let _ = write!(text, "\none rekeying of each Child SA with PFS in the same group, medians\n\n");
             text += &Self::rates_text(&self.rekeys, "rekeys/s");
@@ -361,7 +363,7 @@ impl Report {
         table(&head, &rows)
     }
 
-    /// A gateway's row; the ratios are those of ours to this one.
+    /// The row of a gateway. The ratios are Postern's value divided by this gateway's.
     fn row(rates: &[Rate], rate: &Rate) -> Vec<String> {
         let ours = rates.iter().find(|it| it.suite == rate.suite).expect("it is among them");
         let ratio = |of: fn(&Round) -> f64| {
@@ -388,12 +390,12 @@ impl Tunnels {
         table(
             &["", "", "unit"],
             &[
-                row("postern run with a file of them", self.start_seconds, "s"),
+                row("postern run with a file of all peers", self.start_seconds, "s"),
                 row("one more peer, after SIGHUP", self.reload_seconds, "s"),
                 row("memory, one peer configured", self.memory_empty, "MiB"),
                 row("memory, all peers configured", self.memory_configured, "MiB"),
                 row("memory, all established", self.memory_established, "MiB"),
-                row("memory of each", each, "KiB"),
+                row("memory per tunnel", each, "KiB"),
                 row("all established within", self.setup_seconds, "s"),
                 row("CPU at rest", self.idle_percent, "% of a core"),
                 row("show vpn ipsec sa", self.show_seconds, "s"),
@@ -412,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_of_ours_to_the_other() {
+    fn ratios_are_posterns_value_divided_by_the_others() {
         let machine = Machine::example();
         let rates = vec![rate("postern", 6000.0, 150.0), rate("charon", 2000.0, 500.0)];
         let report = Report { machine, charon: None, setups: 1, rates, rekeys: Vec::new(), tunnels: None };

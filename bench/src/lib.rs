@@ -1,7 +1,7 @@
-//! Measurements, on networks that they make themselves and remove again.
+//! Benchmarks, in network namespaces that they create and remove.
 //!
-//! What is compared is compared in one run, in alternation, and given as a ratio of medians: absolute speeds of a shared
-//! machine move by a third from minute to minute.
+//! Alternatives are measured in one run, in alternation, and compared by the ratio of their medians: absolute speeds on
+//! a shared machine change by a third from minute to minute.
 #![forbid(unsafe_code)]
 
 pub mod choice;

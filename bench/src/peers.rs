@@ -1,5 +1,6 @@
-//! `postern bench peers`: a gateway with ten thousand peers. How fast it is configured, what it holds and burns at rest, and
-//! what a transfer on another peer loses while all of them call at once.
+//! `postern bench peers`: a WireGuard gateway with ten thousand peers. Measures how fast it is configured, its memory
+//! and CPU use at rest, and how much a transfer of another peer slows down while all peers start a handshake at once (a
+//! storm).
 
 use crate::Outcome;
 use crate::crowd::{self, Crowd};
@@ -18,47 +19,47 @@ use std::time::{Duration, Instant};
 pub struct Options {
     /// The program under test.
     pub program: PathBuf,
-    /// How many peers.
+    /// Number of peers.
     pub peers: usize,
-    /// How many storms.
+    /// Number of storms.
     pub rounds: u32,
-    /// How long the gateway is left alone before its use of the processor at rest is measured, which takes half of that.
+    /// Time without load before the CPU use at rest is measured; the measurement takes half of it.
     pub rest: Duration,
     /// Whether to show progress.
     pub progress: bool,
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// How many peers.
+    /// Number of peers.
     pub peers: usize,
-    /// Seconds until all were configured over the socket.
+    /// Seconds to configure all peers over the UAPI socket.
     pub socket_seconds: f64,
-    /// Seconds from the start of `postern run` with a file of all of them until it serves.
+    /// Seconds from the start of `postern run` with a file of all peers until the API socket exists.
     pub file_seconds: f64,
     /// MiB of resident memory with all peers configured.
     pub memory_configured: f64,
-    /// The same with a session for each.
+    /// MiB of resident memory with a session for each peer.
     pub memory_established: f64,
-    /// Share of one core used at rest with a session for each, in percent.
+    /// CPU use at rest with a session for each peer, in percent of a core.
     pub idle_percent: f64,
-    /// Seconds until every peer of a storm had a session.
+    /// Seconds until every peer of a storm had a response.
     pub storm_seconds: Vec<f64>,
-    /// Gbit/s on another peer before each storm.
+    /// Gbit/s of another peer's transfer before each storm.
     pub speed_before: Vec<f64>,
-    /// Gbit/s on it during each storm.
+    /// Gbit/s of that transfer during each storm.
     pub speed_during: Vec<f64>,
 }
 
-/// How long a storm may take.
+/// Time limit of a storm.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Seconds of transfer; the storm comes after the first few.
+/// Seconds of transfer; the storm starts after `CALM`.
 const SECONDS: u32 = 40;
 const CALM: f64 = 6.0;
-/// Time between a storm and the sessions that come of it, which are not part of its measurement.
+/// Pause between a storm and establishing its sessions, which is not measured.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 
 /// Measures everything.
@@ -83,11 +84,11 @@ pub fn run(options: &Options) -> Outcome<Report> {
         lab.enter("c", || Crowd::new(options.peers, ([192, 168, 78, 1], 51_820).into(), public))??;
     progress.inc(1);
 
-    progress.set_message("a session for each");
+    progress.set_message("a session for each peer");
     at_low_priority(&mut crowd)?;
     progress.inc(1);
     progress.set_message("at rest");
-    // The handshakes' own timers, ten seconds and more, are not rest yet.
+    // Timers of the handshakes, ten seconds and more, must expire first.
     std::thread::sleep(options.rest);
     let memory_established = mebibytes(gateway)?;
     let before = gateway.process.cpu_seconds()?;
@@ -119,7 +120,7 @@ pub fn run(options: &Options) -> Outcome<Report> {
     })
 }
 
-/// A storm in the middle of a transfer: its length, and the speed before and during it.
+/// Runs a storm during a transfer; returns its duration, and the speed before and during it.
 fn storm(lab: &Lab, tunnel: &Tunnel, crowd: &mut Crowd) -> Outcome<(f64, f64, f64)> {
     std::thread::scope(|scope| {
         let transfer = scope.spawn(|| traffic::tcp_by_interval(lab, "a", &tunnel.inside[1], SECONDS));
@@ -127,7 +128,7 @@ fn storm(lab: &Lab, tunnel: &Tunnel, crowd: &mut Crowd) -> Outcome<(f64, f64, f6
         let taken = at_low_priority(crowd)?;
         let speeds = transfer.join().map_err(|_| "the transfer failed")??;
         let at = |seconds: f64| ((seconds / 0.2) as usize).min(speeds.len());
-        // The first second is TCP's own start.
+        // Skip TCP's slow start in the first second.
         let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
         let before = mean(&speeds[at(1.0)..at(CALM)]);
         let during = mean(&speeds[at(CALM)..at(CALM + taken.max(1.0))]);
@@ -135,7 +136,7 @@ fn storm(lab: &Lab, tunnel: &Tunnel, crowd: &mut Crowd) -> Outcome<(f64, f64, f6
     })
 }
 
-/// Lets the crowd call. It shares this machine with what it measures: it yields.
+/// Runs a storm. The simulated peers run at low priority, because they share the machine with the gateway.
 fn at_low_priority(crowd: &mut Crowd) -> Outcome<f64> {
     std::thread::scope(|scope| {
         let calling = scope.spawn(|| {
@@ -145,7 +146,7 @@ fn at_low_priority(crowd: &mut Crowd) -> Outcome<f64> {
             crowd.establish();
             taken
         });
-        Ok(calling.join().map_err(|_| "the crowd panicked")??.as_secs_f64())
+        Ok(calling.join().map_err(|_| "the simulated peers panicked")??.as_secs_f64())
     })
 }
 
@@ -153,15 +154,15 @@ fn mebibytes(gateway: &Gateway) -> Outcome<f64> {
     Ok(gateway.process.memory()? as f64 / f64::from(1 << 20))
 }
 
-/// The public key of a gateway, whose private key a [`Plan`] has made.
+/// The public key of a gateway, computed from the private key of its [`Plan`].
 fn public_key(gateway: &Gateway) -> Outcome<PublicKey> {
-    let private = gateway.value("private_key")?.ok_or("it has no key")?;
+    let private = gateway.value("private_key")?.ok_or("the gateway has no private key")?;
     let mut bytes = [0; 32];
     base16ct::lower::decode(private, &mut bytes).map_err(|error| error.to_string())?;
     Ok(crypto::PrivateKey::new(crypto::Secret::new(bytes)).public())
 }
 
-/// Starts `postern run` with a file of all peers, and ends it again; the seconds until it serves.
+/// Starts `postern run` with a file of all peers, and stops it; returns the seconds until the API socket exists.
 fn start_from_file(lab: &mut Lab, options: &Options) -> Outcome<f64> {
     let interface = "wg9";
     let file = std::env::temp_dir().join(format!("{}.conf", lab.namespace("peers")));
@@ -181,7 +182,7 @@ fn start_from_file(lab: &mut Lab, options: &Options) -> Outcome<f64> {
 }
 
 impl Report {
-    /// The report for people.
+    /// The report as text.
     pub fn text(&self) -> String {
         let loss: Vec<f64> = self
             .speed_before
@@ -192,14 +193,14 @@ impl Report {
         let row = |name: &str, value: f64, unit: &str| vec![name.to_owned(), short(value), unit.to_owned()];
         let rows = [
             row("configured over the socket", self.socket_seconds, "s"),
-            row("postern run with a file of them", self.file_seconds, "s"),
+            row("postern run with a file of all peers", self.file_seconds, "s"),
             row("memory, configured", self.memory_configured, "MiB"),
-            row("memory, a session for each", self.memory_established, "MiB"),
+            row("memory, all peers with a session", self.memory_established, "MiB"),
             row("CPU at rest", self.idle_percent, "% of a core"),
-            row("storm: all of them served within", median(&self.storm_seconds), "s"),
+            row("storm: all peers served within", median(&self.storm_seconds), "s"),
             row("another peer's transfer, before", median(&self.speed_before), "Gbit/s"),
             row("another peer's transfer, during", median(&self.speed_during), "Gbit/s"),
-            row("lost to the storm", median(&loss) * 100.0, "%"),
+            row("lost during the storm", median(&loss) * 100.0, "%"),
         ];
         format!(
             "{}{} peers, medians of {} storms\n\n{}",

@@ -1,5 +1,5 @@
-//! `postern bench pipeline`: the data path alone, from memory to memory in one thread, stage by stage, beside the bare
-//! call of the cipher.
+//! `postern bench pipeline`: the data path from memory to memory in one thread, stage by stage, compared with the bare
+//! cipher.
 
 use crate::Outcome;
 use crate::report::{Machine, short, table};
@@ -22,10 +22,10 @@ pub use tunnel::esp::Transform;
 use tunnel::esp::{Action, Layout, Mode, Policies, Policy, Selectors, TrafficSelector};
 use zerocopy::IntoBytes;
 
-/// What protects the packets.
+/// The protocol that protects the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
-    /// WireGuard's only cipher.
+    /// WireGuard, with its only cipher.
     WireGuard,
     /// ESP in UDP, tunnel mode.
     Esp(Transform),
@@ -43,50 +43,50 @@ impl Protection {
 
 /// What to measure.
 pub struct Options {
-    /// What protects the packets.
+    /// The protocol and cipher.
     pub protection: Protection,
-    /// Who encrypts.
+    /// The crypto engine.
     pub engine: Arc<dyn Engine>,
-    /// The same, if it chooses among engines.
+    /// The same engine, if it chooses among others.
     pub choice: Option<Arc<Choice>>,
-    /// The sizes of the packets, headers included, and their names.
+    /// The names and packet sizes of the loads, IP headers included.
     pub loads: Vec<(String, Vec<usize>)>,
-    /// Packets in a burst.
+    /// Packets per burst.
     pub burst: usize,
-    /// Time for each load.
+    /// Time per load.
     pub time: Duration,
 }
 
-/// The mix of document 002: 58.67% of 90 bytes, 2% of 92, 23.66% of 594, 15.67% of 1418.
+/// An Internet mix of packet sizes: 58.67% of 90 bytes, 2% of 92, 23.66% of 594, 15.67% of 1418.
 pub fn imix() -> Vec<usize> {
     let counts = [(90, 176), (92, 6), (594, 71), (1418, 47)];
     let mut sizes: Vec<usize> = counts.iter().flat_map(|&(size, count)| vec![size; count]).collect();
-    // The same shuffle each time: a step that has no divisor in common with the number.
+    // A fixed shuffle: the step has no common divisor with the number of packets.
     sizes = (0..sizes.len()).map(|index| sizes[index * 7 % 300]).collect();
     sizes
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// What protected the packets.
+    /// The protocol and cipher.
     pub protection: String,
-    /// Packets in a burst.
+    /// Packets per burst.
     pub burst: usize,
-    /// Each load.
+    /// The results by load.
     pub loads: Vec<Load>,
 }
 
-/// One load.
+/// The result of one load.
 #[derive(Debug, Serialize)]
 pub struct Load {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Mean bytes of a packet.
+    /// Mean packet size in bytes.
     pub bytes: f64,
-    /// The engines that seal packets of these sizes, and those that open them.
+    /// The engines chosen for sealing and for opening packets of these sizes.
     pub engines: [String; 2],
     /// Inside to outside.
     pub outbound: Direction,
@@ -94,16 +94,16 @@ pub struct Load {
     pub inbound: Direction,
 }
 
-/// One direction.
+/// The result of one direction.
 #[derive(Debug, Serialize)]
 pub struct Direction {
-    /// Nanoseconds a packet in each stage.
+    /// Nanoseconds per packet, by stage.
     pub stages: Vec<(&'static str, f64)>,
-    /// Nanoseconds a packet in all.
+    /// Nanoseconds per packet, in total.
     pub total: f64,
-    /// The bare call of the cipher on the same packets.
+    /// Nanoseconds per packet of the bare cipher on the same packets.
     pub bare: f64,
-    /// One by the other.
+    /// `total` divided by `bare`.
     pub ratio: f64,
 }
 
@@ -130,7 +130,7 @@ impl Observer for Stopwatch {
     }
 }
 
-/// A bed whose peer has 256 prefixes, so that routing is a search.
+/// A test bed whose peer has 256 prefixes, so that routing has to search.
 fn bed(options: &Options) -> Outcome<Bed> {
     let prefixes: Vec<IpNet> =
         (0..=255).map(|net| format!("10.{net}.0.0/16").parse()).collect::<Result<_, _>>()?;
@@ -157,7 +157,7 @@ fn bed(options: &Options) -> Outcome<Bed> {
     }
 }
 
-/// UDP packets of these sizes, each to another host: nothing is decided for two at once but what the data path finds.
+/// UDP packets of these sizes, each to another host, so that no decision can be reused for the next packet.
 fn packets(sizes: &[usize], count: usize) -> Vec<Vec<u8>> {
     (0..count)
         .map(|number| {
@@ -197,13 +197,13 @@ pub fn run(options: &Options) -> Outcome<Report> {
 }
 
 impl Options {
-    /// The engines that are used for packets of these sizes.
+    /// The engines chosen for packets of these sizes.
     fn engines(&self, direction: choice::Direction, sizes: &[usize]) -> String {
         let Some(choice) = &self.choice else { return self.engine.name().to_owned() };
         let rows = choice.rows();
         let slots = sizes.iter().map(|&size| Slot::of(direction, self.burst, size));
         let chosen = slots.flat_map(|slot| rows.iter().map(move |(_, row)| row.chosen(slot)));
-        // Each once.
+        // Name each engine once.
         let indices: BTreeSet<usize> = chosen.collect();
         let names: Vec<&str> = indices.into_iter().map(|index| choice.engines()[index].name()).collect();
         names.join(", ")
@@ -216,11 +216,11 @@ fn measure(options: &Options, packets: &[Vec<u8>]) -> Outcome<[Direction; 2]> {
     let (mut rounds, mut total) = (0u32, [Duration::ZERO; 2]);
     let mut batch = Batch::new(512 * 1024);
     let end = Instant::now() + options.time;
-    // The bare call is timed in between, so that a machine that slows down slows both.
+    // Time the bare cipher in between, so that other load on the machine affects both.
     let mut bare = Bare::new(options, packets)?;
     while rounds < 20 || Instant::now() < end {
         if rounds == 10 {
-            // What came before was to warm up.
+            // End of the warm-up.
             (out, back, total) = (Stopwatch::new(OUTBOUND), Stopwatch::new(INBOUND), [Duration::ZERO; 2]);
             bare.spent = [Duration::ZERO; 2];
         }
@@ -256,13 +256,13 @@ fn measure(options: &Options, packets: &[Vec<u8>]) -> Outcome<[Direction; 2]> {
 
 fn lost(bed: &Bed, sent: usize, received: usize) -> Box<dyn std::error::Error + Send + Sync> {
     let names: Vec<&str> = bed.dropped().iter().map(|(reason, _)| reason.name()).collect();
-    format!("{sent} packets went in, {received} came out; dropped as {}", names.join(", ")).into()
+    format!("{sent} packets sent, {received} received; dropped as {}", names.join(", ")).into()
 }
 
-/// The cipher on the same packets, as a program would call it that does nothing else.
+/// The cipher on the same packets, called without the rest of the data path.
 struct Bare {
     keys: Keys,
-    /// For each packet what the cipher works on, of ESP with the header before it.
+    /// For each packet the data for the cipher; for ESP with the header before it.
     texts: Vec<Vec<u8>>,
     tags: Vec<Vec<u8>>,
     counter: u64,
@@ -270,11 +270,11 @@ struct Bare {
 }
 
 enum Keys {
-    /// Bytes before the text that are authenticated.
+    /// An AEAD key, and the length of the AAD before the text.
     Aead(Arc<dyn Key>, usize),
-    /// Bytes before the text, IV included.
+    /// A pair of keys, and the offset of the text, after header and IV.
     Pair(Arc<dyn PairKey>, usize),
-    /// All is authenticated, nothing encrypted.
+    /// A GMAC key: everything is authenticated, nothing is encrypted.
     Gmac(Arc<dyn Key>),
 }
 
@@ -308,7 +308,7 @@ impl Bare {
             }
             Protection::Esp(transform) => {
                 let layout = Layout::of(transform);
-                // An authenticated cipher does not see the IV.
+                // The input of an AEAD cipher does not include the IV.
                 let before = if matches!(transform, Transform::Aead(..)) { HEADER } else { layout.header() };
                 let mut text = vec![0; before];
                 text.extend_from_slice(packet);
@@ -321,7 +321,7 @@ impl Bare {
         Ok(Self { keys, texts, tags, counter: 0, spent: [Duration::ZERO; 2] })
     }
 
-    /// Seals and opens every packet once, in bursts as large as the pipeline's.
+    /// Seals and opens every packet once, in bursts as large as those of the data path.
     fn round(&mut self, burst: usize) {
         for (texts, tags) in self.texts.chunks_mut(burst).zip(self.tags.chunks_mut(burst)) {
             let nonces = (self.counter..).map(|counter| {
@@ -362,7 +362,7 @@ impl Bare {
     }
 }
 
-/// Seals and opens jobs; how long each took.
+/// Seals and opens jobs; returns how long each took.
 fn time<J>(
     jobs: &mut [J],
     seal: impl Fn(&mut [J]) -> Result<(), EngineFailure>,
@@ -374,15 +374,15 @@ fn time<J>(
     let between = Instant::now();
     open(jobs).expect("the engine works");
     let spent = [between - started, between.elapsed()];
-    assert!(jobs.iter().all(authentic), "what was sealed opens");
+    assert!(jobs.iter().all(authentic), "sealed packets are authentic");
     spent
 }
 
 impl Report {
-    /// The report for people.
+    /// The report as text.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{}{}\none thread, memory to memory, bursts of {} packets to as many hosts; ns a packet\n",
+            "{}{}\none thread, memory to memory, bursts of {} packets to as many hosts; ns per packet\n",
             self.machine.head(),
             self.protection,
             self.burst

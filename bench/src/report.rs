@@ -1,13 +1,13 @@
-//! Numbers, medians and ratios, and the machine that they were measured on.
+//! Common parts of reports: medians, number formats, tables, and the machine.
 
 use crypto::engine::Engine;
 use serde::Serialize;
 use std::sync::OnceLock;
 
-/// What the program says of its build.
+/// The build of the program.
 static BUILD: OnceLock<Build> = OnceLock::new();
 
-/// The median of some numbers; not a number if there are none.
+/// The median; NaN for an empty slice.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -18,19 +18,19 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// From what the program was built.
+/// The source and target of a build.
 #[derive(Clone, Debug, Serialize)]
 pub struct Build {
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// The commit.
+    /// The Git commit.
     pub commit: String,
-    /// The target.
+    /// The target triple.
     pub target: String,
 }
 
 impl Build {
-    /// Notes it for the reports of this process.
+    /// Sets the build for all reports of this process.
     pub fn note(commit: &str, target: &str) {
         let (commit, target) = (commit.to_owned(), target.to_owned());
         BUILD.get_or_init(|| Self { version: env!("CARGO_PKG_VERSION").to_owned(), commit, target });
@@ -46,31 +46,31 @@ impl Build {
 /// A crypto engine and its version.
 #[derive(Clone, Debug, Serialize)]
 pub struct EngineUsed {
-    /// Its name.
+    /// The name of the engine.
     pub name: String,
-    /// Of its library.
+    /// The version of its library.
     pub version: String,
 }
 
 impl EngineUsed {
-    /// What `engine` says of itself.
+    /// The name and version of `engine`.
     pub fn of(engine: &dyn Engine) -> Self {
         Self { name: engine.name().to_owned(), version: engine.version() }
     }
 }
 
-/// Where it was measured, and by what.
+/// The machine and build of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// The processor.
+    /// The processor model.
     pub processor: String,
-    /// How many of them.
+    /// Number of cores.
     pub cores: usize,
-    /// The kernel.
+    /// The kernel release.
     pub kernel: String,
-    /// The build that measured.
+    /// The build of this program.
     pub program: Build,
-    /// The crypto engines that it chooses from.
+    /// The available crypto engines.
     pub engines: Vec<EngineUsed>,
 }
 
@@ -122,7 +122,7 @@ impl Machine {
     }
 }
 
-/// A number of people's size: three digits that count.
+/// A number with three significant digits.
 pub fn short(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => "-".to_owned(),
@@ -132,12 +132,12 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// A table: a head, a row of dashes, columns two spaces apart; numbers stand right, words left.
+/// A table: head, dashes and rows, with columns two spaces apart; numbers are aligned right, words left.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     lay_out(head, rows, 0, |column| is_of_numbers(column, rows))
 }
 
-/// A table whose columns are at least `room` wider than their heads; `is_right` selects those that stand right.
+/// A table whose columns are at least `room` wider than their heads; `is_right` selects right-aligned columns.
 pub fn lay_out(head: &[&str], rows: &[Vec<String>], room: usize, is_right: impl Fn(usize) -> bool) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -158,7 +158,7 @@ pub fn lay_out(head: &[&str], rows: &[Vec<String>], room: usize, is_right: impl 
     text
 }
 
-/// Whether a column holds numbers, which may have units behind them; a dash stands for one that there is not.
+/// Whether a column holds numbers, perhaps with units; a dash stands for a missing number.
 fn is_of_numbers(column: usize, rows: &[Vec<String>]) -> bool {
     let cells = || rows.iter().map(|row| row[column].as_str()).filter(|cell| !cell.is_empty());
     let is_number = |cell: &str| cell.starts_with(|c: char| c.is_ascii_digit());
@@ -188,12 +188,12 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_three_digits_that_count() {
+    fn numbers_have_three_significant_digits() {
         assert_eq!([0.123_4, 5.0, 12.34, 345.6].map(short), ["0.12", "5.00", "12.3", "346"]);
     }
 
     #[test]
-    fn numbers_stand_right_and_words_left() {
+    fn numbers_are_aligned_right_and_words_left() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
         let rows = [row(["bad-tag", "7", "1.25x"]), row(["x", "1234", "-"])];
         assert_eq!(

@@ -1,9 +1,8 @@
-//! `postern bench system`: the paper's tests of memory, pi and e, so that builds and processors can be compared with
-//! its routers, and how fast memory is copied.
+//! `postern bench system`: the memory, pi and e tests of router firmware, to compare processors and builds with
+//! published figures of routers, and the speed of copying memory.
 //!
-//! The tests are those that router firmware is measured with: 2 MiB of integers written and read in order and out of
-//! it, ten times; pi by a spigot of 8400 terms, ten times; e by a spigot of 9009. All are integer divisions and memory,
-//! by one thread.
+//! Memory: 2 MiB of integers, written and read sequentially and scattered, ten times. Pi: a spigot of 8400 terms, ten
+//! times. E: a spigot of 9009 terms. All are integer divisions and memory accesses in one thread.
 
 use crate::Outcome;
 use crate::report::{Machine, short, table};
@@ -12,25 +11,25 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Bytes of the memory test.
+/// Size of the memory test in bytes.
 const MEMORY: usize = 2 << 20;
-/// How often the memory test and pi are run.
+/// Repetitions of the memory and pi tests.
 const TIMES: usize = 10;
-/// Decimal digits of pi: 14 terms give four.
+/// Decimal digits of pi: 14 terms give four digits.
 const PI_DIGITS: usize = 2400;
-/// Terms of e; its last digits but few are right.
+/// Terms of e; all but the last few digits are right.
 const E_TERMS: usize = 9009;
-/// How much is copied to find the speed of the caches and of memory.
+/// Block sizes for copying, for the speed of the caches and of memory.
 const COPIES: [usize; 3] = [32 << 10, 1 << 20, 64 << 20];
-/// Bytes copied in all, of each size.
+/// Total bytes copied per block size.
 const COPIED: usize = 512 << 20;
 
-/// What was found.
+/// The result.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// For what the program was compiled.
+    /// The target of the build, with CPU features.
     pub build: String,
     /// Seconds of the memory test.
     pub memory_seconds: f64,
@@ -38,20 +37,20 @@ pub struct Report {
     pub pi_seconds: f64,
     /// Seconds of 9009 digits of e.
     pub e_seconds: f64,
-    /// Copying of memory.
+    /// The speed of copying, by block size.
     pub copies: Vec<Copying>,
 }
 
-/// How fast a block is copied to another, again and again.
+/// The speed of copying a block repeatedly.
 #[derive(Debug, Serialize)]
 pub struct Copying {
-    /// Its bytes.
+    /// Block size in bytes.
     pub bytes: usize,
-    /// Bytes copied a second.
+    /// Bytes copied per second.
     pub bytes_per_second: f64,
 }
 
-/// Measures everything; of three runs the fastest counts.
+/// Runs all tests; the fastest of three runs counts.
 pub fn run() -> Outcome<Report> {
     let fastest = |test: &dyn Fn()| {
         let seconds = (0..3).map(|_| {
@@ -71,7 +70,7 @@ pub fn run() -> Outcome<Report> {
     })
 }
 
-/// What the compiler was allowed to use beyond the least processor of its kind.
+/// CPU features that the compiler could use beyond the baseline of the target.
 fn features() -> String {
     let known = [
         ("avx2", cfg!(target_feature = "avx2")),
@@ -81,14 +80,14 @@ fn features() -> String {
     ];
     let used: Vec<&str> = known.into_iter().filter_map(|(name, on)| on.then_some(name)).collect();
     if used.is_empty() {
-        "for any processor of that kind".to_owned()
+        "for any processor of this architecture".to_owned()
     } else {
         format!("with {}", used.join(", "))
     }
 }
 
 fn memory() {
-    // The compiler must not know it, or there would be no division.
+    // Hide the value from the compiler, or it would replace the division.
     let length = black_box(MEMORY / size_of::<u32>());
     let scattered = |index: usize| (index as u32 * 23 % (length as u32 / 2)) as usize;
     let mut integers: Vec<u32> = vec![0; length];
@@ -113,7 +112,7 @@ fn pi(digits: usize) -> String {
     let mut remainders = vec![2000u32; terms + 1];
     let (mut text, mut carried) = (String::with_capacity(digits), 0);
     for last in (1..=terms / 14).rev().map(|group| group * 14) {
-        // In 32 bits, as the original: on small processors a division of 64 takes many times as long.
+        // 32 bits, as the original: small processors take many times as long for a 64-bit division.
         let mut sum = 0u32;
         for place in (1..=last).rev() {
             sum = sum * place as u32 + remainders[place] * 10_000;
@@ -127,7 +126,7 @@ fn pi(digits: usize) -> String {
     text
 }
 
-/// Digits of e after the point, by the spigot of Sale (1968).
+/// Decimal places of e, by the spigot of Sale (1968).
 fn e(terms: usize) -> String {
     let mut remainders = vec![1u32; terms];
     let mut text = String::with_capacity(terms);
@@ -157,7 +156,7 @@ fn copying(bytes: usize) -> Copying {
 }
 
 impl Report {
-    /// The report for people: the paper's three lines, then copying.
+    /// The report as text: the three lines of the firmware's tests, then copying.
     pub fn text(&self) -> String {
         let rows: Vec<Vec<String>> = self
             .copies

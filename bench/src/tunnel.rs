@@ -1,7 +1,7 @@
-//! `postern bench tunnel`: two gateways on this machine with real traffic through them, beside another daemon.
+//! `postern bench tunnel`: real traffic through two gateways on this machine, compared with other daemons.
 //!
-//! Both tunnels stand between the same two namespaces, and every measurement is made on each of them in turn, so that
-//! whatever else happens on the machine happens to both.
+//! All tunnels connect the same two namespaces, and each measurement is made on them in turn, so that other load on the
+//! machine affects all.
 
 use crate::Outcome;
 use crate::report::{Machine, median, short, table};
@@ -15,11 +15,11 @@ use std::time::Duration;
 
 /// What to measure.
 pub struct Options {
-    /// The daemons to be compared; the first one is the one in question.
+    /// The daemons to compare; ratios are relative to the first.
     pub daemons: Vec<Daemon>,
     /// Seconds for each measurement.
     pub seconds: u32,
-    /// How often each is made.
+    /// Number of measurements of each kind.
     pub rounds: u32,
     /// Whether to show progress.
     pub progress: bool,
@@ -34,7 +34,7 @@ enum Test {
     RoundTripLoaded,
 }
 
-/// Every kind, in order. A UDP payload of 1372 bytes is an IP packet of 1400.
+/// All measurements, in order. A UDP payload of 1372 bytes is an IP packet of 1400.
 const TESTS: &[Test] = &[
     Test::RoundTripIdle,
     Test::Tcp { streams: 1, reverse: false },
@@ -46,35 +46,35 @@ const TESTS: &[Test] = &[
     Test::RoundTripLoaded,
 ];
 
-/// What was found.
+/// The result.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
     /// Seconds for each measurement.
     pub seconds: u32,
     /// The daemons and their versions.
     pub daemons: Vec<(String, String)>,
-    /// Each quantity.
+    /// The measured quantities.
     pub results: Vec<Quantity>,
-    /// What could not be measured: the measurement, the daemon and why.
+    /// Failed measurements: measurement, daemon, error.
     pub failures: Vec<[String; 3]>,
 }
 
 /// A quantity, measured on each daemon.
 #[derive(Debug, Serialize)]
 pub struct Quantity {
-    /// What it is.
+    /// The name.
     pub name: String,
-    /// Its unit.
+    /// The unit.
     pub unit: &'static str,
     /// Whether more is better.
     pub more_is_better: bool,
-    /// All values, by daemon; none where it could not be measured.
+    /// All values, by daemon; empty if it could not be measured.
     pub values: Vec<Vec<f64>>,
-    /// Their medians.
+    /// The medians, by daemon.
     pub medians: Vec<f64>,
-    /// The first daemon's median by that of each.
+    /// The first daemon's median divided by each daemon's.
     pub ratios: Vec<f64>,
 }
 
@@ -100,7 +100,7 @@ impl Test {
     fn name(self) -> String {
         match self {
             Self::Tcp { streams, reverse } => {
-                format!("TCP, {streams} {}{}", plural(streams), if reverse { ", back" } else { "" })
+                format!("TCP, {streams} {}{}", plural(streams), if reverse { ", reverse" } else { "" })
             }
             Self::Udp { payload: 1372 } => "UDP, packets of 1400 bytes".to_owned(),
             Self::Udp { payload } => format!("UDP, payload of {payload} bytes"),
@@ -109,7 +109,7 @@ impl Test {
         }
     }
 
-    /// The quantities that it yields: name, unit, and whether more is better.
+    /// The quantities of a measurement: name, unit, and whether more is better.
     fn quantities(self) -> Vec<(String, &'static str, bool)> {
         let name = self.name();
         match self {
@@ -121,7 +121,10 @@ impl Test {
                 (format!("{name}: both gateways"), "CPU us/packet", false),
             ],
             Self::RoundTripIdle | Self::RoundTripLoaded => {
-                vec![(format!("{name}, median"), "ms", false), (format!("{name}, 99 of 100"), "ms", false)]
+                vec![
+                    (format!("{name}, median"), "ms", false),
+                    (format!("{name}, 99th percentile"), "ms", false),
+                ]
             }
         }
     }
@@ -195,19 +198,19 @@ impl From<&Options> for Extent {
     }
 }
 
-/// What to measure of IPsec.
+/// What to measure for IPsec.
 pub struct IpsecOptions {
-    /// The gateways to be compared; the first one is the one in question.
+    /// The gateways to compare; ratios are relative to the first.
     pub daemons: Vec<ipsec::Daemon>,
     /// Seconds for each measurement.
     pub seconds: u32,
-    /// How often each is made.
+    /// Number of measurements of each kind.
     pub rounds: u32,
     /// Whether to show progress.
     pub progress: bool,
 }
 
-/// Measures IPsec, beside others that join sites.
+/// Measures IPsec between two sites, compared with other gateways.
 pub fn run_ipsec(options: &IpsecOptions) -> Outcome<Report> {
     const NAMESPACES: [[&str; 2]; 4] = [["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]];
     let mut lab = Lab::new(&NAMESPACES.as_flattened()[..2 * options.daemons.len().min(4)])?;
@@ -246,7 +249,7 @@ fn measure_all(
                 progress.set_message(format!("{} on {daemon}", test.name()));
                 let values = match test.measure(lab, tunnel, extent.seconds) {
                     Ok(values) => values,
-                    // What others do not survive is told; what we do not survive ends it.
+                    // A failure of another daemon is reported; a failure of the first ends the benchmark.
                     Err(error) if index > 0 => {
                         failures.push([test.name(), daemon.clone(), error.to_string()]);
                         continue;
@@ -277,7 +280,7 @@ pub(crate) fn progress_bar(shown: bool, steps: u64) -> ProgressBar {
 }
 
 impl Report {
-    /// The report for people.
+    /// The report as text.
     pub fn text(&self) -> String {
         let names: Vec<&str> = self.daemons.iter().map(|(name, _)| name.as_str()).collect();
         let mut head = vec!["", "unit"];

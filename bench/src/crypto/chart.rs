@@ -1,4 +1,4 @@
-//! A chart for each subject: bars by size, a colour for each engine, pale where instructions were left out. SVG.
+//! SVG charts, one for each subject: bars by packet size, one colour per engine, paler without CPU instructions.
 
 use super::report::{Report, Row};
 use crate::Outcome;
@@ -11,12 +11,12 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 84.0;
 const BOTTOM: f64 = 56.0;
-/// Told apart by people who see no red or green, too (Okabe and Ito).
+/// Colours that colour-blind readers can tell apart (Okabe and Ito).
 const COLOURS: [&str; 6] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9"];
-/// Whose the colours are; the last is for engines that are not among them.
+/// The engines of the first colours; the last colour is for other engines.
 const ENGINES: [&str; 5] = ["aws-lc", "openssl", "ipsec-mb", "af-alg", "cryptodev"];
 
-/// Writes a chart of each subject and direction into `directory`; returns their names.
+/// Writes a chart for each subject and direction into `directory`; returns the paths.
 pub fn write(report: &Report, directory: &Path) -> Outcome<Vec<PathBuf>> {
     let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     std::fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
@@ -30,7 +30,7 @@ pub fn write(report: &Report, directory: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(written)
 }
 
-/// A bar of a group of bars: its label, its colour, whether it is pale, and its speeds by size.
+/// The bars of one engine, with or without instructions.
 struct Series<'a> {
     label: String,
     colour: &'a str,
@@ -110,7 +110,7 @@ fn bar(x: f64, y: f64, width: f64, height: f64, series: &Series<'_>) -> String {
     )
 }
 
-/// The distance of the lines, and the uppermost: round numbers, from zero to above the highest speed.
+/// The distance of the grid lines and the top of the scale: round numbers, at least the highest speed.
 fn scale(highest: f64) -> (f64, f64) {
     let least = highest.max(1.0) / 6.0;
     let power = 10f64.powf(least.log10().floor());
@@ -134,7 +134,7 @@ mod tests {
     fn a_chart_has_a_bar_for_each_speed() {
         let report = example();
         let svg = draw(&report, report.groups()[0]);
-        // The ground, three in the legend; at two sizes two engines, and one of them without.
+        // The background, three in the legend, and at two sizes: two engines, one of them also without instructions.
         assert_eq!(svg.matches("<rect").count(), 1 + 3 + 6);
         assert!(svg.contains(">aws-lc without</text>") && svg.ends_with("</svg>\n"));
     }
@@ -143,7 +143,7 @@ mod tests {
     fn the_scale_is_linear_and_round() {
         assert_eq!(scale(9.1e9), (2e9, 1e10));
         assert_eq!(scale(6e8), (1e8, 6e8));
-        assert_eq!(scale(0.0), (0.2, 1.0), "never a scale without height");
+        assert_eq!(scale(0.0), (0.2, 1.0), "the scale is never empty");
     }
 
     #[test]
@@ -161,6 +161,6 @@ mod tests {
         assert!((heights[1] / heights[0] - 7.5).abs() < 0.05, "{heights:?}");
         assert_eq!([colour("aws-lc"), colour("ipsec-mb")], [all[0].colour, all[2].colour]);
         let last = &report.rows[1..];
-        assert_eq!(series(last)[0].colour, all[2].colour, "also where it stands alone");
+        assert_eq!(series(last)[0].colour, all[2].colour, "also if it is the only engine");
     }
 }

@@ -1,4 +1,4 @@
-//! Measures one cell of the table: an engine with one subject at one size.
+//! Measures one cell of the table: one engine, one subject, one size.
 
 use super::operation::Step;
 use super::subject::{Hash, Subject};
@@ -14,31 +14,31 @@ use std::hint::black_box;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-/// Bytes of text that are worked on in turn: what one read of a device brings, and what the first cache holds.
+/// Bytes of text processed in turn: as many as one read of a device returns, and as fit the first-level cache.
 const WORKING_SET: usize = 64 * 1024;
-/// Packets that are worked on in turn, at most.
+/// Maximum number of packets processed in turn.
 const MOST_PACKETS: usize = 256;
-/// Bytes before the text that are authenticated with it: the header of ESP.
+/// Authenticated bytes before the text: the ESP header.
 const HEADER: usize = 8;
 
-/// What is measured in one go.
+/// The parameters of one measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cell {
     /// The name of the subject.
     pub subject: String,
     /// The name of the engine.
     pub engine: String,
-    /// Opening instead of sealing.
+    /// Whether opening is measured, instead of sealing.
     pub opens: bool,
-    /// Bytes of text in a packet.
+    /// Text length of a packet in bytes.
     pub size: usize,
-    /// Packets in a call, at most.
+    /// Maximum number of packets per call.
     pub burst: usize,
-    /// Threads, of one key, each with packets of its own.
+    /// Number of threads; they share one key, and each has its own packets.
     pub threads: usize,
 }
 
-/// A loaded key, or what stands for it.
+/// A loaded key, hash or operation.
 #[derive(Clone)]
 enum Load {
     Cipher(Arc<dyn Key>),
@@ -49,10 +49,10 @@ enum Load {
     Operation(Step),
 }
 
-/// Works a while; tells how many packets it did and in what time, or that it failed.
+/// Processes some packets; returns their number and the time, or `None` if the engine failed.
 type Work = Box<dyn FnMut() -> Option<(usize, Duration)> + Send>;
 
-/// The engines of this machine with the keys loaded so far.
+/// The engines of this machine, with the keys loaded so far.
 pub struct Meter {
     found: Found,
     loads: HashMap<(String, String), Option<Load>>,
@@ -65,12 +65,12 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// The engines of this machine, and those it lacks.
+    /// The engines of this machine, and the missing ones.
     pub fn found(&self) -> &Found {
         &self.found
     }
 
-    /// Packets or operations a second, of all threads together; `None` if the engine does not have the subject.
+    /// Packets or operations per second of all threads together; `None` if the engine does not support the subject.
     pub fn rate(&mut self, cell: &Cell, time: Duration) -> Option<f64> {
         let load = self.load(cell)?;
         let works: Vec<Work> = (0..cell.threads.max(1)).map(|_| work(&load, cell)).collect();
@@ -102,7 +102,7 @@ impl Meter {
     }
 }
 
-/// Secrets of measurements; different bytes, since 3DES with equal keys is DES.
+/// A key for measurements. The bytes differ, since 3DES with equal keys is DES.
 fn secret(length: usize) -> Vec<u8> {
     (1..=length as u8).collect()
 }
@@ -132,7 +132,7 @@ fn load(subject: Subject, engine: &dyn Engine) -> Option<Load> {
 }
 
 fn run(mut work: Work, time: Duration) -> Option<f64> {
-    // What the first call pays is not the speed: caches, and what a library puts off.
+    // Warm up: the first call fills caches and runs deferred initialization of a library.
     work()?;
     let (mut packets, mut spent) = (0, Duration::ZERO);
     let end = Instant::now() + time;
@@ -241,7 +241,7 @@ impl Packets {
     }
 }
 
-/// Seals every packet; opens them again and times that instead, if it `opens`.
+/// Seals every packet; with `opens`, also opens them and times only that.
 fn cycle<J>(
     jobs: &mut [J],
     (burst, opens): (usize, bool),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_a_key_and_unauthenticated_sources_have_no_speed() {
+    fn threads_share_a_key_and_unknown_names_have_no_speed() {
         let mut meter = Meter::default();
         let time = Duration::from_micros(100);
         assert!(meter.rate(&cell("aes-128-gcm", "aws-lc", true, 3), time).is_some());

@@ -1,8 +1,8 @@
-//! `postern bench crypto`: the table of `openssl speed`, for every engine of this machine, with the instructions that
-//! the processor has for cryptography and without them.
+//! `postern bench crypto`: the table of `openssl speed` for every engine of this machine, with the CPU's cryptographic
+//! instructions and without them.
 //!
-//! For each subject and size the engines take turns, here and in a [`worker`] that was told to leave instructions out;
-//! of the turns of each the fastest counts: what else the machine did meanwhile only ever adds.
+//! For each subject and size the engines take turns, in this process and in a [`worker`] with the instructions
+//! disabled. The fastest turn of each counts: other load on the machine can only slow a turn down.
 
 pub mod chart;
 pub mod meter;
@@ -28,36 +28,36 @@ use worker::Worker;
 pub const BLOCKS: [usize; 6] = [16, 64, 256, 1024, 8192, 16_384];
 /// Sizes of packets.
 pub const PACKETS: [usize; 3] = [64, 512, 1400];
-/// Turns of each engine at each size.
+/// Turns per engine and size.
 const TURNS: u32 = 4;
 
 /// What to measure.
 pub struct Options {
-    /// This program, to be started again without instructions.
+    /// This program, which is started again with the instructions disabled.
     pub program: PathBuf,
-    /// Ciphers, hashes and operations.
+    /// The ciphers, hashes and operations.
     pub subjects: Vec<Subject>,
-    /// The only engine, if one is named.
+    /// The only engine to measure, if one is named.
     pub engine: Option<String>,
-    /// What others are compared with, instead of the slowest.
+    /// The engine that others are compared with; the slowest if there is none.
     pub base: Option<String>,
-    /// Bytes of text.
+    /// Text lengths in bytes.
     pub sizes: Vec<usize>,
-    /// Opening, too.
+    /// Whether opening is measured as well.
     pub open: bool,
-    /// Packets in a call, at most.
+    /// Maximum number of packets per call.
     pub burst: usize,
     /// Threads that share a key.
     pub threads: usize,
-    /// Time for each cell.
+    /// Time per cell.
     pub time: Duration,
-    /// What to measure without; nothing for no comparison.
+    /// The CPU features to disable for comparison; empty for no comparison.
     pub without: &'static [Capability],
-    /// Draw progress on standard error.
+    /// Whether to show progress on standard error.
     pub progress: bool,
 }
 
-/// Who measures: this process, and the one without instructions.
+/// This process and the worker without instructions.
 struct Bench<'a> {
     options: &'a Options,
     meter: Meter,
@@ -144,7 +144,7 @@ fn progress(options: &Options) -> ProgressBar {
 }
 
 impl Bench<'_> {
-    /// A row for each engine that has the subject.
+    /// A row for each engine that supports the subject.
     fn rows(&mut self, subject: Subject, opens: bool) -> Outcome<Vec<Row>> {
         let name = subject.name();
         let row = |engine: &EngineUsed| Row {
@@ -181,7 +181,7 @@ impl Bench<'_> {
         Ok(known.next())
     }
 
-    /// The rates of each engine with and without the instructions, measured in turn.
+    /// The rates of each engine with and without the instructions, measured in turns.
     fn turns(&mut self, subject: &str, size: usize, opens: bool) -> Outcome<Vec<[Option<f64>; 2]>> {
         let time = self.options.time / TURNS;
         let mut best = vec![[None::<f64>; 2]; self.engines.len()];
@@ -198,7 +198,7 @@ impl Bench<'_> {
                 let Some(rate) = self.meter.rate(&cell, time) else { continue };
                 best[0] = Some(best[0].map_or(rate, |before| before.max(rate)));
                 let worker = self.without.as_mut().filter(|_| word::is_heeded_by(&engine.name));
-                // An engine that lacks the subject without the instructions has no speed to compare with.
+                // Without the instructions, an engine may not support the subject. Then there is nothing to compare.
                 if let Some(rate) = worker.map(|worker| worker.rate(&cell, time)).transpose()?.flatten() {
                     best[1] = Some(best[1].map_or(rate, |before| before.max(rate)));
                 }

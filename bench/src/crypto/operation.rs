@@ -1,4 +1,4 @@
-//! What handshakes compute: signatures and key agreements, by the library that is built in.
+//! The operations of handshakes: signatures and key agreements, by AWS-LC.
 
 use aws_lc_rs::agreement::{self, UnparsedPublicKey};
 use aws_lc_rs::kem::{Ciphertext, DecapsulationKey, ML_KEM_768};
@@ -11,7 +11,7 @@ use aws_lc_rs::signature::{
 };
 use std::sync::Arc;
 
-/// A kind of key.
+/// A key type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyKind {
     /// RSA with a modulus of 2048 bits.
@@ -30,24 +30,24 @@ pub enum KeyKind {
     MlKem768,
 }
 
-/// What is done with a key.
+/// An operation with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Make a signature.
+    /// Sign a message.
     Sign,
-    /// Check one.
+    /// Verify a signature.
     Verify,
-    /// Make a key.
+    /// Generate a key pair.
     Generate,
-    /// Compute the secret shared with another.
+    /// Compute a shared secret.
     Agree,
-    /// Make a secret for the owner of a key.
+    /// KEM encapsulation.
     Encapsulate,
-    /// Take it out again.
+    /// KEM decapsulation.
     Decapsulate,
 }
 
-/// An operation of handshakes.
+/// An operation of handshakes, with its key type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
     key: KeyKind,
@@ -58,14 +58,14 @@ const fn op(key: KeyKind, action: Action) -> Operation {
     Operation { key, action }
 }
 
-/// Does it once; says whether it went well.
+/// Runs the operation once; `None` if it failed.
 pub(super) type Step = Arc<dyn Fn() -> Option<()> + Send + Sync>;
 
-/// What is signed.
+/// The message that is signed.
 const MESSAGE: &[u8] = b"the octets that IKE_AUTH signs are about as many as these, once they are hashed";
 
 impl Operation {
-    /// Every one.
+    /// All operations.
     pub const ALL: &[Self] = &[
         op(KeyKind::Rsa2048, Action::Sign),
         op(KeyKind::Rsa2048, Action::Verify),
@@ -84,7 +84,7 @@ impl Operation {
         op(KeyKind::MlKem768, Action::Decapsulate),
     ];
 
-    /// Its name.
+    /// The name used in commands and reports.
     pub fn name(self) -> String {
         let key = match self.key {
             KeyKind::Rsa2048 => "rsa-2048",
@@ -106,7 +106,7 @@ impl Operation {
         format!("{key} {action}")
     }
 
-    /// Makes the keys that it needs; `None` if the library cannot.
+    /// Generates the keys; `None` if the library cannot.
     pub(super) fn prepare(self) -> Option<Step> {
         let signs = self.action == Action::Sign;
         match self.key {

@@ -1,43 +1,43 @@
-//! The report: rows of speeds, and what each is compared with.
+//! The result: rows of speeds, and their comparison.
 
 use crate::report::{EngineUsed, Machine};
 use serde::Serialize;
 
 pub use super::text::Unit;
 
-/// What was found.
+/// The result.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// Packets in a call, at most.
+    /// Maximum number of packets per call.
     pub burst: usize,
-    /// Threads that shared a key.
+    /// Number of threads that shared a key.
     pub threads: usize,
-    /// Time for each cell.
+    /// Seconds per cell.
     pub seconds: f64,
-    /// Who was measured.
+    /// The engines that were measured.
     pub engines: Vec<EngineUsed>,
-    /// Engines that are not here, and why.
+    /// The engines that this machine lacks, and why.
     pub absent: Vec<(String, String)>,
-    /// How instructions were left out.
+    /// How instructions were disabled, if they were.
     pub without: Option<Comparison>,
-    /// The engine that others are compared with, if not the slowest.
+    /// The engine that others are compared with; the slowest if there is none.
     pub base: Option<String>,
     /// Ciphers, pairs and hashes: a row for each engine and direction.
     pub rows: Vec<Row>,
-    /// What handshakes compute.
+    /// The operations of handshakes.
     pub operations: Vec<PerSecond>,
 }
 
-/// How instructions were left out.
+/// How instructions were disabled.
 #[derive(Debug, Serialize)]
 pub struct Comparison {
-    /// The environment variable that libraries read.
+    /// The environment variable that the libraries read.
     pub variable: String,
     /// Its value.
     pub value: String,
-    /// What it hides.
+    /// The CPU features that it disables.
     pub hidden: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ pub struct Row {
     pub name: String,
     /// cipher, pair, block-cipher or hash.
     pub kind: String,
-    /// seal or open; block ciphers, which only encrypt here, and hashes have none.
+    /// seal or open; none for hashes, and for block ciphers, which only encrypt here.
     pub direction: Option<String>,
     /// The engine.
     pub engine: String,
@@ -59,74 +59,75 @@ pub struct Row {
 /// The speed at one size.
 #[derive(Debug, Serialize)]
 pub struct Measured {
-    /// Bytes of text in a packet.
+    /// Text length of a packet in bytes.
     pub size: usize,
-    /// Bytes of text a second, of all threads together.
+    /// Bytes of text per second, of all threads together.
     pub bytes_per_second: f64,
-    /// The same without the instructions; of an engine that can do without.
+    /// The same without the instructions, for engines that can disable them.
     pub without: Option<f64>,
-    /// What they are worth, in percent.
+    /// The gain from the instructions, in percent.
     pub improvement: Option<f64>,
-    /// What this engine is faster than the one it is compared with, in percent.
+    /// The gain over the engine it is compared with, in percent.
     pub over_base: Option<f64>,
 }
 
 impl Measured {
-    /// The speed at `size`.
+    /// Creates a result without a comparison with other engines.
     pub fn new(size: usize, bytes_per_second: f64, without: Option<f64>) -> Self {
         let improvement = without.map(|without| percent(bytes_per_second, without));
         Self { size, bytes_per_second, without, improvement, over_base: None }
     }
 }
 
-/// An operation of handshakes.
+/// The speed of an operation of handshakes.
 #[derive(Debug, Serialize)]
 pub struct PerSecond {
-    /// Which.
+    /// The name of the operation.
     pub name: String,
-    /// Who computed it.
+    /// The engine.
     pub engine: String,
-    /// How many a second, of all threads together.
+    /// Operations per second, of all threads together.
     pub per_second: f64,
     /// The same without the instructions.
     pub without: Option<f64>,
-    /// What they are worth, in percent.
+    /// The gain from the instructions, in percent.
     pub improvement: Option<f64>,
 }
 
 impl PerSecond {
-    /// So many a second.
+    /// Creates a result from operations per second.
     pub fn new(name: String, engine: String, per_second: f64, without: Option<f64>) -> Self {
         let improvement = without.map(|without| percent(per_second, without));
         Self { name, engine, per_second, without, improvement }
     }
 }
 
-/// By how many percent `speed` is more than `base`.
+/// The gain of `speed` over `base`, in percent.
 fn percent(speed: f64, base: f64) -> f64 {
     (speed / base - 1.0) * 100.0
 }
 
 impl Report {
-    /// Rows of one subject and direction, in the order measured.
+    /// The rows, grouped by subject and direction, in the order measured.
     pub fn groups(&self) -> Vec<&[Row]> {
         self.rows.chunk_by(|a, b| (&a.name, &a.direction) == (&b.name, &b.direction)).collect()
     }
 
-    /// The size of most interest: the one nearest to a full packet of 1400 bytes.
+    /// The size for the summary: the one nearest to a full packet of 1400 bytes.
     pub fn packet_size(&self) -> usize {
         let sizes = self.rows.iter().flat_map(|row| &row.sizes).map(|measured| measured.size);
         sizes.min_by_key(|size| size.abs_diff(1400)).unwrap_or(0)
     }
 
-    /// The engine that a group's others are compared with: the one named, or the slowest at full packets.
+    /// The row that a group's other rows are compared with: that of the named engine, or of the slowest at full
+    /// packets.
     pub fn base_of<'a>(&self, group: &'a [Row]) -> Option<&'a Row> {
         let size = self.packet_size();
         let slowest = || group.iter().min_by(|a, b| a.speed_at(size).total_cmp(&b.speed_at(size)));
         group.iter().find(|row| Some(&row.engine) == self.base.as_ref()).or_else(slowest)
     }
 
-    /// Compares every engine with the base.
+    /// Compares every engine with the base of its group.
     pub(super) fn compare(&mut self) {
         let mut all = Vec::new();
         for group in self.groups() {
@@ -148,7 +149,7 @@ impl Report {
 }
 
 impl Row {
-    /// Bytes a second at `size`; not a number if it was not measured.
+    /// Bytes per second at `size`; NaN if it was not measured.
     pub fn speed_at(&self, size: usize) -> f64 {
         self.sizes.iter().find(|it| it.size == size).map_or(f64::NAN, |it| it.bytes_per_second)
     }
@@ -158,7 +159,7 @@ impl Row {
         self.sizes.iter().find(|it| it.size == size)?.without
     }
 
-    /// The subject and the direction.
+    /// The subject, with the direction if it is `open`.
     pub fn title(&self) -> String {
         match self.direction.as_deref() {
             Some("open") => format!("{} open", self.name),
@@ -167,7 +168,7 @@ impl Row {
     }
 }
 
-/// A report as a measurement leaves it, for tests.
+/// A report for tests, as [`run`](super::run) returns it.
 #[cfg(test)]
 pub(super) fn example() -> Report {
     let row = |name: &str, engine: &str, speeds: [(f64, Option<f64>); 2]| Row {

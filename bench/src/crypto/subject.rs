@@ -1,4 +1,4 @@
-//! What is measured, by name: ciphers, pairs of cipher and MAC, hashes, and what handshakes compute.
+//! The subjects that can be measured, by name: ciphers, pairs of cipher and MAC, hashes, and operations of handshakes.
 
 use super::operation::Operation;
 use crypto::Cipher;
@@ -27,7 +27,7 @@ impl Hash {
         }
     }
 
-    /// Its name in OpenSSL.
+    /// OpenSSL's name.
     pub(super) fn openssl_name(self) -> &'static str {
         match self {
             Self::Sha1 => "SHA1",
@@ -37,10 +37,10 @@ impl Hash {
     }
 }
 
-/// What is measured.
+/// A subject to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
-    /// An authenticated cipher.
+    /// An AEAD cipher.
     Cipher(Cipher),
     /// A cipher and a MAC.
     Pair(Pair),
@@ -52,7 +52,7 @@ pub enum Subject {
     Operation(Operation),
 }
 
-/// The pairs of the guide's table, each key length in each mode, and each MAC alone.
+/// The default pairs: each key length in each mode, and each MAC alone.
 const PAIRS: [(Encryption, Integrity); 16] = [
     (Encryption::AesCbc(16), Integrity::HmacSha1),
     (Encryption::AesCbc(16), Integrity::HmacSha256),
@@ -73,13 +73,13 @@ const PAIRS: [(Encryption, Integrity); 16] = [
 ];
 
 impl Subject {
-    /// What is measured if nothing is named.
+    /// The subjects that are measured by default.
     pub fn usual() -> Vec<Self> {
         let pairs = PAIRS.iter().map(|&(encryption, integrity)| Self::Pair(Pair { encryption, integrity }));
         Self::with(pairs)
     }
 
-    /// Everything that can be measured.
+    /// All subjects.
     pub fn every() -> Vec<Self> {
         Self::with(crypto::choice::Subject::every().filter_map(|subject| match subject {
             crypto::choice::Subject::Pair(pair) => Some(Self::Pair(pair)),
@@ -98,7 +98,8 @@ impl Subject {
             .collect()
     }
 
-    /// Those whose names contain `part`, among the usual ones, or among all if none of these has it.
+    /// The subjects whose names contain `part`: of the default ones, or of all if no default one matches. An exact name
+    /// selects only that subject.
     pub fn named(part: &str) -> Vec<Self> {
         let among = |all: Vec<Self>| -> Vec<Self> {
             let exact: Vec<Self> = all.iter().copied().filter(|subject| subject.name() == part).collect();
@@ -112,7 +113,7 @@ impl Subject {
         if usual.is_empty() { among(Self::every()) } else { usual }
     }
 
-    /// Its name.
+    /// The name used in commands and reports.
     pub fn name(self) -> String {
         match self {
             Self::Cipher(cipher) => cipher.name().to_owned(),
@@ -123,12 +124,12 @@ impl Subject {
         }
     }
 
-    /// The subject of a full name.
+    /// The subject with exactly this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::every().into_iter().find(|subject| subject.name() == name)
     }
 
-    /// Its kind, in reports.
+    /// The kind used in reports.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Cipher(_) => "cipher",
@@ -139,7 +140,7 @@ impl Subject {
         }
     }
 
-    /// Whether what it makes can be opened.
+    /// Whether opening can be measured.
     pub fn opens(self) -> bool {
         matches!(self, Self::Cipher(_) | Self::Pair(_))
     }
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_its_own() {
+    fn every_subject_has_its_own_name() {
         let mut names: Vec<String> = Subject::every().into_iter().map(Subject::name).collect();
         let count = names.len();
         names.sort();
@@ -160,13 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_a_whole_one_or_a_part() {
+    fn subjects_are_selected_by_a_name_or_a_part_of_it() {
         let names = |part| Subject::named(part).into_iter().map(Subject::name).collect::<Vec<_>>();
         assert_eq!(names("sha256"), ["sha256"]);
         assert_eq!(names("aes-128-cbc"), ["aes-128-cbc"]);
         assert_eq!(names("aes-256-gcm"), ["aes-256-gcm"]);
         assert_eq!(names("3des"), ["3des-cbc+hmac-sha1-96"]);
-        assert_eq!(names("3des-cbc+hmac-sha256-128"), ["3des-cbc+hmac-sha256-128"], "not a usual one");
+        assert_eq!(names("3des-cbc+hmac-sha256-128"), ["3des-cbc+hmac-sha256-128"], "not a default subject");
         assert_eq!(names("blowfish"), Vec::<String>::new());
     }
 }

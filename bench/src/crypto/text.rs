@@ -1,15 +1,15 @@
-//! The report for people: the table of `openssl speed`, then the improvement of each algorithm.
+//! The report as text: the table of `openssl speed`, then a summary of each algorithm.
 
 use super::report::{Measured, Report, Row};
 use crate::report::{short, table};
 use std::fmt::Write as _;
 
-/// In what speeds are printed.
+/// The unit in which speeds are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Millions of bytes a second.
+    /// Millions of bytes per second.
     Megabytes,
-    /// Thousands of bytes a second, as `openssl speed` prints them.
+    /// Thousands of bytes per second, as in `openssl speed`.
     Kilobytes,
 }
 
@@ -37,14 +37,14 @@ impl Unit {
     }
 }
 
-/// Lays out a line: a label, and a cell for each size.
+/// Formats a line: a label, and a cell for each size.
 type Line<'a> = dyn Fn(&str, &dyn Fn(usize) -> String) -> String + 'a;
 
-/// The first column's width.
+/// The width of the first column.
 const LABEL: usize = 18;
 
 impl Report {
-    /// The report for people.
+    /// The report as text.
     pub fn text(&self, unit: Unit) -> String {
         let mut text = self.head();
         if !self.rows.is_empty() {
@@ -62,14 +62,15 @@ impl Report {
         text.extend(self.absent.iter().map(|(name, reason)| format!("no {name}: {reason}\n")));
         let _ = writeln!(
             text,
-            "{} of one key, calls of at most {} packets, {} s a cell in turns, the fastest turn counts",
+            "{}, one key, at most {} packets per call, {} s per cell; the fastest turn counts",
             if self.threads == 1 { "one thread".to_owned() } else { format!("{} threads", self.threads) },
             self.burst,
             self.seconds
         );
         if let Some(without) = &self.without {
             let hidden = without.hidden.join(", ");
-            let _ = writeln!(text, "without: {}={}, which hides {hidden}", without.variable, without.value);
+            let _ =
+                writeln!(text, "without: {}={}, which disables {hidden}", without.variable, without.value);
         }
         text
     }
@@ -99,13 +100,13 @@ impl Report {
         text
     }
 
-    /// The guide's table: an algorithm a line, at one size.
+    /// The summary: one line per algorithm, at one size.
     fn improvements(&self, unit: Unit) -> String {
         let size = self.packet_size();
         let row = |group: &[Row]| {
             let fastest = group.iter().max_by(|a, b| a.speed_at(size).total_cmp(&b.speed_at(size)))?;
             let base = self.base_of(group)?;
-            // Of one engine, or what is another library's merit would count as the instructions'.
+            // Compare within one engine, or another library's speed would be credited to the instructions.
             let compared = group.iter().filter(|row| row.speed_without(size).is_some());
             let compared = compared.max_by(|a, b| a.speed_at(size).total_cmp(&b.speed_at(size)));
             let pair = compared.and_then(|row| Some([row.speed_without(size)?, row.speed_at(size)]));
@@ -128,7 +129,7 @@ impl Report {
         let rows: Vec<Vec<String>> = self.groups().into_iter().filter_map(row).collect();
         let head = ["algorithm", "without", "with", "improvement", "fastest", "speed", "better by", "than"];
         format!(
-            "\nAt {size} bytes, {}: with those instructions and without, and the fastest engine of all\n{}",
+            "\nAt {size} bytes, {}: an engine with and without those instructions, and the fastest engine\n{}",
             unit.name(),
             table(&head, &rows)
         )
@@ -149,16 +150,15 @@ impl Report {
                 ]
             })
             .collect();
-        // Each operation has one implementation here; which is also the one that Postern's handshakes use.
-        let says =
-            "Handshakes use aws-lc, whatever engine is fastest for packets; only it is measured in them.";
+        // Only one engine implements the operations: the one that Postern's handshakes use.
+        let says = "Handshakes always use aws-lc, so only that engine is measured here.";
         format!(
             "\n{says}\n{}",
-            table(&["operations a second", "engine", "without", "with", "improvement"], &rows)
+            table(&["operations per second", "engine", "without", "with", "improvement"], &rows)
         ) + &self.rsa()
     }
 
-    /// RSA as `openssl speed` shows it.
+    /// RSA in the format of `openssl speed`.
     fn rsa(&self) -> String {
         let row = |bits: &str| {
             let named = |action: &str| {
@@ -179,11 +179,10 @@ impl Report {
     }
 }
 
-/// Of the rows of `openssl speed`, this one is missing.
-const NO_DSA: &str =
-    "DSA is left out: nothing here signs with it, and aws-lc does not have it; see openssl speed dsa2048";
+/// Explains why a row of `openssl speed` is missing.
+const NO_DSA: &str = "DSA is not measured: aws-lc does not support it; see openssl speed dsa2048";
 
-/// What stands under an engine: its speed without instructions, and how it compares.
+/// The lines below an engine: its speed without the instructions, and its comparison with the base.
 fn details(row: &Row, base: Option<&Row>, unit: Unit, line: &Line<'_>) -> String {
     let mut text = String::new();
     let show = |of: &dyn Fn(&Measured) -> Option<String>, size: usize| {
@@ -200,7 +199,7 @@ fn details(row: &Row, base: Option<&Row>, unit: Unit, line: &Line<'_>) -> String
     text
 }
 
-/// Percent with its sign, as the guide prints it.
+/// A percentage with its sign.
 fn percent(value: f64) -> String {
     if value.is_finite() { format!("{:+.0}%", value + 0.0) } else { "-".to_owned() }
 }
@@ -210,13 +209,13 @@ mod tests {
     use super::super::report::{PerSecond, example};
     use super::*;
 
-    /// The lines of a text, with one space where there are several.
+    /// The lines of a text, with repeated spaces removed.
     fn lines(text: &str) -> Vec<String> {
         text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
     }
 
     #[test]
-    fn the_table_has_every_comparison_and_fits_a_page() {
+    fn the_table_has_every_comparison_and_lines_of_at_most_100_characters() {
         let text = example().text(Unit::Megabytes);
         let lines = lines(&text);
         let start = lines.iter().position(|line| line == "aws-lc 800 6000").expect("the first engine");
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn rsa_is_shown_as_openssl_speed_shows_it() {
+    fn rsa_is_in_the_format_of_openssl_speed() {
         let mut report = example();
         for (name, per_second) in [("rsa-2048 sign", 27.4), ("rsa-2048 verify", 908.0)] {
             report.operations.push(PerSecond::new(name.to_owned(), "aws-lc".to_owned(), per_second, None));
@@ -247,11 +246,11 @@ mod tests {
         let lines = lines(&report.text(Unit::Kilobytes));
         assert!(lines.contains(&"sign verify sign/s verify/s".to_owned()), "{lines:#?}");
         assert!(lines.contains(&"rsa 2048 bits 0.036496s 0.001101s 27.4 908.0".to_owned()), "{lines:#?}");
-        assert!(lines.iter().any(|line| line.starts_with("DSA is left out: ")), "{lines:#?}");
+        assert!(lines.iter().any(|line| line.starts_with("DSA is not measured: ")), "{lines:#?}");
     }
 
     #[test]
-    fn thousands_of_bytes_are_those_of_openssl_speed() {
+    fn kilobytes_are_in_the_format_of_openssl_speed() {
         let text = example().text(Unit::Kilobytes);
         assert!(lines(&text).contains(&"aws-lc 800000.00k 6000000.00k".to_owned()), "{text}");
     }

@@ -1,10 +1,10 @@
-//! Capability words: the environment variables that tell libraries to leave instructions out.
+//! Capability variables: environment variables that make crypto libraries avoid CPU features.
 //!
-//! OpenSSL and AWS-LC read `OPENSSL_ia32cap` on x86 and `OPENSSL_armcap` on ARM. ipsec-mb reads nothing.
+//! OpenSSL and AWS-LC read `OPENSSL_ia32cap` on x86 and `OPENSSL_armcap` on ARM. libIPSec_MB reads none.
 
 use crypto::machine::{Capability, Processor};
 
-/// A capability's bits in the first and the second word of `OPENSSL_ia32cap` (OPENSSL_ia32cap(3)).
+/// The bits of a CPU feature in the first and the second word of `OPENSSL_ia32cap` (OPENSSL_ia32cap(3)).
 fn x86_bits(capability: Capability) -> [u64; 2] {
     match capability {
         Capability::Aes => [1 << 57, 0],
@@ -18,7 +18,7 @@ fn x86_bits(capability: Capability) -> [u64; 2] {
     }
 }
 
-/// A capability's bits in `OPENSSL_armcap` (arm_arch.h).
+/// The bits of a CPU feature in `OPENSSL_armcap` (arm_arch.h).
 fn arm_bits(capability: Capability) -> u64 {
     match capability {
         Capability::Neon => 1,
@@ -29,10 +29,10 @@ fn arm_bits(capability: Capability) -> u64 {
     }
 }
 
-/// The instructions made for cryptography.
+/// The features for cryptography.
 pub const CRYPTO: &[Capability] =
     &[Capability::Aes, Capability::CarrylessMultiply, Capability::Sha, Capability::VectorAes];
-/// These, and the wide registers.
+/// The features for cryptography, and vector instructions.
 pub const SIMD: &[Capability] = &[
     Capability::Aes,
     Capability::CarrylessMultiply,
@@ -43,12 +43,12 @@ pub const SIMD: &[Capability] = &[
     Capability::Neon,
 ];
 
-/// Engines that heed the word.
+/// Whether an engine reads the variable.
 pub fn is_heeded_by(engine: &str) -> bool {
     matches!(engine, "aws-lc" | "openssl")
 }
 
-/// The variable of a processor's kind, if there is one.
+/// The variable for a processor architecture, if there is one.
 pub fn variable(architecture: &str) -> Option<&'static str> {
     match architecture {
         "x86_64" | "x86" | "i686" | "i386" => Some("OPENSSL_ia32cap"),
@@ -57,22 +57,22 @@ pub fn variable(architecture: &str) -> Option<&'static str> {
     }
 }
 
-/// The word that hides `hidden` of `processor`.
+/// The variable, and the value that disables `hidden` on `processor`.
 pub fn hiding(hidden: &[Capability], processor: &Processor) -> Option<(&'static str, String)> {
     let variable = variable(&processor.architecture)?;
     if variable == "OPENSSL_armcap" {
-        // OpenSSL takes it as all there is.
+        // For OpenSSL the value lists all available features.
         let left = processor.capabilities().into_iter().filter(|it| !hidden.contains(it));
         return Some((variable, left.map(arm_bits).fold(0, |all, bits| all | bits).to_string()));
     }
     let words =
         hidden.iter().map(|&it| x86_bits(it)).fold([0, 0], |all, it| [all[0] | it[0], all[1] | it[1]]);
-    // Both words: OpenSSL takes a second that is not there for zero.
+    // Give both words: OpenSSL treats a missing second word as zero.
     let value = format!("~{:#x}:~{:#x}", words[0], words[1]);
     Some((variable, value))
 }
 
-/// What of `processor` a variable's value hides from `engine`.
+/// The features of `processor` that a value of the variable disables in `engine`.
 pub fn hidden_by(variable: &str, value: &str, processor: &Processor, engine: &str) -> Vec<Capability> {
     let mut words = value.split(':');
     let first = words.next().unwrap_or_default();
@@ -87,7 +87,7 @@ pub fn hidden_by(variable: &str, value: &str, processor: &Processor, engine: &st
     processor.capabilities().into_iter().filter(is_hidden).collect()
 }
 
-/// Whether a word such as `~0x20`, `|0x20` or `0x20` takes any of these bits away.
+/// Whether a word such as `~0x20`, `|0x20` or `0x20` clears any of these bits.
 fn hides(word: &str, bits: u64) -> bool {
     match (word.strip_prefix('~'), word.is_empty() || word.starts_with('|')) {
         _ if bits == 0 => false,
@@ -115,16 +115,16 @@ mod tests {
     }
 
     #[test]
-    fn the_guides_word_hides_more_from_openssl() {
+    fn a_value_without_a_second_word_disables_more_in_openssl() {
         let hidden = |engine| hidden_by("OPENSSL_ia32cap", "~0x200000200000000", &x86(), engine);
         assert_eq!(hidden("aws-lc"), [Capability::Aes, Capability::CarrylessMultiply]);
         assert_eq!(hidden("openssl"), x86().capabilities());
     }
 
     #[test]
-    fn what_a_word_was_made_to_hide_it_hides_from_both() {
+    fn a_generated_value_disables_the_same_in_both_libraries() {
         for hidden in [CRYPTO, &[Capability::Aes], &[Capability::VectorAes], &[Capability::Avx512]] {
-            let (variable, value) = hiding(hidden, &x86()).expect("x86 has a word");
+            let (variable, value) = hiding(hidden, &x86()).expect("x86 has a variable");
             for engine in ["aws-lc", "openssl"] {
                 assert_eq!(hidden_by(variable, &value, &x86(), engine), hidden, "{value}");
             }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn arms_word_names_what_is_left() {
+    fn the_value_for_arm_lists_the_remaining_features() {
         let mut processor = Processor::parse("Features : asimd aes pmull sha1 sha2\n");
         "aarch64".clone_into(&mut processor.architecture);
         assert_eq!(hiding(CRYPTO, &processor), Some(("OPENSSL_armcap", "1".to_owned())));

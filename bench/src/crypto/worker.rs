@@ -1,7 +1,7 @@
-//! This program once more, started with other capability words: libraries read them when they are loaded, so that only
-//! another process can measure without an instruction what this one measures with it.
+//! A child process of this program, started with another capability variable. Libraries read the variable when they are
+//! loaded, so only another process can measure without CPU features that this one uses.
 //!
-//! It is asked cell by cell, in turn with this process, so that what the machine does meanwhile slows both.
+//! It measures cell by cell, in turn with this process, so that other load on the machine affects both.
 
 use super::meter::{Cell, Meter};
 use crate::Outcome;
@@ -17,7 +17,7 @@ struct Question {
     seconds: f64,
 }
 
-/// Answers on standard output what it is asked on standard input, a line each, until that ends.
+/// Reads requests from standard input, one per line, and writes the results to standard output, until the input ends.
 pub fn serve() -> Outcome<()> {
     let mut meter = Meter::default();
     for line in std::io::stdin().lines() {
@@ -28,7 +28,7 @@ pub fn serve() -> Outcome<()> {
     Ok(())
 }
 
-/// The other process.
+/// The child process.
 pub struct Worker {
     child: Child,
     questions: Option<ChildStdin>,
@@ -36,7 +36,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts `program`, with `variable` set to a value, or taken out of its environment.
+    /// Starts `program` with `variable` set to a value, or removed from the environment.
     pub fn start(program: &Path, variable: &str, value: Option<&str>) -> Outcome<Self> {
         let mut command = Command::new(program);
         command.args(["bench", "crypto-worker"]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -46,14 +46,14 @@ impl Worker {
         };
         let mut child = command.spawn()?;
         let questions = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().ok_or("a child without its output")?);
+        let answers = BufReader::new(child.stdout.take().ok_or("the worker has no standard output")?);
         Ok(Self { child, questions, answers })
     }
 
-    /// As [`Meter::rate`].
+    /// As [`Meter::rate`], in the child process.
     pub fn rate(&mut self, cell: &Cell, time: Duration) -> Outcome<Option<f64>> {
         let question = Question { cell: cell.clone(), seconds: time.as_secs_f64() };
-        let questions = self.questions.as_mut().ok_or("the other process has gone")?;
+        let questions = self.questions.as_mut().ok_or("the worker has ended")?;
         writeln!(questions, "{}", serde_json::to_string(&question)?)?;
         let mut line = String::new();
         if self.answers.read_line(&mut line)? == 0 {

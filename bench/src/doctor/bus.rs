@@ -1,18 +1,18 @@
-//! Accelerators that are there and idle.
+//! Finds accelerators that are present but unused.
 
 use super::{Finding, Inputs, Weight};
 use crypto::machine::{Accelerator, Algorithm, Family};
 
-/// What an accelerator is worth, by the paper and by the guide.
-const WORTH: &str = "not measured here; the accelerator of the paper on VPN gateways is 6.5 times as fast as its processor \
-    at 8 KB, and slower below 1 KB";
+/// The gain from an accelerator, as far as it is known.
+const WORTH: &str = "not measured here; in a published test of VPN gateways an accelerator was 6.5 times as fast \
+    as the CPU at 8 KB, and slower below 1 KB";
 
 pub(super) fn findings(inputs: &Inputs) -> Vec<Finding> {
     let each = inputs.machine.accelerators.iter().filter_map(idle);
     each.chain(unreachable(inputs)).chain(outranked(inputs)).collect()
 }
 
-/// Why the kernel offers nothing of a device, if so.
+/// Why the kernel has no algorithm of a device.
 fn idle(accelerator: &Accelerator) -> Option<Finding> {
     let device = &accelerator.device;
     let (family, name) = (device.family(), accelerator.name());
@@ -24,19 +24,23 @@ fn idle(accelerator: &Accelerator) -> Option<Finding> {
     let mut mend = vec![load];
     if family == Family::Qat {
         mend.push(
-            "its firmware: apt install firmware-misc-nonfree (Debian 13: firmware-intel-misc)".to_owned(),
+            "install its firmware: apt install firmware-misc-nonfree (Debian 13: firmware-intel-misc)"
+                .to_owned(),
         );
     }
     let at = format!("{:04x}:{:04x} at {}", device.vendor, device.device, device.address);
     let (id, what, evidence) = match &device.driver {
-        None => (
-            "accelerator-without-driver",
-            "has no driver",
-            format!("{at} has no driver link in /sys/bus/pci"),
-        ),
+        None => {
+            ("accelerator-without-driver", "has no driver", format!("{at} has no driver in /sys/bus/pci"))
+        }
         Some(driver) if device.is_lent_to_a_program() => {
-            mend = vec![format!("if no program uses it: driverctl unset-override {}", device.address)];
-            ("accelerator-lent", "is lent to a program", format!("{at} is bound to {driver}"))
+            mend =
+                vec![format!("if no program uses the device: driverctl unset-override {}", device.address)];
+            (
+                "accelerator-lent",
+                "is bound to a driver for use by a program",
+                format!("{at} is bound to {driver}"),
+            )
         }
         Some(driver) if device.state.as_deref() == Some("down") => {
             mend = vec![format!("echo up > /sys/bus/pci/devices/{}/qat/state", device.address)];
@@ -50,17 +54,17 @@ fn idle(accelerator: &Accelerator) -> Option<Finding> {
             )];
             (
                 "accelerator-not-for-ciphers",
-                "is set up for other work",
+                "is configured for other services than ciphers",
                 format!("{at}: cfg_services is {services}"),
             )
         }
         Some(driver) => (
             "accelerator-without-algorithm",
-            "has a driver that offers no cipher",
-            format!("{at} is bound to {driver}, and /proc/crypto has nothing of it"),
+            "has a driver that offers no ciphers",
+            format!("{at} is bound to {driver}, and /proc/crypto has no entry of that driver"),
         ),
     };
-    // AMD's coprocessor is for keys of memory; as a cipher it loses to the processor beside it.
+    // AMD's coprocessor is meant for memory encryption; as a cipher it is slower than the CPU.
     let slight = device.is_lent_to_a_program() || family == Family::AmdCcp;
     Some(Finding {
         name: id,
@@ -72,14 +76,14 @@ fn idle(accelerator: &Accelerator) -> Option<Finding> {
     })
 }
 
-/// Accelerators that work, and no door for programs.
+/// Finds that accelerators work, but the kernel has no interface for programs to use them.
 fn unreachable(inputs: &Inputs) -> Option<Finding> {
     let doors = inputs.machine.interfaces;
     let working = inputs.machine.accelerators.iter().find(|it| !it.algorithms.is_empty())?;
     (!doors.af_alg && !doors.cryptodev).then(|| Finding {
         name: "accelerator-unreachable",
         weight: Weight::Loss,
-        what: format!("{} works, and programs cannot reach it", working.name()),
+        what: format!("{} works, but programs cannot use it", working.name()),
         evidence: "the kernel has no AF_ALG (/proc/net/protocols, modules.dep), and there is no /dev/crypto"
             .to_owned(),
         cost: WORTH.to_owned(),
@@ -91,7 +95,7 @@ fn unreachable(inputs: &Inputs) -> Option<Finding> {
     })
 }
 
-/// Drivers of accelerators that the kernel never takes, since another of the same name stands above them.
+/// Finds drivers of accelerators that the kernel does not select, because another driver has a higher priority.
 fn outranked(inputs: &Inputs) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     for accelerator in &inputs.machine.accelerators {
@@ -104,7 +108,7 @@ fn outranked(inputs: &Inputs) -> Vec<Finding> {
         let pairs: Vec<(&Algorithm, Algorithm)> =
             accelerator.algorithms.iter().filter_map(|own| Some((own, above(own)?))).collect();
         let Some((own, rival)) = pairs.first() else { continue };
-        let what = format!("the kernel never takes {} by itself", accelerator.name());
+        let what = format!("the kernel does not select {} by default", accelerator.name());
         if findings.iter().any(|finding| finding.what == what) {
             continue;
         }
@@ -139,7 +143,7 @@ fn outranked(inputs: &Inputs) -> Vec<Finding> {
     findings
 }
 
-/// The kernel's number of a kind of algorithm (CRYPTO_ALG_TYPE in linux/crypto.h), which crconf asks for.
+/// The number of an algorithm type for crconf (CRYPTO_ALG_TYPE in linux/crypto.h).
 fn type_number(kind: &str) -> u8 {
     match kind {
         "aead" => 3,
@@ -195,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accelerator_that_is_not_driven_is_named() {
+    fn an_accelerator_without_a_working_driver_is_found() {
         let found = findings(&inputs(qat(None, Vec::new())));
         assert_eq!((found[0].name, found[0].weight), ("accelerator-without-driver", Weight::Loss));
         assert_eq!(found[0].mend[0], "modprobe qat_4xxx && dmesg | grep -i qat");
@@ -211,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accelerator_below_the_processor_is_named() {
+    fn an_accelerator_with_a_lower_priority_is_found() {
         let mut inputs = inputs(qat(Some("4xxx"), vec![algorithm("qat_aes_cbc", 100)]));
         assert_eq!(names(&inputs), Vec::<&str>::new());
         inputs.machine.algorithms.push(algorithm("cbc-aes-vaes-avx512", 800));
@@ -223,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accelerator_behind_no_door_is_named() {
+    fn an_accelerator_that_programs_cannot_use_is_found() {
         let mut inputs = inputs(qat(Some("4xxx"), vec![algorithm("qat_aes_cbc", 4001)]));
         inputs.machine.interfaces.af_alg = false;
         assert_eq!(names(&inputs), ["accelerator-unreachable"]);

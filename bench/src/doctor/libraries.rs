@@ -1,4 +1,4 @@
-//! Libraries that are not here, and what they would bring.
+//! Finds missing crypto libraries, and what they would improve.
 
 use super::{Finding, Inputs, Weight};
 use crypto::engine::library::Unavailable;
@@ -14,10 +14,11 @@ fn finding(inputs: &Inputs, engine: &str, reason: &Unavailable) -> Option<Findin
         "ipsec-mb" => (
             "libipsec-mb1",
             "AES-128-GCM of 64-byte packets 1.6 times as fast, with AVX-512 ChaCha20-Poly1305 1.7 times at 1400 bytes \
-             (ipsec-mb 1.3 beside AWS-LC on a virtual machine with AVX-512; here: postern bench crypto, once it is installed)",
+             (ipsec-mb 1.3 compared with AWS-LC on a virtual machine with AVX-512; to measure this machine: \
+             postern bench crypto, once it is installed)",
         ),
-        "openssl" => ("libssl3", "providers, such as QAT's, and ciphers that other libraries do slowly"),
-        // The kernel's doors matter where there is something behind them.
+        "openssl" => ("libssl3", "providers, such as QAT's, and ciphers that are slow in other libraries"),
+        // The kernel interfaces only matter with a device behind them; see `bus`.
         _ => return None,
     };
     let useful = engine != "ipsec-mb" || processor.has(Capability::Aes);
@@ -29,16 +30,16 @@ fn finding(inputs: &Inputs, engine: &str, reason: &Unavailable) -> Option<Findin
         }
         Unavailable::Version(version) => (
             "library-unknown",
-            format!("{engine} is of a version that this program does not know: {version}"),
+            format!("{engine} has a version that is not supported: {version}"),
             format!("apt install {package}, or a newer Postern"),
         ),
         Unavailable::Symbol(_) | Unavailable::Refused(_) => (
             "library-broken",
-            format!("{engine} is installed and does not work"),
+            format!("{engine} is installed but does not work"),
             format!("apt install --reinstall {package}"),
         ),
     };
-    let (evidence, cost) = (reason.to_string(), format!("it would bring: {brings}"));
+    let (evidence, cost) = (reason.to_string(), format!("it would provide: {brings}"));
     Some(Finding { name, weight, what, evidence, cost, mend: vec![mend] })
 }
 
@@ -48,7 +49,7 @@ mod tests {
     use crypto::machine::Processor;
 
     #[test]
-    fn a_missing_library_is_named_where_it_would_help() {
+    fn a_missing_library_is_a_loss_only_where_it_would_help() {
         let mut inputs = Inputs::default();
         inputs.machine.processor = Processor::parse("flags : aes\n");
         inputs.absent = vec![
@@ -61,6 +62,6 @@ mod tests {
         assert_eq!(names, [("library-missing", Weight::Loss), ("library-unknown", Weight::Note)]);
         assert_eq!(found[0].mend, ["apt install libipsec-mb1"]);
         inputs.absent = vec![("ipsec-mb".to_owned(), Unavailable::Processor("x86-64"))];
-        assert_eq!(findings(&inputs), [], "there is none for this processor");
+        assert_eq!(findings(&inputs), [], "the library does not exist for this processor");
     }
 }

@@ -1,4 +1,4 @@
-//! Looks at the machine and measures its libraries.
+//! Reads the machine's files, and measures its crypto libraries.
 
 use super::{Build, Inputs, Trial};
 use crate::Outcome;
@@ -9,7 +9,7 @@ use crypto::machine::{Capability, Machine, Processor};
 use std::path::Path;
 use std::time::Duration;
 
-/// What shows whether a capability is used.
+/// The subject and size that show whether a CPU feature is used.
 const SIGNS: [(Capability, &str, usize); 7] = [
     (Capability::Aes, "aes-256-gcm", 1400),
     (Capability::CarrylessMultiply, "aes-256-gcm", 1400),
@@ -20,16 +20,16 @@ const SIGNS: [(Capability, &str, usize); 7] = [
     (Capability::Neon, "chacha20-poly1305", 8192),
 ];
 
-/// Time of a turn, and how many there are; the fastest counts.
+/// Duration and number of turns; the fastest counts.
 const TURN: Duration = Duration::from_millis(5);
 const TURNS: usize = 6;
 
-/// What the files under `root` say; nothing is measured.
+/// Reads the files under `root`, without measuring.
 pub fn read(root: &Path) -> Inputs {
     Inputs { machine: Machine::read(root), build: build(), ..Inputs::default() }
 }
 
-/// Looks at this machine and measures its engines, with the help of `program`, which is this one: about two seconds.
+/// Reads this machine and measures its engines in about two seconds. `program` is this program, for the workers.
 pub fn gather(program: &Path) -> Outcome<Inputs> {
     let mut inputs = read(Path::new("/"));
     let mut meter = Meter::default();
@@ -56,7 +56,7 @@ fn build() -> Build {
     }
 }
 
-/// A capability, and those that are no use without it.
+/// A CPU feature, and the features that cannot be used without it.
 fn with_dependents(capability: Capability) -> Vec<Capability> {
     let dependents: &[Capability] = match capability {
         Capability::Aes | Capability::CarrylessMultiply => &[Capability::VectorAes],
@@ -66,10 +66,10 @@ fn with_dependents(capability: Capability) -> Vec<Capability> {
     [&[capability], dependents].concat()
 }
 
-/// The speeds of one engine: as things are, without the capability, without what hides it.
+/// The speeds of one engine: as is, without the feature, and without the variable that disables features.
 type Speeds = [Option<f64>; 3];
 
-/// Measures every engine. One that seems to ignore the capability is measured for longer before it is accused.
+/// Measures every engine. An engine that seems to ignore the feature is measured for longer, to be sure.
 fn trials(
     program: &Path,
     (capability, subject, size): (Capability, &'static str, usize),
@@ -107,7 +107,7 @@ fn trials(
     Ok(trials)
 }
 
-/// Measures here and in the workers in turn; the fastest turns are kept in `speeds`.
+/// Measures in this process and in the workers in turn, and keeps the highest speeds in `speeds`.
 fn measure(
     cell: &Cell,
     turns: usize,

@@ -1,6 +1,7 @@
 //! `postern doctor crypto`: finds unused acceleration.
 //!
-//! [`measure`] looks and measures; the rest are functions of what it saw: [`processor`], [`libraries`], [`bus`].
+//! [`measure`] collects the inputs. [`processor`], [`libraries`] and [`bus`] derive findings from them without side
+//! effects.
 
 mod bus;
 mod libraries;
@@ -15,107 +16,107 @@ use crypto::machine::{Capability, Machine};
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// All that is examined.
+/// The inputs of all checks.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
-    /// The machine.
+    /// The hardware and the kernel.
     pub machine: Machine,
-    /// This program.
+    /// The build of this program.
     pub build: Build,
-    /// Capability words in the environment: variables and their values.
+    /// Capability variables in the environment, with their values.
     pub words: Vec<(String, String)>,
-    /// Engines that are not here, and why.
+    /// The engines that this machine lacks, and why.
     pub absent: Vec<(String, Unavailable)>,
-    /// What was measured.
+    /// The measurements.
     pub trials: Vec<Trial>,
 }
 
 /// How this program was built.
 #[derive(Clone, Debug, Default)]
 pub struct Build {
-    /// Rust's word for the processor, such as `x86_64` or `arm`.
+    /// Rust's name of the architecture, such as `x86_64` or `arm`.
     pub architecture: String,
-    /// Whether the compiler was told that every processor has NEON.
+    /// Whether the compiler could assume NEON.
     pub neon: bool,
-    /// Whether it was built to be debugged.
+    /// Whether debug assertions are on.
     pub debug: bool,
 }
 
-/// An engine's speed with what a processor has, and without.
+/// An engine's speed with and without a CPU feature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// What was left out.
+    /// The CPU feature.
     pub capability: Capability,
-    /// What was computed.
+    /// The cipher or hash that was measured.
     pub subject: &'static str,
-    /// Bytes at a time.
+    /// Text length in bytes.
     pub size: usize,
     /// The engine.
     pub engine: String,
-    /// Bytes a second, as things are.
+    /// Bytes per second in the present environment.
     pub speed: f64,
-    /// The same without the capability; nothing for an engine that cannot leave it out.
+    /// Bytes per second without the feature; `None` for an engine that cannot disable it.
     pub without: Option<f64>,
-    /// The same with the capability words taken out of the environment, if there are any.
+    /// Bytes per second without the capability variables, if any are set.
     pub freed: Option<f64>,
 }
 
-/// A capability is used if it makes this much of a difference.
+/// A feature counts as used if it makes an engine faster by this factor.
 const MATTERS: f64 = 1.10;
 
 impl Trial {
-    /// Bytes a second, when no variable hides anything.
+    /// Bytes per second with all features enabled.
     fn at_best(&self) -> f64 {
         self.freed.unwrap_or(self.speed)
     }
 
-    /// Whether the engine does as well without the capability.
+    /// Whether the engine is as fast without the feature.
     fn is_indifferent(&self) -> bool {
         self.without.is_some_and(|without| self.at_best() < without * MATTERS)
     }
 }
 
-/// How much a finding matters.
+/// The weight of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weight {
     /// Packets are slower than they could be.
     Loss,
-    /// Good to know; Postern itself loses nothing by it.
+    /// For information: Postern itself is not slower.
     Note,
 }
 
-/// Something that is left unused.
+/// Unused acceleration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// A name that does not change, for scripts.
+    /// A stable name, for scripts.
     pub name: &'static str,
-    /// How much it matters.
+    /// The weight.
     pub weight: Weight,
-    /// What it is, in a sentence.
+    /// A description in one sentence.
     pub what: String,
-    /// What shows it.
+    /// The evidence.
     pub evidence: String,
-    /// What it costs.
+    /// The cost.
     pub cost: String,
-    /// What to do: commands, or a sentence.
+    /// The fix: commands, or a sentence.
     pub mend: Vec<String>,
 }
 
-/// What was found, losses first.
+/// The result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Each.
+    /// The findings, losses first.
     pub findings: Vec<Finding>,
-    /// Which processor was examined.
+    /// The model of the processor.
     pub processor: String,
-    /// What it has, of all that matters.
+    /// The relevant features of the processor.
     pub capabilities: Vec<&'static str>,
-    /// Whether engines were measured, or files read only.
+    /// Whether engines were measured, or only files read.
     pub measured: bool,
 }
 
-/// Examines everything.
+/// Runs all checks.
 pub fn examine(inputs: &Inputs) -> Report {
     let mut findings =
         [processor::findings(inputs), libraries::findings(inputs), bus::findings(inputs)].concat();
@@ -130,24 +131,24 @@ pub fn examine(inputs: &Inputs) -> Report {
 }
 
 impl Report {
-    /// Whether anything costs speed; notes do not.
+    /// Whether there is a finding that costs speed.
     pub fn has_losses(&self) -> bool {
         self.findings.iter().any(|finding| finding.weight == Weight::Loss)
     }
 
-    /// The report for people.
+    /// The report as text.
     pub fn text(&self) -> String {
         let has = if self.capabilities.is_empty() { "none".to_owned() } else { self.capabilities.join(", ") };
-        let mut text = format!("{}; instructions that matter: {has}\n", self.processor);
+        let mut text = format!("{}; instructions for cryptography and copies: {has}\n", self.processor);
         if !self.measured {
-            text += "files were read, nothing was measured\n";
+            text += "only files were read, nothing was measured\n";
         }
         for finding in &self.findings {
             let sign = if finding.weight == Weight::Loss { '!' } else { '-' };
             let _ = writeln!(text, "\n{sign} {} [{}]", finding.what, finding.name);
             let parts = [("evidence", &finding.evidence), ("cost", &finding.cost)];
             text.extend(parts.iter().map(|(name, value)| format!("  {name:<9} {value}\n")));
-            let mut name = "mend";
+            let mut name = "fix";
             for line in &finding.mend {
                 let _ = writeln!(text, "  {name:<9} {line}");
                 name = "";
@@ -165,7 +166,7 @@ impl Report {
     }
 }
 
-/// Bytes a second for people.
+/// A speed in GB/s.
 fn gigabytes(speed: f64) -> String {
     format!("{} GB/s", short(speed / 1e9))
 }

@@ -1,4 +1,4 @@
-//! The processor: what it has and a library, a variable, a hypervisor or this build keeps from use.
+//! Finds CPU features that a library, a variable, a hypervisor, the firmware or this build leaves unused.
 
 use super::{Finding, Inputs, MATTERS, Trial, Weight, gigabytes};
 use crate::crypto::word;
@@ -8,14 +8,14 @@ pub(super) fn findings(inputs: &Inputs) -> Vec<Finding> {
     [words(inputs), ignored(inputs), hidden(&inputs.machine.processor), build(inputs)].concat()
 }
 
-/// Variables that tell libraries to leave out what the processor has.
+/// Finds variables that disable features of the CPU.
 fn words(inputs: &Inputs) -> Vec<Finding> {
     inputs.words.iter().filter_map(|(variable, value)| word_set(inputs, variable, value)).collect()
 }
 
 fn word_set(inputs: &Inputs, variable: &str, value: &str) -> Option<Finding> {
     let processor = &inputs.machine.processor;
-    // From OpenSSL a word hides at least what it hides from AWS-LC.
+    // The variable disables at least as much in OpenSSL as in AWS-LC.
     let hidden = word::hidden_by(variable, value, processor, "openssl");
     if hidden.is_empty() || word::variable(&processor.architecture) != Some(variable) {
         return None;
@@ -23,16 +23,16 @@ fn word_set(inputs: &Inputs, variable: &str, value: &str) -> Option<Finding> {
     let from_both = word::hidden_by(variable, value, processor, "aws-lc");
     let names = |of: &[Capability]| of.iter().map(|it| it.name()).collect::<Vec<_>>().join(", ");
     let what = if from_both == hidden {
-        format!("{variable} tells OpenSSL and AWS-LC to do without {}", names(&hidden))
+        format!("{variable} disables {} in OpenSSL and AWS-LC", names(&hidden))
     } else {
         let both = if from_both.is_empty() { "nothing".to_owned() } else { names(&from_both) };
-        format!("{variable} hides {} from OpenSSL, and {both} from AWS-LC", names(&hidden))
+        format!("{variable} disables {} in OpenSSL, and {both} in AWS-LC", names(&hidden))
     };
     let freed = inputs.trials.iter().filter_map(|trial| Some((trial, trial.freed?)));
     let worst = freed.max_by(|a, b| (a.1 / a.0.speed).total_cmp(&(b.1 / b.0.speed)));
     let cost = worst.map(|(trial, freed)| {
         let (now, then) = (gigabytes(trial.speed), gigabytes(freed));
-        format!("{} by {}: {now}, without the variable {then}", trial.subject, trial.engine)
+        format!("{} in {}: {now}, without the variable {then}", trial.subject, trial.engine)
     });
     Some(Finding {
         name: "capability-word",
@@ -44,7 +44,7 @@ fn word_set(inputs: &Inputs, variable: &str, value: &str) -> Option<Finding> {
     })
 }
 
-/// Libraries that are no faster with an instruction than without it.
+/// Finds libraries that are no faster with an instruction than without it.
 fn ignored(inputs: &Inputs) -> Vec<Finding> {
     let processor = &inputs.machine.processor;
     let ignores = |trial: &&Trial| trial.is_indifferent() && processor.has(trial.capability);
@@ -60,7 +60,7 @@ fn ignoring(inputs: &Inputs, trial: &Trial) -> Finding {
     Finding {
         name: "library-ignores-cpu",
         weight: if is_beaten { Weight::Note } else { Weight::Loss },
-        what: format!("{} makes no use of {} for {}", trial.engine, capability.name(), trial.subject),
+        what: format!("{} does not use {} for {}", trial.engine, capability.name(), trial.subject),
         evidence: format!(
             "{} of {} bytes: {speed} with it, {without} without; /proc/cpuinfo has it",
             trial.subject, trial.size
@@ -70,29 +70,26 @@ fn ignoring(inputs: &Inputs, trial: &Trial) -> Finding {
             format!("{} is {ratio:.1} times as fast ({})", fastest.engine, gigabytes(fastest.at_best()))
         } else {
             format!(
-                "no library of this machine uses {}, made for {}",
+                "no library on this machine uses {}, which speeds up {}",
                 capability.name(),
                 capability.purpose()
             )
         },
         mend: if is_beaten {
             vec![format!(
-                "nothing for Postern, which takes {}; programs that know only {} lose it",
+                "nothing to do for Postern, which uses {}; programs that only use {} are slower",
                 fastest.engine, trial.engine
             )]
         } else if inputs.absent.is_empty() {
-            vec![
-                "a newer version of the libraries: apt install --only-upgrade libssl3 libipsec-mb1"
-                    .to_owned(),
-            ]
+            vec!["update the libraries: apt install --only-upgrade libssl3 libipsec-mb1".to_owned()]
         } else {
             let names: Vec<&str> = inputs.absent.iter().map(|(name, _)| name.as_str()).collect();
-            vec![format!("install what is missing: {}", names.join(", "))]
+            vec![format!("install the missing libraries: {}", names.join(", "))]
         },
     }
 }
 
-/// How sure it is that processors of a model have AES, whatever the flags say; and why.
+/// Whether processors of a model have AES for sure, whatever the flags say, and why.
 enum Certainty {
     Sure(&'static str),
     Likely(&'static str),
@@ -102,51 +99,53 @@ fn has_aes_in_truth(processor: &Processor) -> Option<Certainty> {
     let (family, model) = processor.numbers;
     let generic = ["QEMU Virtual CPU", "Common KVM processor", "Common 32-bit KVM"];
     if generic.iter().any(|name| processor.model.contains(name)) {
-        return Some(Certainty::Sure("a model of the hypervisor's own, which hides what the processor has"));
+        return Some(Certainty::Sure(
+            "a generic model of the hypervisor, which hides the features of the CPU",
+        ));
     }
     match processor.vendor.as_str() {
         "GenuineIntel" if family == 6 => intel(&processor.model, model),
         "AuthenticAMD" | "HygonGenuine" if family >= 0x15 => {
-            Some(Certainty::Sure("AMD's processors of this family have AES"))
+            Some(Certainty::Sure("all AMD processors of this family have AES"))
         }
         _ if processor.model.starts_with("ARM Neoverse") => {
-            Some(Certainty::Likely("servers with a Neoverse usually have AES, which its maker may leave out"))
+            Some(Certainty::Likely("servers with a Neoverse core usually have AES, but a vendor may omit it"))
         }
         _ => None,
     }
 }
 
-/// Intel has sold processors of one model with AES and without: from Westmere (0x25) on the dear ones have it, from Skylake
-/// (0x4e) and Goldmont (0x5c) on all have.
+/// Intel has sold processors of one model with AES and without it. From Westmere (0x25) on, the more expensive ones
+/// have it; from Skylake (0x4e) and Goldmont (0x5c) on, all have it.
 fn intel(name: &str, model: u32) -> Option<Certainty> {
-    // 0x5d, 0x65, 0x6e and 0x75 are no computers' processors; 0x27, 0x35 and 0x36 are Atoms, 0x2e is Nehalem-EX.
+    // 0x5d, 0x65, 0x6e and 0x75 are not used in computers; 0x27, 0x35 and 0x36 are Atoms; 0x2e is Nehalem-EX.
     let is_odd = [0x27, 0x2e, 0x35, 0x36, 0x5d, 0x65, 0x6e, 0x75].contains(&model);
     let all_have = matches!(model, 0x4e | 0x55 | 0x5e) || model >= 0x5c;
-    // Of model 0x25 some Core i5 lack it.
+    // Some Core i5 of model 0x25 lack it.
     let is_dear =
         name.contains("Xeon") || model > 0x25 && ["i5-", "i7-", "i9-"].iter().any(|it| name.contains(it));
     match model {
         _ if is_odd || model < 0x25 => None,
-        _ if all_have => Some(Certainty::Sure("Intel's processors of this generation all have AES")),
-        _ if is_dear => Some(Certainty::Sure("Intel's processors of this name have AES")),
-        _ => Some(Certainty::Likely("of Intel's processors of this model some have AES, and some have not")),
+        _ if all_have => Some(Certainty::Sure("all Intel processors of this generation have AES")),
+        _ if is_dear => Some(Certainty::Sure("all Intel processors of this name have AES")),
+        _ => Some(Certainty::Likely("some Intel processors of this model have AES, and some do not")),
     }
 }
 
-/// AES that a hypervisor hides, or the firmware has switched off.
+/// Finds AES instructions that a hypervisor hides, or that the firmware has disabled.
 fn hidden(processor: &Processor) -> Vec<Finding> {
     let Some(certainty) = has_aes_in_truth(processor).filter(|_| !processor.has(Capability::Aes)) else {
         return Vec::new();
     };
     let (why, weight, verbs) = match certainty {
-        Certainty::Sure(why) => (why, Weight::Loss, ["hides", "has switched"]),
-        Certainty::Likely(why) => (why, Weight::Note, ["may hide", "may have switched"]),
+        Certainty::Sure(why) => (why, Weight::Loss, ["hides", "has disabled"]),
+        Certainty::Likely(why) => (why, Weight::Note, ["may hide", "may have disabled"]),
     };
     let (family, model) = processor.numbers;
     let evidence =
         format!("{} (family {family}, model {model}): {why}; /proc/cpuinfo has no flag aes", processor.model);
     let cost = "AES-GCM without these instructions, several times slower (postern bench crypto shows it on a processor that \
-        has them); ChaCha20-Poly1305 does not suffer";
+        has them); ChaCha20-Poly1305 is not affected";
     let virtual_machine = processor.hypervisor.is_some() || processor.has_flag("hypervisor");
     let (name, what, mend) = if virtual_machine {
         let mend = [
@@ -157,15 +156,17 @@ fn hidden(processor: &Processor) -> Vec<Finding> {
         let what = format!("the hypervisor {} the processor's AES instructions", verbs[0]);
         ("hypervisor-hides-aes", what, mend.to_vec())
     } else {
-        let mend = ["the firmware's set-up, under processor features: enable AES-NI, or load its defaults"];
-        let what = format!("the firmware {} the processor's AES instructions off", verbs[1]);
+        let mend =
+            ["in the firmware settings, under processor features: enable AES-NI, or load the defaults"];
+        let what = format!("the firmware {} the processor's AES instructions", verbs[1]);
         ("firmware-hides-aes", what, mend.to_vec())
     };
     let (cost, mend) = (cost.to_owned(), mend.into_iter().map(str::to_owned).collect());
     vec![Finding { name, weight, what, evidence, cost, mend }]
 }
 
-/// This program, built for less than it runs on. Ciphers choose their instructions at run time; here is what cannot.
+/// Finds that this program was built for a lesser machine. Ciphers select their instructions at run time; other code
+/// cannot.
 fn build(inputs: &Inputs) -> Vec<Finding> {
     let (build, processor) = (&inputs.build, &inputs.machine.processor);
     let mut findings = Vec::new();
@@ -188,16 +189,16 @@ fn build(inputs: &Inputs) -> Vec<Finding> {
             "build-without-neon",
             "this program is built for ARM processors without NEON".to_owned(),
             format!("/proc/cpuinfo of {} has neon; the build does not", processor.model),
-            "checksums and copies of packets; the paper measures 10 to 15% in all",
+            "checksums and copies of packets are slower: 10 to 15% in all in a published test",
             "RUSTFLAGS='-C target-cpu=cortex-a15 -C target-feature=+neon,+vfp4' make install",
         );
     }
     if build.debug {
         find(
             "build-for-debugging",
-            "this program is built to be debugged".to_owned(),
+            "this program is a debug build".to_owned(),
             "debug assertions are on".to_owned(),
-            "checks that a release leaves out; without optimization the data path is several times slower",
+            "checks that a release build omits; without optimization the data path is several times slower",
             "make install",
         );
     }
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_ignores_the_processor_is_named() {
+    fn a_library_that_does_not_use_a_feature_is_found() {
         let mut inputs = inputs(x86("Xeon", (6, 143), "aes pclmulqdq vaes"));
         inputs.trials = vec![
             trial("aws-lc", 9e9, Some(4e9)),
@@ -250,37 +251,39 @@ mod tests {
         ];
         let found = findings(&inputs);
         assert_eq!(names(&found), [("library-ignores-cpu", Weight::Note)]);
-        assert!(found[0].what.starts_with("openssl makes no use of VAES"));
+        assert!(found[0].what.starts_with("openssl does not use VAES"));
         assert!(found[0].cost.starts_with("aws-lc is 2.2 times as fast"), "{}", found[0].cost);
         inputs.trials.retain(|trial| trial.engine == "openssl");
-        assert_eq!(names(&findings(&inputs)), [("library-ignores-cpu", Weight::Loss)], "nobody is better");
+        assert_eq!(
+            names(&findings(&inputs)),
+            [("library-ignores-cpu", Weight::Loss)],
+            "no other library is faster"
+        );
         inputs.machine.processor = x86("Xeon", (6, 85), "aes pclmulqdq");
-        assert_eq!(findings(&inputs), [], "there is nothing to ignore");
+        assert_eq!(findings(&inputs), [], "the processor lacks the feature");
     }
 
     #[test]
-    fn a_variable_that_hides_instructions_is_named_with_its_cost() {
+    fn a_variable_that_disables_instructions_is_found_with_its_cost() {
         let mut inputs = inputs(x86("Xeon", (6, 143), "aes pclmulqdq"));
         inputs.words = vec![("OPENSSL_ia32cap".to_owned(), "~0x200000200000000".to_owned())];
         let trial =
             Trial { capability: Capability::Aes, freed: Some(5e9), ..trial("openssl", 3e8, Some(3e8)) };
         inputs.trials = vec![trial];
         let found = findings(&inputs);
-        assert_eq!(names(&found), [("capability-word", Weight::Loss)], "and not the library");
+        assert_eq!(names(&found), [("capability-word", Weight::Loss)], "the library is not at fault");
         assert!(found[0].cost.contains("0.30 GB/s, without the variable 5.00 GB/s"), "{}", found[0].cost);
-        assert!(
-            found[0].what.starts_with("OPENSSL_ia32cap tells OpenSSL and AWS-LC to do without AES, PCLMUL")
-        );
+        assert!(found[0].what.starts_with("OPENSSL_ia32cap disables AES, PCLMUL in OpenSSL and AWS-LC"));
         inputs.machine.processor = x86("Xeon", (6, 143), "aes pclmulqdq sha_ni");
         let what = &findings(&inputs)[0].what;
-        assert_eq!(what, "OPENSSL_ia32cap hides AES, PCLMUL, SHA from OpenSSL, and AES, PCLMUL from AWS-LC");
+        assert_eq!(what, "OPENSSL_ia32cap disables AES, PCLMUL, SHA in OpenSSL, and AES, PCLMUL in AWS-LC");
         inputs.words[0].1 = ":~0x0".to_owned();
         inputs.trials.clear();
-        assert_eq!(findings(&inputs), [], "a word that hides nothing");
+        assert_eq!(findings(&inputs), [], "the variable disables nothing");
     }
 
     #[test]
-    fn a_hypervisor_that_hides_aes_is_named() {
+    fn a_hypervisor_that_hides_aes_is_found() {
         let guest = x86("Intel(R) Xeon(R) CPU E5-2680 v4", (6, 79), "sse2 hypervisor");
         assert_eq!(names(&findings(&inputs(guest))), [("hypervisor-hides-aes", Weight::Loss)]);
         let generic = x86("QEMU Virtual CPU version 2.5+", (15, 107), "sse2 hypervisor");
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn firmware_is_accused_only_where_every_processor_of_the_kind_has_aes() {
+    fn disabled_aes_is_a_loss_only_if_all_processors_of_the_model_have_it() {
         let of = |name, model| findings(&inputs(x86(name, (6, model), "sse2")));
         for (name, model) in [("Intel(R) Core(TM) i5-2500", 0x2a), ("Intel(R) Celeron(R) N5105", 0x9c)] {
             assert_eq!(names(&of(name, model)), [("firmware-hides-aes", Weight::Loss)], "{name}");
@@ -300,12 +303,12 @@ mod tests {
         for (name, model) in [("Intel(R) Celeron(R) CPU G530", 0x2a), ("Intel(R) Core(TM) i5 M 430", 0x25)] {
             let found = of(name, model);
             assert_eq!(names(&found), [("firmware-hides-aes", Weight::Note)], "{name}");
-            assert!(found[0].what.contains("may have switched"), "{}", found[0].what);
+            assert!(found[0].what.contains("may have disabled"), "{}", found[0].what);
         }
     }
 
     #[test]
-    fn a_build_for_less_than_the_machine_is_named() {
+    fn a_build_for_a_lesser_machine_is_found() {
         let mut router = Processor::parse("Features : neon\nCPU implementer : 0x41\nCPU part : 0xd03\n");
         "aarch64".clone_into(&mut router.architecture);
         let mut inputs = inputs(router);

@@ -1,5 +1,5 @@
-//! `postern bench flood --protocol ike`: what unauthenticated sources can do to a gateway that speaks IPsec, one of whose peers may come from
-//! anywhere, so that any first message might be its.
+//! `postern bench flood --protocol ike`: a flood against an IPsec gateway. One of its peers has no fixed address, so
+//! any source may send IKE_SA_INIT.
 
 use super::scene::{Flood, Options, SOURCES, Scene};
 use crate::Outcome;
@@ -12,18 +12,18 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 
-/// What the unauthenticated sources send.
+/// The type of datagram in a flood.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Less than an IKE header: dropped by the first check there is.
+    /// Shorter than an IKE header: dropped by the first check.
     TooShort,
-    /// First messages that could be a peer's.
+    /// IKE_SA_INIT requests that a peer could send.
     First,
-    /// First messages with an unacceptable proposal.
+    /// IKE_SA_INIT requests without an acceptable proposal.
     Unacceptable,
-    /// Messages of IKE SAs that there are not, on the port of ESP.
+    /// Messages of unknown IKE SAs, on the port of ESP in UDP.
     Unknown,
-    /// ESP of SAs that there are not.
+    /// ESP packets with unknown SPIs.
     Esp,
 }
 
@@ -31,19 +31,19 @@ const KINDS: [(Kind, &str); 5] = [
     (Kind::TooShort, "too short for IKE"),
     (Kind::First, "IKE_SA_INIT"),
     (Kind::Unacceptable, "IKE_SA_INIT, no proposal chosen"),
-    (Kind::Unknown, "IKE of no SA"),
-    (Kind::Esp, "ESP of no SA"),
+    (Kind::Unknown, "IKE, unknown SA"),
+    (Kind::Esp, "ESP, unknown SPI"),
 ];
 
-/// What the gateway is configured with.
+/// The algorithms of the gateway.
 const SUITE: Suite = Suite::GcmX25519;
-/// Where both gateways are, seen from the other.
+/// The outer addresses of both gateways.
 const OUTSIDE: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 168, 77, 1), Ipv4Addr::new(192, 168, 77, 2)];
 /// A host behind the other gateway.
 const INSIDE: &str = "10.201.0.1";
-/// How many new peers call in one flood, one after the other.
+/// Number of new peers that connect during a flood, one after the other.
 const CALLERS: usize = 5;
-/// How long each may take.
+/// Time limit for each of them.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) fn run(options: &Options) -> Outcome<Vec<Flood>> {
@@ -73,7 +73,7 @@ pub(super) fn run(options: &Options) -> Outcome<Vec<Flood>> {
     Ok(floods)
 }
 
-/// Both gateways, connected.
+/// Starts both gateways and waits for their tunnel.
 fn start(lab: &mut Lab, options: &Options) -> Outcome<[Daemon; 2]> {
     let end = |number: usize| End {
         identity: format!("end{number}.example"),
@@ -98,16 +98,16 @@ fn start(lab: &mut Lab, options: &Options) -> Outcome<[Daemon; 2]> {
     Ok([gateway, other])
 }
 
-/// The number of a true peer, whose address no unauthenticated source has.
+/// The number of a configured peer, whose address no datagram of the flood has.
 fn caller(number: usize) -> usize {
     SOURCES as usize + number
 }
 
-/// New peers call while another transfers; the milliseconds that the slowest waits for its tunnel.
+/// New peers connect during a transfer; returns the longest time until a tunnel is up, in milliseconds.
 fn call_anew(lab: &Lab, seconds: u32) -> Outcome<f64> {
     std::thread::scope(|scope| {
         let transfer = scope.spawn(|| traffic::tcp(lab, "a", INSIDE, 1, false, seconds));
-        // Until it is at its full speed.
+        // Wait until the transfer has its full speed.
         std::thread::sleep(Duration::from_secs(1));
         let slowest = call_all(lab)?;
         transfer.join().map_err(|_| "the transfer panicked")??;
@@ -128,7 +128,7 @@ fn call_all(lab: &Lab) -> Outcome<f64> {
     Ok(times.into_iter().fold(0.0, f64::max))
 }
 
-/// Where the datagrams come from.
+/// Makes the datagrams.
 struct Source {
     first: Vec<u8>,
     unacceptable: Vec<u8>,
@@ -150,7 +150,7 @@ impl Source {
     }
 
     fn datagram(&self, kind: Kind, number: u32) -> Vec<u8> {
-        // Spread over all values, and never what stands for IKE or for no SPI.
+        // Spread SPIs over all values, except those for IKE in UDP and for no SPI.
         let spi = (u64::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         let with_spi = |message: &[u8]| {
             let mut message = message.to_vec();
@@ -163,7 +163,7 @@ impl Source {
             Kind::Unacceptable => with_spi(&self.unacceptable),
             Kind::Unknown => {
                 let mut message = with_spi(&self.first);
-                // An INFORMATIONAL request (RFC 7296 section 3.1) to an SPI of ours.
+                // An INFORMATIONAL request (RFC 7296, section 3.1) with a responder SPI.
                 message[8..16].copy_from_slice(&spi);
                 message[18] = 37;
                 [&[0; 4][..], &message].concat()
@@ -179,8 +179,8 @@ mod tests {
     use tunnel::ikev2::message::{Exchange, Message};
 
     #[test]
-    fn unauthenticated_sources_send_what_their_kind_says() {
-        let source = Source::new().expect("it can be made");
+    fn datagrams_are_of_their_kind() {
+        let source = Source::new().expect("first messages can be made");
         let first = source.datagram(Kind::First, 7);
         let message = Message::parse(&first).expect("a message");
         assert_eq!((message.header.exchange, message.header.responder_spi), (Exchange::IkeSaInit, 0));

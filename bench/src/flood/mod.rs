@@ -1,6 +1,7 @@
-//! `postern bench flood`: what unauthenticated sources can do to a gateway. Datagrams from a million addresses arrive at a fixed
-//! rate while one peer transfers and another sets up its tunnel. The same datagrams sent to a closed port show what the machine
-//! itself loses to them.
+//! `postern bench flood`: a gateway under a flood of datagrams from unauthenticated sources.
+//!
+//! Datagrams from a million addresses arrive at a fixed rate while one peer transfers data and another connects. The
+//! same flood against a closed port shows the share of the loss that the machine itself causes.
 
 mod ike;
 mod scene;
@@ -12,14 +13,14 @@ use crate::Outcome;
 use crate::report::{Machine, short, table};
 use serde::Serialize;
 
-/// What was found.
+/// The result.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// Datagrams a second that were asked for.
+    /// The requested rate in datagrams per second.
     pub rate: u32,
-    /// Each kind.
+    /// The results by type of datagram.
     pub floods: Vec<Flood>,
 }
 
@@ -33,7 +34,7 @@ pub fn run(options: &Options) -> Outcome<Report> {
 }
 
 impl Report {
-    /// The report for people.
+    /// The report as text.
     pub fn text(&self) -> String {
         let row = |flood: &Flood| {
             let loss = (1.0 - flood.speed / flood.speed_elsewhere) * 100.0;
@@ -60,7 +61,7 @@ impl Report {
             "grown MiB",
         ];
         format!(
-            "{}{} datagrams a second from a million addresses\n\n{}",
+            "{}{} datagrams per second from a million addresses\n\n{}",
             self.machine.head(),
             self.rate,
             table(&head, &rows)

@@ -1,4 +1,4 @@
-//! One measurement: a gateway under a flood, the same transfer beside a closed port, and without any flood.
+//! Measures one flood: a transfer while the gateway is flooded, while a closed port is flooded, and without a flood.
 
 use crate::Outcome;
 use crate::report::median;
@@ -19,19 +19,19 @@ use std::time::{Duration, Instant};
 pub struct Options {
     /// The program under test.
     pub program: PathBuf,
-    /// What is flooded.
+    /// The protocol to flood.
     pub protocol: Protocol,
-    /// Datagrams a second.
+    /// Datagrams per second.
     pub rate: u32,
     /// Seconds for each measurement.
     pub seconds: u32,
-    /// How often each is made.
+    /// Number of measurements of each kind.
     pub rounds: u32,
     /// Whether to show progress.
     pub progress: bool,
 }
 
-/// Which protocol is flooded.
+/// The protocol to flood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// WireGuard.
@@ -40,43 +40,43 @@ pub enum Protocol {
     Ike,
 }
 
-/// Addresses that the datagrams come from.
+/// Number of source addresses.
 pub(super) const SOURCES: u32 = 1 << 20;
 /// A port without a listener.
 const CLOSED_PORT: u16 = 9;
 
-/// One kind of flood.
+/// The result of one flood.
 #[derive(Debug, Serialize)]
 pub struct Flood {
-    /// Its name.
+    /// The type of datagram.
     pub name: &'static str,
-    /// Datagrams a second that were sent.
+    /// The rate that was reached, in datagrams per second.
     pub sent_rate: f64,
-    /// Gbit/s of the transfer without any flood.
+    /// Gbit/s of the transfer without a flood.
     pub speed_without: f64,
-    /// Gbit/s of the transfer while the same flood hits a closed port.
+    /// Gbit/s of the transfer while a closed port is flooded.
     pub speed_elsewhere: f64,
-    /// Gbit/s of the transfer while it hits the gateway.
+    /// Gbit/s of the transfer while the gateway is flooded.
     pub speed: f64,
-    /// Milliseconds until a new set-up of a peer was answered, in the middle of the flood; of IKE, the slowest of several
-    /// new ones, while the transfer goes on.
+    /// Milliseconds until a new peer's tunnel is up during the flood. For IKE, the slowest of several new peers, during
+    /// the transfer.
     pub handshake_ms: f64,
-    /// MiB of resident memory that the gateway grew by.
+    /// Growth of the gateway's resident memory in MiB.
     pub grown: f64,
 }
 
-/// What a flood meets.
+/// The environment of a flood.
 pub(super) struct Scene<'a> {
     pub(super) lab: &'a Lab,
-    /// The process that is flooded.
+    /// The process of the gateway.
     pub(super) gateway: Process,
-    /// Where transfers from the namespace `a` go.
+    /// The destination of transfers from the namespace `a`.
     pub(super) inside: &'a str,
-    /// The port that is flooded.
+    /// The port to flood.
     pub(super) port: u16,
-    /// Makes datagram number N.
+    /// Makes the datagram with a given number.
     pub(super) datagram: &'a (dyn Fn(u32) -> Vec<u8> + Sync),
-    /// Starts a new set-up of a peer; returns the milliseconds until its tunnel is up.
+    /// Connects a new peer; returns the milliseconds until its tunnel is up.
     pub(super) call_anew: &'a dyn Fn() -> Outcome<f64>,
 }
 
@@ -107,7 +107,7 @@ impl Scene<'_> {
         })
     }
 
-    /// Does something while a flood goes to a port of the gateway; also returns the rate that was reached.
+    /// Runs `action` while a port of the gateway is flooded; also returns the rate that was reached.
     fn under_flood<T>(
         &self,
         options: &Options,
@@ -131,7 +131,7 @@ impl Scene<'_> {
     }
 }
 
-/// Sends datagrams at a rate, each from another address, until told to stop.
+/// Sends datagrams at a given rate, each from another address, until stopped.
 fn flood(
     datagram: &(dyn Fn(u32) -> Vec<u8> + Sync),
     target: SocketAddr,

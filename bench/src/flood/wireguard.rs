@@ -1,4 +1,4 @@
-//! `postern bench flood`: WireGuard. The sources send data without a session, and initiations that are wrong in four ways.
+//! `postern bench flood` for WireGuard: data without a session, and three types of initiations.
 
 use super::scene::{Flood, Options, Scene};
 use crate::Outcome;
@@ -17,23 +17,23 @@ use tunnel::wireguard::device::Outbox;
 use tunnel::wireguard::{Action, Device};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// What the sources send.
+/// The type of datagram in a flood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Data messages of no session.
+    /// Data messages without a session.
     Garbage,
-    /// Initiations whose first MAC is wrong.
+    /// Initiations with a wrong mac1.
     BlindInitiations,
-    /// Initiations by a source that knows our public key.
+    /// Initiations with a valid mac1, from sources that know our public key.
     InformedInitiations,
-    /// An initiation that a true peer has sent once, again and again.
+    /// Replays of one initiation of a configured peer.
     Replays,
 }
 
 const KINDS: [(Kind, &str); 4] = [
-    (Kind::Garbage, "data of no session"),
+    (Kind::Garbage, "data, unknown session"),
     (Kind::BlindInitiations, "initiations, wrong MAC"),
-    (Kind::InformedInitiations, "initiations, right MAC"),
+    (Kind::InformedInitiations, "initiations, valid MAC"),
     (Kind::Replays, "replayed initiation"),
 ];
 
@@ -62,7 +62,7 @@ pub(super) fn run(options: &Options) -> Outcome<Vec<Flood>> {
     Ok(floods)
 }
 
-/// The far gateway forgets its session and calls; the time until a packet is answered.
+/// The remote gateway drops its session and connects again; returns the milliseconds until a ping is answered.
 fn call_anew(lab: &Lab, tunnel: &Tunnel) -> Outcome<f64> {
     let interface = &tunnel.gateways[1].interface;
     lab.ip("b", &format!("link set {interface} down"))?;
@@ -73,17 +73,17 @@ fn call_anew(lab: &Lab, tunnel: &Tunnel) -> Outcome<f64> {
     Ok(started.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Where the datagrams come from.
+/// Makes the datagrams.
 struct Source {
-    /// The gateway's key.
+    /// The gateway's public key.
     public: PublicKey,
-    /// What its peer once sent.
+    /// An old initiation of its peer.
     seen: Vec<u8>,
 }
 
 impl Source {
     fn new() -> Self {
-        // The keys that Plan gives the gateways.
+        // The keys of the gateways of a Plan.
         let [ours, theirs] = [0, 1].map(|end| private_key(51_820, end));
         let public = ours.public();
         let mut device = Device::new(Arc::new(AwsLc), Box::new(random::System::default()));
@@ -92,7 +92,7 @@ impl Source {
         let (peer, _) = device.add_peer(public);
         device.start(Clock.monotonic());
         device.set_reachable(Clock.monotonic(), peer);
-        // Of an hour ago, so that the peer's own are newer.
+        // Dated an hour ago, so that the peer's own initiations are newer.
         let mut now = Clock.now();
         now.wall = now.wall.saturating_sub(Duration::from_secs(3600));
         device.handle_no_key(now, peer, &mut out);
@@ -100,7 +100,7 @@ impl Source {
             Action::Send { message, .. } => Some(message),
             _ => None,
         });
-        Self { public, seen: seen.expect("a reachable peer is called") }
+        Self { public, seen: seen.expect("a reachable peer is sent an initiation") }
     }
 
     fn datagram(&self, kind: Kind, number: u32) -> Vec<u8> {

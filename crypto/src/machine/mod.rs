@@ -32,14 +32,16 @@ impl Machine {
     pub fn accelerators_found(&self) -> String {
         let state = |it: &Accelerator| match &it.device.driver {
             None => "without a driver".to_owned(),
-            Some(driver) if it.device.is_lent_to_a_program() => format!("lent to a program by {driver}"),
-            Some(driver) => format!("whose driver {driver} offers the kernel nothing"),
+            Some(driver) if it.device.is_lent_to_a_program() => {
+                format!("bound to {driver}, for use by a program")
+            }
+            Some(driver) => format!("whose driver {driver} offers no algorithm to the kernel"),
         };
         let idle = self.accelerators.iter().filter(|it| it.algorithms.is_empty());
         let idle: Vec<String> =
             idle.map(|it| format!("{} at {}, {}", it.name(), it.device.address, state(it))).collect();
         let on_bus = if idle.is_empty() { "none known".to_owned() } else { idle.join("; ") };
-        let yes = |is_there: bool| if is_there { "there" } else { "not there" };
+        let yes = |is_there: bool| if is_there { "available" } else { "not available" };
         format!(
             "on the PCI bus (/sys/bus/pci/devices): {on_bus}; drivers of devices in /proc/crypto: {}; AF_ALG: {}; \
              /dev/crypto: {}",
