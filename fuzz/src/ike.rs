@@ -1,4 +1,4 @@
-//! IKEv2: its messages, two gateways, and a session whose keys are known.
+//! IKEv2: messages, two gateways, and a session with known keys.
 
 use crypto::cipher::{Cipher, Integrity};
 use crypto::exchange::Group;
@@ -21,7 +21,7 @@ use tunnel::ikev2::{
 };
 use tunnel::{Now, Time};
 
-/// IKEv2's messages: what is read can be written and is then read as the same.
+/// IKEv2 messages: a parsed message can be written, and parses to the same again.
 pub fn messages(data: &[u8]) {
     let Ok(message) = Message::parse(data) else { return };
     let (header, payloads) = match message.body {
@@ -32,7 +32,7 @@ pub fn messages(data: &[u8]) {
             (message.header, payloads)
         }
     };
-    // What is read but not understood cannot be written.
+    // Payloads that are skipped when parsing cannot be written.
     let unknown = |transform: &message::Transform| transform.attribute == Attribute::Unknown;
     let mut transforms = payloads.sa.iter().flatten().flat_map(|proposal| &proposal.transforms);
     let without_selectors = [&payloads.ts_i, &payloads.ts_r].into_iter().flatten().any(Vec::is_empty);
@@ -45,7 +45,7 @@ pub fn messages(data: &[u8]) {
     assert_eq!(again.body, Body::Clear(payloads));
 }
 
-/// A source of randomness that is none, but does not repeat itself: a session needs many SPIs (SplitMix64).
+/// A pseudorandom source that does not repeat itself (SplitMix64): a session needs many different SPIs.
 struct Numbers(u64);
 
 impl Random for Numbers {
@@ -86,7 +86,7 @@ fn path(host: usize) -> Path {
     Path { local: address(host), remote: address(1 - host) }
 }
 
-/// An unused address, or another port of the peer's.
+/// An unused address, or another port of the peer's address.
 fn elsewhere(path: Path, number: u8) -> Path {
     let remote = match number & 1 {
         0 => SocketAddr::new(path.remote.ip(), u16::from(number)),
@@ -136,7 +136,7 @@ fn connection(host: usize) -> Connection {
     }
 }
 
-/// A gateway, and what a data path would know of it.
+/// A gateway, with the state that a data path would have.
 struct Gateway {
     endpoint: Endpoint,
     id: ConnectionId,
@@ -155,10 +155,10 @@ impl Gateway {
         Self { endpoint, id, path: path(host), installed, expected, jobs }
     }
 
-    /// Carries out what is to be done; returns what is to be sent.
+    /// Carries out actions; returns the datagrams to send.
     fn carry_out(&mut self, now: Now, out: Outbox) -> Vec<Vec<u8>> {
         let mut sent = self.carry_out_but_jobs(out);
-        // A job may lead to another one.
+        // A job may create another one.
         while let Some(job) = self.jobs.pop_front() {
             let mut out = Outbox::new();
             self.endpoint.handle_finished(now, job.run(), &mut out);
@@ -191,7 +191,7 @@ impl Gateway {
 
 const START: Now = Now { monotonic: Time::from_nanoseconds(1), wall: Duration::from_secs(1 << 30) };
 
-/// Two gateways: the bytes say what they begin, what of what they send arrives and how, and how time passes.
+/// Two gateways. The bytes determine what they start, which datagrams arrive and how, and how time passes.
 pub fn gateways(data: &[u8]) {
     let mut now = START;
     let mut hosts = [0, 1].map(|host| Gateway::new(host, now));
@@ -240,10 +240,10 @@ pub fn gateways(data: &[u8]) {
     }
 }
 
-/// The other side of a session: it has its keys and says what the bytes say.
+/// The peer of a session: it has the right keys and sends what the bytes contain.
 struct Insider {
     gateway: Gateway,
-    /// Where its datagrams come from.
+    /// The path of its datagrams.
     path: Path,
     spis: Spis,
     keys: IkeKeys,
@@ -261,7 +261,7 @@ impl Insider {
         }
     }
 
-    /// Goes through both exchanges of a set-up.
+    /// Completes both exchanges of a set-up.
     fn new() -> Self {
         let mut gateway = Gateway::new(1, START);
         let share = Group::X25519.generate(&mut Numbers(5));
@@ -326,7 +326,7 @@ impl Insider {
     }
 }
 
-/// A session whose other side says what the bytes say, with the right keys: exchange, number, fragment, payloads.
+/// A session whose peer has the right keys and sends what the bytes contain: exchange, number, fragment, payloads.
 pub fn session(data: &[u8]) {
     let mut insider = Insider::new();
     let mut rest = data;

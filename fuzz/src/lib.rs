@@ -1,4 +1,4 @@
-//! What the fuzz targets do with their bytes. Each must return, whatever the bytes are.
+//! The fuzz targets. Each takes arbitrary bytes and must return.
 #![forbid(unsafe_code)]
 
 pub mod ike;
@@ -32,10 +32,10 @@ use tunnel::wireguard::{Action, Device};
 use tunnel::{Now, Time};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// A target: it returns, whatever the bytes are.
+/// A target, which must return for any bytes.
 pub type Target = fn(&[u8]);
 
-/// Every target by name.
+/// All targets by name.
 pub const TARGETS: &[(&str, Target)] = &[
     ("headers", headers),
     ("messages", messages),
@@ -81,7 +81,7 @@ pub fn headers(data: &[u8]) {
     }
 }
 
-/// WireGuard's messages.
+/// WireGuard messages.
 pub fn messages(data: &[u8]) {
     if let Some(Message::Data(header, sealed)) = Message::parse(data) {
         assert_eq!(header.as_bytes().len() + sealed.len(), data.len());
@@ -89,7 +89,7 @@ pub fn messages(data: &[u8]) {
     }
 }
 
-/// A source of randomness that is none.
+/// A source of constant bytes in place of random ones.
 struct Constant(u8);
 
 impl Random for Constant {
@@ -99,8 +99,8 @@ impl Random for Constant {
     }
 }
 
-/// The protocol: the bytes are datagrams of two hosts, lengths and gaps in time between them; what the protocol
-/// itself sends is delivered, damaged as the bytes say.
+/// The WireGuard protocol between two hosts. The bytes contain datagrams with lengths and delays, and say how the
+/// messages of the protocol itself are damaged on the way.
 pub fn device(data: &[u8]) {
     let keys = [[1; 32], [2; 32]];
     let mut hosts = keys.map(|key| {
@@ -159,7 +159,7 @@ pub fn device(data: &[u8]) {
     }
 }
 
-/// Datagrams from the network through the whole inbound way, and packets from inside through the outbound one.
+/// Datagrams through the inbound stages, and inner packets through the outbound stages.
 pub fn datapath(data: &[u8]) {
     let Some((&[kind, size], rest)) = data.split_first_chunk::<2>() else { return };
     let mut bed = Bed::new(&AwsLc).expect("the engine has the cipher");
@@ -176,7 +176,7 @@ pub fn datapath(data: &[u8]) {
     let _ = (bed.received(), bed.dropped());
 }
 
-/// ESP: datagrams from outside, with tags that are wrong or, with an engine that takes any, right; packets from inside.
+/// ESP: received datagrams with wrong tags, or with an engine that accepts any tag; and inner packets.
 pub fn esp(data: &[u8]) {
     let Some((&[kind, which, size], rest)) = data.split_first_chunk::<3>() else { return };
     let transforms: Vec<Transform> = Transform::all().collect();
@@ -219,7 +219,7 @@ pub fn segment(data: &[u8]) {
     }
 }
 
-/// Packets for TUN: what is merged can be cut into the same packets again.
+/// Packets for TUN: segmenting the merged packets must give the original ones.
 pub fn coalesce(data: &[u8]) {
     let mut batch = Batch::new(512 * 1024);
     let mut rest = data;
@@ -257,8 +257,8 @@ pub fn coalesce(data: &[u8]) {
     assert_eq!(seen, batch.live(0..batch.len()).count());
 }
 
-/// A merged packet without what may differ when it is cut out again: the identification of one that nobody may
-/// fragment (RFC 6864), the header checksum over it, and which of two zeros TCP's checksum is (RFC 1624).
+/// A packet without the fields that merging may change: the identification if DF is set (RFC 6864), the header
+/// checksum, and the sign of zero in the TCP checksum (RFC 1624).
 fn as_compared(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     let is_ipv4 = packet[0] >> 4 == 4;
@@ -276,7 +276,7 @@ fn as_compared(packet: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Requests to the configuration socket.
+/// Requests to the UAPI socket.
 pub fn uapi(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Err(error) = uapi::parse(&text) {
@@ -301,15 +301,14 @@ pub fn config(data: &[u8]) {
     }
 }
 
-/// Descriptions of faults.
+/// Descriptions of injected faults.
 pub fn faults(data: &[u8]) {
     if let Ok(faults) = String::from_utf8_lossy(data).parse::<port::fault::Faults>() {
         assert_eq!(faults.to_string().parse(), Ok(faults));
     }
 }
 
-/// Certificates, names, identities, keys and the names of signature schemes: what peers send in IKEv2's payloads and
-/// what files contain.
+/// Certificates, names, identities, keys and signature schemes, from the payloads of peers and from files.
 pub fn certificates(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(name) = text.parse::<DistinguishedName>() {
@@ -318,7 +317,7 @@ pub fn certificates(data: &[u8]) {
     if let Ok(name) = DistinguishedName::from_der(data) {
         assert_eq!(name.to_der(), data);
         let printed = name.to_string();
-        // What is no string is printed in hexadecimal, which is not read.
+        // A value that is not a string is printed in hexadecimal, which cannot be parsed again.
         if let (false, Ok(read)) = (printed.contains("=#"), printed.parse::<DistinguishedName>()) {
             assert_eq!(read, name, "{printed}");
         }
@@ -348,14 +347,14 @@ pub fn certificates(data: &[u8]) {
     }
 }
 
-/// Notifications of the kernel, by rtnetlink and nfnetlink.
+/// Notifications of the kernel through rtnetlink and nfnetlink.
 pub fn notifications(data: &[u8]) {
     let (is_ours, by_another) = read_notification(data, &[220], "postern-guard");
-    // Each message has a header of 16 bytes.
+    // Each message has a 16-byte header.
     assert!(data.len() >= 16 || !(is_ours || by_another));
 }
 
-/// What a server sends, in place of an answer of OCSP or a revocation list, and files of lists.
+/// Answers of a server to OCSP requests and CRL downloads, and CRL files.
 pub fn revocation(data: &[u8]) {
     let now = Duration::from_secs(1_893_456_000);
     let read = |pem: &[u8]| Certificate::from_file(pem).expect("it is OpenSSL's").remove(0);

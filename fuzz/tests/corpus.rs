@@ -1,4 +1,4 @@
-//! Every input that the fuzzers have found worth keeping, and every crash that was ever found, on every test run.
+//! Replays the fuzz corpus, with all crashes that were ever found, in every test run.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ fn every_input_of_the_corpus_is_survived() {
     }
 }
 
-/// A few thousand inputs of no meaning, so that a target that fails at once is noticed without a fuzzer.
+/// A few thousand arbitrary inputs, so that a target that fails at once is noticed without a fuzzer.
 #[test]
 fn arbitrary_bytes_are_survived() {
     let mut state = 1u64;

@@ -33,7 +33,7 @@ fn packet(number: usize) -> Vec<u8> {
 }
 
 #[test]
-fn nothing_is_lost_and_nothing_wrong_while_an_engine_falls_ill_and_recovers() {
+fn no_packet_is_lost_or_wrong_while_an_engine_fails_and_recovers() {
     let faulty = Faulty::default();
     let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(Guarded::new(Arc::new(faulty.clone())))]);
     let pinned = [(Cipher::ChaCha20Poly1305.to_string(), "faulty".to_owned())].into();
