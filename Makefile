@@ -4,7 +4,7 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 RUN ?= bench/runs/$(shell date +%F)-$(shell uname -m)
 
-.PHONY: help setup build demo test lint fuzz bench install clean
+.PHONY: help setup build demo test lint fuzz bench docs install clean
 
 help:
 	@echo "make demo    two sites on this machine, a tunnel between them, real traffic, a table (root)"
@@ -12,6 +12,7 @@ help:
 	@echo "make lint    format, clippy, licences and sources of dependencies"
 	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
 	@echo "make bench   all benchmarks, written to RUN=$(RUN) (root)"
+	@echo "make docs    the guide as a book, in target/book"
 	@echo "make setup   only what these need"
 	@echo "make install the program to /usr/local/bin, with its second name for wg-quick, man pages and completions"
 
@@ -46,6 +47,10 @@ bench:
 	scripts/setup.sh bench
 	$(MAKE) build
 	scripts/bench.sh $(RUN)
+
+docs:
+	@command -v mdbook >/dev/null || $(CARGO) install --locked mdbook
+	mdbook build docs
 
 install: build
 	install -D target/release/postern $(DESTDIR)/usr/local/bin/postern
