@@ -141,8 +141,6 @@ pub struct Peer {
     pub(super) persistent_keepalive: Option<Duration>,
     pub(super) retransmit: Option<Time>,
     pub(super) erase: Option<Time>,
-    /// The time for which the device has scheduled this peer.
-    pub(super) scheduled: Option<Time>,
     /// Whether the endpoint is known.
     pub(super) reachable: bool,
     jitter: Duration,
@@ -184,7 +182,6 @@ impl Peer {
             persistent_keepalive: None,
             retransmit: None,
             erase: None,
-            scheduled: None,
             reachable: false,
             jitter: jitter(random),
         }

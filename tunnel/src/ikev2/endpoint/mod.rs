@@ -8,7 +8,6 @@ mod datagrams;
 mod phase;
 mod status;
 mod timeouts;
-mod timers;
 mod update;
 
 pub use datagrams::Ignored;
@@ -24,6 +23,7 @@ use super::ids::ConnectionId;
 use super::ids::SessionId;
 use super::limits::{CROSSING_TIME, DOUBT_TIME, PEER_SESSIONS, RECONNECT_DELAY};
 use super::session::{Session, Task};
+use crate::timers::Timers;
 use crate::{Now, Time};
 use crypto::Random;
 
@@ -31,7 +31,6 @@ use phase::Phase;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
-use timers::Timers;
 
 pub use commands::CannotInitiate;
 

@@ -12,11 +12,12 @@ use super::cookie::CookieChecker;
 use super::limiter::RateLimiter;
 use super::peer::{Peer, Session};
 use super::report::{Event, Trouble};
+use crate::timers::Timers;
 use crate::{InboundSa, Now, OutboundSa, PeerId, Time};
 use crypto::{Engine, PrivateKey, PublicKey, Random, Secret};
 use packet::DropReason;
+use std::collections::BTreeMap;
 use std::collections::hash_map::{Entry, HashMap};
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,7 +111,7 @@ pub struct Device {
     by_key: HashMap<PublicKey, PeerId>,
     /// The peers by local index, of a session or of a pending handshake.
     indices: HashMap<u32, PeerId>,
-    timers: BTreeSet<(Time, PeerId)>,
+    timers: Timers<PeerId>,
     limiter: RateLimiter,
     last_id: u64,
 }
@@ -143,7 +144,7 @@ impl Device {
             peers: BTreeMap::new(),
             by_key: HashMap::new(),
             indices: HashMap::new(),
-            timers: BTreeSet::new(),
+            timers: Timers::default(),
             limiter: RateLimiter::default(),
             last_id: 0,
         }
@@ -209,7 +210,7 @@ impl Device {
         self.end_sessions(id, out);
         if let Some(peer) = self.peers.remove(&id) {
             self.by_key.remove(&peer.public);
-            peer.scheduled.map(|at| self.timers.remove(&(at, id)));
+            self.timers.set(id, None);
         }
     }
 
@@ -262,9 +263,6 @@ impl Device {
         self.running = false;
         self.end_all_sessions(out);
         self.timers.clear();
-        for peer in self.peers.values_mut() {
-            peer.scheduled = None;
-        }
     }
 
     /// The status of a peer.

@@ -65,16 +65,14 @@ impl Device {
 impl Device {
     /// The time at which [`handle_timeout`](Self::handle_timeout) must be called.
     pub fn next_timeout(&self) -> Option<Time> {
-        self.timers.first().map(|(at, _)| *at)
+        self.timers.first()
     }
 
     /// Serves timers that are due at `now`; if not all were served, the next timeout is due already.
     pub fn handle_timeout(&mut self, now: Now, out: &mut Outbox) {
         for _ in 0..AT_ONCE {
-            let Some(&(at, id)) = self.timers.first().filter(|(at, _)| *at <= now.monotonic) else { return };
-            self.timers.remove(&(at, id));
+            let Some(id) = self.timers.take_due(now.monotonic) else { return };
             let peer = self.peers.get_mut(&id).expect("a removed peer leaves no timer");
-            peer.scheduled = None;
             if let Some(due) = peer.due(now.monotonic) {
                 self.serve(now, id, due, out);
             }
@@ -131,9 +129,8 @@ impl Device {
         }
         let Some(next) = next else { return };
         // A restarted timer is only rescheduled when its old time is reached.
-        if peer.scheduled.is_none_or(|scheduled| next < scheduled) {
-            peer.scheduled.replace(next).map(|before| self.timers.remove(&(before, id)));
-            self.timers.insert((next, id));
+        if self.timers.at(id).is_none_or(|scheduled| next < scheduled) {
+            self.timers.set(id, Some(next));
         }
     }
 }
