@@ -25,7 +25,6 @@ mod requirements;
 mod resolver;
 mod revocation;
 pub mod service;
-pub mod status;
 
 pub use gateway::Gateway;
 

@@ -1,6 +1,8 @@
 //! Traffic selectors: the packets of a policy or an SA (RFC 4301 section 4.4.1.1, RFC 7296 section 3.13).
 
+use ipnet::IpNet;
 use packet::header::flow::{Flow, number};
+use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
@@ -15,6 +17,27 @@ pub struct TrafficSelector {
     pub ports: RangeInclusive<u16>,
     /// An address range of one family.
     pub addresses: RangeInclusive<IpAddr>,
+}
+
+/// A prefix or a range, with protocol and ports where there are any: `10.0.0.0/24[6/443]`.
+impl fmt::Display for TrafficSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = (*self.addresses.start(), *self.addresses.end());
+        let prefix = (0..=if first.is_ipv4() { 32 } else { 128 })
+            .filter_map(|length| IpNet::new(first, length).ok())
+            .find(|net| net.network() == first && net.broadcast() == last);
+        match prefix {
+            Some(prefix) => write!(f, "{prefix}")?,
+            None => write!(f, "{first}-{last}")?,
+        }
+        let ports = match (*self.ports.start(), *self.ports.end()) {
+            (0, u16::MAX) if self.protocol == 0 => return Ok(()),
+            (0, u16::MAX) => String::new(),
+            (low, high) if low == high => low.to_string(),
+            (low, high) => format!("{low}-{high}"),
+        };
+        write!(f, "[{}/{ports}]", self.protocol)
+    }
 }
 
 /// A [`TrafficSelector`] prepared for comparison.
@@ -112,6 +135,16 @@ mod tests {
     fn side(protocol: u8, ports: RangeInclusive<u16>, first: &str, last: &str) -> Vec<TrafficSelector> {
         let addresses = first.parse().expect("literal")..=last.parse().expect("literal");
         vec![TrafficSelector { protocol, ports, addresses }]
+    }
+
+    #[test]
+    fn a_selector_is_written_as_a_prefix_where_it_is_one() {
+        let text = |selectors: Vec<TrafficSelector>| selectors[0].to_string();
+        assert_eq!(text(side(0, 0..=u16::MAX, "10.1.0.0", "10.1.0.255")), "10.1.0.0/24");
+        assert_eq!(text(side(0, 0..=u16::MAX, "fd00::1", "fd00::1")), "fd00::1/128");
+        assert_eq!(text(side(TCP, 80..=90, "10.2.0.5", "10.2.0.7")), "10.2.0.5-10.2.0.7[6/80-90]");
+        assert_eq!(text(side(UDP, 0..=u16::MAX, "10.2.0.0", "10.2.0.1")), "10.2.0.0/31[17/]");
+        assert_eq!(text(side(0, 53..=53, "0.0.0.0", "255.255.255.255")), "0.0.0.0/0[0/53]");
     }
 
     #[test]

@@ -186,18 +186,7 @@ impl fmt::Display for Cause {
 
 /// Selectors on one line; "nothing" for none.
 fn list(selectors: &[TrafficSelector]) -> String {
-    let one = |selector: &TrafficSelector| {
-        let (from, to) = (selector.addresses.start(), selector.addresses.end());
-        let addresses = if from == to { from.to_string() } else { format!("{from}-{to}") };
-        let protocol = if selector.protocol == 0 { String::new() } else { format!("/{}", selector.protocol) };
-        let ports = match (selector.ports.start(), selector.ports.end()) {
-            (0, &u16::MAX) => String::new(),
-            (from, to) if from == to => format!(":{from}"),
-            (from, to) => format!(":{from}-{to}"),
-        };
-        format!("{addresses}{protocol}{ports}")
-    };
-    let lines: Vec<String> = selectors.iter().map(one).collect();
+    let lines: Vec<String> = selectors.iter().map(TrafficSelector::to_string).collect();
     if lines.is_empty() { "nothing".to_owned() } else { lines.join(", ") }
 }
 
@@ -213,7 +202,7 @@ mod tests {
         let web =
             TrafficSelector { protocol: 6, ports: 443..=443, addresses: addresses("10.0.1.1", "10.0.1.1") };
         let cause = Cause::NoSelectors { ours: [vec![net], vec![web]], theirs: [vec![], vec![]] };
-        let text = "no common traffic selectors: we have 10.0.0.0-10.0.0.255 and 10.0.1.1/6:443";
+        let text = "no common traffic selectors: we have 10.0.0.0/24 and 10.0.1.1/32[6/443]";
         assert_eq!(cause.to_string(), text);
         let (ours, theirs) = (vec!["aes256gcm128".to_owned()], vec!["aes128-sha256".to_owned()]);
         let cause = Cause::NoProposal { of: "lan".to_owned(), ours, theirs };

@@ -2,7 +2,6 @@
 
 use super::Explained;
 use crate::ipsec::connections::Names;
-use crate::ipsec::status::list;
 use ipnet::{IpNet, IpSubnets, Ipv4Subnets, Ipv6Subnets};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -37,6 +36,14 @@ pub(super) fn no_selectors(
         vec![format!("here: local {}, remote {}", list(&ours[0]), list(&ours[1])), theirs],
         fix,
     )
+}
+
+/// Selectors on one line.
+fn list(selectors: &[TrafficSelector]) -> String {
+    if selectors.is_empty() {
+        return "the gateway's own address".to_owned();
+    }
+    selectors.iter().map(TrafficSelector::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The lines that make one side of a tunnel what the peer has for it.

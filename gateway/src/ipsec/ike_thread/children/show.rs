@@ -4,7 +4,6 @@ use super::{Children, Connected, Installed};
 use crate::ipsec::connections::LONG;
 use crate::ipsec::model;
 use crate::ipsec::proof::Proof;
-use crate::ipsec::status;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tunnel::Time;
@@ -72,7 +71,8 @@ impl Children {
     ) -> model::IpsecTunnel {
         let (tunnel, configured) = (&connected.tunnels[child], &connected.settings.children[child]);
         let traffic = tunnel.traffic();
-        let selectors = |selectors: &[TrafficSelector]| selectors.iter().map(status::text).collect();
+        let selectors =
+            |selectors: &[TrafficSelector]| selectors.iter().map(TrafficSelector::to_string).collect();
         let (now, sending) = (self.shared.clock.monotonic(), tunnel.peer.sending.load_full());
         let show = |sa: &Installed| {
             let details = find(sessions, sa.session).and_then(|session| session.details.as_ref());
