@@ -1,0 +1,85 @@
+//! What the protocol wants done.
+
+use super::HandshakeThread;
+use crate::datapath::tables::{Order, Peer, Session};
+use packet::Endpoint;
+use port::Transmit;
+use std::sync::Arc;
+use tunnel::wireguard::device::Outbox;
+use tunnel::wireguard::limits::HANDSHAKE_DS_FIELD;
+use tunnel::wireguard::{Action, PeerId};
+
+impl<T: Transmit> HandshakeThread<T> {
+    pub(super) fn carry_out(&mut self, out: Outbox, source: Option<Endpoint>) {
+        for action in out {
+            match action {
+                Action::Reply { peer: id, message } => {
+                    if let Some(peer) = id.and_then(|id| self.peer(id)) {
+                        peer.sent.count(1, message.len());
+                    }
+                    self.send_message(source, &message);
+                }
+                Action::Retire { index } => self.shared.tables.retire(index),
+                Action::Send { peer: id, message } => {
+                    let Some(peer) = self.peer(id) else { continue };
+                    peer.sent.count(1, message.len());
+                    self.send_message(peer.endpoint.load().as_deref().copied(), &message);
+                }
+                Action::Learn { peer: id } => {
+                    if let (Some(peer), Some(source)) = (self.peer(id), source) {
+                        peer.endpoint.store(Some(Arc::new(source)));
+                    }
+                }
+                Action::Install { peer: id, sa, next } => {
+                    if let Some(peer) = self.peer(id) {
+                        if let Some(next) = next {
+                            peer.use_when_confirmed(sa.index, next);
+                        }
+                        self.shared.tables.install(Session { sa, peer, selectors: None, transport: None });
+                    }
+                }
+                Action::Use { peer: id, sa } => {
+                    if let Some(peer) = self.peer(id) {
+                        peer.use_key(sa);
+                    }
+                }
+                Action::Flush { peer: id, confirm } => self.flush(id, confirm),
+                Action::Keepalive { peer: id } => self.keepalive(id),
+                Action::Purge { peer: id } => {
+                    if let Some(peer) = self.peer(id) {
+                        self.shared.tables.orders.give(&peer, Order::Drop, &self.outbound_wake);
+                    }
+                }
+                Action::ForgetSource { peer: id } => {
+                    if let Some(peer) = self.peer(id) {
+                        peer.forget_source();
+                    }
+                }
+                Action::Report(event) => self.report(event, source),
+            }
+        }
+    }
+
+    pub(super) fn peer(&self, id: PeerId) -> Option<Arc<Peer>> {
+        self.peers.get(&id).map(|entry| Arc::clone(&entry.peer))
+    }
+
+    fn send_message(&mut self, to: Option<Endpoint>, message: &[u8]) {
+        self.sender.message(to, message, HANDSHAKE_DS_FIELD);
+    }
+
+    fn keepalive(&mut self, id: PeerId) {
+        if let Some(peer) = self.peer(id) {
+            self.sender.keepalive(&peer);
+        }
+    }
+
+    /// Has sent what waits for a key; if nothing does and we must show that we have it, a keepalive.
+    fn flush(&mut self, id: PeerId, confirm: bool) {
+        let Some(peer) = self.peer(id) else { return };
+        let some = self.shared.tables.orders.give(&peer, Order::Send, &self.outbound_wake);
+        if confirm && !some {
+            self.keepalive(id);
+        }
+    }
+}

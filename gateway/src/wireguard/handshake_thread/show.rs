@@ -1,0 +1,39 @@
+//! What `show` and `wg` show of an interface.
+
+use super::{Entry, HandshakeThread};
+use crate::wireguard::update::{PeerSnapshot, Snapshot};
+use port::Transmit;
+use std::sync::atomic::Ordering;
+use tunnel::wireguard::PeerId;
+
+impl<T: Transmit> HandshakeThread<T> {
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let key = self.device.private_key();
+        Snapshot {
+            up: self.running,
+            private_key: key.map(|key| key.secret().clone()),
+            public: key.map(crypto::PrivateKey::public),
+            listen_port: self.binding.port(),
+            fwmark: self.binding.fwmark(),
+            peers: self.peers.iter().filter_map(|(&id, entry)| self.peer_snapshot(id, entry)).collect(),
+            callers: self.callers.all(),
+        }
+    }
+
+    fn peer_snapshot(&self, id: PeerId, entry: &Entry) -> Option<PeerSnapshot> {
+        let status = self.device.status(self.shared.clock.monotonic(), id)?;
+        Some(PeerSnapshot {
+            public: status.public,
+            preshared: status.preshared,
+            endpoint: entry.peer.endpoint.load().as_deref().copied(),
+            last_handshake: status.last_handshake,
+            sent_bytes: entry.peer.sent.bytes(),
+            received_bytes: entry.peer.received.bytes(),
+            unsent_packets: entry.peer.unsent.load(Ordering::Relaxed),
+            persistent_keepalive: status.persistent_keepalive.map_or(0, |every| every.as_secs() as u16),
+            has_key: status.has_key,
+            trouble: status.trouble,
+            allowed_ips: entry.allowed.iter().copied().collect(),
+        })
+    }
+}
