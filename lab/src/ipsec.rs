@@ -1,5 +1,5 @@
-//! Gateways that join two sites with AES-256-GCM: ours with IPsec, strongSwan with its ESP in user space, and OpenVPN. Each
-//! pair has namespaces and a link of its own, since all want the same ports.
+//! Pairs of gateways that connect two sites with AES-256-GCM: Postern with IPsec, strongSwan with ESP in user space,
+//! and OpenVPN. Each pair has its own namespaces and link, since all use the same ports.
 
 use crate::Outcome;
 use crate::strongswan::{self, StrongSwan};
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Which gateway.
+/// A gateway program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Daemon {
     /// Postern.
     Postern(PathBuf),
-    /// Postern without encryption, to see what the path costs.
+    /// Postern without encryption, to measure the cost of the rest.
     PosternWithoutCipher(PathBuf),
     /// strongSwan with kernel-libipsec.
     StrongSwan,
@@ -22,14 +22,14 @@ pub enum Daemon {
     OpenVpn,
 }
 
-/// The secret of both sides.
+/// The pre-shared secret.
 const SECRET: &str = "of a benchmark, and of nothing else";
-/// How long a pair may take to connect.
+/// Time limit for a pair to connect.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Two running gateways, and what must live as long as they do.
+/// Two running gateways, with the resources that must live as long.
 pub struct Pair {
-    /// As other measurements take it.
+    /// The tunnel, in the form that measurements take.
     pub tunnel: Tunnel,
     _charons: Vec<StrongSwan>,
     directory: PathBuf,
@@ -42,7 +42,7 @@ impl Drop for Pair {
 }
 
 impl Daemon {
-    /// Its name in reports.
+    /// The name used in reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Postern(_) => "postern",
@@ -52,13 +52,13 @@ impl Daemon {
         }
     }
 
-    /// What it says its version is.
+    /// The version that the program reports.
     pub fn version(&self) -> String {
         match self {
             Self::Postern(program) | Self::PosternWithoutCipher(program) => version_of_postern(program),
             Self::StrongSwan => format!("{}, kernel-libipsec", strongswan::version()),
             Self::OpenVpn => {
-                // It ends with a failure whenever it tells its version.
+                // `openvpn --version` exits with an error code.
                 let said = Command::new("openvpn").arg("--version").output().map(|it| it.stdout);
                 let said = said.unwrap_or_default();
                 String::from_utf8_lossy(&said).lines().next().unwrap_or("unknown").to_owned()
@@ -66,7 +66,7 @@ impl Daemon {
         }
     }
 
-    /// Joins two namespaces that have a link; both inside networks are in 10.`net`.0.0/16.
+    /// Connects two namespaces that have a link; both inner networks are in 10.`net`.0.0/16.
     pub fn join(&self, lab: &mut Lab, namespaces: [&str; 2], net: u8) -> Outcome<Pair> {
         let directory = std::env::temp_dir().join(format!("{}-sites", lab.namespace(namespaces[0])));
         std::fs::create_dir_all(&directory)?;
@@ -108,12 +108,12 @@ impl Daemon {
         };
         let answers = || lab.run(namespaces[0], "ping", &["-c", "1", "-W", "1", &inside[1]]).is_ok();
         wait_until(PATIENCE, answers)
-            .map_err(|error| format!("two of {} do not connect: {error}", self.name()))?;
+            .map_err(|error| format!("the pair of {} does not connect: {error}", self.name()))?;
         Ok(pair)
     }
 }
 
-/// One end.
+/// One end of a pair.
 struct Site<'a> {
     end: usize,
     namespace: &'a str,
@@ -206,7 +206,7 @@ impl Site<'_> {
     }
 }
 
-/// Certificates for both ends, each trusted by its fingerprint.
+/// Creates certificates for both ends, each trusted by its fingerprint.
 fn certificates(directory: &Path) -> Outcome<()> {
     for end in [0, 1] {
         let file = |kind: &str| directory.join(format!("{end}.{kind}")).to_string_lossy().into_owned();

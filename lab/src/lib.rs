@@ -1,7 +1,7 @@
-//! Network namespaces with veth links between them, and the processes in them: for the demo, the benchmarks and the tests.
+//! Network namespaces with veth links and processes in them, for the demo, the benchmarks and the tests.
 //!
-//! Everything carries our process id in its name, and goes when the lab is dropped. [`wireguard`] and [`ipsec`] start gateways
-//! in a lab, ours or a peer's, [`traffic`] sends through them.
+//! All names contain our process id, and everything is removed when the lab is dropped. [`wireguard`] and [`ipsec`]
+//! start gateways in a lab, [`traffic`] sends traffic through them.
 #![forbid(unsafe_code)]
 
 pub mod ipsec;
@@ -20,17 +20,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Any failure, for a person.
+/// A result with any error, to be read by a person.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Tells the labs of one process apart.
+/// Numbers the labs of this process.
 static LABS: AtomicUsize = AtomicUsize::new(0);
 /// The namespaces of all labs of this process.
 static NAMESPACES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-/// How long processes have to end by themselves.
+/// How long to wait for processes to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Namespaces and processes.
+/// A set of network namespaces and processes.
 pub struct Lab {
     tag: String,
     namespaces: Vec<String>,
@@ -42,11 +42,11 @@ pub struct Lab {
 pub struct Process(u32);
 
 impl Lab {
-    /// Makes namespaces with these names, each with its loopback up.
+    /// Creates namespaces with these names, each with its loopback interface up.
     pub fn new(names: &[&str]) -> Outcome<Self> {
         if !rustix::process::geteuid().is_root() {
             return Err(
-                "network namespaces can only be made by root\n  fix: run the same command with sudo".into()
+                "only root can create network namespaces\n  fix: run the same command with sudo".into()
             );
         }
         let number = LABS.fetch_add(1, Ordering::Relaxed);
@@ -69,7 +69,7 @@ impl Lab {
         format!("{}-{name}", self.tag)
     }
 
-    /// A name for an interface that no other lab uses: WireGuard sockets are named by interface, for all namespaces.
+    /// An interface name that no other lab uses: WireGuard sockets are named by interface, in all namespaces.
     pub fn interface(&self, name: &str) -> String {
         let unique = self.tag.trim_start_matches("postern-").replace('-', "x");
         format!("{name}{unique}")
@@ -92,19 +92,19 @@ impl Lab {
         run("ip", ["-n", &namespace].into_iter().chain(arguments.split_whitespace()))
     }
 
-    /// A command that will run in a namespace.
+    /// A command to run in a namespace.
     pub fn command(&self, name: &str, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.namespace(name)]).arg(program).stdin(Stdio::null());
         command
     }
 
-    /// Runs a command in a namespace to its end, and returns what it wrote.
+    /// Runs a command in a namespace, and returns its output.
     pub fn run(&self, name: &str, program: &str, arguments: &[&str]) -> Outcome<String> {
         output(self.command(name, program).args(arguments))
     }
 
-    /// Runs a function in a namespace, in a thread of its own: sockets that it makes belong there.
+    /// Runs a function in a namespace, in a thread of its own. Sockets that it opens belong to the namespace.
     pub fn enter<T: Send>(&self, name: &str, function: impl FnOnce() -> T + Send) -> Outcome<T> {
         let namespace = std::fs::File::open(Path::new("/run/netns").join(self.namespace(name)))?;
         std::thread::scope(|scope| {
@@ -116,7 +116,7 @@ impl Lab {
         })
     }
 
-    /// Starts a command that ends with the lab.
+    /// Starts a command that is stopped with the lab.
     pub fn start(&mut self, command: &mut Command) -> Outcome<Process> {
         let child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
         let process = Process(child.id());
@@ -124,7 +124,7 @@ impl Lab {
         Ok(process)
     }
 
-    /// Ends a process now, by this signal.
+    /// Stops a process with this signal, and waits for its end.
     pub fn kill(&mut self, process: Process, signal: rustix::process::Signal) {
         if let Some(index) = self.processes.iter().position(|child| child.id() == process.0) {
             let mut child = self.processes.swap_remove(index);
@@ -135,7 +135,7 @@ impl Lab {
         }
     }
 
-    /// Whether a process has ended by itself, and how.
+    /// The exit status of a process that has ended by itself.
     pub fn ended(&mut self, process: Process) -> Option<std::process::ExitStatus> {
         let child = self.processes.iter_mut().find(|child| child.id() == process.0)?;
         child.try_wait().ok().flatten()
@@ -167,8 +167,8 @@ fn namespaces() -> MutexGuard<'static, Vec<String>> {
     NAMESPACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends what runs in the namespaces of all labs, and removes them and their files: this process is told to end. No lab is made
-/// or removed until the returned guard is dropped.
+/// Stops all processes in the namespaces of all labs, and removes the namespaces and files, for a process that is about
+/// to exit. No lab is created or removed until the returned guard is dropped.
 pub fn clean_up() -> impl Drop {
     let all = namespaces();
     let living = || all.iter().flat_map(|namespace| processes(namespace)).collect::<Vec<Pid>>();
@@ -204,23 +204,23 @@ impl Process {
         self.0
     }
 
-    /// Seconds of processor time used so far, in user and in kernel mode.
+    /// CPU time in seconds so far, in user and in kernel mode.
     pub fn cpu_seconds(self) -> Outcome<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0))?;
-        // Behind the name, which is in parentheses and may contain anything: field 3 and so on (proc(5)).
+        // After the name, which is in parentheses and may contain anything, come field 3 and the following (proc(5)).
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks =
             |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
         Ok((ticks(11) + ticks(12)) / rustix::param::clock_ticks_per_second() as f64)
     }
 
-    /// Seconds of processor time that each of its threads has used so far, to the nanosecond; by thread, since what a thread
-    /// has used goes with it.
+    /// CPU time in seconds so far, by thread, with nanosecond resolution. It is kept by thread because the time of a
+    /// thread that ends is lost.
     pub fn cpu_of_threads(self) -> Outcome<BTreeMap<String, f64>> {
         let mut threads = BTreeMap::new();
         for entry in std::fs::read_dir(format!("/proc/{}/task", self.0))? {
             let entry = entry?;
-            // A thread may end while its file is looked for.
+            // The thread may have ended meanwhile.
             let Ok(text) = std::fs::read_to_string(entry.path().join("schedstat")) else { continue };
             let nanoseconds = text.split_whitespace().next().and_then(|it| it.parse::<f64>().ok());
             let nanoseconds = nanoseconds.ok_or("no time in schedstat")?;
@@ -229,11 +229,11 @@ impl Process {
         Ok(threads)
     }
 
-    /// Has all its threads, and those that they will start, run on one core.
+    /// Pins all its threads, and those that they will start, to one core.
     pub fn pin(self, core: usize) -> Outcome<()> {
         for entry in std::fs::read_dir(format!("/proc/{}/task", self.0))? {
             let thread = entry?.file_name().to_string_lossy().parse()?;
-            // A thread that has ended needs no core.
+            // Ignore threads that have ended.
             let _ = pin_thread(Pid::from_raw(thread), core);
         }
         Ok(())
@@ -248,19 +248,19 @@ impl Process {
     }
 }
 
-/// Has a thread, or the calling one, run on one core.
+/// Pins a thread, or the calling one, to one core.
 pub fn pin_thread(thread: Option<Pid>, core: usize) -> Outcome<()> {
     let mut cores = CpuSet::new();
     cores.set(core);
     Ok(sched_setaffinity(thread, &cores)?)
 }
 
-/// Runs a program to its end and returns what it wrote.
+/// Runs a program and returns its output.
 pub fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a str>) -> Outcome<String> {
     output(Command::new(program).args(arguments).stdin(Stdio::null()))
 }
 
-/// Runs a command to its end, and returns what it wrote.
+/// Runs a command and returns its output.
 pub fn output(command: &mut Command) -> Outcome<String> {
     let shown = format!("{command:?}").replace('"', "");
     let output = command.output().map_err(|error| format!("{shown}: {error}"))?;
@@ -272,19 +272,19 @@ pub fn output(command: &mut Command) -> Outcome<String> {
     Err(format!("{shown}: {}\n{written}{error}", output.status).into())
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true; fails after `patience`.
 pub fn wait_until(patience: Duration, mut condition: impl FnMut() -> bool) -> Outcome<()> {
     let deadline = Instant::now() + patience;
     while !condition() {
         if Instant::now() >= deadline {
-            return Err(format!("nothing after {patience:?}").into());
+            return Err(format!("timed out after {patience:?}").into());
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
 }
 
-/// Whether a program can be run.
+/// Whether a program is installed.
 pub fn has_program(name: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&paths).any(|directory| directory.join(name).is_file()) || Path::new(name).is_file()

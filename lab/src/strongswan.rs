@@ -1,6 +1,6 @@
-//! strongSwan in a lab: charon with its ESP in user space (kernel-libipsec), configured by swanctl.
+//! strongSwan in a lab: charon with ESP in user space (kernel-libipsec), configured by swanctl.
 //!
-//! Each has its own directory and its own `/run`, so that several run beside each other.
+//! Each instance has its own directory and its own `/run`, so that several can run at the same time.
 
 use crate::Outcome;
 use crate::{Lab, Process, wait_until};
@@ -9,12 +9,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const CHARON: &str = "/usr/lib/ipsec/charon";
-/// What is loaded: everything that an interoperation test needs, what is fastest first, and kernel-libipsec before
-/// kernel-netlink, which then sees to routes only. `aesni` is there on x86 only.
+/// The plugins to load: all that the interoperation tests need, faster ones first. kernel-libipsec comes before
+/// kernel-netlink, which then only manages routes. `aesni` exists on x86 only.
 const PLUGINS: &str = "random nonce aesni openssl aes sha1 sha2 hmac kdf gcm ccm ctr xcbc cmac chapoly curve25519 gmp pem \
     pkcs1 pkcs8 x509 pubkey revocation constraints kernel-libipsec kernel-netlink socket-default vici updown counters";
 
-/// Folders of its directory in which swanctl looks for certificates of hosts and of authorities, lists, and keys.
+/// Directories in which swanctl looks for certificates of hosts and CAs, CRLs, and private and public keys.
 const CREDENTIALS: [&str; 5] = ["x509", "x509ca", "x509crl", "private", "pubkey"];
 
 /// A running charon.
@@ -27,7 +27,7 @@ pub struct StrongSwan {
 }
 
 impl StrongSwan {
-    /// What of strongSwan is not installed.
+    /// The first missing package of strongSwan.
     pub fn missing() -> Option<&'static str> {
         let needed = [
             (CHARON, "strongswan-charon"),
@@ -38,12 +38,12 @@ impl StrongSwan {
         needed.into_iter().find(|(file, _)| !Path::new(file).exists()).map(|(_, package)| package)
     }
 
-    /// Starts it in a namespace, with a swanctl.conf of this text, and settings for the section `charon`.
+    /// Starts charon in a namespace, with this swanctl.conf, and settings for the section `charon`.
     pub fn start(lab: &mut Lab, namespace: &str, swanctl: &str, charon: &str) -> Outcome<Self> {
         Self::start_with(lab, namespace, swanctl, PLUGINS, charon, "default = 1\n ike = 2\n cfg = 2")
     }
 
-    /// The same with other plugins, and with other levels of its log.
+    /// As [`start`](Self::start), with other plugins and log levels.
     pub fn start_with(
         lab: &mut Lab,
         namespace: &str,
@@ -53,7 +53,7 @@ impl StrongSwan {
         log: &str,
     ) -> Outcome<Self> {
         if let Some(package) = Self::missing() {
-            return Err(format!("strongSwan is not here\n  fix: apt-get install {package}").into());
+            return Err(format!("strongSwan is not installed\n  fix: apt-get install {package}").into());
         }
         let directory = std::env::temp_dir().join(format!("{}-charon", lab.namespace(namespace)));
         for folder in CREDENTIALS {
@@ -89,24 +89,24 @@ impl StrongSwan {
         Ok(process)
     }
 
-    /// Ends it as a crash does.
+    /// Kills charon, to simulate a crash.
     pub fn kill(&self, lab: &mut Lab) {
         self.end(lab, rustix::process::Signal::KILL);
     }
 
-    /// Ends it by a signal.
+    /// Stops charon with a signal.
     pub fn end(&self, lab: &mut Lab, signal: rustix::process::Signal) {
         lab.kill(self.process, signal);
         let _ = std::fs::remove_file(self.directory.join("vici"));
     }
 
-    /// Starts it again after [`end`](Self::end).
+    /// Starts charon again after [`end`](Self::end).
     pub fn restart(&mut self, lab: &mut Lab) -> Outcome<()> {
         self.process = Self::run(lab, &self.namespace, &self.directory)?;
         self.load(lab)
     }
 
-    /// A file of its directory, for keys and certificates.
+    /// The path of a file in its directory, for keys and certificates.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
@@ -119,29 +119,29 @@ impl StrongSwan {
         crate::output(command.env("STRONGSWAN_CONF", self.directory.join("strongswan.conf")))
     }
 
-    /// Takes another configuration in place of the one that it was started with.
+    /// Replaces the configuration and loads it.
     pub fn reconfigure(&self, lab: &Lab, swanctl: &str) -> Outcome<()> {
         std::fs::write(self.file("swanctl.conf"), swanctl)?;
         self.load(lab)
     }
 
-    /// Reads the configuration again.
+    /// Loads the configuration.
     pub fn load(&self, lab: &Lab) -> Outcome<()> {
         let file = self.directory.join("swanctl.conf");
         self.swanctl(lab, &["--load-all", "--noprompt", "--file", &file.to_string_lossy()]).map(drop)
     }
 
-    /// Sets up a child and waits until it is there.
+    /// Initiates a Child SA and waits until it is established.
     pub fn initiate(&self, lab: &Lab, child: &str) -> Outcome<String> {
         self.swanctl(lab, &["--initiate", "--timeout", "15", "--child", child])
     }
 
-    /// Its IKE and Child SAs.
+    /// Lists the IKE and Child SAs.
     pub fn sas(&self, lab: &Lab) -> Outcome<String> {
         self.swanctl(lab, &["--list-sas"])
     }
 
-    /// All that it has logged.
+    /// The log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }
@@ -153,7 +153,7 @@ impl Drop for StrongSwan {
     }
 }
 
-/// The version of the charon that is installed.
+/// The version of the installed charon.
 pub fn version() -> String {
     let said = Command::new(CHARON).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&said).trim().to_owned()

@@ -1,4 +1,4 @@
-//! Real traffic: iperf3 for throughput, ping for round trips.
+//! Generates traffic: iperf3 for throughput, ping for round-trip times.
 
 use crate::Outcome;
 use crate::{Lab, Process, wait_until};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Starts the server that all measurements of a namespace talk to.
+/// Starts the iperf3 server of a namespace.
 pub fn serve(lab: &mut Lab, namespace: &str) -> Outcome<Process> {
     let mut command = lab.command(namespace, "iperf3");
     command.arg("--server").stdout(Stdio::null()).stderr(Stdio::null());
@@ -20,32 +20,32 @@ pub fn serve(lab: &mut Lab, namespace: &str) -> Outcome<Process> {
     Ok(server)
 }
 
-/// What a TCP or UDP measurement found.
+/// The result of a TCP or UDP measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
-    /// Seconds that it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Payload bytes that arrived.
+    /// Payload bytes received.
     pub bytes: f64,
-    /// UDP: datagrams that arrived.
+    /// UDP: datagrams received.
     pub packets: f64,
-    /// TCP: segments sent again.
+    /// TCP: retransmitted segments.
     pub retransmits: f64,
 }
 
 impl Transfer {
-    /// Payload in Gbit/s.
+    /// Payload throughput in Gbit/s.
     pub fn gigabits(&self) -> f64 {
         self.bytes * 8.0 / 1e9 / self.seconds
     }
 
-    /// Datagrams in thousands a second.
+    /// Thousands of datagrams per second.
     pub fn kilopackets(&self) -> f64 {
         self.packets / 1e3 / self.seconds
     }
 }
 
-/// TCP with this many streams, to the server or, `reverse`, from it.
+/// Measures TCP with this many streams to the server, or from it if `reverse`.
 pub fn tcp(lab: &Lab, from: &str, to: &str, streams: u32, reverse: bool, seconds: u32) -> Outcome<Transfer> {
     let (seconds, streams) = (seconds.to_string(), streams.to_string());
     let mut arguments = vec!["--client", to, "--time", &seconds, "--parallel", &streams, "--json"];
@@ -62,7 +62,7 @@ pub fn tcp(lab: &Lab, from: &str, to: &str, streams: u32, reverse: bool, seconds
     })
 }
 
-/// TCP with one stream; the speed in Gbit/s of each fifth of a second.
+/// Measures TCP with one stream; returns the throughput in Gbit/s of each fifth of a second.
 pub fn tcp_by_interval(lab: &Lab, from: &str, to: &str, seconds: u32) -> Outcome<Vec<f64>> {
     let seconds = seconds.to_string();
     let report = report(lab, from, &["--client", to, "--time", &seconds, "--interval", "0.2", "--json"])?;
@@ -71,7 +71,7 @@ pub fn tcp_by_interval(lab: &Lab, from: &str, to: &str, seconds: u32) -> Outcome
     Ok(intervals.iter().filter_map(speed).map(|bits| bits / 1e9).collect())
 }
 
-/// UDP datagrams with this payload, as fast as they can be sent.
+/// Measures UDP datagrams with this payload, sent as fast as possible.
 pub fn udp(lab: &Lab, from: &str, to: &str, payload: u32, seconds: u32) -> Outcome<Transfer> {
     let (seconds, payload) = (seconds.to_string(), payload.to_string());
     let arguments =
@@ -101,14 +101,14 @@ fn report(lab: &Lab, from: &str, arguments: &[&str]) -> Outcome<Value> {
 pub struct RoundTrips(Vec<f64>);
 
 impl RoundTrips {
-    /// The time that this share of the round trips stay below.
+    /// The quantile of the round-trip times; 0.5 is the median.
     pub fn quantile(&self, share: f64) -> f64 {
         let index = ((self.0.len() as f64 * share) as usize).min(self.0.len().saturating_sub(1));
         self.0.get(index).copied().unwrap_or(f64::NAN)
     }
 }
 
-/// Sends `count` echo requests, `interval` apart.
+/// Sends `count` echo requests at this interval.
 pub fn ping(lab: &Lab, from: &str, to: &str, count: u32, interval: Duration) -> Outcome<RoundTrips> {
     let (count, interval) = (count.to_string(), format!("{:.3}", interval.as_secs_f64()));
     let text = lab.run(from, "ping", &["-c", &count, "-i", &interval, "-W", "2", to])?;

@@ -1,4 +1,4 @@
-//! A WireGuard daemon in a lab: ours, or one that it is compared with. All are driven in the same way.
+//! A WireGuard daemon in a lab: Postern or another one, all with the same interface.
 
 use crate::Outcome;
 use crate::{Lab, Process, wait_until};
@@ -11,21 +11,21 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Which daemon.
+/// A WireGuard daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Daemon {
     /// Postern.
     Postern(PathBuf),
-    /// Postern with one of its crypto engines, whichever is fastest.
+    /// Postern with a given crypto engine.
     PosternWithEngine(PathBuf, String),
-    /// Postern without encryption, to see what the path costs.
+    /// Postern without encryption, to measure the cost of the rest.
     PosternWithoutCipher(PathBuf),
-    /// wireguard-go, or what has its command line.
+    /// wireguard-go, or a program with the same command line.
     WireguardGo(PathBuf),
 }
 
 impl Daemon {
-    /// Its name in reports.
+    /// The name used in reports.
     pub fn name(&self) -> String {
         match self {
             Self::Postern(_) => "postern".to_owned(),
@@ -35,7 +35,7 @@ impl Daemon {
         }
     }
 
-    /// What it says its version is.
+    /// The version that the daemon reports.
     pub fn version(&self) -> String {
         match self {
             Self::Postern(program)
@@ -48,14 +48,14 @@ impl Daemon {
         }
     }
 
-    /// The newest wireguard-go: as `make setup` has built it, or as it is installed.
+    /// Finds wireguard-go: the given path, the build of `make setup`, or the installed program.
     pub fn find_wireguard_go(given: Option<PathBuf>) -> Outcome<Self> {
         let built = [PathBuf::from(".peers/wireguard-go")];
         let paths = std::env::var_os("PATH").unwrap_or_default();
         let installed = std::env::split_paths(&paths).map(|directory| directory.join("wireguard-go"));
         let found = given.into_iter().chain(built).chain(installed).find(|path| path.is_file());
         found.map(Self::WireguardGo).ok_or_else(|| {
-            "wireguard-go is not here\n  fix: make setup, or name it with --peer-path, or measure alone with --peer none".into()
+            "wireguard-go was not found\n  fix: make setup, or name it with --peer-path, or measure alone with --peer none".into()
         })
     }
 
@@ -75,7 +75,7 @@ impl Daemon {
     }
 }
 
-/// The version and the commit of a build of this program, which may be another than the one that measures.
+/// The version and commit of a Postern program, which need not be the running one.
 pub fn version_of_postern(program: &Path) -> String {
     let said = crate::run(&program.to_string_lossy(), ["--version"]).unwrap_or_default();
     let mut lines = said.lines();
@@ -100,7 +100,7 @@ impl Gateway {
         Self::start_with(lab, daemon, namespace, interface, &[])
     }
 
-    /// The same with more arguments.
+    /// As [`start`](Self::start), with additional arguments.
     pub fn start_with(
         lab: &mut Lab,
         daemon: &Daemon,
@@ -115,7 +115,7 @@ impl Gateway {
         Ok(Self { process, interface: interface.to_owned(), namespace: namespace.to_owned() })
     }
 
-    /// Sends a configuration request; its last line, empty, is added here.
+    /// Sends a UAPI set request; the empty line at its end is added here.
     pub fn set(&self, request: &str) -> Outcome<()> {
         let reply = converse(&self.interface, &format!("set=1\n{request}\n"))?;
         if reply.trim_end() == "errno=0" {
@@ -125,12 +125,12 @@ impl Gateway {
         }
     }
 
-    /// All that it says of itself.
+    /// Sends a UAPI get request.
     pub fn get(&self) -> Outcome<String> {
         converse(&self.interface, "get=1\n\n")
     }
 
-    /// One value out of [`get`](Self::get).
+    /// One value of [`get`](Self::get).
     pub fn value(&self, key: &str) -> Outcome<Option<String>> {
         let text = self.get()?;
         Ok(text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).map(str::to_owned))
@@ -141,7 +141,7 @@ fn socket_of(interface: &str) -> PathBuf {
     Path::new("/var/run/wireguard").join(format!("{interface}.sock"))
 }
 
-/// One request and its answer.
+/// Sends a UAPI request and returns the answer.
 pub fn converse(interface: &str, request: &str) -> Outcome<String> {
     let mut stream = UnixStream::connect(socket_of(interface))?;
     stream.write_all(request.as_bytes())?;
@@ -153,32 +153,32 @@ pub fn converse(interface: &str, request: &str) -> Outcome<String> {
         }
         writeln!(reply, "{line}")?;
     }
-    Err("the daemon hung up".into())
+    Err("the daemon closed the connection".into())
 }
 
 /// Two gateways with a tunnel between them.
 pub struct Tunnel {
-    /// Both ends.
+    /// Both gateways.
     pub gateways: [Gateway; 2],
-    /// Their addresses inside.
+    /// Their inner IPv4 addresses.
     pub inside: [String; 2],
-    /// The same for IPv6.
+    /// Their inner IPv6 addresses.
     pub inside_v6: [String; 2],
 }
 
-/// Where a tunnel's ends are.
+/// The parameters of a tunnel.
 pub struct Plan<'a> {
-    /// Letters for the interfaces.
+    /// A prefix for the names of the interfaces.
     pub name: &'a str,
     /// The namespaces.
     pub namespaces: [&'a str; 2],
-    /// The gateways' addresses outside.
+    /// The outer addresses of the gateways.
     pub outside: [&'a str; 2],
-    /// The UDP port of both.
+    /// The UDP port of both gateways.
     pub port: u16,
-    /// The first two bytes of their addresses inside: "10.7".
+    /// The first two bytes of the inner addresses, such as "10.7".
     pub net: &'a str,
-    /// The MTU inside.
+    /// The MTU of the tunnel interfaces.
     pub mtu: u32,
 }
 
@@ -195,12 +195,12 @@ impl Plan<'static> {
 }
 
 impl Tunnel {
-    /// Starts both gateways and lets each know the other.
+    /// Starts both gateways and configures each as a peer of the other.
     pub fn start(lab: &mut Lab, daemon: &Daemon, plan: &Plan<'_>) -> Outcome<Self> {
         Self::start_between(lab, [daemon, daemon], plan, &[])
     }
 
-    /// The same between two kinds of daemons, and with more arguments for those that are ours.
+    /// As [`start`](Self::start), with two different daemons, and additional arguments for Postern.
     pub fn start_between(
         lab: &mut Lab,
         daemons: [&Daemon; 2],
@@ -244,7 +244,7 @@ impl Tunnel {
         Ok(tunnel)
     }
 
-    /// Seconds of processor time that both gateways have used.
+    /// CPU time of both gateways in seconds.
     pub fn cpu_seconds(&self) -> Outcome<f64> {
         Ok(self.gateways[0].process.cpu_seconds()? + self.gateways[1].process.cpu_seconds()?)
     }
