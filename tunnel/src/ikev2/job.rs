@@ -15,7 +15,7 @@ use super::channel::Incoming;
 use super::config::Connection;
 use super::identity::Identity;
 use super::ids::SessionId;
-use crypto::exchange::{Group, PrivateShare};
+use crypto::exchange::{ExchangeError, Group, PrivateShare};
 use crypto::signature::Scheme;
 use crypto::{Random, SecretBytes};
 use std::fmt;
@@ -81,10 +81,8 @@ pub(super) enum Work {
 /// The result of [`Work`] of the same name.
 pub(super) enum Output {
     Generated(PrivateShare),
-    /// `None` if the public value of the peer is not valid for the group.
-    Agreed(Option<SecretBytes>),
-    /// The same, with the local public value.
-    Exchanged(Option<Exchanged>),
+    Agreed(Result<SecretBytes, ExchangeError>),
+    Exchanged(Result<Exchanged, ExchangeError>),
     Signed(Result<Proof, Cause>),
     Verified(Result<Verified, Cause>),
     /// The index of the rival.
@@ -93,6 +91,7 @@ pub(super) enum Output {
 
 /// The result of a key exchange, as the responder has it.
 pub(super) struct Exchanged {
+    pub(super) group: Group,
     pub(super) public: Vec<u8>,
     pub(super) secret: SecretBytes,
 }
@@ -101,11 +100,11 @@ impl Work {
     pub(super) fn run(self) -> Output {
         match self {
             Self::Generate { group, mut random } => Output::Generated(group.generate(&mut *random)),
-            Self::Agree { share, public } => Output::Agreed(share.agree(&public).ok()),
+            Self::Agree { share, public } => Output::Agreed(share.agree(&public)),
             Self::Exchange { group, mut random, public } => {
                 let share = group.generate(&mut *random);
-                let exchanged = |secret| Exchanged { public: share.public().to_vec(), secret };
-                Output::Exchanged(share.agree(&public).ok().map(exchanged))
+                let exchanged = |secret| Exchanged { group, public: share.public().to_vec(), secret };
+                Output::Exchanged(share.agree(&public).map(exchanged))
             }
             Self::Sign { init, config, theirs, wall } => Output::Signed(init.prove(&config, theirs, wall)),
             Self::Verify { init, config, incoming, wall } => {

@@ -14,6 +14,7 @@ mod names;
 mod network;
 mod paths;
 mod raw_keys;
+mod rekeying_jobs;
 mod returns;
 mod revocation;
 mod sessions;

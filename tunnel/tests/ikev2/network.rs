@@ -259,6 +259,11 @@ impl Network {
         }
     }
 
+    /// How many jobs of a host are being done.
+    pub fn working(&self, host: usize) -> usize {
+        self.in_work.values().filter(|(of, _)| *of == host).count()
+    }
+
     /// Does all jobs of a host now.
     pub fn finish_all(&mut self, host: usize) {
         let (now, later) =

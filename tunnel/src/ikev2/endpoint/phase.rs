@@ -61,7 +61,10 @@ impl Phase {
             }
             Self::Answering(state) => state.handle_finished(output, context).map(Self::HalfOpen),
             Self::HalfOpen(state) => Self::half_open(state.handle_finished(number, output, context)),
-            other @ Self::Established(_) => Some(other),
+            Self::Established(mut session) => {
+                session.handle_finished(number, output, context);
+                Some(Self::Established(session))
+            }
         }
     }
 

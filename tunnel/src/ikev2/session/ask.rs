@@ -10,6 +10,7 @@ use super::translate::{Translated, translate};
 use super::{Request, Session, Task};
 use crate::esp::Mode;
 use crate::ikev2::cause::Cause;
+use crate::ikev2::channel::Incoming;
 use crate::ikev2::context::Context;
 use crate::ikev2::keys::{Nonces, Role, Root};
 use crate::ikev2::limits::{CHILDREN, REKEY_RETRY, REPLACED_TIME, TEMPORARY_FAILURE_DELAY};
@@ -19,7 +20,7 @@ use crate::ikev2::nat::Nat;
 use crate::ikev2::proposal::{EspOffer, describe_all};
 use crate::ikev2::selectors::is_within;
 use crypto::SecretBytes;
-use crypto::exchange::PrivateShare;
+use crypto::exchange::ExchangeError;
 use std::sync::Arc;
 
 impl Session {
@@ -43,12 +44,21 @@ impl Session {
         let config = Arc::clone(&self.config);
         if let Some(request) = Request::later(self.id, &config, child, self.authenticated, replaces, context)
         {
-            self.send_create(request, context);
+            self.start_create(Box::new(request), context);
         }
     }
 
-    fn send_create(&mut self, request: Request, context: &mut Context<'_>) {
-        let Some(spi) = self.current().map(super::IkeSa::spi) else { return };
+    /// Sends a request, once its share is generated.
+    fn start_create(&mut self, request: Box<Request>, context: &mut Context<'_>) {
+        if let Some(group) = request.group {
+            return self.generate(Procedure::CreateChild(request), group, context);
+        }
+        if let Some(spi) = self.current().map(super::IkeSa::spi) {
+            self.send_create(spi, request, context);
+        }
+    }
+
+    pub(super) fn send_create(&mut self, spi: u64, request: Box<Request>, context: &mut Context<'_>) {
         let path = self.path;
         let Some(ike) = self.ike_mut(spi) else { return };
         let exchange = Exchange::CreateChildSa;
@@ -58,7 +68,7 @@ impl Session {
             &request.payloads(),
             context.random,
         );
-        ike.procedure = Some(Procedure::CreateChild(Box::new(request)));
+        ike.procedure = Some(Procedure::CreateChild(request));
         context.send(path, datagrams);
     }
 
@@ -89,15 +99,16 @@ impl Session {
     pub(super) fn finish_child(
         &mut self,
         ike: u64,
-        mut request: Request,
+        mut request: Box<Request>,
         payloads: &Payloads<'_>,
+        (incoming, secret): (&Incoming, Option<Result<SecretBytes, ExchangeError>>),
         context: &mut Context<'_>,
     ) {
         if let Some(wanted) = payloads.notify(notify::INVALID_KE_PAYLOAD) {
             let config = Arc::clone(&self.config);
             let is_live = request.replaces.is_none_or(|old| self.is_live(old));
-            if is_live && request.change_group(&config, wanted.data, context) {
-                return self.send_create(request, context);
+            if is_live && request.change_group(&config, wanted.data) {
+                return self.start_create(request, context);
             }
         }
         if let Some(kind) = payloads.error() {
@@ -105,22 +116,35 @@ impl Session {
                 // A session without a Child SA is useless.
                 self.succession.missing = Some(request.child);
             }
-            return self.child_refused(request, kind, context);
+            return self.child_refused(*request, kind, context);
         }
         let Some(root) = self.ike(ike).map(|ike| ike.root.clone()) else { return };
         let Some(peer_nonce) = payloads.nonce else {
-            return self.reject(request, Cause::Misbehaved("its answer lacks a nonce"), context);
+            return self.reject(*request, Cause::Misbehaved("its answer lacks a nonce"), context);
         };
-        let shared = match shared(&request, payloads) {
-            Ok(shared) => shared,
-            Err(why) => return self.reject(request, Cause::Misbehaved(why), context),
+        let shared = match (request.share.clone(), secret) {
+            (None, _) => None,
+            (Some(_), Some(Ok(secret))) => Some(secret),
+            (Some(_), Some(Err(_))) => {
+                let why = "its public value is not one of the group";
+                return self.reject(*request, Cause::Misbehaved(why), context);
+            }
+            (Some(share), None) => {
+                let Some(exchange) = payloads.ke.filter(|exchange| exchange.group == share.group().id())
+                else {
+                    let why = "its answer lacks a key exchange of our group";
+                    return self.reject(*request, Cause::Misbehaved(why), context);
+                };
+                let (procedure, public) = (Procedure::CreateChild(request), exchange.public);
+                return self.agree_with(ike, procedure, share, (incoming, public), context);
+            }
         };
         let nonce = request.nonce;
         let nonces = Nonces { initiator: &nonce, responder: peer_nonce };
-        self.take_answer(&root, request, payloads, nonces, shared.as_ref(), context);
+        self.take_answer(&root, *request, payloads, nonces, shared.as_ref(), context);
     }
 
-    fn is_live(&self, spi: u32) -> bool {
+    pub(super) fn is_live(&self, spi: u32) -> bool {
         self.child(spi).is_some_and(|child| child.standing == ChildStanding::Live)
     }
 
@@ -236,16 +260,6 @@ impl Session {
     }
 }
 
-/// The shared secret of the additional key exchange.
-fn shared(request: &Request, payloads: &Payloads<'_>) -> Result<Option<SecretBytes>, &'static str> {
-    let Some(share) = &request.share else { return Ok(None) };
-    let group = PrivateShare::group(share).id();
-    let Some(exchange) = payloads.ke.filter(|exchange| exchange.group == group) else {
-        return Err("its answer lacks a key exchange of our group");
-    };
-    share.agree(exchange.public).map(Some).map_err(|_| "its public value is not one of the group")
-}
-
 /// Checks that an answer matches the request, and derives the keys.
 fn accept(
     root: &Root,
@@ -263,8 +277,7 @@ fn accept(
         ours: describe_all(&request.proposals),
         theirs: describe_all(answer),
     })?;
-    let group = request.share.as_ref().map(PrivateShare::group);
-    if selected.suite.group != group {
+    if selected.suite.group != request.group {
         return Err(Cause::Misbehaved("its key exchange is of another group"));
     }
     let is_transport = payloads.notify(notify::USE_TRANSPORT_MODE).is_some();

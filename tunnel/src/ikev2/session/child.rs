@@ -288,23 +288,25 @@ impl Session {
             Ok(agreement) => agreement,
             Err(refusal) => return self.refuse_child(asked, refusal, context),
         };
-        let (public, shared) = match group.zip(payloads.ke) {
-            None => (None, None),
-            Some((group, exchange)) => {
-                let share = group.generate(context.random);
-                let Ok(shared) = share.agree(exchange.public) else {
-                    return self.refuse_for_good(asked, context);
-                };
-                (Some((group.id(), share.public().to_vec())), Some(shared))
+        let exchanged = match (group.zip(payloads.ke), asked.exchanged) {
+            (None, _) => None,
+            (Some((group, exchange)), None) => {
+                return self.exchange(asked, group, exchange.public, context);
             }
+            (Some(_), Some(Err(_))) => return self.refuse_for_good(asked, context),
+            (Some((group, _)), Some(Ok(exchanged))) if exchanged.group == group => Some(exchanged),
+            // The configuration has changed during the job.
+            (Some(_), Some(Ok(_))) => return self.refuse(asked, notify::TEMPORARY_FAILURE, &[], context),
         };
+        let public = exchanged.map(|it| (it.group.id(), it.public.clone()));
+        let shared = exchanged.map(|it| &it.secret);
         let nonce: [u8; NONCE] = context.bytes();
         let answer = Answer { inbound: context.new_child_spi(self.id), nonce: Some(nonce), public };
         let list = answer.payloads(&agreement);
         let child = agreement.child;
         let Some(root) = self.ike(asked.spi).map(|ike| ike.root.clone()) else { return };
         let nonces = Nonces { initiator: peer_nonce, responder: &nonce };
-        let new = as_responder(&root, agreement, answer.inbound, nonces, shared.as_ref());
+        let new = as_responder(&root, agreement, answer.inbound, nonces, shared);
         // Installed before the answer is sent: packets of the peer may follow the answer at once. The peer can
         // receive under the new SA only once it has the answer.
         self.install(new, old.is_some(), context);

@@ -4,7 +4,7 @@ use super::rekeying::Rekeying;
 use super::request::Request;
 use crate::Time;
 use crate::esp::{Mode, TrafficSelector};
-use crate::ikev2::channel::Channel;
+use crate::ikev2::channel::{Channel, Incoming};
 use crate::ikev2::context::Context;
 use crate::ikev2::keys::Root;
 use crate::ikev2::nat::Path;
@@ -21,6 +21,10 @@ pub(super) struct IkeSa {
     pub(super) since: Time,
     pub(super) standing: Standing,
     pub(super) procedure: Option<Procedure>,
+    /// The job of the procedure: without an answer, its request is not sent yet.
+    pub(super) making: Option<Making>,
+    /// The request of the peer that is being answered. The window is 1, so that there is one at most.
+    pub(super) answering: Option<Answering>,
     pub(super) rekey_at: Option<Time>,
     pub(super) expires: Time,
     /// The time at which it is deleted if the peer has not deleted it.
@@ -59,6 +63,8 @@ impl IkeSa {
             since,
             standing,
             procedure: None,
+            making: None,
+            answering: None,
             rekey_at,
             expires,
             deadline: None,
@@ -69,9 +75,36 @@ impl IkeSa {
     pub(super) fn spi(&self) -> u64 {
         self.channel.local_spi()
     }
+
+    /// Whether a procedure is pending: its request waits for a job or for its answer.
+    pub(super) fn is_busy(&self) -> bool {
+        self.channel.is_busy() || self.procedure.is_some()
+    }
+
+    /// Whether the answer to a local request waits for its job.
+    pub(super) fn is_agreeing(&self) -> bool {
+        self.making.as_ref().is_some_and(|making| making.answer.is_some())
+    }
 }
 
-/// A local request that waits for its answer.
+/// A job of a local request.
+pub(super) struct Making {
+    /// The number of the job.
+    pub(super) job: u64,
+    /// `None` while the share of the request is generated; the answer while the secret is computed.
+    pub(super) answer: Option<Incoming>,
+}
+
+/// A request of the peer that cannot be answered yet.
+pub(super) struct Answering {
+    /// The number of its job; `None` if it waits until the answer to a local request is handled.
+    pub(super) job: Option<u64>,
+    pub(super) incoming: Incoming,
+    /// The path of the answer.
+    pub(super) path: Path,
+}
+
+/// A local request that waits for its job or its answer.
 pub(super) enum Procedure {
     CreateChild(Box<Request>),
     RekeyIke(Box<Rekeying>),

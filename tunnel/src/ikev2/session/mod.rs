@@ -15,6 +15,7 @@ mod anew;
 mod ask;
 mod child;
 mod entry;
+mod jobs;
 mod quota;
 mod rekey;
 mod rekeying;
@@ -212,7 +213,7 @@ impl Session {
     /// Whether no procedure is pending and no child is queued: each child is installed or was refused.
     pub(super) fn is_settled(&self) -> bool {
         let is_waiting = self.delayed.iter().any(|(_, task)| matches!(task, Task::Child(_)));
-        !is_waiting && self.queue.is_empty() && self.current().is_some_and(|ike| !ike.channel.is_busy())
+        !is_waiting && self.queue.is_empty() && self.current().is_some_and(|ike| !ike.is_busy())
     }
 
     /// Takes over from a session with these children. Children that the peer refused while the old session held them
@@ -251,8 +252,10 @@ impl Session {
                 }
             }
             Received::Nothing => {}
+            // The peer sends it again, as its answer takes a while.
+            Received::Request(_) if ike.answering.is_some() => {}
             Received::Request(incoming) => {
-                self.handle_request(spi, &incoming, inbound.path, context);
+                self.take_request(spi, incoming, inbound.path, context);
                 self.heard(inbound, context);
             }
             Received::Response(incoming) => {
@@ -331,7 +334,7 @@ impl Session {
     fn pump(&mut self, context: &mut Context<'_>) {
         while self.over.is_none() {
             let Some(current) = self.current() else { return };
-            if current.channel.is_busy() {
+            if current.is_busy() {
                 return;
             }
             if self.closing.is_some() {

@@ -1,5 +1,5 @@
-//! Rate limit of the key exchanges and Child SAs that a peer asks for. A key exchange takes up to ten milliseconds in
-//! the thread that serves all peers, and the selectors of a Child SA are compared there with those of all others. A
+//! Rate limit of the key exchanges and Child SAs that a peer asks for. A key exchange takes up to ten milliseconds of
+//! the threads that serve all peers, and the selectors of a Child SA are compared with those of all others. A
 //! well-behaved peer needs few of both.
 //!
 //! Each peer has a token bucket, which a new session of the peer takes over. Requests beyond the limit are refused
@@ -39,7 +39,8 @@ impl Session {
         replaces: Option<[u32; 2]>,
         context: &mut Context<'_>,
     ) -> bool {
-        if replaces.is_some_and(|spis| (context.worn)(spis)) {
+        // It was counted before its job.
+        if asked.exchanged.is_some() || replaces.is_some_and(|spis| (context.worn)(spis)) {
             return true;
         }
         let (now, key) = (context.now, (self.connection, self.identity.clone()));

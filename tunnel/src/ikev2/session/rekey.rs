@@ -13,7 +13,7 @@ use super::requests::Asked;
 use super::rival::{Rival, lowest};
 use super::{Session, Task};
 use crate::ikev2::cause::Cause;
-use crate::ikev2::channel::Channel;
+use crate::ikev2::channel::{Channel, Incoming};
 use crate::ikev2::context::Context;
 use crate::ikev2::event::Event;
 use crate::ikev2::keys::{IkeKeys, Nonces, Role, Spis};
@@ -22,13 +22,13 @@ use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{Exchange, KeyExchange, Payload, Payloads, Proposal, ProposalSpi};
 use crate::ikev2::proposal::{IkeOffer, IkeSuite, describe_all};
 use crypto::SecretBytes;
-use crypto::exchange::Group;
+use crypto::exchange::{ExchangeError, Group};
 
 /// The maximum number of IKE SAs of a session.
 const IKE_SAS: usize = 4;
 
 /// The inputs of the key derivation of a new IKE SA.
-struct Making<'a> {
+struct Derivation<'a> {
     /// The local SPI of the old IKE SA.
     old: u64,
     suite: &'a IkeSuite,
@@ -41,22 +41,23 @@ struct Making<'a> {
 impl Session {
     /// Requests the rekeying of the current IKE SA.
     pub(super) fn request_rekey(&mut self, context: &mut Context<'_>) {
-        let Some(group) = self.config.ike.iter().find_map(|offer| offer.groups.first()) else { return };
+        let Some(&group) = self.config.ike.iter().find_map(|offer| offer.groups.first()) else { return };
         let spi = context.new_ike_spi(self.id);
         let rekeying = Rekeying {
             spi,
             proposals: IkeOffer::propose(&self.config.ike, ProposalSpi::Ike(spi)),
             nonce: context.bytes(),
-            share: group.generate(context.random),
+            group,
+            share: None,
             rival: None,
             retries: 0,
         };
-        self.send_rekeying(rekeying, context);
+        self.generate(Procedure::RekeyIke(Box::new(rekeying)), group, context);
     }
 
-    fn send_rekeying(&mut self, rekeying: Rekeying, context: &mut Context<'_>) {
+    pub(super) fn send_rekeying(&mut self, spi: u64, rekeying: Box<Rekeying>, context: &mut Context<'_>) {
         let path = self.path;
-        let Some(ike) = self.ikes.iter_mut().find(|ike| ike.standing == Standing::Current) else { return };
+        let Some(ike) = self.ike_mut(spi) else { return };
         let exchange = Exchange::CreateChildSa;
         let datagrams = ike.channel.request(
             (context.now, context.patience),
@@ -64,7 +65,7 @@ impl Session {
             &rekeying.payloads(),
             context.random,
         );
-        ike.procedure = Some(Procedure::RekeyIke(Box::new(rekeying)));
+        ike.procedure = Some(Procedure::RekeyIke(rekeying));
         context.send(path, datagrams);
     }
 
@@ -99,9 +100,12 @@ impl Session {
         if !self.may_make(asked, None, context) {
             return;
         }
-        let share = group.generate(context.random);
-        let Ok(shared) = share.agree(exchange.public) else {
-            return self.refuse_for_good(asked, context);
+        let exchanged = match asked.exchanged {
+            None => return self.exchange(asked, group, exchange.public, context),
+            Some(Err(_)) => return self.refuse_for_good(asked, context),
+            Some(Ok(exchanged)) if exchanged.group == group => exchanged,
+            // The configuration has changed during the job.
+            Some(Ok(_)) => return self.refuse(asked, notify::TEMPORARY_FAILURE, &[], context),
         };
         let ProposalSpi::Ike(initiator) = selected.proposal.spi else { return };
         let spis = Spis { initiator, responder: context.new_ike_spi(self.id) };
@@ -109,12 +113,13 @@ impl Session {
         let answer = [
             Payload::Sa(vec![selected.answer(ProposalSpi::Ike(spis.responder))]),
             Payload::Nonce(&nonce),
-            Payload::Ke(KeyExchange { group: group.id(), public: share.public() }),
+            Payload::Ke(KeyExchange { group: group.id(), public: &exchanged.public }),
         ];
         self.respond(asked.spi, asked.incoming, asked.path, &answer, context);
         let nonces = Nonces { initiator: peer_nonce, responder: &nonce };
         let (old, suite, role) = (asked.spi, &selected.suite, Role::Responder);
-        self.make(Making { old, suite, role, spis, nonces, shared: &shared }, Standing::Candidate, context);
+        let shared = &exchanged.secret;
+        self.make(Derivation { old, suite, role, spis, nonces, shared }, Standing::Candidate, context);
         self.follow_peer(old, Rival { spi: spis.responder, lowest: lowest(peer_nonce, &nonce) }, context);
     }
 
@@ -130,7 +135,7 @@ impl Session {
     }
 
     /// Makes `new` the current IKE SA; the peer will delete `old`.
-    fn succeed(&mut self, old: u64, new: u64, context: &mut Context<'_>) {
+    pub(super) fn succeed(&mut self, old: u64, new: u64, context: &mut Context<'_>) {
         self.stand(old, Standing::Replaced, context);
         self.stand(new, Standing::Current, context);
     }
@@ -146,8 +151,8 @@ impl Session {
         ike.deadline = (standing == Standing::Replaced).then(|| context.now + REPLACED_TIME);
     }
 
-    fn make(&mut self, making: Making<'_>, standing: Standing, context: &mut Context<'_>) {
-        let Making { old, suite, role, spis, nonces, shared } = making;
+    fn make(&mut self, derivation: Derivation<'_>, standing: Standing, context: &mut Context<'_>) {
+        let Derivation { old, suite, role, spis, nonces, shared } = derivation;
         let Some(old) = self.ike(old) else { return };
         let keys = IkeKeys::rekeyed(&old.root, suite, role, spis, nonces, shared);
         let fragments = old.channel.fragments();
@@ -161,18 +166,34 @@ impl Session {
     pub(super) fn finish_rekey(
         &mut self,
         old: u64,
-        rekeying: Rekeying,
+        rekeying: Box<Rekeying>,
         payloads: &Payloads<'_>,
+        (incoming, secret): (&Incoming, Option<Result<SecretBytes, ExchangeError>>),
         context: &mut Context<'_>,
     ) {
         if let Some(kind) = payloads.error() {
-            return self.rekey_refused(old, rekeying, kind, payloads, context);
+            return self.rekey_refused(old, *rekeying, kind, payloads, context);
         }
-        let made = self.accept_rekey(old, &rekeying, payloads, context);
-        if let Err(cause) = made {
-            self.report_failure(cause, context);
-            return self.abandon_rekey(old, rekeying, REKEY_RETRY, context);
-        }
+        let invalid = || Cause::Misbehaved("its public value is not one of the group");
+        let checked = check(&rekeying, payloads).and_then(|checked| match &secret {
+            Some(Err(_)) => Err(invalid()),
+            _ => Ok(checked),
+        });
+        let (suite, spis, public) = match checked {
+            Ok(checked) => checked,
+            Err(cause) => {
+                self.report_failure(cause, context);
+                return self.abandon_rekey(old, *rekeying, REKEY_RETRY, context);
+            }
+        };
+        let Some(Ok(shared)) = &secret else {
+            let Some(share) = rekeying.share.clone() else { return };
+            let procedure = Procedure::RekeyIke(rekeying);
+            return self.agree_with(old, procedure, share, (incoming, public), context);
+        };
+        let nonces = Nonces { initiator: &rekeying.nonce, responder: payloads.nonce.unwrap_or_default() };
+        let (suite, role) = (&suite, Role::Initiator);
+        self.make(Derivation { old, suite, role, spis, nonces, shared }, Standing::Candidate, context);
         let peer_nonce = payloads.nonce.unwrap_or_default();
         let ours = lowest(&rekeying.nonce, peer_nonce);
         match rekeying.rival {
@@ -192,38 +213,6 @@ impl Session {
         }
     }
 
-    fn accept_rekey(
-        &mut self,
-        old: u64,
-        rekeying: &Rekeying,
-        payloads: &Payloads<'_>,
-        context: &mut Context<'_>,
-    ) -> Result<(), Cause> {
-        let (Some(answer), Some(exchange), Some(peer_nonce)) = (&payloads.sa, payloads.ke, payloads.nonce)
-        else {
-            return Err(Cause::Misbehaved("its answer lacks algorithms, key exchange or nonce"));
-        };
-        let selected = IkeOffer::accept(&rekeying.proposals, answer).map_err(|_| Cause::NoProposal {
-            of: "IKE".to_owned(),
-            ours: describe_all(&rekeying.proposals),
-            theirs: describe_all(answer),
-        })?;
-        let group = rekeying.share.group();
-        if exchange.group != group.id() || selected.suite.group != group {
-            return Err(Cause::Misbehaved("its key exchange is of another group"));
-        }
-        let ProposalSpi::Ike(responder @ 1..) = selected.proposal.spi else {
-            return Err(Cause::Misbehaved("its answer lacks an SPI"));
-        };
-        let shared = rekeying.share.agree(exchange.public);
-        let shared = shared.map_err(|_| Cause::Misbehaved("its public value is not one of the group"))?;
-        let spis = Spis { initiator: rekeying.spi, responder };
-        let nonces = Nonces { initiator: &rekeying.nonce, responder: peer_nonce };
-        let (suite, role) = (&selected.suite, Role::Initiator);
-        self.make(Making { old, suite, role, spis, nonces, shared: &shared }, Standing::Candidate, context);
-        Ok(())
-    }
-
     fn rekey_refused(
         &mut self,
         old: u64,
@@ -234,9 +223,9 @@ impl Session {
     ) {
         let wanted = payloads.notify(notify::INVALID_KE_PAYLOAD).map(|notify| notify.data);
         if let Some(group) = wanted.and_then(|wanted| self.other_group(&rekeying, wanted)) {
-            rekeying.share = group.generate(context.random);
+            (rekeying.group, rekeying.share) = (group, None);
             rekeying.retries += 1;
-            return self.send_rekeying(rekeying, context);
+            return self.generate(Procedure::RekeyIke(Box::new(rekeying)), group, context);
         }
         if kind == notify::NO_ADDITIONAL_SAS && rekeying.rival.is_none() {
             context.release_ike_spi(rekeying.spi);
@@ -256,7 +245,7 @@ impl Session {
     fn other_group(&self, rekeying: &Rekeying, wanted: &[u8]) -> Option<Group> {
         let group = Group::from_id(u16::from_be_bytes(wanted.try_into().ok()?))?;
         let is_offered = self.config.ike.iter().any(|offer| offer.groups.contains(&group));
-        let is_new = group != rekeying.share.group() && rekeying.retries < 2;
+        let is_new = group != rekeying.group && rekeying.retries < 2;
         (is_offered && is_new && rekeying.rival.is_none()).then_some(group)
     }
 
@@ -275,4 +264,23 @@ impl Session {
         let at = context.after_about(wait);
         self.delay(at, Task::RekeyIke);
     }
+}
+
+/// Checks that an answer matches the request; returns the suite, the SPIs and the public value of the peer.
+fn check<'a>(rekeying: &Rekeying, payloads: &'a Payloads<'_>) -> Result<(IkeSuite, Spis, &'a [u8]), Cause> {
+    let (Some(answer), Some(exchange), Some(_)) = (&payloads.sa, payloads.ke, payloads.nonce) else {
+        return Err(Cause::Misbehaved("its answer lacks algorithms, key exchange or nonce"));
+    };
+    let selected = IkeOffer::accept(&rekeying.proposals, answer).map_err(|_| Cause::NoProposal {
+        of: "IKE".to_owned(),
+        ours: describe_all(&rekeying.proposals),
+        theirs: describe_all(answer),
+    })?;
+    if exchange.group != rekeying.group.id() || selected.suite.group != rekeying.group {
+        return Err(Cause::Misbehaved("its key exchange is of another group"));
+    }
+    let ProposalSpi::Ike(responder @ 1..) = selected.proposal.spi else {
+        return Err(Cause::Misbehaved("its answer lacks an SPI"));
+    };
+    Ok((selected.suite, Spis { initiator: rekeying.spi, responder }, exchange.public))
 }

@@ -12,6 +12,7 @@ use crate::ikev2::message::{KeyExchange, Notify, Payload, Proposal};
 use crate::ikev2::nat::Path;
 use crate::ikev2::proposal::EspOffer;
 use crypto::exchange::{Group, PrivateShare};
+use std::sync::Arc;
 
 /// The parameters of a pending request.
 pub(crate) struct Request {
@@ -21,7 +22,10 @@ pub(crate) struct Request {
     pub(super) spi: u32,
     pub(super) proposals: Vec<Proposal>,
     pub(super) nonce: [u8; NONCE],
-    pub(super) share: Option<PrivateShare>,
+    /// The group of its own key exchange, if it has one.
+    pub(super) group: Option<Group>,
+    /// `None` while it is being generated.
+    pub(super) share: Option<Arc<PrivateShare>>,
     pub(super) local: Vec<TrafficSelector>,
     pub(super) remote: Vec<TrafficSelector>,
     pub(super) mode: Mode,
@@ -67,8 +71,7 @@ impl Request {
         let mut this = Self::of(owner, config, child, path, offers, context)?;
         this.replaces = replaces;
         this.nonce = context.bytes();
-        let group = offers.iter().find_map(|offer| offer.groups.first());
-        this.share = group.map(|group| group.generate(context.random));
+        this.group = offers.iter().find_map(|offer| offer.groups.first()).copied();
         Some(this)
     }
 
@@ -88,6 +91,7 @@ impl Request {
             spi,
             proposals: EspOffer::propose(offers, spi),
             nonce: [0; NONCE],
+            group: None,
             share: None,
             local,
             remote,
@@ -113,18 +117,13 @@ impl Request {
     }
 
     /// Switches to another group, if it was offered and not just tried.
-    pub(super) fn change_group(
-        &mut self,
-        config: &Connection,
-        wanted: &[u8],
-        context: &mut Context<'_>,
-    ) -> bool {
+    pub(super) fn change_group(&mut self, config: &Connection, wanted: &[u8]) -> bool {
         let group = wanted.try_into().ok().and_then(|id| Group::from_id(u16::from_be_bytes(id)));
         let offers = config.children.get(self.child).map_or(&[][..], |child| &child.esp);
         let offered = |group: &Group| offers.iter().any(|offer| offer.groups.contains(group));
-        let current = self.share.as_ref().map(PrivateShare::group);
+        let current = self.group;
         let Some(group) = group.filter(offered).filter(|&group| Some(group) != current) else { return false };
-        self.share = Some(group.generate(context.random));
+        (self.group, self.share) = (Some(group), None);
         self.retries += 1;
         self.retries <= 2
     }
@@ -146,11 +145,9 @@ impl Request {
         payloads.extend(self.mode_payload());
         payloads.push(Payload::Sa(self.proposals.clone()));
         payloads.push(Payload::Nonce(&self.nonce));
-        let exchange = |share| KeyExchange {
-            group: PrivateShare::group(share).id(),
-            public: PrivateShare::public(share),
-        };
-        payloads.extend(self.share.as_ref().map(|share| Payload::Ke(exchange(share))));
+        if let Some(share) = &self.share {
+            payloads.push(Payload::Ke(KeyExchange { group: share.group().id(), public: share.public() }));
+        }
         payloads.push(Payload::TsI(self.local.clone()));
         payloads.push(Payload::TsR(self.remote.clone()));
         payloads

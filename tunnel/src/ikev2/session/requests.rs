@@ -6,9 +6,11 @@ use crate::ikev2::cause::Cause;
 use crate::ikev2::channel::Incoming;
 use crate::ikev2::context::Context;
 use crate::ikev2::event::CloseReason;
+use crate::ikev2::job::Exchanged;
 use crate::ikev2::message::numbers::{notify, protocol};
 use crate::ikev2::message::{Delete, Exchange, Notify, ParseError, Payload, Payloads};
 use crate::ikev2::nat::Path;
+use crypto::exchange::ExchangeError;
 
 /// A request that is being handled.
 #[derive(Clone, Copy)]
@@ -18,17 +20,13 @@ pub(super) struct Asked<'a> {
     pub(super) incoming: &'a Incoming,
     /// The path of the answer.
     pub(super) path: Path,
+    /// The output of its key exchange, once the job has finished.
+    pub(super) exchanged: Option<Result<&'a Exchanged, ExchangeError>>,
 }
 
 impl Session {
-    pub(super) fn handle_request(
-        &mut self,
-        spi: u64,
-        incoming: &Incoming,
-        path: Path,
-        context: &mut Context<'_>,
-    ) {
-        let asked = Asked { spi, incoming, path };
+    pub(super) fn handle_request(&mut self, asked: Asked<'_>, context: &mut Context<'_>) {
+        let incoming = asked.incoming;
         let payloads = match Payloads::parse(incoming.first, &incoming.chain) {
             Ok(payloads) => payloads,
             // Section 2.5: the request fails, the SA does not.

@@ -10,10 +10,23 @@ use crate::ikev2::event::CloseReason;
 use crate::ikev2::limits::TEMPORARY_FAILURE_TIME;
 use crate::ikev2::message::Payloads;
 use crate::ikev2::message::numbers::notify;
+use crypto::SecretBytes;
+use crypto::exchange::ExchangeError;
 
 impl Session {
     pub(super) fn handle_response(&mut self, spi: u64, incoming: &Incoming, context: &mut Context<'_>) {
         let Some(procedure) = self.ike_mut(spi).and_then(|ike| ike.procedure.take()) else { return };
+        self.conclude(spi, procedure, (incoming, None), context);
+    }
+
+    /// Handles the answer to a local request: at first without a secret; once more if a job had to compute one.
+    pub(super) fn conclude(
+        &mut self,
+        spi: u64,
+        procedure: Procedure,
+        (incoming, secret): (&Incoming, Option<Result<SecretBytes, ExchangeError>>),
+        context: &mut Context<'_>,
+    ) {
         let Ok(payloads) = Payloads::parse(incoming.first, &incoming.chain) else {
             self.release_procedure(procedure, context);
             self.over = Some(CloseReason::Misbehaved);
@@ -30,15 +43,21 @@ impl Session {
             return self.close(CloseReason::Misbehaved, context);
         }
         match procedure {
-            // Section 2.25: the session is being closed, so other answers have no effect.
+            // Section 2.25: the session is being closed, so other answers have no effect. A new IKE SA of the peer is
+            // deleted too.
+            Procedure::RekeyIke(rekeying) if self.closing.is_none() || payloads.error().is_none() => {
+                self.finish_rekey(spi, rekeying, &payloads, (incoming, secret), context);
+            }
             other if self.closing.is_some() && !matches!(other, Procedure::DeleteIke) => {
                 self.release_procedure(other, context);
             }
-            Procedure::CreateChild(request) => self.finish_child(spi, *request, &payloads, context),
-            Procedure::RekeyIke(rekeying) => self.finish_rekey(spi, *rekeying, &payloads, context),
+            Procedure::CreateChild(request) => {
+                self.finish_child(spi, request, &payloads, (incoming, secret), context);
+            }
             Procedure::DeleteChild(child) => self.remove_child(child, context),
             Procedure::DeleteIke => self.finish_farewell(spi, context),
-            Procedure::Liveness => {}
+            // A rekeying that failed while the session is being closed is handled above.
+            Procedure::RekeyIke(_) | Procedure::Liveness => {}
         }
     }
 

@@ -143,8 +143,17 @@ impl Session {
         self.closing = Some(reason);
         self.clear_queue(context);
         self.delayed.clear();
+        let mut unsent = Vec::new();
         for ike in &mut self.ikes {
             ike.channel.hurry(FAREWELL_TRANSMISSIONS);
+            // The peer has its new IKE SA already, which is deleted once its keys are known.
+            let is_made = ike.is_agreeing() && matches!(ike.procedure, Some(Procedure::RekeyIke(_)));
+            if !is_made && ike.making.take().is_some() {
+                unsent.extend(ike.procedure.take());
+            }
+        }
+        for procedure in unsent {
+            self.release_procedure(procedure, context);
         }
         let children: Vec<u32> = self.children.iter().map(|child| child.inbound).collect();
         for spi in children {

@@ -29,7 +29,7 @@ impl Session {
 
     /// When a liveness check is due, unless another request is pending.
     fn liveness_due(&self) -> Option<Time> {
-        let is_idle = self.closing.is_none() && self.current().is_some_and(|ike| !ike.channel.is_busy());
+        let is_idle = self.closing.is_none() && self.current().is_some_and(|ike| !ike.is_busy());
         let by_detection = self.config.dead_peer_detection.map(|it| self.last_heard + it.interval);
         // Section 2.4 requires this check even if dead peer detection is not configured.
         let unanswered = self.unanswered.map(|since| since + SILENCE_TIME);
@@ -82,7 +82,7 @@ impl Session {
             if ike.deadline.is_some_and(|at| at <= now) {
                 ike.deadline = None;
                 ike.standing = Standing::Closing;
-                overdue.push((ike.spi(), ike.channel.is_busy()));
+                overdue.push((ike.spi(), ike.is_busy()));
             }
             if ike.standing == Standing::Current {
                 is_old |= ike.rekey_at.take_if(|at| *at <= now).is_some();

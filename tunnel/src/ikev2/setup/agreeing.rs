@@ -95,7 +95,7 @@ impl Agreeing {
         }
         let Self { first, others, stage, .. } = self;
         match (stage, output) {
-            (Stage::Secret(answer), Output::Agreed(Some(secret))) => {
+            (Stage::Secret(answer), Output::Agreed(Ok(secret))) => {
                 Self::sign(first, answer, others, &secret, context)
             }
             (Stage::Proof(answered), Output::Signed(proof)) => {

@@ -201,7 +201,7 @@ impl Answering {
 
     /// Answers with the output of the job; `None` if the public value of the initiator is not valid.
     pub(crate) fn handle_finished(self, output: Output, context: &mut Context<'_>) -> Option<Box<HalfOpen>> {
-        let Output::Exchanged(Some(Exchanged { public, secret })) = output else {
+        let Output::Exchanged(Ok(Exchanged { public, secret, .. })) = output else {
             let header = Header { responder_spi: 0, ..self.header };
             let refusal = [Payload::Notify(Notify::new(notify::INVALID_SYNTAX, &[]))];
             context.send(self.path, vec![emit_clear(&header, &refusal)]);
