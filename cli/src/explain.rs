@@ -1,75 +1,18 @@
 //! `postern explain`: why a connection is not up, what each side wants, and the line that mends it.
 
-use crate::client::Asking;
-use crate::output::{DOWN, ago, print};
+use crate::answer::Answer;
+use crate::output::{DOWN, ago};
+use crate::request::Request;
 use crate::tabulate::duration;
-use crate::{Failure, explain_wireguard, vpn};
-use clap::{Args, Subcommand};
+use crate::{Failure, vpn};
 use gateway::ipsec::model::{ConnectionType, Ipsec, IpsecFailure, IpsecPeer, IpsecTunnel};
-use std::process::ExitCode;
 
-#[derive(Args)]
-#[command(
-    after_help = "Exit status: 0 if the peer and its tunnels are up, 3 if they are not, 1 if the daemon cannot be asked."
-)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    what: What,
-    #[command(flatten)]
-    asking: Asking,
-}
-
-#[derive(Subcommand)]
-enum What {
-    /// Interfaces
-    Interfaces {
-        #[command(subcommand)]
-        kind: InterfaceKind,
-    },
-    /// Virtual private networks
-    Vpn {
-        #[command(subcommand)]
-        what: Vpn,
-    },
-}
-
-#[derive(Subcommand)]
-enum InterfaceKind {
-    /// The peers of a WireGuard interface
-    Wireguard(explain_wireguard::Arguments),
-}
-
-#[derive(Subcommand)]
-enum Vpn {
-    /// IPsec
-    Ipsec {
-        #[command(subcommand)]
-        what: Of,
-    },
-}
-
-#[derive(Subcommand)]
-enum Of {
-    /// The connection to a peer
-    Peer {
-        /// Its name
-        name: String,
-    },
-}
-
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let name = match arguments.what {
-        What::Vpn { what: Vpn::Ipsec { what: Of::Peer { name } } } => name,
-        What::Interfaces { kind: InterfaceKind::Wireguard(wireguard) } => {
-            return explain_wireguard::run(wireguard, &arguments.asking);
-        }
-    };
-    let found = vpn::named(vpn::peers(arguments.asking.api.as_deref())?, &name)?;
+pub(crate) fn peer(request: &Request) -> Result<Answer, Failure> {
+    let found = vpn::wanted(request)?;
     let peers: Vec<IpsecPeer> = found.into_iter().map(|found| found.peer).collect();
-    let text: String = peers.iter().map(explain).collect();
-    let is_up = peers.iter().all(is_up);
-    print(arguments.asking.json, &Ipsec { peers }, &text)?;
-    Ok(if is_up { ExitCode::SUCCESS } else { ExitCode::from(DOWN) })
+    let status = if peers.iter().all(is_up) { 0 } else { DOWN };
+    let answer = Answer::new(Ipsec { peers }, |answer| answer.peers.iter().map(explain).collect());
+    Ok(answer.with_status(status))
 }
 
 /// Whether the peer is connected and each tunnel either has keys or waits for its first packet without a failure.

@@ -1,48 +1,29 @@
 //! `postern explain interfaces wireguard`: why peers are up or down, and how to fix it.
 
 use crate::Failure;
-use crate::client::{self, Asking};
-use crate::output::{DOWN, ago, print};
-use clap::{Args, Subcommand};
+use crate::answer::Answer;
+use crate::output::{DOWN, ago};
+use crate::request::Request;
 use config::schema::nearest;
 use gateway::wireguard::model::{Explained, Explanation, Explanations, PeerState};
-use std::process::ExitCode;
 
-#[derive(Args)]
-pub(crate) struct Arguments {
-    /// The interface
-    interface: String,
-    #[command(subcommand)]
-    which: Option<Which>,
-}
-
-#[derive(Subcommand)]
-enum Which {
-    /// Only this peer
-    Peer {
-        /// Its name, or its public key
-        name: String,
-    },
-}
-
-pub(crate) fn run(arguments: Arguments, asking: &Asking) -> Result<ExitCode, Failure> {
-    let Arguments { interface, which } = arguments;
-    let question = format!("/v1/interfaces/wireguard/{interface}/explain");
-    let answers: Vec<Explanations> = client::ask(asking.api.as_deref(), &question)?;
+pub(crate) fn explain(request: &Request) -> Result<Answer, Failure> {
+    let answers: Vec<Explanations> = request.ask()?;
     let mut found: Vec<Explanation> = answers.into_iter().flat_map(|answer| answer.interfaces).collect();
     if found.is_empty() {
+        let interface = request.value("INTERFACE").unwrap_or_default();
         return Err(format!(
             "there is no WireGuard interface {interface}\n  fix: postern show interfaces wireguard"
         )
         .into());
     }
-    if let Some(Which::Peer { name }) = which {
-        retain(&mut found, &name)?;
+    if let Some(name) = request.value("PEER") {
+        retain(&mut found, name)?;
     }
-    let text: String = found.iter().map(explain).collect();
     let is_down = found.iter().flat_map(|it| &it.peers).any(|peer| peer.state == PeerState::Down);
-    print(asking.json, &Explanations { interfaces: found }, &text)?;
-    Ok(if is_down { ExitCode::from(DOWN) } else { ExitCode::SUCCESS })
+    let text = |answer: &Explanations| answer.interfaces.iter().map(explanation).collect();
+    let answer = Answer::new(Explanations { interfaces: found }, text);
+    Ok(answer.with_status(if is_down { DOWN } else { 0 }))
 }
 
 /// Keeps only the peer with this name or key.
@@ -73,7 +54,7 @@ fn called(peer: &Explained) -> &str {
     peer.name.as_deref().unwrap_or(&peer.public_key)
 }
 
-fn explain(it: &Explanation) -> String {
+fn explanation(it: &Explanation) -> String {
     let mut lines = Vec::new();
     if it.peers.is_empty() {
         lines.push(format!("interface {} has no peers", it.interface));
@@ -145,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_was_found_comes_with_what_mends_it() {
-        let text = explain(&interface());
+        let text = explanation(&interface());
         assert!(text.starts_with(
             "interfaces wireguard wg0 peer berlin: waiting\n  public key KEY=, with a preshared key, no endpoint, 10.2.0.0/24\n  \
              it has no endpoint\n  fix: one\n       two\n"

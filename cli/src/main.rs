@@ -1,6 +1,7 @@
 //! `postern`: one program with many verbs.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod bench;
 mod bench_crypto;
 mod client;
@@ -13,9 +14,11 @@ mod explain_wireguard;
 mod generate;
 mod log;
 mod manual;
+mod operational;
 mod output;
 mod privilege;
 mod reload;
+mod request;
 mod reset;
 mod run;
 mod service_user;
@@ -55,14 +58,11 @@ enum Verb {
     Close(closed::Close),
     /// Release the protected prefixes that a stopped daemon left blocked
     Open(closed::Open),
-    /// Show state and counters
-    Show(show::Arguments),
-    /// Explain why a connection is down, and how to fix it
-    Explain(explain::Arguments),
-    /// Re-establish connections
-    Reset(reset::Arguments),
-    /// Re-establish all IPsec connections
-    Restart(reset::Restart),
+    #[command(flatten)]
+    Operational(operational::Command),
+    /// Print what can follow the words of an operational command, for the completion of a shell
+    #[command(hide = true)]
+    Complete(operational::complete::Arguments),
     /// Run benchmarks
     Bench(bench::Arguments),
     /// Find unused acceleration
@@ -98,13 +98,14 @@ fn main() -> ExitCode {
         Verb::Run(arguments) => run::run(arguments),
         Verb::Close(arguments) => closed::close(&arguments),
         Verb::Open(arguments) => closed::open(&arguments),
-        Verb::Show(arguments) => show::run(arguments),
-        Verb::Explain(arguments) => match explain::run(arguments) {
+        Verb::Operational(command) => match command.run() {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
-        Verb::Reset(arguments) => reset::run(arguments),
-        Verb::Restart(arguments) => reset::restart(&arguments),
+        Verb::Complete(arguments) => {
+            operational::complete::run(&arguments);
+            Ok(())
+        }
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Doctor(arguments) => return ended(doctor::run(arguments)),
         Verb::Demo { seconds } => {

@@ -4,6 +4,7 @@
 pub(crate) mod configuration;
 mod reference;
 
+use crate::operational::complete;
 use crate::{Cli, Outcome};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
@@ -38,6 +39,9 @@ fn write(share: &Path) -> std::io::Result<()> {
     for &(shell, place) in COMPLETIONS {
         let mut text = Vec::new();
         clap_complete::generate(shell, &mut command, "postern", &mut text);
+        if shell == Shell::Bash {
+            text.extend(complete::for_bash().into_bytes());
+        }
         put(&share.join(place), &text)?;
     }
     for (text, place) in REFERENCES {

@@ -1,117 +1,59 @@
-//! `postern show`: what is going on.
+//! `postern show interfaces`, `drops`, `offloads` and `datapath`.
 
-use crate::client::Asking;
-use crate::output::{ago, bytes, print};
+use crate::Failure;
+use crate::answer::Answer;
+use crate::output::{ago, bytes};
+use crate::request::Request;
 use crate::tabulate::columns;
-use crate::{Outcome, client, show_crypto, show_vpn, system};
 use ::bench::report::table;
-use clap::{Args, Subcommand};
 use gateway::api::model::{Drops, Offloads};
 use gateway::wireguard::model::{Interface, Interfaces, Peer};
 
-#[derive(Args)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    what: What,
-    #[command(flatten)]
-    asking: Asking,
-}
-
-#[derive(Subcommand)]
-enum What {
-    /// Interfaces
-    Interfaces {
-        #[command(subcommand)]
-        kind: InterfaceKind,
-    },
-    /// Packets dropped, by reason
-    Drops {
-        /// Also the reasons for which nothing was dropped
-        #[arg(long)]
-        all: bool,
-    },
-    /// Offloads, whether they are in use and what they have carried
-    Offloads,
-    /// The crypto engines: what they cost here, and which is used for what
-    Crypto {
-        /// Only this cipher
-        cipher: Option<String>,
-    },
-    /// The stages of the data path
-    Datapath,
-    /// Virtual private networks
-    Vpn {
-        #[command(subcommand)]
-        what: show_vpn::What,
-    },
-    /// This machine
-    System {
-        #[command(subcommand)]
-        what: system::What,
-    },
-}
-
-#[derive(Subcommand)]
-enum InterfaceKind {
-    /// WireGuard interfaces
-    Wireguard {
-        /// Only this one
-        name: Option<String>,
-        /// Its peers
-        #[arg(value_parser = ["summary"])]
-        view: Option<String>,
-    },
-}
-
-pub(crate) fn run(arguments: Arguments) -> Outcome {
-    let api = arguments.asking.api.as_deref();
-    match arguments.what {
-        What::Interfaces { kind: InterfaceKind::Wireguard { name, view } } => {
-            let answers: Vec<Interfaces> = client::ask(api, "/v1/interfaces/wireguard")?;
-            let mut interfaces: Vec<Interface> =
-                answers.into_iter().flat_map(|answer| answer.interfaces).collect();
-            if let Some(name) = &name {
-                interfaces.retain(|interface| interface.name == *name);
-                if interfaces.is_empty() {
-                    return Err(format!(
-                        "there is no WireGuard interface {name}\n  fix: postern show interfaces wireguard"
-                    )
-                    .into());
-                }
-            }
-            let text = match (&name, view) {
-                (None, _) => list(&interfaces),
-                (Some(_), None) => interfaces.iter().map(details).collect(),
-                (Some(_), Some(_)) => interfaces.iter().map(summary).collect(),
-            };
-            print(arguments.asking.json, &Interfaces { interfaces }, &text)
+/// The WireGuard interfaces, or the one that is named.
+fn found(request: &Request) -> Result<Interfaces, Failure> {
+    let answers: Vec<Interfaces> = request.ask()?;
+    let mut interfaces: Vec<Interface> = answers.into_iter().flat_map(|answer| answer.interfaces).collect();
+    if let Some(name) = request.value("INTERFACE") {
+        interfaces.retain(|interface| interface.name == *name);
+        if interfaces.is_empty() {
+            let fix = "postern show interfaces wireguard";
+            return Err(format!("there is no WireGuard interface {name}\n  fix: {fix}").into());
         }
-        What::Drops { all } => {
-            let answers: Vec<Drops> = client::ask(api, "/v1/drops")?;
-            let mut drops: Vec<_> = answers.into_iter().flat_map(|answer| answer.drops).collect();
-            drops.retain(|drop| all || drop.outbound + drop.inbound + drop.handshake > 0);
-            let drops = Drops { drops };
-            print(arguments.asking.json, &drops, &drop_table(&drops))
-        }
-        What::Offloads => {
-            let answers: Vec<Offloads> = client::ask(api, "/v1/offloads")?;
-            let offloads =
-                Offloads { offloads: answers.into_iter().flat_map(|answer| answer.offloads).collect() };
-            print(arguments.asking.json, &offloads, &offload_table(&offloads))
-        }
-        What::Crypto { cipher } => {
-            let answer = show_crypto::ask(api, cipher.as_deref())?;
-            let text = show_crypto::text(&answer);
-            print(arguments.asking.json, &answer, &text)
-        }
-        What::Vpn { what } => show_vpn::show(&what, api, arguments.asking.json),
-        What::System { what } => system::show(&what, arguments.asking.json),
-        What::Datapath => print(arguments.asking.json, &datapath(), &gateway::datapath::diagram()),
     }
+    Ok(Interfaces { interfaces })
+}
+
+pub(crate) fn interfaces(request: &Request) -> Result<Answer, Failure> {
+    Ok(Answer::new(found(request)?, |found| list(&found.interfaces)))
+}
+
+pub(crate) fn interface(request: &Request) -> Result<Answer, Failure> {
+    Ok(Answer::new(found(request)?, |found| found.interfaces.iter().map(details).collect()))
+}
+
+pub(crate) fn interface_summary(request: &Request) -> Result<Answer, Failure> {
+    Ok(Answer::new(found(request)?, |found| found.interfaces.iter().map(summary).collect()))
+}
+
+pub(crate) fn drops(request: &Request) -> Result<Answer, Failure> {
+    let answers: Vec<Drops> = request.ask()?;
+    let mut drops: Vec<_> = answers.into_iter().flat_map(|answer| answer.drops).collect();
+    drops.retain(|drop| request.has("all") || drop.outbound + drop.inbound + drop.handshake > 0);
+    Ok(Answer::new(Drops { drops }, drop_table))
+}
+
+pub(crate) fn offloads(request: &Request) -> Result<Answer, Failure> {
+    let answers: Vec<Offloads> = request.ask()?;
+    let offloads = answers.into_iter().flat_map(|answer| answer.offloads).collect();
+    Ok(Answer::new(Offloads { offloads }, offload_table))
+}
+
+pub(crate) fn datapath() -> Answer {
+    Answer::new(stages(), |_| gateway::datapath::diagram())
 }
 
 /// The stages, for programs.
-fn datapath() -> serde_json::Value {
+fn stages() -> serde_json::Value {
     let stages = |stages: &[&gateway::datapath::Stage]| -> Vec<serde_json::Value> {
         let stage = |stage: &&gateway::datapath::Stage| {
             let drops: Vec<&str> = stage.drops.iter().map(|reason| reason.name()).collect();

@@ -1,23 +1,26 @@
 //! `postern show crypto`: which engine is used for what, and why.
 
+use crate::answer::Answer;
 use crate::output::ago;
+use crate::request::Request;
 use crate::{Failure, client, engines};
 use bench::report::table;
 use crypto::Cipher;
 use crypto::choice::Subject;
 use gateway::api::model::{Crypto, CryptoCipher, CryptoEngine, CryptoPlace, EngineState};
 use std::fmt::Write;
-use std::path::Path;
+
+pub(crate) fn show(request: &Request) -> Result<Answer, Failure> {
+    Ok(Answer::new(ask(request)?, text))
+}
 
 /// Asks a daemon; where none runs, measures here. A cipher that the daemon has not measured is measured here too, and said
 /// to be. A pair of cipher and MAC is measured only where it is named.
-pub(crate) fn ask(api: Option<&Path>, cipher: Option<&str>) -> Result<Crypto, Failure> {
+fn ask(request: &Request) -> Result<Crypto, Failure> {
+    let cipher = request.value("CIPHER");
     let wanted = cipher.map(|name| Subject::by_name(name).ok_or_else(|| unknown(name))).transpose()?;
-    let answers: Vec<Crypto> = if api.is_some() || client::is_any_daemon_here() {
-        client::ask(api, "/v1/crypto")?
-    } else {
-        Vec::new()
-    };
+    let answers: Vec<Crypto> =
+        if request.api().is_some() || client::is_any_daemon_here() { request.ask()? } else { Vec::new() };
     let Some(mut answer) = answers.into_iter().next() else {
         let all = || Cipher::ALL.iter().copied().map(Subject::Cipher).collect();
         return Ok(measure(wanted.map_or_else(all, |subject| vec![subject])));
@@ -44,7 +47,7 @@ fn unknown(name: &str) -> String {
 }
 
 /// The answer for people.
-pub(crate) fn text(answer: &Crypto) -> String {
+fn text(answer: &Crypto) -> String {
     let row = |engine: &CryptoEngine| {
         let version = engine.version.clone().unwrap_or_else(|| "-".to_owned());
         vec![engine.name.clone(), version, engine.failures.to_string(), state(engine)]

@@ -2,115 +2,74 @@
 
 mod detail;
 
+use crate::answer::Answer;
 use crate::explain::explain;
+use crate::request::Request;
 use crate::tabulate::{columns, duration, short_bytes, short_count, tabulate};
-use crate::{Outcome, output, suite, vpn};
-use clap::Subcommand;
+use crate::{Failure, suite, vpn};
 use config::print::HIDDEN;
 use gateway::ipsec::model::{
     Algorithms, ConnectionType, Group, Integrity, Ipsec, IpsecPeer, IpsecSa, IpsecTunnel, Prf,
 };
 use std::fmt::Write as _;
-use std::path::Path;
 
-#[derive(Subcommand)]
-pub(crate) enum What {
-    /// IPsec
-    Ipsec {
-        #[command(subcommand)]
-        what: IpsecKind,
-    },
-    /// IKE
-    Ike {
-        #[command(subcommand)]
-        what: IkeKind,
-    },
-    /// Everything about the tunnels, and what keeps those down that are
-    Debug {
-        #[command(subcommand)]
-        only: Option<Only>,
-    },
+/// The peers, or the one that is named, with their text.
+fn answer(request: &Request, text: impl Fn(&[IpsecPeer]) -> String + 'static) -> Result<Answer, Failure> {
+    let found = vpn::wanted(request)?;
+    let peers = found.into_iter().map(|found| found.peer).collect();
+    Ok(Answer::new(Ipsec { peers }, move |answer: &Ipsec| text(&answer.peers)))
 }
 
-#[derive(Subcommand)]
-pub(crate) enum IpsecKind {
-    /// The tunnels: whether they are up, what they have carried, and what protects them
-    Sa {
-        /// Everything about them
-        #[arg(value_parser = ["detail", "verbose"])]
-        view: Option<String>,
-    },
-    /// Peers and their tunnels: who, where, and for which networks
-    Connections,
-    /// Which packets must go through which tunnel
-    Policy,
-    /// The SAs, one for each direction
-    State,
-    /// Whether IPsec runs, and how much of it is up
-    Status,
+/// The same, where there is something to show only if there are peers.
+fn answer_of_peers(request: &Request, text: fn(&[IpsecPeer]) -> String) -> Result<Answer, Failure> {
+    answer(request, move |peers| match peers {
+        [] => "no IPsec peer is configured\n".to_owned(),
+        peers => text(peers),
+    })
 }
 
-#[derive(Subcommand)]
-pub(crate) enum IkeKind {
-    /// The connections in which keys are agreed on
-    Sa {
-        #[command(subcommand)]
-        only: Option<Only>,
-    },
-    /// Authentication method per peer; secrets are not shown
-    Secrets,
-    /// Whether IPsec runs, and how much of it is up
-    Status,
+pub(crate) fn sas(request: &Request) -> Result<Answer, Failure> {
+    answer_of_peers(request, sa_table)
 }
 
-#[derive(Subcommand)]
-pub(crate) enum Only {
-    /// Only this peer
-    Peer {
-        /// Its name
-        name: String,
-    },
+pub(crate) fn details(request: &Request) -> Result<Answer, Failure> {
+    answer_of_peers(request, |peers| peers.iter().map(detail::sa).collect())
 }
 
-impl What {
-    /// The only peer that is asked for.
-    fn only(&self) -> Option<&str> {
-        match self {
-            Self::Ike { what: IkeKind::Sa { only: Some(Only::Peer { name }) } }
-            | Self::Debug { only: Some(Only::Peer { name }) } => Some(name),
-            _ => None,
-        }
-    }
+pub(crate) fn connections(request: &Request) -> Result<Answer, Failure> {
+    answer_of_peers(request, connection_table)
 }
 
-pub(crate) fn show(what: &What, api: Option<&Path>, json: bool) -> Outcome {
-    let mut found = vpn::peers(api)?;
-    if let Some(name) = what.only() {
-        found = vpn::named(found, name)?;
-    }
-    let peers: Vec<IpsecPeer> = found.into_iter().map(|found| found.peer).collect();
-    let each = |text: fn(&IpsecPeer) -> String| peers.iter().map(text).collect();
-    let text = match what {
-        What::Ipsec { what: IpsecKind::Status } | What::Ike { what: IkeKind::Status } => status(&peers),
-        _ if peers.is_empty() => "no IPsec peer is configured\n".to_owned(),
-        What::Ipsec { what: IpsecKind::Sa { view: None } } => sas(&peers),
-        What::Ipsec { what: IpsecKind::Sa { view: Some(_) } } => each(detail::sa),
-        What::Ipsec { what: IpsecKind::Connections } => connections(&peers),
-        What::Ipsec { what: IpsecKind::Policy } => each(detail::policy),
-        What::Ipsec { what: IpsecKind::State } => each(detail::state),
-        What::Ike { what: IkeKind::Sa { .. } } => each(ike_sa),
-        What::Ike { what: IkeKind::Secrets } => secrets(&peers),
-        What::Debug { .. } => each(debug),
-    };
-    output::print(json, &Ipsec { peers }, &text)
+pub(crate) fn policies(request: &Request) -> Result<Answer, Failure> {
+    answer_of_peers(request, |peers| peers.iter().map(detail::policy).collect())
 }
 
-fn debug(peer: &IpsecPeer) -> String {
+pub(crate) fn states(request: &Request) -> Result<Answer, Failure> {
+    answer_of_peers(request, |peers| peers.iter().map(detail::state).collect())
+}
+
+pub(crate) fn ike_sas(request: &Request) -> Result<Answer, Failure> {
+    answer_of_peers(request, |peers| peers.iter().map(ike_sa).collect())
+}
+
+pub(crate) fn secrets(request: &Request) -> Result<Answer, Failure> {
+    answer_of_peers(request, secret_table)
+}
+
+pub(crate) fn debug(request: &Request) -> Result<Answer, Failure> {
+    answer_of_peers(request, |peers| peers.iter().map(debug_text).collect())
+}
+
+pub(crate) fn status(request: &Request) -> Result<Answer, Failure> {
+    answer(request, status_text)
+}
+
+fn debug_text(peer: &IpsecPeer) -> String {
     detail::sa(peer) + &explain(peer)
 }
 
 /// Whether IPsec runs, in the words of VyOS where scripts look for them, and what is not up.
-fn status(peers: &[IpsecPeer]) -> String {
+fn status_text(peers: &[IpsecPeer]) -> String {
     let tunnels = || peers.iter().flat_map(|peer| peer.tunnels.iter().map(move |tunnel| (peer, tunnel)));
     let down = || tunnels().filter(|(_, tunnel)| tunnel.sas.is_empty());
     let (all, connected) = (tunnels().count(), peers.iter().filter(|peer| peer.up).count());
@@ -126,7 +85,7 @@ fn status(peers: &[IpsecPeer]) -> String {
 }
 
 /// The authentication method of each peer.
-fn secrets(peers: &[IpsecPeer]) -> String {
+fn secret_table(peers: &[IpsecPeer]) -> String {
     let row = |peer: &IpsecPeer| {
         let shown = match &peer.secret_at {
             Some(place) => format!("{HIDDEN}, set by {place}"),
@@ -179,7 +138,7 @@ pub(crate) fn reason(peer: &IpsecPeer) -> String {
     }
 }
 
-fn sas(peers: &[IpsecPeer]) -> String {
+fn sa_table(peers: &[IpsecPeer]) -> String {
     let mut head = vec![
         "Connection",
         "State",
@@ -220,7 +179,7 @@ fn sa(peer: &IpsecPeer, tunnel: &IpsecTunnel) -> Vec<String> {
     ]
 }
 
-fn connections(peers: &[IpsecPeer]) -> String {
+fn connection_table(peers: &[IpsecPeer]) -> String {
     let head = [
         "Connection",
         "State",

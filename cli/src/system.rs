@@ -1,24 +1,10 @@
 //! `postern show system`: the processor and the accelerators of this machine.
 
-use crate::Outcome;
-use crate::output::print;
+use crate::answer::Answer;
 use ::bench::report::table;
-use clap::Subcommand;
 use crypto::machine::{Accelerator, Capability, Machine, Processor};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-
-#[derive(Subcommand)]
-pub(crate) enum What {
-    /// The processor, and what it has for ciphers and packets
-    Cpu {
-        /// The same
-        #[arg(value_parser = ["info"])]
-        view: Option<String>,
-    },
-    /// Accelerators on the bus, who drives them and what they offer
-    Acceleration,
-}
 
 /// Flags that matter for packets, and why.
 const PACKETS: &[(&str, &str)] = &[
@@ -31,13 +17,14 @@ const PACKETS: &[(&str, &str)] = &[
     ("crc32", "hashes of flows"),
 ];
 
-pub(crate) fn show(what: &What, json: bool) -> Outcome {
+pub(crate) fn cpu() -> Answer {
+    let processor = Machine::here().processor;
+    Answer::new(cpu_value(&processor), move |_| cpu_text(&processor))
+}
+
+pub(crate) fn acceleration() -> Answer {
     let machine = Machine::here();
-    let (value, text) = match what {
-        What::Cpu { .. } => (cpu_value(&machine.processor), cpu_text(&machine.processor)),
-        What::Acceleration => (acceleration_value(&machine), acceleration_text(&machine)),
-    };
-    print(json, &value, &text)
+    Answer::new(acceleration_value(&machine), move |_| acceleration_text(&machine))
 }
 
 fn is_x86(processor: &Processor) -> bool {

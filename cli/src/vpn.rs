@@ -3,12 +3,13 @@
 #[cfg(test)]
 pub(crate) mod samples;
 
-use crate::{Failure, client};
+use crate::Failure;
+use crate::request::Request;
 use config::schema::nearest;
 use config::tree::natural_order;
 use gateway::api;
 use gateway::ipsec::model::{Ipsec, IpsecPeer};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A peer, and the socket of the daemon that has it.
 pub(crate) struct Found {
@@ -17,9 +18,9 @@ pub(crate) struct Found {
 }
 
 /// All peers, as people count.
-pub(crate) fn peers(only: Option<&Path>) -> Result<Vec<Found>, Failure> {
+pub(crate) fn peers(request: &Request) -> Result<Vec<Found>, Failure> {
     let answers: Vec<(PathBuf, Ipsec)> =
-        client::ask_each(only, "/v1/vpn/ipsec").map_err(|error| not_running(&error.to_string()))?;
+        request.ask_each().map_err(|error| not_running(&error.to_string()))?;
     if answers.is_empty() {
         return Err(not_running(&format!("no daemon answers in {}", api::DIRECTORY)));
     }
@@ -34,12 +35,21 @@ pub(crate) fn peers(only: Option<&Path>) -> Result<Vec<Found>, Failure> {
     Ok(found)
 }
 
+/// The peers that a request is for: the one that it names, or all.
+pub(crate) fn wanted(request: &Request) -> Result<Vec<Found>, Failure> {
+    let found = peers(request)?;
+    match request.value("PEER") {
+        Some(name) => named(found, name),
+        None => Ok(found),
+    }
+}
+
 fn not_running(why: &str) -> Failure {
     format!("IPsec process not running: {why}\n  fix: postern run --config FILE, then ask as root").into()
 }
 
 /// The peers of this name: of several daemons, if each has one.
-pub(crate) fn named(found: Vec<Found>, name: &str) -> Result<Vec<Found>, Failure> {
+fn named(found: Vec<Found>, name: &str) -> Result<Vec<Found>, Failure> {
     let (named, others): (Vec<Found>, Vec<Found>) =
         found.into_iter().partition(|found| found.peer.name == name);
     if !named.is_empty() {

@@ -285,3 +285,19 @@ fn what_serves_ike_already_is_named() {
     assert!(said.contains("fix: run one program for IPsec only, or stop it: kill "), "{said}");
     drop(taken);
 }
+
+#[test]
+fn existing_names_are_completed() {
+    let Some((_lab, a, _b, _)) = started() else { return };
+    let offered = |words: &[&str]| {
+        let mut command = Command::new(postern());
+        command.arg("complete").arg("--api").arg(&a.socket).arg("--").args(words);
+        let Output { status, stdout, .. } = command.output().expect("it runs");
+        assert!(status.success());
+        String::from_utf8_lossy(&stdout).into_owned()
+    };
+    assert_eq!(offered(&["explain", "interfaces", "wireguard", ""]), "wg0\tThe WireGuard interface\n");
+    let peer = "other\tName or public key of the peer\n";
+    assert_eq!(offered(&["explain", "interfaces", "wireguard", "wg0", "peer", "o"]), peer);
+    assert_eq!(offered(&["explain", "interfaces", "wireguard", "wg1", "peer", ""]), "");
+}

@@ -11,8 +11,8 @@ fn sas_have_the_columns_of_vyos_and_those_that_are_down_a_reason() {
         "---------------  -------  --------  --------------  ----------------  ----------------  --------------  --------------",
         "berlin-tunnel-1  up       5m        230K/7M         999/12K           192.0.2.2         berlin.example  AES_GCM_16_256",
     ];
-    assert_eq!(sas(&[up()]), table.join("\n") + "\n");
-    let text = sas(&[up(), down()]);
+    assert_eq!(sa_table(&[up()]), table.join("\n") + "\n");
+    let text = sa_table(&[up(), down()]);
     let last = text.lines().last().expect("a line");
     assert!(last.starts_with("rome2-tunnel-1   down     N/A "), "{last}");
     assert!(last.ends_with("N/A             no common proposal for IKE"), "{last}");
@@ -25,11 +25,11 @@ fn a_peer_that_does_not_answer_is_not_said_to_be_up_and_explain_agrees() {
     let ike = ike_sa(&silent);
     assert!(line(ike.clone(), 6).trim_start().starts_with("silent IKEv2"), "{ike}");
     assert!(explain(&silent).starts_with("vpn ipsec site-to-site peer berlin: silent"));
-    let text = connections(std::slice::from_ref(&silent));
+    let text = connection_table(std::slice::from_ref(&silent));
     assert!(line(text.clone(), 2).starts_with("berlin           silent "), "{text}");
-    let text = sas(&[silent]);
+    let text = sa_table(&[silent]);
     assert!(line(text.clone(), 2).ends_with("the peer has not answered for 14s"), "{text}");
-    assert!(!sas(&[up()]).contains("Reason"));
+    assert!(!sa_table(&[up()]).contains("Reason"));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn an_ike_sa_with_long_names_keeps_its_columns() {
 
 #[test]
 fn connections_are_peers_and_their_tunnels() {
-    let text = connections(&[up(), down()]);
+    let text = connection_table(&[up(), down()]);
     let cells: Vec<Vec<&str>> = text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
     let ids = ["192.0.2.1", "berlin.example"];
     let ike = ["berlin", "up", "IKEv2", "192.0.2.2", "-", "-", ids[0], ids[1], "AES_GCM_16/256/CURVE_25519"];
@@ -133,16 +133,16 @@ fn an_sa_that_was_replaced_is_told_with_what_it_was_for() {
 #[test]
 fn the_status_counts_what_is_up_and_names_what_is_not() {
     assert_eq!(
-        status(&[up(), down()]),
+        status_text(&[up(), down()]),
         "IPSec Process Running\n\n1 Active IPsec Tunnels, of 2\n1 Connected Peers, of 2\n\
          \x20 rome2-tunnel-1 is down: no common proposal for IKE\n"
     );
-    assert!(status(&[]).contains("\n0 Active IPsec Tunnels, of 0\n"));
+    assert!(status_text(&[]).contains("\n0 Active IPsec Tunnels, of 0\n"));
 }
 
 #[test]
 fn secrets_are_named_and_not_shown() {
-    let text = secrets(&[up(), down()]);
+    let text = secret_table(&[up(), down()]);
     let rows: Vec<&str> = text.lines().skip(2).collect();
     assert!(
         rows[0].ends_with("berlin.example  ********, set by vpn ipsec authentication psk sites secret"),
@@ -167,7 +167,7 @@ fn each_direction_of_a_tunnel_has_its_state() {
 
 #[test]
 fn what_keeps_a_tunnel_down_is_part_of_debugging_it() {
-    let text = debug(&down());
+    let text = debug_text(&down());
     assert!(text.starts_with("rome2: DOWN, IKEv2, ") && text.contains("  fix: set vpn ipsec "), "{text}");
 }
 

@@ -1,0 +1,52 @@
+//! What an argument of an operational command can be: names that the daemons know.
+
+use crate::request::Request;
+use crate::vpn;
+use crypto::Cipher;
+use gateway::wireguard::model::Interfaces;
+use std::path::PathBuf;
+
+/// The names from which the value of an argument comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Names {
+    WireguardInterfaces,
+    /// Of the interface that was named before.
+    WireguardPeers,
+    IpsecPeers,
+    /// The numbers of the tunnels of the peer that was named before.
+    Tunnels,
+    Ciphers,
+}
+
+impl Names {
+    /// The names that exist now; none if no daemon answers. `before` are the values of the arguments before this one.
+    pub(super) fn existing(self, before: &[&str], api: Option<PathBuf>) -> Vec<String> {
+        let before = before.last().copied().unwrap_or_default();
+        match self {
+            Self::WireguardInterfaces => {
+                let found = interfaces(api).into_iter().flat_map(|answer| answer.interfaces);
+                found.map(|interface| interface.name).collect()
+            }
+            Self::WireguardPeers => {
+                let all = interfaces(api).into_iter().flat_map(|answer| answer.interfaces);
+                let peers = all.filter(|interface| interface.name == before).flat_map(|it| it.peers);
+                peers.map(|peer| peer.name.unwrap_or(peer.public_key)).collect()
+            }
+            Self::IpsecPeers => peers(api).into_iter().map(|found| found.peer.name).collect(),
+            Self::Tunnels => {
+                let named = peers(api).into_iter().filter(|found| found.peer.name == before);
+                let tunnels = named.flat_map(|found| found.peer.tunnels);
+                tunnels.map(|tunnel| tunnel.number.to_string()).collect()
+            }
+            Self::Ciphers => Cipher::ALL.iter().map(|cipher| cipher.name().to_owned()).collect(),
+        }
+    }
+}
+
+fn interfaces(api: Option<PathBuf>) -> Vec<Interfaces> {
+    Request::new(api, "/v1/interfaces/wireguard", Vec::new()).ask().unwrap_or_default()
+}
+
+fn peers(api: Option<PathBuf>) -> Vec<vpn::Found> {
+    vpn::peers(&Request::new(api, "/v1/vpn/ipsec", Vec::new())).unwrap_or_default()
+}
