@@ -89,7 +89,7 @@ pub fn messages(data: &[u8]) {
     }
 }
 
-/// A source of constant bytes in place of random ones.
+/// A predictable source of randomness: it fills each request with one repeated byte, which differs from the last.
 struct Constant(u8);
 
 impl Random for Constant {

@@ -1,7 +1,6 @@
 //! `postern doctor crypto`: finds unused acceleration.
 //!
-//! [`measure`] collects the inputs. [`processor`], [`libraries`] and [`bus`] derive findings from them without side
-//! effects.
+//! `measure` collects the inputs. `processor`, `libraries` and `bus` derive findings from them without side effects.
 
 mod bus;
 mod libraries;

@@ -31,7 +31,7 @@ const KNOWN_BESIDE: [u8; 8] = [0xa5; 8];
 const KNOWN_IV: [u8; 16] =
     [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1];
 
-/// AWS-LC recomputes one byte in so many, of reported forgeries and of all other packets.
+/// The bytes that AWS-LC may recompute are one in so many of all bytes: for reported forgeries, and for other packets.
 const FORGERIES: i64 = 8;
 const SAMPLES: i64 = 64;
 /// Maximum credit in bytes: see [`Credit`].

@@ -56,7 +56,8 @@ fn open_one(name: &'static str) -> Result<&'static Library, Unavailable> {
 
 /// Interprets the loader's error message. It has similar words for a missing dependency of an installed library.
 fn reason(name: &'static str, error: &str) -> Unavailable {
-    // glibc: `NAME: cannot open shared object file: No such file`; musl: `Error loading shared library NAME: No such file`.
+    // glibc: `NAME: cannot open shared object file: No such file`.
+    // musl: `Error loading shared library NAME: No such file`.
     let is_missing = [format!("{name}: cannot open shared"), format!("shared library {name}: No such")];
     let is_needed = error.contains("(needed by");
     if is_missing.iter().any(|words| error.contains(words.as_str()))

@@ -32,7 +32,7 @@ pub enum IdentityError {
     /// The data does not fit the ID type.
     #[error("an identity of type {0} is malformed")]
     Malformed(u8),
-    /// The identity is longer than [`LONGEST`].
+    /// The identity is too long to be compared; its length.
     #[error("an identity may have at most {LONGEST} bytes, this one has {0}")]
     TooLong(usize),
     /// The text has none of the supported forms.

@@ -16,7 +16,8 @@ impl TrustStore {
     /// of the chain have passed.
     pub(super) fn check_statuses(&self, chain: &[&Certificate], now: Duration) -> Result<(), ChainError> {
         let Some(authority) = chain.last() else { return Ok(()) };
-        // A CA above the trusted one may have revoked it.
+        // A configured CA may have revoked the trusted CA below it. If it is the only one of its name, its CRL counts
+        // even if another key signed the certificate.
         let above = || self.authorities.iter().filter(|it| it.subject() == authority.issuer());
         for issuer in above() {
             let is_listed = is_revoked_by(&self.lists_of(authority, issuer), authority);

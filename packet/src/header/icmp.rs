@@ -60,7 +60,7 @@ fn answer_v4(header: &Ipv4Header, bytes: &[u8], error: IcmpError) -> Option<Vec<
     let source = Ipv4Addr::from(header.source);
     let destination = Ipv4Addr::from(header.destination);
     let later_fragment = header.fragment.get() & 0x1fff != 0;
-    // An ICMP message that is not an error is an echo request or reply; errors have kinds 3, 4, 5, 11 and 12.
+    // Types 3, 4, 5, 11 and 12 are errors. All others, such as echo requests, may cause an error.
     let is_error = header.protocol == ICMP && matches!(bytes.get(header.length())?, 3 | 4 | 5 | 11 | 12);
     let unfit =
         |address: Ipv4Addr| address.is_unspecified() || address.is_multicast() || address.is_broadcast();
