@@ -12,6 +12,11 @@ impl Path {
         Self(words.into_iter().map(str::to_owned).collect())
     }
 
+    /// The last of its words, which names what is there.
+    pub fn last(&self) -> &str {
+        self.0.last().map_or("", String::as_str)
+    }
+
     /// Its words, in order.
     pub fn words(&self) -> Vec<&str> {
         self.0.iter().map(String::as_str).collect()

@@ -1,7 +1,7 @@
 //! What a protocol is to the daemon: it keeps its part of the configuration in force, and the API shows it.
 //!
 //! ```text
-//! settings ──> daemon ──> Service::configure ──> interfaces, peers, host
+//! settings ──> daemon ──> Service::plan, carry_out, undo ──> interfaces, peers, host
 //!                 ^              │ refusals by path
 //!                 └──────────────┘
 //! API ──> View ──> routes of the protocol, counters of its interfaces
@@ -86,6 +86,46 @@ impl Requirements {
     }
 }
 
+/// What becomes of a configuration of which a part is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// That part stays what it was, or is not served, and what it is to protect is closed. The others change.
+    EachPath,
+    /// Everything stays what it was.
+    AllOrNothing,
+}
+
+/// Which steps come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Adds what is new beside what is there: it is undone without loss.
+    Prepare,
+    /// Changes what is there. It is seldom refused, and undoing it may end sessions of what was changed.
+    Switch,
+    /// Removes what is no longer configured. It is not refused, and undoing it ends sessions of what was removed.
+    Remove,
+}
+
+/// A change that is planned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What changes.
+    pub path: Path,
+    /// When it has its turn.
+    pub phase: Phase,
+    /// UDP ports that others may have afterwards.
+    pub frees: Vec<u16>,
+}
+
+/// What a service is about to do.
+#[derive(Debug, Default)]
+pub struct Planned {
+    /// What must be done, in this order within a phase.
+    pub steps: Vec<Step>,
+    /// What cannot be served, as is known already.
+    pub refused: Refused,
+}
+
 /// A protocol that the daemon serves. The daemon has one of each, and calls all of them in turn. What only looks at settings
 /// may be asked of one that serves nothing.
 pub trait Service {
@@ -106,9 +146,18 @@ pub trait Service {
         Vec::new()
     }
 
-    /// Makes everything of this protocol what `settings` says, and takes its part of them. What was refused is not served, or
-    /// as it was before.
-    fn configure<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Refused>;
+    /// Takes its part of `settings`, and says what must be done for everything of this protocol to be as they say. Nothing that
+    /// is served is touched.
+    fn plan<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Planned>;
+
+    /// Does a step of the plan. One that is refused may be half done: it is undone next.
+    fn carry_out<'a>(&'a mut self, step: &'a Step, context: &'a Context) -> Work<'a, Result<(), Refusal>>;
+
+    /// Undoes a step, the last one that is not undone yet. What that meets is logged.
+    fn undo<'a>(&'a mut self, step: &'a Step, policy: Policy, context: &'a Context) -> Work<'a, ()>;
+
+    /// Forgets the plan: what was done of it stays.
+    fn finish(&mut self) -> Work<'_, ()>;
 
     /// Tries again what could not be served, from time to time.
     fn maintain(&mut self) -> Work<'_, ()>;

@@ -2,6 +2,7 @@
 
 mod busy;
 mod closed;
+mod commit;
 mod congestion;
 mod daemon;
 mod engines;

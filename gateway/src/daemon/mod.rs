@@ -1,20 +1,21 @@
 //! `postern run`: keeps the interfaces what the configuration says they are.
 //!
-//! A new configuration is applied interface by interface. If a step is refused, that interface goes back to what it was,
-//! and the error is reported.
+//! A new configuration is applied in steps that the services plan. If one is refused, what it belongs to goes back to what it
+//! was, or everything does, and the error is reported.
 
 pub mod file;
 pub mod needs;
 pub mod order;
 pub mod running;
 pub mod serve;
+mod steps;
 
 use crate::api::Shown;
 use crate::api::model;
 use crate::host::Host;
 use crate::host::wants::Wants;
 use crate::ipsec::service::IpsecService;
-use crate::service::{Context, Refusal, Refused, Requirements, Service};
+use crate::service::{Context, Policy, Refusal, Refused, Requirements, Service};
 use crate::tunnel_interface::Removed;
 use crate::wireguard::service::WireGuardService;
 use config::{Path, Settings};
@@ -72,6 +73,8 @@ pub fn warnings(settings: &Settings) -> Vec<String> {
 pub struct Daemon {
     context: Context,
     services: Vec<Box<dyn Service>>,
+    /// What the configuration in force decides about the engines.
+    engine_rules: EngineRules,
     /// Whether nothing is to stay closed at the end.
     open_at_exit: bool,
     shown: Shown,
@@ -85,7 +88,8 @@ impl Daemon {
         let views = services.iter().map(|service| service.view()).collect();
         let shown = Shown::new(Arc::clone(&engines), views);
         shown.set_held(host.held());
-        Self { context: Context { engines, events, host }, services, open_at_exit: false, shown }
+        let context = Context { engines, events, host };
+        Self { context, services, engine_rules: EngineRules::default(), open_at_exit: false, shown }
     }
 
     /// Whether there is any interface.
@@ -98,23 +102,21 @@ impl Daemon {
         self.shown.clone()
     }
 
-    /// Makes everything what `settings` says. What was refused, by its path in the configuration, is what it was before.
-    pub async fn apply(&mut self, settings: Settings) -> Refused {
+    /// Makes everything what `settings` says. What was refused, by its path in the configuration, is what it was before; and so
+    /// is everything else, if that is the policy, unless what was refused is tried again by itself.
+    pub async fn apply(&mut self, mut settings: Settings, policy: Policy) -> Refused {
+        let (needs, open_at_exit) = (requirements(&settings).needs, settings.open_at_exit);
+        let rules = engine_rules(std::mem::take(&mut settings.crypto));
+        self.context.engines.set_rules(rules.clone());
         // A prefix may go from one tunnel to another: it is closed in between.
         self.context.host.hold();
-        let refused = self.apply_held(settings).await;
+        let refused = steps::apply(&mut self.services, settings, policy, &self.context).await;
         self.context.host.release();
-        refused
-    }
-
-    async fn apply_held(&mut self, mut settings: Settings) -> Refused {
-        let needs = requirements(&settings).needs;
-        self.context.engines.set_rules(engine_rules(std::mem::take(&mut settings.crypto)));
-        self.open_at_exit = settings.open_at_exit;
-        let mut refused = Refused::new();
-        for service in &mut self.services {
-            refused.extend(service.configure(&mut settings, &self.context).await);
+        if policy == Policy::AllOrNothing && !is_in_force(&refused) {
+            self.context.engines.set_rules(self.engine_rules.clone());
+            return refused;
         }
+        (self.engine_rules, self.open_at_exit) = (rules, open_at_exit);
         let shown = refused.iter().map(|(path, refusal)| (path.clone(), shown_refusal(path, refusal)));
         self.shown.set_refused(shown.collect());
         for advice in needs.warnings() {
@@ -163,6 +165,11 @@ impl Daemon {
         }
         self.context.host.end(open);
     }
+}
+
+/// Whether a configuration is in force of which this was refused: what is tried again by itself does not keep the rest back.
+fn is_in_force(refused: &Refused) -> bool {
+    refused.values().all(Refusal::is_temporary)
 }
 
 /// A refusal as the API shows it.

@@ -17,7 +17,7 @@ use crate::api::model::{ReloadOutcome, Reloaded};
 use crate::api::{self, Shown};
 use crate::host::Host;
 use crate::host::netlink::NetlinkError;
-use crate::service::{Refusal, Refused};
+use crate::service::{Policy, Refusal, Refused};
 use crate::unix_socket::SocketError;
 use config::{Tree, diff};
 use crypto::choice::{Choice, Subject};
@@ -91,7 +91,7 @@ where
     let host = Host::start(super::wanted(&settings))?;
     let engines = engines(&super::requirements(&settings).ciphers)?;
     let mut daemon = Daemon::new(engines, events, host);
-    let Some(mut refused) = inbox.stop.unless_ordered(daemon.apply(settings)).await else {
+    let Some(mut refused) = inbox.stop.unless_ordered(daemon.apply(settings, Policy::EachPath)).await else {
         daemon.stop(open_at_exit);
         return Ok(());
     };
@@ -176,7 +176,7 @@ async fn reload(file: &mut ConfigFile, running: &mut Running, daemon: &mut Daemo
     for change in &changes {
         tracing::info!("{change}");
     }
-    let refused = daemon.apply(settings).await;
+    let refused = daemon.apply(settings, Policy::EachPath).await;
     for error in refused.values() {
         tracing::error!("{error}");
     }

@@ -136,6 +136,11 @@ impl Host {
         HeldReader(Arc::downgrade(&self.state))
     }
 
+    /// What is wanted for an interface.
+    pub fn wanted(&self, name: &str) -> Option<Wants> {
+        self.lock().wanted.get(name).cloned()
+    }
+
     /// Wants this for an interface from now on, or nothing. The error is what was refused for it.
     pub fn set(&self, name: &str, wants: Option<Wants>) -> Result<(), NetlinkError> {
         let mut state = self.lock();

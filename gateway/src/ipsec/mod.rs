@@ -16,6 +16,7 @@ pub mod gateway;
 mod identity;
 pub mod ike_thread;
 mod jobs;
+mod look_up;
 pub mod model;
 pub mod network;
 pub mod peer_error;
@@ -24,6 +25,7 @@ pub mod proof;
 mod requirements;
 mod resolver;
 mod revocation;
+mod served;
 pub mod service;
 
 pub use gateway::Gateway;

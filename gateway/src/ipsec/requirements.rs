@@ -21,13 +21,18 @@ pub fn requirements(settings: &Settings) -> Requirements {
     };
     Requirements {
         served: vec![(peers.len(), "IPsec peer")],
-        ports: if peers.is_empty() { Vec::new() } else { vec![IKE_PORT, NAT_PORT] },
+        ports: if peers.is_empty() { Vec::new() } else { ports().to_vec() },
         ciphers: tunnels().flat_map(|tunnel| &tunnel.esp.proposals).flat_map(ciphers).collect(),
         needs: Needs {
             forwarded: networks.map(|prefix| (NAME.to_owned(), *prefix)).collect(),
             local: peers.iter().filter_map(own).collect(),
         },
     }
+}
+
+/// The UDP ports of a gateway.
+pub fn ports() -> [u16; 2] {
+    [IKE_PORT, NAT_PORT]
 }
 
 /// What seals the packets of a tunnel for which this proposal is agreed on.

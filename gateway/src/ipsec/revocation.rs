@@ -14,7 +14,7 @@ use crate::rights::Rights;
 use config::settings::IpSec;
 use config::settings::ipsec::{Authentication, Authority, Peer, Revocation, X509};
 use crypto::pki::{Certificate, Evidence};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -83,12 +83,14 @@ impl Revocations {
     }
 
     /// Reads the files of these peers, now and when they change, and no others any more; forgets what was fetched for
-    /// authorities of which none of them has one. What is behind them is asked by way of their tunnels.
-    pub(super) fn watch(&self, settings: &IpSec) {
-        let peers = settings.peers.values();
+    /// authorities of which none of them has one. What is behind them is asked by way of their tunnels. The same for those of
+    /// `before`, while it is not sure that they go.
+    pub(super) fn watch(&self, settings: &IpSec, before: Option<&IpSec>) {
+        let peers = before.into_iter().chain([settings]).flat_map(|settings| settings.peers.values());
         self.ways.set_tunnels(settings);
-        let authorities =
-            authorities(peers.clone()).filter_map(|it| Certificate::from_der(&it.certificate).ok());
+        // Thousands of peers may have the same.
+        let authorities: BTreeSet<_> = authorities(peers.clone()).map(|it| &it.certificate).collect();
+        let authorities = authorities.into_iter().filter_map(|it| Certificate::from_der(it).ok());
         self.evidence.keep_authorities(&authorities.map(|it| it.key_hash()).collect());
         let wanted = files(peers);
         self.evidence.keep_files(&wanted.keys().map(String::as_str).collect::<Vec<_>>());

@@ -1,128 +1,62 @@
 //! Keeps the gateway what the configuration says it is: only peers that changed are touched.
+//!
+//! ```text
+//! nobody to serve ── prepare: the gateway is made ── switch: its peers come ──> served
+//! served ── prepare ── switch: peers change, come and go ─────────────────────> served
+//! served ── remove ───────────────────────────────────────────────────────────> nobody to serve
+//! ```
 
 use super::api::Peers;
 use super::connections;
 use super::connections::Plan;
-use super::gateway::{Gateway, GatewayError};
+use super::look_up::{Wanted, is_named, plan_all, where_it_is};
 use super::network;
-use super::peer_error::PeerError;
 use super::revocation;
 use super::revocation::Revocations;
-use super::{MTU, NAME, path_of, requirements, resolver};
-use crate::host;
-use crate::host::netlink::{LinkChange, NetlinkError};
+use super::served::{Change, Served, ServiceError};
+use super::{Gateway, NAME, path_of, requirements, resolver};
+use crate::host::Host;
 use crate::host::networks::Networks;
 use crate::host::wants::Wants;
-use crate::service::{Context, Refusal, Refused, Requirements, Service, View, Work};
-use crate::tunnel_interface::Options;
+use crate::service::{
+    Context, Phase, Planned, Policy, Refusal, Refused, Requirements, Service, Step, View, Work,
+};
 use config::settings::IpSec;
-use config::settings::ipsec::{Peer, Remote};
+use config::settings::ipsec::Peer;
 use config::{Path, Settings};
 use crypto::pki::Evidence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
-
-/// Why a configuration of IPsec could not be applied.
-#[derive(Debug, thiserror::Error)]
-pub enum ServiceError {
-    /// The gateway could not be started.
-    #[error(transparent)]
-    Gateway(#[from] GatewayError),
-    /// A peer cannot be served.
-    #[error(transparent)]
-    Peer(#[from] PeerError),
-    /// Link, route or rule were refused.
-    #[error("vpn ipsec: {0}")]
-    Network(#[from] NetlinkError),
-    /// No conversation with the kernel.
-    #[error("rtnetlink: {0}")]
-    Netlink(#[from] io::Error),
-}
 
 /// Where a peer is configured.
 fn path_of_peer(peer: &str) -> Path {
     path_of(["site-to-site", "peer", peer])
 }
 
-struct Running {
-    gateway: Arc<Gateway>,
-    settings: IpSec,
-    /// Peers of the settings that cannot be served yet: their names lead nowhere, or no route leads to them.
-    pending: BTreeSet<String>,
-    /// Where the others are, as far as that is known.
-    remotes: BTreeMap<String, IpAddr>,
+/// What is to become of the gateway, with what is needed to undo it.
+enum Intent {
+    /// It serves other peers, or its first ones.
+    Change(Change),
+    /// It serves nobody; what it is to protect is closed.
+    End(End),
 }
 
-/// A peer whose connection is to be planned.
-struct Wanted {
-    name: String,
-    peer: Arc<Peer>,
-    /// What it was before, if it is served.
-    before: Option<Arc<Peer>>,
-    /// Where it was.
-    at: Option<IpAddr>,
-    /// Whether it should be looked for elsewhere.
-    moves: bool,
-    /// What is known about revocation besides the configuration.
-    evidence: Option<Arc<Evidence>>,
-}
-
-impl Wanted {
-    fn plan(self) -> (String, Result<Plan, PeerError>) {
-        let Self { name, peer, before, at, moves, evidence } = self;
-        let planned = connections::addresses(&name, &peer)
-            .map(|found| connections::choose(&found, at, moves))
-            .and_then(|remote| connections::plan(&name, &peer, remote, evidence.as_ref()))
-            .map(|plan| Plan { keeps: before.is_some_and(|it| connections::is_same(&it, &peer)), ..plan });
-        (name, planned)
-    }
-}
-
-/// Plans connections. A resolver may take its time: names are looked up at once.
-async fn plan_all(wanted: Vec<Wanted>) -> Vec<(String, Result<Plan, PeerError>)> {
-    let (named, known): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|wanted| is_named(&wanted.peer));
-    let mut tasks =
-        vec![tokio::task::spawn_blocking(move || known.into_iter().map(Wanted::plan).collect::<Vec<_>>())];
-    tasks.extend(named.into_iter().map(|wanted| tokio::task::spawn_blocking(move || vec![wanted.plan()])));
-    let mut plans = Vec::new();
-    for task in tasks {
-        plans.extend(task.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
-    }
-    plans
-}
-
-/// Whether it is a resolver who knows where the peer is.
-fn is_named(peer: &Peer) -> bool {
-    peer.remote_addresses.iter().any(|remote| matches!(remote, Remote::Name(_)))
-}
-
-/// For the log.
-fn where_it_is(plan: &Plan) -> String {
-    plan.connection
-        .remote
-        .map_or_else(|| "it may call".to_owned(), |remote| format!("it is sought at {remote}"))
-}
-
-impl ServiceError {
-    /// Whether it may go away without anybody's doing.
-    fn is_temporary(&self) -> bool {
-        matches!(self, Self::Peer(error) if error.is_temporary())
-    }
-}
-
-impl From<ServiceError> for Refusal {
-    fn from(error: ServiceError) -> Self {
-        let is_temporary = error.is_temporary();
-        Self::new(error, is_temporary)
-    }
+/// An end, or not even a beginning.
+struct End {
+    /// What is closed afterwards.
+    networks: Networks,
+    /// What the host was to have before.
+    before: Option<Wants>,
+    /// What was served; known once it has ended.
+    settings: Option<IpSec>,
 }
 
 /// The gateway, if there are peers.
 #[derive(Default)]
 pub struct IpsecService {
-    running: Option<Running>,
+    served: Option<Served>,
+    intent: Option<Intent>,
     /// Learns what is revoked, if a peer needs that.
     revocations: Option<Revocations>,
     shown: Peers,
@@ -153,11 +87,43 @@ impl Service for IpsecService {
         resolver::cut_off(settings).into_iter().collect()
     }
 
-    fn configure<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Refused> {
+    fn plan<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Planned> {
+        Box::pin(self.plan_change(std::mem::take(&mut settings.ipsec), &context.host))
+    }
+
+    fn carry_out<'a>(&'a mut self, step: &'a Step, context: &'a Context) -> Work<'a, Result<(), Refusal>> {
         Box::pin(async {
-            let refused = self.apply(std::mem::take(&mut settings.ipsec), context).await;
+            let Some(mut intent) = self.intent.take() else { return Ok(()) };
+            let done = self.carry_out_on(step.phase, &mut intent, context);
+            self.intent = Some(intent);
             self.shown.show(self.gateway());
-            refused
+            done.map_err(Refusal::from)
+        })
+    }
+
+    fn undo<'a>(&'a mut self, step: &'a Step, policy: Policy, context: &'a Context) -> Work<'a, ()> {
+        Box::pin(async move {
+            let Some(mut intent) = self.intent.take() else { return };
+            if let Err(error) = self.undo_on(step.phase, &mut intent, policy, context).await {
+                tracing::error!("going back to the previous configuration: {error}");
+            }
+            self.intent = Some(intent);
+            self.shown.show(self.gateway());
+        })
+    }
+
+    fn finish(&mut self) -> Work<'_, ()> {
+        Box::pin(async {
+            self.intent = None;
+            match (&self.served, &self.revocations) {
+                (Some(served), Some(revocations)) => revocations.watch(&served.settings, None),
+                (Some(_), None) => {}
+                (None, _) => self.revocations = None,
+            }
+            // What is in force has its policies: the first packet finds them.
+            if let Some(served) = &self.served {
+                served.gateway.settle().await;
+            }
         })
     }
 
@@ -166,19 +132,19 @@ impl Service for IpsecService {
     }
 
     fn pending(&self) -> BTreeSet<Path> {
-        let pending = self.running.iter().flat_map(|running| &running.pending);
+        let pending = self.served.iter().flat_map(|served| &served.pending);
         pending.map(|peer| path_of_peer(peer)).collect()
     }
 
     fn serves(&self) -> bool {
-        self.running.is_some()
+        self.served.is_some()
     }
 
     fn interface_removed(&mut self, name: &str) {
         if name == NAME {
             tracing::warn!("until then nothing is sent to the networks behind IPsec peers");
             self.shown.show(None);
-            self.running = None;
+            self.served = None;
         }
     }
 
@@ -188,64 +154,170 @@ impl Service for IpsecService {
 
     fn stop(&mut self) {
         self.shown.show(None);
-        self.end();
+        self.served = None;
+        self.revocations = None;
     }
 }
 
 impl IpsecService {
     fn gateway(&self) -> Option<Arc<Gateway>> {
-        self.running.as_ref().map(|running| Arc::clone(&running.gateway))
+        self.served.as_ref().map(|served| Arc::clone(&served.gateway))
     }
 
-    /// Makes the gateway what `settings` says. Peers that were refused are not served, or as they were before.
-    async fn apply(&mut self, mut settings: IpSec, context: &Context) -> Refused {
-        let host = &context.host;
+    /// Plans the way to `settings`. Peers that are refused are not served, or as they were before.
+    async fn plan_change(&mut self, mut settings: IpSec, host: &Host) -> Planned {
+        self.intent = None;
         let mut refused = Refused::new();
-        if settings.peers.is_empty() {
-            self.end();
-            if let Err(error) = host.set(NAME, None) {
-                tracing::warn!("{error}");
-            }
-            return refused;
-        }
         if let Err(error) = self.learn_revocations(&settings) {
             refused.insert(path_of([]), ServiceError::from(error).into());
-            return refused;
+            return Planned { steps: Vec::new(), refused };
         }
         // Also of peers that are refused: what they are to protect stays closed.
         let wanted = network::networks(&settings);
-        let (plans, pending) = self.plan(&mut settings, &mut refused).await;
-        let served = network::networks(&settings);
-        let networks = wanted.and(served);
-        if settings.peers.is_empty() {
-            self.end();
-            if let Err(error) = host.set(NAME, network::wants(networks, false)) {
-                refused.insert(path_of([]), ServiceError::from(error).into());
-            }
-            return refused;
-        }
-        if let Err(error) = self.serve(settings, networks.clone(), (plans, pending), context) {
-            refused.insert(path_of([]), error.into());
-            if self.running.is_none()
-                && let Err(error) = host.set(NAME, network::wants(networks, false))
-            {
-                tracing::warn!("{error}");
-            }
-        }
-        // What is in force has its policies: the first packet finds them.
-        if let Some(running) = &self.running {
-            running.gateway.settle().await;
-        }
-        refused
+        let (plans, pending) = self.plan_peers(&mut settings, &mut refused).await;
+        let networks = wanted.and(network::networks(&settings));
+        let before = host.wanted(NAME);
+        let is_new = self.served.is_none();
+        let (phases, intent) = if settings.peers.is_empty() {
+            let changes = !is_new || before != network::wants(networks.clone(), false);
+            let phase = if is_new { Phase::Prepare } else { Phase::Remove };
+            let end = End { networks, before, settings: None };
+            (if changes { vec![phase] } else { Vec::new() }, Intent::End(end))
+        } else {
+            let remotes = BTreeMap::new();
+            let change =
+                Change { settings, pending, remotes, plans, networks, before, is_new, is_switched: false };
+            let is_served = self.is_served(&change);
+            let phases = if is_served { Vec::new() } else { vec![Phase::Prepare, Phase::Switch] };
+            (phases, Intent::Change(change))
+        };
+        self.intent = Some(intent);
+        let frees = |phase| if phase == Phase::Remove { requirements::ports().to_vec() } else { Vec::new() };
+        let step = |phase| Step { path: path_of([]), phase, frees: frees(phase) };
+        Planned { steps: phases.into_iter().map(step).collect(), refused }
     }
 
-    /// Has read and fetched what these settings need to know about revocation.
+    /// Whether all is as a change would make it.
+    fn is_served(&self, change: &Change) -> bool {
+        self.served.as_ref().is_some_and(|served| {
+            change.plans.is_empty()
+                && (&served.settings, &served.pending) == (&change.settings, &change.pending)
+                && change.before == change.wants()
+        })
+    }
+
+    fn carry_out_on(
+        &mut self,
+        phase: Phase,
+        intent: &mut Intent,
+        context: &Context,
+    ) -> Result<(), ServiceError> {
+        match intent {
+            Intent::Change(change) if phase == Phase::Prepare => {
+                let served = match &mut self.served {
+                    Some(served) => served,
+                    none => none.insert(Served::create(context)?),
+                };
+                served.prepare(change, context)
+            }
+            Intent::Change(change) => match &mut self.served {
+                Some(served) => served.switch(change, context),
+                None => Ok(()),
+            },
+            Intent::End(end) => {
+                self.shown.show(None);
+                end.settings = self.served.take().map(|served| served.settings);
+                let closed = context.host.set(NAME, network::wants(end.networks.clone(), false));
+                if end.settings.is_none() {
+                    return Ok(closed?);
+                }
+                closed.unwrap_or_else(|error| tracing::warn!("{error}"));
+                Ok(())
+            }
+        }
+    }
+
+    async fn undo_on(
+        &mut self,
+        phase: Phase,
+        intent: &mut Intent,
+        policy: Policy,
+        context: &Context,
+    ) -> Result<(), ServiceError> {
+        match intent {
+            Intent::Change(change) if phase == Phase::Switch => {
+                self.switch_back(change).await;
+                let prepared = change.prepared();
+                Ok(context.host.set(NAME, prepared)?)
+            }
+            Intent::Change(change) if change.is_new => {
+                self.shown.show(None);
+                self.served = None;
+                let closed = || network::wants(change.networks.clone(), false);
+                let wants = if policy == Policy::EachPath { closed() } else { change.before.take() };
+                Ok(context.host.set(NAME, wants)?)
+            }
+            Intent::Change(change) => {
+                self.served.as_ref().map_or(Ok(()), |served| served.undo_prepare(change, context))
+            }
+            // Nobody was served, and what is to be protected stays closed.
+            Intent::End(End { settings: None, .. }) if policy == Policy::EachPath => Ok(()),
+            Intent::End(end) => {
+                context.host.set(NAME, end.before.clone())?;
+                let Some(settings) = end.settings.take() else { return Ok(()) };
+                self.begin_again(settings, end.before.clone(), context).await
+            }
+        }
+    }
+
+    /// Serves the peers of before a change that was carried out. Those that it changed are planned anew.
+    async fn switch_back(&mut self, change: &mut Change) {
+        if !change.is_switched {
+            return;
+        }
+        let mut refused = Refused::new();
+        let mut settings = std::mem::take(&mut change.settings);
+        if let Some(served) = &mut self.served {
+            served.remotes = std::mem::take(&mut change.remotes);
+        }
+        let (plans, pending) = self.plan_peers(&mut settings, &mut refused).await;
+        (change.settings, change.plans, change.pending) = (settings, plans, pending);
+        if let Some(served) = &mut self.served {
+            served.exchange(change);
+        }
+        for error in refused.values() {
+            tracing::error!("going back to the previous configuration: {error}");
+        }
+    }
+
+    /// Serves peers again that were served before the gateway ended.
+    async fn begin_again(
+        &mut self,
+        mut settings: IpSec,
+        before: Option<Wants>,
+        context: &Context,
+    ) -> Result<(), ServiceError> {
+        let mut refused = Refused::new();
+        let (plans, pending) = self.plan_peers(&mut settings, &mut refused).await;
+        for error in refused.values() {
+            tracing::error!("going back to the previous configuration: {error}");
+        }
+        let networks = before.as_ref().map_or_else(Networks::default, |wants| wants.networks.clone());
+        let remotes = BTreeMap::new();
+        let mut change =
+            Change { settings, pending, remotes, plans, networks, before, is_new: true, is_switched: false };
+        let served = self.served.insert(Served::create(context)?);
+        served.prepare(&change, context)?;
+        served.switch(&mut change, context)
+    }
+
+    /// Has read and fetched what these settings, and those that are served, need to know about revocation.
     fn learn_revocations(&mut self, settings: &IpSec) -> io::Result<()> {
         if self.revocations.is_none() && settings.peers.values().any(|peer| revocation::is_needed(peer)) {
             self.revocations = Some(Revocations::start()?);
         }
         if let Some(revocations) = &self.revocations {
-            revocations.watch(settings);
+            revocations.watch(settings, self.served.as_ref().map(|served| &served.settings));
         }
         Ok(())
     }
@@ -254,17 +326,12 @@ impl IpsecService {
         self.revocations.as_ref().map(Revocations::evidence)
     }
 
-    fn end(&mut self) {
-        self.running = None;
-        self.revocations = None;
-    }
-
     /// Plans the connections to peers that are new or changed. What is refused stays as it was, and what was not there and may
     /// be served later is pending.
-    async fn plan(&self, settings: &mut IpSec, refused: &mut Refused) -> (Vec<Plan>, BTreeSet<String>) {
+    async fn plan_peers(&self, settings: &mut IpSec, refused: &mut Refused) -> (Vec<Plan>, BTreeSet<String>) {
         let before = |name: &str| {
-            let running = self.running.as_ref().filter(|running| !running.pending.contains(name))?;
-            running.settings.peers.get(name)
+            let served = self.served.as_ref().filter(|served| !served.pending.contains(name))?;
+            served.settings.peers.get(name)
         };
         let changed: Vec<Wanted> = settings
             .peers
@@ -274,7 +341,7 @@ impl IpsecService {
                 name: name.clone(),
                 peer: Arc::clone(peer),
                 before: before(name).cloned(),
-                at: self.running.as_ref().and_then(|running| running.remotes.get(name).copied()),
+                at: self.served.as_ref().and_then(|served| served.remotes.get(name).copied()),
                 moves: false,
                 evidence: self.evidence(),
             })
@@ -286,14 +353,16 @@ impl IpsecService {
                     plans.push(plan);
                     continue;
                 }
-                Err(error) => error,
+                Err(error) => ServiceError::from(error),
             };
+            // What stays as it was is not tried again before the next configuration.
+            let is_pending = before(&name).is_none() && error.is_temporary();
             match before(&name) {
                 Some(old) => _ = settings.peers.insert(name.clone(), Arc::clone(old)),
-                None if error.is_temporary() => _ = pending.insert(name.clone()),
+                None if is_pending => _ = pending.insert(name.clone()),
                 None => _ = settings.peers.remove(&name),
             }
-            refused.insert(path_of_peer(&name), ServiceError::from(error).into());
+            refused.insert(path_of_peer(&name), Refusal::new(error, is_pending));
         }
         (plans, pending)
     }
@@ -302,72 +371,31 @@ impl IpsecService {
     /// their names lead, or at the next of their addresses.
     async fn look_again(&mut self) {
         let evidence = self.evidence();
-        let Some(running) = &mut self.running else { return };
+        let Some(served) = &mut self.served else { return };
         let may_move = |(name, peer): &(&String, &Arc<Peer>)| {
-            running.pending.contains(*name) || peer.remote_addresses.len() > 1 || is_named(peer)
+            served.pending.contains(*name) || peer.remote_addresses.len() > 1 || is_named(peer)
         };
-        let doubtful = running.settings.peers.iter().filter(may_move);
+        let doubtful = served.settings.peers.iter().filter(may_move);
         let mut doubtful: BTreeMap<String, Arc<Peer>> =
             doubtful.map(|(name, peer)| (name.clone(), Arc::clone(peer))).collect();
         if doubtful.is_empty() {
             return;
         }
-        for shown in running.gateway.status().await.into_iter().filter(|shown| shown.up) {
+        for shown in served.gateway.status().await.into_iter().filter(|shown| shown.up) {
             doubtful.remove(&shown.name);
         }
         let wanted = doubtful.into_iter().map(|(name, peer)| {
-            let at = running.remotes.get(&name).copied();
+            let at = served.remotes.get(&name).copied();
             Wanted { name, peer, before: None, at, moves: true, evidence: evidence.clone() }
         });
         for (name, planned) in plan_all(wanted.collect()).await {
             let Ok(plan) = planned else { continue };
-            let was_pending = running.pending.remove(&name);
-            if was_pending || plan.connection.remote != running.remotes.get(&name).copied() {
-                running.remotes.extend(plan.connection.remote.map(|remote| (name.clone(), remote)));
+            let was_pending = served.pending.remove(&name);
+            if was_pending || plan.connection.remote != served.remotes.get(&name).copied() {
+                served.remotes.extend(plan.connection.remote.map(|remote| (name.clone(), remote)));
                 tracing::info!("peer {name}: {}", where_it_is(&plan));
-                running.gateway.add(vec![plan]);
+                served.gateway.add(vec![plan]);
             }
         }
     }
-
-    fn serve(
-        &mut self,
-        settings: IpSec,
-        networks: Networks,
-        (plans, pending): (Vec<Plan>, BTreeSet<String>),
-        context: &Context,
-    ) -> Result<(), ServiceError> {
-        if self.running.is_none() {
-            let gateway =
-                Gateway::create(context.engines.clone(), Options::default(), context.events.clone())?;
-            self.running = Some(Running {
-                gateway: Arc::new(gateway),
-                settings: IpSec::default(),
-                pending: BTreeSet::new(),
-                remotes: BTreeMap::new(),
-            });
-        }
-        let Some(running) = &mut self.running else { return Ok(()) };
-        let up = LinkChange { mtu: Some(inside_mtu(&settings)), up: Some(true), ..LinkChange::default() };
-        host::change_link(NAME, &[up])?;
-        context.host.set(NAME, network::wants(networks, true))?;
-        context.host.follow(NAME, running.gateway.measurer());
-        let gone = running.settings.peers.keys().filter(|name| !settings.peers.contains_key(*name));
-        running.gateway.remove(gone.cloned().collect());
-        running.gateway.set_patience(connections::patience(settings.retransmission));
-        running.remotes.retain(|name, _| settings.peers.contains_key(name));
-        let known =
-            plans.iter().filter_map(|plan| Some((plan.connection.name.clone(), plan.connection.remote?)));
-        running.remotes.extend(known);
-        running.pending = pending;
-        running.gateway.add(plans);
-        running.settings = settings;
-        Ok(())
-    }
-}
-
-/// The MTU of the interface: as usual, or what the tunnel with the largest packets has. Each looks to its own.
-fn inside_mtu(settings: &IpSec) -> u32 {
-    let tunnels = settings.peers.values().flat_map(|peer| peer.tunnels.values());
-    tunnels.filter_map(|tunnel| tunnel.mtu.map(u32::from)).fold(MTU, u32::max)
 }

@@ -16,6 +16,7 @@ pub mod plan;
 mod requirements;
 #[cfg(test)]
 pub(crate) mod sample;
+mod served;
 pub mod service;
 pub mod uapi;
 pub mod uapi_server;

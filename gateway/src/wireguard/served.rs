@@ -1,0 +1,260 @@
+//! An interface that is served, and its way from one configuration to another.
+//!
+//! ```text
+//! prepare  port, MTU, addresses and routes: beside what there is, so that a refusal costs nothing
+//! switch   keys and peers, up or down, rules; then addresses and routes go that are no longer wanted
+//! ```
+
+use super::interface::Interface;
+use super::plan;
+use super::uapi_server::Window;
+use super::update::{Update, UpdateError};
+use crate::host::netlink::{LinkChange, NetlinkError};
+use crate::host::wants::Wants;
+use crate::host::{self, Host};
+use crate::service::Context;
+use crate::tunnel_interface::{InterfaceError, Options};
+use config::settings::WireGuard;
+use std::io;
+use std::mem::swap;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Why a configuration of WireGuard could not be applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The interface could not be made.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// Keys, port or mark were refused.
+    #[error("interface {0}: {1}")]
+    Update(String, UpdateError),
+    /// Link, address, route or rule were refused.
+    #[error("interface {0}: {1}")]
+    Network(String, NetlinkError),
+}
+
+/// How long an interface that goes down may take to let go of its port: its handshake thread has a low priority.
+const RELEASE: Duration = Duration::from_secs(2);
+
+/// A running interface, and what was made of it.
+pub(super) struct Served {
+    pub(super) interface: Arc<Interface>,
+    pub(super) settings: WireGuard,
+    wants: Wants,
+    /// Whether it is what `settings` says: not if a step back was refused too.
+    is_known: bool,
+    /// Where `wg` sees it.
+    window: Option<Window>,
+}
+
+/// A change of an interface, and how far it has come.
+pub(super) struct Change {
+    /// What it is to be; once it is, what it was.
+    pub(super) settings: WireGuard,
+    wants: Wants,
+    /// The port that it had, if it was to change: without one in the configuration, the one that the kernel chose.
+    port: Option<u16>,
+    /// Whether it has the keys and peers that are wanted.
+    is_updated: bool,
+    /// Whether it is what was wanted.
+    is_switched: bool,
+}
+
+impl Change {
+    /// A change to these settings, of which nothing is done.
+    pub(super) fn new(settings: WireGuard) -> Self {
+        let wants = plan::wants(&settings);
+        Self { settings, wants, port: None, is_updated: false, is_switched: false }
+    }
+}
+
+impl Served {
+    /// Makes an interface. What is refused takes the interface with it, and that its addresses and routes.
+    pub(super) async fn create(
+        name: &str,
+        wanted: WireGuard,
+        context: &Context,
+    ) -> Result<Self, ServiceError> {
+        let wants = plan::wants(&wanted);
+        let options = Options { without: wanted.disabled_offloads.clone(), ..Options::default() };
+        check_port(name, &wanted, Duration::ZERO).await?;
+        let interface =
+            Arc::new(Interface::create(name, context.engines.clone(), options, context.events.clone())?);
+        interface.set_segment_sizes(wanted.adjust_mss);
+        let refused = |error| ServiceError::Network(name.to_owned(), error);
+        let served = Self { interface, settings: wanted, wants, is_known: true, window: None };
+        served.update(plan::update(None, &served.settings)).await?;
+        served.set_mtu(&served.settings).map_err(refused)?;
+        served.set_up(&served.settings).map_err(refused)?;
+        context.host.set(name, Some(served.wants.clone())).map_err(refused)?;
+        Ok(served)
+    }
+
+    /// Whether it is what these settings say.
+    pub(super) fn is(&self, wanted: &WireGuard) -> bool {
+        self.is_known && self.settings == *wanted
+    }
+
+    /// Lets `wg` see the interface. Where that cannot be, as when another network namespace has one of the same name, it is
+    /// tried again later.
+    pub(super) async fn open_window(&mut self) {
+        if self.window.as_ref().is_some_and(Window::is_open) {
+            return;
+        }
+        match Window::open(&self.interface).await {
+            Ok(window) => self.window = Some(window),
+            // Said once.
+            Err(error) if self.window.is_none() => {
+                tracing::warn!("wg does not see {}: {error}", self.interface.name());
+                self.window = Some(Window::closed());
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Does what may be refused, and takes nothing from what there is.
+    pub(super) async fn prepare(&self, change: &mut Change, host: &Host) -> Result<(), ServiceError> {
+        let name = self.interface.name();
+        let wanted = &change.settings;
+        if wanted.port != self.settings.port || self.settings.disable {
+            check_port(name, wanted, RELEASE).await?;
+        }
+        let refused = |error| ServiceError::Network(name.to_owned(), error);
+        self.set_mtu(wanted).map_err(refused)?;
+        let listen_port = self.update_to(wanted).listen_port;
+        if listen_port.is_some() {
+            change.port = Some(match self.settings.port {
+                Some(port) => port,
+                None => self.interface.snapshot().await.listen_port,
+            });
+            self.update(Update { listen_port, ..Update::default() }).await?;
+        }
+        let prepared = self.prepared(change);
+        if prepared != self.wants || !self.is_known {
+            host.set(name, Some(prepared)).map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    /// Undoes [`prepare`](Self::prepare), however far it came. The kernel may have dropped more than it was told to: all is
+    /// compared.
+    pub(super) async fn undo_prepare(&mut self, change: &Change, host: &Host) {
+        let back = self.go_back(change, host).await;
+        self.note_way_back(back);
+    }
+
+    async fn go_back(&self, change: &Change, host: &Host) -> Result<(), ServiceError> {
+        let name = self.interface.name();
+        if change.port.is_some() {
+            self.update(Update { listen_port: change.port, ..Update::default() }).await?;
+        }
+        let refused = |error| ServiceError::Network(name.to_owned(), error);
+        self.set_mtu(&self.settings).map_err(refused)?;
+        host.change(name, &self.prepared(change), &self.wants).map_err(refused)
+    }
+
+    /// Makes it what is wanted: adds, changes, then takes away. What the handshake thread learns of its peers comes late, as it
+    /// cannot be undone without loss.
+    pub(super) async fn switch(&mut self, change: &mut Change, host: &Host) -> Result<(), ServiceError> {
+        let name = self.interface.name();
+        let refused = |error| ServiceError::Network(name.to_owned(), error);
+        // The port it has already.
+        let mut update = Some(Update { listen_port: None, ..self.update_to(&change.settings) });
+        // While it is down it learns nothing, and it must know its mark before it goes up.
+        if let Some(update) = update.take_if(|_| self.settings.disable) {
+            self.update(update).await?;
+            change.is_updated = true;
+        }
+        self.set_up(&change.settings).map_err(refused)?;
+        let both = self.wants.and(&change.wants);
+        if both.rules != self.wants.rules || !self.is_known {
+            host.set(name, Some(both)).map_err(refused)?;
+        }
+        if let Some(update) = update {
+            self.update(update).await?;
+            change.is_updated = true;
+        }
+        host.change(name, &self.wants, &change.wants).map_err(refused)?;
+        self.interface.set_offloads(&change.settings.disabled_offloads)?;
+        self.interface.set_segment_sizes(change.settings.adjust_mss);
+        self.exchange(change);
+        self.is_known = true;
+        Ok(())
+    }
+
+    /// Undoes [`switch`](Self::switch), however far it came: what it has then is what was prepared.
+    pub(super) async fn undo_switch(&mut self, change: &mut Change, host: &Host) {
+        if change.is_switched {
+            self.exchange(change);
+        }
+        let back = self.switch_back(change, host).await;
+        self.note_way_back(back);
+    }
+
+    async fn switch_back(&self, change: &Change, host: &Host) -> Result<(), ServiceError> {
+        let name = self.interface.name();
+        let refused = |error| ServiceError::Network(name.to_owned(), error);
+        if change.is_updated {
+            let update = plan::update(Some(&change.settings), &self.settings);
+            self.update(Update { listen_port: None, ..update }).await?;
+        }
+        self.set_up(&self.settings).map_err(refused)?;
+        self.interface.set_offloads(&self.settings.disabled_offloads)?;
+        self.interface.set_segment_sizes(self.settings.adjust_mss);
+        host.set(name, Some(self.prepared(change))).map_err(refused)
+    }
+
+    /// What the host is to have for it between the two steps. The rules of a tunnel for everything come when its mark does.
+    fn prepared(&self, change: &Change) -> Wants {
+        Wants { rules: self.wants.rules.clone(), ..self.wants.and(&change.wants) }
+    }
+
+    fn exchange(&mut self, change: &mut Change) {
+        swap(&mut self.settings, &mut change.settings);
+        swap(&mut self.wants, &mut change.wants);
+        change.is_switched = !change.is_switched;
+    }
+
+    fn note_way_back(&mut self, back: Result<(), ServiceError>) {
+        self.is_known &= back.is_ok();
+        if let Err(error) = back {
+            tracing::error!("going back to the previous configuration: {error}");
+        }
+    }
+
+    /// What makes it what is wanted, as far as keys and peers do; of one that is not known, all.
+    fn update_to(&self, wanted: &WireGuard) -> Update {
+        plan::update(self.is_known.then_some(&self.settings), wanted)
+    }
+
+    async fn update(&self, update: Update) -> Result<(), ServiceError> {
+        let name = self.interface.name();
+        self.interface.update(update).await.map_err(|error| ServiceError::Update(name.to_owned(), error))
+    }
+
+    fn set_mtu(&self, settings: &WireGuard) -> Result<(), NetlinkError> {
+        let mtu = LinkChange { mtu: Some(settings.mtu), ..LinkChange::default() };
+        host::change_link(self.interface.name(), &[mtu])
+    }
+
+    /// Puts it up or down.
+    fn set_up(&self, settings: &WireGuard) -> Result<(), NetlinkError> {
+        let up = LinkChange { up: Some(!settings.disable), ..LinkChange::default() };
+        host::change_link(self.interface.name(), &[up])
+    }
+}
+
+/// Refuses a port that another program has, before anything is changed.
+async fn check_port(name: &str, settings: &WireGuard, patience: Duration) -> Result<(), ServiceError> {
+    let Some(port) = settings.port.filter(|_| !settings.disable) else { return Ok(()) };
+    let deadline = Instant::now() + patience;
+    while UdpSocket::bind(("0.0.0.0", port)).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
+        if Instant::now() >= deadline {
+            return Err(ServiceError::Update(name.to_owned(), UpdateError::port_in_use(port)));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,354 @@
+//! A new configuration that is applied whole or not at all, in a daemon that this process is.
+
+use crate::daemon::{key_pair, lines};
+use crate::ipsec::{Gateway, configuration, peer};
+use crate::support::{PATIENCE, answers, sites};
+use config::Settings;
+use crypto::choice::Choice;
+use crypto::engine::aws_lc::AwsLc;
+use gateway::api;
+use gateway::daemon::{self, Daemon};
+use gateway::host::Host;
+use gateway::ipsec::service::IpsecService;
+use gateway::service::{Context, Phase, Policy, Refused, Service, Step};
+use gateway::wireguard::service::WireGuardService;
+use lab::{Lab, wait_until};
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Notify, mpsc};
+
+fn wireguard(name: &str, private: &str, lines: &[String]) -> String {
+    let lines = lines.iter().map(|line| format!("set interfaces wireguard {name} {line}\n"));
+    format!("set interfaces wireguard {name} private-key {private}\n") + &lines.collect::<String>()
+}
+
+fn settings(text: &str) -> Settings {
+    Settings::new(&config::parse(text).expect("the grammar knows it")).expect("it is right").0
+}
+
+fn engines() -> Arc<Choice> {
+    Arc::new(Choice::among(vec![Arc::new(AwsLc)]))
+}
+
+/// Two sites with a tunnel of either protocol between them; the second is a daemon of its own.
+struct Sites {
+    lab: Lab,
+    /// The keys of both for WireGuard.
+    keys: [(String, String); 2],
+    /// The first, once its API is served.
+    a: Gateway,
+    b: Gateway,
+}
+
+impl Sites {
+    fn new() -> Option<Self> {
+        let mut lab = sites()?;
+        let keys = [key_pair(), key_pair()];
+        for (site, end) in [("a", 1), ("b", 2)] {
+            lab.ip(site, &format!("address add 10.{end}0.0.1/32 dev lo")).expect("an address");
+        }
+        let (a, mut b) = (Gateway::new(&lab, "a"), Gateway::new(&lab, "b"));
+        b.write(&(wireguard("wg0", &keys[1].0, &lines(1, &keys[0].1, &[])) + &configuration(1)));
+        b.0.start(&mut lab);
+        Some(Self { lab, keys, a, b })
+    }
+
+    /// What the first site is configured with, but for other interfaces.
+    fn common(&self, more: &[&str]) -> String {
+        wireguard("wg0", &self.keys[0].0, &lines(0, &self.keys[1].1, more)) + &configuration(0)
+    }
+
+    /// An interface for another peer, which is nowhere.
+    fn extra(&self, name: &str, number: u32) -> String {
+        let lines = [
+            format!("address 10.{number}.0.1/24"),
+            format!("port {}", 51900 + number),
+            format!("peer b public-key {}", self.keys[1].1),
+            format!("peer b allowed-ips 10.{}.0.0/16", number + 100),
+        ];
+        wireguard(name, &self.keys[0].0, &lines)
+    }
+
+    fn before(&self) -> String {
+        self.common(&[]) + &self.extra("wg2", 72)
+    }
+
+    /// Changes, additions and removals of both protocols.
+    fn after(&self) -> String {
+        let more = ["mtu 1300", "address 10.67.0.1/24", "peer other allowed-ips 0.0.0.0/0"];
+        let kept = self.common(&more).replace("port 51820\n", "port 51821\n");
+        let kept = kept.replace("other port 51821", "other port 51820");
+        let kept: String =
+            kept.lines().filter(|it| !it.contains("peer second")).map(|it| format!("{it}\n")).collect();
+        let third = ["192.168.77.1", "192.168.77.9"];
+        let psk = "set vpn ipsec authentication psk sites id 192.168.77.9\n";
+        let third = peer(0, "third", third, ["10.10.0.0/16", "10.30.0.0/16"], "none");
+        kept + psk + &third + &self.extra("wg1", 71)
+    }
+
+    /// What the kernel has. An interface that was removed and came back has another number.
+    fn kernel(&self) -> Vec<String> {
+        let commands =
+            ["-o link", "-o address", "rule", "-6 rule", "route show table all", "-6 route show table all"];
+        let mut all = Vec::new();
+        for command in commands {
+            let text = self.lab.ip("a", command).expect("ip shows it");
+            let numbered = command.starts_with("-o");
+            let line = |line: &str| match line.split_once(": ") {
+                Some((_, rest)) if numbered => rest.to_owned(),
+                _ => line.to_owned(),
+            };
+            all.extend(text.lines().map(line));
+        }
+        all.sort();
+        all
+    }
+
+    /// The sessions of both protocols.
+    fn sessions(&self) -> (Vec<u64>, serde_json::Value) {
+        (self.a.spis("other"), self.a.0.peer("other")["latest_handshake"].clone())
+    }
+
+    fn carry(&self) -> bool {
+        answers(&self.lab, "a", "10.66.0.2") && answers(&self.lab, "a", "10.20.0.1")
+    }
+
+    fn come_up(&self) {
+        wait_until(PATIENCE, || self.a.0.socket.exists()).expect("its API is served");
+        let up = || self.a.spis("other").len() == 1 && self.carry();
+        if let Err(error) = wait_until(PATIENCE, up) {
+            panic!(
+                "{error}\n{:#?}\n{}",
+                self.kernel(),
+                std::fs::read_to_string(&self.b.0.log).unwrap_or_default()
+            );
+        }
+    }
+
+    /// Runs a test in the namespace of the first site.
+    fn inside(&self, test: impl FnOnce(&Runtime) + Send) {
+        let inside = || {
+            let runtime = Builder::new_current_thread().enable_all().build();
+            test(&runtime.expect("a runtime"));
+        };
+        self.lab.enter("a", inside).expect("the test passes");
+    }
+
+    /// Serves the API of the first site beside the test, which waits for its answers.
+    fn serve_api(&self, shown: api::Shown) -> Served {
+        let (socket, ended) = (self.a.0.socket.clone(), Arc::new(Notify::new()));
+        let end = Arc::clone(&ended);
+        let serve = async move {
+            let listener = api::bind(&socket).await.expect("a socket");
+            tokio::select! {
+                () = api::serve(listener, shown) => {}
+                () = ended.notified() => {}
+            }
+        };
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        Served { end, thread: Some(std::thread::spawn(move || runtime.block_on(serve))) }
+    }
+
+    /// The same, with a daemon that serves what is configured before.
+    fn with_daemon(&self, test: impl FnOnce(&Runtime, &mut Daemon) + Send) {
+        self.inside(|runtime| {
+            let before = settings(&self.before());
+            let host = Host::start(daemon::wanted(&before)).expect("root may");
+            let mut daemon = Daemon::new(engines(), mpsc::unbounded_channel().0, host);
+            let refused = runtime.block_on(daemon.apply(before, Policy::AllOrNothing));
+            assert!(refused.is_empty(), "{refused:?}");
+            let _served = self.serve_api(daemon.shown());
+            self.come_up();
+            test(runtime, &mut daemon);
+        });
+    }
+}
+
+/// The API is served as long as this lives.
+struct Served {
+    end: Arc<Notify>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.end.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, it has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A commit of this is refused for this reason, and leaves everything as it was. All that is said.
+fn refused(
+    sites: &Sites,
+    runtime: &Runtime,
+    daemon: &mut Daemon,
+    text: &str,
+    path: &str,
+    why: &str,
+) -> Vec<String> {
+    let before = (sites.kernel(), sites.sessions());
+    let refused = runtime.block_on(daemon.apply(settings(text), Policy::AllOrNothing));
+    let said: Vec<String> = refused.iter().map(|(path, refusal)| format!("{path}: {refusal}")).collect();
+    assert!(said.iter().any(|said| said.starts_with(path) && said.contains(why)), "{said:?}");
+    assert_eq!((sites.kernel(), sites.sessions()), before, "after {said:?}");
+    assert!(sites.carry(), "after {said:?}");
+    said
+}
+
+#[test]
+fn a_commit_of_which_a_step_is_refused_leaves_everything_as_it_was() {
+    let Some(sites) = Sites::new() else { return };
+    sites.with_daemon(|runtime, daemon| {
+        let after = sites.after();
+        let taken = UdpSocket::bind("0.0.0.0:51971").expect("it is free");
+        refused(&sites, runtime, daemon, &after, "interfaces wireguard wg1", "UDP port 51971 is in use");
+        drop(taken);
+        // The last thing that is prepared: all else was already. The new interface has the port of one that goes for it.
+        let moved = after.replace("port 51971", "port 51972");
+        sites.lab.ip("a", "route add 10.30.0.0/16 dev outside table 220").expect("a route");
+        refused(&sites, runtime, daemon, &moved, "vpn ipsec", "of another program");
+        sites.lab.ip("a", "route delete 10.30.0.0/16 dev outside table 220").expect("it is there");
+        // The whole of IPsec is to go, and WireGuard is refused.
+        let taken = UdpSocket::bind("0.0.0.0:51971").expect("it is free");
+        let no_ipsec: String =
+            after.lines().filter(|it| !it.contains("vpn ipsec")).map(|it| format!("{it}\n")).collect();
+        refused(&sites, runtime, daemon, &no_ipsec, "interfaces wireguard wg1", "UDP port 51971 is in use");
+        drop(taken);
+        let committed = runtime.block_on(daemon.apply(settings(&moved), Policy::AllOrNothing));
+        assert!(committed.is_empty(), "{committed:?}");
+        let kernel = sites.kernel().join("\n");
+        assert!(
+            kernel.contains("10.67.0.1") && kernel.contains("wg1") && !kernel.contains("wg2"),
+            "{kernel}"
+        );
+        assert!(!sites.a.peer("third").is_null() && sites.a.peer("second").is_null());
+        wait_until(PATIENCE, || sites.carry()).expect("what was changed carries packets");
+    });
+}
+
+#[test]
+fn all_that_is_wrong_with_peers_is_told_before_anything_is_done() {
+    let Some(sites) = Sites::new() else { return };
+    sites.with_daemon(|runtime, daemon| {
+        let wrong = |name: &str, number: u32| {
+            let remote = format!("192.168.77.{number}");
+            let networks = ["10.10.0.0/16", &format!("10.{number}.0.0/16")];
+            let peer = peer(0, name, ["192.168.77.1", &remote], networks, "none");
+            let set = format!("set vpn ipsec site-to-site peer {name} authentication x509");
+            peer.replace("pre-shared-secret", "x509")
+                + &format!("{set} certificate none\n{set} ca-certificate none\n")
+        };
+        let pki = "set pki ca none certificate AAAA\nset pki certificate none certificate AAAA\n\
+                   set pki certificate none private key AAAA\n";
+        let text = sites.after() + pki + &wrong("one", 41) + &wrong("two", 42);
+        let said = refused(&sites, runtime, daemon, &text, "vpn ipsec site-to-site peer one", "certificate");
+        assert!(said.len() == 2 && said[1].starts_with("vpn ipsec site-to-site peer two"), "{said:?}");
+    });
+}
+
+#[test]
+fn a_commit_costs_what_it_does_not_change_no_packet() {
+    let Some(sites) = Sites::new() else { return };
+    sites.with_daemon(|runtime, daemon| {
+        let before = sites.sessions();
+        let text = sites.common(&[]) + &sites.extra("wg1", 71);
+        let text: String =
+            text.lines().filter(|it| !it.contains("peer second")).map(|it| format!("{it}\n")).collect();
+        let pings = ["10.66.0.2", "10.20.0.1"].map(|address| {
+            let ping = ["-q", "-c", "150", "-i", "0.02", "-W", "10", address];
+            sites
+                .lab
+                .command("a", "ping")
+                .args(ping)
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .expect("ping")
+        });
+        let committed = runtime.block_on(daemon.apply(settings(&text), Policy::AllOrNothing));
+        assert!(committed.is_empty(), "{committed:?}");
+        for ping in pings {
+            let said = String::from_utf8(ping.wait_with_output().expect("it ends").stdout).expect("text");
+            assert!(said.contains("150 received, 0% packet loss"), "{said}");
+        }
+        assert_eq!(sites.sessions(), before);
+    });
+}
+
+/// The services, as the daemon has them, and what it lends them.
+struct Services {
+    all: Vec<Box<dyn Service>>,
+    context: Context,
+}
+
+impl Services {
+    /// Plans and does all, in the order of the phases.
+    async fn carry_out(&mut self, text: &str) -> Vec<(usize, Step)> {
+        let mut settings = settings(text);
+        let mut steps = Vec::new();
+        for (number, service) in self.all.iter_mut().enumerate() {
+            let planned = service.plan(&mut settings, &self.context).await;
+            assert!(planned.refused.is_empty(), "{:?}", planned.refused);
+            steps.extend(planned.steps.into_iter().map(|step| (number, step)));
+        }
+        let phases = [Phase::Prepare, Phase::Switch, Phase::Remove];
+        steps.sort_by_key(|(_, step)| phases.iter().position(|phase| *phase == step.phase));
+        let mut refused = Refused::new();
+        for (number, step) in &steps {
+            let done = self.all[*number].carry_out(step, &self.context).await;
+            refused.extend(done.err().map(|refusal| (step.path.clone(), refusal)));
+        }
+        assert!(refused.is_empty(), "{refused:?}");
+        steps
+    }
+
+    async fn undo(&mut self, steps: Vec<(usize, Step)>) {
+        for (number, step) in steps.iter().rev() {
+            self.all[*number].undo(step, Policy::AllOrNothing, &self.context).await;
+        }
+        self.finish().await;
+    }
+
+    async fn finish(&mut self) {
+        for service in &mut self.all {
+            service.finish().await;
+        }
+    }
+}
+
+#[test]
+fn every_step_that_was_done_can_be_undone() {
+    let Some(sites) = Sites::new() else { return };
+    sites.inside(|runtime| {
+        let host = Host::start(daemon::wanted(&settings(&sites.before()))).expect("root may");
+        let context = Context { engines: engines(), events: mpsc::unbounded_channel().0, host };
+        let all: Vec<Box<dyn Service>> =
+            vec![Box::<WireGuardService>::default(), Box::<IpsecService>::default()];
+        let shown = api::Shown::new(engines(), all.iter().map(|service| service.view()).collect());
+        let mut services = Services { all, context };
+        runtime.block_on(async {
+            services.carry_out(&sites.before()).await;
+            services.finish().await;
+        });
+        let _served = sites.serve_api(shown);
+        sites.come_up();
+        let before = (sites.kernel(), sites.sessions());
+        let steps = runtime.block_on(services.carry_out(&sites.after()));
+        assert_eq!(steps.len(), 6, "wg0 and IPsec in two steps, wg1 comes, wg2 goes: {steps:?}");
+        assert_ne!(sites.kernel(), before.0);
+        runtime.block_on(services.undo(steps));
+        assert_eq!((sites.kernel(), sites.sessions()), before, "what stayed kept its sessions");
+        assert!(sites.carry() && !sites.a.peer("second").is_null() && sites.a.peer("third").is_null());
+        let steps = runtime.block_on(services.carry_out("set system allow-empty\n"));
+        assert_eq!(steps.len(), 3, "{steps:?}");
+        assert!(!sites.kernel().join("\n").contains("wg"));
+        runtime.block_on(services.undo(steps));
+        sites.come_up();
+        let same = || sites.kernel() == before.0;
+        wait_until(PATIENCE, same).unwrap_or_else(|error| panic!("{error}: {:#?}", sites.kernel()));
+    });
+}
