@@ -21,8 +21,8 @@ const LARGEST: usize = 65_536;
 const STRIDE: usize = LARGEST + 17 * Slab::ALIGNMENT;
 /// Receives in one call, while each brings few packets.
 const MESSAGES: usize = 16;
-/// If one receive returns at least this many packets, the next call is for a single receive: more data would leave the
-/// cache before it is processed.
+/// If the receives of a call return this many packets on average, the next call is for a single receive: more data would
+/// leave the cache before it is processed.
 const BULK: usize = 16;
 /// After this number of bursts without a wait, an empty socket is tried again: the other one may always be busy.
 const PATIENCE: u32 = 16;
