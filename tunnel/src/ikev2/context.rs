@@ -66,29 +66,34 @@ impl Registry {
         for is_authentic in [true, false] {
             self.reports.remove(&(Some(connection), is_authentic));
         }
-        self.exchanges.0.retain(|(of, _), _| *of != connection);
+        self.exchanges.forget(connection);
     }
 }
 
-/// The key exchanges left to each peer. A full bucket need not be stored.
+/// The key exchanges left to each peer of each connection. A full bucket need not be stored.
 #[derive(Default)]
-pub(super) struct Exchanges(HashMap<(ConnectionId, Identity), Bucket>);
+pub(super) struct Exchanges(HashMap<ConnectionId, HashMap<Identity, Bucket>>);
 
-/// Below this number of buckets, full buckets are kept.
+/// Below this number of buckets of a connection, full buckets are kept.
 const SWEPT: usize = 256;
 
 impl Exchanges {
     pub(super) fn of(
         &mut self,
-        peer: (ConnectionId, Identity),
+        (connection, identity): (ConnectionId, Identity),
         now: Time,
         fresh: impl FnOnce() -> Bucket,
     ) -> &mut Bucket {
+        let buckets = self.0.entry(connection).or_default();
         // Full buckets are removed whenever the map would have to grow.
-        if self.0.len() >= SWEPT && self.0.len() == self.0.capacity() {
-            self.0.retain(|_, bucket| !bucket.is_full(now));
+        if buckets.len() >= SWEPT && buckets.len() == buckets.capacity() {
+            buckets.retain(|_, bucket| !bucket.is_full(now));
         }
-        self.0.entry(peer).or_insert_with(fresh)
+        buckets.entry(identity).or_insert_with(fresh)
+    }
+
+    fn forget(&mut self, connection: ConnectionId) {
+        self.0.remove(&connection);
     }
 }
 

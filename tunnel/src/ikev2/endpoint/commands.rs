@@ -131,6 +131,7 @@ impl Endpoint {
         let wanted = Wanted { connection, config, children, initial_contact: false };
         if let Ok(new) = self.begin(now, wanted, out) {
             self.successions.insert(new, old);
+            self.succeeded.insert(old);
         }
     }
 
@@ -163,9 +164,13 @@ impl Endpoint {
 
     /// The session that represents a connection.
     fn session_of(&self, connection: ConnectionId) -> Option<SessionId> {
-        let of = self.of_connection(connection).filter(|(_, phase)| phase.counts());
-        // An established session is preferred to one that may fail; among equals, the younger.
-        of.max_by_key(|(id, phase)| (matches!(phase, Phase::Established(_)), *id)).map(|(id, _)| id)
+        // An established session is preferred to one that may fail; among equals, the younger. Thousands of peers may
+        // use one connection, and almost all of their sessions are established.
+        let mut of = self.of_connection(connection).rev().filter(|(_, phase)| phase.counts());
+        let is_established = |(_, phase): &(SessionId, &Phase)| matches!(phase, Phase::Established(_));
+        let youngest = of.next()?;
+        let established = if is_established(&youngest) { None } else { of.find(is_established) };
+        Some(established.unwrap_or(youngest).0)
     }
 
     /// Ends the sessions of a connection and tells the peer.

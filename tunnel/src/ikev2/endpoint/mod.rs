@@ -19,6 +19,7 @@ use super::connections::Connections;
 use super::context::{Context, Registry, Worn};
 use super::event::{CloseReason, Event};
 use super::half_open_table::HalfOpenTable;
+use super::identity::Identity;
 use super::ids::ConnectionId;
 use super::ids::SessionId;
 use super::limits::{CROSSING_TIME, DOUBT_TIME, PEER_SESSIONS, RECONNECT_DELAY};
@@ -28,7 +29,7 @@ use crate::{Now, Time};
 use crypto::Random;
 
 use phase::Phase;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -54,8 +55,12 @@ pub struct Endpoint {
     plans: Timers<ConnectionId>,
     /// When connections last failed to come up.
     failed: HashMap<ConnectionId, Time>,
+    /// The established sessions, by connection and identity of the peer.
+    by_peer: HashMap<(ConnectionId, Identity), BTreeSet<SessionId>>,
     /// New sessions, each with the old one that it replaces as soon as all its Child SAs are installed.
     successions: HashMap<SessionId, SessionId>,
+    /// The old ones of them.
+    succeeded: HashSet<SessionId>,
     /// See [`compared`](Self::compared).
     compared: u64,
     last_id: u64,
@@ -77,7 +82,9 @@ impl Endpoint {
             timers: Timers::default(),
             plans: Timers::default(),
             failed: HashMap::new(),
+            by_peer: HashMap::new(),
             successions: HashMap::new(),
+            succeeded: HashSet::new(),
             compared: 0,
             last_id: 0,
         }
@@ -154,6 +161,12 @@ impl Endpoint {
                 if let Some(entry) = entry.filter(|_| is_new) {
                     half_open.welcome(entry);
                 }
+                if let Phase::Established(session) = &phase
+                    && is_new
+                {
+                    let peer = (session.connection(), session.identity().clone());
+                    self.by_peer.entry(peer).or_default().insert(id);
+                }
                 self.keep(id, phase);
                 if is_new {
                     self.welcome(now, id, out);
@@ -198,7 +211,7 @@ impl Endpoint {
     }
 
     fn forget(&mut self, now: Now, id: SessionId, connection: Option<ConnectionId>) {
-        if let Some(old) = self.successions.remove(&id)
+        if let Some(old) = self.take_predecessor(id)
             && let Some(Phase::Established(session)) = self.phases.get_mut(&old)
         {
             // The new session failed; another one is tried later.
@@ -214,8 +227,28 @@ impl Endpoint {
         }
     }
 
-    /// The phases of a connection.
-    fn of_connection(&self, connection: ConnectionId) -> impl Iterator<Item = (SessionId, &Phase)> {
+    /// The session that `new` is to replace, which it does now or never.
+    fn take_predecessor(&mut self, new: SessionId) -> Option<SessionId> {
+        let old = self.successions.remove(&new)?;
+        self.succeeded.remove(&old);
+        Some(old)
+    }
+
+    /// The established sessions with the peer of a session, the oldest first.
+    fn with_peer_of(&self, session: &Session) -> impl Iterator<Item = (SessionId, &Session)> {
+        let peer = (session.connection(), session.identity().clone());
+        let ids = self.by_peer.get(&peer).into_iter().flatten();
+        ids.filter_map(|id| match self.phases.get(id) {
+            Some(Phase::Established(session)) => Some((*id, &**session)),
+            _ => None,
+        })
+    }
+
+    /// The phases of a connection, the oldest first.
+    fn of_connection(
+        &self,
+        connection: ConnectionId,
+    ) -> impl DoubleEndedIterator<Item = (SessionId, &Phase)> {
         let ids = self.by_connection.get(&connection).into_iter().flatten();
         ids.filter_map(|id| self.phases.get(id).map(|phase| (*id, phase)))
     }
@@ -225,12 +258,11 @@ impl Endpoint {
     fn hand_over(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
         let Some(Phase::Established(session)) = self.phases.get_mut(&id) else { return };
         let is_settled = session.is_settled();
-        let has_successor = self.successions.values().any(|old| *old == id);
-        if session.wants_reauthentication() && !has_successor {
+        if session.wants_reauthentication() && !self.succeeded.contains(&id) {
             let children = session.wanted_children();
             self.succeed(now, id, children, out);
         }
-        if is_settled && let Some(old) = self.successions.remove(&id) {
+        if is_settled && let Some(old) = self.take_predecessor(id) {
             let children = match self.phases.get(&old) {
                 Some(Phase::Established(old)) => old.live_children(),
                 _ => Vec::new(),
@@ -248,6 +280,13 @@ impl Endpoint {
     /// Removes a session that has ended.
     fn bury(&mut self, now: Now, id: SessionId, session: Session, out: &mut Outbox) {
         let (connection, reason) = (session.connection(), session.over().unwrap_or(CloseReason::Asked));
+        let peer = (connection, session.identity().clone());
+        if let Some(ids) = self.by_peer.get_mut(&peer) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_peer.remove(&peer);
+            }
+        }
         let (mut context, ..) = self.split(now, out);
         session.dismantle(&mut context);
         context.report(Event::Closed { connection, session: id, reason });
@@ -278,6 +317,7 @@ impl Endpoint {
     /// Adds a new session. Other sessions with the same peer may have to end.
     fn welcome(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
         let Some(Phase::Established(new)) = self.phases.get(&id) else { return };
+        let new: &Session = new;
         // It was abandoned before it was established.
         if new.is_closing() {
             return;
@@ -285,9 +325,8 @@ impl Endpoint {
         self.plans.set(new.connection(), None);
         self.failed.remove(&new.connection());
         let (mut losers, mut doubtful) = (self.surplus(new), Vec::new());
-        for (other, phase) in self.of_connection(new.connection()) {
-            let Phase::Established(old) = phase else { continue };
-            if other == id || old.identity() != new.identity() || old.is_closing() {
+        for (other, old) in self.with_peer_of(new) {
+            if other == id || old.is_closing() {
                 continue;
             }
             let crossed = old.initiated() != new.initiated() && now.monotonic - old.since() < CROSSING_TIME;
@@ -315,12 +354,7 @@ impl Endpoint {
 
     /// The oldest session that this peer has initiated, if there are too many: the peer has forgotten the old ones.
     fn surplus(&self, new: &Session) -> Vec<SessionId> {
-        let sessions = self.of_connection(new.connection()).filter(|(_, phase)| match phase {
-            Phase::Established(one) => {
-                !one.initiated() && !one.is_closing() && one.identity() == new.identity()
-            }
-            _ => false,
-        });
+        let sessions = self.with_peer_of(new).filter(|(_, one)| !one.initiated() && !one.is_closing());
         let mut ids: Vec<SessionId> = sessions.map(|(id, _)| id).collect();
         ids.truncate(ids.len().saturating_sub(PEER_SESSIONS));
         ids
