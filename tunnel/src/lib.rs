@@ -11,7 +11,7 @@ pub mod protection;
 pub mod replay;
 pub mod sa;
 pub mod time;
-mod timers;
+pub mod timers;
 pub mod wireguard;
 
 pub use protection::Protection;

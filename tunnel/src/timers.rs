@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
 /// The due times of many keys, and their order.
-pub(crate) struct Timers<K> {
+pub struct Timers<K> {
     at: HashMap<K, Time>,
     order: BTreeSet<(Time, K)>,
 }
@@ -18,7 +18,7 @@ impl<K> Default for Timers<K> {
 
 impl<K: Copy + Ord + Hash> Timers<K> {
     /// Sets when a key is due; `None` for never.
-    pub(crate) fn set(&mut self, key: K, at: Option<Time>) {
+    pub fn set(&mut self, key: K, at: Option<Time>) {
         let before = match at {
             Some(at) => self.at.insert(key, at),
             None => self.at.remove(&key),
@@ -30,29 +30,29 @@ impl<K: Copy + Ord + Hash> Timers<K> {
     }
 
     /// When a key is due.
-    pub(crate) fn at(&self, key: K) -> Option<Time> {
+    pub fn at(&self, key: K) -> Option<Time> {
         self.at.get(&key).copied()
     }
 
     /// The earliest due time.
-    pub(crate) fn first(&self) -> Option<Time> {
+    pub fn first(&self) -> Option<Time> {
         self.order.first().map(|(at, _)| *at)
     }
 
     /// All keys that are due.
-    pub(crate) fn due(&self, now: Time) -> Vec<K> {
+    pub fn due(&self, now: Time) -> Vec<K> {
         self.order.iter().take_while(|(at, _)| *at <= now).map(|(_, key)| *key).collect()
     }
 
     /// Removes and returns the key that has been due for the longest time.
-    pub(crate) fn take_due(&mut self, now: Time) -> Option<K> {
+    pub fn take_due(&mut self, now: Time) -> Option<K> {
         let &(_, key) = self.order.first().filter(|(at, _)| *at <= now)?;
         self.set(key, None);
         Some(key)
     }
 
     /// Removes all keys.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.at.clear();
         self.order.clear();
     }

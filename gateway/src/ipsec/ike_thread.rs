@@ -33,6 +33,7 @@ use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 use tunnel::ikev2::{
     CannotInitiate, ConnectionId, Endpoint as Ike, Finished, Ignored, Outbox, Path, Patience,
 };
+use tunnel::timers::Timers;
 use tunnel::{Now, PeerId, Time};
 
 /// IKE messages served before anything else gets its turn.
@@ -100,7 +101,7 @@ pub struct IkeThread {
     /// Whether the interface is up.
     running: bool,
     /// Connections whose packets wait although they failed, until it may be tried again.
-    postponed: Vec<(Time, ConnectionId)>,
+    postponed: Timers<ConnectionId>,
     /// When it was last looked who has sent packets.
     listened: Time,
     drops: Arc<DropCounters>,
@@ -167,7 +168,7 @@ impl IkeThread {
             inbox,
             jobs: Jobs::start(NAME),
             running: false,
-            postponed: Vec::new(),
+            postponed: Timers::default(),
             drops,
         }
     }
@@ -199,7 +200,7 @@ impl IkeThread {
     /// Waits for anything to do; may return without it.
     fn wait(&self) {
         let next = [self.ike.next_timeout(), self.children.next_timeout()].into_iter().flatten().min();
-        let next = next.into_iter().chain(self.postponed.iter().map(|(until, _)| *until)).min();
+        let next = next.into_iter().chain(self.postponed.first()).min();
         let listen = self.children.has_sas().then(|| self.listened + LISTEN);
         let next = next.into_iter().chain(listen).min();
         let mut select = Select::new();
@@ -300,7 +301,7 @@ impl IkeThread {
         match self.ike.handle_traffic(now, connection, child, out) {
             Ok(()) => {}
             // The next packet after that asks again.
-            Err(CannotInitiate::JustFailed(until)) => self.postponed.push((until, connection)),
+            Err(CannotInitiate::JustFailed(until)) => self.postponed.set(connection, Some(until)),
             Err(error) => {
                 tracing::debug!("{}: {error}", self.children.child_name(connection, child));
                 self.children.purge(connection);
@@ -310,13 +311,9 @@ impl IkeThread {
 
     /// Lets the packets go that came too soon after a failure.
     fn purge_postponed(&mut self, now: Time) {
-        let children = &self.children;
-        self.postponed.retain(|&(until, connection)| {
-            if until <= now {
-                children.purge(connection);
-            }
-            until > now
-        });
+        while let Some(connection) = self.postponed.take_due(now) {
+            self.children.purge(connection);
+        }
     }
 
     fn timers(&mut self) {

@@ -46,6 +46,8 @@ pub enum Action {
     },
     /// Send ESP of this session over another path from now on.
     Follow {
+        /// The connection of the session.
+        connection: ConnectionId,
         /// The session whose SAs change their path.
         session: SessionId,
         /// Local and remote address.

@@ -33,6 +33,8 @@ pub enum Event {
     },
     /// The IKE SA has new keys.
     Rekeyed {
+        /// The connection.
+        connection: ConnectionId,
         /// The session.
         session: SessionId,
         /// The algorithms.

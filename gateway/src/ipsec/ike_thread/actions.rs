@@ -21,7 +21,9 @@ impl IkeThread {
                 Action::Install(install) => self.install(*install),
                 Action::Use { spi } => self.children.use_sa(spi),
                 Action::Retire { spi } => self.children.retire(spi),
-                Action::Follow { session, path } => self.children.follow(session, outside(path)),
+                Action::Follow { connection, session, path } => {
+                    self.children.follow(connection, session, outside(path));
+                }
                 Action::Work(job) => {
                     if let Some(finished) = self.jobs.give(job) {
                         self.finished(finished);

@@ -19,7 +19,7 @@ use crypto::{Engine, Random};
 use packet::Endpoint;
 use path::PathMtuCache;
 use port::Wake;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,6 +27,7 @@ use std::time::Duration;
 use tunnel::esp::{Selectors, TrafficSelector};
 use tunnel::ikev2::proposal::{EspSuite, IkeSuite};
 use tunnel::ikev2::{Connection, ConnectionId, Follows, Install, SessionId};
+use tunnel::timers::Timers;
 use tunnel::{OutboundSa, PeerId, Time};
 use unsent::Unsent;
 
@@ -73,6 +74,8 @@ struct Carried {
     configured: Traffic,
     /// The oldest first.
     sas: Vec<Installed>,
+    /// SPIs of SAs that were replaced, of which some linger.
+    late: Vec<u32>,
     /// Packets received and sent when it was last looked.
     counted: [u64; 2],
     /// The address of the peer the way to which is known.
@@ -100,14 +103,6 @@ struct Installed {
     since: Time,
 }
 
-/// An SA that was replaced, under which late packets are still accepted.
-struct Lingering {
-    spi: u32,
-    connection: ConnectionId,
-    child: usize,
-    until: Time,
-}
-
 /// What has passed through a tunnel since it was last looked.
 pub(super) struct Passed {
     /// An SPI of the tunnel.
@@ -131,13 +126,15 @@ pub struct Children {
     path_mtus: PathMtuCache,
     connections: BTreeMap<ConnectionId, Connected>,
     by_name: BTreeMap<String, ConnectionId>,
+    /// By the configured address of the peer.
+    by_remote: HashMap<IpAddr, BTreeSet<ConnectionId>>,
     /// Connections that were removed, until they have ended.
     past: BTreeMap<ConnectionId, Arc<Connection>>,
     names: BTreeMap<PeerId, (ConnectionId, usize)>,
     /// Whose an SA is, by the SPI that we receive with.
     owners: HashMap<u32, (ConnectionId, usize)>,
-    /// The next to go first.
-    lingering: VecDeque<Lingering>,
+    /// SPIs of SAs that were replaced, under which late packets are still accepted.
+    lingering: Timers<u32>,
     last_peer: u64,
     /// Where nothing can be sent to now.
     pub(super) unsent: Unsent,
@@ -161,10 +158,11 @@ impl Children {
             path_mtus: PathMtuCache::default(),
             connections: BTreeMap::new(),
             by_name: BTreeMap::new(),
+            by_remote: HashMap::new(),
             past: BTreeMap::new(),
             names: BTreeMap::new(),
             owners: HashMap::new(),
-            lingering: VecDeque::new(),
+            lingering: Timers::default(),
             last_peer: 0,
             unsent: Unsent::default(),
         }
@@ -182,7 +180,7 @@ impl Children {
             tunnels.push(self.carry((id, child), &settings, plan));
         }
         self.by_name.insert(settings.name.clone(), id);
-        self.unsent.enter(settings.remote);
+        self.enter(id, settings.remote);
         self.connections.insert(id, Connected { settings, names, tunnels, established: None, failure: None });
     }
 
@@ -195,8 +193,15 @@ impl Children {
         peer.endpoint.store(settings.remote.map(|remote| Arc::new(Endpoint::new((remote, 4500).into()))));
         self.names.insert(peer_id, (id, child));
         let configured = traffic(settings, child);
-        let mut carried =
-            Carried { plan, peer, configured, sas: Vec::new(), counted: [0; 2], measured: None };
+        let mut carried = Carried {
+            plan,
+            peer,
+            configured,
+            sas: Vec::new(),
+            late: Vec::new(),
+            counted: [0; 2],
+            measured: None,
+        };
         self.path_mtus.measure(&mut carried);
         carried
     }
@@ -211,13 +216,32 @@ impl Children {
         self.purge(id);
         if let Some(connected) = self.connections.remove(&id) {
             self.by_name.remove(&connected.settings.name);
-            self.unsent.leave(connected.settings.remote);
+            self.leave(id, connected.settings.remote);
             // The other side is told, and answers later.
             if connected.established.is_some() {
                 self.past.insert(id, Arc::clone(&connected.settings));
             }
             for tunnel in &connected.tunnels {
                 self.names.remove(&tunnel.peer.id);
+            }
+        }
+    }
+
+    fn enter(&mut self, id: ConnectionId, remote: Option<IpAddr>) {
+        self.unsent.enter(remote);
+        if let Some(remote) = remote {
+            self.by_remote.entry(remote).or_default().insert(id);
+        }
+    }
+
+    fn leave(&mut self, id: ConnectionId, remote: Option<IpAddr>) {
+        self.unsent.leave(remote);
+        if let Some(remote) = remote
+            && let Some(ids) = self.by_remote.get_mut(&remote)
+        {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_remote.remove(&remote);
             }
         }
     }
@@ -267,7 +291,7 @@ impl Children {
         let spi = inbound.index;
         let (sa, selectors) = (Arc::new(inbound), Some(traffic.selectors()));
         let session_entry = Session { sa, peer: Arc::clone(&peer), selectors, transport };
-        self.lingering.retain(|late| late.spi != spi);
+        self.lingering.set(spi, None);
         self.shared.tables.install(session_entry);
         if self.shared.tables.pre_sa.release(spi) {
             self.inbound_wake.notify();
@@ -318,7 +342,8 @@ impl Children {
     pub(super) fn retire(&mut self, spi: u32) {
         let Some((_, at)) = self.find(spi) else { return };
         let Some(place) = self.owners.remove(&spi) else { return };
-        let Some(tunnel) = self.tunnel_mut(place) else { return };
+        let tunnel = self.connections.get_mut(&place.0).and_then(|it| it.tunnels.get_mut(place.1));
+        let Some(tunnel) = tunnel else { return };
         let before = tunnel.traffic().clone();
         let gone = tunnel.sas.remove(at);
         let next = tunnel.sas.last();
@@ -329,12 +354,19 @@ impl Children {
             }
             tunnel.peer.sending.store(next.map(|sa| Arc::clone(&sa.outbound)));
         }
-        let (connection, child) = place;
         let until = self.shared.clock.monotonic() + LINGER;
-        self.lingering.push_back(Lingering { spi, connection, child, until });
-        if !is_replaced {
+        self.lingering.set(spi, Some(until));
+        if is_replaced {
+            tunnel.late.retain(|late| self.lingering.at(*late).is_some());
+            tunnel.late.push(spi);
+        } else {
             // Nothing is left that late packets could belong to.
-            self.forget(|late| (late.connection, late.child) == place);
+            for late in tunnel.late.drain(..).chain([spi]) {
+                if self.lingering.at(late).is_some() {
+                    self.lingering.set(late, None);
+                    self.shared.tables.retire(late);
+                }
+            }
         }
         if is_other {
             self.publish();
@@ -343,27 +375,19 @@ impl Children {
 
     /// Accepts nothing more under SAs that were replaced a while ago.
     pub(super) fn handle_timeout(&mut self, now: Time) {
-        self.forget(|late| late.until <= now);
+        while let Some(spi) = self.lingering.take_due(now) {
+            self.shared.tables.retire(spi);
+        }
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) has something to do.
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        self.lingering.front().map(|late| late.until)
+        self.lingering.first()
     }
 
-    fn forget(&mut self, is_over: impl Fn(&Lingering) -> bool) {
-        let tables = &self.shared.tables;
-        self.lingering.retain(|late| {
-            let over = is_over(late);
-            if over {
-                tables.retire(late.spi);
-            }
-            !over
-        });
-    }
-
-    pub(super) fn follow(&mut self, session: SessionId, endpoint: Endpoint) {
-        for tunnel in self.connections.values_mut().flat_map(|connected| &mut connected.tunnels) {
+    pub(super) fn follow(&mut self, connection: ConnectionId, session: SessionId, endpoint: Endpoint) {
+        let Some(connected) = self.connections.get_mut(&connection) else { return };
+        for tunnel in &mut connected.tunnels {
             let Carried { peer, sas, .. } = tunnel;
             let (sending, mut is_moved) = (peer.sending.load_full(), false);
             for sa in sas.iter_mut().filter(|sa| sa.session == session) {
@@ -375,8 +399,7 @@ impl Children {
                 self.path_mtus.measure(tunnel);
             }
         }
-        let of = |it: &&mut Established| it.session == session;
-        for established in self.connections.values_mut().filter_map(|it| it.established.as_mut()).filter(of) {
+        if let Some(established) = connected.established.as_mut().filter(|it| it.session == session) {
             established.endpoint = endpoint;
         }
     }

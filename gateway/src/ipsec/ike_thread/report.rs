@@ -33,8 +33,8 @@ impl IkeThread {
                     tracing::debug!("{name}: the older SPI {spi:08x} is gone");
                 }
             }
-            Event::Rekeyed { session, suite } => {
-                tracing::info!("peer {}: IKE is rekeyed, {suite}", self.children.name_of_session(*session));
+            Event::Rekeyed { connection, suite, .. } => {
+                tracing::info!("peer {}: IKE is rekeyed, {suite}", self.children.name(*connection));
             }
             Event::Unanswered { connection, path, asked, sent, since } => {
                 let at = self.shared.clock.now().wall;

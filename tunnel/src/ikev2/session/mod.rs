@@ -290,7 +290,7 @@ impl Session {
             for ike in self.ikes.iter_mut().filter(|ike| ike.answered_on.is_some()) {
                 ike.answered_on = Some(path);
             }
-            context.out.push(Action::Follow { session: self.id, path });
+            context.out.push(Action::Follow { connection: self.connection, session: self.id, path });
         }
     }
 

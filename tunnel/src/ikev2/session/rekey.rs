@@ -159,7 +159,8 @@ impl Session {
         let channel = Channel::new(role, spis, (keys.sealer, keys.opener), fragments, 0);
         let ike = IkeSa::new(channel, (keys.root, *suite), standing, self.config.lifetime, context);
         self.ikes.push(ike);
-        context.report(Event::Rekeyed { session: self.id, suite: *suite });
+        let (connection, session) = (self.connection, self.id);
+        context.report(Event::Rekeyed { connection, session, suite: *suite });
     }
 
     /// Handles the answer to the request to rekey the IKE SA `old`.

@@ -17,9 +17,10 @@ impl Children {
                     Some(Established { session: *session, since: now, identity, suite, endpoint });
                 connected.failure = None;
             }
-            Event::Rekeyed { session, suite } => {
-                let all = self.connections.values_mut().filter_map(|it| it.established.as_mut());
-                for established in all.filter(|it| it.session == *session) {
+            Event::Rekeyed { connection, session, suite } => {
+                let connected = self.connections.get_mut(connection);
+                let established = connected.and_then(|it| it.established.as_mut());
+                if let Some(established) = established.filter(|it| it.session == *session) {
                     established.suite = *suite;
                 }
             }

@@ -1,10 +1,10 @@
 //! Which peer, tunnel or SA something is.
 
-use super::{Children, Connected, Passed};
+use super::{Children, Passed};
 use crate::ipsec::connections::Names;
 use std::net::IpAddr;
 use tunnel::PeerId;
-use tunnel::ikev2::{Connection, ConnectionId, SessionId};
+use tunnel::ikev2::{Connection, ConnectionId};
 
 impl Children {
     /// What has passed through each tunnel since this was last asked.
@@ -58,14 +58,13 @@ impl Children {
 
     /// The peer with this address, if there is one that is not connected, and only one.
     pub(in crate::ipsec::ike_thread) fn only_at(&self, address: IpAddr) -> Option<ConnectionId> {
-        let mut at = self.connections.iter().filter(|(_, it)| it.settings.remote == Some(address));
-        let (&id, connected) = at.next()?;
-        (at.next().is_none() && connected.established.is_none()).then_some(id)
+        let ids = self.by_remote.get(&address).filter(|ids| ids.len() == 1)?;
+        ids.first().copied().filter(|id| !self.is_established(*id))
     }
 
     /// A peer with this address.
     pub(in crate::ipsec::ike_thread) fn at(&self, address: IpAddr) -> Option<ConnectionId> {
-        self.connections.iter().find(|(_, it)| it.settings.remote == Some(address)).map(|(id, _)| *id)
+        self.by_remote.get(&address)?.first().copied()
     }
 
     pub(in crate::ipsec::ike_thread) fn is_established(&self, id: ConnectionId) -> bool {
@@ -97,13 +96,6 @@ impl Children {
 
     pub(in crate::ipsec::ike_thread) fn name(&self, id: ConnectionId) -> &str {
         self.known(id).map_or("of the past", |settings| &settings.name)
-    }
-
-    pub(in crate::ipsec::ike_thread) fn name_of_session(&self, session: SessionId) -> &str {
-        let is_its = |it: &&Connected| {
-            it.established.as_ref().is_some_and(|established| established.session == session)
-        };
-        self.connections.values().find(is_its).map_or("of the past", |it| &it.settings.name)
     }
 
     pub(in crate::ipsec::ike_thread) fn child_name(&self, id: ConnectionId, child: usize) -> String {

@@ -52,13 +52,11 @@ impl Children {
             self.owners.extend(tunnel.sas.iter().map(|sa| (sa.spi, (id, child))));
             tunnels.push(Carried { plan, ..tunnel });
         }
-        for late in self.lingering.iter_mut().filter(|late| late.connection == id) {
-            late.child = places.get(late.child).copied().flatten().unwrap_or(late.child);
-        }
         if let Some(connected) = self.connections.get_mut(&id) {
-            self.unsent.enter(settings.remote);
-            self.unsent.leave(connected.settings.remote);
+            let (before, after) = (connected.settings.remote, settings.remote);
             (connected.settings, connected.names, connected.tunnels) = (settings, plan.names, tunnels);
+            self.leave(id, before);
+            self.enter(id, after);
         }
     }
 }
