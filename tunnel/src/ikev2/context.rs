@@ -2,7 +2,6 @@
 
 use super::action::{Action, Install, Outbox};
 use super::cause::Cause;
-use super::channel::Datagrams;
 use super::config::Patience;
 use super::conflicts::Conflicts;
 use super::connections::Connections;
@@ -13,6 +12,7 @@ use super::ids::SessionId;
 use super::job::{Job, Work};
 use super::limits::{STRANGER_EVENTS, STRANGER_INTERVAL};
 use super::nat::Path;
+use super::retransmission::Datagrams;
 use crate::Time;
 use crate::bucket::Bucket;
 use crypto::Random;

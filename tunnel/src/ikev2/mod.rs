@@ -32,6 +32,7 @@ pub mod message;
 mod nat;
 pub mod precedence;
 pub mod proposal;
+mod retransmission;
 pub mod selectors;
 mod session;
 mod setup;

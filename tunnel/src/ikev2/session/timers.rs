@@ -4,10 +4,10 @@ use super::entry::{ChildStanding, IkeSa, Standing};
 use super::{Session, Task};
 use crate::Time;
 use crate::ikev2::action::Action;
-use crate::ikev2::channel::Overdue;
 use crate::ikev2::context::Context;
 use crate::ikev2::event::CloseReason;
 use crate::ikev2::limits::{NAT_KEEPALIVE, SILENCE_TIME};
+use crate::ikev2::retransmission::Overdue;
 
 impl Session {
     /// When [`Session::handle_timeout`] has something to do.

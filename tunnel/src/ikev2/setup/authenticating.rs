@@ -7,7 +7,7 @@ use crate::Time;
 use crate::ikev2::auth::init::Init;
 use crate::ikev2::auth::proof::{Proof, Verified, certificate_payloads, request, request_payload};
 use crate::ikev2::cause::{AuthMessage, Cause};
-use crate::ikev2::channel::{Channel, Incoming, Overdue, Received};
+use crate::ikev2::channel::{Channel, Incoming, Received};
 use crate::ikev2::context::Context;
 use crate::ikev2::event::{Asked, CloseReason, Event};
 use crate::ikev2::identity;
@@ -19,6 +19,7 @@ use crate::ikev2::limits::{DOUBTED_TRANSMISSIONS, FAREWELL_TRANSMISSIONS, INIT_A
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{Authentication, Delete, Exchange, Identification, Notify, Payload, Payloads};
 use crate::ikev2::nat::{Nat, Path};
+use crate::ikev2::retransmission::Overdue;
 use crate::ikev2::session::{Beginning, Request, Session};
 use std::collections::VecDeque;
 use std::sync::Arc;

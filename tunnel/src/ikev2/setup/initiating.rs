@@ -6,7 +6,7 @@ use crate::Time;
 use crate::ikev2::auth::init::Init;
 use crate::ikev2::auth::proof::hashes;
 use crate::ikev2::cause::Cause;
-use crate::ikev2::channel::{Channel, Overdue, Retransmission};
+use crate::ikev2::channel::Channel;
 use crate::ikev2::config::Connection;
 use crate::ikev2::context::Context;
 use crate::ikev2::event::{Asked, Event};
@@ -22,6 +22,7 @@ use crate::ikev2::message::{
 };
 use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{IkeOffer, IkeSuite, describe_all};
+use crate::ikev2::retransmission::{Overdue, Retransmission};
 use crypto::SecretBytes;
 use crypto::exchange::{Group, PrivateShare};
 use std::sync::Arc;
