@@ -4,13 +4,13 @@ use crate::{Failure, Outcome};
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// What a command found, and its exit status.
+/// The result of a command, and its exit status.
 pub(crate) struct Answer {
     document: Box<dyn Document>,
     pub(crate) status: u8,
 }
 
-/// A value with its two forms. Neither is made before it is wanted: the answer of ten thousand peers is long.
+/// A value with its two forms. Only the one that is printed is made: the answer of ten thousand peers is long.
 trait Document {
     fn text(&self) -> String;
     fn write_json(&self, out: &mut dyn Write) -> serde_json::Result<()>;

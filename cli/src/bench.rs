@@ -28,25 +28,25 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Two gateways with real traffic through them, beside another daemon (needs root)
+    /// Measure a WireGuard tunnel between two gateways with real traffic, beside another daemon (needs root)
     Tunnel(Tunnel),
-    /// Two sites joined by IPsec with AES-256-GCM, beside strongSwan and OpenVPN (needs root)
+    /// Measure an IPsec tunnel with AES-256-GCM, beside strongSwan and OpenVPN (needs root)
     Ipsec(Ipsec),
-    /// Set-ups of IPsec peers on one core, beside strongSwan's charon, and the memory of ten thousand (needs root)
+    /// Measure IKE set-ups on one core, beside strongSwan's charon, and the memory of ten thousand tunnels (needs root)
     Ike(Ike),
-    /// The data path alone, from memory to memory, stage by stage
+    /// Measure the data path alone, from memory to memory, stage by stage
     Pipeline(Pipeline),
-    /// Ciphers, hashes and handshakes, by every engine, with the processor's instructions for them and without
+    /// Measure ciphers, hashes and handshakes with every engine, with and without special processor instructions
     Crypto(bench_crypto::Crypto),
-    /// Whether the engine that is chosen for a cipher is the fastest, by another measurement
+    /// Check by a second measurement that the engine chosen for each cipher is the fastest
     Choice(bench_crypto::Choice),
-    /// Memory, pi and e, as router firmware is measured
+    /// Measure memory and processor with the tests that router firmware is compared by
     System,
-    /// Ten thousand peers: configured, at rest, and all calling at once (needs root)
+    /// Measure ten thousand peers: configuration, memory at rest, and simultaneous handshakes (needs root)
     Peers(Hub),
-    /// Datagrams from unauthenticated sources at a fixed rate (needs root)
+    /// Measure a tunnel under a flood of datagrams from unauthenticated sources (needs root)
     Flood(Flood),
-    /// Measures what it is asked for on standard input, for `bench crypto`
+    /// Run the measurements that are requested on standard input, for `bench crypto`
     #[command(hide = true)]
     CryptoWorker,
     /// A gateway that does not encrypt, for `--cipher none`
@@ -76,35 +76,35 @@ impl What {
 
 #[derive(Args)]
 struct Tunnel {
-    /// With what to compare
+    /// Daemon to compare with
     #[arg(long, value_enum, default_value = "wireguard-go")]
     peer: Peer,
-    /// Where that program is; with `--peer postern` another build of this one
+    /// Path of that program; with `--peer postern`, another build of this program
     #[arg(long, value_name = "FILE")]
     peer_path: Option<PathBuf>,
-    /// With `--peer postern`: the crypto engine of the other gateways, which otherwise choose theirs too
+    /// With `--peer postern`: the crypto engine of the other gateways, instead of the fastest
     #[arg(long, value_name = "ENGINE", value_parser = config::schema::ENGINES.to_vec())]
     peer_engine: Option<String>,
-    /// Which cipher our gateways use; none shows what the path costs
+    /// Cipher of our gateways; `none` shows the cost of the data path without encryption
     #[arg(long, value_enum, default_value = "chacha20-poly1305")]
     cipher: Cipher,
     /// Seconds for each measurement
     #[arg(long, default_value_t = 5)]
     seconds: u32,
-    /// How often each is made
+    /// Number of times that each measurement is made
     #[arg(long, default_value_t = 3)]
     rounds: u32,
 }
 
 #[derive(Args)]
 struct Ipsec {
-    /// With what to compare; may be given again
+    /// Daemon to compare with; may be given more than once
     #[arg(long, value_enum, default_values = ["strongswan", "openvpn"])]
     peer: Vec<IpsecPeer>,
     /// Seconds for each measurement
     #[arg(long, default_value_t = 5)]
     seconds: u32,
-    /// How often each is made
+    /// Number of times that each measurement is made
     #[arg(long, default_value_t = 3)]
     rounds: u32,
 }
@@ -115,7 +115,7 @@ enum IpsecPeer {
     Strongswan,
     /// OpenVPN
     Openvpn,
-    /// This program without encryption, to see what the path costs
+    /// This program without encryption, which shows the cost of the data path
     PosternWithoutCipher,
     /// Nothing
     None,
@@ -123,19 +123,19 @@ enum IpsecPeer {
 
 #[derive(Args)]
 struct Ike {
-    /// With what to compare
+    /// Daemon to compare with
     #[arg(long, value_enum, default_value = "charon")]
     peer: IkePeer,
-    /// IKE proposals to test; may be given again
+    /// IKE proposal to test; may be given more than once
     #[arg(long, value_parser = suite, default_values = Suite::ALL.map(Suite::name))]
     suite: Vec<Suite>,
-    /// Set-ups in each round; with many, the lists of kernel-libipsec are most of what charon's cost
+    /// Set-ups in each round; with many, list look-ups in kernel-libipsec dominate the cost of charon
     #[arg(long, default_value_t = 1000)]
     setups: usize,
-    /// How often each is made
+    /// Number of times that each measurement is made
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// Tunnels whose memory is measured; 0 measures none
+    /// Number of tunnels for the measurement of memory; 0 skips it
     #[arg(long, default_value_t = 10_000)]
     tunnels: usize,
 }
@@ -162,11 +162,11 @@ fn suite(name: &str) -> Result<Suite, String> {
 
 #[derive(Args)]
 struct Pipeline {
-    /// What the packets are protected by
+    /// Tunnel protocol
     #[arg(long, value_enum, default_value = "wireguard")]
     protocol: Protocol,
-    /// Which cipher: of ESP by its name in `bench crypto`, such as aes-256-gcm, aes-128-gmac or
-    /// aes-128-cbc+hmac-sha256-128; none shows what the path costs
+    /// Cipher; for ESP a name from `bench crypto`, such as aes-256-gcm, aes-128-gmac or aes-128-cbc+hmac-sha256-128;
+    /// `none` shows the cost of the data path without encryption
     #[arg(long)]
     cipher: Option<String>,
     /// Packets in a burst
@@ -175,36 +175,36 @@ struct Pipeline {
     /// Seconds for each size
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Also the sizes of the packets in a capture file
+    /// Also measure the packet sizes of a capture file
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
 }
 
 #[derive(Args)]
 struct Hub {
-    /// How many peers
+    /// Number of peers
     #[arg(long, default_value_t = 10_000)]
     peers: usize,
-    /// How many storms
+    /// Number of rounds in which all peers start a handshake at once
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Seconds of rest before the use of the processor at rest is measured
+    /// Seconds to wait before the processor time of idle peers is measured
     #[arg(long, default_value_t = 20.0, value_parser = seconds)]
     rest: f64,
 }
 
 #[derive(Args)]
 struct Flood {
-    /// What is flooded
+    /// Protocol of the flooded port
     #[arg(long, value_enum, default_value = "wireguard")]
     protocol: Flooded,
-    /// Datagrams a second
+    /// Datagrams per second
     #[arg(long, default_value_t = 50_000)]
     rate: u32,
     /// Seconds for each measurement
     #[arg(long, default_value_t = 4)]
     seconds: u32,
-    /// How often each is made
+    /// Number of times that each measurement is made
     #[arg(long, default_value_t = 3)]
     rounds: u32,
 }
@@ -219,7 +219,7 @@ enum Flooded {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Peer {
-    /// The newest wireguard-go that is here
+    /// The newest wireguard-go on this machine
     WireguardGo,
     /// This program, with its cipher
     Postern,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 #[derive(Args)]
 pub(crate) struct Crypto {
-    /// Only ciphers, hashes and operations of this name, or with this in their names; may be given again
+    /// Only ciphers, hashes and operations whose name contains this; may be given more than once
     #[arg(long, value_name = "NAME")]
     cipher: Vec<String>,
     /// Only this engine
@@ -20,22 +20,22 @@ pub(crate) struct Crypto {
     /// Compare the engines with this one instead of the slowest
     #[arg(long, value_name = "ENGINE")]
     base: Option<String>,
-    /// Bytes of text: the blocks of openssl speed, packets, or both
+    /// Sizes to measure: the blocks of openssl speed, packets, or both
     #[arg(long, value_enum, default_value = "all")]
     sizes: Sizes,
-    /// In what to print speeds; kB is as openssl speed prints them
+    /// Unit of speeds; kB as printed by openssl speed
     #[arg(long, value_enum, default_value = "MB")]
     unit: UnitName,
-    /// Opening, too
+    /// Also measure decryption
     #[arg(long)]
     open: bool,
-    /// Compare with the same without instructions of the processor, where a library can be told so
+    /// Also measure without these processor instructions, where a library can disable them
     #[arg(long, value_enum, default_value = "crypto")]
     without: Without,
-    /// Packets in a call, at most; openssl speed has 1
+    /// Maximum number of packets per call; openssl speed uses 1
     #[arg(long, default_value_t = 32)]
     burst: usize,
-    /// Threads, which share a key and have packets of their own
+    /// Number of threads; they share a key, and each has its own packets
     #[arg(long, default_value_t = 1)]
     threads: usize,
     /// Seconds for each size of each engine
@@ -48,7 +48,7 @@ pub(crate) struct Crypto {
 
 #[derive(Args)]
 pub(crate) struct Choice {
-    /// Only ciphers of this name, or with this in their names; may be given again
+    /// Only ciphers whose name contains this; may be given more than once
     #[arg(long, value_name = "NAME")]
     cipher: Vec<String>,
     /// Seconds for each turn of an engine
@@ -80,10 +80,10 @@ impl Sizes {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum UnitName {
-    /// Millions of bytes a second
+    /// Millions of bytes per second
     #[value(name = "MB")]
     Megabytes,
-    /// Thousands of bytes a second
+    /// Thousands of bytes per second
     #[value(name = "kB")]
     Kilobytes,
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 
-// Which daemon is asked, and how its answer is printed. Not a doc comment: clap would print that as the help of each verb.
+// The daemon to ask, and the format of its answer. Not a doc comment: clap would print that as the help of each verb.
 #[derive(Args)]
 pub(crate) struct Asking {
     /// Print JSON
@@ -30,13 +30,13 @@ pub(crate) struct Asking {
 pub(crate) fn ask<T: DeserializeOwned>(only: Option<&Path>, question: &str) -> Result<Vec<T>, Failure> {
     let answers = ask_each(only, question)?;
     if answers.is_empty() {
-        return Err(nobody().into());
+        return Err(no_daemon().into());
     }
     Ok(answers.into_iter().map(|(_, answer)| answer).collect())
 }
 
 /// The error when no daemon answers.
-pub(crate) fn nobody() -> String {
+pub(crate) fn no_daemon() -> String {
     let directory = api::DIRECTORY;
     format!(
         "no daemon answers in {directory}\n  fix: postern run, or postern wireguard wg0; then ask as root"
@@ -48,7 +48,7 @@ pub(crate) fn ask_one<T: DeserializeOwned>(path: &Path, question: &str) -> Resul
     runtime()?.block_on(get(path, question)).map_err(|error| at(path, error))
 }
 
-/// The same with the socket of each; none if nobody answers.
+/// The answer of each daemon with its socket; empty if no daemon answers.
 pub(crate) fn ask_each<T: DeserializeOwned>(
     only: Option<&Path>,
     question: &str,
@@ -59,7 +59,7 @@ pub(crate) fn ask_each<T: DeserializeOwned>(
         }
         let (mut answers, mut refused) = (Vec::new(), None);
         for path in sockets() {
-            // A socket of a daemon that was killed, or of another user's, is passed over where others answer.
+            // Stale sockets and those of other users are skipped if another daemon answers.
             match get(&path, question).await {
                 Ok(answer) => answers.push((path, answer)),
                 Err(error) => refused = refused.or_else(|| refusal(&path, &error)),
@@ -72,7 +72,7 @@ pub(crate) fn ask_each<T: DeserializeOwned>(
     })
 }
 
-/// What a daemon that is there says no with; nothing for one that is gone.
+/// The error for a daemon that refuses the request; none for a stale socket.
 fn refusal(path: &Path, error: &Failure) -> Option<String> {
     let path = path.display();
     match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
@@ -85,7 +85,7 @@ fn refusal(path: &Path, error: &Failure) -> Option<String> {
     }
 }
 
-/// Whether a daemon listens that answers, or refuses to.
+/// Whether a daemon listens, even if it refuses this user.
 pub(crate) fn is_any_daemon_here() -> bool {
     let forbidden =
         |path: &Path| std::fs::read_dir(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
@@ -96,7 +96,7 @@ pub(crate) fn is_any_daemon_here() -> bool {
     forbidden(Path::new(api::DIRECTORY)) || sockets().iter().any(listens)
 }
 
-/// Has the daemon at this socket do something.
+/// Sends a request that changes something to the daemon at this socket.
 pub(crate) fn tell<T: DeserializeOwned>(
     path: &Path,
     order: &str,
@@ -107,12 +107,12 @@ pub(crate) fn tell<T: DeserializeOwned>(
         let request =
             Request::post(order).header("host", "postern").header("content-type", "application/json");
         let request = request.body(Full::new(body))?;
-        exchange(path, request).await.map_err(|error| untold(path, error))
+        exchange(path, request).await.map_err(|error| not_sent(path, error))
     })
 }
 
 /// The error when a request cannot be sent to a daemon.
-fn untold(path: &Path, error: Failure) -> Failure {
+fn not_sent(path: &Path, error: Failure) -> Failure {
     match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
         Some(ErrorKind::ConnectionRefused | ErrorKind::NotFound) => {
             format!("no daemon answers at {}\n  fix: systemctl start postern, or postern run", path.display())

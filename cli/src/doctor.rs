@@ -17,19 +17,19 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Instructions, libraries and accelerators that nothing uses
+    /// Find processor instructions, libraries and accelerators that are not used
     ///
-    /// Each finding has its evidence, its cost and its fix. Notes, marked with a dash, cost Postern nothing.
+    /// Each finding has its evidence, its cost and its fix. Notes are marked with a dash; they do not slow Postern down.
     ///
     /// Exit status: 0 if no acceleration is unused, 1 if there are findings other than notes, 2 if it could not be examined.
     Crypto {
-        /// Read the /proc and /sys of another machine from here, and measure nothing
+        /// Examine a copy of the /proc and /sys of another machine in this directory, without measurements
         #[arg(long, value_name = "DIR")]
         root: Option<PathBuf>,
     },
 }
 
-/// Examines; the code says whether there are findings.
+/// Examines the machine; the exit code says whether there are findings.
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let What::Crypto { root } = arguments.what;
     let inputs = match root {

@@ -1,6 +1,6 @@
-//! Commands that a VyOS router has and that something else answers here: what to type instead.
+//! Commands of VyOS that another command or program replaces here.
 
-/// First words of commands, the more precise before the others, and what to type instead.
+/// The first words of commands, longer ones first, and what to type instead.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("show log vpn", LOG),
     ("show log ipsec", LOG),
@@ -40,7 +40,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 const LOG: &str = "journalctl -u postern";
 const SENSORS: &str = "sensors, of the package lm-sensors";
 
-/// What is said of a command line that is not one of ours.
+/// The error for a command of VyOS that does not exist here.
 pub(crate) fn instead(words: &[String]) -> Option<String> {
     let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !word.starts_with('-')).collect();
     let begins = |known: &str| {

@@ -1,4 +1,4 @@
-//! `postern explain`: why a connection is not up, what each side wants, and the line that mends it.
+//! `postern explain`: why a connection is down, what each side accepts, and the line that fixes it.
 
 use crate::answer::Answer;
 use crate::output::{DOWN, ago};
@@ -21,7 +21,7 @@ fn is_up(peer: &IpsecPeer) -> bool {
     peer.up && (is_idle || peer.tunnels.iter().all(|tunnel| !tunnel.sas.is_empty()))
 }
 
-/// All that there is to say.
+/// The state of a peer, its tunnels, and its last failure.
 pub(crate) fn explain(peer: &IpsecPeer) -> String {
     let down: Vec<&IpsecTunnel> = peer.tunnels.iter().filter(|tunnel| tunnel.sas.is_empty()).collect();
     let state = match (peer.up, &down[..]) {
@@ -98,7 +98,7 @@ fn failed(failure: &IpsecFailure) -> Vec<String> {
     lines
 }
 
-/// Nothing went wrong: what it waits for.
+/// What a peer without a failure waits for.
 fn waiting(peer: &IpsecPeer) -> Vec<String> {
     let local = peer.local_address.as_deref().unwrap_or("this gateway");
     let remote = peer.remote_address.as_deref().unwrap_or("the peer");
@@ -125,7 +125,7 @@ mod tests {
     use crate::vpn::samples::{down, up};
 
     #[test]
-    fn what_is_well_is_said_with_its_algorithms() {
+    fn a_connected_peer_is_explained_with_its_algorithms() {
         assert_eq!(
             explain(&up()),
             "vpn ipsec site-to-site peer berlin: up\n\
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_with_what_each_side_wants_and_what_to_type() {
+    fn a_failure_is_explained_with_both_proposals_and_a_fix() {
         let text = explain(&down());
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "vpn ipsec site-to-site peer rome2: down");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_does_not_answer_is_not_said_to_be_well() {
+    fn a_peer_that_does_not_answer_is_silent() {
         let mut peer = IpsecPeer { silent: Some(14), ..up() };
         let text = explain(&peer);
         assert!(
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_down_is_told_from_what_is_up() {
+    fn a_peer_with_a_missing_tunnel_is_not_up() {
         assert!(is_up(&up()) && !is_up(&down()));
         let mut half = up();
         half.tunnels.push(down().tunnels.remove(0));

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_told_apart_by_its_name_or_key() {
+    fn a_peer_is_found_by_its_name_or_key() {
         let wrong = |name| retain(&mut vec![interface()], name).expect_err("there is none").to_string();
         assert_eq!(wrong("berlni"), "interface wg0 has no peer berlni\n  fix: did you mean berlin?");
         assert!(wrong("x").ends_with("one of berlin, rome"));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_comes_with_what_mends_it() {
+    fn findings_come_with_their_fixes() {
         let text = explanation(&interface());
         assert!(text.starts_with(
             "interfaces wireguard wg0 peer berlin: waiting\n  public key KEY=, with a preshared key, no endpoint, 10.2.0.0/24\n  \

@@ -27,7 +27,7 @@ pub(crate) enum Pki {
 pub(crate) enum WireGuard {
     /// A private key and its public key
     KeyPair,
-    /// A key for both sides to share beforehand
+    /// A pre-shared key
     PresharedKey,
 }
 

@@ -1,4 +1,4 @@
-//! `postern`: one program with many verbs.
+//! `postern`: one program with many commands.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -50,9 +50,9 @@ struct Cli {
 enum Verb {
     /// Run the gateway from a configuration file
     Run(run::Arguments),
-    /// Show on one screen what is up, what is down, and why
+    /// Show on one screen which peers and tunnels are up, and why others are down
     Status(status::Arguments),
-    /// Make the daemon read its configuration again, and print the result
+    /// Apply a changed configuration file, and print the result
     Reload(reload::Arguments),
     /// Block protected prefixes until the daemon starts
     Close(closed::Close),
@@ -60,30 +60,30 @@ enum Verb {
     Open(closed::Open),
     #[command(flatten)]
     Operational(operational::Command),
-    /// Print what can follow the words of an operational command, for the completion of a shell
+    /// Print the possible next words of an operational command, for shell completion
     #[command(hide = true)]
     Complete(operational::complete::Arguments),
     /// Run benchmarks
     Bench(bench::Arguments),
     /// Find unused acceleration
     Doctor(doctor::Arguments),
-    /// Build two sites on this machine, join them, and show what the tunnel can do (needs root)
+    /// Measure a tunnel between two sites that are built on this machine (needs root)
     Demo {
         /// Seconds for each transfer
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
         seconds: u32,
     },
-    /// Generate keys, man pages, completions and references
+    /// Generate keys, man pages, shell completions and references
     #[command(subcommand)]
     Generate(generate::What),
     /// Serve one WireGuard interface, to be configured with wg and wg-quick
     Wireguard(wireguard::Arguments),
 }
 
-/// What ends a verb: a message for a person.
+/// The error that ends a command: a message for a person.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// How a verb ends.
+/// The result of a command.
 type Outcome = Result<(), Failure>;
 
 fn main() -> ExitCode {
@@ -132,7 +132,7 @@ fn ended(outcome: Result<ExitCode, Failure>) -> ExitCode {
     })
 }
 
-/// What clap does with a line that it cannot read, unless it is one of a router that something else answers here.
+/// Reports a command line that clap refuses; for a command of VyOS, with the command that replaces it here.
 fn refuse(error: &clap::Error, line: &[OsString]) -> ExitCode {
     use clap::error::ErrorKind::{InvalidSubcommand, InvalidValue, UnknownArgument};
     if error.kind() == clap::error::ErrorKind::DisplayVersion {
@@ -149,7 +149,7 @@ fn refuse(error: &clap::Error, line: &[OsString]) -> ExitCode {
     error.exit()
 }
 
-/// The command line. Called by the name of a WireGuard daemon, as wg-quick does it, we are one.
+/// The command line. wg-quick calls this program by the name of a WireGuard daemon, which stands for the verb.
 fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     let name = arguments.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();

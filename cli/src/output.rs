@@ -1,4 +1,4 @@
-//! How the commands that ask a daemon print its answer, and how they exit.
+//! Output and exit status of the commands that ask a daemon.
 
 use crate::Outcome;
 use serde::Serialize;
@@ -17,7 +17,7 @@ pub(crate) fn print(json: bool, value: &impl Serialize, text: &str) -> Outcome {
     Ok(())
 }
 
-/// Bytes in the unit that leaves one to four digits.
+/// A number of bytes in the unit that leaves one to four digits.
 pub(crate) fn bytes(count: u64) -> String {
     let mut value = count as f64;
     for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!([0, 1023, 1 << 20].map(bytes), ["0 B", "1023 B", "1.00 MiB"]);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         assert_eq!(ago(now + 60), "now");
-        // A busy machine may take its time between the two readings of the clock.
+        // Seconds may pass between the two readings of the clock.
         assert!(ago(now - 90_000).starts_with("1d1h"), "{}", ago(now - 90_000));
     }
 }

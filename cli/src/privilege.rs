@@ -1,4 +1,4 @@
-//! Gives up every right that a gateway does not need.
+//! Drops every privilege that a gateway does not need.
 
 use crate::Failure;
 use crate::service_user::{self, User};
@@ -10,14 +10,14 @@ use std::fs::File;
 use std::path::Path;
 use tokio::runtime::{Builder, Runtime};
 
-/// What a process will do that needs a right of its own.
+/// The tasks of a process that need a privilege.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Needs<'a> {
     /// Follow an interface into another network namespace.
     pub(crate) other_namespaces: bool,
     /// Send and receive ESP as a protocol of its own.
     pub(crate) raw_sockets: bool,
-    /// The configuration file, which is read again at a reload.
+    /// Read the configuration file again at a reload.
     pub(crate) file: Option<&'a Path>,
     /// The user to switch to.
     pub(crate) user: Option<&'a User>,
@@ -90,7 +90,7 @@ pub(crate) fn runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().on_thread_start(|| Rights::None.keep()).build()
 }
 
-/// Lets this process open as many files as it may: each key in an engine of the kernel's holds some.
+/// Raises the limit of open files: each key in an engine of the kernel holds some.
 pub(crate) fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

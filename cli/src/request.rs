@@ -1,4 +1,4 @@
-//! What an operational command is run with: its arguments, its options, and the daemons that it asks.
+//! The arguments and options of an operational command, and the daemons that it asks.
 
 use crate::{Failure, client};
 use serde::de::DeserializeOwned;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Request {
     /// The socket of the only daemon to ask; all daemons if there is none.
     api: Option<PathBuf>,
-    /// What is asked of the API; the names of arguments in it stand in braces.
+    /// The path that is requested from the API; the names of arguments in it stand in braces.
     asks: &'static str,
     values: Vec<(&'static str, String)>,
     flags: Vec<&'static str>,

@@ -67,7 +67,7 @@ fn how_to_make(name: &str) -> String {
     format!("useradd --system --no-create-home --shell /usr/sbin/nologin {name}")
 }
 
-/// By the format of passwd(5).
+/// Finds a user in a text in the format of passwd(5).
 fn find(users: &str, name: &str) -> Option<User> {
     users.lines().find_map(|line| {
         let mut fields = line.split(':');

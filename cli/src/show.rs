@@ -9,7 +9,7 @@ use ::bench::report::table;
 use gateway::api::model::{Drops, Offloads};
 use gateway::wireguard::model::{Interface, Interfaces, Peer};
 
-/// The WireGuard interfaces, or the one that is named.
+/// The WireGuard interface that the request names, or all.
 fn found(request: &Request) -> Result<Interfaces, Failure> {
     let answers: Vec<Interfaces> = request.ask()?;
     let mut interfaces: Vec<Interface> = answers.into_iter().flat_map(|answer| answer.interfaces).collect();
@@ -52,7 +52,7 @@ pub(crate) fn datapath() -> Answer {
     Answer::new(stages(), |_| gateway::datapath::diagram())
 }
 
-/// The stages, for programs.
+/// The stages as JSON.
 fn stages() -> serde_json::Value {
     let stages = |stages: &[&gateway::datapath::Stage]| -> Vec<serde_json::Value> {
         let stage = |stage: &&gateway::datapath::Stage| {

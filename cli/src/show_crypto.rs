@@ -1,4 +1,4 @@
-//! `postern show crypto`: which engine is used for what, and why.
+//! `postern show crypto`: which engine each cipher uses, and why.
 
 use crate::answer::Answer;
 use crate::output::ago;
@@ -14,8 +14,8 @@ pub(crate) fn show(request: &Request) -> Result<Answer, Failure> {
     Ok(Answer::new(ask(request)?, text))
 }
 
-/// Asks a daemon; where none runs, measures here. A cipher that the daemon has not measured is measured here too, and said
-/// to be. A pair of cipher and MAC is measured only where it is named.
+/// Asks a daemon; without one, measures in this process. A cipher that the daemon has not measured is measured in this process
+/// too, and marked. A pair of cipher and MAC is measured only if it is named.
 fn ask(request: &Request) -> Result<Crypto, Failure> {
     let cipher = request.value("CIPHER");
     let wanted = cipher.map(|name| Subject::by_name(name).ok_or_else(|| unknown(name))).transpose()?;
@@ -33,7 +33,7 @@ fn ask(request: &Request) -> Result<Crypto, Failure> {
     Ok(answer)
 }
 
-/// The engines as they are for this process.
+/// The engines, measured in this process.
 fn measure(subjects: Vec<Subject>) -> Crypto {
     let mut here = gateway::api::show_crypto(&engines::choice(&subjects));
     here.ciphers.iter_mut().for_each(|cipher| cipher.measured_here = true);
@@ -46,7 +46,7 @@ fn unknown(name: &str) -> String {
     format!("there is no cipher {name}\n  fix: one of {names}, or a pair such as aes-256-cbc+hmac-sha256-128")
 }
 
-/// The answer for people.
+/// The text of the answer.
 fn text(answer: &Crypto) -> String {
     let row = |engine: &CryptoEngine| {
         let version = engine.version.clone().unwrap_or_else(|| "-".to_owned());
@@ -82,7 +82,7 @@ fn state(engine: &CryptoEngine) -> String {
     }
 }
 
-/// What stands over a table.
+/// The line above the table of a cipher.
 fn head(cipher: &CryptoCipher) -> String {
     let star =
         if cipher.measured_here { "measured here, no daemon uses it; * would be used" } else { "* is used" };
@@ -94,7 +94,7 @@ fn head(cipher: &CryptoCipher) -> String {
     format!("{}, ns a packet, {star}{pinned}", cipher.name)
 }
 
-/// A line for each size: what every engine takes, alone and in bursts, and how far the next is behind.
+/// A row for each direction, burst and size: the cost with each engine, and the ratio of the second best to the chosen one.
 fn costs(cipher: &CryptoCipher) -> String {
     let mut names: Vec<&str> = Vec::new();
     for cost in cipher.places.iter().flat_map(|place| &place.costs) {

@@ -13,14 +13,14 @@ use gateway::ipsec::model::{
 };
 use std::fmt::Write as _;
 
-/// The peers, or the one that is named, with their text.
+/// The peer that the request names, or all, with their text.
 fn answer(request: &Request, text: impl Fn(&[IpsecPeer]) -> String + 'static) -> Result<Answer, Failure> {
     let found = vpn::wanted(request)?;
     let peers = found.into_iter().map(|found| found.peer).collect();
     Ok(Answer::new(Ipsec { peers }, move |answer: &Ipsec| text(&answer.peers)))
 }
 
-/// The same, where there is something to show only if there are peers.
+/// The same, with a message if no peer is configured.
 fn answer_of_peers(request: &Request, text: fn(&[IpsecPeer]) -> String) -> Result<Answer, Failure> {
     answer(request, move |peers| match peers {
         [] => "no IPsec peer is configured\n".to_owned(),
@@ -68,7 +68,7 @@ fn debug_text(peer: &IpsecPeer) -> String {
     detail::sa(peer) + &explain(peer)
 }
 
-/// Whether IPsec runs, in the words of VyOS where scripts look for them, and what is not up.
+/// Whether IPsec runs, in the words of VyOS that scripts look for, and the tunnels that are down.
 fn status_text(peers: &[IpsecPeer]) -> String {
     let tunnels = || peers.iter().flat_map(|peer| peer.tunnels.iter().map(move |tunnel| (peer, tunnel)));
     let down = || tunnels().filter(|(_, tunnel)| tunnel.sas.is_empty());
@@ -97,7 +97,7 @@ fn secret_table(peers: &[IpsecPeer]) -> String {
     tabulate(&["Connection", "Local ID", "Peer ID", "Secret"], &peers.iter().map(row).collect::<Vec<_>>())
 }
 
-/// What is not there.
+/// A value that is not known.
 const NOTHING: &str = "N/A";
 
 /// The SA that a tunnel sends with, if it is up.
@@ -105,7 +105,7 @@ fn in_use(tunnel: &IpsecTunnel) -> Option<&IpsecSa> {
     tunnel.sas.iter().find(|sa| sa.sending).or(tunnel.sas.last())
 }
 
-/// Whether a peer is there, in a word: of one that does not answer that is not known, and `explain` says the same.
+/// The state of a peer in a word. A connected peer that does not answer is `silent`, as in `explain`.
 pub(crate) fn state(peer: &IpsecPeer) -> &'static str {
     match (peer.up, peer.silent) {
         (true, Some(_)) => "silent",
@@ -114,7 +114,7 @@ pub(crate) fn state(peer: &IpsecPeer) -> &'static str {
     }
 }
 
-/// Why nothing may pass through a tunnel, in a few words; empty if nothing is known that speaks against it.
+/// Why packets may not pass through a tunnel, in a few words; empty if no reason is known.
 fn trouble(peer: &IpsecPeer, tunnel: &IpsecTunnel) -> String {
     match peer.silent {
         _ if tunnel.sas.is_empty() => reason(peer),
@@ -123,7 +123,7 @@ fn trouble(peer: &IpsecPeer, tunnel: &IpsecTunnel) -> String {
     }
 }
 
-/// That a peer does not answer.
+/// The reason for a peer that does not answer.
 pub(crate) fn no_answer(seconds: u64) -> String {
     format!("the peer has not answered for {}", duration(seconds))
 }
@@ -151,7 +151,7 @@ fn sa_table(peers: &[IpsecPeer]) -> String {
     ];
     let tunnels = || peers.iter().flat_map(|peer| peer.tunnels.iter().map(move |tunnel| (peer, tunnel)));
     let mut rows: Vec<Vec<String>> = tunnels().map(|(peer, tunnel)| sa(peer, tunnel)).collect();
-    // A column of ours, behind those of VyOS and only when there is something to say.
+    // Not a column of VyOS: it stands last, and only if a tunnel has a reason.
     let troubles: Vec<String> = tunnels().map(|(peer, tunnel)| trouble(peer, tunnel)).collect();
     if troubles.iter().any(|trouble| !trouble.is_empty()) {
         head.push("Reason");

@@ -1,4 +1,4 @@
-//! `postern status`: one screen that shows what is up, what is down and why, and the warnings.
+//! `postern status`: one screen with the state of peers and tunnels, why some are down, and warnings.
 
 mod text;
 
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Everything {
-    /// Whether everything is up that should be.
+    /// Whether every peer and tunnel that should be up is up.
     up: bool,
     daemons: Vec<Daemon>,
 }
@@ -121,7 +121,7 @@ impl State {
 fn ask(only: Option<&Path>) -> Result<Vec<Daemon>, Failure> {
     let answers: Vec<(PathBuf, Status)> = client::ask_each(only, "/v1/status")?;
     if answers.is_empty() {
-        return Err(client::nobody().into());
+        return Err(client::no_daemon().into());
     }
     answers.into_iter().map(|(socket, status)| daemon(socket, status)).collect()
 }
@@ -148,7 +148,7 @@ fn wireguard(interface: &Interface) -> WireGuard {
     WireGuard { name: interface.name.clone(), up: interface.up, listen_port: interface.listen_port, peers }
 }
 
-/// WireGuard is silent without traffic: a peer is down only if an answer of it is overdue.
+/// WireGuard is silent without traffic: a peer is down only if its answer is overdue.
 fn peer(peer: &Peer) -> Line {
     let name = peer.name.clone().unwrap_or_else(|| peer.public_key.clone());
     let at = peer.endpoint.as_deref().map(|endpoint| format!(", at {endpoint}")).unwrap_or_default();

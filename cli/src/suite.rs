@@ -1,4 +1,4 @@
-//! Algorithms as swanctl prints them, and `show` of VyOS.
+//! Algorithms in the format of swanctl and of VyOS.
 
 use gateway::ipsec::model::{Algorithms, Group, Integrity, Prf};
 
@@ -8,7 +8,7 @@ pub(crate) fn encryption(algorithms: &Algorithms, between: &str) -> String {
     algorithms.encryption.name().to_owned() + &key.unwrap_or_default()
 }
 
-/// What protects packets, and the group: `AES_CBC_256/HMAC_SHA2_256_128/MODP_2048`.
+/// Cipher, MAC and group: `AES_CBC_256/HMAC_SHA2_256_128/MODP_2048`.
 pub(crate) fn joined(algorithms: &Algorithms, between: &str) -> String {
     let integrity = algorithms.integrity.map(Integrity::name);
     parts(encryption(algorithms, between), [integrity, algorithms.group.map(Group::name)])

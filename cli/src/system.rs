@@ -6,7 +6,7 @@ use crypto::machine::{Accelerator, Capability, Machine, Processor};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Flags that matter for packets, and why.
+/// Processor flags that speed up packets, and how.
 const PACKETS: &[(&str, &str)] = &[
     ("fsrm", "copies of short packets"),
     ("erms", "copies of long packets"),
@@ -88,7 +88,7 @@ fn cpu_text(processor: &Processor) -> String {
     text + &wrapped("Flags: ", &processor.flags, 100)
 }
 
-/// Words behind a label, in lines of at most `width`.
+/// A label and words, in lines of at most `width`.
 fn wrapped(label: &str, words: &[String], width: usize) -> String {
     let (mut text, mut line) = (String::new(), label.to_owned());
     for word in words {

@@ -1,14 +1,14 @@
-//! Tables as VyOS prints them: columns to the left, two spaces between them, a line of dashes below the heads.
+//! Tables as VyOS prints them: left-aligned columns, two spaces between them, a line of dashes below the heads.
 
 use ::bench::report::lay_out;
 use std::fmt::Write;
 
-/// A table of VyOS. Its heads have room and its numbers stand left, as in python-tabulate: scripts cut these tables by column.
+/// A table in the format of python-tabulate, as VyOS prints it: scripts cut these tables by column.
 pub(crate) fn tabulate(head: &[&str], rows: &[Vec<String>]) -> String {
     lay_out(head, rows, 2, |_| false)
 }
 
-/// Lines of cells in columns of these widths, of which one is wider only where a cell is.
+/// Lines of cells in columns of these widths; a longer cell widens its column.
 pub(crate) fn columns<const N: usize>(indent: &str, widths: [usize; N], lines: &[[&str; N]]) -> String {
     let longest = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
     let widths: Vec<usize> =
@@ -45,7 +45,7 @@ pub(crate) fn short_count(count: u64) -> String {
     short(count, 1000, "")
 }
 
-/// Whole units, cut off, not rounded.
+/// A number in whole units, rounded down.
 fn short(count: u64, step: u64, one: &str) -> String {
     let (mut value, mut unit) = (count, one);
     for larger in ["K", "M", "G", "T", "P"] {

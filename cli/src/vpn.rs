@@ -1,4 +1,4 @@
-//! The IPsec peers of all daemons, and the one that is meant.
+//! The IPsec peers of all daemons, and the peers that a request names.
 
 #[cfg(test)]
 pub(crate) mod samples;
@@ -11,13 +11,13 @@ use gateway::api;
 use gateway::ipsec::model::{Ipsec, IpsecPeer};
 use std::path::PathBuf;
 
-/// A peer, and the socket of the daemon that has it.
+/// A peer, and the socket of its daemon.
 pub(crate) struct Found {
     pub(crate) socket: PathBuf,
     pub(crate) peer: IpsecPeer,
 }
 
-/// All peers, as people count.
+/// All peers, in natural order.
 pub(crate) fn peers(request: &Request) -> Result<Vec<Found>, Failure> {
     let answers: Vec<(PathBuf, Ipsec)> =
         request.ask_each().map_err(|error| not_running(&error.to_string()))?;
@@ -35,7 +35,7 @@ pub(crate) fn peers(request: &Request) -> Result<Vec<Found>, Failure> {
     Ok(found)
 }
 
-/// The peers that a request is for: the one that it names, or all.
+/// The peer that the request names, or all.
 pub(crate) fn wanted(request: &Request) -> Result<Vec<Found>, Failure> {
     let found = peers(request)?;
     match request.value("PEER") {
@@ -48,7 +48,7 @@ fn not_running(why: &str) -> Failure {
     format!("IPsec process not running: {why}\n  fix: postern run --config FILE, then ask as root").into()
 }
 
-/// The peers of this name: of several daemons, if each has one.
+/// The peers with this name; several daemons can have one each.
 fn named(found: Vec<Found>, name: &str) -> Result<Vec<Found>, Failure> {
     let (named, others): (Vec<Found>, Vec<Found>) =
         found.into_iter().partition(|found| found.peer.name == name);

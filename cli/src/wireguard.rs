@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-/// What the daemon in the background says to whoever started it once `wg` may be used.
+/// The line that the background process sends to its parent once `wg` can be used.
 const READY: &[u8] = b"ready\n";
 
 #[derive(Args, Default)]
@@ -36,25 +36,25 @@ pub(crate) struct Arguments {
     /// Stay in the foreground
     #[arg(short, long)]
     foreground: bool,
-    /// Offloads not to be used, separated by commas; see `postern show offloads`
+    /// Disable these offloads, separated by commas; see `postern show offloads`
     #[arg(long, value_delimiter = ',', value_name = "OFFLOAD")]
     without: Vec<String>,
-    /// Spoil what arrives from outside, for example lose=0.01,reorder=0.02,seed=7
+    /// Inject faults into received datagrams, for example lose=0.01,reorder=0.02,seed=7
     #[arg(long, value_name = "FAULTS")]
     fault: Option<Faults>,
     /// Write the packets inside the tunnel to a capture file
     #[arg(long, value_name = "FILE")]
     capture_inside: Option<PathBuf>,
-    /// The crypto engine to use, as long as it works: the fastest measured, if not given
+    /// Crypto engine to prefer; the fastest by default
     #[arg(long, value_name = "NAME", value_parser = config::schema::ENGINES.to_vec())]
     engine: Option<String>,
     /// Write the datagrams outside the tunnel to a capture file
     #[arg(long, value_name = "FILE")]
     capture_outside: Option<PathBuf>,
-    /// Become this user, and keep the rights to configure networks: `postern`, if there is one and root starts it
+    /// Run as this user with the capabilities to configure networks; by default `postern`, if it exists and root starts the daemon
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Written by the parent of a background process
+    /// Set by the parent of a background process
     #[arg(long, hide = true)]
     tell_when_ready: bool,
 }
@@ -94,7 +94,7 @@ fn become_modest(user: Option<&str>) -> Result<Runtime, Failure> {
     Ok(privilege::runtime()?)
 }
 
-/// For measurements: what the path costs when nothing is encrypted.
+/// For measurements: the data path without encryption.
 pub(crate) fn serve_without_cipher(interface: String) -> Outcome {
     log::start()?;
     let runtime = become_modest(None)?;
@@ -102,14 +102,14 @@ pub(crate) fn serve_without_cipher(interface: String) -> Outcome {
     runtime.block_on(serve(arguments, [None, None], Arc::new(Choice::among(vec![Arc::new(none::None)]))))
 }
 
-/// Starts this program again, waits until it serves, and leaves it alone.
+/// Starts this program in the background, and waits until it is ready.
 fn start_in_background() -> Outcome {
     let mut child = Command::new(std::env::current_exe()?)
-        // Not the name of the file, which may itself stand for the verb.
+        // Not the name of the file, which may imply the verb.
         .arg0("postern")
         .arg("wireguard")
         .args(["--foreground", "--tell-when-ready"])
-        // Behind the verb, what we were told ourselves.
+        // Our own arguments, behind the verb.
         .args(crate::command_line(std::env::args_os()).into_iter().skip(2))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -119,7 +119,7 @@ fn start_in_background() -> Outcome {
     if said == READY {
         return Ok(());
     }
-    // It has said why on the standard error that we share.
+    // The child has printed the reason on our standard error.
     std::process::exit(child.wait()?.code().unwrap_or(1));
 }
 
@@ -136,11 +136,11 @@ async fn serve(arguments: Arguments, captures: [Option<Capture>; 2], engines: Ar
     let interface = Arc::new(Interface::create(&name, engines.clone(), options, events)?);
     let interfaces = Interfaces::default();
     interfaces.show(Arc::clone(&interface), Labels::default());
-    // Without peers: clients ask every daemon for them.
+    // Without peers, because clients ask every daemon for IPsec.
     let shown = Shown::new(engines, vec![Arc::new(interfaces), Arc::new(ipsec::api::Peers::default())]);
     match api::bind(&api::path(&name)).await {
         Ok(listener) => drop(tokio::spawn(api::serve(listener, shown))),
-        // `wg` works without it, so must the tunnel.
+        // `wg` works without the API: go on.
         Err(error) => tracing::warn!("postern show will not find {name}: {error}"),
     }
     if arguments.tell_when_ready {
@@ -157,8 +157,8 @@ async fn serve(arguments: Arguments, captures: [Option<Capture>; 2], engines: Ar
     Ok(())
 }
 
-/// Whether whoever started us wants us to outlive the terminal, as nohup does. Else a hangup ends us, as it ends
-/// wireguard-go; in the background we have no terminal.
+/// Whether the process is to outlive its terminal, as nohup requests by ignoring SIGHUP. Otherwise a hangup ends it, as it ends
+/// wireguard-go; a background process has no terminal.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

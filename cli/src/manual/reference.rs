@@ -49,7 +49,7 @@ fn section(command: &mut Command, text: &mut String) {
     text.extend(command.get_after_help().map(|help| format!("\n{help}\n")));
 }
 
-/// Whether an argument is one that every command does not have.
+/// Whether an argument is specific to the command.
 fn is_own(argument: &Arg) -> bool {
     !matches!(argument.get_id().as_str(), "help" | "version")
 }

@@ -1,4 +1,4 @@
-//! Everything about SAs, as swanctl prints it, and policies, as `ip xfrm policy` does.
+//! Details of SAs in the format of swanctl, and policies in the format of `ip xfrm policy`.
 
 use super::reason;
 use crate::suite;
@@ -68,7 +68,7 @@ fn installed(tunnel: &IpsecTunnel, sa: &IpsecSa) -> Vec<String> {
     let state = sa.state.name().to_uppercase();
     let mode = tunnel.mode.name().to_uppercase() + if tunnel.in_udp { "-in-UDP" } else { "" };
     let counters = |bytes: u64, packets: u64| {
-        // They are of the tunnel, and told once.
+        // The counters are of the tunnel: print them once.
         if sa.sending { format!(", {bytes:>6} bytes, {packets:>5} packets") } else { String::new() }
     };
     let mut lines = vec![
@@ -93,7 +93,7 @@ fn selectors(local: &[String], remote: &[String]) -> [String; 2] {
     [format!("    local  {}", local.join(" ")), format!("    remote {}", remote.join(" "))]
 }
 
-/// The SAs of a peer's tunnels, one for each direction, as `ip xfrm state` lists them; keys are nobody's business.
+/// The SAs of a peer's tunnels, one for each direction, as `ip xfrm state` lists them, without keys.
 pub(super) fn state(peer: &IpsecPeer) -> String {
     let any = || "any".to_owned();
     let [here, there] =
@@ -120,7 +120,7 @@ fn one_way(from: &str, to: &str, spi: u32, tunnel: &IpsecTunnel, sa: &IpsecSa) -
     )
 }
 
-/// The policies of a peer's tunnels: what goes out, and what may come in.
+/// The policies of a peer's tunnels, outbound and inbound.
 pub(super) fn policy(peer: &IpsecPeer) -> String {
     let any = || "any".to_owned();
     let ends = [&peer.local_address, &peer.remote_address].map(|address| address.clone().unwrap_or_else(any));

@@ -19,7 +19,7 @@ fn sas_have_the_columns_of_vyos_and_those_that_are_down_a_reason() {
 }
 
 #[test]
-fn a_peer_that_does_not_answer_is_not_said_to_be_up_and_explain_agrees() {
+fn a_peer_that_does_not_answer_is_silent_as_in_explain() {
     let silent = IpsecPeer { silent: Some(14), ..up() };
     let line = |text: String, number: usize| text.lines().nth(number).unwrap_or_default().to_owned();
     let ike = ike_sa(&silent);
@@ -118,7 +118,7 @@ fn details_are_those_of_swanctl() {
 }
 
 #[test]
-fn an_sa_that_was_replaced_is_told_with_what_it_was_for() {
+fn a_replaced_sa_is_shown_with_its_selectors() {
     let mut peer = up();
     let newest = peer.tunnels[0].sas[0].clone();
     let older =
@@ -131,7 +131,7 @@ fn an_sa_that_was_replaced_is_told_with_what_it_was_for() {
 }
 
 #[test]
-fn the_status_counts_what_is_up_and_names_what_is_not() {
+fn the_status_counts_tunnels_and_names_those_that_are_down() {
     assert_eq!(
         status_text(&[up(), down()]),
         "IPSec Process Running\n\n1 Active IPsec Tunnels, of 2\n1 Connected Peers, of 2\n\

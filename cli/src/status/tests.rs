@@ -1,4 +1,4 @@
-//! What is called up, waiting and down, and how a screen of it looks.
+//! The states up, waiting and down, and their screen.
 
 use super::*;
 use crate::vpn::samples::{down, up};
@@ -80,7 +80,7 @@ fn the_engine_of_most_places_is_named() {
 }
 
 #[test]
-fn a_screen_says_what_is_up_and_what_is_not() {
+fn a_screen_shows_the_state_of_every_peer() {
     let reloaded = Reloaded {
         at: 0,
         ..Reloaded::new(ReloadOutcome::Refused, Vec::new(), vec!["a:1: wrong".to_owned()])

@@ -1,9 +1,9 @@
-//! The status of a daemon, for a person.
+//! The status of a daemon as text.
 
 use super::{Connection, Daemon, Line, State, WireGuard};
 use crate::output::ago;
 
-/// Peers of one interface, or of IPsec, that are listed; those that are not up come first.
+/// The number of peers listed for an interface, or for IPsec; peers that are not up come first.
 const LISTED: usize = 15;
 
 pub(super) fn daemon(daemon: &Daemon) -> String {
@@ -98,7 +98,7 @@ fn ipsec(connections: &[Connection]) -> Vec<String> {
     lines
 }
 
-/// How many are up, and how many are not.
+/// The number of peers in each state.
 fn counted(states: impl Iterator<Item = State>) -> String {
     let states: Vec<State> = states.collect();
     let count = |state| states.iter().filter(|&&found| found == state).count();
@@ -111,7 +111,7 @@ fn counted(states: impl Iterator<Item = State>) -> String {
     text
 }
 
-/// Peers, those that are not up first, and no more than fit.
+/// The first peers, sorted so that those that are not up come first.
 fn table(peers: &[&Line], indent: &str) -> Vec<String> {
     let mut sorted = peers.to_vec();
     sorted.sort_by_key(|line| match line.state {

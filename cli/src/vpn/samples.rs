@@ -1,4 +1,4 @@
-//! A peer that is up and one that is down, for the tests of all that prints peers.
+//! A peer that is up and one that is down, for tests.
 
 use gateway::ipsec::model::{
     Algorithms, AuthenticationMethod, ConnectionType, Encryption, Group, IpsecFailure, IpsecIke, IpsecPeer,

@@ -1,4 +1,4 @@
-//! What the API shows of the crypto engines.
+//! The answer of the API about the crypto engines.
 
 use super::model::{
     Crypto, CryptoCipher, CryptoCost, CryptoDirection, CryptoEngine, CryptoEvent, CryptoPlace, CryptoUnused,
@@ -8,7 +8,7 @@ use crypto::choice::{BURSTS, Choice, Direction, Happening, Health, Measured, Row
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
-/// Shows the engines, the choice between them, and what happened to them.
+/// The engines, the choice between them, and their events.
 pub fn show(choice: &Choice) -> Crypto {
     let present = (0..choice.engines().len()).map(|index| engine(choice, index));
     let absent = choice.absent().iter().map(|(name, reason)| CryptoEngine {
@@ -23,7 +23,7 @@ pub fn show(choice: &Choice) -> Crypto {
     let events = choice.events().into_iter().map(|event| CryptoEvent {
         at: event.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         engine: event.engine.to_owned(),
-        what: said(&event.what),
+        what: describe(&event.what),
     });
     Crypto {
         engines: present.chain(absent).collect(),
@@ -32,18 +32,18 @@ pub fn show(choice: &Choice) -> Crypto {
     }
 }
 
-/// The words for what happened to an engine.
-pub fn said(what: &Happening) -> String {
+/// Describes an event of an engine.
+pub fn describe(what: &Happening) -> String {
     match what {
-        Happening::Failed => "failed and is not used; its burst was done by another".to_owned(),
+        Happening::Failed => "failed and is not used; another engine did its burst".to_owned(),
         Happening::FailedAgain => "was tried again and failed again".to_owned(),
         Happening::Recovered => "works again and is used again".to_owned(),
         Happening::NotLoaded(subject) => {
-            format!("failed to load a key of {subject} and is not used; another has it")
+            format!("failed to load a key of {subject} and is not used; another engine has the key")
         }
         Happening::NotMeasured(subject) => format!("failed when it was measured for {subject}"),
         Happening::Wrong(subject) => format!("computed something wrong for {subject} when it was measured"),
-        Happening::Measured(subject) => format!("was measured for {subject} after all, and works"),
+        Happening::Measured(subject) => format!("was measured again for {subject}, and works"),
     }
 }
 
@@ -73,7 +73,7 @@ fn is_allowed(choice: &Choice, index: usize) -> bool {
     choice.rules().accelerators || !choice.engines()[index].is_accelerator()
 }
 
-/// Why an engine is used for no cipher: one reason, or each with its ciphers.
+/// Why no cipher uses an engine: one reason, or several with their ciphers.
 fn reasons(choice: &Choice, index: usize) -> String {
     let mut ciphers: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (subject, row) in choice.rows() {
@@ -88,7 +88,7 @@ fn reasons(choice: &Choice, index: usize) -> String {
     reasons.join("; ")
 }
 
-/// Why an engine is not used for a cipher; `None` if it is, for some packets.
+/// Why a cipher does not use an engine; `None` if it uses it for some packet sizes.
 fn why_unused(choice: &Choice, subject: Subject, row: &Row, index: usize) -> Option<String> {
     if row.is_chosen(index) {
         return None;

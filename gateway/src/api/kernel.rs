@@ -1,4 +1,4 @@
-//! What the API shows of losses in the kernel: where packets wait before we have them, and after we gave them away.
+//! Packets that the kernel dropped: in the queues before the gateway receives them, and after the gateway has sent them.
 
 use super::model::Drop;
 use crate::host::Held;
@@ -7,16 +7,17 @@ use crate::ipsec::NAME;
 use crate::tunnel_interface::SocketKind;
 use port::udp::SocketSlot;
 
-const QUEUE_FULL: &str = "the kernel had more packets for the tunnel than may wait for us: the processor is busy, or they come in bursts; a longer queue (ip link set IF txqueuelen N) helps against bursts only";
-const IGNORED: &str = "the kernel dropped packets that came out of the tunnel: the interface is down, or they are of no protocol that it knows";
-const SOCKET_FULL: &str = "datagrams came faster than they were read, and the socket's buffer was full: the processor is busy, or this is a flood";
+const QUEUE_FULL: &str = "the queue of packets into the tunnel was full: the processor is busy, or packets come in bursts; a longer queue (ip link set IF txqueuelen N) helps against bursts only";
+const IGNORED: &str = "the kernel dropped packets that came out of the tunnel: the interface is down, or their protocol is unknown to it";
+const SOCKET_FULL: &str =
+    "the receive buffer of the socket was full: the processor is busy, or this is a flood";
 
 const OUTSIDE_TUNNEL: &str = "an IPsec policy protects the packet, and it was about to leave by another interface: a route or rule leads around the tunnel, or there is none; nft list table inet postern-guard";
 const IN_CLEAR: &str = "the packet came unprotected from a network behind an IPsec peer: the peer does not encrypt it, or it is forged; nft list table inet postern";
 
-/// The losses at an interface since it was made, and at each of its sockets since it was opened.
+/// The packets dropped at an interface since its creation, and at each of its sockets since it was opened.
 ///
-/// Of an interface that is in another network namespace only the sockets are known.
+/// For an interface in another network namespace only the sockets are known.
 pub(super) fn drops(interface: &str, sockets: &[(SocketKind, SocketSlot)]) -> Vec<Drop> {
     let row = |reason: &str, meaning: &str| row(interface, reason, meaning);
     let mut rows = Vec::new();
@@ -40,7 +41,7 @@ pub(super) fn drops(interface: &str, sockets: &[(SocketKind, SocketSlot)]) -> Ve
     rows
 }
 
-/// What our rules in nf_tables have dropped, since the start of the daemon and while there was none.
+/// The packets that our nftables rules have dropped, also before the start of the daemon.
 pub(super) fn held(held: Held) -> Vec<Drop> {
     let leaving =
         held.leaving.map(|outbound| Drop { outbound, ..row(NAME, "outside-tunnel", OUTSIDE_TUNNEL) });

@@ -14,7 +14,7 @@ pub(crate) mod server;
 mod status;
 pub(crate) mod words;
 
-pub use engines::{said as said_of_engine, show as show_crypto};
+pub use engines::{describe as describe_engine_event, show as show_crypto};
 
 use crate::host::HeldReader;
 use crate::service::View;
@@ -37,11 +37,11 @@ pub fn path(name: &str) -> PathBuf {
     Path::new(DIRECTORY).join(format!("{name}.sock"))
 }
 
-/// What a daemon shows of itself: its services, and its crypto engines.
+/// The state that the API of a daemon shows: its services, and its crypto engines.
 #[derive(Clone)]
 pub struct Shown {
     services: Vec<Arc<dyn View>>,
-    /// What the rules of the host in nf_tables have dropped.
+    /// Counts the packets that our nftables rules have dropped.
     held: Arc<OnceLock<HeldReader>>,
     engines: Arc<Choice>,
     itself: Arc<status::Itself>,
@@ -53,7 +53,7 @@ impl Shown {
         Self { services, held: Arc::default(), engines, itself: Arc::new(status::Itself::new()) }
     }
 
-    /// Shows what the rules of the host in nf_tables have dropped.
+    /// Sets the reader of the counters of our nftables rules.
     pub(crate) fn set_held(&self, held: HeldReader) {
         let _ = self.held.set(held);
     }
@@ -86,7 +86,7 @@ fn router(shown: Shown) -> Router {
         .route("/v1/status", get(status::status))
         .route("/v1/reload", post(status::reload))
         .with_state(shown);
-    // Last, so that they are for the requests of the services too.
+    // Last, so that they apply to the requests of the services too.
     let all = services.into_iter().fold(own, Router::merge);
     all.fallback(unknown).method_not_allowed_fallback(not_allowed)
 }

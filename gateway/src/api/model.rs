@@ -5,7 +5,7 @@
 use super::words::words;
 use serde::{Deserialize, Serialize};
 
-/// Why a request was refused: what comes with every status that is an error.
+/// Why a request was refused: the body of every answer with an error status.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Problem {
     /// What is wrong.
@@ -14,10 +14,10 @@ pub struct Problem {
     pub fix: Option<String>,
 }
 
-/// Something that works, and not as it should.
+/// A warning: something works, but not as it should.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Advice {
-    /// What.
+    /// What it is.
     pub what: String,
     /// What to type.
     pub fix: String,
@@ -32,11 +32,11 @@ pub struct Status {
     pub process: u32,
     /// Seconds since 1970 of its start.
     pub started: u64,
-    /// What it serves; none for an interface that `wg` configures.
+    /// Its configuration file; none for an interface that `wg` configures.
     pub configuration: Option<Configuration>,
-    /// What of the configuration is not in force.
+    /// The parts of the configuration that are not in force.
     pub refused: Vec<Refused>,
-    /// What does not work as it should.
+    /// Warnings.
     pub warnings: Vec<Advice>,
 }
 
@@ -47,7 +47,7 @@ pub struct Configuration {
     pub file: String,
     /// Seconds since 1970.
     pub in_force_since: u64,
-    /// What became of reading it again, if it was.
+    /// The result of the last reload, if there was one.
     pub last_reload: Option<Reloaded>,
 }
 
@@ -62,14 +62,14 @@ pub struct Refused {
     pub is_temporary: bool,
 }
 
-/// `POST /v1/reload`: what became of reading the configuration again.
+/// `POST /v1/reload`: the result of reading the configuration again.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Reloaded {
     /// Seconds since 1970.
     pub at: u64,
-    /// How much of it is in force.
+    /// Whether all, part or nothing of it is in force.
     pub outcome: ReloadOutcome,
-    /// What has changed in the file, a line each, without secrets.
+    /// The changes of the file, a line each, without secrets.
     pub changes: Vec<String>,
     /// What is wrong.
     pub errors: Vec<String>,
@@ -121,7 +121,7 @@ pub struct Offload {
     pub calls: u64,
     /// Packets in them.
     pub packets: u64,
-    /// Calls that the kernel refused and that were done again without it.
+    /// Calls that the kernel refused and that were repeated without the offload.
     pub fallbacks: u64,
 }
 
@@ -164,13 +164,13 @@ pub struct CryptoCipher {
     pub name: String,
     /// The engine that the configuration wants for it.
     pub pinned: Option<String>,
-    /// Why that one is not used all the same.
+    /// Why the pinned engine is not used.
     #[serde(default)]
     pub pin_refused: Option<String>,
     /// The engines that are not used for it.
     #[serde(default)]
     pub unused: Vec<CryptoUnused>,
-    /// Whether it was measured by who asked, since the daemon does not use it.
+    /// Whether the client measured it, since the daemon does not use it.
     #[serde(default)]
     pub measured_here: bool,
     /// The choice for each direction, burst and size.
@@ -215,9 +215,9 @@ pub struct CryptoCost {
 pub struct CryptoEvent {
     /// Seconds since 1970.
     pub at: u64,
-    /// To which.
+    /// The engine.
     pub engine: String,
-    /// What.
+    /// What it is.
     pub what: String,
 }
 

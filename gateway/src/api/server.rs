@@ -1,7 +1,7 @@
 //! Serves HTTP on a Unix socket: accept → make room → read a request in time → answer → write in time.
 //!
-//! Only the owner of the socket can connect. The limits are against clients that hang or leak connections: those must
-//! cost neither memory nor descriptors of the gateway, nor keep another client from being answered.
+//! Only the owner of the socket can connect. The limits protect against clients that hang or leak connections: they must not
+//! exhaust the memory or descriptors of the gateway, nor block other clients.
 
 use super::model::Problem;
 use crate::unix_socket::Listener;
@@ -26,7 +26,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 use tower::ServiceExt;
 
-/// What a client may take of the daemon.
+/// Limits on the resources that clients can use.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     /// Connections at once. One more ends the connection that has been idle for longest.
@@ -42,10 +42,10 @@ impl Limits {
         Self { connections: 64, patience: Duration::from_secs(10), longest: 64 << 10 };
 }
 
-/// When the client must have done its part; `None` while the daemon works on a request.
+/// When the client must have sent its request or taken the answer; `None` while the daemon works on a request.
 type Deadline = Option<Instant>;
 
-/// A connection that is served.
+/// A connection.
 struct Served {
     task: AbortHandle,
     deadline: Arc<watch::Sender<Deadline>>,
@@ -74,7 +74,7 @@ pub(super) async fn serve(listener: Listener, router: Router, limits: Limits) {
     }
 }
 
-/// Whether one more connection can be served, after the end of the one that has been idle for longest if need be.
+/// Makes room for one more connection: closes the longest idle one if necessary. False if none is idle.
 fn make_room(served: &mut VecDeque<Served>, most: usize) -> bool {
     served.retain(|connection| !connection.task.is_finished());
     if served.len() < most {
@@ -102,7 +102,7 @@ async fn converse(
             Ok::<_, Infallible>(response)
         }
     });
-    // The deadline is for all of a request, not for its head alone.
+    // The deadline covers the whole request, not only its head.
     let mut http = http1::Builder::new();
     http.header_read_timeout(None).max_buf_size(limits.longest);
     tokio::select! {
@@ -115,7 +115,7 @@ async fn converse(
     }
 }
 
-/// Returns when a deadline has passed that was not moved.
+/// Returns when the deadline has passed without being moved.
 async fn overdue(mut deadline: watch::Receiver<Deadline>) {
     loop {
         let at = *deadline.borrow_and_update();
@@ -132,17 +132,17 @@ async fn overdue(mut deadline: watch::Receiver<Deadline>) {
     }
 }
 
-/// Reads a request whole, and answers it.
+/// Reads a whole request, and answers it.
 async fn answer(request: Request<Incoming>, router: Router, longest: usize, working: impl Fn()) -> Response {
     let (head, body) = request.into_parts();
     let too_large = || {
         problem(
             StatusCode::PAYLOAD_TOO_LARGE,
             format!("a request has at most {longest} bytes"),
-            "send what the request is for, and no more",
+            "send a shorter request",
         )
     };
-    // What is announced need not be read.
+    // Refuse an announced length without reading the body.
     if body.size_hint().lower() > longest as u64 {
         return too_large();
     }
@@ -162,7 +162,7 @@ async fn answer(request: Request<Incoming>, router: Router, longest: usize, work
 
 const AGAIN: &str = "send it again";
 
-/// A refusal, as every client can read it.
+/// The answer to a request that is refused.
 pub(crate) fn problem(status: StatusCode, error: impl Into<String>, fix: impl Into<String>) -> Response {
     (status, Json(Problem { error: error.into(), fix: Some(fix.into()) })).into_response()
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// `GET /v1/vpn/ipsec`
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Ipsec {
-    /// Every configured peer, and peers that are connected and configured no more.
+    /// Every configured peer, and connected peers that are no longer configured.
     pub peers: Vec<IpsecPeer>,
 }
 
@@ -19,32 +19,32 @@ pub struct Ipsec {
 pub struct IpsecPeer {
     /// Its name.
     pub name: String,
-    /// Whether an IKE SA is there.
+    /// Whether there is an IKE SA.
     pub up: bool,
     /// Our address, if it is known.
     pub local_address: Option<String>,
     /// Its address, if it is known.
     pub remote_address: Option<String>,
-    /// Who we say we are.
+    /// Our identity.
     pub local_id: String,
-    /// Who it says it is; who it must be, while it is not connected.
+    /// The identity of the peer; while it is not connected, the configured one.
     pub remote_id: Option<String>,
     /// The algorithms of the IKE SA, in the words of the configuration.
     pub suite: Option<String>,
     /// The same one by one.
     #[serde(default)]
     pub algorithms: Option<Algorithms>,
-    /// Seconds since the sides have authenticated.
+    /// Seconds since both sides have authenticated.
     pub uptime: Option<u64>,
-    /// Seconds that the keys of an IKE SA may be used; none if that is not limited.
+    /// Lifetime of an IKE SA in seconds; none if it is unlimited.
     pub lifetime: Option<u64>,
-    /// How it authenticates.
+    /// Its authentication method.
     #[serde(default)]
     pub authentication: AuthenticationMethod,
-    /// Where its secret stands in the configuration, if it has one.
+    /// The path of its secret in the configuration, if it has one.
     #[serde(default)]
     pub secret_at: Option<String>,
-    /// What we offer and accept for IKE, the best first.
+    /// Our IKE proposals, in order of preference.
     pub proposals: Vec<String>,
     /// Which side starts it.
     pub connection_type: ConnectionType,
@@ -52,38 +52,38 @@ pub struct IpsecPeer {
     pub ike: Option<IpsecIke>,
     /// Its tunnels.
     pub tunnels: Vec<IpsecTunnel>,
-    /// Seconds since it was last heard, if it was asked something since then, more than once, and has not answered.
+    /// Seconds since its last packet, if requests were retransmitted since then and are unanswered.
     #[serde(default)]
     pub silent: Option<u64>,
-    /// Where its packets come from, if that is not where packets for it are sent.
+    /// The source address of its packets, if it differs from the address to which we send.
     #[serde(default)]
     pub sends_from: Option<String>,
-    /// What went wrong last.
+    /// Its last failure.
     pub failure: Option<IpsecFailure>,
 }
 
 /// The IKE SA with a peer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct IpsecIke {
-    /// Counts the sessions since the start.
+    /// Number of the session since the start.
     pub number: u64,
-    /// Whether we began.
+    /// Whether we are the initiator.
     pub initiated: bool,
-    /// The SPI of who began, in hexadecimal.
+    /// The SPI of the initiator, in hexadecimal.
     pub spi_initiator: String,
-    /// The SPI of the other side.
+    /// The SPI of the responder.
     pub spi_responder: String,
     /// Our address and port.
     pub local: String,
     /// The peer's.
     pub remote: String,
-    /// Whether a NAT is on the way, or one side says so for the sake of ESP in UDP.
+    /// Whether a NAT was detected, or one side claims a NAT to get ESP in UDP.
     pub nat: bool,
-    /// Seconds until we replace its keys.
+    /// Seconds until its rekeying.
     pub rekeying_in: Option<u64>,
-    /// Seconds until it ends if nobody does; none if it is to last.
+    /// Seconds until it expires without rekeying; none if its lifetime is unlimited.
     pub expires_in: Option<u64>,
-    /// Key exchanges that the peer asked for and were put off, because they were too many.
+    /// Key exchanges of the peer that the rate limit refused.
     #[serde(default)]
     pub refused_exchanges: u64,
 }
@@ -99,19 +99,19 @@ pub struct IpsecTunnel {
     pub mode: SaMode,
     /// Whether ESP travels in UDP.
     pub in_udp: bool,
-    /// What we offer and accept for ESP, the best first.
+    /// Our ESP proposals, in order of preference.
     pub proposals: Vec<String>,
-    /// The packets of our side.
+    /// The local traffic selectors.
     pub local: Vec<String>,
-    /// The packets of the other side.
+    /// The remote traffic selectors.
     pub remote: Vec<String>,
-    /// Bytes of ESP received and sent, by all SAs so far.
+    /// Bytes of ESP received, by all SAs so far.
     pub received_bytes: u64,
-    /// See above.
+    /// Bytes of ESP sent, by all SAs so far.
     pub sent_bytes: u64,
-    /// Packets received and sent.
+    /// Packets received.
     pub received_packets: u64,
-    /// See above.
+    /// Packets sent.
     pub sent_packets: u64,
     /// Packets that were dropped as `peer-congested` or `send-failed`.
     #[serde(default)]
@@ -123,9 +123,9 @@ pub struct IpsecTunnel {
 /// A pair of SAs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct IpsecSa {
-    /// The SPI of what we receive.
+    /// The inbound SPI.
     pub spi_in: u32,
-    /// The SPI of what we send.
+    /// The outbound SPI.
     pub spi_out: u32,
     /// The algorithms, in the words of the configuration.
     pub suite: String,
@@ -135,30 +135,30 @@ pub struct IpsecSa {
     /// Whether it is in use or about to be deleted.
     #[serde(default)]
     pub state: SaState,
-    /// The packets of our side that it is for.
+    /// The local traffic selectors.
     #[serde(default)]
     pub local: Vec<String>,
-    /// The packets of the other side.
+    /// The remote traffic selectors.
     #[serde(default)]
     pub remote: Vec<String>,
-    /// Seconds since they are there.
+    /// Seconds since the installation.
     pub uptime: u64,
-    /// Whether we send with it.
+    /// Whether it is used for sending.
     pub sending: bool,
-    /// Seconds until we replace it.
+    /// Seconds until its rekeying.
     pub rekeying_in: Option<u64>,
-    /// Seconds until it ends if nobody does.
+    /// Seconds until it expires without rekeying.
     pub expires_in: Option<u64>,
 }
 
-/// What went wrong with an IPsec peer.
+/// The failure of an IPsec peer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct IpsecFailure {
     /// Seconds since 1970.
     pub at: u64,
-    /// In one line.
+    /// The failure, in one line.
     pub what: String,
-    /// What each side wants, a line each.
+    /// Details, such as what each side accepts, a line each.
     pub details: Vec<String>,
     /// What to do, a line each.
     pub fix: Vec<String>,
@@ -167,7 +167,7 @@ pub struct IpsecFailure {
 /// `POST /v1/vpn/ipsec/reset`; the answer is whether there is such a peer and tunnel.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Reset {
-    /// With whom to begin anew.
+    /// The peer whose tunnels are re-established.
     pub peer: String,
     /// Only this tunnel.
     pub tunnel: Option<u32>,
@@ -204,7 +204,7 @@ words! {
         /// In use.
         #[default]
         Installed = "installed",
-        /// The peer has replaced it, and has yet to delete it.
+        /// The peer has replaced it, and will delete it.
         Rekeyed = "rekeyed",
         /// This gateway is deleting it.
         Deleting = "deleting",

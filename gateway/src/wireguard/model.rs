@@ -15,7 +15,7 @@ pub struct Interfaces {
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// What the configuration says it is for.
+    /// Its description in the configuration.
     pub description: Option<String>,
     /// Its addresses.
     pub addresses: Vec<String>,
@@ -38,20 +38,20 @@ pub struct Interface {
 pub struct Peer {
     /// Its name in the configuration.
     pub name: Option<String>,
-    /// What the configuration says who it is.
+    /// Its description in the configuration.
     #[serde(default)]
     pub description: Option<String>,
     /// Its key, in base64.
     pub public_key: String,
-    /// Whether a key is shared beforehand.
+    /// Whether it has a pre-shared key.
     pub has_preshared_key: bool,
-    /// Where it is.
+    /// Its endpoint.
     pub endpoint: Option<String>,
-    /// Its prefixes.
+    /// Its allowed prefixes.
     pub allowed_ips: Vec<String>,
     /// Seconds since 1970 of the last handshake.
     pub latest_handshake: Option<u64>,
-    /// Whether a handshake was finished in the last five minutes.
+    /// Whether the last handshake is at most five minutes old.
     pub active: bool,
     /// Outside bytes received.
     pub received_bytes: u64,
@@ -80,7 +80,7 @@ pub struct Explanation {
     pub public_key: Option<String>,
     /// The peers.
     pub peers: Vec<Explained>,
-    /// Callers that are not peers; nothing in their messages is authenticated.
+    /// Unknown sources of handshake messages; nothing in these is authenticated.
     pub callers: Vec<Caller>,
 }
 
@@ -91,31 +91,31 @@ pub struct Explained {
     pub name: Option<String>,
     /// Its key, in base64.
     pub public_key: String,
-    /// Where it is.
+    /// Its endpoint.
     pub endpoint: Option<String>,
-    /// Its prefixes.
+    /// Its allowed prefixes.
     pub allowed_ips: Vec<String>,
-    /// Whether a key is shared beforehand.
+    /// Whether it has a pre-shared key.
     pub has_preshared_key: bool,
     /// Whether it is up.
     pub state: PeerState,
-    /// What was found, the most important first.
+    /// The findings, the most important first.
     pub findings: Vec<Finding>,
 }
 
-/// Something to know about a peer, and what mends it.
+/// A finding about a peer, and its fix.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 pub struct Finding {
-    /// What is so.
+    /// The finding.
     pub what: String,
-    /// What to type or to see to; nothing if all is well.
+    /// What to type or to do, a line each; empty if nothing is wrong.
     pub fix: Vec<String>,
 }
 
-/// A caller of a WireGuard interface that is no peer.
+/// An unknown source of handshake messages.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 pub struct Caller {
-    /// The public key that it names, in base64; none if it calls another public key than ours.
+    /// The public key that it claims, in base64; none if its messages are for another public key than ours.
     pub public_key: Option<String>,
     /// Where its last message came from.
     pub address: String,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// No test waits longer for what must come.
+/// The longest wait of a test.
 const LONG: Duration = Duration::from_secs(30);
 
 /// An API without interfaces, for as long as the test runs.
@@ -35,7 +35,7 @@ async fn asked(path: &PathBuf, text: &str) -> String {
     ended(&mut stream).await
 }
 
-/// What comes until the other side ends the connection.
+/// Reads until the other side ends the connection.
 async fn ended(stream: &mut UnixStream) -> String {
     let mut bytes = Vec::new();
     let _ = timeout(LONG, stream.read_to_end(&mut bytes)).await.expect("it ends");
@@ -59,7 +59,7 @@ fn read(answer: &str) -> (u16, Problem) {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_request_is_said() {
+async fn a_wrong_request_gets_an_error_with_a_fix() {
     let path = served("wrong", Limits::USUAL).await;
     let large = "x".repeat(Limits::USUAL.longest + 1);
     for (method, place, body, status, said) in [
@@ -97,7 +97,7 @@ async fn a_body_without_length_has_an_end() {
 async fn a_client_that_never_finishes_its_request_is_left() {
     let limits = Limits { patience: Duration::from_millis(500), ..Limits::USUAL };
     let path = served("slow", limits).await;
-    // A byte now and then is no reason to wait for ever, in the head or in the body.
+    // A slow client that sends a byte at a time is disconnected too, in the head and in the body.
     let head = request("POST", "/v1/vpn/ipsec/reset", &" ".repeat(4000));
     for fast in [0, head.len() - 4000] {
         let mut stream = connected(&path).await;
@@ -128,8 +128,8 @@ async fn a_client_that_is_idle_after_its_answer_is_left() {
 }
 
 #[tokio::test]
-async fn a_thousand_connections_keep_nobody_from_being_answered() {
-    // So long that nothing is mended by waiting.
+async fn a_thousand_connections_do_not_block_another_client() {
+    // So long that no deadline passes during the test.
     let limits = Limits { patience: LONG * 10, ..Limits::USUAL };
     let path = served("many", limits).await;
     let mut connections = Vec::new();
@@ -140,7 +140,7 @@ async fn a_thousand_connections_keep_nobody_from_being_answered() {
             assert!(answer.starts_with("HTTP/1.1 200 "), "{}: {answer}", connections.len());
         }
     }
-    // Those that are served still are the last ones.
+    // The last connections are still served.
     let mut open = 0;
     for stream in &mut connections {
         let mut byte = [0];
