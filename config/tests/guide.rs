@@ -71,6 +71,9 @@ fn every_link_leads_to_a_file_and_a_heading() {
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
             let target = if file.is_empty() { document.clone() } else { folder.join(file) };
             assert!(target.exists(), "{}: {link} leads nowhere", document.display());
+            // What is beside the chapters is not in the book.
+            let is_in_the_book = !document.starts_with(root().join("docs")) || !file.contains("..");
+            assert!(is_in_the_book, "{}: {link} leads out of the book", document.display());
             let has_heading = || {
                 let text = read(&target);
                 let (prose, _) = split(&text);

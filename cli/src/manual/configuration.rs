@@ -7,7 +7,8 @@ const HEAD: &str = "# Configuration reference\n\n\
     Generated from the schema by `postern generate configuration`; a test checks that it is current.\n\n\
     A setting is the line `set`, the words of its section and its own words. A word in angle brackets is a name or number of\n\
     your choice. A setting without a value is either there or not. Values with spaces stand in quotes. `postern run --check`\n\
-    validates a file and changes nothing.\n";
+    validates a file and changes nothing.\n\n\
+    Algorithms have all names of VyOS. Those that are not supported are refused with one that is; the chapter on IPsec lists them.\n";
 
 /// The reference in Markdown.
 pub(crate) fn text() -> String {
