@@ -126,7 +126,7 @@ fn forward_signals(orders: Orders) -> Outcome {
     Ok(())
 }
 
-/// Without systemd there is nobody to tell.
+/// Tells systemd, if that has started the daemon.
 fn tell_systemd(event: Event) {
     let state = match event {
         Event::Ready => vec![NotifyState::Ready],

@@ -135,8 +135,8 @@ pub trait Service {
     /// What the host is to know for settings, by interface, while no interface is there.
     fn wants(&self, settings: &Settings) -> BTreeMap<String, Wants>;
 
-    /// Finds what would be refused when it is served, as far as that can be known before, and what can be served and is hardly
-    /// meant.
+    /// Finds what would be refused when it is served, as far as that can be known before; and what is probably a
+    /// mistake.
     fn check(&self, _settings: &Settings) -> (Vec<String>, Refused) {
         (Vec::new(), Refused::new())
     }

@@ -137,7 +137,7 @@ impl ConfigFile {
         self.must_end = read.ends;
     }
 
-    /// Says what is hardly meant; fails if some of it would be refused when it is served, as far as that can be known before.
+    /// Warns of what is probably a mistake; fails if a part would be refused when it is served, as far as that is known before.
     pub fn check(&self, settings: &Settings) -> Result<(), FileError> {
         let (warnings, refused) = super::check(settings);
         for warning in warnings {

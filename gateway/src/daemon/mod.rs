@@ -52,8 +52,8 @@ pub fn requirements(settings: &Settings) -> Requirements {
     all
 }
 
-/// Finds what would be refused when it is served, as far as that can be known before, and what can be served and is hardly
-/// meant.
+/// Finds what would be refused when it is served, as far as that can be known before; and what is probably a
+/// mistake.
 pub fn check(settings: &Settings) -> (Vec<String>, Refused) {
     let (mut warnings, mut refused) = (Vec::new(), Refused::new());
     for service in services() {
@@ -81,8 +81,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// A daemon without interfaces; `host` keeps closed what they will be for. That one was deleted by somebody else is told
-    /// to `events`.
+    /// A daemon without interfaces; `host` keeps closed what they will be for. If another program deletes one, `events`
+    /// is told.
     pub fn new(engines: Arc<Choice>, events: mpsc::UnboundedSender<Removed>, host: Host) -> Self {
         let services = services();
         let views = services.iter().map(|service| service.view()).collect();
@@ -135,7 +135,7 @@ impl Daemon {
         self.shown.keep_refused(|path, refused| !refused.is_temporary || pending.contains(path));
     }
 
-    /// Forgets an interface that somebody else has deleted; it is made again with the next configuration. What it was for
+    /// Forgets an interface that another program has deleted; it is made again with the next configuration. What it was for
     /// stays closed.
     pub fn forget(&mut self, name: &str) {
         tracing::warn!("interface {name} was deleted; reload the configuration to have it again");

@@ -9,7 +9,7 @@ const WAITING: usize = 8;
 
 /// An order to a daemon.
 pub enum Order {
-    /// Read the configuration file again and apply what has changed; tell whom it may concern what became of it.
+    /// Read the configuration file again and apply what has changed; the result goes to the sender, if there is one.
     Reload(Option<oneshot::Sender<Reloaded>>),
 }
 

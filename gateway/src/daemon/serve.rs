@@ -31,7 +31,7 @@ use tokio::time::MissedTickBehavior;
 /// How often it is looked again at what could not be served, and where those are who do not answer.
 const MAINTENANCE: Duration = Duration::from_secs(15);
 
-/// What whoever started a daemon is told.
+/// What a daemon reports to the program that started it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// All is served that can be, and orders are taken.
@@ -140,7 +140,7 @@ where
     Ok(())
 }
 
-/// Whoever finds the socket finds a gateway that serves.
+/// Called once the gateway serves: a client that finds the socket can rely on that.
 async fn open_api(socket: &Path, file: &Path, shown: &Shown, orders: Orders) -> Result<(), SocketError> {
     let listener = api::bind(socket).await?;
     shown.serves(file, orders);

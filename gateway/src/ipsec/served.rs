@@ -40,7 +40,7 @@ pub enum ServiceError {
 }
 
 impl ServiceError {
-    /// Whether it may go away without anybody's doing.
+    /// Whether it may go away by itself.
     pub(super) fn is_temporary(&self) -> bool {
         matches!(self, Self::Peer(error) if error.is_temporary())
     }
@@ -101,7 +101,7 @@ impl Change {
 }
 
 impl Served {
-    /// A gateway that serves nobody yet.
+    /// A gateway without peers.
     pub(super) fn create(context: &Context) -> Result<Self, ServiceError> {
         let gateway = Gateway::create(context.engines.clone(), Options::default(), context.events.clone())?;
         Ok(Self {

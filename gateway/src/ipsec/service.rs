@@ -1,9 +1,9 @@
 //! Keeps the gateway what the configuration says it is: only peers that changed are touched.
 //!
 //! ```text
-//! nobody to serve ── prepare: the gateway is made ── switch: its peers come ──> served
-//! served ── prepare ── switch: peers change, come and go ─────────────────────> served
-//! served ── remove ───────────────────────────────────────────────────────────> nobody to serve
+//! no peers ── prepare: the gateway is made ── switch: its peers come ──> served
+//! served ── prepare ── switch: peers change, come and go ──────────────> served
+//! served ── remove ────────────────────────────────────────────────────> no peers
 //! ```
 
 use super::api::Peers;
@@ -38,7 +38,7 @@ fn path_of_peer(peer: &str) -> Path {
 enum Intent {
     /// It serves other peers, or its first ones.
     Change(Change),
-    /// It serves nobody; what it is to protect is closed.
+    /// It ends, as there are no peers to serve; what it is to protect is closed.
     End(End),
 }
 
@@ -260,7 +260,7 @@ impl IpsecService {
             Intent::Change(change) => {
                 self.served.as_ref().map_or(Ok(()), |served| served.undo_prepare(change, context))
             }
-            // Nobody was served, and what is to be protected stays closed.
+            // There was no gateway, and what is to be protected stays closed.
             Intent::End(End { settings: None, .. }) if policy == Policy::EachPath => Ok(()),
             Intent::End(end) => {
                 context.host.set(NAME, end.before.clone())?;
