@@ -39,7 +39,7 @@ pub fn admit(batch: &mut Batch, tables: &Tables, drops: &DropCounters, sa_batche
 }
 
 /// Drops packets whose `key`, which is what decides, is not allowed.
-fn admit_each<K: PartialEq>(
+fn admit_each<K: Copy + PartialEq>(
     batch: &mut Batch,
     packets: Range<usize>,
     drops: &DropCounters,
@@ -58,7 +58,7 @@ fn admit_each<K: PartialEq>(
             batch.discard(index);
             continue;
         };
-        if admitted.as_ref() == Some(&key) {
+        if admitted == Some(key) {
             continue;
         }
         if is_allowed(&key) {

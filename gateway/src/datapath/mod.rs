@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_but_those_of_the_lane_and_the_ports_belongs_to_a_stage() {
+    fn every_reason_but_those_of_the_slow_path_and_the_ports_belongs_to_a_stage() {
         let stages: Vec<DropReason> =
             OUTBOUND.iter().chain(INBOUND).flat_map(|stage| stage.drops.iter().copied()).collect();
         let elsewhere = [
