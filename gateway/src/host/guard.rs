@@ -86,9 +86,6 @@ impl Guard {
         if self.socket.is_none() {
             self.socket = Some(nft::open()?);
         }
-        let Some((socket, _)) = &self.socket else { return Ok(false) };
-        // Those of a table that an earlier daemon has left count too.
-        let counted = nft::counted(socket, TABLE).unwrap_or(0);
         let mut batch = Batch::new();
         // Deleted only if it is there; one that is there is replaced.
         batch.add(NEW_TABLE, CREATE, &text(1, TABLE));
@@ -96,11 +93,20 @@ impl Guard {
         if !protected.pairs.is_empty() {
             protected.add_to(&mut batch);
         }
-        batch.send(socket)?;
-        // Only now are the counters of the old table gone.
-        self.earlier += counted;
+        self.replace(batch)?;
         self.installed = Some(protected.clone());
         Ok(true)
+    }
+
+    /// Sends a batch that replaces the table, and keeps what the table has counted.
+    fn replace(&mut self, batch: Batch) -> io::Result<()> {
+        let Some((socket, _)) = &self.socket else { return Ok(()) };
+        // The counters of a table that an earlier daemon has left are included.
+        let counted = nft::counted(socket, TABLE).unwrap_or(0);
+        batch.send(socket)?;
+        // If the kernel refuses the batch, the old table stays with its counters.
+        self.earlier += counted;
+        Ok(())
     }
 }
 
@@ -309,9 +315,46 @@ fn elements((first, last): (u128, u128), v6: bool) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lab::Lab;
+    use std::net::UdpSocket;
 
     fn net(text: &str) -> IpNet {
         text.parse().expect("literal")
+    }
+
+    #[test]
+    fn what_was_held_back_is_counted_once_although_the_kernel_refuses_a_change() {
+        if !rustix::process::geteuid().is_root() {
+            assert!(std::env::var_os("NO_SKIP").is_none(), "needs root to make network namespaces");
+            return eprintln!("SKIPPED: needs root to make network namespaces");
+        }
+        let lab = Lab::new(&["guard", "far"]).expect("root can make namespaces");
+        let (near, far) = (("guard", "outside", "192.0.2.1/24"), ("far", "outside", "192.0.2.9/24"));
+        lab.connect(near, far).expect("veth exists");
+        lab.enter("guard", || {
+            let mut guard = Guard::default();
+            let mut protected = Protected::default();
+            protected.pairs.insert((net("192.0.2.1/32"), net("192.0.2.0/24")));
+            assert!(guard.set(&protected).expect("nf_tables is there"));
+            let socket = UdpSocket::bind("192.0.2.1:0").expect("our address");
+            for _ in 0..3 {
+                assert!(socket.send_to(b"in clear", "192.0.2.9:9").is_err(), "it left in clear");
+            }
+            assert_eq!(guard.held_back(), Some(3));
+            let mut refused = Batch::new();
+            refused.add(DELETE_TABLE, 0, &text(1, TABLE));
+            refused.add(NEW_RULE, CREATE, &nft::rule("no-such-table", CHAIN, &[accept()]));
+            for _ in 0..2 {
+                guard.replace(refused.clone()).expect_err("there is no such table");
+                assert_eq!(guard.held_back(), Some(3), "after a refused change");
+            }
+            protected.interfaces.insert("wg0".to_owned());
+            assert!(guard.set(&protected).expect("nf_tables is there"));
+            assert_eq!(guard.held_back(), Some(3), "of the table before");
+            assert!(socket.send_to(b"in clear", "192.0.2.9:9").is_err(), "it left in clear");
+            assert_eq!(guard.held_back(), Some(4));
+        })
+        .expect("the namespace is there");
     }
 
     #[test]

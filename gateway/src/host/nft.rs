@@ -160,6 +160,7 @@ pub(crate) fn text(kind: u16, value: &str) -> Vec<u8> {
 }
 
 /// Messages, of which the kernel takes all or none.
+#[derive(Clone)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     messages: u32,
