@@ -21,7 +21,7 @@ fn the_two_sites_of_ipsec_are_each_other_s_half() {
     assert_eq!((&a.authentication, &a.ike), (&b.authentication, &b.ike));
     let (ours, theirs) = (&a.tunnels[&1], &b.tunnels[&1]);
     assert_eq!((&ours.local, &ours.remote, &ours.esp), (&theirs.remote, &theirs.local, &theirs.esp));
-    assert_eq!((a.start, b.start), (Start::Initiate, Start::Listen));
+    assert_eq!((a.start, b.start), (Start::Initiate, Start::Respond));
 }
 
 #[test]

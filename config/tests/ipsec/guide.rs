@@ -1,7 +1,7 @@
 //! Lines of a guide, in the spelling of VyOS 1.3, as they are typed into a session.
 
 use super::{address, groups_of, loaded, secret_of};
-use config::settings::ipsec::{Action, DhGroup, Encryption, Identity, Pfs, Prf, Remote, Start};
+use config::settings::ipsec::{Action, Encryption, Group, Identity, Pfs, Prf, Remote, Start};
 use crypto::Cipher;
 use crypto::cipher::{self, Integrity};
 
@@ -176,7 +176,7 @@ fn a_peer_named_by_its_address_is_found_there_and_is_who_it_is_called() {
     assert_eq!((detection.action, detection.interval_seconds), (Action::Restart, 30));
     let tunnel = &peer.tunnels[&1];
     assert_eq!((tunnel.mtu, tunnel.local.prefixes.len(), tunnel.remote.prefixes.len()), (Some(1400), 1, 1));
-    assert_eq!(tunnel.esp.pfs, Pfs::Group(DhGroup(14)));
+    assert_eq!(tunnel.esp.pfs, Pfs::Group(Group::Modp2048));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_hash_beside_a_cipher_that_authenticates_names_the_prf() {
     assert_eq!(ike.proposals.len(), 1);
     assert_eq!(ike.proposals[0].encryption, Encryption::Aead(Cipher::Aes256Gcm, 16));
     assert_eq!((&*ike.proposals[0].integrity, &*ike.proposals[0].prfs), (&[][..], &[Prf::HmacSha256][..]));
-    assert_eq!(ike.proposals[0].groups, [DhGroup(14)]);
+    assert_eq!(ike.proposals[0].groups, [Group::Modp2048]);
     assert!(esp.proposals[0].integrity.is_empty());
     let (ike, _, _) = groups_of(MAX_SECURITY, "MAX-SECURITY-IKE", "MAX-SECURITY");
     let prfs = &ike.proposals[0].prfs;
@@ -209,7 +209,7 @@ fn a_group_without_a_proposal_offers_what_is_not_weak() {
     assert_eq!(ike.lifetime_seconds, Some(14_400));
     assert_eq!(ike.proposals[0].encryption, Encryption::Aead(Cipher::Aes256Gcm, 16));
     for proposal in &ike.proposals {
-        assert!(proposal.groups.iter().all(|group| ![1, 2, 5].contains(&group.0)));
+        assert!(proposal.groups.iter().all(|group| ![1, 2, 5].contains(&group.id())));
         assert!(
             !proposal.integrity.contains(&Integrity::HmacSha1) && !proposal.prfs.contains(&Prf::HmacSha1)
         );

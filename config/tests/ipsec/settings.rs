@@ -4,7 +4,7 @@ use super::{CERTIFICATES, KEYS, address, guide, loaded, second, secret_of, site}
 use config::diff::{self, Change};
 use config::settings::IpSec;
 use config::settings::ipsec::{
-    Action, Authentication, DhGroup, Identity, Mode, Peer, Pfs, Prf, Remote, Revocation, Start,
+    Action, Authentication, Group, Identity, Mode, Patience, Peer, Pfs, Prf, Remote, Revocation, Start,
 };
 use config::{parse, print};
 
@@ -19,10 +19,10 @@ fn defaults_hold_where_nothing_is_set() {
     assert_eq!((ike.lifetime_seconds, ike.close_action), (Some(28_800), Action::Clear));
     assert!(ike.dead_peer_detection.is_none());
     assert_eq!((tunnel.esp.mode, tunnel.esp.lifetime_seconds, tunnel.esp.rekey), (Mode::Tunnel, 3600, true));
-    assert_eq!((tunnel.esp.pfs, tunnel.esp.groups(ike)), (Pfs::AsIke, &[DhGroup(19)][..]));
+    assert_eq!((tunnel.esp.pfs, tunnel.esp.groups(ike)), (Pfs::AsIke, &[Group::Ecp256][..]));
     assert_eq!((tunnel.protocol, tunnel.priority, tunnel.mtu), (None, None, None));
     assert_eq!(IpSec::default(), loaded("").0);
-    assert_eq!(ipsec.retransmission, IpSec::default().retransmission);
+    assert_eq!(ipsec.retransmission, Patience::default());
 }
 
 #[test]
@@ -171,11 +171,11 @@ fn a_peer_may_be_called_in_all_the_ways_there_were() {
         at(&named),
         (vec![Remote::Name("vpn.example.org".to_owned())], domain("vpn.example.org"), Start::Initiate)
     );
-    assert_eq!(at(&peer("@branch", "")), (vec![], domain("branch"), Start::Listen));
+    assert_eq!(at(&peer("@branch", "")), (vec![], domain("branch"), Start::Respond));
     let v6 = peer("2001:db8::1", "delete vpn ipsec site-to-site peer 2001:db8::1 local-address");
     assert_eq!(v6.remote_addresses, [Remote::Address(address("2001:db8::1"))]);
-    assert_eq!(at(&peer("0.0.0.0", "")), (vec![], None, Start::Listen));
-    assert_eq!(at(&peer("any", "")), (vec![], None, Start::Listen));
+    assert_eq!(at(&peer("0.0.0.0", "")), (vec![], None, Start::Respond));
+    assert_eq!(at(&peer("any", "")), (vec![], None, Start::Respond));
     let other = peer("192.0.2.9", "set vpn ipsec site-to-site peer 192.0.2.9 authentication remote-id %any");
     assert_eq!(at(&other), (vec![Remote::Address(address("192.0.2.9"))], None, Start::Initiate));
 }

@@ -8,8 +8,7 @@ use crate::clock::Clock;
 use crate::host::netlink::Netlink;
 use crate::host::networks::MARK;
 use config::settings::ipsec::{
-    Action, Authentication, DhGroup, Encryption, Esp, EspProposal, Ike, IkeProposal, Mode, Peer, Pfs, Remote,
-    Retransmission, Start, Traffic, Tunnel,
+    Action, Authentication, Esp, EspProposal, Ike, IkeProposal, Peer, Pfs, Remote, Traffic, Tunnel,
 };
 use crypto::exchange;
 use crypto::pki::Evidence;
@@ -20,7 +19,7 @@ use std::time::Duration;
 use tunnel::esp::{Limits, Options, TrafficSelector};
 use tunnel::ikev2 as ike;
 use tunnel::ikev2::limits::IKE_PORT;
-use tunnel::ikev2::proposal::{self, EspOffer, IkeOffer, Sequence};
+use tunnel::ikev2::proposal::{EspOffer, IkeOffer, Sequence};
 
 /// An IKE SA of an `ike-group` without a lifetime lasts this long.
 pub const LONG: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -139,11 +138,7 @@ pub fn plan(
                 [it.interval_seconds, it.timeout_seconds].map(|seconds| Duration::from_secs(seconds.into()))
             })
             .map(|[interval, timeout]| ike::DeadPeerDetection { interval, timeout }),
-        start: match peer.start {
-            Start::Initiate => ike::Start::Initiate,
-            Start::OnTraffic => ike::Start::OnTraffic,
-            Start::Listen => ike::Start::Respond,
-        },
+        start: peer.start,
         reauthenticate: peer.reauthenticate,
         when_lost: when_lost(peer),
         force_encapsulation: peer.prefers_udp,
@@ -159,12 +154,6 @@ pub fn plan(
     Ok(Plan { names, connection: Arc::new(connection), children, keeps: false })
 }
 
-/// How long the answers of peers are waited for.
-pub fn patience(settings: Retransmission) -> ike::Patience {
-    let Retransmission { attempts, base_percent, timeout_seconds } = settings;
-    ike::Patience { first: Duration::from_secs(timeout_seconds.into()), base_percent, attempts }
-}
-
 fn names(name: &str, peer: &Peer) -> Names {
     let group = |name: &str, numbers: &mut dyn Iterator<Item = u16>| Group {
         name: name.to_owned(),
@@ -174,7 +163,7 @@ fn names(name: &str, peer: &Peer) -> Names {
     let esp_group = |(number, tunnel): (u32, &Tunnel)| {
         let mut numbers = tunnel.esp.proposals.iter().map(|proposal| proposal.number);
         let pfs = match tunnel.esp.pfs {
-            Pfs::Group(group) => Some(group.0),
+            Pfs::Group(group) => Some(group.id()),
             Pfs::Off | Pfs::AsIke => None,
         };
         (child_name(name, number), Group { pfs, ..group(&tunnel.esp_group, &mut numbers) })
@@ -265,41 +254,29 @@ pub(super) fn address_towards(remote: IpAddr) -> Option<IpAddr> {
     Netlink::open().ok()?.outside(remote, MARK).ok()?.source
 }
 
-fn encryption(encryption: Encryption) -> proposal::Encryption {
-    match encryption {
-        Encryption::Aead(cipher, tag) => proposal::Encryption::Aead(cipher, tag),
-        Encryption::Gmac(cipher) => proposal::Encryption::Gmac(cipher),
-        Encryption::Plain(cipher) => proposal::Encryption::Plain(cipher),
-    }
-}
-
-fn group(group: DhGroup) -> exchange::Group {
-    exchange::Group::from_id(group.0).expect("the grammar has the groups that there are")
-}
-
 fn ike_offer(proposal: &IkeProposal) -> IkeOffer {
     IkeOffer {
-        encryption: vec![encryption(proposal.encryption)],
+        encryption: vec![proposal.encryption],
         integrity: proposal.integrity.clone(),
         prf: proposal.prfs.clone(),
-        groups: proposal.groups.iter().copied().map(group).collect(),
+        groups: proposal.groups.clone(),
     }
 }
 
-fn esp_offer(proposal: &EspProposal, groups: &[DhGroup], extended_sequence: bool) -> EspOffer {
+fn esp_offer(proposal: &EspProposal, groups: &[exchange::Group], extended_sequence: bool) -> EspOffer {
     // RFC 4303 section 2.2.1: at these speeds 32 bits last minutes.
     let extended = extended_sequence.then_some(Sequence::Extended);
     EspOffer {
-        encryption: vec![encryption(proposal.encryption)],
+        encryption: vec![proposal.encryption],
         integrity: proposal.integrity.clone(),
-        groups: groups.iter().copied().map(group).collect(),
+        groups: groups.to_vec(),
         sequence: extended.into_iter().chain([Sequence::Short]).collect(),
     }
 }
 
 /// The groups for new keys of a tunnel: where they are those of IKE, those of its first proposal first, as VyOS has it, and then
 /// those of the others, as the peer may have only one of these; a weak one is not taken because IKE takes it.
-fn secrecy(esp: &Esp, ike: &Ike) -> Vec<DhGroup> {
+fn secrecy(esp: &Esp, ike: &Ike) -> Vec<exchange::Group> {
     let mut groups = esp.groups(ike).to_vec();
     if esp.pfs == Pfs::AsIke {
         for group in ike.proposals.iter().flat_map(|proposal| &proposal.groups) {
@@ -319,10 +296,7 @@ fn child(peer: &str, number: u32, tunnel: &Tunnel, settings: &Peer) -> ike::Chil
         esp: tunnel.esp.proposals.iter().map(offer).collect(),
         local: selectors(&tunnel.local, tunnel.protocol),
         remote: selectors(&tunnel.remote, tunnel.protocol),
-        mode: match tunnel.esp.mode {
-            Mode::Tunnel => tunnel::esp::Mode::Tunnel,
-            Mode::Transport => tunnel::esp::Mode::Transport,
-        },
+        mode: tunnel.esp.mode,
         lifetime: Duration::from_secs(tunnel.esp.lifetime_seconds.into()),
         rekey: tunnel.esp.rekey,
         priority: tunnel.priority,

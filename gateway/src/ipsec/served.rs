@@ -147,7 +147,7 @@ impl Served {
         let (before, after) = (&self.settings, &change.settings);
         let gone = before.peers.keys().filter(|name| !after.peers.contains_key(*name));
         self.gateway.remove(gone.cloned().collect());
-        self.gateway.set_patience(connections::patience(after.retransmission));
+        self.gateway.set_patience(after.retransmission);
         let mut remotes = self.remotes.clone();
         remotes.retain(|name, _| after.peers.contains_key(name));
         let known = change.plans.iter();

@@ -3,7 +3,10 @@
 //! A proposal with something that is not supported is left out with a warning, as long as another remains: the peers of a
 //! configuration that was taken over still find each other.
 
-use super::algorithm::{self, DhGroup, ENCRYPTIONS, GROUPS, INTEGRITY, PRFS, prf_by_name};
+use super::algorithm::{
+    self, ENCRYPTIONS, GROUPS, INTEGRITY, PRFS, encryption_by_name, group_by_number, group_weakness,
+    prf_by_name, weakness,
+};
 use super::{
     Action, DeadPeerDetection, Encryption, Esp, EspProposal, Ike, IkeProposal, Mode, Pfs, Prf, Reader,
     branches,
@@ -121,13 +124,13 @@ impl Reader {
         let Some(number) = text.strip_prefix("dh-group") else {
             return Some(if text == "disable" { Pfs::Off } else { Pfs::AsIke });
         };
-        let Some(group) = DhGroup::by_number(number) else {
+        let Some(group) = group_by_number(number) else {
             let reason = format!("{path}: pfs {text} is not supported");
             let fix = format!("set {path} pfs dh-group14, or dh-group19, here and at the peer");
             self.error(tree.location_of("pfs"), reason, fix);
             return None;
         };
-        if let Some(weakness) = group.weakness() {
+        if let Some(weakness) = group_weakness(group) {
             self.warn(format!("{path} pfs {text} {weakness}"));
         }
         Some(Pfs::Group(group))
@@ -169,7 +172,7 @@ impl Reader {
 
     /// Warns of weak algorithms in a configured proposal.
     fn warn_of_weak(&mut self, path: &str, tree: &Tree, encryption: Encryption, integrity: &[Integrity]) {
-        if let Some(weakness) = encryption.weakness() {
+        if let Some(weakness) = weakness(encryption) {
             self.warn(format!("{path} encryption {weakness}"));
         }
         if integrity == [Integrity::HmacSha1] {
@@ -187,14 +190,14 @@ impl Reader {
             let Some(tree) = tree.at(&["proposal", &proposal.number.to_string()]) else { continue };
             let path = format!("{path} proposal {}", proposal.number);
             self.warn_of_weak(&path, tree, proposal.encryption, &proposal.integrity);
-            let weakness = proposal.groups.first().and_then(|group| group.weakness());
+            let weakness = proposal.groups.first().copied().and_then(group_weakness);
             match tree.value("dh-group") {
                 Some(group) => {
                     self.warnings.extend(weakness.map(|it| format!("{path} dh-group {group} {it}")));
                 }
                 None => self.warn(format!(
                     "{path} has no dh-group: {} are offered, where VyOS offers 2; set {path} dh-group 14",
-                    GROUPS.iter().map(DhGroup::to_string).collect::<Vec<_>>().join(", ")
+                    GROUPS.iter().map(|group| group.id().to_string()).collect::<Vec<_>>().join(", ")
                 )),
             }
         }
@@ -212,7 +215,7 @@ impl Reader {
 /// The cipher of a proposal.
 fn encryption(tree: &Tree, parent: &str) -> Result<Encryption, Unsupported> {
     let text: String = set_or_default(tree, &format!("{parent} proposal <number>"), "encryption");
-    Encryption::by_name(&text).ok_or_else(|| Unsupported("encryption", text, tree.location_of("encryption")))
+    encryption_by_name(&text).ok_or_else(|| Unsupported("encryption", text, tree.location_of("encryption")))
 }
 
 /// What a word of a proposal names, or what is offered if it is not there.
@@ -246,7 +249,7 @@ fn esp_proposal(number: u16, tree: &Tree) -> Result<EspProposal, Unsupported> {
 
 fn ike_proposal(number: u16, tree: &Tree) -> Result<IkeProposal, Unsupported> {
     let encryption = encryption(tree, IKE)?;
-    if encryption.is_readable() {
+    if !encryption.hides() {
         let text = tree.value("encryption").unwrap_or_default().to_owned();
         return Err(Unsupported("encryption", text, tree.location_of("encryption")));
     }
@@ -256,7 +259,7 @@ fn ike_proposal(number: u16, tree: &Tree) -> Result<IkeProposal, Unsupported> {
         None if encryption.authenticates() => named(tree, "hash", prf_by_name, PRFS)?,
         None => named(tree, "hash", prf_by_name, without_sha1())?,
     };
-    let groups = named(tree, "dh-group", DhGroup::by_number, GROUPS)?;
+    let groups = named(tree, "dh-group", group_by_number, GROUPS)?;
     Ok(IkeProposal { number, encryption, integrity: integrity(tree, encryption)?, prfs, groups })
 }
 

@@ -14,10 +14,14 @@ mod peer;
 mod pki;
 mod secret;
 
-pub use algorithm::{DhGroup, Encryption, prf_by_name};
+pub use algorithm::{encryption_by_name, prf_by_name, weakness};
+pub use crypto::exchange::Group;
 pub use crypto::pki::Revocation;
 pub use crypto::prf::Prf;
 pub use identity::Identity;
+pub use tunnel::esp::Mode;
+pub use tunnel::ikev2::proposal::Encryption;
+pub use tunnel::ikev2::{Patience, Start};
 
 use super::{Reader, parsed, set_or_default};
 use crate::schema::hundredths;
@@ -28,6 +32,7 @@ use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// IPsec, site to site.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,27 +42,9 @@ pub struct IpSec {
     /// Networks that are reached in clear, although a tunnel leads to a wider one.
     pub passthrough: BTreeSet<IpNet>,
     /// How often and when a request is sent again.
-    pub retransmission: Retransmission,
+    pub retransmission: Patience,
     /// Peers that are not disabled, by name.
     pub peers: BTreeMap<String, Arc<Peer>>,
-}
-
-/// How often and when a request is sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retransmission {
-    /// How often, before the peer is given up.
-    pub attempts: u32,
-    /// How long each wait is, in hundredths of the one before.
-    pub base_percent: u32,
-    /// The first wait.
-    pub timeout_seconds: u32,
-}
-
-/// Two minutes and a quarter in all.
-impl Default for Retransmission {
-    fn default() -> Self {
-        Self { attempts: 7, base_percent: 180, timeout_seconds: 1 }
-    }
 }
 
 /// A peer.
@@ -83,7 +70,7 @@ pub struct Peer {
     pub ike: Arc<Ike>,
     /// Whether both sides reauthenticate instead of only rekeying the IKE SA.
     pub reauthenticate: bool,
-    /// Who begins.
+    /// Which side initiates the connection.
     pub start: Start,
     /// Whether ESP goes in UDP even where there is no NAT, if the peer knows of NAT: datagrams have the kernel's segmentation,
     /// which ESP as a protocol of its own has not.
@@ -101,17 +88,6 @@ pub enum Remote {
     Address(IpAddr),
     /// Where this domain name leads.
     Name(String),
-}
-
-/// Who begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// We, at once and again whenever the connection is lost.
-    Initiate,
-    /// We, when there is traffic for a tunnel.
-    OnTraffic,
-    /// Only the peer.
-    Listen,
 }
 
 /// How both sides prove who they are.
@@ -195,7 +171,7 @@ pub struct IkeProposal {
     /// Pseudorandom functions.
     pub prfs: Vec<Prf>,
     /// Diffie-Hellman groups.
-    pub groups: Vec<DhGroup>,
+    pub groups: Vec<Group>,
 }
 
 /// How a dead peer is noticed.
@@ -225,7 +201,7 @@ pub enum Action {
 pub struct Esp {
     /// What is offered and accepted, the best first; never empty.
     pub proposals: Vec<EspProposal>,
-    /// Whether whole packets are carried.
+    /// Tunnel or transport mode.
     pub mode: Mode,
     /// Whether new keys come of a new Diffie-Hellman exchange.
     pub pfs: Pfs,
@@ -243,7 +219,7 @@ pub struct Esp {
 
 impl Esp {
     /// The Diffie-Hellman groups for new keys, the best first; none without perfect forward secrecy.
-    pub fn groups<'a>(&'a self, ike: &'a Ike) -> &'a [DhGroup] {
+    pub fn groups<'a>(&'a self, ike: &'a Ike) -> &'a [Group] {
         match &self.pfs {
             Pfs::Off => &[],
             Pfs::AsIke => ike.proposals.first().map_or(&[], |proposal| &proposal.groups),
@@ -263,15 +239,6 @@ pub struct EspProposal {
     pub integrity: Vec<Integrity>,
 }
 
-/// What an SA carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Whole packets, in a new outer header.
-    Tunnel,
-    /// What follows the IP header.
-    Transport,
-}
-
 /// Perfect forward secrecy: whether new keys come of a new Diffie-Hellman exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pfs {
@@ -280,7 +247,7 @@ pub enum Pfs {
     /// With the groups of the first proposal for IKE.
     AsIke,
     /// With this group.
-    Group(DhGroup),
+    Group(Group),
 }
 
 /// A tunnel: which packets go to the peer, and how.
@@ -382,13 +349,14 @@ impl Reader {
     }
 }
 
-fn retransmission(tree: &Tree) -> Retransmission {
-    let Some(tree) = tree.at(&["options", "retransmission"]) else { return Retransmission::default() };
+fn retransmission(tree: &Tree) -> Patience {
+    let empty = Tree::default();
+    let tree = tree.at(&["options", "retransmission"]).unwrap_or(&empty);
     let path = "vpn ipsec options retransmission";
     let base: String = set_or_default(tree, path, "base");
-    Retransmission {
+    Patience {
         attempts: set_or_default(tree, path, "attempts"),
         base_percent: hundredths(&base).expect("the schema has checked it"),
-        timeout_seconds: set_or_default(tree, path, "timeout"),
+        first: Duration::from_secs(set_or_default(tree, path, "timeout")),
     }
 }

@@ -128,9 +128,9 @@ impl Reader {
             if !tunnel.esp.rekey || ike.proposals.iter().any(|proposal| proposal.groups.contains(&group)) {
                 continue;
             }
-            let esp_group = &tunnel.esp_group;
+            let (pfs, esp_group) = (group.id(), &tunnel.esp_group);
             self.warn(format!(
-                "{path} tunnel {number}: pfs dh-group{group} of esp-group {esp_group} is no dh-group of ike-group {group_of_ike}: \
+                "{path} tunnel {number}: pfs dh-group{pfs} of esp-group {esp_group} is no dh-group of ike-group {group_of_ike}: \
                  the tunnel comes up, but its first rekeying fails unless the peer has this group for PFS; \
                  set vpn ipsec esp-group {esp_group} pfs enable"
             ));
@@ -277,15 +277,15 @@ impl Reader {
 
     fn start(&mut self, path: &str, tree: &Tree, is_anywhere: bool) -> Start {
         match tree.value("connection-type") {
-            Some("none") => Start::Listen,
-            None if is_anywhere => Start::Listen,
+            Some("none") => Start::Respond,
+            None if is_anywhere => Start::Respond,
             Some(kind) if is_anywhere => {
                 if kind == "initiate" {
                     self.warn(format!(
                         "{path} connection-type initiate is ignored: without a remote-address, the peer must connect to us"
                     ));
                 }
-                Start::Listen
+                Start::Respond
             }
             Some("respond" | "trap") => Start::OnTraffic,
             _ => Start::Initiate,

@@ -2,7 +2,7 @@
 
 use super::Explained;
 use crate::ipsec::connections::Names;
-use config::settings::ipsec::{DhGroup, Encryption, prf_by_name};
+use config::settings::ipsec::{encryption_by_name, prf_by_name, weakness};
 use crypto::cipher::Integrity;
 use crypto::exchange;
 use std::collections::BTreeSet;
@@ -56,9 +56,8 @@ impl<'a> Wanted<'a> {
         let (mut wanted, mut has_weak_group) = (Self::default(), false);
         for word in text.split('-') {
             if let Some(group) = exchange::Group::ALL.iter().find(|group| group.name() == word) {
-                let is_weak = DhGroup(group.id()).is_weak();
-                has_weak_group |= is_weak;
-                wanted.group = wanted.group.or(Some(group.id()).filter(|_| !is_weak));
+                has_weak_group |= group.is_weak();
+                wanted.group = wanted.group.or(Some(group.id()).filter(|_| !group.is_weak()));
             } else if word == "sha1" || word == "prfsha1" {
                 // Named only to be passed over.
             } else if word.starts_with("prf") && prf_by_name(word).is_some() {
@@ -66,12 +65,12 @@ impl<'a> Wanted<'a> {
             } else if Integrity::ALL.iter().any(|mac| Algorithm::name(*mac) == word) {
                 wanted.hash = wanted.hash.or(Some(word));
             } else if wanted.encryption.is_empty()
-                && Encryption::by_name(word).is_some_and(|cipher| !cipher.is_weak())
+                && encryption_by_name(word).is_some_and(|cipher| weakness(cipher).is_none())
             {
                 wanted.encryption = word;
             }
         }
-        let authenticates = Encryption::by_name(wanted.encryption)?.authenticates();
+        let authenticates = encryption_by_name(wanted.encryption)?.authenticates();
         let is_whole = if is_ike {
             wanted.prf.is_some() && wanted.group.is_some()
         } else {
