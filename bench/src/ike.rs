@@ -8,12 +8,12 @@ use crate::Outcome;
 use crate::report::{Machine, median, short, table};
 use crate::sites::{self, Calls, Sites, Suite};
 use crate::tunnel::progress_bar;
+use lab::postern::Postern;
 use lab::strongswan::{self, StrongSwan};
 use lab::{Lab, Process, pin_thread, wait_until};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// What to measure.
@@ -238,25 +238,20 @@ fn serving(count: usize, lab: &mut Lab, options: &Options, suite: Suite) -> Outc
 /// A running Postern with its configuration file.
 pub(crate) struct Daemon {
     pub(crate) process: Process,
-    socket: PathBuf,
-    file: PathBuf,
+    gateway: Postern,
     /// Seconds from start until the first answer of the API.
     start_seconds: f64,
 }
 
 impl Daemon {
     pub(crate) fn start(lab: &mut Lab, program: &Path, namespace: &str, text: &str) -> Outcome<Self> {
-        let name = lab.interface(&format!("ike-{namespace}-"));
-        let file = std::env::temp_dir().join(format!("{name}.conf"));
-        let socket = std::env::temp_dir().join(format!("{name}.sock"));
-        std::fs::write(&file, text)?;
+        let mut gateway = Postern::new(lab, namespace, program)?;
+        gateway.write(text);
         let started = Instant::now();
-        let mut command = lab.command(namespace, program);
-        command.args(["run", "--config"]).arg(&file).arg("--api").arg(&socket).env("LOG_LEVEL", "error");
-        let process = lab.start(command.stdout(Stdio::null()))?;
-        let mut daemon = Self { process, socket, file, start_seconds: 0.0 };
+        let process = gateway.start(lab, "error", START)?;
+        let mut daemon = Self { process, gateway, start_seconds: 0.0 };
         // The API answers once all peers are configured.
-        wait_until(START, || daemon.socket.exists() && daemon.show(program).is_ok())
+        wait_until(START, || daemon.show(program).is_ok())
             .map_err(|error| format!("postern run: {error}"))?;
         daemon.start_seconds = started.elapsed().as_secs_f64();
         Ok(daemon)
@@ -264,7 +259,7 @@ impl Daemon {
 
     /// Shows all SAs; returns the seconds it takes.
     fn show(&self, program: &Path) -> Outcome<f64> {
-        let (started, socket) = (Instant::now(), self.socket.to_string_lossy());
+        let (started, socket) = (Instant::now(), self.gateway.socket.to_string_lossy());
         let program = program.to_string_lossy();
         lab::run(&program, ["show", "vpn", "ipsec", "sa", "--json", "--api", &socket])?;
         Ok(started.elapsed().as_secs_f64())
@@ -276,8 +271,6 @@ impl Daemon {
 
     pub(crate) fn end(self, lab: &mut Lab) {
         lab.kill(self.process, rustix::process::Signal::TERM);
-        let _ = std::fs::remove_file(&self.file);
-        let _ = std::fs::remove_file(&self.socket);
     }
 }
 
@@ -314,10 +307,10 @@ fn measure_tunnels(lab: &mut Lab, options: &Options) -> Outcome<Tunnels> {
 
 /// Adds a peer to the configuration; returns the seconds until it is shown.
 fn reload(daemon: &Daemon, suite: Suite, options: &Options) -> Outcome<f64> {
-    std::fs::write(&daemon.file, sites::configuration(suite, options.tunnels + 1))?;
+    std::fs::write(&daemon.gateway.file, sites::configuration(suite, options.tunnels + 1))?;
     let pid = rustix::process::Pid::from_raw(daemon.process.id() as i32).ok_or("no process")?;
     let (started, program, socket) =
-        (Instant::now(), options.program.to_string_lossy(), daemon.socket.to_string_lossy());
+        (Instant::now(), options.program.to_string_lossy(), daemon.gateway.socket.to_string_lossy());
     rustix::process::kill_process(pid, rustix::process::Signal::HUP)?;
     let last = format!("site{}", options.tunnels);
     wait_until(START, || {

@@ -7,12 +7,12 @@ use crate::crowd::{self, Crowd};
 use crate::report::{Machine, median, short, table};
 use crate::tunnel::progress_bar;
 use crypto::PublicKey;
+use lab::Lab;
+use lab::postern::Postern;
 use lab::traffic;
 use lab::wireguard::{Daemon, Gateway, Plan, Tunnel};
-use lab::{Lab, wait_until};
 use serde::Serialize;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// What to measure.
@@ -165,20 +165,15 @@ fn public_key(gateway: &Gateway) -> Outcome<PublicKey> {
 /// Starts `postern run` with a file of all peers, and stops it; returns the seconds until the API socket exists.
 fn start_from_file(lab: &mut Lab, options: &Options) -> Outcome<f64> {
     let interface = "wg9";
-    let file = std::env::temp_dir().join(format!("{}.conf", lab.namespace("peers")));
-    let socket = PathBuf::from(format!("/run/postern/{}.sock", lab.interface("peers")));
+    let mut gateway = Postern::new(lab, "c", &options.program)?;
     let private = "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=";
     let head = format!("set interfaces wireguard {interface} private-key {private}\n");
-    std::fs::write(&file, head + &crowd::peer_lines(interface, options.peers))?;
+    gateway.write(&(head + &crowd::peer_lines(interface, options.peers)));
     let started = Instant::now();
-    let mut command = lab.command("c", &options.program);
-    command.args(["run", "--config"]).arg(&file).arg("--api").arg(&socket).env("LOG_LEVEL", "error");
-    let process = lab.start(command.stdout(Stdio::null()))?;
-    let serving = wait_until(Duration::from_secs(60), || socket.exists());
+    let process = gateway.start(lab, "error", Duration::from_secs(60))?;
     let seconds = started.elapsed().as_secs_f64();
     lab.kill(process, rustix::process::Signal::TERM);
-    std::fs::remove_file(&file)?;
-    serving.map(|()| seconds)
+    Ok(seconds)
 }
 
 impl Report {

@@ -2,11 +2,12 @@
 //! and OpenVPN. Each pair has its own namespaces and link, since all use the same ports.
 
 use crate::Outcome;
+use crate::postern::Postern;
 use crate::strongswan::{self, StrongSwan};
 use crate::wireguard::{Gateway, Tunnel, version_of_postern};
 use crate::{Lab, Process, run, wait_until};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 /// A gateway program.
@@ -32,6 +33,7 @@ pub struct Pair {
     /// The tunnel, in the form that measurements take.
     pub tunnel: Tunnel,
     _charons: Vec<StrongSwan>,
+    _posterns: Vec<Postern>,
     directory: PathBuf,
 }
 
@@ -72,16 +74,22 @@ impl Daemon {
         std::fs::create_dir_all(&directory)?;
         let site = |end: usize| Site { end, namespace: namespaces[end], net, directory: &directory };
         let sites = [site(0), site(1)];
-        let mut charons = Vec::new();
+        let (mut charons, mut posterns) = (Vec::new(), Vec::new());
         let mut processes = Vec::new();
         if *self == Self::OpenVpn {
             certificates(&directory)?;
         }
         for site in &sites {
             processes.push(match self {
-                Self::Postern(program) => site.start_postern(lab, program, &["run"])?,
-                Self::PosternWithoutCipher(program) => {
-                    site.start_postern(lab, program, &["bench", "run-without-cipher"])?
+                Self::Postern(program) | Self::PosternWithoutCipher(program) => {
+                    let without = matches!(self, Self::PosternWithoutCipher(_));
+                    let verb = if without { &["bench", "run-without-cipher"][..] } else { &["run"] };
+                    site.add_inside(lab)?;
+                    let mut postern = Postern::new(lab, site.namespace, program)?;
+                    postern.write(&site.configuration());
+                    let process = postern.start_with(lab, verb, "error", PATIENCE)?;
+                    posterns.push(postern);
+                    process
                 }
                 Self::StrongSwan => {
                     site.add_inside(lab)?;
@@ -104,6 +112,7 @@ impl Daemon {
         let pair = Pair {
             tunnel: Tunnel { gateways, inside: inside.clone(), inside_v6: [String::new(), String::new()] },
             _charons: charons,
+            _posterns: posterns,
             directory: directory.clone(),
         };
         let answers = || lab.run(namespaces[0], "ping", &["-c", "1", "-W", "1", &inside[1]]).is_ok();
@@ -138,8 +147,7 @@ impl Site<'_> {
         lab.ip(self.namespace, &format!("address add {}/24 dev lo", self.inside())).map(drop)
     }
 
-    fn start_postern(&self, lab: &mut Lab, program: &Path, verb: &[&str]) -> Outcome<Process> {
-        self.add_inside(lab)?;
+    fn configuration(&self) -> String {
         let (ours, theirs) = (Self::outside(self.end), Self::outside(1 - self.end));
         let begins = if self.end == 0 { "initiate" } else { "none" };
         let (local, remote) = (self.network(self.end), self.network(1 - self.end));
@@ -162,14 +170,7 @@ impl Site<'_> {
             format!("site-to-site peer other tunnel 1 local prefix {local}"),
             format!("site-to-site peer other tunnel 1 remote prefix {remote}"),
         ];
-        let file = self.directory.join(format!("{}.conf", self.end));
-        std::fs::write(&file, lines.map(|line| format!("set vpn ipsec {line}\n")).concat())?;
-        let socket = self.directory.join(format!("{}.sock", self.end));
-        let mut command = lab.command(self.namespace, program);
-        command.args(verb).arg("--config").arg(&file).arg("--api").arg(&socket).env("LOG_LEVEL", "error");
-        let process = lab.start(command.stdout(Stdio::null()))?;
-        wait_until(PATIENCE, || socket.exists()).map_err(|error| format!("postern run: {error}"))?;
-        Ok(process)
+        lines.map(|line| format!("set vpn ipsec {line}\n")).concat()
     }
 
     fn swanctl(&self) -> String {

@@ -1,15 +1,16 @@
 //! Network namespaces with veth links and processes in them, for the demo, the benchmarks and the tests.
 //!
-//! All names contain our process id, and everything is removed when the lab is dropped. [`wireguard`] and [`ipsec`]
-//! start gateways in a lab, [`traffic`] sends traffic through them.
+//! All names contain our process id, and everything is removed when the lab is dropped. [`postern`] runs ours from a file,
+//! [`wireguard`] and [`ipsec`] start pairs of gateways, [`traffic`] sends traffic through them.
 #![forbid(unsafe_code)]
 
 pub mod ipsec;
+pub mod postern;
 pub mod strongswan;
 pub mod traffic;
 pub mod wireguard;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -125,11 +126,11 @@ impl Lab {
     }
 
     /// Stops a process with this signal, and waits for its end.
-    pub fn kill(&mut self, process: Process, signal: rustix::process::Signal) {
+    pub fn kill(&mut self, process: Process, signal: Signal) {
         if let Some(index) = self.processes.iter().position(|child| child.id() == process.0) {
             let mut child = self.processes.swap_remove(index);
             if let Some(pid) = Pid::from_raw(child.id() as i32) {
-                let _ = rustix::process::kill_process(pid, signal);
+                let _ = kill_process(pid, signal);
             }
             let _ = child.wait();
         }
@@ -146,7 +147,7 @@ impl Drop for Lab {
     fn drop(&mut self) {
         for child in &mut self.processes {
             if let Some(pid) = Pid::from_raw(child.id() as i32) {
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+                let _ = kill_process(pid, Signal::TERM);
             }
         }
         for child in &mut self.processes {
@@ -174,12 +175,12 @@ pub fn clean_up() -> impl Drop {
     let living = || all.iter().flat_map(|namespace| processes(namespace)).collect::<Vec<Pid>>();
     let signal = |signal| {
         for process in living() {
-            let _ = rustix::process::kill_process(process, signal);
+            let _ = kill_process(process, signal);
         }
     };
-    signal(rustix::process::Signal::TERM);
+    signal(Signal::TERM);
     if wait_until(PATIENCE, || living().is_empty()).is_err() {
-        signal(rustix::process::Signal::KILL);
+        signal(Signal::KILL);
     }
     for namespace in &*all {
         let _ = run("ip", ["netns", "delete", namespace]);
@@ -202,6 +203,12 @@ impl Process {
     /// The process id.
     pub fn id(self) -> u32 {
         self.0
+    }
+
+    /// Sends it a signal.
+    pub fn signal(self, signal: Signal) {
+        let process = Pid::from_raw(self.0 as i32).expect("a process has an id");
+        kill_process(process, signal).expect("it lives");
     }
 
     /// CPU time in seconds so far, in user and in kernel mode.

@@ -45,9 +45,9 @@ impl Drop for Load {
     }
 }
 
-fn comes_in_force(lab: &mut Lab, site: &Site) {
+fn comes_in_force(lab: &mut Lab, site: &mut Site) {
     site.spawn(lab);
-    let said = || std::fs::read_to_string(&site.log).unwrap_or_default();
+    let said = || site.logged();
     wait_until(PATIENCE, || said().contains("is in force"))
         .unwrap_or_else(|error| panic!("{error}:\n{}", said()));
 }
@@ -56,12 +56,12 @@ fn comes_in_force(lab: &mut Lab, site: &Site) {
 fn wireguard_starts_and_shakes_hands_on_a_busy_machine() {
     let Some(mut lab) = sites() else { return };
     let (a_keys, b_keys) = (key_pair(), key_pair());
-    let (a, b) = (Site::new(&lab, "a", &a_keys.0), Site::new(&lab, "b", &b_keys.0));
+    let (mut a, mut b) = (Site::new(&lab, "a", &a_keys.0), Site::new(&lab, "b", &b_keys.0));
     a.write(&lines(0, &b_keys.1, &[]));
     b.write(&lines(1, &a_keys.1, &[]));
     let _load = Load::everywhere();
-    comes_in_force(&mut lab, &a);
-    comes_in_force(&mut lab, &b);
+    comes_in_force(&mut lab, &mut a);
+    comes_in_force(&mut lab, &mut b);
     wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a handshake");
 }
 
@@ -73,10 +73,10 @@ fn ipsec_starts_and_sets_up_on_a_busy_machine() {
         lab.ip(site, &format!("address add 10.{}0.0.1/32 dev lo", end + 1)).expect("an address");
     }
     let [a, b] = [("a", 0), ("b", 1)].map(|(site, end)| {
-        let gateway = Gateway::new(&lab, site);
+        let mut gateway = Gateway::new(&lab, site);
         // A group that costs much: a thread that gets 0.3 % of a processor would need a minute for it.
         gateway.write(&configuration(end).replace("dh-group 31", "dh-group 18"));
-        comes_in_force(&mut lab, &gateway.0);
+        comes_in_force(&mut lab, &mut gateway.0);
         gateway
     });
     for (gateway, name) in [(&a, "a"), (&b, "b")] {

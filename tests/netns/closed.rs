@@ -398,11 +398,7 @@ fn a_failed_start_leaves_closed_what_it_was_to_protect() {
     let taken = lab.enter("a", || UdpSocket::bind("0.0.0.0:500")).expect("entered").expect("free");
     let mut a = Gateway::new(&lab, "a");
     a.write(&everything());
-    let output = {
-        let mut command = lab.command("a", postern());
-        command.args(["run", "--config"]).arg(&a.0.file).arg("--api").arg(&a.0.socket);
-        command.output().expect("it runs")
-    };
+    let output = a.0.command(&lab).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("UDP port 500 is in use"), "{said}");
     nothing_protected_leaks(&lab, "after a failed start");
@@ -610,9 +606,7 @@ fn the_route_of_another_program_is_left_alone() {
     for allowed in ["10.20.0.0/16", "2001:db8::/32"] {
         let a = Gateway::new(&lab, "a");
         a.write(&wireguard(&[allowed], ""));
-        let mut command = lab.command("a", postern());
-        command.args(["run", "--config"]).arg(&a.0.file).arg("--api").arg(&a.0.socket);
-        let output = command.output().expect("it runs");
+        let output = a.0.command(&lab).output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "{said}");
         assert!(said.contains(&format!("interface wg0: route {allowed} via ")), "{said}");

@@ -2,21 +2,31 @@
 
 use crate::closed::open;
 use crate::support::{PATIENCE, answers, ask, postern, sites, tcp_arrives_whole};
+use lab::postern::Postern;
 use lab::{Lab, Process, wait_until};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+/// A gateway with one WireGuard interface.
 pub struct Site {
-    namespace: &'static str,
-    pub file: PathBuf,
-    pub socket: PathBuf,
-    /// What it logs.
-    pub log: PathBuf,
-    pub process: Option<Process>,
+    gateway: Postern,
     pub private: String,
+}
+
+impl Deref for Site {
+    type Target = Postern;
+
+    fn deref(&self) -> &Postern {
+        &self.gateway
+    }
+}
+
+impl DerefMut for Site {
+    fn deref_mut(&mut self) -> &mut Postern {
+        &mut self.gateway
+    }
 }
 
 /// A pair of keys made by the program itself.
@@ -30,51 +40,32 @@ pub fn key_pair() -> (String, String) {
 }
 
 impl Site {
-    pub fn new(lab: &Lab, namespace: &'static str, private: &str) -> Self {
-        let name = lab.interface(namespace);
-        let directory = std::env::temp_dir();
-        Self {
-            namespace,
-            file: directory.join(format!("{name}.conf")),
-            log: directory.join(format!("{name}.log")),
-            socket: PathBuf::from(format!("/run/postern/{name}.sock")),
-            process: None,
-            private: private.to_owned(),
-        }
+    pub fn new(lab: &Lab, namespace: &str, private: &str) -> Self {
+        let gateway = Postern::new(lab, namespace, postern()).expect("a folder");
+        Self { gateway, private: private.to_owned() }
     }
 
     pub fn write(&self, lines: &[String]) {
         let fixed = format!("set interfaces wireguard wg0 private-key {}\n", self.private);
         let text: String =
             lines.iter().map(|line| format!("set interfaces wireguard wg0 {line}\n")).collect();
-        std::fs::write(&self.file, fixed + &text).expect("a file");
+        self.gateway.write(&(fixed + &text));
     }
 
     /// Starts it, and waits until it serves.
     pub fn start(&mut self, lab: &mut Lab) {
-        let process = self.spawn(lab);
-        self.process = Some(process);
-        wait_until(PATIENCE, || self.socket.exists() && lab.ended(process).is_none()).unwrap_or_else(
-            |error| panic!("{error}: {}", std::fs::read_to_string(&self.log).unwrap_or_default()),
-        );
+        self.gateway.start(lab, "info", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Starts it.
-    pub fn spawn(&self, lab: &mut Lab) -> Process {
-        let mut command = lab.command(self.namespace, postern());
-        command
-            .args(["run", "--config"])
-            .arg(&self.file)
-            .arg("--api")
-            .arg(&self.socket)
-            .env("LOG_LEVEL", "info")
-            .stderr(std::fs::File::create(&self.log).expect("a file"));
-        lab.start(command.stdout(Stdio::null())).expect("it starts")
+    pub fn spawn(&mut self, lab: &mut Lab) -> Process {
+        let command = self.command(lab);
+        self.gateway.spawn(lab, command, "info").expect("it starts")
     }
 
     /// Reads the file again, and waits until it is said how that ended.
     pub fn reload(&self) -> String {
-        let said = || std::fs::read_to_string(&self.log).expect("it logs");
+        let said = || self.logged();
         let before = said().len();
         self.signal(Signal::HUP);
         let ended = || ["in force", "is unchanged"].iter().any(|words| said()[before..].contains(words));
@@ -82,26 +73,11 @@ impl Site {
         said()[before..].to_owned()
     }
 
-    pub fn signal(&self, signal: Signal) {
-        Self::signal_to(self.process.expect("it was started"), signal);
-    }
-
-    pub fn signal_to(process: Process, signal: Signal) {
-        kill_process(Pid::from_raw(process.id() as i32).expect("a process id"), signal).expect("it lives");
-    }
-
     pub fn peer(&self, name: &str) -> serde_json::Value {
         let socket = self.socket.to_string_lossy().into_owned();
         let said = ask(&["show", "interfaces", "wireguard", "--api", &socket]);
         let peers = said["interfaces"][0]["peers"].as_array().expect("a list").clone();
         peers.into_iter().find(|peer| peer["name"] == name).unwrap_or_default()
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.file);
-        let _ = std::fs::remove_file(&self.log);
     }
 }
 
@@ -261,9 +237,7 @@ fn a_port_that_is_taken_stops_the_start() {
         lab.enter("a", || std::net::UdpSocket::bind("0.0.0.0:51820")).expect("entered").expect("free");
     let mut site = Site::new(&lab, "a", &key_pair().0);
     site.write(&lines(0, &key_pair().1, &[]));
-    let mut command = lab.command("a", postern());
-    command.args(["run", "--config"]).arg(&site.file).arg("--api").arg(&site.socket);
-    let output = command.output().expect("it runs");
+    let output = site.command(&lab).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
         !output.status.success() && said.contains("UDP port 51820 is in use") && said.contains("fix:"),

@@ -1,6 +1,5 @@
 //! Peers that are found by name, and peers with several addresses.
 
-use crate::daemon::Site;
 use crate::ipsec::{Gateway, configuration};
 use crate::support::{PATIENCE, sites};
 use lab::{Lab, wait_until};
@@ -89,11 +88,11 @@ fn a_daemon_that_waits_for_a_resolver_can_be_ended() {
     etc.write("resolv.conf", "nameserver 192.168.77.2\noptions timeout:30 attempts:5\n");
     let resolver = lab.enter("b", || UdpSocket::bind("192.168.77.2:53")).expect("entered").expect("free");
     resolver.set_read_timeout(Some(PATIENCE)).expect("a socket");
-    let a = Gateway::new(&lab, "a");
+    let mut a = Gateway::new(&lab, "a");
     a.write(&with_remote("branch.invalid"));
     let process = a.0.spawn(&mut lab);
     resolver.recv(&mut [0; 512]).expect("the resolver is asked, and says nothing");
-    Site::signal_to(process, Signal::TERM);
+    process.signal(Signal::TERM);
     // The resolver would be waited for for 150 s.
     wait_until(PATIENCE, || lab.ended(process).is_some()).expect("it ends");
     assert!(lab.ip("a", "link show ipsec0").is_err(), "its interface is gone");

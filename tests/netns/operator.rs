@@ -10,9 +10,7 @@ use std::process::{Command, Output};
 
 /// Runs the gateway in the foreground, where it must refuse to start, and returns what it says.
 fn refused(lab: &Lab, site: &Site, more: &[&str]) -> String {
-    let mut command = lab.command("a", postern());
-    command.args(["run", "--config"]).arg(&site.file).arg("--api").arg(&site.socket).args(more);
-    let Output { status, stderr, .. } = command.output().expect("it runs");
+    let Output { status, stderr, .. } = site.command(lab).args(more).output().expect("it runs");
     let said = String::from_utf8_lossy(&stderr).into_owned();
     assert!(!status.success() && said.contains("fix: "), "{said}");
     said

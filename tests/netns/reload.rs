@@ -254,7 +254,7 @@ fn a_file_that_is_a_pipe_without_a_writer_keeps_nobody_waiting() {
     let process = a.process.take().expect("it was started");
     std::fs::remove_file(&a.file).expect("it is there");
     lab.run("a", "mkfifo", &[&a.file.to_string_lossy()]).expect("a pipe");
-    Site::signal_to(process, Signal::HUP);
+    process.signal(Signal::HUP);
     let reads = || {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", process.id())).expect("it lives");
         let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).ok();
@@ -263,7 +263,7 @@ fn a_file_that_is_a_pipe_without_a_writer_keeps_nobody_waiting() {
     wait_until(PATIENCE, reads).expect("a thread reads it");
     assert!(answers(&lab, "a", "10.66.0.2") && !a.peer("other").is_null(), "the API answers");
     assert!(reads(), "and it is still read");
-    Site::signal_to(process, Signal::TERM);
+    process.signal(Signal::TERM);
     wait_until(PATIENCE, || lab.ended(process).is_some()).expect("it ends");
     assert!(lab.ip("a", "link show wg0").is_err(), "its interface is gone");
 }

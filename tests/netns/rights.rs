@@ -3,13 +3,13 @@
 use crate::daemon::{key_pair, lines};
 use crate::ipsec::configuration;
 use crate::support::{ask, postern, sites, skip};
+use lab::postern::Postern;
 use lab::{Lab, Process, has_program, run, wait_until};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,31 +25,24 @@ const NET_RAW: u64 = 1 << 13;
 
 /// A daemon that root has started to run as another user, with a configuration that only root may read.
 struct Modest {
+    gateway: Postern,
     process: Process,
-    folder: PathBuf,
-    socket: PathBuf,
 }
 
 impl Modest {
     fn start(lab: &mut Lab, text: &str) -> Self {
-        let name = lab.interface("m");
-        let folder = std::env::temp_dir().join(&name);
-        fs::create_dir(&folder).expect("a folder");
-        fs::set_permissions(&folder, Permissions::from_mode(0o700)).expect("it is ours");
-        let socket = PathBuf::from(format!("/run/postern/{name}.sock"));
-        write(&folder, text);
-        let mut command = lab.command("a", postern());
-        command.args(["run", "--user", USER, "--config"]).arg(folder.join("conf"));
-        command.arg("--api").arg(&socket).env("LOG_LEVEL", "info").stdout(Stdio::null());
-        command.stderr(fs::File::create(folder.join("log")).expect("a file"));
-        let process = lab.start(&mut command).expect("it starts");
-        let modest = Self { process, folder, socket };
+        let mut gateway = Postern::new(lab, "a", postern()).expect("a folder");
+        fs::set_permissions(gateway.folder(), Permissions::from_mode(0o700)).expect("it is ours");
+        write(gateway.folder(), text);
+        let command = gateway.command_of(lab, &["run", "--user", USER]);
+        let process = gateway.spawn(lab, command, "info").expect("it starts");
+        let modest = Self { gateway, process };
         modest.says("is in force", 1);
         modest
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.folder.join("log")).expect("it logs")
+        self.gateway.logged()
     }
 
     /// Waits until something was logged so often.
@@ -59,17 +52,11 @@ impl Modest {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_raw(self.process.id() as i32).expect("an id"), signal).expect("it lives");
+        self.gateway.signal(signal);
     }
 
     fn proc(&self, file: &str) -> PathBuf {
         format!("/proc/{}/{file}", self.process.id()).into()
-    }
-}
-
-impl Drop for Modest {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -196,22 +183,22 @@ fn another_user_than_root_serves_changes_and_ends_as_root_would() {
     let Some(mut lab) = sites() else { return };
     let text = both();
     let modest = Modest::start(&mut lab, &text);
-    let socket = modest.socket.to_string_lossy().into_owned();
+    let socket = modest.gateway.socket.to_string_lossy().into_owned();
     let interfaces = || {
         let said = ask(&["show", "interfaces", "wireguard", "--api", &socket]);
         said["interfaces"].as_array().map_or(0, Vec::len)
     };
-    let there = fs::metadata(&modest.socket).expect("it is there");
+    let there = fs::metadata(&modest.gateway.socket).expect("it is there");
     assert_eq!((there.uid(), there.mode() & 0o777, interfaces()), (UID, 0o600, 1));
     let everything = ["address 10.67.0.1/24", "port 443", "fwmark 7", "mtu 1400"].map(str::to_owned);
     let keyed = [&[format!("private-key {}", key_pair().0)][..], &everything[..]].concat();
-    write(&modest.folder, &(text.clone() + &wireguard("wg1", &keyed)));
+    write(modest.gateway.folder(), &(text.clone() + &wireguard("wg1", &keyed)));
     modest.signal(Signal::HUP);
     modest.says("is in force", 2);
     assert_eq!(interfaces(), 2, "{}", modest.log());
     let port = || lab.run("a", "ss", &["-ulnH", "sport = :443"]).is_ok_and(|text| !text.trim().is_empty());
     wait_until(PATIENCE, port).expect("a port below 1024");
-    write(&modest.folder, &text);
+    write(modest.gateway.folder(), &text);
     modest.signal(Signal::HUP);
     modest.says("is in force", 3);
     assert_eq!(interfaces(), 1, "{}", modest.log());
@@ -223,7 +210,7 @@ fn another_user_than_root_serves_changes_and_ends_as_root_would() {
     });
     ended.expect("it ends");
     assert!(status.is_some_and(|status| status.success()), "{}", modest.log());
-    assert!(!modest.socket.exists() && lab.ip("a", "link show ipsec0").is_err());
+    assert!(!modest.gateway.socket.exists() && lab.ip("a", "link show ipsec0").is_err());
 }
 
 #[test]

@@ -5,7 +5,6 @@
 //! switch   peers; then routes go that are no longer wanted
 //! ```
 
-use super::connections;
 use super::connections::Plan;
 use super::gateway::{Gateway, GatewayError};
 use super::peer_error::PeerError;

@@ -15,14 +15,13 @@ mod selectors;
 mod ways;
 
 use crate::support::{lab, postern, skip};
+use lab::postern::Postern;
 use lab::strongswan::StrongSwan;
-use lab::{Lab, Process, wait_until};
-use rustix::process::{Pid, Signal, kill_process};
+use lab::{Lab, wait_until};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
 /// How long anything may take that should not take long: the machines of a pipeline are busy.
@@ -92,59 +91,40 @@ fn theirs(connection: &str, child: &str) -> String {
 
 /// The daemon under test.
 pub(crate) struct Ours {
-    namespace: &'static str,
-    file: PathBuf,
-    socket: PathBuf,
-    log: PathBuf,
-    process: Process,
+    gateway: Postern,
 }
 
 impl Ours {
-    pub(crate) fn start(lab: &mut Lab, namespace: &'static str, configuration: &str) -> Self {
-        let name = lab.interface(namespace);
-        let directory = std::env::temp_dir();
-        let (file, log) = (directory.join(format!("{name}.conf")), directory.join(format!("{name}.log")));
-        let socket = PathBuf::from(format!("/run/postern/{name}.sock"));
-        std::fs::write(&file, configuration).expect("a file");
-        let process = Self::run(lab, namespace, [&file, &socket, &log]);
-        Self { namespace, file, socket, log, process }
-    }
-
-    fn run(lab: &mut Lab, namespace: &str, [file, socket, log]: [&PathBuf; 3]) -> Process {
-        let _ = std::fs::remove_file(socket);
-        let mut command = lab.command(namespace, postern());
-        command.args(["run", "--config"]).arg(file).arg("--api").arg(socket);
-        let log_file = std::fs::File::options().create(true).append(true).open(log).expect("a file");
-        command.env("LOG_LEVEL", "debug").stderr(log_file).stdout(Stdio::null());
-        let process = lab.start(&mut command).expect("it starts");
-        wait_until(PATIENCE, || socket.exists() && lab.ended(process).is_none())
-            .unwrap_or_else(|error| panic!("{error}: {}", std::fs::read_to_string(log).unwrap_or_default()));
-        process
+    pub(crate) fn start(lab: &mut Lab, namespace: &str, configuration: &str) -> Self {
+        let gateway = Postern::new(lab, namespace, postern()).expect("a folder");
+        gateway.write(configuration);
+        let mut ours = Self { gateway };
+        ours.restart(lab);
+        ours
     }
 
     /// Ends it by a signal.
     pub(crate) fn kill(&self, lab: &mut Lab, signal: Signal) {
-        lab.kill(self.process, signal);
+        lab.kill(self.gateway.process.expect("it was started"), signal);
     }
 
     /// Has it serve another configuration.
     fn reload(&self, configuration: &str) {
         let served = || self.log().matches("is in force").count();
         let before = served();
-        std::fs::write(&self.file, configuration).expect("a file");
-        let process = Pid::from_raw(self.process.id() as i32).expect("it has one");
-        kill_process(process, Signal::HUP).expect("it lives");
+        self.gateway.write(configuration);
+        self.gateway.signal(Signal::HUP);
         wait_until(PATIENCE, || served() > before).unwrap_or_else(|error| panic!("{error}: {}", self.log()));
     }
 
     /// Starts it again after [`kill`](Self::kill).
     pub(crate) fn restart(&mut self, lab: &mut Lab) {
-        self.process = Self::run(lab, self.namespace, [&self.file, &self.socket, &self.log]);
+        self.gateway.start(lab, "debug", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// What the API says.
     pub(crate) fn ask(&self, path: &str) -> bench::Outcome<Value> {
-        let mut stream = UnixStream::connect(&self.socket)?;
+        let mut stream = UnixStream::connect(&self.gateway.socket)?;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
@@ -191,14 +171,7 @@ impl Ours {
     }
 
     pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
-    }
-}
-
-impl Drop for Ours {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.file);
-        let _ = std::fs::remove_file(&self.log);
+        self.gateway.logged()
     }
 }
 
