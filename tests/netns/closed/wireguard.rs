@@ -1,0 +1,183 @@
+//! What a WireGuard tunnel is to protect does not leave in clear.
+
+use super::{PATIENCE, V6, WORLD, WORLD_6, ends, lab, leaks, open, reaches, running, traces, tunnel};
+use crate::daemon::key_pair;
+use crate::ipsec::{GROUPS, Gateway};
+use lab::{Lab, wait_until};
+use rustix::process::Signal;
+use std::net::UdpSocket;
+
+/// WireGuard on the first site, to a peer that never answers.
+fn wireguard(allowed: &[&str], more: &str) -> String {
+    let (private, public) = (key_pair().0, key_pair().1);
+    let set = "set interfaces wireguard wg0";
+    let allowed: String = allowed.iter().map(|it| format!("{set} peer b allowed-ips {it}\n")).collect();
+    format!(
+        "{set} private-key {private}\n{set} address 10.66.0.1/24\n{set} address fd66::1/64\n\
+         {set} peer b public-key {public}\n{set} peer b address 192.168.77.2\n{set} peer b port 51820\n\
+         {allowed}{more}"
+    )
+}
+
+const ALLOWED: [&str; 4] = ["10.20.0.0/16", "2001:db8::/32", "10.66.0.0/24", "fd66::2/128"];
+
+fn ways(lab: &Lab) -> Vec<String> {
+    let targets = ["10.20.0.8", WORLD_6, "10.66.0.2", "fd66::2"];
+    targets.map(|to| lab.ip("a", &format!("route get {to}")).unwrap_or_else(|error| error.to_string())).into()
+}
+
+fn lead_inside(lab: &Lab) {
+    let inside = || ways(lab).iter().all(|way| way.contains("dev wg0"));
+    wait_until(PATIENCE, inside).unwrap_or_else(|error| panic!("{error}: {:?}", ways(lab)));
+}
+
+fn lead_nowhere(lab: &Lab) {
+    let closed =
+        || ways(lab).iter().all(|way| way.contains("unreachable") || way.contains("No route to host"));
+    wait_until(PATIENCE, closed).unwrap_or_else(|error| panic!("{error}: {:?}", ways(lab)));
+}
+
+#[test]
+fn routes_and_addresses_of_wireguard_come_back_and_are_closed_meanwhile() {
+    let Some(mut lab) = lab() else { return };
+    let mut a = running(&mut lab, &wireguard(&ALLOWED, ""));
+    lead_inside(&lab);
+    lab.ip("a", "link set wg0 down").expect("it goes down");
+    lead_nowhere(&lab);
+    assert!(!leaks(&lab, "0.0.0.0", "10.20.0.8") && !leaks(&lab, "::", WORLD_6));
+    lab.ip("a", "link set wg0 up").expect("it goes up");
+    lead_inside(&lab);
+    let addresses = || lab.ip("a", "address show dev wg0").expect("it is there");
+    wait_until(PATIENCE, || addresses().contains("fd66::1/64")).expect("the address is back");
+    for address in ["10.66.0.1/24", "fd66::1/64"] {
+        lab.ip("a", &format!("address delete {address} dev wg0")).expect("it is there");
+        wait_until(PATIENCE, || addresses().contains(address)).expect("the address is back");
+        lead_inside(&lab);
+    }
+    lab.ip("a", "route delete 10.20.0.0/16 dev wg0").expect("it is there");
+    lead_inside(&lab);
+    lab.ip("a", "link delete wg0").expect("it goes");
+    lead_nowhere(&lab);
+    a.0.reload();
+    lead_inside(&lab);
+    ends(&mut lab, &mut a.0, Signal::TERM);
+    lead_nowhere(&lab);
+    a.0.start(&mut lab);
+    lead_inside(&lab);
+    ends(&mut lab, &mut a.0, Signal::KILL);
+    lead_nowhere(&lab);
+    open(&lab).expect("it opens");
+    assert_eq!(traces(&lab), "");
+}
+
+#[test]
+fn a_wireguard_tunnel_for_everything_stays_closed() {
+    let Some(mut lab) = lab() else { return };
+    let mut a = running(&mut lab, &wireguard(&["0.0.0.0/0", "::/0"], ""));
+    for step in ["link set wg0 down", "link delete wg0"] {
+        lab.ip("a", step).expect("it goes");
+        assert!(!leaks(&lab, "0.0.0.0", WORLD) && !leaks(&lab, "::", WORLD_6), "{step}");
+    }
+    for signal in [Signal::KILL, Signal::TERM] {
+        ends(&mut lab, &mut a.0, signal);
+        assert!(!leaks(&lab, "0.0.0.0", WORLD) && !leaks(&lab, "::", WORLD_6), "{signal:?}");
+        a.0.start(&mut lab);
+    }
+    a.0.reload();
+    let route = lab.ip("a", &format!("route get {WORLD}")).expect("a route");
+    assert!(route.contains("dev wg0"), "{route}");
+}
+
+#[test]
+fn one_wrong_wireguard_interface_is_that_interfaces_error() {
+    let Some(mut lab) = lab() else { return };
+    let taken = lab.enter("a", || UdpSocket::bind("0.0.0.0:51999")).expect("entered").expect("free");
+    let wrong = wireguard(&["10.20.0.0/16"], "set interfaces wireguard wg0 port 51999\n");
+    let six = tunnel("six", V6, "fd01::/64", "::/0");
+    let a = running(&mut lab, &format!("{GROUPS}{six}{wrong}"));
+    assert!(!a.peer("six").is_null());
+    assert!(!leaks(&lab, "0.0.0.0", "10.20.0.8") && !leaks(&lab, "fd01::1", WORLD_6));
+    drop(taken);
+    assert!(a.0.reload().contains("is in force"));
+    let route = lab.ip("a", "route get 10.20.0.8").expect("a route");
+    assert!(route.contains("dev wg0"), "{route}");
+}
+
+#[test]
+fn a_refused_interface_that_is_no_longer_configured_closes_nothing() {
+    let Some(mut lab) = lab() else { return };
+    let _taken = lab.enter("a", || UdpSocket::bind("0.0.0.0:51999")).expect("entered").expect("free");
+    let wrong = wireguard(&["10.20.0.0/16"], "set interfaces wireguard wg0 port 51999\n");
+    let six = tunnel("six", V6, "fd01::/64", "2001:db8::/32");
+    let a = running(&mut lab, &format!("{GROUPS}{six}{wrong}"));
+    assert!(!leaks(&lab, "0.0.0.0", "10.20.0.8"));
+    a.write(&format!("{GROUPS}{six}"));
+    assert!(a.0.reload().contains("is in force"));
+    assert!(reaches(&lab, "0.0.0.0", "10.20.0.8"), "it is no longer to be protected");
+}
+
+#[test]
+fn a_prefix_that_goes_to_another_tunnel_is_closed_all_the_while() {
+    let Some(mut lab) = lab() else { return };
+    let text = wireguard(&["10.20.0.0/16"], "");
+    let a = running(&mut lab, &text);
+    let seen = std::env::temp_dir().join(format!("{}.routes", lab.interface("a")));
+    let mut monitor = lab.command("a", "stdbuf");
+    let monitor =
+        monitor.args(["-oL", "ip", "monitor", "route"]).stdout(std::fs::File::create(&seen).expect("a file"));
+    let monitor = lab.start(monitor).expect("it starts");
+    let said = || std::fs::read_to_string(&seen).expect("it writes");
+    wait_until(PATIENCE, || {
+        ["add", "delete"].iter().all(|it| lab.ip("a", &format!("route {it} 192.0.2.0/24 dev lo")).is_ok())
+            && said().contains("192.0.2.0/24")
+    })
+    .expect("it listens");
+    a.write(&text.replace(" wg0 ", " wg1 "));
+    assert!(a.0.reload().contains("is in force"));
+    let inside = || lab.ip("a", "route get 10.20.0.8").is_ok_and(|way| way.contains("dev wg1"));
+    wait_until(PATIENCE, inside).expect("the other tunnel has it");
+    lab.ip("a", "route add 192.0.3.0/24 dev lo").expect("a route");
+    wait_until(PATIENCE, || said().contains("192.0.3.0/24")).expect("all is seen");
+    lab.kill(monitor, Signal::TERM);
+    let said = said();
+    let _ = std::fs::remove_file(&seen);
+    assert!(said.contains("10.20.0.0/16 dev wg1"), "{said}");
+    assert!(!said.contains("Deleted unreachable 10.20.0.0/16"), "{said}");
+}
+
+#[test]
+fn the_route_of_another_program_is_left_alone() {
+    let Some(mut lab) = lab() else { return };
+    let theirs =
+        ["10.20.0.0/16 via 192.168.77.2 dev outside", "2001:db8::/32 via fd77::2 dev outside metric 1024"];
+    for route in theirs {
+        lab.ip("a", &format!("route add {route} proto static")).expect("a route");
+    }
+    for allowed in ["10.20.0.0/16", "2001:db8::/32"] {
+        let a = Gateway::new(&lab, "a");
+        a.write(&wireguard(&[allowed], ""));
+        let output = a.0.command(&lab).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains(&format!("interface wg0: route {allowed} via ")), "{said}");
+        assert!(
+            said.contains(" dev outside proto static") && said.contains("fix: ip route delete "),
+            "{said}"
+        );
+    }
+    for (family, route) in [("-4", "10.20.0.0/16 via 192.168.77.2"), ("-6", "2001:db8::/32 via fd77::2")] {
+        let routes = lab.ip("a", &format!("{family} route show")).expect("routes");
+        assert!(routes.contains(route), "{routes}");
+    }
+    open(&lab).expect("it opens");
+    // With another metric there is room for both.
+    lab.ip("a", "route delete 10.20.0.0/16").expect("it is there");
+    lab.ip("a", "route add 10.20.0.0/16 via 192.168.77.2 metric 100").expect("a route");
+    let mut a = running(&mut lab, &wireguard(&["10.20.0.0/16"], "set system open-at-exit\n"));
+    let route = lab.ip("a", "route get 10.20.0.8").expect("a route");
+    assert!(route.contains("dev wg0"), "{route}");
+    ends(&mut lab, &mut a.0, Signal::TERM);
+    let routes = lab.ip("a", "route show").expect("routes");
+    assert!(routes.contains("10.20.0.0/16 via 192.168.77.2"), "{routes}");
+    assert_eq!(traces(&lab), "");
+}
