@@ -8,8 +8,7 @@ use lab::{Lab, has_program, wait_until};
 fn comes_to_say(gateway: &Gateway, words: &str) -> String {
     let said = || gateway.explained("other").1;
     if let Err(error) = wait_until(PATIENCE, || said().contains(words)) {
-        let log = std::fs::read_to_string(&gateway.0.log).unwrap_or_default();
-        panic!("{words}: {error}\n{}\n{log}", said());
+        panic!("{words}: {error}\n{}\n{}", said(), gateway.0.logged());
     }
     said()
 }
@@ -43,15 +42,24 @@ fn a_peer_to_which_no_route_leads_is_named_at_once_and_forgotten_with_the_route(
     }
 }
 
+/// Two sites, of which `site` drops UDP to a port where its packets pass this hook.
+fn filtered(site: &str, hook: &str, port: u16) -> Option<Lab> {
+    if !has_program("nft") {
+        unavailable("nft is not installed");
+        return None;
+    }
+    let lab = sites()?;
+    let rules = format!(
+        "add table inet t; add chain inet t c {{ type filter hook {hook} priority 0 ; }}; \
+         add rule inet t c udp dport {port} drop"
+    );
+    lab.run(site, "nft", &[&rules]).expect("a filter");
+    Some(lab)
+}
+
 #[test]
 fn a_packet_filter_that_refuses_what_we_send_is_named() {
-    if !has_program("nft") {
-        return unavailable("nft is not installed");
-    }
-    let Some(mut lab) = sites() else { return };
-    let rules = "add table inet t; add chain inet t o { type filter hook output priority 0 ; }; \
-                 add rule inet t o udp dport 500 drop";
-    lab.run("a", "nft", &[rules]).expect("a filter");
+    let Some(mut lab) = filtered("a", "output", 500) else { return };
     let gateway = calling(&mut lab, |text| text);
     let words =
         "a packet filter of this machine refuses UDP to 192.168.77.2, port 500: Operation not permitted";
@@ -61,13 +69,7 @@ fn a_packet_filter_that_refuses_what_we_send_is_named() {
 
 #[test]
 fn an_ike_auth_that_is_lost_on_the_way_is_told_from_a_peer_that_is_not_there() {
-    if !has_program("nft") {
-        return unavailable("nft is not installed");
-    }
-    let Some(mut lab) = sites() else { return };
-    let rules = "add table inet t; add chain inet t i { type filter hook input priority 0 ; }; \
-                 add rule inet t i udp dport 4500 drop";
-    lab.run("b", "nft", &[rules]).expect("a filter");
+    let Some(mut lab) = filtered("b", "input", 4500) else { return };
     let mut other = Gateway::new(&lab, "b");
     other.write(&configuration(1));
     other.0.start(&mut lab);

@@ -1,6 +1,6 @@
 //! What is revoked, as files and servers say while the daemon runs: lists by charon's own tool, answers of OpenSSL's responder.
 
-use super::authorities::sites;
+use super::authorities::{Authorities, sites};
 use super::certificates::P256;
 use super::{Ours, reaches};
 use crate::support::skip;
@@ -30,32 +30,40 @@ fn wait_for_call(lab: &Lab, daemon: &Ours, charon: &StrongSwan, failure: Option<
     wait_until(LONG, is_so).unwrap_or_else(|error| panic!("{failure:?}: {error}\n{}", daemon.tell(charon)));
 }
 
+/// Two sites, and certificates that name lists at this address of the second.
+fn with_lists_at(address: &str) -> Option<(Lab, Authorities)> {
+    let lab = sites()?;
+    if !has_program("python3") {
+        skip("needs python3, which is not installed");
+        return None;
+    }
+    let authorities = P256.authorities(&lab);
+    let place = |file: &str| format!("http://{address}:8080/{file}.crl");
+    authorities.issue("between-b", "root", &["--ca", "--crl", &place("root")]).expect("the tool works");
+    authorities.issue("b", "between-b", &["--crl", &place("between-b")]).expect("the tool works");
+    Some((lab, authorities))
+}
+
+/// Makes the lists and serves them there.
+fn serve_lists(lab: &mut Lab, authorities: &Authorities, address: &str) {
+    for authority in ["root", "between-b"] {
+        authorities.revoke(authority, &[]).expect("the tool works");
+    }
+    let folder = authorities.path("");
+    serve(lab, "python3", &["-m", "http.server", "8080", "--bind", address, "--directory", &folder]);
+}
+
 /// Nothing is configured but where the certificates say that lists are: no set-up without them, and one as soon as they are
 /// there.
 #[test]
 fn a_peer_is_served_once_the_lists_that_it_needs_are_fetched() {
-    let Some(mut lab) = sites() else { return };
-    if !has_program("python3") {
-        return skip("needs python3, which is not installed");
-    }
-    let authorities = P256.authorities(&lab);
-    let place = |file: &str| format!("http://192.168.77.2:8080/{file}.crl");
-    authorities.issue("between-b", "root", &["--ca", "--crl", &place("root")]).expect("the tool works");
-    authorities.issue("b", "between-b", &["--crl", &place("between-b")]).expect("the tool works");
+    let Some((mut lab, authorities)) = with_lists_at("192.168.77.2") else { return };
     let charon = P256.charon(&mut lab, &authorities, "");
     let strict = ["PEER authentication x509 revocation strict"];
     let daemon = Ours::start(&mut lab, "a", &P256.ours(&authorities, &["root"], &strict));
     wait_for_call(&lab, &daemon, &charon, Some("has no revocation status, though one is required"));
     wait_for_call(&lab, &daemon, &charon, Some("is not reached"));
-    for authority in ["root", "between-b"] {
-        authorities.revoke(authority, &[]).expect("the tool works");
-    }
-    let folder = authorities.path("");
-    serve(
-        &mut lab,
-        "python3",
-        &["-m", "http.server", "8080", "--bind", "192.168.77.2", "--directory", &folder],
-    );
+    serve_lists(&mut lab, &authorities, "192.168.77.2");
     wait_for_call(&lab, &daemon, &charon, None);
     assert!(reaches(&lab, "b", "10.1.0.1"), "{}", daemon.tell(&charon));
 }
@@ -64,26 +72,11 @@ fn a_peer_is_served_once_the_lists_that_it_needs_are_fetched() {
 /// they are there.
 #[test]
 fn lists_outside_are_fetched_beside_a_tunnel_for_everything() {
-    let Some(mut lab) = sites() else { return };
-    if !has_program("python3") {
-        return skip("needs python3, which is not installed");
-    }
+    let Some((mut lab, authorities)) = with_lists_at("198.51.100.80") else { return };
     // Not on the link, to which this machine may send all the same.
     lab.ip("b", "address add 198.51.100.80/32 dev lo").expect("an address");
     lab.ip("a", "route add default via 192.168.77.2").expect("a route");
-    let authorities = P256.authorities(&lab);
-    let place = |file: &str| format!("http://198.51.100.80:8080/{file}.crl");
-    authorities.issue("between-b", "root", &["--ca", "--crl", &place("root")]).expect("the tool works");
-    authorities.issue("b", "between-b", &["--crl", &place("between-b")]).expect("the tool works");
-    for authority in ["root", "between-b"] {
-        authorities.revoke(authority, &[]).expect("the tool works");
-    }
-    let folder = authorities.path("");
-    serve(
-        &mut lab,
-        "python3",
-        &["-m", "http.server", "8080", "--bind", "198.51.100.80", "--directory", &folder],
-    );
+    serve_lists(&mut lab, &authorities, "198.51.100.80");
     wait_until(LONG, || connects(&lab, "b")).expect("it listens");
     assert!(connects(&lab, "a"), "nothing is protected yet");
     let charon = P256.charon(&mut lab, &authorities, "");
