@@ -42,18 +42,17 @@ fn bench_crypto_has_every_cipher_size_and_operation() {
 
 #[test]
 fn charts_are_drawn_and_unauthenticated_sources_refused() {
-    let directory = std::env::temp_dir().join(format!("postern-charts-{}", std::process::id()));
-    let path = directory.to_str().expect("a plain path");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("a plain path");
     let few = ["bench", "crypto", "--seconds", "0.01", "--sizes", "packets", "--cipher", "aes-128-gcm"];
     let output = postern(&[&few[..], &["--open", "--chart", path]].concat());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && text.contains("2 charts in"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     for name in ["aes-128-gcm.svg", "aes-128-gcm-open.svg"] {
-        let svg = std::fs::read_to_string(directory.join(name)).expect("a chart");
+        let svg = std::fs::read_to_string(directory.path().join(name)).expect("a chart");
         assert!(svg.starts_with("<svg") && svg.contains(">1400</text>"));
     }
-    std::fs::remove_dir_all(&directory).expect("it is there");
     let unknown = postern(&["bench", "crypto", "--cipher", "rot13"]);
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("fix: one of chacha20-poly1305"));
     let unknown = postern(&["bench", "crypto", "--engine", "abacus"]);
@@ -62,15 +61,14 @@ fn charts_are_drawn_and_unauthenticated_sources_refused() {
 
 #[test]
 fn doctor_finds_an_accelerator_without_a_driver() {
-    let root = std::env::temp_dir().join(format!("postern-doctor-{}", std::process::id()));
-    let device = root.join("sys/bus/pci/devices/0000:01:00.0");
+    let root = tempfile::tempdir().expect("a directory");
+    let device = root.path().join("sys/bus/pci/devices/0000:01:00.0");
     std::fs::create_dir_all(&device).expect("writable");
     for (name, value) in [("vendor", "0x8086"), ("device", "0x37c8"), ("class", "0x0b4000")] {
         std::fs::write(device.join(name), value).expect("writable");
     }
-    let path = root.to_str().expect("a plain path").to_owned();
+    let path = root.path().to_str().expect("a plain path").to_owned();
     let output = postern(&["doctor", "crypto", "--json", "--root", &path]);
-    std::fs::remove_dir_all(&root).expect("it is there");
     assert_eq!(output.status.code(), Some(1), "there are findings");
     let findings = json(&output);
     let names: Vec<&str> =

@@ -101,11 +101,12 @@ mod tests {
 
     #[test]
     fn a_file_is_read_whole() {
-        let path = std::env::temp_dir().join(format!("postern-text-{}", std::process::id()));
+        let file = tempfile::NamedTempFile::new().expect("a file").into_temp_path();
+        let path = file.to_path_buf();
         let whole = "a line of a file\n".repeat(1000);
         std::fs::write(&path, &whole).expect("a file");
         let text = Text::read(&path);
-        std::fs::remove_file(&path).expect("it is there");
+        file.close().expect("it is there");
         assert_eq!(text.expect("it is there").as_str(), Ok(whole.as_str()));
         assert!(Text::read(&path).is_err());
     }

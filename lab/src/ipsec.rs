@@ -5,10 +5,11 @@ use crate::Outcome;
 use crate::postern::Postern;
 use crate::strongswan::{self, StrongSwan};
 use crate::wireguard::{Gateway, Tunnel, version_of_postern};
-use crate::{Lab, Process, run, wait_until};
+use crate::{Lab, Process, directory, run, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// A gateway program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,13 +35,7 @@ pub struct Pair {
     pub tunnel: Tunnel,
     _charons: Vec<StrongSwan>,
     _posterns: Vec<Postern>,
-    directory: PathBuf,
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
+    _directory: TempDir,
 }
 
 impl Daemon {
@@ -70,14 +65,13 @@ impl Daemon {
 
     /// Connects two namespaces that have a link; both inner networks are in 10.`net`.0.0/16.
     pub fn join(&self, lab: &mut Lab, namespaces: [&str; 2], net: u8) -> Outcome<Pair> {
-        let directory = std::env::temp_dir().join(format!("{}-sites", lab.namespace(namespaces[0])));
-        std::fs::create_dir_all(&directory)?;
-        let site = |end: usize| Site { end, namespace: namespaces[end], net, directory: &directory };
+        let directory = directory(lab, namespaces[0])?;
+        let site = |end: usize| Site { end, namespace: namespaces[end], net, directory: directory.path() };
         let sites = [site(0), site(1)];
         let (mut charons, mut posterns) = (Vec::new(), Vec::new());
         let mut processes = Vec::new();
         if *self == Self::OpenVpn {
-            certificates(&directory)?;
+            certificates(directory.path())?;
         }
         for site in &sites {
             processes.push(match self {
@@ -113,7 +107,7 @@ impl Daemon {
             tunnel: Tunnel { gateways, inside: inside.clone(), inside_v6: [String::new(), String::new()] },
             _charons: charons,
             _posterns: posterns,
-            directory: directory.clone(),
+            _directory: directory,
         };
         let answers = || lab.run(namespaces[0], "ping", &["-c", "1", "-W", "1", &inside[1]]).is_ok();
         wait_until(PATIENCE, answers)

@@ -20,6 +20,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// A result with any error, to be read by a person.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -253,6 +254,11 @@ impl Process {
         let kib: u64 = line.split_whitespace().nth(1).ok_or("no number")?.parse()?;
         Ok(kib * 1024)
     }
+}
+
+/// A directory for the files of a namespace, which [`clean_up`] removes if its owner cannot.
+fn directory(lab: &Lab, namespace: &str) -> Outcome<TempDir> {
+    Ok(tempfile::Builder::new().prefix(&format!("{}-", lab.namespace(namespace))).tempdir()?)
 }
 
 /// Pins a thread, or the calling one, to one core.

@@ -1,6 +1,6 @@
 //! `postern run` in a lab: its configuration file, its API socket and its log.
 
-use crate::{Lab, Outcome, Process, wait_until};
+use crate::{Lab, Outcome, Process, directory, wait_until};
 use rustix::process::Signal;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub struct Postern {
 impl Postern {
     /// A gateway that will run in a namespace.
     pub fn new(lab: &Lab, namespace: &str, program: impl Into<PathBuf>) -> Outcome<Self> {
-        let folder = tempfile::Builder::new().prefix(&format!("{}-", lab.namespace(namespace))).tempdir()?;
+        let folder = directory(lab, namespace)?;
         let (file, log) = (folder.path().join("conf"), folder.path().join("log"));
         File::create(&log)?;
         Ok(Self {

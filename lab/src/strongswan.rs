@@ -3,10 +3,11 @@
 //! Each instance has its own directory and its own `/run`, so that several can run at the same time.
 
 use crate::Outcome;
-use crate::{Lab, Process, wait_until};
+use crate::{Lab, Process, directory, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use tempfile::TempDir;
 
 const CHARON: &str = "/usr/lib/ipsec/charon";
 /// The plugins to load: all that the interoperation tests need, faster ones first. kernel-libipsec comes before
@@ -23,7 +24,7 @@ pub struct StrongSwan {
     pub process: Process,
     /// Its namespace.
     pub namespace: String,
-    directory: PathBuf,
+    directory: TempDir,
 }
 
 impl StrongSwan {
@@ -55,19 +56,19 @@ impl StrongSwan {
         if let Some(package) = Self::missing() {
             return Err(format!("strongSwan is not installed\n  fix: apt-get install {package}").into());
         }
-        let directory = std::env::temp_dir().join(format!("{}-charon", lab.namespace(namespace)));
+        let directory = directory(lab, namespace)?;
         for folder in CREDENTIALS {
-            std::fs::create_dir_all(directory.join(folder))?;
+            std::fs::create_dir(directory.path().join(folder))?;
         }
-        let path = directory.display();
+        let path = directory.path().display();
         let settings = format!(
             "charon {{\n load = {plugins}\n {charon}\n\
              filelog {{ log {{ path = {path}/log\n {log}\n flush_line = yes\n }} }}\n\
              plugins {{ vici {{ socket = unix://{path}/vici\n }} }}\n }}\n"
         );
-        std::fs::write(directory.join("strongswan.conf"), settings)?;
-        std::fs::write(directory.join("swanctl.conf"), swanctl)?;
-        let process = Self::run(lab, namespace, &directory)?;
+        std::fs::write(directory.path().join("strongswan.conf"), settings)?;
+        std::fs::write(directory.path().join("swanctl.conf"), swanctl)?;
+        let process = Self::run(lab, namespace, directory.path())?;
         let started = Self { process, namespace: namespace.to_owned(), directory };
         started.load(lab)?;
         Ok(started)
@@ -97,26 +98,26 @@ impl StrongSwan {
     /// Stops charon with a signal.
     pub fn end(&self, lab: &mut Lab, signal: rustix::process::Signal) {
         lab.kill(self.process, signal);
-        let _ = std::fs::remove_file(self.directory.join("vici"));
+        let _ = std::fs::remove_file(self.directory.path().join("vici"));
     }
 
     /// Starts charon again after [`end`](Self::end).
     pub fn restart(&mut self, lab: &mut Lab) -> Outcome<()> {
-        self.process = Self::run(lab, &self.namespace, &self.directory)?;
+        self.process = Self::run(lab, &self.namespace, self.directory.path())?;
         self.load(lab)
     }
 
     /// The path of a file in its directory, for keys and certificates.
     pub fn file(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
+        self.directory.path().join(name)
     }
 
     /// Runs swanctl.
     pub fn swanctl(&self, lab: &Lab, arguments: &[&str]) -> Outcome<String> {
-        let uri = format!("unix://{}", self.directory.join("vici").display());
+        let uri = format!("unix://{}", self.directory.path().join("vici").display());
         let mut command = lab.command(&self.namespace, "swanctl");
-        command.args(arguments).args(["--uri", &uri]).env("SWANCTL_DIR", &self.directory);
-        crate::output(command.env("STRONGSWAN_CONF", self.directory.join("strongswan.conf")))
+        command.args(arguments).args(["--uri", &uri]).env("SWANCTL_DIR", self.directory.path());
+        crate::output(command.env("STRONGSWAN_CONF", self.directory.path().join("strongswan.conf")))
     }
 
     /// Replaces the configuration and loads it.
@@ -127,7 +128,7 @@ impl StrongSwan {
 
     /// Loads the configuration.
     pub fn load(&self, lab: &Lab) -> Outcome<()> {
-        let file = self.directory.join("swanctl.conf");
+        let file = self.directory.path().join("swanctl.conf");
         self.swanctl(lab, &["--load-all", "--noprompt", "--file", &file.to_string_lossy()]).map(drop)
     }
 
@@ -143,13 +144,7 @@ impl StrongSwan {
 
     /// The log so far.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
-    }
-}
-
-impl Drop for StrongSwan {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 }
 

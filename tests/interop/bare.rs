@@ -4,22 +4,27 @@
 use crate::machine::take;
 use crate::support::{postern, skip};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use tempfile::TempDir;
 
-/// Such a directory; removed with everything in it.
-struct Bare(PathBuf);
+/// Such a directory.
+struct Bare(TempDir);
 
 impl Bare {
     fn new() -> Self {
-        let root = std::env::temp_dir().join(format!("postern-bare-{}", std::process::id()));
-        std::fs::create_dir_all(root.join("bin")).expect("a directory");
-        take(&postern(), &root);
+        let root = TempDir::new().expect("a directory");
+        std::fs::create_dir(root.path().join("bin")).expect("a directory");
+        take(&postern(), root.path());
         Self(root)
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        Command::new("chroot").arg(&self.0).arg("/bin/postern").args(arguments).output().expect("chroot runs")
+        Command::new("chroot")
+            .arg(self.0.path())
+            .arg("/bin/postern")
+            .args(arguments)
+            .output()
+            .expect("chroot runs")
     }
 
     fn json(&self, arguments: &[&str]) -> Value {
@@ -29,19 +34,13 @@ impl Bare {
     }
 }
 
-impl Drop for Bare {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn without_any_library_the_program_runs_and_says_what_it_lacks() {
     if !rustix::process::geteuid().is_root() {
         return skip("needs root for chroot");
     }
     let bare = Bare::new();
-    assert!(!Path::new(&bare.0).join("usr/lib").exists(), "only what the program is linked with");
+    assert!(!bare.0.path().join("usr/lib").exists(), "only what the program is linked with");
     let shown = bare.json(&["show", "crypto"]);
     let described = |name: &str| {
         let engines = shown["engines"].as_array().expect("a list");

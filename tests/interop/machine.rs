@@ -3,8 +3,8 @@
 use lab::{Lab, Process, has_program, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// The programs of busybox that scripts use.
 const APPLETS: &str = "sh mount insmod cat ip ping nc md5sum sed dd sleep echo ls poweroff hostname killall chmod mkdir ln grep mknod";
@@ -46,7 +46,7 @@ pub const NETWORK: &[&str] =
 pub struct Machine {
     console: PathBuf,
     pub process: Process,
-    directory: PathBuf,
+    _directory: TempDir,
 }
 
 /// Packs busybox, programs with their libraries, the modules and the script into what the kernel boots from.
@@ -108,13 +108,9 @@ fn which(name: &str) -> PathBuf {
 impl Machine {
     /// Starts it in a namespace.
     pub fn boot(lab: &mut Lab, namespace: &str, kernel: &Path, start: &Start<'_>) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("postern-machine-{}-{number}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).expect("a directory");
-        initramfs(&directory, kernel, start);
-        let console = directory.join("console");
+        let directory = TempDir::new().expect("a directory");
+        initramfs(directory.path(), kernel, start);
+        let console = directory.path().join("console");
         let mut command = lab.command(namespace, "qemu-system-x86_64");
         command
             .args(["-accel", "tcg", "-m", "512", "-nographic", "-no-reboot"])
@@ -123,13 +119,13 @@ impl Machine {
             .arg("-kernel")
             .arg(kernel.join("vmlinuz"))
             .arg("-initrd")
-            .arg(directory.join("initramfs"))
+            .arg(directory.path().join("initramfs"))
             .args(start.hardware)
             .stdin(Stdio::null())
             .stdout(std::fs::File::create(&console).expect("a file"))
             .stderr(Stdio::null());
         let process = lab.start(&mut command).expect("qemu starts");
-        Self { console, process, directory }
+        Self { console, process, _directory: directory }
     }
 
     /// All that it has said.
@@ -148,11 +144,5 @@ impl Machine {
         let said = self.said();
         let rest = &said[said.rfind(what)? + what.len()..];
         Some(rest.split_whitespace().next()?.to_owned())
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

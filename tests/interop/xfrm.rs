@@ -247,7 +247,6 @@ fn auth(integrity: Integrity, key: &[u8]) -> String {
 fn iproute(folder: &std::path::Path) -> PathBuf {
     let program = ["/sbin/ip", "/usr/sbin/ip", "/bin/ip", "/usr/bin/ip"].map(PathBuf::from);
     let program = program.into_iter().find(|path| path.exists()).expect("the lab has used it");
-    std::fs::create_dir_all(folder).expect("a directory");
     let copy = folder.join("xfrm");
     std::fs::copy(program, &copy).expect("a copy");
     copy
@@ -262,8 +261,8 @@ fn every_cipher_is_that_of_the_kernel() {
     lab.ip("a", "link set outside up").expect("it is there");
     lab.ip("a", &format!("rule add fwmark {MARK} table {MARK}")).expect("a rule");
     let cases = cases();
-    let folder = std::env::temp_dir().join(format!("postern-xfrm-{}", std::process::id()));
-    let program = iproute(&folder);
+    let folder = tempfile::tempdir().expect("a directory");
+    let program = iproute(folder.path());
     let mut script = format!(
         "ip link set lo up; ip link set eth0 up; ip addr add {ITS}/24 dev eth0\n\
          echo 0 > /proc/sys/net/ipv6/conf/all/accept_dad\n"
@@ -275,7 +274,7 @@ fn every_cipher_is_that_of_the_kernel() {
     let boot =
         Start { modules: "ipsec", programs: &[program], tree: None, script: &script, hardware: NETWORK };
     let machine = Machine::boot(&mut lab, "a", &kernel, &boot);
-    let _ = std::fs::remove_dir_all(folder);
+    drop(folder);
     let interface = lab.interface("x");
     let created = lab.enter("a", || Ipsec::create(&interface, true, MARK));
     let (ipsec, _notices) = created.expect("a namespace");

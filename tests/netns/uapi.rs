@@ -66,16 +66,16 @@ fn what_is_set_can_be_got() {
 fn a_peer_with_our_own_public_key_is_passed_over_and_named() {
     let Some(mut lab) = lab(&["a"]) else { return };
     let interface = lab.interface("u");
-    let log = std::env::temp_dir().join(format!("{interface}.log"));
+    let log = tempfile::NamedTempFile::new().expect("a file");
     let mut command = lab.command("a", postern());
     command.args(["wireguard", "--foreground", &interface]).env("LOG_LEVEL", "info").stdout(Stdio::null());
-    command.stderr(std::fs::File::create(&log).expect("a file"));
+    command.stderr(log.reopen().expect("a file"));
     let process = lab.start(&mut command).expect("it starts");
     let gateway = Gateway { process, interface, namespace: "a".to_owned() };
     wait_until(PATIENCE, || socket(&gateway).exists() && gateway.get().is_ok()).expect("it serves");
     let own = crypto::PrivateKey::new(crypto::Secret::new([1; 32])).public();
     let (hexadecimal, said) =
-        (base16ct::lower::encode_string(&own.0), || std::fs::read_to_string(&log).expect("it logs"));
+        (base16ct::lower::encode_string(&own.0), || std::fs::read_to_string(log.path()).expect("it logs"));
     let warning = format!("there is no peer {own}: that is the public key of the interface itself");
     gateway.set(&format!("public_key={hexadecimal}\npublic_key={}\n", peer(1))).expect("accepted");
     assert!(!said().contains(&warning), "it may be any key yet");
@@ -86,7 +86,6 @@ fn a_peer_with_our_own_public_key_is_passed_over_and_named() {
     assert!(said().contains("fix: wg set"), "{}", said());
     gateway.set(&format!("public_key={hexadecimal}\nremove=true\n")).expect("accepted");
     assert_eq!(said().matches(&warning).count(), 2, "who removes it knows");
-    let _ = std::fs::remove_file(log);
 }
 
 #[test]
@@ -298,13 +297,11 @@ fn in_the_background_it_survives_the_terminal() {
 fn a_file_may_be_called_as_the_verb_is() {
     let Some(lab) = lab(&["a"]) else { return };
     let interface = lab.interface("v");
-    let folder = std::env::temp_dir().join(format!("postern-verb-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a directory");
+    let folder = tempfile::tempdir().expect("a directory");
     let mut command = lab.command("a", postern());
     command.args(["wireguard", &interface, "--capture-inside", "wireguard"]).current_dir(&folder);
     let output = command.output().expect("it runs");
-    let captured = folder.join("wireguard").exists();
-    std::fs::remove_dir_all(&folder).expect("it is there");
+    let captured = folder.path().join("wireguard").exists();
     assert!(output.status.success() && captured, "{}", String::from_utf8_lossy(&output.stderr));
     lab.ip("a", &format!("link delete {interface}")).expect("it is there");
 }
@@ -374,9 +371,9 @@ fn wg_drives_it() {
         return skip("needs wg");
     }
     let wg = |arguments: &[&str]| lab.run("a", "wg", arguments);
-    let keys = std::env::temp_dir().join(format!("postern-key-{}", std::process::id()));
+    let keys = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(&keys, "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\n").expect("a file");
-    let (name, file) = (gateway.interface.as_str(), keys.to_string_lossy().into_owned());
+    let (name, file) = (gateway.interface.as_str(), keys.path().to_string_lossy().into_owned());
     let public = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=";
     wg(&[
         "set",
@@ -404,7 +401,6 @@ fn wg_drives_it() {
     wg(&["syncconf", name, &file]).expect("what it showed it takes");
     wg(&["set", name, "peer", public, "remove"]).expect("accepted");
     assert!(!wg(&["show", name, "dump"]).expect("it answers").contains(public));
-    std::fs::remove_file(keys).expect("it is there");
 }
 
 #[test]
@@ -416,10 +412,9 @@ fn wg_quick_brings_a_tunnel_up_and_down() {
     if !has_program("wg-quick") {
         return skip("needs wg-quick");
     }
-    let directory = std::env::temp_dir().join(format!("postern-quick-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("a directory");
+    let directory = tempfile::tempdir().expect("a directory");
     // wg-quick takes the name of a program without arguments.
-    let program = directory.join("postern-wireguard");
+    let program = directory.path().join("postern-wireguard");
     std::os::unix::fs::symlink(postern(), &program).expect("a link");
     let keys: Vec<(String, String)> = (0..2)
         .map(|_| {
@@ -431,7 +426,7 @@ fn wg_quick_brings_a_tunnel_up_and_down() {
     let mut configurations = Vec::new();
     for (end, site) in ["a", "b"].iter().enumerate() {
         let interface = lab.interface(&format!("q{end}"));
-        let path = directory.join(format!("{interface}.conf"));
+        let path = directory.path().join(format!("{interface}.conf"));
         // Everything goes through the tunnel: wg-quick's own rules and marks are put to the test.
         let text = format!(
             "[Interface]\nPrivateKey = {}\nListenPort = 51820\nAddress = 10.66.0.{}/24\nMTU = 1400\n\
@@ -460,5 +455,4 @@ fn wg_quick_brings_a_tunnel_up_and_down() {
     for (site, interface, _) in &configurations {
         assert!(lab.ip(site, &format!("link show {interface}")).is_err(), "{site} is clean");
     }
-    std::fs::remove_dir_all(directory).expect("it is there");
 }

@@ -8,7 +8,8 @@
 use crate::support::skip;
 use bench::Outcome;
 use lab::{Lab, has_program, run};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use tempfile::TempDir;
 
 /// Which keys there are: of the authorities, and of the hosts.
 #[derive(Clone, Copy)]
@@ -19,7 +20,7 @@ pub struct Keys {
 
 /// A folder of certificates in PEM, each beside its key; or of keys alone.
 pub struct Authorities {
-    folder: PathBuf,
+    folder: TempDir,
 }
 
 /// The sites, where the tool is there.
@@ -38,9 +39,8 @@ fn subject(name: &str) -> String {
 
 impl Authorities {
     /// All of the picture, the hosts with these names besides their subjects.
-    pub fn new(folder: PathBuf, keys: Keys, names: [&[&str]; 2]) -> Outcome<Self> {
-        std::fs::create_dir_all(&folder)?;
-        let this = Self { folder };
+    pub fn new(keys: Keys, names: [&[&str]; 2]) -> Outcome<Self> {
+        let this = Self { folder: TempDir::new()? };
         for name in ["root", "between-a", "between-b"] {
             this.key(name, keys.authorities)?;
         }
@@ -57,9 +57,8 @@ impl Authorities {
     }
 
     /// Keys alone, each beside its public one.
-    pub fn without(folder: PathBuf, names: &[&str], kind: &str) -> Outcome<Self> {
-        std::fs::create_dir_all(&folder)?;
-        let this = Self { folder };
+    pub fn without(names: &[&str], kind: &str) -> Outcome<Self> {
+        let this = Self { folder: TempDir::new()? };
         for name in names {
             this.key(name, kind)?;
             let key = this.path(&format!("{name}.key"));
@@ -70,13 +69,13 @@ impl Authorities {
 
     /// Where a file is; the folder itself for none.
     pub fn path(&self, file: &str) -> String {
-        self.folder.join(file).to_string_lossy().into_owned()
+        self.folder.path().join(file).to_string_lossy().into_owned()
     }
 
     /// Runs the tool, whose output is a file.
     fn pki(&self, file: &str, arguments: &[&str]) -> Outcome<()> {
         let written = run("pki", arguments.iter().copied().chain(["--outform", "pem"]))?;
-        Ok(std::fs::write(self.folder.join(file), written)?)
+        Ok(std::fs::write(self.folder.path().join(file), written)?)
     }
 
     fn key(&self, name: &str, kind: &str) -> Outcome<()> {
@@ -106,19 +105,13 @@ impl Authorities {
 
     /// What stands in a PEM file, as our configuration wants it.
     pub fn base64(&self, file: &str) -> String {
-        let text = std::fs::read_to_string(self.folder.join(file)).expect("it was made");
+        let text = std::fs::read_to_string(self.folder.path().join(file)).expect("it was made");
         text.lines().filter(|line| !line.starts_with('-')).collect()
     }
 
     /// Gives a file to charon.
     pub fn hand(&self, file: &str, to: &Path) -> Outcome<()> {
-        std::fs::copy(self.folder.join(file), to.join(file))?;
+        std::fs::copy(self.folder.path().join(file), to.join(file))?;
         Ok(())
-    }
-}
-
-impl Drop for Authorities {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -113,10 +113,9 @@ const CASES: &[Case] = &[
 ];
 
 impl Case {
-    pub fn authorities(&self, lab: &Lab) -> Authorities {
-        let folder = std::env::temp_dir().join(lab.interface("pki"));
+    pub fn authorities(&self) -> Authorities {
         let names = |host: usize| [DOMAINS[host], EMAILS[host]];
-        Authorities::new(folder, self.keys, [&names(0), &names(1)]).expect("the tool works")
+        Authorities::new(self.keys, [&names(0), &names(1)]).expect("the tool works")
     }
 
     /// Ours, which begins when there is a packet. `trusted`: the authorities above the peer that we are told of.
@@ -170,7 +169,7 @@ impl Case {
     /// A tunnel that charon begins, and then one that we begin.
     fn joins_both_ways(&self) {
         let Some(mut lab) = sites() else { return };
-        let authorities = self.authorities(&lab);
+        let authorities = self.authorities();
         let charon = self.charon(&mut lab, &authorities, "");
         let daemon = Ours::start(&mut lab, "a", &self.ours(&authorities, &["root"], &[]));
         charon.initiate(&lab, "net").unwrap_or_else(|error| {
@@ -271,7 +270,7 @@ const REFUSED: &[Refused] = &[
 impl Refused {
     fn is_refused_both_ways(&self) {
         let Some(mut lab) = sites() else { return };
-        let authorities = self.case.authorities(&lab);
+        let authorities = self.case.authorities();
         // Lists come with the authority that signs them.
         let trusted: &[&str] = if self.list_is_ours { &["root", "between-b"] } else { &["root"] };
         let mut configuration = self.case.ours(&authorities, trusted, &[]);
@@ -319,7 +318,7 @@ const LARGE: Case = Case {
 fn a_long_chain_travels_in_fragments_both_ways() {
     let Some(mut lab) = sites() else { return };
     let case = Case { settings: "fragment_size = 700", ..LARGE };
-    let authorities = case.authorities(&lab);
+    let authorities = case.authorities();
     let charon = case.charon(&mut lab, &authorities, "");
     let daemon =
         Ours::start(&mut lab, "a", &case.ours(&authorities, &["root"], &["PEER connection-type initiate"]));
@@ -337,7 +336,7 @@ fn a_long_chain_travels_in_fragments_both_ways() {
 #[test]
 fn without_fragments_of_ike_a_long_chain_travels_in_those_of_ip() {
     let Some(mut lab) = sites() else { return };
-    let authorities = LARGE.authorities(&lab);
+    let authorities = LARGE.authorities();
     let charon = LARGE.charon(&mut lab, &authorities, "fragmentation = no");
     let daemon = Ours::start(&mut lab, "a", &LARGE.ours(&authorities, &["root"], &[]));
     charon.initiate(&lab, "net").unwrap_or_else(|error| panic!("{error}\n{}", daemon.tell(&charon)));

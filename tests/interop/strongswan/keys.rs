@@ -57,8 +57,7 @@ const WRONG_ONES: &[(Case, [&str; 2])] = &[
 
 impl Case {
     fn start(&self, lab: &mut Lab) -> (Ours, StrongSwan) {
-        let folder = std::env::temp_dir().join(lab.interface("pki"));
-        let keys = Authorities::without(folder, &["a", "b", "c"], "rsa --size 2048").expect("the tool works");
+        let keys = Authorities::without(&["a", "b", "c"], "rsa --size 2048").expect("the tool works");
         let charon = self.charon(lab, &keys);
         let lines = [
             "PEER authentication mode rsa",

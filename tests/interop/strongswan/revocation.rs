@@ -37,7 +37,7 @@ fn with_lists_at(address: &str) -> Option<(Lab, Authorities)> {
         skip("needs python3, which is not installed");
         return None;
     }
-    let authorities = P256.authorities(&lab);
+    let authorities = P256.authorities();
     let place = |file: &str| format!("http://{address}:8080/{file}.crl");
     authorities.issue("between-b", "root", &["--ca", "--crl", &place("root")]).expect("the tool works");
     authorities.issue("b", "between-b", &["--crl", &place("between-b")]).expect("the tool works");
@@ -106,7 +106,7 @@ fn connects(lab: &Lab, site: &str) -> bool {
 #[test]
 fn a_file_of_lists_is_read_again_when_it_changes() {
     let Some(mut lab) = sites() else { return };
-    let authorities = P256.authorities(&lab);
+    let authorities = P256.authorities();
     for authority in ["root", "between-b"] {
         authorities.revoke(authority, &[]).expect("the tool works");
     }
@@ -137,7 +137,7 @@ fn ocsp_says_who_is_revoked() {
         if !has_program("openssl") {
             return skip("needs openssl, which is not installed");
         }
-        let authorities = P256.authorities(&lab);
+        let authorities = P256.authorities();
         let place = ["--ocsp", "http://192.168.77.2:8081/"];
         authorities.issue("b", "between-b", &place).expect("the tool works");
         let certificate = authorities.path("b.pem");

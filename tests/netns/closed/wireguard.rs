@@ -121,12 +121,11 @@ fn a_prefix_that_goes_to_another_tunnel_is_closed_all_the_while() {
     let Some(mut lab) = lab() else { return };
     let text = wireguard(&["10.20.0.0/16"], "");
     let a = running(&mut lab, &text);
-    let seen = std::env::temp_dir().join(format!("{}.routes", lab.interface("a")));
+    let seen = tempfile::NamedTempFile::new().expect("a file");
     let mut monitor = lab.command("a", "stdbuf");
-    let monitor =
-        monitor.args(["-oL", "ip", "monitor", "route"]).stdout(std::fs::File::create(&seen).expect("a file"));
+    let monitor = monitor.args(["-oL", "ip", "monitor", "route"]).stdout(seen.reopen().expect("a file"));
     let monitor = lab.start(monitor).expect("it starts");
-    let said = || std::fs::read_to_string(&seen).expect("it writes");
+    let said = || std::fs::read_to_string(seen.path()).expect("it writes");
     wait_until(PATIENCE, || {
         ["add", "delete"].iter().all(|it| lab.ip("a", &format!("route {it} 192.0.2.0/24 dev lo")).is_ok())
             && said().contains("192.0.2.0/24")
@@ -140,7 +139,6 @@ fn a_prefix_that_goes_to_another_tunnel_is_closed_all_the_while() {
     wait_until(PATIENCE, || said().contains("192.0.3.0/24")).expect("all is seen");
     lab.kill(monitor, Signal::TERM);
     let said = said();
-    let _ = std::fs::remove_file(&seen);
     assert!(said.contains("10.20.0.0/16 dev wg1"), "{said}");
     assert!(!said.contains("Deleted unreachable 10.20.0.0/16"), "{said}");
 }
