@@ -1,5 +1,6 @@
 //! ICMP errors (RFC 792, RFC 1191, RFC 4443), which a gateway sends when it cannot forward a packet.
 
+use super::flow::Upper;
 use super::ip::{ICMP, ICMPV6, IpPacket, Ipv4Header, Ipv6Header};
 use crate::checksum::Sum;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -44,10 +45,13 @@ const QUOTE_V4: usize = 576 - Ipv4Header::LENGTH - IcmpHeader::LENGTH;
 /// RFC 4443 section 2.4(c): as much of the packet as fits into the minimum IPv6 MTU.
 const QUOTE_V6: usize = 1280 - Ipv6Header::LENGTH - IcmpHeader::LENGTH;
 
+/// The type of an ICMPv6 redirect (RFC 4861 section 4.5).
+const REDIRECT: u8 = 137;
+
 /// The ICMP error for `packet`, or `None` where no error may be sent.
 ///
 /// The source of the error is the unreachable destination, as the gateway has no address of its own here. No error is
-/// sent for ICMP errors, for later fragments, and to or from multicast and unspecified addresses (RFC 1812 section
+/// sent for ICMP errors, for ICMPv6 redirects, for later fragments of IPv4, and to or from multicast and unspecified addresses (RFC 1812 section
 /// 4.3.2.7, RFC 4443 section 2.4(e)).
 pub fn answer(packet: &IpPacket<'_>, error: IcmpError) -> Option<Vec<u8>> {
     match packet {
@@ -95,7 +99,11 @@ fn answer_v4(header: &Ipv4Header, bytes: &[u8], error: IcmpError) -> Option<Vec<
 fn answer_v6(header: &Ipv6Header, bytes: &[u8], error: IcmpError) -> Option<Vec<u8>> {
     let source = Ipv6Addr::from(header.source);
     let destination = Ipv6Addr::from(header.destination);
-    let is_error = header.next_header == ICMPV6 && *bytes.get(Ipv6Header::LENGTH)? < 128;
+    let upper = Upper::of(&IpPacket::V6(header, bytes));
+    // Types below 128 are errors; no error is sent for a redirect either.
+    let is_icmp = upper.protocol == ICMPV6 && !upper.is_later_fragment;
+    let is_error = is_icmp && matches!(*upper.bytes.first()?, 0..128 | REDIRECT);
+    // RFC 4443 excepts "too big" to a multicast address, but that address is no source for an error.
     if is_error || source.is_unspecified() || source.is_multicast() || destination.is_multicast() {
         return None;
     }
@@ -191,11 +199,21 @@ mod tests {
 
     #[test]
     fn no_error_is_sent_for_an_error_or_a_later_fragment() {
-        for offending in [v4(ICMP, 0, &[3, 1, 0, 0]), v4(17, 100, &[0; 8]), v6(ICMPV6, &[1, 0, 0, 0])] {
+        let behind_options = v6(60, &[&[ICMPV6, 0, 1, 4, 0, 0, 0, 0][..], &[1, 0, 0, 0]].concat());
+        let no_errors = [
+            v4(ICMP, 0, &[3, 1, 0, 0]),
+            v4(17, 100, &[0; 8]),
+            v6(ICMPV6, &[1, 0, 0, 0]),
+            v6(ICMPV6, &[REDIRECT, 0, 0, 0]),
+            behind_options,
+        ];
+        for offending in no_errors {
             let packet = IpPacket::parse(&offending).expect("well-formed");
             assert_eq!(answer(&packet, IcmpError::HostUnreachable), None);
         }
-        let echo = v4(ICMP, 0, &[8, 0, 0, 0]);
-        assert!(answer(&IpPacket::parse(&echo).expect("well-formed"), IcmpError::HostUnreachable).is_some());
+        for echo in [v4(ICMP, 0, &[8, 0, 0, 0]), v6(ICMPV6, &[128, 0, 0, 0])] {
+            let packet = IpPacket::parse(&echo).expect("well-formed");
+            assert!(answer(&packet, IcmpError::HostUnreachable).is_some());
+        }
     }
 }
