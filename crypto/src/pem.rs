@@ -39,8 +39,10 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Section>, PemError> {
     if is_der(bytes) {
         return Ok(vec![unlabeled(SecretBytes::new(bytes.to_vec()))]);
     }
-    // Comments around the sections may have any encoding; the sections themselves are ASCII.
-    let text = Zeroizing::new(String::from_utf8_lossy(bytes).into_owned());
+    // Comments around the sections may have any encoding; the sections themselves are ASCII. Allocated in full: text that
+    // moves would leave a copy of a key behind.
+    let mut text = Zeroizing::new(String::with_capacity(bytes.len()));
+    text.extend(bytes.iter().map(|&byte| if byte.is_ascii() { char::from(byte) } else { '?' }));
     if text.contains(BEGIN) {
         return sections(&text);
     }

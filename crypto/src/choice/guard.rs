@@ -326,15 +326,16 @@ impl GuardThreads {
 
     fn forget(&self, key: AnyKey) {
         let mut reaper = lock(&self.reaper);
-        let give = reaper.get_or_insert_with(|| {
+        if reaper.is_none() {
             let (give, take) = channel::<AnyKey>();
-            let _ = std::thread::Builder::new()
-                .name(String::from("crypto drop"))
-                .spawn(move || take.into_iter().for_each(drop));
-            give
-        });
-        // If the thread could not be started, the failed send drops the key here.
-        let _ = give.send(key);
+            let drop_keys = move || take.into_iter().for_each(drop);
+            let started = std::thread::Builder::new().name(String::from("crypto drop")).spawn(drop_keys);
+            *reaper = started.is_ok().then_some(give);
+        }
+        // If the thread could not be started, the key is dropped here.
+        if let Some(give) = &*reaper {
+            let _ = give.send(key);
+        }
     }
 }
 

@@ -150,7 +150,7 @@ pub trait Engine: Send + Sync {
         false
     }
 
-    /// Whether each key holds file descriptors, which are scarce.
+    /// Whether each key holds scarce resources of the kernel: file descriptors, or sessions of a driver.
     fn holds_descriptors(&self) -> bool {
         false
     }

@@ -84,6 +84,7 @@ impl Cryptodev {
             .filter_map(|session| session.ok()?.implementation().ok())
             .flat_map(names_of_devices)
             .collect();
+        devices.sort_unstable();
         devices.dedup();
         Ok(Self { device, devices })
     }
