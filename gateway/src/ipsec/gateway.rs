@@ -164,7 +164,7 @@ impl Gateway {
         answer.await.expect("the IKE thread lives as long as the gateway")
     }
 
-    /// Begins anew with a peer, or with one tunnel to it; tells whether there is such a one.
+    /// Re-establishes the connection to a peer, or one tunnel of it; returns whether it exists.
     pub async fn reset(&self, peer: &str, tunnel: Option<u32>) -> bool {
         let (reply, answer) = oneshot::channel();
         let _ = self.commands.send(Command::Reset(peer.to_owned(), tunnel, reply));

@@ -1,9 +1,9 @@
-//! The IPsec IKE thread: one thread that owns IKE, and carries out what it wants done.
+//! The IKE thread: it owns the protocol, and carries out its actions.
 //!
 //! It serves, in this order: commands, data path events, jobs that are done, timers, and IKE messages from the network.
-//! Whatever the network sends, it can only fill bounded queues; and the IKE thread has a lower priority than the data path.
-//! Each file beside this one holds one matter: `commands` what control wants, `actions` what IKE wants done, `report` what IKE
-//! tells, `children` the tunnels as the data path has them.
+//! The network can only fill bounded queues, and the IKE thread has a lower priority than the data path.
+//! `commands` handles requests of the control thread, `actions` carries out the actions of IKE, `report` logs its events, and
+//! `children` keeps the tunnels of the data path.
 
 mod actions;
 mod children;
@@ -36,7 +36,7 @@ use tunnel::ikev2::{
 use tunnel::timers::Timers;
 use tunnel::{Now, PeerId, Time};
 
-/// IKE messages served before anything else gets its turn.
+/// The number of IKE messages that are handled in a row.
 const TURN: usize = 16;
 /// How often the packet counters of the Child SAs are read.
 const LISTEN: Duration = Duration::from_secs(2);
@@ -47,7 +47,7 @@ const KEEPALIVE: [u8; 1] = [0xff];
 /// The DS field of IKE messages: CS6, as that of other protocols that networks are run by (RFC 4594 section 3.2).
 const DS_FIELD: u8 = 48 << 2;
 
-/// What the IKE thread is asked by others.
+/// Requests of other threads.
 pub enum Command {
     /// Serve these peers; others of the same names are ended first.
     Add(Vec<Plan>),
@@ -57,7 +57,7 @@ pub enum Command {
     SetPatience(Patience),
     /// Show everything.
     Status(Reply<Vec<model::IpsecPeer>>),
-    /// Begin anew: with this peer, or only this one of its tunnels. Tells whether there is such a one.
+    /// Re-establish the connection to this peer, or only this tunnel of it. The reply tells whether it exists.
     Reset(String, Option<u32>, Reply<bool>),
     /// The interface went up or down, or has another MTU.
     Link {
@@ -72,7 +72,7 @@ pub enum Command {
     Stop,
 }
 
-/// Where the IKE thread's work comes from.
+/// The queues that the IKE thread reads.
 pub struct Inbox {
     /// From control.
     pub commands: Receiver<Command>,
@@ -100,14 +100,14 @@ pub struct IkeThread {
     jobs: Jobs,
     /// Whether the interface is up.
     running: bool,
-    /// Connections whose packets wait although they failed, until it may be tried again.
+    /// Connections that failed while packets wait, until they may be tried again.
     postponed: Timers<ConnectionId>,
-    /// When it was last looked who has sent packets.
+    /// When the packet counters were last read.
     listened: Time,
     drops: Arc<DropCounters>,
 }
 
-/// What an IKE thread is made of.
+/// The parts of an IKE thread.
 pub struct Parts {
     /// Makes keys for the data path.
     pub engine: Arc<dyn Engine>,
@@ -173,7 +173,7 @@ impl IkeThread {
         }
     }
 
-    /// Serves until it is told to stop, or until nobody is left who could tell.
+    /// Runs until it gets the command to stop, or until the sender of commands is gone.
     pub fn run(mut self) {
         loop {
             loop {
@@ -229,8 +229,8 @@ impl IkeThread {
     }
 
     fn datagram(&mut self, datagram: &Datagram, port: u16) {
-        // The sockets stay, since whoever may make others may do more than a reader of unauthenticated sources' messages should.
-        // Nor is anybody refused while it is not known yet who is to be served: whoever calls now calls again.
+        // The sockets stay open while the interface is down: opening them takes a capability that this thread, which parses
+        // unauthenticated messages, must not have. Without a configuration no peer is refused: it retransmits.
         if !self.running || self.children.is_empty() {
             return self.drops.count(DropReason::IkeNotServed, 1);
         }
@@ -256,14 +256,14 @@ impl IkeThread {
         self.carry_out(out);
     }
 
-    /// Goes on where jobs are done.
+    /// Handles the results of finished jobs.
     fn take_finished(&mut self) {
         let done = self.jobs.finished().clone();
         let is_late = !self.running && !done.is_empty();
         for finished in done.try_iter() {
             self.finished(finished);
         }
-        // Somebody may have been let in by a job that was begun when the interface was up.
+        // A job from before the interface went down may have established a session.
         if is_late {
             self.close_all();
         }
@@ -294,7 +294,7 @@ impl IkeThread {
         self.carry_out(out);
     }
 
-    /// Packets wait for a key: has one made, or lets them go.
+    /// Requests an SA for waiting packets, or drops them if it cannot be set up.
     fn ask(&mut self, peer: PeerId, out: &mut Outbox) {
         let Some((connection, child)) = self.children.named(peer) else { return };
         let now = self.shared.clock.now();
@@ -309,7 +309,7 @@ impl IkeThread {
         }
     }
 
-    /// Lets the packets go that came too soon after a failure.
+    /// Drops the packets that arrived too soon after a failure.
     fn purge_postponed(&mut self, now: Time) {
         while let Some(connection) = self.postponed.take_due(now) {
             self.children.purge(connection);
@@ -353,7 +353,7 @@ impl IkeThread {
         }
     }
 
-    /// Tells all peers that we end.
+    /// Deletes all sessions, at the end.
     fn teardown(mut self) {
         for id in self.children.connections() {
             let mut out = Outbox::new();

@@ -1,13 +1,13 @@
-//! The threads that do the jobs of IKE: key exchanges and signatures, while the IKE thread goes on.
+//! The job threads of IKE: they compute key exchanges and signatures, while the IKE thread continues.
 
 use crossbeam_channel::{Receiver, Sender, select_biased, unbounded};
 use std::thread::{self, JoinHandle};
 use tunnel::ikev2::{Finished, Job};
 
-/// More would only wait for each other where packets leave little time.
+/// The maximum number of threads: more would only contend for idle CPU time.
 const MOST: usize = 8;
 
-/// The threads: one for each processor but the one that the IKE thread is on. Where there is only that one, there are none.
+/// The threads: one for each processor except that of the IKE thread. On a single processor there are none.
 pub struct Jobs {
     queues: Option<Queues<Sender<Job>>>,
     waiting: Queues<Receiver<Job>>,
@@ -15,7 +15,7 @@ pub struct Jobs {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Jobs of peers that are where they say, and of unauthenticated sources, which come after them.
+/// Two queues: urgent jobs, and those of unauthenticated sources.
 #[derive(Clone)]
 struct Queues<T> {
     urgent: T,
@@ -23,7 +23,7 @@ struct Queues<T> {
 }
 
 impl Queues<Receiver<Job>> {
-    /// Waits for the next; `None` when there will be none.
+    /// Waits for the next job, the urgent ones first; `None` at the end.
     fn next(&self) -> Option<Job> {
         select_biased! {
             recv(self.urgent) -> job => job.ok(),
@@ -33,14 +33,14 @@ impl Queues<Receiver<Job>> {
 }
 
 impl Jobs {
-    /// Starts them with the rights and the priority of the calling thread; fewer if the system gives no more.
+    /// Starts the threads, with the rights and the priority of the calling thread; fewer if the system refuses more.
     pub fn start(name: &str) -> Self {
         let count = thread::available_parallelism().map_or(0, |processors| processors.get() - 1);
         Self::start_threads(name, count.min(MOST))
     }
 
     fn start_threads(name: &str, count: usize) -> Self {
-        // How many unauthenticated sources' wait is bounded by IKE, how many of ours by the configuration.
+        // IKE bounds the jobs of unauthenticated sources; the configuration bounds the others.
         let ((urgent, urgent_out), (others, others_out)) = (unbounded(), unbounded());
         let queues = Queues { urgent, others };
         let waiting = Queues { urgent: urgent_out, others: others_out };
@@ -62,14 +62,14 @@ impl Jobs {
         Self { queues: (!threads.is_empty()).then_some(queues), waiting, finished, threads }
     }
 
-    /// Has a job done; done at once if there is nobody else.
+    /// Queues a job. Without threads it is run at once, and its result returned.
     pub fn give(&self, job: Job) -> Option<Finished> {
         let Some(queues) = &self.queues else { return Some(job.run()) };
         let queue = if job.is_urgent() { &queues.urgent } else { &queues.others };
         queue.send(job).err().map(|unsent| unsent.0.run())
     }
 
-    /// Does one that waits, if more wait than threads could be about to take: whoever has nothing else to do helps.
+    /// Runs one queued job if more jobs wait than there are threads. The IKE thread calls it when it is idle.
     pub fn help(&self) -> Option<Finished> {
         let waiting = self.waiting.urgent.len() + self.waiting.others.len();
         if waiting <= self.threads.len() {
@@ -79,7 +79,7 @@ impl Jobs {
         job.ok().map(Job::run)
     }
 
-    /// What is done.
+    /// The results of finished jobs.
     pub fn finished(&self) -> &Receiver<Finished> {
         &self.finished
     }
@@ -88,12 +88,12 @@ impl Jobs {
 impl Drop for Jobs {
     fn drop(&mut self) {
         self.queues = None;
-        // Nobody wants what comes of them.
+        // Queued jobs are dropped.
         for queue in [&self.waiting.urgent, &self.waiting.others] {
             queue.try_iter().for_each(drop);
         }
         for thread in self.threads.drain(..) {
-            // One that panicked has said so already.
+            // The panic of a thread was reported already.
             let _ = thread.join();
         }
     }

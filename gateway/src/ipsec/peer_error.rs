@@ -59,7 +59,7 @@ pub enum PeerError {
 }
 
 impl PeerError {
-    /// Whether it may go away without anybody's doing.
+    /// Whether the error may disappear without a change of the configuration.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Name { .. } | Self::NoIdentity(_))
     }

@@ -10,7 +10,7 @@ use super::identity::Identity;
 use super::ids::ConnectionId;
 use super::ids::SessionId;
 use super::job::{Job, Work};
-use super::limits::{STRANGER_EVENTS, STRANGER_INTERVAL};
+use super::limits::{UNAUTHENTICATED_REPORT_INTERVAL, UNAUTHENTICATED_REPORTS};
 use super::nat::Path;
 use super::retransmission::Datagrams;
 use crate::Time;
@@ -57,7 +57,7 @@ impl Registry {
 
     /// Whether one more report is within the budget.
     fn may_report(&mut self, of: (Option<ConnectionId>, bool), now: Time) -> bool {
-        let full = || Bucket::new(STRANGER_EVENTS, STRANGER_INTERVAL, now);
+        let full = || Bucket::new(UNAUTHENTICATED_REPORTS, UNAUTHENTICATED_REPORT_INTERVAL, now);
         self.reports.entry(of).or_insert_with(full).take(now)
     }
 

@@ -4,7 +4,7 @@
 use super::cookie::CookieJar;
 use super::ids::SessionId;
 use super::limits::{
-    GUEST_JOBS, HALF_OPEN_COOKIE, HALF_OPEN_FRAGMENTS, HALF_OPEN_SOURCE, HALF_OPEN_SOURCE_COOKIE,
+    HALF_OPEN_COOKIE, HALF_OPEN_FRAGMENTS, HALF_OPEN_JOBS, HALF_OPEN_SOURCE, HALF_OPEN_SOURCE_COOKIE,
     HALF_OPEN_TIME, HALF_OPEN_TOTAL, HELD_TOTAL,
 };
 use super::nat::Path;
@@ -139,7 +139,7 @@ impl HalfOpenTable {
         let total = self.inside.len();
         let wastes = self.wasted.as_mut().is_some_and(|bucket| bucket.is_empty(now));
         let wants_cookie = wastes || total >= HALF_OPEN_COOKIE || is_doubted;
-        let is_open = total < HALF_OPEN_TOTAL && !is_full && self.worked_on < GUEST_JOBS;
+        let is_open = total < HALF_OPEN_TOTAL && !is_full && self.worked_on < HALF_OPEN_JOBS;
         Admission { wants_cookie, is_open, cookies: &mut self.cookies }
     }
 
@@ -168,7 +168,7 @@ impl HalfOpenTable {
 
     /// Credits the source of an authenticated entry for earlier first messages with another group or without a
     /// cookie: hundreds of peers may be behind one NAT.
-    pub(super) fn welcome(&mut self, entry: HalfOpenEntry) {
+    pub(super) fn credit(&mut self, entry: HalfOpenEntry) {
         if let Some(source) = self.sources.get_mut(&aggregate(entry.source.ip())) {
             source.wasted.put_back();
             if entry.is_proven {
@@ -248,5 +248,22 @@ mod tests {
         assert!(!half_open.may_hold(), "it did not wait");
         half_open.leave(now, entry(7).holding(0, true));
         assert!(half_open.may_hold());
+    }
+    #[test]
+    fn a_full_table_admits_none_until_an_entry_leaves() {
+        let (mut table, now) = (HalfOpenTable::default(), Time::from_nanoseconds(1));
+        let entry = |number: usize| {
+            let source = [198, 18, (number >> 8) as u8, number as u8];
+            let path = Path { local: ([192, 0, 2, 1], 500).into(), remote: (source, 500).into() };
+            HalfOpenEntry::new(number as u64, path, true)
+        };
+        let other = [192, 0, 2, 9].into();
+        for number in 0..HALF_OPEN_TOTAL {
+            assert!(table.admission(now, other).is_open);
+            table.enter(now, SessionId(number as u64), entry(number));
+        }
+        assert!(!table.admission(now, other).is_open);
+        table.leave(now, entry(7));
+        assert!(table.admission(now, other).is_open);
     }
 }

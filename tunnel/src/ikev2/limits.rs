@@ -11,7 +11,7 @@ pub const NAT_PORT: u16 = 4500;
 pub const NONCE: usize = 32;
 
 /// The maximum number of transmissions of a Delete.
-pub const FAREWELL_TRANSMISSIONS: u32 = 4;
+pub const TEARDOWN_TRANSMISSIONS: u32 = 4;
 
 /// The maximum size of a first message in bytes: both sides keep it to sign it.
 pub const LONGEST_FIRST: usize = 8192;
@@ -51,7 +51,7 @@ pub const DOUBTED_TRANSMISSIONS: u32 = 3;
 pub const INIT_ANSWERS: usize = 8;
 /// The maximum number of running jobs for half-open SAs; further first messages are not answered. With the slowest
 /// groups, so many jobs take a few seconds.
-pub const GUEST_JOBS: usize = 256;
+pub const HALF_OPEN_JOBS: usize = 256;
 /// The number of messages that are queued for an initiating session while its job is running, and the maximum size of
 /// each.
 pub const WAITING_MESSAGES: usize = 8;
@@ -114,6 +114,6 @@ pub const CHILDREN: usize = 256;
 pub const REPLACED_CHILDREN: usize = 64;
 /// The burst of reports about unauthenticated sources, for each connection and for packets of no connection: a flood
 /// of datagrams must not become a flood of reports.
-pub const STRANGER_EVENTS: u32 = 10;
+pub const UNAUTHENTICATED_REPORTS: u32 = 10;
 /// The interval at which one further report is allowed.
-pub const STRANGER_INTERVAL: Duration = Duration::from_secs(1);
+pub const UNAUTHENTICATED_REPORT_INTERVAL: Duration = Duration::from_secs(1);

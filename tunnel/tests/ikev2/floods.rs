@@ -320,7 +320,7 @@ fn first_messages_that_come_to_nothing_bring_cookies() {
 
 /// An initiator that moves between its messages keeps its half-open entry, and is counted once.
 #[test]
-fn a_guest_that_moves_takes_no_more_places() {
+fn a_half_open_peer_that_moves_takes_no_more_places() {
     for is_same in [true, false] {
         let (mut network, _) = acquainted(29, |_, _| {});
         for number in 1..300 {

@@ -18,7 +18,7 @@ use crate::ipsec::model::IpsecFailure;
 use std::time::Duration;
 use tunnel::ikev2::{Cause, Path};
 
-/// Says what went wrong with the peer of these names, or with one that is not known. What is not authentic, anybody may
+/// Describes a failure of the peer with these names, or of an unknown peer. A failure that is not authentic, any source may
 /// have brought about.
 pub fn failure(
     names: Option<&Names>,

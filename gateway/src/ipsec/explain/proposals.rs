@@ -51,7 +51,7 @@ struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     /// Reads what [`describe`](tunnel::ikev2::proposal::describe) has written; `None` if we lack something that it needs, or
-    /// if that is weak: nobody is told to weaken a connection. IKE needs a group and a function for keys, ESP may do without.
+    /// if that is weak: the advice never weakens a connection. IKE needs a group and a function for keys, ESP may do without.
     fn read(text: &'a str, is_ike: bool) -> Option<Self> {
         let (mut wanted, mut has_weak_group) = (Self::default(), false);
         for word in text.split('-') {

@@ -102,7 +102,7 @@ fn reach(path: Path) -> String {
     format!("ping {}; let UDP 500 and 4500 through on the way; is IKE served there?", path.remote.ip())
 }
 
-/// Nobody is configured for the addresses of a call. If it came from where a peer is, it is our own address that differs.
+/// No peer is configured for the addresses of a call. If the remote address is that of a peer, our own address differs.
 pub(super) fn no_connection(path: Path, set: &str, is_known: bool) -> Explained {
     let (local, remote) = (path.local.ip(), path.remote.ip());
     if is_known {

@@ -62,7 +62,7 @@ fn traffic(set: &str, side: &str, wanted: &[TrafficSelector]) -> Vec<String> {
     lines
 }
 
-/// The prefixes that make up a range of addresses; an odd one has hundreds, which nobody would type.
+/// The prefixes that make up a range of addresses; an unaligned range has hundreds.
 fn prefixes(selector: &TrafficSelector) -> Vec<IpNet> {
     let subnets: IpSubnets = match (selector.addresses.start(), selector.addresses.end()) {
         (IpAddr::V4(first), IpAddr::V4(last)) => Ipv4Subnets::new(*first, *last, 0).into(),

@@ -31,7 +31,7 @@ fn told_with(names: &Names, cause: &Cause) -> IpsecFailure {
 }
 
 #[test]
-fn what_anybody_may_have_said_is_marked() {
+fn a_failure_that_is_not_authentic_is_marked() {
     let path = "192.0.2.1:500".parse().expect("literal");
     let path = Path { local: path, remote: path };
     let told = |authentic| failure(None, path, authentic, &Cause::Mode, Duration::ZERO).what;
@@ -78,7 +78,7 @@ fn a_proposal_that_is_not_served_here_is_passed_over() {
 }
 
 #[test]
-fn nobody_is_told_to_weaken_a_connection() {
+fn no_advice_weakens_a_connection() {
     let ours = "aes256gcm128-prfsha256-ecp256";
     for weak in [
         "aes128-sha256-prfsha256-modp1024",

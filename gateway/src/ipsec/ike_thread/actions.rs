@@ -1,4 +1,4 @@
-//! What IKE wants done.
+//! Actions of IKE.
 
 use super::{DS_FIELD, IkeThread, KEEPALIVE, MARKER, outside};
 use crate::ipsec::explain;
@@ -53,7 +53,7 @@ impl IkeThread {
         self.expect_no_more(spi);
     }
 
-    /// Drops the packets that wait for an SA that will never be.
+    /// Drops the packets that wait for an SA that will not be installed.
     fn expect_no_more(&mut self, spi: u32) {
         self.drops.count(DropReason::UnknownSa, self.shared.tables.pre_sa.forget(spi));
     }
@@ -67,7 +67,7 @@ impl IkeThread {
         self.note_sent(path, refusal);
     }
 
-    /// A message was sent, or this machine itself has refused it: that is known long before an answer is missed.
+    /// Notes whether this machine could send a message. A local refusal is reported at once, not after missing answers.
     fn note_sent(&mut self, path: Path, refusal: Option<Errno>) {
         let Some(refusal) = refusal else { return self.children.unsent.note_sent(path.remote.ip()) };
         let failure = explain::unsent(path, refusal, self.shared.clock.now().wall);

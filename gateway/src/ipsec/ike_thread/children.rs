@@ -262,7 +262,7 @@ impl Children {
     }
 }
 
-/// What becomes of SAs.
+/// Installation and removal of SAs.
 impl Children {
     pub(super) fn install(&mut self, install: Install) {
         let Install { connection, child, session, sa, path, encapsulation, transport, follows, hold } =
@@ -320,7 +320,7 @@ impl Children {
         }
     }
 
-    /// Sends with an SA from now on, what waits first.
+    /// Sends with an SA from now on, the waiting packets first.
     pub(super) fn use_sa(&mut self, spi: u32) {
         let Some((tunnel, at)) = self.find(spi) else { return };
         let sending = tunnel.peer.sending.load_full();
@@ -330,7 +330,7 @@ impl Children {
             return;
         }
         let (used, next) = (tunnel.sas.iter().find(|sa| is_used(sa)), &tunnel.sas[at]);
-        // Two that may both be this peer are not at one place.
+        // Two sessions of one peer can have different endpoints.
         if used.is_some_and(|used| used.session != next.session) {
             tunnel.peer.endpoint.store(Some(Arc::new(next.endpoint)));
         }
@@ -338,7 +338,7 @@ impl Children {
         self.shared.tables.orders.give(&tunnel.peer, Order::Send, &self.outbound_wake);
     }
 
-    /// Uses an SA no more; what is sent goes by the newest that is left.
+    /// Stops sending with an SA; the newest remaining one is used.
     pub(super) fn retire(&mut self, spi: u32) {
         let Some((_, at)) = self.find(spi) else { return };
         let Some(place) = self.owners.remove(&spi) else { return };
@@ -415,7 +415,7 @@ impl Children {
 /// How the packets of a tunnel are carried.
 fn carried(plan: &Child) -> Tunnel {
     let mtu = plan.mtu.map_or(MTU as usize, usize::from);
-    // Whoever says what fits does so because something on the way tells nobody.
+    // A configured mtu implies that path MTU discovery is broken: clamp the MSS too.
     Tunnel { mtu, clamps_mss: plan.mtu.is_some(), ..Tunnel::default() }
 }
 

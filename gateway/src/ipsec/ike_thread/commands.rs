@@ -1,4 +1,4 @@
-//! What control wants done.
+//! Commands of the control thread.
 
 use super::{Command, IkeThread};
 use crate::ipsec::connections::Plan;
@@ -8,7 +8,7 @@ use tunnel::ikev2::{ConnectionId, Outbox, Start};
 
 impl IkeThread {
     pub(super) fn command(&mut self, command: Command) {
-        // Whoever asked may have gone: then nobody misses the answer.
+        // The receiver of a reply may have gone.
         match command {
             Command::Add(plans) => self.add(plans),
             Command::Remove(names) => {
@@ -49,13 +49,13 @@ impl IkeThread {
         if !self.ike.update_connection(now, id, Arc::clone(&plan.connection), &places, &mut out) {
             return Some(plan);
         }
-        // What goes is known by its place of before.
+        // Removed tunnels are found by their old index.
         self.carry_out(out);
         self.children.update(id, plan, &places);
         None
     }
 
-    /// Calls whoever is to be called at once.
+    /// Initiates a connection that is configured to be initiated at once.
     fn begin(&mut self, id: ConnectionId, out: &mut Outbox) {
         let begins = self.children.settings(id).is_some_and(|settings| settings.start == Start::Initiate);
         if begins && let Err(error) = self.ike.initiate(self.shared.clock.now(), id, out) {
@@ -84,7 +84,7 @@ impl IkeThread {
                 for spi in self.children.spis(id, child) {
                     self.ike.delete_child(now, spi, &mut out);
                 }
-                // Whoever may not be called calls us.
+                // A peer that may not be called initiates itself.
                 let _ = self.ike.handle_traffic(now, id, child, &mut out);
                 true
             }),

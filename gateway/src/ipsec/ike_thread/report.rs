@@ -1,4 +1,4 @@
-//! What IKE tells, for the log and for the API.
+//! Events of IKE, for the log and for the API.
 
 use super::IkeThread;
 use crate::ipsec::explain;
@@ -57,7 +57,7 @@ impl IkeThread {
         authentic: bool,
         cause: &Cause,
     ) {
-        // Who says that it is someone else is, by its address, still the peer that is missing.
+        // A peer with another identity than configured is found by its address.
         let connection = connection.or_else(|| self.children.only_at(path.remote.ip()));
         let at = || (*cause == Cause::NoConnection).then(|| self.children.at(path.remote.ip())).flatten();
         let names = connection.or_else(at).and_then(|id| self.children.names(id));
@@ -67,13 +67,13 @@ impl IkeThread {
         let fix = failure.fix.join("\n       ");
         tracing::warn!("peer {name} at {}: {}{details}\n  fix: {fix}", path.remote, failure.what);
         let Some(connection) = connection else { return };
-        // Advice is taken of where the peer is said to be, or of anywhere if nothing is said.
+        // An unauthenticated failure counts if it comes from the configured address, or if none is configured.
         let known = self.children.settings(connection).and_then(|settings| settings.remote);
         if !authentic && known.is_some_and(|known| known != path.remote.ip()) {
             return;
         }
-        // What anybody may have said hides nothing of a peer that is there, and packets go on waiting for one that may
-        // be there soon.
+        // An unauthenticated failure does not replace the state of a connected peer, and packets go on waiting for a
+        // connection that is being set up.
         if authentic || !self.children.is_established(connection) {
             self.children.failed(connection, failure);
         }

@@ -27,7 +27,7 @@ const HEAD_START: Duration = Duration::from_millis(250);
 /// Addresses of a name that are tried.
 const MOST_ADDRESSES: usize = 8;
 
-/// What is at a place, or why it cannot be had: a text that goes on after the place's name.
+/// The content at a URL, or the reason of the failure: a text that continues after the URL.
 pub(super) async fn fetch(query: &Query, ways: &Ways) -> Result<Vec<u8>, String> {
     let late = |_| Err(format!("does not answer within {} seconds", PATIENCE.as_secs()));
     timeout(PATIENCE, exchange(query, ways)).await.unwrap_or_else(late)
@@ -127,7 +127,7 @@ mod tests {
     use std::net::TcpListener;
     use std::os::fd::OwnedFd;
 
-    /// A listener that takes no more connections, and says nothing to who asks for one.
+    /// A listener whose backlog is full: it does not answer a SYN.
     fn deaf() -> (OwnedFd, Vec<std::net::TcpStream>, SocketAddr) {
         let listener = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
         bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
@@ -154,7 +154,7 @@ mod tests {
         let stream = timeout(PATIENCE, connect_any(vec![deaf, deaf, refusing, good_address], &ways));
         let stream = stream.await.expect("it does not wait for the others").expect("one of them answers");
         assert_eq!(stream.peer_addr().expect("it is connected"), good_address);
-        let error = connect_any(vec![refusing], &ways).await.expect_err("nobody is there");
+        let error = connect_any(vec![refusing], &ways).await.expect_err("the port is closed");
         assert!(error.contains("is not reached"), "{error}");
         let error = connect_any(vec![], &ways).await.expect_err("there is none");
         assert!(error.contains("not asked"), "{error}");

@@ -154,12 +154,12 @@ impl Endpoint {
         match next {
             Some(Phase::Established(session)) if session.over().is_some() => {
                 self.forget(now, id, connection);
-                self.bury(now, id, *session, out);
+                self.remove_ended(now, id, *session, out);
             }
             Some(phase) => {
                 let is_new = !was_established && matches!(phase, Phase::Established(_));
                 if let Some(entry) = entry.filter(|_| is_new) {
-                    half_open.welcome(entry);
+                    half_open.credit(entry);
                 }
                 if let Phase::Established(session) = &phase
                     && is_new
@@ -169,7 +169,7 @@ impl Endpoint {
                 }
                 self.keep(id, phase);
                 if is_new {
-                    self.welcome(now, id, out);
+                    self.resolve_duplicates(now, id, out);
                 }
                 self.hand_over(now, id, out);
             }
@@ -278,7 +278,7 @@ impl Endpoint {
     }
 
     /// Removes a session that has ended.
-    fn bury(&mut self, now: Now, id: SessionId, session: Session, out: &mut Outbox) {
+    fn remove_ended(&mut self, now: Now, id: SessionId, session: Session, out: &mut Outbox) {
         let (connection, reason) = (session.connection(), session.over().unwrap_or(CloseReason::Asked));
         let peer = (connection, session.identity().clone());
         if let Some(ids) = self.by_peer.get_mut(&peer) {
@@ -314,8 +314,8 @@ impl Endpoint {
         }
     }
 
-    /// Adds a new session. Other sessions with the same peer may have to end.
-    fn welcome(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
+    /// Handles a new session. Other sessions with the same peer may have to end.
+    fn resolve_duplicates(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
         let Some(Phase::Established(new)) = self.phases.get(&id) else { return };
         let new: &Session = new;
         // It was abandoned before it was established.

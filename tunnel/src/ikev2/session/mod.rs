@@ -11,12 +11,12 @@
 
 mod adopt;
 mod agreement;
-mod anew;
 mod ask;
 mod child;
 mod entry;
 mod jobs;
 mod quota;
+mod reauthentication;
 mod rekey;
 mod rekeying;
 mod request;
@@ -339,12 +339,12 @@ impl Session {
             }
             if self.closing.is_some() {
                 let spi = current.spi();
-                return self.say_farewell(spi, context);
+                return self.request_delete_ike(spi, context);
             }
             let Some(task) = self.queue.pop_front() else { return };
             match task {
                 Task::Child(child) => self.request_child(child, context),
-                Task::RekeyChild(_) | Task::RekeyIke if self.succession.is_final => self.begin_anew(),
+                Task::RekeyChild(_) | Task::RekeyIke if self.succession.is_final => self.reauthenticate(),
                 Task::RekeyChild(spi) => self.request_rekey_child(spi, context),
                 Task::DeleteChild(spi) => self.request_delete(spi, context),
                 Task::Disown(spi) => self.request_disown(spi, context),

@@ -201,7 +201,7 @@ impl Session {
             Some(rival) if ours < rival.lowest => {
                 self.succeed(old, rival.spi, context);
                 self.stand(rekeying.spi, Standing::Closing, context);
-                self.say_farewell(rekeying.spi, context);
+                self.request_delete_ike(rekeying.spi, context);
             }
             rival => {
                 if let Some(rival) = rival {
@@ -209,7 +209,7 @@ impl Session {
                 }
                 self.stand(rekeying.spi, Standing::Current, context);
                 self.stand(old, Standing::Closing, context);
-                self.say_farewell(old, context);
+                self.request_delete_ike(old, context);
             }
         }
     }

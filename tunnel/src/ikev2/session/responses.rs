@@ -55,7 +55,7 @@ impl Session {
                 self.finish_child(spi, request, &payloads, (incoming, secret), context);
             }
             Procedure::DeleteChild(child) => self.remove_child(child, context),
-            Procedure::DeleteIke => self.finish_farewell(spi, context),
+            Procedure::DeleteIke => self.finish_delete_ike(spi, context),
             // A rekeying that failed while the session is being closed is handled above.
             Procedure::RekeyIke(_) | Procedure::Liveness => {}
         }

@@ -7,7 +7,7 @@ use crate::ikev2::action::Action;
 use crate::ikev2::config::WhenLost;
 use crate::ikev2::context::Context;
 use crate::ikev2::event::CloseReason;
-use crate::ikev2::limits::{CONTESTED_TIME, FAREWELL_TRANSMISSIONS, RECONNECT_DELAY};
+use crate::ikev2::limits::{CONTESTED_TIME, RECONNECT_DELAY, TEARDOWN_TRANSMISSIONS};
 use crate::ikev2::message::{Delete, Exchange, Payload};
 
 impl Session {
@@ -145,7 +145,7 @@ impl Session {
         self.delayed.clear();
         let mut unsent = Vec::new();
         for ike in &mut self.ikes {
-            ike.channel.hurry(FAREWELL_TRANSMISSIONS);
+            ike.channel.hurry(TEARDOWN_TRANSMISSIONS);
             // The peer has its new IKE SA already, which is deleted once its keys are known.
             let is_made = ike.is_agreeing() && matches!(ike.procedure, Some(Procedure::RekeyIke(_)));
             if !is_made && ike.making.take().is_some() {
@@ -163,16 +163,16 @@ impl Session {
     }
 
     /// Deletes an IKE SA.
-    pub(super) fn say_farewell(&mut self, spi: u64, context: &mut Context<'_>) {
+    pub(super) fn request_delete_ike(&mut self, spi: u64, context: &mut Context<'_>) {
         let payloads = [Payload::Delete(Delete::Ike)];
         self.send_request_in(spi, Exchange::Informational, &payloads, Procedure::DeleteIke, context);
         if let Some(ike) = self.ike_mut(spi) {
-            ike.channel.hurry(FAREWELL_TRANSMISSIONS);
+            ike.channel.hurry(TEARDOWN_TRANSMISSIONS);
         }
     }
 
     /// Handles the answer to the Delete of an IKE SA.
-    pub(super) fn finish_farewell(&mut self, spi: u64, context: &mut Context<'_>) {
+    pub(super) fn finish_delete_ike(&mut self, spi: u64, context: &mut Context<'_>) {
         let was_current = self.ike(spi).is_some_and(|ike| ike.standing == Standing::Current);
         self.remove_ike(spi, context);
         if was_current {

@@ -93,13 +93,13 @@ impl Session {
             if is_busy {
                 self.remove_ike(spi, context);
             } else {
-                self.say_farewell(spi, context);
+                self.request_delete_ike(spi, context);
             }
         }
         if is_expired {
             self.close(CloseReason::Expired, context);
         } else if is_old && self.config.reauthenticate {
-            self.begin_anew();
+            self.reauthenticate();
         } else if is_old {
             self.enqueue(Task::RekeyIke);
         }

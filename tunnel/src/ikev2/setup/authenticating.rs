@@ -15,7 +15,7 @@ use crate::ikev2::ids::ConnectionId;
 use crate::ikev2::inbound::Inbound;
 use crate::ikev2::job::{Output, Work};
 use crate::ikev2::keys::Nonces;
-use crate::ikev2::limits::{DOUBTED_TRANSMISSIONS, FAREWELL_TRANSMISSIONS, INIT_ANSWERS};
+use crate::ikev2::limits::{DOUBTED_TRANSMISSIONS, INIT_ANSWERS, TEARDOWN_TRANSMISSIONS};
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{Authentication, Delete, Exchange, Identification, Notify, Payload, Payloads};
 use crate::ikev2::nat::{Nat, Path};
@@ -268,7 +268,7 @@ impl Authenticating {
     /// Abandons the set-up as soon as the peer has answered: it may have created a session by then.
     pub(crate) fn abandon(&mut self) {
         self.is_abandoned = true;
-        self.attempt.channel.hurry(FAREWELL_TRANSMISSIONS);
+        self.attempt.channel.hurry(TEARDOWN_TRANSMISSIONS);
     }
 
     pub(crate) fn is_abandoned(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Which peer, tunnel or SA something is.
+//! Look-ups of peers, tunnels and SAs.
 
 use super::{Children, Passed};
 use crate::ipsec::connections::Names;
@@ -7,7 +7,7 @@ use tunnel::PeerId;
 use tunnel::ikev2::{Connection, ConnectionId};
 
 impl Children {
-    /// What has passed through each tunnel since this was last asked.
+    /// The traffic of each tunnel since the last call.
     pub(in crate::ipsec::ike_thread) fn passed(&mut self) -> Vec<Passed> {
         let mut passed = Vec::new();
         for connected in self.connections.values_mut() {

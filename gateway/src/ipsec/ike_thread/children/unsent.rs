@@ -1,6 +1,6 @@
 //! Peers to which this machine itself sends nothing now: it has no route, or a packet filter refuses.
 //!
-//! Only addresses of the configuration are kept in mind. Who forges the source of a datagram could name any other.
+//! Only configured addresses are stored: the source of a datagram may be forged.
 
 use crate::ipsec::model::IpsecFailure;
 use std::collections::HashMap;

@@ -26,7 +26,7 @@ impl Session {
     /// Starts the replacement of the session, if the local side initiates it. That is the initiator of this session,
     /// as only its initiation is sure to be possible. If the peer supports no rekeying, the responder may initiate
     /// too.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn reauthenticate(&mut self) {
         let may_begin = self.config.remote.is_some() && self.config.start != Start::Respond;
         self.succession.is_due |= self.initiated || (self.succession.is_final && may_begin);
     }
@@ -34,7 +34,7 @@ impl Session {
     /// Notes that the peer refuses all rekeying in this session: it may implement only the initial exchanges.
     pub(super) fn note_final(&mut self, context: &mut Context<'_>) {
         self.succession.is_final = true;
-        self.begin_anew();
+        self.reauthenticate();
         if !self.succession.is_due {
             self.report_failure(Cause::Notified(notify::name(notify::NO_ADDITIONAL_SAS)), context);
         }
