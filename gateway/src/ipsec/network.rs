@@ -73,7 +73,7 @@ fn ours(peer: &Peer, tunnel: &Tunnel) -> Vec<IpNet> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::host::netlink::{Route, Rule, Way};
     use crate::host::networks::{DEFAULTS, MARK, Surroundings, UNBOUND};
@@ -81,7 +81,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    fn settings(extra: &str) -> IpSec {
+    pub(in crate::ipsec) fn settings(extra: &str) -> IpSec {
         let peer = "set vpn ipsec site-to-site peer b";
         let text = format!(
             "set vpn ipsec esp-group E proposal 1 encryption aes256gcm128\n\
@@ -208,7 +208,7 @@ mod tests {
         let found = routes(&settings, &["10.1.0.1/24", "192.0.2.1/24"]);
         assert_eq!(found, BTreeSet::from(link("192.0.2.2/32", MARK, Some("192.0.2.1"))));
         for peer in settings.peers.values_mut() {
-            Arc::get_mut(peer).expect("nobody else has it").local_address = None;
+            Arc::get_mut(peer).expect("the only reference").local_address = None;
         }
         let found = routes(&settings, &["10.1.0.1/24", "192.0.2.7/24"]);
         assert_eq!(found, BTreeSet::from(link("192.0.2.2/32", MARK, Some("192.0.2.7"))));

@@ -21,12 +21,12 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use ways::Ways;
 
-/// Requests at once, to all servers and to each: one that is silent must not keep the others from being asked.
+/// Concurrent requests, to all servers and to each: a silent server must not block the others.
 const AT_ONCE: usize = 16;
 const AT_ONCE_EACH: usize = 2;
 /// How often it is looked whether files have changed, and whether a list is about to be too old.
@@ -201,6 +201,38 @@ struct Worker {
     wake: Arc<Notify>,
 }
 
+/// Limits the concurrent requests.
+struct Limits {
+    all: Arc<Semaphore>,
+    /// By host and port.
+    servers: BTreeMap<String, Arc<Semaphore>>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { all: Arc::new(Semaphore::new(AT_ONCE)), servers: BTreeMap::new() }
+    }
+}
+
+impl Limits {
+    /// Waits until a request may be sent. The permits are held until it has ended.
+    fn turn(&mut self, url: &str) -> impl Future<Output = Permits> + use<> {
+        let server = self.servers.entry(server_of(url).to_owned());
+        let server = Arc::clone(server.or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE_EACH))));
+        let all = Arc::clone(&self.all);
+        // First the server's: a request that waits for a silent server takes none of the others.
+        async move { [server.acquire_owned().await.ok(), all.acquire_owned().await.ok()] }
+    }
+
+    /// Removes servers without requests.
+    fn sweep(&mut self) {
+        self.servers.retain(|_, server| Arc::strong_count(server) > 1);
+    }
+}
+
+/// The permits of one request: of its server and of all.
+type Permits = [Option<OwnedSemaphorePermit>; 2];
+
 /// The host and port of an HTTP URL.
 fn server_of(url: &str) -> &str {
     url.split('/').nth(2).unwrap_or(url)
@@ -208,23 +240,18 @@ fn server_of(url: &str) -> &str {
 
 impl Worker {
     async fn run(self) {
-        let places = Arc::new(Semaphore::new(AT_ONCE));
+        let mut limits = Limits::default();
         let mut running = JoinSet::new();
-        let mut servers: BTreeMap<String, Arc<Semaphore>> = BTreeMap::new();
         loop {
             {
                 let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
                 files.iter_mut().for_each(|file| file.read(&self.evidence));
             }
             for query in self.evidence.due(Clock.now().wall) {
-                let (places, evidence) = (Arc::clone(&places), Arc::clone(&self.evidence));
-                let ways = self.ways.clone();
-                let server = servers.entry(server_of(query.url()).to_owned());
-                let server = Arc::clone(server.or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE_EACH))));
+                let (evidence, ways) = (Arc::clone(&self.evidence), self.ways.clone());
+                let turn = limits.turn(query.url());
                 running.spawn(async move {
-                    let turn = Arc::clone(&server);
-                    let _turn = turn.acquire().await;
-                    let _place = places.acquire_owned().await;
+                    let _permits = turn.await;
                     let fetched = fetch::fetch(&query, &ways).await;
                     match evidence.answer(&query, Clock.now().wall, fetched) {
                         Ok(()) => tracing::info!("revocation: {} has answered", query.url()),
@@ -233,12 +260,61 @@ impl Worker {
                 });
             }
             while running.try_join_next().is_some() {}
-            // A request owns the semaphore of its server too.
-            servers.retain(|_, server| Arc::strong_count(server) > 1);
+            limits.sweep();
             tokio::select! {
                 () = self.wake.notified() => {}
                 () = sleep(TURN) => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// Whether a request may be sent now.
+    fn poll<F: Future>(turn: std::pin::Pin<&mut F>) -> Option<F::Output> {
+        match turn.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn a_silent_server_gets_few_requests_and_blocks_no_other() {
+        let mut limits = Limits::default();
+        let (silent, other) = ("http://silent.example:8080/a", "http://other.example/a");
+        let mut held: Vec<Permits> = Vec::new();
+        for number in 0..AT_ONCE_EACH {
+            let url = format!("http://silent.example:8080/{number}");
+            held.extend(poll(pin!(limits.turn(&url))));
+        }
+        assert_eq!(held.len(), AT_ONCE_EACH);
+        // As many as to all servers wait for it.
+        let mut waiting: Vec<_> = (0..AT_ONCE).map(|_| Box::pin(limits.turn(silent))).collect();
+        assert!(waiting.iter_mut().all(|turn| poll(turn.as_mut()).is_none()));
+        assert!(poll(pin!(limits.turn(other))).is_some(), "another server is not blocked");
+        held.pop();
+        let ready = waiting.iter_mut().filter_map(|turn| poll(turn.as_mut())).collect::<Vec<Permits>>();
+        assert_eq!(ready.len(), 1);
+    }
+
+    #[test]
+    fn all_servers_together_get_a_limited_number_of_requests() {
+        let mut limits = Limits::default();
+        let url = |number: usize| format!("http://host{number}.example/");
+        let mut held: Vec<Permits> =
+            (0..AT_ONCE).filter_map(|number| poll(pin!(limits.turn(&url(number))))).collect();
+        assert_eq!(held.len(), AT_ONCE);
+        let mut next = pin!(limits.turn(&url(AT_ONCE)));
+        assert!(poll(next.as_mut()).is_none());
+        held.pop();
+        assert!(poll(next.as_mut()).is_some());
+        limits.sweep();
+        assert!(limits.servers.len() <= AT_ONCE);
     }
 }

@@ -1,14 +1,16 @@
 //! Peers whose certificates may be revoked: they wait while that is being asked.
 
 use crate::certificates::{Authority, authority, list, plain, use_certificate};
-use crate::network::{A, B, Network, exchange};
-use crate::support::{acquainted, assert_agree, assert_nothing_leaks, begin, established, seconds};
+use crate::network::{A, B, Nat, Network, exchange};
+use crate::support::{
+    acquainted, assert_agree, assert_nothing_leaks, begin, connection, established, seconds,
+};
 use crypto::pki::{Evidence, Revocation};
 use std::sync::Arc;
 use std::time::Duration;
-use tunnel::ikev2::limits::{HALF_OPEN_TIME, HELD_TIME};
+use tunnel::ikev2::limits::{HALF_OPEN_TIME, HELD_TIME, HELD_TOTAL};
 use tunnel::ikev2::message::Exchange;
-use tunnel::ikev2::{Cause, ConnectionId, Event, Unproved};
+use tunnel::ikev2::{Cause, ConnectionId, Event, Patience, Unproved};
 
 /// Two hosts of which one must know that the other one is not revoked, shortly after A has begun.
 fn strict(seed: u64, host: usize) -> (Network, [ConnectionId; 2], Arc<Evidence>, Authority) {
@@ -109,6 +111,49 @@ fn a_missing_status_is_not_awaited_for_ever() {
         network.run(HALF_OPEN_TIME + seconds(300));
         assert_nothing_leaks(&network, 0);
     }
+}
+
+/// A refused message is kept, so that the refusal can be sent again; but it takes no place from messages that wait.
+#[test]
+fn refused_peers_take_no_places_from_those_that_wait() {
+    let (root, evidence) = (authority(), Arc::new(Evidence::new(|| {})));
+    let configured = |host: usize| {
+        let mut connection = connection(host);
+        let mut credentials = plain(host, &root);
+        if host == B {
+            connection.remote = None;
+            credentials.trust.set_revocation(Revocation::Strict);
+            credentials.trust.use_evidence(Arc::clone(&evidence));
+        }
+        use_certificate(&mut connection, credentials);
+        connection
+    };
+    let mut network = Network::new(86);
+    network.add(B, configured(B));
+    network.hosts[A].endpoint.set_patience(Patience { first: seconds(1), base_percent: 100, attempts: 60 });
+    let ids: Vec<ConnectionId> = (0..=HELD_TOTAL).map(|_| network.add(A, configured(A))).collect();
+    // A source has fewer half-open SAs than may wait.
+    for (number, ids) in ids.chunks(25).enumerate() {
+        let outside = [198, 51, 100, number as u8].into();
+        network.nat = Some(Nat { inside: network.hosts[A].address, outside, shift: 0 });
+        for id in ids {
+            begin(&mut network, A, *id);
+        }
+        network.run(seconds(1));
+    }
+    assert_eq!(network.hosts[B].endpoint.load().half_open, HELD_TOTAL + 1);
+    network.run(seconds(5));
+    assert_eq!(answers_to_auth(&network), 0, "one has no place, and is not refused either");
+    // The limit of all that wait has passed, and none of the refused has been forgotten yet.
+    network.run(HELD_TIME.saturating_sub(seconds(8)) + seconds(4));
+    assert!(answers_to_auth(&network) >= HELD_TOTAL);
+    network.hosts[A].is_dead = true;
+    network.run(seconds(1));
+    assert_eq!(established(&network.hosts[B]), 0);
+    let wall = network.now().wall;
+    evidence.answer(&evidence.due(wall)[0], wall, Ok(list(&root, &[]))).expect("a list");
+    network.run(seconds(1));
+    assert!(established(&network.hosts[B]) > 0, "it waited in the place of a refused one");
 }
 
 /// What is held is a whole message: only who has the key of the certificate has one held.

@@ -1,6 +1,6 @@
-//! The way to a server: around the tunnels for everything, as IKE goes, since they may wait for what the server says.
+//! The path to a server: outside of tunnels for all addresses, as IKE is sent, since these tunnels may wait for the answer.
 //!
-//! What is behind a tunnel for less than everything is asked through it, as any program would: it is nowhere else.
+//! A server behind a tunnel for fewer addresses is reached through that tunnel only.
 
 use crate::host::networks::MARK;
 use crate::ipsec::network::behind;
@@ -119,5 +119,16 @@ mod tests {
         ] {
             assert_eq!(tunnels.lead_to(address.parse().expect("literal")), through, "{address}");
         }
+    }
+    /// The peer itself may run the server, and be reachable through the tunnel only.
+    #[test]
+    fn a_server_on_a_peer_is_reached_through_the_tunnel_between_the_hosts() {
+        let settings = crate::ipsec::network::tests::settings(
+            "PEER tunnel 1 protocol gre\nPEER tunnel 2 remote prefix 0.0.0.0/0\nPEER tunnel 2 local prefix 10.1.0.0/24",
+        );
+        let tunnels = Tunnels::of(&settings);
+        let leads_to = |address: &str| tunnels.lead_to(address.parse().expect("literal"));
+        assert!(leads_to("192.0.2.2"), "the address of the peer");
+        assert!(!leads_to("192.0.2.3"), "only behind the tunnel for everything");
     }
 }
