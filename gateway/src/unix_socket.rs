@@ -12,7 +12,7 @@ use tokio::sync::watch;
 /// Why a socket could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Somebody answers there.
+    /// Another process answers there.
     #[error("{} is served by another process\n  fix: stop that one first", .0.display())]
     Busy(PathBuf),
     /// Something is there that is none of ours to remove.
@@ -47,7 +47,7 @@ impl Listener {
         let directory = path.parent().unwrap_or(Path::new("/"));
         std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(io)?;
         remove_stale(path).await?;
-        // Nobody else may connect, not even before the permissions are set.
+        // No other user may connect, not even before the permissions are set.
         let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
         let bound = UnixListener::bind(path);
         rustix::process::umask(before);
@@ -63,7 +63,7 @@ impl Listener {
         self.socket.accept().await.map(|(stream, _)| stream)
     }
 
-    /// Returns when somebody has deleted the socket: the way to tell a WireGuard daemon to end.
+    /// Returns when the socket was deleted, which tells a WireGuard daemon to end.
     pub async fn deleted(&self) {
         // An error means that the watcher has ended, which it does only when the socket is gone.
         let _ = self.deleted.clone().wait_for(|&deleted| deleted).await;
@@ -84,7 +84,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((there.dev(), there.ino()))
 }
 
-/// Removes a socket at which nobody listens.
+/// Removes a socket without a listener.
 async fn remove_stale(path: &Path) -> Result<(), SocketError> {
     let io = |error| SocketError::Io { path: path.to_owned(), error };
     match std::fs::symlink_metadata(path) {
@@ -105,7 +105,7 @@ async fn remove_stale(path: &Path) -> Result<(), SocketError> {
         io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
         _ => Err(refused),
     };
-    // Somebody else may have been faster.
+    // Another process may have been faster.
     removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(io(error)) })
 }
 
@@ -124,7 +124,7 @@ fn watch(directory: &Path, path: &Path) -> io::Result<watch::Receiver<bool>> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&fd, &mut buffer);
         while path.exists() && events.next().is_ok() {}
-        // Nobody listens any more when it was we who removed it.
+        // After the daemon itself has removed it, there is no receiver.
         let _ = sender.send(true);
     })?;
     Ok(receiver)
@@ -146,7 +146,7 @@ mod tests {
         assert!(matches!(Listener::bind(&path).await, Err(SocketError::Busy(_))));
         std::fs::remove_file(&path).expect("it is there");
         drop(std::os::unix::net::UnixListener::bind(&path).expect("free"));
-        let listener = Listener::bind(&path).await.expect("nobody answers there");
+        let listener = Listener::bind(&path).await.expect("no other process answers there");
         assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
         drop(listener);
         assert!(!path.exists());

@@ -170,7 +170,7 @@ fn without_a_key_packets_wait_and_one_is_asked_for_once() {
 }
 
 #[test]
-fn where_nobody_is_the_sender_is_told() {
+fn the_sender_is_told_that_no_peer_has_its_destination() {
     let mut bed = bed();
     bed.allow(&["10.2.0.0/25".parse().expect("literal")]);
     push(&bed, &[v4(200, 100, 0)]);

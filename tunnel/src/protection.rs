@@ -2,10 +2,10 @@
 //!
 //! A further protocol adds a variant here, and a file of its own with the same verbs.
 
+use crate::esp::keys::SaKeys as Esp;
 use crate::esp::parameters::{Mode, Outer};
-use crate::esp::protection::Protection as Esp;
 use crate::replay::ReplayWindow;
-use crate::wireguard::data::Protection as WireGuard;
+use crate::wireguard::data::SessionKey as WireGuard;
 use crypto::{EngineFailure, Key};
 use packet::header::wireguard::DATA_OVERHEAD;
 use packet::{Batch, DropCounters};

@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use tunnel::esp::open::Inner;
-use tunnel::esp::{Mode, Protection, Transform};
+use tunnel::esp::{Mode, SaKeys, Transform};
 use tunnel::replay::ReplayWindow;
 use zerocopy::IntoBytes;
 
@@ -168,9 +168,9 @@ struct Case {
 }
 
 impl Case {
-    fn protection(&self, keys: &SecretBytes) -> Protection {
+    fn protection(&self, keys: &SecretBytes) -> SaKeys {
         let random = &mut random::System::default();
-        Protection::new(self.transform, self.extended, self.mode, keys, &AwsLc, random).expect("keys fit")
+        SaKeys::new(self.transform, self.extended, self.mode, keys, &AwsLc, random).expect("keys fit")
     }
 
     /// What is sealed, and what it is.
@@ -209,7 +209,7 @@ impl Case {
     }
 
     /// Opens what the other side sealed.
-    fn open(&self, protection: &Protection, sealed: &[u8]) {
+    fn open(&self, protection: &SaKeys, sealed: &[u8]) {
         let (payload, next_header) = self.payload();
         let mut window = ReplayWindow::new(64);
         window.accept(self.sequence - 1).expect("new");

@@ -250,7 +250,7 @@ impl Tables {
     }
 }
 
-/// What is to become of the packets that wait for a peer's key.
+/// What the outbound worker does with the staged packets of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// There is a key: send them.
@@ -259,7 +259,7 @@ pub enum Order {
     Drop,
 }
 
-/// What the outbound worker is to do with packets that wait.
+/// Orders about staged packets, for the outbound worker.
 pub struct Orders {
     sender: Sender<(Arc<Peer>, Order)>,
     receiver: Receiver<(Arc<Peer>, Order)>,

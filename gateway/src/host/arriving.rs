@@ -103,7 +103,7 @@ fn rules(Tunnels { interface: inside, ports, .. }: Tunnels<'_>, knows_sockets: b
         vec![protocol(UDP), accept()],
         // Answers to connections of ours that go around the tunnels.
         answers,
-        // Errors about them, from whoever is on the way.
+        // ICMP errors about them, from any router on the path.
         vec![protocol(ICMP), payload(0, 1), compare(EQUAL, &[3]), accept()],
         vec![protocol(ICMP), payload(0, 1), compare(AT_LEAST, &[11]), compare(AT_MOST, &[12]), accept()],
         vec![protocol(ICMP_V6), payload(0, 1), compare(AT_MOST, &[4]), accept()],

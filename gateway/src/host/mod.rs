@@ -13,7 +13,7 @@
 //! Others open a [`Netlink`] to read only, where they need an answer of the moment and no lock of the host: losses and MTUs for
 //! the API, path MTU and source addresses for peers. What they may not do with it is private to this module.
 //!
-//! What is to be protected has a route that leads nowhere beside the one that leads into its tunnel. That route, the rules
+//! A protected prefix has a route that leads nowhere beside the one that leads into its tunnel. That route, the rules
 //! and the guard need no daemon: they stay when it ends, and the next one takes them over.
 
 mod arriving;
@@ -181,7 +181,7 @@ impl Host {
         self.lock().followers.insert(name.to_owned(), Arc::new(follower));
     }
 
-    /// Ends, and leaves what is to be protected closed, or `open`s it: then nothing is left.
+    /// Ends; protected prefixes stay closed, or with `open` everything is removed.
     pub fn end(self, open: bool) {
         let mut state = self.lock();
         state.held = None;

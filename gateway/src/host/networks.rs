@@ -122,7 +122,7 @@ impl Networks {
                 };
                 Way::Link { index, source }
             });
-            // What is to be protected does not leave in clear when the interface goes.
+            // Protected packets do not leave in clear when the interface is removed.
             let ways: Vec<Way> = link.into_iter().chain([Way::Nowhere]).collect();
             let tables = if prefix.prefix_len() == 0 { &[DEFAULTS, UNBOUND][..] } else { &[MARK] };
             for &table in tables {

@@ -97,7 +97,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Tells whoever must know, and fits the segments of super-packets to a new MTU.
+    /// Reports the new state, and fits the segments of super-packets to a new MTU.
     fn tell(&self, netlink: &mut Netlink, link: Link, before: Option<Link>) {
         if before.is_some_and(|before| (before.up, before.mtu) == (link.up, link.mtu)) {
             return;

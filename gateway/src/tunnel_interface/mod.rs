@@ -79,7 +79,7 @@ pub enum SocketKind {
     Ike,
 }
 
-/// The interface is gone: somebody has deleted it.
+/// The interface was deleted by another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed(pub String);
 
@@ -309,7 +309,7 @@ impl TunnelInterface {
         move || {
             if let Err(error) = worker.serve(&stop, &wake) {
                 tracing::info!("interface {name} is gone: {error}");
-                // Nobody waits for the event any more when the daemon is about to end.
+                // When the daemon ends, the event has no receiver.
                 let _ = events.send(Removed(name));
             }
         }
@@ -360,7 +360,7 @@ impl Drop for TunnelInterface {
     }
 }
 
-/// Switches off what is named, and lets everything else be probed anew.
+/// Switches off the named offloads, and probes all others again.
 fn switch_off(offloads: &Offloads, without: &[String]) -> Result<(), InterfaceError> {
     if let Some(unknown) = without.iter().find(|name| offloads.by_name(name).is_none()) {
         return Err(InterfaceError::Offload(unknown.clone()));

@@ -69,7 +69,7 @@ impl Callers {
     }
 }
 
-/// Whom a line of the log is about.
+/// The subject of a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     /// A peer.

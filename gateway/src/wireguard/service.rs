@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Where WireGuard is configured.
 const PATH: [&str; 2] = ["interfaces", "wireguard"];
 
-/// What is to become of an interface, with what is needed to undo it.
+/// A step for an interface, with what is needed to undo it.
 enum Intent {
     /// It is made; its settings until then.
     Create(Option<WireGuard>, Left),

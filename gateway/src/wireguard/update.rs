@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tunnel::wireguard::Trouble;
 
-/// What is to change; everything else stays, sessions included.
+/// A change of an interface; everything else stays, sessions included.
 #[derive(Default, Debug, PartialEq, Eq)]
 pub struct Update {
     /// Our private key; zero for none.
@@ -28,7 +28,7 @@ pub struct Update {
     pub peers: Vec<PeerUpdate>,
 }
 
-/// What is to change of one peer; it is added if it is not there.
+/// A change of one peer; it is added if it is not there.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PeerUpdate {
     /// Which peer.
@@ -84,7 +84,7 @@ impl UpdateError {
 /// Why an update was refused; nothing of it was done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UpdateError {
-    /// Somebody else has the port.
+    /// Another socket has the port.
     #[error("UDP port {port} is in use{by}")]
     PortInUse {
         /// The port.

@@ -25,7 +25,7 @@ fn sequence_numbers_cross_into_the_next_subspace_within_a_burst() {
     session.sa.window().accept(0xffff_ff00).expect("new");
     let packets: Vec<_> = (0..100).map(|number| v4(number, 200, 0)).collect();
     let mut datagrams = sealed(&mut bed, &packets);
-    assert_eq!(datagrams[40][4..8], 9u32.to_be_bytes(), "the low half began anew");
+    assert_eq!(datagrams[40][4..8], 9u32.to_be_bytes(), "the low half began again");
     // The last of the old subspace come last.
     datagrams.rotate_left(20);
     arrive(&mut bed, &datagrams);
@@ -124,7 +124,7 @@ fn a_new_sa_takes_over_while_packets_of_the_old_are_on_their_way() {
     assert_eq!(bed.dropped(), [(DropReason::UnknownSa, 1)]);
 }
 
-/// Whoever answers may send before we have read the answer.
+/// A peer can send as soon as it has answered, before the answer is read.
 #[test]
 fn packets_wait_for_an_sa_that_was_asked_for() {
     let mut bed = bed();

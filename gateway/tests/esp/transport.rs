@@ -72,7 +72,7 @@ fn checksums_are_mended_where_a_nat_changed_addresses() {
     let pseudo = Sum::pseudo_v4([192, 0, 2, 77].into(), [10, 2, 0, 1].into(), TCP, 24);
     assert!((pseudo + Sum::of(&received[20..])).is_valid());
     assert_eq!(received[12..16], [192, 0, 2, 77]);
-    // Whoever sees the same addresses has made its checksum with them.
+    // Without a NAT the checksum was computed over the same addresses.
     let mut bed = transport(GCM, "192.0.2.77", "10.2.0.1", false);
     push(&bed, &[syn(false)]);
     bed.carry();

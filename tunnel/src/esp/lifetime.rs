@@ -1,7 +1,7 @@
 //! Lifetimes of SAs, and loading of a Child SA for the data path.
 
+use super::keys::SaKeys;
 use super::parameters::{ChildSa, Transform};
-use super::protection::Protection;
 use crate::replay;
 use crate::sa::{InboundSa, Lifetime, OutboundSa, Volume};
 use crate::{Time, esp::parameters::Half};
@@ -48,7 +48,7 @@ impl ChildSa {
         now: Time,
     ) -> Result<(OutboundSa, InboundSa), LoadError> {
         let mut protection = |half: &Half| {
-            Protection::new(self.transform, self.extended_sequence, self.mode, &half.keys, engine, random)
+            SaKeys::new(self.transform, self.extended_sequence, self.mode, &half.keys, engine, random)
         };
         let lifetime = options.lifetime(self.extended_sequence, now);
         let outbound = OutboundSa::new(protection(&self.outbound)?, self.outbound.spi, lifetime)

@@ -6,19 +6,19 @@
 //!            → accept: the window moves → strip → selectors of the SA
 //! ```
 
+pub mod keys;
 pub mod layout;
 pub mod lifetime;
 pub mod open;
 pub mod parameters;
 pub mod policy;
-pub mod protection;
 pub mod seal;
 pub mod selector;
 mod transport;
 
+pub use keys::SaKeys;
 pub use layout::Layout;
 pub use lifetime::{Limits, Options};
 pub use parameters::{ChildSa, Half, Mode, Outer, Transform, Transport};
 pub use policy::{Action, Policies, Policy};
-pub use protection::Protection;
 pub use selector::{Selectors, TrafficSelector};

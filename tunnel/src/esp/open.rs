@@ -1,7 +1,7 @@
 //! Inbound ESP: check → open → accept → strip. Functions stand in packet order.
 
+use super::keys::{Ivs, JOBS, Keys, SaKeys, Salt, counter_block, suffixes};
 use super::parameters::{Mode, Outer};
-use super::protection::{Ivs, JOBS, Keys, Protection, Salt, counter_block, suffixes};
 use crate::replay::ReplayWindow;
 use arrayvec::ArrayVec;
 use crypto::engine::{PairJob, PairKey};
@@ -26,7 +26,7 @@ pub enum Inner {
     Dummy,
 }
 
-impl Protection {
+impl SaKeys {
     /// Drops packets that need not be opened: their form, or their sequence number, which must be below `end`, is wrong.
     ///
     /// `sequences` receives the whole sequence numbers by index. They must be inferred here: once the window has moved,
@@ -317,7 +317,7 @@ mod tests {
         child.load(&options, &AwsLc, &mut random::System::default(), NOW).expect("keys of the right length")
     }
 
-    fn of(protection: &crate::Protection) -> &Protection {
+    fn of(protection: &crate::Protection) -> &SaKeys {
         let crate::Protection::Esp(protection) = protection else { panic!("it is ESP") };
         protection
     }

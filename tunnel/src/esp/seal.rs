@@ -1,7 +1,7 @@
 //! Outbound ESP: lay out → seal. Functions stand in packet order.
 
+use super::keys::{IvSource, Ivs, JOBS, Keys, SaKeys, Salt, counter_block, suffixes};
 use super::parameters::Mode;
-use super::protection::{IvSource, Ivs, JOBS, Keys, Protection, Salt, counter_block, suffixes};
 use super::transport::take_header;
 use arrayvec::ArrayVec;
 use crypto::engine::{PairJob, PairKey};
@@ -11,7 +11,7 @@ use packet::header::esp::{EspHeader, HEADER, NEXT_IPV4, NEXT_IPV6, write_trailer
 use std::ops::Range;
 use zerocopy::IntoBytes;
 
-impl Protection {
+impl SaKeys {
     /// The first sequence number (RFC 4303 section 3.3.3).
     pub(crate) const FIRST_SEQUENCE: u64 = 1;
 

@@ -1,9 +1,9 @@
 //! Transport mode (RFC 4303 section 3.1.1): the IP header of a packet is removed before it is sealed. The receiver makes
 //! one from the addresses of the SA and from the outer header.
 
+use super::keys::SaKeys;
 use super::open::Inner;
 use super::parameters::{Outer, Transport};
-use super::protection::Protection;
 use packet::checksum::Sum;
 use packet::header::esp::{NEXT_NONE, TRAILER};
 use packet::header::ip::{IpPacket, Ipv4Header, Ipv6Header, TCP, UDP};
@@ -30,7 +30,7 @@ pub(super) fn take_header(batch: &mut Batch, index: usize) -> u8 {
     protocol
 }
 
-impl Protection {
+impl SaKeys {
     /// Strips opened packets, and adds IP headers; returns whether there was a packet.
     pub(super) fn rebuild(
         &self,

@@ -19,11 +19,11 @@ use zerocopy::{FromBytes, IntoBytes};
 const JOBS: usize = 64;
 
 /// How the data messages of one session are laid out, sealed and opened.
-pub struct Protection {
+pub struct SessionKey {
     key: Arc<dyn Key>,
 }
 
-impl Protection {
+impl SessionKey {
     /// The first counter.
     pub(crate) const FIRST_SEQUENCE: u64 = 0;
 

@@ -69,14 +69,14 @@ impl IvSource {
 }
 
 /// The layout and the keys of one ESP SA.
-pub struct Protection {
+pub struct SaKeys {
     pub(super) keys: Keys,
     pub(super) layout: Layout,
     pub(super) extended: bool,
     pub(super) mode: Mode,
 }
 
-impl Protection {
+impl SaKeys {
     /// Loads the `keys` of one direction, in the order of [`Half::keys`](super::Half::keys).
     ///
     /// `random` seeds the IVs of a CBC cipher.
