@@ -1,5 +1,7 @@
 //! Commands of VyOS that another command or program replaces here.
 
+use crate::operational;
+
 /// The first words of commands, longer ones first, and what to type instead.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("show log vpn", LOG),
@@ -43,11 +45,14 @@ const SENSORS: &str = "sensors, of the package lm-sensors";
 /// The error for a command of VyOS that does not exist here.
 pub(crate) fn instead(words: &[String]) -> Option<String> {
     let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !word.starts_with('-')).collect();
+    // A command of ours with a wrong word further on is not one of VyOS.
+    let ours = operational::known_words(&words);
     let begins = |known: &str| {
         let mut left = words.iter();
         known.split(' ').all(|word| left.next() == Some(&word))
     };
-    let (known, fix) = ELSEWHERE.iter().find(|(known, _)| begins(known))?;
+    let (known, fix) =
+        ELSEWHERE.iter().find(|(known, _)| begins(known) && known.split(' ').count() >= ours)?;
     // The words that follow may be a secret.
     Some(format!("`{known}` is not a command of postern\n  fix: {fix}"))
 }
@@ -73,6 +78,8 @@ mod tests {
             let said = said(line).unwrap_or_default();
             assert!(said.starts_with('`') && said.contains("\n  fix: ") && said.contains(fix), "{said}");
         }
+        assert_eq!(said("show interfaces wireguard wg0 sumary"), None, "clap reports the wrong word");
+        assert!(said("show interfaces ethernet").is_some_and(|said| said.contains("ip -brief address")));
         assert_eq!((said("shwo log"), said("show logs"), said("")), (None, None, None));
     }
 

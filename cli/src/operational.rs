@@ -129,6 +129,11 @@ pub(crate) fn find(words: &[&str]) -> Option<(&'static Entry, Vec<String>)> {
     Some((entry, values.into_iter().map(str::to_owned).collect()))
 }
 
+/// How many of these words are the beginning of an operational command.
+pub(crate) fn known_words(words: &[&str]) -> usize {
+    (0..=words.len()).rev().find(|&length| !beginning_with(&words[..length]).is_empty()).unwrap_or_default()
+}
+
 /// The help for the words of a path that are no entry themselves.
 fn about_words(words: &[&str]) -> Option<&'static str> {
     let path = words.join(" ");
