@@ -9,6 +9,7 @@
 //! What may be set is in one table, [`schema`]; all the others read it.
 #![forbid(unsafe_code)]
 
+mod braces;
 pub mod diff;
 pub mod edit;
 pub mod error;
@@ -20,6 +21,7 @@ pub mod schema;
 pub mod settings;
 mod statement;
 pub mod text;
+mod token;
 pub mod tree;
 
 pub use error::ConfigError;

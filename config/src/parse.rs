@@ -1,10 +1,12 @@
-//! Reads lines of `set` and `delete`. Every wrong line is reported, each with its place and the nearest valid word.
+//! Reads lines of `set` and `delete`, or blocks in braces as `config.boot` has them. Every wrong line is reported, each with its place and the nearest valid word.
 //!
 //! Lines that begin and end a session at a router are skipped, so that text copied from a guide can be read.
 
+use crate::braces::{self, Part};
 use crate::error::{ConfigError, Location};
 use crate::path::Path;
 use crate::schema::{self, Cursor, Kind, Node, Place, Type, Unsupported, nearest};
+use crate::token::{Token, split};
 use crate::tree::Tree;
 use zeroize::Zeroizing;
 
@@ -14,17 +16,10 @@ const SESSION: &[&str] = &["configure", "commit", "save", "exit"];
 /// The maximum number of words listed in an error.
 const LISTED: usize = 20;
 
-/// A word of a line.
-struct Token {
-    /// The text, which may be a secret or contain a misplaced one.
-    text: Zeroizing<String>,
-    location: Location,
-}
-
 /// Reads a configuration.
 pub fn parse(text: &str) -> Result<Tree, Vec<ConfigError>> {
-    if let Some(braces) = braces(text) {
-        return Err(vec![braces]);
+    if braces::is_in(text) {
+        return blocks(text);
     }
     let mut tree = Tree::default();
     let mut errors = Vec::new();
@@ -34,6 +29,68 @@ pub fn parse(text: &str) -> Result<Tree, Vec<ConfigError>> {
         }
     }
     if errors.is_empty() { Ok(tree) } else { Err(errors) }
+}
+
+/// Reads a configuration in braces. Of a block that is not known only the beginning is an error.
+fn blocks(text: &str) -> Result<Tree, Vec<ConfigError>> {
+    let parts = braces::parts(text).map_err(|error| vec![error])?;
+    let (mut tree, mut errors) = (Tree::default(), Vec::new());
+    let mut path: Vec<Token> = Vec::new();
+    // For each block around the place: the words of the path before it.
+    let mut around = Vec::new();
+    let mut parts = parts.into_iter().peekable();
+    while let Some(part) = parts.next() {
+        let result = match part {
+            Part::Open(words) => {
+                around.push(path.len());
+                path.extend(words);
+                match walk(&path) {
+                    Err(error) => {
+                        skip_block(&mut parts);
+                        path.truncate(around.pop().unwrap_or_default());
+                        Err(error)
+                    }
+                    // A name or a branch may have an empty block; so may a word that only leads to others.
+                    Ok((cursor, ..)) if matches!(parts.peek(), Some(Part::Close)) => match cursor.place() {
+                        Place::Inner(_) => Ok(()),
+                        _ => set_last(&path, &mut tree),
+                    },
+                    Ok(_) => Ok(()),
+                }
+            }
+            Part::Close => {
+                path.truncate(around.pop().unwrap_or_default());
+                Ok(())
+            }
+            Part::Leaf(words) => {
+                let before = path.len();
+                path.extend(words);
+                let result = set_last(&path, &mut tree);
+                path.truncate(before);
+                result
+            }
+        };
+        errors.extend(result.err());
+    }
+    if errors.is_empty() { Ok(tree) } else { Err(errors) }
+}
+
+/// Goes on behind the block that was opened last.
+fn skip_block(parts: &mut impl Iterator<Item = Part>) {
+    let mut depth = 1;
+    while depth > 0 {
+        match parts.next() {
+            Some(Part::Open(_)) => depth += 1,
+            Some(Part::Close) => depth -= 1,
+            Some(Part::Leaf(_)) => {}
+            None => return,
+        }
+    }
+}
+
+/// Sets a path of which the last word is where an incomplete one is reported.
+fn set_last(path: &[Token], tree: &mut Tree) -> Result<(), ConfigError> {
+    path.last().map_or(Ok(()), |last| set(last, path, tree))
 }
 
 /// Executes one line of `set` or `delete` at a level. Words of the grammar may be abbreviated.
@@ -56,61 +113,6 @@ pub fn execute(line: &str, level: &Path, tree: &mut Tree) -> Result<(), ConfigEr
         cursor = next;
     }
     read(&words, tree)
-}
-
-/// The error for a file in the format that VyOS saves: otherwise every line of it would be an error.
-fn braces(text: &str) -> Option<ConfigError> {
-    let (index, line) = text.lines().enumerate().find(|(_, line)| {
-        let first = line.split_whitespace().next().unwrap_or_default();
-        !first.is_empty() && !first.starts_with('#') && !first.starts_with("/*")
-    })?;
-    let opens = |line: &str| {
-        line.trim_end().ends_with('{')
-            && !["set", "delete"].iter().any(|verb| line.trim_start().starts_with(verb))
-    };
-    if !opens(line) {
-        return None;
-    }
-    let width = line.trim().chars().count();
-    let column = line.chars().take_while(|character| character.is_whitespace()).count() + 1;
-    let reason = "this is a configuration in braces, as in config.boot; Postern reads lines of set";
-    let location = Location { line: index + 1, column, width };
-    Some(ConfigError::new(location, reason).fix("on the router: show configuration commands > site.conf"))
-}
-
-/// The words of a line. Quotes, single or double, make one word of several; a line that begins with # is a comment.
-fn split(line: &str, number: usize) -> Result<Vec<Token>, ConfigError> {
-    let mut words = Vec::new();
-    let mut characters = line.chars().enumerate().peekable();
-    while let Some(&(start, first)) = characters.peek() {
-        if first.is_whitespace() {
-            characters.next();
-            continue;
-        }
-        if first == '#' && words.is_empty() {
-            break;
-        }
-        // Allocated in full: text that moves would leave a copy behind.
-        let mut text = Zeroizing::new(String::with_capacity(line.len()));
-        let (mut quote, mut end) = (None, start);
-        while let Some(&(position, character)) = characters.peek() {
-            match quote {
-                None if character.is_whitespace() => break,
-                None if character == '\'' || character == '"' => quote = Some(character),
-                Some(open) if character == open => quote = None,
-                _ => text.push(character),
-            }
-            end = position + 1;
-            characters.next();
-        }
-        let location = Location { line: number, column: start + 1, width: end - start };
-        if quote.is_some() {
-            return Err(ConfigError::new(location, "the closing quote is missing")
-                .fix("add it, or remove the opening one"));
-        }
-        words.push(Token { text, location });
-    }
-    Ok(words)
 }
 
 /// Executes one line.
@@ -436,17 +438,6 @@ mod tests {
         let shown = format!("{wrong} {}", wrong.in_text("site.conf", line));
         assert!(!shown.contains("Sesame") && shown.contains("psk berlin *****"), "{shown}");
         assert!(wrong.fix.expect("a list").contains("secret"));
-    }
-
-    #[test]
-    fn a_file_in_braces_is_one_error_that_says_how_to_convert_it() {
-        let wrong = error(
-            "/* saved */\ninterfaces {\n    ethernet eth0 {\n        address dhcp\n    }\n}\nvpn {\n}\n",
-        );
-        assert_eq!(wrong.location, Location { line: 2, column: 1, width: 12 });
-        assert!(wrong.reason.contains("in braces") && wrong.reason.contains("config.boot"));
-        assert_eq!(wrong.fix.as_deref(), Some("on the router: show configuration commands > site.conf"));
-        assert!(parse("set interfaces wireguard wg0 description {").is_ok());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Writes a configuration as `set` lines: one order, one spelling.
+//! Writes a configuration as `set` lines or in braces: one order, one spelling.
 
 use crate::statement::{Statement, statements};
 use crate::text::Text;
@@ -20,6 +20,15 @@ pub fn text(tree: &Tree) -> Text {
     let mut text = Text::default();
     // It grows as it must.
     let _ = write(tree, true, &mut text);
+    text
+}
+
+/// The configuration in braces, as `config.boot` has it, with its secrets hidden unless `secrets` is set: then the caller
+/// must protect them.
+pub fn braces(tree: &Tree, secrets: bool) -> String {
+    let mut text = String::new();
+    // A string takes whatever is written.
+    let _ = crate::braces::write(tree, secrets, &mut text);
     text
 }
 

@@ -1,0 +1,314 @@
+//! Configurations in braces, as VyOS saves them in `config.boot` and `show` prints them.
+//!
+//! ```text
+//! interfaces {
+//!     wireguard wg0 {
+//!         address "10.1.0.1/30"
+//!         disable
+//!     }
+//! }
+//! ```
+
+use crate::error::{ConfigError, Location};
+use crate::schema::Cursor;
+use crate::statement::HIDDEN;
+use crate::token::Token;
+use crate::tree::Tree;
+use std::fmt::{self, Write};
+use zeroize::Zeroizing;
+
+/// A part of a configuration in braces.
+pub(crate) enum Part {
+    /// The words before an opening brace.
+    Open(Vec<Token>),
+    /// The words of a line without a brace: a leaf and its value.
+    Leaf(Vec<Token>),
+    /// A closing brace.
+    Close,
+}
+
+/// Whether a text is in braces: its first line that is no comment opens a block.
+pub(crate) fn is_in(text: &str) -> bool {
+    let mut in_comment = false;
+    let first = text.lines().map(str::trim).find(|line| {
+        let begins = line.starts_with("/*");
+        let is_comment = in_comment || begins || line.starts_with("//") || line.starts_with('#');
+        in_comment = (in_comment || begins) && !line.ends_with("*/");
+        !line.is_empty() && !is_comment
+    });
+    first.is_some_and(|line| {
+        line.ends_with('{') && !["set", "delete"].iter().any(|verb| line.starts_with(verb))
+    })
+}
+
+/// The parts of a text, in which every block is closed.
+pub(crate) fn parts(text: &str) -> Result<Vec<Part>, ConfigError> {
+    let mut reader = Reader { characters: text.chars().peekable(), line: 1, column: 1 };
+    let (mut parts, mut words, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    while let Some(&character) = reader.characters.peek() {
+        let location = Location { line: reader.line, column: reader.column, width: 1 };
+        match character {
+            '\n' | '}' if !words.is_empty() => parts.push(Part::Leaf(std::mem::take(&mut words))),
+            _ if character.is_whitespace() => _ = reader.next(),
+            '{' if words.is_empty() => {
+                return Err(ConfigError::new(location, "no words before this brace")
+                    .fix("write what the block is about: interfaces {"));
+            }
+            '{' => {
+                reader.next();
+                open.push(location);
+                parts.push(Part::Open(std::mem::take(&mut words)));
+            }
+            '}' => {
+                reader.next();
+                let closes = open.pop().is_some();
+                if !closes {
+                    return Err(ConfigError::new(location, "no block is open here").fix("remove the brace"));
+                }
+                parts.push(Part::Close);
+            }
+            _ => words.extend(reader.word(words.is_empty())?),
+        }
+    }
+    if !words.is_empty() {
+        parts.push(Part::Leaf(words));
+    }
+    match open.pop() {
+        Some(location) => {
+            Err(ConfigError::new(location, "the block is never closed").fix("add the closing brace"))
+        }
+        None => Ok(parts),
+    }
+}
+
+struct Reader<'a> {
+    characters: std::iter::Peekable<std::str::Chars<'a>>,
+    line: usize,
+    column: usize,
+}
+
+impl Reader<'_> {
+    fn next(&mut self) -> Option<char> {
+        let next = self.characters.next();
+        if next == Some('\n') {
+            (self.line, self.column) = (self.line + 1, 1);
+        } else {
+            self.column += 1;
+        }
+        next
+    }
+
+    /// Reads a word, or a comment if that may stand here.
+    fn word(&mut self, is_first: bool) -> Result<Option<Token>, ConfigError> {
+        let start = Location { line: self.line, column: self.column, width: 1 };
+        let mut rest = self.characters.clone();
+        match (rest.next(), rest.next()) {
+            (Some('/'), Some('*')) if is_first => return self.comment(start).map(|()| None),
+            (Some('#'), _) | (Some('/'), Some('/')) if is_first => {
+                while self.characters.peek().is_some_and(|&next| next != '\n') {
+                    self.next();
+                }
+                return Ok(None);
+            }
+            _ => {}
+        }
+        // Allocated in full: text that moves would leave a copy behind.
+        let length = self.characters.clone().take_while(|&next| next != '\n').map(char::len_utf8).sum();
+        let mut text = Zeroizing::new(String::with_capacity(length));
+        let mut quote = None;
+        while let Some(&character) = self.characters.peek() {
+            match quote {
+                _ if character == '\n' => break,
+                None if character.is_whitespace() => break,
+                None if matches!(character, '\'' | '"') => quote = Some(character),
+                Some(open) if character == open => quote = None,
+                Some('"') if character == '\\' => {
+                    self.next();
+                    text.extend(self.characters.peek().filter(|&&next| next != '\n'));
+                    if self.characters.peek() == Some(&'\n') {
+                        break;
+                    }
+                }
+                _ => text.push(character),
+            }
+            self.next();
+        }
+        let location = Location { width: self.column - start.column, ..start };
+        if quote.is_some() {
+            return Err(ConfigError::new(location, "the closing quote is missing")
+                .fix("add it, or remove the opening one"));
+        }
+        Ok(Some(Token { text, location }))
+    }
+
+    fn comment(&mut self, start: Location) -> Result<(), ConfigError> {
+        self.next();
+        self.next();
+        while let Some(character) = self.next() {
+            if character == '*' && self.characters.peek() == Some(&'/') {
+                self.next();
+                return Ok(());
+            }
+        }
+        Err(ConfigError::new(Location { width: 2, ..start }, "the comment is never closed").fix("add */"))
+    }
+}
+
+/// Writes a configuration in braces, with its secrets hidden unless `secrets` is set.
+pub(crate) fn write(tree: &Tree, secrets: bool, out: &mut impl Write) -> fmt::Result {
+    write_block(tree, Cursor::root(), "", secrets, out)
+}
+
+fn write_block(
+    tree: &Tree,
+    cursor: Cursor,
+    indent: &str,
+    secrets: bool,
+    out: &mut impl Write,
+) -> fmt::Result {
+    for (word, branch) in tree.children() {
+        let Some(next) = cursor.down(word) else { continue };
+        let node = next.node();
+        for value in branch.own_values() {
+            write!(out, "{indent}{word} ")?;
+            let hidden = !secrets && node.is_some_and(|node| node.secret);
+            write_value(if hidden { HIDDEN } else { value }, out)?;
+            writeln!(out)?;
+        }
+        // A word is followed by names, by words or by values: never by two of them.
+        if next.next().any(|after| after.tag().is_some()) {
+            for (name, named) in branch.children() {
+                let below = next.down(name).unwrap_or(next);
+                write_inner(&format!("{word} {name}"), named, below, indent, secrets, out)?;
+            }
+        } else if next.next().next().is_some() {
+            write_inner(word, branch, next, indent, secrets, out)?;
+        } else if branch.own_values().is_empty() {
+            writeln!(out, "{indent}{word}")?;
+        }
+    }
+    Ok(())
+}
+
+fn write_inner(
+    words: &str,
+    branch: &Tree,
+    cursor: Cursor,
+    indent: &str,
+    secrets: bool,
+    out: &mut impl Write,
+) -> fmt::Result {
+    writeln!(out, "{indent}{words} {{")?;
+    write_block(branch, cursor, &format!("{indent}    "), secrets, out)?;
+    writeln!(out, "{indent}}}")
+}
+
+/// Writes a value in double quotes, as VyOS 1.4 does.
+fn write_value(value: &str, out: &mut impl Write) -> fmt::Result {
+    out.write_char('"')?;
+    for character in value.chars() {
+        if matches!(character, '"' | '\\') {
+            out.write_char('\\')?;
+        }
+        out.write_char(character)?;
+    }
+    out.write_char('"')
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::error::Location;
+    use crate::schema::{Cursor, nodes};
+    use crate::{parse, print};
+
+    /// As VyOS 1.3 and 1.4 save it, with a comment of the user, values in quotes or not, and their footers.
+    const SAVED: &str = r#"/* the office */
+interfaces {
+    /* to Berlin */
+    wireguard wg0 {
+        address "10.1.0.1/30"
+        address 2001:db8::1/64
+        description "the \"long\" way \\ {"
+        disable
+        peer berlin {
+            persistent-keepalive 25
+        }
+        peer paris {
+        }
+    }
+}
+vpn {
+    ipsec {
+        ike-group A {
+            dead-peer-detection {
+            }
+            ikev2-reauth no
+        }
+        options {
+        }
+    }
+}
+// Warning: Do not remove the following line.
+// vyos-config-version: "wireguard@1:ipsec@5"
+"#;
+
+    const LINES: &str = r#"set interfaces wireguard wg0 address 10.1.0.1/30
+set interfaces wireguard wg0 address 2001:db8::1/64
+set interfaces wireguard wg0 description 'the "long" way \ {'
+set interfaces wireguard wg0 disable
+set interfaces wireguard wg0 peer berlin persistent-keepalive 25
+set interfaces wireguard wg0 peer paris
+set vpn ipsec ike-group A dead-peer-detection
+set vpn ipsec ike-group A ikev2-reauth no
+"#;
+
+    #[test]
+    fn a_saved_configuration_is_read_and_written() {
+        let tree = parse(SAVED).expect("valid");
+        assert_eq!(print::commands(&tree, true), LINES);
+        let written = print::braces(&tree, true);
+        assert_eq!(parse(&written).expect("valid"), tree, "{written}");
+        assert!(written.starts_with("interfaces {\n    wireguard wg0 {\n        address \"10.1.0.1/30\"\n"));
+    }
+
+    #[test]
+    fn secrets_are_hidden_unless_asked_for() {
+        let tree = parse("set vpn ipsec authentication psk a secret OpenSesame").expect("valid");
+        assert!(print::braces(&tree, false).contains("secret \"********\"\n"));
+        assert!(print::braces(&tree, true).contains("secret \"OpenSesame\"\n"));
+    }
+
+    #[test]
+    fn errors_name_the_place_and_an_unknown_block_is_one_error() {
+        let text = "interfaces {\n  wireguard wg0 {\n    mtu 12\n  }\n  ethernet eth0 {\n    address dhcp\n    \
+                    vif 5 {\n    }\n  }\n  wireguard wg1 {\n    adress 10.0.0.1/8\n  }\n}\nfirewall {\n  name a {\n  }\n}\n";
+        let errors = parse(text).expect_err("wrong");
+        let places: Vec<_> = errors.iter().map(|it| (it.location.line, it.location.column)).collect();
+        assert_eq!(places, [(3, 9), (5, 3), (11, 5), (14, 1)], "{errors:?}");
+        assert_eq!(errors[2].fix.as_deref(), Some("did you mean address?"));
+    }
+
+    #[test]
+    fn a_text_that_is_cut_off_is_refused_where_it_is_open() {
+        let at = |text: &str| parse(text).expect_err("wrong")[0].clone();
+        let wrong = at("interfaces {\n  wireguard wg0 {\n    disable\n  }\n");
+        assert_eq!(wrong.location, Location { line: 1, column: 12, width: 1 });
+        assert_eq!(at("interfaces {\n}\n}").location, Location { line: 3, column: 1, width: 1 });
+        assert!(at("interfaces {\n  {\n").reason.contains("no words"));
+        assert!(at("interfaces {\n  /* a\n}").reason.contains("comment"));
+        let quote = at("interfaces {\n  wireguard wg0 {\n    description \"a\n  }\n}");
+        assert_eq!((quote.location.line, quote.location.column), (3, 17));
+    }
+
+    #[test]
+    fn what_follows_a_word_is_names_or_words() {
+        for node in nodes() {
+            let mut cursor = Cursor::root();
+            for word in node.path.split(' ') {
+                let names = cursor.next().filter(|next| next.tag().is_some()).count();
+                assert!(names == 0 || cursor.next().count() == names, "{}", node.path);
+                cursor = cursor.down(word).expect("it is in the grammar");
+            }
+        }
+    }
+}
