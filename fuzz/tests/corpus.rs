@@ -1,5 +1,7 @@
 //! Replays the fuzz corpus, with all crashes that were ever found, in every test run.
 
+use proptest::collection::vec;
+use proptest::prelude::{ProptestConfig, any, proptest};
 use std::path::Path;
 
 #[test]
@@ -20,18 +22,14 @@ fn every_input_of_the_corpus_is_survived() {
     }
 }
 
-/// A few thousand arbitrary inputs, so that a target that fails at once is noticed without a fuzzer.
-#[test]
-fn arbitrary_bytes_are_survived() {
-    let mut state = 1u64;
-    let mut random = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 33) as usize
-    };
-    for (_, target) in fuzz::TARGETS {
-        for _ in 0..300 {
-            let length = random() % 300;
-            let data: Vec<u8> = (0..length).map(|_| random() as u8).collect();
+proptest! {
+    // A failing input belongs in the corpus, which the test above replays.
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A few thousand arbitrary inputs, so that a target that fails at once is noticed without a fuzzer.
+    #[test]
+    fn arbitrary_bytes_are_survived(data in vec(any::<u8>(), 0..300)) {
+        for (_, target) in fuzz::TARGETS {
             target(&data);
         }
     }
