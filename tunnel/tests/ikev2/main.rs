@@ -2,9 +2,11 @@
 
 mod certificates;
 mod collisions;
+mod copies;
 mod exchanges;
 mod floods;
 mod hostile;
+mod hostile_peers;
 mod hubs;
 mod impostors;
 mod jobs;
@@ -14,7 +16,9 @@ mod names;
 mod network;
 mod paths;
 mod raw_keys;
+mod reauthentication;
 mod rekeying_jobs;
+mod restarts;
 mod returns;
 mod revocation;
 mod sessions;

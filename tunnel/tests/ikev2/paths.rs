@@ -1,13 +1,11 @@
 //! Peer addresses and the owners of packets, under attack by authenticated peers and by observers that replay datagrams.
 
 use crate::mallory::Mallory;
-use crate::network::{A, B, Datagram, Network, exchange};
+use crate::network::{A, B, Network, exchange};
 use crate::support::{acquainted, assert_agree, begin, connected, connection, esp_offer, net, seconds};
 use crypto::SecretBytes;
 use crypto::exchange::Group;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use tunnel::esp::{Mode, TrafficSelector};
 use tunnel::ikev2::message::numbers::{notify, payload};
 use tunnel::ikev2::message::{Envelope, Exchange, Notify, Payload, emit};
@@ -15,7 +13,7 @@ use tunnel::ikev2::proposal::EspOffer;
 use tunnel::ikev2::selectors::host;
 use tunnel::ikev2::{Authentication, Cause, Connection, ConnectionId, Event, Identity, Path};
 
-fn ip(text: &str) -> IpAddr {
+pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().expect("literal")
 }
 
@@ -28,13 +26,13 @@ fn between_hosts(connection: &mut Connection, mode: Mode) {
 
 /// A host and the source addresses of its callers.
 #[derive(Clone, Copy)]
-struct Family {
-    victim: &'static str,
-    gateway: &'static str,
-    mallory: &'static str,
+pub(crate) struct Family {
+    pub(crate) victim: &'static str,
+    pub(crate) gateway: &'static str,
+    pub(crate) mallory: &'static str,
 }
 
-const V4: Family = Family { victim: "192.0.2.1", gateway: "192.0.2.2", mallory: "203.0.113.66" };
+pub(crate) const V4: Family = Family { victim: "192.0.2.1", gateway: "192.0.2.2", mallory: "203.0.113.66" };
 const V6: Family = Family { victim: "2001:db8::1", gateway: "2001:db8::2", mallory: "2001:db8:66::1" };
 
 /// B's connection for Mallory, with its own secret and no remote prefix.
@@ -49,7 +47,11 @@ fn third(family: Family, mode: Mode) -> Connection {
 }
 
 /// A is connected to B host to host; B serves Mallory as well.
-fn served(family: Family, mode: Mode, change: impl Fn(usize, &mut Connection)) -> (Network, ConnectionId) {
+pub(crate) fn served(
+    family: Family,
+    mode: Mode,
+    change: impl Fn(usize, &mut Connection),
+) -> (Network, ConnectionId) {
     let (mut network, _) = acquainted(4242, |_, _| {});
     for (at, address) in [(A, family.victim), (B, family.gateway)] {
         network.hosts[at] = crate::network::Host::new(address, 4242 + at as u64);
@@ -74,12 +76,12 @@ fn served(family: Family, mode: Mode, change: impl Fn(usize, &mut Connection)) -
 }
 
 /// Mallory, authenticated, without a Child SA, on the ports for NAT.
-fn authenticated(network: &mut Network, family: Family) -> Mallory {
+pub(crate) fn authenticated(network: &mut Network, family: Family) -> Mallory {
     authenticated_as(network, family, true)
 }
 
 /// The same, with or without a NAT that it claims.
-fn authenticated_as(network: &mut Network, family: Family, claims_nat: bool) -> Mallory {
+pub(crate) fn authenticated_as(network: &mut Network, family: Family, claims_nat: bool) -> Mallory {
     let mut mallory = Mallory::new();
     mallory.address = SocketAddr::new(ip(family.mallory), 500);
     mallory.to = SocketAddr::new(ip(family.gateway), 500);
@@ -95,7 +97,7 @@ fn authenticated_as(network: &mut Network, family: Family, claims_nat: bool) -> 
 }
 
 /// A wish for a Child SA for these packets.
-fn wish(mode: Mode, theirs: TrafficSelector, ours: &str) -> Vec<Payload<'static>> {
+pub(crate) fn wish(mode: Mode, theirs: TrafficSelector, ours: &str) -> Vec<Payload<'static>> {
     let mut list = vec![
         Payload::Sa(EspOffer::propose(&[esp_offer()], crate::mallory::SPI)),
         Payload::Nonce(&[7; 32]),
@@ -109,7 +111,7 @@ fn wish(mode: Mode, theirs: TrafficSelector, ours: &str) -> Vec<Payload<'static>
 }
 
 /// The remote selectors that a connection has at B.
-fn taken(network: &Network, of: ConnectionId) -> Vec<TrafficSelector> {
+pub(crate) fn taken(network: &Network, of: ConnectionId) -> Vec<TrafficSelector> {
     let installed = network.hosts[B].installed.values().filter(|it| it.install.connection == of);
     installed.flat_map(|it| it.install.sa.remote.clone()).collect()
 }
@@ -218,111 +220,6 @@ fn what_we_ask_for_is_bound_as_well() {
         network.log[before..].iter().find(|(_, sent)| exchange(&sent.bytes).0 == Exchange::CreateChildSa);
     let request = mallory.open(&asked.expect("it asks").1.bytes);
     assert_eq!(request.payloads().ts_r, Some(vec![host(ip(V4.mallory))]));
-}
-
-#[test]
-fn a_repeated_request_is_answered_where_the_first_came_from() {
-    for claims_nat in [false, true] {
-        let (mut network, _) = served(V4, Mode::Tunnel, |_, _| {});
-        let mut mallory = authenticated_as(&mut network, V4, claims_nat);
-        let (first, chain) = emit(&[]);
-        let header = mallory.header(Exchange::Informational, mallory.next);
-        let datagram = mallory.seal(&header, Envelope::Whole, first, &chain);
-        mallory.send(&mut network, datagram.clone());
-        let own = mallory.address;
-        for repeater in ["198.51.100.9:4500", "203.0.113.66:1", "192.0.2.1:4500"] {
-            mallory.address = repeater.parse().expect("literal");
-            let before = network.log.len();
-            mallory.send(&mut network, datagram.clone());
-            let to: Vec<SocketAddr> = network.log[before..].iter().map(|(_, sent)| sent.to).collect();
-            assert_eq!(to, [own], "repeated from {repeater}");
-        }
-    }
-}
-
-/// Section 2.23: a repeated request moves nothing, nor does an old one, nor one whose turn has not come.
-#[test]
-fn only_what_is_new_and_in_its_turn_moves_the_path() {
-    let (mut network, third) = served(V4, Mode::Tunnel, |_, _| {});
-    let mut mallory = authenticated(&mut network, V4);
-    let childish = wish(Mode::Tunnel, host(ip(V4.mallory)), V4.gateway);
-    mallory.ask(&mut network, Exchange::CreateChildSa, &childish).expect("its own");
-    assert_eq!(taken(&network, third), [host(ip(V4.mallory))]);
-    let own = mallory.address;
-    let path = |network: &Network| network.hosts[B].path.expect("installed").remote;
-    assert_eq!(path(&network), own);
-    let (first, chain) = emit(&[]);
-    for number in [mallory.next - 2, mallory.next - 1, mallory.next + 1, u32::MAX] {
-        let header = mallory.header(Exchange::Informational, number);
-        let datagram = mallory.seal(&header, Envelope::Whole, first, &chain);
-        mallory.address = "198.51.100.9:4500".parse().expect("literal");
-        mallory.send(&mut network, datagram);
-        assert_eq!(path(&network), own, "number {number}");
-    }
-    // Its turn.
-    mallory.ask(&mut network, Exchange::Informational, &[]).expect("answered");
-    assert_eq!(path(&network), mallory.address);
-}
-
-/// An observer that sends a copy of IKE_AUTH from its own address before the original arrives must not draw ESP to itself, with
-/// ESP always in UDP, which is the default, and without.
-#[test]
-fn a_copy_of_ike_auth_from_another_address_is_ignored() {
-    for force in [[false, false], [true, false], [false, true], [true, true]] {
-        for port in [500, 4500, 9] {
-            let (mut network, ids) = acquainted(55, |host, connection| {
-                connection.force_encapsulation = force[host];
-                if host == B {
-                    connection.remote = None;
-                }
-            });
-            let copied = Arc::new(Mutex::new(None));
-            let copy = Arc::clone(&copied);
-            network.on_the_way = Some(Box::new(move |datagram| {
-                if exchange(&datagram.bytes) == (Exchange::IkeAuth, false) {
-                    return copy.lock().expect("not poisoned").replace(datagram.clone()).is_some();
-                }
-                true
-            }));
-            begin(&mut network, A, ids[A]);
-            network.run(Duration::from_millis(500));
-            let copied = copied.lock().expect("not poisoned").clone().expect("it was sent");
-            let from = SocketAddr::new(ip("198.51.100.66"), port);
-            let before = network.log.len();
-            network.arrive(Datagram { from, ..copied });
-            assert!(network.hosts[B].installed.is_empty(), "{force:?}");
-            assert_eq!(network.log.len(), before, "it is not answered");
-            let moved = |event: &Event| {
-                matches!(event, Event::Failed { authentic: false, cause: Cause::Moved { .. }, .. })
-            };
-            assert_eq!(network.hosts[B].count(moved), 1);
-            network.run(seconds(5));
-            assert_agree(&network, 1);
-            let path = network.hosts[B].path.expect("installed");
-            assert_eq!(path.remote.ip(), network.hosts[A].address);
-        }
-    }
-}
-
-/// A refusal is said again where it was said first.
-#[test]
-fn a_refused_ike_auth_is_not_answered_to_who_copies_it() {
-    let (mut network, _) = acquainted(56, |_, _| {});
-    let mut mallory = Mallory::new();
-    mallory.claims_nat = true;
-    mallory.secret = b"a guess";
-    let mut mallory = mallory.begin(&mut network);
-    mallory.float();
-    let (first, chain) = emit(&mallory.auth_payloads());
-    let header = mallory.header(Exchange::IkeAuth, 1);
-    let datagram = mallory.seal(&header, Envelope::Whole, first, &chain);
-    assert_eq!(mallory.send(&mut network, datagram.clone()).len(), 1);
-    let own = mallory.address;
-    mallory.address.set_port(9);
-    let before = network.log.len();
-    mallory.send(&mut network, datagram);
-    let to: Vec<SocketAddr> = network.log[before..].iter().map(|(_, sent)| sent.to).collect();
-    assert_eq!(to, [own]);
 }
 
 /// What Mallory gets at B whose connection is changed so, asking for `asked`; the victim has `owned`.

@@ -1,17 +1,15 @@
 //! What becomes of a session: rekeying, deletion, death.
 
-use crate::mallory::{self, Mallory};
-use crate::network::{A, B, Host, Network};
+use crate::network::{A, B, Network};
 use crate::support::{
-    DETECTION, HOUR, acquainted, assert_agree, assert_nothing_leaks, begin, child, connected, established,
-    seconds,
+    HOUR, acquainted, assert_agree, assert_nothing_leaks, begin, child, connected, established, seconds,
 };
 use crypto::exchange::Group;
 use tunnel::esp::Mode;
 use tunnel::ikev2::message::Exchange;
-use tunnel::ikev2::{CannotInitiate, ChildState, CloseReason, Connection, Event, Start, WhenLost};
+use tunnel::ikev2::{CannotInitiate, ChildState, CloseReason, Event, Start, WhenLost};
 
-fn closed(network: &Network, host: usize) -> Vec<CloseReason> {
+pub(crate) fn closed(network: &Network, host: usize) -> Vec<CloseReason> {
     let reason = |event: &Event| match event {
         Event::Closed { reason, .. } => Some(*reason),
         _ => None,
@@ -261,113 +259,6 @@ fn farewells_may_cross() {
 }
 
 #[test]
-fn a_dead_peer_is_noticed_and_the_connection_restarted() {
-    let (mut network, _) = connected(41, |host, connection| {
-        connection.dead_peer_detection = Some(DETECTION);
-        if host == A {
-            connection.when_lost = WhenLost::Restart;
-        }
-    });
-    network.run(seconds(300));
-    assert!(closed(&network, A).is_empty(), "it lives");
-    network.hosts[B].is_dead = true;
-    network.run(seconds(85));
-    assert!(closed(&network, A).is_empty(), "it may still answer");
-    network.run(seconds(10));
-    assert_eq!(closed(&network, A), [CloseReason::Dead]);
-    assert!(network.hosts[A].installed.is_empty());
-    // It comes back as one that knows nothing.
-    let mut fresh = Host::new("192.0.2.2", 999);
-    fresh.endpoint.add_connection(network.now(), crate::support::connection(B));
-    network.hosts[B] = fresh;
-    network.run(seconds(60));
-    assert_agree(&network, 1);
-    assert_nothing_leaks(&network, 1);
-}
-
-#[test]
-fn traffic_is_a_sign_of_life() {
-    let (mut network, _) = connected(42, |_, connection| connection.dead_peer_detection = Some(DETECTION));
-    let before = network.log.len();
-    for _ in 0..30 {
-        network.run(seconds(10));
-        for host in [A, B] {
-            let spi = network.hosts[host].spis()[0];
-            network.command(host, |endpoint, now, _| endpoint.note_traffic(now, spi));
-        }
-    }
-    assert_eq!(network.log.len(), before, "nothing was asked");
-}
-
-#[test]
-fn a_peer_that_has_lost_its_memory_takes_its_own_place() {
-    let (mut network, _) = connected(43, |_, _| {});
-    let mut fresh = Host::new("192.0.2.1", 998);
-    let id = fresh.endpoint.add_connection(network.now(), crate::support::connection(A));
-    network.hosts[A] = fresh;
-    begin(&mut network, A, id);
-    network.run(seconds(60));
-    assert_agree(&network, 1);
-    assert_nothing_leaks(&network, 1);
-    assert_eq!(closed(&network, B), [CloseReason::Replaced]);
-}
-
-/// Two ways to one gateway are two connections between the same identities.
-#[test]
-fn of_two_connections_between_the_same_identities_neither_ends_the_other() {
-    let (mut network, ids) = acquainted(58, |host, connection| {
-        let (ours, theirs) = if host == A { (1, 2) } else { (2, 1) };
-        connection.children.push(child("second", ours + 10, theirs + 10));
-        if host == A {
-            connection.children.pop();
-        }
-    });
-    let second = crate::support::connection(A);
-    let second = network.add(A, Connection { children: vec![child("second", 11, 12)], ..second });
-    for id in [ids[A], second] {
-        begin(&mut network, A, id);
-        network.run(seconds(5));
-    }
-    assert_eq!([A, B].map(|host| established(&network.hosts[host])), [2, 2]);
-    assert_agree(&network, 2);
-}
-
-/// From A's side this looks as if both had called at once, one time in two with an old session that B should end.
-#[test]
-fn a_peer_that_lost_its_memory_soon_after_our_call_leaves_no_session_of_its_past() {
-    for seed in 0..20 {
-        let (mut network, _) = connected(500 + seed, |_, _| {});
-        let mut fresh = Host::new("192.0.2.2", 900 + seed);
-        let id = fresh.endpoint.add_connection(network.now(), crate::support::connection(B));
-        network.hosts[B] = fresh;
-        begin(&mut network, B, id);
-        network.run(seconds(600));
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
-    }
-}
-
-/// libreswan says nothing of its first contact, and every death of it would leave a session for hours.
-#[test]
-fn a_peer_that_lost_its_memory_and_does_not_say_so_leaves_no_session_of_its_past() {
-    for seed in 0..10 {
-        for we_called in [false, true] {
-            let (mut network, ids) = acquainted(600 + seed, |_, _| {});
-            begin(&mut network, if we_called { B } else { A }, ids[usize::from(we_called)]);
-            network.run(seconds(5));
-            assert_agree(&network, 1);
-            network.hosts[A] = Host::new("192.0.2.1", 998);
-            let mut again = Mallory::new().begin(&mut network);
-            assert_eq!(again.authenticate(&mut network).error(), None);
-            network.run(seconds(300));
-            assert_eq!(closed(&network, B).len(), 1);
-            let sending = network.hosts[B].sending(0).map(|installed| installed.install.sa.outbound.spi);
-            assert_eq!((network.hosts[B].installed.len(), sending), (1, Some(mallory::SPI)));
-        }
-    }
-}
-
-#[test]
 fn an_initiator_that_gets_no_answer_tries_for_ever() {
     let (mut network, _) = acquainted(44, |host, connection| {
         if host == A {
@@ -405,90 +296,6 @@ fn a_child_asked_for_twice_is_made_once() {
     }
     network.run(seconds(5));
     assert_agree(&network, 2);
-}
-
-#[test]
-fn reauthentication_replaces_the_session_before_the_old_one_ends() {
-    let (mut network, _) = connected(47, |host, connection| {
-        let (ours, theirs) = if host == A { (1, 2) } else { (2, 1) };
-        connection.children.push(child("second", ours + 10, theirs + 10));
-        connection.reauthenticate = true;
-        connection.lifetime = HOUR;
-        connection.children.iter_mut().for_each(|child| child.lifetime = 1000 * HOUR);
-    });
-    network.weather.delay = seconds(1);
-    let mut most = 0;
-    for _ in 0..4 * 3600 * 2 {
-        network.run(std::time::Duration::from_millis(500));
-        for host in &network.hosts {
-            most = most.max(host.installed.len());
-            assert!(host.sending(0).is_some() && host.sending(1).is_some(), "always one");
-        }
-    }
-    assert!((3..=4).contains(&most), "both for a moment: {most}");
-    assert_agree(&network, 2);
-    assert_nothing_leaks(&network, 1);
-    let established = |event: &Event| matches!(event, Event::Established { .. });
-    assert!((4..=6).contains(&network.hosts[B].count(established)));
-    assert_eq!(network.hosts[A].count(|event| matches!(event, Event::Rekeyed { .. })), 0);
-    let reasons = closed(&network, A);
-    assert!(reasons.iter().all(|reason| *reason == CloseReason::Replaced), "{reasons:?}");
-}
-
-/// The other side rekeys the new session as soon as it is there, and has no time for its second child.
-#[test]
-fn the_old_session_ends_when_the_new_one_has_its_children() {
-    let mut refused = 0;
-    for seed in 0..20 {
-        let (mut network, ids) = connected(600 + seed, |host, connection| {
-            let (ours, theirs) = if host == A { (1, 2) } else { (2, 1) };
-            connection.children.push(child("second", ours + 10, theirs + 10));
-            connection.reauthenticate = host == A;
-            connection.lifetime = if host == A { HOUR } else { 10 * HOUR };
-        });
-        let before = network.hosts[B].count(|event| matches!(event, Event::Established { .. }));
-        let mut has_rekeyed = false;
-        for _ in 0..3600 * 100 {
-            network.run(std::time::Duration::from_millis(10));
-            let is_new = network.hosts[B].count(|event| matches!(event, Event::Established { .. })) > before;
-            if is_new && !has_rekeyed {
-                has_rekeyed = true;
-                network.command(B, |endpoint, now, out| endpoint.rekey(now, ids[B], out));
-            }
-            if has_rekeyed {
-                assert!(
-                    network.hosts[A].sending(1).is_some(),
-                    "seed {seed}: the second child is always there"
-                );
-            }
-            if is_new && !closed(&network, A).is_empty() {
-                break;
-            }
-        }
-        refused += usize::from(network.hosts[A].count(|event| matches!(event, Event::Rekeyed { .. })) == 0);
-        network.run(seconds(20));
-        assert_agree(&network, 2);
-    }
-    assert!(refused > 0, "it was refused at least once");
-}
-
-#[test]
-fn reauthentication_is_tried_again_while_there_is_time() {
-    let (mut network, _) = connected(48, |_, connection| {
-        connection.reauthenticate = true;
-        connection.lifetime = HOUR;
-    });
-    // New first messages are lost for most of the time in which it could be done.
-    network.on_the_way =
-        Some(Box::new(|datagram| crate::network::exchange(&datagram.bytes).0 != Exchange::IkeSaInit));
-    network.run(seconds(3300));
-    assert_agree(&network, 1);
-    network.on_the_way = None;
-    network.run(seconds(290));
-    assert_agree(&network, 1);
-    network.run(seconds(600));
-    assert_agree(&network, 1);
-    assert_nothing_leaks(&network, 1);
 }
 
 #[test]
