@@ -14,7 +14,7 @@ use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 
 /// The type of datagram in a flood.
 #[derive(Clone, Copy)]
-enum Kind {
+enum IkeDatagram {
     /// Shorter than an IKE header: dropped by the first check.
     TooShort,
     /// IKE_SA_INIT requests that a peer could send.
@@ -27,12 +27,12 @@ enum Kind {
     Esp,
 }
 
-const KINDS: [(Kind, &str); 5] = [
-    (Kind::TooShort, "too short for IKE"),
-    (Kind::First, "IKE_SA_INIT"),
-    (Kind::Unacceptable, "IKE_SA_INIT, no proposal chosen"),
-    (Kind::Unknown, "IKE, unknown SA"),
-    (Kind::Esp, "ESP, unknown SPI"),
+const KINDS: [(IkeDatagram, &str); 5] = [
+    (IkeDatagram::TooShort, "too short for IKE"),
+    (IkeDatagram::First, "IKE_SA_INIT"),
+    (IkeDatagram::Unacceptable, "IKE_SA_INIT, no proposal chosen"),
+    (IkeDatagram::Unknown, "IKE, unknown SA"),
+    (IkeDatagram::Esp, "ESP, unknown SPI"),
 ];
 
 /// The algorithms of the gateway.
@@ -134,7 +134,7 @@ struct Source {
     unacceptable: Vec<u8>,
 }
 
-impl Kind {
+impl IkeDatagram {
     fn port(self) -> u16 {
         match self {
             Self::TooShort | Self::First | Self::Unacceptable => IKE_PORT,
@@ -149,7 +149,7 @@ impl Source {
         Ok(Self { first: first?, unacceptable: unacceptable? })
     }
 
-    fn datagram(&self, kind: Kind, number: u32) -> Vec<u8> {
+    fn datagram(&self, kind: IkeDatagram, number: u32) -> Vec<u8> {
         // Spread SPIs over all values, except those for IKE in UDP and for no SPI.
         let spi = (u64::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         let with_spi = |message: &[u8]| {
@@ -158,17 +158,17 @@ impl Source {
             message
         };
         match kind {
-            Kind::TooShort => vec![0x5a; 20],
-            Kind::First => with_spi(&self.first),
-            Kind::Unacceptable => with_spi(&self.unacceptable),
-            Kind::Unknown => {
+            IkeDatagram::TooShort => vec![0x5a; 20],
+            IkeDatagram::First => with_spi(&self.first),
+            IkeDatagram::Unacceptable => with_spi(&self.unacceptable),
+            IkeDatagram::Unknown => {
                 let mut message = with_spi(&self.first);
                 // An INFORMATIONAL request (RFC 7296, section 3.1) with a responder SPI.
                 message[8..16].copy_from_slice(&spi);
                 message[18] = 37;
                 [&[0; 4][..], &message].concat()
             }
-            Kind::Esp => [&spi[..], &[0x5a; 120]].concat(),
+            IkeDatagram::Esp => [&spi[..], &[0x5a; 120]].concat(),
         }
     }
 }
@@ -181,12 +181,12 @@ mod tests {
     #[test]
     fn datagrams_are_of_their_kind() {
         let source = Source::new().expect("first messages can be made");
-        let first = source.datagram(Kind::First, 7);
+        let first = source.datagram(IkeDatagram::First, 7);
         let message = Message::parse(&first).expect("a message");
         assert_eq!((message.header.exchange, message.header.responder_spi), (Exchange::IkeSaInit, 0));
-        assert_ne!(first, source.datagram(Kind::First, 8));
-        assert!(source.datagram(Kind::TooShort, 7).len() < 28);
-        assert_ne!(source.datagram(Kind::Esp, 7)[..4], [0; 4]);
-        assert_eq!(source.datagram(Kind::Unknown, 7)[..4], [0; 4]);
+        assert_ne!(first, source.datagram(IkeDatagram::First, 8));
+        assert!(source.datagram(IkeDatagram::TooShort, 7).len() < 28);
+        assert_ne!(source.datagram(IkeDatagram::Esp, 7)[..4], [0; 4]);
+        assert_eq!(source.datagram(IkeDatagram::Unknown, 7)[..4], [0; 4]);
     }
 }

@@ -19,7 +19,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 /// The type of datagram in a flood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum WireGuardDatagram {
     /// Data messages without a session.
     Garbage,
     /// Initiations with a wrong mac1.
@@ -30,11 +30,11 @@ enum Kind {
     Replays,
 }
 
-const KINDS: [(Kind, &str); 4] = [
-    (Kind::Garbage, "data, unknown session"),
-    (Kind::BlindInitiations, "initiations, wrong MAC"),
-    (Kind::InformedInitiations, "initiations, valid MAC"),
-    (Kind::Replays, "replayed initiation"),
+const KINDS: [(WireGuardDatagram, &str); 4] = [
+    (WireGuardDatagram::Garbage, "data, unknown session"),
+    (WireGuardDatagram::BlindInitiations, "initiations, wrong MAC"),
+    (WireGuardDatagram::InformedInitiations, "initiations, valid MAC"),
+    (WireGuardDatagram::Replays, "replayed initiation"),
 ];
 
 pub(super) fn run(options: &Options) -> Outcome<Vec<Flood>> {
@@ -103,22 +103,22 @@ impl Source {
         Self { public, seen: seen.expect("a reachable peer is sent an initiation") }
     }
 
-    fn datagram(&self, kind: Kind, number: u32) -> Vec<u8> {
+    fn datagram(&self, kind: WireGuardDatagram, number: u32) -> Vec<u8> {
         match kind {
-            Kind::Replays => return self.seen.clone(),
-            Kind::Garbage => {
+            WireGuardDatagram::Replays => return self.seen.clone(),
+            WireGuardDatagram::Garbage => {
                 let mut bytes = vec![0; 128];
                 bytes[0] = 4;
                 bytes[4..8].copy_from_slice(&number.wrapping_mul(2_654_435_761).to_le_bytes());
                 return bytes;
             }
-            Kind::BlindInitiations | Kind::InformedInitiations => {}
+            WireGuardDatagram::BlindInitiations | WireGuardDatagram::InformedInitiations => {}
         }
         let mut message = Initiation::new_zeroed();
         message.kind = 1.into();
         message.sender = number.into();
         message.ephemeral = hash::hash(&[&number.to_le_bytes()]);
-        if kind == Kind::InformedInitiations {
+        if kind == WireGuardDatagram::InformedInitiations {
             let key = hash::hash(&[b"mac1----", &self.public.0]);
             let covered = message.as_bytes()[..size_of::<Initiation>() - 32].to_vec();
             message.macs.mac1 = hash::mac(&key, &[&covered]);

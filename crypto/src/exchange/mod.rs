@@ -61,7 +61,8 @@ pub enum ExchangeError {
     },
 }
 
-enum Kind {
+/// The arithmetic of a group.
+enum Family {
     Modp(Modp),
     Ecp(Ecp),
     X25519,
@@ -112,10 +113,10 @@ impl Group {
 
     /// Length of a public value in bytes; fixed for each group.
     pub fn public_length(self) -> usize {
-        match self.kind() {
-            Kind::Modp(modp) => modp.length(),
-            Kind::Ecp(ecp) => 2 * ecp.coordinate(),
-            Kind::X25519 => 32,
+        match self.family() {
+            Family::Modp(modp) => modp.length(),
+            Family::Ecp(ecp) => 2 * ecp.coordinate(),
+            Family::X25519 => 32,
         }
     }
 
@@ -126,16 +127,16 @@ impl Group {
 
     /// Generates a private share.
     pub fn generate(self, random: &mut dyn Random) -> PrivateShare {
-        let (key, public) = match self.kind() {
-            Kind::Modp(modp) => {
+        let (key, public) = match self.family() {
+            Family::Modp(modp) => {
                 let (exponent, public) = modp.generate(random);
                 (SecretKey::Modp(modp, exponent), public)
             }
-            Kind::Ecp(ecp) => {
+            Family::Ecp(ecp) => {
                 let (key, public) = ecp.generate(random);
                 (SecretKey::Ecp(ecp, key), public)
             }
-            Kind::X25519 => {
+            Family::X25519 => {
                 let key = PrivateKey::generate(random);
                 let public = key.public().0.to_vec();
                 (SecretKey::X25519(key), public)
@@ -144,19 +145,19 @@ impl Group {
         PrivateShare { group: self, key, public }
     }
 
-    fn kind(self) -> Kind {
+    fn family(self) -> Family {
         match self {
-            Self::Modp1024 => Kind::Modp(Modp::Bits1024),
-            Self::Modp1536 => Kind::Modp(Modp::Bits1536),
-            Self::Modp2048 => Kind::Modp(Modp::Bits2048),
-            Self::Modp3072 => Kind::Modp(Modp::Bits3072),
-            Self::Modp4096 => Kind::Modp(Modp::Bits4096),
-            Self::Modp6144 => Kind::Modp(Modp::Bits6144),
-            Self::Modp8192 => Kind::Modp(Modp::Bits8192),
-            Self::Ecp256 => Kind::Ecp(Ecp::P256),
-            Self::Ecp384 => Kind::Ecp(Ecp::P384),
-            Self::Ecp521 => Kind::Ecp(Ecp::P521),
-            Self::X25519 => Kind::X25519,
+            Self::Modp1024 => Family::Modp(Modp::Bits1024),
+            Self::Modp1536 => Family::Modp(Modp::Bits1536),
+            Self::Modp2048 => Family::Modp(Modp::Bits2048),
+            Self::Modp3072 => Family::Modp(Modp::Bits3072),
+            Self::Modp4096 => Family::Modp(Modp::Bits4096),
+            Self::Modp6144 => Family::Modp(Modp::Bits6144),
+            Self::Modp8192 => Family::Modp(Modp::Bits8192),
+            Self::Ecp256 => Family::Ecp(Ecp::P256),
+            Self::Ecp384 => Family::Ecp(Ecp::P384),
+            Self::Ecp521 => Family::Ecp(Ecp::P521),
+            Self::X25519 => Family::X25519,
         }
     }
 }

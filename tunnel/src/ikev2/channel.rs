@@ -293,7 +293,7 @@ mod tests {
     use crate::ikev2::keys::{IkeKeys, Nonces};
     use crate::ikev2::message::Payloads;
     use crate::ikev2::message::numbers::payload;
-    use crate::ikev2::proposal::{IkeSuite, Protection};
+    use crate::ikev2::proposal::{IkeSuite, MessageCipher};
     use crypto::SecretBytes;
     use crypto::cipher::Cipher;
     use crypto::exchange::Group;
@@ -305,7 +305,7 @@ mod tests {
     const SPIS: Spis = Spis { initiator: 1, responder: 2 };
 
     fn channel(role: Role) -> Channel {
-        let protection = Protection::Aead(Cipher::Aes128Gcm, 16);
+        let protection = MessageCipher::Aead(Cipher::Aes128Gcm, 16);
         let suite = IkeSuite { protection, prf: Prf::HmacSha256, group: Group::X25519 };
         let nonces = Nonces { initiator: &[1; 32], responder: &[2; 32] };
         let keys = IkeKeys::first(&suite, role, SPIS, nonces, &SecretBytes::new(vec![3; 32]));

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 /// The kind of the remote side, in the order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum Scope {
     /// Configured networks.
     Network,
     /// The address of a peer that is configured without one: the configuration parser could not compare it with other
@@ -26,7 +26,7 @@ enum Kind {
 pub struct Precedence {
     priority: u8,
     named: Reverse<u8>,
-    kind: Kind,
+    kind: Scope,
     size: u32,
 }
 
@@ -52,9 +52,9 @@ impl Shape {
 /// configured without one.
 pub fn precedence(priority: Option<u8>, is_anywhere: bool, [local, remote]: [Shape; 2]) -> Precedence {
     let kind = match remote.is_everything {
-        _ if is_anywhere => Kind::Address,
-        true => Kind::Everything,
-        false => Kind::Network,
+        _ if is_anywhere => Scope::Address,
+        true => Scope::Everything,
+        false => Scope::Network,
     };
     Precedence {
         priority: priority.unwrap_or(u8::MAX),

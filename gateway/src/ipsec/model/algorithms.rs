@@ -6,7 +6,7 @@ use crypto::exchange;
 use crypto::prf;
 use serde::{Deserialize, Serialize};
 use tunnel::esp::Transform;
-use tunnel::ikev2::proposal::{EspSuite, IkeSuite, Protection};
+use tunnel::ikev2::proposal::{EspSuite, IkeSuite, MessageCipher};
 
 /// The algorithms of an IKE SA or of a pair of ESP SAs.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
@@ -112,8 +112,8 @@ words! {
 impl From<&IkeSuite> for Algorithms {
     fn from(suite: &IkeSuite) -> Self {
         let protected = match suite.protection {
-            Protection::Aead(cipher, tag) => aead(cipher, tag),
-            Protection::Pair(pair) => paired(pair),
+            MessageCipher::Aead(cipher, tag) => aead(cipher, tag),
+            MessageCipher::Pair(pair) => paired(pair),
         };
         Self { prf: Some(prf(suite.prf)), group: Some(group(suite.group)), ..protected }
     }
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn algorithms_travel_one_by_one() {
-        let protection = Protection::Pair(Pair {
+        let protection = MessageCipher::Pair(Pair {
             encryption: cipher::Encryption::AesCbc(32),
             integrity: cipher::Integrity::HmacSha256,
         });

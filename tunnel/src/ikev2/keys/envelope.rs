@@ -7,7 +7,7 @@
 //! ```
 
 use crate::ikev2::message::{Envelope, Header, Sealed, emit_associated};
-use crate::ikev2::proposal::Protection;
+use crate::ikev2::proposal::MessageCipher;
 use crypto::cipher::{Cipher, Encryption};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, Job, Key, NONCE, PairJob, PairKey};
@@ -31,7 +31,7 @@ pub(super) fn salt_length(cipher: Cipher) -> usize {
 /// The keys of one direction, as bytes. The expanded form of an engine is ten times as large and takes less than a
 /// microsecond to compute. A gateway has thousands of IKE SAs, each used rarely.
 struct Keys {
-    protection: Protection,
+    protection: MessageCipher,
     /// Without the salt.
     cipher: SecretBytes,
     salt: SecretBytes,
@@ -45,10 +45,10 @@ enum Loaded {
 }
 
 impl Keys {
-    fn new(protection: Protection, cipher_key: &[u8], mac_key: &[u8]) -> Self {
+    fn new(protection: MessageCipher, cipher_key: &[u8], mac_key: &[u8]) -> Self {
         let length = match protection {
-            Protection::Aead(cipher, _) => cipher.key_length(),
-            Protection::Pair(pair) => pair.encryption.key_length(),
+            MessageCipher::Aead(cipher, _) => cipher.key_length(),
+            MessageCipher::Pair(pair) => pair.encryption.key_length(),
         };
         let (cipher, salt) = cipher_key.split_at(length);
         let [cipher, salt, mac] = [cipher, salt, mac_key].map(|bytes| SecretBytes::new(bytes.to_vec()));
@@ -58,10 +58,10 @@ impl Keys {
     fn load(&self) -> Loaded {
         let cipher = self.cipher.expose();
         match self.protection {
-            Protection::Aead(kind, _) => {
+            MessageCipher::Aead(kind, _) => {
                 Loaded::Aead(AwsLc.load(kind, cipher).expect("AWS-LC has every cipher"))
             }
-            Protection::Pair(pair) => {
+            MessageCipher::Pair(pair) => {
                 let key = AwsLc.load_pair(pair, cipher, self.mac.expose());
                 Loaded::Pair(key.expect("AWS-LC has every cipher and MAC"), pair.encryption)
             }
@@ -70,8 +70,8 @@ impl Keys {
 
     fn block(&self) -> usize {
         match self.protection {
-            Protection::Aead(..) => 1,
-            Protection::Pair(pair) => pair.encryption.block(),
+            MessageCipher::Aead(..) => 1,
+            MessageCipher::Pair(pair) => pair.encryption.block(),
         }
     }
 
@@ -84,8 +84,8 @@ impl Keys {
 
     fn tag_length(&self) -> usize {
         match self.protection {
-            Protection::Aead(_, tag) => tag,
-            Protection::Pair(pair) => pair.integrity.tag_length(),
+            MessageCipher::Aead(_, tag) => tag,
+            MessageCipher::Pair(pair) => pair.integrity.tag_length(),
         }
     }
 }
@@ -118,7 +118,7 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    pub(super) fn new(protection: Protection, cipher_key: &[u8], mac_key: &[u8]) -> Self {
+    pub(super) fn new(protection: MessageCipher, cipher_key: &[u8], mac_key: &[u8]) -> Self {
         Self { keys: Keys::new(protection, cipher_key, mac_key), counter: 0 }
     }
 
@@ -202,7 +202,7 @@ pub struct Opener {
 }
 
 impl Opener {
-    pub(super) fn new(protection: Protection, cipher_key: &[u8], mac_key: &[u8]) -> Self {
+    pub(super) fn new(protection: MessageCipher, cipher_key: &[u8], mac_key: &[u8]) -> Self {
         Self { keys: Keys::new(protection, cipher_key, mac_key) }
     }
 

@@ -12,7 +12,7 @@ mod envelope;
 pub use auth::{Signed, shared_key_mac};
 pub use envelope::{NotAuthentic, Opener, Sealer};
 
-use super::proposal::{IkeSuite, Protection};
+use super::proposal::{IkeSuite, MessageCipher};
 use crate::esp;
 use crypto::SecretBytes;
 use crypto::cipher::Encryption;
@@ -154,10 +154,10 @@ impl Root {
 }
 
 /// Bytes of SK_a and of SK_e; SK_e includes the salt of the cipher.
-fn key_lengths(protection: Protection) -> (usize, usize) {
+fn key_lengths(protection: MessageCipher) -> (usize, usize) {
     match protection {
-        Protection::Aead(cipher, _) => (0, cipher.key_length() + envelope::salt_length(cipher)),
-        Protection::Pair(pair) => {
+        MessageCipher::Aead(cipher, _) => (0, cipher.key_length() + envelope::salt_length(cipher)),
+        MessageCipher::Pair(pair) => {
             let nonce = if matches!(pair.encryption, Encryption::AesCtr(_)) { 4 } else { 0 };
             (pair.integrity.key_length(), pair.encryption.key_length() + nonce)
         }

@@ -19,22 +19,22 @@ const SPIS: Spis = Spis { initiator: 1, responder: 2 };
 const NONCES: Nonces<'static> = Nonces { initiator: &[1; 32], responder: &[2; 32] };
 
 /// Everything that can protect an IKE SA.
-fn protections() -> Vec<Protection> {
+fn protections() -> Vec<MessageCipher> {
     let aead = Cipher::ALL
         .iter()
-        .flat_map(|&cipher| cipher.tag_lengths().iter().map(move |&tag| Protection::Aead(cipher, tag)));
+        .flat_map(|&cipher| cipher.tag_lengths().iter().map(move |&tag| MessageCipher::Aead(cipher, tag)));
     let ciphers = Encryption::ALL.iter().copied().filter(|&one| one != Encryption::Null);
     let pairs = ciphers.flat_map(|encryption| {
-        Integrity::ALL.iter().map(move |&integrity| Protection::Pair(Pair { encryption, integrity }))
+        Integrity::ALL.iter().map(move |&integrity| MessageCipher::Pair(Pair { encryption, integrity }))
     });
     aead.chain(pairs).collect()
 }
 
-fn suite(protection: Protection, prf: Prf) -> IkeSuite {
+fn suite(protection: MessageCipher, prf: Prf) -> IkeSuite {
     IkeSuite { protection, prf, group: Group::X25519 }
 }
 
-fn keys(protection: Protection, prf: Prf, role: Role) -> IkeKeys {
+fn keys(protection: MessageCipher, prf: Prf, role: Role) -> IkeKeys {
     IkeKeys::first(&suite(protection, prf), role, SPIS, NONCES, &SecretBytes::new(vec![3; 32]))
 }
 
@@ -81,10 +81,10 @@ fn what_one_side_seals_the_other_opens_with_every_algorithm() {
 #[test]
 fn no_flipped_bit_and_no_cut_is_authentic() {
     for protection in [
-        Protection::Aead(Cipher::Aes128Gcm, 8),
-        Protection::Aead(Cipher::Aes256Ccm, 12),
-        Protection::Pair(Pair { encryption: Encryption::AesCbc(16), integrity: Integrity::HmacSha256 }),
-        Protection::Pair(Pair { encryption: Encryption::AesCtr(32), integrity: Integrity::AesXcbc }),
+        MessageCipher::Aead(Cipher::Aes128Gcm, 8),
+        MessageCipher::Aead(Cipher::Aes256Ccm, 12),
+        MessageCipher::Pair(Pair { encryption: Encryption::AesCbc(16), integrity: Integrity::HmacSha256 }),
+        MessageCipher::Pair(Pair { encryption: Encryption::AesCtr(32), integrity: Integrity::AesXcbc }),
     ] {
         let mut sender = keys(protection, Prf::HmacSha256, Role::Initiator);
         let receiver = keys(protection, Prf::HmacSha256, Role::Responder);
@@ -104,7 +104,7 @@ fn no_flipped_bit_and_no_cut_is_authentic() {
 
 #[test]
 fn initialization_vectors_of_counter_modes_are_never_used_twice() {
-    let mut sender = keys(Protection::Aead(Cipher::Aes128Gcm, 16), Prf::HmacSha256, Role::Initiator);
+    let mut sender = keys(MessageCipher::Aead(Cipher::Aes128Gcm, 16), Prf::HmacSha256, Role::Initiator);
     let mut seal = || sender.sealer.seal(&header(), 35, Envelope::Whole, &[7; 20], &mut Counting(0));
     let ivs: Vec<Vec<u8>> = (0..3).map(|_| seal()[32..40].to_vec()).collect();
     assert_eq!(ivs, [0u64, 1, 2].map(|iv| iv.to_be_bytes().to_vec()));
@@ -134,7 +134,7 @@ fn keys_come_in_the_order_of_the_rfc() {
     let seed = prf.compute(&[NONCES.initiator, NONCES.responder].concat(), &[&shared]);
     let info = [NONCES.initiator, NONCES.responder, &1u64.to_be_bytes(), &2u64.to_be_bytes()];
     let stream = prf.expand(seed.expose(), &info, 3 * 32 + 2 * 20 + 2 * 16);
-    let keys = keys(Protection::Pair(pair), prf, Role::Responder);
+    let keys = keys(MessageCipher::Pair(pair), prf, Role::Responder);
     assert_eq!(keys.root.sk_d.expose(), &stream.expose()[..32]);
     assert_eq!(keys.proof.remote.expose(), &stream.expose()[104..136], "SK_pi");
     assert_eq!(keys.proof.local.expose(), &stream.expose()[136..], "SK_pr");
@@ -142,7 +142,7 @@ fn keys_come_in_the_order_of_the_rfc() {
 
 #[test]
 fn child_keys_are_the_same_on_both_sides_and_depend_on_everything() {
-    let gcm = Protection::Aead(Cipher::Aes256Gcm, 16);
+    let gcm = MessageCipher::Aead(Cipher::Aes256Gcm, 16);
     let roots = [Role::Initiator, Role::Responder].map(|role| keys(gcm, Prf::HmacSha384, role).root);
     let transform = esp::Transform::Aead(Cipher::Aes256Gcm, 16);
     let shared = SecretBytes::new(vec![5; 32]);
@@ -157,7 +157,7 @@ fn child_keys_are_the_same_on_both_sides_and_depend_on_everything() {
 
 #[test]
 fn a_rekeyed_sa_has_other_keys_even_with_another_prf() {
-    let gcm = Protection::Aead(Cipher::Aes256Gcm, 16);
+    let gcm = MessageCipher::Aead(Cipher::Aes256Gcm, 16);
     let roots = [Role::Initiator, Role::Responder].map(|role| keys(gcm, Prf::HmacSha1, role).root);
     let shared = SecretBytes::new(vec![6; 32]);
     let spis = Spis { initiator: 3, responder: 4 };

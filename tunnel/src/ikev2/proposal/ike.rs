@@ -23,9 +23,9 @@ pub struct IkeOffer {
     pub groups: Vec<Group>,
 }
 
-/// The protection of the messages of an IKE SA.
+/// How the messages of an IKE SA are encrypted and authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protection {
+pub enum MessageCipher {
     /// An authenticated cipher, with its tag length in bytes (RFC 5282).
     Aead(Cipher, usize),
     /// A cipher and a MAC.
@@ -36,7 +36,7 @@ pub enum Protection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IkeSuite {
     /// The protection of messages.
-    pub protection: Protection,
+    pub protection: MessageCipher,
     /// The prf for key derivation.
     pub prf: Prf,
     /// The group of the key exchange.
@@ -92,8 +92,8 @@ impl IkeOffer {
     /// Whether the offer contains the suite.
     pub fn allows(&self, suite: &IkeSuite) -> bool {
         let protection = match suite.protection {
-            Protection::Aead(cipher, tag) => self.encryption.contains(&Encryption::Aead(cipher, tag)),
-            Protection::Pair(pair) => {
+            MessageCipher::Aead(cipher, tag) => self.encryption.contains(&Encryption::Aead(cipher, tag)),
+            MessageCipher::Pair(pair) => {
                 self.encryption.contains(&Encryption::Plain(pair.encryption))
                     && self.integrity.contains(&pair.integrity)
             }
@@ -104,9 +104,9 @@ impl IkeOffer {
     /// Each suite of the offer, in order of preference.
     pub(super) fn suites(&self) -> impl Iterator<Item = IkeSuite> {
         let protections = self.ciphers().flat_map(|cipher| {
-            let alone = cipher.authenticates().then(|| Protection::new(cipher, None)).flatten();
+            let alone = cipher.authenticates().then(|| MessageCipher::new(cipher, None)).flatten();
             let macs = if cipher.authenticates() { &[][..] } else { &self.integrity };
-            let paired = macs.iter().filter_map(move |mac| Protection::new(cipher, Some(*mac)));
+            let paired = macs.iter().filter_map(move |mac| MessageCipher::new(cipher, Some(*mac)));
             alone.into_iter().chain(paired)
         });
         protections.flat_map(move |protection| {
@@ -118,8 +118,8 @@ impl IkeOffer {
     /// The offer that contains only this suite.
     pub(super) fn exactly(suite: &IkeSuite) -> Self {
         let (encryption, integrity) = match suite.protection {
-            Protection::Aead(cipher, tag) => (Encryption::Aead(cipher, tag), Vec::new()),
-            Protection::Pair(pair) => (Encryption::Plain(pair.encryption), vec![pair.integrity]),
+            MessageCipher::Aead(cipher, tag) => (Encryption::Aead(cipher, tag), Vec::new()),
+            MessageCipher::Pair(pair) => (Encryption::Plain(pair.encryption), vec![pair.integrity]),
         };
         Self { encryption: vec![encryption], integrity, prf: vec![suite.prf], groups: vec![suite.group] }
     }
@@ -151,7 +151,7 @@ impl IkeOffer {
         let ciphers: Vec<Encryption> = self.ciphers().collect();
         let (cipher, mac) = choice.choose_protection(&ciphers, &self.integrity)?;
         let suite = IkeSuite {
-            protection: Protection::new(cipher, mac)?,
+            protection: MessageCipher::new(cipher, mac)?,
             prf: choice.choose(&self.prf)?,
             group: choice.choose(&self.groups)?,
         };
@@ -163,15 +163,17 @@ impl IkeSuite {
     /// The transforms that a proposal must contain to match this suite.
     pub(super) fn transforms(&self) -> impl Iterator<Item = Transform> {
         let (encryption, integrity) = match self.protection {
-            Protection::Aead(cipher, tag) => (Encryption::Aead(cipher, tag), None),
-            Protection::Pair(pair) => (Encryption::Plain(pair.encryption), Some(pair.integrity.transform())),
+            MessageCipher::Aead(cipher, tag) => (Encryption::Aead(cipher, tag), None),
+            MessageCipher::Pair(pair) => {
+                (Encryption::Plain(pair.encryption), Some(pair.integrity.transform()))
+            }
         };
         let rest = [encryption.transform(), self.prf.transform(), self.group.transform()];
         rest.into_iter().chain(integrity)
     }
 }
 
-impl Protection {
+impl MessageCipher {
     fn new(cipher: Encryption, mac: Option<Integrity>) -> Option<Self> {
         match (cipher, mac) {
             (Encryption::Aead(cipher, tag), None) => Some(Self::Aead(cipher, tag)),
@@ -186,8 +188,8 @@ impl Protection {
 impl fmt::Display for IkeSuite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.protection {
-            Protection::Aead(cipher, tag) => f.write_str(&Encryption::Aead(cipher, tag).name())?,
-            Protection::Pair(Pair { encryption, integrity }) => {
+            MessageCipher::Aead(cipher, tag) => f.write_str(&Encryption::Aead(cipher, tag).name())?,
+            MessageCipher::Pair(Pair { encryption, integrity }) => {
                 write!(f, "{}-{}", Encryption::Plain(encryption).name(), Algorithm::name(integrity))?;
             }
         }

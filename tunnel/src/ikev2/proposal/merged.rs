@@ -7,7 +7,7 @@
 //! The number of suites is bounded by the number of algorithms; the index is built in one pass over the message.
 
 use super::Selected;
-use super::ike::{IkeOffer, IkeSuite, Protection};
+use super::ike::{IkeOffer, IkeSuite, MessageCipher};
 use crate::ikev2::message::numbers::{integrity, protocol, transform};
 use crate::ikev2::message::{Proposal, Transform};
 use std::collections::HashMap;
@@ -100,9 +100,9 @@ impl<'a> ProposalIndex<'a> {
     fn choose(&self, suite: &IkeSuite) -> Option<Selected<IkeSuite>> {
         let named = suite.transforms().fold(self.usable, |found, one| found & self.with(one));
         let found = match suite.protection {
-            Protection::Pair(_) => named,
+            MessageCipher::Pair(_) => named,
             // An AEAD cipher takes no MAC: the proposal contains none, or NONE.
-            Protection::Aead(..) => {
+            MessageCipher::Aead(..) => {
                 let none = Transform::new(transform::INTEGRITY, integrity::NONE);
                 named & (!self.with_integrity | self.with(none))
             }

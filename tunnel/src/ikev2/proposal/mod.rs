@@ -14,7 +14,7 @@ mod merged;
 
 pub use algorithm::{Algorithm, Encryption, Sequence, name};
 pub use esp::{EspOffer, EspSuite};
-pub use ike::{IkeOffer, IkeSuite, Protection};
+pub use ike::{IkeOffer, IkeSuite, MessageCipher};
 pub(super) use merged::{MergedOffers, ProposalIndex};
 
 use super::message::{Proposal, Transform};
