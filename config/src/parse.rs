@@ -183,7 +183,10 @@ fn check(kind: Type, word: &Token) -> Result<(), ConfigError> {
                 Some(meant) => error.fix(format!("did you mean {meant}?")),
                 None => suggest(error, nearest(&word.text, words), words),
             },
-            _ => error,
+            _ => match kind.advice(&word.text) {
+                Some(advice) => error.fix(advice),
+                None => error,
+            },
         }
     })
 }

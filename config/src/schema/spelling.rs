@@ -4,6 +4,7 @@
 //! Edits mislead among algorithms: `aes-256-gcm` is nearer to `aes256gcm8`, with its weak tag, than to `aes256gcm128`.
 
 use super::algorithm::{DH_GROUPS, ENCRYPTIONS, HASHES, PFS, PRFS};
+use std::cmp::Reverse;
 
 /// The word of `words` that another spelling stands for.
 pub(crate) fn meant(text: &str, words: &[&'static str]) -> Option<&'static str> {
@@ -31,12 +32,16 @@ pub(crate) fn meant(text: &str, words: &[&'static str]) -> Option<&'static str> 
 pub(crate) const NEAR: usize = 3;
 
 /// The valid word nearest to `text`; among equals the one of the same length, as swapped letters are more frequent
-/// than missing ones.
+/// than missing ones, and then the one that begins like it.
 pub fn nearest<'a>(text: &str, valid: &[&'a str]) -> Option<&'a str> {
     let words = valid.iter().filter(|valid| !valid.starts_with('<'));
-    let rated = words
-        .map(|valid| (strsim::damerau_levenshtein(text, valid), valid.len().abs_diff(text.len()), *valid));
-    let (distance, _, nearest) = rated.min()?;
+    let common =
+        |valid: &str| text.chars().zip(valid.chars()).take_while(|(one, other)| one == other).count();
+    let rated = words.map(|valid| {
+        let (distance, longer) = (strsim::damerau_levenshtein(text, valid), valid.len().abs_diff(text.len()));
+        (distance, longer, Reverse(common(valid)), *valid)
+    });
+    let (distance, _, _, nearest) = rated.min()?;
     (distance <= NEAR && distance < nearest.chars().count()).then_some(nearest)
 }
 
@@ -72,6 +77,10 @@ fn encryption(plain: &str) -> Option<String> {
         return None;
     }
     let mut numbers = numbers(plain);
+    // Another length of a key is a mistyped one. A tag and a length may stand together: aes_gcm_16_256.
+    if numbers.iter().any(|number| (100..1000).contains(number) && ![128, 192, 256].contains(number)) {
+        return None;
+    }
     let bits = numbers.iter().position(|number| [128, 192, 256].contains(number));
     let bits = bits.map_or(if mode.is_some() { 256 } else { 128 }, |index| numbers.remove(index));
     let tag = match numbers.first() {
@@ -250,6 +259,12 @@ mod tests {
     ];
 
     #[test]
+    fn among_words_that_are_as_near_the_one_that_begins_alike_is_meant() {
+        assert_eq!(nearest("aes255", ENCRYPTIONS), Some("aes256"));
+        assert_eq!(nearest("b12", &["a12", "b13", "b1"]), Some("b13"));
+    }
+
+    #[test]
     fn what_people_type_leads_to_the_word_that_they_mean() {
         for (words, spellings) in SPELLINGS {
             for (text, word) in spellings {
@@ -258,6 +273,7 @@ mod tests {
         }
         for (text, words) in [
             ("sesame", ENCRYPTIONS),
+            ("aes255", ENCRYPTIONS),
             ("aesop", ENCRYPTIONS),
             ("sesame", HASHES),
             ("13", DH_GROUPS),

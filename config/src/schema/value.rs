@@ -124,6 +124,27 @@ impl Type {
         }
     }
 
+    /// What to write instead of an invalid value, if the error does not show it.
+    pub fn advice(self, text: &str) -> Option<String> {
+        match self {
+            Self::Number(low, _) if whole(text).is_some_and(|number| number < low) => {
+                Some(format!("write {low} or more"))
+            }
+            Self::Number(_, high) if whole(text).is_some_and(|number| number > high) => {
+                Some(format!("write {high} or less"))
+            }
+            Self::Number(..) => Some("write its digits alone".to_owned()),
+            Self::Address | Self::AddressOrAny if is_domain(text) => {
+                Some(format!("names are not resolved here: write the address; getent ahosts {text} shows it"))
+            }
+            Self::Address | Self::AddressOrAny => {
+                Some("write an address such as 192.0.2.1 or 2001:db8::1".to_owned())
+            }
+            Self::Key => Some("postern generate pki wireguard key-pair prints a new pair".to_owned()),
+            _ => None,
+        }
+    }
+
     /// The error for an invalid value. A possible secret is not repeated.
     fn refusal(self, text: &str) -> String {
         let expected = match self {
@@ -291,6 +312,28 @@ mod tests {
             assert_eq!(kind.check(good), Ok(()), "{kind:?}");
             let message = kind.check(bad).expect_err("bad");
             assert!(message.contains(said), "{message}");
+        }
+    }
+
+    #[test]
+    fn advice_says_what_to_write() {
+        let number = Type::Number(30, 86_400);
+        for (kind, text, said) in [
+            (number, "10", Some("write 30 or more")),
+            (number, "100000", Some("write 86400 or less")),
+            (number, "1h", Some("write its digits alone")),
+            (
+                Type::Address,
+                "vpn.example.net",
+                Some(
+                    "names are not resolved here: write the address; getent ahosts vpn.example.net shows it",
+                ),
+            ),
+            (Type::Address, "192.0.2", Some("write an address such as 192.0.2.1 or 2001:db8::1")),
+            (Type::Key, "secret", Some("postern generate pki wireguard key-pair prints a new pair")),
+            (Type::Prefix, "10.1.0.1", None),
+        ] {
+            assert_eq!(kind.advice(text).as_deref(), said, "{text}");
         }
     }
 

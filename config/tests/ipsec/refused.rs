@@ -316,10 +316,10 @@ fn wrong_words_and_values_are_placed_and_the_nearest_named() {
         ("set vpn ipsec esp-group A proposal 1 hahs sha256", 38, Some("did you mean hash?")),
         ("set vpn ipsec site-to-site pear a", 28, Some("did you mean peer?")),
         ("set vpn ipsec ike-group A key-exchange ikev3", 40, Some("did you mean ikev1?")),
-        ("set vpn ipsec ike-group A proposal 0", 36, None),
-        ("set vpn ipsec esp-group A lifetime 29", 36, None),
+        ("set vpn ipsec ike-group A proposal 0", 36, Some("write 1 or more")),
+        ("set vpn ipsec esp-group A lifetime 29", 36, Some("write 30 or more")),
         ("set vpn ipsec site-to-site peer a tunnel 1 local prefix 10.0.0.1/8", 57, None),
-        ("set vpn ipsec site-to-site peer a tunnel 1 mtu 575", 48, None),
+        ("set vpn ipsec site-to-site peer a tunnel 1 mtu 575", 48, Some("write 576 or more")),
         ("set pki ca a certificate -----BEGIN", 26, None),
     ] {
         let error = parse(line).expect_err(line).remove(0);
