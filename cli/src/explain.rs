@@ -145,7 +145,7 @@ mod tests {
             lines[3..],
             [
                 "    we accept aes256gcm128-prfsha256-x25519",
-                "    the peer accepts aes128-sha256-prfsha256-modp2048",
+                "    the peer offers aes128-sha256-prfsha256-modp2048",
                 "  fix: set vpn ipsec ike-group ROME proposal 2 encryption aes128",
                 "       set vpn ipsec ike-group ROME proposal 2 hash sha256",
             ]

@@ -87,7 +87,7 @@ pub(crate) fn down() -> IpsecPeer {
         what: "no common proposal for IKE".to_owned(),
         details: vec![
             "we accept aes256gcm128-prfsha256-x25519".to_owned(),
-            "the peer accepts aes128-sha256-prfsha256-modp2048".to_owned(),
+            "the peer offers aes128-sha256-prfsha256-modp2048".to_owned(),
         ],
         fix: vec![format!("{set} encryption aes128"), format!("{set} hash sha256")],
     };

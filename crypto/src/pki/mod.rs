@@ -18,6 +18,7 @@ mod status;
 mod trust;
 
 pub use certificate::{AlternativeName, Certificate, CertificateError};
+pub use der::DateTime;
 pub use evidence::{Evidence, Query};
 pub use identity::{Identity, IdentityError};
 pub use name::{DistinguishedName, NameError};

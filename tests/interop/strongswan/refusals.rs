@@ -36,14 +36,14 @@ const REFUSALS: &[Refusal] = &[
         ours: &["ike-group I proposal 1 encryption aes128gcm128"],
         theirs: ["", ""],
         we_called: &["no common proposal for IKE", "we accept aes128gcm128-prfsha256-ecp256"],
-        it_called: &["no common proposal for IKE", "the peer accepts aes256gcm128-prfsha256-ecp256"],
+        it_called: &["no common proposal for IKE", "the peer offers aes256gcm128-prfsha256-ecp256"],
     },
     Refusal {
         name: "another proposal for ESP",
         ours: &["esp-group E proposal 1 encryption aes128gcm128"],
         theirs: ["", ""],
         we_called: &["no common proposal for b-tunnel-1", "we accept aes128gcm128"],
-        it_called: &["no common proposal for", "the peer accepts aes256gcm128"],
+        it_called: &["no common proposal for", "the peer offers aes256gcm128"],
     },
     Refusal {
         name: "other networks",

@@ -74,7 +74,7 @@ fn a_wrong_proposal_for_ike_is_mended_by_the_lines_that_explain_it() {
     );
     assert!(a.contains("  fix: set vpn ipsec ike-group SITES proposal 2 encryption"), "{a}");
     assert!(b.contains("we accept aes128-sha256-prfsha256-modp2048\n"), "{b}");
-    assert!(b.contains("the peer accepts aes256gcm128-prfsha256-x25519\n"), "{b}");
+    assert!(b.contains("the peer offers aes256gcm128-prfsha256-x25519\n"), "{b}");
     assert!(b.contains("  fix: set vpn ipsec ike-group SITES proposal 2 encryption aes256gcm128\n"), "{b}");
 }
 
@@ -94,6 +94,8 @@ fn networks_that_do_not_fit_are_told_from_both_sides() {
     assert!(a.explains("other").contains("here: local 10.10.0.0/16, remote 10.20.0.0/16"));
     let said = b.explains("other");
     assert!(said.contains("the peer: local 10.10.0.0/16, remote 10.20.0.0/16"), "{said}");
-    let fix = "  fix: set vpn ipsec site-to-site peer other tunnel 1 local prefix 10.20.0.0/16\n";
-    assert!(said.contains(fix), "{said}");
+    let tunnel = "vpn ipsec site-to-site peer other tunnel 1 local prefix";
+    let fix =
+        format!("  fix: delete {tunnel} 10.99.0.0/16\n       set {tunnel} 10.20.0.0/16\n       here; or");
+    assert!(said.contains(&fix), "{said}");
 }

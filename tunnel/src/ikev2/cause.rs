@@ -1,6 +1,7 @@
 //! Why a negotiation fails, and which side is at fault.
 
 use crate::esp::TrafficSelector;
+use crypto::pki::ChainError;
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -120,6 +121,8 @@ pub enum Unproved {
     Status(String),
     /// The revocation status is required and is still being queried; everything else is valid.
     Awaited(String),
+    /// The certificate is not trusted.
+    Certificate(Box<ChainError>),
     /// The proof of the identity is invalid, for this reason.
     Proof(String),
 }
@@ -129,6 +132,7 @@ impl fmt::Display for Unproved {
         match self {
             Self::Identity => f.write_str("another identity is configured"),
             Self::Sha1 => f.write_str("it signs with SHA-1"),
+            Self::Certificate(error) => error.fmt(f),
             Self::Status(why) | Self::Awaited(why) | Self::Proof(why) => f.write_str(why),
         }
     }

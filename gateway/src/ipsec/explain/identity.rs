@@ -3,6 +3,8 @@
 use super::{Explained, its_log};
 use crate::ipsec::connections::Names;
 use config::print::quoted;
+use crypto::pki::{ChainError, ChainFailure, DateTime};
+use std::time::Duration;
 use tunnel::ikev2::{Cause, Unproved};
 
 /// No connection is for the identity of a peer.
@@ -47,8 +49,14 @@ pub(super) fn other_name(names: &Names, set: &str, cause: &Cause) -> Explained {
     }
 }
 
-/// The peer has not shown who it is.
-pub(super) fn not_authentic(names: &Names, set: &str, identity: &str, why: &Unproved) -> Explained {
+/// The peer has not shown who it is; the clock of this machine says that it is `now`.
+pub(super) fn not_authentic(
+    names: &Names,
+    set: &str,
+    identity: &str,
+    why: &Unproved,
+    now: Duration,
+) -> Explained {
     let fix = match why {
         Unproved::Identity => vec![format!("{set} authentication remote-id {}", quoted(identity))],
         Unproved::Sha1 => names.proof.without_sha1(set, "the peer"),
@@ -58,9 +66,33 @@ pub(super) fn not_authentic(names: &Names, set: &str, identity: &str, why: &Unpr
             "set pki ca NAME crl-file PATH, with a fresh list of its authority".to_owned(),
             format!("{set} authentication x509 revocation relaxed, to do without"),
         ],
+        Unproved::Certificate(error) => not_trusted(names, set, error, now),
         Unproved::Proof(_) => vec![names.proof.to_believe(set)],
     };
     (format!("{identity} has not shown who it is: {why}"), vec![], fix)
+}
+
+/// What to do about a certificate of the peer's chain that is not trusted.
+fn not_trusted(names: &Names, set: &str, error: &ChainError, now: Duration) -> Vec<String> {
+    let renew =
+        |of: &str| format!("have its authority issue a new certificate for {of}, and the peer send that one");
+    let subject = error.subject.to_string();
+    let clock = DateTime::from_unix_duration(now).unwrap_or(DateTime::INFINITY);
+    match &error.failure {
+        ChainFailure::Expired(_) => vec![
+            renew(&subject),
+            format!("or set the clock of this machine, if it is wrong: it says {clock}; timedatectl"),
+        ],
+        ChainFailure::NotYetValid(_) => vec![
+            format!("set the clock of this machine, if it is behind: it says {clock}; timedatectl"),
+            format!(
+                "or that of the machine that issued the certificate, if it was ahead, and {}",
+                renew(&subject)
+            ),
+        ],
+        ChainFailure::Revoked => vec![renew(&subject)],
+        _ => vec![names.proof.to_believe(set)],
+    }
 }
 
 /// We have not shown who we are, or cannot.

@@ -28,7 +28,7 @@ pub fn failure(
     at: Duration,
 ) -> IpsecFailure {
     let unknown = unknown();
-    let (what, details, fix) = explain(names.unwrap_or(&unknown), names.is_some(), path, cause);
+    let (what, details, fix) = explain(names.unwrap_or(&unknown), names.is_some(), path, cause, at);
     let what = if authentic { what } else { format!("{what} (unauthenticated, from {})", path.remote.ip()) };
     IpsecFailure { at: at.as_secs(), what, details, fix }
 }
@@ -52,7 +52,7 @@ fn unknown() -> Names {
 /// What went wrong, what each side wants, and what to do.
 type Explained = (String, Vec<String>, Vec<String>);
 
-fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explained {
+fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause, now: Duration) -> Explained {
     let set = format!("set vpn ipsec site-to-site peer {}", names.peer);
     match cause {
         Cause::NoConnection => reach::no_connection(path, &set, is_known),
@@ -62,13 +62,13 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause) -> Explaine
         Cause::NoAuthAnswer(auth) => reach::no_auth_answer(path, *auth),
         Cause::NoSuchPeer { identity } => identity::no_such_peer(&set, path.remote.ip(), identity),
         Cause::OtherName { .. } | Cause::Named { .. } => identity::other_name(names, &set, cause),
-        Cause::NotAuthentic { identity, why } => identity::not_authentic(names, &set, identity, why),
+        Cause::NotAuthentic { identity, why } => identity::not_authentic(names, &set, identity, why, now),
         Cause::CannotSign(_) | Cause::OwnCertificate(_) | Cause::OnlySha1 | Cause::Refused => {
             identity::not_believed(names, &set, cause)
         }
         Cause::NoProposal { of, ours, theirs } => proposals::no_proposal(names, of, ours, theirs),
         Cause::NoSelectors { ours, theirs } => {
-            selectors::no_selectors(&selectors::tunnel(names, &set), ours, theirs)
+            selectors::no_selectors(&selectors::tunnel(names, &set), path, ours, theirs)
         }
         Cause::Contested { packets, owner } => {
             selectors::contested(&selectors::tunnel(names, &set), packets, owner)

@@ -1,4 +1,4 @@
-//! No common algorithms: which lines make what the peer accepts ours as well, if it is strong enough.
+//! No common algorithms: which lines make what the peer offers ours as well, if it is strong enough.
 
 use super::Explained;
 use crate::ipsec::connections::Names;
@@ -18,7 +18,7 @@ pub(super) fn no_proposal(names: &Names, of: &str, ours: &[String], theirs: &[St
     let accepted = if theirs.is_empty() {
         "the peer does not say what it accepts".to_owned()
     } else {
-        format!("the peer accepts {}", theirs.join(", "))
+        format!("the peer offers {}", theirs.join(", "))
     };
     let wanted = theirs.iter().find_map(|text| Wanted::read(text, esp.is_none()));
     let fix = match &wanted {
@@ -33,7 +33,7 @@ pub(super) fn no_proposal(names: &Names, of: &str, ours: &[String], theirs: &[St
             group.free
         )],
         None => vec![format!(
-            "what the peer accepts is not served here, or weak; have it accept {}",
+            "what the peer offers is not served here, or weak; have it offer {}",
             ours.join(", ")
         )],
     };

@@ -6,12 +6,15 @@ use ipnet::{IpNet, IpSubnets, Ipv4Subnets, Ipv6Subnets};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use tunnel::esp::TrafficSelector;
+use tunnel::ikev2::Path;
+use tunnel::ikev2::selectors::narrow;
 
 /// Lines of configuration for one range of addresses.
 const MOST_PREFIXES: usize = 8;
 
 pub(super) fn no_selectors(
     set: &str,
+    path: Path,
     ours: &[Vec<TrafficSelector>; 2],
     theirs: &[Vec<TrafficSelector>; 2],
 ) -> Explained {
@@ -23,11 +26,7 @@ pub(super) fn no_selectors(
         "the peer does not say".to_owned()
     };
     let fix = if is_said {
-        let mut lines = traffic(set, "local", local);
-        lines.extend(traffic(set, "remote", remote));
-        let mut said = BTreeSet::new();
-        lines.retain(|line| said.insert(line.clone()));
-        lines
+        lines_that_differ(set, path, ours, [local, remote])
     } else {
         vec![format!("{set} local prefix and remote prefix: what is local here is remote there")]
     };
@@ -46,20 +45,48 @@ fn list(selectors: &[TrafficSelector]) -> String {
     selectors.iter().map(TrafficSelector::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The lines that make one side of a tunnel what the peer has for it.
-fn traffic(set: &str, side: &str, wanted: &[TrafficSelector]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for selector in wanted {
-        lines.extend(prefixes(selector).iter().map(|prefix| format!("{set} {side} prefix {prefix}")));
+/// The lines of this gateway that make a tunnel what the peer has for it: those to delete, then those to set.
+fn lines_that_differ(
+    set: &str,
+    path: Path,
+    ours: &[Vec<TrafficSelector>; 2],
+    theirs: [&Vec<TrafficSelector>; 2],
+) -> Vec<String> {
+    let of = set.trim_start_matches("set ");
+    let sides = || ["local", "remote"].into_iter().zip(ours.iter().zip(theirs));
+    let is_wrong = |ours: &[TrafficSelector], theirs: &[TrafficSelector]| narrow(ours, theirs).is_empty();
+    let one_is_wrong = sides().any(|(_, (ours, theirs))| is_wrong(ours, theirs));
+    let (mut superfluous, mut missing) = (Vec::new(), Vec::new());
+    for (side, (ours, theirs)) in sides().filter(|(_, it)| !one_is_wrong || is_wrong(it.0, it.1)) {
+        let [ours, theirs] = [ours, theirs].map(|selectors| traffic(side, selectors));
+        // Without a prefix a tunnel is for the addresses of the gateways: there is none to delete.
+        let own =
+            [path.local.ip(), path.remote.ip()].map(|own| format!("{side} prefix {}", IpNet::from(own)));
+        superfluous.extend(ours.iter().filter(|it| !theirs.contains(it) && !own.contains(it)).cloned());
+        missing.extend(theirs.iter().filter(|it| !ours.contains(it)).cloned());
+    }
+    let mut said = BTreeSet::new();
+    let lines = superfluous.iter().map(|words| format!("delete {of} {words}"));
+    let lines = lines.chain(missing.iter().map(|words| format!("set {of} {words}")));
+    let mut lines: Vec<String> = lines.filter(|line| said.insert(line.clone())).collect();
+    lines.push("here; or change the tunnel of the peer, if this side is right".to_owned());
+    lines
+}
+
+/// What the configuration says of one side of a tunnel.
+fn traffic(side: &str, selectors: &[TrafficSelector]) -> Vec<String> {
+    let mut words = Vec::new();
+    for selector in selectors {
+        words.extend(prefixes(selector).iter().map(|prefix| format!("{side} prefix {prefix}")));
         if selector.protocol != 0 {
-            lines.push(format!("{set} protocol {}", selector.protocol));
+            words.push(format!("protocol {}", selector.protocol));
         }
         // A range of ports has no words.
         if selector.ports.start() == selector.ports.end() {
-            lines.push(format!("{set} {side} port {}", selector.ports.start()));
+            words.push(format!("{side} port {}", selector.ports.start()));
         }
     }
-    lines
+    words
 }
 
 /// The prefixes that make up a range of addresses; an unaligned range has hundreds.

@@ -1,6 +1,7 @@
 //! What is said, and what it is to type.
 
 use super::*;
+use crypto::pki::{ChainError, ChainFailure, DateTime, DistinguishedName};
 use ipnet::IpNet;
 use rustix::io::Errno;
 use std::net::IpAddr;
@@ -73,8 +74,16 @@ fn a_proposal_that_is_not_served_here_is_passed_over() {
     let fix =
         proposals("IKE", "aes128-sha256-prfsha256-ecp256", &[strange, "aes256-sha256-prfsha256-ecp256"]);
     assert_eq!(fix[0], "set vpn ipsec ike-group BERLIN proposal 2 encryption aes256");
+    let path = Path {
+        local: "192.0.2.1:500".parse().expect("literal"),
+        remote: "192.0.2.2:500".parse().expect("literal"),
+    };
+    let theirs = vec![strange.to_owned()];
+    let cause = Cause::NoProposal { of: "IKE".to_owned(), ours: Vec::new(), theirs };
+    let told = failure(Some(&names()), path, true, &cause, Duration::ZERO);
+    assert_eq!(told.details[1], format!("the peer offers {strange}"));
     let fix = proposals("IKE", "aes128-sha256-prfsha256-ecp256", &[strange]);
-    assert!(fix[0].contains("have it accept aes128-sha256-prfsha256-ecp256"), "{fix:?}");
+    assert!(fix[0].contains("have it offer aes128-sha256-prfsha256-ecp256"), "{fix:?}");
 }
 
 #[test]
@@ -89,7 +98,7 @@ fn no_advice_weakens_a_connection() {
         "aes128gcm64-prfsha256-modp2048",
     ] {
         let fix = proposals("IKE", ours, &[weak]);
-        assert!(fix.len() == 1 && fix[0].ends_with(&format!("have it accept {ours}")), "{weak}: {fix:?}");
+        assert!(fix.len() == 1 && fix[0].ends_with(&format!("have it offer {ours}")), "{weak}: {fix:?}");
     }
     let mixed = proposals("IKE", ours, &["3des-aes256-sha1-sha512-prfsha1-prfsha512-modp1024-modp4096"]);
     let set = "set vpn ipsec ike-group BERLIN proposal 2";
@@ -99,7 +108,7 @@ fn no_advice_weakens_a_connection() {
         ["aes128-sha1-noesn", "3des-sha256-noesn", "null-sha256-noesn", "aes128-sha256-modp1024-noesn"]
     {
         let fix = proposals(of, "aes128-sha256-ecp256-esn", &[weak]);
-        assert!(fix.len() == 1 && fix[0].contains("have it accept"), "{weak}: {fix:?}");
+        assert!(fix.len() == 1 && fix[0].contains("have it offer"), "{weak}: {fix:?}");
     }
 }
 
@@ -276,8 +285,10 @@ fn what_a_peer_wants_in_the_tunnel_is_told_in_words_that_there_are() {
     let told = told(&Cause::NoSelectors { ours: [vec![], vec![]], theirs: [vec![range], vec![]] });
     let set = "set vpn ipsec site-to-site peer berlin tunnel 7";
     let lines = ["local prefix 10.3.0.0/31", "local prefix 10.3.0.2/32", "protocol 17", "local port 53"];
-    assert_eq!(told.fix, lines.map(|words| format!("{set} {words}")));
-    let text: String = told.fix.iter().map(|line| line.to_owned() + "\n").collect();
+    let (or, typed) = told.fix.split_last().expect("there are some");
+    assert_eq!(typed, lines.map(|words| format!("{set} {words}")));
+    assert!(or.contains("the tunnel of the peer"), "{or}");
+    let text: String = typed.iter().map(|line| line.to_owned() + "\n").collect();
     assert!(config::parse(&text).is_ok(), "{text}");
 }
 
@@ -327,9 +338,64 @@ fn selectors_are_told_from_both_sides_and_mended_from_here() {
         told.details,
         ["here: local 10.1.0.0/16, remote 10.2.0.0/16", "the peer: local 10.2.0.0/16, remote 10.3.0.0/16"]
     );
-    let set = "set vpn ipsec site-to-site peer berlin tunnel 7";
+    let tunnel = "vpn ipsec site-to-site peer berlin tunnel 7";
     assert_eq!(
         told.fix,
-        [format!("{set} local prefix 10.3.0.0/16"), format!("{set} remote prefix 10.2.0.0/16")]
+        [
+            format!("delete {tunnel} local prefix 10.1.0.0/16"),
+            format!("set {tunnel} local prefix 10.3.0.0/16"),
+            "here; or change the tunnel of the peer, if this side is right".to_owned()
+        ]
     );
+}
+
+#[test]
+fn the_address_of_a_gateway_is_not_deleted_where_no_prefix_is_set() {
+    let host = |address: [u8; 4]| vec![tunnel::ikev2::selectors::host(address.into())];
+    let told = told(&Cause::NoSelectors {
+        ours: [host([192, 0, 2, 1]), host([192, 0, 2, 2])],
+        theirs: [host([10, 3, 0, 1]), host([192, 0, 2, 2])],
+    });
+    assert_eq!(told.fix[0], "set vpn ipsec site-to-site peer berlin tunnel 7 local prefix 10.3.0.1/32");
+}
+
+#[test]
+fn a_certificate_of_the_peer_that_is_not_valid_is_renewed_there_or_a_clock_is_set() {
+    let subject: DistinguishedName = "C=CH, O=Sites, CN=berlin".parse().expect("right");
+    let date = DateTime::new(2028, 1, 1, 0, 0, 0).expect("right");
+    for (failure, lines) in [
+        (
+            ChainFailure::Expired(date),
+            &[
+                "have its authority issue a new certificate for C=CH, O=Sites, CN=berlin, and the peer send that one",
+                "or set the clock of this machine, if it is wrong: it says 1970-01-01T00:00:07Z; timedatectl",
+            ][..],
+        ),
+        (
+            ChainFailure::NotYetValid(date),
+            &[
+                "set the clock of this machine, if it is behind: it says 1970-01-01T00:00:07Z; timedatectl",
+                "or that of the machine that issued the certificate, if it was ahead, and have its authority issue a new \
+                 certificate for C=CH, O=Sites, CN=berlin, and the peer send that one",
+            ][..],
+        ),
+        (
+            ChainFailure::Revoked,
+            &[
+                "have its authority issue a new certificate for C=CH, O=Sites, CN=berlin, and the peer send that one",
+            ][..],
+        ),
+        (
+            ChainFailure::UnknownAuthority(subject.clone()),
+            &[
+                "set vpn ipsec site-to-site peer berlin authentication x509 ca-certificate NAME, of who signed the peer's \
+               certificate",
+            ][..],
+        ),
+    ] {
+        let why = Unproved::Certificate(Box::new(ChainError { subject: subject.clone(), failure }));
+        let cause = Cause::NotAuthentic { identity: "berlin".to_owned(), why };
+        let told = told_with(&Names { proof: Proof::Certificate, ..names() }, &cause);
+        assert_eq!(told.fix, lines, "{}", told.what);
+    }
 }

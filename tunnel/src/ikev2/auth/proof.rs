@@ -278,7 +278,11 @@ fn verify_signature(
         && !matches!(error.failure, ChainFailure::StatusAwaited(_))
     {
         let is_unknown = is_without_status(&error.failure);
-        return Err(if is_unknown { Unproved::Status(error.to_string()) } else { unproved(error) });
+        return Err(if is_unknown {
+            Unproved::Status(error.to_string())
+        } else {
+            Unproved::Certificate(Box::new(error.clone()))
+        });
     }
     if !peer.holds(&shown.identity) {
         return Err(unproved(format!("its certificate is for {}", peer.subject())));
