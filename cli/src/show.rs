@@ -194,6 +194,7 @@ mod tests {
             sent_bytes: 512,
             unsent_packets: 0,
             persistent_keepalive: 25,
+            failure: None,
         };
         Interface {
             name: "wg0".to_owned(),

@@ -148,12 +148,15 @@ fn wireguard(interface: &Interface) -> WireGuard {
     WireGuard { name: interface.name.clone(), up: interface.up, listen_port: interface.listen_port, peers }
 }
 
-/// WireGuard is silent without traffic: a peer is down only if its answer is overdue.
+/// WireGuard is silent without traffic: a peer is down only if its answer is overdue, or if handshakes have failed.
 fn peer(peer: &Peer) -> Line {
     let name = peer.name.clone().unwrap_or_else(|| peer.public_key.clone());
     let at = peer.endpoint.as_deref().map(|endpoint| format!(", at {endpoint}")).unwrap_or_default();
     let since = peer.latest_handshake.map(|at| format!("last handshake {}", ago(at)));
     let (state, why) = match (peer.active, since) {
+        (_, since) if let Some(failure) = &peer.failure => {
+            (State::Down, [failure.clone()].into_iter().chain(since).collect::<Vec<_>>().join("; "))
+        }
         (true, Some(since)) => {
             let [received, sent] = [peer.received_bytes, peer.sent_bytes].map(bytes);
             (State::Up, format!("{since}{at}, {received} received, {sent} sent"))
@@ -173,7 +176,12 @@ fn connection(peer: &IpsecPeer) -> Connection {
     let tunnels = peer.tunnels.iter().map(|tunnel| Line {
         name: tunnel.name.clone(),
         state: if tunnel.sas.is_empty() { missing(peer) } else { State::Up },
-        why: between(tunnel),
+        why: match &peer.failure {
+            Some(failure) if peer.up && tunnel.sas.is_empty() => {
+                format!("{}: {}", between(tunnel), failure.what)
+            }
+            _ => between(tunnel),
+        },
     });
     let why = if let (true, Some(seconds)) = (peer.up, peer.silent) {
         format!("{}; postern explain vpn ipsec peer {}", no_answer(seconds), peer.name)

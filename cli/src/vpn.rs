@@ -3,11 +3,12 @@
 #[cfg(test)]
 pub(crate) mod samples;
 
-use crate::Failure;
 use crate::request::Request;
+use crate::{Failure, client};
 use config::schema::nearest;
 use config::tree::natural_order;
 use gateway::api;
+use gateway::api::model::{Refused, Status};
 use gateway::ipsec::model::{Ipsec, IpsecPeer};
 use std::path::PathBuf;
 
@@ -39,9 +40,24 @@ pub(crate) fn peers(request: &Request) -> Result<Vec<Found>, Failure> {
 pub(crate) fn wanted(request: &Request) -> Result<Vec<Found>, Failure> {
     let found = peers(request)?;
     match request.value("PEER") {
-        Some(name) => named(found, name),
+        Some(name) => named(found, name).map_err(|error| not_in_force(request, name).unwrap_or(error)),
         None => Ok(found),
     }
+}
+
+/// The error for a peer that is configured, and that a daemon cannot serve now.
+fn not_in_force(request: &Request, name: &str) -> Option<Failure> {
+    let statuses: Vec<(PathBuf, Status)> = client::ask_each(request.api(), "/v1/status").ok()?;
+    let refused: Vec<Refused> = statuses.into_iter().flat_map(|(_, status)| status.refused).collect();
+    why_not_in_force(&refused, name).map(Failure::from)
+}
+
+fn why_not_in_force(refused: &[Refused], name: &str) -> Option<String> {
+    let place = format!("vpn ipsec site-to-site peer {name}");
+    let refused = refused.iter().find(|refused| refused.place == place)?;
+    let why = refused.why.strip_prefix(&format!("{place}: ")).unwrap_or(&refused.why);
+    let again = if refused.is_temporary { "; it is tried again by itself" } else { "" };
+    Some(format!("IPsec peer {name} is configured, and not in force{again}: {why}"))
 }
 
 fn not_running(why: &str) -> Failure {
@@ -71,6 +87,28 @@ mod tests {
     fn found(name: &str) -> Found {
         let peer = IpsecPeer { name: name.to_owned(), ..IpsecPeer::default() };
         Found { socket: PathBuf::new(), peer }
+    }
+
+    #[test]
+    fn a_peer_that_is_not_in_force_is_told_from_one_that_is_not_configured() {
+        let refused = Refused {
+            place: "vpn ipsec site-to-site peer berlin".to_owned(),
+            why: "vpn ipsec site-to-site peer berlin: vpn.example has no address now: lost\n  fix: mend it"
+                .to_owned(),
+            is_temporary: true,
+        };
+        assert_eq!(
+            why_not_in_force(std::slice::from_ref(&refused), "berlin").as_deref(),
+            Some(
+                "IPsec peer berlin is configured, and not in force; it is tried again by itself: vpn.example has no address \
+                 now: lost\n  fix: mend it"
+            )
+        );
+        let lasting = Refused { is_temporary: false, ..refused };
+        assert!(
+            !why_not_in_force(std::slice::from_ref(&lasting), "berlin").expect("it is").contains("again")
+        );
+        assert_eq!(why_not_in_force(&[lasting], "rome"), None);
     }
 
     #[test]

@@ -24,4 +24,5 @@ pub mod rights;
 pub mod service;
 pub mod tunnel_interface;
 pub mod unix_socket;
+mod unsent;
 pub mod wireguard;

@@ -278,7 +278,7 @@ fn what_serves_ike_already_is_named() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/ipsec-site-a.conf"));
     std::fs::write(&site.file, text.expect("it is there")).expect("a file");
     let said = refused(&lab, &site, &[]);
-    let us = format!("(process {})", std::process::id());
+    let us = format!("(process ID {})", std::process::id());
     assert!(said.contains("UDP port 500 is in use by ") && said.contains(&us), "{said}");
     assert!(said.contains("fix: run one program for IPsec only, or stop it: kill "), "{said}");
     drop(taken);

@@ -24,6 +24,7 @@ fn wireguard_peer(active: bool, handshake: Option<u64>, endpoint: Option<&str>, 
         sent_bytes: 512,
         unsent_packets: 0,
         persistent_keepalive: keepalive,
+        failure: None,
     }
 }
 
@@ -41,6 +42,12 @@ fn a_wireguard_peer_is_down_only_if_it_should_answer() {
         let line = peer(&it);
         assert!(line.state == expected && line.why.contains(said), "{:?}: {}", line.state, line.why);
     }
+    let failure = Some("192.0.2.1:51820 has not answered 3 handshakes".to_owned());
+    for handshake in [None, Some(7)] {
+        let line = peer(&Peer { failure: failure.clone(), ..wireguard_peer(false, handshake, endpoint, 0) });
+        assert!(line.state == State::Down && line.why.starts_with("192.0.2.1:51820 has not"), "{}", line.why);
+        assert_eq!(line.why.contains("last handshake"), handshake.is_some(), "{}", line.why);
+    }
 }
 
 #[test]
@@ -56,6 +63,31 @@ fn an_ipsec_peer_is_down_if_it_should_be_there_or_has_failed() {
     assert_eq!(closed(&waits).map(|closed| closed.prefixes).collect::<Vec<_>>(), [["10.3.0.0/16"]]);
     let half = IpsecPeer { tunnels: [up().tunnels, down().tunnels].concat(), ..up() };
     assert_eq!(states(&half), (State::Up, vec![State::Up, State::Down]));
+}
+
+#[test]
+fn a_tunnel_that_is_down_is_told_though_its_peer_is_up() {
+    let half = IpsecPeer { tunnels: down().tunnels, failure: down().failure, ..up() };
+    let shown = Daemon {
+        socket: PathBuf::new(),
+        up: false,
+        status: Status::default(),
+        wireguard: Vec::new(),
+        ipsec: vec![connection(&half)],
+        closed: Vec::new(),
+        drops: Vec::new(),
+        engines: BTreeMap::new(),
+    };
+    let text = text::daemon(&shown);
+    assert_eq!(
+        text.lines().skip(1).collect::<Vec<_>>(),
+        [
+            "IPsec: 1 of 1 peers up, but 1 of their tunnels is down",
+            "  berlin            up       192.0.2.2, for 1h2m3s",
+            "  fix: postern explain vpn ipsec peer berlin",
+            "    rome2-tunnel-1  down     10.1.0.0/16 to 10.3.0.0/16: no common proposal for IKE",
+        ]
+    );
 }
 
 #[test]
@@ -116,7 +148,7 @@ fn a_screen_shows_the_state_of_every_peer() {
     };
     let text = text::daemon(&shown);
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "postern 0.1.0, process 7, started now");
+    assert_eq!(lines[0], "postern 0.1.0, process ID 7, started now");
     assert_eq!(lines[1], "/etc/postern/postern.conf, put in force now");
     assert!(lines[2].ends_with(" was refused: a:1: wrong"), "{text}");
     assert_eq!(

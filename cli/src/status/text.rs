@@ -45,7 +45,8 @@ pub(super) fn daemon(daemon: &Daemon) -> String {
 fn head(daemon: &Daemon) -> Vec<String> {
     let status = &daemon.status;
     let since = ago(status.started);
-    let mut lines = vec![format!("postern {}, process {}, started {since}", status.version, status.process)];
+    let mut lines =
+        vec![format!("postern {}, process ID {}, started {since}", status.version, status.process)];
     let Some(configuration) = &status.configuration else { return lines };
     lines.push(format!("{}, put in force {}", configuration.file, ago(configuration.in_force_since)));
     if let Some(last) = &configuration.last_reload
@@ -68,12 +69,15 @@ fn wireguard(interface: &WireGuard) -> Vec<String> {
     );
     let mut lines = vec![head];
     lines.extend(table(&peers, "  "));
+    if peers.iter().any(|line| line.state == State::Down) {
+        lines.push(format!("  fix: postern explain interfaces wireguard {}", interface.name));
+    }
     lines
 }
 
 fn ipsec(connections: &[Connection]) -> Vec<String> {
     let states = connections.iter().map(|connection| connection.line.state);
-    let mut lines = vec![format!("IPsec: {}", counted(states))];
+    let mut lines = vec![format!("IPsec: {}{}", counted(states), tunnels_down(connections))];
     let mut sorted: Vec<&Connection> = connections.iter().collect();
     sorted.sort_by_key(|connection| {
         let is_up = |line: &Line| line.state == State::Up;
@@ -87,15 +91,28 @@ fn ipsec(connections: &[Connection]) -> Vec<String> {
     let rows: Vec<(&Line, &str)> = rows.collect();
     let width = rows.iter().map(|(line, indent)| indent.len() + line.name.chars().count()).max();
     let width = width.unwrap_or_default();
+    let is_down = |line: &Line| line.state == State::Down;
+    let down = listed.iter().filter(|it| is_down(&it.line) || it.tunnels.iter().any(is_down));
+    let down: Vec<&str> = down.map(|it| &*it.line.name).collect();
     for (line, indent) in rows {
         let name = format!("{indent}{}", line.name);
         lines.push(format!("  {name:<width$}  {:<7}  {}", line.state.name(), line.why));
-        if indent.is_empty() && line.state == State::Down {
+        if indent.is_empty() && down.contains(&&*line.name) {
             lines.push(format!("  fix: postern explain vpn ipsec peer {}", line.name));
         }
     }
     lines.extend(more(sorted.len()));
     lines
+}
+
+/// The number of tunnels that are down though their peers are up.
+fn tunnels_down(connections: &[Connection]) -> String {
+    let up = connections.iter().filter(|connection| connection.line.state == State::Up);
+    match up.flat_map(|it| &it.tunnels).filter(|tunnel| tunnel.state == State::Down).count() {
+        0 => String::new(),
+        1 => ", but 1 of their tunnels is down".to_owned(),
+        count => format!(", but {count} of their tunnels are down"),
+    }
 }
 
 /// The number of peers in each state.

@@ -78,7 +78,7 @@ fn held(port: u16, process: &Process) -> String {
         Some((_, service)) => format!("systemctl disable --now {service}, or kill {number}"),
         None => format!("{}, or stop it: kill {number}", other(port)),
     };
-    format!(" by {name} (process {number})\n  fix: {stop}")
+    format!(" by {name} (process ID {number})\n  fix: {stop}")
 }
 
 /// What can be done without stopping anything: IKE has no other ports.
@@ -153,7 +153,7 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("free");
         let taken = socket.local_addr().expect("bound").port();
         let said = port(taken);
-        assert!(said.contains(&format!("(process {})", std::process::id())), "{said}");
+        assert!(said.contains(&format!("(process ID {})", std::process::id())), "{said}");
         assert!(said.contains("\n  fix: choose another port, or stop it: kill "), "{said}");
         drop(socket);
         assert!(port(taken).contains(&format!("ss -ulpn 'sport = {taken}'")));
@@ -165,7 +165,7 @@ mod tests {
         let said = held(500, &charon);
         assert_eq!(
             said,
-            " by charon (process 812)\n  fix: systemctl disable --now strongswan-starter, or kill 812"
+            " by charon (process ID 812)\n  fix: systemctl disable --now strongswan-starter, or kill 812"
         );
         assert!(!held(500, &Process { name: "nc".to_owned(), ..charon }).contains("another port"));
     }

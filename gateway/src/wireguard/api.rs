@@ -8,6 +8,7 @@ use super::explain;
 use super::interface::Interface;
 use super::labels::Labels;
 use super::model;
+use super::update::Snapshot;
 use crate::clock::Clock;
 use crate::host::netlink::Netlink;
 use crate::service::View;
@@ -16,7 +17,7 @@ use axum::extract::{Path, State};
 use axum::routing::get;
 use axum::{Json, Router};
 use ipnet::IpNet;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -85,8 +86,9 @@ async fn explain_interface(
 }
 
 async fn show_interface(interface: &Interface, labels: &Labels) -> model::Interface {
-    let snapshot = interface.snapshot().await;
+    let snapshot = Arc::new(interface.snapshot().await);
     let wall = Clock.now().wall;
+    let failures = failures(interface.name(), &snapshot, labels).await;
     let peers = snapshot.peers.iter().map(|peer| model::Peer {
         name: labels.peers.get(&peer.public).map(|labels| labels.name.clone()),
         description: labels.peers.get(&peer.public).and_then(|labels| labels.description.clone()),
@@ -100,6 +102,7 @@ async fn show_interface(interface: &Interface, labels: &Labels) -> model::Interf
         sent_bytes: peer.sent_bytes,
         unsent_packets: peer.unsent_packets,
         persistent_keepalive: peer.persistent_keepalive,
+        failure: failures.get(&peer.public.to_string()).cloned(),
     });
     let mut peers: Vec<model::Peer> = peers.collect();
     // Without names, as they were added.
@@ -118,6 +121,17 @@ async fn show_interface(interface: &Interface, labels: &Labels) -> model::Interf
         fwmark: snapshot.fwmark,
         peers,
     }
+}
+
+/// Why peers are down, by their keys; an interface that is down says enough itself.
+async fn failures(name: &str, snapshot: &Arc<Snapshot>, labels: &Labels) -> HashMap<String, String> {
+    if !snapshot.up {
+        return HashMap::new();
+    }
+    let (name, snapshot, labels) = (name.to_owned(), Arc::clone(snapshot), labels.clone());
+    let explain = move || explain::failures(&name, &snapshot, &labels, Clock.now().wall);
+    // If it panicked, it has said so already.
+    tokio::task::spawn_blocking(explain).await.unwrap_or_default()
 }
 
 /// The addresses of an interface; none if it was moved to another network namespace.

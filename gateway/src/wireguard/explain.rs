@@ -3,6 +3,7 @@
 use super::labels::Labels;
 use super::update::{PeerSnapshot, Snapshot};
 use crate::host::netlink::Netlink;
+use crate::unsent::unsent;
 use crate::wireguard::model::{Caller, Explained, Explanation, Finding, PeerState};
 use ipnet::IpNet;
 use std::cell::RefCell;
@@ -33,6 +34,18 @@ pub(crate) fn interface(name: &str, snapshot: &Snapshot, labels: &Labels, now: D
     });
     let public_key = snapshot.public.map(|key| key.to_string());
     Explanation { interface: name.to_owned(), public_key, peers, callers: callers(snapshot) }
+}
+
+/// Why peers of an interface are down, by their keys. It asks the kernel, as [`interface`] does.
+pub(crate) fn failures(
+    name: &str,
+    snapshot: &Snapshot,
+    labels: &Labels,
+    now: Duration,
+) -> HashMap<String, String> {
+    let explanation = interface(name, snapshot, labels, now);
+    let down = explanation.peers.into_iter().filter(|peer| peer.state == PeerState::Down);
+    down.filter_map(|peer| Some((peer.public_key, peer.findings.into_iter().next()?.what))).collect()
 }
 
 /// The addresses that the kernel knows a way to; each is asked about once.
@@ -85,6 +98,7 @@ impl Subject<'_> {
     /// All that there is to say.
     fn explain(&self) -> Explained {
         let (state, mut findings) = self.state();
+        findings.extend(self.bad_responses().filter(|it| !findings.contains(it)));
         findings.extend(self.whatever_the_state());
         if state != PeerState::Up && self.snapshot.up {
             findings.extend(self.callers());
@@ -142,7 +156,9 @@ impl Subject<'_> {
             return (PeerState::Down, vec![finding(what, [fix])]);
         }
         if trouble.unanswered > 1 || (trouble.unanswered == 1 && !peer.has_key) {
-            return (PeerState::Down, self.unanswered());
+            // It has answered, and the general advice for silence would mislead.
+            let answered = self.bad_responses();
+            return (PeerState::Down, answered.map_or_else(|| self.unanswered(), |why| vec![why]));
         }
         if peer.has_key {
             let at = handshake.unwrap_or_default();
@@ -185,6 +201,10 @@ impl Subject<'_> {
             let what = format!("there is no route to {remote}: {handshakes} failed");
             return vec![finding(what, [format!("ip route get {}", remote.ip())])];
         }
+        if let Some(refusal) = self.peer.refusal {
+            let (what, fix) = unsent(remote, refusal, "UDP");
+            return vec![finding(what, fix)];
+        }
         let ours = self.snapshot.public.map(|key| key.to_string()).unwrap_or_default();
         let what = format!("{remote} has not answered {handshakes}");
         let fix = [
@@ -207,16 +227,16 @@ impl Subject<'_> {
         finding(what, fix)
     }
 
+    /// Its answers were not for the preshared key that we have.
+    fn bad_responses(&self) -> Option<Finding> {
+        let count = self.peer.trouble.bad_responses;
+        let what = format!("{count} of its answers could not be opened: the preshared keys differ");
+        let fix = self.set("preshared-key KEY", "preshared-key FILE");
+        (count > 0).then(|| finding(what, [format!("the same on both sides: {fix}")]))
+    }
+
     fn whatever_the_state(&self) -> Vec<Finding> {
         let (mut findings, trouble) = (Vec::new(), &self.peer.trouble);
-        if trouble.bad_responses > 0 {
-            let what = format!(
-                "{} of its answers could not be opened: the preshared keys differ",
-                trouble.bad_responses
-            );
-            let fix = self.set("preshared-key KEY", "preshared-key FILE");
-            findings.push(finding(what, [format!("the same on both sides: {fix}")]));
-        }
         if trouble.stale > 0 {
             let what = format!(
                 "{} of its handshakes were refused: their time is not after that of an earlier one",
@@ -286,6 +306,7 @@ mod tests {
     use crate::wireguard::callers::Callers;
     use crypto::{PublicKey, Secret};
     use packet::Endpoint;
+    use rustix::io::Errno;
     use tunnel::wireguard::Trouble;
     use tunnel::{Now, Time};
 
@@ -304,6 +325,7 @@ mod tests {
             persistent_keepalive: 0,
             has_key: false,
             trouble: Trouble::default(),
+            refusal: None,
             allowed_ips: vec!["10.2.0.0/24".parse().expect("literal")],
         }
     }
@@ -346,9 +368,19 @@ mod tests {
             text.contains(&PublicKey([1; 32]).to_string()) && text.contains(&PublicKey([2; 32]).to_string())
         );
         assert!(said(&snapshot, &peer, false).1.starts_with("there is no route to 192.0.2.2:51820"));
+        peer.refusal = Some(Errno::PERM);
+        let (state, text) = said(&snapshot, &peer, true);
+        let filter =
+            "a packet filter of this machine refuses UDP to 192.0.2.2, port 51820: Operation not permitted";
+        assert!(state == PeerState::Down && text.starts_with(filter), "{text}");
+        assert!(text.contains("nft list ruleset") && !text.contains("WireGuard listens there"), "{text}");
+        peer.refusal = None;
         peer.trouble.bad_responses = 3;
-        assert!(
-            said(&snapshot, &peer, true).1.contains("set interfaces wireguard wg0 peer b preshared-key KEY")
+        assert_eq!(
+            said(&snapshot, &peer, true).1,
+            "3 of its answers could not be opened: the preshared keys differ\n\
+             the same on both sides: set interfaces wireguard wg0 peer b preshared-key KEY\n",
+            "the reason is not hidden behind general advice"
         );
         peer.trouble = Trouble { unconfirmed: 2, stale: 1, ..Trouble::default() };
         let (state, text) = said(&snapshot, &peer, true);

@@ -28,6 +28,7 @@ use crypto::{Engine, PublicKey, Random};
 use ipnet::IpNet;
 use packet::DropCounters;
 use port::{Transmit, Wake};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,6 +129,8 @@ pub struct Parts<T> {
 
 struct Entry {
     peer: Arc<Peer>,
+    /// Why the kernel refused the last handshake message to it, if it did.
+    refusal: Option<Errno>,
     allowed: BTreeSet<IpNet>,
 }
 

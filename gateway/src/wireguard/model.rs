@@ -62,6 +62,9 @@ pub struct Peer {
     pub unsent_packets: u64,
     /// Seconds between keepalives; 0 for none.
     pub persistent_keepalive: u16,
+    /// Why it is down, as `explain` says it; none if it is up, idle or waiting.
+    #[serde(default)]
+    pub failure: Option<String>,
 }
 
 /// `GET /v1/interfaces/wireguard/NAME/explain`

@@ -4,6 +4,7 @@ use super::callers::Caller;
 use crypto::{PublicKey, Secret};
 use ipnet::IpNet;
 use packet::Endpoint;
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -98,7 +99,7 @@ pub enum UpdateError {
         /// The port.
         port: u16,
         /// What the kernel says.
-        error: rustix::io::Errno,
+        error: Errno,
     },
     /// The kernel refused the mark.
     #[error("fwmark {mark} cannot be set: {error}")]
@@ -106,7 +107,7 @@ pub enum UpdateError {
         /// The mark.
         mark: u32,
         /// What the kernel says.
-        error: rustix::io::Errno,
+        error: Errno,
     },
 }
 
@@ -152,6 +153,8 @@ pub struct PeerSnapshot {
     pub has_key: bool,
     /// What went wrong since the last finished handshake.
     pub trouble: Trouble,
+    /// Why the kernel refused the last handshake message to it, if it did.
+    pub refusal: Option<Errno>,
     /// Its prefixes, in order.
     pub allowed_ips: Vec<IpNet>,
 }

@@ -58,7 +58,7 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause, now: Durati
         Cause::NoConnection => reach::no_connection(path, &set, is_known),
         Cause::Moved { from, to } => reach::moved(*from, *to),
         Cause::NoAnswer => reach::no_answer(path),
-        Cause::NoRoute => reach::no_route(path.remote.ip()),
+        Cause::NoRoute => reach::no_route(path),
         Cause::NoAuthAnswer(auth) => reach::no_auth_answer(path, *auth),
         Cause::NoSuchPeer { identity } => identity::no_such_peer(&set, path.remote.ip(), identity),
         Cause::OtherName { .. } | Cause::Named { .. } => identity::other_name(names, &set, cause),

@@ -3,7 +3,7 @@
 use super::{Explained, its_log};
 use crate::ipsec::model::IpsecFailure;
 use rustix::io::Errno;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 use tunnel::ikev2::{Asked, AuthMessage, Path};
 
@@ -24,8 +24,9 @@ pub fn unanswered(path: Path, asked: Asked, sent: u32, since: Duration, at: Dura
         ),
         Asked::Auth(auth) => {
             let (_, details, fix) = no_auth_answer(path, auth);
+            let times = if sent == 1 { "once".to_owned() } else { format!("{sent} times") };
             let what = format!(
-                "{remote} has answered IKE_SA_INIT, but not IKE_AUTH to UDP port {port}, {sent} times within {seconds:.0} s; \
+                "{remote} has answered IKE_SA_INIT, but not IKE_AUTH to UDP port {port}, {times} within {seconds:.0} s; \
                  it is sent again"
             );
             (what, details, fix)
@@ -36,27 +37,7 @@ pub fn unanswered(path: Path, asked: Asked, sent: u32, since: Duration, at: Dura
 
 /// This machine has refused to send, for this reason.
 pub fn unsent(path: Path, refusal: Errno, at: Duration) -> IpsecFailure {
-    let (remote, port) = (path.remote.ip(), path.remote.port());
-    let routes = format!("look at the routes: ip route get {remote}");
-    let (what, fix) = match refusal {
-        Errno::NETUNREACH => return failure(no_route(remote), at),
-        Errno::HOSTUNREACH => {
-            (format!("{remote} is unreachable, say the routes of this machine: {refusal}"), vec![routes])
-        }
-        Errno::ACCESS => {
-            (format!("the routes of this machine prohibit what goes to {remote}: {refusal}"), vec![routes])
-        }
-        Errno::INVAL => {
-            (format!("the routes of this machine discard what goes to {remote}: {refusal}"), vec![routes])
-        }
-        Errno::PERM => (
-            format!("a packet filter of this machine refuses UDP to {remote}, port {port}: {refusal}"),
-            vec![format!(
-                "let out UDP 500 and 4500, and ESP, to {remote}; nft list ruleset shows what refuses"
-            )],
-        ),
-        _ => (format!("this machine cannot send to {remote}: {refusal}"), vec![routes]),
-    };
+    let (what, fix) = crate::unsent::unsent(path.remote, refusal, "UDP 500 and 4500, and ESP,");
     failure((what, Vec::new(), fix), at)
 }
 
@@ -65,12 +46,9 @@ fn failure((what, details, fix): Explained, at: Duration) -> IpsecFailure {
 }
 
 /// No route of this machine leads to the peer.
-pub(super) fn no_route(remote: IpAddr) -> Explained {
-    let fix = [
-        format!("ip route add {remote} via GATEWAY, or a default route"),
-        format!("ip route get {remote} shows what there is"),
-    ];
-    (format!("no route to {remote}: {}", Errno::NETUNREACH), vec![], fix.to_vec())
+pub(super) fn no_route(path: Path) -> Explained {
+    let (what, fix) = crate::unsent::unsent(path.remote, Errno::NETUNREACH, "UDP");
+    (what, Vec::new(), fix)
 }
 
 /// A peer does not answer.

@@ -177,6 +177,7 @@ fn an_unanswered_ike_auth_is_told_from_a_peer_that_is_not_there() {
         "{}",
         small.what
     );
+    assert!(small.what.contains("UDP port 4500, once within 1 s"), "{}", small.what);
     assert!(small.details.is_empty() && small.fix[0].starts_with("let UDP port 4500 through"), "{small:?}");
     assert!(told(3, 1200).details[0].contains("3 datagrams: all of them must arrive"));
     assert!(told(1, 3000).details[0].contains("fragments of IP"));

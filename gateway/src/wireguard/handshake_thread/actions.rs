@@ -4,6 +4,7 @@ use super::HandshakeThread;
 use crate::datapath::tables::{Order, Peer, Session};
 use packet::Endpoint;
 use port::Transmit;
+use rustix::io::Errno;
 use std::sync::Arc;
 use tunnel::wireguard::device::Outbox;
 use tunnel::wireguard::limits::HANDSHAKE_DS_FIELD;
@@ -17,13 +18,15 @@ impl<T: Transmit> HandshakeThread<T> {
                     if let Some(peer) = id.and_then(|id| self.peer(id)) {
                         peer.sent.count(1, message.len());
                     }
-                    self.send_message(source, &message);
+                    let refusal = self.send_message(source, &message);
+                    self.note_refusal(id, refusal);
                 }
                 Action::Retire { index } => self.shared.tables.retire(index),
                 Action::Send { peer: id, message } => {
                     let Some(peer) = self.peer(id) else { continue };
                     peer.sent.count(1, message.len());
-                    self.send_message(peer.endpoint.load().as_deref().copied(), &message);
+                    let refusal = self.send_message(peer.endpoint.load().as_deref().copied(), &message);
+                    self.note_refusal(Some(id), refusal);
                 }
                 Action::Learn { peer: id } => {
                     if let (Some(peer), Some(source)) = (self.peer(id), source) {
@@ -64,8 +67,15 @@ impl<T: Transmit> HandshakeThread<T> {
         self.peers.get(&id).map(|entry| Arc::clone(&entry.peer))
     }
 
-    fn send_message(&mut self, to: Option<Endpoint>, message: &[u8]) {
-        self.sender.message(to, message, HANDSHAKE_DS_FIELD);
+    /// Sends a message. Returns why the kernel refused it, if it did.
+    fn send_message(&mut self, to: Option<Endpoint>, message: &[u8]) -> Option<Errno> {
+        self.sender.message(to, message, HANDSHAKE_DS_FIELD)
+    }
+
+    fn note_refusal(&mut self, id: Option<PeerId>, refusal: Option<Errno>) {
+        if let Some(entry) = id.and_then(|id| self.peers.get_mut(&id)) {
+            entry.refusal = refusal;
+        }
     }
 
     fn keepalive(&mut self, id: PeerId) {

@@ -158,7 +158,7 @@ impl<T: Transmit> HandshakeThread<T> {
         self.callers.forget(&public);
         let (id, activity) = self.device.add_peer(public);
         let peer = Arc::new(Peer::new(id, PeerState::WireGuard(activity), self.budget.clone()));
-        self.peers.insert(id, Entry { peer, allowed: BTreeSet::new() });
+        self.peers.insert(id, Entry { peer, refusal: None, allowed: BTreeSet::new() });
         id
     }
 

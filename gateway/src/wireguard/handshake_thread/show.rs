@@ -33,6 +33,7 @@ impl<T: Transmit> HandshakeThread<T> {
             persistent_keepalive: status.persistent_keepalive.map_or(0, |every| every.as_secs() as u16),
             has_key: status.has_key,
             trouble: status.trouble,
+            refusal: entry.refusal,
             allowed_ips: entry.allowed.iter().copied().collect(),
         })
     }
