@@ -66,6 +66,8 @@ pub(super) fn protected(wanted: &Wanted) -> Protected {
 struct Collected {
     rules: BTreeMap<Rule, String>,
     routes: BTreeMap<Route, String>,
+    /// Those of the routes.
+    places: BTreeSet<Place>,
     missing_addresses: Vec<(u32, IpNet, String)>,
     /// Links that are there and have routes or addresses of ours.
     indices: BTreeSet<u32>,
@@ -76,8 +78,7 @@ impl Collected {
     fn add(&mut self, netlink: &mut Netlink, name: &str, wants: &Wants) -> Result<(), NetlinkError> {
         self.rules.extend(wants.rules.iter().map(|rule| (*rule, name.to_owned())));
         let closed = wants.closed.iter();
-        let closed = closed.map(|&(prefix, table)| Route { prefix, table, way: Way::Nowhere });
-        self.routes.extend(closed.map(|route| (route, name.to_owned())));
+        self.add_routes(name, closed.map(|&(prefix, table)| Route { prefix, table, way: Way::Nowhere }));
         if wants.routes.is_empty() && wants.addresses.is_empty() {
             return Ok(());
         }
@@ -91,9 +92,18 @@ impl Collected {
         let missing = wants.addresses.iter().filter(|address| !present.contains(address));
         self.missing_addresses.extend(missing.map(|&address| (link.index, address, name.to_owned())));
         let way = Way::Link { index: link.index, source: None };
-        let open = wants.routes.iter().map(|&(prefix, table)| Route { prefix, table, way });
-        self.routes.extend(open.map(|route| (route, name.to_owned())));
+        self.add_routes(name, wants.routes.iter().map(|&(prefix, table)| Route { prefix, table, way }));
         Ok(())
+    }
+
+    /// Adds routes, unless another interface has a route of the same place. Only one of them fits, and each would replace the
+    /// other for ever. The first interface by name gets it, whatever the kernel has: the configuration alone decides.
+    fn add_routes(&mut self, name: &str, routes: impl IntoIterator<Item = Route>) {
+        for route in routes {
+            if self.places.insert(place(route)) {
+                self.routes.insert(route, name.to_owned());
+            }
+        }
     }
 
     /// Adds what depends on the addresses of this machine, and on the networks of `others`.
@@ -113,7 +123,7 @@ impl Collected {
         let index = link.filter(|link| link.up).map(|link| link.index);
         let around = Surroundings { index, addresses, others };
         let routes = networks.routes(&around, |to| netlink.outside(to, MARK).ok()?.source);
-        self.routes.extend(routes.into_iter().map(|route| (route, name.to_owned())));
+        self.add_routes(name, routes);
         self.rules.extend(networks.rules(addresses).into_iter().map(|rule| (rule, name.to_owned())));
     }
 }
@@ -130,13 +140,12 @@ pub(super) fn plan(wanted: &Wanted, netlink: &mut Netlink) -> Result<Plan, Netli
     for (name, wants) in wanted {
         collected.add_networks(netlink, name, wants, &addresses, &others);
     }
-    let Collected { rules, mut routes, missing_addresses, indices } = collected;
+    let Collected { rules, mut routes, places, missing_addresses, indices } = collected;
     let present: BTreeSet<Route> = netlink.routes()?.into_iter().collect();
     let is_ours = |route: &Route| match route.way {
         Way::Link { index, .. } => indices.contains(&index) || TABLES.contains(&route.table),
         Way::Nowhere | Way::Onward => true,
     };
-    let places: BTreeSet<_> = routes.keys().map(|route| place(*route)).collect();
     let unwanted = |route: &Route| is_ours(route) && !places.contains(&place(*route));
     let unwanted_routes = present.iter().copied().filter(unwanted).collect();
     routes.retain(|route, _| !present.contains(route));
@@ -197,7 +206,10 @@ fn order(way: Way) -> u8 {
     }
 }
 
+/// Prefix, table, and the order that the way sets.
+type Place = (IpNet, u32, u8);
+
 /// Routes of the same place take the place of each other.
-fn place(route: Route) -> (IpNet, u32, u8) {
+fn place(route: Route) -> Place {
     (route.prefix, route.table, order(route.way))
 }
