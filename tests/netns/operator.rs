@@ -224,6 +224,15 @@ fn the_journal_gets_priorities_in_the_place_of_levels() {
     assert!(said.contains(" WARN ") && !said.contains("<4>"), "{said}");
 }
 
+/// What `wg show dump` shows, except the bytes received from a peer and sent to it: a handshake may be sent at any time.
+fn without_counters(dump: &str) -> Vec<Vec<&str>> {
+    let mut rows: Vec<Vec<&str>> = dump.lines().map(|row| row.split('\t').collect()).collect();
+    for row in &mut rows[1..] {
+        row.drain(5..7);
+    }
+    rows
+}
+
 #[test]
 fn wg_sees_what_the_gateway_serves_and_changes_nothing() {
     let Some(mut lab) = sites() else { return };
@@ -252,7 +261,8 @@ fn wg_sees_what_the_gateway_serves_and_changes_nothing() {
     let error = wg(&["set", &name, "listen-port", "51999"]).expect_err("read-only").to_string();
     assert!(error.contains("Operation not permitted"), "{error}");
     assert!(wg(&["set", &name, "peer", &other, "remove"]).is_err());
-    assert_eq!(wg(&["show", &name, "dump"]).expect("it shows"), dump);
+    let after = wg(&["show", &name, "dump"]).expect("it shows");
+    assert_eq!(without_counters(&after), without_counters(&dump));
     let log = std::fs::read_to_string(&site.log).expect("it logs");
     assert!(log.contains("fix: change the file, then: postern reload"), "{log}");
     // An open connection does not keep an interface.
