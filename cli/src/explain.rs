@@ -37,7 +37,10 @@ pub(crate) fn explain(peer: &IpsecPeer) -> String {
     lines.extend(down.iter().map(|tunnel| format!("  {} is down", tunnel.name)));
     match &peer.failure {
         Some(failure) => lines.extend(failed(failure)),
-        None if !peer.up => lines.extend(waiting(peer)),
+        None if !peer.up => {
+            lines.extend(waiting(peer));
+            lines.extend(peer.unknown_caller.iter().flat_map(failed));
+        }
         None if !down.is_empty() => {
             lines.push("  no failure: it starts on the first matching packet".to_owned());
         }
@@ -105,7 +108,12 @@ fn waiting(peer: &IpsecPeer) -> Vec<String> {
     let set = format!("set vpn ipsec site-to-site peer {} connection-type initiate", peer.name);
     match peer.connection_type {
         ConnectionType::None => vec![
-            "  it waits for the peer to call, and nothing has come that could be this peer".to_owned(),
+            match peer.unknown_caller {
+                Some(_) => "  it waits for the peer to call".to_owned(),
+                None => {
+                    "  it waits for the peer to call, and nothing has come that could be this peer".to_owned()
+                }
+            },
             format!("  fix: have {remote} call {local}, UDP 500 and 4500; or call it: {set}"),
         ],
         ConnectionType::Trap => vec![
@@ -156,6 +164,12 @@ mod tests {
     fn a_peer_of_which_nothing_was_heard_says_what_it_waits_for() {
         let mut peer = IpsecPeer { failure: None, connection_type: ConnectionType::None, ..down() };
         assert!(explain(&peer).contains("waits for the peer to call"));
+        let what = "198.51.100.254 called, and no peer is configured for it".to_owned();
+        let fix = vec!["if that is this peer: set it".to_owned()];
+        peer.unknown_caller = Some(IpsecFailure { what, fix, ..IpsecFailure::default() });
+        let text = explain(&peer);
+        assert!(!text.contains("nothing has come") && text.contains(" ago, 198.51.100.254 called"), "{text}");
+        assert!(text.ends_with("  fix: if that is this peer: set it\n"), "{text}");
         peer.connection_type = ConnectionType::Trap;
         assert!(
             explain(&peer).contains("the first matching packet; none yet")

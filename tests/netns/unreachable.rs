@@ -51,7 +51,7 @@ fn filtered(site: &str, hook: &str, port: u16) -> Option<Lab> {
     let lab = sites()?;
     let rules = format!(
         "add table inet t; add chain inet t c {{ type filter hook {hook} priority 0 ; }}; \
-         add rule inet t c udp dport {port} drop"
+         add rule inet t c udp dport {port} counter drop"
     );
     lab.run(site, "nft", &[&rules]).expect("a filter");
     Some(lab)
@@ -65,6 +65,14 @@ fn a_packet_filter_that_refuses_what_we_send_is_named() {
         "a packet filter of this machine refuses UDP to 192.168.77.2, port 500: Operation not permitted";
     let said = comes_to_say(&gateway, words);
     assert!(said.contains("fix: let out UDP 500 and 4500"), "{said}");
+    // Until it has been sent a third time, seconds later.
+    let listed = || lab.run("a", "nft", &["list ruleset"]).expect("it lists");
+    let refused = || {
+        let count = listed().split("counter packets ").nth(1)?.split(' ').next()?.parse::<u32>().ok();
+        count.filter(|count| *count > 2)
+    };
+    wait_until(PATIENCE, || refused().is_some()).expect("it goes on");
+    assert!(!gateway.0.logged().contains("has not answered"), "nothing was sent: {}", gateway.0.logged());
 }
 
 #[test]
@@ -77,7 +85,25 @@ fn an_ike_auth_that_is_lost_on_the_way_is_told_from_a_peer_that_is_not_there() {
     let said =
         comes_to_say(&gateway, "192.168.77.2 has answered IKE_SA_INIT, but not IKE_AUTH to UDP port 4500");
     assert!(said.contains("fix: let UDP port 4500 through"), "{said}");
+    let said =
+        comes_to_say(&other, "IKE_SA_INIT came from 192.168.77.1:500 and was answered, and no IKE_AUTH");
+    assert!(said.contains("fix: let UDP ports 500 and 4500 through"), "{said}");
     lab.run("b", "nft", &["delete table inet t"]).expect("it is there");
     gateway.comes_up("other");
     assert!(!gateway.explained("other").1.contains("IKE_AUTH"));
+}
+
+#[test]
+fn a_call_from_an_address_that_no_peer_has_is_told_of_the_peer_that_is_waited_for() {
+    let Some(mut lab) = sites() else { return };
+    let mut other = Gateway::new(&lab, "b");
+    let elsewhere = "remote-address 192.168.77.9";
+    other.write(&configuration(1).replace("remote-address 192.168.77.1", elsewhere));
+    other.0.start(&mut lab);
+    let _calling = calling(&mut lab, |text| text);
+    let words = "192.168.77.1 called, and no peer is configured for it; this one is expected at 192.168.77.9";
+    let said = comes_to_say(&other, words);
+    assert!(!said.contains("nothing has come"), "{said}");
+    let set = "set vpn ipsec site-to-site peer other remote-address 192.168.77.1";
+    assert!(said.contains(&format!("fix: if that is this peer: {set}\n")), "{said}");
 }

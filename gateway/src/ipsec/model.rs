@@ -60,6 +60,9 @@ pub struct IpsecPeer {
     pub sends_from: Option<String>,
     /// Its last failure.
     pub failure: Option<IpsecFailure>,
+    /// While it is not connected: the last call from an address for which no peer is configured, which may be its own.
+    #[serde(default)]
+    pub unknown_caller: Option<IpsecFailure>,
 }
 
 /// The IKE SA with a peer.
@@ -77,7 +80,7 @@ pub struct IpsecIke {
     pub local: String,
     /// The peer's.
     pub remote: String,
-    /// Whether a NAT was detected, or one side claims a NAT to get ESP in UDP.
+    /// Whether this gateway is behind a NAT.
     pub nat: bool,
     /// Seconds until its rekeying.
     pub rekeying_in: Option<u64>,

@@ -49,8 +49,8 @@ impl UapiError {
 
     /// A set where only the configuration file changes anything.
     pub(super) fn read_only() -> Self {
-        let message = "the interface is what the configuration file says, and wg only sees it\n  fix: change the file, then: \
-                       postern reload";
+        let message = "the interface is what the configuration file says, and wg only sees it\n  fix: change the \
+                       configuration file, which postern status names, then: postern reload";
         Self { errno: Errno::PERM.raw_os_error(), message: message.to_owned() }
     }
 

@@ -82,6 +82,21 @@ pub enum Event {
         /// The time since it was first sent.
         since: Duration,
     },
+    /// An unauthenticated source refused a set-up of ours, which goes on: the genuine answer may follow. Reported once for
+    /// each attempt.
+    Doubted {
+        /// The connection.
+        connection: ConnectionId,
+        /// Local and remote address.
+        path: Path,
+        /// The cause that it gives.
+        cause: Cause,
+    },
+    /// IKE_SA_INIT of a peer was answered, and IKE_AUTH is overdue. Any source may have caused it.
+    Unfinished {
+        /// Local and remote address.
+        path: Path,
+    },
     /// A negotiation failed.
     Failed {
         /// The connection, if it is known.

@@ -18,6 +18,8 @@ pub const LONGEST_FIRST: usize = 8192;
 
 /// The lifetime of a half-open SA.
 pub const HALF_OPEN_TIME: Duration = Duration::from_secs(30);
+/// The time after which a missing IKE_AUTH is reported. Initiators need a fraction of it for the key exchange.
+pub const AUTH_TIME: Duration = Duration::from_secs(5);
 /// The time that a half-open SA is kept after its initiator was refused, to repeat a refusal that was lost.
 pub const REFUSED_TIME: Duration = Duration::from_secs(10);
 /// The number of half-open SAs from which a cookie is required (section 2.6).

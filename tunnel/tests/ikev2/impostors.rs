@@ -96,11 +96,14 @@ fn an_unauthenticated_error_is_reported_if_no_valid_answer_arrives() {
     for _ in 0..3 {
         network.arrive(Datagram { from: first.to, to: first.from, bytes: bytes.clone() });
     }
-    assert!(matches!(network.hosts[A].events[..], [Event::Calling { .. }]));
+    assert!(matches!(network.hosts[A].events[..], [Event::Calling { .. }, Event::Doubted { .. }]));
     network.run(seconds(10));
     assert_eq!(network.log.len(), 3, "it asked again");
-    let [Event::Calling { .. }, Event::Failed { authentic: false, cause: Cause::NoProposal { .. }, .. }] =
-        &network.hosts[A].events[..]
+    let [
+        Event::Calling { .. },
+        Event::Doubted { cause: Cause::NoProposal { .. }, .. },
+        Event::Failed { authentic: false, cause: Cause::NoProposal { .. }, .. },
+    ] = &network.hosts[A].events[..]
     else {
         panic!("{:?}", network.hosts[A].events);
     };

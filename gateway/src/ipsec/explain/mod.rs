@@ -10,7 +10,7 @@ mod selectors;
 #[cfg(test)]
 mod tests;
 
-pub use reach::{unanswered, unsent};
+pub use reach::{unanswered, unfinished, unknown_caller, unsent};
 
 use super::connections::{Group, Names};
 use super::proof::Proof;

@@ -3,7 +3,7 @@
 use super::{Explained, its_log};
 use crate::ipsec::model::IpsecFailure;
 use rustix::io::Errno;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tunnel::ikev2::{Asked, AuthMessage, Path};
 
@@ -33,6 +33,31 @@ pub fn unanswered(path: Path, asked: Asked, sent: u32, since: Duration, at: Dura
         }
     };
     IpsecFailure { at: at.as_secs(), what, details, fix }
+}
+
+/// IKE_SA_INIT of a peer was answered, and nothing has followed.
+pub fn unfinished(path: Path, at: Duration) -> IpsecFailure {
+    let remote = path.remote;
+    let what = format!("IKE_SA_INIT came from {remote} and was answered, and no IKE_AUTH has followed");
+    let fix = vec![
+        format!("let UDP ports 500 and 4500 through on the way from {} and back", remote.ip()),
+        its_log(),
+    ];
+    failure((format!("{what} (unauthenticated)"), Vec::new(), fix), at)
+}
+
+/// A call from an address for which no peer is configured, told of one that is expected elsewhere.
+pub fn unknown_caller(peer: &str, from: IpAddr, expected: IpAddr, at: u64) -> IpsecFailure {
+    let path = format!("vpn ipsec site-to-site peer {peer} remote-address");
+    IpsecFailure {
+        at,
+        what: format!("{from} called, and no peer is configured for it; this one is expected at {expected}"),
+        details: Vec::new(),
+        fix: vec![
+            format!("if that is this peer: set {path} {from}"),
+            format!("or, if a NAT gives it changing addresses: delete {path}"),
+        ],
+    }
 }
 
 /// This machine has refused to send, for this reason.

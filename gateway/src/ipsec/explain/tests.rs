@@ -192,6 +192,26 @@ fn an_unanswered_ike_auth_is_told_from_a_peer_that_is_not_there() {
 }
 
 #[test]
+fn a_call_that_stops_or_comes_from_elsewhere_is_told_of_the_peer_that_is_waited_for() {
+    let path = Path {
+        local: "192.0.2.1:500".parse().expect("literal"),
+        remote: "192.0.2.2:500".parse().expect("literal"),
+    };
+    let told = unfinished(path, Duration::from_secs(7));
+    let what = "IKE_SA_INIT came from 192.0.2.2:500 and was answered, and no IKE_AUTH has followed (unauthenticated)";
+    assert_eq!((told.what.as_str(), told.at), (what, 7));
+    assert_eq!(told.fix[0], "let UDP ports 500 and 4500 through on the way from 192.0.2.2 and back");
+    let [from, expected] = ["198.51.100.254", "198.51.100.1"].map(|it| it.parse().expect("literal"));
+    let told = unknown_caller("berlin", from, expected, 7);
+    let what =
+        "198.51.100.254 called, and no peer is configured for it; this one is expected at 198.51.100.1";
+    assert_eq!(told.what, what);
+    let set = "set vpn ipsec site-to-site peer berlin remote-address 198.51.100.254";
+    assert_eq!(told.fix[0], format!("if that is this peer: {set}"));
+    assert!(config::parse(set).is_ok());
+}
+
+#[test]
 fn what_this_machine_refuses_to_send_is_said_in_words() {
     let path = Path {
         local: "192.0.2.1:500".parse().expect("literal"),

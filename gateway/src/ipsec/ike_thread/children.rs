@@ -5,6 +5,7 @@ mod lookup;
 mod path;
 mod policies;
 mod show;
+mod told;
 mod unsent;
 mod update;
 
@@ -24,6 +25,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use told::Told;
 use tunnel::esp::{Selectors, TrafficSelector};
 use tunnel::ikev2::proposal::{EspSuite, IkeSuite};
 use tunnel::ikev2::{Connection, ConnectionId, Follows, Install, SessionId};
@@ -43,6 +45,8 @@ pub struct Connected {
     /// Since when it is connected, who it is, and by which algorithms.
     established: Option<Established>,
     failure: Option<IpsecFailure>,
+    /// The failure that was logged last.
+    told: Option<Told>,
 }
 
 struct Established {
@@ -138,6 +142,8 @@ pub struct Children {
     last_peer: u64,
     /// Where nothing can be sent to now.
     pub(super) unsent: Unsent,
+    /// The last call that no peer is configured for: its source, and when it came, in seconds since 1970.
+    pub(super) unknown_caller: Option<(IpAddr, u64)>,
 }
 
 impl Children {
@@ -165,6 +171,7 @@ impl Children {
             lingering: Timers::default(),
             last_peer: 0,
             unsent: Unsent::default(),
+            unknown_caller: None,
         }
     }
 
@@ -181,7 +188,8 @@ impl Children {
         }
         self.by_name.insert(settings.name.clone(), id);
         self.enter(id, settings.remote);
-        self.connections.insert(id, Connected { settings, names, tunnels, established: None, failure: None });
+        self.connections
+            .insert(id, Connected { settings, names, tunnels, established: None, failure: None, told: None });
     }
 
     /// A tunnel without SAs.

@@ -2,6 +2,7 @@
 
 use super::IkeThread;
 use crate::ipsec::explain;
+use crate::ipsec::model::IpsecFailure;
 use tunnel::ikev2::{Cause, ConnectionId, Event, Path};
 
 impl IkeThread {
@@ -36,6 +37,10 @@ impl IkeThread {
             Event::Rekeyed { connection, suite, .. } => {
                 tracing::info!("peer {}: IKE is rekeyed, {suite}", self.children.name(*connection));
             }
+            Event::Doubted { connection, path, cause } => self.report_doubt(*connection, *path, cause),
+            Event::Unfinished { path } => self.report_unfinished(*path),
+            // Nothing was sent, and that has been told.
+            Event::Unanswered { path, .. } if self.children.unsent.of(Some(path.remote.ip())).is_some() => {}
             Event::Unanswered { connection, path, asked, sent, since } => {
                 let at = self.shared.clock.now().wall;
                 let failure = explain::unanswered(*path, *asked, *sent, *since, at);
@@ -47,6 +52,25 @@ impl IkeThread {
             Event::Calling { connection, path } => {
                 tracing::info!("calling peer {} at {}", self.children.name(*connection), path.remote);
             }
+        }
+    }
+
+    /// Shows what an unauthenticated source says of a set-up that goes on. It is logged if nothing better comes.
+    fn report_doubt(&mut self, connection: ConnectionId, path: Path, cause: &Cause) {
+        let now = self.shared.clock.now().wall;
+        let failure = explain::failure(self.children.names(connection), path, false, cause, now);
+        tracing::debug!("peer {}: {}", self.children.name(connection), failure.what);
+        if !self.children.is_established(connection) {
+            self.children.failed(connection, failure);
+        }
+    }
+
+    /// Shows a call that has stopped, if it is known of which peer. It is not logged: forged addresses may cause many.
+    fn report_unfinished(&mut self, path: Path) {
+        let failure = explain::unfinished(path, self.shared.clock.now().wall);
+        tracing::debug!("{}", failure.what);
+        if let Some(connection) = self.children.only_at(path.remote.ip()) {
+            self.children.failed(connection, failure);
         }
     }
 
@@ -62,10 +86,12 @@ impl IkeThread {
         let at = || (*cause == Cause::NoConnection).then(|| self.children.at(path.remote.ip())).flatten();
         let names = connection.or_else(at).and_then(|id| self.children.names(id));
         let failure = explain::failure(names, path, authentic, cause, self.shared.clock.now().wall);
-        let name = names.map_or("unknown", |names| &names.peer);
-        let details: String = failure.details.iter().map(|line| format!("\n  {line}")).collect();
-        let fix = failure.fix.join("\n       ");
-        tracing::warn!("peer {name} at {}: {}{details}\n  fix: {fix}", path.remote, failure.what);
+        let is_known = names.is_some();
+        let name = names.map_or("unknown", |names| &names.peer).to_owned();
+        self.log_failure(connection, &format!("peer {name} at {}", path.remote), &failure);
+        if connection.is_none() && *cause == Cause::NoConnection && !is_known {
+            self.children.unknown_caller = Some((path.remote.ip(), failure.at));
+        }
         let Some(connection) = connection else { return };
         // An unauthenticated failure counts if it comes from the configured address, or if none is configured.
         let known = self.children.settings(connection).and_then(|settings| settings.remote);
@@ -80,5 +106,19 @@ impl IkeThread {
         if authentic || !self.ike.is_under_way(connection) {
             self.children.purge(connection);
         }
+    }
+
+    /// Logs a failure; the same one of a peer again only once in a while.
+    fn log_failure(&mut self, connection: Option<ConnectionId>, of: &str, failure: &IpsecFailure) {
+        let left_out = connection.map_or(Some(0), |connection| self.children.tell(connection, failure));
+        let Some(left_out) = left_out else { return tracing::debug!("{of}: {} again", failure.what) };
+        let again = if left_out == 0 {
+            String::new()
+        } else {
+            format!(" (left out since the last line about it: {left_out})")
+        };
+        let details: String = failure.details.iter().map(|line| format!("\n  {line}")).collect();
+        let fix = failure.fix.join("\n       ");
+        tracing::warn!("{of}: {}{again}{details}\n  fix: {fix}", failure.what);
     }
 }

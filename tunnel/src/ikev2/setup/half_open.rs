@@ -10,6 +10,7 @@ use crate::ikev2::cause::Cause;
 use crate::ikev2::channel::{Channel, Incoming, Received};
 use crate::ikev2::config::Connection;
 use crate::ikev2::context::Context;
+use crate::ikev2::event::Event;
 use crate::ikev2::half_open_table::HalfOpenEntry;
 use crate::ikev2::identity::{self, Identity};
 use crate::ikev2::ids::ConnectionId;
@@ -17,7 +18,7 @@ use crate::ikev2::ids::SessionId;
 use crate::ikev2::inbound::Inbound;
 use crate::ikev2::job::{Output, Work};
 use crate::ikev2::keys::Nonces;
-use crate::ikev2::limits::{HALF_OPEN_TIME, IKE_PORT, REFUSED_TIME, REPEATED_ANSWERS};
+use crate::ikev2::limits::{AUTH_TIME, HALF_OPEN_TIME, IKE_PORT, REFUSED_TIME, REPEATED_ANSWERS};
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{
     Authentication, Exchange, Identification, Notify, ParseError, Payload, Payloads, ProposalSpi,
@@ -45,6 +46,8 @@ pub(crate) struct HalfOpen {
     held: Option<Held>,
     /// The time limit of the query, once there was one.
     held_until: Option<Time>,
+    /// When a missing IKE_AUTH is reported, until one arrives.
+    overdue: Option<Time>,
     expires: Time,
 }
 
@@ -119,10 +122,24 @@ impl HalfOpen {
         entry: HalfOpenEntry,
         now: Time,
     ) -> Self {
-        let expires = now + HALF_OPEN_TIME;
+        let (overdue, expires) = (Some(now + AUTH_TIME), now + HALF_OPEN_TIME);
         let (is_refused, job, held, held_until) = (false, None, None, None);
         let (init, repeated) = (Arc::new(init), 0);
-        Self { id, path, nat, channel, init, entry, repeated, is_refused, job, held, held_until, expires }
+        Self {
+            id,
+            path,
+            nat,
+            channel,
+            init,
+            entry,
+            repeated,
+            is_refused,
+            job,
+            held,
+            held_until,
+            overdue,
+            expires,
+        }
     }
 
     /// The half-open entry of the initiator.
@@ -151,7 +168,7 @@ impl HalfOpen {
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         let next = self.held.as_ref().map_or(self.expires, Held::next);
-        Some(next).filter(|_| self.job.is_none())
+        Some(self.overdue.map_or(next, |overdue| overdue.min(next))).filter(|_| self.job.is_none())
     }
 
     fn stay(self) -> Step {
@@ -161,6 +178,9 @@ impl HalfOpen {
     pub(crate) fn handle_timeout(mut self, context: &mut Context<'_>) -> Step {
         if self.job.is_some() {
             return self.stay();
+        }
+        if self.overdue.take_if(|at| *at <= context.now).is_some() {
+            context.report(Event::Unfinished { path: self.path });
         }
         match self.held.take() {
             Some(mut held) => {
@@ -209,6 +229,7 @@ impl HalfOpen {
 
     fn handle_auth(mut self, inbound: &Inbound<'_>, incoming: Incoming, context: &mut Context<'_>) -> Step {
         // An initiator that detects a NAT moves to port 4500; one that stays on port 500 has detected none.
+        self.overdue = None;
         self.path = inbound.path;
         self.nat.in_udp &= inbound.path.local.port() != IKE_PORT;
         self.verify(Arc::new(incoming), context)

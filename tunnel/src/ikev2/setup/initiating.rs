@@ -231,11 +231,11 @@ impl Initiating {
             if inbound.path.remote.ip() != self.path.remote.ip() {
                 return self.stay();
             }
-            return self.refused(kind);
+            return self.refused(kind, context);
         }
         match self.read(inbound, payloads) {
             Ok(answer) => Step::Answered(Box::new(self), answer),
-            Err(Some(cause)) => self.doubt(cause),
+            Err(Some(cause)) => self.doubt(cause, context),
             Err(None) => self.stay(),
         }
     }
@@ -251,7 +251,7 @@ impl Initiating {
         }
         self.cookie = Some(cookie.to_vec());
         if !self.may_retry() {
-            return self.ask_no_more();
+            return self.ask_no_more(context);
         }
         self.send(context);
         self.stay()
@@ -265,7 +265,7 @@ impl Initiating {
             return self.stay();
         };
         if !self.may_retry() {
-            return self.ask_no_more();
+            return self.ask_no_more(context);
         }
         self.generate(group, context);
         self.stay()
@@ -281,11 +281,11 @@ impl Initiating {
         self.retries <= INIT_RETRIES
     }
 
-    fn ask_no_more(self) -> Step {
-        self.doubt(Cause::Misbehaved("it keeps asking for new cookies or groups"))
+    fn ask_no_more(self, context: &mut Context<'_>) -> Step {
+        self.doubt(Cause::Misbehaved("it keeps asking for new cookies or groups"), context)
     }
 
-    fn refused(self, kind: u16) -> Step {
+    fn refused(self, kind: u16, context: &mut Context<'_>) -> Step {
         let cause = match kind {
             notify::NO_PROPOSAL_CHOSEN => {
                 let ours = describe_all(&self.proposals);
@@ -293,7 +293,7 @@ impl Initiating {
             }
             kind => Cause::Notified(notify::name(kind)),
         };
-        self.doubt(cause)
+        self.doubt(cause, context)
     }
 
     /// Notes an error from an unauthenticated source: the genuine answer may follow (section 2.21.1).
@@ -303,7 +303,11 @@ impl Initiating {
         self
     }
 
-    fn doubt(self, cause: Cause) -> Step {
+    fn doubt(self, cause: Cause, context: &mut Context<'_>) -> Step {
+        if !self.is_doubted() {
+            let (connection, path, cause) = (self.wanted.connection, self.path, cause.clone());
+            context.report(Event::Doubted { connection, path, cause });
+        }
         self.doubted(cause).stay()
     }
 

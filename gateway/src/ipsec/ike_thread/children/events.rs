@@ -1,5 +1,6 @@
 //! What becomes known of peers.
 
+use super::told::Told;
 use super::{Children, Established};
 use crate::ipsec::ike_thread::outside;
 use crate::ipsec::model::IpsecFailure;
@@ -16,6 +17,7 @@ impl Children {
                 connected.established =
                     Some(Established { session: *session, since: now, identity, suite, endpoint });
                 connected.failure = None;
+                connected.told = None;
             }
             Event::Rekeyed { connection, session, suite } => {
                 let connected = self.connections.get_mut(connection);
@@ -39,6 +41,8 @@ impl Children {
             }
             Event::Calling { .. }
             | Event::Unanswered { .. }
+            | Event::Doubted { .. }
+            | Event::Unfinished { .. }
             | Event::ChildDown { .. }
             | Event::Failed { .. } => {}
         }
@@ -57,5 +61,15 @@ impl Children {
         if let Some(connected) = self.connections.get_mut(&id) {
             connected.failure = Some(failure);
         }
+    }
+
+    /// Whether to log a failure, and how often it was left out since it was logged last.
+    pub(in crate::ipsec::ike_thread) fn tell(
+        &mut self,
+        id: ConnectionId,
+        failure: &IpsecFailure,
+    ) -> Option<u64> {
+        let Some(connected) = self.connections.get_mut(&id) else { return Some(0) };
+        Told::tell(&mut connected.told, failure)
     }
 }

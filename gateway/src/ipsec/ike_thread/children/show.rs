@@ -2,6 +2,7 @@
 
 use super::{Children, Connected, Installed};
 use crate::ipsec::connections::LONG;
+use crate::ipsec::explain;
 use crate::ipsec::model;
 use crate::ipsec::proof::Proof;
 use std::sync::Arc;
@@ -60,6 +61,9 @@ impl Children {
             sends_from: details.and_then(|it| it.stray).map(|from| from.to_string()),
             // What this machine refuses now explains more than what went wrong before.
             failure: self.unsent.of(settings.remote).or(connected.failure.as_ref()).cloned(),
+            unknown_caller: self.unknown_caller.filter(|_| established.is_none()).and_then(|(from, at)| {
+                Some(explain::unknown_caller(&settings.name, from, settings.remote?, at))
+            }),
         }
     }
 
@@ -149,7 +153,7 @@ fn ike(number: u64, details: &Details, now: Time, is_limited: bool) -> Option<mo
         spi_responder: format!("{:016x}", ike.spis.responder),
         local: details.path.local.to_string(),
         remote: details.path.remote.to_string(),
-        nat: details.nat.in_udp,
+        nat: details.nat.local,
         rekeying_in: ike.rekey_at.filter(|_| is_limited).map(|at| (at - now).as_secs()),
         expires_in: is_limited.then_some((ike.expires - now).as_secs()),
         refused_exchanges: details.refused_exchanges,

@@ -65,7 +65,7 @@ impl Unsent {
     }
 
     /// Why nothing is sent there, if that is so.
-    pub(super) fn of(&self, remote: Option<IpAddr>) -> Option<&IpsecFailure> {
+    pub(in crate::ipsec::ike_thread) fn of(&self, remote: Option<IpAddr>) -> Option<&IpsecFailure> {
         self.refused.get(&remote?)
     }
 }
