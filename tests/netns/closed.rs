@@ -98,7 +98,7 @@ fn rules(lab: &Lab) -> String {
 }
 
 /// What is left of a gateway, or there of one that runs.
-fn traces(lab: &Lab) -> String {
+pub fn traces(lab: &Lab) -> String {
     let of_family = |family: &str| {
         let routes = lab.ip("a", &format!("{family} route show table all proto 219")).unwrap_or_default();
         let rules = lab.ip("a", &format!("{family} rule show")).expect("rules");

@@ -1,5 +1,6 @@
 //! Peers that are found by name, and peers with several addresses.
 
+use crate::closed;
 use crate::ipsec::{Gateway, configuration};
 use crate::support::{PATIENCE, sites};
 use lab::{Lab, wait_until};
@@ -96,6 +97,33 @@ fn a_daemon_that_waits_for_a_resolver_can_be_ended() {
     // The resolver would be waited for for 150 s.
     wait_until(PATIENCE, || lab.ended(process).is_some()).expect("it ends");
     assert!(lab.ip("a", "link show ipsec0").is_err(), "its interface is gone");
+}
+
+#[test]
+fn open_at_exit_counts_while_the_configuration_that_has_it_waits_for_a_resolver() {
+    let Some(mut lab) = closed::lab() else { return };
+    let etc = Etc::new(&lab, "a");
+    etc.write("nsswitch.conf", "hosts: dns\n");
+    etc.write("resolv.conf", "nameserver 192.168.77.2\noptions timeout:30 attempts:5\n");
+    let resolver = lab.enter("b", || UdpSocket::bind("192.168.77.2:53")).expect("entered").expect("free");
+    resolver.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let open = with_remote("branch.invalid") + "set system open-at-exit\n";
+    let without = configuration(0);
+    let mut a = Gateway::new(&lab, "a");
+    for is_started_with_it in [true, false] {
+        a.write(if is_started_with_it { &open } else { &without });
+        let process = a.0.spawn(&mut lab);
+        if !is_started_with_it {
+            wait_until(PATIENCE, || a.0.socket.exists()).expect("it serves");
+            a.write(&open);
+            process.signal(Signal::HUP);
+        }
+        resolver.recv(&mut [0; 512]).expect("the resolver is asked, and says nothing");
+        assert!(closed::traces(&lab).contains("10.20.0.0/16"), "closed, as long as it runs");
+        process.signal(Signal::TERM);
+        wait_until(PATIENCE, || lab.ended(process).is_some()).expect("it ends");
+        assert_eq!(closed::traces(&lab), "", "started with it: {is_started_with_it}");
+    }
 }
 
 #[test]

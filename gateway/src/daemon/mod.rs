@@ -105,7 +105,9 @@ impl Daemon {
     /// Makes everything what `settings` says. What was refused, by its path in the configuration, is what it was before; and so
     /// is everything else, if that is the policy, unless what was refused is tried again by itself.
     pub async fn apply(&mut self, mut settings: Settings, policy: Policy) -> Refused {
-        let (needs, open_at_exit) = (requirements(&settings).needs, settings.open_at_exit);
+        let needs = requirements(&settings).needs;
+        // First: it may be stopped meanwhile.
+        let open_at_exit = std::mem::replace(&mut self.open_at_exit, settings.open_at_exit);
         let rules = engine_rules(std::mem::take(&mut settings.crypto));
         self.context.engines.set_rules(rules.clone());
         // A prefix may go from one tunnel to another: it is closed in between.
@@ -114,9 +116,10 @@ impl Daemon {
         self.context.host.release();
         if policy == Policy::AllOrNothing && !is_in_force(&refused) {
             self.context.engines.set_rules(self.engine_rules.clone());
+            self.open_at_exit = open_at_exit;
             return refused;
         }
-        (self.engine_rules, self.open_at_exit) = (rules, open_at_exit);
+        self.engine_rules = rules;
         let shown = refused.iter().map(|(path, refusal)| (path.clone(), shown_refusal(path, refusal)));
         self.shown.set_refused(shown.collect());
         for advice in needs.warnings() {
