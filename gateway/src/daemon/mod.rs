@@ -108,17 +108,19 @@ impl Daemon {
         let needs = requirements(&settings).needs;
         // First: it may be stopped meanwhile.
         let open_at_exit = std::mem::replace(&mut self.open_at_exit, settings.open_at_exit);
+        let protected = wanted(&settings);
         let rules = engine_rules(std::mem::take(&mut settings.crypto));
         self.context.engines.set_rules(rules.clone());
         // A prefix may go from one tunnel to another: it is closed in between.
         self.context.host.hold();
         let refused = steps::apply(&mut self.services, settings, policy, &self.context).await;
-        self.context.host.release();
         if policy == Policy::AllOrNothing && !is_in_force(&refused) {
+            self.context.host.release(None);
             self.context.engines.set_rules(self.engine_rules.clone());
             self.open_at_exit = open_at_exit;
             return refused;
         }
+        self.context.host.release(Some(&protected));
         self.engine_rules = rules;
         let shown = refused.iter().map(|(path, refusal)| (path.clone(), shown_refusal(path, refusal)));
         self.shown.set_refused(shown.collect());

@@ -18,6 +18,7 @@
 
 mod arriving;
 mod guard;
+mod kept;
 pub mod netlink;
 pub mod networks;
 mod nft;
@@ -52,6 +53,8 @@ struct State {
     wanted: Wanted,
     /// What is kept closed beside it while a configuration is applied: a prefix may go from one tunnel to another.
     held: Option<Wanted>,
+    /// What is kept closed beside it afterwards: a prefix has left a tunnel, and the one that it was to go to was refused.
+    kept: Wanted,
     /// By the names of their interfaces.
     followers: BTreeMap<String, Follower>,
     guard: Guard,
@@ -118,13 +121,18 @@ impl Host {
     /// Keeps closed what is closed now, whatever is wanted until [`release`](Self::release).
     pub fn hold(&self) {
         let mut state = self.lock();
-        state.held = Some(without_interfaces(&state.wanted));
+        state.held = Some(without_interfaces(&merged(&state.wanted, &state.kept)));
     }
 
-    /// Opens what was only held.
-    pub fn release(&self) {
+    /// Opens what was only held, but for what a configuration protects of which a part was refused: these are its wants. Without
+    /// a configuration, what was closed stays so.
+    pub fn release(&self, protected: Option<&BTreeMap<String, Wants>>) {
         let mut state = self.lock();
-        state.held = None;
+        let held = state.held.take().unwrap_or_default();
+        if let Some(protected) = protected {
+            state.kept = kept::left(&held, protected, &state.wanted);
+            kept::log(&state.kept);
+        }
         match state.restore() {
             Ok(outcome) => outcome.log(),
             Err(error) => tracing::warn!("{error}"),
@@ -184,11 +192,10 @@ impl Host {
     /// Ends; protected prefixes stay closed, or with `open` everything is removed.
     pub fn end(self, open: bool) {
         let mut state = self.lock();
-        state.held = None;
-        if open {
-            state.wanted = Wanted::default();
-        }
-        state.wanted = without_interfaces(&state.wanted);
+        // A configuration may have been given up halfway.
+        let all = merged(&merged(&state.wanted, &state.kept), &state.held.take().unwrap_or_default());
+        state.kept = Wanted::default();
+        state.wanted = if open { Wanted::default() } else { without_interfaces(&all) };
         state.followers.clear();
         match state.restore() {
             Ok(outcome) => outcome.log(),
@@ -257,7 +264,8 @@ impl State {
         // Of thousands of peers it is large, and only what is held needs a copy.
         let wanted = match &self.held {
             Some(held) => Cow::Owned(merged(&self.wanted, held)),
-            None => Cow::Borrowed(&self.wanted),
+            None if self.kept.is_empty() => Cow::Borrowed(&self.wanted),
+            None => Cow::Owned(merged(&self.wanted, &self.kept)),
         };
         let plan = restore::plan(&wanted, &mut netlink)?;
         let mut outcome = Outcome::default();

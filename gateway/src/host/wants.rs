@@ -32,6 +32,23 @@ impl Wants {
         }
     }
 
+    /// What it protects.
+    pub(super) fn prefixes(&self) -> impl Iterator<Item = IpNet> {
+        self.closed.iter().map(|(prefix, _)| *prefix).chain(self.networks.behind.keys().copied())
+    }
+
+    /// What closes these of its prefixes, without an interface.
+    pub(super) fn closing(&self, is_meant: impl Fn(IpNet) -> bool) -> Self {
+        let mut closing = self.without_interface();
+        closing.closed.retain(|(prefix, _)| is_meant(*prefix));
+        closing.networks.behind.retain(|prefix, _| is_meant(*prefix));
+        // They lead to the table of a tunnel for everything.
+        if !closing.closed.iter().any(|(prefix, _)| prefix.prefix_len() == 0) {
+            closing.rules.clear();
+        }
+        closing
+    }
+
     /// What is wanted on the way from this to another.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {

@@ -143,6 +143,67 @@ fn a_prefix_that_goes_to_another_tunnel_is_closed_all_the_while() {
     assert!(!said.contains("Deleted unreachable 10.20.0.0/16"), "{said}");
 }
 
+/// Lines of a second interface, whose peer never answers.
+fn second(port: u16, allowed: &str) -> String {
+    wireguard(&[allowed], &format!("set interfaces wireguard wg0 port {port}\n"))
+        .lines()
+        .filter(|line| !line.contains(" address 10.66.") && !line.contains(" address fd66:"))
+        .map(|line| line.replace(" wg0 ", " wg1 ") + "\n")
+        .collect()
+}
+
+#[test]
+fn a_prefix_that_moves_to_an_interface_that_is_refused_stays_closed() {
+    let Some(mut lab) = lab() else { return };
+    let first = wireguard(&["10.20.0.0/16", "10.21.0.0/16"], "");
+    let without = first.replace("set interfaces wireguard wg0 peer b allowed-ips 10.20.0.0/16\n", "");
+    let a = running(&mut lab, &(first + &second(51_998, "10.22.0.0/16")));
+    let inside = |name: &str| {
+        let way = || lab.ip("a", "route get 10.20.0.8").is_ok_and(|way| way.contains(&format!("dev {name}")));
+        wait_until(PATIENCE, way).expect("it is routed");
+    };
+    inside("wg0");
+    let taken = lab.enter("a", || UdpSocket::bind("0.0.0.0:51999")).expect("entered").expect("free");
+    a.write(&(without.clone() + &second(51_999, "10.20.0.0/16")));
+    let said = a.0.reload();
+    assert!(said.contains("is not in force for interfaces wireguard wg1,"), "{said}");
+    assert!(said.contains("10.20.0.0/16: blocked"), "{said}");
+    assert!(!leaks(&lab, "0.0.0.0", "10.20.0.8"), "no tunnel has it: it left in clear");
+    // It is neither forgotten when the next configuration is refused too,
+    a.0.reload();
+    assert!(!leaks(&lab, "0.0.0.0", "10.20.0.8"), "after another reload");
+    // nor kept when it is no longer to be protected.
+    a.write(&(without.clone() + &second(51_999, "10.22.0.0/16")));
+    assert!(a.0.reload().contains("is not in force for interfaces wireguard wg1,"));
+    assert!(reaches(&lab, "0.0.0.0", "10.20.0.8"));
+    drop(taken);
+    a.write(&(without + &second(51_999, "10.20.0.0/16")));
+    assert!(a.0.reload().contains("is in force"));
+    inside("wg1");
+}
+
+#[test]
+fn a_prefix_that_moves_to_ipsec_that_is_refused_stays_closed() {
+    let Some(mut lab) = lab() else { return };
+    let first = wireguard(&["10.20.0.0/16", "10.21.0.0/16"], "");
+    let without = first.replace("set interfaces wireguard wg0 peer b allowed-ips 10.20.0.0/16\n", "");
+    let other = format!("{GROUPS}{}", tunnel("other", V6, "fd01::/64", "2001:db8::/32"));
+    let a = running(&mut lab, &(first + &other));
+    // Another program is in the way of one of the networks, and IPsec is refused as a whole.
+    lab.ip("a", "route add 10.23.0.0/16 dev outside table 220").expect("a route");
+    let moved = tunnel("moved", ["192.168.77.1", "192.168.77.3"], "10.1.0.0/24", "10.20.0.0/16");
+    let refused = tunnel("refused", ["192.168.77.1", "192.168.77.4"], "10.1.0.0/24", "10.23.0.0/16");
+    a.write(&format!("{without}{other}{moved}{refused}"));
+    let said = a.0.reload();
+    assert!(said.contains("is not in force for vpn ipsec,"), "{said}");
+    for from in ["0.0.0.0", "10.1.0.1"] {
+        assert!(!leaks(&lab, from, "10.20.0.8"), "no tunnel has it: it left in clear from {from}");
+    }
+    lab.ip("a", "route delete 10.23.0.0/16 dev outside table 220").expect("it is there");
+    assert!(a.0.reload().contains("is in force"));
+    assert!(!a.peer("moved").is_null());
+}
+
 #[test]
 fn the_route_of_another_program_is_left_alone() {
     let Some(mut lab) = lab() else { return };
