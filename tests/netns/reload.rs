@@ -1,6 +1,7 @@
 //! `postern run`, when its configuration changes: whole, or not at all.
 
 use crate::daemon::{Site, key_pair, lines, started};
+use crate::ipsec::{Gateway, configuration};
 use crate::support::{PATIENCE, answers, ask, occurrences, sites};
 use lab::{Lab, wait_until};
 use rustix::process::Signal;
@@ -143,6 +144,21 @@ fn what_the_kernel_takes_with_an_address_or_a_link_is_given_back() {
     a.reload();
     let addresses = lab.ip("a", "address show wg0").expect("it is there");
     assert!(routed() && addresses.contains("fd66::9"), "{addresses}");
+}
+
+#[test]
+fn a_reload_gives_the_interface_of_ipsec_what_another_program_has_changed() {
+    let Some(mut lab) = sites() else { return };
+    let mut a = Gateway::new(&lab, "a");
+    a.write(&configuration(0));
+    a.0.start(&mut lab);
+    let link = || lab.ip("a", "link show ipsec0").expect("it is there");
+    let before = link();
+    assert!(before.contains(",UP"), "{before}");
+    lab.ip("a", "link set ipsec0 down mtu 1300").expect("it is there");
+    let said = a.0.reload();
+    assert!(said.contains("is in force"), "{said}");
+    assert_eq!(link(), before);
 }
 
 #[test]

@@ -187,8 +187,9 @@ impl IpsecService {
             let remotes = BTreeMap::new();
             let change =
                 Change { settings, pending, remotes, plans, networks, before, is_new, is_switched: false };
-            let is_served = self.is_served(&change);
-            let phases = if is_served { Vec::new() } else { vec![Phase::Prepare, Phase::Switch] };
+            // Also if all is served: another program may have changed the link.
+            let switch = (!self.is_served(&change)).then_some(Phase::Switch);
+            let phases = [Phase::Prepare].into_iter().chain(switch).collect();
             (phases, Intent::Change(change))
         };
         self.intent = Some(intent);
