@@ -1,10 +1,13 @@
 //! Rekeyings whose key exchanges are being computed elsewhere.
 
+use crate::mallory::{Mallory, SPI, share};
 use crate::network::{A, B, Network, exchange};
-use crate::support::{assert_agree, assert_nothing_leaks, connected, seconds};
+use crate::support::{acquainted, assert_agree, assert_nothing_leaks, connected, esp_offer, net, seconds};
 use crypto::exchange::Group;
 use std::time::Duration;
-use tunnel::ikev2::message::Exchange;
+use tunnel::ikev2::message::numbers::{notify, protocol};
+use tunnel::ikev2::message::{Exchange, Header, KeyExchange, Notify, Payload};
+use tunnel::ikev2::proposal::EspOffer;
 use tunnel::ikev2::{ConnectionId, Event};
 
 /// What is rekeyed.
@@ -126,6 +129,55 @@ fn a_request_that_arrives_while_an_answer_is_handled_comes_after_it() {
     assert!(!network.hosts[B].installed.contains_key(&new), "it is replaced");
     assert_agree(&network, 1);
     assert_nothing_leaks(&network, 1);
+}
+
+/// As if the secret had been there at once: B deletes the SA that it has replaced, and needs no keys for another successor.
+#[test]
+fn an_sa_replaced_while_a_request_waits_is_not_rekeyed_once_more() {
+    for has_exchange in [true, false] {
+        let with_group = EspOffer { groups: vec![Group::X25519], ..esp_offer() };
+        let offers = [with_group.clone(), esp_offer()];
+        let (mut network, _) = acquainted(795, |_, it| it.children[0].esp = offers.to_vec());
+        let mut peer = Mallory::established(&mut network);
+        let old = network.hosts[B].spis()[0];
+        network.command(B, |endpoint, now, out| endpoint.rekey_child(now, old, out));
+        network.longest_job[B] = seconds(1_000_000);
+        let (share, nonce) = (share(), [5; 32]);
+        let key = Payload::Ke(KeyExchange { group: Group::X25519.id(), public: share.public() });
+        let [theirs, ours] = [1, 2].map(|it| vec![net(&format!("10.{it}.0.0"), &format!("10.{it}.0.255"))]);
+        let answer = [
+            Payload::Sa(EspOffer::propose(std::slice::from_ref(&with_group), SPI + 1)),
+            Payload::Nonce(&nonce),
+            key.clone(),
+            Payload::TsI(ours.clone()),
+            Payload::TsR(theirs.clone()),
+        ];
+        peer.respond(&mut network, Exchange::CreateChildSa, 0, &answer);
+        assert_eq!(network.working(B), 1, "B agrees");
+        let offer = if has_exchange { with_group } else { esp_offer() };
+        let of_old = Notify { kind: notify::REKEY_SA, spi: Some((protocol::ESP, SPI)), data: &[] };
+        let mut request = vec![
+            Payload::Notify(of_old),
+            Payload::Sa(EspOffer::propose(&[offer], SPI + 2)),
+            Payload::Nonce(&nonce),
+        ];
+        request.extend(has_exchange.then_some(key));
+        request.extend([Payload::TsI(theirs), Payload::TsR(ours)]);
+        assert!(peer.ask(&mut network, Exchange::CreateChildSa, &request).is_none(), "it waits");
+        let before = network.log.len();
+        network.finish_all(B);
+        assert_eq!(
+            (network.working(B), network.hosts[B].installed.len()),
+            (0, 2),
+            "the old SA and its successor"
+        );
+        let answered = network.log[before..].iter().find(|(_, sent)| {
+            let (header, ..) = Header::parse(&sent.bytes).expect("well formed");
+            header.is_response && header.message_id == peer.next
+        });
+        let answered = &answered.expect("B answers").1.bytes;
+        assert_eq!(peer.open(answered).error(), Some(notify::TEMPORARY_FAILURE));
+    }
 }
 
 #[test]

@@ -94,6 +94,8 @@ impl Session {
                     && let Some(incoming) = making.answer
                 {
                     self.conclude(spi, procedure, (&incoming, Some(secret)), context);
+                    // The request may be to rekey the SA that was just replaced: the deletion of that SA begins first.
+                    self.pump(context);
                     self.handle_postponed(spi, context);
                 }
             }
