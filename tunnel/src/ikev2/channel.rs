@@ -50,6 +50,8 @@ pub(super) struct Channel {
     fragments: bool,
     next_request: u32,
     outstanding: Option<(Exchange, u32, Retransmission)>,
+    /// When the next request is given up.
+    limit: Option<Time>,
     expected: u32,
     answered: Option<Datagrams>,
     requests: Reassembly,
@@ -73,6 +75,7 @@ impl Channel {
             fragments,
             next_request,
             outstanding: None,
+            limit: None,
             expected,
             answered: None,
             requests: Reassembly::default(),
@@ -190,7 +193,10 @@ impl Channel {
         let message_id = self.next_request;
         self.next_request = self.next_request.saturating_add(1);
         let datagrams = self.seal(&self.header(exchange, message_id, false), payloads, random);
-        let retransmission = Retransmission::new(now, patience, datagrams.clone());
+        let mut retransmission = Retransmission::new(now, patience, datagrams.clone());
+        if let Some(limit) = self.limit.take() {
+            retransmission.give_up_at(limit);
+        }
         self.outstanding = Some((exchange, message_id, retransmission));
         datagrams
     }
@@ -203,10 +209,11 @@ impl Channel {
     }
 
     /// Gives the pending request up at `time`, or earlier if an earlier time was set, but not before it was sent
-    /// again once.
+    /// again once. If none is pending, this holds for the next one, which may still wait for its keys.
     pub(super) fn give_up_at(&mut self, time: Time) {
-        if let Some((_, _, retransmission)) = &mut self.outstanding {
-            retransmission.give_up_at(time);
+        match &mut self.outstanding {
+            Some((_, _, retransmission)) => retransmission.give_up_at(time),
+            None => self.limit = Some(self.limit.map_or(time, |limit| limit.min(time))),
         }
     }
 

@@ -48,6 +48,25 @@ fn a_peer_that_returns_under_another_name_waits_until_its_old_session_has_not_an
     assert_eq!(contested(&network), 1);
 }
 
+/// The request that waits for its share is sent before the check, and must not take longer to be given up.
+#[test]
+fn an_old_session_that_computes_keys_is_given_up_as_soon() {
+    let (mut network, [a, b], holder) = with_holder(403);
+    drop(holder);
+    network.run(DOUBT_TIME + seconds(1));
+    network.longest_job[B] = seconds(1_000_000);
+    network.command(B, |endpoint, now, out| endpoint.rekey(now, b, out));
+    assert_eq!(network.working(B), 1, "B generates");
+    network.longest_job[B] = seconds(0);
+    begin(&mut network, A, a);
+    network.run(seconds(5));
+    assert_eq!((contested(&network), dead(&network)), (1, 0));
+    network.finish_all(B);
+    network.run(CONTESTED_TIME);
+    assert_eq!(dead(&network), 1, "the request for a new IKE SA is not answered");
+    assert!(network.hosts[B].installed.is_empty());
+}
+
 /// Answers what B has asked last of the holder, if it has asked anything; returns the number of that.
 fn answer(network: &mut Network, holder: &mut Mallory) -> Option<u32> {
     let asked = network.log.iter().rev().find_map(|(_, sent)| {

@@ -35,7 +35,7 @@ impl Session {
     }
 
     /// Checks whether the peer is alive, as another peer asks for its packets: a peer that does not answer soon, even
-    /// to a pending request, is dead.
+    /// to a pending request, or to one whose keys are being computed, is dead.
     pub(in crate::ikev2) fn prove_alive(&mut self, context: &mut Context<'_>) {
         if self.closing.is_some() || self.over.is_some() {
             return;
