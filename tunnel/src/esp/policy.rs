@@ -3,9 +3,15 @@
 //! The first policy with matching selectors decides; a packet that matches none is discarded. The index is by remote
 //! address: the boundaries of all ranges split the address space into intervals, and each interval has few
 //! candidates.
+//!
+//! A [`PolicyWriter`] publishes a change without building the index of all policies again.
+
+mod writer;
 
 use super::selector::Selectors;
 use packet::header::flow::Flow;
+use std::sync::Arc;
+pub use writer::PolicyWriter;
 
 /// The action for a matching packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +33,15 @@ pub struct Policy<T> {
     pub action: Action<T>,
 }
 
-/// All policies, in order.
+/// All policies, in order: an immutable base that successive versions share, and what has changed since.
 #[derive(Debug)]
 pub struct Policies<T> {
-    entries: Vec<Policy<T>>,
-    v4: Index,
-    v6: Index,
+    base: Arc<PolicyIndex<T>>,
+    /// The policies of the base that no longer apply, in order.
+    removed: Vec<u32>,
+    added: PolicyIndex<T>,
+    /// For each added policy, the number of policies of the base that precede it.
+    preceding: Vec<u32>,
 }
 
 impl<T> Default for Policies<T> {
@@ -44,23 +53,51 @@ impl<T> Default for Policies<T> {
 impl<T> Policies<T> {
     /// Creates a database; the first matching entry decides.
     pub fn new(entries: Vec<Policy<T>>) -> Self {
-        let (v4, v6) = (Index::of(&entries, true), Index::of(&entries, false));
-        Self { entries, v4, v6 }
+        let (base, added) = (Arc::new(PolicyIndex::new(entries)), PolicyIndex::new(Vec::new()));
+        Self { base, removed: Vec::new(), added, preceding: Vec::new() }
     }
 
     /// The action for an outbound packet; `None` if no policy matches, and the packet must be dropped.
     pub fn outbound(&self, flow: &Flow) -> Option<&Action<T>> {
+        let base = self.base.first(flow, &self.removed);
+        let added = self.added.first(flow, &[]);
+        let policy = match (base, added) {
+            (Some(base), Some(added)) if self.preceding[added as usize] <= base => self.added.get(added),
+            (Some(base), _) => self.base.get(base),
+            (None, added) => self.added.get(added?),
+        };
+        Some(&policy.action)
+    }
+}
+
+/// Policies in order, with an index for each family.
+#[derive(Debug)]
+struct PolicyIndex<T> {
+    entries: Vec<Policy<T>>,
+    v4: Index,
+    v6: Index,
+}
+
+impl<T> PolicyIndex<T> {
+    fn new(entries: Vec<Policy<T>>) -> Self {
+        let (v4, v6) = (Index::of(&entries, true), Index::of(&entries, false));
+        Self { entries, v4, v6 }
+    }
+
+    /// The first matching policy, except those in `removed`.
+    fn first(&self, flow: &Flow, removed: &[u32]) -> Option<u32> {
         let index = if flow.is_v4 { &self.v4 } else { &self.v6 };
-        let matches = |&&entry: &&u32| self.entries[entry as usize].selectors.match_outbound(flow);
+        let matches = |&&entry: &&u32| {
+            self.get(entry).selectors.match_outbound(flow) && removed.binary_search(&entry).is_err()
+        };
         let narrow = index.candidates(flow.destination).iter().find(matches);
         let before = |entry: &&u32| narrow.is_none_or(|narrow| *entry < narrow);
         let wide = index.wide.iter().take_while(before).find(matches);
-        wide.or(narrow).map(|&entry| &self.entries[entry as usize].action)
+        wide.or(narrow).copied()
     }
 
-    /// All policies.
-    pub fn entries(&self) -> &[Policy<T>] {
-        &self.entries
+    fn get(&self, entry: u32) -> &Policy<T> {
+        &self.entries[entry as usize]
     }
 }
 
@@ -222,6 +259,7 @@ mod tests {
             found += usize::from(expected.is_some());
         }
         assert!((1000..19_000).contains(&found), "{found} found: the test tests something");
-        assert!(!policies.v4.wide.is_empty() && !policies.v4.candidates.is_empty());
+        let index = &policies.base.v4;
+        assert!(!index.wide.is_empty() && !index.candidates.is_empty());
     }
 }

@@ -19,6 +19,7 @@ use crate::ipsec::model::IpsecFailure;
 use crypto::{Engine, Random};
 use packet::Endpoint;
 use path::PathMtuCache;
+use policies::Published;
 use port::Wake;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -128,6 +129,7 @@ pub struct Children {
     outbound_wake: Arc<Wake>,
     budget: Budget,
     path_mtus: PathMtuCache,
+    published: Published,
     connections: BTreeMap<ConnectionId, Connected>,
     by_name: BTreeMap<String, ConnectionId>,
     /// By the configured address of the peer.
@@ -162,6 +164,7 @@ impl Children {
             shared,
             budget: Budget::default(),
             path_mtus: PathMtuCache::default(),
+            published: Published::default(),
             connections: BTreeMap::new(),
             by_name: BTreeMap::new(),
             by_remote: HashMap::new(),
@@ -214,7 +217,7 @@ impl Children {
         carried
     }
 
-    /// The caller then publishes: of thousands that go, once.
+    /// The caller then publishes all policies: once, even where thousands of connections go.
     pub(super) fn remove(&mut self, id: ConnectionId) {
         let tunnels = self.connections.get(&id).into_iter().flat_map(|connected| &connected.tunnels);
         let spis: Vec<u32> = tunnels.flat_map(|tunnel| &tunnel.sas).map(|sa| sa.spi).collect();
@@ -321,7 +324,7 @@ impl Children {
             tunnel.sas.push(installed);
         }
         if is_other {
-            self.publish();
+            self.publish(place);
         }
         if !hold || peer.sending.load().is_none() {
             self.use_sa(spi);
@@ -377,7 +380,7 @@ impl Children {
             }
         }
         if is_other {
-            self.publish();
+            self.publish(place);
         }
     }
 

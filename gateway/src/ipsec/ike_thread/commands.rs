@@ -15,7 +15,7 @@ impl IkeThread {
                 for name in &names {
                     self.remove(name);
                 }
-                self.children.publish();
+                self.children.publish_all();
             }
             Command::SetPatience(patience) => self.ike.set_patience(patience),
             Command::Status(reply) => _ = reply.send(self.children.status(&self.ike.sessions())),
@@ -39,7 +39,7 @@ impl IkeThread {
             let id = self.ike.add_connection(self.shared.clock.now(), Arc::clone(&plan.connection));
             self.children.add(id, plan.connection, plan.names, plan.children);
         }
-        self.children.publish();
+        self.children.publish_all();
     }
 
     /// Changes a connection without ending it; gives the plan back if that cannot be done now.

@@ -1,36 +1,74 @@
-//! In which order policies are asked: the first that matches decides.
+//! The policies of the tunnels, and their order: the first that matches decides.
 //!
-//! The configuration says so ([`precedence`](tunnel::ikev2::precedence)), whatever part of it peers have agreed on.
+//! The order follows from the configuration ([`precedence`](tunnel::ikev2::precedence)), whatever part of it peers have
+//! agreed on.
 
-use super::{Children, Traffic};
+use super::{Carried, Children, Traffic};
+use crate::datapath::tables::Peer;
+use std::collections::HashMap;
 use std::sync::Arc;
-use tunnel::esp::{Action, Policies, Policy, TrafficSelector};
+use tunnel::PeerId;
+use tunnel::esp::{Action, Policy, PolicyWriter, TrafficSelector};
+use tunnel::ikev2::ConnectionId;
 use tunnel::ikev2::precedence::{Precedence, Shape, precedence};
 
-/// A tunnel whose sides have more pairs of networks than this is asked as one, or a peer that cuts its networks into pieces
-/// would fill the table.
+/// A tunnel with more pairs of networks than this has one policy for all of them, or a peer that cuts its networks into
+/// pieces would fill the table.
 const PAIRS: usize = 64;
 
-/// The place of a policy: the lowest is asked first. Names only make it the same each time.
-type Place<'a> = (Precedence, (&'a str, u32));
+/// The place of a policy: the lowest is matched first. The name and number of the tunnel and the number of its policy make
+/// it unique.
+type Place = (Precedence, (Arc<str>, u32, usize));
+
+/// The policies of the workers.
+#[derive(Default)]
+pub(super) struct Published {
+    writer: PolicyWriter<Place, Arc<Peer>>,
+    /// The places of the policies of each tunnel.
+    places: HashMap<PeerId, Vec<Place>>,
+}
+
+impl Published {
+    /// Replaces the policies of a tunnel.
+    fn set(&mut self, connection: &str, tunnel: &Carried) {
+        let Carried { plan, peer, configured, .. } = tunnel;
+        let places = self.places.entry(peer.id).or_default();
+        for place in places.drain(..) {
+            self.writer.remove(place);
+        }
+        let name: Arc<str> = connection.into();
+        for (number, traffic) in pairs(tunnel.traffic()).into_iter().enumerate() {
+            let action = Action::Protect(Arc::clone(peer));
+            let name = (Arc::clone(&name), plan.tunnel, number);
+            let place = place(name, plan.priority, configured, &traffic);
+            places.push(place.clone());
+            self.writer.insert(place, Policy { selectors: traffic.selectors(), action });
+        }
+    }
+}
 
 impl Children {
-    /// Lets the workers see the policies as they are. Not done for SAs that are for what those before them were for.
-    pub(in crate::ipsec::ike_thread) fn publish(&self) {
-        let mut placed = Vec::new();
+    /// Lets the workers see the policies of all tunnels, after changes of the configuration.
+    pub(in crate::ipsec::ike_thread) fn publish_all(&mut self) {
+        self.published = Published::default();
         for connected in self.connections.values() {
             for tunnel in &connected.tunnels {
-                let name = (connected.settings.name.as_str(), tunnel.plan.tunnel);
-                for traffic in pairs(tunnel.traffic()) {
-                    let action = Action::Protect(Arc::clone(&tunnel.peer));
-                    let policy = Policy { selectors: traffic.selectors(), action };
-                    placed.push((place(name, tunnel.plan.priority, &tunnel.configured, &traffic), policy));
-                }
+                self.published.set(&connected.settings.name, tunnel);
             }
         }
-        placed.sort_by_key(|(place, _)| *place);
-        let policies = placed.into_iter().map(|(_, policy)| policy).collect();
-        self.shared.tables.policies.store(Arc::new(Policies::new(policies)));
+        self.store_policies();
+    }
+
+    /// Lets the workers see the policies of one tunnel. Not done for SAs that are for the same packets as those before them.
+    pub(super) fn publish(&mut self, (id, child): (ConnectionId, usize)) {
+        let Some(connected) = self.connections.get(&id) else { return };
+        let Some(tunnel) = connected.tunnels.get(child) else { return };
+        self.published.set(&connected.settings.name, tunnel);
+        self.store_policies();
+    }
+
+    fn store_policies(&mut self) {
+        self.shared.tables.policies.store(Arc::new(self.published.writer.publish()));
     }
 }
 
@@ -50,14 +88,14 @@ fn pairs(traffic: &Traffic) -> Vec<Traffic> {
     local.iter().flat_map(|local| remote.iter().map(move |remote| pair(local, remote))).collect()
 }
 
-fn place<'a>(
-    name: (&'a str, u32),
+fn place<Name>(
+    name: Name,
     priority: Option<u8>,
     configured: &Traffic,
     traffic: &Traffic,
-) -> Place<'a> {
+) -> (Precedence, Name) {
     let shape = |configured: &[TrafficSelector], agreed: &[TrafficSelector]| {
-        // A tunnel of very many networks is asked in the place of the largest.
+        // A tunnel with one policy for very many networks has the place of the largest.
         agreed.iter().map(|agreed| Shape::of(configured, agreed)).max()
     };
     let local = shape(&configured.local, &traffic.local).unwrap_or_default();
@@ -68,6 +106,11 @@ fn place<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datapath::protocol::{PeerState, Tunnel};
+    use crate::datapath::staging::Budget;
+    use crate::ipsec::connections::Child;
+    use packet::header::flow::Flow;
+    use tunnel::esp::Options;
 
     fn side(first: &str, last: &str) -> TrafficSelector {
         let addresses = first.parse().expect("literal")..=last.parse().expect("literal");
@@ -106,6 +149,63 @@ mod tests {
         // The peer is at an address that is not configured.
         let anywhere = Traffic { remote: Vec::new(), ..net.clone() };
         assert!(owner < place(("a", 1), None, &anywhere, &part));
+    }
+
+    /// A tunnel without SAs.
+    fn tunnel(number: u32, configured: Traffic) -> Carried {
+        let state = PeerState::Ipsec(Tunnel::default());
+        let peer = Arc::new(Peer::new(PeerId::new(number.into()), state, Budget::default()));
+        let plan = Child { tunnel: number, mtu: None, priority: None, options: Options::default() };
+        let (sas, late) = (Vec::new(), Vec::new());
+        Carried { plan, peer, configured, sas, late, counted: [0; 2], measured: None }
+    }
+
+    fn all(tunnels: &[Carried]) -> Published {
+        let mut published = Published::default();
+        for tunnel in tunnels {
+            published.set("a", tunnel);
+        }
+        published
+    }
+
+    /// After every sequence of three changes, packets go where they would go after a rebuild.
+    #[test]
+    fn a_changed_tunnel_leaves_what_a_rebuild_would() {
+        let net = |length: &str| {
+            let net: ipnet::IpNet = format!("10.9.0.0/{length}").parse().expect("literal");
+            side(&net.network().to_string(), &net.broadcast().to_string())
+        };
+        let [wide, close, host] = ["16", "24", "32"].map(net);
+        let two = Traffic { remote: vec![wide.clone(), host.clone()], ..traffic(close.clone()) };
+        let choices = [Traffic::default(), traffic(wide), traffic(close), traffic(host), two];
+        let flow = |remote: [u8; 4]| {
+            let [source, destination] = [[10, 1, 0, 1], remote].map(|it| u32::from_be_bytes(it).into());
+            Flow { is_v4: true, protocol: 17, ports: None, source, destination }
+        };
+        let flows = [[10, 9, 0, 0], [10, 9, 0, 1], [10, 9, 1, 0], [10, 8, 0, 0]].map(flow);
+        let changes: Vec<(usize, &Traffic)> =
+            (0..3).flat_map(|tunnel| choices.iter().map(move |choice| (tunnel, choice))).collect();
+        let count = changes.len();
+        for sequence in 0..count.pow(3) {
+            let mut tunnels = [1, 2, 3].map(|number| tunnel(number, traffic(side("10.9.0.0", "10.9.0.9"))));
+            let mut published = all(&tunnels);
+            published.writer.publish();
+            for number in [sequence % count, sequence / count % count, sequence / count / count] {
+                let (at, choice) = changes[number];
+                tunnels[at].configured = choice.clone();
+                published.set("a", &tunnels[at]);
+                let policies = published.writer.publish();
+                let expected = all(&tunnels).writer.publish();
+                for flow in &flows {
+                    let [found, expected] =
+                        [&policies, &expected].map(|policies| match policies.outbound(flow) {
+                            Some(Action::Protect(peer)) => Some(peer.id),
+                            _ => None,
+                        });
+                    assert_eq!(found, expected, "sequence {sequence}, {flow:?}");
+                }
+            }
+        }
     }
 
     #[test]

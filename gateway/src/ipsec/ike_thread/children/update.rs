@@ -26,7 +26,7 @@ impl Children {
     }
 
     /// Puts a connection under another plan, whose tunnels are where [`places`](Self::places) says. The caller then
-    /// publishes.
+    /// publishes all policies.
     pub(in crate::ipsec::ike_thread) fn update(
         &mut self,
         id: ConnectionId,
