@@ -245,7 +245,7 @@ mod tests {
     const KEY: &str = "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=";
     const HEX: &str = "b85996fecc9c7f1fc6d2572a76eda11d59bcd20be8e543b15ce4bd85a8e75a33";
 
-    /// All that is said of a configuration that is wrong.
+    /// All errors of a wrong configuration, as text.
     fn said(text: &str) -> String {
         let errors = match crate::parse(text) {
             Ok(tree) => crate::Settings::new(&tree).expect_err("wrong"),

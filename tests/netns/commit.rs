@@ -182,7 +182,7 @@ impl Drop for Served {
     }
 }
 
-/// A commit of this is refused for this reason, and leaves everything as it was. All that is said.
+/// A commit of `text` is refused for this reason, and changes nothing. Returns the whole output.
 fn refused(
     sites: &Sites,
     runtime: &Runtime,

@@ -63,7 +63,7 @@ impl Site {
         self.gateway.spawn(lab, command, "info").expect("it starts")
     }
 
-    /// Reads the file again, and waits until it is said how that ended.
+    /// Has the daemon read the file again, and waits until it logs the result.
     pub fn reload(&self) -> String {
         let said = || self.logged();
         let before = said().len();

@@ -67,7 +67,7 @@ impl Gateway {
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// What is said of a failure as soon as there is one.
+    /// The explanation of a failure, as soon as there is one.
     fn explains(&self, peer: &str) -> String {
         // The other side may not have started when it was called first.
         let answered = || !self.explained(peer).1.contains("has not answered");

@@ -265,7 +265,7 @@ fn a_file_that_never_ended_its_last_line_is_read_again() {
 }
 
 #[test]
-fn a_file_that_is_a_pipe_without_a_writer_keeps_nobody_waiting() {
+fn a_file_that_is_a_pipe_without_a_writer_blocks_no_reload() {
     let Some((mut lab, mut a, _b, _)) = started() else { return };
     let process = a.process.take().expect("it was started");
     std::fs::remove_file(&a.file).expect("it is there");

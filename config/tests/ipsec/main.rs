@@ -1,4 +1,4 @@
-//! IPsec: what is written for a VyOS router is served as it stands, and what is wrong is said with what to type.
+//! IPsec: a configuration for a VyOS router is served unchanged, and an error names the fix.
 
 mod guide;
 mod refused;

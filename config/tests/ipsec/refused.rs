@@ -1,4 +1,4 @@
-//! What is wrong is refused, and what is odd is said.
+//! Wrong settings are refused; unusual ones get a warning.
 
 use super::{CERTIFICATES, KEYS, load, loaded, second, site};
 use config::{ConfigError, parse};

@@ -1,8 +1,8 @@
-//! What arrives unprotected although it is from behind a peer is not let in (RFC 4301 section 5.2): the kernel, which
-//! forwards packets and delivers them, is told so in rules of nf_tables.
+//! Drops unprotected inbound packets from networks behind peers (RFC 4301 section 5.2). The kernel forwards and delivers
+//! packets, so that nf_tables rules do it.
 //!
-//! A packet is from behind a peer when its answer would go inside: the kernel is asked for the route to its source. So the
-//! rules need not know who the peers are. Their table is ours, and goes with the socket that made it, however we end.
+//! A packet is from behind a peer if the route to its source leads to the tunnel interface. The rules therefore need no
+//! list of peers. The kernel removes their table when the socket that made it is closed, however the daemon ends.
 
 use super::netlink::NetlinkError;
 use super::networks::MARK;
@@ -17,7 +17,7 @@ use std::io;
 
 /// The name of table and chain, as `nft list ruleset` shows it.
 const TABLE: &str = "postern";
-/// Before connections are tracked: what is not let in makes no state.
+/// Before connection tracking: a dropped packet creates no state.
 const PRIORITY: i32 = -300;
 const PREROUTING: u32 = 0;
 const OWNED: u32 = 2;
@@ -25,7 +25,7 @@ const OWNED: u32 = 2;
 /// The tunnels that packets must have come through.
 #[derive(Clone, Copy)]
 pub(super) struct Tunnels<'a> {
-    /// Where the configuration has them.
+    /// Their place in the configuration.
     pub(super) place: &'a str,
     /// Their interface.
     pub(super) interface: &'a str,
@@ -37,7 +37,7 @@ pub(super) struct Tunnels<'a> {
 pub(super) struct Arriving(Socket);
 
 impl Arriving {
-    /// Has the kernel drop what arrives in clear, or says why not: not every kernel can.
+    /// Has the kernel drop unprotected packets. The error is the reason why this kernel cannot.
     pub(super) fn refuse_or_say(tunnels: Tunnels<'_>) -> Option<Self> {
         let refused = Self::install(tunnels).map_err(|error| NetlinkError::new("rules of nf_tables", &error));
         if let Err(error) = &refused {
@@ -88,15 +88,15 @@ fn rules(Tunnels { interface: inside, ports, .. }: Tunnels<'_>, knows_sockets: b
     other_udp.extend(other_ports.chain([refuse()]));
     let answers = if knows_sockets { of_ours.to_vec() } else { Vec::new() };
     [
-        // The inside interface has what was protected.
+        // Packets of the inside interface were protected.
         vec![meta(IIFNAME), interface(EQUAL, inside), accept()],
-        // What is not from behind a peer.
+        // Packets that are not from behind a peer.
         vec![fib(SOURCE, OUTPUT_NAME), interface(NOT_EQUAL, inside), accept()],
         // Neighbours on a link (RFC 2710, RFC 4861): the peer may be one.
         vec![protocol(ICMP_V6), payload(0, 1), compare(AT_LEAST, &[130]), compare(AT_MOST, &[143]), accept()],
-        // What is not for this machine itself.
+        // Packets that are not for this machine itself.
         vec![fib(DESTINATION, KIND), compare(NOT_EQUAL, &LOCAL.to_ne_bytes()), refuse()],
-        // Outer packets, of a peer to which the tunnel leads. Later fragments have no ports, and are nothing without the
+        // Outer packets, of a peer to which the tunnel leads. Later fragments have no ports, and are useless without the
         // first: the rule that looks for ports does not match them.
         vec![protocol(ESP), accept()],
         other_udp,
@@ -121,12 +121,12 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ESP: u8 = 50;
 
-/// What `fib` looks for, and what it says.
+/// What `fib` looks up, and its results.
 const SOURCE: u32 = 1;
 const DESTINATION: u32 = 2;
 const OUTPUT_NAME: u32 = 2;
 const KIND: u32 = 3;
-/// linux/rtnetlink.h: what is for this machine.
+/// linux/rtnetlink.h: addresses of this machine.
 const LOCAL: u32 = 2;
 
 fn payload(offset: u32, length: u32) -> Vec<u8> {

@@ -1,5 +1,5 @@
-//! The last look at what leaves: rules of nf_tables drop packets that an IPsec policy protects and that leave by another
-//! interface, whatever rule or route brought them there. Their table stays when the daemon ends, however it ends.
+//! The last check of outbound packets: nf_tables rules drop packets that an IPsec policy protects and that leave by another
+//! interface, whatever rule or route led them there. Their table stays when the daemon ends, however it ends.
 //!
 //! ```text
 //! our interfaces, our ESP and IKE, neighbours on a link     leave
@@ -34,29 +34,29 @@ const INTERVAL: u32 = 4;
 const INTERVAL_END: u32 = 1;
 /// Elements that fit a message, whose attributes are not longer than 64 KiB.
 const ELEMENTS: usize = 1000;
-/// What does not leave a link.
+/// Addresses whose packets do not leave a link.
 const ON_LINK: [&str; 4] = ["224.0.0.0/24", "255.255.255.255/32", "fe80::/10", "ff02::/16"];
 /// Neighbours and routers on a link (RFC 4861).
 const NEIGHBOURS: [u8; 2] = [133, 137];
 
-/// What must not leave in clear.
+/// Packets that must not leave unprotected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Protected {
-    /// From what to what.
+    /// Their sources and destinations.
     pub(super) pairs: BTreeSet<(IpNet, IpNet)>,
-    /// To where it may.
+    /// Destinations that are excepted.
     pub(super) exceptions: BTreeSet<IpNet>,
-    /// By which interfaces it may: those of the tunnels.
+    /// The interfaces that they may leave by: those of the tunnels.
     pub(super) interfaces: BTreeSet<String>,
 }
 
-/// What is in force.
+/// The rules in force.
 #[derive(Default)]
 pub(super) struct Guard {
     socket: Option<(Socket, u32)>,
-    /// Nothing is known of what another daemon has left.
+    /// An earlier daemon may have left rules of unknown content.
     installed: Option<Protected>,
-    /// The packets that earlier tables have held back.
+    /// The packets that earlier tables have dropped.
     earlier: u64,
 }
 
@@ -71,14 +71,14 @@ impl Guard {
         self.installed = None;
     }
 
-    /// The packets that were held back; nothing where there is nothing to guard.
+    /// The number of dropped packets; `None` without rules.
     pub(super) fn held_back(&self) -> Option<u64> {
         let (socket, _) = self.socket.as_ref()?;
         let guards = self.installed.as_ref().is_some_and(|installed| !installed.pairs.is_empty());
         (guards || self.earlier > 0).then(|| self.earlier + nft::counted(socket, TABLE).unwrap_or(0))
     }
 
-    /// Puts this in force, in one step; tells whether anything was done.
+    /// Puts these rules in force, in one step; returns whether anything changed.
     pub(super) fn set(&mut self, protected: &Protected) -> io::Result<bool> {
         if self.installed.as_ref() == Some(protected) {
             return Ok(false);
@@ -87,7 +87,7 @@ impl Guard {
             self.socket = Some(nft::open()?);
         }
         let mut batch = Batch::new();
-        // Deleted only if it is there; one that is there is replaced.
+        // The table is created if it is missing, so that its deletion cannot fail.
         batch.add(NEW_TABLE, CREATE, &text(1, TABLE));
         batch.add(DELETE_TABLE, 0, &text(1, TABLE));
         if !protected.pairs.is_empty() {
@@ -118,7 +118,7 @@ impl Protected {
             ours(ESP),
             vec![
                 of_family(true),
-                // Hop limit 255: it has come over no router, and no router sends it on.
+                // Hop limit 255: no router has forwarded the packet, and none will.
                 payload(NETWORK_HEADER, 7, 1),
                 compare(EQUAL, &[255]),
                 protocol(ICMP_V6),
@@ -146,7 +146,7 @@ impl Protected {
                     pairs.into_iter().partition(|(_, remote)| remote.prefix_len() == length);
                 rules.extend(dropped(&longer, v6, &mut sets));
                 if length == 0 {
-                    // What we ask about revocation goes around tunnels for everything, and around no other.
+                    // Requests about revocation bypass tunnels for everything, and no other tunnel.
                     rules.push([vec![of_family(v6)], ours(TCP)].concat());
                 }
                 let exceptions = self.exceptions.iter().copied().filter(|it| it.prefix_len() == length);
@@ -186,7 +186,7 @@ fn ours(of: u8) -> Vec<Vec<u8>> {
     ]
 }
 
-/// A rule that lets out what is sent to these networks.
+/// A rule that accepts packets to these networks.
 fn accepted(to: impl Iterator<Item = IpNet>, v6: bool, sets: &mut Sets) -> Option<Vec<Vec<u8>>> {
     let to: Vec<IpNet> = to.filter(|it| is_v6(*it) == v6).collect();
     let set = (!to.is_empty()).then(|| sets.add(to, v6))?;
@@ -248,7 +248,7 @@ fn bytes(address: IpAddr) -> Vec<u8> {
 struct Sets(Vec<(bool, Vec<IpNet>)>);
 
 impl Sets {
-    /// Adds one, and says its name.
+    /// Adds one, and returns its name.
     fn add(&mut self, prefixes: Vec<IpNet>, v6: bool) -> String {
         let known = self.0.iter().position(|known| *known == (v6, prefixes.clone()));
         let number = known.unwrap_or_else(|| {

@@ -1,20 +1,20 @@
-//! What the kernel is to have of us: addresses, routes, rules, and the guard. One owner knows it, one thread sees that it
-//! stays: it compares what is wanted with what is there whenever something of it changes.
+//! The state that the gateway keeps in the kernel: addresses, routes, rules and the guard. One owner has the wanted state.
+//! One thread compares it with the actual state whenever that changes, and restores it.
 //!
 //! ```text
 //! owners ──> wanted ──> restore (addresses, routes, rules), guard and arriving (nf_tables)
 //! kernel ──> watch (links, addresses, our routes and rules, our table) ──> restore, guard
 //! ```
 //!
-//! Each owner hands in what it wants for its interface, as [`Wants`](wants::Wants). Which protocol it speaks is not known here.
-//! Only this module changes addresses, routes, rules and tables of nf_tables. Who makes a link sets it up with [`change_link`],
-//! except that the follower of an interface, which may be in another network namespace, fits its segments itself.
+//! Each owner hands in the wanted state of its interface, as [`Wants`](wants::Wants). This module does not know its protocol.
+//! Only this module changes addresses, routes, rules and nf_tables tables. The creator of a link sets it up with
+//! [`change_link`]. The follower of an interface may be in another network namespace, and sets its segment sizes itself.
 //!
-//! Others open a [`Netlink`] to read only, where they need an answer of the moment and no lock of the host: losses and MTUs for
-//! the API, path MTU and source addresses for peers. What they may not do with it is private to this module.
+//! Other modules open a [`Netlink`] only to read the current state without a lock of the host: losses and MTUs for the API,
+//! path MTU and source addresses for peers. Functions that change the kernel's state are private to this module.
 //!
-//! A protected prefix has a route that leads nowhere beside the one that leads into its tunnel. That route, the rules
-//! and the guard need no daemon: they stay when it ends, and the next one takes them over.
+//! A protected prefix has an unreachable route in addition to the route into its tunnel. That route, the rules and the
+//! guard need no daemon: they stay when it ends, and the next one takes them over.
 
 mod arriving;
 mod guard;
@@ -47,30 +47,30 @@ use watch::Watch;
 /// Called when links, addresses or routes of this machine have changed.
 pub type Follower = Arc<dyn Fn() + Send + Sync>;
 
-/// What is wanted, and what is known of what is there.
+/// The wanted state, and the known actual state.
 #[derive(Default)]
 struct State {
     wanted: Wanted,
-    /// What is kept closed beside it while a configuration is applied: a prefix may go from one tunnel to another.
+    /// Also kept closed while a configuration is applied: a prefix may move from one tunnel to another.
     held: Option<Wanted>,
     /// What is kept closed beside it afterwards: a prefix has left a tunnel, and the one that it was to go to was refused.
     kept: Wanted,
     /// By the names of their interfaces.
     followers: BTreeMap<String, Follower>,
     guard: Guard,
-    /// Whether the kernel can guard is said once.
+    /// Whether the log has reported a kernel that cannot guard.
     guard_failed: bool,
     valid_mark: ValidMark,
-    /// What arrives in clear is refused as long as this lives.
+    /// Unprotected packets are dropped as long as this lives.
     arriving: Option<Arriving>,
 }
 
 /// The packets that rules of ours in nf_tables have dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Those that would have left outside the tunnel which is for them; nothing where none is guarded.
+    /// Outbound packets that would have left outside their tunnel; `None` without a guard.
     pub leaving: Option<u64>,
-    /// Those that came in clear, though a tunnel is for them; nothing where that is not looked at.
+    /// Inbound packets that were unprotected although a tunnel is for them; `None` if that is not checked.
     pub arriving: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ pub struct Held {
 pub struct HeldReader(Weak<Mutex<State>>);
 
 impl HeldReader {
-    /// What the kernel has counted.
+    /// The kernel's counters.
     pub fn read(&self) -> Held {
         let Some(state) = self.0.upgrade() else { return Held::default() };
         let state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +90,7 @@ impl HeldReader {
     }
 }
 
-/// Keeps what the kernel has of us. Dropping it ends that, and leaves what is there.
+/// Keeps the wanted state in the kernel. Dropping it ends the thread, and leaves the state as it is.
 pub struct Host {
     state: Arc<Mutex<State>>,
     wake: Arc<Wake>,
@@ -99,14 +99,14 @@ pub struct Host {
 }
 
 impl Host {
-    /// Takes over what an earlier daemon has left, so that what is `wanted`, by the names of interfaces that are not there yet,
-    /// is closed until it is served, and nothing else.
+    /// Takes over the state that an earlier daemon has left. What is `wanted`, by the names of interfaces that do not exist
+    /// yet, is closed until it is served, and nothing else.
     pub fn start(wanted: BTreeMap<String, Wants>) -> Result<Self, NetlinkError> {
         let failed = |error: io::Error| NetlinkError::new("rtnetlink", &error);
         let mut state = State { wanted: without_interfaces(&wanted), ..State::default() };
-        // Nothing is lost between the look at what is there and the first event.
+        // Opened first: no event is lost between reading the state and the first event.
         let sockets = watch::Sockets::open().map_err(failed)?;
-        // What one tunnel is refused keeps no other back; it is tried again with that tunnel.
+        // A refusal for one tunnel does not stop the others; it is tried again with that tunnel.
         state.restore()?.log();
         let state = Arc::new(Mutex::new(state));
         let (wake, stop) = (Arc::new(Wake::new().map_err(failed)?), Arc::new(AtomicBool::new(false)));
@@ -118,7 +118,7 @@ impl Host {
         Ok(Self { state, wake, stop, thread: Some(thread.map_err(failed)?) })
     }
 
-    /// Keeps closed what is closed now, whatever is wanted until [`release`](Self::release).
+    /// Keeps closed what is closed now, until [`release`](Self::release), whatever is wanted in the meantime.
     pub fn hold(&self) {
         let mut state = self.lock();
         state.held = Some(without_interfaces(&merged(&state.wanted, &state.kept)));
@@ -139,7 +139,7 @@ impl Host {
         }
     }
 
-    /// What reads the counters of nf_tables.
+    /// The reader of the nf_tables counters.
     pub fn held(&self) -> HeldReader {
         HeldReader(Arc::downgrade(&self.state))
     }
@@ -149,7 +149,7 @@ impl Host {
         self.lock().wanted.get(name).cloned()
     }
 
-    /// Wants this for an interface from now on, or nothing. The error is what was refused for it.
+    /// Sets the wanted state of an interface, or none. The error is what the kernel refused for it.
     pub fn set(&self, name: &str, wants: Option<Wants>) -> Result<(), NetlinkError> {
         let mut state = self.lock();
         match wants {
@@ -159,9 +159,9 @@ impl Host {
         state.restore()?.of(name)
     }
 
-    /// Wants this for an interface that is there, from now on, and takes away the addresses that it has no more.
-    /// With an address the kernel takes the later ones of its network, and with the last IPv4 address the routes: they are
-    /// put back.
+    /// Sets the wanted state of an existing interface, and removes the addresses that it no longer has.
+    /// With an address the kernel removes the later ones of its network, and with the last IPv4 address the routes: they
+    /// are restored.
     pub fn change(&self, name: &str, before: &Wants, after: &Wants) -> Result<(), NetlinkError> {
         let mut state = self.lock();
         // First, so that the watching thread does not put back what is removed below.
@@ -213,7 +213,7 @@ impl Drop for Host {
         self.stop.store(true, Ordering::Relaxed);
         self.wake.notify();
         if let Some(thread) = self.thread.take() {
-            // If it panicked, it has said so already.
+            // A panic was reported already.
             let _ = thread.join();
         }
     }
@@ -258,7 +258,7 @@ impl State {
         networks.find(|networks| !networks.is_empty()).map(|networks| networks.place)
     }
 
-    /// Gives the kernel what it lacks, and takes what it should not have.
+    /// Adds what the kernel lacks, and removes what it should not have.
     fn restore(&mut self) -> Result<Outcome, NetlinkError> {
         let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
         // Of thousands of peers it is large, and only what is held needs a copy.

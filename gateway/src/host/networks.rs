@@ -1,5 +1,5 @@
-//! Networks behind tunnels whose policies look at both addresses of a packet: they lead to the owner's interface, before any
-//! other route, and nowhere at all while there is none.
+//! Networks behind tunnels whose policies match both addresses of a packet: their routes lead to the owner's interface and
+//! precede all others. Without the interface they are unreachable.
 
 use super::netlink::{Route, Rule, Way};
 use ipnet::IpNet;
@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 /// The mark on the outer packets of such tunnels, which must not go inside, and the table for all other packets.
 pub const MARK: u32 = 220;
-/// The table of tunnels for everything, for what is from the networks of our side.
+/// The table of tunnels for everything, for packets from the networks of our side.
 pub(crate) const DEFAULTS: u32 = 221;
 /// Their table for what this machine sends from whichever address fits.
 pub(crate) const UNBOUND: u32 = 222;
@@ -18,17 +18,17 @@ pub(super) const TABLES: [u32; 3] = [MARK, DEFAULTS, UNBOUND];
 /// Where tunnels lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks {
-    /// Where the configuration has them, for the log.
+    /// Their place in the configuration, for the log.
     pub place: &'static str,
     /// The UDP ports of their outer packets.
     pub ports: Vec<u16>,
-    /// What is behind peers, with what is on our side of the tunnels there.
+    /// The networks behind peers, with those on our side of the same tunnels.
     pub behind: BTreeMap<IpNet, BTreeSet<IpNet>>,
     /// Networks of our side that are part of the other side too.
     pub near: BTreeSet<IpNet>,
     /// Networks that the user excepts.
     pub excepted: BTreeSet<IpNet>,
-    /// Whether the user sets the routes: what must not leave in clear is the same.
+    /// Whether the user sets the routes. The protected packets are the same.
     pub is_routed_elsewhere: bool,
     /// Whether the interface is the owner's, so that routes may lead to it.
     pub is_served: bool,
@@ -62,12 +62,12 @@ impl Networks {
         self.behind.is_empty()
     }
 
-    /// What goes past the tunnels although it is to a network behind a peer.
+    /// Packets that bypass the tunnels although their destination is behind a peer.
     pub fn exceptions(&self) -> BTreeSet<IpNet> {
         self.near.union(&self.excepted).copied().collect()
     }
 
-    /// What must not leave but through a tunnel: from what to what.
+    /// Sources and destinations of packets that may leave only through a tunnel.
     pub fn pairs(&self) -> BTreeSet<(IpNet, IpNet)> {
         let behind = self.behind.iter();
         behind

@@ -114,7 +114,7 @@ pub(crate) fn jump(chain: &str) -> Vec<u8> {
     verdict(&[number(1, JUMP), text(2, chain)])
 }
 
-/// And counts, which `nft list table` and [`counted`] show.
+/// A counter, which `nft list table` and [`counted`] show.
 pub(crate) fn refuse() -> Vec<u8> {
     [expression("counter", &[]), verdict(&[number(1, DROP)])].concat()
 }
@@ -189,7 +189,7 @@ impl Batch {
         self.messages += 1;
     }
 
-    /// Sends all, and reads what the kernel says of each.
+    /// Sends all, and reads the kernel's answer to each.
     pub(crate) fn send(mut self, socket: &Socket) -> io::Result<()> {
         let asked = self.messages - 1;
         self.message(BATCH_END, 0, 0, NF_TABLES, &[]);
@@ -217,7 +217,7 @@ const ANSWER: usize = 2048;
 const NETLINK_HEADER: usize = 16;
 const HEADERS: usize = NETLINK_HEADER + 4;
 
-/// A conversation with nf_tables, and its number, by which the kernel says whose change it tells of.
+/// A socket to nf_tables, and its port number, by which a notification names the author of a change.
 pub(crate) fn open() -> io::Result<(Socket, u32)> {
     let mut socket = Socket::new(NETLINK_NETFILTER)?;
     let port = socket.bind_auto()?.port_number();
@@ -229,7 +229,7 @@ pub(crate) fn open() -> io::Result<(Socket, u32)> {
 /// The multicast group of changes (linux/netfilter/nfnetlink.h).
 const CHANGES: u32 = 7;
 
-/// A socket on which the kernel tells of changes.
+/// A socket for the kernel's notifications of changes.
 pub(crate) fn subscribe() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_NETFILTER)?;
     socket.bind_auto()?;
@@ -238,7 +238,7 @@ pub(crate) fn subscribe() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Whether something that the kernel tells of is a change of a table, made by another than `port`.
+/// Whether a notification is about a change of a table by another socket than `port`.
 pub(crate) fn is_change_by_another(bytes: &[u8], table: &str, port: u32) -> bool {
     let mut rest = bytes;
     while let Some(&length) = rest.first_chunk::<4>() {
@@ -314,7 +314,7 @@ fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes).find_map(|(it, value)| (it == kind).then_some(value))
 }
 
-/// What the kernel says of a message, which is that of an error also when there was none.
+/// The kernel's acknowledgement of a message: an error message, with code 0 for success.
 fn acknowledged(answer: &[u8]) -> io::Result<()> {
     let code = answer.get(16..20).and_then(|code| code.try_into().ok()).map(i32::from_ne_bytes);
     match code {

@@ -1,5 +1,5 @@
-//! Compares what is wanted with what is there. First what closes comes, then what opens, then what is not wanted goes: there
-//! is no moment in which something leaves that must not.
+//! Compares the wanted state with the actual one. Additions that close come first, then additions that open, then removals:
+//! no protected packet leaves in between.
 
 use super::guard::Protected;
 use super::netlink::{Netlink, NetlinkError, Route, Rule, Way};
@@ -8,7 +8,7 @@ use super::wants::Wants;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What became of a comparison.
+/// The result of a comparison.
 #[derive(Default)]
 pub(super) struct Outcome {
     /// What was not there and must always be.

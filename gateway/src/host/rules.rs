@@ -1,4 +1,4 @@
-//! Policy rules: what comes before what.
+//! Policy rules, in their order.
 //!
 //! ```text
 //! 0      lookup local                             the kernel's
@@ -22,7 +22,7 @@ const SRC_VALID_MARK: &str = "/proc/sys/net/ipv4/conf/all/src_valid_mark";
 /// A setting of the kernel that some rules need.
 #[derive(Default)]
 pub struct ValidMark {
-    /// What it was before we set it. A daemon that has ended has taken that with it: then it stays set.
+    /// The value before we set it; unknown if an earlier daemon has set it, which then stays.
     before: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Notices what others change of what we have in the kernel, and has it put back.
+//! Watches for changes by other programs of our state in the kernel, and has it restored.
 
 use super::guard::TABLE;
 use super::netlink::{is_ours, subscribe};
@@ -24,10 +24,10 @@ const SETTLE: Duration = Duration::from_millis(100);
 const MOST: Duration = Duration::from_secs(1);
 /// After this long without a deletion, no other program is in conflict with us.
 const PEACE: Duration = Duration::from_secs(10);
-/// The same words are logged once in this time.
+/// The same message is logged once in this time.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Where the kernel tells of changes.
+/// The sockets for the kernel's notifications.
 pub(super) struct Sockets {
     network: Socket,
     /// Without nf_tables there is no guard that could be changed.
@@ -164,7 +164,7 @@ impl Watch {
         });
     }
 
-    /// Reads what there is. Whether some of it concerns us, or was lost.
+    /// Reads the pending notifications; returns whether one concerns us, or was lost.
     fn network_has_changed(&self) -> bool {
         let mut concerns_us = false;
         loop {
@@ -195,7 +195,7 @@ impl Watch {
     }
 }
 
-/// Whether some of what the kernel had to tell was lost.
+/// Whether notifications were lost.
 fn is_overflow(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::NOBUFS)
 }

@@ -1,4 +1,4 @@
-//! From what the configuration says of a peer to what IKE needs to know of the connection to it.
+//! Turns the configuration of a peer into the settings of its IKE connection.
 
 use super::identity::identity;
 use super::peer_error::PeerError;
@@ -26,12 +26,12 @@ pub const LONG: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// When the keys of a limited number of bytes or packets are replaced, in tenths.
 const SOFT_TENTHS: u64 = 9;
 
-/// What is decided on our side alone about the SAs of a tunnel.
+/// The local settings of the SAs of a tunnel, which are not negotiated.
 #[derive(Clone, Debug)]
 pub struct Child {
     /// The number of the tunnel.
     pub tunnel: u32,
-    /// Which of several tunnels for the same packets is taken, if that is said: the lowest.
+    /// The configured priority among tunnels for the same packets: the lowest is taken.
     pub priority: Option<u8>,
     /// The largest packet inside, if one is set.
     pub mtu: Option<u16>,
@@ -39,7 +39,7 @@ pub struct Child {
     pub options: Options,
 }
 
-/// What the configuration calls things, so that advice can be typed as it stands.
+/// Names in the configuration, so that the commands in a fix can be typed unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// The peer.
@@ -48,7 +48,7 @@ pub struct Names {
     pub ike_group: Group,
     /// The `esp-group` of each tunnel, by the name of the tunnel.
     pub esp_groups: Vec<(String, Group)>,
-    /// By what it and we show who we are.
+    /// The authentication method of both sides.
     pub proof: Proof,
     /// Our own identity.
     pub local_id: String,
@@ -65,20 +65,20 @@ pub struct Group {
     pub pfs: Option<u16>,
 }
 
-/// What becomes of a peer of the configuration.
+/// The planned connection of a peer of the configuration.
 pub struct Plan {
-    /// What the configuration calls things.
+    /// Names in the configuration.
     pub names: Names,
-    /// What IKE needs to know.
+    /// The settings for IKE.
     pub connection: Arc<ike::Connection>,
-    /// What the data path needs to know, in the order of the connection's children.
+    /// The settings for the data path, in the order of the connection's children.
     pub children: Vec<Child>,
-    /// Whether what is there of a connection of the same name may stay.
+    /// Whether the existing connection of the same name may stay.
     pub keeps: bool,
 }
 
-/// Says whether a peer can be served, as far as that can be known without asking a resolver or for routes. Returns a warning
-/// of what can be served and is hardly meant.
+/// Checks whether a peer can be served, without a resolver and without routes. Returns a warning about settings that work
+/// but are hardly intended.
 pub fn check(name: &str, peer: &Peer) -> Result<Option<String>, PeerError> {
     let authentication = authentication(name, peer, None)?;
     check_time(name, peer, &authentication)?;
@@ -92,8 +92,8 @@ pub fn check(name: &str, peer: &Peer) -> Result<Option<String>, PeerError> {
     Ok(our_own(name, peer, &authentication))
 }
 
-/// Says whether our certificate is valid now. While it is not, IKE says so whenever the peer is to be called or calls: an
-/// hour later the clock may be right, or the certificate expired.
+/// Checks whether our certificate is valid now. IKE reports an invalid one at each attempt to connect: an hour later the
+/// clock may be right, or the certificate expired.
 fn check_time(name: &str, peer: &Peer, authentication: &ike::Authentication) -> Result<(), PeerError> {
     let (ike::Authentication::Certificate(credentials), Authentication::X509(x509)) =
         (authentication, &peer.authentication)
@@ -220,8 +220,8 @@ pub fn choose(addresses: &[IpAddr], at: Option<IpAddr>, moves: bool) -> Option<I
     addresses.get(place).copied()
 }
 
-/// Whether two settings of a peer are of the same sides, which show in the same way who they are: then what is there may
-/// stay, and the rest holds from the next keys on.
+/// Whether two settings of a peer have the same identities and authentication: then the existing connection may stay, and
+/// other changes apply from the next keys on.
 pub fn is_same(before: &Peer, after: &Peer) -> bool {
     let sides = |peer: &Peer| (peer.local_address, peer.remote_addresses.clone());
     let ids = |peer: &Peer| (peer.local_id.clone(), peer.remote_id.clone());
@@ -230,7 +230,7 @@ pub fn is_same(before: &Peer, after: &Peer) -> bool {
         && (&before.authentication, before.prefers_udp) == (&after.authentication, after.prefers_udp)
 }
 
-/// Who we say we are: what is configured, or the subject of our certificate, or the address that the peer sees.
+/// Our identity: the configured one, or the subject of our certificate, or the address that the peer sees.
 fn local_identity(
     peer: &str,
     settings: &Peer,
@@ -249,7 +249,7 @@ fn local_identity(
     address.map(Into::into).ok_or_else(|| PeerError::NoIdentity(peer.to_owned()))
 }
 
-/// The address from which the kernel would send there, outside of any tunnel.
+/// The source address that the kernel would use for this destination, outside of any tunnel.
 pub(super) fn address_towards(remote: IpAddr) -> Option<IpAddr> {
     Netlink::open().ok()?.outside(remote, MARK).ok()?.source
 }
@@ -321,7 +321,7 @@ fn last(prefix: &IpNet) -> IpAddr {
 }
 
 fn options(peer: &Peer, esp: &Esp) -> Options {
-    // IKE has timers too, but they need a thread that has its turn.
+    // IKE has timers too, but they depend on a thread that runs in time.
     let limits = |tenths: u64| Limits {
         time: (tenths == 10).then(|| Duration::from_secs(esp.lifetime_seconds.into())),
         bytes: esp.life_bytes.map(|bytes| bytes / 10 * tenths),

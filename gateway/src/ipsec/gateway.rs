@@ -37,7 +37,7 @@ pub enum GatewayError {
     /// The interface could not be made.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// A port of IKE could not be had.
+    /// A port of IKE could not be opened.
     #[error("vpn ipsec: {0}")]
     Port(UpdateError),
 }
@@ -121,7 +121,7 @@ impl Gateway {
         let stop_port = Box::new(initial.stopper());
         let sockets = initial.sockets();
         let port = std::thread::Builder::new().name(format!("{NAME} ike")).spawn(move || {
-            // As the IKE thread that it feeds: what arrives faster than IKE is served waits in the kernel, and then falls there.
+            // The priority of the IKE thread that it feeds: excess messages wait in the kernel's queue, and are dropped there.
             let _ = yield_to_packets();
             Rights::Packets.keep();
             if let Err(error) = initial.receive(&initial_in, &drops) {

@@ -40,9 +40,9 @@ use tunnel::{Now, PeerId, Time};
 const TURN: usize = 16;
 /// How often the packet counters of the Child SAs are read.
 const LISTEN: Duration = Duration::from_secs(2);
-/// What tells IKE from ESP on port 4500 (RFC 3948 section 2.2).
+/// Distinguishes IKE from ESP on port 4500 (RFC 3948 section 2.2).
 const MARKER: [u8; 4] = [0; 4];
-/// What keeps the translation of an address alive (RFC 3948 section 2.3).
+/// The NAT keepalive (RFC 3948 section 2.3).
 const KEEPALIVE: [u8; 1] = [0xff];
 /// The DS field of IKE messages: CS6, as that of other protocols that networks are run by (RFC 4594 section 3.2).
 const DS_FIELD: u8 = 48 << 2;

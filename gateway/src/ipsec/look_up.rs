@@ -1,4 +1,4 @@
-//! Where peers are, and what IKE needs to know of them: a resolver may take its time, so that nothing else waits for it.
+//! Resolves the addresses of peers and plans their connections, on blocking threads: a resolver may be slow.
 
 use super::connections;
 use super::connections::Plan;
@@ -33,7 +33,7 @@ impl Wanted {
     }
 }
 
-/// Plans connections. A resolver may take its time: names are looked up at once.
+/// Plans connections. A resolver may be slow: all names are looked up concurrently.
 pub(super) async fn plan_all(wanted: Vec<Wanted>) -> Vec<(String, Result<Plan, PeerError>)> {
     let (named, known): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|wanted| is_named(&wanted.peer));
     let mut tasks =
@@ -46,7 +46,7 @@ pub(super) async fn plan_all(wanted: Vec<Wanted>) -> Vec<(String, Result<Plan, P
     plans
 }
 
-/// Whether it is a resolver who knows where the peer is.
+/// Whether the peer is configured by name.
 pub(super) fn is_named(peer: &Peer) -> bool {
     peer.remote_addresses.iter().any(|remote| matches!(remote, Remote::Name(_)))
 }

@@ -1,4 +1,4 @@
-//! What the host is to know of the networks behind IPsec peers.
+//! The networks behind IPsec peers, for the host.
 
 use crate::host::networks::Networks;
 use crate::host::wants::Wants;
@@ -52,7 +52,7 @@ fn up_from(prefix: IpNet) -> impl Iterator<Item = IpNet> {
     std::iter::successors(Some(prefix.trunc()), IpNet::supernet)
 }
 
-/// What a tunnel leads to.
+/// The networks that a tunnel leads to.
 pub(super) fn behind(peer: &Peer, tunnel: &Tunnel) -> Vec<IpNet> {
     let host = |remote: &Remote| match remote {
         Remote::Address(address) => Some(IpNet::from(*address)),

@@ -1,11 +1,11 @@
-//! Why a peer cannot be served, and the line that mends it.
+//! Why a peer cannot be served, and the fix.
 
 use crypto::pki::ChainError;
 
 /// Why a peer cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// Its domain names lead nowhere.
+    /// Its domain names cannot be resolved.
     #[error(
         "vpn ipsec site-to-site peer {peer}: {name} has no address now: {error}\n  fix: set vpn ipsec site-to-site peer {peer} remote-address ADDRESS, or mend the resolver and reload"
     )]
@@ -14,10 +14,10 @@ pub enum PeerError {
         peer: String,
         /// Its domain name.
         name: String,
-        /// What the resolver says.
+        /// The resolver's error.
         error: std::io::Error,
     },
-    /// Certificates, or a key, are not what they should be.
+    /// A certificate, list or key is wrong.
     #[error("vpn ipsec site-to-site peer {peer}: {of}: {error}\n  fix: {fix}")]
     Pki {
         /// The peer.
@@ -51,7 +51,7 @@ pub enum PeerError {
         /// Why it is not valid.
         error: ChainError,
     },
-    /// Who we are is not configured, and no address of ours is known from which it could be reached.
+    /// Our identity is not configured, and no address of ours from which the peer could be reached is known.
     #[error(
         "vpn ipsec site-to-site peer {0}: who we are is not configured, and no address of ours leads to it now\n  fix: set vpn ipsec site-to-site peer {0} authentication local-id NAME, or its local-address"
     )]

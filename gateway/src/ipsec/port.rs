@@ -47,7 +47,7 @@ impl IkePort {
         }
     }
 
-    /// Hands over what arrives, until it is told to stop.
+    /// Hands over received messages until it is stopped.
     pub fn receive(self, punt: &Punt, drops: &DropCounters) -> io::Result<()> {
         let mut receive = UdpReceive::new(Arc::clone(&self.slot), Arc::clone(&self.offloads));
         let mut batch = Batch::new(BATCH_BYTES);

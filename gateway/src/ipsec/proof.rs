@@ -1,4 +1,4 @@
-//! By what a peer and we show who we are: out of the configuration for IKE, and what to type where one is not believed.
+//! Authentication of both sides: the credentials of the configuration for IKE, and the fix when one is not accepted.
 
 use super::identity::identity;
 use super::peer_error::PeerError;
@@ -9,7 +9,7 @@ use crypto::signature::{SigningKey, VerifyingKey};
 use std::sync::Arc;
 use tunnel::ikev2 as ike;
 
-/// Reads by what both sides show who they are. `evidence`: what is known about revocation besides the configuration.
+/// Reads the credentials of both sides. `evidence`: what is known about revocation besides the configuration.
 pub(super) fn authentication(
     peer: &str,
     settings: &Peer,
@@ -57,7 +57,7 @@ fn credentials(
     let above: Vec<Certificate> = chain(&own, &authorities).into_iter().cloned().collect();
     if let Some(evidence) = evidence {
         trust.use_evidence(Arc::clone(evidence));
-        // Peers often have our issuer: what it says is fetched before the first one calls.
+        // Peers often have our issuer: its revocation status is fetched before the first one connects.
         let _ = trust.verify(&own, &above, Clock.now().wall);
     }
     let certificates = [own].into_iter().chain(above).collect();
@@ -75,7 +75,7 @@ fn raw_keys(peer: &str, rsa: &Rsa) -> Result<ike::RawKeys, PeerError> {
     })
 }
 
-/// A warning if what a peer must show is what we show ourselves: then no peer is believed but one that has our private key.
+/// A warning if the peer's expected key or identity is our own: then only a peer with our private key is accepted.
 pub(super) fn our_own(name: &str, peer: &Peer, authentication: &ike::Authentication) -> Option<String> {
     let set = format!("vpn ipsec site-to-site peer {name} authentication");
     match (authentication, &peer.authentication) {
@@ -104,21 +104,21 @@ pub(super) fn our_own(name: &str, peer: &Peer, authentication: &ike::Authenticat
     }
 }
 
-/// By what a peer and we show who we are.
+/// The authentication method, for the commands of a fix.
 #[derive(Clone, Debug, Default)]
 pub enum Proof {
-    /// By a secret, before which these words stand.
+    /// A pre-shared secret; with the words before it in the configuration.
     Secret(String),
-    /// By certificates.
+    /// Certificates.
     #[default]
     Certificate,
-    /// By keys without certificates.
+    /// Keys without certificates.
     Key,
 }
 
-/// Lines of configuration; `set` are the words before those of a peer.
+/// Lines of configuration; `set` is the start of the line, up to the name of the peer.
 impl Proof {
-    /// That of a peer of the configuration.
+    /// The method of a configured peer.
     pub(super) fn of(name: &str, peer: &Peer) -> Self {
         match (&peer.authentication, &peer.psk) {
             (Authentication::PreSharedSecret(_), Some(psk)) => {
@@ -132,7 +132,7 @@ impl Proof {
         }
     }
 
-    /// That we believe the peer.
+    /// The fix if we do not accept the peer's credentials.
     pub(super) fn to_believe(&self, set: &str) -> String {
         match self {
             Self::Secret(words) => same_secret(words),
@@ -143,7 +143,7 @@ impl Proof {
         }
     }
 
-    /// That the peer believes us.
+    /// The fix if the peer does not accept ours.
     pub(super) fn to_be_believed(&self, set: &str) -> String {
         match self {
             Self::Secret(words) => same_secret(words),
@@ -154,13 +154,13 @@ impl Proof {
         }
     }
 
-    /// That we can sign.
+    /// The fix if the peer supports no signature of our key.
     pub(super) fn to_sign(&self, set: &str) -> String {
         let key = if matches!(self, Self::Key) { "rsa local-key NAME" } else { "x509 certificate NAME" };
         format!("{set} authentication {key}, with a key of a kind that the peer takes")
     }
 
-    /// Where an RSA key signs with SHA-1, that of the peer or ours; the best first.
+    /// The fixes if an RSA key, the peer's or ours, signs with SHA-1; the best first.
     pub(super) fn without_sha1(&self, set: &str, whose: &str) -> Vec<String> {
         let better = "have the peer sign by RFC 7427, with SHA-2".to_owned();
         match self {
@@ -174,7 +174,7 @@ impl Proof {
     }
 }
 
-/// The line for a secret, of which these are the words before it.
+/// The line for a secret; `words` are those before it.
 fn same_secret(words: &str) -> String {
     format!("{words} SECRET, the same on both sides")
 }

@@ -35,7 +35,7 @@ pub fn ports() -> [u16; 2] {
     [IKE_PORT, NAT_PORT]
 }
 
-/// What seals the packets of a tunnel for which this proposal is agreed on.
+/// The algorithms that protect the packets of a tunnel under this proposal.
 fn ciphers(proposal: &EspProposal) -> Vec<Subject> {
     match proposal.encryption {
         Encryption::Aead(cipher, _) | Encryption::Gmac(cipher) => vec![cipher.into()],

@@ -1,7 +1,7 @@
-//! Whether the resolver can be reached that is to know where peers are.
+//! Whether the resolver of the peers' names can be reached.
 //!
-//! What is to be protected is closed before the peers are known, and with a tunnel for everything that may be the way to the
-//! resolver.
+//! Protected networks are closed before the addresses of peers are known. With a tunnel for everything, that may close the
+//! path to the resolver.
 
 use config::Settings;
 use config::settings::ipsec::{Authentication, Peer, Remote, Revocation};
@@ -11,7 +11,7 @@ use std::path::Path;
 /// Where the resolvers of this machine are named; behind a local one, those that it asks.
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
 
-/// What is said if names cannot be resolved while a tunnel for everything is down.
+/// The warning if names cannot be resolved while a tunnel for everything is down.
 pub fn cut_off(settings: &Settings) -> Option<String> {
     cut_off_from(settings, &resolvers(&FILES.map(Path::new)))
 }

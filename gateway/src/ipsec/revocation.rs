@@ -1,12 +1,12 @@
-//! Learns what is revoked: fetches lists and answers of OCSP by HTTP, and reads files again when they change. A thread of its
-//! own, so that IKE never waits for a server; what was learnt is [`Evidence`], which IKE asks.
+//! Revocation status: fetches lists and OCSP responses by HTTP, and reads files again when they change. This has a thread of
+//! its own, so that IKE never waits for a server. The results are in [`Evidence`], where IKE looks them up.
 //!
-//! Only places are asked that a certificate names whose chain leads to a trusted authority. What they send is signed, and
-//! bounded in bytes and time. A redirection is not followed. An authority could name a server of this machine or of its link,
-//! which others cannot reach: such addresses are not asked.
+//! Requests go only to URLs in certificates whose chain leads to a trusted authority. Responses are signed, and bounded in
+//! bytes and time. A redirection is not followed. An authority could name a server of this machine or of its link, which
+//! others cannot reach: no request goes to such addresses.
 
 mod fetch;
-mod ways;
+mod outside;
 
 use super::peer_error::PeerError;
 use crate::clock::Clock;
@@ -14,6 +14,7 @@ use crate::rights::Rights;
 use config::settings::IpSec;
 use config::settings::ipsec::{Authentication, Authority, Peer, Revocation, X509};
 use crypto::pki::{Certificate, Evidence};
+use outside::OutsideConnector;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
@@ -24,17 +25,16 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use ways::Ways;
 
 /// Concurrent requests, to all servers and to each: a silent server must not block the others.
 const AT_ONCE: usize = 16;
 const AT_ONCE_EACH: usize = 2;
-/// How often it is looked whether files have changed, and whether a list is about to be too old.
+/// The interval of the checks for changed files and for lists that are about to expire.
 const TURN: Duration = Duration::from_secs(3);
 /// The longest file of lists.
 const MOST_FILE: u64 = 64 << 20;
 
-/// A file of lists, the authority that signs them, and what it was like when it was read.
+/// A file of lists, the authority that signs them, and its metadata at the last reading.
 struct Watched {
     path: String,
     place: String,
@@ -45,7 +45,7 @@ struct Watched {
 /// Fetches and reads until it is dropped.
 pub(super) struct Revocations {
     evidence: Arc<Evidence>,
-    ways: Ways,
+    connector: OutsideConnector,
     files: Arc<Mutex<Vec<Watched>>>,
     stop: Arc<Notify>,
     thread: Option<JoinHandle<()>>,
@@ -59,9 +59,13 @@ impl Revocations {
         let evidence = Arc::new(Evidence::new(move || woken.notify_one()));
         let files = Arc::new(Mutex::new(Vec::new()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let ways = Ways::start();
-        let worker =
-            Worker { evidence: Arc::clone(&evidence), ways: ways.clone(), files: Arc::clone(&files), wake };
+        let connector = OutsideConnector::start();
+        let worker = Worker {
+            evidence: Arc::clone(&evidence),
+            connector: connector.clone(),
+            files: Arc::clone(&files),
+            wake,
+        };
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("revocation".to_owned()).spawn(move || {
             Rights::None.keep();
@@ -71,23 +75,23 @@ impl Revocations {
                     () = stopped.notified() => {}
                 }
             });
-            // A resolver that does not answer is not waited for.
+            // Do not wait for a resolver that does not answer.
             runtime.shutdown_background();
         })?;
-        Ok(Self { evidence, ways, files, stop, thread: Some(thread) })
+        Ok(Self { evidence, connector, files, stop, thread: Some(thread) })
     }
 
-    /// What is known.
+    /// The known revocation status.
     pub(super) fn evidence(&self) -> Arc<Evidence> {
         Arc::clone(&self.evidence)
     }
 
-    /// Reads the files of these peers, now and when they change, and no others any more; forgets what was fetched for
-    /// authorities of which none of them has one. What is behind them is asked by way of their tunnels. The same for those of
-    /// `before`, while it is not sure that they go.
+    /// Reads the files of these peers, now and when they change, and no other files. Forgets what was fetched for authorities
+    /// that no peer has any more. Servers behind a peer are reached through its tunnels. The peers in `before` count as well,
+    /// as long as a change may be undone.
     pub(super) fn watch(&self, settings: &IpSec, before: Option<&IpSec>) {
         let peers = before.into_iter().chain([settings]).flat_map(|settings| settings.peers.values());
-        self.ways.set_tunnels(settings);
+        self.connector.set_tunnels(settings);
         // Thousands of peers may have the same.
         let authorities: BTreeSet<_> = authorities(peers.clone()).map(|it| &it.certificate).collect();
         let authorities = authorities.into_iter().filter_map(|it| Certificate::from_der(it).ok());
@@ -110,13 +114,13 @@ impl Drop for Revocations {
     fn drop(&mut self) {
         self.stop.notify_one();
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so already.
+            // A panic was reported already.
             let _ = thread.join();
         }
     }
 }
 
-/// Whether a peer's settings ask for anything that is not in the configuration.
+/// Whether a peer needs revocation data from outside the configuration.
 pub(super) fn is_needed(peer: &Peer) -> bool {
     let Authentication::X509(x509) = &peer.authentication else { return false };
     x509.revocation != Revocation::Relaxed
@@ -143,7 +147,7 @@ fn files<'a>(peers: impl Iterator<Item = &'a Arc<Peer>>) -> BTreeMap<String, (St
     named.collect()
 }
 
-/// Says whether the files of a peer can be read.
+/// Checks that the files of a peer can be read.
 pub(super) fn check(peer: &str, x509: &X509) -> Result<(), PeerError> {
     let evidence = Evidence::new(|| {});
     for authority in &x509.authorities {
@@ -170,7 +174,7 @@ fn read(path: &str) -> io::Result<Vec<u8>> {
 }
 
 impl Watched {
-    /// Reads it, if it is another one than before. What cannot be read leaves what was read before.
+    /// Reads it if it has changed. If it cannot be read, the earlier content stays valid.
     fn read(&mut self, evidence: &Evidence) {
         let stamp = std::fs::metadata(&self.path)
             .map(|it| [it.mtime(), it.mtime_nsec(), it.size() as i64, it.ino() as i64, it.dev() as i64]);
@@ -193,10 +197,10 @@ impl Watched {
     }
 }
 
-/// What the thread does.
+/// The work of the thread.
 struct Worker {
     evidence: Arc<Evidence>,
-    ways: Ways,
+    connector: OutsideConnector,
     files: Arc<Mutex<Vec<Watched>>>,
     wake: Arc<Notify>,
 }
@@ -248,11 +252,11 @@ impl Worker {
                 files.iter_mut().for_each(|file| file.read(&self.evidence));
             }
             for query in self.evidence.due(Clock.now().wall) {
-                let (evidence, ways) = (Arc::clone(&self.evidence), self.ways.clone());
+                let (evidence, connector) = (Arc::clone(&self.evidence), self.connector.clone());
                 let turn = limits.turn(query.url());
                 running.spawn(async move {
                     let _permits = turn.await;
-                    let fetched = fetch::fetch(&query, &ways).await;
+                    let fetched = fetch::fetch(&query, &connector).await;
                     match evidence.answer(&query, Clock.now().wall, fetched) {
                         Ok(()) => tracing::info!("revocation: {} has answered", query.url()),
                         Err(error) => tracing::warn!("revocation: {} {error}", query.url()),

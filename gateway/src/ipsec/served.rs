@@ -1,8 +1,8 @@
-//! The gateway that is served, and its way from one configuration to another.
+//! The running gateway, and its change from one configuration to another.
 //!
 //! ```text
 //! prepare  the gateway itself, MTU, and routes also to what is new: beside what there is, so that a refusal costs nothing
-//! switch   peers; then routes go that are no longer wanted
+//! switch   peers; then unwanted routes are removed
 //! ```
 
 use super::connections::Plan;
@@ -56,7 +56,7 @@ impl From<ServiceError> for Refusal {
 pub(super) struct Served {
     pub(super) gateway: Arc<Gateway>,
     pub(super) settings: IpSec,
-    /// Peers of the settings that cannot be served yet: their names lead nowhere, or no route leads to them.
+    /// Peers of the settings that cannot be served yet: their names are not resolved, or there is no route to them.
     pub(super) pending: BTreeSet<String>,
     /// Where the others are, as far as that is known.
     pub(super) remotes: BTreeMap<String, IpAddr>,
@@ -74,7 +74,7 @@ pub(super) struct Change {
     pub(super) plans: Vec<Plan>,
     /// All that is to be protected, also what peers are for that are not served.
     pub(super) networks: Networks,
-    /// What the host was to have before.
+    /// The wanted state of the host before.
     pub(super) before: Option<Wants>,
     /// Whether there was no gateway before.
     pub(super) is_new: bool,
@@ -83,12 +83,12 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// What the host is to have in the end.
+    /// The wanted state of the host at the end.
     pub(super) fn wants(&self) -> Option<Wants> {
         network::wants(self.networks.clone(), true)
     }
 
-    /// What the host is to have meanwhile.
+    /// The wanted state of the host during the change.
     pub(super) fn prepared(&self) -> Option<Wants> {
         let networks = self.networks.clone();
         let both = match &self.before {
@@ -111,7 +111,7 @@ impl Served {
         })
     }
 
-    /// Does what may be refused, and takes nothing from what there is.
+    /// Does all that may be refused, without removing anything.
     pub(super) fn prepare(&self, change: &Change, context: &Context) -> Result<(), ServiceError> {
         set_mtu(&change.settings)?;
         let prepared = change.prepared();

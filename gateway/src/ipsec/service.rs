@@ -1,4 +1,4 @@
-//! Keeps the gateway what the configuration says it is: only peers that changed are touched.
+//! Applies the configuration to the gateway: only changed peers are touched.
 //!
 //! ```text
 //! no peers ── prepare: the gateway is made ── switch: its peers come ──> served
@@ -34,7 +34,7 @@ fn path_of_peer(peer: &str) -> Path {
     path_of(["site-to-site", "peer", peer])
 }
 
-/// What is to become of the gateway, with what is needed to undo it.
+/// A planned change of the gateway, with the state to undo it.
 enum Intent {
     /// It serves other peers, or its first ones.
     Change(Change),
@@ -42,11 +42,11 @@ enum Intent {
     End(End),
 }
 
-/// An end, or not even a beginning.
+/// The end of the gateway, or no start.
 struct End {
     /// What is closed afterwards.
     networks: Networks,
-    /// What the host was to have before.
+    /// The wanted state of the host before.
     before: Option<Wants>,
     /// What was served; known once it has ended.
     settings: Option<IpSec>,
@@ -57,7 +57,7 @@ struct End {
 pub struct IpsecService {
     served: Option<Served>,
     intent: Option<Intent>,
-    /// Learns what is revoked, if a peer needs that.
+    /// Fetches revocation status, if a peer needs it.
     revocations: Option<Revocations>,
     shown: Peers,
 }
@@ -312,7 +312,7 @@ impl IpsecService {
         served.switch(&mut change, context)
     }
 
-    /// Has read and fetched what these settings, and those that are served, need to know about revocation.
+    /// Reads and fetches the revocation data that these settings, and those that are served, need.
     fn learn_revocations(&mut self, settings: &IpSec) -> io::Result<()> {
         if self.revocations.is_none() && settings.peers.values().any(|peer| revocation::is_needed(peer)) {
             self.revocations = Some(Revocations::start()?);

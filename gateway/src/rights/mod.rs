@@ -40,7 +40,7 @@ impl Rights {
         if let Err(error) = self.drop_others() {
             tracing::warn!("a thread keeps more rights than it needs: {error}");
         }
-        // Where the process is not filtered it was said why; and a filter of ours would need its other half.
+        // A process without its filter has logged the reason. A filter of this thread would need the one of the process.
         if self == Self::Packets && is_filtered() {
             match filter::filter_packets() {
                 Ok(()) | Err(FilterError::Architecture) => {}

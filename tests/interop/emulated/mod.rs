@@ -122,7 +122,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Boots the machine; `None` if something that is needed is not there, which is said aloud.
+    /// Boots the machine; `None` if a requirement is missing, which is printed.
     fn start(program: &str, peers: &[Peer]) -> Option<Self> {
         let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.peers/ike");
         if !tree.join("bin").join(program).is_file() {
@@ -253,7 +253,7 @@ impl Pair {
         assert!(self.run("md5sum < /file").contains(&digest), "{} bytes", received.len());
     }
 
-    /// So many pings, to have keys replaced under them; what is said of them.
+    /// Sends `count` pings, during which keys are replaced; returns the output of ping.
     fn is_busy(&self, peer: &Peer, count: usize) -> String {
         let [ours, theirs] = peer.inside();
         let arguments = ["-q", "-c", &count.to_string(), "-i", "0.003", "-W", "5", "-I", &ours, &theirs];

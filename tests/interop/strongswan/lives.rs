@@ -58,7 +58,7 @@ fn we_died_and_call_again() {
 }
 
 #[test]
-fn we_say_farewell_when_we_end() {
+fn the_end_of_the_daemon_deletes_the_sas_of_the_peer() {
     let Some((mut lab, daemon, charon)) = joined(&[], [""; 3]) else { return };
     daemon.kill(&mut lab, Signal::TERM);
     let gone = || charon.sas(&lab).is_ok_and(|listed| !listed.contains("site"));

@@ -50,7 +50,7 @@ fn site_labs(names: &[&str]) -> Option<Lab> {
     Some(lab)
 }
 
-/// Our configuration: one peer, b, with one tunnel. `more` comes after it, so what is said twice is as it says.
+/// Our configuration: one peer, b, with one tunnel. `more` comes after it and overrides it.
 /// PEER stands for the peer.
 fn ours(more: &[&str]) -> String {
     let lines = [

@@ -261,7 +261,7 @@ fn certificates_have_their_time() {
     assert!(why(&network, A).contains("expired"), "{}", why(&network, A));
 }
 
-/// It is known here that every peer would refuse it, and it is said here.
+/// Every peer would refuse it: the local side reports the failure.
 #[test]
 fn an_own_certificate_that_is_not_valid_now_is_not_shown() {
     let root = authority();

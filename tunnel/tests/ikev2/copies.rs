@@ -96,7 +96,7 @@ fn a_copy_of_ike_auth_from_another_address_is_ignored() {
     }
 }
 
-/// A refusal is said again where it was said first.
+/// A refusal is sent again only to the source of the first request.
 #[test]
 fn a_refused_ike_auth_is_not_answered_to_who_copies_it() {
     let (mut network, _) = acquainted(56, |_, _| {});

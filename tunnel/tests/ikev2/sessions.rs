@@ -249,7 +249,7 @@ fn deletions_of_the_same_child_may_cross() {
 }
 
 #[test]
-fn farewells_may_cross() {
+fn deletions_by_both_sides_may_cross() {
     let (mut network, ids) = connected(40, |_, _| {});
     for host in [A, B] {
         network.command(host, |endpoint, now, out| endpoint.close(now, ids[host], out));

@@ -206,7 +206,7 @@ fn more_than_one_address_is_not_of_transport_mode() {
 
 #[test]
 fn tunnel_mode_is_for_addresses_that_no_nat_sees() {
-    // Its own addresses as each side sees them are not the same ones, and nobody is believed what is inside.
+    // Each side sees other addresses than its peer does, and an inner address that a peer claims is not accepted.
     let tunnel = |_: usize, connection: &mut Connection| connection.children[0].mode = Mode::Tunnel;
     let (network, _) = through_nat(A, true, tunnel);
     assert!(network.hosts[A].installed.is_empty() && network.hosts[B].installed.is_empty());

@@ -10,7 +10,7 @@ use netlink_packet_route::link::{
 };
 use rustix::io::Errno;
 
-/// A link as it is.
+/// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Its number.

@@ -1,6 +1,6 @@
 //! Links, addresses, routes and rules, set through rtnetlink (`rtnetlink(7)`).
 //!
-//! Everything here is idempotent: what is there already is not added again, what is gone already is not missed.
+//! Every change is idempotent: adding what exists and removing what does not exist both succeed.
 
 mod link;
 mod route;
@@ -34,7 +34,7 @@ const PROTOCOL: RouteProtocol = RouteProtocol::Other(219);
 pub struct NetlinkError {
     /// What was asked for.
     pub what: String,
-    /// What the kernel says.
+    /// The kernel's error.
     pub error: Errno,
     /// What to type, as it is printed behind the error; empty if that is not known.
     pub fix: String,
@@ -54,7 +54,7 @@ pub struct Netlink {
     sequence: u32,
 }
 
-/// A socket on which the kernel tells of the changes of these multicast groups (linux/rtnetlink.h).
+/// A socket for the kernel's notifications of these multicast groups (linux/rtnetlink.h).
 pub fn subscribe(groups: &[u32]) -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
@@ -129,7 +129,7 @@ impl Netlink {
     }
 }
 
-/// The messages in one datagram of the kernel; one that we cannot read is passed over.
+/// The messages in one datagram of the kernel; an unreadable one is skipped.
 pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = NetlinkMessage<RouteNetlinkMessage>> + '_ {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -145,8 +145,7 @@ pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = NetlinkMessage<Rout
     })
 }
 
-/// Whether something that the kernel tells of is a change of links or addresses, of a route or a rule of ours, or in one of
-/// these tables.
+/// Whether a notification is about a link or an address, about a route or a rule of ours, or about one of these tables.
 pub(crate) fn is_ours(bytes: &[u8], tables: &[u32]) -> bool {
     messages(bytes).any(|message| match message.payload {
         NetlinkPayload::InnerMessage(

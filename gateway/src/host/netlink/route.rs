@@ -1,4 +1,4 @@
-//! Routes: those of ours, and how the kernel finds its way.
+//! Routes: our own, and the kernel's look-ups.
 
 use super::{MAIN_TABLE, Netlink, NetlinkError, PROTOCOL, family};
 use ipnet::IpNet;
@@ -18,7 +18,7 @@ const LAST: u32 = 0xff00_0000;
 pub struct Outside {
     /// The address that they come from.
     pub source: Option<IpAddr>,
-    /// The largest that the route lets go, if it says so; otherwise it is what the link does.
+    /// The MTU of the route, if it has one; otherwise that of the link applies.
     pub mtu: Option<u32>,
     /// The number of the link.
     pub index: Option<u32>,
@@ -51,7 +51,7 @@ pub enum Way {
     Nowhere,
 }
 
-/// Whose a route is, and where it leads.
+/// The origin of a route, and where it leads.
 struct Owner {
     metric: Option<u32>,
     protocol: String,
@@ -170,7 +170,7 @@ impl Netlink {
     }
 
     /// The routes of a table or of all, of a protocol or of all. A kernel that can is asked for these only, as others may be
-    /// very many; one that cannot says all.
+    /// very many; an older kernel returns all.
     fn dump_routes(
         &mut self,
         table: Option<u32>,

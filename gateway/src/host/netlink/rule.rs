@@ -1,4 +1,4 @@
-//! Policy rules of ours, and how the kernel says them. [`rules`](crate::host::rules) has their order.
+//! Our policy rules, and their netlink messages. [`rules`](crate::host::rules) has their order.
 
 use super::{MAIN_TABLE, Netlink, NetlinkError, PROTOCOL};
 use ipnet::IpNet;

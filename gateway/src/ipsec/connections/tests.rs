@@ -1,4 +1,4 @@
-//! What is refused before a peer is served, and what the data path is told of it.
+//! Refusals before a peer is served, and the settings for the data path.
 
 use super::*;
 use config::Settings;
@@ -14,7 +14,7 @@ set vpn ipsec site-to-site peer a tunnel 1 local prefix 10.1.0.0/16
 set vpn ipsec site-to-site peer a tunnel 1 remote prefix 10.2.0.0/16
 ";
 
-/// What is said of the peer with these lines.
+/// The error or warning for the peer with these lines.
 fn said(lines: &str) -> String {
     let line = |line: &str| match line.strip_prefix("pki ") {
         Some(_) => format!("set {line}\n"),

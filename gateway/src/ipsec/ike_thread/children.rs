@@ -43,7 +43,7 @@ pub struct Connected {
     settings: Arc<Connection>,
     names: Names,
     tunnels: Vec<Carried>,
-    /// Since when it is connected, who it is, and by which algorithms.
+    /// The IKE SA: its start, the peer's identity and the algorithms.
     established: Option<Established>,
     failure: Option<IpsecFailure>,
     /// The failure that was logged last.
@@ -83,7 +83,7 @@ struct Carried {
     late: Vec<u32>,
     /// Packets received and sent when it was last looked.
     counted: [u64; 2],
-    /// The address of the peer the way to which is known.
+    /// The address of the peer whose path MTU is known.
     measured: Option<IpAddr>,
 }
 

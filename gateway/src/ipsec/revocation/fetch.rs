@@ -1,10 +1,10 @@
-//! One question by HTTP: from the name of a server to its answer.
+//! One HTTP request: from the name of a server to its response.
 //!
 //! ```text
-//! name ──> addresses that may be asked ──> the first that answers a connection, around our tunnels ──> answer, of bounded size
+//! name ──> allowed addresses ──> the first that accepts a connection, outside of our tunnels ──> response, of bounded size
 //! ```
 
-use super::ways::Ways;
+use super::outside::OutsideConnector;
 use crypto::pki::Query;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -18,25 +18,25 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// How long a server has for its whole answer.
+/// The time limit of a whole response.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest head of an answer.
+/// The largest response header.
 const MOST_HEAD: usize = 16 << 10;
-/// How long an address has alone until the next one is tried beside it (RFC 8305 section 8).
+/// The delay before the next address is tried concurrently (RFC 8305 section 8).
 const HEAD_START: Duration = Duration::from_millis(250);
-/// Addresses of a name that are tried.
+/// The number of addresses of a name that are tried.
 const MOST_ADDRESSES: usize = 8;
 
 /// The content at a URL, or the reason of the failure: a text that continues after the URL.
-pub(super) async fn fetch(query: &Query, ways: &Ways) -> Result<Vec<u8>, String> {
+pub(super) async fn fetch(query: &Query, connector: &OutsideConnector) -> Result<Vec<u8>, String> {
     let late = |_| Err(format!("does not answer within {} seconds", PATIENCE.as_secs()));
-    timeout(PATIENCE, exchange(query, ways)).await.unwrap_or_else(late)
+    timeout(PATIENCE, exchange(query, connector)).await.unwrap_or_else(late)
 }
 
-async fn exchange(query: &Query, ways: &Ways) -> Result<Vec<u8>, String> {
+async fn exchange(query: &Query, connector: &OutsideConnector) -> Result<Vec<u8>, String> {
     let uri: Uri = query.url().parse().map_err(|error| format!("is no address: {error}"))?;
     let authority = uri.authority().filter(|it| !it.as_str().contains('@')).ok_or("is no address of HTTP")?;
-    let stream = connect(authority.host(), authority.port_u16().unwrap_or(80), ways).await?;
+    let stream = connect(authority.host(), authority.port_u16().unwrap_or(80), connector).await?;
     let said = |error: hyper::Error| format!("does not speak HTTP: {error}");
     let mut builder = http1::Builder::new();
     let (mut sender, connection) =
@@ -51,7 +51,7 @@ async fn exchange(query: &Query, ways: &Ways) -> Result<Vec<u8>, String> {
         body.map(|body| body.to_bytes().to_vec())
             .map_err(|error| format!("has no whole answer of at most {} bytes: {error}", query.limit()))
     };
-    // The connection does its work meanwhile, and goes with the answer or the end of patience.
+    // The connection runs concurrently, and ends with the response or the time limit.
     let mut working = JoinSet::new();
     working.spawn(connection);
     answer.await
@@ -71,24 +71,25 @@ fn request(query: &Query, uri: &Uri, authority: &str) -> Result<Request<Full<Byt
 }
 
 /// Connects to the first address of a host that answers.
-async fn connect(host: &str, port: u16, ways: &Ways) -> Result<TcpStream, String> {
+async fn connect(host: &str, port: u16, connector: &OutsideConnector) -> Result<TcpStream, String> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let found = tokio::net::lookup_host((host, port)).await;
     let found = found.map_err(|error| format!("has no address now: {error}"))?;
     let addresses: Vec<SocketAddr> =
         found.filter(|address| may_ask(address.ip())).take(MOST_ADDRESSES).collect();
-    connect_any(addresses, ways).await
+    connect_any(addresses, connector).await
 }
 
-/// The same of its addresses: each is tried beside those before it, which may lead nowhere without a word.
-async fn connect_any(addresses: Vec<SocketAddr>, ways: &Ways) -> Result<TcpStream, String> {
+/// Connects to the first of these addresses that answers. Each is tried concurrently with those before it, which may be
+/// unreachable without an error.
+async fn connect_any(addresses: Vec<SocketAddr>, connector: &OutsideConnector) -> Result<TcpStream, String> {
     let mut why = "leads only to addresses of this machine or its link, which are not asked".to_owned();
     let (mut others, mut attempts) = (addresses.into_iter(), JoinSet::new());
     loop {
         if let Some(address) = others.next() {
-            let ways = ways.clone();
+            let connector = connector.clone();
             attempts.spawn(async move {
-                let connected = ways.connect(address).await;
+                let connected = connector.connect(address).await;
                 connected.map_err(|error| format!("is not reached: {address}: {error}"))
             });
         }
@@ -104,7 +105,7 @@ async fn connect_any(addresses: Vec<SocketAddr>, ways: &Ways) -> Result<TcpStrea
     }
 }
 
-/// Whether an address may be asked: none that means this machine, its link (where clouds have their secrets), or a group.
+/// Whether a request may go to an address: not to this machine, its link (where clouds have their secrets), or a group.
 fn may_ask(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(it) => {
@@ -150,13 +151,13 @@ mod tests {
             let gone = TcpListener::bind("127.0.0.1:0").expect("a port");
             gone.local_addr().expect("it has one")
         };
-        let ways = Ways::unmarked();
-        let stream = timeout(PATIENCE, connect_any(vec![deaf, deaf, refusing, good_address], &ways));
+        let connector = OutsideConnector::unmarked();
+        let stream = timeout(PATIENCE, connect_any(vec![deaf, deaf, refusing, good_address], &connector));
         let stream = stream.await.expect("it does not wait for the others").expect("one of them answers");
         assert_eq!(stream.peer_addr().expect("it is connected"), good_address);
-        let error = connect_any(vec![refusing], &ways).await.expect_err("the port is closed");
+        let error = connect_any(vec![refusing], &connector).await.expect_err("the port is closed");
         assert!(error.contains("is not reached"), "{error}");
-        let error = connect_any(vec![], &ways).await.expect_err("there is none");
+        let error = connect_any(vec![], &connector).await.expect_err("there is none");
         assert!(error.contains("not asked"), "{error}");
     }
 

@@ -1,4 +1,4 @@
-//! What becomes known of peers.
+//! Records events of IKE in the state of peers.
 
 use super::told::Told;
 use super::{Children, Established};
@@ -48,7 +48,7 @@ impl Children {
         }
     }
 
-    /// Forgets what went wrong when nothing is left that is not up.
+    /// Clears the failure when all tunnels are up.
     fn forgive(&mut self, id: ConnectionId) {
         if let Some(connected) = self.connections.get_mut(&id)
             && connected.tunnels.iter().all(|tunnel| !tunnel.sas.is_empty())

@@ -34,7 +34,7 @@ impl Children {
         !self.owners.is_empty()
     }
 
-    /// Whether there is no peer, nor one whose end is still to be told.
+    /// Whether there is no peer, nor a removed one that must still be told of its end.
     pub(in crate::ipsec::ike_thread) fn is_empty(&self) -> bool {
         self.connections.is_empty() && self.past.is_empty()
     }
@@ -47,7 +47,7 @@ impl Children {
         self.connections.get(&id).map(|it| &*it.settings)
     }
 
-    /// What the configuration calls things.
+    /// Names in the configuration.
     pub(in crate::ipsec::ike_thread) fn names(&self, id: ConnectionId) -> Option<&Names> {
         self.connections.get(&id).map(|it| &it.names)
     }
@@ -89,7 +89,7 @@ impl Children {
         self.tunnel(id, child)?.sas.last().map(|sa| sa.spi)
     }
 
-    /// What a connection is, or was while its end is still to be told.
+    /// The settings of a connection, also of a removed one whose peer must still be told.
     fn known(&self, id: ConnectionId) -> Option<&Connection> {
         self.settings(id).or_else(|| self.past.get(&id).map(|settings| &**settings))
     }
@@ -103,12 +103,12 @@ impl Children {
         name.unwrap_or_else(|| "a tunnel of the past".to_owned())
     }
 
-    /// The end of a connection that was removed has been told.
+    /// Forgets a removed connection: its peer was told.
     pub(in crate::ipsec::ike_thread) fn let_past_go(&mut self, id: ConnectionId) {
         self.past.remove(&id);
     }
 
-    /// Whether the newest SA of a tunnel takes the place of another one of the same session.
+    /// Whether the newest SA of a tunnel replaces another one of the same session.
     pub(in crate::ipsec::ike_thread) fn is_renewed(&self, id: ConnectionId, child: usize) -> bool {
         let sas = self.tunnel(id, child).map_or(&[][..], |tunnel| &tunnel.sas);
         sas.split_last().is_some_and(|(newest, older)| older.iter().any(|sa| sa.session == newest.session))

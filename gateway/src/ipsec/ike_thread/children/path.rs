@@ -1,4 +1,4 @@
-//! How large packets may be outside: what the kernel knows of the way to a peer.
+//! The largest outer packet: the path MTU to a peer, from the kernel.
 
 use super::{Carried, Children};
 use crate::host::netlink::Netlink;
@@ -10,15 +10,15 @@ use std::sync::atomic::Ordering;
 /// The path MTU to each peer, by the kernel's routes.
 #[derive(Default)]
 pub(super) struct PathMtuCache {
-    /// Opened when it is first asked.
+    /// Opened with the first request.
     netlink: Option<Netlink>,
     /// The MTUs of links, by their numbers: thousands of peers are behind a few.
     links: HashMap<u32, u32>,
 }
 
 impl PathMtuCache {
-    /// Keeps in mind what the way to a tunnel's peer carries, if that was not asked before. Who has said what fits is
-    /// believed, and gets fragments outside.
+    /// Stores the path MTU to a tunnel's peer, unless it is known. A configured mtu takes precedence: outer packets may then
+    /// be fragmented.
     pub(super) fn measure(&mut self, carried: &mut Carried) {
         let (Some(tunnel), Some(endpoint)) = (carried.peer.tunnel(), carried.peer.endpoint.load_full())
         else {
@@ -29,12 +29,12 @@ impl PathMtuCache {
             return;
         }
         let mtu = self.mtu(remote);
-        // Without a route it is asked again.
+        // Without a route the kernel is asked again.
         carried.measured = mtu.is_some().then_some(remote);
         tunnel.path_mtu.store(mtu.map_or(usize::MAX, |mtu| mtu as usize), Ordering::Relaxed);
     }
 
-    /// What the way to an address carries; `None` if there is no way.
+    /// The path MTU to an address; `None` without a route.
     fn mtu(&mut self, remote: IpAddr) -> Option<u32> {
         if self.netlink.is_none() {
             self.netlink = Netlink::open().ok();

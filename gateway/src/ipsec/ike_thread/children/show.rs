@@ -1,4 +1,4 @@
-//! What the API says of peers and their tunnels.
+//! Peers and their tunnels, for the API.
 
 use super::{Children, Connected, Installed};
 use crate::ipsec::connections::LONG;
@@ -14,7 +14,7 @@ use tunnel::ikev2::proposal::{EspOffer, IkeOffer, describe};
 use tunnel::ikev2::{Authentication, ChildState, Details, SessionId, SessionStatus, Start};
 
 impl Children {
-    /// All peers, with what IKE says of its sessions.
+    /// All peers, with the sessions of IKE.
     pub(in crate::ipsec::ike_thread) fn status(&self, sessions: &[SessionStatus]) -> Vec<model::IpsecPeer> {
         self.connections.values().map(|connected| self.show(connected, sessions)).collect()
     }
@@ -59,7 +59,7 @@ impl Children {
                 .collect(),
             silent: details.and_then(|it| it.silent_since).map(|since| (now - since).as_secs()),
             sends_from: details.and_then(|it| it.stray).map(|from| from.to_string()),
-            // What this machine refuses now explains more than what went wrong before.
+            // A local refusal now explains more than an earlier failure.
             failure: self.unsent.of(settings.remote).or(connected.failure.as_ref()).cloned(),
             unknown_caller: self.unknown_caller.filter(|_| established.is_none()).and_then(|(from, at)| {
                 Some(explain::unknown_caller(&settings.name, from, settings.remote?, at))
@@ -121,7 +121,7 @@ fn find(sessions: &[SessionStatus], session: SessionId) -> Option<&SessionStatus
     sessions.get(sessions.binary_search_by_key(&session, |status| status.session).ok()?)
 }
 
-/// What becomes of an SA, as the API calls it.
+/// The state of an SA, in terms of the API.
 fn state(state: ChildState) -> model::SaState {
     match state {
         ChildState::Installed => model::SaState::Installed,
@@ -134,7 +134,7 @@ fn texts(proposals: &[Proposal]) -> Vec<String> {
     proposals.iter().map(describe).collect()
 }
 
-/// Who begins, as VyOS calls it.
+/// The side that initiates, in terms of VyOS.
 fn connection_type(start: Start) -> model::ConnectionType {
     match start {
         Start::Initiate => model::ConnectionType::Initiate,

@@ -20,14 +20,14 @@ pub(in crate::ipsec::ike_thread) struct Unsent {
 const AGAIN: u64 = 60;
 
 impl Unsent {
-    /// A connection to this address is there.
+    /// Counts a connection to this address.
     pub(super) fn enter(&mut self, remote: Option<IpAddr>) {
         if let Some(remote) = remote {
             *self.known.entry(remote).or_default() += 1;
         }
     }
 
-    /// It is no more.
+    /// Removes it; the last one takes the records of its address along.
     pub(super) fn leave(&mut self, remote: Option<IpAddr>) {
         let Some(remote) = remote else { return };
         let Some(count) = self.known.get_mut(&remote) else { return };

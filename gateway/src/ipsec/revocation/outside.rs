@@ -1,4 +1,4 @@
-//! The path to a server: outside of tunnels for all addresses, as IKE is sent, since these tunnels may wait for the answer.
+//! Connects to servers outside of tunnels for all addresses, as IKE does: these tunnels may depend on the response.
 //!
 //! A server behind a tunnel for fewer addresses is reached through that tunnel only.
 
@@ -15,23 +15,23 @@ use std::sync::Arc;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 
-/// Sockets that are asked for at once.
+/// The number of queued requests for sockets.
 const MOST: usize = 16;
 
-/// One socket, of IPv6 or of IPv4, and to where it goes.
-struct Wish {
+/// A request for a marked socket, of IPv6 or of IPv4, with the channel for the reply.
+struct SocketRequest {
     v6: bool,
     reply: oneshot::Sender<io::Result<OwnedFd>>,
 }
 
-/// See the module.
+/// Connects to servers of revocation status.
 #[derive(Clone)]
-pub(super) struct Ways {
+pub(super) struct OutsideConnector {
     tunnels: Arc<ArcSwap<Tunnels>>,
-    wishes: mpsc::Sender<Wish>,
+    requests: mpsc::Sender<SocketRequest>,
 }
 
-/// Where tunnels lead, and what is excepted from that.
+/// The networks behind tunnels, and the exceptions.
 #[derive(Default)]
 struct Tunnels {
     behind: Vec<IpNet>,
@@ -47,7 +47,7 @@ impl Tunnels {
         Self { behind, excepted: settings.passthrough.iter().copied().collect() }
     }
 
-    /// Whether a tunnel for less than everything leads to an address. The closest network decides.
+    /// Whether a tunnel leads to an address, other than one for everything. The longest prefix decides.
     fn lead_to(&self, address: IpAddr) -> bool {
         let closest = |networks: &[IpNet]| {
             networks.iter().filter(|it| it.contains(&address)).map(IpNet::prefix_len).max().unwrap_or(0)
@@ -57,29 +57,29 @@ impl Tunnels {
     }
 }
 
-impl Ways {
-    /// Marking a socket takes a capability that the thread which reads the answers has not: a task of the calling runtime makes
-    /// them.
+impl OutsideConnector {
+    /// Starts the task that makes marked sockets, in the calling runtime: the thread that reads responses lacks the
+    /// capability for it.
     pub(super) fn start() -> Self {
-        let (wishes, mut wished) = mpsc::channel::<Wish>(MOST);
+        let (requests, mut requested) = mpsc::channel::<SocketRequest>(MOST);
         tokio::spawn(async move {
-            while let Some(Wish { v6, reply }) = wished.recv().await {
-                // Who has asked may have lost patience.
+            while let Some(SocketRequest { v6, reply }) = requested.recv().await {
+                // The requester may have timed out.
                 let _ = reply.send(port::tcp::marked(v6, MARK));
             }
         });
-        Self { tunnels: Arc::default(), wishes }
+        Self { tunnels: Arc::default(), requests }
     }
 
-    /// Through tunnels, if there are any.
+    /// For tests without marks: all addresses are reached as through a tunnel.
     #[cfg(test)]
     pub(super) fn unmarked() -> Self {
         let all = ["0.0.0.0/1", "128.0.0.0/1"].map(|it| it.parse().expect("literal"));
         let tunnels = Tunnels { behind: all.to_vec(), excepted: Vec::new() };
-        Self { tunnels: Arc::new(ArcSwap::from_pointee(tunnels)), wishes: mpsc::channel(1).0 }
+        Self { tunnels: Arc::new(ArcSwap::from_pointee(tunnels)), requests: mpsc::channel(1).0 }
     }
 
-    /// Says where tunnels lead.
+    /// Replaces the networks behind tunnels.
     pub(super) fn set_tunnels(&self, settings: &IpSec) {
         self.tunnels.store(Arc::new(Tunnels::of(settings)));
     }
@@ -91,7 +91,7 @@ impl Ways {
         }
         let (reply, socket) = oneshot::channel();
         let ended = || io::Error::other("the daemon ends");
-        self.wishes.send(Wish { v6: address.is_ipv6(), reply }).await.map_err(|_| ended())?;
+        self.requests.send(SocketRequest { v6: address.is_ipv6(), reply }).await.map_err(|_| ended())?;
         let socket = socket.await.map_err(|_| ended())??;
         TcpSocket::from_std_stream(socket.into()).connect(address).await
     }
