@@ -5,7 +5,9 @@ use crate::ipsec::{Gateway, configuration};
 use crate::support::{PATIENCE, answers, ask, occurrences, sites};
 use lab::{Lab, wait_until};
 use rustix::process::Signal;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn rules(lab: &Lab) -> String {
     lab.ip("a", "rule show").expect("it is there")
@@ -144,6 +146,41 @@ fn what_the_kernel_takes_with_an_address_or_a_link_is_given_back() {
     a.reload();
     let addresses = lab.ip("a", "address show wg0").expect("it is there");
     assert!(routed() && addresses.contains("fd66::9"), "{addresses}");
+}
+
+#[test]
+fn questions_to_the_api_refuse_no_change() {
+    let Some((_lab, a, _b, publics)) = started() else { return };
+    let (key, is_asked) = (key_pair().0, AtomicBool::new(true));
+    let ask = || {
+        let mut asked = 0;
+        while is_asked.load(Ordering::Relaxed) {
+            let mut stream = UnixStream::connect(&a.socket).expect("the API is served");
+            let question = "GET /v1/interfaces/wireguard HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+            stream.write_all(question.as_bytes()).expect("it reads");
+            stream.read_to_string(&mut String::new()).expect("it answers");
+            asked += 1;
+        }
+        asked
+    };
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+        let mut refused = Vec::new();
+        for round in 0..40 {
+            a.write(&lines(0, &publics[1], &[]));
+            let mut file = std::fs::OpenOptions::new().append(true).open(&a.file).expect("it is there");
+            for words in [format!("private-key {key}"), "port 51990".to_owned()] {
+                let name = ["wg5", "wg6"][round % 2];
+                writeln!(file, "set interfaces wireguard {name} {words}").expect("it is written");
+            }
+            let said = a.reload();
+            refused.extend(said.contains("is not in force").then_some(said));
+        }
+        is_asked.store(false, Ordering::Relaxed);
+        let asked: Vec<i32> = asking.into_iter().map(|it| it.join().expect("it ends")).collect();
+        assert!(asked.iter().all(|asked| *asked > 0));
+        assert!(refused.is_empty(), "{} of 40, asked {asked:?}: {}", refused.len(), refused[0]);
+    });
 }
 
 #[test]

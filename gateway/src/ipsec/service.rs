@@ -21,6 +21,7 @@ use crate::host::wants::Wants;
 use crate::service::{
     Context, Phase, Planned, Policy, Refusal, Refused, Requirements, Service, Step, View, Work,
 };
+use crate::tunnel_interface::end;
 use config::settings::IpSec;
 use config::settings::ipsec::Peer;
 use config::{Path, Settings};
@@ -94,7 +95,7 @@ impl Service for IpsecService {
     fn carry_out<'a>(&'a mut self, step: &'a Step, context: &'a Context) -> Work<'a, Result<(), Refusal>> {
         Box::pin(async {
             let Some(mut intent) = self.intent.take() else { return Ok(()) };
-            let done = self.carry_out_on(step.phase, &mut intent, context);
+            let done = self.carry_out_on(step.phase, &mut intent, context).await;
             self.intent = Some(intent);
             self.shown.show(self.gateway());
             done.map_err(Refusal::from)
@@ -164,6 +165,14 @@ impl IpsecService {
         self.served.as_ref().map(|served| Arc::clone(&served.gateway))
     }
 
+    /// Ends the gateway, if there is one; what it served.
+    async fn end(&mut self) -> Option<IpSec> {
+        self.shown.show(None);
+        let Served { gateway, settings, .. } = self.served.take()?;
+        end(gateway).await;
+        Some(settings)
+    }
+
     /// Plans the way to `settings`. Peers that are refused are not served, or as they were before.
     async fn plan_change(&mut self, mut settings: IpSec, host: &Host) -> Planned {
         self.intent = None;
@@ -207,7 +216,7 @@ impl IpsecService {
         })
     }
 
-    fn carry_out_on(
+    async fn carry_out_on(
         &mut self,
         phase: Phase,
         intent: &mut Intent,
@@ -226,8 +235,7 @@ impl IpsecService {
                 None => Ok(()),
             },
             Intent::End(end) => {
-                self.shown.show(None);
-                end.settings = self.served.take().map(|served| served.settings);
+                end.settings = self.end().await;
                 let closed = context.host.set(NAME, network::wants(end.networks.clone(), false));
                 if end.settings.is_none() {
                     return Ok(closed?);
@@ -252,8 +260,7 @@ impl IpsecService {
                 Ok(context.host.set(NAME, prepared)?)
             }
             Intent::Change(change) if change.is_new => {
-                self.shown.show(None);
-                self.served = None;
+                self.end().await;
                 let closed = || network::wants(change.networks.clone(), false);
                 let wants = if policy == Policy::EachPath { closed() } else { change.before.take() };
                 Ok(context.host.set(NAME, wants)?)

@@ -28,12 +28,15 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// The MTU of an interface that was told none: what fits into 1500 bytes over IPv6.
 pub const DEFAULT_MTU: u32 = 1420;
 /// Packets that may wait in the kernel for us: its default drops in bursts.
 const QUEUE_LENGTH: u32 = 1000;
+/// How long a query of an interface that is to end may wait for its answer.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// How to make an interface.
 #[derive(Default)]
@@ -344,6 +347,19 @@ impl TunnelInterface {
                 tracing::error!("interface {name} receives nothing more from outside: {error}");
             }
         }
+    }
+}
+
+/// Drops what only a query may still hold, as one of the API, once that has its answer: what it had, as a name and ports, is
+/// free afterwards.
+pub(crate) async fn end<T>(mut last: Arc<T>) {
+    let deadline = Instant::now() + ANSWER;
+    while let Err(held) = Arc::try_unwrap(last) {
+        if Instant::now() >= deadline {
+            return tracing::warn!("an interface is still read, and ends later");
+        }
+        last = held;
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

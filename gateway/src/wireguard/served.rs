@@ -13,7 +13,7 @@ use crate::host::netlink::{LinkChange, NetlinkError};
 use crate::host::wants::Wants;
 use crate::host::{self, Host};
 use crate::service::Context;
-use crate::tunnel_interface::{InterfaceError, Options};
+use crate::tunnel_interface::{InterfaceError, Options, end};
 use config::settings::WireGuard;
 use std::io;
 use std::mem::swap;
@@ -90,6 +90,13 @@ impl Served {
         served.set_up(&served.settings).map_err(refused)?;
         context.host.set(name, Some(served.wants.clone())).map_err(refused)?;
         Ok(served)
+    }
+
+    /// Ends it, with its window; what it was.
+    pub(super) async fn end(self) -> WireGuard {
+        let Self { interface, settings, .. } = self;
+        end(interface).await;
+        settings
     }
 
     /// Whether it is what these settings say.

@@ -164,7 +164,7 @@ impl WireGuardService {
             }
             Intent::Remove(settings, _) => {
                 // Addresses and routes go with the interface, and all else that was for it.
-                *settings = self.end(name);
+                *settings = self.end(name).await;
                 self.configured.remove(name);
                 set(name, None, &context.host);
             }
@@ -184,7 +184,7 @@ impl WireGuardService {
         let name = step.path.last();
         match intent {
             Intent::Create(_, left) => {
-                self.end(name);
+                self.end(name).await;
                 self.configured.retain(|it| it != name || left.was_configured || policy == Policy::EachPath);
                 let wants = match policy {
                     // The interface is gone: only what closes is wanted.
@@ -226,9 +226,9 @@ impl WireGuardService {
     }
 
     /// Ends an interface, if it is there; what it was.
-    fn end(&mut self, name: &str) -> Option<WireGuard> {
+    async fn end(&mut self, name: &str) -> Option<WireGuard> {
         self.shown.hide(name);
-        self.served.remove(name).map(|served| served.settings)
+        Some(self.served.remove(name)?.end().await)
     }
 
     fn show(&self, name: &str) {
