@@ -98,7 +98,8 @@ pub enum Policy {
 /// Which steps come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Adds what is new beside what is there: it is undone without loss.
+    /// Adds what is new beside what is there. Where both are for the same, as a prefix or a port, the new one is used at once:
+    /// undoing it costs packets.
     Prepare,
     /// Changes what is there. It is seldom refused, and undoing it may end sessions of what was changed.
     Switch,
@@ -115,6 +116,8 @@ pub struct Step {
     pub phase: Phase,
     /// UDP ports that others may have afterwards.
     pub frees: Vec<u16>,
+    /// UDP ports that are bound for it, and were not before.
+    pub needs: Vec<u16>,
 }
 
 /// What a service is about to do.
@@ -153,7 +156,7 @@ pub trait Service {
     /// Does a step of the plan. One that is refused may be half done: it is undone next.
     fn carry_out<'a>(&'a mut self, step: &'a Step, context: &'a Context) -> Work<'a, Result<(), Refusal>>;
 
-    /// Undoes a step, the last one that is not undone yet. What that meets is logged.
+    /// Undoes a step, the last one that is not undone yet; or one that was not begun. What that meets is logged.
     fn undo<'a>(&'a mut self, step: &'a Step, policy: Policy, context: &'a Context) -> Work<'a, ()>;
 
     /// Forgets the plan: what was done of it stays.

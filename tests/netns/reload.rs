@@ -148,6 +148,53 @@ fn what_the_kernel_takes_with_an_address_or_a_link_is_given_back() {
     assert!(routed() && addresses.contains("fd66::9"), "{addresses}");
 }
 
+/// The lines of the first site's `wg0`, and of `wg1` with this port, whose peer is nowhere.
+fn write_both(site: &Site, lines: &[String], key: &str, port: u16) {
+    site.write(lines);
+    let mut file = std::fs::OpenOptions::new().append(true).open(&site.file).expect("it is there");
+    for words in [format!("private-key {key}"), format!("port {port}")] {
+        writeln!(file, "set interfaces wireguard wg1 {words}").expect("it is written");
+    }
+}
+
+#[test]
+fn a_port_goes_from_an_interface_that_is_disabled_to_another() {
+    let Some((lab, a, _b, publics)) = started() else { return };
+    let key = key_pair().0;
+    let ports = || lab.run("a", "ss", &["-ulnH"]).expect("ss is there");
+    let enabled = lines(0, &publics[1], &[]);
+    let disabled = lines(0, &publics[1], &["disable"]);
+    write_both(&a, &enabled, &key, 51_999);
+    assert!(a.reload().contains("is in force"));
+    assert!(ports().contains(":51820 ") && ports().contains(":51999 "), "{}", ports());
+    write_both(&a, &disabled, &key, 51_820);
+    let said = a.reload();
+    assert!(said.contains("is in force") && !said.contains("in use"), "{said}");
+    assert!(ports().contains(":51820 ") && !ports().contains(":51999 "), "{}", ports());
+    // And back: what is enabled again has the port that the other leaves.
+    write_both(&a, &enabled, &key, 51_999);
+    let said = a.reload();
+    assert!(said.contains("is in force") && !said.contains("in use"), "{said}");
+    assert!(ports().contains(":51820 ") && ports().contains(":51999 "), "{}", ports());
+    wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
+}
+
+#[test]
+fn an_interface_that_is_disabled_needs_no_port() {
+    let Some((lab, a, _b, publics)) = started() else { return };
+    let key = key_pair().0;
+    write_both(&a, &lines(0, &publics[1], &[]), &key, 51_999);
+    assert!(a.reload().contains("is in force"));
+    let mut disabled = lines(0, &publics[1], &["disable"]);
+    for line in disabled.iter_mut().filter(|line| *line == "port 51820") {
+        *line = "port 51999".to_owned();
+    }
+    write_both(&a, &disabled, &key, 51_999);
+    let said = a.reload();
+    assert!(said.contains("is in force") && !said.contains("in use"), "{said}");
+    assert!(!lab.ip("a", "link show wg0").expect("it is there").contains(",UP"));
+}
+
 #[test]
 fn questions_to_the_api_refuse_no_change() {
     let Some((_lab, a, _b, publics)) = started() else { return };

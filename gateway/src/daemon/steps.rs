@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! plan     every service says what would change, and what of it cannot be served: nothing is touched
-//! free     what others are about to need goes: the port of an interface that is removed
+//! check    the ports that are needed are free, or become so: nothing is touched
+//! free     what others are about to need goes: the port of an interface that is removed or disabled
 //! prepare  what is new comes beside what is there
 //! switch   interfaces and peers become what they are to be
 //! remove   what is no longer configured goes
@@ -10,12 +11,26 @@
 //!
 //! What cannot be undone without loss comes late, when little is left that may be refused.
 
-use super::{is_in_force, requirements};
-use crate::service::{Context, Phase, Policy, Refused, Service, Step};
-use config::Settings;
+use super::is_in_force;
+use crate::host::occupied;
+use crate::service::{Context, Phase, Policy, Refusal, Refused, Service, Step};
+use config::{Path, Settings};
+use std::collections::BTreeSet;
+use std::io;
+use std::net::UdpSocket;
 
 /// A step of one of the services, by its number.
 type Numbered = (usize, Step);
+
+/// Another program has a port.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: UDP port {port} is in use{by}")]
+struct PortInUse {
+    path: Path,
+    port: u16,
+    /// Which program it is, and the fix.
+    by: String,
+}
 
 /// Makes everything what `settings` says, as far as `policy` lets it; what was refused.
 pub(super) async fn apply(
@@ -24,14 +39,15 @@ pub(super) async fn apply(
     policy: Policy,
     context: &Context,
 ) -> Refused {
-    let ports = requirements(&settings).ports;
     let (mut steps, mut refused) = (Vec::new(), Refused::new());
     for (number, service) in services.iter_mut().enumerate() {
         let planned = service.plan(&mut settings, context).await;
         steps.extend(planned.steps.into_iter().map(|step| (number, step)));
         refused.extend(planned.refused);
     }
-    steps.sort_by_key(|(_, step)| order(step, &ports));
+    let needed: BTreeSet<u16> = steps.iter().flat_map(|(_, step)| step.needs.iter().copied()).collect();
+    steps.sort_by_key(|(_, step)| order(step, &needed));
+    refuse_ports(services, &steps, policy, context, &mut refused).await;
     if policy == Policy::EachPath || is_in_force(&refused) {
         carry_out(services, &steps, policy, context, &mut refused).await;
     }
@@ -41,14 +57,40 @@ pub(super) async fn apply(
     refused
 }
 
+/// Refuses what needs a port that another program has, before anything is changed.
+async fn refuse_ports(
+    services: &mut [Box<dyn Service>],
+    steps: &[Numbered],
+    policy: Policy,
+    context: &Context,
+    refused: &mut Refused,
+) {
+    let freed: BTreeSet<u16> = steps.iter().flat_map(|(_, step)| step.frees.iter().copied()).collect();
+    for (number, step) in steps {
+        let is_taken =
+            |port: &u16| !freed.contains(port) && !refused.contains_key(&step.path) && is_taken(*port);
+        let Some(&port) = step.needs.iter().find(|port| is_taken(port)) else { continue };
+        let path = step.path.clone();
+        let error = PortInUse { path: path.clone(), port, by: occupied::port(port) };
+        refused.insert(path, Refusal::new(error, false));
+        if policy == Policy::EachPath {
+            services[*number].undo(step, policy, context).await;
+        }
+    }
+}
+
+fn is_taken(port: u16) -> bool {
+    UdpSocket::bind(("0.0.0.0", port)).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+}
+
 /// When a step has its turn.
-fn order(step: &Step, ports: &[u16]) -> u8 {
-    let is_needed = step.frees.iter().any(|port| ports.contains(port));
+fn order(step: &Step, needed: &BTreeSet<u16>) -> u8 {
+    let is_needed = step.frees.iter().any(|port| needed.contains(port));
     match (step.phase, is_needed) {
-        (Phase::Remove, true) => 0,
+        (Phase::Remove | Phase::Switch, true) => 0,
         (Phase::Prepare, true) => 1,
         (Phase::Prepare, false) => 2,
-        (Phase::Switch, _) => 3,
+        (Phase::Switch, false) => 3,
         (Phase::Remove, false) => 4,
     }
 }
@@ -82,23 +124,33 @@ async fn carry_out(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use config::Path;
 
     #[test]
     fn what_costs_sessions_comes_late_unless_others_need_its_port() {
-        let step =
-            |name, phase, frees: &[u16]| Step { path: Path::new([name]), phase, frees: frees.to_vec() };
+        let step = |name, phase, frees: &[u16]| Step {
+            path: Path::new([name]),
+            phase,
+            frees: frees.to_vec(),
+            needs: Vec::new(),
+        };
         let mut steps = [
             step("gone", Phase::Remove, &[7]),
             step("in the way", Phase::Remove, &[8]),
             step("moves away", Phase::Switch, &[]),
+            step("disabled", Phase::Switch, &[10]),
             step("new", Phase::Prepare, &[]),
             step("moves away", Phase::Prepare, &[9]),
         ];
-        steps.sort_by_key(|step| order(step, &[8, 9]));
+        steps.sort_by_key(|step| order(step, &BTreeSet::from([8, 9, 10])));
         let order = steps.map(|step| format!("{} {:?}", step.path, step.phase));
-        let expected =
-            ["in the way Remove", "moves away Prepare", "new Prepare", "moves away Switch", "gone Remove"];
+        let expected = [
+            "in the way Remove",
+            "disabled Switch",
+            "moves away Prepare",
+            "new Prepare",
+            "moves away Switch",
+            "gone Remove",
+        ];
         assert_eq!(order, expected);
     }
 }

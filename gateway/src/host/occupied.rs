@@ -74,6 +74,12 @@ fn owner(inodes: &BTreeSet<u64>) -> Option<Process> {
 
 fn held(port: u16, process: &Process) -> String {
     let Process { number, name } = process;
+    if *number == std::process::id() {
+        return format!(
+            " by this daemon itself\n  fix: if what has it is refused, mend that first; {}",
+            other(port)
+        );
+    }
     let stop = match IKE.iter().find(|(known, _)| known == name) {
         Some((_, service)) => format!("systemctl disable --now {service}, or kill {number}"),
         None => format!("{}, or stop it: kill {number}", other(port)),
@@ -152,9 +158,9 @@ mod tests {
     fn the_process_that_has_a_port_is_named() {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("free");
         let taken = socket.local_addr().expect("bound").port();
+        assert_eq!(owner(&inodes("thread-self", taken)).map(|it| it.number), Some(std::process::id()));
         let said = port(taken);
-        assert!(said.contains(&format!("(process ID {})", std::process::id())), "{said}");
-        assert!(said.contains("\n  fix: choose another port, or stop it: kill "), "{said}");
+        assert!(said.contains(" by this daemon itself\n  fix: ") && !said.contains("kill"), "{said}");
         drop(socket);
         assert!(port(taken).contains(&format!("ss -ulpn 'sport = {taken}'")));
     }
@@ -167,7 +173,12 @@ mod tests {
             said,
             " by charon (process ID 812)\n  fix: systemctl disable --now strongswan-starter, or kill 812"
         );
-        assert!(!held(500, &Process { name: "nc".to_owned(), ..charon }).contains("another port"));
+        let other = Process { name: "nc".to_owned(), ..charon };
+        assert!(!held(500, &other).contains("another port"));
+        assert_eq!(
+            held(7, &other),
+            " by nc (process ID 812)\n  fix: choose another port, or stop it: kill 812"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The running gateway, and its change from one configuration to another.
 //!
 //! ```text
-//! prepare  the gateway itself, MTU, and routes also to what is new: beside what there is, so that a refusal costs nothing
+//! prepare  the gateway itself, MTU, and routes also to what is new: beside what there is
 //! switch   peers; then unwanted routes are removed
 //! ```
 

@@ -202,8 +202,14 @@ impl IpsecService {
             (phases, Intent::Change(change))
         };
         self.intent = Some(intent);
-        let frees = |phase| if phase == Phase::Remove { requirements::ports().to_vec() } else { Vec::new() };
-        let step = |phase| Step { path: path_of([]), phase, frees: frees(phase) };
+        let begins = is_new && matches!(self.intent, Some(Intent::Change(_)));
+        let ports = |is_meant: bool| if is_meant { requirements::ports().to_vec() } else { Vec::new() };
+        let step = |phase| Step {
+            path: path_of([]),
+            phase,
+            frees: ports(phase == Phase::Remove),
+            needs: ports(begins && phase == Phase::Prepare),
+        };
         Planned { steps: phases.into_iter().map(step).collect(), refused }
     }
 

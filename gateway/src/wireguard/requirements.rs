@@ -16,7 +16,7 @@ pub fn requirements(settings: &Settings) -> Requirements {
     }
     Requirements {
         served: vec![(interfaces.len(), "WireGuard interface")],
-        ports: interfaces.values().filter_map(|interface| interface.port).collect(),
+        ports: interfaces.values().filter(|it| !it.disable).filter_map(|interface| interface.port).collect(),
         ciphers: (!interfaces.is_empty()).then(|| Cipher::ChaCha20Poly1305.into()).into_iter().collect(),
         needs,
     }
@@ -69,6 +69,8 @@ mod tests {
     fn an_interface_has_one_port_and_one_cipher() {
         let found = requirements(&wireguard(&["port 7", "peer b allowed-ips 10.1.0.2/32"]));
         assert_eq!((found.ports, found.ciphers.len()), (vec![7], 1));
+        let disabled = ["port 7", "disable", "peer b allowed-ips 10.1.0.2/32"];
+        assert!(requirements(&wireguard(&disabled)).ports.is_empty());
         assert_eq!(
             requirements(&Settings::default()),
             Requirements { served: vec![(0, "WireGuard interface")], ..Requirements::default() }

@@ -1,9 +1,12 @@
 //! An interface that is served, and its way from one configuration to another.
 //!
 //! ```text
-//! prepare  port, MTU, addresses and routes: beside what there is, so that a refusal costs nothing
+//! prepare  port, MTU, addresses and routes: beside what there is
 //! switch   keys and peers, up or down, rules; then addresses and routes go that are no longer wanted
 //! ```
+//!
+//! Both are undone. What that costs: packets to its old port while it has the new one, and packets to prefixes that another
+//! interface has too, whose route leads here meanwhile.
 
 use super::interface::Interface;
 use super::plan;
@@ -56,6 +59,8 @@ pub(super) struct Change {
     wants: Wants,
     /// The port that it had, if it was to change: without one in the configuration, the one that the kernel chose.
     port: Option<u16>,
+    /// Whether it is to be disabled: it changes its port only when it is down.
+    pub(super) goes_down: bool,
     /// Whether it has the keys and peers that are wanted.
     is_updated: bool,
     /// Whether it is what was wanted.
@@ -66,7 +71,8 @@ impl Change {
     /// A change to these settings, of which nothing is done.
     pub(super) fn new(settings: WireGuard) -> Self {
         let wants = plan::wants(&settings);
-        Self { settings, wants, port: None, is_updated: false, is_switched: false }
+        let goes_down = settings.disable;
+        Self { settings, wants, port: None, goes_down, is_updated: false, is_switched: false }
     }
 }
 
@@ -79,7 +85,7 @@ impl Served {
     ) -> Result<Self, ServiceError> {
         let wants = plan::wants(&wanted);
         let options = Options { without: wanted.disabled_offloads.clone(), ..Options::default() };
-        check_port(name, &wanted, Duration::ZERO).await?;
+        check_port(name, &wanted).await?;
         let interface =
             Arc::new(Interface::create(name, context.engines.clone(), options, context.events.clone())?);
         interface.set_segment_sizes(wanted.adjust_mss);
@@ -121,16 +127,16 @@ impl Served {
         }
     }
 
-    /// Does what may be refused, and takes nothing from what there is.
+    /// Does what may be refused. Of what there is, it takes the port if that is to change.
     pub(super) async fn prepare(&self, change: &mut Change, host: &Host) -> Result<(), ServiceError> {
         let name = self.interface.name();
         let wanted = &change.settings;
         if wanted.port != self.settings.port || self.settings.disable {
-            check_port(name, wanted, RELEASE).await?;
+            check_port(name, wanted).await?;
         }
         let refused = |error| ServiceError::Network(name.to_owned(), error);
         self.set_mtu(wanted).map_err(refused)?;
-        let listen_port = self.update_to(wanted).listen_port;
+        let listen_port = self.update_to(wanted).listen_port.filter(|_| !change.goes_down);
         if listen_port.is_some() {
             change.port = Some(match self.settings.port {
                 Some(port) => port,
@@ -167,14 +173,19 @@ impl Served {
     pub(super) async fn switch(&mut self, change: &mut Change, host: &Host) -> Result<(), ServiceError> {
         let name = self.interface.name();
         let refused = |error| ServiceError::Network(name.to_owned(), error);
-        // The port it has already.
-        let mut update = Some(Update { listen_port: None, ..self.update_to(&change.settings) });
+        let mut update = self.update_to(&change.settings);
+        // Otherwise it has the port already.
+        update.listen_port.take_if(|_| !change.goes_down);
+        let mut update = Some(update);
         // While it is down it learns nothing, and it must know its mark before it goes up.
         if let Some(update) = update.take_if(|_| self.settings.disable) {
             self.update(update).await?;
             change.is_updated = true;
         }
         self.set_up(&change.settings).map_err(refused)?;
+        if change.goes_down {
+            self.is_down().await;
+        }
         let both = self.wants.and(&change.wants);
         if both.rules != self.wants.rules || !self.is_known {
             host.set(name, Some(both)).map_err(refused)?;
@@ -205,7 +216,8 @@ impl Served {
         let refused = |error| ServiceError::Network(name.to_owned(), error);
         if change.is_updated {
             let update = plan::update(Some(&change.settings), &self.settings);
-            self.update(Update { listen_port: None, ..update }).await?;
+            let listen_port = update.listen_port.filter(|_| change.goes_down);
+            self.update(Update { listen_port, ..update }).await?;
         }
         self.set_up(&self.settings).map_err(refused)?;
         self.interface.set_offloads(&self.settings.disabled_offloads)?;
@@ -246,6 +258,14 @@ impl Served {
         host::change_link(self.interface.name(), &[mtu])
     }
 
+    /// Returns when its thread knows that it is down, and has let go of its port.
+    async fn is_down(&self) {
+        let deadline = Instant::now() + RELEASE;
+        while self.interface.snapshot().await.up && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Puts it up or down.
     fn set_up(&self, settings: &WireGuard) -> Result<(), NetlinkError> {
         let up = LinkChange { up: Some(!settings.disable), ..LinkChange::default() };
@@ -253,10 +273,10 @@ impl Served {
     }
 }
 
-/// Refuses a port that another program has, before anything is changed.
-async fn check_port(name: &str, settings: &WireGuard, patience: Duration) -> Result<(), ServiceError> {
+/// Refuses a port that is in use: that of another interface of ours is free in a moment.
+async fn check_port(name: &str, settings: &WireGuard) -> Result<(), ServiceError> {
     let Some(port) = settings.port.filter(|_| !settings.disable) else { return Ok(()) };
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + RELEASE;
     while UdpSocket::bind(("0.0.0.0", port)).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
         if Instant::now() >= deadline {
             return Err(ServiceError::Update(name.to_owned(), UpdateError::port_in_use(port)));

@@ -3,6 +3,7 @@
 //! ```text
 //! not there ── prepare: it is made ──────────────> served
 //! served ── prepare ── switch: it changes ───────> served
+//! served ── switch: it goes down ────────────────> served
 //! served ── remove ──────────────────────────────> not there
 //! ```
 
@@ -39,6 +40,8 @@ struct Left {
     was_configured: bool,
     /// What the host was to have for it.
     wants: Option<Wants>,
+    /// What is closed if it is refused.
+    closed: Option<Wants>,
 }
 
 /// The interfaces.
@@ -125,23 +128,34 @@ impl WireGuardService {
     fn plan_interfaces(&mut self, settings: BTreeMap<String, WireGuard>, host: &Host) -> Vec<Step> {
         self.intents.clear();
         let mut steps = Vec::new();
-        let left = |was_configured, name: &str| Left { was_configured, wants: host.wanted(name) };
+        let left =
+            |was_configured, name: &str| Left { was_configured, wants: host.wanted(name), closed: None };
         for name in self.configured.iter().filter(|name| !settings.contains_key(*name)) {
-            let port = self.served.get(name).and_then(|served| served.settings.port);
-            steps.push(step(name, Phase::Remove, port));
+            let port = self.served.get(name).and_then(|served| bound(&served.settings));
+            steps.push(step(name, Phase::Remove, port, None));
             self.intents.insert(name.clone(), Intent::Remove(None, left(true, name)));
         }
         for (name, wanted) in settings {
             let intent = match self.served.get(&name) {
                 Some(served) if served.is(&wanted) => continue,
                 Some(served) => {
-                    let freed = served.settings.port.filter(|_| served.settings.port != wanted.port);
-                    steps.extend([step(&name, Phase::Prepare, freed), step(&name, Phase::Switch, None)]);
+                    let (before, after) = (bound(&served.settings), bound(&wanted));
+                    let freed = before.filter(|_| before != after);
+                    if wanted.disable {
+                        // At once: it lets go of its port only when it is down.
+                        steps.push(step(&name, Phase::Switch, freed, None));
+                    } else {
+                        let needed = after.filter(|_| before != after);
+                        steps.push(step(&name, Phase::Prepare, freed, needed));
+                        steps.push(step(&name, Phase::Switch, None, None));
+                    }
                     Intent::Change(Change::new(wanted))
                 }
                 None => {
-                    steps.push(step(&name, Phase::Prepare, None));
-                    Intent::Create(Some(wanted), left(self.configured.contains(&name), &name))
+                    steps.push(step(&name, Phase::Prepare, None, bound(&wanted)));
+                    let closed = Some(plan::wants(&wanted).without_interface());
+                    let left = Left { closed, ..left(self.configured.contains(&name), &name) };
+                    Intent::Create(Some(wanted), left)
                 }
             };
             self.intents.insert(name, intent);
@@ -170,8 +184,11 @@ impl WireGuardService {
             }
             Intent::Change(change) => {
                 let Some(served) = self.served.get_mut(name) else { return Ok(()) };
+                if step.phase == Phase::Prepare || change.goes_down {
+                    served.prepare(change, &context.host).await?;
+                }
                 if step.phase == Phase::Prepare {
-                    return served.prepare(change, &context.host).await;
+                    return Ok(());
                 }
                 served.switch(change, &context.host).await?;
                 self.show(name);
@@ -185,10 +202,13 @@ impl WireGuardService {
         match intent {
             Intent::Create(_, left) => {
                 self.end(name).await;
-                self.configured.retain(|it| it != name || left.was_configured || policy == Policy::EachPath);
+                if policy == Policy::EachPath {
+                    self.configured.insert(name.to_owned());
+                } else if !left.was_configured {
+                    self.configured.remove(name);
+                }
                 let wants = match policy {
-                    // The interface is gone: only what closes is wanted.
-                    Policy::EachPath => context.host.wanted(name).map(|wants| wants.without_interface()),
+                    Policy::EachPath => left.closed.take(),
                     Policy::AllOrNothing => left.wants.take(),
                 };
                 set(name, wants, &context.host);
@@ -203,10 +223,12 @@ impl WireGuardService {
             }
             Intent::Change(change) => {
                 let Some(served) = self.served.get_mut(name) else { return };
-                if step.phase == Phase::Prepare {
-                    return served.undo_prepare(change, &context.host).await;
+                if step.phase == Phase::Switch {
+                    served.undo_switch(change, &context.host).await;
                 }
-                served.undo_switch(change, &context.host).await;
+                if step.phase == Phase::Prepare || change.goes_down {
+                    served.undo_prepare(change, &context.host).await;
+                }
                 self.show(name);
             }
         }
@@ -245,9 +267,14 @@ fn set(name: &str, wants: Option<Wants>, host: &Host) {
     }
 }
 
-fn step(name: &str, phase: Phase, frees: Option<u16>) -> Step {
+fn step(name: &str, phase: Phase, frees: Option<u16>, needs: Option<u16>) -> Step {
     let path = Path::new(PATH.into_iter().chain([name]));
-    Step { path, phase, frees: frees.into_iter().collect() }
+    Step { path, phase, frees: frees.into_iter().collect(), needs: needs.into_iter().collect() }
+}
+
+/// The port that an interface with these settings has, unless the kernel chooses it.
+fn bound(settings: &WireGuard) -> Option<u16> {
+    settings.port.filter(|_| !settings.disable)
 }
 
 #[cfg(test)]
