@@ -13,6 +13,7 @@ use gateway::ipsec::service::IpsecService;
 use gateway::service::{Context, Phase, Policy, Refused, Service, Step};
 use gateway::wireguard::service::WireGuardService;
 use lab::{Lab, wait_until};
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -276,6 +277,44 @@ fn a_commit_costs_what_it_does_not_change_no_packet() {
             assert!(said.contains("150 received, 0% packet loss"), "{said}");
         }
         assert_eq!(sites.sessions(), before);
+    });
+}
+
+/// A ping that goes on all the while loses nothing.
+fn loses_no_packet(sites: &Sites, from: &str, to: &str, during: impl FnOnce()) {
+    let mut ping = sites.lab.command(from, "stdbuf");
+    let ping = ping.args(["-oL", "ping", "-c", "200", "-i", "0.02", "-W", "10", to]);
+    let mut ping = ping.stdout(std::process::Stdio::piped()).spawn().expect("ping");
+    let mut lines = BufReader::new(ping.stdout.take().expect("a pipe")).lines();
+    assert!(lines.any(|line| line.expect("text").contains("icmp_seq=")), "it has begun");
+    during();
+    let said: Vec<String> = lines.map(|line| line.expect("text")).collect();
+    ping.wait().expect("it ends");
+    assert!(said.iter().any(|line| line.contains("200 received, 0% packet loss")), "{said:#?}");
+}
+
+#[test]
+fn a_port_of_another_program_is_found_before_a_packet_is_lost() {
+    let Some(sites) = Sites::new() else { return };
+    sites.lab.ip("b", "address add 10.50.0.1/32 dev lo").expect("an address");
+    sites.with_daemon(|runtime, daemon| {
+        wait_until(PATIENCE, || answers(&sites.lab, "a", "10.50.0.1")).expect("it carries");
+        let _taken = UdpSocket::bind("0.0.0.0:51999").expect("it is free");
+        let refused_port = sites.extra("wg2", 72).replace("port 51972", "port 51999");
+        // A prefix is to go to another interface, and this one to another port.
+        let prefix = "set interfaces wireguard wg0 peer other allowed-ips 10.50.0.0/16\n";
+        let moved = sites.common(&[]).replace(prefix, "");
+        assert_ne!(moved, sites.common(&[]));
+        let moved =
+            moved.replace("port 51820\n", "port 51821\n").replace("other port 51821", "other port 51820");
+        let text = moved + &sites.extra("wg1", 71).replace("10.171.0.0/16", "10.50.0.0/16") + &refused_port;
+        for (from, to) in [("a", "10.50.0.1"), ("b", "10.66.0.1")] {
+            loses_no_packet(&sites, from, to, || {
+                let refused = runtime.block_on(daemon.apply(settings(&text), Policy::AllOrNothing));
+                let said: Vec<String> = refused.values().map(ToString::to_string).collect();
+                assert!(said.len() == 1 && said[0].contains("wg2: UDP port 51999 is in use"), "{said:?}");
+            });
+        }
     });
 }
 
