@@ -156,14 +156,20 @@ pub trait Service {
     /// Does a step of the plan. One that is refused may be half done: it is undone next.
     fn carry_out<'a>(&'a mut self, step: &'a Step, context: &'a Context) -> Work<'a, Result<(), Refusal>>;
 
-    /// Undoes a step, the last one that is not undone yet; or one that was not begun. What that meets is logged.
-    fn undo<'a>(&'a mut self, step: &'a Step, policy: Policy, context: &'a Context) -> Work<'a, ()>;
+    /// Undoes a step, the last one that is not undone yet; or one that was not begun. What is refused keeps back nothing else of
+    /// it, and is logged; it is temporary, as [`maintain`](Self::maintain) tries it again.
+    fn undo<'a>(
+        &'a mut self,
+        step: &'a Step,
+        policy: Policy,
+        context: &'a Context,
+    ) -> Work<'a, Result<(), Refusal>>;
 
     /// Forgets the plan: what was done of it stays.
     fn finish(&mut self) -> Work<'_, ()>;
 
     /// Tries again what could not be served, from time to time.
-    fn maintain(&mut self) -> Work<'_, ()>;
+    fn maintain<'a>(&'a mut self, context: &'a Context) -> Work<'a, ()>;
 
     /// What was refused, and is still tried again.
     fn pending(&self) -> BTreeSet<Path>;

@@ -14,8 +14,10 @@ use gateway::service::{Context, Phase, Policy, Refused, Service, Step};
 use gateway::wireguard::service::WireGuardService;
 use lab::{Lab, wait_until};
 use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, mpsc};
@@ -318,6 +320,55 @@ fn a_port_of_another_program_is_found_before_a_packet_is_lost() {
     });
 }
 
+/// The port of `wg2`, only for IPv6: it is noticed late.
+fn taken_late() -> OwnedFd {
+    let (family, flags) = (rustix::net::AddressFamily::INET6, rustix::net::SocketFlags::CLOEXEC);
+    let socket = rustix::net::socket_with(family, rustix::net::SocketType::DGRAM, flags, None);
+    let socket = socket.expect("a socket");
+    rustix::net::sockopt::set_ipv6_v6only(&socket, true).expect("a socket");
+    let address: SocketAddr = "[::]:51999".parse().expect("literal");
+    rustix::net::bind(&socket, &address).expect("it is free");
+    socket
+}
+
+#[test]
+fn what_cannot_go_back_keeps_nothing_else_back_and_is_tried_again() {
+    let Some(sites) = Sites::new() else { return };
+    sites.with_daemon(|runtime, daemon| {
+        let before = sites.kernel();
+        let text = sites.common(&["mtu 1300", "peer other allowed-ips 10.69.0.0/16"]);
+        let text =
+            text.replace("port 51820\n", "port 51821\n").replace("other port 51821", "other port 51820");
+        let text = text + &sites.extra("wg2", 72).replace("port 51972", "port 51999");
+        let taken = taken_late();
+        // As soon as `wg0` has left its port, another program takes it.
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&is_over);
+        let other = std::thread::spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                if let Ok(socket) = UdpSocket::bind("0.0.0.0:51820") {
+                    return Some(socket);
+                }
+            }
+            None
+        });
+        let refused = runtime.block_on(daemon.apply(settings(&text), Policy::AllOrNothing));
+        is_over.store(true, Ordering::Relaxed);
+        let other = other.join().expect("it ends").expect("wg0 had left its port");
+        let place = |name: &str| format!("interfaces wireguard {name}");
+        let places: Vec<(String, bool)> =
+            refused.iter().map(|(path, refusal)| (path.to_string(), refusal.is_temporary())).collect();
+        assert_eq!(places, [(place("wg0"), true), (place("wg2"), false)], "{refused:?}");
+        assert_eq!(sites.kernel(), before, "only the port is another");
+        runtime.block_on(daemon.maintain());
+        drop((other, taken));
+        runtime.block_on(daemon.maintain());
+        assert!(UdpSocket::bind("0.0.0.0:51820").is_err(), "it has its port again");
+        wait_until(PATIENCE, || sites.carry()).expect("it carries");
+        assert_eq!(sites.kernel(), before);
+    });
+}
+
 /// The services, as the daemon has them, and what it lends them.
 struct Services {
     all: Vec<Box<dyn Service>>,
@@ -347,7 +398,8 @@ impl Services {
 
     async fn undo(&mut self, steps: Vec<(usize, Step)>) {
         for (number, step) in steps.iter().rev() {
-            self.all[*number].undo(step, Policy::AllOrNothing, &self.context).await;
+            let undone = self.all[*number].undo(step, Policy::AllOrNothing, &self.context).await;
+            assert!(undone.is_ok(), "{undone:?}");
         }
         self.finish().await;
     }

@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 const RESERVED_MARKS: [RangeInclusive<u32>; 2] = [220..=222, 253..=255];
 
 /// A WireGuard interface.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireGuard {
     /// Its addresses.
     pub addresses: Vec<IpNet>,
@@ -48,7 +48,7 @@ pub enum Mss {
 }
 
 /// A peer.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Description.
     pub description: Option<String>,

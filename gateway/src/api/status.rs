@@ -63,6 +63,11 @@ impl Shown {
         *lock(&self.itself.refused) = refused;
     }
 
+    /// More of it is not.
+    pub(crate) fn add_refused(&self, refused: impl Iterator<Item = (config::Path, Refused)>) {
+        lock(&self.itself.refused).extend(refused);
+    }
+
     /// Forgets what is in force by now.
     pub(crate) fn keep_refused(&self, keep: impl Fn(&config::Path, &Refused) -> bool) {
         lock(&self.itself.refused).retain(|path, refused| keep(path, refused));

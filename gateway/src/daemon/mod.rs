@@ -118,12 +118,14 @@ impl Daemon {
             self.context.host.release(None);
             self.context.engines.set_rules(self.engine_rules.clone());
             self.open_at_exit = open_at_exit;
+            // What could not go back is not in force either.
+            let pending = self.pending();
+            self.shown.add_refused(shown_refusals(&refused).filter(|(path, _)| pending.contains(path)));
             return refused;
         }
         self.context.host.release(Some(&protected));
         self.engine_rules = rules;
-        let shown = refused.iter().map(|(path, refusal)| (path.clone(), shown_refusal(path, refusal)));
-        self.shown.set_refused(shown.collect());
+        self.shown.set_refused(shown_refusals(&refused).collect());
         for advice in needs.warnings() {
             tracing::warn!("{}\n  fix: {}", advice.what, advice.fix);
         }
@@ -134,10 +136,14 @@ impl Daemon {
     /// Looks again at what could not be served, and where those are who do not answer.
     pub async fn maintain(&mut self) {
         for service in &mut self.services {
-            service.maintain().await;
+            service.maintain(&self.context).await;
         }
-        let pending: BTreeSet<Path> = self.services.iter().flat_map(|service| service.pending()).collect();
+        let pending = self.pending();
         self.shown.keep_refused(|path, refused| !refused.is_temporary || pending.contains(path));
+    }
+
+    fn pending(&self) -> BTreeSet<Path> {
+        self.services.iter().flat_map(|service| service.pending()).collect()
     }
 
     /// Forgets an interface that another program has deleted; it is made again with the next configuration. What it was for
@@ -177,8 +183,10 @@ fn is_in_force(refused: &Refused) -> bool {
     refused.values().all(Refusal::is_temporary)
 }
 
-/// A refusal as the API shows it.
-fn shown_refusal(path: &Path, refusal: &Refusal) -> model::Refused {
-    let is_temporary = refusal.is_temporary();
-    model::Refused { place: path.to_string(), why: refusal.to_string(), is_temporary }
+/// Refusals as the API shows them.
+fn shown_refusals(refused: &Refused) -> impl Iterator<Item = (Path, model::Refused)> {
+    refused.iter().map(|(path, refusal)| {
+        let (place, why) = (path.to_string(), refusal.to_string());
+        (path.clone(), model::Refused { place, why, is_temporary: refusal.is_temporary() })
+    })
 }

@@ -74,7 +74,8 @@ async fn refuse_ports(
         let error = PortInUse { path: path.clone(), port, by: occupied::port(port) };
         refused.insert(path, Refusal::new(error, false));
         if policy == Policy::EachPath {
-            services[*number].undo(step, policy, context).await;
+            // Refused it is already.
+            let _ = services[*number].undo(step, policy, context).await;
         }
     }
 }
@@ -113,7 +114,9 @@ async fn carry_out(
         refused.insert(path.clone(), refusal);
         let is_undone = |(_, done): &&Numbered| policy == Policy::AllOrNothing || done.path == *path;
         for (number, step) in done.iter().copied().filter(is_undone).rev() {
-            services[*number].undo(step, policy, context).await;
+            if let Err(refusal) = services[*number].undo(step, policy, context).await {
+                refused.entry(step.path.clone()).or_insert(refusal);
+            }
         }
         if policy == Policy::AllOrNothing {
             return;

@@ -53,10 +53,20 @@ struct End {
     settings: Option<IpSec>,
 }
 
+/// A gateway that should be there and is not.
+#[derive(Clone)]
+struct Missing {
+    settings: IpSec,
+    /// What the host was to have.
+    wants: Option<Wants>,
+}
+
 /// The gateway, if there are peers.
 #[derive(Default)]
 pub struct IpsecService {
     served: Option<Served>,
+    /// What was served until the gateway ended, if it could not be started again when that was undone.
+    missing: Option<Missing>,
     intent: Option<Intent>,
     /// Fetches revocation status, if a peer needs it.
     revocations: Option<Revocations>,
@@ -102,20 +112,30 @@ impl Service for IpsecService {
         })
     }
 
-    fn undo<'a>(&'a mut self, step: &'a Step, policy: Policy, context: &'a Context) -> Work<'a, ()> {
+    fn undo<'a>(
+        &'a mut self,
+        step: &'a Step,
+        policy: Policy,
+        context: &'a Context,
+    ) -> Work<'a, Result<(), Refusal>> {
         Box::pin(async move {
-            let Some(mut intent) = self.intent.take() else { return };
-            if let Err(error) = self.undo_on(step.phase, &mut intent, policy, context).await {
-                tracing::error!("going back to the previous configuration: {error}");
-            }
+            let Some(mut intent) = self.intent.take() else { return Ok(()) };
+            let undone = self.undo_on(step.phase, &mut intent, policy, context).await;
             self.intent = Some(intent);
             self.shown.show(self.gateway());
+            undone.map_err(|error| {
+                tracing::error!("going back to the previous configuration: {error}");
+                Refusal::new(error, true)
+            })
         })
     }
 
     fn finish(&mut self) -> Work<'_, ()> {
         Box::pin(async {
             self.intent = None;
+            if self.served.is_some() {
+                self.missing = None;
+            }
             match (&self.served, &self.revocations) {
                 (Some(served), Some(revocations)) => revocations.watch(&served.settings, None),
                 (Some(_), None) => {}
@@ -128,13 +148,17 @@ impl Service for IpsecService {
         })
     }
 
-    fn maintain(&mut self) -> Work<'_, ()> {
-        Box::pin(self.look_again())
+    fn maintain<'a>(&'a mut self, context: &'a Context) -> Work<'a, ()> {
+        Box::pin(async {
+            self.begin_missing(context).await;
+            self.look_again().await;
+        })
     }
 
     fn pending(&self) -> BTreeSet<Path> {
         let pending = self.served.iter().flat_map(|served| &served.pending);
-        pending.map(|peer| path_of_peer(peer)).collect()
+        let missing = self.missing.iter().map(|_| path_of([]));
+        pending.map(|peer| path_of_peer(peer)).chain(missing).collect()
     }
 
     fn serves(&self) -> bool {
@@ -241,7 +265,8 @@ impl IpsecService {
                 None => Ok(()),
             },
             Intent::End(end) => {
-                end.settings = self.end().await;
+                let missing = self.missing.take().map(|missing| missing.settings);
+                end.settings = self.end().await.or(missing);
                 let closed = context.host.set(NAME, network::wants(end.networks.clone(), false));
                 if end.settings.is_none() {
                     return Ok(closed?);
@@ -268,7 +293,12 @@ impl IpsecService {
             Intent::Change(change) if change.is_new => {
                 self.end().await;
                 let closed = || network::wants(change.networks.clone(), false);
-                let wants = if policy == Policy::EachPath { closed() } else { change.before.take() };
+                let wants = if policy == Policy::EachPath {
+                    self.missing = None;
+                    closed()
+                } else {
+                    change.before.take()
+                };
                 Ok(context.host.set(NAME, wants)?)
             }
             Intent::Change(change) => {
@@ -279,7 +309,9 @@ impl IpsecService {
             Intent::End(end) => {
                 context.host.set(NAME, end.before.clone())?;
                 let Some(settings) = end.settings.take() else { return Ok(()) };
-                self.begin_again(settings, end.before.clone(), context).await
+                let missing = Missing { settings, wants: end.before.clone() };
+                self.missing = Some(missing.clone());
+                self.begin_again(missing, context).await
             }
         }
     }
@@ -304,13 +336,19 @@ impl IpsecService {
         }
     }
 
-    /// Serves peers again that were served before the gateway ended.
-    async fn begin_again(
-        &mut self,
-        mut settings: IpSec,
-        before: Option<Wants>,
-        context: &Context,
-    ) -> Result<(), ServiceError> {
+    /// Tries again to start the gateway that should be there.
+    async fn begin_missing(&mut self, context: &Context) {
+        let Some(missing) = self.missing.clone() else { return };
+        match self.begin_again(missing, context).await {
+            Ok(()) => tracing::info!("vpn ipsec is served again"),
+            Err(error) => tracing::debug!("{error}"),
+        }
+        self.shown.show(self.gateway());
+    }
+
+    /// Serves peers again that were served before the gateway ended: all of them, or there is no gateway.
+    async fn begin_again(&mut self, missing: Missing, context: &Context) -> Result<(), ServiceError> {
+        let Missing { mut settings, wants: before } = missing;
         let mut refused = Refused::new();
         let (plans, pending) = self.plan_peers(&mut settings, &mut refused).await;
         for error in refused.values() {
@@ -320,9 +358,15 @@ impl IpsecService {
         let remotes = BTreeMap::new();
         let mut change =
             Change { settings, pending, remotes, plans, networks, before, is_new: true, is_switched: false };
-        let served = self.served.insert(Served::create(context)?);
-        served.prepare(&change, context)?;
-        served.switch(&mut change, context)
+        let mut served = Served::create(context)?;
+        let begun = served.prepare(&change, context).and_then(|()| served.switch(&mut change, context));
+        if begun.is_ok() {
+            self.served = Some(served);
+            self.missing = None;
+        } else {
+            end(served.gateway).await;
+        }
+        begun
     }
 
     /// Reads and fetches the revocation data that these settings, and those that are served, need.

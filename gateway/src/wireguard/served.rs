@@ -88,14 +88,9 @@ impl Served {
         check_port(name, &wanted).await?;
         let interface =
             Arc::new(Interface::create(name, context.engines.clone(), options, context.events.clone())?);
-        interface.set_segment_sizes(wanted.adjust_mss);
-        let refused = |error| ServiceError::Network(name.to_owned(), error);
-        let served = Self { interface, settings: wanted, wants, is_known: true, window: None };
-        served.update(plan::update(None, &served.settings)).await?;
-        served.set_mtu(&served.settings).map_err(refused)?;
-        served.set_up(&served.settings).map_err(refused)?;
-        context.host.set(name, Some(served.wants.clone())).map_err(refused)?;
-        Ok(served)
+        let served = Self { interface, settings: wanted, wants, is_known: false, window: None };
+        served.make(&context.host).await?;
+        Ok(Self { is_known: true, ..served })
     }
 
     /// Ends it, with its window; what it was.
@@ -103,6 +98,11 @@ impl Served {
         let Self { interface, settings, .. } = self;
         end(interface).await;
         settings
+    }
+
+    /// Whether it is what its settings say.
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known
     }
 
     /// Whether it is what these settings say.
@@ -153,19 +153,51 @@ impl Served {
 
     /// Undoes [`prepare`](Self::prepare), however far it came. The kernel may have dropped more than it was told to: all is
     /// compared.
-    pub(super) async fn undo_prepare(&mut self, change: &Change, host: &Host) {
+    pub(super) async fn undo_prepare(&mut self, change: &Change, host: &Host) -> Result<(), ServiceError> {
         let back = self.go_back(change, host).await;
-        self.note_way_back(back);
+        self.is_known &= back.is_ok();
+        back
     }
 
     async fn go_back(&self, change: &Change, host: &Host) -> Result<(), ServiceError> {
         let name = self.interface.name();
-        if change.port.is_some() {
-            self.update(Update { listen_port: change.port, ..Update::default() }).await?;
-        }
+        // Of the rest nothing waits for the port.
+        let port = if change.port.is_some() {
+            self.update(Update { listen_port: change.port, ..Update::default() }).await
+        } else {
+            Ok(())
+        };
         let refused = |error| ServiceError::Network(name.to_owned(), error);
+        let mtu = self.set_mtu(&self.settings).map_err(refused);
+        let wants = host.change(name, &self.prepared(change), &self.wants).map_err(refused);
+        port.and(mtu).and(wants)
+    }
+
+    /// Tries again to be what its settings say, if a step back was refused.
+    pub(super) async fn come_back(&mut self, host: &Host) {
+        if self.is_known {
+            return;
+        }
+        let name = self.interface.name();
+        match self.make(host).await {
+            Ok(()) => {
+                tracing::info!("interface {name} is what it was before a change that was refused");
+                self.is_known = true;
+            }
+            Err(error) => tracing::debug!("{error}"),
+        }
+    }
+
+    /// Makes all of it what the settings say.
+    async fn make(&self, host: &Host) -> Result<(), ServiceError> {
+        let name = self.interface.name();
+        let refused = |error| ServiceError::Network(name.to_owned(), error);
+        self.update(self.update_to(&self.settings)).await?;
         self.set_mtu(&self.settings).map_err(refused)?;
-        host.change(name, &self.prepared(change), &self.wants).map_err(refused)
+        self.set_up(&self.settings).map_err(refused)?;
+        self.interface.set_offloads(&self.settings.disabled_offloads)?;
+        self.interface.set_segment_sizes(self.settings.adjust_mss);
+        host.set(name, Some(self.wants.clone())).map_err(refused)
     }
 
     /// Makes it what is wanted: adds, changes, then takes away. What the handshake thread learns of its peers comes late, as it
@@ -203,26 +235,29 @@ impl Served {
     }
 
     /// Undoes [`switch`](Self::switch), however far it came: what it has then is what was prepared.
-    pub(super) async fn undo_switch(&mut self, change: &mut Change, host: &Host) {
+    pub(super) async fn undo_switch(&mut self, change: &mut Change, host: &Host) -> Result<(), ServiceError> {
         if change.is_switched {
             self.exchange(change);
         }
         let back = self.switch_back(change, host).await;
-        self.note_way_back(back);
+        self.is_known &= back.is_ok();
+        back
     }
 
     async fn switch_back(&self, change: &Change, host: &Host) -> Result<(), ServiceError> {
         let name = self.interface.name();
         let refused = |error| ServiceError::Network(name.to_owned(), error);
+        let mut updated = Ok(());
         if change.is_updated {
             let update = plan::update(Some(&change.settings), &self.settings);
             let listen_port = update.listen_port.filter(|_| change.goes_down);
-            self.update(Update { listen_port, ..update }).await?;
+            updated = self.update(Update { listen_port, ..update }).await;
         }
-        self.set_up(&self.settings).map_err(refused)?;
-        self.interface.set_offloads(&self.settings.disabled_offloads)?;
+        let up = self.set_up(&self.settings).map_err(refused);
+        let offloads = self.interface.set_offloads(&self.settings.disabled_offloads);
         self.interface.set_segment_sizes(self.settings.adjust_mss);
-        host.set(name, Some(self.prepared(change))).map_err(refused)
+        let wants = host.set(name, Some(self.prepared(change))).map_err(refused);
+        updated.and(up).and(offloads.map_err(ServiceError::from)).and(wants)
     }
 
     /// What the host is to have for it between the two steps. The rules of a tunnel for everything come when its mark does.
@@ -234,13 +269,6 @@ impl Served {
         swap(&mut self.settings, &mut change.settings);
         swap(&mut self.wants, &mut change.wants);
         change.is_switched = !change.is_switched;
-    }
-
-    fn note_way_back(&mut self, back: Result<(), ServiceError>) {
-        self.is_known &= back.is_ok();
-        if let Err(error) = back {
-            tracing::error!("going back to the previous configuration: {error}");
-        }
     }
 
     /// What makes it what is wanted, as far as keys and peers do; of one that is not known, all.

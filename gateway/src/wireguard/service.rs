@@ -50,6 +50,8 @@ pub struct WireGuardService {
     served: BTreeMap<String, Served>,
     /// All that the last configuration has. Of those that were refused or deleted, only what they are for is closed.
     configured: BTreeSet<String>,
+    /// Interfaces that were removed and could not be made again when that was undone.
+    missing: BTreeMap<String, WireGuard>,
     /// What is planned, by the names of the interfaces.
     intents: BTreeMap<String, Intent>,
     shown: Interfaces,
@@ -78,11 +80,20 @@ impl Service for WireGuardService {
         })
     }
 
-    fn undo<'a>(&'a mut self, step: &'a Step, policy: Policy, context: &'a Context) -> Work<'a, ()> {
+    fn undo<'a>(
+        &'a mut self,
+        step: &'a Step,
+        policy: Policy,
+        context: &'a Context,
+    ) -> Work<'a, Result<(), Refusal>> {
         Box::pin(async move {
-            let Some(mut intent) = self.intents.remove(step.path.last()) else { return };
-            self.undo_on(step, &mut intent, policy, context).await;
+            let Some(mut intent) = self.intents.remove(step.path.last()) else { return Ok(()) };
+            let undone = self.undo_on(step, &mut intent, policy, context).await;
             self.intents.insert(step.path.last().to_owned(), intent);
+            undone.map_err(|error| {
+                tracing::error!("going back to the previous configuration: {error}");
+                Refusal::new(error, true)
+            })
         })
     }
 
@@ -91,16 +102,19 @@ impl Service for WireGuardService {
         Box::pin(std::future::ready(()))
     }
 
-    fn maintain(&mut self) -> Work<'_, ()> {
+    fn maintain<'a>(&'a mut self, context: &'a Context) -> Work<'a, ()> {
         Box::pin(async {
+            self.make_missing(context).await;
             for served in self.served.values_mut() {
                 served.open_window().await;
+                served.come_back(&context.host).await;
             }
         })
     }
 
     fn pending(&self) -> BTreeSet<Path> {
-        BTreeSet::new()
+        let unknown = self.served.iter().filter(|(_, served)| !served.is_known()).map(|(name, _)| name);
+        self.missing.keys().chain(unknown).map(|name| path_of(name)).collect()
     }
 
     fn serves(&self) -> bool {
@@ -178,7 +192,7 @@ impl WireGuardService {
             }
             Intent::Remove(settings, _) => {
                 // Addresses and routes go with the interface, and all else that was for it.
-                *settings = self.end(name).await;
+                *settings = self.end(name).await.or_else(|| self.missing.remove(name));
                 self.configured.remove(name);
                 set(name, None, &context.host);
             }
@@ -197,13 +211,20 @@ impl WireGuardService {
         Ok(())
     }
 
-    async fn undo_on(&mut self, step: &Step, intent: &mut Intent, policy: Policy, context: &Context) {
+    async fn undo_on(
+        &mut self,
+        step: &Step,
+        intent: &mut Intent,
+        policy: Policy,
+        context: &Context,
+    ) -> Result<(), ServiceError> {
         let name = step.path.last();
         match intent {
             Intent::Create(_, left) => {
                 self.end(name).await;
                 if policy == Policy::EachPath {
                     self.configured.insert(name.to_owned());
+                    self.missing.remove(name);
                 } else if !left.was_configured {
                     self.configured.remove(name);
                 }
@@ -216,20 +237,33 @@ impl WireGuardService {
             Intent::Remove(settings, left) => {
                 self.configured.insert(name.to_owned());
                 set(name, left.wants.take(), &context.host);
-                let Some(settings) = settings.take() else { return };
-                if let Err(error) = self.create(name, settings, context).await {
-                    tracing::error!("going back to the previous configuration: {error}");
+                if let Some(settings) = settings.take() {
+                    self.missing.insert(name.to_owned(), settings.clone());
+                    self.create(name, settings, context).await?;
                 }
             }
             Intent::Change(change) => {
-                let Some(served) = self.served.get_mut(name) else { return };
+                let Some(served) = self.served.get_mut(name) else { return Ok(()) };
+                let mut undone = Ok(());
                 if step.phase == Phase::Switch {
-                    served.undo_switch(change, &context.host).await;
+                    undone = served.undo_switch(change, &context.host).await;
                 }
                 if step.phase == Phase::Prepare || change.goes_down {
-                    served.undo_prepare(change, &context.host).await;
+                    undone = undone.and(served.undo_prepare(change, &context.host).await);
                 }
                 self.show(name);
+                undone?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the interfaces again that should be there and are not.
+    async fn make_missing(&mut self, context: &Context) {
+        for (name, settings) in self.missing.clone() {
+            match self.create(&name, settings, context).await {
+                Ok(()) => tracing::info!("interface {name} is there again"),
+                Err(error) => tracing::debug!("{error}"),
             }
         }
     }
@@ -242,6 +276,7 @@ impl WireGuardService {
         context.host.set(name, Some(closed)).map_err(refused)?;
         let mut served = Served::create(name, wanted, context).await?;
         served.open_window().await;
+        self.missing.remove(name);
         self.served.insert(name.to_owned(), served);
         self.show(name);
         Ok(())
@@ -267,9 +302,17 @@ fn set(name: &str, wants: Option<Wants>, host: &Host) {
     }
 }
 
+fn path_of(name: &str) -> Path {
+    Path::new(PATH.into_iter().chain([name]))
+}
+
 fn step(name: &str, phase: Phase, frees: Option<u16>, needs: Option<u16>) -> Step {
-    let path = Path::new(PATH.into_iter().chain([name]));
-    Step { path, phase, frees: frees.into_iter().collect(), needs: needs.into_iter().collect() }
+    Step {
+        path: path_of(name),
+        phase,
+        frees: frees.into_iter().collect(),
+        needs: needs.into_iter().collect(),
+    }
 }
 
 /// The port that an interface with these settings has, unless the kernel chooses it.

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// IPsec, site to site.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IpSec {
     /// Whether routes to the networks behind peers are left to others.
     pub disable_route_autoinstall: bool,
