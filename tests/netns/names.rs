@@ -70,6 +70,30 @@ fn a_peer_whose_name_gets_an_address_later_is_called() {
 }
 
 #[test]
+fn a_peer_that_a_reload_adds_and_whose_name_gets_an_address_later_is_in_force() {
+    let Some(mut lab) = sites() else { return };
+    let etc = Etc::new(&lab, "a");
+    etc.write("hosts", "127.0.0.1 localhost\n");
+    etc.write("nsswitch.conf", "hosts: files\n");
+    let with = with_remote("branch.invalid");
+    let is_kept = |line: &&str| !line.contains("site-to-site peer other ");
+    let without: String = with.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
+    let mut a = Gateway::new(&lab, "a");
+    a.write(&without);
+    a.0.start(&mut lab);
+    a.write(&with);
+    let said = a.0.reload();
+    assert!(said.contains("branch.invalid has no address now") && said.contains("retried every"), "{said}");
+    assert!(said.contains(" is in force") && !said.contains("is unchanged"), "{said}");
+    // It is part of what is in force: the same file changes nothing.
+    let said = a.0.reload();
+    assert!(!said.contains("+ vpn ipsec"), "{said}");
+    let _b = second(&mut lab);
+    etc.write("hosts", "127.0.0.1 localhost\n192.168.77.2 branch.invalid\n");
+    a.comes_up("other");
+}
+
+#[test]
 fn a_peer_that_is_not_at_its_first_address_is_called_at_its_next() {
     let Some(mut lab) = sites() else { return };
     let mut a = Gateway::new(&lab, "a");

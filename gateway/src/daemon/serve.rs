@@ -149,18 +149,26 @@ async fn open_api(socket: &Path, file: &Path, shown: &Shown, orders: Orders) -> 
 }
 
 /// Logs what failed at the start. What is not retried by itself is taken out of the configuration in force.
-fn leave_out(mut refused: Refused, running: &mut Running) {
+fn leave_out(refused: Refused, running: &mut Running) {
+    let refused = without_retried(refused).0;
     for (path, error) in &refused {
-        if error.is_temporary() {
-            tracing::warn!("{error}\n  retried every {} seconds", MAINTENANCE.as_secs());
-        } else {
-            tracing::error!("{error}\n  {path} is not served, and what it protects stays blocked");
-        }
+        tracing::error!("{error}\n  {path} is not served, and what it protects stays blocked");
     }
-    refused.retain(|_, error| !error.is_temporary());
     if !refused.is_empty() {
         running.take_over(running.tree(), &refused, &Tree::default());
     }
+}
+
+/// Logs what is retried by itself, and separates it from the rest.
+fn without_retried(refused: Refused) -> (Refused, Vec<String>) {
+    let (retried, refused): (Refused, Refused) =
+        refused.into_iter().partition(|(_, error)| error.is_temporary());
+    let told = |error: &Refusal| format!("{error}\n  retried every {} seconds", MAINTENANCE.as_secs());
+    let retried: Vec<String> = retried.values().map(told).collect();
+    for error in &retried {
+        tracing::warn!("{error}");
+    }
+    (refused, retried)
 }
 
 /// Reads the file again and applies what has changed in it; if it is wrong, everything stays.
@@ -176,7 +184,7 @@ async fn reload(file: &mut ConfigFile, running: &mut Running, daemon: &mut Daemo
     for change in &changes {
         tracing::info!("{change}");
     }
-    let refused = daemon.apply(settings, Policy::EachPath).await;
+    let (refused, retried) = without_retried(daemon.apply(settings, Policy::EachPath).await);
     for error in refused.values() {
         tracing::error!("{error}");
     }
@@ -185,11 +193,12 @@ async fn reload(file: &mut ConfigFile, running: &mut Running, daemon: &mut Daemo
     let file = file.path().display();
     if names.is_empty() {
         tracing::info!("{file} is in force");
-        return Reloaded::new(ReloadOutcome::InForce, changes, Vec::new());
+        return Reloaded::new(ReloadOutcome::InForce, changes, retried);
     }
     let place = format!("{file} is not in force for {}, which is unchanged", names.join(", "));
     tracing::error!("{place}\n  fix: see above, then reload again");
     let errors = refused.values().map(ToString::to_string).chain([place]);
+    let errors = retried.into_iter().chain(errors);
     Reloaded::new(ReloadOutcome::PartlyInForce, changes, errors.collect())
 }
 
