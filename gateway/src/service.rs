@@ -177,8 +177,8 @@ pub trait Service {
     /// Whether it has an interface.
     fn serves(&self) -> bool;
 
-    /// Forgets an interface that another program has deleted, if it is one of its own.
-    fn interface_removed(&mut self, name: &str);
+    /// Forgets an interface that another program has deleted, if it is one of its own; whether it is.
+    fn interface_removed(&mut self, name: &str) -> bool;
 
     /// What the API shows of it.
     fn view(&self) -> Arc<dyn View>;

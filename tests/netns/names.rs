@@ -1,12 +1,14 @@
 //! Peers that are found by name, and peers with several addresses.
 
 use crate::closed;
+use crate::daemon::key_pair;
 use crate::ipsec::{Gateway, configuration};
 use crate::support::{PATIENCE, sites};
 use lab::{Lab, wait_until};
 use rustix::process::Signal;
 use std::net::UdpSocket;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The files of /etc that the processes of a namespace see; removed with it.
 struct Etc(PathBuf);
@@ -148,6 +150,46 @@ fn open_at_exit_counts_while_the_configuration_that_has_it_waits_for_a_resolver(
         wait_until(PATIENCE, || lab.ended(process).is_some()).expect("it ends");
         assert_eq!(closed::traces(&lab), "", "started with it: {is_started_with_it}");
     }
+}
+
+#[test]
+fn an_interface_that_is_deleted_while_a_reload_waits_for_a_resolver_is_told_not_to_be_in_force() {
+    let Some(mut lab) = sites() else { return };
+    let etc = Etc::new(&lab, "a");
+    etc.write("nsswitch.conf", "hosts: dns\n");
+    etc.write("resolv.conf", "nameserver 192.168.77.2\noptions timeout:30 attempts:5\n");
+    let resolver = lab.enter("b", || UdpSocket::bind("192.168.77.2:53")).expect("entered").expect("free");
+    resolver.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let wg0 = format!("set interfaces wireguard wg0 private-key {}\n", key_pair().0);
+    let with = with_remote("branch.invalid") + &wg0;
+    let is_kept = |line: &&str| !line.contains("site-to-site peer other ");
+    let without: String = with.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
+    let mut a = Gateway::new(&lab, "a");
+    a.write(&without);
+    a.0.start(&mut lab);
+    a.write(&with);
+    let said = std::thread::scope(|scope| {
+        let reload = scope.spawn(|| a.0.reload());
+        let mut question = [0; 512];
+        let (mut length, mut from) = resolver.recv_from(&mut question).expect("the resolver is asked");
+        lab.ip("a", "link delete wg0").expect("it goes");
+        wait_until(PATIENCE, || a.0.logged().contains("interface wg0 is gone")).expect("it is noticed");
+        resolver.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
+        while !reload.is_finished() {
+            if length > 4 {
+                // There is no such name.
+                question[2..4].copy_from_slice(&[0x81, 0x83]);
+                resolver.send_to(&question[..length], from).expect("it is sent");
+            }
+            (length, from) = resolver.recv_from(&mut question).unwrap_or((0, from));
+        }
+        reload.join().expect("it ends")
+    });
+    assert!(said.contains("is not in force for wg0, deleted while it was applied"), "{said}");
+    assert!(!said.contains(" is in force"), "{said}");
+    a.write(&without);
+    let said = a.0.reload();
+    assert!(said.contains("is in force") && lab.ip("a", "link show wg0").is_ok(), "{said}");
 }
 
 #[test]

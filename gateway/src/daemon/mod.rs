@@ -147,15 +147,16 @@ impl Daemon {
     }
 
     /// Forgets an interface that another program has deleted; it is made again with the next configuration. What it was for
-    /// stays closed.
-    pub fn forget(&mut self, name: &str) {
-        tracing::warn!("interface {name} was deleted; reload the configuration to have it again");
-        for service in &mut self.services {
-            service.interface_removed(name);
+    /// stays closed. Whether it was still there for us.
+    pub fn forget(&mut self, name: &str) -> bool {
+        if !self.services.iter_mut().any(|service| service.interface_removed(name)) {
+            return false;
         }
+        tracing::warn!("interface {name} was deleted; reload the configuration to have it again");
         if let Err(error) = self.context.host.close(name) {
             tracing::warn!("{error}");
         }
+        true
     }
 
     /// Ends everything as the configuration says, or opened: then nothing is left behind. What was protected stays closed

@@ -18,6 +18,7 @@ use crate::api::{self, Shown};
 use crate::host::Host;
 use crate::host::netlink::NetlinkError;
 use crate::service::{Policy, Refusal, Refused};
+use crate::tunnel_interface::Removed;
 use crate::unix_socket::SocketError;
 use config::{Tree, diff};
 use crypto::choice::{Choice, Subject};
@@ -116,7 +117,9 @@ where
     loop {
         tokio::select! {
             () = inbox.stop.ordered() => break,
-            Some(gone) = removed.recv() => daemon.forget(&gone.0),
+            Some(gone) = removed.recv() => {
+                daemon.forget(&gone.0);
+            }
             _ = maintenance.tick() => {
                 if inbox.stop.unless_ordered(daemon.maintain()).await.is_none() {
                     break;
@@ -124,7 +127,7 @@ where
             }
             Some(Order::Reload(reply)) = inbox.orders.recv() => {
                 tell(Event::Reloading);
-                let loading = reload(&mut file, &mut running, &mut daemon);
+                let loading = reload(&mut file, &mut running, &mut daemon, &mut removed);
                 let Some(reloaded) = inbox.stop.unless_ordered(loading).await else { break };
                 daemon.shown().has_reloaded(&reloaded);
                 port::heap::give_back();
@@ -172,7 +175,12 @@ fn without_retried(refused: Refused) -> (Refused, Vec<String>) {
 }
 
 /// Reads the file again and applies what has changed in it; if it is wrong, everything stays.
-async fn reload(file: &mut ConfigFile, running: &mut Running, daemon: &mut Daemon) -> Reloaded {
+async fn reload(
+    file: &mut ConfigFile,
+    running: &mut Running,
+    daemon: &mut Daemon,
+    removed: &mut mpsc::UnboundedReceiver<Removed>,
+) -> Reloaded {
     let read = match file.read_apart().await {
         Ok(read) => read,
         Err(error) => return unchanged(&error),
@@ -184,13 +192,23 @@ async fn reload(file: &mut ConfigFile, running: &mut Running, daemon: &mut Daemo
     for change in &changes {
         tracing::info!("{change}");
     }
+    // What has gone is made again,
+    forget(removed, daemon);
     let (refused, retried) = without_retried(daemon.apply(settings, Policy::EachPath).await);
+    // and what went meanwhile is not in force.
+    let gone = forget(removed, daemon);
     for error in refused.values() {
         tracing::error!("{error}");
     }
     running.take_over(tree, &refused, &old);
     let names: Vec<String> = refused.keys().map(ToString::to_string).collect();
     let file = file.path().display();
+    if !gone.is_empty() {
+        let place = format!("{file} is not in force for {}, deleted while it was applied", gone.join(", "));
+        tracing::error!("{place}\n  fix: reload again");
+        let errors = retried.into_iter().chain(refused.values().map(ToString::to_string)).chain([place]);
+        return Reloaded::new(ReloadOutcome::PartlyInForce, changes, errors.collect());
+    }
     if names.is_empty() {
         tracing::info!("{file} is in force");
         return Reloaded::new(ReloadOutcome::InForce, changes, retried);
@@ -200,6 +218,12 @@ async fn reload(file: &mut ConfigFile, running: &mut Running, daemon: &mut Daemo
     let errors = refused.values().map(ToString::to_string).chain([place]);
     let errors = retried.into_iter().chain(errors);
     Reloaded::new(ReloadOutcome::PartlyInForce, changes, errors.collect())
+}
+
+/// Forgets the interfaces that other programs have deleted until now; their names.
+fn forget(removed: &mut mpsc::UnboundedReceiver<Removed>, daemon: &mut Daemon) -> Vec<String> {
+    let gone = std::iter::from_fn(|| removed.try_recv().ok()).map(|gone| gone.0);
+    gone.filter(|name| daemon.forget(name)).collect()
 }
 
 fn unchanged(error: &FileError) -> Reloaded {

@@ -165,12 +165,14 @@ impl Service for IpsecService {
         self.served.is_some()
     }
 
-    fn interface_removed(&mut self, name: &str) {
-        if name == NAME {
-            tracing::warn!("until then nothing is sent to the networks behind IPsec peers");
-            self.shown.show(None);
-            self.served = None;
+    fn interface_removed(&mut self, name: &str) -> bool {
+        if name != NAME || self.served.is_none() {
+            return false;
         }
+        tracing::warn!("{NAME} is gone: nothing is sent to the networks behind IPsec peers");
+        self.shown.show(None);
+        self.served = None;
+        true
     }
 
     fn view(&self) -> Arc<dyn View> {

@@ -121,9 +121,9 @@ impl Service for WireGuardService {
         !self.served.is_empty()
     }
 
-    fn interface_removed(&mut self, name: &str) {
+    fn interface_removed(&mut self, name: &str) -> bool {
         self.shown.hide(name);
-        self.served.remove(name);
+        self.served.remove(name).is_some()
     }
 
     fn view(&self) -> Arc<dyn View> {
