@@ -52,9 +52,12 @@ impl Site {
         self.gateway.write(&(fixed + &text));
     }
 
-    /// Starts it, and waits until it serves.
+    /// Starts it, and waits until it serves and has said so: a reload says the same.
     pub fn start(&mut self, lab: &mut Lab) {
+        let before = self.logged().len();
         self.gateway.start(lab, "info", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+        let said = || self.logged()[before..].contains(" is in force");
+        wait_until(PATIENCE, said).unwrap_or_else(|error| panic!("{error}:\n{}", self.logged()));
     }
 
     /// Starts it.
