@@ -5,7 +5,7 @@ mod packets;
 
 use crate::daemon::Site;
 use crate::support::{PATIENCE, answers, ask, postern, sites, sites_and, tcp_arrives_whole};
-use lab::{Lab, wait_until};
+use lab::{Lab, Process, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::net::UdpSocket;
@@ -168,6 +168,36 @@ fn a_remote_prefix_that_contains_our_network_leaves_it_to_us() {
         assert!(answers(&lab, "h", "10.10.0.2"), "{wide}: its gateway");
         assert!(answers(&lab, "h", "10.20.0.1"), "{wide}: the other site");
     }
+}
+
+/// Whether a thread of the process with this name is running.
+fn is_running(process: Process, thread: &str) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", process.id())).expect("it lives");
+    let stat = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("stat")).ok();
+    tasks.flatten().filter_map(stat).any(|stat| stat.contains(&format!(" ({thread}) R ")))
+}
+
+#[test]
+fn a_gateway_that_ends_while_it_computes_keys_leaves_nothing_at_its_peer() {
+    let started = started(|end, text| {
+        let text = text.lines().filter(|line| !line.contains("peer second"));
+        // The group whose keys take longest, hundreds of milliseconds with the answer.
+        let text = text.map(|line| line.replace("dh-group 31", "dh-group 18") + "\n").collect::<String>();
+        text + ["set vpn ipsec ike-group SITES lifetime 10\n", ""][end]
+    });
+    let Some((_lab, [a, b])) = started else { return };
+    b.comes_up("other");
+    let has_logged = |site: &Gateway, words: &str| site.0.logged().contains(words);
+    let process = a.0.process.expect("it was started");
+    // The answer has arrived, and its secret is being computed; or it was computed too quickly to be seen.
+    wait_until(PATIENCE, || {
+        has_logged(&b, "IKE is rekeyed")
+            && (is_running(process, "ipsec0 jobs") || has_logged(&a, "IKE is rekeyed"))
+    })
+    .expect("a rekeying");
+    a.0.signal(Signal::TERM);
+    wait_until(PATIENCE, || has_logged(&b, "connection ended: the peer closed it"))
+        .unwrap_or_else(|error| panic!("{error}: {}", b.0.logged()));
 }
 
 #[test]

@@ -40,6 +40,8 @@ use tunnel::{Now, PeerId, Time};
 const TURN: usize = 16;
 /// How often the packet counters of the Child SAs are read.
 const LISTEN: Duration = Duration::from_secs(2);
+/// How long jobs are waited for at the end.
+const ENDING: Duration = Duration::from_secs(2);
 /// Distinguishes IKE from ESP on port 4500 (RFC 3948 section 2.2).
 const MARKER: [u8; 4] = [0; 4];
 /// The NAT keepalive (RFC 3948 section 2.3).
@@ -354,11 +356,17 @@ impl IkeThread {
     }
 
     /// Deletes all sessions, at the end.
+    ///
+    /// An IKE SA that the peer has made already is deleted once its keys are known, so their jobs are waited for. The wait is
+    /// short even if others have asked for many key exchanges.
     fn teardown(mut self) {
         for id in self.children.connections() {
             let mut out = Outbox::new();
             self.ike.remove_connection(self.shared.clock.now(), id, &mut out);
             self.carry_out(out);
+        }
+        for finished in self.jobs.end(ENDING) {
+            self.finished(finished);
         }
     }
 }

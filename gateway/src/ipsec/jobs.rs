@@ -2,6 +2,7 @@
 
 use crossbeam_channel::{Receiver, Sender, select_biased, unbounded};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use tunnel::ikev2::{Finished, Job};
 
 /// The maximum number of threads: more would only contend for idle CPU time.
@@ -79,6 +80,16 @@ impl Jobs {
         job.ok().map(Job::run)
     }
 
+    /// Ends the threads once they have run the urgent jobs, for so long at most; returns what is done by then. Other queued jobs
+    /// are dropped, and later ones are run at once.
+    pub fn end(&mut self, longest: Duration) -> Vec<Finished> {
+        self.queues = None;
+        self.waiting.others.try_iter().for_each(drop);
+        let deadline = Instant::now() + longest;
+        // Each thread has a sender: the last one that ends disconnects the receiver.
+        std::iter::from_fn(|| self.finished.recv_deadline(deadline).ok()).collect()
+    }
+
     /// The results of finished jobs.
     pub fn finished(&self) -> &Receiver<Finished> {
         &self.finished
@@ -105,7 +116,6 @@ mod tests {
     use crypto::exchange::Group;
     use crypto::prf::Prf;
     use crypto::{Cipher, SecretBytes, random};
-    use std::time::Duration;
     use tunnel::ikev2::proposal::{Encryption, IkeOffer};
     use tunnel::ikev2::{Action, Authentication, Connection, Endpoint, Identity, Outbox, Start, WhenLost};
     use tunnel::{Now, Time};
@@ -164,5 +174,19 @@ mod tests {
             endpoint.handle_finished(NOW, finished, &mut out);
             assert!(out.iter().any(|action| matches!(action, Action::Send { .. })), "{out:?}");
         }
+    }
+
+    #[test]
+    fn urgent_jobs_come_back_before_the_end_and_later_ones_are_run_at_once() {
+        let mut jobs = Jobs::start_threads("test", 1);
+        let mut given = 0;
+        for _ in 0..20 {
+            let (_, job) = calling();
+            assert!(job.is_urgent());
+            given += usize::from(jobs.give(job).is_none());
+        }
+        let finished = jobs.end(Duration::from_secs(20));
+        assert_eq!((given, finished.len()), (20, 20));
+        assert!(jobs.give(calling().1).is_some());
     }
 }

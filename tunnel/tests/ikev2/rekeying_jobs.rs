@@ -228,6 +228,22 @@ fn what_is_deleted_while_its_keys_are_made_leaves_nothing() {
     }
 }
 
+/// A daemon that ends waits for its jobs, and then sends nothing more.
+#[test]
+fn one_that_ends_when_its_jobs_are_done_leaves_nothing_at_the_peer() {
+    let (mut network, ids) = slow(940, [Duration::ZERO; 2]);
+    rekey(&mut network, A, ids, What::Ike);
+    network.longest_job = [seconds(1_000_000), Duration::ZERO];
+    network.run(Duration::from_millis(100));
+    assert_eq!((network.working(A), rekeyed(&network, B)), (1, 1), "A agrees");
+    network.command(A, |endpoint, now, out| endpoint.remove_connection(now, ids[A], out));
+    network.finish_all(A);
+    network.hosts[A].is_dead = true;
+    network.run(seconds(1));
+    assert_eq!(network.hosts[B].endpoint.load().ike_spis, 0);
+    assert!(network.hosts[B].installed.is_empty());
+}
+
 #[test]
 fn an_ike_sa_that_expires_while_its_successor_is_made_leaves_nothing() {
     let (mut network, ids) = connected(950, |_, connection| connection.lifetime = seconds(100));
