@@ -264,7 +264,7 @@ fn wg_sees_what_the_gateway_serves_and_changes_nothing() {
     let after = wg(&["show", &name, "dump"]).expect("it shows");
     assert_eq!(without_counters(&after), without_counters(&dump));
     let log = std::fs::read_to_string(&site.log).expect("it logs");
-    assert!(log.contains("fix: change the file, then: postern reload"), "{log}");
+    assert!(log.contains("fix: change the configuration file, which postern status names"), "{log}");
     // An open connection does not keep an interface.
     let socket = format!("/var/run/wireguard/{name}.sock");
     let _idle = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
