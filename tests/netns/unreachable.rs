@@ -3,6 +3,7 @@
 use crate::ipsec::{Gateway, configuration};
 use crate::support::{PATIENCE, sites, unavailable};
 use lab::{Lab, has_program, wait_until};
+use rustix::process::Signal;
 
 /// Waits until `explain` says something.
 fn comes_to_say(gateway: &Gateway, words: &str) -> String {
@@ -38,7 +39,7 @@ fn a_peer_to_which_no_route_leads_is_named_at_once_and_forgotten_with_the_route(
         comes_to_say(&gateway, "203.0.113.9 has not answered");
         lab.ip("a", "route delete 203.0.113.9").expect("it is there");
         lab.ip("a", "address delete 10.10.0.1/32 dev lo").expect("it is there");
-        drop(gateway);
+        lab.kill(gateway.0.process.expect("it was started"), Signal::TERM);
     }
 }
 
