@@ -5,6 +5,7 @@ use super::{SaBatch, Stage};
 use packet::header::flow::Flow;
 use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,9 +25,8 @@ pub fn admit(batch: &mut Batch, tables: &Tables, drops: &DropCounters, sa_batche
         match selectors {
             // Cryptokey routing (whitepaper, section 2): the source address must belong to the sending peer.
             None => {
-                let source = |packet: &[u8]| IpPacket::parse(packet).ok().map(|ip| ip.source());
                 admit_each(batch, packets, drops, source, |&source| {
-                    routes.lookup(source).is_some_and(|found| Arc::ptr_eq(found, peer))
+                    routes.lookup(source.address()).is_some_and(|found| Arc::ptr_eq(found, peer))
                 });
             }
             // RFC 4301 section 5.2, step 4: the packet must match the selectors of the SA that it arrived under.
@@ -36,6 +36,31 @@ pub fn admit(batch: &mut Batch, tables: &Tables, drops: &DropCounters, sa_batche
             }
         }
     }
+}
+
+/// A source address as a number, which is compared in registers: the bytes of an `IpAddr` go through the stack.
+#[derive(Clone, Copy, PartialEq)]
+enum Source {
+    V4(u32),
+    V6(u128),
+}
+
+impl Source {
+    fn address(self) -> IpAddr {
+        match self {
+            Self::V4(bits) => Ipv4Addr::from_bits(bits).into(),
+            Self::V6(bits) => Ipv6Addr::from_bits(bits).into(),
+        }
+    }
+}
+
+/// The source address of a packet.
+#[inline]
+fn source(packet: &[u8]) -> Option<Source> {
+    Some(match IpPacket::parse(packet).ok()? {
+        IpPacket::V4(header, _) => Source::V4(u32::from_be_bytes(header.source)),
+        IpPacket::V6(header, _) => Source::V6(u128::from_be_bytes(header.source)),
+    })
 }
 
 /// Drops packets whose `key`, which is what decides, is not allowed.

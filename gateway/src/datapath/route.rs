@@ -130,26 +130,28 @@ impl Router<'_> {
             Lookup::Prefix => self.by_prefix(&mut recent.routes, classified, routed),
             Lookup::Policy => self.by_policy(&mut recent.policies, classified, routed),
         }
+        classified.clear();
     }
 
     /// Cryptokey routing.
-    fn by_prefix(mut self, recent: &mut Routes, classified: &mut Vec<Classified>, routed: &mut Vec<Routed>) {
+    fn by_prefix(mut self, recent: &mut Routes, classified: &[Classified], routed: &mut Vec<Routed>) {
         recent.refresh(&self.tables.routes);
-        for train in classified.drain(..) {
+        // By reference: a copy of an address on the stack is read before it is written completely, and the read waits.
+        for train in classified {
             let found = recent.lookup(train.destination, slot(train.destination), |table| {
                 table.lookup(train.destination).cloned()
             });
             match found {
                 Some(peer) => self.lead(train, peer, routed),
-                None => self.refuse(train.packets, DropReason::NoRoute),
+                None => self.refuse(train.packets.clone(), DropReason::NoRoute),
             }
         }
     }
 
     /// RFC 4301 section 5.1: a packet that no policy protects is not sent.
-    fn by_policy(mut self, recent: &mut Rules, classified: &mut Vec<Classified>, routed: &mut Vec<Routed>) {
+    fn by_policy(mut self, recent: &mut Rules, classified: &[Classified], routed: &mut Vec<Routed>) {
         recent.refresh(&self.tables.policies);
-        for train in classified.drain(..) {
+        for train in classified {
             let first = self.batch.packet(train.packets.start);
             let Ok(flow) = Flow::parse(first) else {
                 self.drops.count(DropReason::Malformed, train.packets.len());
@@ -158,9 +160,9 @@ impl Router<'_> {
             let found = recent.lookup(flow, flow_slot(&flow), |table| table.outbound(&flow).cloned());
             match found {
                 Some(Action::Protect(peer)) => self.lead(train, peer, routed),
-                Some(Action::Bypass) => self.refuse(train.packets, DropReason::Bypassed),
-                Some(Action::Discard) => self.refuse(train.packets, DropReason::Denied),
-                None => self.refuse(train.packets, unmatched(first)),
+                Some(Action::Bypass) => self.refuse(train.packets.clone(), DropReason::Bypassed),
+                Some(Action::Discard) => self.refuse(train.packets.clone(), DropReason::Denied),
+                None => self.refuse(train.packets.clone(), unmatched(first)),
             }
         }
     }
@@ -168,8 +170,8 @@ impl Router<'_> {
     /// Finds the key of a peer.
     // Inlined in two places: as a call it would cost as much as the rest of this stage.
     #[inline(always)]
-    fn lead(&mut self, train: Classified, peer: &Arc<Peer>, routed: &mut Vec<Routed>) {
-        let Classified { packets, ds_field, .. } = train;
+    fn lead(&mut self, train: &Classified, peer: &Arc<Peer>, routed: &mut Vec<Routed>) {
+        let (packets, ds_field) = (train.packets.clone(), train.ds_field);
         if let Some(last) = routed.last_mut()
             && Arc::ptr_eq(&last.peer, peer)
             && last.ds_field == ds_field
