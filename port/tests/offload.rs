@@ -398,14 +398,10 @@ fn with_port(mut packet: Vec<u8>, port: u8) -> Vec<u8> {
 }
 
 /// The IP version of a packet, and its port if it has one.
-type Stream = (Version, Option<(bool, u64)>);
+type Key = (Version, Option<(bool, u64)>);
 
 /// A packet of one of six flows, with or without data, sometimes in a fragment or of another protocol.
-fn any_packet(
-    number: u16,
-    sequences: &mut [u32; 3],
-    random: &mut impl FnMut(u64) -> u64,
-) -> (Stream, Vec<u8>) {
+fn any_packet(number: u16, sequences: &mut [u32; 3], random: &mut impl FnMut(u64) -> u64) -> (Key, Vec<u8>) {
     let (port, is_udp) = (random(3), random(3) == 0);
     let (version, start) = if port == 2 { (Version::V6, 40) } else { (Version::V4, 20) };
     let length = [100, 100, 100, 100, 40, 0][random(6) as usize];
@@ -438,7 +434,7 @@ fn packets_of_a_flow_stay_in_order() {
     for _ in 0..500 {
         let mut sequences = [0; 3];
         let mixed = (0..50).map(|number| any_packet(number, &mut sequences, &mut random));
-        let (flows, packets): (Vec<Stream>, Vec<Vec<u8>>) = mixed.unzip();
+        let (flows, packets): (Vec<Key>, Vec<Vec<u8>>) = mixed.unzip();
         let positions = positions(&packets);
         for (second, (version, port)) in flows.iter().enumerate() {
             for (first, (other, before)) in flows[..second].iter().enumerate() {
