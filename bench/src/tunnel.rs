@@ -1,7 +1,7 @@
 //! `postern bench tunnel`: real traffic through two gateways on this machine, compared with other daemons.
 //!
 //! All tunnels connect the same two namespaces, and each measurement is made on them in turn, so that other load on the
-//! machine affects all.
+//! machine affects all. Every second round goes backwards: no daemon is always the first.
 
 use crate::Outcome;
 use crate::report::{Machine, median, short, table};
@@ -21,6 +21,8 @@ pub struct Options {
     pub seconds: u32,
     /// Number of measurements of each kind.
     pub rounds: u32,
+    /// Only the measurements whose name contains this.
+    pub only: Option<String>,
     /// Whether to show progress.
     pub progress: bool,
 }
@@ -76,6 +78,9 @@ pub struct Quantity {
     pub medians: Vec<f64>,
     /// The first daemon's median divided by each daemon's.
     pub ratios: Vec<f64>,
+    /// Between which two of the rounds' own ratios the middle half of them lies. If 1 lies between them, the daemons do not
+    /// differ as far as this measurement shows.
+    pub spreads: Vec<[f64; 2]>,
 }
 
 impl Quantity {
@@ -87,13 +92,24 @@ impl Quantity {
             values: vec![Vec::new(); daemons],
             medians: vec![],
             ratios: vec![],
+            spreads: vec![],
         }
     }
 
     fn finish(&mut self) {
         self.medians = self.values.iter().map(|values| median(values)).collect();
         self.ratios = self.medians.iter().map(|&other| self.medians[0] / other).collect();
+        let ours = &self.values[0];
+        let by_round = |theirs: &Vec<f64>| ours.iter().zip(theirs).map(|(our, their)| our / their).collect();
+        self.spreads = self.values.iter().map(|theirs| quartiles(by_round(theirs))).collect();
     }
+}
+
+/// The first and the third quartile; of less than four values the least and the greatest.
+fn quartiles(mut values: Vec<f64>) -> [f64; 2] {
+    values.sort_by(f64::total_cmp);
+    let skipped = values.len() / 4;
+    [skipped, values.len().saturating_sub(1 + skipped)].map(|at| values.get(at).copied().unwrap_or(f64::NAN))
 }
 
 impl Test {
@@ -169,6 +185,7 @@ fn plural(streams: u32) -> &'static str {
 
 /// Measures WireGuard.
 pub fn run(options: &Options) -> Outcome<Report> {
+    let extent = Extent::new(options.seconds, options.rounds, options.only.as_deref(), options.progress)?;
     let mut lab = Lab::new(&["a", "b"])?;
     let outside = ["192.168.77.1", "192.168.77.2"];
     lab.connect(("a", "outside", "192.168.77.1/24"), ("b", "outside", "192.168.77.2/24"))?;
@@ -181,20 +198,31 @@ pub fn run(options: &Options) -> Outcome<Report> {
     }
     traffic::serve(&mut lab, "b")?;
     let daemons = options.daemons.iter().map(|daemon| (daemon.name(), daemon.version())).collect();
-    measure_all(&lab, daemons, &tunnels.iter().collect::<Vec<_>>(), options.into())
+    measure_all(&lab, daemons, &tunnels.iter().collect::<Vec<_>>(), &extent)
 }
 
 /// How much to measure.
-#[derive(Clone, Copy)]
 struct Extent {
+    tests: Vec<Test>,
     seconds: u32,
     rounds: u32,
     progress: bool,
 }
 
-impl From<&Options> for Extent {
-    fn from(options: &Options) -> Self {
-        Self { seconds: options.seconds, rounds: options.rounds, progress: options.progress }
+impl Extent {
+    fn new(seconds: u32, rounds: u32, only: Option<&str>, progress: bool) -> Outcome<Self> {
+        let is_wanted = |test: &Test| only.is_none_or(|only| test.name().contains(only));
+        let tests: Vec<Test> = TESTS.iter().copied().filter(is_wanted).collect();
+        if tests.is_empty() {
+            let known: Vec<String> = TESTS.iter().map(|test| test.name()).collect();
+            return Err(format!(
+                "no measurement has {:?} in its name\n  fix: one of: {}",
+                only.unwrap_or_default(),
+                known.join("; ")
+            )
+            .into());
+        }
+        Ok(Self { tests, seconds, rounds, progress })
     }
 }
 
@@ -206,6 +234,8 @@ pub struct IpsecOptions {
     pub seconds: u32,
     /// Number of measurements of each kind.
     pub rounds: u32,
+    /// Only the measurements whose name contains this.
+    pub only: Option<String>,
     /// Whether to show progress.
     pub progress: bool,
 }
@@ -213,6 +243,7 @@ pub struct IpsecOptions {
 /// Measures IPsec between two sites, compared with other gateways.
 pub fn run_ipsec(options: &IpsecOptions) -> Outcome<Report> {
     const NAMESPACES: [[&str; 2]; 4] = [["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]];
+    let extent = Extent::new(options.seconds, options.rounds, options.only.as_deref(), options.progress)?;
     let mut lab = Lab::new(&NAMESPACES.as_flattened()[..2 * options.daemons.len().min(4)])?;
     let mut pairs = Vec::new();
     for ((daemon, namespaces), net) in options.daemons.iter().zip(NAMESPACES).zip(81..) {
@@ -223,29 +254,29 @@ pub fn run_ipsec(options: &IpsecOptions) -> Outcome<Report> {
     }
     let daemons = options.daemons.iter().map(|daemon| (daemon.name().to_owned(), daemon.version())).collect();
     let tunnels: Vec<&Tunnel> = pairs.iter().map(|pair| &pair.tunnel).collect();
-    let IpsecOptions { seconds, rounds, progress, .. } = *options;
-    measure_all(&lab, daemons, &tunnels, Extent { seconds, rounds, progress })
+    measure_all(&lab, daemons, &tunnels, &extent)
 }
 
-/// Makes every measurement on each tunnel in turn.
+/// Makes every measurement on each tunnel in turn, in every second round backwards.
 fn measure_all(
     lab: &Lab,
     daemons: Vec<(String, String)>,
     tunnels: &[&Tunnel],
-    extent: Extent,
+    extent: &Extent,
 ) -> Outcome<Report> {
     let (mut results, mut failures) = (Vec::new(), Vec::new());
-    let steps = TESTS.len() * tunnels.len() * extent.rounds as usize;
+    let steps = extent.tests.len() * tunnels.len() * extent.rounds as usize;
     let progress = progress_bar(extent.progress, steps as u64);
-    for test in TESTS {
+    for test in &extent.tests {
         let mut quantities: Vec<Quantity> = test
             .quantities()
             .into_iter()
             .map(|(name, unit, more)| Quantity::new(name, unit, more, tunnels.len()))
             .collect();
-        for _ in 0..extent.rounds {
-            for (index, tunnel) in tunnels.iter().enumerate() {
-                let daemon = &daemons[index].0;
+        for round in 0..extent.rounds {
+            for position in 0..tunnels.len() {
+                let index = if round % 2 == 0 { position } else { tunnels.len() - 1 - position };
+                let (tunnel, daemon) = (tunnels[index], &daemons[index].0);
                 progress.set_message(format!("{} on {daemon}", test.name()));
                 let values = match test.measure(lab, tunnel, extent.seconds) {
                     Ok(values) => values,
@@ -285,14 +316,18 @@ impl Report {
         let names: Vec<&str> = self.daemons.iter().map(|(name, _)| name.as_str()).collect();
         let mut head = vec!["", "unit"];
         head.extend(&names);
-        let ratio_heads: Vec<String> = names.iter().skip(1).map(|name| format!("to {name}")).collect();
+        let heads = |name: &&str| [format!("to {name}"), "half of the rounds".to_owned()];
+        let ratio_heads: Vec<String> = names.iter().skip(1).flat_map(heads).collect();
         head.extend(ratio_heads.iter().map(String::as_str));
         let row = |quantity: &Quantity| {
             let words = vec![quantity.name.clone(), quantity.unit.to_owned()];
             let known = |value: f64, text: String| if value.is_finite() { text } else { "-".to_owned() };
             let medians = quantity.medians.iter().map(|&value| known(value, short(value))).collect();
-            let ratios = quantity.ratios.iter().skip(1);
-            let ratios = ratios.map(|&ratio| known(ratio, format!("{ratio:.2}x"))).collect();
+            let ratios = quantity.ratios.iter().zip(&quantity.spreads).skip(1);
+            let ratios = ratios.flat_map(|(&ratio, &[low, high])| {
+                [known(ratio, format!("{ratio:.2}x")), known(low, format!("{low:.2} to {high:.2}"))]
+            });
+            let ratios = ratios.collect();
             [words, medians, ratios].concat()
         };
         let rows: Vec<Vec<String>> = self.results.iter().map(row).collect();
@@ -301,7 +336,7 @@ impl Report {
         let failures = self.failures.iter();
         let failures = failures.map(|[test, daemon, why]| format!("{daemon} failed: {test}: {why}\n"));
         format!(
-            "{}{}\nmedians of {} measurements of {} s, in alternation\n\n{}{}",
+            "{}{}\nmedians of {} measurements of {} s, in alternation, every second round backwards\n\n{}{}",
             self.machine.head(),
             versions.join("\n"),
             self.results.first().map_or(0, |quantity| quantity.values[0].len()),
@@ -309,5 +344,28 @@ impl Report {
             table(&head, &rows),
             failures.collect::<String>()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spread_is_that_of_the_middle_half_of_the_rounds() {
+        let mut quantity = Quantity::new(String::new(), "", true, 2);
+        quantity.values = vec![vec![1.0, 2.0, 8.0, 4.0, 5.0], vec![1.0, 1.0, 2.0, 2.0, 1.0]];
+        quantity.finish();
+        assert_eq!(quantity.spreads, [[1.0, 1.0], [2.0, 4.0]]);
+        assert_eq!(vec![quartiles(vec![3.0, 1.0])], [[1.0, 3.0]]);
+        assert!(quartiles(Vec::new())[0].is_nan());
+    }
+
+    #[test]
+    fn measurements_are_chosen_by_a_part_of_their_name() {
+        let chosen = |only| Extent::new(1, 1, only, false).map(|extent| extent.tests.len());
+        assert_eq!(chosen(None).ok(), Some(TESTS.len()));
+        assert_eq!(chosen(Some("UDP")).ok(), Some(2));
+        assert!(chosen(Some("udp6")).is_err());
     }
 }

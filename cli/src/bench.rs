@@ -94,6 +94,9 @@ struct Tunnel {
     /// Number of times that each measurement is made
     #[arg(long, default_value_t = 3)]
     rounds: u32,
+    /// Only measurements whose name contains this, such as UDP or "1 stream"
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
 }
 
 #[derive(Args)]
@@ -101,12 +104,18 @@ struct Ipsec {
     /// Daemon to compare with; may be given more than once
     #[arg(long, value_enum, default_values = ["strongswan", "openvpn"])]
     peer: Vec<IpsecPeer>,
+    /// With `--peer postern`: another build of this program
+    #[arg(long, value_name = "FILE")]
+    peer_path: Option<PathBuf>,
     /// Seconds for each measurement
     #[arg(long, default_value_t = 5)]
     seconds: u32,
     /// Number of times that each measurement is made
     #[arg(long, default_value_t = 3)]
     rounds: u32,
+    /// Only measurements whose name contains this, such as UDP or "1 stream"
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -115,6 +124,8 @@ enum IpsecPeer {
     Strongswan,
     /// OpenVPN
     Openvpn,
+    /// This program, or another build of it
+    Postern,
     /// This program without encryption, which shows the cost of the data path
     PosternWithoutCipher,
     /// Nothing
@@ -309,7 +320,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Ipsec(ipsec) => {
-            let report = measure_ipsec(&ipsec, program()?, progress)?;
+            let report = measure_ipsec(ipsec, program()?, progress)?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Ike(Ike { peer, suite: suites, setups, rounds, tunnels }) => {
@@ -382,19 +393,24 @@ fn measure_tunnel(arguments: Tunnel, program: PathBuf, progress: bool) -> ::benc
         Peer::None => None,
     };
     let daemons = [ours].into_iter().chain(peer).collect();
-    tunnel::run(&tunnel::Options { daemons, seconds: arguments.seconds, rounds: arguments.rounds, progress })
+    let Tunnel { seconds, rounds, only, .. } = arguments;
+    tunnel::run(&tunnel::Options { daemons, seconds, rounds, only, progress })
 }
 
-fn measure_ipsec(arguments: &Ipsec, program: PathBuf, progress: bool) -> ::bench::Outcome<tunnel::Report> {
+fn measure_ipsec(arguments: Ipsec, program: PathBuf, progress: bool) -> ::bench::Outcome<tunnel::Report> {
     let peers = arguments.peer.iter().filter_map(|peer| match peer {
         IpsecPeer::Strongswan => Some(lab::ipsec::Daemon::StrongSwan),
         IpsecPeer::Openvpn => Some(lab::ipsec::Daemon::OpenVpn),
+        IpsecPeer::Postern => {
+            let other = arguments.peer_path.clone().unwrap_or_else(|| program.clone());
+            Some(lab::ipsec::Daemon::Postern(other))
+        }
         IpsecPeer::PosternWithoutCipher => Some(lab::ipsec::Daemon::PosternWithoutCipher(program.clone())),
         IpsecPeer::None => None,
     });
     let daemons = [lab::ipsec::Daemon::Postern(program.clone())].into_iter().chain(peers).collect();
-    let Ipsec { seconds, rounds, .. } = *arguments;
-    tunnel::run_ipsec(&tunnel::IpsecOptions { daemons, seconds, rounds, progress })
+    let Ipsec { seconds, rounds, only, .. } = arguments;
+    tunnel::run_ipsec(&tunnel::IpsecOptions { daemons, seconds, rounds, only, progress })
 }
 
 fn measure_pipeline(arguments: Pipeline) -> ::bench::Outcome<pipeline::Report> {
