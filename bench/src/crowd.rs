@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tunnel::wireguard::device::Outbox;
-use tunnel::wireguard::{Action, Device, PeerId};
+use tunnel::wireguard::{Device, DeviceAction, PeerId};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Datagrams per send call.
@@ -206,17 +206,17 @@ impl Crowd {
         self.carry_out(actions);
     }
 
-    fn carry_out(&mut self, actions: Vec<(usize, Action)>) {
+    fn carry_out(&mut self, actions: Vec<(usize, DeviceAction)>) {
         for (number, action) in actions {
             match action {
-                Action::Send { message, .. } => {
+                DeviceAction::Send { message, .. } => {
                     if let Ok((call, _)) = Initiation::ref_from_prefix(&message) {
                         self.by_index.insert(call.sender.get(), number);
                     }
                     self.send(number, &message);
                 }
                 // The session is established; a keepalive confirms it to the gateway.
-                Action::Use { sa: Some(sa), .. } => {
+                DeviceAction::Use { sa: Some(sa), .. } => {
                     let header =
                         DataHeader { kind: DATA.into(), receiver: sa.receiver.into(), counter: 0.into() };
                     let mut tag = [0; TAG];

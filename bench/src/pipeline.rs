@@ -19,7 +19,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 pub use tunnel::esp::Transform;
-use tunnel::esp::{Action, Layout, Mode, Policies, Policy, Selectors, TrafficSelector};
+use tunnel::esp::{Layout, Mode, Policies, Policy, Processing, Selectors, TrafficSelector};
 use zerocopy::IntoBytes;
 
 /// The protocol that protects the packets.
@@ -149,7 +149,7 @@ fn bed(options: &Options) -> Outcome<Bed> {
                     addresses: prefix.network()..=prefix.broadcast(),
                 };
                 let selectors = Selectors::new(&[any(&prefixes[1])], &[any(prefix)]);
-                Policy { selectors, action: Action::Protect(Arc::clone(&bed.peer)) }
+                Policy { selectors, processing: Processing::Protect(Arc::clone(&bed.peer)) }
             });
             bed.tables.policies.store(Arc::new(Policies::new(policies.collect())));
             Ok(bed)

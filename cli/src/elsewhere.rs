@@ -19,7 +19,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("show vpn ipsec remote-access", "postern show vpn ipsec sa; remote access is not served"),
     ("show vpn ipsec site-to-site", "postern show vpn ipsec connections"),
     ("show vpn ipsec peer", "postern show vpn debug peer NAME"),
-    ("show vpn ipsec profile", "postern show vpn ipsec connections; DMVPN is not served"),
+    ("show vpn ipsec profile", "postern show vpn ipsec connections; DMVPN is not supported"),
     ("show vpn peer", "postern show vpn debug peer NAME"),
     ("show system acceleration", "postern show system acceleration, postern doctor crypto"),
     ("show system processes", "top -b -n 1"),

@@ -73,7 +73,7 @@ fn silent(peer: &IpsecPeer) -> Vec<String> {
     let moved = from.map(|from| {
         [
             format!(
-                "  it sends from {from} now: a move is followed only behind a NAT, as MOBIKE is not served"
+                "  it sends from {from} now: a move is followed only behind a NAT, as MOBIKE is not supported"
             ),
             format!("  fix: reset vpn ipsec site-to-site peer {}; if it moves often: {set}", peer.name),
         ]

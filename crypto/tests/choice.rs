@@ -4,7 +4,7 @@
 mod faulty;
 
 use crypto::Cipher;
-use crypto::choice::{Choice, Guarded, Happening, Health, Measured, Rules, SIZES, Slot};
+use crypto::choice::{Choice, EngineChange, Guarded, Health, Measured, Rules, SIZES, Slot};
 use crypto::cipher::{Encryption, Integrity, Pair};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, EngineFailure, Job, Key, LoadError, PairJob, PairKey};
@@ -73,7 +73,7 @@ fn no_failure_of_an_engine_loses_or_damages_a_packet() {
         let calls = faulty.calls.load(Ordering::Relaxed);
         assert!(right(&*key, &*reference, 99));
         assert_eq!(faulty.calls.load(Ordering::Relaxed), calls, "a failed engine is not called");
-        assert_eq!(choice.maintain().first().map(|event| event.what.clone()), Some(Happening::Failed));
+        assert_eq!(choice.maintain().first().map(|event| event.what.clone()), Some(EngineChange::Failed));
     }
 }
 
@@ -163,12 +163,12 @@ fn a_recovered_engine_is_used_again() {
     assert!(right(&*key, &*reference, 1));
     std::thread::sleep(Duration::from_millis(1100));
     let events: Vec<_> = choice.maintain().into_iter().map(|event| event.what).collect();
-    assert_eq!(events, [Happening::Failed, Happening::FailedAgain]);
+    assert_eq!(events, [EngineChange::Failed, EngineChange::FailedAgain]);
     faulty.how.store(WORKS, Ordering::Relaxed);
     assert!(choice.maintain().is_empty(), "the delay doubles");
     std::thread::sleep(Duration::from_millis(2100));
     let events: Vec<_> = choice.maintain().into_iter().map(|event| event.what).collect();
-    assert_eq!(events, [Happening::Recovered]);
+    assert_eq!(events, [EngineChange::Recovered]);
     let calls = faulty.calls.load(Ordering::Relaxed);
     assert!(right(&*key, &*reference, 2));
     assert!(faulty.calls.load(Ordering::Relaxed) > calls);
@@ -183,7 +183,7 @@ fn the_periodic_check_finds_wrong_results_of_an_unguarded_engine() {
     let wrong = Choice::among(vec![Arc::new(AwsLc), Arc::new(faulty.clone())]);
     wrong.row(CIPHER.into());
     faulty.how.store(WRONG, Ordering::Relaxed);
-    assert_eq!(wrong.maintain().first().map(|event| event.what.clone()), Some(Happening::Failed));
+    assert_eq!(wrong.maintain().first().map(|event| event.what.clone()), Some(EngineChange::Failed));
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn the_retry_delay_of_an_engine_that_keeps_failing_grows() {
         assert!(wait > Duration::from_millis(longest * 1000 - 500), "{wait:?}");
         faulty.how.store(WORKS, Ordering::Relaxed);
         std::thread::sleep(wait + Duration::from_millis(50));
-        assert!(choice.maintain().iter().any(|event| event.what == Happening::Recovered));
+        assert!(choice.maintain().iter().any(|event| event.what == EngineChange::Recovered));
     }
 }
 
@@ -274,10 +274,10 @@ fn an_engine_that_could_not_be_measured_is_measured_later() {
     let row = choice.row(CIPHER.into());
     assert_eq!(row.measured()[1], Measured::Wrong);
     let told = |choice: &Choice| choice.maintain().into_iter().map(|event| event.what).collect::<Vec<_>>();
-    assert_eq!(told(&choice), [Happening::Wrong(CIPHER.into())]);
+    assert_eq!(told(&choice), [EngineChange::Wrong(CIPHER.into())]);
     faulty.how.store(WORKS, Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(1100));
-    assert_eq!(told(&choice), [Happening::Measured(CIPHER.into())]);
+    assert_eq!(told(&choice), [EngineChange::Measured(CIPHER.into())]);
     assert!(Slot::all().all(|slot| row.chosen(slot) == 1), "and followed");
 }
 
@@ -288,7 +288,7 @@ fn a_failure_to_load_a_key_is_reported() {
     faulty.loads_none.store(true, Ordering::Relaxed);
     let key = choice.load(CIPHER, &[3; 32]).expect("another engine loads it");
     assert!(matches!(choice.health(1), (Health::Failed(_), 1)));
-    assert_eq!(choice.maintain()[0].what, Happening::NotLoaded(CIPHER.into()));
+    assert_eq!(choice.maintain()[0].what, EngineChange::NotLoaded(CIPHER.into()));
     assert!(right(&*key, &*AwsLc.load(CIPHER, &[3; 32]).expect("it loads"), 1));
 }
 

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tunnel::esp::{Mode, Transform};
 use tunnel::wireguard::device::Outbox;
-use tunnel::wireguard::{Action, Device};
+use tunnel::wireguard::{Device, DeviceAction};
 use tunnel::{Now, Time};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -152,7 +152,7 @@ pub fn device(data: &[u8]) {
             }
         }
         for action in out {
-            if let Action::Send { message, .. } | Action::Reply { message, .. } = action {
+            if let DeviceAction::Send { message, .. } | DeviceAction::Reply { message, .. } = action {
                 last = Some(message);
             }
         }

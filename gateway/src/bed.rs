@@ -20,7 +20,7 @@ use port::memory::{InsideLink, Link};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use tunnel::esp::{
-    self, Action, ChildSa, Half, Mode, Policies, Policy, Selectors, TrafficSelector, Transform,
+    self, ChildSa, Half, Mode, Policies, Policy, Processing, Selectors, TrafficSelector, Transform,
 };
 use tunnel::sa::Lifetime;
 use tunnel::wireguard::limits::REJECT_AFTER_MESSAGES;
@@ -96,8 +96,8 @@ impl Ends {
         let (sa, peer_of) = (Arc::new(inbound), Arc::clone(&peer));
         tables.install(Session { sa, peer: peer_of, selectors: Some(selectors), transport: None });
         let selectors = Selectors::new(&child.local, &child.remote);
-        let action = Action::Protect(Arc::clone(&peer));
-        tables.policies.store(Arc::new(Policies::new(vec![Policy { selectors, action }])));
+        let processing = Processing::Protect(Arc::clone(&peer));
+        tables.policies.store(Arc::new(Policies::new(vec![Policy { selectors, processing }])));
         Ok(Self { tables, peer })
     }
 }

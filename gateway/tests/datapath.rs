@@ -1,19 +1,20 @@
 //! The data path between links in memory: what it carries, and every reason why it does not.
 
+#[path = "support/claims.rs"]
+mod claims;
 mod support;
 
+use claims::{arrive, push, sealed};
 use crypto::Cipher;
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, Job};
 use gateway::bed::{Bed, INDEX, Refusing};
 use gateway::datapath::{DataPathEvent, punt};
-use packet::checksum::Sum;
-use packet::header::ip::{IpPacket, ecn};
 use packet::header::wireguard::{DATA_OVERHEAD, Initiation};
 use packet::{DropReason, Endpoint};
 use port::memory::InsideLink;
 use std::sync::atomic::Ordering;
-use support::{Broken, announced, syn, v4, v6};
+use support::{Broken, announced, syn, v4};
 use tunnel::Time;
 use tunnel::sa::Lifetime;
 
@@ -24,58 +25,26 @@ fn bed() -> Bed {
     bed
 }
 
-fn push(bed: &Bed, packets: &[Vec<u8>]) {
-    bed.inside.push(packets.iter().map(Vec::as_slice), None, 0);
-}
-
-/// Takes one datagram off the outside link, and puts it back changed.
-fn tamper(bed: &mut Bed, change: impl FnOnce(&mut Vec<u8>)) {
-    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
-    let mut datagram = bed.outside.pop().expect("something was sent");
-    change(&mut datagram);
-    let endpoint = bed.peer.endpoint.load().as_deref().copied();
-    bed.outside.push([datagram.as_slice()], endpoint, 0);
-    bed.carry();
-}
-
 #[test]
 fn packets_of_every_size_come_out_as_they_went_in() {
-    let mut bed = bed();
-    let sizes = (20..200).chain([576, 1279, 1280, 1407, 1408, 1409, 1419, 1420, 1500, 9000, 40_000]);
-    let packets: Vec<Vec<u8>> = sizes.flat_map(|size| [v4(1, size, 0), v6(size.max(40), 0)]).collect();
-    for packet in &packets {
-        push(&bed, std::slice::from_ref(packet));
-        bed.carry();
-    }
-    assert_eq!(bed.received(), packets);
-    assert_eq!(bed.dropped(), []);
+    let larger = [576, 1279, 1280, 1407, 1408, 1409, 1419, 1420, 1500, 9000, 40_000];
+    claims::carries_every_size(bed(), &larger, "WireGuard");
 }
 
 #[test]
 fn a_train_keeps_its_order() {
-    let mut bed = bed();
-    let packets: Vec<Vec<u8>> = (0..150).map(|number| v4(number, 1400, 0)).collect();
-    push(&bed, &packets);
-    bed.carry();
-    assert_eq!(bed.received(), packets);
+    claims::keeps_the_order_of_a_train(bed());
 }
 
 #[test]
 fn messages_are_padded_but_not_beyond_the_mtu() {
     let mut bed = bed();
     for (length, padded) in [(20, 32), (32, 32), (1410, 1420), (1420, 1420)] {
-        push(&bed, &[v4(1, length, 0)]);
-        while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
-        assert_eq!(
-            bed.outside.pop().map(|datagram| datagram.len()),
-            Some(padded + DATA_OVERHEAD),
-            "{length} bytes"
-        );
+        let datagrams = sealed(&mut bed, &[v4(1, length, 0)]);
+        assert_eq!(datagrams[0].len(), padded + DATA_OVERHEAD, "{length} bytes");
     }
     bed.tables.mtu.store(9000, Ordering::Relaxed);
-    push(&bed, &[v4(1, 1410, 0)]);
-    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
-    assert_eq!(bed.outside.pop().map(|datagram| datagram.len()), Some(1424 + DATA_OVERHEAD));
+    assert_eq!(sealed(&mut bed, &[v4(1, 1410, 0)])[0].len(), 1424 + DATA_OVERHEAD);
 }
 
 #[test]
@@ -101,24 +70,9 @@ fn tcp_announces_no_larger_segments_than_are_set() {
 
 #[test]
 fn congestion_is_signalled_through_the_tunnel() {
-    for ecn in 0..4u8 {
-        let mut bed = bed();
-        push(&bed, &[v4(1, 100, 0x28 | ecn)]);
-        while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
-        let mut batch = packet::Batch::new(65_536);
-        port::Receive::receive(&mut bed.outside, &mut batch, &bed.drops).expect("memory does not fail");
-        assert_eq!(batch.trains()[0].ds_field, ecn, "ECN goes outside, the DSCP does not");
-        // A router on the way marks it.
-        bed.outside.push([batch.packet(0)], batch.trains()[0].endpoint, ecn::CE);
-        bed.carry();
-        let received = bed.received();
-        if ecn == ecn::NOT_ECT {
-            assert_eq!(bed.dropped(), [(DropReason::EcnNotCapable, 1)]);
-            continue;
-        }
-        let packet = IpPacket::parse(&received[0]).expect("well-formed");
-        assert_eq!(packet.ds_field(), 0x28 | ecn::CE);
-        assert!(Sum::of(&received[0][..20]).is_valid(), "the header checksum was mended");
+    for mark in 0..4 {
+        // ECN goes outside, the DSCP does not.
+        claims::signals_congestion(bed(), mark, mark);
     }
 }
 
@@ -126,15 +80,13 @@ fn congestion_is_signalled_through_the_tunnel() {
 fn a_peer_that_moves_is_followed_only_by_authentic_packets() {
     let mut bed = bed();
     let elsewhere = Endpoint::new("198.51.100.7:9".parse().expect("literal"));
-    push(&bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
-    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
-    let (mut forged, authentic) = (bed.outside.pop().expect("sent"), bed.outside.pop().expect("sent"));
-    forged[20] ^= 1;
+    let mut datagrams = sealed(&mut bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
+    datagrams[0][20] ^= 1;
     let before = bed.peer.endpoint.load_full();
-    bed.outside.push([forged.as_slice()], Some(elsewhere), 0);
+    bed.outside.push([datagrams[0].as_slice()], Some(elsewhere), 0);
     bed.carry();
     assert_eq!(bed.peer.endpoint.load_full(), before);
-    bed.outside.push([authentic.as_slice()], Some(elsewhere), 0);
+    bed.outside.push([datagrams[1].as_slice()], Some(elsewhere), 0);
     bed.carry();
     assert_eq!(bed.peer.endpoint.load().as_deref(), Some(&elsewhere));
 }
@@ -153,20 +105,7 @@ fn traffic_is_counted_and_told_to_the_protocol_once() {
 
 #[test]
 fn without_a_key_packets_wait_and_one_is_asked_for_once() {
-    let mut bed = bed();
-    let key = bed.peer.sending.swap(None);
-    for number in 0..130 {
-        push(&bed, &[v4(number, 100, 0)]);
-    }
-    bed.carry();
-    assert_eq!(bed.datapath_events.try_iter().collect::<Vec<_>>(), [DataPathEvent::NoKey(bed.peer.id)]);
-    assert_eq!(bed.dropped(), [(DropReason::NoKey, 2)]);
-    // Later packets do not overtake waiting ones.
-    bed.peer.sending.store(key);
-    push(&bed, &[v4(200, 100, 0)]);
-    bed.carry();
-    let hosts: Vec<u8> = bed.received().iter().map(|packet| packet[19]).collect();
-    assert_eq!(hosts, (2..130).chain([200]).collect::<Vec<u8>>());
+    claims::waits_for_a_key(bed());
 }
 
 #[test]
@@ -239,33 +178,19 @@ fn what_is_not_ip_does_not_go_out() {
 
 #[test]
 fn what_is_not_wireguard_does_not_come_in() {
-    let mut bed = bed();
-    let from = Some(Endpoint::new("198.51.100.7:9".parse().expect("literal")));
-    for (datagram, reason) in [
+    let cases = [
         (vec![9u8; 100], DropReason::NotOurs),
         (vec![4, 0, 0, 0, 1, 0, 0, 0], DropReason::TooShort),
         (vec![4, 0], DropReason::TooShort),
         ([&[4u8, 0, 0, 0, 99, 0, 0, 0][..], &[0; 40]].concat(), DropReason::UnknownSa),
         (vec![1, 0, 0, 0, 1, 1, 1, 1, 1], DropReason::NotOurs),
-    ] {
-        let before = bed.drops.read(reason);
-        bed.outside.push([datagram.as_slice()], from, 0);
-        bed.carry();
-        assert_eq!(bed.drops.read(reason), before + 1, "{datagram:?}");
-    }
-    assert!(bed.received().is_empty() && bed.datagrams.is_empty());
+    ];
+    claims::drops_each(&mut bed(), &cases);
 }
 
 #[test]
 fn what_comes_from_nowhere_does_not_come_in() {
-    let mut bed = bed();
-    push(&bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
-    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
-    let datagrams: Vec<Vec<u8>> = std::iter::from_fn(|| bed.outside.pop()).collect();
-    bed.outside.push(datagrams.iter().map(Vec::as_slice), None, 0);
-    bed.carry();
-    assert!(bed.received().is_empty(), "not even as ciphertext");
-    assert_eq!(bed.dropped(), [(DropReason::NotOurs, 2)]);
+    claims::needs_an_endpoint(bed());
 }
 
 #[test]
@@ -286,24 +211,9 @@ fn handshakes_wait_in_a_queue_that_cannot_grow() {
 
 #[test]
 fn damaged_replayed_and_foreign_packets_are_dropped_by_name() {
+    claims::drops_a_damaged_packet(bed());
+    claims::drops_replayed_packets(bed());
     let mut bed = bed();
-    push(&bed, &[v4(1, 100, 0)]);
-    tamper(&mut bed, |datagram| datagram[20] ^= 1);
-    assert_eq!(bed.dropped(), [(DropReason::BadTag, 1)]);
-
-    let mut bed = self::bed();
-    push(&bed, &[v4(1, 100, 0)]);
-    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
-    let datagram = bed.outside.pop().expect("sent");
-    let from = bed.peer.endpoint.load().as_deref().copied();
-    // Twice in one burst, and once again later.
-    bed.outside.push([datagram.as_slice(), datagram.as_slice()], from, 0);
-    bed.carry();
-    bed.outside.push([datagram.as_slice()], from, 0);
-    bed.carry();
-    assert_eq!((bed.received().len(), bed.dropped()), (1, vec![(DropReason::Replayed, 2)]));
-
-    let mut bed = self::bed();
     bed.allow(&["10.2.0.0/24".parse().expect("literal")]);
     push(&bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
     bed.carry();
@@ -312,19 +222,7 @@ fn damaged_replayed_and_foreign_packets_are_dropped_by_name() {
 
 #[test]
 fn one_bad_packet_spoils_no_other_of_its_train() {
-    let mut bed = bed();
-    push(&bed, &(0..10).map(|number| v4(number, 100, 0)).collect::<Vec<_>>());
-    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
-    let mut datagrams: Vec<Vec<u8>> = std::iter::from_fn(|| bed.outside.pop()).collect();
-    datagrams[3][30] ^= 1;
-    datagrams[5] = vec![9; 100];
-    datagrams[7] = datagrams[6].clone();
-    let from = bed.peer.endpoint.load().as_deref().copied();
-    bed.outside.push(datagrams.iter().map(Vec::as_slice), from, 0);
-    bed.carry();
-    let hosts: Vec<u8> = bed.received().iter().map(|packet| packet[19]).collect();
-    assert_eq!(hosts, [0, 1, 2, 4, 6, 8, 9]);
-    assert_eq!(bed.dropped(), [(DropReason::NotOurs, 1), (DropReason::Replayed, 1), (DropReason::BadTag, 1)]);
+    claims::drops_single_packets_of_a_train(bed(), DropReason::NotOurs);
 }
 
 /// A bed that seals with what is not IP, or not whole.
@@ -336,9 +234,7 @@ fn inner(bytes: &[u8]) -> Vec<(DropReason, u64)> {
     key.seal(&mut [Job { nonce: [0; 12], aad: &[], text: &mut text, tag: &mut tag, authentic: false }])
         .expect("works");
     let header = [&[4u8, 0, 0, 0][..], &INDEX.to_le_bytes(), &[0; 8]].concat();
-    let from = bed.peer.endpoint.load().as_deref().copied();
-    bed.outside.push([[&header[..], &text, &tag].concat().as_slice()], from, 0);
-    bed.carry();
+    arrive(&mut bed, &[[&header[..], &text, &tag].concat()]);
     assert!(bed.received().is_empty());
     bed.dropped()
 }
@@ -356,37 +252,22 @@ fn lifetime(expires: u64, end_sequence: u64) -> Lifetime {
     Lifetime { renew: Some(Time::from_nanoseconds(1)), renew_sequence: u64::MAX, expires, end_sequence }
 }
 
+fn lasting(expires: u64, end_sequence: u64) -> Bed {
+    let bed = Bed::with(&AwsLc, lifetime(expires, end_sequence), |link| link, InsideLink);
+    let bed = bed.expect("has the cipher");
+    bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
+    bed
+}
+
 #[test]
 fn an_old_key_neither_sends_nor_receives() {
-    let mut bed = Bed::with(&AwsLc, lifetime(1, u64::MAX), |link| link, InsideLink).expect("has the cipher");
-    bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
-    push(&bed, &[v4(1, 100, 0)]);
-    bed.carry();
-    assert_eq!(bed.datapath_events.try_iter().collect::<Vec<_>>(), [DataPathEvent::NoKey(bed.peer.id)]);
     let datagram = [&[4u8, 0, 0, 0][..], &INDEX.to_le_bytes(), &[0; 40]].concat();
-    let from = bed.peer.endpoint.load().as_deref().copied();
-    bed.outside.push([datagram.as_slice(), datagram.as_slice()], from, 0);
-    bed.carry();
-    assert_eq!(bed.dropped(), [(DropReason::KeyExpired, 2)]);
+    claims::is_too_old(lasting(1, u64::MAX), &datagram);
 }
 
 #[test]
 fn a_key_that_is_used_up_sends_nothing_more() {
-    let mut bed = Bed::with(&AwsLc, lifetime(u64::MAX, 5), |link| link, InsideLink).expect("has the cipher");
-    bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
-    push(&bed, &[v4(1, 100, 0), v4(2, 100, 0), v4(3, 100, 0)]);
-    push(&bed, &[v4(1, 100, 0), v4(2, 100, 0), v4(3, 100, 0)]);
-    // Two trains to the same peer are one SA batch: refused together, since no number may be given twice.
-    bed.carry();
-    assert_eq!((bed.received().len(), bed.dropped()), (0, vec![(DropReason::CounterExhausted, 6)]));
-    push(&bed, &vec![v4(1, 100, 0); 5]);
-    bed.carry();
-    assert_eq!(bed.received().len(), 5);
-    assert!(
-        bed.datapath_events
-            .try_iter()
-            .any(|datapath_event| datapath_event == DataPathEvent::Renewal(bed.peer.id))
-    );
+    claims::ends_after_five_packets(lasting(u64::MAX, 5));
 }
 
 #[test]
@@ -395,7 +276,7 @@ fn ports_that_refuse_are_counted() {
     let mut bed =
         Bed::with(&AwsLc, lifetime(u64::MAX, u64::MAX), refuse, InsideLink).expect("has the cipher");
     bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
-    push_to(&bed.inside);
+    push(&bed, &[v4(1, 100, 0)]);
     while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
     assert_eq!(bed.dropped(), [(DropReason::SendFailed, 1)]);
     let (sent, unsent) = (bed.peer.sent.packets(), bed.peer.unsent.load(Ordering::Relaxed));
@@ -404,25 +285,18 @@ fn ports_that_refuse_are_counted() {
     let mut bed =
         Bed::with(&AwsLc, lifetime(u64::MAX, u64::MAX), |link| link, refuse).expect("has the cipher");
     bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
-    push_to(&bed.inside);
+    push(&bed, &[v4(1, 100, 0)]);
     bed.carry();
     assert_eq!(bed.dropped(), [(DropReason::InsideRefused, 1)]);
-}
-
-fn push_to(link: &port::memory::Link) {
-    link.push([v4(1, 100, 0).as_slice()], None, 0);
 }
 
 #[test]
 fn what_an_engine_failed_to_encrypt_never_leaves() {
     let mut bed = Bed::new(&Broken).expect("it takes any key");
     bed.allow(&["0.0.0.0/0".parse().expect("literal")]);
-    push(&bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
-    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
-    assert!(bed.outside.pop().is_none());
+    assert!(sealed(&mut bed, &[v4(1, 100, 0), v4(2, 100, 0)]).is_empty());
     let datagram = [&[4u8, 0, 0, 0][..], &INDEX.to_le_bytes(), &[0; 40]].concat();
-    bed.outside.push([datagram.as_slice()], bed.peer.endpoint.load().as_deref().copied(), 0);
-    bed.carry();
+    arrive(&mut bed, &[datagram]);
     assert_eq!(bed.dropped(), [(DropReason::EngineFailed, 3)]);
 }
 

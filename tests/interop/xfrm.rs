@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tunnel::esp::{
-    self, Action, ChildSa, Half, Mode, Policy, Selectors, TrafficSelector, Transform, Transport,
+    self, ChildSa, Half, Mode, Policy, Processing, Selectors, TrafficSelector, Transform, Transport,
 };
 use tunnel::{PeerId, Time};
 
@@ -209,7 +209,7 @@ impl Case {
         let session = Session { sa, peer: of, selectors: Some(selectors.clone()), transport };
         ipsec.tables().install(session);
         peer.sending.store(Some(Arc::new(outbound)));
-        Policy { selectors, action: Action::Protect(peer) }
+        Policy { selectors, processing: Processing::Protect(peer) }
     }
 
     fn lead(&self, lab: &Lab, interface: &str) {

@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tunnel::esp::{
-    self, Action, ChildSa, Half, Mode, Policy, Selectors, TrafficSelector, Transform, Transport,
+    self, ChildSa, Half, Mode, Policy, Processing, Selectors, TrafficSelector, Transform, Transport,
 };
 use tunnel::{PeerId, Time};
 
@@ -75,7 +75,7 @@ impl Plan {
         peer.endpoint.store(Some(Arc::new(Endpoint::new(remote))));
         let child = self.child(site);
         let selectors = Selectors::new(&child.local, &child.remote);
-        ipsec.set_policies(vec![Policy { selectors, action: Action::Protect(Arc::clone(&peer)) }]);
+        ipsec.set_policies(vec![Policy { selectors, processing: Processing::Protect(Arc::clone(&peer)) }]);
         let ip = |arguments: String| lab.ip(names[site], &arguments).expect("ip works");
         ip(format!("link set {interface} mtu 1400 up"));
         if self.mode == Mode::Tunnel {

@@ -3,7 +3,7 @@
 use crate::closed;
 use crate::daemon::key_pair;
 use crate::ipsec::{Gateway, configuration};
-use crate::support::{PATIENCE, sites};
+use crate::support::{PATIENCE, sites, without};
 use lab::{Lab, wait_until};
 use rustix::process::Signal;
 use std::net::UdpSocket;
@@ -34,6 +34,24 @@ impl Drop for Etc {
     }
 }
 
+/// Has the first site take names from a file alone, which has none yet.
+fn hosts_file(lab: &Lab) -> Etc {
+    let etc = Etc::new(lab, "a");
+    etc.write("hosts", "127.0.0.1 localhost\n");
+    etc.write("nsswitch.conf", "hosts: files\n");
+    etc
+}
+
+/// Has the first site ask a resolver for names that never answers: it waits 150 s for each.
+fn silent_resolver(lab: &Lab) -> (Etc, UdpSocket) {
+    let etc = Etc::new(lab, "a");
+    etc.write("nsswitch.conf", "hosts: dns\n");
+    etc.write("resolv.conf", "nameserver 192.168.77.2\noptions timeout:30 attempts:5\n");
+    let resolver = lab.enter("b", || UdpSocket::bind("192.168.77.2:53")).expect("entered").expect("free");
+    resolver.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    (etc, resolver)
+}
+
 const REMOTE: &str = "set vpn ipsec site-to-site peer other remote-address";
 
 /// The configuration of the first site, with another remote address for its peer.
@@ -55,10 +73,7 @@ fn second(lab: &mut Lab) -> Gateway {
 #[test]
 fn a_peer_whose_name_gets_an_address_later_is_called() {
     let Some(mut lab) = sites() else { return };
-    let etc = Etc::new(&lab, "a");
-    etc.write("hosts", "127.0.0.1 localhost\n");
-    // Names come from that file alone: a resolver elsewhere is not asked.
-    etc.write("nsswitch.conf", "hosts: files\n");
+    let etc = hosts_file(&lab);
     let mut a = Gateway::new(&lab, "a");
     a.write(&with_remote("branch.invalid"));
     a.0.start(&mut lab);
@@ -74,14 +89,11 @@ fn a_peer_whose_name_gets_an_address_later_is_called() {
 #[test]
 fn a_peer_that_a_reload_adds_and_whose_name_gets_an_address_later_is_in_force() {
     let Some(mut lab) = sites() else { return };
-    let etc = Etc::new(&lab, "a");
-    etc.write("hosts", "127.0.0.1 localhost\n");
-    etc.write("nsswitch.conf", "hosts: files\n");
+    let etc = hosts_file(&lab);
     let with = with_remote("branch.invalid");
-    let is_kept = |line: &&str| !line.contains("site-to-site peer other ");
-    let without: String = with.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
+    let before = without(&with, "site-to-site peer other ");
     let mut a = Gateway::new(&lab, "a");
-    a.write(&without);
+    a.write(&before);
     a.0.start(&mut lab);
     a.write(&with);
     let said = a.0.reload();
@@ -110,17 +122,12 @@ fn a_peer_that_is_not_at_its_first_address_is_called_at_its_next() {
 #[test]
 fn a_daemon_that_waits_for_a_resolver_can_be_ended() {
     let Some(mut lab) = sites() else { return };
-    let etc = Etc::new(&lab, "a");
-    etc.write("nsswitch.conf", "hosts: dns\n");
-    etc.write("resolv.conf", "nameserver 192.168.77.2\noptions timeout:30 attempts:5\n");
-    let resolver = lab.enter("b", || UdpSocket::bind("192.168.77.2:53")).expect("entered").expect("free");
-    resolver.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let (_etc, resolver) = silent_resolver(&lab);
     let mut a = Gateway::new(&lab, "a");
     a.write(&with_remote("branch.invalid"));
     let process = a.0.spawn(&mut lab);
     resolver.recv(&mut [0; 512]).expect("the resolver is asked, and says nothing");
     process.signal(Signal::TERM);
-    // The resolver would be waited for for 150 s.
     wait_until(PATIENCE, || lab.ended(process).is_some()).expect("it ends");
     assert!(lab.ip("a", "link show ipsec0").is_err(), "its interface is gone");
 }
@@ -128,16 +135,12 @@ fn a_daemon_that_waits_for_a_resolver_can_be_ended() {
 #[test]
 fn open_at_exit_counts_while_the_configuration_that_has_it_waits_for_a_resolver() {
     let Some(mut lab) = closed::lab() else { return };
-    let etc = Etc::new(&lab, "a");
-    etc.write("nsswitch.conf", "hosts: dns\n");
-    etc.write("resolv.conf", "nameserver 192.168.77.2\noptions timeout:30 attempts:5\n");
-    let resolver = lab.enter("b", || UdpSocket::bind("192.168.77.2:53")).expect("entered").expect("free");
-    resolver.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let (_etc, resolver) = silent_resolver(&lab);
     let open = with_remote("branch.invalid") + "set system open-at-exit\n";
-    let without = configuration(0);
+    let before = configuration(0);
     let mut a = Gateway::new(&lab, "a");
     for is_started_with_it in [true, false] {
-        a.write(if is_started_with_it { &open } else { &without });
+        a.write(if is_started_with_it { &open } else { &before });
         let process = a.0.spawn(&mut lab);
         if !is_started_with_it {
             wait_until(PATIENCE, || a.0.socket.exists()).expect("it serves");
@@ -155,17 +158,12 @@ fn open_at_exit_counts_while_the_configuration_that_has_it_waits_for_a_resolver(
 #[test]
 fn an_interface_that_is_deleted_while_a_reload_waits_for_a_resolver_is_told_not_to_be_in_force() {
     let Some(mut lab) = sites() else { return };
-    let etc = Etc::new(&lab, "a");
-    etc.write("nsswitch.conf", "hosts: dns\n");
-    etc.write("resolv.conf", "nameserver 192.168.77.2\noptions timeout:30 attempts:5\n");
-    let resolver = lab.enter("b", || UdpSocket::bind("192.168.77.2:53")).expect("entered").expect("free");
-    resolver.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let (_etc, resolver) = silent_resolver(&lab);
     let wg0 = format!("set interfaces wireguard wg0 private-key {}\n", key_pair().0);
     let with = with_remote("branch.invalid") + &wg0;
-    let is_kept = |line: &&str| !line.contains("site-to-site peer other ");
-    let without: String = with.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
+    let before = without(&with, "site-to-site peer other ");
     let mut a = Gateway::new(&lab, "a");
-    a.write(&without);
+    a.write(&before);
     a.0.start(&mut lab);
     a.write(&with);
     let said = std::thread::scope(|scope| {
@@ -187,7 +185,7 @@ fn an_interface_that_is_deleted_while_a_reload_waits_for_a_resolver_is_told_not_
     });
     assert!(said.contains("is not in force for wg0, deleted while it was applied"), "{said}");
     assert!(!said.contains(" is in force"), "{said}");
-    a.write(&without);
+    a.write(&before);
     let said = a.0.reload();
     assert!(said.contains("is in force") && lab.ip("a", "link show wg0").is_ok(), "{said}");
 }

@@ -220,3 +220,8 @@ pub fn dropped(interface: &str, reason: &str) -> u64 {
     let found = all.iter().find(|drop| drop["reason"] == reason).expect("it is listed");
     ["outbound", "inbound", "handshake"].iter().filter_map(|way| found[*way].as_u64()).sum()
 }
+
+/// A configuration without the lines that contain `text`.
+pub fn without(configuration: &str, text: &str) -> String {
+    configuration.lines().filter(|line| !line.contains(text)).map(|line| format!("{line}\n")).collect()
+}

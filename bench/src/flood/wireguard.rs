@@ -14,7 +14,7 @@ use packet::header::wireguard::Initiation;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tunnel::wireguard::device::Outbox;
-use tunnel::wireguard::{Action, Device};
+use tunnel::wireguard::{Device, DeviceAction};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// The type of datagram in a flood.
@@ -97,7 +97,7 @@ impl Source {
         now.wall = now.wall.saturating_sub(Duration::from_secs(3600));
         device.handle_no_key(now, peer, &mut out);
         let seen = out.into_iter().find_map(|action| match action {
-            Action::Send { message, .. } => Some(message),
+            DeviceAction::Send { message, .. } => Some(message),
             _ => None,
         });
         Self { public, seen: seen.expect("a reachable peer is sent an initiation") }

@@ -4,7 +4,7 @@
 
 use super::measured::{Cost, Measured};
 use super::slot::{BURSTS, Direction, SIZES, SLOTS, Slot};
-use super::subject::{Flaw, Laid, Load, Subject};
+use super::subject::{Flaw, Load, Subject, TestPackets};
 use crate::engine::{Engine, LoadError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub(super) fn measure(engines: &[Arc<dyn Engine>], subject: Subject) -> Vec<Meas
                 turns += 1;
                 for (load, measured) in loads.iter_mut().zip(&mut found) {
                     let (Ok(load), Measured::Works(cost)) = (load, &mut *measured) else { continue };
-                    let times = match patiently(|| turn(load, bytes, packets)) {
+                    let times = match with_retries(|| turn(load, bytes, packets)) {
                         Ok(times) => times,
                         Err(flaw) => {
                             *measured = flaw.into();
@@ -63,7 +63,7 @@ pub(super) fn recheck(
 
 fn check(loads: &[Result<Load, LoadError>], measured: &mut [Measured]) {
     for (load, measured) in loads.iter().zip(measured) {
-        let agrees = |load: &Load, reference| patiently(|| load.agrees_with(reference));
+        let agrees = |load: &Load, reference| with_retries(|| load.agrees_with(reference));
         match (&loads[0], load) {
             (_, Err(LoadError::Unsupported { .. })) => *measured = Measured::Lacks,
             (Err(_), _) | (_, Err(_)) => *measured = Measured::Failed,
@@ -87,7 +87,7 @@ impl From<Flaw> for Measured {
 
 /// Repeats a failed attempt after increasing pauses, so that a busy machine does not exclude an engine. A wrong result
 /// is never repeated: load does not cause one.
-fn patiently<T>(attempt: impl Fn() -> Result<T, Flaw>) -> Result<T, Flaw> {
+fn with_retries<T>(attempt: impl Fn() -> Result<T, Flaw>) -> Result<T, Flaw> {
     PAUSES_MS.into_iter().fold(attempt(), |outcome, pause| match outcome {
         Err(Flaw::Failed) => {
             std::thread::sleep(Duration::from_millis(pause));
@@ -99,11 +99,11 @@ fn patiently<T>(attempt: impl Fn() -> Result<T, Flaw>) -> Result<T, Flaw> {
 
 /// Seals and opens [`PACKETS`] packets; returns the ns per packet of each direction.
 fn turn(load: &Load, size: usize, burst: usize) -> Result<[f64; 2], Flaw> {
-    let mut laid = Laid::new(load, size, PACKETS);
+    let mut packets = TestPackets::new(load, size, PACKETS);
     let mut times = [0.0; 2];
     for (direction, time) in Direction::ALL.into_iter().zip(&mut times) {
         let started = Instant::now();
-        laid.run(load, direction, burst)?;
+        packets.run(load, direction, burst)?;
         *time = started.elapsed().as_nanos() as f64 / PACKETS as f64;
     }
     Ok(times)

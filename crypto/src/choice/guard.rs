@@ -44,13 +44,13 @@ pub struct Guarded {
     engine: Arc<dyn Engine>,
     threads: Arc<GuardThreads>,
     /// Alive while a thread still loads a key past its deadline. No other thread starts loading until then.
-    late: Mutex<Weak<()>>,
+    abandoned: Mutex<Weak<()>>,
 }
 
 impl Guarded {
     /// Guards `engine`.
     pub fn new(engine: Arc<dyn Engine>) -> Self {
-        Self { engine, threads: Arc::default(), late: Mutex::default() }
+        Self { engine, threads: Arc::default(), abandoned: Mutex::default() }
     }
 
     /// Loads a key in a thread of its own, because a driver may have to ask its device.
@@ -60,19 +60,19 @@ impl Guarded {
         load: impl FnOnce(&dyn Engine) -> Result<AnyKey, LoadError> + Send + 'static,
     ) -> Result<AnyKey, LoadError> {
         let failed = || LoadError::Failed { engine: self.name(), cipher: cipher.clone() };
-        if lock(&self.late).strong_count() > 0 || self.threads.are_held() {
+        if lock(&self.abandoned).strong_count() > 0 || self.threads.is_engine_blocked() {
             return Err(failed());
         }
         let (give, take) = channel();
         let (engine, loading) = (Arc::clone(&self.engine), Arc::new(()));
-        let late = Arc::downgrade(&loading);
+        let abandoned = Arc::downgrade(&loading);
         let loads = move || {
             let _ = give.send(load(&*engine));
             drop(loading);
         };
         std::thread::Builder::new().name(String::from("crypto load")).spawn(loads).map_err(|_| failed())?;
         take.recv_timeout(LOADING).unwrap_or_else(|_| {
-            *lock(&self.late) = late;
+            *lock(&self.abandoned) = abandoned;
             Err(failed())
         })
     }
@@ -82,7 +82,7 @@ impl Guarded {
         let mut known = Vec::with_capacity(2 * tags.len());
         for &tag in tags {
             for beside in [&[][..], &KNOWN_BESIDE] {
-                known.push(Known::new(&reference, tag, beside)?);
+                known.push(KnownAnswer::new(&reference, tag, beside)?);
             }
         }
         Ok(GuardedKey {
@@ -140,12 +140,12 @@ impl Engine for Guarded {
 }
 
 /// A packet whose result is known, as plaintext and as sealed by AWS-LC.
-struct Known {
+struct KnownAnswer {
     plain: Copied,
     sealed: Copied,
 }
 
-impl Known {
+impl KnownAnswer {
     fn new(reference: &AnyKey, tag: usize, beside: &[u8]) -> Result<Self, EngineFailure> {
         let text = if matches!(reference, AnyKey::Pair(_)) { KNOWN_HEADER } else { 0 };
         let mut plain = Copied::default();
@@ -169,7 +169,7 @@ impl Known {
 
     /// Fills in the test packets of a burst. For opening, the second is a forgery: one bit of its tag is flipped,
     /// another one in each burst.
-    fn lay(&self, direction: Direction, number: u64, copies: &mut [Copied]) {
+    fn fill(&self, direction: Direction, number: u64, copies: &mut [Copied]) {
         match (direction, copies) {
             (Direction::Seal, [plain]) => plain.set_like(&self.plain),
             (Direction::Open, [sealed, forged]) => {
@@ -183,7 +183,7 @@ impl Known {
     }
 
     /// Whether the engine returned the right results for the test packets.
-    fn is_answered(&self, direction: Direction, answers: &[Copied]) -> bool {
+    fn is_right(&self, direction: Direction, answers: &[Copied]) -> bool {
         match (direction, answers) {
             (Direction::Seal, [answer]) => {
                 (&answer.bytes, &answer.tag) == (&self.sealed.bytes, &self.sealed.tag)
@@ -234,7 +234,7 @@ struct GuardedKey {
     key: Option<AnyKey>,
     reference: AnyKey,
     /// One for each tag length, with and without AAD.
-    known: Vec<Known>,
+    known: Vec<KnownAnswer>,
     threads: Arc<GuardThreads>,
     bursts: AtomicU64,
     forgeries: Credit,
@@ -244,7 +244,7 @@ struct GuardedKey {
 impl Drop for GuardedKey {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
-            self.threads.forget(key);
+            self.threads.drop_key(key);
         }
     }
 }
@@ -297,7 +297,7 @@ struct GuardThreads {
     /// Idle threads: at most as many as bursts ran at the same time.
     idle: Mutex<Vec<GuardThread>>,
     /// Threads that were given up while the engine still blocks them.
-    late: Mutex<Vec<Weak<()>>>,
+    abandoned: Mutex<Vec<Weak<()>>>,
     /// Feeds the thread that drops keys. A device may be slow to release a key, and the caller may have packets to
     /// process.
     reaper: Mutex<Option<Sender<AnyKey>>>,
@@ -306,25 +306,25 @@ struct GuardThreads {
 impl GuardThreads {
     /// A thread to run a burst. Fails while the engine blocks a thread that was given up: each such thread keeps its
     /// key and packets in memory. So a hung device blocks at most as many threads as there are workers.
-    fn one(&self) -> Result<GuardThread, EngineFailure> {
-        if self.are_held() {
+    fn thread(&self) -> Result<GuardThread, EngineFailure> {
+        if self.is_engine_blocked() {
             return Err(EngineFailure);
         }
         let idle = lock(&self.idle).pop();
         idle.map_or_else(|| GuardThread::start().map_err(|_| EngineFailure), Ok)
     }
 
-    fn are_held(&self) -> bool {
-        let mut late = lock(&self.late);
-        late.retain(|life| life.strong_count() > 0);
-        !late.is_empty()
+    fn is_engine_blocked(&self) -> bool {
+        let mut abandoned = lock(&self.abandoned);
+        abandoned.retain(|life| life.strong_count() > 0);
+        !abandoned.is_empty()
     }
 
     fn give_up(&self, thread: GuardThread) {
-        lock(&self.late).push(thread.life.clone());
+        lock(&self.abandoned).push(thread.life.clone());
     }
 
-    fn forget(&self, key: AnyKey) {
+    fn drop_key(&self, key: AnyKey) {
         let mut reaper = lock(&self.reaper);
         if reaper.is_none() {
             let (give, take) = channel::<AnyKey>();
@@ -343,18 +343,19 @@ impl GuardedKey {
     fn run<J: AnyJob>(&self, direction: Direction, jobs: &mut [J]) -> Result<(), EngineFailure> {
         let Some(first) = jobs.first() else { return Ok(()) };
         let (tag, beside) = (first.tag_length(), first.has_beside());
-        let fits = |known: &&Known| known.plain.tag.len() == tag && known.plain.beside.is_empty() != beside;
+        let fits =
+            |known: &&KnownAnswer| known.plain.tag.len() == tag && known.plain.beside.is_empty() != beside;
         let known = self.known.iter().find(fits).ok_or(EngineFailure)?;
         let key = self.key.clone().ok_or(EngineFailure)?;
         let number = self.bursts.fetch_add(1, Ordering::Relaxed);
-        let mut thread = self.threads.one()?;
+        let mut thread = self.threads.thread()?;
         let mut copies = std::mem::take(&mut thread.spare);
-        let live = jobs.len() + Known::count(direction);
+        let live = jobs.len() + KnownAnswer::count(direction);
         copies.resize_with(copies.len().max(live), Copied::default);
         for (copy, job) in copies.iter_mut().zip(&*jobs) {
             job.copy(copy);
         }
-        known.lay(direction, number, &mut copies[jobs.len()..live]);
+        known.fill(direction, number, &mut copies[jobs.len()..live]);
         let bytes: usize = copies[..live].iter().map(|copy| copy.bytes.len()).sum();
         let deadline = DEADLINE + PER_BYTE * bytes as u32;
         let burst = Burst { key, direction, jobs: copies, live, outcome: Ok(()) };
@@ -366,7 +367,7 @@ impl GuardedKey {
         };
         let outcome = burst
             .outcome
-            .and_then(|()| right(known.is_answered(direction, &burst.jobs[jobs.len()..live])))
+            .and_then(|()| right(known.is_right(direction, &burst.jobs[jobs.len()..live])))
             .and_then(|()| {
                 self.compute_again(direction, jobs, &burst.jobs, (number, bytes), &mut thread.again)
             });
@@ -464,18 +465,18 @@ mod tests {
     #[test]
     fn forgeries_flip_each_bit_of_the_tag_in_turn() {
         let reference = AnyKey::Cipher(AwsLc.load(Cipher::Aes128Gcm, &[7; 16]).expect("it loads"));
-        let known = Known::new(&reference, 8, &KNOWN_BESIDE).expect("it seals");
+        let known = KnownAnswer::new(&reference, 8, &KNOWN_BESIDE).expect("it seals");
         let mut wrong = [0; 8];
         for number in 0..64 {
             let mut packets = [Copied::default(), Copied::default()];
-            known.lay(Direction::Open, number, &mut packets);
+            known.fill(Direction::Open, number, &mut packets);
             for (wrong, (ours, right)) in wrong.iter_mut().zip(packets[1].tag.iter().zip(&packets[0].tag)) {
                 *wrong |= ours ^ right;
             }
             reference.run(Direction::Open, &mut packets, 2).expect("it opens");
-            assert!(known.is_answered(Direction::Open, &packets), "{number}");
+            assert!(known.is_right(Direction::Open, &packets), "{number}");
             packets[1].authentic = true;
-            assert!(!known.is_answered(Direction::Open, &packets), "a forgery that was accepted");
+            assert!(!known.is_right(Direction::Open, &packets), "a forgery that was accepted");
         }
         assert_eq!(wrong, [0xff; 8]);
     }

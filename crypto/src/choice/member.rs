@@ -32,7 +32,7 @@ pub struct Rules {
 
 /// A change of an engine's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Happening {
+pub enum EngineChange {
     /// The engine failed and is no longer used.
     Failed,
     /// A retry failed.
@@ -59,7 +59,7 @@ pub struct Event {
     /// Name of the engine.
     pub engine: &'static str,
     /// The change.
-    pub what: Happening,
+    pub what: EngineChange,
 }
 
 /// The state of an engine, for users.
@@ -112,7 +112,7 @@ struct State {
     checked: Option<Instant>,
     events: VecDeque<Event>,
     /// Number of events so far.
-    happened: u64,
+    last_event: u64,
 }
 
 /// All engines, with their state.
@@ -185,16 +185,16 @@ impl Members {
     /// remain.
     #[cold]
     pub(super) fn failed(&self, index: usize) {
-        self.leave(index, Happening::Failed);
+        self.stop_using(index, EngineChange::Failed);
     }
 
     /// An engine chosen for `subject` failed to load a key.
     #[cold]
     pub(super) fn failed_to_load(&self, index: usize, subject: Subject) {
-        self.leave(index, Happening::NotLoaded(subject));
+        self.stop_using(index, EngineChange::NotLoaded(subject));
     }
 
-    fn leave(&self, index: usize, why: Happening) {
+    fn stop_using(&self, index: usize, why: EngineChange) {
         self.health[index].failures.fetch_add(1, Ordering::Relaxed);
         if index == 0 || !self.health[index].works.swap(false, Ordering::Relaxed) {
             return;
@@ -217,7 +217,7 @@ impl Members {
         let state = self.state();
         let allowed = |index: usize| self.is_allowed(&state, index);
         if self.engines[index].holds_descriptors() {
-            return self.may(&state, index) && row.is_chosen(index);
+            return self.is_usable(&state, index) && row.is_chosen(index);
         }
         allowed(index) && (row.is_chosen(index) || row.is_near(index, allowed))
     }
@@ -225,7 +225,7 @@ impl Members {
     /// Retries failed engines that are due, checks working ones every [`CHECK`], and returns new events.
     ///
     /// Call it about once a second, in a thread that may block.
-    pub(super) fn maintain(&self, now: Instant, told: &mut u64) -> Vec<Event> {
+    pub(super) fn maintain(&self, now: Instant, reported: &mut u64) -> Vec<Event> {
         for index in self.due(now) {
             self.try_again(index, now);
         }
@@ -238,8 +238,8 @@ impl Members {
             self.measure_again(subject, index, now);
         }
         let state = self.state();
-        let new = state.events.iter().filter(|event| event.number > *told).cloned().collect();
-        *told = state.happened;
+        let new = state.events.iter().filter(|event| event.number > *reported).cloned().collect();
+        *reported = state.last_event;
         new
     }
 
@@ -258,11 +258,11 @@ impl Members {
         if works {
             retry.recovered = Some(now);
             self.health[index].works.store(true, Ordering::Relaxed);
-            self.note(&mut state, index, Happening::Recovered);
+            self.note(&mut state, index, EngineChange::Recovered);
             self.choose_all(&state);
         } else {
             *retry = Retry::after(now, retry.wait);
-            self.note(&mut state, index, Happening::FailedAgain);
+            self.note(&mut state, index, EngineChange::FailedAgain);
         }
     }
 
@@ -273,13 +273,13 @@ impl Members {
             return Vec::new();
         }
         state.checked = Some(now);
-        (1..self.health.len()).filter(|&index| self.may(&state, index)).collect()
+        (1..self.health.len()).filter(|&index| self.is_usable(&state, index)).collect()
     }
 
     fn to_measure(&self, now: Instant) -> Vec<(Subject, usize)> {
         let state = self.state();
         let due = state.unmeasured.iter().filter(|(_, retry)| retry.is_due(now)).map(|(&which, _)| which);
-        due.filter(|&(_, index)| self.may(&state, index)).collect()
+        due.filter(|&(_, index)| self.is_usable(&state, index)).collect()
     }
 
     fn measure_again(&self, subject: Subject, index: usize, now: Instant) {
@@ -287,10 +287,10 @@ impl Members {
         let Some(measured) = calibrate::measure(&two, subject).pop() else { return };
         let mut state = self.state();
         let Some(row) = state.rows.get(&subject).cloned() else { return };
-        let news = match flaw(&measured, subject) {
+        let change = match flaw(&measured, subject) {
             None => {
                 state.unmeasured.remove(&(subject, index));
-                Some(Happening::Measured(subject))
+                Some(EngineChange::Measured(subject))
             }
             Some(what) => {
                 if let Some(retry) = state.unmeasured.get_mut(&(subject, index)) {
@@ -300,7 +300,7 @@ impl Members {
             }
         };
         row.set(index, measured);
-        if let Some(what) = news {
+        if let Some(what) = change {
             self.note(&mut state, index, what);
             self.choose(&state, subject, &row);
         }
@@ -319,12 +319,12 @@ impl Members {
         })
     }
 
-    fn note(&self, state: &mut State, index: usize, what: Happening) {
+    fn note(&self, state: &mut State, index: usize, what: EngineChange) {
         if state.events.len() == EVENTS {
             state.events.pop_front();
         }
-        state.happened += 1;
-        let (number, engine) = (state.happened, self.engines[index].name());
+        state.last_event += 1;
+        let (number, engine) = (state.last_event, self.engines[index].name());
         state.events.push_back(Event { number, at: SystemTime::now(), engine, what });
     }
 
@@ -339,9 +339,9 @@ impl Members {
         let pinned = state.rules.pinned.get(&subject.to_string());
         let pinned = pinned.and_then(|name| {
             let index = self.engines.iter().position(|engine| engine.name() == name)?;
-            (self.may(state, index) && row.measured()[index].cost().is_some()).then_some(index)
+            (self.is_usable(state, index) && row.measured()[index].cost().is_some()).then_some(index)
         });
-        row.choose(|index| pinned.map_or_else(|| self.may(state, index), |pinned| pinned == index));
+        row.choose(|index| pinned.map_or_else(|| self.is_usable(state, index), |pinned| pinned == index));
     }
 
     /// Whether the configuration allows the engine.
@@ -350,7 +350,7 @@ impl Members {
     }
 
     /// Whether the engine is allowed and works.
-    fn may(&self, state: &State, index: usize) -> bool {
+    fn is_usable(&self, state: &State, index: usize) -> bool {
         self.is_allowed(state, index) && self.health[index].works.load(Ordering::Relaxed)
     }
 
@@ -365,10 +365,10 @@ fn is_past(retry: &Retry, now: Instant) -> bool {
 }
 
 /// The event for an engine that could not be measured.
-fn flaw(measured: &Measured, subject: Subject) -> Option<Happening> {
+fn flaw(measured: &Measured, subject: Subject) -> Option<EngineChange> {
     match measured {
         Measured::Works(_) | Measured::Lacks => None,
-        Measured::Failed => Some(Happening::NotMeasured(subject)),
-        Measured::Wrong => Some(Happening::Wrong(subject)),
+        Measured::Failed => Some(EngineChange::NotMeasured(subject)),
+        Measured::Wrong => Some(EngineChange::Wrong(subject)),
     }
 }

@@ -19,7 +19,7 @@ mod table;
 pub use find::{Found, find};
 pub use guard::Guarded;
 pub use measured::{Cost, Measured};
-pub use member::{Event, Happening, Health, Rules};
+pub use member::{EngineChange, Event, Health, Rules};
 pub use slot::{BURSTS, Direction, SIZES, Slot};
 pub use subject::Subject;
 pub use table::Row;
@@ -40,7 +40,7 @@ pub struct Choice {
     absent: Vec<(&'static str, Unavailable)>,
     cache: Option<PathBuf>,
     /// The number of the last event that [`Choice::maintain`] returned.
-    told: Mutex<u64>,
+    reported: Mutex<u64>,
 }
 
 impl Choice {
@@ -48,7 +48,7 @@ impl Choice {
     pub fn among(engines: Vec<Arc<dyn Engine>>) -> Self {
         assert!(!engines.is_empty(), "there is always the engine that is built in");
         let members = Arc::new(Members::new(engines));
-        Self { members, absent: Vec::new(), cache: None, told: Mutex::default() }
+        Self { members, absent: Vec::new(), cache: None, reported: Mutex::default() }
     }
 
     /// Chooses among all engines of this machine. Measurements are kept in the file `cache`. They are reused if
@@ -123,7 +123,7 @@ impl Choice {
     ///
     /// Call it about once a second, in a thread that may block.
     pub fn maintain(&self) -> Vec<Event> {
-        self.members.maintain(Instant::now(), &mut lock(&self.told))
+        self.members.maintain(Instant::now(), &mut lock(&self.reported))
     }
 
     /// The latest events, the oldest first.

@@ -83,7 +83,7 @@ impl Subject {
 
     /// Lengths of AAD and suffix: an ESP AAD without and with extended sequence numbers (RFC 4106, section 5), or the
     /// high half of the sequence number (RFC 4303, section 2.2.1).
-    fn besides(self) -> &'static [usize] {
+    fn aad_or_suffix_lengths(self) -> &'static [usize] {
         match self {
             Self::Cipher(_) => &[0, 8, 12],
             Self::Pair(_) => &[0, 4],
@@ -128,7 +128,7 @@ impl Load {
     pub(super) fn agrees_with(&self, reference: &Self) -> Result<(), Flaw> {
         let subject = self.subject;
         for tag in subject.tag_lengths() {
-            for &beside in subject.besides() {
+            for &beside in subject.aad_or_suffix_lengths() {
                 for size in [0, 16, 64, 496, 1392] {
                     self.agrees_at(reference, Shape { size, tag, beside }, 2)?;
                 }
@@ -138,7 +138,7 @@ impl Load {
     }
 
     fn agrees_at(&self, reference: &Self, shape: Shape, packets: usize) -> Result<(), Flaw> {
-        let plain = Laid::of(self, shape, packets);
+        let plain = TestPackets::of(self, shape, packets);
         let (mut ours, mut theirs) = (plain.clone(), plain.clone());
         ours.run(self, Direction::Seal, packets)?;
         theirs.run(reference, Direction::Seal, packets)?;
@@ -172,9 +172,9 @@ fn right(is_right: bool) -> Result<(), Flaw> {
 
 /// Test packets for a key.
 #[derive(Clone, PartialEq)]
-pub(super) struct Laid(Vec<Copied>);
+pub(super) struct TestPackets(Vec<Copied>);
 
-impl Laid {
+impl TestPackets {
     /// Packets with `size` bytes of text, rounded up to the block size.
     pub(super) fn new(load: &Load, size: usize, packets: usize) -> Self {
         Self::of(load, load.subject.shape(size), packets)

@@ -51,9 +51,10 @@ impl Row {
     }
 
     /// Chooses the fastest engine that `may` be used, for each slot. If there is none, it chooses the first engine.
-    pub(super) fn choose(&self, may: impl Fn(usize) -> bool) {
+    pub(super) fn choose(&self, is_usable: impl Fn(usize) -> bool) {
         for slot in Slot::all() {
-            let best = self.ranking(slot).into_iter().map(|(engine, _)| engine).find(|&engine| may(engine));
+            let best =
+                self.ranking(slot).into_iter().map(|(engine, _)| engine).find(|&engine| is_usable(engine));
             self.chosen[slot.index()].store(best.unwrap_or(0) as u8, Ordering::Relaxed);
         }
     }

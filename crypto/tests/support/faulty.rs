@@ -76,15 +76,37 @@ impl Engine for Faulty {
     }
 }
 
+/// A packet whose result can be made wrong.
+trait Spoilable {
+    /// Its bytes, and whether it is authentic.
+    fn result(&mut self) -> (&mut [u8], &mut bool);
+
+    fn spoil(&mut self) {
+        let (bytes, authentic) = self.result();
+        bytes.first_mut().into_iter().for_each(|byte| *byte ^= 1);
+        *authentic = !*authentic;
+    }
+}
+
+impl Spoilable for Job<'_> {
+    fn result(&mut self) -> (&mut [u8], &mut bool) {
+        (self.text, &mut self.authentic)
+    }
+}
+
+impl Spoilable for PairJob<'_> {
+    fn result(&mut self) -> (&mut [u8], &mut bool) {
+        (self.packet, &mut self.authentic)
+    }
+}
+
 struct FaultyKey<K: ?Sized>(Faulty, Arc<K>);
 
 impl<K: ?Sized> FaultyKey<K> {
-    fn run<J>(
+    fn run<J: Spoilable>(
         &self,
         jobs: &mut [J],
         work: impl Fn(&mut [J]) -> Result<(), EngineFailure>,
-        spoil: impl Fn(&mut J),
-        verdict: impl Fn(&mut J, bool),
     ) -> Result<(), EngineFailure> {
         let call = self.0.calls.fetch_add(1, Ordering::Relaxed);
         match self.0.how.load(Ordering::Relaxed) {
@@ -92,21 +114,21 @@ impl<K: ?Sized> FaultyKey<K> {
             STALLS => std::thread::sleep(Duration::from_millis(300)),
             WRONG => {
                 work(jobs)?;
-                jobs.iter_mut().for_each(spoil);
+                jobs.iter_mut().for_each(Spoilable::spoil);
                 return Ok(());
             }
             ONE_WRONG => {
                 work(jobs)?;
                 if jobs.len() > 3 {
                     let which = call % jobs.len();
-                    spoil(&mut jobs[which]);
+                    jobs[which].spoil();
                 }
                 return Ok(());
             }
             how @ (ACCEPTS_ALL | REJECTS_ALL) => {
                 work(jobs)?;
                 for job in jobs {
-                    verdict(job, how == ACCEPTS_ALL);
+                    *job.result().1 = how == ACCEPTS_ALL;
                 }
                 return Ok(());
             }
@@ -122,28 +144,13 @@ impl<K: ?Sized> FaultyKey<K> {
     }
 }
 
-fn spoil(bytes: &mut [u8], authentic: &mut bool) {
-    bytes.first_mut().into_iter().for_each(|byte| *byte ^= 1);
-    *authentic = !*authentic;
-}
-
-impl FaultyKey<dyn Key> {
-    fn with(
-        &self,
-        jobs: &mut [Job<'_>],
-        work: impl Fn(&mut [Job<'_>]) -> Result<(), EngineFailure>,
-    ) -> Result<(), EngineFailure> {
-        self.run(jobs, work, |job| spoil(job.text, &mut job.authentic), |job, word| job.authentic = word)
-    }
-}
-
 impl Key for FaultyKey<dyn Key> {
     fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
-        self.with(jobs, |jobs| self.1.seal(jobs))
+        self.run(jobs, |jobs| self.1.seal(jobs))
     }
 
     fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
-        self.with(jobs, |jobs| self.1.open(jobs))
+        self.run(jobs, |jobs| self.1.open(jobs))
     }
 
     fn restores(&self) -> bool {
@@ -151,23 +158,13 @@ impl Key for FaultyKey<dyn Key> {
     }
 }
 
-impl FaultyKey<dyn PairKey> {
-    fn with(
-        &self,
-        jobs: &mut [PairJob<'_>],
-        work: impl Fn(&mut [PairJob<'_>]) -> Result<(), EngineFailure>,
-    ) -> Result<(), EngineFailure> {
-        self.run(jobs, work, |job| spoil(job.packet, &mut job.authentic), |job, word| job.authentic = word)
-    }
-}
-
 impl PairKey for FaultyKey<dyn PairKey> {
     fn seal(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
-        self.with(jobs, |jobs| self.1.seal(jobs))
+        self.run(jobs, |jobs| self.1.seal(jobs))
     }
 
     fn open(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
-        self.with(jobs, |jobs| self.1.open(jobs))
+        self.run(jobs, |jobs| self.1.open(jobs))
     }
 
     fn restores(&self) -> bool {

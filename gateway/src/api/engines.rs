@@ -1,10 +1,11 @@
 //! The answer of the API about the crypto engines.
 
 use super::model::{
-    Crypto, CryptoCipher, CryptoCost, CryptoDirection, CryptoEngine, CryptoEvent, CryptoPlace, CryptoUnused,
-    EngineState,
+    Crypto, CryptoCipher, CryptoCost, CryptoDirection, CryptoEngine, CryptoEvent, CryptoPlace, CryptoUnused, EngineState,
 };
-use crypto::choice::{BURSTS, Choice, Direction, Happening, Health, Measured, Row, SIZES, Slot, Subject};
+use crypto::choice::{
+    BURSTS, Choice, Direction, EngineChange, Health, Measured, Row, SIZES, Slot, Subject,
+};
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
@@ -33,17 +34,19 @@ pub fn show(choice: &Choice) -> Crypto {
 }
 
 /// Describes an event of an engine.
-pub fn describe(what: &Happening) -> String {
+pub fn describe(what: &EngineChange) -> String {
     match what {
-        Happening::Failed => "failed and is not used; another engine did its burst".to_owned(),
-        Happening::FailedAgain => "was tried again and failed again".to_owned(),
-        Happening::Recovered => "works again and is used again".to_owned(),
-        Happening::NotLoaded(subject) => {
+        EngineChange::Failed => "failed and is not used; another engine did its burst".to_owned(),
+        EngineChange::FailedAgain => "was tried again and failed again".to_owned(),
+        EngineChange::Recovered => "works again and is used again".to_owned(),
+        EngineChange::NotLoaded(subject) => {
             format!("failed to load a key of {subject} and is not used; another engine has the key")
         }
-        Happening::NotMeasured(subject) => format!("failed when it was measured for {subject}"),
-        Happening::Wrong(subject) => format!("computed something wrong for {subject} when it was measured"),
-        Happening::Measured(subject) => format!("was measured again for {subject}, and works"),
+        EngineChange::NotMeasured(subject) => format!("failed when it was measured for {subject}"),
+        EngineChange::Wrong(subject) => {
+            format!("computed something wrong for {subject} when it was measured")
+        }
+        EngineChange::Measured(subject) => format!("was measured again for {subject}, and works"),
     }
 }
 

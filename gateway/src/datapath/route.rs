@@ -13,7 +13,7 @@ use packet::{Batch, DropCounters, DropReason};
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
-use tunnel::esp::{Action, Policies};
+use tunnel::esp::{Policies, Processing};
 use tunnel::wireguard::AllowedIps;
 use tunnel::{OutboundSa, Time};
 
@@ -72,7 +72,7 @@ impl<Table, Question: Clone + PartialEq, Answer: Clone> Remembered<Table, Questi
 }
 
 type Routes = Remembered<AllowedIps<Arc<Peer>>, IpAddr, Arc<Peer>>;
-type Rules = Remembered<Policies<Arc<Peer>>, Flow, Action<Arc<Peer>>>;
+type Rules = Remembered<Policies<Arc<Peer>>, Flow, Processing<Arc<Peer>>>;
 
 /// The lookup caches of a worker.
 #[derive(Default)]
@@ -159,9 +159,9 @@ impl Router<'_> {
             };
             let found = recent.lookup(flow, flow_slot(&flow), |table| table.outbound(&flow).cloned());
             match found {
-                Some(Action::Protect(peer)) => self.lead(train, peer, routed),
-                Some(Action::Bypass) => self.refuse(train.packets.clone(), DropReason::Bypassed),
-                Some(Action::Discard) => self.refuse(train.packets.clone(), DropReason::Denied),
+                Some(Processing::Protect(peer)) => self.lead(train, peer, routed),
+                Some(Processing::Bypass) => self.refuse(train.packets.clone(), DropReason::Bypassed),
+                Some(Processing::Discard) => self.refuse(train.packets.clone(), DropReason::Denied),
                 None => self.refuse(train.packets.clone(), unmatched(first)),
             }
         }

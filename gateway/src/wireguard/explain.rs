@@ -1,4 +1,4 @@
-//! Why a WireGuard peer is up or not, and what mends it.
+//! Why a WireGuard peer is up or not, and what fixes it.
 
 use super::labels::Labels;
 use super::update::{PeerSnapshot, Snapshot};
@@ -18,11 +18,11 @@ const UNSET_CLOCK: Duration = Duration::from_secs(1_704_067_200);
 /// thread that has something else to do.
 pub(crate) fn interface(name: &str, snapshot: &Snapshot, labels: &Labels, now: Duration) -> Explanation {
     let mut netlink = Netlink::open().ok();
-    let ways = Ways::new(|to| {
+    let routes = KnownRoutes::new(|to| {
         // Without an answer nothing is claimed.
         netlink.as_mut().is_none_or(|netlink| netlink.outside(to, snapshot.fwmark).is_ok())
     });
-    let has_route = |to| ways.lead_to(to);
+    let has_route = |to| routes.has_route(to);
     let explain = |peer: &PeerSnapshot| {
         let name_of = labels.peers.get(&peer.public).map(|labels| &*labels.name);
         Subject { interface: name, snapshot, peer, name: name_of, now, has_route: &has_route }.explain()
@@ -48,19 +48,19 @@ pub(crate) fn failures(
     down.filter_map(|peer| Some((peer.public_key, peer.findings.into_iter().next()?.what))).collect()
 }
 
-/// The addresses that the kernel knows a way to; each is asked about once.
-struct Ways<Ask> {
+/// Whether the kernel has a route to an address: it is asked once about each.
+struct KnownRoutes<Ask> {
     known: RefCell<HashMap<IpAddr, bool>>,
-    ask: RefCell<Ask>,
+    ask_kernel: RefCell<Ask>,
 }
 
-impl<Ask: FnMut(IpAddr) -> bool> Ways<Ask> {
-    fn new(ask: Ask) -> Self {
-        Self { known: RefCell::default(), ask: RefCell::new(ask) }
+impl<Ask: FnMut(IpAddr) -> bool> KnownRoutes<Ask> {
+    fn new(ask_kernel: Ask) -> Self {
+        Self { known: RefCell::default(), ask_kernel: RefCell::new(ask_kernel) }
     }
 
-    fn lead_to(&self, to: IpAddr) -> bool {
-        *self.known.borrow_mut().entry(to).or_insert_with(|| (self.ask.borrow_mut())(to))
+    fn has_route(&self, to: IpAddr) -> bool {
+        *self.known.borrow_mut().entry(to).or_insert_with(|| (self.ask_kernel.borrow_mut())(to))
     }
 }
 
@@ -336,8 +336,8 @@ mod tests {
         Snapshot { up: true, private_key: None, public, listen_port: 51_820, fwmark: 0, peers, callers }
     }
 
-    /// The state, and everything that is said.
-    fn said(snapshot: &Snapshot, peer: &PeerSnapshot, has_route: bool) -> (PeerState, String) {
+    /// The state of the peer, and all findings with their fixes, one a line.
+    fn explained(snapshot: &Snapshot, peer: &PeerSnapshot, has_route: bool) -> (PeerState, String) {
         let has_route = &|_| has_route;
         let subject = Subject { interface: "wg0", snapshot, peer, name: Some("b"), now: NOW, has_route };
         let explained = subject.explain();
@@ -351,15 +351,15 @@ mod tests {
         (peer.has_key, peer.last_handshake) = (true, Some(NOW.saturating_sub(Duration::from_secs(50))));
         // A handshake that renews the key is on its way.
         peer.trouble.unanswered = 1;
-        let said = said(&snapshot(), &peer, true);
-        assert_eq!(said, (PeerState::Up, "the last handshake was 50 s ago\n".to_owned()));
+        let explained = explained(&snapshot(), &peer, true);
+        assert_eq!(explained, (PeerState::Up, "the last handshake was 50 s ago\n".to_owned()));
     }
 
     #[test]
-    fn who_does_not_answer_may_have_no_route_another_key_or_another_preshared_key() {
+    fn a_peer_that_does_not_answer_may_have_no_route_another_key_or_another_preshared_key() {
         let (mut peer, snapshot) = (peer(), snapshot());
         peer.trouble.unanswered = 3;
-        let (state, text) = said(&snapshot, &peer, true);
+        let (state, text) = explained(&snapshot, &peer, true);
         assert!(
             state == PeerState::Down && text.starts_with("192.0.2.2:51820 has not answered 3 handshakes\n"),
             "{text}"
@@ -367,9 +367,9 @@ mod tests {
         assert!(
             text.contains(&PublicKey([1; 32]).to_string()) && text.contains(&PublicKey([2; 32]).to_string())
         );
-        assert!(said(&snapshot, &peer, false).1.starts_with("there is no route to 192.0.2.2:51820"));
+        assert!(explained(&snapshot, &peer, false).1.starts_with("there is no route to 192.0.2.2:51820"));
         peer.refusal = Some(Errno::PERM);
-        let (state, text) = said(&snapshot, &peer, true);
+        let (state, text) = explained(&snapshot, &peer, true);
         let filter =
             "a packet filter of this machine refuses UDP to 192.0.2.2, port 51820: Operation not permitted";
         assert!(state == PeerState::Down && text.starts_with(filter), "{text}");
@@ -377,50 +377,52 @@ mod tests {
         peer.refusal = None;
         peer.trouble.bad_responses = 3;
         assert_eq!(
-            said(&snapshot, &peer, true).1,
+            explained(&snapshot, &peer, true).1,
             "3 of its answers could not be opened: the preshared keys differ\n\
              the same on both sides: set interfaces wireguard wg0 peer b preshared-key KEY\n",
             "the reason is not hidden behind general advice"
         );
         peer.trouble = Trouble { unconfirmed: 2, stale: 1, ..Trouble::default() };
-        let (state, text) = said(&snapshot, &peer, true);
+        let (state, text) = explained(&snapshot, &peer, true);
         assert!(
             state == PeerState::Down && text.contains("preshared key") && text.contains("clock of the peer"),
             "{text}"
         );
         peer.trouble = Trouble { is_low_order: true, ..Trouble::default() };
         assert!(
-            said(&snapshot, &peer, true).1.contains("set interfaces wireguard wg0 peer b public-key KEY")
+            explained(&snapshot, &peer, true)
+                .1
+                .contains("set interfaces wireguard wg0 peer b public-key KEY")
         );
     }
 
     #[test]
     fn the_kernel_is_asked_once_about_an_address() {
         let asked = RefCell::new(Vec::new());
-        let ways = Ways::new(|to: IpAddr| {
+        let routes = KnownRoutes::new(|to: IpAddr| {
             asked.borrow_mut().push(to);
             to.is_ipv4()
         });
         let [v4, v6]: [IpAddr; 2] = [[192, 0, 2, 1].into(), [0; 16].into()];
-        assert_eq!([v4, v6, v4, v6].map(|to| ways.lead_to(to)), [true, false, true, false]);
+        assert_eq!([v4, v6, v4, v6].map(|to| routes.has_route(to)), [true, false, true, false]);
         assert_eq!(*asked.borrow(), [v4, v6]);
     }
 
     #[test]
-    fn who_is_silent_is_told_from_who_cannot_speak() {
+    fn a_silent_peer_is_told_from_one_that_cannot_send() {
         let (mut peer, mut snapshot) = (peer(), snapshot());
-        assert_eq!(said(&snapshot, &peer, true).0, PeerState::Waiting);
-        assert!(said(&snapshot, &peer, true).1.contains("persistent-keepalive 25"));
+        assert_eq!(explained(&snapshot, &peer, true).0, PeerState::Waiting);
+        assert!(explained(&snapshot, &peer, true).1.contains("persistent-keepalive 25"));
         peer.endpoint = None;
-        assert!(said(&snapshot, &peer, true).1.contains("UDP port 51820 of this gateway"));
+        assert!(explained(&snapshot, &peer, true).1.contains("UDP port 51820 of this gateway"));
         peer.last_handshake = Some(NOW.saturating_sub(Duration::from_secs(3600)));
-        assert_eq!(said(&snapshot, &peer, true).0, PeerState::Idle);
+        assert_eq!(explained(&snapshot, &peer, true).0, PeerState::Idle);
         peer.allowed_ips.clear();
-        assert!(said(&snapshot, &peer, true).1.contains("peer b allowed-ips PREFIX"));
+        assert!(explained(&snapshot, &peer, true).1.contains("peer b allowed-ips PREFIX"));
         snapshot.public = None;
-        assert!(said(&snapshot, &peer, true).1.contains("set interfaces wireguard wg0 private-key KEY"));
+        assert!(explained(&snapshot, &peer, true).1.contains("set interfaces wireguard wg0 private-key KEY"));
         snapshot.up = false;
-        assert!(said(&snapshot, &peer, true).1.starts_with("interface wg0 is down\n"));
+        assert!(explained(&snapshot, &peer, true).1.starts_with("interface wg0 is down\n"));
     }
 
     #[test]
@@ -435,13 +437,13 @@ mod tests {
         }
         snapshot.callers = callers.all();
         peer.trouble.unanswered = 5;
-        let text = said(&snapshot, &peer, true).1;
+        let text = explained(&snapshot, &peer, true).1;
         assert!(text.contains(&format!("peer b public-key {}", PublicKey([7; 32]))), "{text}");
         assert!(text.contains("192.0.2.2:8 called another public key than ours"), "{text}");
         assert!(!text.contains("198.51.100.1"), "nothing is believed that comes from elsewhere");
         peer.endpoint = None;
-        assert!(said(&snapshot, &peer, true).1.contains("198.51.100.1"));
+        assert!(explained(&snapshot, &peer, true).1.contains("198.51.100.1"));
         (peer.has_key, peer.trouble) = (true, Trouble::default());
-        assert!(!said(&snapshot, &peer, true).1.contains("called"));
+        assert!(!explained(&snapshot, &peer, true).1.contains("called"));
     }
 }

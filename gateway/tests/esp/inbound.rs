@@ -1,6 +1,7 @@
 //! What ESP does not accept: every reason to drop a received packet.
 
-use super::{CBC, GCM, arrive, bed, bed_of, sealed};
+use super::{CBC, GCM, bed, bed_of};
+use crate::claims::{self, arrive, sealed};
 use crate::support::v4;
 use crypto::cipher::Cipher;
 use crypto::engine::aws_lc::AwsLc;
@@ -28,22 +29,15 @@ fn forged(bed: &Bed, payload: &[u8], next_header: u8) -> Vec<u8> {
 
 #[test]
 fn what_is_not_esp_does_not_come_in() {
-    let mut bed = bed();
-    let from = Some(Endpoint::new("198.51.100.7:9".parse().expect("literal")));
-    for (datagram, reason) in [
+    let cases = [
         (vec![0, 0, 0], DropReason::TooShort),
         (vec![9, 9, 9, 9, 0, 0, 0], DropReason::TooShort),
         ([&[9u8; 8][..], &[0; 40]].concat(), DropReason::UnknownSa),
         ([&INDEX.to_be_bytes()[..], &[0, 0, 0, 1], &[0; 25]].concat(), DropReason::TooShort),
         ([&INDEX.to_be_bytes()[..], &[0; 60]].concat(), DropReason::Replayed),
         ([&NON_ESP_MARKER[..], &[0; 27]].concat(), DropReason::TooShort),
-    ] {
-        let before = bed.drops.read(reason);
-        bed.outside.push([datagram.as_slice()], from, 0);
-        bed.carry();
-        assert_eq!(bed.drops.read(reason), before + 1, "{datagram:?}");
-    }
-    assert!(bed.received().is_empty() && bed.datagrams.is_empty());
+    ];
+    claims::drops_each(&mut bed(), &cases);
     let mut bed = bed_of(CBC, &Options::default(), Tunnel::default(), Mode::Tunnel);
     let ragged = [&INDEX.to_be_bytes()[..], &[0, 0, 0, 1], &[0; 16 + 17 + 16]].concat();
     arrive(&mut bed, &[ragged]);
@@ -52,12 +46,7 @@ fn what_is_not_esp_does_not_come_in() {
 
 #[test]
 fn what_comes_from_nowhere_does_not_come_in() {
-    let mut bed = bed();
-    let datagrams = sealed(&mut bed, &[v4(1, 100, 0), v4(2, 100, 0)]);
-    bed.outside.push(datagrams.iter().map(Vec::as_slice), None, 0);
-    bed.carry();
-    assert!(bed.received().is_empty(), "not even as ciphertext");
-    assert_eq!(bed.dropped(), [(DropReason::NotOurs, 2)]);
+    claims::needs_an_endpoint(bed());
 }
 
 #[test]
@@ -76,19 +65,8 @@ fn ike_messages_are_punted_without_their_marker_and_keepalives_dropped() {
 
 #[test]
 fn damaged_replayed_and_foreign_packets_are_dropped_by_name() {
-    let mut bed = bed();
-    let mut datagrams = sealed(&mut bed, &[v4(1, 100, 0)]);
-    datagrams[0][20] ^= 1;
-    arrive(&mut bed, &datagrams);
-    assert_eq!(bed.dropped(), [(DropReason::BadTag, 1)]);
-
-    let mut bed = self::bed();
-    let datagram = sealed(&mut bed, &[v4(1, 100, 0)]).remove(0);
-    // Twice in one burst, and once again later.
-    arrive(&mut bed, &[datagram.clone(), datagram.clone()]);
-    arrive(&mut bed, &[datagram]);
-    assert_eq!((bed.received().len(), bed.dropped()), (1, vec![(DropReason::Replayed, 2)]));
-
+    claims::drops_a_damaged_packet(bed());
+    claims::drops_replayed_packets(bed());
     let mut child = child(GCM, false, Mode::Tunnel);
     child.local.truncate(1);
     child.local[0].addresses = [10, 1, 0, 0].into()..=[10, 1, 0, 255].into();
@@ -106,19 +84,7 @@ fn damaged_replayed_and_foreign_packets_are_dropped_by_name() {
 
 #[test]
 fn one_bad_packet_spoils_no_other_of_its_train() {
-    let mut bed = bed();
-    let packets: Vec<_> = (0..10).map(|number| v4(number, 100, 0)).collect();
-    let mut datagrams = sealed(&mut bed, &packets);
-    datagrams[3][30] ^= 1;
-    datagrams[5] = vec![9; 100];
-    datagrams[7] = datagrams[6].clone();
-    arrive(&mut bed, &datagrams);
-    let hosts: Vec<u8> = bed.received().iter().map(|packet| packet[19]).collect();
-    assert_eq!(hosts, [0, 1, 2, 4, 6, 8, 9]);
-    assert_eq!(
-        bed.dropped(),
-        [(DropReason::UnknownSa, 1), (DropReason::Replayed, 1), (DropReason::BadTag, 1)]
-    );
+    claims::drops_single_packets_of_a_train(bed(), DropReason::UnknownSa);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The lifetime of an SA: limits, rekeying, and packets that arrive before their SA.
 
-use super::{CBC, GCM, arrive, bed, bed_of, push, sealed};
+use super::{CBC, GCM, bed, bed_of};
+use crate::claims::{self, arrive, push, received_hosts, sealed};
 use crate::support::v4;
 use crypto::engine::aws_lc::AwsLc;
 use crypto::random;
@@ -67,30 +68,15 @@ fn an_sa_ends_with_its_bytes_and_a_new_one_is_asked_for_before() {
 #[test]
 fn an_sa_ends_with_its_packets() {
     let options = Options { soft: limits(None, Some(3)), hard: limits(None, Some(5)), ..Options::default() };
-    let mut bed = bed_of(GCM, &options, Tunnel::default(), Mode::Tunnel);
-    push(&bed, &vec![v4(1, 100, 0); 6]);
-    bed.carry();
-    assert_eq!((bed.received().len(), bed.dropped()), (0, vec![(DropReason::CounterExhausted, 6)]));
-    push(&bed, &vec![v4(1, 100, 0); 5]);
-    bed.carry();
-    assert_eq!(bed.received().len(), 5);
-    assert!(
-        bed.datapath_events
-            .try_iter()
-            .any(|datapath_event| datapath_event == DataPathEvent::Renewal(bed.peer.id))
-    );
+    claims::ends_after_five_packets(bed_of(GCM, &options, Tunnel::default(), Mode::Tunnel));
 }
 
 #[test]
 fn an_old_sa_neither_sends_nor_receives() {
     let hard = Limits { time: Some(Duration::from_nanos(1)), ..Limits::default() };
-    let mut bed = bed_of(GCM, &Options { hard, ..Options::default() }, Tunnel::default(), Mode::Tunnel);
-    push(&bed, &[v4(1, 100, 0)]);
-    bed.carry();
-    assert_eq!(bed.datapath_events.try_iter().collect::<Vec<_>>(), [DataPathEvent::NoKey(bed.peer.id)]);
+    let bed = bed_of(GCM, &Options { hard, ..Options::default() }, Tunnel::default(), Mode::Tunnel);
     let datagram = [&INDEX.to_be_bytes()[..], &[0, 0, 0, 1], &[0; 60]].concat();
-    arrive(&mut bed, &[datagram.clone(), datagram]);
-    assert_eq!(bed.dropped(), [(DropReason::KeyExpired, 2)]);
+    claims::is_too_old(bed, &datagram);
 }
 
 #[test]
@@ -115,8 +101,7 @@ fn a_new_sa_takes_over_while_packets_of_the_old_are_on_their_way() {
     assert_eq!(new[0][..4], (INDEX + 1).to_be_bytes());
     // In one burst, mixed: each is an SA batch of its own.
     arrive(&mut bed, &[new[0].clone(), late[0].clone(), new[1].clone()]);
-    let hosts: Vec<u8> = bed.received().iter().map(|packet| packet[19]).collect();
-    assert_eq!(hosts, [3, 1, 4]);
+    assert_eq!(received_hosts(&bed), [3, 1, 4]);
     let datapath_events: Vec<DataPathEvent> = bed.datapath_events.try_iter().collect();
     assert_eq!(datapath_events, [DataPathEvent::Confirmed(INDEX + 1), DataPathEvent::Confirmed(INDEX)]);
     bed.tables.retire(INDEX);
@@ -140,6 +125,5 @@ fn packets_wait_for_an_sa_that_was_asked_for() {
     assert!(bed.tables.pre_sa.release(INDEX));
     let last = sealed(&mut bed, &[v4(4, 100, 0)]);
     arrive(&mut bed, &last);
-    let hosts: Vec<u8> = bed.received().iter().map(|packet| packet[19]).collect();
-    assert_eq!(hosts, [1, 2, 3, 4], "those that waited come first");
+    assert_eq!(received_hosts(&bed), [1, 2, 3, 4], "those that waited come first");
 }

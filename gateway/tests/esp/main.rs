@@ -1,5 +1,7 @@
 //! ESP on the data path between links in memory: what it carries, and every reason why it does not.
 
+#[path = "../support/claims.rs"]
+mod claims;
 mod inbound;
 mod lifetime;
 mod outbound;
@@ -7,18 +9,16 @@ mod outbound;
 mod support;
 mod transport;
 
+use claims::{push, sealed};
 use crypto::cipher::{Cipher, Encryption, Integrity, Pair};
 use crypto::engine::aws_lc::AwsLc;
 use gateway::bed::{Bed, Ends, INDEX, child};
 use gateway::datapath::DataPathEvent;
 use gateway::datapath::protocol::Tunnel;
-use packet::checksum::Sum;
-use packet::header::ip::{IpPacket, ecn};
-use packet::{Batch, DropReason, Endpoint};
-use port::Receive;
+use packet::Endpoint;
 use port::memory::InsideLink;
 use std::sync::Arc;
-use support::{v4, v6};
+use support::v4;
 use tunnel::esp::{Mode, Options, Transform};
 
 const GCM: Transform = Transform::Aead(Cipher::Aes128Gcm, 16);
@@ -38,50 +38,22 @@ fn with_tunnel(tunnel: Tunnel) -> Bed {
     bed_of(GCM, &Options::default(), tunnel, Mode::Tunnel)
 }
 
-fn push(bed: &Bed, packets: &[Vec<u8>]) {
-    bed.inside.push(packets.iter().map(Vec::as_slice), None, 0);
-}
-
-/// Sends packets, and takes what goes outside.
-fn sealed(bed: &mut Bed, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    push(bed, packets);
-    while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
-    std::iter::from_fn(|| bed.outside.pop()).collect()
-}
-
-/// Lets datagrams arrive together from where the peer is.
-fn arrive(bed: &mut Bed, datagrams: &[Vec<u8>]) {
-    let from = bed.peer.endpoint.load().as_deref().copied();
-    bed.outside.push(datagrams.iter().map(Vec::as_slice), from, 0);
-    bed.carry();
-}
-
 #[test]
 fn packets_of_every_size_come_out_as_they_went_in() {
     let transforms =
         [GCM, CBC, Transform::Gmac(Cipher::Aes256Gcm), Transform::Aead(Cipher::ChaCha20Poly1305, 16)];
+    let larger = [576, 1279, 1280, 1399, 1400, 1401, 1500, 9000, 40_000];
     for (transform, extended) in
         transforms.into_iter().flat_map(|transform| [(transform, false), (transform, true)])
     {
-        let mut bed = Bed::esp(&AwsLc, child(transform, extended, Mode::Tunnel)).expect("has the cipher");
-        let sizes = (20..200).chain([576, 1279, 1280, 1399, 1400, 1401, 1500, 9000, 40_000]);
-        let packets: Vec<Vec<u8>> = sizes.flat_map(|size| [v4(1, size, 0), v6(size.max(40), 0)]).collect();
-        for packet in &packets {
-            push(&bed, std::slice::from_ref(packet));
-            bed.carry();
-        }
-        assert!(bed.received() == packets, "{}", transform.name());
-        assert_eq!(bed.dropped(), []);
+        let bed = Bed::esp(&AwsLc, child(transform, extended, Mode::Tunnel)).expect("has the cipher");
+        claims::carries_every_size(bed, &larger, &transform.name());
     }
 }
 
 #[test]
 fn a_train_keeps_its_order() {
-    let mut bed = bed();
-    let packets: Vec<Vec<u8>> = (0..150).map(|number| v4(number, 1400, 0)).collect();
-    push(&bed, &packets);
-    bed.carry();
-    assert_eq!(bed.received(), packets);
+    claims::keeps_the_order_of_a_train(bed());
 }
 
 #[test]
@@ -97,23 +69,11 @@ fn packets_are_laid_out_as_rfc_4303_says() {
 
 #[test]
 fn congestion_is_signalled_through_the_tunnel_and_the_dscp_is_shown_if_wanted() {
-    for (ecn, shows_dscp) in [0, 1, 2, 3].into_iter().flat_map(|ecn| [(ecn, true), (ecn, false)]) {
-        let mut bed = with_tunnel(Tunnel { shows_dscp, ..Tunnel::default() });
-        push(&bed, &[v4(1, 100, 0x28 | ecn)]);
-        while bed.outbound.burst(&mut ()).expect("memory does not fail") {}
-        let mut batch = Batch::new(65_536);
-        bed.outside.receive(&mut batch, &bed.drops).expect("memory does not fail");
-        assert_eq!(batch.trains()[0].ds_field, if shows_dscp { 0x28 | ecn } else { ecn });
-        bed.outside.push([batch.packet(0)], batch.trains()[0].endpoint, 0xb8 | ecn::CE);
-        bed.carry();
-        let received = bed.received();
-        if ecn == ecn::NOT_ECT {
-            assert_eq!(bed.dropped(), [(DropReason::EcnNotCapable, 1)]);
-            continue;
+    for mark in 0..4 {
+        for (shows_dscp, outside) in [(false, mark), (true, 0x28 | mark)] {
+            let bed = with_tunnel(Tunnel { shows_dscp, ..Tunnel::default() });
+            claims::signals_congestion(bed, mark, outside);
         }
-        let packet = IpPacket::parse(&received[0]).expect("well-formed");
-        assert_eq!(packet.ds_field(), 0x28 | ecn::CE, "the outer DSCP stays outside");
-        assert!(Sum::of(&received[0][..20]).is_valid(), "the header checksum was mended");
     }
 }
 
@@ -175,21 +135,5 @@ fn traffic_is_counted_and_the_first_packet_told_once() {
 
 #[test]
 fn without_a_key_packets_wait_and_one_is_asked_for_once() {
-    let mut bed = bed();
-    let key = bed.peer.sending.swap(None);
-    for number in 0..130 {
-        push(&bed, &[v4(number, 100, 0)]);
-    }
-    bed.carry();
-    assert_eq!(bed.datapath_events.try_iter().collect::<Vec<_>>(), [DataPathEvent::NoKey(bed.peer.id)]);
-    assert_eq!(bed.dropped(), [(DropReason::NoKey, 2)]);
-    bed.peer.sending.store(key);
-    push(&bed, &[v4(200, 100, 0)]);
-    bed.carry();
-    let hosts: Vec<u8> = bed.received().iter().map(|packet| packet[19]).collect();
-    assert_eq!(
-        hosts,
-        (2..130).chain([200]).collect::<Vec<u8>>(),
-        "later packets do not overtake waiting ones"
-    );
+    claims::waits_for_a_key(bed());
 }

@@ -1,6 +1,7 @@
 //! What ESP does not send: no policy, no endpoint, or too big for the path.
 
-use super::{GCM, arrive, bed, push, sealed, with_tunnel};
+use super::{GCM, bed, with_tunnel};
+use crate::claims::{arrive, push, sealed};
 use crate::support::{Broken, announced, syn, v4, v6};
 use gateway::bed::{Bed, INDEX, child};
 use gateway::datapath::protocol::Tunnel;
@@ -8,25 +9,25 @@ use packet::DropReason;
 use packet::header::ip::{Ipv4Header, UDP};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tunnel::esp::{Action, Mode, Policies, Policy, Selectors, TrafficSelector};
+use tunnel::esp::{Mode, Policies, Policy, Processing, Selectors, TrafficSelector};
 use zerocopy::FromBytes;
 
 /// Policies by remote network, of which the first that matches decides.
-fn policies(bed: &Bed, entries: &[(&str, &str, Action<()>)]) {
-    let policy = |&(first, last, action): &(&str, &str, Action<()>)| {
+fn policies(bed: &Bed, entries: &[(&str, &str, Processing<()>)]) {
+    let policy = |&(first, last, processing): &(&str, &str, Processing<()>)| {
         let side = |first: &str, last: &str| TrafficSelector {
             protocol: 0,
             ports: 0..=u16::MAX,
             addresses: first.parse().expect("literal")..=last.parse().expect("literal"),
         };
-        let action = match action {
-            Action::Protect(()) => Action::Protect(Arc::clone(&bed.peer)),
-            Action::Bypass => Action::Bypass,
-            Action::Discard => Action::Discard,
+        let processing = match processing {
+            Processing::Protect(()) => Processing::Protect(Arc::clone(&bed.peer)),
+            Processing::Bypass => Processing::Bypass,
+            Processing::Discard => Processing::Discard,
         };
         Policy {
             selectors: Selectors::new(&[side("0.0.0.0", "255.255.255.255")], &[side(first, last)]),
-            action,
+            processing,
         }
     };
     bed.tables.policies.store(Arc::new(Policies::new(entries.iter().map(policy).collect())));
@@ -38,9 +39,9 @@ fn what_no_policy_protects_does_not_go_out_and_the_sender_is_told() {
     policies(
         &bed,
         &[
-            ("10.2.0.1", "10.2.0.1", Action::Discard),
-            ("10.2.0.2", "10.2.0.2", Action::Bypass),
-            ("10.2.0.0", "10.2.0.127", Action::Protect(())),
+            ("10.2.0.1", "10.2.0.1", Processing::Discard),
+            ("10.2.0.2", "10.2.0.2", Processing::Bypass),
+            ("10.2.0.0", "10.2.0.127", Processing::Protect(())),
         ],
     );
     push(&bed, &[v4(1, 100, 0)]);
@@ -54,7 +55,7 @@ fn what_no_policy_protects_does_not_go_out_and_the_sender_is_told() {
     let answer = bed.answers.pop().expect("prohibited");
     assert_eq!((answer[9], &answer[20..22], &answer[16..20]), (1, &[3u8, 13][..], &[10u8, 1, 0, 1][..]));
     // Another table is followed at once.
-    policies(&bed, &[("10.2.0.0", "10.2.0.255", Action::Protect(()))]);
+    policies(&bed, &[("10.2.0.0", "10.2.0.255", Processing::Protect(()))]);
     push(&bed, &[v4(1, 100, 0)]);
     bed.carry();
     assert_eq!(bed.received(), [v4(1, 100, 0)]);
@@ -159,7 +160,7 @@ fn a_fragment_without_the_ports_that_a_policy_asks_for_has_a_reason_of_its_own()
     let mut bed = bed();
     let any = |ports| TrafficSelector { protocol: UDP, ports, addresses: [0; 4].into()..=[255; 4].into() };
     let selectors = Selectors::new(&[any(0..=u16::MAX)], &[any(9999..=9999)]);
-    let policy = Policy { selectors, action: Action::Protect(Arc::clone(&bed.peer)) };
+    let policy = Policy { selectors, processing: Processing::Protect(Arc::clone(&bed.peer)) };
     bed.tables.policies.store(Arc::new(Policies::new(vec![policy])));
     let mut later = v4(1, 100, 0);
     let (header, _) = Ipv4Header::mut_from_prefix(&mut later).expect("a header");

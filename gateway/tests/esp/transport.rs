@@ -1,6 +1,7 @@
 //! Transport mode.
 
-use super::{CBC, GCM, arrive, bed_of, push, sealed};
+use super::{CBC, GCM, bed_of};
+use crate::claims::{arrive, push, sealed};
 use crate::support::{syn, v4, v6};
 use crypto::cipher::Cipher;
 use gateway::bed::{Bed, INDEX};

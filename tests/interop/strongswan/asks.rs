@@ -1,4 +1,4 @@
-//! What charon asks for that is not served: it is told so in the words of the protocol, and we say so in ours.
+//! What charon asks for and Postern does not support: charon gets the notify of the protocol, and `explain` says it in words.
 
 use super::{Ours, ours, sites, theirs};
 use lab::strongswan::StrongSwan;
@@ -18,13 +18,16 @@ const WISHES: &[Wish] = &[
     Wish {
         name: "EAP",
         theirs: ["local { auth = psk\n id", "local { auth = eap-md5\n eap_id = road\n id"],
-        said: &["192.168.77.2 asks for EAP, which is not served", "have the peer authenticate by"],
+        said: &["192.168.77.2 asks for EAP, which is not supported", "have the peer authenticate by"],
         logged: &["received AUTHENTICATION_FAILED notify error"],
     },
     Wish {
         name: "a virtual address",
         theirs: ["encap = yes", "encap = yes\n vips = 0.0.0.0"],
-        said: &["the peer asks for a virtual address, which is not served", "tunnel 1 remote prefix PREFIX"],
+        said: &[
+            "the peer asks for a virtual address, which is not supported",
+            "tunnel 1 remote prefix PREFIX",
+        ],
         // Nothing of ours is an error: there is no CFG_REPLY in the answer.
         logged: &["CPRQ(ADDR"],
     },
@@ -32,7 +35,7 @@ const WISHES: &[Wish] = &[
         name: "IKEv1",
         theirs: ["version = 2", "version = 1"],
         said: &[
-            "the peer asks for IKEv1, which is not served",
+            "the peer asks for IKEv1, which is not supported",
             "key-exchange ikev2",
             "(unauthenticated, from 192.168.77.2)",
         ],
@@ -42,7 +45,7 @@ const WISHES: &[Wish] = &[
 ];
 
 #[test]
-fn what_charon_asks_for_and_is_not_served_is_named_on_both_sides() {
+fn what_charon_asks_for_and_is_not_supported_is_named_on_both_sides() {
     super::all(WISHES, |wish| wish.name, refused);
 }
 

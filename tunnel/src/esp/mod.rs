@@ -20,5 +20,5 @@ pub use keys::SaKeys;
 pub use layout::Layout;
 pub use lifetime::{Limits, Options};
 pub use parameters::{ChildSa, Half, Mode, Outer, Transform, Transport};
-pub use policy::{Action, Policies, Policy, PolicyWriter};
+pub use policy::{Policies, Policy, PolicyWriter, Processing};
 pub use selector::{Selectors, TrafficSelector};

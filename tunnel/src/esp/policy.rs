@@ -13,9 +13,9 @@ use packet::header::flow::Flow;
 use std::sync::Arc;
 pub use writer::PolicyWriter;
 
-/// The action for a matching packet.
+/// How a matching packet is processed (RFC 4301 section 4.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action<T> {
+pub enum Processing<T> {
     /// Send it through this tunnel.
     Protect(T),
     /// Leave it unprotected: the data path does not carry it.
@@ -29,8 +29,8 @@ pub enum Action<T> {
 pub struct Policy<T> {
     /// The selectors of the policy.
     pub selectors: Selectors,
-    /// The action for matching packets.
-    pub action: Action<T>,
+    /// How matching packets are processed.
+    pub processing: Processing<T>,
 }
 
 /// All policies, in order: an immutable base that successive versions share, and what has changed since.
@@ -57,8 +57,8 @@ impl<T> Policies<T> {
         Self { base, removed: Vec::new(), added, preceding: Vec::new() }
     }
 
-    /// The action for an outbound packet; `None` if no policy matches, and the packet must be dropped.
-    pub fn outbound(&self, flow: &Flow) -> Option<&Action<T>> {
+    /// How an outbound packet is processed; `None` if no policy matches, and the packet must be dropped.
+    pub fn outbound(&self, flow: &Flow) -> Option<&Processing<T>> {
         let base = self.base.first(flow, &self.removed);
         let added = self.added.first(flow, &[]);
         let policy = match (base, added) {
@@ -66,7 +66,7 @@ impl<T> Policies<T> {
             (Some(base), _) => self.base.get(base),
             (None, added) => self.added.get(added?),
         };
-        Some(&policy.action)
+        Some(&policy.processing)
     }
 }
 
@@ -171,8 +171,8 @@ mod tests {
         TrafficSelector { protocol: 0, ports: 0..=u16::MAX, addresses }
     }
 
-    fn policy(local: TrafficSelector, remote: TrafficSelector, action: Action<u32>) -> Policy<u32> {
-        Policy { selectors: Selectors::new(&[local], &[remote]), action }
+    fn policy(local: TrafficSelector, remote: TrafficSelector, processing: Processing<u32>) -> Policy<u32> {
+        Policy { selectors: Selectors::new(&[local], &[remote]), processing }
     }
 
     fn everything() -> TrafficSelector {
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn without_a_policy_nothing_passes() {
         assert_eq!(Policies::<u32>::default().outbound(&flow("10.0.0.1", "10.0.0.2")), None);
-        let policies = Policies::new(vec![policy(everything(), everything(), Action::Bypass)]);
+        let policies = Policies::new(vec![policy(everything(), everything(), Processing::Bypass)]);
         assert_eq!(policies.outbound(&flow("fd00::1", "fd00::2")), None, "not even of the other family");
     }
 
@@ -203,15 +203,15 @@ mod tests {
         let mut web = host.clone();
         (web.protocol, web.ports) = (TCP, 80..=80);
         let policies = Policies::new(vec![
-            policy(everything(), web, Action::Bypass),
-            policy(range("10.1.0.9", "10.1.0.9"), everything(), Action::Discard),
-            policy(everything(), net, Action::Protect(1)),
-            policy(everything(), host, Action::Protect(2)),
+            policy(everything(), web, Processing::Bypass),
+            policy(range("10.1.0.9", "10.1.0.9"), everything(), Processing::Discard),
+            policy(everything(), net, Processing::Protect(1)),
+            policy(everything(), host, Processing::Protect(2)),
         ]);
-        assert_eq!(policies.outbound(&flow("10.1.0.1", "10.2.0.5")), Some(&Action::Protect(1)));
-        assert_eq!(policies.outbound(&flow("10.1.0.9", "10.2.0.5")), Some(&Action::Discard));
+        assert_eq!(policies.outbound(&flow("10.1.0.1", "10.2.0.5")), Some(&Processing::Protect(1)));
+        assert_eq!(policies.outbound(&flow("10.1.0.9", "10.2.0.5")), Some(&Processing::Discard));
         let web = Flow { protocol: TCP, ports: Some((9, 80)), ..flow("10.1.0.9", "10.2.0.5") };
-        assert_eq!(policies.outbound(&web), Some(&Action::Bypass));
+        assert_eq!(policies.outbound(&web), Some(&Processing::Bypass));
         assert_eq!(policies.outbound(&flow("10.1.0.1", "10.3.0.0")), None);
         assert_eq!(policies.outbound(&flow("10.1.0.1", "10.1.255.255")), None);
     }
@@ -219,19 +219,19 @@ mod tests {
     #[test]
     fn the_ends_of_the_address_space_are_addresses() {
         let policies = Policies::new(vec![
-            policy(everything(), range("255.255.255.255", "255.255.255.255"), Action::Protect(1)),
-            policy(everything(), range("0.0.0.0", "0.0.0.0"), Action::Protect(2)),
+            policy(everything(), range("255.255.255.255", "255.255.255.255"), Processing::Protect(1)),
+            policy(everything(), range("0.0.0.0", "0.0.0.0"), Processing::Protect(2)),
             policy(
                 range("::", "::1"),
                 range("ffff::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
-                Action::Bypass,
+                Processing::Bypass,
             ),
         ]);
-        assert_eq!(policies.outbound(&flow("1.1.1.1", "255.255.255.255")), Some(&Action::Protect(1)));
-        assert_eq!(policies.outbound(&flow("1.1.1.1", "0.0.0.0")), Some(&Action::Protect(2)));
+        assert_eq!(policies.outbound(&flow("1.1.1.1", "255.255.255.255")), Some(&Processing::Protect(1)));
+        assert_eq!(policies.outbound(&flow("1.1.1.1", "0.0.0.0")), Some(&Processing::Protect(2)));
         assert_eq!(policies.outbound(&flow("1.1.1.1", "0.0.0.1")), None);
         let last = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
-        assert_eq!(policies.outbound(&flow("::1", last)), Some(&Action::Bypass));
+        assert_eq!(policies.outbound(&flow("::1", last)), Some(&Processing::Bypass));
     }
 
     #[test]
@@ -248,14 +248,14 @@ mod tests {
                 ports: 0..=u16::MAX,
                 addresses: a.min(b)..=if number % 3 == 0 { a.min(b) } else { a.max(b) },
             };
-            entries.push(policy(side(local), side(remote), Action::Protect(number)));
+            entries.push(policy(side(local), side(remote), Processing::Protect(number)));
         }
         let policies = Policies::new(entries.clone());
         let mut found = 0;
         for _ in 0..20_000 {
             let flow = of(address(8), address(17));
             let expected = entries.iter().find(|policy| policy.selectors.match_outbound(&flow));
-            assert_eq!(policies.outbound(&flow), expected.map(|policy| &policy.action), "{flow:?}");
+            assert_eq!(policies.outbound(&flow), expected.map(|policy| &policy.processing), "{flow:?}");
             found += usize::from(expected.is_some());
         }
         assert!((1000..19_000).contains(&found), "{found} found: the test tests something");

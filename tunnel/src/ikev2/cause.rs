@@ -142,7 +142,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoConnection => f.write_str("no connection is configured for these addresses"),
-            Self::Version1 => f.write_str("the peer asks for IKEv1, which is not served"),
+            Self::Version1 => f.write_str("the peer asks for IKEv1, which is not supported"),
             Self::NoSuchPeer { identity } => write!(f, "no connection is configured for {identity}"),
             Self::OtherName { asked, ours } => {
                 write!(f, "the peer asks for {asked}, but our identity is {ours}")
@@ -150,8 +150,8 @@ impl fmt::Display for Cause {
             Self::Named { identity, named } => {
                 write!(f, "{identity} is also {named}, for which another connection is configured")
             }
-            Self::AsksEap { identity } => write!(f, "{identity} asks for EAP, which is not served"),
-            Self::AsksAddress => f.write_str("the peer asks for a virtual address, which is not served"),
+            Self::AsksEap { identity } => write!(f, "{identity} asks for EAP, which is not supported"),
+            Self::AsksAddress => f.write_str("the peer asks for a virtual address, which is not supported"),
             Self::NoProposal { of, ours, theirs } if theirs.is_empty() => {
                 write!(f, "no common proposal for {of}: the peer accepts none of {}", ours.join(", "))
             }

@@ -4,7 +4,7 @@
 //! datagram ──> cookie (are the MACs right, has the sender proved its address?)
 //!          ──> noise  (consume_initiation, create_response, consume_response)
 //!          ──> peer   (sessions: next, current, previous; timers)
-//!          ──> Action (install this SA, send this message)
+//!          ──> DeviceAction (install this SA, send this message)
 //! ```
 //! [`Device`] is the protocol without its data messages, which the data path seals and opens with the resulting SAs.
 //! The data path notes sent and received packets in [`Activity`].
@@ -24,5 +24,5 @@ pub mod tai64n;
 pub use crate::PeerId;
 pub use activity::Activity;
 pub use allowed_ips::AllowedIps;
-pub use device::{Action, Device};
+pub use device::{Device, DeviceAction};
 pub use report::{Event, Trouble};

@@ -1,7 +1,9 @@
 //! Authentication by certificates and signatures (RFC 7296 section 2.15, RFC 7427).
 
 use crate::network::{A, B, Network, exchange};
-use crate::support::{acquainted, assert_agree, assert_nothing_leaks, begin, connected, connection, seconds};
+use crate::support::{
+    acquainted, assert_agree, assert_nothing_leaks, assert_one_session, begin, connected, connection, seconds,
+};
 use crypto::pki::{Certificate, Revocation, TrustStore};
 use crypto::signature::SigningKey;
 use rcgen::{
@@ -145,8 +147,7 @@ fn both_sides_authenticate_with_every_kind_of_key() {
         let (network, _) = connected(60, |host, connection| {
             use_certificate(connection, credentials(&host_params(host), algorithm, &root, &[], &root));
         });
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::network::{A, B, Network, Weather};
 use crate::support::{
-    HOUR, acquainted, assert_agree, assert_nothing_leaks, begin, child, connected, established, seconds,
+    HOUR, acquainted, assert_agree, assert_nothing_leaks, assert_one_session, begin, child, connected,
+    established, seconds,
 };
 use crypto::exchange::Group;
 use std::time::Duration;
@@ -39,8 +40,7 @@ fn of_two_new_children_one_survives() {
         rekey_child(&mut network, A);
         rekey_child(&mut network, B);
         network.run(seconds(1));
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
         assert!(network.hosts.iter().all(|host| !host.sending(0).expect("installed").held));
     }
 }
@@ -60,8 +60,7 @@ fn of_two_children_asked_for_at_once_one_survives() {
                 .expect("known");
         }
         network.run(seconds(60));
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
     }
 }
 
@@ -74,8 +73,7 @@ fn of_two_new_ike_sas_one_survives() {
         rekey_ike(&mut network, B, ids);
         network.run(seconds(60));
         assert_eq!(network.hosts[A].spis(), before);
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
         assert_no_one_closed(&network);
         // Both sides mean the same one.
         rekey_child(&mut network, A);
@@ -93,8 +91,7 @@ fn a_child_and_the_ike_sa_may_be_rekeyed_at_once() {
         rekey_child(&mut network, A);
         rekey_ike(&mut network, B, ids);
         settle(&mut network);
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
         assert_no_one_closed(&network);
     }
 }
@@ -176,8 +173,7 @@ fn both_sides_may_begin_at_once() {
         begin(&mut network, B, ids[B]);
         network.run(seconds(60));
         assert_eq!([A, B].map(|host| established(&network.hosts[host])), [1, 1], "seed {seed}");
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
     }
 }
 
@@ -189,7 +185,6 @@ fn both_sides_may_begin_at_once_for_ever_on_a_bad_network() {
         network.run(seconds(300));
         settle(&mut network);
         network.run(seconds(600));
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
     }
 }

@@ -3,7 +3,8 @@
 use crate::mallory::Mallory;
 use crate::network::{A, B, Datagram, Network};
 use crate::support::{
-    acquainted, assert_agree, assert_nothing_leaks, begin, connected, established, net, seconds,
+    acquainted, assert_agree, assert_nothing_leaks, assert_one_session, begin, connected, established, net,
+    seconds,
 };
 use crypto::SecretBytes;
 use crypto::exchange::Group;
@@ -358,6 +359,5 @@ fn while_many_keys_are_made_for_unauthenticated_sources_no_more_are_begun() {
     begin(&mut network, A, ids[A]);
     network.longest_job[B] = seconds(0);
     network.run(seconds(200));
-    assert_agree(&network, 1);
-    assert_nothing_leaks(&network, 1);
+    assert_one_session(&network);
 }

@@ -209,13 +209,19 @@ fn of_many_networks() -> Network {
     network
 }
 
+/// A request for a Child SA that mallory receives with this SPI.
+fn another_child(spi: u32) -> Vec<Payload<'static>> {
+    let mut payloads = create_payloads();
+    payloads[0] = Payload::Sa(EspOffer::propose(&[esp_offer()], spi));
+    payloads
+}
+
 #[test]
 fn children_that_are_replaced_and_not_deleted_are_bounded() {
     let mut network = of_many_networks();
     let mut mallory = Mallory::established(&mut network);
     for number in 0..1000 {
-        let mut rekey = create_payloads();
-        rekey[0] = Payload::Sa(EspOffer::propose(&[esp_offer()], SPI + number + 1));
+        let mut rekey = another_child(SPI + number + 1);
         let spi = Some((protocol::ESP, SPI + number));
         rekey.push(Payload::Notify(Notify { kind: notify::REKEY_SA, spi, data: &[] }));
         mallory.ask(&mut network, Exchange::CreateChildSa, &rekey).expect("it is answered");
@@ -228,8 +234,7 @@ fn children_and_ike_sas_of_one_peer_are_bounded() {
     let mut network = of_many_networks();
     let mut mallory = Mallory::established(&mut network);
     for number in 1..400 {
-        let mut payloads = create_payloads();
-        payloads[0] = Payload::Sa(EspOffer::propose(&[esp_offer()], SPI + number));
+        let payloads = another_child(SPI + number);
         mallory.ask(&mut network, Exchange::CreateChildSa, &payloads).expect("it is answered");
     }
     assert_eq!(network.hosts[B].installed.len(), 256);

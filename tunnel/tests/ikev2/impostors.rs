@@ -3,7 +3,8 @@
 use crate::mallory::share;
 use crate::network::{A, B, Datagram, exchange};
 use crate::support::{
-    acquainted, assert_agree, assert_nothing_leaks, begin, connected, established, ike_offer, seconds,
+    acquainted, assert_agree, assert_nothing_leaks, assert_one_session, begin, connected, established,
+    ike_offer, seconds,
 };
 use crypto::SecretBytes;
 use tunnel::ikev2::limits::REFUSED_TIME;
@@ -79,8 +80,7 @@ fn the_true_answer_may_come_after_others() {
             network.arrive(Datagram { from: first.to, to: first.from, bytes });
         }
         network.run(seconds(20));
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
     }
 }
 

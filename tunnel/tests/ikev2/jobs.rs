@@ -2,7 +2,9 @@
 
 use crate::certificates::{acquainted_by_certificates, certified};
 use crate::network::{A, B, Network};
-use crate::support::{acquainted, assert_agree, assert_nothing_leaks, begin, child, connection, seconds};
+use crate::support::{
+    acquainted, assert_agree, assert_nothing_leaks, assert_one_session, begin, child, connection, seconds,
+};
 use std::time::Duration;
 use tunnel::ikev2::limits::{HALF_OPEN_TIME, REFUSED_TIME};
 use tunnel::ikev2::{Cause, Connection, ConnectionId, Event, Start};
@@ -20,8 +22,7 @@ fn slow(seed: u64, passed: Duration) -> (Network, [ConnectionId; 2]) {
 fn a_slow_job_is_waited_for() {
     for seed in 0..50 {
         let (network, _) = slow(700 + seed, seconds(20));
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
     }
 }
 
@@ -89,7 +90,6 @@ fn a_reconfigured_connection_comes_up_again() {
         // What is done by now comes before any timer.
         network.finish_all(A);
         network.run(seconds(300));
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
     }
 }

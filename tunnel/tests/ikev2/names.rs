@@ -206,7 +206,7 @@ fn version_1(exchange: u8, flags: u8, responder: u8, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn version_1_is_told_that_it_is_not_served() {
+fn version_1_is_told_that_it_is_not_supported() {
     let (mut network, ids) = acquainted(87, |_, _| {});
     let (main, aggressive) = (2, 4);
     for exchange in [main, aggressive] {

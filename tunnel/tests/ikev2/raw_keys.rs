@@ -1,7 +1,7 @@
 //! Authentication by keys without certificates, of which each side knows the other's beforehand.
 
 use crate::network::{A, B, Network};
-use crate::support::{assert_agree, assert_nothing_leaks, connected};
+use crate::support::{assert_agree, assert_nothing_leaks, assert_one_session, connected};
 use crypto::SecretBytes;
 use crypto::signature::SigningKey;
 use std::sync::Arc;
@@ -36,8 +36,7 @@ fn each_side_knows_the_others_key() {
         let (network, _) = connected(80, |host, connection| {
             connection.authentication = raw(keys[host], keys[1 - host]);
         });
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
     }
 }
 

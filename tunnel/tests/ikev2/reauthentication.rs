@@ -2,7 +2,9 @@
 
 use crate::network::{A, B};
 use crate::sessions::closed;
-use crate::support::{HOUR, assert_agree, assert_nothing_leaks, child, connected, seconds};
+use crate::support::{
+    HOUR, assert_agree, assert_nothing_leaks, assert_one_session, child, connected, seconds,
+};
 use tunnel::ikev2::message::Exchange;
 use tunnel::ikev2::{CloseReason, Event};
 
@@ -86,6 +88,5 @@ fn reauthentication_is_tried_again_while_there_is_time() {
     network.run(seconds(290));
     assert_agree(&network, 1);
     network.run(seconds(600));
-    assert_agree(&network, 1);
-    assert_nothing_leaks(&network, 1);
+    assert_one_session(&network);
 }

@@ -2,7 +2,9 @@
 
 use crate::mallory::{Mallory, SPI, share};
 use crate::network::{A, B, Network, exchange};
-use crate::support::{acquainted, assert_agree, assert_nothing_leaks, connected, esp_offer, net, seconds};
+use crate::support::{
+    acquainted, assert_agree, assert_nothing_leaks, assert_one_session, connected, esp_offer, net, seconds,
+};
 use crypto::exchange::Group;
 use std::time::Duration;
 use tunnel::ikev2::message::numbers::{notify, protocol};
@@ -54,8 +56,7 @@ fn a_rekeying_waits_for_its_keys() {
             rekey(&mut network, host, ids, What::Ike);
             network.run(seconds(20));
             assert_eq!([A, B].map(|host| rekeyed(&network, host)), [1, 1]);
-            assert_agree(&network, 1);
-            assert_nothing_leaks(&network, 1);
+            assert_one_session(&network);
         }
     }
 }
@@ -82,8 +83,7 @@ fn each_side_makes_its_keys_in_jobs() {
         network.finish_all(A);
         network.longest_job = [Duration::ZERO; 2];
         network.run(seconds(10));
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
     }
 }
 
@@ -105,8 +105,7 @@ fn a_request_sent_again_while_its_keys_are_made_is_answered_once() {
         network.longest_job = [Duration::ZERO; 2];
         network.run(seconds(30));
         assert_eq!(sent(&network, B), 1, "{what:?}");
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
     }
 }
 
@@ -127,8 +126,7 @@ fn a_request_that_arrives_while_an_answer_is_handled_comes_after_it() {
     // Sooner than anything is sent again.
     network.run(Duration::from_millis(300));
     assert!(!network.hosts[B].installed.contains_key(&new), "it is replaced");
-    assert_agree(&network, 1);
-    assert_nothing_leaks(&network, 1);
+    assert_one_session(&network);
 }
 
 /// As if the secret had been there at once: B deletes the SA that it has replaced, and needs no keys for another successor.
@@ -191,8 +189,7 @@ fn of_two_rekeyings_whose_keys_are_made_at_once_one_survives() {
                 network.run(Duration::from_millis(head_start));
                 rekey(&mut network, B, ids, other);
                 network.run(seconds(500));
-                assert_agree(&network, 1);
-                assert_nothing_leaks(&network, 1);
+                assert_one_session(&network);
                 let is_closed = |event: &Event| matches!(event, Event::Closed { .. });
                 assert!(network.hosts.iter().all(|host| host.count(is_closed) == 0), "{what:?}, {other:?}");
             }

@@ -4,7 +4,8 @@ use crate::mallory::{self, Mallory};
 use crate::network::{A, B, Host};
 use crate::sessions::closed;
 use crate::support::{
-    DETECTION, acquainted, assert_agree, assert_nothing_leaks, begin, child, connected, established, seconds,
+    DETECTION, acquainted, assert_agree, assert_one_session, begin, child, connected, established, restart,
+    seconds,
 };
 use tunnel::ikev2::{CloseReason, Connection, WhenLost};
 
@@ -25,12 +26,9 @@ fn a_dead_peer_is_noticed_and_the_connection_restarted() {
     assert_eq!(closed(&network, A), [CloseReason::Dead]);
     assert!(network.hosts[A].installed.is_empty());
     // It comes back as one that knows nothing.
-    let mut fresh = Host::new("192.0.2.2", 999);
-    fresh.endpoint.add_connection(network.now(), crate::support::connection(B));
-    network.hosts[B] = fresh;
+    restart(&mut network, B, 999);
     network.run(seconds(60));
-    assert_agree(&network, 1);
-    assert_nothing_leaks(&network, 1);
+    assert_one_session(&network);
 }
 
 #[test]
@@ -50,13 +48,10 @@ fn traffic_is_a_sign_of_life() {
 #[test]
 fn a_peer_that_has_lost_its_memory_takes_its_own_place() {
     let (mut network, _) = connected(43, |_, _| {});
-    let mut fresh = Host::new("192.0.2.1", 998);
-    let id = fresh.endpoint.add_connection(network.now(), crate::support::connection(A));
-    network.hosts[A] = fresh;
+    let id = restart(&mut network, A, 998);
     begin(&mut network, A, id);
     network.run(seconds(60));
-    assert_agree(&network, 1);
-    assert_nothing_leaks(&network, 1);
+    assert_one_session(&network);
     assert_eq!(closed(&network, B), [CloseReason::Replaced]);
 }
 
@@ -85,13 +80,10 @@ fn of_two_connections_between_the_same_identities_neither_ends_the_other() {
 fn a_peer_that_lost_its_memory_soon_after_our_call_leaves_no_session_of_its_past() {
     for seed in 0..20 {
         let (mut network, _) = connected(500 + seed, |_, _| {});
-        let mut fresh = Host::new("192.0.2.2", 900 + seed);
-        let id = fresh.endpoint.add_connection(network.now(), crate::support::connection(B));
-        network.hosts[B] = fresh;
+        let id = restart(&mut network, B, 900 + seed);
         begin(&mut network, B, id);
         network.run(seconds(600));
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::certificates::{Authority, authority, list, plain, use_certificate};
 use crate::network::{A, B, Nat, Network, exchange};
 use crate::support::{
-    acquainted, assert_agree, assert_nothing_leaks, begin, connection, established, seconds,
+    acquainted, assert_agree, assert_nothing_leaks, assert_one_session, begin, connection, established,
+    seconds,
 };
 use crypto::pki::{Evidence, Revocation};
 use std::sync::Arc;
@@ -55,8 +56,7 @@ fn who_calls_before_the_list_is_there_waits_for_it() {
         network.run(seconds(1));
         assert_agree(&network, 1);
         network.run(seconds(10));
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
     }
 }
 

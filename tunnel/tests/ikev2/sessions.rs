@@ -2,7 +2,8 @@
 
 use crate::network::{A, B, Network};
 use crate::support::{
-    HOUR, acquainted, assert_agree, assert_nothing_leaks, begin, child, connected, established, seconds,
+    HOUR, acquainted, assert_agree, assert_nothing_leaks, assert_one_session, begin, child, connected,
+    established, seconds,
 };
 use crypto::exchange::Group;
 use tunnel::esp::Mode;
@@ -57,8 +58,7 @@ fn a_rekeyed_child_replaces_the_old_one_on_both_sides() {
             let before = [network.hosts[A].spis(), network.hosts[B].spis()];
             rekey_child(&mut network, host);
             network.run(seconds(1));
-            assert_agree(&network, 1);
-            assert_nothing_leaks(&network, 1);
+            assert_one_session(&network);
             assert_ne!(before, [network.hosts[A].spis(), network.hosts[B].spis()]);
             assert!(network.hosts.iter().all(|host| !host.sending(0).expect("installed").held));
         }
@@ -73,8 +73,7 @@ fn forward_secrecy_survives_a_wrong_guess_of_the_group() {
     });
     rekey_child(&mut network, A);
     network.run(seconds(1));
-    assert_agree(&network, 1);
-    assert_nothing_leaks(&network, 1);
+    assert_one_session(&network);
     let creates =
         network.exchanges().into_iter().filter(|(exchange, _)| *exchange == Exchange::CreateChildSa);
     assert_eq!(creates.count(), 4);
@@ -101,8 +100,7 @@ fn no_packet_is_lost_while_a_child_is_rekeyed() {
         }
         network.weather = crate::network::Weather::default();
         network.run(seconds(300));
-        assert_agree(&network, 1);
-        assert_nothing_leaks(&network, 1);
+        assert_one_session(&network);
     }
 }
 
@@ -144,8 +142,7 @@ fn an_ike_sa_is_rekeyed_with_another_group_if_need_be() {
 fn lifetimes_are_kept_for_days() {
     let (mut network, _) = connected(34, |_, _| {});
     network.run(24 * HOUR);
-    assert_agree(&network, 1);
-    assert_nothing_leaks(&network, 1);
+    assert_one_session(&network);
     let rekeyed = |event: &Event| matches!(event, Event::Rekeyed { .. });
     // Both sides rekey; after each rekeying both counters restart. Children live for an hour, the IKE SA for four.
     let up = network.hosts[A].count(|event| matches!(event, Event::ChildUp { .. }));
@@ -209,8 +206,7 @@ fn a_child_deleted_by_the_other_side_comes_back_where_that_is_wanted() {
     let spi = network.hosts[B].spis()[0];
     network.command(B, |endpoint, now, out| endpoint.delete_child(now, spi, out));
     network.run(seconds(1));
-    assert_agree(&network, 1);
-    assert_nothing_leaks(&network, 1);
+    assert_one_session(&network);
 }
 
 #[test]
@@ -270,8 +266,7 @@ fn an_initiator_that_gets_no_answer_tries_for_ever() {
     assert!(network.log.len() > 100);
     network.hosts[B].is_dead = false;
     network.run(seconds(300));
-    assert_agree(&network, 1);
-    assert_nothing_leaks(&network, 1);
+    assert_one_session(&network);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use crate::network::{A, B, Nat, Network, Weather, exchange};
 use crate::support::{
-    DETECTION, acquainted, assert_agree, assert_nothing_leaks, begin, cbc, child, connected, established,
-    gcm, net, seconds,
+    DETECTION, acquainted, assert_agree, assert_nothing_leaks, assert_one_session, begin, cbc, child,
+    connected, established, gcm, net, seconds,
 };
 use crypto::SecretBytes;
 use crypto::cipher::{self, Cipher, Encryption as Plain, Integrity};
@@ -32,8 +32,7 @@ fn causes(network: &Network, host: usize) -> Vec<Cause> {
 fn two_round_trips_make_a_child_sa() {
     let (network, ids) = connected(1, |_, _| {});
     assert_eq!(network.exchanges(), [INIT, AUTH].concat());
-    assert_agree(&network, 1);
-    assert_nothing_leaks(&network, 1);
+    assert_one_session(&network);
     for host in [A, B] {
         let install = &network.hosts[host].sending(0).expect("installed").install;
         assert_eq!((install.connection, install.child, install.encapsulation), (ids[host], 0, false));
@@ -109,8 +108,7 @@ fn a_wrong_guess_of_the_group_costs_one_round_trip() {
             if host == A { vec![Group::X25519, Group::Ecp256] } else { vec![Group::Ecp256] };
     });
     assert_eq!(network.exchanges(), [INIT, INIT, AUTH].concat());
-    assert_agree(&network, 1);
-    assert_nothing_leaks(&network, 1);
+    assert_one_session(&network);
 }
 
 #[test]

@@ -147,6 +147,18 @@ pub fn assert_nothing_leaks(network: &Network, sessions: usize) {
     }
 }
 
+/// Both sides have one session with one Child SA, and nothing else.
+pub fn assert_one_session(network: &Network) {
+    assert_agree(network, 1);
+    assert_nothing_leaks(network, 1);
+}
+
+/// The host is replaced by one that remembers nothing, and has its connection.
+pub fn restart(network: &mut Network, host: usize, seed: u64) -> ConnectionId {
+    network.hosts[host] = Host::new(&network.hosts[host].address.to_string(), seed);
+    network.add(host, connection(host))
+}
+
 pub fn established(host: &Host) -> usize {
     host.endpoint.sessions().iter().filter(|session| session.state == State::Established).count()
 }

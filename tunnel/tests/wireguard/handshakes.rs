@@ -25,7 +25,9 @@ fn a_clock_that_goes_back_does_not_lock_us_out() {
     earlier.monotonic = earlier.monotonic + seconds(6);
     earlier.wall -= seconds(86_400);
     network.hosts[A].device.handle_renewal(earlier, peer, &mut out);
-    let Some(tunnel::wireguard::Action::Send { message, .. }) = out.pop() else { panic!("an initiation") };
+    let Some(tunnel::wireguard::DeviceAction::Send { message, .. }) = out.pop() else {
+        panic!("an initiation")
+    };
     let datagram = Datagram { from: network.hosts[A].address, to: network.hosts[B].address, bytes: message };
     network.arrive(datagram);
     assert_eq!(network.drops(B, DropReason::ReplayedHandshake), 0);
@@ -42,7 +44,7 @@ fn one_peer_cannot_make_us_compute_without_end() {
         let mut now = network.now();
         now.monotonic = now.monotonic + seconds(6 * step);
         network.hosts[A].device.handle_renewal(now, peer, &mut out);
-        let Some(tunnel::wireguard::Action::Send { message, .. }) = out.pop() else {
+        let Some(tunnel::wireguard::DeviceAction::Send { message, .. }) = out.pop() else {
             panic!("an initiation")
         };
         let to = network.hosts[B].address;
@@ -54,12 +56,18 @@ fn one_peer_cannot_make_us_compute_without_end() {
     assert_eq!(network.drops(B, DropReason::RateLimited), 19);
 }
 
-#[test]
-fn under_load_a_cookie_must_be_answered() {
-    let mut network = Network::new(14);
+/// A network on which A has sent a packet to B, which is under load.
+fn under_load(seed: u64) -> Network {
+    let mut network = Network::new(seed);
     network.hosts[B].under_load = true;
     network.send(A, b"hello from a....");
     network.run(SECOND);
+    network
+}
+
+#[test]
+fn under_load_a_cookie_must_be_answered() {
+    let mut network = under_load(14);
     assert_eq!((network.count(COOKIE_REPLY), network.count(RESPONSE)), (1, 0));
     assert_eq!(network.drops(B, DropReason::CookieRequired), 1);
     network.run(seconds(6));
@@ -69,10 +77,7 @@ fn under_load_a_cookie_must_be_answered() {
 
 #[test]
 fn a_cookie_reply_does_not_move_the_peer() {
-    let mut network = Network::new(15);
-    network.hosts[B].under_load = true;
-    network.send(A, b"hello from a....");
-    network.run(SECOND);
+    let mut network = under_load(15);
     let mut reply = network.last(COOKIE_REPLY);
     reply.from = "198.51.100.9:9".parse().expect("literal");
     network.arrive(reply);

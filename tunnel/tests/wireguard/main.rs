@@ -143,7 +143,7 @@ fn changing_our_key_ends_all_sessions_and_removes_ourselves() {
         Some(peer)
     );
     assert!(network.hosts[A].device.peers().is_empty());
-    assert!(out.iter().any(|action| matches!(action, tunnel::wireguard::Action::Retire { .. })));
+    assert!(out.iter().any(|action| matches!(action, tunnel::wireguard::DeviceAction::Retire { .. })));
 }
 
 /// What must hold on any network: nothing arrives twice, nothing arrives that was not sent, and when the weather

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tunnel::wireguard::device::Outbox;
 use tunnel::wireguard::limits::STAGED_PACKETS;
-use tunnel::wireguard::{Action, Activity, Device, Event, PeerId};
+use tunnel::wireguard::{Activity, Device, DeviceAction, Event, PeerId};
 use tunnel::{InboundSa, Now, OutboundSa, Time};
 use zerocopy::IntoBytes;
 
@@ -304,21 +304,21 @@ impl Network {
         for action in out {
             let this = &mut self.hosts[host];
             match action {
-                Action::Send { message, .. } => self.transmit(host, message),
-                Action::Reply { message, .. } => {
+                DeviceAction::Send { message, .. } => self.transmit(host, message),
+                DeviceAction::Reply { message, .. } => {
                     let to = source.expect("only a datagram is replied to");
                     self.transmit_to(host, to, message);
                 }
-                Action::Learn { .. } => this.endpoint = source,
-                Action::Install { sa, next, .. } => {
+                DeviceAction::Learn { .. } => this.endpoint = source,
+                DeviceAction::Install { sa, next, .. } => {
                     if let Some(next) = next {
                         this.next = Some((sa.index, next));
                     }
                     this.installed.insert(sa.index, sa);
                 }
-                Action::Retire { index } => drop(this.installed.remove(&index)),
-                Action::Use { sa, .. } => (this.sending, this.next) = (sa, None),
-                Action::Flush { confirm, .. } => {
+                DeviceAction::Retire { index } => drop(this.installed.remove(&index)),
+                DeviceAction::Use { sa, .. } => (this.sending, this.next) = (sa, None),
+                DeviceAction::Flush { confirm, .. } => {
                     let staged = std::mem::take(&mut this.staged);
                     if staged.is_empty() && confirm {
                         self.keepalive(host);
@@ -327,10 +327,10 @@ impl Network {
                         self.send(host, &packet);
                     }
                 }
-                Action::Keepalive { .. } => self.keepalive(host),
-                Action::Purge { .. } => this.staged.clear(),
-                Action::ForgetSource { .. } => {}
-                Action::Report(event) => this.events.push(event),
+                DeviceAction::Keepalive { .. } => self.keepalive(host),
+                DeviceAction::Purge { .. } => this.staged.clear(),
+                DeviceAction::ForgetSource { .. } => {}
+                DeviceAction::Report(event) => this.events.push(event),
             }
         }
     }

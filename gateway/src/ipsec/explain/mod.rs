@@ -75,7 +75,7 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause, now: Durati
         }
         Cause::Mode => selectors::mode(names),
         Cause::Version1 | Cause::AsksEap { .. } | Cause::AsksAddress => {
-            not_served(&selectors::tunnel(names, &set), cause)
+            not_supported(&selectors::tunnel(names, &set), cause)
         }
         Cause::Notified(notification) => {
             (format!("the peer refused with {notification}"), vec![], vec![its_log()])
@@ -96,11 +96,11 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause, now: Durati
     }
 }
 
-/// What a peer asks for that is not served; `tunnel` are the words before what a tunnel is for.
-fn not_served(tunnel: &str, cause: &Cause) -> Explained {
+/// What a peer asks for that is not supported; `tunnel` are the words before what a tunnel is for.
+fn not_supported(tunnel: &str, cause: &Cause) -> Explained {
     match cause {
         Cause::Version1 => (
-            "the peer asks for IKEv1, which is not served".to_owned(),
+            "the peer asks for IKEv1, which is not supported".to_owned(),
             vec![],
             vec![
                 "have the peer use IKEv2: key-exchange ikev2, or version 2, in its settings of IKE"
@@ -108,7 +108,7 @@ fn not_served(tunnel: &str, cause: &Cause) -> Explained {
             ],
         ),
         Cause::AsksEap { identity } => (
-            format!("{identity} asks for EAP, which is not served"),
+            format!("{identity} asks for EAP, which is not supported"),
             vec![],
             vec![
                 "have the peer authenticate by a pre-shared secret, a certificate or a key, as is set here"
@@ -116,7 +116,7 @@ fn not_served(tunnel: &str, cause: &Cause) -> Explained {
             ],
         ),
         _ => (
-            "the peer asks for a virtual address, which is not served".to_owned(),
+            "the peer asks for a virtual address, which is not supported".to_owned(),
             vec![],
             vec![
                 "have the peer ask for none, and use its own address or network in the tunnel".to_owned(),

@@ -33,7 +33,7 @@ pub(super) fn no_proposal(names: &Names, of: &str, ours: &[String], theirs: &[St
             group.free
         )],
         None => vec![format!(
-            "what the peer offers is not served here, or weak; have it offer {}",
+            "what the peer offers is weak, or not supported here; have it offer {}",
             ours.join(", ")
         )],
     };

@@ -1,4 +1,4 @@
-//! What is said, and what it is to type.
+//! The explanations, and the lines to type.
 
 use super::*;
 use crypto::pki::{ChainError, ChainFailure, DateTime, DistinguishedName};
@@ -69,7 +69,7 @@ fn what_the_peer_accepts_for_ike_becomes_a_proposal() {
 }
 
 #[test]
-fn a_proposal_that_is_not_served_here_is_passed_over() {
+fn a_proposal_that_is_not_supported_here_is_passed_over() {
     let strange = "encryption transform 23 (256 bits)-sha256-prfsha256-modp2048";
     let fix =
         proposals("IKE", "aes128-sha256-prfsha256-ecp256", &[strange, "aes256-sha256-prfsha256-ecp256"]);
@@ -126,11 +126,11 @@ fn advice_for_ike_lets_the_tunnels_replace_their_keys() {
 }
 
 #[test]
-fn what_is_not_served_is_called_so() {
+fn what_is_not_supported_is_named() {
     for (cause, words) in [
-        (Cause::Version1, "the peer asks for IKEv1, which is not served"),
-        (Cause::AsksEap { identity: "road".to_owned() }, "road asks for EAP, which is not served"),
-        (Cause::AsksAddress, "the peer asks for a virtual address, which is not served"),
+        (Cause::Version1, "the peer asks for IKEv1, which is not supported"),
+        (Cause::AsksEap { identity: "road".to_owned() }, "road asks for EAP, which is not supported"),
+        (Cause::AsksAddress, "the peer asks for a virtual address, which is not supported"),
     ] {
         let told = told(&cause);
         assert_eq!(told.what, words);
@@ -314,7 +314,7 @@ fn what_a_peer_wants_in_the_tunnel_is_told_in_words_that_there_are() {
 }
 
 #[test]
-fn who_has_no_secret_is_not_told_to_set_one() {
+fn a_peer_without_a_secret_is_not_told_to_set_one() {
     let unknown = Cause::NotAuthentic {
         identity: "moon".to_owned(),
         why: Unproved::Proof("nobody who is trusted has signed it".to_owned()),

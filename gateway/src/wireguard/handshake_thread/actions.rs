@@ -8,32 +8,32 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use tunnel::wireguard::device::Outbox;
 use tunnel::wireguard::limits::HANDSHAKE_DS_FIELD;
-use tunnel::wireguard::{Action, PeerId};
+use tunnel::wireguard::{DeviceAction, PeerId};
 
 impl<T: Transmit> HandshakeThread<T> {
     pub(super) fn carry_out(&mut self, out: Outbox, source: Option<Endpoint>) {
         for action in out {
             match action {
-                Action::Reply { peer: id, message } => {
+                DeviceAction::Reply { peer: id, message } => {
                     if let Some(peer) = id.and_then(|id| self.peer(id)) {
                         peer.sent.count(1, message.len());
                     }
                     let refusal = self.send_message(source, &message);
                     self.note_refusal(id, refusal);
                 }
-                Action::Retire { index } => self.shared.tables.retire(index),
-                Action::Send { peer: id, message } => {
+                DeviceAction::Retire { index } => self.shared.tables.retire(index),
+                DeviceAction::Send { peer: id, message } => {
                     let Some(peer) = self.peer(id) else { continue };
                     peer.sent.count(1, message.len());
                     let refusal = self.send_message(peer.endpoint.load().as_deref().copied(), &message);
                     self.note_refusal(Some(id), refusal);
                 }
-                Action::Learn { peer: id } => {
+                DeviceAction::Learn { peer: id } => {
                     if let (Some(peer), Some(source)) = (self.peer(id), source) {
                         peer.endpoint.store(Some(Arc::new(source)));
                     }
                 }
-                Action::Install { peer: id, sa, next } => {
+                DeviceAction::Install { peer: id, sa, next } => {
                     if let Some(peer) = self.peer(id) {
                         if let Some(next) = next {
                             peer.use_when_confirmed(sa.index, next);
@@ -41,24 +41,24 @@ impl<T: Transmit> HandshakeThread<T> {
                         self.shared.tables.install(Session { sa, peer, selectors: None, transport: None });
                     }
                 }
-                Action::Use { peer: id, sa } => {
+                DeviceAction::Use { peer: id, sa } => {
                     if let Some(peer) = self.peer(id) {
                         peer.use_key(sa);
                     }
                 }
-                Action::Flush { peer: id, confirm } => self.flush(id, confirm),
-                Action::Keepalive { peer: id } => self.keepalive(id),
-                Action::Purge { peer: id } => {
+                DeviceAction::Flush { peer: id, confirm } => self.flush(id, confirm),
+                DeviceAction::Keepalive { peer: id } => self.keepalive(id),
+                DeviceAction::Purge { peer: id } => {
                     if let Some(peer) = self.peer(id) {
                         self.shared.tables.orders.give(&peer, Order::Drop, &self.outbound_wake);
                     }
                 }
-                Action::ForgetSource { peer: id } => {
+                DeviceAction::ForgetSource { peer: id } => {
                     if let Some(peer) = self.peer(id) {
                         peer.forget_source();
                     }
                 }
-                Action::Report(event) => self.report(event, source),
+                DeviceAction::Report(event) => self.report(event, source),
             }
         }
     }

@@ -71,7 +71,7 @@ impl<Place: Ord, T: Clone> PolicyWriter<Place, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::esp::{Action, Selectors, TrafficSelector};
+    use crate::esp::{Processing, Selectors, TrafficSelector};
     use packet::header::flow::Flow;
     use packet::header::ip::UDP;
     use rand::{RngExt, SeedableRng};
@@ -93,7 +93,7 @@ mod tests {
             addresses: IpAddr::from([10, 0, 0, first])..=IpAddr::from([10, 0, 0, last]),
         };
         let selectors = Selectors::new(&[side(0, u8::MAX)], &[side(first, last)]);
-        Policy { selectors, action: Action::Protect(tunnel) }
+        Policy { selectors, processing: Processing::Protect(tunnel) }
     }
 
     fn flow(destination: u8) -> Flow {
@@ -151,7 +151,7 @@ mod tests {
                 addresses: IpAddr::from([0; 4])..=IpAddr::from([255; 4]),
             }];
             let selectors = Selectors::new(&all, &all);
-            Policy { selectors, action: Action::Protect(tunnel) }
+            Policy { selectors, processing: Processing::Protect(tunnel) }
         };
         let mut writer = PolicyWriter::default();
         for place in 100..200 {
@@ -159,11 +159,11 @@ mod tests {
         }
         writer.insert(1, everything(1));
         writer.insert(300, everything(300));
-        assert_eq!(writer.publish().outbound(&flow(7)), Some(&Action::Protect(1)));
+        assert_eq!(writer.publish().outbound(&flow(7)), Some(&Processing::Protect(1)));
         writer.remove(1);
-        assert_eq!(writer.publish().outbound(&flow(7)), Some(&Action::Protect(300)));
+        assert_eq!(writer.publish().outbound(&flow(7)), Some(&Processing::Protect(300)));
         writer.insert(150, everything(150));
-        assert_eq!(writer.publish().outbound(&flow(7)), Some(&Action::Protect(150)));
+        assert_eq!(writer.publish().outbound(&flow(7)), Some(&Processing::Protect(150)));
         writer.remove(150);
         writer.remove(300);
         let last = writer.publish();

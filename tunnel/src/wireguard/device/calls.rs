@@ -1,6 +1,6 @@
 //! Handshakes initiated by the local side.
 
-use super::{Action, Device, Outbox, PeerId, new_index, static_static};
+use super::{Device, DeviceAction, Outbox, PeerId, new_index, static_static};
 use crate::wireguard::noise;
 use crate::{Now, Time};
 use zerocopy::IntoBytes;
@@ -9,7 +9,7 @@ impl Device {
     /// Sends a keepalive; without a key, a handshake comes first.
     pub(super) fn send_keepalive(&mut self, now: Now, id: PeerId, out: &mut Outbox) {
         if self.peers.get(&id).is_some_and(|peer| peer.has_key(now.monotonic)) {
-            out.push(Action::Keepalive { peer: id });
+            out.push(DeviceAction::Keepalive { peer: id });
         } else {
             self.begin_handshake(now, id, out);
         }
@@ -67,7 +67,7 @@ impl Device {
                 peer.awaiting = Some(awaiting);
                 peer.trouble.unanswered += 1;
                 peer.activity.sent(now.monotonic);
-                out.push(Action::Send { peer: id, message: message.as_bytes().to_vec() });
+                out.push(DeviceAction::Send { peer: id, message: message.as_bytes().to_vec() });
             }
             Err(_) => _ = self.indices.remove(&index),
         }

@@ -1,6 +1,6 @@
 //! Received handshake messages.
 
-use super::{Action, Device, Outbox, PeerId, new_index, retire, static_static};
+use super::{Device, DeviceAction, Outbox, PeerId, new_index, retire, static_static};
 use crate::Now;
 use crate::wireguard::cookie::{Authenticated, Proof};
 use crate::wireguard::limits::{ERASE_AFTER_TIME, INITIATION_INTERVAL};
@@ -54,7 +54,7 @@ impl Device {
         let identity = self.identity.as_mut().ok_or(DropReason::BadMac)?;
         match identity.checker.check(message, source, now.monotonic) {
             Proof::Nothing => {
-                out.push(Action::Report(Event::NotForUs));
+                out.push(DeviceAction::Report(Event::NotForUs));
                 Err(DropReason::BadMac)
             }
             _ if !under_load => Ok(()),
@@ -62,7 +62,7 @@ impl Device {
             Proof::OwnsAddress => Err(DropReason::RateLimited),
             Proof::KnowsKey => {
                 let reply = identity.checker.create_reply(message, source, now.monotonic, &mut *self.random);
-                out.push(Action::Reply { peer: None, message: reply.as_bytes().to_vec() });
+                out.push(DeviceAction::Reply { peer: None, message: reply.as_bytes().to_vec() });
                 Err(DropReason::CookieRequired)
             }
         }
@@ -78,7 +78,7 @@ impl Device {
         let received =
             noise::consume_initiation(&identity.key, message).map_err(|_| DropReason::BadHandshake)?;
         let Some(&id) = self.by_key.get(&received.claimed) else {
-            out.push(Action::Report(Event::UnknownPeer(received.claimed)));
+            out.push(DeviceAction::Report(Event::UnknownPeer(received.claimed)));
             return Err(DropReason::BadHandshake);
         };
         let peer = self.peers.get_mut(&id).expect("every key in by_key has its peer");
@@ -94,7 +94,7 @@ impl Device {
         peer.newest = Some(initiation.timestamp);
         peer.consumed = Some(now.monotonic);
         peer.learned(now.monotonic);
-        out.push(Action::Learn { peer: id });
+        out.push(DeviceAction::Learn { peer: id });
 
         let index = new_index(&mut self.indices, &mut *self.random, id);
         let (mut response, keys) = initiation
@@ -107,7 +107,7 @@ impl Device {
         // A response counts as a handshake message: an initiation may only follow after the timeout.
         peer.initiated = Some(now.monotonic);
         self.install(now, id, &keys, Role::Responder, out);
-        out.push(Action::Reply { peer: Some(id), message: response.as_bytes().to_vec() });
+        out.push(DeviceAction::Reply { peer: Some(id), message: response.as_bytes().to_vec() });
         Ok(id)
     }
 
@@ -130,10 +130,10 @@ impl Device {
         // The index is kept as that of the session.
         peer.awaiting = None;
         peer.learned(now.monotonic);
-        out.push(Action::Learn { peer: id });
+        out.push(DeviceAction::Learn { peer: id });
         self.finished(now, id, out);
         self.install(now, id, &keys, Role::Initiator, out);
-        out.push(Action::Flush { peer: id, confirm: true });
+        out.push(DeviceAction::Flush { peer: id, confirm: true });
         Ok(id)
     }
 
@@ -156,10 +156,10 @@ impl Device {
         let peer = self.peers.get_mut(&id).expect("the caller holds its id");
         peer.erase = Some(now.monotonic + ERASE_AFTER_TIME);
         let next = (role == Role::Responder).then(|| Arc::clone(&outbound));
-        out.push(Action::Install { peer: id, sa: inbound, next });
+        out.push(DeviceAction::Install { peer: id, sa: inbound, next });
         let ended = match role {
             Role::Initiator => {
-                out.push(Action::Use { peer: id, sa: Some(outbound) });
+                out.push(DeviceAction::Use { peer: id, sa: Some(outbound) });
                 peer.sessions.initiated(session)
             }
             Role::Responder => peer.sessions.responded(session),

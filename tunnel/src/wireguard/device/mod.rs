@@ -1,6 +1,6 @@
 //! All peers of one private key: the entry point of the protocol.
 //!
-//! The caller passes in datagrams, timeouts and data path events, and carries out the returned [`Action`]s in order.
+//! The caller passes in datagrams, timeouts and data path events, and carries out the returned [`DeviceAction`]s in order.
 //! Nothing here blocks, reads a clock or touches a socket.
 
 mod calls;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// An action that the caller carries out for the protocol.
-pub enum Action {
+pub enum DeviceAction {
     /// Send a handshake message to the peer's endpoint.
     Send {
         /// The receiver.
@@ -90,7 +90,7 @@ pub enum Action {
 }
 
 /// Actions, in the order in which they must be carried out.
-pub type Outbox = Vec<Action>;
+pub type Outbox = Vec<DeviceAction>;
 
 /// The local private key and values derived from it.
 struct Identity {
@@ -245,7 +245,7 @@ impl Device {
         if !switched_on {
             self.reschedule(now, id);
         } else if peer.has_key(now) {
-            out.push(Action::Keepalive { peer: id });
+            out.push(DeviceAction::Keepalive { peer: id });
             self.reschedule(now, id);
         } else {
             self.call_soon(now, id);
@@ -286,8 +286,8 @@ impl Device {
         peer.is_up = false;
         peer.activity.reset();
         retire(&mut self.indices, peer.sessions.clear(), out);
-        out.push(Action::Use { peer: id, sa: None });
-        out.push(Action::Purge { peer: id });
+        out.push(DeviceAction::Use { peer: id, sa: None });
+        out.push(DeviceAction::Purge { peer: id });
     }
 
     /// Completes a handshake with a peer.
@@ -295,7 +295,7 @@ impl Device {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.handshake_finished(now.monotonic, now.wall);
         if !std::mem::replace(&mut peer.is_up, true) {
-            out.push(Action::Report(Event::Up(id)));
+            out.push(DeviceAction::Report(Event::Up(id)));
         }
     }
 
@@ -332,6 +332,6 @@ fn retire(indices: &mut HashMap<u32, PeerId>, ended: Vec<Session>, out: &mut Out
     for session in ended {
         let index = session.inbound.index;
         indices.remove(&index);
-        out.push(Action::Retire { index });
+        out.push(DeviceAction::Retire { index });
     }
 }

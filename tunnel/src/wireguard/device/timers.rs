@@ -1,6 +1,6 @@
 //! Data path events and timers.
 
-use super::{Action, Device, Outbox, PeerId, retire};
+use super::{Device, DeviceAction, Outbox, PeerId, retire};
 use crate::wireguard::limits::{ERASE_AFTER_TIME, HANDSHAKE_ATTEMPTS, KEEPALIVE_TIMEOUT};
 use crate::wireguard::peer::Due;
 use crate::wireguard::report::Event;
@@ -19,7 +19,7 @@ impl Device {
             self.begin_handshake(now, id, out);
         } else {
             // The key arrived while the packets were being staged.
-            out.push(Action::Flush { peer: id, confirm: false });
+            out.push(DeviceAction::Flush { peer: id, confirm: false });
         }
         self.reschedule(now.monotonic, id);
     }
@@ -41,8 +41,8 @@ impl Device {
         }
         retire(&mut self.indices, ended, out);
         self.finished(now, id, out);
-        out.push(Action::Use { peer: id, sa: outbound });
-        out.push(Action::Flush { peer: id, confirm: false });
+        out.push(DeviceAction::Use { peer: id, sa: outbound });
+        out.push(DeviceAction::Flush { peer: id, confirm: false });
         self.reschedule(now.monotonic, id);
     }
 
@@ -90,17 +90,17 @@ impl Device {
                 peer.erase.get_or_insert(now.monotonic + ERASE_AFTER_TIME);
                 peer.is_up = false;
                 self.drop_handshake(id);
-                out.push(Action::Purge { peer: id });
-                out.push(Action::Report(Event::Silent(id)));
+                out.push(DeviceAction::Purge { peer: id });
+                out.push(DeviceAction::Report(Event::Silent(id)));
             }
             Due::Retransmit => {
                 peer.retransmit = None;
-                out.push(Action::ForgetSource { peer: id });
+                out.push(DeviceAction::ForgetSource { peer: id });
                 self.send_initiation(now, id, out);
             }
             Due::Silence => {
                 peer.activity.stop_waiting();
-                out.push(Action::ForgetSource { peer: id });
+                out.push(DeviceAction::ForgetSource { peer: id });
                 self.begin_handshake(now, id, out);
             }
             Due::Keepalive | Due::PersistentKeepalive => {
@@ -109,7 +109,7 @@ impl Device {
             }
             Due::Erase => {
                 if peer.is_up {
-                    out.push(Action::Report(Event::Idle(id)));
+                    out.push(DeviceAction::Report(Event::Idle(id)));
                 }
                 self.end_sessions(id, out);
             }

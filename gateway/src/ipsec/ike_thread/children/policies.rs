@@ -8,7 +8,7 @@ use crate::datapath::tables::Peer;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tunnel::PeerId;
-use tunnel::esp::{Action, Policy, PolicyWriter, TrafficSelector};
+use tunnel::esp::{Policy, PolicyWriter, Processing, TrafficSelector};
 use tunnel::ikev2::ConnectionId;
 use tunnel::ikev2::precedence::{Precedence, Shape, precedence};
 
@@ -38,11 +38,11 @@ impl Published {
         }
         let name: Arc<str> = connection.into();
         for (number, traffic) in pairs(tunnel.traffic()).into_iter().enumerate() {
-            let action = Action::Protect(Arc::clone(peer));
+            let processing = Processing::Protect(Arc::clone(peer));
             let name = (Arc::clone(&name), plan.tunnel, number);
             let place = place(name, plan.priority, configured, &traffic);
             places.push(place.clone());
-            self.writer.insert(place, Policy { selectors: traffic.selectors(), action });
+            self.writer.insert(place, Policy { selectors: traffic.selectors(), processing });
         }
     }
 }
@@ -199,7 +199,7 @@ mod tests {
                 for flow in &flows {
                     let [found, expected] =
                         [&policies, &expected].map(|policies| match policies.outbound(flow) {
-                            Some(Action::Protect(peer)) => Some(peer.id),
+                            Some(Processing::Protect(peer)) => Some(peer.id),
                             _ => None,
                         });
                     assert_eq!(found, expected, "sequence {sequence}, {flow:?}");
