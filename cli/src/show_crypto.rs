@@ -137,6 +137,8 @@ mod tests {
                 retry_in,
                 accelerator: true,
                 failures: 1,
+                sealed: None,
+                opened: None,
             })
         };
         assert_eq!(shown(EngineState::InUse, None, None), "in use");

@@ -4,7 +4,7 @@
 mod faulty;
 
 use crypto::Cipher;
-use crypto::choice::{Choice, EngineChange, Guarded, Health, Measured, Rules, SIZES, Slot};
+use crypto::choice::{Carried, Choice, EngineChange, Guarded, Health, Measured, Rules, SIZES, Slot};
 use crypto::cipher::{Encryption, Integrity, Pair};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, EngineFailure, Job, Key, LoadError, PairJob, PairKey};
@@ -206,6 +206,25 @@ fn an_accelerator_is_used_only_where_it_is_allowed() {
     assert!(Slot::all().all(|slot| row.chosen(slot) == 1), "rules apply at once to existing rows");
     choice.set_rules(Rules { accelerators: false, ..pinned_to("faulty") });
     assert!(Slot::all().all(|slot| row.chosen(slot) == 0), "a pinned accelerator must still be allowed");
+}
+
+#[test]
+fn an_accelerator_counts_the_traffic_that_it_carries() {
+    let faulty = Faulty { accelerator: true, ..Faulty::default() };
+    let choice = Choice::among(vec![Arc::new(AwsLc), Arc::new(faulty.clone())]);
+    choice.set_rules(pinned_to("faulty"));
+    let key = choice.load(CIPHER, &[3; 32]).expect("it loads");
+    let reference = AwsLc.load(CIPHER, &[3; 32]).expect("it loads");
+    assert_eq!(choice.carried(1), Some([Carried::default(); 2]), "measuring is no traffic");
+    assert!(right(&*key, &*reference, 0));
+    // `right` seals 20 packets of 100 to 119 bytes, and opens them twice.
+    let sealed = Carried { packets: 20, bytes: 2190 };
+    let opened = Carried { packets: 40, bytes: 4380 };
+    assert_eq!(choice.carried(1), Some([sealed, opened]));
+    assert_eq!(choice.carried(0), None, "the processor's engines are not counted");
+    faulty.how.store(FAILS, Ordering::Relaxed);
+    assert!(right(&*key, &*reference, 1));
+    assert_eq!(choice.carried(1), Some([sealed, opened]), "another engine has done this");
 }
 
 #[test]

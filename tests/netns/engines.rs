@@ -24,6 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of one transfer.
 const TRANSFER: usize = 8 << 20;
 
+/// What the configuration says with `system acceleration qat`, and without.
+fn rules(accelerators: bool) -> Rules {
+    let pinned = [(Cipher::ChaCha20Poly1305.to_string(), "faulty".to_owned())].into();
+    Rules { pinned, accelerators }
+}
+
 /// A gateway in this process, so that its engine can be told to fail.
 struct Patient {
     interface: Interface,
@@ -34,11 +40,10 @@ struct Patient {
 
 impl Patient {
     fn new(lab: &Lab, namespace: &str, name: &str) -> Self {
-        let engine = Faulty::default();
+        let engine = Faulty { accelerator: true, ..Faulty::default() };
         let guarded = Guarded::new(Arc::new(engine.clone()));
         let choice = Arc::new(Choice::among(vec![Arc::new(AwsLc), Arc::new(guarded)]));
-        let pinned = [(Cipher::ChaCha20Poly1305.to_string(), "faulty".to_owned())].into();
-        choice.set_rules(Rules { pinned, accelerators: true });
+        choice.set_rules(rules(true));
         let (events, _) = tokio::sync::mpsc::unbounded_channel();
         let create = || Interface::create(name, choice.clone(), Options::default(), events);
         let interface = lab.enter(namespace, create).expect("entered").expect("TUN is there");
@@ -146,6 +151,51 @@ fn an_engine_fails_under_a_transfer_and_no_packet_is_lost_or_wrong() {
     let (_, failures) = patient.choice.health(1);
     assert!(failures >= 4 && transfers >= 2, "{failures} failures, {transfers} transfers");
     assert_eq!(patient.lost(), before.0, "packets lost by the gateway with the engine");
+    for reason in ["bad-tag", "engine-failed", "replayed", "counter-exhausted"] {
+        assert_eq!(dropped(&well.interface, reason), 0, "{reason}");
+    }
+    wait_until(PATIENCE, || on_the_way(&patient, &well) == before.1).expect("what was sent was received");
+}
+
+/// What a reload does when `system acceleration qat` is set or deleted.
+#[test]
+fn an_accelerator_is_switched_on_and_off_under_a_transfer_and_no_packet_is_lost() {
+    let Some(mut lab) = sites() else { return };
+    let (patient, well) = join(&mut lab);
+    let before = (patient.lost(), on_the_way(&patient, &well));
+    let done = AtomicBool::new(false);
+    let carried = || patient.choice.carried(1).expect("it is an accelerator")[0].packets;
+    let sent = || patient.snapshot().peers[0].sent_bytes;
+    let goes_on = || {
+        let from = sent();
+        wait_until(PATIENCE, || sent() > from + (1 << 20)).expect("packets go on");
+    };
+    std::thread::scope(|scope| {
+        let transfers = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                tcp_arrives_whole(&lab, "a", "b", "10.77.0.2", TRANSFER).expect("out");
+                tcp_arrives_whole(&lab, "b", "a", "10.77.0.1", TRANSFER).expect("back");
+            }
+        });
+        let switches = scope.spawn(|| {
+            for _ in 0..4 {
+                let from = carried();
+                wait_until(PATIENCE, || carried() > from).expect("the accelerator encrypts");
+                patient.choice.set_rules(rules(false));
+                // A burst may still be on its way through the accelerator.
+                goes_on();
+                let from = carried();
+                goes_on();
+                assert_eq!(carried(), from, "the processor encrypts");
+                patient.choice.set_rules(rules(true));
+            }
+        });
+        let outcome = switches.join();
+        done.store(true, Ordering::Relaxed);
+        transfers.join().expect("all of them arrive whole");
+        outcome.expect("each switch has its effect");
+    });
+    assert_eq!(patient.lost(), before.0, "packets lost by the gateway with the accelerator");
     for reason in ["bad-tag", "engine-failed", "replayed", "counter-exhausted"] {
         assert_eq!(dropped(&well.interface, reason), 0, "{reason}");
     }

@@ -32,18 +32,18 @@ impl Restores for dyn PairKey {
 }
 
 impl<K: ?Sized + Restores> ChosenKey<K> {
-    /// Processes a burst with the engine chosen for `slot`. If it fails, the choice is made again and the next engine
-    /// is called.
+    /// Processes a burst with the engine chosen for `slot`, and tells which. If it fails, the choice is made again and the
+    /// next engine is called.
     #[inline]
     fn call(
         &self,
         slot: Slot,
         mut work: impl FnMut(&K) -> Result<(), EngineFailure>,
-    ) -> Result<(), EngineFailure> {
+    ) -> Result<usize, EngineFailure> {
         let chosen = self.row.chosen(slot);
         if let Some(key) = &self.keys[chosen] {
             if work(key).is_ok() {
-                return Ok(());
+                return Ok(chosen);
             }
             self.members.failed(chosen);
             if !key.restores() {
@@ -59,12 +59,12 @@ impl<K: ?Sized + Restores> ChosenKey<K> {
         slot: Slot,
         failed: usize,
         mut work: impl FnMut(&K) -> Result<(), EngineFailure>,
-    ) -> Result<(), EngineFailure> {
+    ) -> Result<usize, EngineFailure> {
         let next = self.row.chosen(slot);
         for index in [next, 0].into_iter().filter(|&index| index != failed) {
             let Some(key) = &self.keys[index] else { continue };
             if work(key).is_ok() {
-                return Ok(());
+                return Ok(index);
             }
             self.members.failed(index);
             if !key.restores() {
@@ -79,13 +79,17 @@ impl Key for ChosenKey<dyn Key> {
     fn seal(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
         let Some(first) = jobs.first() else { return Ok(()) };
         let slot = Slot::of(Direction::Seal, jobs.len(), first.text.len());
-        self.call(slot, |key| key.seal(jobs))
+        let engine = self.call(slot, |key| key.seal(jobs))?;
+        self.members.count(engine, Direction::Seal, jobs.iter().map(|job| job.text.len()));
+        Ok(())
     }
 
     fn open(&self, jobs: &mut [Job<'_>]) -> Result<(), EngineFailure> {
         let Some(first) = jobs.first() else { return Ok(()) };
         let slot = Slot::of(Direction::Open, jobs.len(), first.text.len());
-        self.call(slot, |key| key.open(jobs))
+        let engine = self.call(slot, |key| key.open(jobs))?;
+        self.members.count(engine, Direction::Open, jobs.iter().map(|job| job.text.len()));
+        Ok(())
     }
 }
 
@@ -93,12 +97,16 @@ impl PairKey for ChosenKey<dyn PairKey> {
     fn seal(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
         let Some(first) = jobs.first() else { return Ok(()) };
         let slot = Slot::of(Direction::Seal, jobs.len(), first.packet.len() - first.text);
-        self.call(slot, |key| key.seal(jobs))
+        let engine = self.call(slot, |key| key.seal(jobs))?;
+        self.members.count(engine, Direction::Seal, jobs.iter().map(|job| job.packet.len() - job.text));
+        Ok(())
     }
 
     fn open(&self, jobs: &mut [PairJob<'_>]) -> Result<(), EngineFailure> {
         let Some(first) = jobs.first() else { return Ok(()) };
         let slot = Slot::of(Direction::Open, jobs.len(), first.packet.len() - first.text);
-        self.call(slot, |key| key.open(jobs))
+        let engine = self.call(slot, |key| key.open(jobs))?;
+        self.members.count(engine, Direction::Open, jobs.iter().map(|job| job.packet.len() - job.text));
+        Ok(())
     }
 }

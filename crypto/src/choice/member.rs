@@ -1,7 +1,9 @@
 //! The state of each engine: whether it may be used, whether it failed, and when it is tried again.
 
 use super::calibrate;
+use super::carried::{Carried, Counter};
 use super::measured::Measured;
+use super::slot::Direction;
 use super::subject::Subject;
 use super::table::Row;
 use crate::engine::Engine;
@@ -119,13 +121,35 @@ struct State {
 pub(super) struct Members {
     health: Vec<EngineHealth>,
     engines: Vec<Arc<dyn Engine>>,
+    /// One for each engine that is an accelerator.
+    counters: Vec<Option<Counter>>,
     state: Mutex<State>,
 }
 
 impl Members {
     pub(super) fn new(engines: Vec<Arc<dyn Engine>>) -> Self {
         let healthy = |_| EngineHealth { works: AtomicBool::new(true), failures: AtomicU64::new(0) };
-        Self { health: engines.iter().map(healthy).collect(), engines, state: Mutex::default() }
+        let counter = |engine: &Arc<dyn Engine>| engine.is_accelerator().then(Counter::default);
+        let (health, counters) =
+            (engines.iter().map(healthy).collect(), engines.iter().map(counter).collect());
+        Self { health, engines, counters, state: Mutex::default() }
+    }
+
+    /// Counts a burst that an engine has processed, if it is an accelerator.
+    pub(super) fn count(
+        &self,
+        index: usize,
+        direction: Direction,
+        lengths: impl ExactSizeIterator<Item = usize>,
+    ) {
+        if let Some(counter) = &self.counters[index] {
+            counter.add(direction, lengths);
+        }
+    }
+
+    /// What an accelerator has sealed and opened.
+    pub(super) fn carried(&self, index: usize) -> Option<[Carried; 2]> {
+        self.counters[index].as_ref().map(Counter::read)
     }
 
     pub(super) fn engines(&self) -> &[Arc<dyn Engine>] {

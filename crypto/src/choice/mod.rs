@@ -6,6 +6,7 @@
 
 mod cache;
 mod calibrate;
+mod carried;
 mod copied;
 mod find;
 mod guard;
@@ -16,6 +17,7 @@ mod slot;
 mod subject;
 mod table;
 
+pub use carried::Carried;
 pub use find::{Found, find};
 pub use guard::Guarded;
 pub use measured::{Cost, Measured};
@@ -83,6 +85,11 @@ impl Choice {
     /// The health of the engine with this index, and how often it has failed.
     pub fn health(&self, index: usize) -> (Health, u64) {
         (self.members.health(index), self.members.failures(index))
+    }
+
+    /// What the engine with this index has sealed and opened, if it is an accelerator.
+    pub fn carried(&self, index: usize) -> Option<[Carried; 2]> {
+        self.members.carried(index)
     }
 
     /// What the configuration says about engines.

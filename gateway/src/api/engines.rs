@@ -1,10 +1,11 @@
 //! The answer of the API about the crypto engines.
 
 use super::model::{
-    Crypto, CryptoCipher, CryptoCost, CryptoDirection, CryptoEngine, CryptoEvent, CryptoPlace, CryptoUnused, EngineState,
+    Crypto, CryptoCipher, CryptoCost, CryptoDirection, CryptoEngine, CryptoEvent, CryptoPlace, CryptoTraffic,
+    CryptoUnused, EngineState,
 };
 use crypto::choice::{
-    BURSTS, Choice, Direction, EngineChange, Health, Measured, Row, SIZES, Slot, Subject,
+    BURSTS, Carried, Choice, Direction, EngineChange, Health, Measured, Row, SIZES, Slot, Subject,
 };
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
@@ -20,6 +21,8 @@ pub fn show(choice: &Choice) -> Crypto {
         retry_in: None,
         accelerator: false,
         failures: 0,
+        sealed: None,
+        opened: None,
     });
     let events = choice.events().into_iter().map(|event| CryptoEvent {
         at: event.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
@@ -53,6 +56,8 @@ pub fn describe(what: &EngineChange) -> String {
 fn engine(choice: &Choice, index: usize) -> CryptoEngine {
     let engine = &choice.engines()[index];
     let (health, failures) = choice.health(index);
+    let carried = choice.carried(index);
+    let traffic = |it: Carried| CryptoTraffic { packets: it.packets, bytes: it.bytes };
     let rows = choice.rows();
     let is_chosen = rows.iter().any(|(_, row)| row.is_chosen(index));
     let (state, why, retry_in) = match health {
@@ -69,6 +74,8 @@ fn engine(choice: &Choice, index: usize) -> CryptoEngine {
         retry_in,
         accelerator: engine.is_accelerator(),
         failures,
+        sealed: carried.map(|[sealed, _]| traffic(sealed)),
+        opened: carried.map(|[_, opened]| traffic(opened)),
     }
 }
 

@@ -155,6 +155,21 @@ pub struct CryptoEngine {
     pub accelerator: bool,
     /// How often it has failed.
     pub failures: u64,
+    /// The traffic that it has encrypted; none of an engine on the processor, which is not counted.
+    #[serde(default)]
+    pub sealed: Option<CryptoTraffic>,
+    /// The traffic that it has decrypted.
+    #[serde(default)]
+    pub opened: Option<CryptoTraffic>,
+}
+
+/// What an accelerator has encrypted or decrypted.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, PartialEq)]
+pub struct CryptoTraffic {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of their texts.
+    pub bytes: u64,
 }
 
 /// The choice for one cipher.
