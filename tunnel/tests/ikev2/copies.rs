@@ -116,3 +116,25 @@ fn a_refused_ike_auth_is_not_answered_to_who_copies_it() {
     let to: Vec<SocketAddr> = network.log[before..].iter().map(|(_, sent)| sent.to).collect();
     assert_eq!(to, [own]);
 }
+
+/// An altered copy of the answer to IKE_SA_INIT arrives before the genuine one. The responder cannot know that it was altered:
+/// it makes the SA, whose deletion is lost, and repeats its answer when the genuine one is tried.
+#[test]
+fn an_altered_answer_before_the_genuine_one_does_not_leave_both_sides_with_different_sas() {
+    let (mut network, ids) = acquainted(980, |_, _| {});
+    network.on_the_way = Some(Box::new(|datagram| {
+        !matches!(exchange(&datagram.bytes), (Exchange::IkeSaInit, true) | (Exchange::Informational, _))
+    }));
+    begin(&mut network, A, ids[A]);
+    network.run(Duration::from_millis(100));
+    let is_answer = |sent: &&Datagram| exchange(&sent.bytes) == (Exchange::IkeSaInit, true);
+    let genuine = network.log.iter().map(|(_, sent)| sent).find(is_answer).expect("B has answered").clone();
+    let mut altered = genuine.clone();
+    // The type of the last notification.
+    *altered.bytes.last_mut().expect("it is not empty") ^= 1;
+    network.arrive(altered);
+    network.arrive(genuine);
+    network.run(seconds(20));
+    assert_eq!(network.hosts[B].count(|event| matches!(event, Event::Established { .. })), 1);
+    assert_agree(&network, 1);
+}

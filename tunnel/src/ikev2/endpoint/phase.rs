@@ -88,12 +88,12 @@ impl Phase {
                 session.close(reason, context);
                 Some(Self::Established(session))
             }
-            Self::Initiating(state) => {
-                context.release_ike_spi(state.spi());
+            Self::Initiating(mut state) => {
+                state.release(context);
                 None
             }
-            Self::Agreeing(state) => {
-                context.release_ike_spi(state.spi());
+            Self::Agreeing(mut state) => {
+                state.release(context);
                 None
             }
             // The peer may have created a session already: it is told when its answer arrives.

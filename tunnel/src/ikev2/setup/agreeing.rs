@@ -69,8 +69,9 @@ impl Agreeing {
         self.first.connection()
     }
 
-    pub(crate) fn spi(&self) -> u64 {
-        self.first.spi()
+    /// Releases the SPIs of a set-up that ends.
+    pub(crate) fn release(&mut self, context: &mut Context<'_>) {
+        self.first.release(context);
     }
 
     /// Adds one more child.
@@ -136,7 +137,7 @@ impl Agreeing {
     }
 
     fn finish(
-        first: Initiating,
+        mut first: Initiating,
         answered: Answered,
         others: VecDeque<Answer>,
         proof: Result<Proof, Cause>,
@@ -146,7 +147,7 @@ impl Agreeing {
             Ok(proof) => Step::Agreed(Box::new(Agreed { first, answered, proof, others })),
             Err(cause) => {
                 context.fail(first.connection(), first.path(), cause);
-                context.release_ike_spi(first.spi());
+                first.release(context);
                 Step::End
             }
         }

@@ -79,8 +79,8 @@ struct Attempt {
 impl Authenticating {
     /// Sends IKE_AUTH to the sender of one answer.
     pub(crate) fn begin(agreed: Agreed, context: &mut Context<'_>) -> Box<Self> {
-        let Agreed { first, answered, proof, others } = agreed;
-        let mut attempt = Attempt::begin(&first, answered, &proof, context);
+        let Agreed { mut first, answered, proof, others } = agreed;
+        let mut attempt = Attempt::begin(&mut first, answered, &proof, context);
         if !others.is_empty() {
             attempt.channel.hurry(DOUBTED_TRANSMISSIONS);
         }
@@ -142,7 +142,7 @@ impl Authenticating {
     /// Ends the attempt with one answer: the next one is tried.
     fn go_on(mut self, was_refused: bool, context: &mut Context<'_>) -> Step {
         let (path, message) = (self.attempt.path, self.attempt.message);
-        self.attempt.release(context);
+        self.first.child = self.attempt.child;
         if let Some(answer) = self.others.pop_front().filter(|_| !self.is_abandoned) {
             return Step::Next(Box::new(self.first), answer, self.others);
         }
@@ -308,7 +308,7 @@ impl Authenticating {
 }
 
 impl Attempt {
-    fn begin(first: &Initiating, answered: Answered, proof: &Proof, context: &mut Context<'_>) -> Self {
+    fn begin(first: &mut Initiating, answered: Answered, proof: &Proof, context: &mut Context<'_>) -> Self {
         let Answered { path, nat, channel, init, childless } = answered;
         let wanted = &first.wanted;
         // A peer without RFC 6023 expects a Child SA.
@@ -316,7 +316,9 @@ impl Attempt {
             None if !childless && !wanted.config.children.is_empty() => Some(0),
             first => first.copied(),
         };
-        let child = child.and_then(|child| Request::first(first.id, &wanted.config, child, path, context));
+        let (id, known) = (first.id, first.child.take());
+        let new = |child: usize| Request::first(id, &wanted.config, child, path, context);
+        let child = known.or_else(|| child.and_then(new));
         let (message, since) = (AuthMessage::default(), context.now);
         let mut this = Self { path, nat, channel, init, child, message, sent: 1, since };
         this.send(wanted, proof, context);
@@ -362,12 +364,5 @@ impl Attempt {
             context.random,
         );
         context.send(self.path, datagrams);
-    }
-
-    /// Releases the SPI of the Child SA.
-    fn release(self, context: &mut Context<'_>) {
-        if let Some(child) = self.child {
-            context.release_child_spi(child.spi());
-        }
     }
 }

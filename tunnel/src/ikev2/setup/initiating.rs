@@ -23,6 +23,7 @@ use crate::ikev2::message::{
 use crate::ikev2::nat::{Nat, Path};
 use crate::ikev2::proposal::{IkeOffer, IkeSuite, describe_all};
 use crate::ikev2::retransmission::{Overdue, Retransmission};
+use crate::ikev2::session::Request;
 use crypto::SecretBytes;
 use crypto::exchange::{Group, PrivateShare};
 use std::sync::Arc;
@@ -72,6 +73,9 @@ pub(crate) struct Initiating {
     /// How often the message was sent, and when first.
     sent: u32,
     since: Time,
+    /// The Child SA that the sender of an earlier answer was asked for. The next answer may be from the same responder,
+    /// which has its SPI already.
+    pub(super) child: Option<Request>,
     /// The error sent by an unauthenticated source.
     doubt: Option<Cause>,
     /// Whether this is the second attempt, after [`start_over`](Self::start_over).
@@ -137,6 +141,7 @@ impl Initiating {
             path,
             spi: context.new_ike_spi(id),
             nonce: context.bytes(),
+            child: None,
             share: None,
             job: None,
             waiting: Waiting::default(),
@@ -175,10 +180,6 @@ impl Initiating {
 
     pub(crate) fn connection(&self) -> ConnectionId {
         self.wanted.connection
-    }
-
-    pub(crate) fn spi(&self) -> u64 {
-        self.spi
     }
 
     /// Adds one more child.
@@ -427,8 +428,8 @@ impl Initiating {
     }
 
     /// Starts over with a new SPI.
-    pub(super) fn start_over(self, context: &mut Context<'_>) -> Step {
-        context.release_ike_spi(self.spi);
+    pub(super) fn start_over(mut self, context: &mut Context<'_>) -> Step {
+        self.release(context);
         let group = self.wanted.config.ike.iter().find_map(|offer| offer.groups.first()).copied();
         match (Self::new(self.id, self.wanted, self.path, context), group) {
             (Some(this), Some(group)) => {
@@ -447,12 +448,20 @@ impl Initiating {
     }
 
     /// The same; `silence` is the cause to report if no error was received.
-    pub(super) fn give_up_as(self, path: Path, silence: Cause, context: &mut Context<'_>) -> Step {
+    pub(super) fn give_up_as(mut self, path: Path, silence: Cause, context: &mut Context<'_>) -> Step {
+        self.release(context);
         match self.doubt {
             Some(cause) => context.give_up(self.wanted.connection, self.path, cause),
             None => context.fail(self.wanted.connection, path, silence),
         }
-        context.release_ike_spi(self.spi);
         Step::End
+    }
+
+    /// Releases the SPIs of a set-up that ends.
+    pub(crate) fn release(&mut self, context: &mut Context<'_>) {
+        context.release_ike_spi(self.spi);
+        if let Some(child) = self.child.take() {
+            context.release_child_spi(child.spi());
+        }
     }
 }
