@@ -17,12 +17,18 @@ pub(crate) fn peer(request: &Request) -> Result<Answer, Failure> {
 
 /// Whether the peer is connected and each tunnel either has keys or waits for its first packet without a failure.
 fn is_up(peer: &IpsecPeer) -> bool {
+    if peer.has_instances() {
+        return true;
+    }
     let is_idle = peer.failure.is_none() && peer.connection_type != ConnectionType::Initiate;
     peer.up && (is_idle || peer.tunnels.iter().all(|tunnel| !tunnel.sas.is_empty()))
 }
 
 /// The state of a peer, its tunnels, and its last failure.
 pub(crate) fn explain(peer: &IpsecPeer) -> String {
+    if peer.has_instances() {
+        return profile(peer);
+    }
     let down: Vec<&IpsecTunnel> = peer.tunnels.iter().filter(|tunnel| tunnel.sas.is_empty()).collect();
     let state = match (peer.up, &down[..]) {
         (true, _) if peer.silent.is_some() => "silent: it was up, and does not answer",
@@ -46,6 +52,17 @@ pub(crate) fn explain(peer: &IpsecPeer) -> String {
         }
         None => {}
     }
+    lines.join("\n") + "\n"
+}
+
+/// A profile with instances: how many, and the last failure of a peer that is none.
+fn profile(peer: &IpsecPeer) -> String {
+    let count = match peer.instances.unwrap_or_default() {
+        1 => "1 instance".to_owned(),
+        count => format!("{count} instances"),
+    };
+    let head = format!("vpn ipsec site-to-site peer {}: {count}", peer.name);
+    let lines: Vec<String> = [head].into_iter().chain(peer.failure.iter().flat_map(failed)).collect();
     lines.join("\n") + "\n"
 }
 
@@ -140,6 +157,19 @@ mod tests {
              \x20 connected for 1h2m3s with berlin.example at 192.0.2.2, aes256gcm128-prfsha256-x25519\n\
              \x20 berlin-tunnel-1 is up for 5m, aes256gcm128-esn, 10.1.0.0/16 to 10.2.0.0/16\n"
         );
+    }
+
+    #[test]
+    fn a_profile_is_up_with_its_first_instance_and_says_why_others_failed() {
+        let mut peer = IpsecPeer { instances: Some(0), connection_type: ConnectionType::None, ..down() };
+        assert!(!is_up(&peer) && explain(&peer).starts_with("vpn ipsec site-to-site peer rome2: down\n"));
+        peer.instances = Some(1);
+        assert!(is_up(&peer));
+        let text = explain(&peer);
+        assert!(text.starts_with("vpn ipsec site-to-site peer rome2: 1 instance\n"), "{text}");
+        assert!(text.contains("no common proposal for IKE") && !text.contains("is down"), "{text}");
+        (peer.instances, peer.failure) = (Some(2), None);
+        assert_eq!(explain(&peer), "vpn ipsec site-to-site peer rome2: 2 instances\n");
     }
 
     #[test]

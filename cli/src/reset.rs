@@ -5,6 +5,8 @@ use crate::request::Request;
 use crate::vpn::Found;
 use crate::{Failure, client, vpn};
 use gateway::ipsec::model::Reset;
+use std::collections::BTreeSet;
+use std::path::Path;
 
 pub(crate) fn peer(request: &Request) -> Result<Answer, Failure> {
     // The table has it read as a number.
@@ -22,7 +24,14 @@ pub(crate) fn peer_or_all(request: &Request) -> Result<Answer, Failure> {
 }
 
 fn each(found: &[Found], tunnel: Option<u32>) -> Result<Answer, Failure> {
-    let begun = found.iter().map(|found| reset(found, tunnel)).collect::<Result<Vec<Reset>, Failure>>()?;
+    // A profile is reset with all its instances.
+    let named: BTreeSet<(&Path, &str)> = found.iter().map(|it| (&*it.socket, &*it.peer.name)).collect();
+    let is_with_profile = |it: &&Found| match &it.peer.instance_of {
+        Some(profile) => named.contains(&(&*it.socket, &**profile)),
+        None => false,
+    };
+    let found = found.iter().filter(|found| !is_with_profile(found));
+    let begun = found.map(|found| reset(found, tunnel)).collect::<Result<Vec<Reset>, Failure>>()?;
     Ok(Answer::new(begun, |begun| begun.iter().map(text).collect()))
 }
 

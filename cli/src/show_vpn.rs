@@ -13,11 +13,14 @@ use gateway::ipsec::model::{
 };
 use std::fmt::Write as _;
 
-/// The peer that the request names, or all, with their text.
+/// The peer that the request names, or all, with their text. Profiles are in it only while they have no instances.
 fn answer(request: &Request, text: impl Fn(&[IpsecPeer]) -> String + 'static) -> Result<Answer, Failure> {
     let found = vpn::wanted(request)?;
     let peers = found.into_iter().map(|found| found.peer).collect();
-    Ok(Answer::new(Ipsec { peers }, move |answer: &Ipsec| text(&answer.peers)))
+    Ok(Answer::new(Ipsec { peers }, move |answer: &Ipsec| {
+        let shown = answer.peers.iter().filter(|peer| !peer.has_instances()).cloned();
+        text(&shown.collect::<Vec<_>>())
+    }))
 }
 
 /// The same, with a message if no peer is configured.

@@ -64,10 +64,11 @@ fn not_running(why: &str) -> Failure {
     format!("IPsec process not running: {why}\n  fix: postern run --config FILE, then ask as root").into()
 }
 
-/// The peers with this name; several daemons can have one each.
+/// The peers with this name, and the instances of it; several daemons can have one each.
 fn named(found: Vec<Found>, name: &str) -> Result<Vec<Found>, Failure> {
+    let is_named = |peer: &IpsecPeer| peer.name == name || peer.instance_of.as_deref() == Some(name);
     let (named, others): (Vec<Found>, Vec<Found>) =
-        found.into_iter().partition(|found| found.peer.name == name);
+        found.into_iter().partition(|found| is_named(&found.peer));
     if !named.is_empty() {
         return Ok(named);
     }
@@ -109,6 +110,22 @@ mod tests {
             !why_not_in_force(std::slice::from_ref(&lasting), "berlin").expect("it is").contains("again")
         );
         assert_eq!(why_not_in_force(&[lasting], "rome"), None);
+    }
+
+    #[test]
+    fn the_name_of_a_profile_is_that_of_its_instances_too() {
+        let instance = |identity: &str| {
+            let mut found = found(&format!("branches/{identity}"));
+            found.peer.instance_of = Some("branches".to_owned());
+            found
+        };
+        let named = |name: &str| {
+            let all = vec![found("branches"), instance("b.example"), instance("c.example"), found("rome")];
+            let named = named(all, name).unwrap_or_default();
+            named.into_iter().map(|found| found.peer.name).collect::<Vec<_>>()
+        };
+        assert_eq!(named("branches"), ["branches", "branches/b.example", "branches/c.example"]);
+        assert_eq!(named("branches/c.example"), ["branches/c.example"]);
     }
 
     #[test]

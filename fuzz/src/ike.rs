@@ -122,6 +122,7 @@ fn connection(host: usize) -> Connection {
         local_identity: identity(host),
         remote_identity: Some(identity(1 - host)),
         authentication: Authentication::SharedKey(SecretBytes::new(SECRET.to_vec())),
+        further: Vec::new(),
         ike: vec![ike_offer()],
         children: vec![child("one"), child("two")],
         lifetime: Duration::from_secs(5000),
@@ -143,6 +144,7 @@ struct Gateway {
     path: Path,
     installed: HashSet<u32>,
     expected: HashSet<u32>,
+    instances: HashSet<ConnectionId>,
     /// Jobs that have not run yet.
     jobs: VecDeque<Job>,
 }
@@ -151,8 +153,8 @@ impl Gateway {
     fn new(host: usize, now: Now) -> Self {
         let mut endpoint = Endpoint::new(Box::new(Numbers(host as u64)));
         let id = endpoint.add_connection(now, connection(host));
-        let (installed, expected, jobs) = (HashSet::new(), HashSet::new(), VecDeque::new());
-        Self { endpoint, id, path: path(host), installed, expected, jobs }
+        let (installed, expected, instances) = (HashSet::new(), HashSet::new(), HashSet::new());
+        Self { endpoint, id, path: path(host), installed, expected, instances, jobs: VecDeque::new() }
     }
 
     /// Carries out actions; returns the datagrams to send.
@@ -180,11 +182,14 @@ impl Gateway {
                 Action::Retire { spi } => assert!(self.installed.remove(&spi)),
                 Action::Expect { spi } => assert!(self.expected.insert(spi)),
                 Action::ExpectNoMore { spi } => assert!(self.expected.remove(&spi)),
+                Action::AddInstance { instance, .. } => assert!(self.instances.insert(instance)),
+                Action::RemoveInstance { instance } => assert!(self.instances.remove(&instance)),
                 Action::Use { .. } | Action::KeepNat { .. } | Action::Follow { .. } | Action::Report(_) => {}
             }
         }
         let load = self.endpoint.load();
         assert!(load.child_spis >= self.installed.len(), "what is installed has an SPI");
+        assert_eq!(load.instances, self.instances.len());
         sent
     }
 }

@@ -211,6 +211,7 @@ pub(super) fn connection(number: usize, suite: Suite) -> Connection {
         local_identity: Identity::Fqdn(identity(number)),
         remote_identity: Some(Identity::Fqdn(GATEWAY_IDENTITY.to_owned())),
         authentication: Authentication::SharedKey(SecretBytes::new(SECRET.as_bytes().to_vec())),
+        further: Vec::new(),
         ike: vec![suite.offer()],
         children: vec![child],
         lifetime: 4 * LIFETIME,

@@ -52,6 +52,10 @@ pub(super) static INNER: &[Inner] = &[
         "vpn ipsec site-to-site peer <peer> authentication rsa",
         "Authentication by RSA keys without certificates",
     ),
+    inner(
+        "vpn ipsec site-to-site peer <peer> authentication second",
+        "Second round of authentication of both sides (RFC 4739)",
+    ),
     inner("vpn ipsec site-to-site peer <peer> authentication x509", "Authentication by certificates"),
     inner("vpn ipsec site-to-site peer <peer> tunnel", "Tunnels to the peer"),
     inner("vpn ipsec site-to-site peer <peer> tunnel <tunnel> local", "Traffic selector of this side"),
@@ -297,6 +301,23 @@ pub(super) static PEERS: &[Node] = &[
         "vpn ipsec site-to-site peer <peer> authentication rsa remote-key",
         Type::Reference(pki::KEY_PAIR),
         "Key pair with the public key of the peer",
+    ),
+    // Not in VyOS: the rounds are strongSwan's local-2 and remote-2.
+    value(
+        "vpn ipsec site-to-site peer <peer> authentication second local-id",
+        IDENTITY,
+        "Identity of this gateway in the second round",
+    ),
+    value(
+        "vpn ipsec site-to-site peer <peer> authentication second mode",
+        Type::Word(&["pre-shared-secret"]),
+        "Authentication method of the second round: the psk with these identities",
+    )
+    .or("pre-shared-secret"),
+    value(
+        "vpn ipsec site-to-site peer <peer> authentication second remote-id",
+        IDENTITY,
+        "Identity that the peer must have in the second round",
     ),
     flag(
         "vpn ipsec site-to-site peer <peer> authentication use-x509-id",

@@ -69,6 +69,33 @@ fn what_does_not_go_together_is_refused_with_what_to_type() {
 }
 
 #[test]
+fn a_second_round_needs_both_identities_and_a_secret_of_them() {
+    let line = "set vpn ipsec site-to-site peer a authentication second";
+    let both = format!("{line} local-id two.a.example\n{line} remote-id two.b.example");
+    check_refused(
+        &both,
+        "no psk has two.b.example as id",
+        "set vpn ipsec authentication psk NAME id two.b.example",
+    );
+    let psk = "set vpn ipsec authentication psk two";
+    let psk = format!("{psk} id two.a.example\n{psk} id two.b.example\n{psk} secret second");
+    check_refused(
+        &format!("{psk}\n{line} local-id two.a.example"),
+        "second has no remote-id",
+        "remote-id ID",
+    );
+    let any = format!("{psk}\n{both}\n{line} remote-id %any");
+    check_refused(&any, "second has no remote-id", "remote-id ID");
+    let (settings, _) = loaded(&site(&format!("{psk}\n{both}")));
+    let second = settings.peers["a"].second.as_ref().expect("it has one");
+    assert_eq!((&*second.psk, second.secret.expose()), ("two", &b"second"[..]));
+    assert_eq!(
+        [&second.local_id, &second.remote_id].map(ToString::to_string),
+        ["two.a.example", "two.b.example"]
+    );
+}
+
+#[test]
 fn what_cannot_be_served_is_refused_with_what_to_type() {
     let line = "set vpn ipsec site-to-site peer a";
     for (extra, reason, fix) in [

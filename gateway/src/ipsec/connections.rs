@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::host::netlink::Netlink;
 use crate::host::networks::MARK;
 use config::settings::ipsec::{
-    Action, Authentication, Esp, EspProposal, Ike, IkeProposal, Peer, Pfs, Remote, Traffic, Tunnel,
+    Action, Authentication, Esp, EspProposal, Ike, IkeProposal, Peer, Pfs, Remote, Second, Traffic, Tunnel,
 };
 use crypto::exchange;
 use crypto::pki::Evidence;
@@ -50,6 +50,8 @@ pub struct Names {
     pub esp_groups: Vec<(String, Group)>,
     /// The authentication method of both sides.
     pub proof: Proof,
+    /// The identity of the peer in the second round, and its method.
+    pub second: Option<(String, Proof)>,
     /// Our own identity.
     pub local_id: String,
 }
@@ -86,6 +88,7 @@ pub fn check(name: &str, peer: &Peer) -> Result<Option<String>, PeerError> {
         revocation::check(name, x509)?;
     }
     peer.remote_id.as_ref().map(|id| identity(name, id)).transpose()?;
+    further(name, peer)?;
     if peer.remote_addresses.is_empty() || peer.local_id.is_some() {
         local_identity(name, peer, &authentication, None)?;
     }
@@ -128,6 +131,7 @@ pub fn plan(
         local_identity,
         remote_identity,
         authentication,
+        further: further(name, peer)?,
         ike: peer.ike.proposals.iter().map(ike_offer).collect(),
         children: children.clone().map(|(number, tunnel)| child(name, number, tunnel, peer)).collect(),
         lifetime: peer.ike.lifetime_seconds.map_or(LONG, |seconds| Duration::from_secs(seconds.into())),
@@ -154,6 +158,18 @@ pub fn plan(
     Ok(Plan { names, connection: Arc::new(connection), children, keeps: false })
 }
 
+/// The rounds of authentication after the first.
+fn further(name: &str, peer: &Peer) -> Result<Vec<ike::FurtherRound>, PeerError> {
+    let round = |second: &Second| {
+        Ok(ike::FurtherRound {
+            local_identity: identity(name, &second.local_id)?,
+            remote_identity: Some(identity(name, &second.remote_id)?),
+            authentication: ike::Authentication::SharedKey(second.secret.clone()),
+        })
+    };
+    peer.second.iter().map(round).collect()
+}
+
 fn names(name: &str, peer: &Peer) -> Names {
     let group = |name: &str, numbers: &mut dyn Iterator<Item = u16>| Group {
         name: name.to_owned(),
@@ -173,11 +189,15 @@ fn names(name: &str, peer: &Peer) -> Names {
         ike_group: group(&peer.ike_group, &mut peer.ike.proposals.iter().map(|proposal| proposal.number)),
         esp_groups: peer.tunnels.iter().map(|(&number, tunnel)| esp_group((number, tunnel))).collect(),
         proof: Proof::of(name, peer),
+        second: peer.second.as_ref().and_then(|second| {
+            Some((identity(name, &second.remote_id).ok()?.to_string(), Proof::of_second(second)))
+        }),
         local_id: String::new(),
     }
 }
 
-fn child_name(peer: &str, number: u32) -> String {
+/// The name of a tunnel in reports.
+pub(super) fn child_name(peer: &str, number: u32) -> String {
     format!("{peer}-tunnel-{number}")
 }
 
@@ -227,7 +247,8 @@ pub fn is_same(before: &Peer, after: &Peer) -> bool {
     let ids = |peer: &Peer| (peer.local_id.clone(), peer.remote_id.clone());
     sides(before) == sides(after)
         && ids(before) == ids(after)
-        && (&before.authentication, before.prefers_udp) == (&after.authentication, after.prefers_udp)
+        && (&before.authentication, &before.second) == (&after.authentication, &after.second)
+        && before.prefers_udp == after.prefers_udp
 }
 
 /// Our identity: the configured one, or the subject of our certificate, or the address that the peer sees.

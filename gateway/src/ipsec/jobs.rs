@@ -141,6 +141,7 @@ mod tests {
                 local_identity: Identity::Fqdn("here".to_owned()),
                 remote_identity: None,
                 authentication: Authentication::SharedKey(SecretBytes::new(b"secret".to_vec())),
+                further: Vec::new(),
                 ike: vec![ike],
                 children: Vec::new(),
                 lifetime: Duration::from_secs(1000),

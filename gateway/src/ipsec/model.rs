@@ -17,8 +17,14 @@ pub struct Ipsec {
 /// An IPsec peer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct IpsecPeer {
-    /// Its name.
+    /// Its name; that of an instance is the name of its profile, `/` and its identity.
     pub name: String,
+    /// The configured peer that it is an instance of: a profile, which serves all that authenticate.
+    #[serde(default)]
+    pub instance_of: Option<String>,
+    /// The number of its instances, if it is a profile. It has no IKE SA of its own.
+    #[serde(default)]
+    pub instances: Option<usize>,
     /// Whether there is an IKE SA.
     pub up: bool,
     /// Our address, if it is known.
@@ -63,6 +69,13 @@ pub struct IpsecPeer {
     /// While it is not connected: the last call from an address for which no peer is configured, which may be its own.
     #[serde(default)]
     pub unknown_caller: Option<IpsecFailure>,
+}
+
+impl IpsecPeer {
+    /// Whether it is a profile whose instances stand for it.
+    pub fn has_instances(&self) -> bool {
+        self.instances.is_some_and(|count| count > 0)
+    }
 }
 
 /// The IKE SA with a peer.

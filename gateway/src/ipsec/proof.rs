@@ -3,7 +3,7 @@
 use super::identity::identity;
 use super::peer_error::PeerError;
 use crate::clock::Clock;
-use config::settings::ipsec::{Authentication, Peer, Rsa, X509};
+use config::settings::ipsec::{Authentication, Peer, Rsa, Second, X509};
 use crypto::pki::{Certificate, Evidence, TrustStore, chain};
 use crypto::signature::{SigningKey, VerifyingKey};
 use std::sync::Arc;
@@ -130,6 +130,11 @@ impl Proof {
             (Authentication::X509(_), _) => Self::Certificate,
             (Authentication::Rsa(_), _) => Self::Key,
         }
+    }
+
+    /// The method of a second round.
+    pub(super) fn of_second(second: &Second) -> Self {
+        Self::Secret(format!("set vpn ipsec authentication psk {} secret", second.psk))
     }
 
     /// The fix if we do not accept the peer's credentials.

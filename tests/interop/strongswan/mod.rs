@@ -4,6 +4,7 @@ mod asks;
 mod authorities;
 mod certificates;
 mod guide;
+mod instances;
 mod keys;
 mod lives;
 mod nat;
@@ -11,6 +12,7 @@ mod proposals;
 mod refusals;
 mod rekeys;
 mod revocation;
+mod rounds;
 mod selectors;
 mod ways;
 

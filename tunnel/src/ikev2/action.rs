@@ -1,6 +1,7 @@
 //! The actions that the protocol asks its caller to carry out.
 
 use super::event::Event;
+use super::identity::Identity;
 use super::ids::{ConnectionId, SessionId};
 use super::job::Job;
 use super::nat::{Follows, Path};
@@ -33,6 +34,20 @@ pub enum Action {
     },
     /// Accept packets under this SA, the queued ones first, and send with it.
     Install(Box<Install>),
+    /// Keep the SAs of this connection apart from those of others: it is an instance of a profile.
+    AddInstance {
+        /// The profile, which was added to the endpoint.
+        profile: ConnectionId,
+        /// The instance, to which later actions and events refer.
+        instance: ConnectionId,
+        /// The identity of its peer.
+        identity: Identity,
+    },
+    /// Forget an instance: its last session has ended.
+    RemoveInstance {
+        /// The instance.
+        instance: ConnectionId,
+    },
     /// Send with this SA instead of the older one for the same packets.
     Use {
         /// The SPI that we receive with, of an SA installed before.
@@ -96,6 +111,10 @@ impl fmt::Debug for Action {
             Self::Expect { spi } => write!(f, "Expect({spi:x})"),
             Self::ExpectNoMore { spi } => write!(f, "ExpectNoMore({spi:x})"),
             Self::Install(install) => write!(f, "Install({:x})", install.sa.inbound.spi),
+            Self::AddInstance { instance, identity, .. } => {
+                write!(f, "AddInstance({instance:?}, {identity})")
+            }
+            Self::RemoveInstance { instance } => write!(f, "RemoveInstance({instance:?})"),
             Self::Use { spi } => write!(f, "Use({spi:x})"),
             Self::Retire { spi } => write!(f, "Retire({spi:x})"),
             Self::Follow { path, .. } => write!(f, "Follow({path:?})"),

@@ -1,5 +1,6 @@
 //! Why a negotiation fails, and which side is at fault.
 
+use super::limits::INSTANCES;
 use crate::esp::TrafficSelector;
 use crypto::pki::ChainError;
 use std::fmt;
@@ -85,6 +86,12 @@ pub enum Cause {
     /// Our key is RSA, and the peer announces no hash that we can sign with (RFC 7427). SHA-1 would be the only one
     /// left, and is not allowed.
     OnlySha1,
+    /// The peer authenticates in fewer rounds than configured (RFC 4739).
+    MissingRound,
+    /// The peer authenticates in more rounds than configured.
+    ExtraRound,
+    /// The settings of the peer have changed between two rounds of its authentication.
+    Reconfigured,
     /// The peer rejected our authentication.
     Refused,
     /// The peer refused with a notification of this name.
@@ -93,6 +100,11 @@ pub enum Cause {
     Misbehaved(&'static str),
     /// The peer asks for more key exchanges or Child SAs than any lifetime makes necessary: they are refused for now.
     TooManyExchanges,
+    /// Its profile serves as many peers as it may.
+    TooManyInstances {
+        /// The identity of the peer.
+        identity: String,
+    },
     /// No route leads to the peer.
     NoRoute,
     /// The peer does not answer.
@@ -177,10 +189,16 @@ impl fmt::Display for Cause {
             Self::CannotSign(why) => write!(f, "we cannot sign: {why}"),
             Self::OwnCertificate(why) => write!(f, "our own certificate is not valid: {why}"),
             Self::OnlySha1 => f.write_str("the peer announces no signature hash other than SHA-1"),
+            Self::MissingRound => f.write_str("the peer does not authenticate a second time"),
+            Self::ExtraRound => f.write_str("the peer authenticates once more than configured"),
+            Self::Reconfigured => f.write_str("the settings changed during the authentication"),
             Self::Refused => f.write_str("the peer rejected our authentication"),
             Self::Notified(name) => write!(f, "the peer answers {name}"),
             Self::Misbehaved(why) => write!(f, "the peer violates the protocol: {why}"),
             Self::TooManyExchanges => f.write_str("the peer asks for too many key exchanges or Child SAs"),
+            Self::TooManyInstances { identity } => {
+                write!(f, "{INSTANCES} peers are connected already, which leaves no room for {identity}")
+            }
             Self::NoRoute => f.write_str("no route leads to the peer"),
             Self::NoAnswer => f.write_str("the peer does not answer"),
             Self::NoAuthAnswer(_) => f.write_str("the peer does not answer IKE_AUTH"),

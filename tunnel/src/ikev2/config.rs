@@ -25,6 +25,8 @@ pub struct Connection {
     pub remote_identity: Option<Identity>,
     /// How both sides authenticate.
     pub authentication: Authentication,
+    /// The rounds of authentication that follow, in this order (RFC 4739).
+    pub further: Vec<FurtherRound>,
     /// The proposals for the IKE SA, in order of preference.
     pub ike: Vec<IkeOffer>,
     /// The Child SAs.
@@ -43,6 +45,25 @@ pub struct Connection {
     /// Whether ESP is encapsulated in UDP even without a NAT, if the peer supports NAT traversal. A change does not
     /// affect an existing session.
     pub force_encapsulation: bool,
+}
+
+/// A round of authentication of both sides that follows another one (RFC 4739).
+#[derive(Clone)]
+pub struct FurtherRound {
+    /// The local identity.
+    pub local_identity: Identity,
+    /// The identity that the peer must have in this round; `None` accepts any.
+    pub remote_identity: Option<Identity>,
+    /// How both sides authenticate.
+    pub authentication: Authentication,
+}
+
+/// A round of authentication: the first one of a connection, or a further one.
+#[derive(Clone, Copy)]
+pub(super) struct Round<'a> {
+    pub(super) local: &'a Identity,
+    pub(super) remote: Option<&'a Identity>,
+    pub(super) authentication: &'a Authentication,
 }
 
 /// The retransmission timers.
@@ -161,6 +182,28 @@ pub enum WhenLost {
 }
 
 impl Connection {
+    /// All rounds of authentication, in order.
+    pub(super) fn rounds(&self) -> impl Iterator<Item = Round<'_>> {
+        let Self { local_identity, remote_identity, authentication, further, .. } = self;
+        let further = further.iter().map(|round| Round {
+            local: &round.local_identity,
+            remote: round.remote_identity.as_ref(),
+            authentication: &round.authentication,
+        });
+        let first = Round { local: local_identity, remote: remote_identity.as_ref(), authentication };
+        std::iter::once(first).chain(further)
+    }
+
+    /// The round with this number, from 0.
+    pub(super) fn round(&self, number: usize) -> Option<Round<'_>> {
+        self.rounds().nth(number)
+    }
+
+    /// Whether it is a profile: it serves every peer that authenticates, from any address, each as an instance.
+    pub fn is_profile(&self) -> bool {
+        self.remote.is_none() && self.remote_identity.is_none()
+    }
+
     /// Whether the connection matches these two addresses.
     pub(super) fn is_between(&self, local: IpAddr, remote: IpAddr) -> bool {
         self.local.is_none_or(|known| known == local) && self.remote.is_none_or(|known| known == remote)

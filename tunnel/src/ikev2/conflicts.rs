@@ -22,6 +22,8 @@ pub(super) struct Claim {
     pub(super) session: SessionId,
     /// The connection and the index of the child.
     tunnel: (ConnectionId, usize),
+    /// The profile, if the connection is an instance.
+    profile: Option<ConnectionId>,
     pub(super) identity: Identity,
     /// Whether the configuration requires this identity of the peer.
     is_named: bool,
@@ -66,6 +68,7 @@ impl Side {
 pub(super) struct Claimant<'a> {
     pub(super) session: SessionId,
     pub(super) connection: ConnectionId,
+    pub(super) profile: Option<ConnectionId>,
     pub(super) config: &'a Connection,
     pub(super) identity: &'a Identity,
 }
@@ -77,7 +80,7 @@ impl Claim {
         (spi, child): (u32, usize),
         [local, remote]: [&[TrafficSelector]; 2],
     ) -> Self {
-        let Claimant { session, connection, config, identity } = *claimant;
+        let Claimant { session, connection, profile, config, identity } = *claimant;
         let configured = config.children.get(child);
         let of_remote = configured.map_or(&[][..], |child| &child.remote);
         let known: Vec<TrafficSelector> = config.remote.map(host).into_iter().collect();
@@ -86,6 +89,7 @@ impl Claim {
             spi,
             session,
             tunnel: (connection, child),
+            profile,
             identity: identity.clone(),
             is_named: config.remote_identity.is_some(),
             is_anywhere: side.is_empty(),
@@ -120,8 +124,10 @@ impl Claim {
         if local.is_empty() || remote.is_empty() {
             return false;
         }
-        // Neither address is configured, so the configuration gives no order between the two.
-        if self.is_anywhere && owner.is_anywhere {
+        // Neither address is configured, so the configuration gives no order between the two; nor does it between
+        // instances of one profile.
+        let is_beside = self.profile.is_some() && self.profile == owner.profile;
+        if is_beside || (self.is_anywhere && owner.is_anywhere) {
             return true;
         }
         let pairs = || local.iter().flat_map(|local| remote.iter().map(move |remote| (local, remote)));
@@ -146,7 +152,7 @@ pub(super) struct Conflicts {
     /// By the remote addresses: whether they are IPv4, and the number of free bits. Few of ten thousand claims share
     /// the addresses of a new one.
     ranges: BTreeMap<(bool, u32), Ranges>,
-    /// Claims of connections that any authenticated peer may use.
+    /// Claims of connections that any authenticated peer may use, one at a time.
     by_tunnel: HashMap<(ConnectionId, usize), BTreeMap<u32, Arc<Claim>>>,
 }
 
@@ -181,7 +187,7 @@ impl Conflicts {
         for (class, place) in places(&claim) {
             self.ranges.entry(class).or_default().insert(place, Arc::clone(&claim));
         }
-        if !claim.is_named {
+        if !claim.is_named && claim.profile.is_none() {
             self.by_tunnel.entry(claim.tunnel).or_default().insert(claim.spi, Arc::clone(&claim));
         }
         self.by_spi.insert(claim.spi, claim);

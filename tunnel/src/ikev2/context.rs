@@ -9,6 +9,7 @@ use super::event::Event;
 use super::identity::Identity;
 use super::ids::ConnectionId;
 use super::ids::SessionId;
+use super::instances::Instances;
 use super::job::{Job, Work};
 use super::limits::{UNAUTHENTICATED_REPORT_INTERVAL, UNAUTHENTICATED_REPORTS};
 use super::nat::Path;
@@ -28,6 +29,8 @@ pub(super) struct Registry {
     expected: HashSet<u32>,
     /// The number of the last job.
     last_job: u64,
+    /// The instances of profiles.
+    pub(super) instances: Instances,
     /// The peers that hold traffic selectors.
     pub(super) conflicts: Conflicts,
     /// Sessions that conflict with others: a liveness check will be sent to their peers.
@@ -115,6 +118,8 @@ pub(super) struct Context<'a> {
     pub(super) compared: &'a mut u64,
     /// Whether one more unauthenticated peer may wait for the revocation status of its certificate.
     pub(super) may_hold: bool,
+    /// Bytes of messages that half-open SAs may still keep.
+    pub(super) room: usize,
     pub(super) out: &'a mut Outbox,
 }
 
@@ -134,7 +139,9 @@ impl Context<'_> {
 
     /// The same, rate-limited: an authenticated peer can cause the failure at will.
     pub(super) fn fail_sometimes(&mut self, connection: ConnectionId, path: Path, cause: Cause) {
-        if self.registry.may_report((Some(connection), true), self.now) {
+        // An instance is new whenever its peer comes back: the budget is that of its profile.
+        let configured = self.registry.instances.configured(connection);
+        if self.registry.may_report((Some(configured), true), self.now) {
             self.fail(connection, path, cause);
         }
     }

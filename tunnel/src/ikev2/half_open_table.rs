@@ -192,6 +192,11 @@ impl HalfOpenTable {
         self.waiting < HELD_TOTAL
     }
 
+    /// Bytes of messages and fragments that entries may still keep.
+    pub(super) fn room(&self) -> usize {
+        HALF_OPEN_FRAGMENTS.saturating_sub(self.held)
+    }
+
     /// Whether the fragments of an entry fit into the memory limit.
     pub(super) fn has_room(&self, entry: &HalfOpenEntry) -> bool {
         self.held + entry.held <= HALF_OPEN_FRAGMENTS

@@ -64,10 +64,10 @@ pub(super) enum Work {
     Agree { share: Arc<PrivateShare>, public: Vec<u8> },
     /// Generate a share and agree on a secret with the sender of a request.
     Exchange { group: Group, random: Box<dyn Random>, public: Vec<u8> },
-    /// Compute the local proof.
-    Sign { init: Arc<Init>, config: Arc<Connection>, theirs: Option<Scheme>, wall: Duration },
-    /// Verify the proof of the peer.
-    Verify { init: Arc<Init>, config: Arc<Connection>, incoming: Arc<Incoming>, wall: Duration },
+    /// Compute the local proof of a round.
+    Sign { init: Arc<Init>, config: Arc<Connection>, round: usize, theirs: Option<Scheme>, wall: Duration },
+    /// Verify the proof of the peer in a round.
+    Verify { init: Arc<Init>, config: Arc<Connection>, round: usize, incoming: Arc<Incoming>, wall: Duration },
     /// Find another connection that the credentials of an authenticated peer match.
     Compare {
         rivals: Arc<[Rival]>,
@@ -106,9 +106,12 @@ impl Work {
                 let exchanged = |secret| Exchanged { group, public: share.public().to_vec(), secret };
                 Output::Exchanged(share.agree(&public).map(exchanged))
             }
-            Self::Sign { init, config, theirs, wall } => Output::Signed(init.prove(&config, theirs, wall)),
-            Self::Verify { init, config, incoming, wall } => {
-                Output::Verified(init.verify(&config, &incoming, wall))
+            Self::Sign { init, config, round, theirs, wall } => Output::Signed(match config.round(round) {
+                Some(round) => init.prove(round, theirs, wall),
+                None => Err(Cause::ExtraRound),
+            }),
+            Self::Verify { init, config, round, incoming, wall } => {
+                Output::Verified(init.verify((&config, round), &incoming, wall))
             }
             Self::Compare { rivals, config, claimed, incoming, wall } => {
                 Output::Compared(Rival::find(&rivals, &config, &claimed, &incoming, wall))

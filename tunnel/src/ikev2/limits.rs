@@ -104,6 +104,8 @@ pub const NAT_KEEPALIVE: Duration = Duration::from_secs(20);
 pub const RECONNECT_DELAY: Duration = Duration::from_secs(10);
 /// The time during which packets do not trigger a set-up that was refused or has failed.
 pub const TRAFFIC_DELAY: Duration = Duration::from_secs(10);
+/// The maximum number of instances of a profile. Peers with a shared secret can claim any identity, and become one each.
+pub const INSTANCES: usize = 4096;
 /// The maximum number of sessions that one peer has initiated. Reauthentication needs two, but a peer may forget
 /// sessions without deleting them.
 pub const PEER_SESSIONS: usize = 4;

@@ -25,6 +25,7 @@ mod half_open_table;
 mod identity;
 mod ids;
 mod inbound;
+mod instances;
 mod job;
 pub mod keys;
 pub mod limits;
@@ -40,7 +41,8 @@ mod setup;
 pub use action::{Action, Install, Outbox};
 pub use cause::{AuthMessage, Cause, Unproved};
 pub use config::{
-    Authentication, Child, Connection, Credentials, DeadPeerDetection, Patience, RawKeys, Start, WhenLost,
+    Authentication, Child, Connection, Credentials, DeadPeerDetection, FurtherRound, Patience, RawKeys,
+    Start, WhenLost,
 };
 pub use endpoint::{
     CannotInitiate, ChildState, ChildStatus, Details, Endpoint, Ignored, IkeStatus, Load, SessionStatus,

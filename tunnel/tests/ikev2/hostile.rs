@@ -20,7 +20,8 @@ pub(crate) const EXCHANGES: [Exchange; 7] = [
     Exchange::Other(255),
 ];
 
-pub(crate) const NOTHING: Load = Load { ike_spis: 0, child_spis: 0, claims: 0, half_open: 0, fragments: 0 };
+pub(crate) const NOTHING: Load =
+    Load { ike_spis: 0, child_spis: 0, claims: 0, instances: 0, half_open: 0, fragments: 0 };
 
 pub(crate) fn waiting() -> Network {
     acquainted(50, |_, _| {}).0

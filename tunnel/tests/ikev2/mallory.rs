@@ -246,6 +246,13 @@ impl Mallory {
 
     /// What an honest initiator authenticates with.
     pub fn auth_payloads(&self) -> Vec<Payload<'static>> {
+        let mut list = self.proof_payloads();
+        list.extend(child_payloads(&[esp_offer()]));
+        list
+    }
+
+    /// The same without a wish for a child.
+    pub fn proof_payloads(&self) -> Vec<Payload<'static>> {
         let identity = self.identity;
         let Ok(Message { body: Body::Clear(payloads), .. }) = Message::parse(&self.answer) else {
             panic!("in the clear");
@@ -255,12 +262,10 @@ impl Mallory {
         let octets = Signed { message: &self.first, nonce, identity }.octets(Prf::HmacSha256, key);
         let secret = SecretBytes::new(self.secret.to_vec());
         let data = shared_key_mac(Prf::HmacSha256, &secret, &octets).expose().to_vec().leak();
-        let mut list = vec![
+        vec![
             Payload::IdI(Identification::parse(identity).expect("ours")),
             Payload::Auth(Authentication { method: method::SHARED_KEY, data }),
-        ];
-        list.extend(child_payloads(&[esp_offer()]));
-        list
+        ]
     }
 
     /// Replaces the IKE SA from another address, where an accomplice sees the answer, and goes on in the new one.

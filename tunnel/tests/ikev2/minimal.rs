@@ -14,7 +14,7 @@ use tunnel::ikev2::message::{
     Payload, Payloads, ProposalSpi, emit, emit_clear,
 };
 use tunnel::ikev2::proposal::{EspOffer, IkeOffer};
-use tunnel::ikev2::{CloseReason, Connection, Event, Start, WhenLost};
+use tunnel::ikev2::{Cause, CloseReason, Connection, Event, Start, WhenLost};
 
 const NONCE: [u8; 32] = [5; 32];
 const IDENTITY: &[u8] = b"\x02\0\0\0host2.example";
@@ -89,6 +89,8 @@ impl Minimal {
             Payload::Sa(vec![selected.answer(ProposalSpi::None)]),
             Payload::Ke(KeyExchange { group: 31, public: share.public() }),
             Payload::Nonce(&NONCE),
+            // It says more than it can.
+            Payload::Notify(Notify::new(notify::MULTIPLE_AUTH_SUPPORTED, &[])),
         ];
         let first = emit_clear(&Header { responder_spi: responder, ..header.response() }, &answer);
         self.sessions.push(Session { spis, keys, first: first.clone(), nonce: nonce.to_vec() });
@@ -198,6 +200,21 @@ fn an_sa_that_cannot_be_rekeyed_is_replaced_by_a_new_session() {
         assert!(reasons(&network, A).iter().all(|reason| *reason == CloseReason::Replaced));
         assert_eq!((established(&network.hosts[A]), failures(&network, A)), (1, 0));
     }
+}
+
+/// RFC 4739: both sides say after each round whether another one follows.
+#[test]
+fn a_responder_that_leaves_out_the_second_round_gets_no_session() {
+    let (mut network, minimal) = with_minimal(|connection| {
+        connection.further = vec![crate::rounds::second(A)];
+    });
+    run(&mut network, &minimal, seconds(30), |network| {
+        assert!(network.hosts[A].installed.is_empty() && established(&network.hosts[A]) == 0);
+    });
+    assert!(minimal.lock().expect("one thread").ended > 0, "it is told, as it has made a session");
+    let told = |event: &Event| matches!(event, Event::Failed { cause: Cause::MissingRound, .. });
+    assert_eq!(network.hosts[A].count(told), 1, "{:?}", network.hosts[A].events);
+    assert_eq!(network.hosts[A].endpoint.load(), tunnel::ikev2::Load::default());
 }
 
 #[test]

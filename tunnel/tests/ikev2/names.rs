@@ -29,7 +29,8 @@ fn served_by_anyone(
     let anyone = network.add(B, anyone);
     begin(&mut network, A, ids[A]);
     network.run(seconds(5));
-    let is_served = network.hosts[B].installed.values().any(|it| it.install.connection == anyone);
+    let hub = &network.hosts[B];
+    let is_served = hub.installed.values().any(|it| hub.configured(it) == anyone);
     (network, ids, anyone, is_served)
 }
 

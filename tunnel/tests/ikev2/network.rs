@@ -58,6 +58,8 @@ pub struct Host {
     pub expected: HashSet<u32>,
     pub path: Option<Path>,
     pub events: Vec<Event>,
+    /// The instances of profiles, each with its profile.
+    pub instances: BTreeMap<ConnectionId, ConnectionId>,
     pub keepalives: usize,
     pub sent: usize,
     installs: u64,
@@ -74,6 +76,7 @@ impl Host {
             expected: HashSet::new(),
             path: None,
             events: Vec::new(),
+            instances: BTreeMap::new(),
             keepalives: 0,
             sent: 0,
             installs: 0,
@@ -85,6 +88,12 @@ impl Host {
     pub fn sending(&self, child: usize) -> Option<&Installed> {
         let of_child = self.installed.values().filter(|sa| sa.install.child == child);
         of_child.max_by_key(|sa| (!sa.held, sa.order))
+    }
+
+    /// The configured connection of an SA: that of the SA, or its profile.
+    pub fn configured(&self, installed: &Installed) -> ConnectionId {
+        let connection = installed.install.connection;
+        self.instances.get(&connection).copied().unwrap_or(connection)
     }
 
     /// The SPIs that are received with, in order.
@@ -237,6 +246,14 @@ impl Network {
                     let held = install.hold;
                     let installed = Installed { install: *install, held, order: this.installs };
                     assert!(this.installed.insert(spi, installed).is_none(), "an SPI has one owner");
+                }
+                Action::AddInstance { profile, instance, .. } => {
+                    assert!(this.instances.insert(instance, profile).is_none(), "it is new");
+                }
+                Action::RemoveInstance { instance } => {
+                    assert!(this.instances.remove(&instance).is_some(), "it was added");
+                    let of_it = |it: &Installed| it.install.connection == instance;
+                    assert!(!this.installed.values().any(of_it), "its SAs are gone");
                 }
                 Action::Use { spi } => {
                     if let Some(installed) = this.installed.get_mut(&spi) {

@@ -309,13 +309,13 @@ fn a_borrowed_name_does_not_help() {
     }
 }
 
-/// A connection that anyone may use who authenticates leads to one of them: another does not get its place by asking for
-/// other packets.
+/// A connection to one address, for any identity, leads to one peer: another does not get its place by asking for other
+/// packets. (One for any address is a profile, and leads to many.)
 #[test]
 fn a_tunnel_leads_to_one_peer() {
     let (mut network, _) = acquainted(57, |host, it| {
         if host == B {
-            (it.remote, it.remote_identity) = (None, None);
+            (it.remote, it.remote_identity) = (Some(ip("198.51.100.1")), None);
             it.children[0].remote = vec![net("10.0.0.0", "10.255.255.255")];
         }
     });
@@ -336,9 +336,13 @@ fn a_tunnel_leads_to_one_peer() {
     };
     let (one, other) = (host(ip("10.9.0.5")), host(ip("10.9.0.6")));
     assert_eq!(call(&mut network, b"\x02\0\0\0a.example", "198.51.100.1:500", one), None);
-    let error = call(&mut network, b"\x02\0\0\0b.example", "198.51.100.2:500", other.clone());
+    let error = call(&mut network, b"\x02\0\0\0b.example", "198.51.100.1:501", other.clone());
     assert_eq!(error, Some(notify::TS_UNACCEPTABLE));
-    assert_eq!(call(&mut network, b"\x02\0\0\0a.example", "198.51.100.3:500", other), None, "the same again");
+    assert_eq!(
+        call(&mut network, b"\x02\0\0\0a.example", "198.51.100.1:1502", other),
+        None,
+        "the same again"
+    );
 }
 
 /// The owner may be gone, and has only not been missed yet.

@@ -75,6 +75,7 @@ pub fn connection(host: usize) -> Connection {
         local_identity: name(ours),
         remote_identity: Some(name(theirs)),
         authentication: Authentication::SharedKey(SecretBytes::new(b"a secret of both".to_vec())),
+        further: Vec::new(),
         ike: vec![ike_offer()],
         children: vec![child("lan", ours, theirs)],
         lifetime: 4 * HOUR,
@@ -142,6 +143,8 @@ pub fn assert_nothing_leaks(network: &Network, sessions: usize) {
         assert_eq!(load.child_spis, host.installed.len(), "{:x?}", host.spis());
         assert_eq!(load.claims, host.installed.len(), "{:x?}", host.spis());
         assert_eq!(load.half_open, 0);
+        assert_eq!(load.instances, host.instances.len());
+        assert!(load.instances <= sessions);
         assert!(host.expected.is_empty(), "{:x?}", host.expected);
         assert_eq!(established(host), sessions);
     }

@@ -12,6 +12,7 @@ mod identity;
 mod overlap;
 mod peer;
 mod pki;
+mod second;
 mod secret;
 
 pub use algorithm::{encryption_by_name, prf_by_name, weakness};
@@ -62,6 +63,8 @@ pub struct Peer {
     pub remote_id: Option<Identity>,
     /// How both sides prove that.
     pub authentication: Authentication,
+    /// The second round of authentication of both sides, if there is one.
+    pub second: Option<Second>,
     /// The name of its `psk`, if its secret has one.
     pub psk: Option<String>,
     /// The name of its `ike-group`.
@@ -79,6 +82,19 @@ pub struct Peer {
     pub replay_window: Option<u32>,
     /// Tunnels that are not disabled, by number. Boxed, as a map has room for eleven and most peers have one.
     pub tunnels: BTreeMap<u32, Box<Tunnel>>,
+}
+
+/// A second round of authentication, by a secret that both have (RFC 4739).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Second {
+    /// Our identity in this round.
+    pub local_id: Identity,
+    /// The peer's.
+    pub remote_id: Identity,
+    /// The name of the `psk`.
+    pub psk: String,
+    /// Its secret.
+    pub secret: SecretBytes,
 }
 
 /// Where a peer is.

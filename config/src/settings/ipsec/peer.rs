@@ -71,10 +71,11 @@ impl Reader {
         let path = format!("vpn ipsec site-to-site peer {name}");
         let sides = self.sides(&path, name, tree);
         let authentication = self.authentication(named, &path, tree, &sides);
+        let second = self.second_round(named, &path, tree);
         let ike = self.ike_of(named, &path, tree);
         self.refuse_vti(&path, tree);
         let tunnels = self.tunnels(named, &path, tree);
-        let (ike, authentication) = (ike?, authentication?);
+        let (ike, authentication, second) = (ike?, authentication?, second.ok()?);
         if matches!(authentication, Authentication::X509(_)) && sides.remote_id.is_none() {
             self.warn(format!(
                 "{path} has no remote-id: every certificate that the ca-certificate signed is accepted"
@@ -83,9 +84,11 @@ impl Reader {
         if matches!(authentication, Authentication::Rsa(_)) && sides.remote_id.is_none() {
             self.refuse_anyone(&path, tree, &sides);
         }
-        if sides.remote_addresses.is_empty() && sides.remote_id.is_none() {
+        let is_profile = sides.remote_addresses.is_empty() && sides.remote_id.is_none();
+        if is_profile && matches!(authentication, Authentication::PreSharedSecret(_)) {
             self.warn(format!(
-                "{path} has neither remote-address nor remote-id: it accepts every peer, one at a time; configure each peer with its remote-id"
+                "{path} has neither remote-address nor remote-id: it serves every peer that has the secret, under any identity; \
+                 use certificates, or configure each peer with its remote-id and secret"
             ));
         }
         self.warn_of_pfs(&path, tree, &ike, &tunnels);
@@ -106,6 +109,7 @@ impl Reader {
             local_id: sides.local_id,
             remote_id: sides.remote_id,
             authentication,
+            second,
             reauthenticate: match tree.value("ikev2-reauth") {
                 Some("yes") => true,
                 Some("no") => false,

@@ -16,6 +16,28 @@ pub(super) fn no_such_peer(set: &str, remote: std::net::IpAddr, identity: &str) 
     )
 }
 
+/// The peer authenticates in other rounds than configured.
+pub(super) fn other_rounds(set: &str, cause: &Cause) -> Explained {
+    let fix = match cause {
+        Cause::MissingRound => vec![
+            "have the peer authenticate a second time (RFC 4739): in strongSwan, local-2 and remote-2"
+                .to_owned(),
+            format!("or do without: delete {} authentication second", set.trim_start_matches("set ")),
+        ],
+        Cause::ExtraRound => {
+            vec![format!("{set} authentication second local-id ID, and remote-id ID, with the psk of both")]
+        }
+        _ => vec!["wait until the peer calls again".to_owned()],
+    };
+    (cause.to_string(), vec![], fix)
+}
+
+/// A profile serves as many peers as it may.
+pub(super) fn too_many(cause: &Cause, identity: &str) -> Explained {
+    let set = "set vpn ipsec site-to-site peer NAME authentication remote-id";
+    (cause.to_string(), vec![], vec![format!("give it a peer of its own: {set} {}", quoted(identity))])
+}
+
 /// A name under which a side is not known.
 pub(super) fn other_name(names: &Names, set: &str, cause: &Cause) -> Explained {
     match cause {
@@ -57,8 +79,21 @@ pub(super) fn not_authentic(
     why: &Unproved,
     now: Duration,
 ) -> Explained {
+    if let Some((second, proof)) = &names.second
+        && let Unproved::Proof(_) = why
+        && second == identity
+    {
+        let what = format!("{identity} has not shown who it is in the second round: {why}");
+        return (what, vec![], vec![proof.to_believe(set)]);
+    }
     let fix = match why {
-        Unproved::Identity => vec![format!("{set} authentication remote-id {}", quoted(identity))],
+        Unproved::Identity => {
+            let named = |of: &str| format!("{set} authentication {of} {}", quoted(identity));
+            let second = names.second.as_ref();
+            let second = second
+                .map(|_| format!("or, if it is that of the second round: {}", named("second remote-id")));
+            [named("remote-id")].into_iter().chain(second).collect()
+        }
         Unproved::Sha1 => names.proof.without_sha1(set, "the peer"),
         Unproved::Status(_) | Unproved::Awaited(_) => vec![
             "let this machine reach the place that the certificate names; it is asked again by itself"

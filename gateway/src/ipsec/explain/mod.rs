@@ -83,6 +83,8 @@ fn explain(names: &Names, is_known: bool, path: Path, cause: &Cause, now: Durati
         Cause::Misbehaved(why) => {
             (format!("the peer does not follow the protocol: {why}"), vec![], vec![its_log()])
         }
+        Cause::MissingRound | Cause::ExtraRound | Cause::Reconfigured => identity::other_rounds(&set, cause),
+        Cause::TooManyInstances { identity } => identity::too_many(cause, identity),
         Cause::TooManyExchanges => (
             "the peer asks for more key exchanges or Child SAs than any lifetime makes necessary: they are put off"
                 .to_owned(),

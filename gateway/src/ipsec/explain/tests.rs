@@ -16,6 +16,7 @@ fn names() -> Names {
         esp_groups: [("berlin-tunnel-7".to_owned(), group("SITES", 3))].into(),
         proof: Proof::Secret("set vpn ipsec authentication psk sites secret".to_owned()),
         local_id: "paris.example".to_owned(),
+        second: None,
     }
 }
 
@@ -261,6 +262,31 @@ fn a_wrong_secret_is_named_as_the_configuration_names_it() {
         why: Unproved::Proof("the pre-shared keys differ".to_owned()),
     };
     assert!(told(&cause).fix[0].starts_with("set vpn ipsec authentication psk sites secret SECRET"));
+}
+
+#[test]
+fn the_second_round_is_told_from_the_first() {
+    let second = Proof::Secret("set vpn ipsec authentication psk two secret".to_owned());
+    let names = Names { second: Some(("two.example".to_owned(), second)), ..names() };
+    let set = "set vpn ipsec site-to-site peer berlin authentication";
+    let unproved = |identity: &str, why| Cause::NotAuthentic { identity: identity.to_owned(), why };
+    let wrong = || Unproved::Proof("the pre-shared keys differ".to_owned());
+    let told = |cause| told_with(&names, &cause);
+    let other = told(unproved("two.example", wrong()));
+    assert!(other.what.contains("in the second round"), "{}", other.what);
+    assert_eq!(other.fix, ["set vpn ipsec authentication psk two secret SECRET, the same on both sides"]);
+    assert!(told(unproved("192.0.2.2", wrong())).fix[0].contains("psk sites secret"));
+    let fix = told(unproved("moon", Unproved::Identity)).fix;
+    assert_eq!(
+        fix,
+        [
+            format!("{set} remote-id moon"),
+            format!("or, if it is that of the second round: {set} second remote-id moon")
+        ]
+    );
+    let fix = told(Cause::MissingRound).fix;
+    assert_eq!(fix[1], "or do without: delete vpn ipsec site-to-site peer berlin authentication second");
+    assert!(told(Cause::ExtraRound).fix[0].starts_with(&format!("{set} second local-id")));
 }
 
 #[test]

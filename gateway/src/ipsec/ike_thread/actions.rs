@@ -19,6 +19,10 @@ impl IkeThread {
                 Action::Expect { spi } => self.shared.tables.pre_sa.expect(spi),
                 Action::ExpectNoMore { spi } => self.expect_no_more(spi),
                 Action::Install(install) => self.install(*install),
+                Action::AddInstance { profile, instance, identity } => {
+                    self.children.add_instance(profile, instance, &identity);
+                }
+                Action::RemoveInstance { instance } => self.children.remove_instance(instance),
                 Action::Use { spi } => self.children.use_sa(spi),
                 Action::Retire { spi } => self.children.retire(spi),
                 Action::Follow { connection, session, path } => {

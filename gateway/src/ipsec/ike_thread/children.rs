@@ -1,6 +1,7 @@
 //! The tunnels of all peers, as the data path has them: a [`Peer`] each that outlives its SAs.
 
 mod events;
+mod instances;
 mod lookup;
 mod path;
 mod policies;
@@ -38,10 +39,14 @@ use unsent::Unsent;
 /// one have arrived. charon goes on for as long as our answer to its deletion takes.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// A peer of the configuration.
+/// A peer of the configuration, or an instance of one that is a profile.
 pub struct Connected {
+    /// The name in reports: that of the configuration, and for an instance the identity after it.
+    name: String,
     settings: Arc<Connection>,
     names: Names,
+    /// The profile that it is an instance of.
+    profile: Option<ConnectionId>,
     tunnels: Vec<Carried>,
     /// The IKE SA: its start, the peer's identity and the algorithms.
     established: Option<Established>,
@@ -85,12 +90,19 @@ struct Carried {
     counted: [u64; 2],
     /// The address of the peer whose path MTU is known.
     measured: Option<IpAddr>,
+    /// Whether it is one of an instance.
+    is_of_instance: bool,
 }
 
+/// No packets.
+static NOTHING: Traffic = Traffic { local: Vec::new(), remote: Vec::new() };
+
 impl Carried {
-    /// The packets that it is for: what the newest SAs are for, or what is configured.
+    /// The packets that it is for: what the newest SAs are for, or what is configured. An instance without SAs leaves its
+    /// packets to its profile, which drops them.
     fn traffic(&self) -> &Traffic {
-        self.sas.last().map_or(&self.configured, |sa| &sa.traffic)
+        let without_sa = if self.is_of_instance { &NOTHING } else { &self.configured };
+        self.sas.last().map_or(without_sa, |sa| &sa.traffic)
     }
 }
 
@@ -132,10 +144,12 @@ pub struct Children {
     published: Published,
     connections: BTreeMap<ConnectionId, Connected>,
     by_name: BTreeMap<String, ConnectionId>,
+    /// The instances of profiles, by their names.
+    instances: BTreeMap<String, ConnectionId>,
     /// By the configured address of the peer.
     by_remote: HashMap<IpAddr, BTreeSet<ConnectionId>>,
     /// Connections that were removed, until they have ended.
-    past: BTreeMap<ConnectionId, Arc<Connection>>,
+    past: BTreeMap<ConnectionId, String>,
     names: BTreeMap<PeerId, (ConnectionId, usize)>,
     /// Whose an SA is, by the SPI that we receive with.
     owners: HashMap<u32, (ConnectionId, usize)>,
@@ -167,6 +181,7 @@ impl Children {
             published: Published::default(),
             connections: BTreeMap::new(),
             by_name: BTreeMap::new(),
+            instances: BTreeMap::new(),
             by_remote: HashMap::new(),
             past: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -185,18 +200,35 @@ impl Children {
         names: Names,
         plans: Vec<Child>,
     ) {
-        let mut tunnels = Vec::new();
-        for (child, plan) in plans.into_iter().enumerate() {
-            tunnels.push(self.carry((id, child), &settings, plan));
-        }
-        self.by_name.insert(settings.name.clone(), id);
+        let name = settings.name.clone();
+        self.by_name.insert(name.clone(), id);
+        self.insert((id, None), name, settings, names, plans);
+    }
+
+    fn insert(
+        &mut self,
+        (id, profile): (ConnectionId, Option<ConnectionId>),
+        name: String,
+        settings: Arc<Connection>,
+        names: Names,
+        plans: Vec<Child>,
+    ) {
+        let tunnel = |(child, plan)| self.carry((id, child), &settings, plan, profile.is_some());
+        let tunnels = plans.into_iter().enumerate().map(tunnel).collect();
         self.enter(id, settings.remote);
+        let (established, failure, told) = (None, None, None);
         self.connections
-            .insert(id, Connected { settings, names, tunnels, established: None, failure: None, told: None });
+            .insert(id, Connected { name, settings, names, profile, tunnels, established, failure, told });
     }
 
     /// A tunnel without SAs.
-    fn carry(&mut self, (id, child): (ConnectionId, usize), settings: &Connection, plan: Child) -> Carried {
+    fn carry(
+        &mut self,
+        (id, child): (ConnectionId, usize),
+        settings: &Connection,
+        plan: Child,
+        is_of_instance: bool,
+    ) -> Carried {
         self.last_peer += 1;
         let peer_id = PeerId::new(self.last_peer);
         let peer = Arc::new(Peer::new(peer_id, PeerState::Ipsec(carried(&plan)), self.budget.clone()));
@@ -212,6 +244,7 @@ impl Children {
             late: Vec::new(),
             counted: [0; 2],
             measured: None,
+            is_of_instance,
         };
         self.path_mtus.measure(&mut carried);
         carried
@@ -226,11 +259,12 @@ impl Children {
         }
         self.purge(id);
         if let Some(connected) = self.connections.remove(&id) {
-            self.by_name.remove(&connected.settings.name);
+            let names = if connected.profile.is_some() { &mut self.instances } else { &mut self.by_name };
+            names.remove(&connected.name);
             self.leave(id, connected.settings.remote);
             // The other side is told, and answers later.
             if connected.established.is_some() {
-                self.past.insert(id, Arc::clone(&connected.settings));
+                self.past.insert(id, connected.name);
             }
             for tunnel in &connected.tunnels {
                 self.names.remove(&tunnel.peer.id);

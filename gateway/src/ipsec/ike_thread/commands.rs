@@ -51,7 +51,9 @@ impl IkeThread {
         }
         // Removed tunnels are found by their old index.
         self.carry_out(out);
-        self.children.update(id, plan, &places);
+        for id in self.children.with_instances(id) {
+            self.children.update(id, &plan, &places);
+        }
         None
     }
 
@@ -68,11 +70,13 @@ impl IkeThread {
         let mut out = Outbox::new();
         self.ike.remove_connection(self.shared.clock.now(), id, &mut out);
         self.carry_out(out);
-        self.children.remove(id);
+        for id in self.children.with_instances(id) {
+            self.children.remove(id);
+        }
     }
 
     fn reset(&mut self, peer: &str, tunnel: Option<u32>) -> bool {
-        let Some(id) = self.children.by_name(peer) else { return false };
+        let Some(id) = self.children.called(peer) else { return false };
         let (now, mut out) = (self.shared.clock.now(), Outbox::new());
         let known = match tunnel {
             None => {
@@ -81,7 +85,8 @@ impl IkeThread {
                 true
             }
             Some(number) => self.children.by_tunnel(id, number).is_some_and(|child| {
-                for spi in self.children.spis(id, child) {
+                let ids = self.children.with_instances(id).into_iter();
+                for spi in ids.flat_map(|id| self.children.spis(id, child)) {
                     self.ike.delete_child(now, spi, &mut out);
                 }
                 // A peer that may not be called initiates itself.

@@ -3,7 +3,7 @@
 use super::proof::{self, Proof, Verified};
 use crate::ikev2::cause::Cause;
 use crate::ikev2::channel::Incoming;
-use crate::ikev2::config::Connection;
+use crate::ikev2::config::{Connection, Round};
 use crate::ikev2::identity;
 use crate::ikev2::keys::{ProofKeys, Role, Root, Signed};
 use crate::ikev2::message::Payloads;
@@ -29,27 +29,29 @@ pub(in crate::ikev2) struct Init {
 }
 
 impl Init {
-    /// Computes the local proof. `theirs` is the scheme of the peer's signature if it came first, and `wall` the time
-    /// since 1970.
+    /// Computes the local proof of a round, over the identity of that round. `theirs` is the scheme of the peer's
+    /// signature if it came first, and `wall` the time since 1970.
     pub(in crate::ikev2) fn prove(
         &self,
-        config: &Connection,
+        round: Round<'_>,
         theirs: Option<Scheme>,
         wall: Duration,
     ) -> Result<Proof, Cause> {
-        let identity = &identity::body(&config.local_identity);
+        let identity = &identity::body(round.local);
         let signed = Signed { message: &self.sent, nonce: &self.peer_nonce, identity };
-        proof::prove(config, self.root.prf(), &self.proof.local, &signed, &self.hashes, theirs, wall)
+        let (prf, key) = (self.root.prf(), &self.proof.local);
+        proof::prove(round.authentication, prf, key, &signed, &self.hashes, theirs, wall)
     }
 
-    /// Verifies the peer's proof in IKE_AUTH; `wall` is the time since 1970.
+    /// Verifies the peer's proof in the IKE_AUTH of a round, from 0; `wall` is the time since 1970.
     pub(in crate::ikev2) fn verify(
         &self,
-        config: &Connection,
+        (config, number): (&Connection, usize),
         incoming: &Incoming,
         wall: Duration,
     ) -> Result<Verified, Cause> {
         let lacking = Cause::Misbehaved("its IKE_AUTH lacks identity or proof");
+        let Some(round) = config.round(number) else { return Err(Cause::ExtraRound) };
         let Ok(payloads) = Payloads::parse(incoming.first, &incoming.chain) else { return Err(lacking) };
         let id = if self.role == Role::Initiator { &payloads.id_r } else { &payloads.id_i };
         let (Some(id), Some(auth)) = (id, &payloads.auth) else { return Err(lacking) };
@@ -58,8 +60,9 @@ impl Init {
         };
         let signed = Signed { message: &self.received, nonce: &self.nonce, identity: id.body };
         let shown = proof::Shown { identity, auth, certificates: &payloads.certificates };
-        let mut verified = proof::verify(config, self.root.prf(), &self.proof.remote, &signed, shown, wall)?;
-        if self.role == Role::Responder && config.remote_identity.is_none() {
+        let (prf, key) = (self.root.prf(), &self.proof.remote);
+        let mut verified = proof::verify((round, number), prf, key, &signed, shown, wall)?;
+        if self.role == Role::Responder && number == 0 && config.remote_identity.is_none() {
             verified.names = proof::identities(config, &verified.identity, &payloads.certificates);
         }
         Ok(verified)

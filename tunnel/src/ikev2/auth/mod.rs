@@ -3,3 +3,4 @@
 pub(super) mod init;
 pub(super) mod proof;
 pub(super) mod rival;
+pub(super) mod rounds;

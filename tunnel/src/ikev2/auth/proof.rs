@@ -1,7 +1,7 @@
 //! Local authentication, and verification of the peer (RFC 7296 section 2.15, RFC 7427).
 
 use crate::ikev2::cause::{Cause, Unproved};
-use crate::ikev2::config::{Authentication, Connection, Credentials};
+use crate::ikev2::config::{Authentication, Connection, Credentials, Round};
 use crate::ikev2::identity::Identity;
 use crate::ikev2::keys::{Signed, shared_key_mac};
 use crate::ikev2::message;
@@ -28,9 +28,11 @@ const MOST_REQUEST: usize = 20 * 400;
 /// address may be forged.
 pub(in crate::ikev2) const MOST_FIRST_REQUEST: usize = 25;
 
-/// An authenticated peer. Only [`verify`] creates one.
+/// A peer that is authenticated in one round. Only [`verify`] creates one.
 pub(in crate::ikev2) struct Verified {
     pub(super) identity: Identity,
+    /// The number of the round, from 0.
+    round: usize,
     /// The signature scheme of the peer; `None` with a pre-shared key.
     scheme: Option<Scheme>,
     /// All identities that the peer's credentials prove, if the connection requires none.
@@ -41,6 +43,11 @@ impl Verified {
     /// The identity of the peer.
     pub(in crate::ikev2) fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// The number of the round, from 0.
+    pub(super) fn round(&self) -> usize {
+        self.round
     }
 
     /// The signature scheme of the peer, if it has signed.
@@ -70,7 +77,7 @@ pub(in crate::ikev2) fn hashes(payloads: &Payloads<'_>) -> Vec<u16> {
 /// Computes the local proof. `key` is the local SK_p, `hashes` are the ones that the peer supports, `theirs` is the
 /// scheme of the peer's signature if it came first, and `wall` is the time since 1970.
 pub(in crate::ikev2) fn prove(
-    config: &Connection,
+    authentication: &Authentication,
     prf: Prf,
     key: &SecretBytes,
     signed: &Signed<'_>,
@@ -79,7 +86,7 @@ pub(in crate::ikev2) fn prove(
     wall: Duration,
 ) -> Result<Proof, Cause> {
     let octets = signed.octets(prf, key);
-    match &config.authentication {
+    match authentication {
         Authentication::SharedKey(shared) => {
             let data = shared_key_mac(prf, shared, &octets).expose().to_vec();
             Ok(Proof { method: method::SHARED_KEY, data })
@@ -134,8 +141,8 @@ fn method_of(kind: KeyKind) -> Option<u8> {
 }
 
 /// The local certificates, the end-entity certificate first (section 3.6).
-pub(in crate::ikev2) fn certificate_payloads(config: &Connection) -> Vec<Payload<'_>> {
-    let Authentication::Certificate(credentials) = &config.authentication else { return Vec::new() };
+pub(in crate::ikev2) fn certificate_payloads(authentication: &Authentication) -> Vec<Payload<'_>> {
+    let Authentication::Certificate(credentials) = authentication else { return Vec::new() };
     let encoding = certificate::X509_SIGNATURE;
     let mut room = MOST_CERTIFICATES;
     let fitting = credentials.certificates.iter().take_while(|one| {
@@ -146,16 +153,16 @@ pub(in crate::ikev2) fn certificate_payloads(config: &Connection) -> Vec<Payload
     fitting.map(|one| Payload::Certificate(message::Certificate { encoding, data: one.to_der() })).collect()
 }
 
-/// The hashes of the trusted authorities, for a certificate request; `None` without certificate authentication.
+/// The hashes of the trusted authorities of all rounds, for a certificate request; `None` without certificate
+/// authentication.
 pub(in crate::ikev2) fn request(config: &Connection) -> Option<Vec<u8>> {
-    match &config.authentication {
+    let trusted = config.rounds().filter_map(|round| match round.authentication {
         Authentication::SharedKey(_) | Authentication::RawKeys(_) => None,
-        Authentication::Certificate(credentials) => {
-            let mut hashes = credentials.trust.request();
-            hashes.truncate(MOST_REQUEST);
-            Some(hashes)
-        }
-    }
+        Authentication::Certificate(credentials) => Some(credentials.trust.request()),
+    });
+    let mut hashes = trusted.reduce(|all, more| [all, more].concat())?;
+    hashes.truncate(MOST_REQUEST);
+    Some(hashes)
 }
 
 /// The certificate request with these hashes.
@@ -173,19 +180,18 @@ pub(in crate::ikev2) struct Shown<'a> {
 
 /// Verifies the peer's proof; `key` is its SK_p, `wall` the time since 1970.
 pub(in crate::ikev2) fn verify(
-    config: &Connection,
+    (round, number): (Round<'_>, usize),
     prf: Prf,
     key: &SecretBytes,
     signed: &Signed<'_>,
     shown: Shown<'_>,
     wall: Duration,
 ) -> Result<Verified, Cause> {
-    let expected = config.remote_identity.as_ref();
-    let outcome = if expected.is_some_and(|expected| *expected != shown.identity) {
+    let outcome = if round.remote.is_some_and(|expected| *expected != shown.identity) {
         Err(Unproved::Identity)
     } else {
         let octets = signed.octets(prf, key);
-        match &config.authentication {
+        match round.authentication {
             Authentication::SharedKey(shared) => {
                 verify_mac(prf, shared, shown.auth, &octets).map(|()| None).map_err(Unproved::Proof)
             }
@@ -196,7 +202,7 @@ pub(in crate::ikev2) fn verify(
         }
     };
     match outcome {
-        Ok(scheme) => Ok(Verified { identity: shown.identity, scheme, names: Vec::new() }),
+        Ok(scheme) => Ok(Verified { identity: shown.identity, round: number, scheme, names: Vec::new() }),
         Err(why) => Err(Cause::NotAuthentic { identity: shown.identity.to_string(), why }),
     }
 }

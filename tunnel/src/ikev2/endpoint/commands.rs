@@ -57,7 +57,7 @@ impl Endpoint {
 
     /// Initiates a connection with all its children; existing ones stay.
     pub fn initiate(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) -> Result<(), CannotInitiate> {
-        let config = self.connections.get(id).ok_or(CannotInitiate::NoConnection)?;
+        let config = self.config(id).ok_or(CannotInitiate::NoConnection)?;
         let children = (0..config.children.len()).collect();
         self.want(now, id, children, out)
     }
@@ -72,7 +72,7 @@ impl Endpoint {
         child: usize,
         out: &mut Outbox,
     ) -> Result<(), CannotInitiate> {
-        if self.connections.get(id).is_some_and(|config| config.start == Start::Respond) {
+        if self.config(id).is_some_and(|config| config.start == Start::Respond) {
             return Err(CannotInitiate::NotOurs);
         }
         let session = self.session_of(id).and_then(|session| self.phases.get(&session));
@@ -95,7 +95,7 @@ impl Endpoint {
         children: Vec<usize>,
         out: &mut Outbox,
     ) -> Result<(), CannotInitiate> {
-        let config = self.connections.get(connection).cloned().ok_or(CannotInitiate::NoConnection)?;
+        let config = self.config(connection).cloned().ok_or(CannotInitiate::NoConnection)?;
         if let Some(id) = self.session_of(connection) {
             self.step(now, id, out, |mut phase, context| {
                 for child in children {
@@ -173,9 +173,9 @@ impl Endpoint {
         Some(established.unwrap_or(youngest).0)
     }
 
-    /// Ends the sessions of a connection and tells the peer.
+    /// Ends the sessions of a connection and of its instances, and tells the peers.
     pub fn close(&mut self, now: Now, connection: ConnectionId, out: &mut Outbox) {
-        let ids: Vec<SessionId> = self.of_connection(connection).map(|(id, _)| id).collect();
+        let ids: Vec<SessionId> = self.with_instances(connection).map(|(id, _)| id).collect();
         for id in ids {
             self.close_session(now, id, CloseReason::Asked, out);
         }

@@ -13,8 +13,8 @@ mod update;
 pub use datagrams::Ignored;
 pub use status::{ChildState, ChildStatus, Details, IkeStatus, Load, SessionStatus, State};
 
-use super::action::Outbox;
-use super::config::{Patience, Start, WhenLost};
+use super::action::{Action, Outbox};
+use super::config::{Connection, Patience, Start, WhenLost};
 use super::connections::Connections;
 use super::context::{Context, Registry, Worn};
 use super::event::{CloseReason, Event};
@@ -31,6 +31,7 @@ use crypto::Random;
 use phase::Phase;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use commands::CannotInitiate;
@@ -106,6 +107,16 @@ impl Endpoint {
         self.worn = worn;
     }
 
+    /// The profile of an instance; `None` for a configured connection.
+    pub fn profile(&self, instance: ConnectionId) -> Option<ConnectionId> {
+        self.registry.instances.profile(instance)
+    }
+
+    /// The settings of a connection, or of the profile of an instance.
+    fn config(&self, id: ConnectionId) -> Option<&Arc<Connection>> {
+        self.connections.get(self.registry.instances.configured(id))
+    }
+
     fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
@@ -120,9 +131,20 @@ impl Endpoint {
         let Self { random, connections, worn, registry, phases, half_open, compared, .. } = self;
         let (Now { monotonic: now, wall }, patience) = (now, self.patience);
         let random = &mut **random;
-        let may_hold = half_open.may_hold();
-        let context =
-            Context { now, wall, patience, random, registry, connections, worn, compared, may_hold, out };
+        let (may_hold, room) = (half_open.may_hold(), half_open.room());
+        let context = Context {
+            now,
+            wall,
+            patience,
+            random,
+            registry,
+            connections,
+            worn,
+            compared,
+            may_hold,
+            room,
+            out,
+        };
         (context, phases, half_open)
     }
 
@@ -253,6 +275,11 @@ impl Endpoint {
         ids.filter_map(|id| self.phases.get(id).map(|phase| (*id, phase)))
     }
 
+    /// The phases of a connection and of its instances.
+    fn with_instances(&self, connection: ConnectionId) -> impl Iterator<Item = (SessionId, &Phase)> {
+        self.registry.instances.with_all_of(connection).flat_map(|id| self.of_connection(id))
+    }
+
     /// Completes a reauthentication: the new session replaces the old one when all its Child SAs are installed
     /// (section 2.8.3).
     fn hand_over(&mut self, now: Now, id: SessionId, out: &mut Outbox) {
@@ -290,6 +317,10 @@ impl Endpoint {
         let (mut context, ..) = self.split(now, out);
         session.dismantle(&mut context);
         context.report(Event::Closed { connection, session: id, reason });
+        // The session was its last one.
+        if !self.by_connection.contains_key(&connection) && self.registry.instances.leave(connection) {
+            out.push(Action::RemoveInstance { instance: connection });
+        }
         self.plan(now, Some(connection), Some(reason));
     }
 

@@ -128,6 +128,8 @@ pub struct Load {
     pub child_spis: usize,
     /// Child SAs whose traffic selectors are claimed against other peers.
     pub claims: usize,
+    /// Instances of profiles.
+    pub instances: usize,
     /// Half-open SAs.
     pub half_open: usize,
     /// Bytes of fragments held by half-open SAs.
@@ -157,6 +159,7 @@ impl Endpoint {
             ike_spis,
             child_spis,
             claims,
+            instances: self.registry.instances.len(),
             half_open: self.half_open.len(),
             fragments: self.half_open.held(),
         }

@@ -25,14 +25,14 @@ impl Endpoint {
     ) -> bool {
         let is_busy =
             |phase: &Phase| matches!(phase, Phase::Established(session) if session.is_making_child());
-        if self.connections.get(id).is_none() || self.of_connection(id).any(|(_, phase)| is_busy(phase)) {
+        if self.connections.get(id).is_none() || self.with_instances(id).any(|(_, phase)| is_busy(phase)) {
             return false;
         }
         let config: Arc<Connection> = config.into();
         let begins = config.start == Start::Initiate;
         self.connections.insert(id, Arc::clone(&config));
         self.registry.forget(id);
-        let sessions: Vec<SessionId> = self.of_connection(id).map(|(session, _)| session).collect();
+        let sessions: Vec<SessionId> = self.with_instances(id).map(|(session, _)| session).collect();
         for session in sessions {
             if !matches!(self.phases.get(&session), Some(Phase::Established(_))) {
                 // The set-up is not complete: it is restarted.

@@ -290,6 +290,10 @@ pub mod notify {
     pub const MOBIKE_SUPPORTED: u16 = 16396;
     /// Reauthentication is required after this number of seconds (RFC 4478).
     pub const AUTH_LIFETIME: u16 = 16403;
+    /// Several rounds of authentication are supported (RFC 4739).
+    pub const MULTIPLE_AUTH_SUPPORTED: u16 = 16404;
+    /// The sender authenticates once more (RFC 4739).
+    pub const ANOTHER_AUTH_FOLLOWS: u16 = 16405;
     /// Only EAP authenticates (RFC 5998).
     pub const EAP_ONLY_AUTHENTICATION: u16 = 16417;
     /// An SA without a Child SA is acceptable (RFC 6023).

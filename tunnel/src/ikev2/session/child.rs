@@ -124,9 +124,16 @@ impl Session {
     }
 
     /// The traffic selector claim of the Child SA that is received under `spi`.
-    fn claim(&self, spi: u32, child: usize, selectors: [&[TrafficSelector]; 2]) -> Claim {
+    fn claim(
+        &self,
+        spi: u32,
+        child: usize,
+        selectors: [&[TrafficSelector]; 2],
+        context: &Context<'_>,
+    ) -> Claim {
         let (session, connection) = (self.id, self.connection);
-        let claimant = Claimant { session, connection, config: &self.config, identity: &self.identity };
+        let (profile, identity) = (context.registry.instances.profile(connection), &self.identity);
+        let claimant = Claimant { session, connection, profile, config: &self.config, identity };
         Claim::new(&claimant, (spi, child), selectors)
     }
 
@@ -138,7 +145,8 @@ impl Session {
         selectors: [&[TrafficSelector]; 2],
         context: &mut Context<'_>,
     ) {
-        context.registry.conflicts.enter(self.claim(spi, child, selectors));
+        let claim = self.claim(spi, child, selectors, context);
+        context.registry.conflicts.enter(claim);
     }
 
     /// The cause of a conflict: another peer holds the traffic selectors.
@@ -148,7 +156,7 @@ impl Session {
         selectors: [&[TrafficSelector]; 2],
         context: &mut Context<'_>,
     ) -> Option<Cause> {
-        let owner = context.registry.conflicts.owner(&self.claim(0, child, selectors))?;
+        let owner = context.registry.conflicts.owner(&self.claim(0, child, selectors, context))?;
         let (session, owner) = (owner.session, owner.identity.to_string());
         context.registry.doubtful.insert(session);
         Some(Cause::Contested { packets: selectors[1].to_vec(), owner })

@@ -31,7 +31,7 @@ mod translate;
 pub(super) use request::Request;
 
 use super::action::Action;
-use super::auth::proof::Verified;
+use super::auth::rounds::Authenticated;
 use super::channel::{Channel, Incoming, Received};
 use super::config::Connection;
 use super::context::Context;
@@ -119,9 +119,9 @@ pub(super) struct Session {
 
 impl Session {
     /// A session without Child SAs.
-    pub(super) fn new(beginning: Beginning, verified: Verified, context: &mut Context<'_>) -> Self {
+    pub(super) fn new(beginning: Beginning, peer: Authenticated, context: &mut Context<'_>) -> Self {
         let Beginning { id, connection, config, path, nat, channel, root, suite } = beginning;
-        let identity = verified.identity().clone();
+        let identity = peer.identity().clone();
         context.report(Event::Established {
             connection,
             session: id,

@@ -43,7 +43,8 @@ impl Session {
         if asked.exchanged.is_some() || replaces.is_some_and(|spis| (context.worn)(spis)) {
             return true;
         }
-        let (now, key) = (context.now, (self.connection, self.identity.clone()));
+        let (now, key) =
+            (context.now, (context.registry.instances.configured(self.connection), self.identity.clone()));
         let fresh = || {
             let (interval, size) = rate(&self.config);
             Bucket::new(size, interval, now)
@@ -74,6 +75,7 @@ mod tests {
             local_identity: Identity::KeyId(vec![]),
             remote_identity: None,
             authentication: Authentication::SharedKey(SecretBytes::new(vec![])),
+            further: Vec::new(),
             ike: vec![],
             children: vec![],
             lifetime: Duration::from_secs(3600),

@@ -120,7 +120,7 @@ impl Agreeing {
         let answered = first.derive(answer, secret);
         let (init, config) = (Arc::clone(&answered.init), Arc::clone(&first.wanted.config));
         let is_long = config.authentication.takes_long();
-        let work = Work::Sign { init, config, theirs: None, wall: context.wall };
+        let work = Work::Sign { init, config, round: 0, theirs: None, wall: context.wall };
         if is_long {
             let job = context.start(first.id, true, work);
             return Step::Wait(Box::new(Self {

@@ -3,18 +3,21 @@
 use super::agreeing::Agreed;
 use super::held::{self, Held};
 use super::initiating::{self, Answer, Answered, Initiating, Wanted, answer};
+use super::shown::Shown;
 use crate::Time;
 use crate::ikev2::auth::init::Init;
-use crate::ikev2::auth::proof::{Proof, Verified, certificate_payloads, request, request_payload};
+use crate::ikev2::auth::proof::{Proof, Verified, request, request_payload};
+use crate::ikev2::auth::rounds::{Authenticated, Passed, Progress};
 use crate::ikev2::cause::{AuthMessage, Cause};
 use crate::ikev2::channel::{Channel, Incoming, Received};
+use crate::ikev2::config::Connection;
 use crate::ikev2::context::Context;
 use crate::ikev2::event::{Asked, CloseReason, Event};
 use crate::ikev2::identity;
 use crate::ikev2::ids::ConnectionId;
 use crate::ikev2::inbound::Inbound;
 use crate::ikev2::job::{Output, Work};
-use crate::ikev2::keys::Nonces;
+use crate::ikev2::keys::{Nonces, Role};
 use crate::ikev2::limits::{DOUBTED_TRANSMISSIONS, INIT_ANSWERS, TEARDOWN_TRANSMISSIONS};
 use crate::ikev2::message::numbers::notify;
 use crate::ikev2::message::{Authentication, Delete, Exchange, Identification, Notify, Payload, Payloads};
@@ -33,21 +36,22 @@ pub(crate) struct Authenticating {
     others: VecDeque<Answer>,
     /// Whether the set-up was abandoned.
     is_abandoned: bool,
-    /// The answer, while it is being verified.
-    verifying: Option<Verifying>,
+    /// The rounds of authentication that the peer has passed.
+    passed: Passed,
+    /// The number of a running job, and what follows it.
+    job: Option<(u64, Stage)>,
     /// The answer, while the revocation status of its certificate is queried.
     held: Option<Held>,
     /// The time limit of the query, once there was one.
     held_until: Option<Time>,
 }
 
-/// An answer that is being verified.
-struct Verifying {
-    incoming: Arc<Incoming>,
-    /// The number of the job.
-    job: u64,
-    /// The [`generation`](held::generation) before the job.
-    seen: u64,
+/// The output that the state waits for.
+enum Stage {
+    /// Whether this answer is valid; with the [`generation`](held::generation) before the job.
+    Verifying(Arc<Incoming>, u64),
+    /// The local proof of the next round.
+    Signing,
 }
 
 /// What follows an event.
@@ -84,8 +88,8 @@ impl Authenticating {
         if !others.is_empty() {
             attempt.channel.hurry(DOUBTED_TRANSMISSIONS);
         }
-        let (is_abandoned, verifying, held, held_until) = (false, None, None, None);
-        Box::new(Self { first, attempt, others, is_abandoned, verifying, held, held_until })
+        let (is_abandoned, passed, job, held, held_until) = (false, Passed::default(), None, None, None);
+        Box::new(Self { first, attempt, others, is_abandoned, passed, job, held, held_until })
     }
 
     pub(crate) fn connection(&self) -> ConnectionId {
@@ -103,7 +107,7 @@ impl Authenticating {
     }
 
     pub(crate) fn handle(mut self, inbound: &Inbound<'_>, context: &mut Context<'_>) -> Step {
-        if self.verifying.is_some() {
+        if self.job.is_some() {
             self.first.waiting.push(inbound);
             return self.stay();
         }
@@ -181,12 +185,13 @@ impl Authenticating {
     /// Verifies the answer.
     fn verify(mut self, incoming: Arc<Incoming>, context: &mut Context<'_>) -> Step {
         let config = Arc::clone(&self.first.wanted.config);
-        let (seen, is_long) = (held::generation(&config), config.authentication.takes_long());
+        let (round, seen, wall) = (self.passed.next(), held::generation(&config), context.wall);
+        let is_long = config.round(round).is_some_and(|round| round.authentication.takes_long());
         let init = Arc::clone(&self.attempt.init);
-        let work = Work::Verify { init, config, incoming: Arc::clone(&incoming), wall: context.wall };
+        let work = Work::Verify { init, config, round, incoming: Arc::clone(&incoming), wall };
         if is_long {
             let job = context.start(self.first.id, true, work);
-            self.verifying = Some(Verifying { incoming, job, seen });
+            self.job = Some((job, Stage::Verifying(incoming, seen)));
             return self.stay();
         }
         self.decide(incoming, seen, work.run(), context)
@@ -194,9 +199,12 @@ impl Authenticating {
 
     /// Handles the output of a job.
     pub(crate) fn handle_finished(mut self, number: u64, output: Output, context: &mut Context<'_>) -> Step {
-        match self.verifying.take_if(|verifying| verifying.job == number) {
-            Some(Verifying { incoming, seen, .. }) => self.decide(incoming, seen, output, context),
-            None => self.stay(),
+        match (self.job.take_if(|(job, _)| *job == number), output) {
+            (Some((_, Stage::Verifying(incoming, seen))), output) => {
+                self.decide(incoming, seen, output, context)
+            }
+            (Some((_, Stage::Signing)), Output::Signed(proof)) => self.send_round(proof, context),
+            _ => self.stay(),
         }
     }
 
@@ -224,24 +232,68 @@ impl Authenticating {
     }
 
     fn believe(
-        self,
+        mut self,
         incoming: &Incoming,
         verified: Result<Verified, Cause>,
         context: &mut Context<'_>,
     ) -> Step {
-        match (verified, Payloads::parse(incoming.first, &incoming.chain)) {
-            (Ok(verified), Ok(payloads)) => self.establish(verified, &payloads, context),
-            (Err(cause), _) => self.fail(cause, true, context),
-            (_, Err(_)) => self.fail(Cause::Misbehaved("its answer to IKE_AUTH is malformed"), true, context),
+        let (verified, payloads) = match (verified, Payloads::parse(incoming.first, &incoming.chain)) {
+            (Ok(verified), Ok(payloads)) => (verified, payloads),
+            (Err(cause), _) => return self.fail(cause, true, context),
+            (_, Err(_)) => {
+                let cause = Cause::Misbehaved("its answer to IKE_AUTH is malformed");
+                return self.fail(cause, true, context);
+            }
+        };
+        let follows = payloads.notify(notify::ANOTHER_AUTH_FOLLOWS).is_some();
+        match std::mem::take(&mut self.passed).add(verified, &self.first.wanted.config) {
+            Some(Progress::Another(passed)) if follows => self.go_on_with(passed, context),
+            Some(Progress::Another(_)) => self.fail(Cause::MissingRound, true, context),
+            Some(Progress::Complete(peer)) if !follows => self.establish(peer, &payloads, context),
+            Some(Progress::Complete(_)) | None => self.fail(Cause::ExtraRound, true, context),
         }
     }
 
-    fn establish(self, verified: Verified, payloads: &Payloads<'_>, context: &mut Context<'_>) -> Step {
+    /// Computes the local proof of the next round.
+    fn go_on_with(mut self, passed: Passed, context: &mut Context<'_>) -> Step {
+        // The answer to the first message is the genuine one.
+        self.others.clear();
+        let round = passed.next();
+        (self.passed, self.held_until) = (passed, None);
+        let (init, config) = (Arc::clone(&self.attempt.init), Arc::clone(&self.first.wanted.config));
+        let is_long = config.round(round).is_some_and(|round| round.authentication.takes_long());
+        let work = Work::Sign { init, config, round, theirs: None, wall: context.wall };
+        if is_long {
+            self.job = Some((context.start(self.first.id, true, work), Stage::Signing));
+            return self.stay();
+        }
+        match work.run() {
+            Output::Signed(proof) => self.send_round(proof, context),
+            _ => self.stay(),
+        }
+    }
+
+    /// Sends IKE_AUTH of a further round.
+    fn send_round(mut self, proof: Result<Proof, Cause>, context: &mut Context<'_>) -> Step {
+        match proof {
+            Ok(_) if self.is_abandoned => {
+                self.attempt.disbelieve(context);
+                self.go_on(false, context)
+            }
+            Ok(proof) => {
+                self.attempt.send_round(&self.first.wanted.config, self.passed.next(), &proof, context);
+                self.stay()
+            }
+            Err(cause) => self.fail(cause, true, context),
+        }
+    }
+
+    fn establish(self, peer: Authenticated, payloads: &Payloads<'_>, context: &mut Context<'_>) -> Step {
         let Wanted { connection, config, children, .. } = self.first.wanted;
         let Attempt { path, nat, channel, init, child, .. } = self.attempt;
         let (id, root, suite) = (self.first.id, init.root.clone(), init.suite);
         let beginning = Beginning { id, connection, config, path, nat, channel, root, suite };
-        let mut session = Session::new(beginning, verified, context);
+        let mut session = Session::new(beginning, peer, context);
         let nonces = Nonces { initiator: &init.nonce, responder: &init.peer_nonce };
         if self.is_abandoned {
             if let Some(child) = child {
@@ -276,7 +328,7 @@ impl Authenticating {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        if self.verifying.is_some() {
+        if self.job.is_some() {
             return None;
         }
         // No request is pending while an answer is held.
@@ -284,7 +336,7 @@ impl Authenticating {
     }
 
     pub(crate) fn handle_timeout(mut self, context: &mut Context<'_>) -> Step {
-        if self.verifying.is_some() {
+        if self.job.is_some() {
             return self.stay();
         }
         if let Some(mut held) = self.held.take() {
@@ -327,25 +379,44 @@ impl Attempt {
 
     fn send(&mut self, wanted: &Wanted, proof: &Proof, context: &mut Context<'_>) {
         let config = &wanted.config;
-        let local = identity::body(&config.local_identity);
         let remote = config.remote_identity.as_ref().map(identity::body);
         let request = request(config);
         let id = |body| Identification::parse(body).expect("a body of ours has its head");
-        let mut payloads = vec![Payload::IdI(id(&local))];
-        payloads.extend(certificate_payloads(config));
+        let shown = Shown::of(config, 0, Role::Initiator);
+        let mut payloads = shown.identity();
         payloads.extend(request.as_deref().map(request_payload));
         payloads.extend(remote.as_deref().map(|body| Payload::IdR(id(body))));
         payloads.push(Payload::Auth(Authentication { method: proof.method, data: &proof.data }));
         if wanted.initial_contact {
             payloads.push(Payload::Notify(Notify::new(notify::INITIAL_CONTACT, &[])));
         }
-        if let Some(child) = &self.child {
-            payloads.extend(child.payloads_of_first());
+        let child = self.child.take();
+        payloads.extend(child.iter().flat_map(Request::payloads_of_first));
+        if !config.further.is_empty() {
+            payloads.push(Payload::Notify(Notify::new(notify::MULTIPLE_AUTH_SUPPORTED, &[])));
+            payloads.push(Payload::Notify(Notify::new(notify::ANOTHER_AUTH_FOLLOWS, &[])));
         }
+        self.request(&payloads, context);
+        drop(payloads);
+        self.child = child;
+    }
+
+    /// Sends IKE_AUTH of a further round (RFC 4739).
+    fn send_round(&mut self, config: &Connection, round: usize, proof: &Proof, context: &mut Context<'_>) {
+        let shown = Shown::of(config, round, Role::Initiator);
+        let mut payloads = shown.with(proof);
+        if config.round(round + 1).is_some() {
+            payloads.push(Payload::Notify(Notify::new(notify::ANOTHER_AUTH_FOLLOWS, &[])));
+        }
+        (self.sent, self.since) = (1, context.now);
+        self.request(&payloads, context);
+    }
+
+    fn request(&mut self, payloads: &[Payload<'_>], context: &mut Context<'_>) {
         let datagrams = self.channel.request(
             (context.now, context.patience),
             Exchange::IkeAuth,
-            &payloads,
+            payloads,
             context.random,
         );
         let largest = datagrams.iter().map(Vec::len).max().unwrap_or(0);

@@ -1,30 +1,31 @@
 //! The responder's state after it has answered IKE_SA_INIT: the initiator is not authenticated yet.
 
+mod find;
+mod rounds;
+
 use super::configuration::asks_address;
 use super::held::{self, Held};
+use super::shown::Shown;
 use crate::Time;
 use crate::ikev2::auth::init::Init;
-use crate::ikev2::auth::proof::{Proof, Verified, certificate_payloads};
+use crate::ikev2::auth::proof::{Proof, Verified};
 use crate::ikev2::auth::rival::Rival;
+use crate::ikev2::auth::rounds::{Authenticated, Passed, Progress};
 use crate::ikev2::cause::Cause;
 use crate::ikev2::channel::{Channel, Incoming, Received};
 use crate::ikev2::config::Connection;
 use crate::ikev2::context::Context;
 use crate::ikev2::event::Event;
 use crate::ikev2::half_open_table::HalfOpenEntry;
-use crate::ikev2::identity::{self, Identity};
 use crate::ikev2::ids::ConnectionId;
 use crate::ikev2::ids::SessionId;
 use crate::ikev2::inbound::Inbound;
 use crate::ikev2::job::{Output, Work};
-use crate::ikev2::keys::Nonces;
+use crate::ikev2::keys::{Nonces, Role};
 use crate::ikev2::limits::{AUTH_TIME, HALF_OPEN_TIME, IKE_PORT, REFUSED_TIME, REPEATED_ANSWERS};
 use crate::ikev2::message::numbers::notify;
-use crate::ikev2::message::{
-    Authentication, Exchange, Identification, Notify, ParseError, Payload, Payloads, ProposalSpi,
-};
+use crate::ikev2::message::{Exchange, Notify, ParseError, Payload, Payloads};
 use crate::ikev2::nat::{Nat, Path};
-use crate::ikev2::proposal::{IkeOffer, describe_all};
 use crate::ikev2::session::{Beginning, Session};
 use std::sync::Arc;
 
@@ -40,6 +41,8 @@ pub(crate) struct HalfOpen {
     repeated: u32,
     /// Whether IKE_AUTH was refused: the state is only kept to repeat the refusal.
     is_refused: bool,
+    /// The rounds of authentication that were answered, if another one follows.
+    begun: Option<Begun>,
     /// IKE_AUTH, while a job of it is running, and the number of the job.
     job: Option<(u64, Stage)>,
     /// IKE_AUTH, while the revocation status of its certificate is queried.
@@ -85,6 +88,13 @@ struct Request {
     config: Arc<Connection>,
 }
 
+/// The rounds of authentication that were answered, of which another one follows (RFC 4739).
+struct Begun {
+    /// The first of them: it has the request for a Child SA, and the connection that its identities match.
+    first: Request,
+    passed: Passed,
+}
+
 /// The output that IKE_AUTH waits for.
 enum Stage {
     /// Whether the proof of the peer is valid; with the [`generation`](held::generation) before the job.
@@ -106,6 +116,12 @@ pub(crate) enum Step {
 }
 
 impl Request {
+    /// A refusal of the authenticated peer.
+    fn refusal(&self, cause: Cause) -> Refusal {
+        let refusal = Refusal::new(notify::AUTHENTICATION_FAILED, Some(self.connection), cause);
+        Refusal { authentic: true, ..refusal }
+    }
+
     /// Whether the connection is still configured as it was.
     fn is_current(&self, context: &Context<'_>) -> bool {
         context.connections.get(self.connection).is_some_and(|config| Arc::ptr_eq(config, &self.config))
@@ -134,6 +150,7 @@ impl HalfOpen {
             entry,
             repeated,
             is_refused,
+            begun: None,
             job,
             held,
             held_until,
@@ -144,7 +161,9 @@ impl HalfOpen {
 
     /// The half-open entry of the initiator.
     pub(crate) fn entry(&self) -> HalfOpenEntry {
-        let entry = self.entry.holding(self.channel.held(), self.held_until.is_some() && !self.is_refused);
+        let kept = self.begun.as_ref().map_or(0, |begun| begun.first.incoming.chain.len());
+        let is_waiting = self.held_until.is_some() && !self.is_refused;
+        let entry = self.entry.holding(self.channel.held() + kept, is_waiting);
         if self.job.is_some() { entry.worked_on() } else { entry }
     }
 
@@ -190,6 +209,7 @@ impl HalfOpen {
                 self.held = Some(held);
             }
             None if self.expires <= context.now => {
+                self.report_missing_round(context);
                 context.release_ike_spi(self.spi());
                 return Step::End;
             }
@@ -262,7 +282,10 @@ impl HalfOpen {
         }
         match (stage, output) {
             (Stage::Verifying(request, _), Output::Verified(Ok(verified))) => {
-                self.compare(request, verified, context)
+                match self.check_rounds(&request) {
+                    Ok(()) => self.compare(request, verified, context),
+                    Err(refusal) => self.refuse(&request.incoming, *refusal, context),
+                }
             }
             (Stage::Verifying(request, seen), Output::Verified(Err(cause))) => {
                 let refusal = Refusal::new(notify::AUTHENTICATION_FAILED, Some(request.connection), cause);
@@ -272,7 +295,7 @@ impl HalfOpen {
                 self.decide(request, verified, &rivals, found, context)
             }
             (Stage::Signing(request, verified), Output::Signed(Ok(proof))) => {
-                self.accept(&request, verified, &proof, context)
+                self.accept(request, verified, &proof, context)
             }
             (Stage::Signing(request, _), Output::Signed(Err(cause))) => {
                 let refusal = Refusal::new(notify::AUTHENTICATION_FAILED, Some(request.connection), cause);
@@ -282,15 +305,21 @@ impl HalfOpen {
         }
     }
 
-    /// Verifies IKE_AUTH under the connection that its identities match.
+    /// Verifies IKE_AUTH under the connection that its identities match, or that of the rounds before.
     fn verify(self, incoming: Arc<Incoming>, context: &mut Context<'_>) -> Step {
-        let (connection, config) = match self.find(&incoming, context) {
+        let found = match &self.begun {
+            None => self.find(&incoming, context),
+            Some(begun) => Self::find_further(begun, &incoming, context),
+        };
+        let (connection, config) = match found {
             Ok(found) => found,
             Err(refusal) => return self.refuse(&incoming, *refusal, context),
         };
-        let (seen, is_long) = (held::generation(&config), config.authentication.takes_long());
+        let (round, seen) = (self.round(), held::generation(&config));
+        let is_long = config.round(round).is_some_and(|round| round.authentication.takes_long());
         let (init, wall) = (Arc::clone(&self.init), context.wall);
-        let work = Work::Verify { init, config: Arc::clone(&config), incoming: Arc::clone(&incoming), wall };
+        let (of_job, shown) = (Arc::clone(&config), Arc::clone(&incoming));
+        let work = Work::Verify { init, config: of_job, round, incoming: shown, wall };
         let stage = Stage::Verifying(Request { incoming, connection, config }, seen);
         self.start(is_long, work, stage, context)
     }
@@ -351,105 +380,61 @@ impl HalfOpen {
             return self.refuse(&request.incoming, Refusal { authentic: true, ..refusal }, context);
         }
         let (init, config, theirs) = (Arc::clone(&self.init), Arc::clone(&request.config), verified.scheme());
-        let is_long = config.authentication.takes_long();
-        let work = Work::Sign { init, config, theirs, wall: context.wall };
+        let round = self.round();
+        let is_long = config.round(round).is_some_and(|round| round.authentication.takes_long());
+        let work = Work::Sign { init, config, round, theirs, wall: context.wall };
         self.start(is_long, work, Stage::Signing(request, verified), context)
     }
 
-    fn accept(self, request: &Request, verified: Verified, proof: &Proof, context: &mut Context<'_>) -> Step {
-        match Payloads::parse(request.incoming.first, &request.incoming.chain) {
-            Ok(payloads) => self.establish(request, verified, proof, &payloads, context),
-            Err(error) => self.refuse(&request.incoming, *Refusal::malformed(error), context),
-        }
-    }
-
-    /// Finds the connection that matches both identities and the selected algorithms.
-    fn find(
-        &self,
-        incoming: &Incoming,
-        context: &Context<'_>,
-    ) -> Result<(ConnectionId, Arc<Connection>), Box<Refusal>> {
-        let payloads = Payloads::parse(incoming.first, &incoming.chain).map_err(Refusal::malformed)?;
-        let refuse = |cause| Box::new(Refusal::new(notify::AUTHENTICATION_FAILED, None, cause));
-        let Some(id) = &payloads.id_i else {
-            return Err(refuse(Cause::Misbehaved("its IKE_AUTH lacks an identity")));
+    /// Answers a round: with a session after the last one.
+    fn accept(
+        mut self,
+        request: Request,
+        verified: Verified,
+        proof: &Proof,
+        context: &mut Context<'_>,
+    ) -> Step {
+        let (first, passed) = match self.begun.take() {
+            Some(Begun { first, passed }) => (Some(first), passed),
+            None => (None, Passed::default()),
         };
-        // A request for a Child SA has all of these payloads, or none (RFC 6023).
-        let parts = [payloads.sa.is_some(), payloads.ts_i.is_some(), payloads.ts_r.is_some()];
-        if parts.contains(&true) && parts.contains(&false) {
-            let cause = Cause::Misbehaved("its IKE_AUTH lacks algorithms or selectors");
-            return Err(Box::new(Refusal::new(notify::INVALID_SYNTAX, None, cause)));
-        }
-        let Some(identity) = identity::read(id) else {
-            return Err(refuse(Cause::Misbehaved("its identity type is not supported")));
-        };
-        // Section 2.16: IKE_AUTH without AUTH asks for EAP.
-        if payloads.auth.is_none() {
-            return Err(self.refuse_eap(&identity, context));
-        }
-        let asked = payloads.id_r.as_ref().map(identity::read);
-        // A connection that names the identity precedes those that accept any.
-        let candidates = context.connections.on(self.path);
-        let found = candidates.of(&identity).find(|(_, config)| self.fits(config, &identity, asked.as_ref()));
-        let found = found.map(|(id, config)| (id, Arc::clone(config)));
-        found.ok_or_else(|| self.unfit(&identity, asked.flatten(), context))
-    }
-
-    /// Why no connection matches an identity: another local identity, other algorithms, or an unknown identity.
-    fn unfit(&self, identity: &Identity, asked: Option<Identity>, context: &Context<'_>) -> Box<Refusal> {
-        let candidates = context.connections.on(self.path);
-        let (connection, cause) = match (candidates.of(identity).next(), asked) {
-            (Some((id, config)), Some(asked)) if asked != config.local_identity => {
-                let (asked, ours) = (asked.to_string(), config.local_identity.to_string());
-                (Some(id), Cause::OtherName { asked, ours })
+        let round = passed.next();
+        match passed.add(verified, &request.config) {
+            Some(Progress::Another(passed)) => {
+                let current = Arc::clone(&request.incoming);
+                let begun = Begun { first: first.unwrap_or(request), passed };
+                self.answer_round(&current, begun, (round, proof), context)
             }
-            (Some((id, config)), _) if !config.ike.iter().any(|offer| offer.allows(&self.init.suite)) => {
-                let ours = describe_all(&IkeOffer::propose(&config.ike, ProposalSpi::None));
-                let theirs = vec![self.init.suite.to_string()];
-                (Some(id), Cause::NoProposal { of: "IKE".to_owned(), ours, theirs })
+            Some(Progress::Complete(peer)) => {
+                let opening = Arc::clone(&first.as_ref().unwrap_or(&request).incoming);
+                match Payloads::parse(opening.first, &opening.chain) {
+                    Ok(payloads) => self.establish(&request, peer, (round, proof), &payloads, context),
+                    Err(error) => self.refuse(&request.incoming, *Refusal::malformed(error), context),
+                }
             }
-            _ => (None, Cause::NoSuchPeer { identity: identity.to_string() }),
-        };
-        Box::new(Refusal::new(notify::AUTHENTICATION_FAILED, connection, cause))
+            None => self.refuse(&request.incoming, request.refusal(Cause::ExtraRound), context),
+        }
     }
 
-    fn refuse_eap(&self, identity: &Identity, context: &Context<'_>) -> Box<Refusal> {
-        let candidates = context.connections.on(self.path);
-        let first = candidates.of(identity).next();
-        let meant = first.filter(|(_, config)| config.remote_identity.is_some() || candidates.count() == 1);
-        let cause = Cause::AsksEap { identity: identity.to_string() };
-        Box::new(Refusal::new(notify::AUTHENTICATION_FAILED, meant.map(|(id, _)| id), cause))
-    }
-
-    /// Whether a connection matches these identities and the selected algorithms: the algorithms may have been
-    /// selected for another connection before the identities were known.
-    fn fits(&self, config: &Connection, identity: &Identity, asked: Option<&Option<Identity>>) -> bool {
-        let is_theirs = config.remote_identity.as_ref().is_none_or(|expected| expected == identity);
-        let is_ours = match asked {
-            None => true,
-            Some(None) => false,
-            Some(Some(asked)) => *asked == config.local_identity,
-        };
-        is_theirs && is_ours && config.ike.iter().any(|offer| offer.allows(&self.init.suite))
-    }
-
+    /// Answers the last round; `payloads` are those of the first, which has the request for a Child SA.
     fn establish(
         self,
         request: &Request,
-        verified: Verified,
-        proof: &Proof,
+        peer: Authenticated,
+        (round, proof): (usize, &Proof),
         payloads: &Payloads<'_>,
         context: &mut Context<'_>,
     ) -> Step {
         let (config, path) = (Arc::clone(&request.config), self.path);
-        let local = identity::body(&config.local_identity);
-        let id = Identification::parse(&local).expect("a body of ours has its head");
-        let mut list = vec![Payload::IdR(id)];
-        list.extend(certificate_payloads(&config));
-        list.push(Payload::Auth(Authentication { method: proof.method, data: &proof.data }));
+        let connection = match self.serve(request, &peer, context) {
+            Ok(connection) => connection,
+            Err(refusal) => return self.refuse(&request.incoming, *refusal, context),
+        };
+        let shown = Shown::of(&config, round, Role::Responder);
+        let list = shown.with(proof);
         let beginning = Beginning {
             id: self.id,
-            connection: request.connection,
+            connection,
             config: Arc::clone(&config),
             path: self.path,
             nat: self.nat,
@@ -457,7 +442,7 @@ impl HalfOpen {
             root: self.init.root.clone(),
             suite: self.init.suite,
         };
-        let mut session = Session::new(beginning, verified, context);
+        let mut session = Session::new(beginning, peer, context);
         if payloads.notify(notify::INITIAL_CONTACT).is_some() {
             session.set_initial_contact();
         }
@@ -465,7 +450,7 @@ impl HalfOpen {
         session.answer_first(&request.incoming, payloads, list, nonces, context);
         if payloads.configuration.is_some_and(asks_address) {
             // The peer may go on with its own address; if it does not, this is the reason.
-            context.fail_sometimes(request.connection, path, Cause::AsksAddress);
+            context.fail_sometimes(connection, path, Cause::AsksAddress);
         }
         Step::Established(Box::new(session))
     }

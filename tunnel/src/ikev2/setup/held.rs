@@ -67,10 +67,11 @@ impl Held {
 
 /// A number that changes with each revocation status received. It must be read before the verification.
 pub(super) fn generation(config: &Connection) -> u64 {
-    match &config.authentication {
+    let generations = config.rounds().map(|round| match round.authentication {
         Authentication::Certificate(credentials) => credentials.trust.generation(),
         _ => 0,
-    }
+    });
+    generations.sum()
 }
 
 /// Whether the only obstacle is a revocation status that is being queried.

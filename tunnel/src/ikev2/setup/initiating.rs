@@ -339,6 +339,10 @@ impl Initiating {
             let (ours, theirs) = (describe_all(&self.proposals), describe_all(answer));
             Cause::NoProposal { of: "IKE".to_owned(), ours, theirs }
         })?;
+        let has_rounds = payloads.notify(notify::MULTIPLE_AUTH_SUPPORTED).is_some();
+        if !has_rounds && !self.wanted.config.further.is_empty() {
+            return Err(Some(Cause::MissingRound));
+        }
         let Some(group) = self.group() else { return Err(None) };
         if exchange.group != group.id() || selected.suite.group != group {
             return Err(Some(Cause::Misbehaved("its key exchange is of another group")));

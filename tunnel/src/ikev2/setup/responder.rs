@@ -220,7 +220,9 @@ impl Answering {
         let announced = self.announced.payloads().into_iter();
         list.extend(announced.filter(|payload| self.fragments || !announces_fragments(payload)));
         list.extend(self.authorities.as_deref().map(request_payload));
-        list.push(Payload::Notify(Notify::new(notify::CHILDLESS_IKEV2_SUPPORTED, &[])));
+        for supported in [notify::CHILDLESS_IKEV2_SUPPORTED, notify::MULTIPLE_AUTH_SUPPORTED] {
+            list.push(Payload::Notify(Notify::new(supported, &[])));
+        }
         let sent = emit_clear(&self.header, &list);
         context.send(self.path, vec![sent.clone()]);
         let ends = (keys.sealer, keys.opener);

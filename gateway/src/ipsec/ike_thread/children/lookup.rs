@@ -1,7 +1,7 @@
 //! Look-ups of peers, tunnels and SAs.
 
 use super::{Children, Passed};
-use crate::ipsec::connections::Names;
+use crate::ipsec::connections::{Names, child_name};
 use std::net::IpAddr;
 use tunnel::PeerId;
 use tunnel::ikev2::{Connection, ConnectionId};
@@ -52,6 +52,12 @@ impl Children {
         self.connections.get(&id).map(|it| &it.names)
     }
 
+    /// The peer or the instance with this name.
+    pub(in crate::ipsec::ike_thread) fn called(&self, name: &str) -> Option<ConnectionId> {
+        self.by_name(name).or_else(|| self.instances.get(name).copied())
+    }
+
+    /// The peer of the configuration with this name.
     pub(in crate::ipsec::ike_thread) fn by_name(&self, name: &str) -> Option<ConnectionId> {
         self.by_name.get(name).copied()
     }
@@ -89,18 +95,17 @@ impl Children {
         self.tunnel(id, child)?.sas.last().map(|sa| sa.spi)
     }
 
-    /// The settings of a connection, also of a removed one whose peer must still be told.
-    fn known(&self, id: ConnectionId) -> Option<&Connection> {
-        self.settings(id).or_else(|| self.past.get(&id).map(|settings| &**settings))
-    }
-
+    /// The name of a connection, also of a removed one whose peer must still be told.
     pub(in crate::ipsec::ike_thread) fn name(&self, id: ConnectionId) -> &str {
-        self.known(id).map_or("of the past", |settings| &settings.name)
+        let known = self.connections.get(&id).map(|connected| &connected.name);
+        known.or_else(|| self.past.get(&id)).map_or("of the past", String::as_str)
     }
 
     pub(in crate::ipsec::ike_thread) fn child_name(&self, id: ConnectionId, child: usize) -> String {
-        let name = self.known(id).and_then(|settings| Some(settings.children.get(child)?.name.clone()));
-        name.unwrap_or_else(|| "a tunnel of the past".to_owned())
+        match self.tunnel(id, child) {
+            Some(tunnel) => child_name(self.name(id), tunnel.plan.tunnel),
+            None => "a tunnel of the past".to_owned(),
+        }
     }
 
     /// Forgets a removed connection: its peer was told.

@@ -16,9 +16,16 @@ use tunnel::ikev2::precedence::{Precedence, Shape, precedence};
 /// pieces would fill the table.
 const PAIRS: usize = 64;
 
-/// The place of a policy: the lowest is matched first. The name and number of the tunnel and the number of its policy make
-/// it unique.
-type Place = (Precedence, (Arc<str>, u32, usize));
+/// The place of a policy: the lowest is matched first. Instances of a profile precede it: it has the same networks, and the
+/// packets that no instance has. The name and number of the tunnel and the number of its policy make the place unique.
+type Place = (Precedence, Rank, (Arc<str>, u32, usize));
+
+/// The order among policies of the same precedence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Instance,
+    Configured,
+}
 
 /// The policies of the workers.
 #[derive(Default)]
@@ -31,19 +38,30 @@ pub(super) struct Published {
 impl Published {
     /// Replaces the policies of a tunnel.
     fn set(&mut self, connection: &str, tunnel: &Carried) {
-        let Carried { plan, peer, configured, .. } = tunnel;
+        self.set_for(connection, tunnel, tunnel.traffic());
+    }
+
+    /// Replaces them by those for these packets.
+    fn set_for(&mut self, connection: &str, tunnel: &Carried, traffic: &Traffic) {
+        let Carried { plan, peer, configured, is_of_instance, .. } = tunnel;
+        let rank = if *is_of_instance { Rank::Instance } else { Rank::Configured };
         let places = self.places.entry(peer.id).or_default();
         for place in places.drain(..) {
             self.writer.remove(place);
         }
         let name: Arc<str> = connection.into();
-        for (number, traffic) in pairs(tunnel.traffic()).into_iter().enumerate() {
+        for (number, traffic) in pairs(traffic).into_iter().enumerate() {
             let processing = Processing::Protect(Arc::clone(peer));
             let name = (Arc::clone(&name), plan.tunnel, number);
-            let place = place(name, plan.priority, configured, &traffic);
+            let place = (precedence_of(plan.priority, configured, &traffic), rank, name);
             places.push(place.clone());
             self.writer.insert(place, Policy { selectors: traffic.selectors(), processing });
         }
+    }
+
+    /// Forgets a tunnel that has no policies any more.
+    pub(super) fn forget(&mut self, peer: PeerId) {
+        self.places.remove(&peer);
     }
 }
 
@@ -53,7 +71,7 @@ impl Children {
         self.published = Published::default();
         for connected in self.connections.values() {
             for tunnel in &connected.tunnels {
-                self.published.set(&connected.settings.name, tunnel);
+                self.published.set(&connected.name, tunnel);
             }
         }
         self.store_policies();
@@ -63,7 +81,7 @@ impl Children {
     pub(super) fn publish(&mut self, (id, child): (ConnectionId, usize)) {
         let Some(connected) = self.connections.get(&id) else { return };
         let Some(tunnel) = connected.tunnels.get(child) else { return };
-        self.published.set(&connected.settings.name, tunnel);
+        self.published.set(&connected.name, tunnel);
         self.store_policies();
     }
 
@@ -88,19 +106,14 @@ fn pairs(traffic: &Traffic) -> Vec<Traffic> {
     local.iter().flat_map(|local| remote.iter().map(move |remote| pair(local, remote))).collect()
 }
 
-fn place<Name>(
-    name: Name,
-    priority: Option<u8>,
-    configured: &Traffic,
-    traffic: &Traffic,
-) -> (Precedence, Name) {
+fn precedence_of(priority: Option<u8>, configured: &Traffic, traffic: &Traffic) -> Precedence {
     let shape = |configured: &[TrafficSelector], agreed: &[TrafficSelector]| {
         // A tunnel with one policy for very many networks has the place of the largest.
         agreed.iter().map(|agreed| Shape::of(configured, agreed)).max()
     };
     let local = shape(&configured.local, &traffic.local).unwrap_or_default();
     let remote = shape(&configured.remote, &traffic.remote).unwrap_or_default();
-    (precedence(priority, configured.remote.is_empty(), [local, remote]), name)
+    precedence(priority, configured.remote.is_empty(), [local, remote])
 }
 
 #[cfg(test)]
@@ -119,6 +132,15 @@ mod tests {
 
     fn traffic(remote: TrafficSelector) -> Traffic {
         Traffic { local: vec![side("10.1.0.0", "10.1.0.255")], remote: vec![remote] }
+    }
+
+    fn place<Name>(
+        name: Name,
+        priority: Option<u8>,
+        configured: &Traffic,
+        traffic: &Traffic,
+    ) -> (Precedence, Name) {
+        (precedence_of(priority, configured, traffic), name)
     }
 
     #[test]
@@ -157,7 +179,8 @@ mod tests {
         let peer = Arc::new(Peer::new(PeerId::new(number.into()), state, Budget::default()));
         let plan = Child { tunnel: number, mtu: None, priority: None, options: Options::default() };
         let (sas, late) = (Vec::new(), Vec::new());
-        Carried { plan, peer, configured, sas, late, counted: [0; 2], measured: None }
+        let is_of_instance = false;
+        Carried { plan, peer, configured, sas, late, counted: [0; 2], measured: None, is_of_instance }
     }
 
     fn all(tunnels: &[Carried]) -> Published {
@@ -206,6 +229,33 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_instance_precedes_its_profile_and_leaves_the_rest_to_it() {
+        let profile = tunnel(1, traffic(side("10.0.0.0", "10.255.255.255")));
+        let instance = Carried { is_of_instance: true, ..tunnel(2, profile.configured.clone()) };
+        let mut published = Published::default();
+        published.set("branches", &profile);
+        let agreed = traffic(side("10.2.0.0", "10.2.255.255"));
+        let mut decides = |traffic: &Traffic, remote: [u8; 4]| {
+            published.set_for("branches/b.example", &instance, traffic);
+            let flow = Flow {
+                is_v4: true,
+                protocol: 17,
+                ports: None,
+                source: u32::from_be_bytes([10, 1, 0, 1]).into(),
+                destination: u32::from_be_bytes(remote).into(),
+            };
+            match published.writer.publish().outbound(&flow) {
+                Some(Processing::Protect(peer)) => Some(peer.id),
+                _ => None,
+            }
+        };
+        assert_eq!(decides(instance.traffic(), [10, 2, 0, 1]), Some(profile.peer.id), "it has no SA yet");
+        assert_eq!(decides(&agreed, [10, 2, 0, 1]), Some(instance.peer.id));
+        assert_eq!(decides(&agreed, [10, 3, 0, 1]), Some(profile.peer.id));
+        assert_eq!(decides(instance.traffic(), [10, 2, 0, 1]), Some(profile.peer.id), "it is closed again");
     }
 
     #[test]

@@ -1,22 +1,32 @@
 //! Peers and their tunnels, for the API.
 
 use super::{Children, Connected, Installed};
-use crate::ipsec::connections::LONG;
+use crate::ipsec::connections::{LONG, child_name};
 use crate::ipsec::explain;
 use crate::ipsec::model;
 use crate::ipsec::proof::Proof;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tunnel::Time;
 use tunnel::esp::{Mode, TrafficSelector};
 use tunnel::ikev2::message::{Proposal, ProposalSpi};
 use tunnel::ikev2::proposal::{EspOffer, IkeOffer, describe};
-use tunnel::ikev2::{Authentication, ChildState, Details, SessionId, SessionStatus, Start};
+use tunnel::ikev2::{Authentication, ChildState, ConnectionId, Details, SessionId, SessionStatus, Start};
 
 impl Children {
     /// All peers, with the sessions of IKE.
     pub(in crate::ipsec::ike_thread) fn status(&self, sessions: &[SessionStatus]) -> Vec<model::IpsecPeer> {
-        self.connections.values().map(|connected| self.show(connected, sessions)).collect()
+        let mut instances: BTreeMap<ConnectionId, usize> = BTreeMap::new();
+        for profile in self.connections.values().filter_map(|connected| connected.profile) {
+            *instances.entry(profile).or_default() += 1;
+        }
+        let show = |(id, connected): (&ConnectionId, &Connected)| {
+            let is_profile = connected.profile.is_none() && connected.settings.is_profile();
+            let instances = is_profile.then(|| instances.get(id).copied().unwrap_or_default());
+            model::IpsecPeer { instances, ..self.show(connected, sessions) }
+        };
+        self.connections.iter().map(show).collect()
     }
 
     fn show(&self, connected: &Connected, sessions: &[SessionStatus]) -> model::IpsecPeer {
@@ -28,7 +38,9 @@ impl Children {
         let details = session.and_then(|session| session.details.as_ref());
         let is_limited = settings.lifetime < LONG;
         model::IpsecPeer {
-            name: settings.name.clone(),
+            name: connected.name.clone(),
+            instance_of: connected.profile.map(|_| settings.name.clone()),
+            instances: None,
             up: established.is_some(),
             local_address: local.map(|address| address.to_string()),
             remote_address: remote.map(|address| address.to_string()),
@@ -96,7 +108,7 @@ impl Children {
             }
         };
         model::IpsecTunnel {
-            name: configured.name.clone(),
+            name: child_name(&connected.name, tunnel.plan.tunnel),
             number: tunnel.plan.tunnel,
             mode: match configured.mode {
                 Mode::Tunnel => model::SaMode::Tunnel,

@@ -3,6 +3,7 @@
 use super::{Carried, Children, traffic};
 use crate::ipsec::connections::Plan;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tunnel::ikev2::{Connection, ConnectionId};
 
 impl Children {
@@ -30,10 +31,11 @@ impl Children {
     pub(in crate::ipsec::ike_thread) fn update(
         &mut self,
         id: ConnectionId,
-        plan: Plan,
+        plan: &Plan,
         places: &[Option<usize>],
     ) {
         let Some(connected) = self.connections.get_mut(&id) else { return };
+        let is_of_instance = connected.profile.is_some();
         let mut kept: BTreeMap<usize, Carried> = BTreeMap::new();
         for (tunnel, place) in std::mem::take(&mut connected.tunnels).into_iter().zip(places) {
             match place {
@@ -41,11 +43,11 @@ impl Children {
                 None => _ = self.names.remove(&tunnel.peer.id),
             }
         }
-        let settings = plan.connection;
+        let settings = Arc::clone(&plan.connection);
         let mut tunnels = Vec::new();
-        for (child, plan) in plan.children.into_iter().enumerate() {
+        for (child, plan) in plan.children.iter().cloned().enumerate() {
             let Some(tunnel) = kept.remove(&child) else {
-                tunnels.push(self.carry((id, child), &settings, plan));
+                tunnels.push(self.carry((id, child), &settings, plan, is_of_instance));
                 continue;
             };
             self.names.insert(tunnel.peer.id, (id, child));
@@ -54,7 +56,8 @@ impl Children {
         }
         if let Some(connected) = self.connections.get_mut(&id) {
             let (before, after) = (connected.settings.remote, settings.remote);
-            (connected.settings, connected.names, connected.tunnels) = (settings, plan.names, tunnels);
+            (connected.settings, connected.names, connected.tunnels) =
+                (settings, plan.names.clone(), tunnels);
             self.leave(id, before);
             self.enter(id, after);
         }
