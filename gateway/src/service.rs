@@ -98,6 +98,8 @@ pub enum Policy {
 /// Which steps come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
+    /// Lets go of what another step needs before its own turn, as two interfaces that swap their ports must.
+    Free,
     /// Adds what is new beside what is there. Where both are for the same, as a prefix or a port, the new one is used at once:
     /// undoing it costs packets.
     Prepare,
@@ -157,7 +159,7 @@ pub trait Service {
     fn carry_out<'a>(&'a mut self, step: &'a Step, context: &'a Context) -> Work<'a, Result<(), Refusal>>;
 
     /// Undoes a step, the last one that is not undone yet; or one that was not begun. What is refused keeps back nothing else of
-    /// it, and is logged; it is temporary, as [`maintain`](Self::maintain) tries it again.
+    /// it, and is temporary, as [`maintain`](Self::maintain) tries it again.
     fn undo<'a>(
         &'a mut self,
         step: &'a Step,

@@ -1,17 +1,17 @@
 //! A new configuration that is applied whole or not at all, in a daemon that this process is.
 
+mod steps;
+
 use crate::daemon::{key_pair, lines};
 use crate::ipsec::{Gateway, configuration, peer};
-use crate::support::{PATIENCE, answers, sites};
+use crate::support::{PATIENCE, answers, ask, sites, without};
 use config::Settings;
 use crypto::choice::Choice;
 use crypto::engine::aws_lc::AwsLc;
 use gateway::api;
 use gateway::daemon::{self, Daemon};
 use gateway::host::Host;
-use gateway::ipsec::service::IpsecService;
-use gateway::service::{Context, Phase, Policy, Refused, Service, Step};
-use gateway::wireguard::service::WireGuardService;
+use gateway::service::Policy;
 use lab::{Lab, wait_until};
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
@@ -25,6 +25,18 @@ use tokio::sync::{Notify, mpsc};
 fn wireguard(name: &str, private: &str, lines: &[String]) -> String {
     let lines = lines.iter().map(|line| format!("set interfaces wireguard {name} {line}\n"));
     format!("set interfaces wireguard {name} private-key {private}\n") + &lines.collect::<String>()
+}
+
+/// The same, with another port for `wg0`; its peer keeps its own.
+fn on_another_port(text: &str) -> String {
+    text.replace("port 51820\n", "port 51821\n").replace("other port 51821", "other port 51820")
+}
+
+/// A further peer of IPsec, which is nowhere.
+fn third() -> String {
+    let psk = "set vpn ipsec authentication psk sites id 192.168.77.9\n";
+    let outside = ["192.168.77.1", "192.168.77.9"];
+    psk.to_owned() + &peer(0, "third", outside, ["10.10.0.0/16", "10.30.0.0/16"], "none")
 }
 
 fn settings(text: &str) -> Settings {
@@ -81,17 +93,13 @@ impl Sites {
     /// Changes, additions and removals of both protocols.
     fn after(&self) -> String {
         let more = ["mtu 1300", "address 10.67.0.1/24", "peer other allowed-ips 0.0.0.0/0"];
-        let kept = self.common(&more).replace("port 51820\n", "port 51821\n");
-        let kept = kept.replace("other port 51821", "other port 51820");
-        let kept: String =
-            kept.lines().filter(|it| !it.contains("peer second")).map(|it| format!("{it}\n")).collect();
-        let third = ["192.168.77.1", "192.168.77.9"];
-        let psk = "set vpn ipsec authentication psk sites id 192.168.77.9\n";
-        let third = peer(0, "third", third, ["10.10.0.0/16", "10.30.0.0/16"], "none");
-        kept + psk + &third + &self.extra("wg1", 71)
+        let kept = on_another_port(&self.common(&more));
+        let kept = without(&kept, "peer second");
+        kept + &third() + &self.extra("wg1", 71)
     }
 
-    /// What the kernel has. An interface that was removed and came back has another number.
+    /// What the kernel has. An interface that was removed and came back has another number. Link-local addresses come when the
+    /// kernel has found out that they are unique.
     fn kernel(&self) -> Vec<String> {
         let commands =
             ["-o link", "-o address", "rule", "-6 rule", "route show table all", "-6 route show table all"];
@@ -103,7 +111,7 @@ impl Sites {
                 Some((_, rest)) if numbered => rest.to_owned(),
                 _ => line.to_owned(),
             };
-            all.extend(text.lines().map(line));
+            all.extend(text.lines().map(line).filter(|line| !line.contains("fe80::")));
         }
         all.sort();
         all
@@ -218,8 +226,7 @@ fn a_commit_of_which_a_step_is_refused_leaves_everything_as_it_was() {
         sites.lab.ip("a", "route delete 10.30.0.0/16 dev outside table 220").expect("it is there");
         // The whole of IPsec is to go, and WireGuard is refused.
         let taken = UdpSocket::bind("0.0.0.0:51971").expect("it is free");
-        let no_ipsec: String =
-            after.lines().filter(|it| !it.contains("vpn ipsec")).map(|it| format!("{it}\n")).collect();
+        let no_ipsec = without(&after, "vpn ipsec");
         refused(&sites, runtime, daemon, &no_ipsec, "interfaces wireguard wg1", "UDP port 51971 is in use");
         drop(taken);
         let committed = runtime.block_on(daemon.apply(settings(&moved), Policy::AllOrNothing));
@@ -259,9 +266,7 @@ fn a_commit_costs_what_it_does_not_change_no_packet() {
     let Some(sites) = Sites::new() else { return };
     sites.with_daemon(|runtime, daemon| {
         let before = sites.sessions();
-        let text = sites.common(&[]) + &sites.extra("wg1", 71);
-        let text: String =
-            text.lines().filter(|it| !it.contains("peer second")).map(|it| format!("{it}\n")).collect();
+        let text = without(&(sites.common(&[]) + &sites.extra("wg1", 71)), "peer second");
         let pings = ["10.66.0.2", "10.20.0.1"].map(|address| {
             let ping = ["-q", "-c", "150", "-i", "0.02", "-W", "10", address];
             sites
@@ -307,9 +312,9 @@ fn a_port_of_another_program_is_found_before_a_packet_is_lost() {
         let prefix = "set interfaces wireguard wg0 peer other allowed-ips 10.50.0.0/16\n";
         let moved = sites.common(&[]).replace(prefix, "");
         assert_ne!(moved, sites.common(&[]));
-        let moved =
-            moved.replace("port 51820\n", "port 51821\n").replace("other port 51821", "other port 51820");
-        let text = moved + &sites.extra("wg1", 71).replace("10.171.0.0/16", "10.50.0.0/16") + &refused_port;
+        let text = on_another_port(&moved)
+            + &sites.extra("wg1", 71).replace("10.171.0.0/16", "10.50.0.0/16")
+            + &refused_port;
         for (from, to) in [("a", "10.50.0.1"), ("b", "10.66.0.1")] {
             loses_no_packet(&sites, from, to, || {
                 let refused = runtime.block_on(daemon.apply(settings(&text), Policy::AllOrNothing));
@@ -337,9 +342,7 @@ fn what_cannot_go_back_keeps_nothing_else_back_and_is_tried_again() {
     sites.with_daemon(|runtime, daemon| {
         let before = sites.kernel();
         let text = sites.common(&["mtu 1300", "peer other allowed-ips 10.69.0.0/16"]);
-        let text =
-            text.replace("port 51820\n", "port 51821\n").replace("other port 51821", "other port 51820");
-        let text = text + &sites.extra("wg2", 72).replace("port 51972", "port 51999");
+        let text = on_another_port(&text) + &sites.extra("wg2", 72).replace("port 51972", "port 51999");
         let taken = taken_late();
         // As soon as `wg0` has left its port, another program takes it.
         let is_over = Arc::new(AtomicBool::new(false));
@@ -369,77 +372,28 @@ fn what_cannot_go_back_keeps_nothing_else_back_and_is_tried_again() {
     });
 }
 
-/// The services, as the daemon has them, and what it lends them.
-struct Services {
-    all: Vec<Box<dyn Service>>,
-    context: Context,
-}
-
-impl Services {
-    /// Plans and does all, in the order of the phases.
-    async fn carry_out(&mut self, text: &str) -> Vec<(usize, Step)> {
-        let mut settings = settings(text);
-        let mut steps = Vec::new();
-        for (number, service) in self.all.iter_mut().enumerate() {
-            let planned = service.plan(&mut settings, &self.context).await;
-            assert!(planned.refused.is_empty(), "{:?}", planned.refused);
-            steps.extend(planned.steps.into_iter().map(|step| (number, step)));
-        }
-        let phases = [Phase::Prepare, Phase::Switch, Phase::Remove];
-        steps.sort_by_key(|(_, step)| phases.iter().position(|phase| *phase == step.phase));
-        let mut refused = Refused::new();
-        for (number, step) in &steps {
-            let done = self.all[*number].carry_out(step, &self.context).await;
-            refused.extend(done.err().map(|refusal| (step.path.clone(), refusal)));
-        }
-        assert!(refused.is_empty(), "{refused:?}");
-        steps
-    }
-
-    async fn undo(&mut self, steps: Vec<(usize, Step)>) {
-        for (number, step) in steps.iter().rev() {
-            let undone = self.all[*number].undo(step, Policy::AllOrNothing, &self.context).await;
-            assert!(undone.is_ok(), "{undone:?}");
-        }
-        self.finish().await;
-    }
-
-    async fn finish(&mut self) {
-        for service in &mut self.all {
-            service.finish().await;
-        }
-    }
-}
-
 #[test]
-fn every_step_that_was_done_can_be_undone() {
+fn two_interfaces_swap_their_ports_and_get_them_back_if_the_commit_is_refused() {
     let Some(sites) = Sites::new() else { return };
-    sites.inside(|runtime| {
-        let host = Host::start(daemon::wanted(&settings(&sites.before()))).expect("root may");
-        let context = Context { engines: engines(), events: mpsc::unbounded_channel().0, host };
-        let all: Vec<Box<dyn Service>> =
-            vec![Box::<WireGuardService>::default(), Box::<IpsecService>::default()];
-        let shown = api::Shown::new(engines(), all.iter().map(|service| service.view()).collect());
-        let mut services = Services { all, context };
-        runtime.block_on(async {
-            services.carry_out(&sites.before()).await;
-            services.finish().await;
-        });
-        let _served = sites.serve_api(shown);
-        sites.come_up();
-        let before = (sites.kernel(), sites.sessions());
-        let steps = runtime.block_on(services.carry_out(&sites.after()));
-        assert_eq!(steps.len(), 6, "wg0 and IPsec in two steps, wg1 comes, wg2 goes: {steps:?}");
-        assert_ne!(sites.kernel(), before.0);
-        runtime.block_on(services.undo(steps));
-        assert_eq!((sites.kernel(), sites.sessions()), before, "what stayed kept its sessions");
-        assert!(sites.carry() && !sites.a.peer("second").is_null() && sites.a.peer("third").is_null());
-        let steps = runtime.block_on(services.carry_out("set system allow-empty\n"));
-        assert_eq!(steps.len(), 3, "{steps:?}");
-        assert!(!sites.kernel().join("\n").contains("wg"));
-        runtime.block_on(services.undo(steps));
-        sites.come_up();
-        let same = || sites.kernel() == before.0;
-        wait_until(PATIENCE, same).unwrap_or_else(|error| panic!("{error}: {:#?}", sites.kernel()));
+    sites.with_daemon(|runtime, daemon| {
+        let socket = sites.a.0.socket.to_str().expect("UTF-8").to_owned();
+        let ports = || {
+            ["wg0", "wg2"].map(|name| {
+                let shown = ask(&["show", "interfaces", "wireguard", name, "--api", &socket]);
+                shown["interfaces"][0]["listen_port"].as_u64().expect("a port")
+            })
+        };
+        assert_eq!(ports(), [51_820, 51_972]);
+        let swapped = sites.before().replace("wg0 port 51820\n", "wg0 port 51972\n");
+        let swapped = swapped.replace("wg2 port 51972\n", "wg2 port 51820\n");
+        sites.lab.ip("a", "route add 10.30.0.0/16 dev outside table 220").expect("a route");
+        let text = swapped.clone() + &third();
+        refused(&sites, runtime, daemon, &text, "vpn ipsec", "of another program");
+        assert_eq!(ports(), [51_820, 51_972]);
+        sites.lab.ip("a", "route delete 10.30.0.0/16 dev outside table 220").expect("it is there");
+        let committed = runtime.block_on(daemon.apply(settings(&swapped), Policy::AllOrNothing));
+        assert!(committed.is_empty(), "{committed:?}");
+        assert_eq!(ports(), [51_972, 51_820]);
+        wait_until(PATIENCE, || sites.carry()).expect("the peer follows");
     });
 }

@@ -175,7 +175,9 @@ fn a_port_goes_from_an_interface_that_is_disabled_to_another() {
     write_both(&a, &enabled, &key, 51_999);
     let said = a.reload();
     assert!(said.contains("is in force") && !said.contains("in use"), "{said}");
-    assert!(ports().contains(":51820 ") && ports().contains(":51999 "), "{}", ports());
+    // It has the port as soon as its link is up.
+    wait_until(PATIENCE, || ports().contains(":51820 ") && ports().contains(":51999 "))
+        .expect("both have theirs");
     wait_until(PATIENCE, || answers(&lab, "a", "10.66.0.2")).expect("a tunnel");
 }
 
@@ -231,18 +233,23 @@ fn questions_to_the_api_refuse_no_change() {
 }
 
 #[test]
-fn a_reload_gives_the_interface_of_ipsec_what_another_program_has_changed() {
+fn a_reload_gives_unchanged_interfaces_what_another_program_has_changed() {
     let Some(mut lab) = sites() else { return };
     let mut a = Gateway::new(&lab, "a");
-    a.write(&configuration(0));
+    let set = "set interfaces wireguard wg0";
+    let wg0 = format!("{set} private-key {}\n{set} mtu 1380\n", key_pair().0);
+    a.write(&(configuration(0) + &wg0));
     a.0.start(&mut lab);
-    let link = || lab.ip("a", "link show ipsec0").expect("it is there");
-    let before = link();
-    assert!(before.contains(",UP"), "{before}");
-    lab.ip("a", "link set ipsec0 down mtu 1300").expect("it is there");
+    let links =
+        || ["ipsec0", "wg0"].map(|name| lab.ip("a", &format!("link show {name}")).expect("it is there"));
+    let before = links();
+    assert!(before.iter().all(|link| link.contains(",UP")) && before[1].contains("mtu 1380"), "{before:?}");
+    for name in ["ipsec0", "wg0"] {
+        lab.ip("a", &format!("link set {name} down mtu 1300")).expect("it is there");
+    }
     let said = a.0.reload();
     assert!(said.contains("is in force"), "{said}");
-    assert_eq!(link(), before);
+    assert_eq!(links(), before);
 }
 
 #[test]

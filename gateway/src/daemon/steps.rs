@@ -3,7 +3,7 @@
 //! ```text
 //! plan     every service says what would change, and what of it cannot be served: nothing is touched
 //! check    the ports that are needed are free, or become so: nothing is touched
-//! free     what others are about to need goes: the port of an interface that is removed or disabled
+//! free     what others are about to need goes: the port of an interface that is removed, disabled or gets another one
 //! prepare  what is new comes beside what is there
 //! switch   interfaces and peers become what they are to be
 //! remove   what is no longer configured goes
@@ -74,8 +74,8 @@ async fn refuse_ports(
         let error = PortInUse { path: path.clone(), port, by: occupied::port(port) };
         refused.insert(path, Refusal::new(error, false));
         if policy == Policy::EachPath {
-            // Refused it is already.
-            let _ = services[*number].undo(step, policy, context).await;
+            // The path is refused already.
+            let _ = undo(&mut services[*number], step, policy, context).await;
         }
     }
 }
@@ -88,7 +88,7 @@ fn is_taken(port: u16) -> bool {
 fn order(step: &Step, needed: &BTreeSet<u16>) -> u8 {
     let is_needed = step.frees.iter().any(|port| needed.contains(port));
     match (step.phase, is_needed) {
-        (Phase::Remove | Phase::Switch, true) => 0,
+        (Phase::Free, _) | (Phase::Remove | Phase::Switch, true) => 0,
         (Phase::Prepare, true) => 1,
         (Phase::Prepare, false) => 2,
         (Phase::Switch, false) => 3,
@@ -114,7 +114,7 @@ async fn carry_out(
         refused.insert(path.clone(), refusal);
         let is_undone = |(_, done): &&Numbered| policy == Policy::AllOrNothing || done.path == *path;
         for (number, step) in done.iter().copied().filter(is_undone).rev() {
-            if let Err(refusal) = services[*number].undo(step, policy, context).await {
+            if let Err(refusal) = undo(&mut services[*number], step, policy, context).await {
                 refused.entry(step.path.clone()).or_insert(refusal);
             }
         }
@@ -122,6 +122,16 @@ async fn carry_out(
             return;
         }
     }
+}
+
+async fn undo(
+    service: &mut Box<dyn Service>,
+    step: &Step,
+    policy: Policy,
+    context: &Context,
+) -> Result<(), Refusal> {
+    let undone = service.undo(step, policy, context).await;
+    undone.inspect_err(|refusal| tracing::error!("going back to the previous configuration: {refusal}"))
 }
 
 #[cfg(test)]
@@ -138,18 +148,22 @@ mod tests {
         };
         let mut steps = [
             step("gone", Phase::Remove, &[7]),
+            step("swaps", Phase::Prepare, &[]),
+            step("swaps", Phase::Free, &[11]),
             step("in the way", Phase::Remove, &[8]),
             step("moves away", Phase::Switch, &[]),
             step("disabled", Phase::Switch, &[10]),
             step("new", Phase::Prepare, &[]),
             step("moves away", Phase::Prepare, &[9]),
         ];
-        steps.sort_by_key(|step| order(step, &BTreeSet::from([8, 9, 10])));
+        steps.sort_by_key(|step| order(step, &BTreeSet::from([8, 9, 10, 11])));
         let order = steps.map(|step| format!("{} {:?}", step.path, step.phase));
         let expected = [
+            "swaps Free",
             "in the way Remove",
             "disabled Switch",
             "moves away Prepare",
+            "swaps Prepare",
             "new Prepare",
             "moves away Switch",
             "gone Remove",

@@ -123,10 +123,7 @@ impl Service for IpsecService {
             let undone = self.undo_on(step.phase, &mut intent, policy, context).await;
             self.intent = Some(intent);
             self.shown.show(self.gateway());
-            undone.map_err(|error| {
-                tracing::error!("going back to the previous configuration: {error}");
-                Refusal::new(error, true)
-            })
+            undone.map_err(|error| Refusal::new(error, true))
         })
     }
 
@@ -306,7 +303,7 @@ impl IpsecService {
             Intent::Change(change) => {
                 self.served.as_ref().map_or(Ok(()), |served| served.undo_prepare(change, context))
             }
-            // There was no gateway, and what is to be protected stays closed.
+            // No gateway was ended. Under this policy the protected prefixes stay closed.
             Intent::End(End { settings: None, .. }) if policy == Policy::EachPath => Ok(()),
             Intent::End(end) => {
                 context.host.set(NAME, end.before.clone())?;

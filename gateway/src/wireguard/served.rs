@@ -59,6 +59,8 @@ pub(super) struct Change {
     wants: Wants,
     /// The port that it had, if it was to change: without one in the configuration, the one that the kernel chose.
     port: Option<u16>,
+    /// The port that it has given to another interface: it has one that the kernel chose until it is prepared.
+    freed_port: Option<u16>,
     /// Whether it is to be disabled: it changes its port only when it is down.
     pub(super) goes_down: bool,
     /// Whether it has the keys and peers that are wanted.
@@ -72,7 +74,15 @@ impl Change {
     pub(super) fn new(settings: WireGuard) -> Self {
         let wants = plan::wants(&settings);
         let goes_down = settings.disable;
-        Self { settings, wants, port: None, goes_down, is_updated: false, is_switched: false }
+        Self {
+            settings,
+            wants,
+            port: None,
+            freed_port: None,
+            goes_down,
+            is_updated: false,
+            is_switched: false,
+        }
     }
 }
 
@@ -127,6 +137,28 @@ impl Served {
         }
     }
 
+    /// Makes the link what the settings say. If that fails, the interface has just been deleted, which is reported by itself.
+    pub(super) fn restore_link(&self) {
+        let restored = self.set_mtu(&self.settings).and_then(|()| self.set_up(&self.settings));
+        if let Err(error) = restored {
+            tracing::debug!("{}: {error}", self.interface.name());
+        }
+    }
+
+    /// Lets another interface have its port.
+    pub(super) async fn free_port(&self, change: &mut Change) -> Result<(), ServiceError> {
+        change.freed_port = self.settings.port;
+        self.update(Update { listen_port: Some(0), ..Update::default() }).await
+    }
+
+    /// Undoes [`free_port`](Self::free_port), when the other interface no longer has the port.
+    pub(super) async fn undo_free_port(&mut self, change: &mut Change) -> Result<(), ServiceError> {
+        let Some(port) = change.freed_port.take() else { return Ok(()) };
+        let back = self.update(Update { listen_port: Some(port), ..Update::default() }).await;
+        self.is_known &= back.is_ok();
+        back
+    }
+
     /// Does what may be refused. Of what there is, it takes the port if that is to change.
     pub(super) async fn prepare(&self, change: &mut Change, host: &Host) -> Result<(), ServiceError> {
         let name = self.interface.name();
@@ -163,7 +195,9 @@ impl Served {
         let name = self.interface.name();
         // Of the rest nothing waits for the port.
         let port = if change.port.is_some() {
-            self.update(Update { listen_port: change.port, ..Update::default() }).await
+            // Another interface may still have the port that this one freed.
+            let listen_port = if change.freed_port.is_some() { Some(0) } else { change.port };
+            self.update(Update { listen_port, ..Update::default() }).await
         } else {
             Ok(())
         };

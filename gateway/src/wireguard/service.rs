@@ -30,6 +30,8 @@ enum Intent {
     Create(Option<WireGuard>, Left),
     /// It is changed.
     Change(Change),
+    /// It stays what it is, and gets its link again if another program has changed that.
+    Keep,
     /// It goes; its settings afterwards, if it was served.
     Remove(Option<WireGuard>, Left),
 }
@@ -90,10 +92,7 @@ impl Service for WireGuardService {
             let Some(mut intent) = self.intents.remove(step.path.last()) else { return Ok(()) };
             let undone = self.undo_on(step, &mut intent, policy, context).await;
             self.intents.insert(step.path.last().to_owned(), intent);
-            undone.map_err(|error| {
-                tracing::error!("going back to the previous configuration: {error}");
-                Refusal::new(error, true)
-            })
+            undone.map_err(|error| Refusal::new(error, true))
         })
     }
 
@@ -149,9 +148,17 @@ impl WireGuardService {
             steps.push(step(name, Phase::Remove, port, None));
             self.intents.insert(name.clone(), Intent::Remove(None, left(true, name)));
         }
+        let has_another = |(name, wanted): (&String, &WireGuard)| {
+            let before = self.served.get(name).and_then(|served| bound(&served.settings));
+            bound(wanted).filter(|port| before != Some(*port))
+        };
+        let needed: BTreeSet<u16> = settings.iter().filter_map(has_another).collect();
         for (name, wanted) in settings {
             let intent = match self.served.get(&name) {
-                Some(served) if served.is(&wanted) => continue,
+                Some(served) if served.is(&wanted) => {
+                    steps.push(step(&name, Phase::Prepare, None, None));
+                    Intent::Keep
+                }
                 Some(served) => {
                     let (before, after) = (bound(&served.settings), bound(&wanted));
                     let freed = before.filter(|_| before != after);
@@ -159,8 +166,12 @@ impl WireGuardService {
                         // At once: it lets go of its port only when it is down.
                         steps.push(step(&name, Phase::Switch, freed, None));
                     } else {
-                        let needed = after.filter(|_| before != after);
-                        steps.push(step(&name, Phase::Prepare, freed, needed));
+                        let free_first = freed.filter(|port| needed.contains(port));
+                        if free_first.is_some() {
+                            steps.push(step(&name, Phase::Free, freed, None));
+                        }
+                        let freed = freed.filter(|_| free_first.is_none());
+                        steps.push(step(&name, Phase::Prepare, freed, after.filter(|_| before != after)));
                         steps.push(step(&name, Phase::Switch, None, None));
                     }
                     Intent::Change(Change::new(wanted))
@@ -196,8 +207,16 @@ impl WireGuardService {
                 self.configured.remove(name);
                 set(name, None, &context.host);
             }
+            Intent::Keep => {
+                if let Some(served) = self.served.get(name) {
+                    served.restore_link();
+                }
+            }
             Intent::Change(change) => {
                 let Some(served) = self.served.get_mut(name) else { return Ok(()) };
+                if step.phase == Phase::Free {
+                    return served.free_port(change).await;
+                }
                 if step.phase == Phase::Prepare || change.goes_down {
                     served.prepare(change, &context.host).await?;
                 }
@@ -242,9 +261,13 @@ impl WireGuardService {
                     self.create(name, settings, context).await?;
                 }
             }
+            Intent::Keep => {}
             Intent::Change(change) => {
                 let Some(served) = self.served.get_mut(name) else { return Ok(()) };
                 let mut undone = Ok(());
+                if step.phase == Phase::Free {
+                    undone = served.undo_free_port(change).await;
+                }
                 if step.phase == Phase::Switch {
                     undone = served.undo_switch(change, &context.host).await;
                 }
