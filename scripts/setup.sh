@@ -24,6 +24,8 @@ case $part in
     packages+=(wireguard-tools ncat iptables kmod qemu-system-x86 busybox-static cpio xz-utils)
     # What judges the unit; nothing is started.
     packages+=(systemd)
+    # Shells whose completion is tested.
+    packages+=(zsh fish)
     # ESP as others make it; a responder of OCSP.
     packages+=(python3-scapy python3-cryptography openssl)
     packages+=("${strongswan[@]}" strongswan-pki)

@@ -1,7 +1,7 @@
 //! `postern explain`: why a connection is down, what each side accepts, and the line that fixes it.
 
 use crate::answer::Answer;
-use crate::output::{DOWN, ago};
+use crate::output::{NOT_UP, ago};
 use crate::request::Request;
 use crate::tabulate::duration;
 use crate::{Failure, vpn};
@@ -10,7 +10,7 @@ use gateway::ipsec::model::{ConnectionType, Ipsec, IpsecFailure, IpsecPeer, Ipse
 pub(crate) fn peer(request: &Request) -> Result<Answer, Failure> {
     let found = vpn::wanted(request)?;
     let peers: Vec<IpsecPeer> = found.into_iter().map(|found| found.peer).collect();
-    let status = if peers.iter().all(is_up) { 0 } else { DOWN };
+    let status = if peers.iter().all(is_up) { 0 } else { NOT_UP };
     let answer = Answer::new(Ipsec { peers }, |answer| answer.peers.iter().map(explain).collect());
     Ok(answer.with_status(status))
 }

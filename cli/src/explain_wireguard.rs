@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use crate::answer::Answer;
-use crate::output::{DOWN, ago};
+use crate::output::{NOT_UP, ago};
 use crate::request::Request;
 use config::schema::nearest;
 use gateway::wireguard::model::{Explained, Explanation, Explanations, PeerState};
@@ -23,7 +23,7 @@ pub(crate) fn explain(request: &Request) -> Result<Answer, Failure> {
     let is_down = found.iter().flat_map(|it| &it.peers).any(|peer| peer.state == PeerState::Down);
     let text = |answer: &Explanations| answer.interfaces.iter().map(explanation).collect();
     let answer = Answer::new(Explanations { interfaces: found }, text);
-    Ok(answer.with_status(if is_down { DOWN } else { 0 }))
+    Ok(answer.with_status(if is_down { NOT_UP } else { 0 }))
 }
 
 /// Keeps only the peer with this name or key.

@@ -50,10 +50,6 @@ struct Cli {
 enum Verb {
     /// Run the gateway from a configuration file
     Run(run::Arguments),
-    /// Show on one screen which peers and tunnels are up, and why others are down
-    Status(status::Arguments),
-    /// Apply a changed configuration file, and print the result
-    Reload(reload::Arguments),
     /// Block protected prefixes until the daemon starts
     Close(closed::Close),
     /// Release the protected prefixes that a stopped daemon left blocked
@@ -93,15 +89,10 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error, &line),
     };
     let outcome = match cli.verb {
-        Verb::Status(arguments) => return ended(status::run(&arguments)),
-        Verb::Reload(arguments) => return ended(reload::run(arguments)),
         Verb::Run(arguments) => run::run(arguments),
         Verb::Close(arguments) => closed::close(&arguments),
         Verb::Open(arguments) => closed::open(&arguments),
-        Verb::Operational(command) => match command.run() {
-            Ok(code) => return code,
-            Err(error) => Err(error),
-        },
+        Verb::Operational(command) => return ended(command.run()),
         Verb::Complete(arguments) => {
             operational::complete::run(&arguments);
             Ok(())
@@ -124,7 +115,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The result of a command: its exit code, or an error.
+/// The result of a command that has an exit code of its own. An error has another one than what such commands find.
 fn ended(outcome: Result<ExitCode, Failure>) -> ExitCode {
     outcome.unwrap_or_else(|error| {
         log::failure(&error);

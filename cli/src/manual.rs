@@ -17,11 +17,13 @@ pub(crate) struct Arguments {
     directory: PathBuf,
 }
 
-/// Where each shell looks for completions, below `share`.
-const COMPLETIONS: &[(Shell, &str)] = &[
-    (Shell::Bash, "bash-completion/completions/postern"),
-    (Shell::Zsh, "zsh/site-functions/_postern"),
-    (Shell::Fish, "fish/vendor_completions.d/postern.fish"),
+/// A shell, where it looks for completions below `share`, and what makes its script from the generated one.
+type Completion = (Shell, &'static str, fn(&str) -> String);
+
+const COMPLETIONS: &[Completion] = &[
+    (Shell::Bash, "bash-completion/completions/postern", complete::for_bash),
+    (Shell::Zsh, "zsh/site-functions/_postern", complete::for_zsh),
+    (Shell::Fish, "fish/vendor_completions.d/postern.fish", complete::for_fish),
 ];
 
 /// A reference in Markdown: what makes its text, and where it goes below `share`.
@@ -36,13 +38,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 
 fn write(share: &Path) -> std::io::Result<()> {
     let mut command = Cli::command();
-    for &(shell, place) in COMPLETIONS {
-        let mut text = Vec::new();
-        clap_complete::generate(shell, &mut command, "postern", &mut text);
-        if shell == Shell::Bash {
-            text.extend(complete::for_bash().into_bytes());
-        }
-        put(&share.join(place), &text)?;
+    for &(shell, place, script) in COMPLETIONS {
+        let mut generated = Vec::new();
+        clap_complete::generate(shell, &mut command, "postern", &mut generated);
+        put(&share.join(place), script(&String::from_utf8_lossy(&generated)).as_bytes())?;
     }
     for (text, place) in REFERENCES {
         put(&share.join(place), text().as_bytes())?;
@@ -71,9 +70,9 @@ mod tests {
         assert!(read("man/man1/postern.1").contains("postern\\-reload"));
         let reload = read("man/man1/postern-reload.1");
         assert!(reload.starts_with(".ie") || reload.contains(".TH postern"), "{reload}");
-        assert!(reload.contains("exit"), "the page has the exit codes: {reload}");
+        assert!(reload.contains("Exit status: 0"), "the page has the exit codes: {reload}");
         read("man/man1/postern-show-vpn-ipsec-sa.1");
-        for &(_, place) in COMPLETIONS {
+        for &(_, place, _) in COMPLETIONS {
             assert!(read(place).contains("reload"), "{place}");
         }
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");

@@ -1,4 +1,4 @@
-//! Operational commands: `show`, `explain`, `reset` and `restart`, from one table.
+//! Operational commands, such as `status`, `show`, `explain` and `reset`, from one table.
 //!
 //! ```text
 //! words ──> table (which entry?) ──> Request ──> the entry's effect ──> Answer ──> text or JSON

@@ -1,21 +1,9 @@
 //! Output and exit status of the commands that ask a daemon.
 
-use crate::Outcome;
-use serde::Serialize;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The exit status if a peer, or one of its tunnels, is down, as of `systemctl is-active`. A request that fails exits with 1.
-pub(crate) const DOWN: u8 = 3;
-
-/// Prints an answer: as JSON, or as its text.
-pub(crate) fn print(json: bool, value: &impl Serialize, text: &str) -> Outcome {
-    if json {
-        println!("{}", serde_json::to_string_pretty(value)?);
-    } else {
-        print!("{text}");
-    }
-    Ok(())
-}
+/// The exit status if a peer or a tunnel is down that should be up. A command that fails exits with 2.
+pub(crate) const NOT_UP: u8 = 1;
 
 /// A number of bytes in the unit that leaves one to four digits.
 pub(crate) fn bytes(count: u64) -> String {

@@ -1,28 +1,20 @@
 //! `postern reload`: makes the daemon read its configuration again, and prints the result.
 
-use crate::client::Asking;
-use crate::output::print;
+use crate::answer::Answer;
+use crate::request::Request;
 use crate::{Failure, client};
-use clap::Args;
 use gateway::api::model::{ReloadOutcome, Reloaded};
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::Path;
 
-#[derive(Args)]
-#[command(
-    after_help = "The exit code is 0 if all of the file is in force, 1 if it is not, 2 if no daemon answers."
-)]
-pub(crate) struct Arguments {
-    #[command(flatten)]
-    asking: Asking,
-}
+/// The exit status if not all of the file is in force.
+const NOT_IN_FORCE: u8 = 1;
 
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let socket = arguments.asking.api.unwrap_or_else(|| PathBuf::from(crate::run::API));
+pub(crate) fn run(request: &Request) -> Result<Answer, Failure> {
+    let socket = request.api().unwrap_or(Path::new(crate::run::API)).to_owned();
     // No timeout: the daemon may be waiting for a name server.
     let reloaded: Reloaded = client::tell(&socket, "/v1/reload", &())?;
-    print(arguments.asking.json, &reloaded, &text(&reloaded, &socket))?;
-    Ok(if reloaded.outcome == ReloadOutcome::InForce { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let status = if reloaded.outcome == ReloadOutcome::InForce { 0 } else { NOT_IN_FORCE };
+    Ok(Answer::new(reloaded, move |reloaded| text(reloaded, &socket)).with_status(status))
 }
 
 fn text(reloaded: &Reloaded, socket: &Path) -> String {

@@ -2,39 +2,32 @@
 
 mod text;
 
-use crate::client::Asking;
-use crate::output::{ago, bytes, print};
+use crate::answer::Answer;
+use crate::output::{NOT_UP, ago, bytes};
+use crate::request::Request;
 use crate::show_vpn::{no_answer, reason};
 use crate::{Failure, client};
-use clap::Args;
 use gateway::api::model::{Crypto, Drop, Drops, Status};
 use gateway::ipsec::model::{ConnectionType, Ipsec, IpsecPeer, IpsecTunnel};
 use gateway::wireguard::model::{Interface, Interfaces, Peer};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
 
 /// The number of drop reasons shown, those with the most packets first.
 const DROPS: usize = 5;
 
-#[derive(Args)]
-#[command(
-    after_help = "The exit code is 0 if everything is up that should be, 1 if something is not, 2 if no daemon \
-                        answers. A peer without traffic that need not be connected is not down. Warnings do not change \
-                        the exit code."
-)]
-pub(crate) struct Arguments {
-    #[command(flatten)]
-    asking: Asking,
-}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let daemons = ask(arguments.asking.api.as_deref())?;
+pub(crate) fn show(request: &Request) -> Result<Answer, Failure> {
+    let answers: Vec<(PathBuf, Status)> = request.ask_each()?;
+    if answers.is_empty() {
+        return Err(client::no_daemon().into());
+    }
+    let daemons = answers.into_iter().map(|(socket, status)| daemon(socket, status));
+    let daemons = daemons.collect::<Result<Vec<Daemon>, Failure>>()?;
     let all = Everything { up: daemons.iter().all(|daemon| daemon.up), daemons };
-    let text: Vec<String> = all.daemons.iter().map(text::daemon).collect();
-    print(arguments.asking.json, &all, &text.join("\n"))?;
-    Ok(if all.up { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let status = if all.up { 0 } else { NOT_UP };
+    let text = |all: &Everything| all.daemons.iter().map(text::daemon).collect::<Vec<String>>().join("\n");
+    Ok(Answer::new(all, text).with_status(status))
 }
 
 /// What `--json` prints.
@@ -118,17 +111,10 @@ impl State {
     }
 }
 
-fn ask(only: Option<&Path>) -> Result<Vec<Daemon>, Failure> {
-    let answers: Vec<(PathBuf, Status)> = client::ask_each(only, "/v1/status")?;
-    if answers.is_empty() {
-        return Err(client::no_daemon().into());
-    }
-    answers.into_iter().map(|(socket, status)| daemon(socket, status)).collect()
-}
-
 fn daemon(socket: PathBuf, status: Status) -> Result<Daemon, Failure> {
     let interfaces: Interfaces = client::ask_one(&socket, "/v1/interfaces/wireguard")?;
-    let ipsec: Ipsec = client::ask_one(&socket, "/v1/vpn/ipsec")?;
+    let mut ipsec: Ipsec = client::ask_one(&socket, "/v1/vpn/ipsec")?;
+    ipsec.peers.retain(|peer| !peer.has_instances());
     let drops: Drops = client::ask_one(&socket, "/v1/drops")?;
     let crypto: Crypto = client::ask_one(&socket, "/v1/crypto")?;
     let wireguard: Vec<WireGuard> = interfaces.interfaces.iter().map(wireguard).collect();

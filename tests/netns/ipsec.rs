@@ -75,7 +75,7 @@ impl Gateway {
         let known = wait_until(PATIENCE, failed);
         let (code, said) = self.explained(peer);
         known.unwrap_or_else(|error| panic!("{error}: {said}"));
-        assert_eq!(code, Some(3), "it is down: {said}");
+        assert_eq!(code, Some(1), "it is down: {said}");
         said
     }
 }

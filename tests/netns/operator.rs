@@ -104,7 +104,9 @@ fn a_reload_says_what_became_of_it() {
     wait_until(PATIENCE, || !a.socket.exists()).expect("it ends");
     let (code, said) = ask(&a, &["reload"]);
     assert!(code == Some(2) && said.contains("no daemon answers at") && said.contains("fix: "), "{said}");
-    assert_eq!(ask(&a, &["status"]).0, Some(2));
+    for command in [&["status"][..], &["explain", "vpn", "ipsec", "peer", "other"], &["show", "drops"]] {
+        assert_eq!(ask(&a, command).0, Some(2), "{command:?}");
+    }
 }
 
 #[test]

@@ -63,7 +63,9 @@ fn command(path: &[&'static str]) -> clap::Command {
     let own = entry_at(path);
     let (arguments, words): (Vec<&str>, Vec<&str>) =
         following(path).into_iter().partition(|word| is_argument(word));
-    let mut command = clap::Command::new(name).hide(is_hidden(path));
+    // A word in the place of an argument is a command of its own.
+    let replaces = own.is_none() && !arguments.is_empty() && !words.is_empty();
+    let mut command = clap::Command::new(name).hide(is_hidden(path)).subcommand_negates_reqs(replaces);
     let mut entries: Vec<&Entry> = own.into_iter().collect();
     let mut below: Vec<Vec<&'static str>> = words.into_iter().map(|word| [path, &[word]].concat()).collect();
     for word in arguments {

@@ -51,11 +51,11 @@ pub(crate) fn candidates(words: &[&str], last: &str, api: Option<PathBuf>) -> Ve
     found
 }
 
-/// What is added to the generated completion of bash: it asks this program first.
-pub(crate) fn for_bash() -> String {
+/// The generated completion of bash, which asks this program first.
+pub(crate) fn for_bash(generated: &str) -> String {
     let verbs = super::verbs().join("|");
     format!(
-        r#"
+        r#"{generated}
 # Words and existing names of operational commands come from the program.
 _postern_operational() {{
     case "${{COMP_WORDS[1]}}" in
@@ -68,6 +68,55 @@ _postern_operational() {{
 }}
 complete -F _postern_operational -o nosort -o bashdefault -o default postern
 "#
+    )
+}
+
+/// The same for zsh.
+pub(crate) fn for_zsh(generated: &str) -> String {
+    let verbs = super::verbs().join("|");
+    let (function, last) = ("\n_postern() {\n", "\nif [ \"$funcstack[1]\" = \"_postern\" ]; then\n");
+    let asking = format!(
+        r#"
+# Words and existing names of operational commands come from the program.
+_postern() {{
+    local line
+    local -a found
+    case "$words[2]" in
+        ({verbs})
+            for line in "${{(@f)$("$words[1]" complete -- "${{(@)words[2,CURRENT]}}" 2>/dev/null)}}"; do
+                [[ -n "$line" ]] && found+=("${{${{line%%$'\t'*}}//:/\\:}}:${{line#*$'\t'}}")
+            done
+            (( $#found )) && _describe -V postern found && return
+            ;;
+    esac
+    _postern_generated "$@"
+}}
+"#
+    );
+    generated.replace(function, "\n_postern_generated() {\n").replace(last, &(asking + last))
+}
+
+/// The same for fish, which merges all that it finds: the program alone offers words and names.
+pub(crate) fn for_fish(generated: &str) -> String {
+    let verbs = super::verbs();
+    let is_word = |line: &&str| {
+        line.contains(" -f -a ")
+            && verbs.iter().any(|verb| line.contains(&format!("__fish_postern_using_subcommand {verb};")))
+    };
+    let kept: String =
+        generated.lines().filter(|line| !is_word(line)).map(|line| format!("{line}\n")).collect();
+    format!(
+        r#"{kept}
+# Words and existing names of operational commands come from the program.
+function __fish_postern_operational
+    set -l words (commandline -opc)
+    set -l program $words[1]
+    set -e words[1]
+    $program complete -- $words (commandline -ct) 2>/dev/null
+end
+complete -c postern -n "__fish_postern_using_subcommand {verbs}" -f -a "(__fish_postern_operational)"
+"#,
+        verbs = verbs.join(" ")
     )
 }
 

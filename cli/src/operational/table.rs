@@ -2,7 +2,10 @@
 
 use super::names::Names;
 use super::{Argument, Entry, Flag, entry};
-use crate::{explain, explain_wireguard, reset, show, show_crypto, show_vpn, system};
+use crate::{
+    explain, explain_wireguard, reload, reset, show, show_crypto, show_vpn,
+    status, system,
+};
 
 const INTERFACE: Argument =
     Argument { name: "INTERFACE", about: "The WireGuard interface", names: Names::WireguardInterfaces };
@@ -15,11 +18,24 @@ const CIPHER: Argument = Argument { name: "CIPHER", about: "Only this cipher", n
 const WIREGUARD: &str = "/v1/interfaces/wireguard";
 const IPSEC: &str = "/v1/vpn/ipsec";
 
+const STATUS_STATUS: &str = "Exit status: 0 if everything is up that should be, 1 if something is not, 2 if no daemon answers. \
+     A peer without traffic that need not be connected is not down. Warnings do not change the exit status.";
+const RELOAD_STATUS: &str =
+    "Exit status: 0 if all of the file is in force, 1 if it is not, 2 if no daemon answers.";
 const EXPLAIN_STATUS: &str =
-    "Exit status: 0 if the peer and its tunnels are up, 3 if they are not, 1 if the daemon cannot be asked.";
+    "Exit status: 0 if the peer and its tunnels are up, 1 if they are not, 2 if no daemon answers.";
 
 /// All operational commands, in the order in which help lists them.
 pub(super) static TABLE: &[Entry] = &[
+    entry(
+        "status",
+        "Show on one screen which peers and tunnels are up, and why others are down",
+        status::show,
+    )
+    .asks("/v1/status")
+    .more(STATUS_STATUS),
+    entry("reload", "Apply a changed configuration file, and print the result", reload::run)
+        .more(RELOAD_STATUS),
     entry("show interfaces wireguard", "List the WireGuard interfaces", show::interfaces).asks(WIREGUARD),
     entry("show interfaces wireguard INTERFACE", "Show one WireGuard interface", show::interface)
         .arguments(&[INTERFACE])
