@@ -28,7 +28,7 @@ pub(crate) enum Part {
 }
 
 /// Whether a text is in braces: its first line that is no comment opens a block.
-pub(crate) fn is_in(text: &str) -> bool {
+pub fn is_in(text: &str) -> bool {
     let mut in_comment = false;
     let first = text.lines().map(str::trim).find(|line| {
         let begins = line.starts_with("/*");
@@ -201,6 +201,19 @@ fn write_inner(
     writeln!(out, "{indent}{words} {{")?;
     write_block(branch, cursor, &format!("{indent}    "), secrets, out)?;
     writeln!(out, "{indent}}}")
+}
+
+/// A value as `show` of VyOS prints it: in quotes only if it would not be read as one word without them.
+pub(crate) fn shortest(value: &str) -> String {
+    let special = |c: char| c.is_whitespace() || "'\"{}\\#".contains(c);
+    let is_comment = value.starts_with("//") || value.starts_with("/*");
+    if !value.is_empty() && !value.contains(special) && !is_comment {
+        return value.to_owned();
+    }
+    let mut text = String::new();
+    // A string takes whatever is written.
+    let _ = write_value(value, &mut text);
+    text
 }
 
 /// Writes a value in double quotes, as VyOS 1.4 does.

@@ -1,8 +1,8 @@
 //! The differences between two configurations.
 
-use crate::statement::{Statement, statements};
-use crate::tree::Tree;
-use std::collections::HashSet;
+use crate::schema::Cursor;
+use crate::statement::{Statement, own_statements, statements_at};
+use crate::tree::{Tree, natural_order};
 use std::fmt;
 
 /// One difference.
@@ -26,16 +26,52 @@ impl fmt::Display for Change<'_> {
     }
 }
 
-/// The changes that make `after` out of `before`: removals first.
+/// The changes that make `after` out of `before`: removals first. What is equal is passed over.
 pub fn diff<'a>(before: &'a Tree, after: &'a Tree) -> Vec<Change<'a>> {
-    let (before, after) = (statements(before), statements(after));
-    let removed = missing_in(&before, &after).into_iter().map(Change::Removed);
-    removed.chain(missing_in(&after, &before).into_iter().map(Change::Added)).collect()
+    let mut found = Found::default();
+    found.branch(Some(before), Some(after), &mut Vec::new(), Some(Cursor::root()));
+    let removed = found.removed.into_iter().map(Change::Removed);
+    removed.chain(found.added.into_iter().map(Change::Added)).collect()
 }
 
-fn missing_in<'a>(of: &[Statement<'a>], from: &[Statement<'a>]) -> Vec<Statement<'a>> {
-    let known: HashSet<&Statement<'a>> = from.iter().collect();
-    of.iter().filter(|statement| !known.contains(statement)).cloned().collect()
+#[derive(Default)]
+struct Found<'a> {
+    removed: Vec<Statement<'a>>,
+    added: Vec<Statement<'a>>,
+}
+
+impl<'a> Found<'a> {
+    fn branch(
+        &mut self,
+        before: Option<&'a Tree>,
+        after: Option<&'a Tree>,
+        path: &mut Vec<&'a str>,
+        place: Option<Cursor>,
+    ) {
+        let (before, after) = match (before, after) {
+            (Some(before), Some(after)) if before == after => return,
+            (Some(before), Some(after)) => (before, after),
+            (before, after) => {
+                let all = |tree: Option<&'a Tree>| tree.map(|tree| statements_at(tree, path, place));
+                self.removed.extend(all(before).into_iter().flatten());
+                self.added.extend(all(after).into_iter().flatten());
+                return;
+            }
+        };
+        let own = [before, after].map(|tree| own_statements(tree, path, place));
+        let is_in = |one: &Statement<'a>, others: &[Statement<'a>]| others.contains(one);
+        self.removed.extend(own[0].iter().filter(|one| !is_in(one, &own[1])).cloned());
+        self.added.extend(own[1].iter().filter(|one| !is_in(one, &own[0])).cloned());
+        let new = after.children().filter(|(word, _)| !before.has(word));
+        let mut words: Vec<&str> = before.children().chain(new).map(|(word, _)| word).collect();
+        words.sort_by(|a, b| natural_order(a, b));
+        for word in words {
+            path.push(word);
+            let below = [before, after].map(|tree| tree.at(&[word]));
+            self.branch(below[0], below[1], path, place.and_then(|place| place.down(word)));
+            path.pop();
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::error::{ConfigError, Location};
 use crate::path::Path;
-use crate::schema::{Cursor, Tag, Type};
+use crate::schema::{Cursor, Kind, Tag, Type};
 use crate::statement::statements;
 use crate::tree::Tree;
 
@@ -26,6 +26,20 @@ pub fn rename(tree: &mut Tree, path: &Path, new: &str) -> Result<(), ConfigError
 /// Sets under another name what is set at `path`, which ends in a name that the user has chosen.
 pub fn copy(tree: &mut Tree, path: &Path, new: &str) -> Result<(), ConfigError> {
     copied(tree, path, new).map(|_| ())
+}
+
+/// Sets all that another configuration has.
+pub fn merge(tree: &mut Tree, other: &Tree) {
+    for statement in statements(other) {
+        let words: Vec<(&str, Location)> =
+            statement.path().iter().map(|word| (*word, Location::default())).collect();
+        let is_list = statement.node().is_some_and(|node| matches!(node.kind, Kind::Values(_)));
+        match (statement.value(), statement.node()) {
+            (Some(value), _) => tree.make(&words).set(value, Location::default(), is_list),
+            (None, Some(_)) => tree.make(&words).unset(),
+            (None, None) => _ = tree.make(&words),
+        }
+    }
 }
 
 /// Copies a branch; returns what its name is a name of, and the name.
@@ -68,6 +82,28 @@ mod tests {
         rename(&mut tree, &group(), "SITES").expect("renamed");
         let after = BEFORE.replace("ike-group OFFICE", "ike-group SITES");
         assert_eq!(tree, parse(&after).expect("right"), "and the esp-group of the same name does not");
+    }
+
+    #[test]
+    fn what_another_configuration_has_is_added_or_replaces() {
+        let mut tree = parse(
+            "set interfaces wireguard wg0 mtu 1400\nset interfaces wireguard wg0 address 10.0.0.1/8\n\
+            set vpn ipsec ike-group A ikev2-reauth no",
+        )
+        .expect("right");
+        let other = parse(
+            "set interfaces wireguard wg0 mtu 1300\nset interfaces wireguard wg0 address 10.0.0.2/8\n\
+            set vpn ipsec ike-group A ikev2-reauth\nset interfaces wireguard wg1",
+        )
+        .expect("right");
+        merge(&mut tree, &other);
+        let both = parse(
+            "set interfaces wireguard wg0 mtu 1300\nset interfaces wireguard wg0 address 10.0.0.1/8\n\
+            set interfaces wireguard wg0 address 10.0.0.2/8\nset interfaces wireguard wg1\n\
+            set vpn ipsec ike-group A ikev2-reauth",
+        )
+        .expect("right");
+        assert_eq!(tree, both);
     }
 
     #[test]

@@ -78,6 +78,33 @@ impl ConfigError {
     }
 }
 
+impl ConfigError {
+    /// The line that it is about, with stars in place of possible secrets.
+    pub fn masked(&self, line: &str) -> String {
+        hide_secrets(line, self.visible())
+    }
+
+    /// The column from which all is hidden.
+    fn visible(&self) -> usize {
+        let Location { column, width, .. } = self.location;
+        match self.hidden {
+            Hidden::Nothing => usize::MAX,
+            Hidden::FromWord => column.saturating_sub(1),
+            Hidden::BehindWord => column.saturating_sub(1) + width,
+        }
+    }
+}
+
+/// A line with stars in place of possible secrets.
+pub fn without_secrets(line: &str) -> String {
+    hide_secrets(line, usize::MAX)
+}
+
+/// Whether a line may hold a secret, so that no copy of it may be kept.
+pub fn may_hold_secret(line: &str) -> bool {
+    hide_secrets(line, usize::MAX).matches('*').count() > line.matches('*').count()
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)?;
@@ -101,12 +128,7 @@ impl fmt::Display for InText<'_> {
             return write!(f, "{}: {}", self.file, self.error);
         };
         writeln!(f, "{}:{line}:{column}: {}", self.file, self.error.reason)?;
-        let from = match self.error.hidden {
-            Hidden::Nothing => usize::MAX,
-            Hidden::FromWord => column - 1,
-            Hidden::BehindWord => column - 1 + width,
-        };
-        let hidden = hide_secrets(shown, from);
+        let hidden = self.error.masked(shown);
         let number = line.to_string();
         let margin = " ".repeat(number.len());
         writeln!(f, "  {number} | {hidden}")?;
@@ -344,6 +366,22 @@ mod tests {
         ] {
             let text = said(line);
             assert!(text.contains(shown), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_with_a_secret_is_told_from_others() {
+        for line in [
+            "set vpn ipsec authentication psk a secret OpenSesame",
+            "set pre-shared-secret x",
+            "set auth pre-shared-secret x",
+            &format!("set x {KEY}"),
+        ] {
+            assert!(may_hold_secret(line), "{line}");
+        }
+        for line in ["set interfaces wireguard wg0 mtu 1400", "show vpn ike secrets", "commit comment **", ""]
+        {
+            assert!(!may_hold_secret(line), "{line}");
         }
     }
 

@@ -3,17 +3,23 @@
 //! ```text
 //! text ── parse ──> Tree ── settings ──> Settings, typed and checked as a whole
 //!                    ├──── print ──> text again, in one canonical form
-//!                    ├──── diff ──> what changed
+//!                    ├──── diff, compare ──> what changed; edits ──> the lines that change it
+//!                    ├──── merge ──> what two sessions changed
+//!                    ├──── canonical ──> the same in newer words
 //!                    └──── Level ──> what may follow, for a shell
 //! ```
 //! What may be set is in one table, [`schema`]; all the others read it.
 #![forbid(unsafe_code)]
 
 mod braces;
+pub mod canonical;
+pub mod compare;
 pub mod diff;
 pub mod edit;
+pub mod edits;
 pub mod error;
 pub mod level;
+pub mod merge;
 pub mod parse;
 pub mod path;
 pub mod print;

@@ -6,6 +6,7 @@ use crate::braces::{self, Part};
 use crate::error::{ConfigError, Location};
 use crate::path::Path;
 use crate::schema::{self, Cursor, Kind, Node, Place, Type, Unsupported, nearest};
+use crate::statement::HIDDEN;
 use crate::token::{Token, split};
 use crate::tree::Tree;
 use zeroize::Zeroizing;
@@ -115,6 +116,23 @@ pub fn execute(line: &str, level: &Path, tree: &mut Tree) -> Result<(), ConfigEr
     read(&words, tree)
 }
 
+/// Executes one line of `set` or `delete` with whole words. Returns the branch that it deleted by its name.
+pub(crate) fn edit(line: &str, number: usize, tree: &mut Tree) -> Result<Option<Path>, ConfigError> {
+    let words = split(line, number)?;
+    match words.split_first() {
+        Some((verb, words)) if verb.text.as_str() == "delete" => {
+            delete(verb, words, tree)?;
+            let (_, path, value) = walk(words)?;
+            let branch = || Path::new(path.iter().map(|word| word.text.as_str()));
+            Ok(value.is_empty().then(branch))
+        }
+        Some((verb, _)) if SESSION.contains(&verb.text.as_str()) => {
+            Err(ConfigError::new(verb.location, "an edit begins with set or delete"))
+        }
+        _ => read(&words, tree).map(|()| None),
+    }
+}
+
 /// Executes one line.
 fn read(words: &[Token], tree: &mut Tree) -> Result<(), ConfigError> {
     let Some((verb, words)) = words.split_first() else { return Ok(()) };
@@ -146,6 +164,13 @@ fn set(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigError
             Ok(())
         }
         (Place::Node(node), [value]) if let Some(kind) = node.kind.value_type() => {
+            if node.secret && value.text.as_str() == HIDDEN {
+                return Err(ConfigError::new(
+                    value.location,
+                    "these stars stand for a secret that was not shown",
+                )
+                .fix("write the secret itself: show configuration commands --secrets prints it"));
+            }
             check(kind, value)?;
             tree.make(&located).set(&value.text, value.location, matches!(node.kind, Kind::Values(_)));
             Ok(())
@@ -441,6 +466,12 @@ mod tests {
         let shown = format!("{wrong} {}", wrong.in_text("site.conf", line));
         assert!(!shown.contains("Sesame") && shown.contains("psk berlin *****"), "{shown}");
         assert!(wrong.fix.expect("a list").contains("secret"));
+    }
+
+    #[test]
+    fn a_secret_that_was_not_shown_is_not_set() {
+        let wrong = error("set vpn ipsec authentication psk a secret ********");
+        assert!(wrong.reason.contains("stand for a secret"), "{wrong}");
     }
 
     #[test]

@@ -38,19 +38,46 @@ impl<'a> Statement<'a> {
     pub(crate) fn write(&self, secrets: bool, out: &mut impl Write) -> fmt::Result {
         let hidden = !secrets && self.is_secret();
         let value = self.value.map(|value| if hidden { HIDDEN } else { value });
-        for (index, word) in self.path.iter().copied().chain(value).enumerate() {
-            out.write_str(if index == 0 { "" } else { " " })?;
-            write_quoted(word, out)?;
-        }
-        Ok(())
+        write_words(self.path.iter().copied().chain(value), out)
     }
+}
+
+/// Writes words so that they are read as the same words.
+pub(crate) fn write_words<'a>(words: impl Iterator<Item = &'a str>, out: &mut impl Write) -> fmt::Result {
+    for (index, word) in words.enumerate() {
+        out.write_str(if index == 0 { "" } else { " " })?;
+        write_quoted(word, out)?;
+    }
+    Ok(())
 }
 
 /// All lines of a configuration, in order.
 pub(crate) fn statements(tree: &Tree) -> Vec<Statement<'_>> {
+    statements_at(tree, &[], Some(Cursor::root()))
+}
+
+/// All lines of the branch at a path.
+pub(crate) fn statements_at<'a>(
+    branch: &'a Tree,
+    path: &[&'a str],
+    place: Option<Cursor>,
+) -> Vec<Statement<'a>> {
     let mut found = Vec::new();
-    collect(tree, Some(Cursor::root()), &mut Vec::new(), &mut found);
+    collect(branch, place, &mut path.to_vec(), &mut found);
     found
+}
+
+/// The lines of a branch itself, without those of what follows it.
+pub(crate) fn own_statements<'a>(
+    tree: &'a Tree,
+    path: &[&'a str],
+    place: Option<Cursor>,
+) -> Vec<Statement<'a>> {
+    let of = |value| Statement { path: path.to_vec(), value, place };
+    if tree.is_empty() && !path.is_empty() {
+        return vec![of(None)];
+    }
+    tree.own_values().into_iter().map(|value| of(Some(value))).collect()
 }
 
 fn collect<'a>(
@@ -59,14 +86,7 @@ fn collect<'a>(
     path: &mut Vec<&'a str>,
     found: &mut Vec<Statement<'a>>,
 ) {
-    if tree.is_empty() && !path.is_empty() {
-        found.push(Statement { path: path.clone(), value: None, place });
-    }
-    found.extend(tree.own_values().into_iter().map(|value| Statement {
-        path: path.clone(),
-        value: Some(value),
-        place,
-    }));
+    found.extend(own_statements(tree, path, place));
     for (word, child) in tree.children() {
         path.push(word);
         collect(child, place.and_then(|cursor| cursor.down(word)), path, found);

@@ -16,13 +16,17 @@ pub struct Text(Zeroizing<Vec<u8>>);
 impl Text {
     /// Reads a file.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let mut file = std::fs::File::open(path)?;
+        Self::read_from(std::fs::File::open(path)?)
+    }
+
+    /// Reads to the end.
+    pub fn read_from(mut source: impl Read) -> io::Result<Self> {
         let mut text = Self::default();
         loop {
             let filled = text.0.len();
             let room = text.room();
             room.resize(room.capacity(), 0);
-            let read = file.read(&mut room[filled..]);
+            let read = source.read(&mut room[filled..]);
             room.truncate(filled + *read.as_ref().unwrap_or(&0));
             match read {
                 Ok(0) => return Ok(text),

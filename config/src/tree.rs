@@ -2,6 +2,8 @@
 
 use crate::error::Location;
 use crate::path::Path;
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use zeroize::Zeroizing;
 
@@ -30,39 +32,99 @@ impl Eq for Place {}
 struct Word(String);
 
 impl Ord for Word {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+    fn cmp(&self, other: &Self) -> Ordering {
         natural_order(&self.0, &other.0)
     }
 }
 
 impl PartialOrd for Word {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-/// The order in which people count: wg2 before wg10.
-pub fn natural_order(a: &str, b: &str) -> std::cmp::Ordering {
-    natural(a).cmp(&natural(b)).then_with(|| a.cmp(b))
+/// What a word is looked up by: a word, or text that is not copied for it.
+trait Spelled {
+    fn text(&self) -> &str;
 }
 
-/// The parts of a word: letters, and the number after them.
-fn natural(word: &str) -> Vec<(&str, u64)> {
-    let mut parts = Vec::new();
-    let mut rest = word;
-    while !rest.is_empty() {
-        let letters = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        let digits = rest[letters..].find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len() - letters);
-        parts.push((&rest[..letters], rest[letters..letters + digits].parse().unwrap_or(u64::MAX)));
-        rest = &rest[letters + digits..];
+impl Spelled for Word {
+    fn text(&self) -> &str {
+        &self.0
     }
-    parts
+}
+
+/// Text that is looked up.
+struct Sought<'a>(&'a str);
+
+impl Spelled for Sought<'_> {
+    fn text(&self) -> &str {
+        self.0
+    }
+}
+
+impl<'a> Borrow<dyn Spelled + 'a> for Word {
+    fn borrow(&self) -> &(dyn Spelled + 'a) {
+        self
+    }
+}
+
+impl Ord for dyn Spelled + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        natural_order(self.text(), other.text())
+    }
+}
+
+impl PartialOrd for dyn Spelled + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for dyn Spelled + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Eq for dyn Spelled + '_ {}
+
+/// The order in which people count: wg2 before wg10.
+pub fn natural_order(a: &str, b: &str) -> Ordering {
+    let (mut rest, mut other) = (a, b);
+    if a == b {
+        return Ordering::Equal;
+    }
+    loop {
+        match (part(&mut rest), part(&mut other)) {
+            (None, None) => return a.cmp(b),
+            (one, two) if one != two => return one.cmp(&two),
+            _ => {}
+        }
+    }
+}
+
+/// The next part of a word: letters, and the number after them.
+fn part<'a>(rest: &mut &'a str) -> Option<(&'a str, u64)> {
+    if rest.is_empty() {
+        return None;
+    }
+    let letters = rest.bytes().position(|byte| byte.is_ascii_digit()).unwrap_or(rest.len());
+    let (before, after) = rest.split_at(letters);
+    let digits = after.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(after.len());
+    let (number, after) = after.split_at(digits);
+    *rest = after;
+    Some((before, number.parse().unwrap_or(u64::MAX)))
+}
+
+fn sought<'a>(text: &'a Sought<'_>) -> &'a (dyn Spelled + 'a) {
+    text
 }
 
 impl Tree {
     /// The branch that `words` lead to.
     pub fn at(&self, words: &[&str]) -> Option<&Self> {
-        words.iter().try_fold(self, |tree, word| tree.children.get(&Word((*word).to_owned())))
+        words.iter().try_fold(self, |tree, word| tree.children.get(sought(&Sought(word))))
     }
 
     /// Whether the branch is there.
@@ -134,7 +196,16 @@ impl Tree {
         let words = path.words();
         match other.at(&words) {
             Some(branch) if !words.is_empty() => self.insert(&words, branch.clone()),
-            _ => _ = self.remove(&words, None),
+            _ => {
+                self.remove(&words, None);
+                // What only led there would be a line without its end.
+                for length in (1..words.len()).rev() {
+                    let above = &words[..length];
+                    if other.at(above).is_none() && self.at(above).is_some_and(Self::is_empty) {
+                        self.remove(above, None);
+                    }
+                }
+            }
         }
     }
 
@@ -153,21 +224,21 @@ impl Tree {
     }
 
     fn branch(&mut self, words: &[&str]) -> Option<&mut Self> {
-        words.iter().try_fold(self, |tree, word| tree.children.get_mut(&Word((*word).to_owned())))
+        words.iter().try_fold(self, |tree, word| tree.children.get_mut(sought(&Sought(word))))
     }
 
     /// Removes the branch that `words` lead to, or one value of it; whether there was anything.
     pub(crate) fn remove(&mut self, words: &[&str], value: Option<&str>) -> bool {
         let Some((last, path)) = words.split_last() else { return false };
         let Some(parent) = self.branch(path) else { return false };
-        let key = Word((*last).to_owned());
-        let Some(value) = value else { return parent.children.remove(&key).is_some() };
-        let Some(leaf) = parent.children.get_mut(&key) else { return false };
+        let key = Sought(last);
+        let Some(value) = value else { return parent.children.remove(sought(&key)).is_some() };
+        let Some(leaf) = parent.children.get_mut(sought(&key)) else { return false };
         let before = leaf.values.len();
         leaf.values.retain(|(known, _)| known.as_str() != value);
         let removed = leaf.values.len() != before;
         if leaf.values.is_empty() {
-            parent.children.remove(&key);
+            parent.children.remove(sought(&key));
         }
         removed
     }
@@ -186,6 +257,13 @@ mod tests {
             tree.take_over(&Path::new(["interfaces", "wireguard", name]), &other);
         }
         assert_eq!(tree, other);
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_branch_that_goes() {
+        let mut tree = crate::parse("set interfaces wireguard wg0 mtu 1400").expect("right");
+        tree.take_over(&Path::new(["interfaces", "wireguard", "wg0"]), &Tree::default());
+        assert_eq!(tree, Tree::default());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 pub mod ike;
 
+use config::merge::{Side, merge};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, none};
 use crypto::pki::{Certificate, DistinguishedName, Evidence, Identity, Revocation, TrustStore};
@@ -49,6 +50,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("coalesce", coalesce),
     ("uapi", uapi),
     ("config", config),
+    ("edits", edits),
     ("faults", faults),
     ("certificates", certificates),
     ("revocation", revocation),
@@ -299,6 +301,24 @@ pub fn config(data: &[u8]) {
             }
         }
     }
+}
+
+/// A configuration and edits of it, with an empty line between them.
+pub fn edits(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let (base, lines) = text.split_once("\n\n").unwrap_or(("", text));
+    let base = config::parse(base).unwrap_or_default();
+    let mut tree = base.clone();
+    let Ok(deleted) = config::edits::carry_out(lines.lines(), &mut tree) else { return };
+    let between = config::edits::between(&base, &tree);
+    let mut made = base.clone();
+    let between = between.iter().map(|line| line.as_str());
+    config::edits::carry_out(between, &mut made).expect("we write nothing wrong");
+    assert_eq!(made, tree);
+    let side = Side { tree: &tree, deleted: &deleted };
+    assert_eq!(merge(&base, side, side).expect("both made the same"), tree);
+    let before = Side { tree: &base, deleted: &[] };
+    assert_eq!(merge(&base, side, before).expect("only one made something"), tree);
 }
 
 /// Descriptions of injected faults.
