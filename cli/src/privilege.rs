@@ -19,6 +19,8 @@ pub(crate) struct Needs<'a> {
     pub(crate) raw_sockets: bool,
     /// Read the configuration file again at a reload.
     pub(crate) file: Option<&'a Path>,
+    /// Write revisions of the configuration.
+    pub(crate) state: Option<&'a Path>,
     /// The user to switch to.
     pub(crate) user: Option<&'a User>,
     /// Hold keys in memory for long.
@@ -33,6 +35,9 @@ pub(crate) fn drop_unneeded(needs: Needs<'_>) -> Result<(), Failure> {
     }
     if let Some(user) = needs.user {
         service_user::share_folders(user);
+        if let Some(state) = needs.state {
+            service_user::give_state(state, user);
+        }
         service_user::become_user(user)?;
     }
     let mut wanted = CapsHashSet::from([Capability::CAP_NET_ADMIN, Capability::CAP_NET_BIND_SERVICE]);

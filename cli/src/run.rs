@@ -2,7 +2,7 @@
 
 use crate::engines;
 use crate::privilege::{self, Needs};
-use crate::service_user::User;
+use crate::service_user::{STATE, User};
 use crate::{Outcome, log, service_user};
 use clap::Args;
 use config::Settings;
@@ -14,21 +14,26 @@ use gateway::daemon::order::{Order, Orders};
 use gateway::daemon::serve::{Event, Start, serve};
 use gateway::host::occupied;
 use sd_notify::NotifyState;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The default socket of the API.
 pub(crate) const API: &str = "/run/postern/postern.sock";
+/// The default configuration file.
+const CONFIG: &str = "/etc/postern/postern.conf";
 
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The configuration: lines of `set`, in the words of VyOS
-    #[arg(short, long, value_name = "FILE", default_value = "/etc/postern/postern.conf")]
+    #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
     config: PathBuf,
     /// Where the API listens
     #[arg(long, value_name = "SOCKET", default_value = API)]
     api: PathBuf,
+    /// Where revisions of the configuration are kept: /var/lib/postern; for another file than the default one, a folder in it
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// Become this user, and keep the rights to configure networks: `postern`, if there is one and root starts it
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -41,19 +46,38 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
-    run_with(arguments, engines::choice)
+    let state = arguments.state.clone().unwrap_or_else(|| state_of(&arguments.config));
+    run_with(arguments, Some(state), engines::choice)
+}
+
+/// The default state directory for a configuration file: each file has its own.
+fn state_of(config: &Path) -> PathBuf {
+    if config == Path::new(CONFIG) {
+        return PathBuf::from(STATE);
+    }
+    let whole = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());
+    let name = whole.to_string_lossy().trim_start_matches('/').replace('/', "-");
+    Path::new(STATE).join(name)
 }
 
 /// For measurements: what the path costs when nothing is encrypted.
 pub(crate) fn run_without_cipher(config: PathBuf, api: PathBuf) -> Outcome {
     let none = |_: &[Subject]| Arc::new(Choice::among(vec![Arc::new(none::None)]));
-    run_with(Arguments { config, api, user: None, check: false, open_at_exit: false }, none)
+    let arguments = Arguments {
+        config,
+        api,
+        state: None,
+        user: None,
+        check: false,
+        open_at_exit: false,
+    };
+    run_with(arguments, None, none)
 }
 
 /// The engines that a gateway with such ciphers uses.
 type Engines = fn(&[Subject]) -> Arc<Choice>;
 
-fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
+fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> Outcome {
     log::start()?;
     let user = service_user::wanted(arguments.user.as_deref())?;
     // The systemd unit already starts the daemon as that user.
@@ -71,12 +95,13 @@ fn run_with(arguments: Arguments, engines: Engines) -> Outcome {
     privilege::drop_unneeded(Needs {
         raw_sockets: true,
         file: Some(&arguments.config),
+        state: state.as_deref(),
         user: user.as_ref(),
         keys: true,
         ..Needs::default()
     })?;
     let runtime = privilege::runtime()?;
-    let outcome = runtime.block_on(start(arguments, file, read, engines));
+    let outcome = runtime.block_on(start(arguments, state, file, read, engines));
     // Do not wait for a name server that does not answer.
     runtime.shutdown_background();
     outcome
@@ -92,7 +117,13 @@ fn counted(settings: &Settings) -> String {
     if counted.is_empty() { "nothing to serve".to_owned() } else { counted.join(", ") }
 }
 
-async fn start(arguments: Arguments, file: ConfigFile, read: Read, engines: Engines) -> Outcome {
+async fn start(
+    arguments: Arguments,
+    state: Option<PathBuf>,
+    file: ConfigFile,
+    read: Read,
+    engines: Engines,
+) -> Outcome {
     let (orders, inbox) = Orders::channel();
     forward_signals(orders.clone())?;
     privilege::raise_descriptors();
@@ -102,7 +133,7 @@ async fn start(arguments: Arguments, file: ConfigFile, read: Read, engines: Engi
         Ok(engines)
     };
     let Arguments { api, open_at_exit, .. } = arguments;
-    let start = Start { file, read, api, open_at_exit, engines, tell: tell_systemd };
+    let start = Start { file, read, state, api, open_at_exit, engines, tell: tell_systemd };
     Ok(serve(start, orders, inbox).await?)
 }
 
@@ -137,4 +168,15 @@ fn tell_systemd(event: Event) {
         Event::Stopping => vec![NotifyState::Stopping],
     };
     let _ = sd_notify::notify(&state);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_file_has_a_folder_of_its_own() {
+        assert_eq!(state_of(Path::new(CONFIG)), Path::new("/var/lib/postern"));
+        assert_eq!(state_of(Path::new("/tmp/a/b.conf")), Path::new("/var/lib/postern/tmp-a-b.conf"));
+    }
 }

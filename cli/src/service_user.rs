@@ -5,12 +5,15 @@ use gateway::api;
 use gateway::wireguard::uapi_server;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
-use std::fs::{DirEntry, Permissions};
+use std::fs::{DirBuilder, DirEntry, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, chown, lchown};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
+
+/// The default folder of revisions.
+pub(crate) const STATE: &str = "/var/lib/postern";
 
 /// The user to switch to without `--user`, if it exists.
 const DEFAULT: &str = "postern";
@@ -100,6 +103,17 @@ pub(crate) fn share_folders(user: &User) {
     refuse(cache, make(cache).and_then(|()| chown(cache, Some(user.uid), Some(user.gid))));
 }
 
+/// Makes the folder of revisions the user's own. Nobody else may read it.
+pub(crate) fn give_state(folder: &Path, user: &User) {
+    // The folder of a file in ours must be reached too.
+    let around = folder.parent().filter(|around| *around == Path::new(STATE));
+    for folder in around.into_iter().chain([folder, &folder.join("archive")]) {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        // Not what a link leads to: the user might have made it.
+        refuse(folder, made.and_then(|()| lchown(folder, Some(user.uid), Some(user.gid))));
+    }
+}
+
 fn refuse(folder: &Path, outcome: io::Result<()>) {
     if let Err(error) = outcome {
         tracing::warn!("{}: it cannot be shared: {error}", folder.display());
@@ -107,7 +121,7 @@ fn refuse(folder: &Path, outcome: io::Result<()>) {
 }
 
 fn make(folder: &Path) -> io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)
+    DirBuilder::new().recursive(true).mode(0o755).create(folder)
 }
 
 fn share(folder: &Path, user: &User) -> io::Result<()> {

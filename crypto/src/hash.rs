@@ -1,5 +1,5 @@
 //! BLAKE2s (RFC 7693) as WireGuard uses it: hash, keyed MAC, HMAC, and the key derivation over HMAC. Also SHA-1, for
-//! the NAT detection hashes of IKEv2.
+//! the NAT detection hashes of IKEv2, and SHA-256, for files.
 
 use aws_lc_rs::digest;
 use blake2::digest::{FixedOutput, KeyInit, Mac, Update};
@@ -57,9 +57,24 @@ pub fn sha1(parts: &[&[u8]]) -> [u8; 20] {
     context.finish().as_ref().try_into().expect("SHA-1 has 20 bytes")
 }
 
+/// SHA-256 over the concatenated parts.
+pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for part in parts {
+        context.update(part);
+    }
+    context.finish().as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sha256_of_the_example_of_fips_180_2() {
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256(&[b"a", b"bc"]).to_vec(), bytes(expected));
+    }
 
     #[test]
     fn sha1_of_the_example_of_rfc_3174() {

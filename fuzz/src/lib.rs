@@ -3,6 +3,7 @@
 
 pub mod ike;
 
+use config::Text;
 use config::merge::{Side, merge};
 use crypto::engine::aws_lc::AwsLc;
 use crypto::engine::{Engine, none};
@@ -10,6 +11,7 @@ use crypto::pki::{Certificate, DistinguishedName, Evidence, Identity, Revocation
 use crypto::signature::{Scheme, SigningKey};
 use crypto::{PrivateKey, Random, Secret};
 use gateway::bed::{self, Bed};
+use gateway::daemon::archive::revision;
 use gateway::host::read_notification;
 use gateway::wireguard::uapi;
 use packet::checksum::Sum;
@@ -51,6 +53,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("uapi", uapi),
     ("config", config),
     ("edits", edits),
+    ("revision", revision),
     ("faults", faults),
     ("certificates", certificates),
     ("revocation", revocation),
@@ -319,6 +322,28 @@ pub fn edits(data: &[u8]) {
     assert_eq!(merge(&base, side, side).expect("both made the same"), tree);
     let before = Side { tree: &base, deleted: &[] };
     assert_eq!(merge(&base, side, before).expect("only one made something"), tree);
+}
+
+/// The file of a revision.
+pub fn revision(data: &[u8]) {
+    let text = |bytes: &[u8]| {
+        let mut text = Text::default();
+        text.room().extend_from_slice(bytes);
+        text
+    };
+    if let Ok((header, lines)) = revision::parse(text(data)) {
+        let printed = revision::print(&header, &lines);
+        let (again, same) = revision::parse(printed).expect("we write nothing corrupt");
+        assert_eq!((again, same.bytes()), (header, lines.bytes()));
+    }
+    // Any lines come back, and no others do.
+    if std::str::from_utf8(data).is_ok() {
+        let header = revision::Header { text: revision::digest(data), ..revision::Header::default() };
+        let printed = revision::print(&header, &text(data));
+        let cut_off = text(&printed.bytes()[..printed.bytes().len() - 1]);
+        assert!(revision::parse(cut_off).is_err());
+        assert_eq!(revision::parse(printed).expect("it is whole").1.bytes(), data);
+    }
 }
 
 /// Descriptions of injected faults.

@@ -14,6 +14,8 @@ pub struct Postern {
     pub file: PathBuf,
     /// The socket of its API.
     pub socket: PathBuf,
+    /// The folder of its revisions.
+    pub state: PathBuf,
     /// What it logs, of all its starts.
     pub log: PathBuf,
     /// The process that was started last.
@@ -28,6 +30,7 @@ impl Postern {
     pub fn new(lab: &Lab, namespace: &str, program: impl Into<PathBuf>) -> Outcome<Self> {
         let folder = directory(lab, namespace)?;
         let (file, log) = (folder.path().join("conf"), folder.path().join("log"));
+        let state = folder.path().join("state");
         File::create(&log)?;
         Ok(Self {
             socket: format!("/run/postern/{}.sock", lab.interface(namespace)).into(),
@@ -36,6 +39,7 @@ impl Postern {
             process: None,
             file,
             log,
+            state,
             folder,
         })
     }
@@ -54,6 +58,10 @@ impl Postern {
     pub fn command_of(&self, lab: &Lab, verb: &[&str]) -> Command {
         let mut command = lab.command(&self.namespace, &self.program);
         command.args(verb).arg("--config").arg(&self.file).arg("--api").arg(&self.socket);
+        // A daemon that measures what encryption costs keeps no revisions.
+        if verb.first() == Some(&"run") {
+            command.arg("--state").arg(&self.state);
+        }
         command
     }
 

@@ -19,6 +19,7 @@ mod resilience;
 mod restarts;
 mod rights;
 mod support;
+mod transactions;
 mod tunnel;
 mod uapi;
 mod unreachable;

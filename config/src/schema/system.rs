@@ -30,11 +30,17 @@ macro_rules! pairs {
 pub(super) static INNER: &[Inner] = &[
     inner("system", "Settings of the gateway as a whole"),
     inner("system acceleration", "Crypto accelerators"),
+    inner("system config-management", "Revisions of the configuration"),
     inner("system crypto", "Encryption of packets"),
     inner("system crypto engine", "Crypto engine for each cipher"),
 ];
 
+/// How many revisions are kept unless it is set.
+const REVISIONS: &str = "1000";
+
 pub(super) static NODES: &[Node] = &[
+    value("system config-management commit-revisions", Type::Number(1, 65_535), "Revisions that are kept")
+        .or(REVISIONS),
     flag("system acceleration qat", "Use hardware crypto accelerators where they are fastest"),
     flag("system allow-empty", "Accept a configuration without interfaces and peers"),
     flag("system open-at-exit", "Let protected networks be reached unencrypted when the gateway stops"),

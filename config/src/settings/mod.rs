@@ -26,6 +26,8 @@ pub struct Settings {
     pub ipsec: IpSec,
     /// Which crypto engines are used.
     pub crypto: Crypto,
+    /// How many revisions of the configuration are kept.
+    pub commit_revisions: usize,
     /// Whether it is meant that nothing is served.
     pub allows_empty: bool,
     /// Whether what tunnels protect is open once the gateway was stopped.
@@ -46,7 +48,13 @@ impl Settings {
         let mut reader = Reader::default();
         let allows_empty = tree.at(&["system", "allow-empty"]).is_some();
         let open_at_exit = tree.at(&["system", "open-at-exit"]).is_some();
-        let mut settings = Self { crypto: Crypto::new(tree), allows_empty, open_at_exit, ..Self::default() };
+        let mut settings = Self {
+            crypto: Crypto::new(tree),
+            commit_revisions: system::commit_revisions(tree),
+            allows_empty,
+            open_at_exit,
+            ..Self::default()
+        };
         if let Some(interfaces) = tree.at(&["interfaces", "wireguard"]) {
             for (name, interface) in interfaces.children() {
                 if let Some(read) = reader.wireguard(name, interface) {

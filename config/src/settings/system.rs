@@ -1,5 +1,6 @@
 //! `system`, typed.
 
+use super::set_or_default;
 use crate::tree::Tree;
 use std::collections::BTreeMap;
 
@@ -23,10 +24,23 @@ impl Crypto {
     }
 }
 
+/// How many revisions of the configuration are kept.
+pub(super) fn commit_revisions(tree: &Tree) -> usize {
+    const PARENT: &str = "system config-management";
+    let branch = tree.at(&["system", "config-management"]).cloned().unwrap_or_default();
+    set_or_default(&branch, PARENT, "commit-revisions")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::parse;
+
+    #[test]
+    fn a_thousand_revisions_are_kept_unless_it_is_said_otherwise() {
+        let kept = |text: &str| commit_revisions(&parse(text).expect("right"));
+        assert_eq!((kept(""), kept("set system config-management commit-revisions 7")), (1000, 7));
+    }
 
     #[test]
     fn ciphers_and_pairs_are_pinned_by_their_names() {

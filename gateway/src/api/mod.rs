@@ -2,11 +2,15 @@
 //!
 //! ```text
 //! GET /v1/drops     GET /v1/offloads    GET /v1/crypto
-//! GET /v1/status    POST /v1/reload
+//! GET /v1/status    POST /v1/reload     GET /v1/log    GET /v1/log/AFTER
+//! GET /v1/configuration                POST /v1/configuration/commit
+//! GET /v1/configuration/revisions      POST /v1/configuration/confirm
+//! GET /v1/configuration/revisions/N    POST /v1/configuration/saved
 //! ```
 //!
 //! The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.
 
+mod configuration;
 mod engines;
 mod kernel;
 pub mod model;
@@ -85,6 +89,7 @@ fn router(shown: Shown) -> Router {
         .route("/v1/crypto", get(crypto))
         .route("/v1/status", get(status::status))
         .route("/v1/reload", post(status::reload))
+        .merge(configuration::routes())
         .with_state(shown);
     // Last, so that they apply to the requests of the services too.
     let all = services.into_iter().fold(own, Router::merge);

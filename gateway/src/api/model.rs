@@ -2,6 +2,10 @@
 //!
 //! Those of a protocol are in its folder: `model.rs`.
 
+mod configuration;
+
+pub use configuration::*;
+
 use super::words::words;
 use serde::{Deserialize, Serialize};
 

@@ -26,6 +26,9 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 use tower::ServiceExt;
 
+/// Where commits go: their bodies may be longer than those of others.
+pub(super) const COMMIT: &str = "/v1/configuration/commit";
+
 /// Limits on the resources that clients can use.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
@@ -35,11 +38,22 @@ pub(super) struct Limits {
     pub(super) patience: Duration,
     /// Bytes of a request's body, and of its head.
     pub(super) longest: usize,
+    /// Bytes of the body of a commit, which may be a whole configuration.
+    pub(super) longest_commit: usize,
 }
 
 impl Limits {
-    pub(super) const USUAL: Self =
-        Self { connections: 64, patience: Duration::from_secs(10), longest: 64 << 10 };
+    pub(super) const USUAL: Self = Self {
+        connections: 64,
+        patience: Duration::from_secs(10),
+        longest: 64 << 10,
+        longest_commit: 16 << 20,
+    };
+
+    /// The limit of the body of a request to this path.
+    fn longest_of(&self, path: &str) -> usize {
+        if path == COMMIT { self.longest_commit } else { self.longest }
+    }
 }
 
 /// When the client must have sent its request or taken the answer; `None` while the daemon works on a request.
@@ -97,7 +111,7 @@ async fn converse(
         let (router, deadline) = (router.clone(), Arc::clone(&deadline));
         async move {
             let working = || _ = deadline.send_replace(None);
-            let response = answer(request, router, limits.longest, working).await;
+            let response = answer(request, router, limits, working).await;
             deadline.send_replace(Some(Instant::now() + limits.patience));
             Ok::<_, Infallible>(response)
         }
@@ -133,8 +147,9 @@ async fn overdue(mut deadline: watch::Receiver<Deadline>) {
 }
 
 /// Reads a whole request, and answers it.
-async fn answer(request: Request<Incoming>, router: Router, longest: usize, working: impl Fn()) -> Response {
+async fn answer(request: Request<Incoming>, router: Router, limits: Limits, working: impl Fn()) -> Response {
     let (head, body) = request.into_parts();
+    let longest = limits.longest_of(head.uri.path());
     let too_large = || {
         problem(
             StatusCode::PAYLOAD_TOO_LARGE,

@@ -3,6 +3,7 @@
 use super::model::{Configuration, Refused, ReloadOutcome, Reloaded, Status};
 use super::{Shown, lock, server};
 use crate::clock::Clock;
+use crate::daemon::ledger::Ledger;
 use crate::daemon::needs::Needs;
 use crate::daemon::order::{Order, Orders};
 use axum::Json;
@@ -11,7 +12,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use tokio::sync::oneshot;
 
 /// What the API says of the daemon itself.
@@ -22,7 +23,14 @@ pub(super) struct Itself {
     needs: Mutex<Needs>,
     refused: Mutex<BTreeMap<config::Path, Refused>>,
     /// What only a daemon has that reads a file.
-    file: OnceLock<(Orders, Mutex<Configuration>)>,
+    file: OnceLock<Served>,
+}
+
+/// The file of a daemon.
+struct Served {
+    orders: Orders,
+    configuration: Mutex<Configuration>,
+    ledger: Arc<Ledger>,
 }
 
 impl Itself {
@@ -37,16 +45,28 @@ fn now() -> u64 {
 
 impl Shown {
     /// The daemon serves what this file says, and reads it again when it is ordered to.
-    pub fn serves(&self, file: &Path, orders: Orders) {
+    pub fn serves(&self, file: &Path, ledger: Arc<Ledger>, orders: Orders) {
         let configuration =
             Configuration { file: file.display().to_string(), in_force_since: now(), last_reload: None };
-        let _ = self.itself.file.set((orders, Mutex::new(configuration)));
+        let _ = self.itself.file.set(Served { orders, configuration: Mutex::new(configuration), ledger });
+    }
+
+    /// What is known of the configuration in force, and where orders go; nothing in a daemon without a file.
+    pub(super) fn transactions(&self) -> Option<(&Arc<Ledger>, &Orders)> {
+        self.itself.file.get().map(|served| (&served.ledger, &served.orders))
+    }
+
+    /// A commit is in force.
+    pub(super) fn has_committed(&self) {
+        if let Some(served) = self.itself.file.get() {
+            lock(&served.configuration).in_force_since = now();
+        }
     }
 
     /// Notes what became of reading the file again.
     pub fn has_reloaded(&self, outcome: &Reloaded) {
-        let Some((_, configuration)) = self.itself.file.get() else { return };
-        let mut configuration = lock(configuration);
+        let Some(served) = self.itself.file.get() else { return };
+        let mut configuration = lock(&served.configuration);
         if outcome.outcome != ReloadOutcome::Refused {
             configuration.in_force_since = outcome.at;
         }
@@ -74,7 +94,7 @@ impl Shown {
     }
 
     fn status(&self) -> Status {
-        let configuration = self.itself.file.get().map(|(_, configuration)| lock(configuration).clone());
+        let configuration = self.itself.file.get().map(|served| lock(&served.configuration).clone());
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process: std::process::id(),
@@ -98,15 +118,26 @@ pub(super) async fn status(State(shown): State<Shown>) -> Json<Status> {
 }
 
 pub(super) async fn reload(State(shown): State<Shown>) -> Result<Json<Reloaded>, Response> {
-    let Some((orders, _)) = shown.itself.file.get() else {
-        let error = "this daemon has no configuration file: it is configured by wg";
-        return Err(server::problem(StatusCode::CONFLICT, error, "wg setconf IFNAME FILE"));
-    };
+    let (_, orders) = shown.transactions().ok_or_else(without_file)?;
+    ordered(orders, |reply| Order::Reload(Some(reply))).await.map(Json)
+}
+
+/// The error of a daemon without a configuration file.
+pub(super) fn without_file() -> Response {
+    let error = "this daemon has no configuration file: it is configured by wg";
+    server::problem(StatusCode::CONFLICT, error, "wg setconf IFNAME FILE")
+}
+
+/// Gives an order, and waits for the answer.
+pub(super) async fn ordered<T>(
+    orders: &Orders,
+    order: impl FnOnce(oneshot::Sender<T>) -> Order,
+) -> Result<T, Response> {
     let unavailable = |error: &str, fix: &str| server::problem(StatusCode::SERVICE_UNAVAILABLE, error, fix);
     let (reply, answer) = oneshot::channel();
-    if !orders.give(Order::Reload(Some(reply))) {
+    if !orders.give(order(reply)) {
         let fix = "try again when they have it";
-        return Err(unavailable("others wait for the configuration to be read", fix));
+        return Err(unavailable("others wait for the configuration to be read or committed", fix));
     }
-    answer.await.map(Json).map_err(|_| unavailable("the daemon is ending", "systemctl start postern"))
+    answer.await.map_err(|_| unavailable("the daemon is ending", "systemctl start postern"))
 }

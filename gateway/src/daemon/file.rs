@@ -2,9 +2,9 @@
 
 mod whole;
 
+use super::archive::revision::digest;
 use crate::rights::Rights;
 use config::{ConfigError, Settings, Tree};
-use crypto::machine::Machine;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -80,6 +80,10 @@ pub struct Read {
     pub tree: Tree,
     /// What they mean.
     pub settings: Settings,
+    /// What a person should know about them.
+    pub warnings: Vec<String>,
+    /// SHA-256 of the file, in hexadecimal.
+    pub hash: String,
     /// Whether the last line of the file ends with a newline.
     ends: bool,
 }
@@ -110,14 +114,14 @@ impl ConfigFile {
         if settings.is_empty() && !settings.allows_empty {
             return Err(FileError::Empty(path.clone()));
         }
-        let accelerators = settings.crypto.accelerators.then(no_accelerator).flatten();
         let cut_off = (!ends).then(|| whole::cut_off(path));
-        let of_machine = [self.exposed(&tree), accelerators, cut_off].into_iter().flatten();
-        let of_machine = of_machine.chain(super::warnings(&settings));
-        for warning in warnings.into_iter().chain(of_machine) {
+        let of_file = [self.exposed(&tree), cut_off].into_iter().flatten();
+        let warnings: Vec<String> = warnings.into_iter().chain(super::warnings(&settings)).collect();
+        for warning in of_file.chain(warnings.iter().cloned()) {
             tracing::warn!("{}: {warning}", path.display());
         }
-        Ok(Read { tree, settings, ends })
+        let hash = digest(text.as_bytes());
+        Ok(Read { tree, settings, warnings, hash, ends })
     }
 
     /// The same in a thread of its own, which keeps the right to read what only root may read, if the process has it.
@@ -164,17 +168,6 @@ impl ConfigFile {
             )
         })
     }
-}
-
-/// The warning if accelerators are allowed but none can be used.
-fn no_accelerator() -> Option<String> {
-    (!crypto::choice::find().has_accelerator()).then(|| {
-        format!(
-            "system acceleration qat has no effect: this machine has no usable accelerator, so software encrypts\n  \
-             looked for: {}\n  details: postern doctor crypto",
-            Machine::here().accelerators_found()
-        )
-    })
 }
 
 fn wrong(path: &Path, text: &str, errors: &[ConfigError]) -> FileError {

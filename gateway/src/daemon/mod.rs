@@ -3,12 +3,19 @@
 //! A new configuration is applied in steps that the services plan. If one is refused, what it belongs to goes back to what it
 //! was, or everything does, and the error is reported.
 
+pub mod archive;
+pub mod candidate;
+pub mod fault;
 pub mod file;
+pub mod ledger;
 pub mod needs;
 pub mod order;
+pub mod rejected;
 pub mod running;
 pub mod serve;
+mod start;
 mod steps;
+pub mod transactions;
 
 use crate::api::Shown;
 use crate::api::model;
@@ -20,6 +27,7 @@ use crate::tunnel_interface::Removed;
 use crate::wireguard::service::WireGuardService;
 use config::{Path, Settings};
 use crypto::choice::{Choice, Rules as EngineRules};
+use crypto::machine::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -66,7 +74,21 @@ pub fn check(settings: &Settings) -> (Vec<String>, Refused) {
 
 /// What of settings will not work on this machine, as it is now.
 pub fn warnings(settings: &Settings) -> Vec<String> {
-    services().iter().flat_map(|service| service.warnings(settings)).collect()
+    let accelerators = settings.crypto.accelerators.then(no_accelerator).flatten();
+    let services = services();
+    let warnings = services.iter().flat_map(|service| service.warnings(settings));
+    accelerators.into_iter().chain(warnings).collect()
+}
+
+/// The warning if accelerators are allowed but none can be used.
+fn no_accelerator() -> Option<String> {
+    (!crypto::choice::find().has_accelerator()).then(|| {
+        format!(
+            "system acceleration qat has no effect: this machine has no usable accelerator, so software encrypts\n  \
+             looked for: {}\n  details: postern doctor crypto",
+            Machine::here().accelerators_found()
+        )
+    })
 }
 
 /// The daemon.
@@ -130,6 +152,13 @@ impl Daemon {
             tracing::warn!("{}\n  fix: {}", advice.what, advice.fix);
         }
         self.shown.set_needs(needs);
+        refused
+    }
+
+    /// What would be refused of `settings`, as far as that is known before anything is changed.
+    pub async fn would_refuse(&mut self, settings: Settings) -> Refused {
+        let (_, mut refused) = check(&settings);
+        refused.extend(steps::would_refuse(&mut self.services, settings, &self.context).await);
         refused
     }
 

@@ -1,6 +1,7 @@
 //! What a daemon is told to do while it runs: by signals and by the API.
 
-use crate::api::model::Reloaded;
+use super::rejected::Rejected;
+use crate::api::model::{Commit, Committed, Confirmed, Reloaded};
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -11,6 +12,10 @@ const WAITING: usize = 8;
 pub enum Order {
     /// Read the configuration file again and apply what has changed; the result goes to the sender, if there is one.
     Reload(Option<oneshot::Sender<Reloaded>>),
+    /// Put changes in force.
+    Commit(Commit, oneshot::Sender<Result<Committed, Rejected>>),
+    /// Keep what was committed to be confirmed.
+    Confirm(oneshot::Sender<Result<Confirmed, Rejected>>),
 }
 
 /// Gives orders to a daemon.

@@ -2,16 +2,23 @@
 
 use crate::service::Refused;
 use config::{Text, Tree};
+use std::sync::Arc;
 
 /// The configuration in force, without what was refused. What it means is kept by the services, each its part.
 ///
-/// It is kept as text: of thousands of peers a tree is many times larger.
-pub struct Running(Text);
+/// It is kept as text: of thousands of peers a tree is many times larger. Clones share it.
+#[derive(Clone)]
+pub struct Running(Arc<Text>);
 
 impl Running {
     /// All of a configuration.
     pub fn new(tree: &Tree) -> Self {
-        Self(config::print::text(tree))
+        Self(Arc::new(config::print::text(tree)))
+    }
+
+    /// Its lines.
+    pub fn text(&self) -> &Arc<Text> {
+        &self.0
     }
 
     /// Its words.
@@ -26,6 +33,13 @@ impl Running {
             new.take_over(path, old);
         }
         *self = Self::new(&new);
+    }
+}
+
+impl From<Text> for Running {
+    /// Lines that were printed of a configuration.
+    fn from(text: Text) -> Self {
+        Self(Arc::new(text))
     }
 }
 

@@ -9,12 +9,15 @@
 //! What waits for others, as for a name server or a program that writes the file, waits beside the runtime, and is given up when
 //! the daemon is to stop.
 
-use super::Daemon;
 use super::file::{ConfigFile, FileError, Read};
-use super::order::{Inbox, Order, Orders};
+use super::ledger::Ledger;
+use super::order::{Inbox, Order, Orders, Stop};
 use super::running::Running;
-use crate::api::model::{ReloadOutcome, Reloaded};
-use crate::api::{self, Shown};
+use super::start::{Beginning, begin, of_revision};
+use super::transactions::Transactions;
+use super::{Daemon, fault};
+use crate::api;
+use crate::api::model::{ReloadOutcome, Reloaded, Via};
 use crate::host::Host;
 use crate::host::netlink::NetlinkError;
 use crate::service::{Policy, Refusal, Refused};
@@ -66,6 +69,8 @@ pub struct Start<E, T> {
     pub file: ConfigFile,
     /// What was read from it.
     pub read: Read,
+    /// The folder of its revisions; `None` for a daemon that keeps none.
+    pub state: Option<PathBuf>,
     /// Where the API listens.
     pub api: PathBuf,
     /// Whether what was protected is open once it was stopped, whatever the configuration says.
@@ -82,83 +87,220 @@ where
     E: FnOnce(&[Subject]) -> io::Result<Arc<Choice>>,
     T: Fn(Event),
 {
-    let Start { mut file, read, api, open_at_exit, engines, tell } = start;
+    let Start { mut file, read, state, api, open_at_exit, engines, tell } = start;
     file.accept(&read);
-    let Read { tree, settings, .. } = read;
-    let mut running = Running::new(&tree);
-    drop(tree);
-    let (events, mut removed) = mpsc::unbounded_channel();
+    let Beginning { transactions, settings, warnings, recorded } = begin(state, &file, read).await;
+    let kept = settings.commit_revisions;
+    let (events, removed) = mpsc::unbounded_channel();
     // First, before steps that take time or may fail.
     let host = Host::start(super::wanted(&settings))?;
     let engines = engines(&super::requirements(&settings).ciphers)?;
-    let mut daemon = Daemon::new(engines, events, host);
-    let Some(mut refused) = inbox.stop.unless_ordered(daemon.apply(settings, Policy::EachPath)).await else {
-        daemon.stop(open_at_exit);
+    let daemon = Daemon::new(engines, events, host);
+    let mut server = Server { file, transactions, daemon, removed, tell };
+    let applied = server.daemon.apply(settings, Policy::EachPath);
+    let Some(mut refused) = inbox.stop.unless_ordered(applied).await else {
+        server.daemon.stop(open_at_exit);
         return Ok(());
     };
     // An interface or peer that fails must not stop the others.
-    if !daemon.serves()
+    if !server.daemon.serves()
         && let Some((_, error)) = refused.pop_first()
     {
-        daemon.give_up();
+        server.daemon.give_up();
         return Err(ServeError::Nothing(error));
     }
-    leave_out(refused, &mut running);
-    if let Err(error) = open_api(&api, file.path(), &daemon.shown(), orders).await {
-        daemon.give_up();
+    leave_out(refused, &server.transactions.ledger);
+    if let Some(via) = recorded {
+        server.transactions.record(via, kept, warnings).await;
+    }
+    if let Err(error) = server.open_api(&api, orders).await {
+        server.daemon.give_up();
         return Err(error.into());
     }
-    tell(Event::Ready);
-    tracing::info!("{} is in force", file.path().display());
+    (server.tell)(Event::Ready);
+    if recorded == Some(Via::Start) {
+        tracing::info!("{} is in force", server.file.path().display());
+    } else {
+        tracing::info!("revision {} is in force", server.transactions.ledger.revision());
+    }
     port::heap::give_back();
-    let mut maintenance = tokio::time::interval(MAINTENANCE);
-    maintenance.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    maintenance.tick().await;
-    loop {
-        tokio::select! {
-            () = inbox.stop.ordered() => break,
-            Some(gone) = removed.recv() => {
-                daemon.forget(&gone.0);
-            }
-            _ = maintenance.tick() => {
-                if inbox.stop.unless_ordered(daemon.maintain()).await.is_none() {
-                    break;
+    fault::arm();
+    server.obey(&mut inbox).await;
+    (server.tell)(Event::Stopping);
+    server.daemon.stop(open_at_exit);
+    Ok(())
+}
+
+/// The daemon, and what it keeps of the configuration.
+struct Server<T> {
+    file: ConfigFile,
+    transactions: Transactions,
+    daemon: Daemon,
+    /// Interfaces that other programs have deleted.
+    removed: mpsc::UnboundedReceiver<Removed>,
+    tell: T,
+}
+
+impl<T: Fn(Event)> Server<T> {
+    /// Carries out orders, one after the other, until it is told to stop.
+    async fn obey(&mut self, inbox: &mut Inbox) {
+        let mut maintenance = tokio::time::interval(MAINTENANCE);
+        maintenance.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        maintenance.tick().await;
+        loop {
+            let is_done = tokio::select! {
+                () = inbox.stop.ordered() => return,
+                Some(gone) = self.removed.recv() => {
+                    self.daemon.forget(&gone.0);
+                    Some(())
                 }
+                _ = maintenance.tick() => inbox.stop.unless_ordered(self.daemon.maintain()).await,
+                () = self.transactions.overdue() => self.revert(&inbox.stop).await,
+                Some(order) = inbox.orders.recv() => self.carry_out(order, &inbox.stop).await,
+            };
+            if is_done.is_none() {
+                return;
             }
-            Some(Order::Reload(reply)) = inbox.orders.recv() => {
-                tell(Event::Reloading);
-                let loading = reload(&mut file, &mut running, &mut daemon, &mut removed);
-                let Some(reloaded) = inbox.stop.unless_ordered(loading).await else { break };
-                daemon.shown().has_reloaded(&reloaded);
-                port::heap::give_back();
-                tell(Event::Ready);
+        }
+    }
+
+    /// Carries out an order, unless the daemon is to stop first.
+    async fn carry_out(&mut self, order: Order, stop: &Stop) -> Option<()> {
+        match order {
+            Order::Reload(reply) => {
+                (self.tell)(Event::Reloading);
+                let reloaded = stop.unless_ordered(self.reload()).await?;
+                self.daemon.shown().has_reloaded(&reloaded);
+                (self.tell)(Event::Ready);
                 if let Some(reply) = reply {
                     let _ = reply.send(reloaded);
                 }
             }
+            Order::Commit(request, reply) => {
+                // What has gone is made again,
+                forget(&mut self.removed, &mut self.daemon);
+                let mut outcome = self.transactions.commit(request, &mut self.daemon, stop).await?;
+                // and what went meanwhile is not in force.
+                let gone = forget(&mut self.removed, &mut self.daemon);
+                if let Ok(committed) = &mut outcome {
+                    committed.warnings.extend(gone.iter().map(|name| deleted_meanwhile(name)));
+                }
+                // One that asks no more has the answer in the archive.
+                let _ = reply.send(outcome);
+            }
+            Order::Confirm(reply) => {
+                let _ = reply.send(self.transactions.confirm().await);
+            }
         }
+        port::heap::give_back();
+        Some(())
     }
-    tell(Event::Stopping);
-    daemon.stop(open_at_exit);
-    Ok(())
-}
 
-/// Called once the gateway serves: a client that finds the socket can rely on that.
-async fn open_api(socket: &Path, file: &Path, shown: &Shown, orders: Orders) -> Result<(), SocketError> {
-    let listener = api::bind(socket).await?;
-    shown.serves(file, orders);
-    tokio::spawn(api::serve(listener, shown.clone()));
-    Ok(())
+    /// Called once the gateway serves: a client that finds the socket can rely on that.
+    async fn open_api(&self, socket: &Path, orders: Orders) -> Result<(), SocketError> {
+        let listener = api::bind(socket).await?;
+        let shown = self.daemon.shown();
+        shown.serves(self.file.path(), Arc::clone(&self.transactions.ledger), orders);
+        tokio::spawn(api::serve(listener, shown));
+        Ok(())
+    }
+
+    /// A commit was not confirmed in time: what was in force before it comes back, or else the file.
+    async fn revert(&mut self, stop: &Stop) -> Option<()> {
+        let ledger = Arc::clone(&self.transactions.ledger);
+        let (revision, back_to) = (ledger.revision(), ledger.unconfirmed()?.back_to);
+        tracing::warn!("revision {revision} was not confirmed in time: revision {back_to} comes back");
+        let found = match ledger.archive() {
+            Ok(archive) => of_revision(archive, back_to).await,
+            Err(_) => None,
+        };
+        let (tree, settings, warnings) = match found {
+            Some(found) => found,
+            None => match stop.unless_ordered(self.file.read_apart()).await? {
+                Ok(Read { tree, settings, warnings, .. }) => (tree, settings, warnings),
+                Err(error) => {
+                    tracing::error!("neither revision {back_to} nor the file can come back: {error}");
+                    ledger.set_revision(0);
+                    return Some(());
+                }
+            },
+        };
+        let kept = settings.commit_revisions;
+        let old = ledger.running().tree();
+        forget(&mut self.removed, &mut self.daemon);
+        let refused = stop.unless_ordered(self.daemon.apply(settings, Policy::EachPath)).await?;
+        fault::point("applied");
+        let (refused, _) = without_retried(refused);
+        for error in refused.values() {
+            tracing::error!("{error}");
+        }
+        let mut running = ledger.running();
+        running.take_over(tree, &refused, &old);
+        ledger.set_running(running);
+        self.transactions.record(Via::Confirm, kept, warnings).await;
+        port::heap::give_back();
+        Some(())
+    }
+
+    /// Reads the file again and applies what has changed in it; if it is wrong, everything stays.
+    async fn reload(&mut self) -> Reloaded {
+        let read = match self.file.read_apart().await {
+            Ok(read) => read,
+            Err(error) => return unchanged(&error),
+        };
+        self.file.accept(&read);
+        let Read { tree, settings, warnings, hash, .. } = read;
+        let kept = settings.commit_revisions;
+        let ledger = Arc::clone(&self.transactions.ledger);
+        let mut running = ledger.running();
+        let old = running.tree();
+        let changes: Vec<String> = diff::diff(&old, &tree).iter().map(ToString::to_string).collect();
+        for change in &changes {
+            tracing::info!("{change}");
+        }
+        // What has gone is made again,
+        forget(&mut self.removed, &mut self.daemon);
+        let (refused, retried) = without_retried(self.daemon.apply(settings, Policy::EachPath).await);
+        // and what went meanwhile is not in force.
+        let gone = forget(&mut self.removed, &mut self.daemon);
+        for error in refused.values() {
+            tracing::error!("{error}");
+        }
+        ledger.has_loaded(hash, Running::new(&tree).text());
+        running.take_over(tree, &refused, &old);
+        ledger.set_running(running);
+        self.transactions.record(Via::Reload, kept, warnings).await;
+        let names: Vec<String> = refused.keys().map(ToString::to_string).collect();
+        let file = self.file.path().display();
+        if !gone.is_empty() {
+            let place =
+                format!("{file} is not in force for {}, deleted while it was applied", gone.join(", "));
+            tracing::error!("{place}\n  fix: reload again");
+            let errors = retried.into_iter().chain(refused.values().map(ToString::to_string)).chain([place]);
+            return Reloaded::new(ReloadOutcome::PartlyInForce, changes, errors.collect());
+        }
+        if names.is_empty() {
+            tracing::info!("{file} is in force");
+            return Reloaded::new(ReloadOutcome::InForce, changes, retried);
+        }
+        let place = format!("{file} is not in force for {}, which is unchanged", names.join(", "));
+        tracing::error!("{place}\n  fix: see above, then reload again");
+        let errors = refused.values().map(ToString::to_string).chain([place]);
+        let errors = retried.into_iter().chain(errors);
+        Reloaded::new(ReloadOutcome::PartlyInForce, changes, errors.collect())
+    }
 }
 
 /// Logs what failed at the start. What is not retried by itself is taken out of the configuration in force.
-fn leave_out(refused: Refused, running: &mut Running) {
+fn leave_out(refused: Refused, ledger: &Ledger) {
     let refused = without_retried(refused).0;
     for (path, error) in &refused {
         tracing::error!("{error}\n  {path} is not served, and what it protects stays blocked");
     }
     if !refused.is_empty() {
+        let mut running = ledger.running();
         running.take_over(running.tree(), &refused, &Tree::default());
+        ledger.set_running(running);
     }
 }
 
@@ -174,56 +316,17 @@ fn without_retried(refused: Refused) -> (Refused, Vec<String>) {
     (refused, retried)
 }
 
-/// Reads the file again and applies what has changed in it; if it is wrong, everything stays.
-async fn reload(
-    file: &mut ConfigFile,
-    running: &mut Running,
-    daemon: &mut Daemon,
-    removed: &mut mpsc::UnboundedReceiver<Removed>,
-) -> Reloaded {
-    let read = match file.read_apart().await {
-        Ok(read) => read,
-        Err(error) => return unchanged(&error),
-    };
-    file.accept(&read);
-    let Read { tree, settings, .. } = read;
-    let old = running.tree();
-    let changes: Vec<String> = diff::diff(&old, &tree).iter().map(ToString::to_string).collect();
-    for change in &changes {
-        tracing::info!("{change}");
-    }
-    // What has gone is made again,
-    forget(removed, daemon);
-    let (refused, retried) = without_retried(daemon.apply(settings, Policy::EachPath).await);
-    // and what went meanwhile is not in force.
-    let gone = forget(removed, daemon);
-    for error in refused.values() {
-        tracing::error!("{error}");
-    }
-    running.take_over(tree, &refused, &old);
-    let names: Vec<String> = refused.keys().map(ToString::to_string).collect();
-    let file = file.path().display();
-    if !gone.is_empty() {
-        let place = format!("{file} is not in force for {}, deleted while it was applied", gone.join(", "));
-        tracing::error!("{place}\n  fix: reload again");
-        let errors = retried.into_iter().chain(refused.values().map(ToString::to_string)).chain([place]);
-        return Reloaded::new(ReloadOutcome::PartlyInForce, changes, errors.collect());
-    }
-    if names.is_empty() {
-        tracing::info!("{file} is in force");
-        return Reloaded::new(ReloadOutcome::InForce, changes, retried);
-    }
-    let place = format!("{file} is not in force for {}, which is unchanged", names.join(", "));
-    tracing::error!("{place}\n  fix: see above, then reload again");
-    let errors = refused.values().map(ToString::to_string).chain([place]);
-    let errors = retried.into_iter().chain(errors);
-    Reloaded::new(ReloadOutcome::PartlyInForce, changes, errors.collect())
-}
-
 /// Forgets the interfaces that other programs have deleted until now; their names.
 fn forget(removed: &mut mpsc::UnboundedReceiver<Removed>, daemon: &mut Daemon) -> Vec<String> {
     let gone = std::iter::from_fn(|| removed.try_recv().ok()).map(|gone| gone.0);
     gone.filter(|name| daemon.forget(name)).collect()
+}
+
+/// The warning about an interface that another program deleted during a commit.
+fn deleted_meanwhile(name: &str) -> String {
+    format!(
+        "interface {name} was deleted while the commit was applied\n  fix: postern reload, or commit again"
+    )
 }
 
 fn unchanged(error: &FileError) -> Reloaded {

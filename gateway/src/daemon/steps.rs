@@ -11,7 +11,7 @@
 //!
 //! What cannot be undone without loss comes late, when little is left that may be refused.
 
-use super::is_in_force;
+use super::{fault, is_in_force};
 use crate::host::occupied;
 use crate::service::{Context, Phase, Policy, Refusal, Refused, Service, Step};
 use config::{Path, Settings};
@@ -35,10 +35,40 @@ struct PortInUse {
 /// Makes everything what `settings` says, as far as `policy` lets it; what was refused.
 pub(super) async fn apply(
     services: &mut [Box<dyn Service>],
-    mut settings: Settings,
+    settings: Settings,
     policy: Policy,
     context: &Context,
 ) -> Refused {
+    let (steps, mut refused) = plan(services, settings, policy, context).await;
+    if policy == Policy::EachPath || is_in_force(&refused) {
+        carry_out(services, &steps, policy, context, &mut refused).await;
+    }
+    for service in services {
+        service.finish().await;
+    }
+    refused
+}
+
+/// What would be refused of `settings`, as far as that is known before anything is touched.
+pub(super) async fn would_refuse(
+    services: &mut [Box<dyn Service>],
+    settings: Settings,
+    context: &Context,
+) -> Refused {
+    let (_, refused) = plan(services, settings, Policy::AllOrNothing, context).await;
+    for service in services {
+        service.finish().await;
+    }
+    refused
+}
+
+/// The steps that make everything what `settings` says, in their order; and what is refused before the first of them.
+async fn plan(
+    services: &mut [Box<dyn Service>],
+    mut settings: Settings,
+    policy: Policy,
+    context: &Context,
+) -> (Vec<Numbered>, Refused) {
     let (mut steps, mut refused) = (Vec::new(), Refused::new());
     for (number, service) in services.iter_mut().enumerate() {
         let planned = service.plan(&mut settings, context).await;
@@ -48,13 +78,7 @@ pub(super) async fn apply(
     let needed: BTreeSet<u16> = steps.iter().flat_map(|(_, step)| step.needs.iter().copied()).collect();
     steps.sort_by_key(|(_, step)| order(step, &needed));
     refuse_ports(services, &steps, policy, context, &mut refused).await;
-    if policy == Policy::EachPath || is_in_force(&refused) {
-        carry_out(services, &steps, policy, context, &mut refused).await;
-    }
-    for service in services {
-        service.finish().await;
-    }
-    refused
+    (steps, refused)
 }
 
 /// Refuses what needs a port that another program has, before anything is changed.
@@ -110,7 +134,10 @@ async fn carry_out(
             continue;
         }
         done.push(step);
-        let Err(refusal) = services[*number].carry_out(&step.1, context).await else { continue };
+        let Err(refusal) = services[*number].carry_out(&step.1, context).await else {
+            fault::point("step-done");
+            continue;
+        };
         refused.insert(path.clone(), refusal);
         let is_undone = |(_, done): &&Numbered| policy == Policy::AllOrNothing || done.path == *path;
         for (number, step) in done.iter().copied().filter(is_undone).rev() {

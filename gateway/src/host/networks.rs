@@ -133,13 +133,27 @@ impl Networks {
         routes
     }
 
+    /// Tells whether a prefix is in a network behind a tunnel, other than everything. Thousands are asked about, and there are few
+    /// lengths of prefixes.
+    fn containing(&self) -> impl Fn(&IpNet) -> bool {
+        let behind: BTreeSet<IpNet> = self.behind.keys().map(IpNet::trunc).collect();
+        let lengths: BTreeSet<u8> =
+            behind.iter().map(IpNet::prefix_len).filter(|length| *length > 0).collect();
+        move |prefix| {
+            let wider = lengths.range(..=prefix.prefix_len());
+            let mut wider = wider.filter_map(|length| IpNet::new(prefix.addr(), *length).ok());
+            wider.any(|around| behind.contains(&around.trunc()))
+        }
+    }
+
     /// What goes on to the tables of the next rules. What this machine sends from whichever address fits may also stay on
     /// its links: it gets an address there.
     fn onward(&self, around: &Surroundings<'_>) -> impl Iterator<Item = Route> {
         let exceptions = self.exceptions();
         let defaults: BTreeSet<bool> = self.defaults().map(|(prefix, _)| is_v6(prefix)).collect();
+        let around_any = self.containing();
         let of_tunnels = move |prefix: &IpNet| {
-            let closer = self.behind.keys().any(|it| it.prefix_len() > 0 && it.contains(prefix));
+            let closer = around_any(prefix);
             let tables = [(MARK, closer), (DEFAULTS, defaults.contains(&is_v6(*prefix)))];
             tables.into_iter().filter(|(_, is_needed)| *is_needed).map(|(table, _)| table).collect::<Vec<_>>()
         };

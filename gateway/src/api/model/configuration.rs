@@ -1,0 +1,226 @@
+//! The configuration in force, its revisions, and changes of it.
+
+use crate::api::words::words;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use zeroize::Zeroizing;
+
+/// Text that may contain secrets: erased when it is dropped, and not printed by `Debug`.
+#[derive(Clone, Default, PartialEq)]
+pub struct SecretText(Zeroizing<String>);
+
+impl SecretText {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for SecretText {
+    fn from(text: &str) -> Self {
+        Self(Zeroizing::new(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretText(..)")
+    }
+}
+
+impl Serialize for SecretText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self(Zeroizing::new(text)))
+    }
+}
+
+words! {
+    /// What made a revision.
+    #[derive(Default, PartialOrd, Ord)]
+    Via {
+        /// The command line.
+        #[default]
+        Cli = "cli",
+        /// A program that uses the API.
+        Api = "api",
+        /// The start of the daemon, with another file than before.
+        Start = "start",
+        /// A reload of the file.
+        Reload = "reload",
+        /// The end of the time in which a commit had to be confirmed.
+        Confirm = "confirm",
+    }
+}
+
+/// `GET /v1/configuration`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct InForce {
+    /// The revision in force; 0 if there is no archive.
+    pub revision: u64,
+    /// The file that is read at the start.
+    pub file: String,
+    /// Whether the file says the same.
+    pub saved: bool,
+    /// The commit that must still be confirmed, if there is one.
+    pub confirm: Option<Confirm>,
+    /// Why nothing can be committed, if so, and what to do.
+    pub read_only: Option<super::Problem>,
+    /// Lines of `set`, with secrets.
+    pub text: SecretText,
+}
+
+/// A commit that is undone unless it is confirmed.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Confirm {
+    /// The time that is left.
+    pub seconds_left: u64,
+    /// The revision whose configuration comes back.
+    pub back_to: u64,
+}
+
+/// `GET /v1/configuration/revisions`: a list of these, the newest first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Revision {
+    /// Its number.
+    pub revision: u64,
+    /// When it was made, in UTC (RFC 3339).
+    pub time: String,
+    /// Who made it.
+    pub user: String,
+    /// What made it.
+    pub via: Via,
+    /// What its author said of it.
+    pub comment: Option<String>,
+    /// The commit must be confirmed, and is not yet.
+    pub confirm: Option<Confirm>,
+    /// The file that could not be read, and was set aside; nothing else is known then.
+    pub corrupt: Option<String>,
+}
+
+/// `GET /v1/configuration/revisions/N`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct RevisionText {
+    /// What the list says of it.
+    #[serde(flatten)]
+    pub revision: Revision,
+    /// Lines of `set`, with secrets.
+    pub text: SecretText,
+}
+
+/// `POST /v1/configuration/commit`: changes that are to be in force.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Commit {
+    /// The revision to which the edits belong.
+    pub base: u64,
+    /// Lines of `set` and `delete` with whole paths and words.
+    pub edits: Vec<SecretText>,
+    /// What is said of it.
+    #[serde(default)]
+    pub comment: Option<String>,
+    /// Who asks.
+    pub user: String,
+    /// What asks.
+    pub via: Via,
+    /// Undo it after so many minutes unless it is confirmed.
+    #[serde(default)]
+    pub confirm_minutes: Option<u32>,
+    /// Only say what would happen.
+    #[serde(default)]
+    pub check_only: bool,
+}
+
+/// The answer to a commit that is in force.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Committed {
+    /// The revision in force.
+    pub revision: u64,
+    /// The changes, a line each, without secrets.
+    pub changes: Vec<String>,
+    /// Warnings that did not hold before.
+    pub warnings: Vec<String>,
+}
+
+/// The answer to a commit of which others have changed something meanwhile (409).
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Conflicts {
+    /// Each place that both changed.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// A place that two sessions changed.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Conflict {
+    /// The place.
+    pub path: String,
+    /// What this commit has there, without secrets.
+    pub ours: String,
+    /// What is in force there, without secrets.
+    pub theirs: String,
+}
+
+/// The answer to a commit that is wrong (422): nothing of it is in force.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct CommitErrors {
+    /// All that is wrong.
+    pub errors: Vec<CommitError>,
+}
+
+/// Something that is wrong.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct CommitError {
+    /// Where.
+    pub path: String,
+    /// What.
+    pub why: String,
+    /// What to do.
+    pub fix: Option<String>,
+}
+
+/// `POST /v1/configuration/confirm`: the answer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Confirmed {
+    /// The revision that stays in force.
+    pub revision: u64,
+}
+
+/// `POST /v1/configuration/saved`: the file was written.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Saved {
+    /// SHA-256 of the file, in hexadecimal.
+    pub hash: String,
+    /// The revision that was written to it.
+    pub revision: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_makes_a_revision_has_its_json_word() {
+        crate::api::words::check(&[
+            (Via::Cli, "cli"),
+            (Via::Api, "api"),
+            (Via::Start, "start"),
+            (Via::Reload, "reload"),
+            (Via::Confirm, "confirm"),
+        ]);
+    }
+
+    #[test]
+    fn a_commit_is_read_with_what_may_be_left_out_and_its_secrets_are_not_printed() {
+        let json = r#"{"base":7,"edits":["set a OpenSesame"],"user":"root","via":"cli"}"#;
+        let commit: Commit = serde_json::from_str(json).expect("right");
+        assert_eq!(
+            (commit.base, commit.edits[0].as_str(), commit.check_only),
+            (7, "set a OpenSesame", false)
+        );
+        assert!(!format!("{commit:?}").contains("Sesame"));
+    }
+}
