@@ -102,12 +102,40 @@ pub(crate) fn tell<T: DeserializeOwned>(
     order: &str,
     details: &impl Serialize,
 ) -> Result<T, Failure> {
+    tell_any(path, order, details)?.read().map_err(|error| at(path, error))
+}
+
+/// The answer of the daemon at this socket, which must run.
+pub(crate) fn ask_running<T: DeserializeOwned>(path: &Path, question: &str) -> Result<T, Failure> {
+    runtime()?.block_on(get(path, question)).map_err(|error| not_sent(path, error))
+}
+
+/// The answer to an order, whatever its status.
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    pub(crate) body: Bytes,
+}
+
+impl Answered {
+    /// What the daemon says, unless it refuses.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        let status = StatusCode::from_u16(self.status)?;
+        if status.is_success() {
+            Ok(serde_json::from_slice(&self.body)?)
+        } else {
+            Err(refused(status, &self.body))
+        }
+    }
+}
+
+/// Sends a request that changes something to the daemon at this socket; a refusal is an answer too.
+pub(crate) fn tell_any(path: &Path, order: &str, details: &impl Serialize) -> Result<Answered, Failure> {
     let body = Bytes::from(serde_json::to_vec(details)?);
     runtime()?.block_on(async {
         let request =
             Request::post(order).header("host", "postern").header("content-type", "application/json");
         let request = request.body(Full::new(body))?;
-        exchange(path, request).await.map_err(|error| not_sent(path, error))
+        answered(path, request).await.map_err(|error| not_sent(path, error))
     })
 }
 
@@ -156,16 +184,16 @@ async fn get<T: DeserializeOwned>(path: &Path, question: &str) -> Result<T, Fail
 }
 
 async fn exchange<T: DeserializeOwned>(path: &Path, request: Request<Full<Bytes>>) -> Result<T, Failure> {
+    answered(path, request).await?.read()
+}
+
+async fn answered(path: &Path, request: Request<Full<Bytes>>) -> Result<Answered, Failure> {
     let stream = TokioIo::new(UnixStream::connect(path).await?);
     let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
     let conversation = async {
         let response = sender.send_request(request).await?;
-        let status = response.status();
-        let body = response.into_body().collect().await?.to_bytes();
-        if !status.is_success() {
-            return Err(refused(status, &body));
-        }
-        Ok(serde_json::from_slice(&body)?)
+        let status = response.status().as_u16();
+        Ok(Answered { status, body: response.into_body().collect().await?.to_bytes() })
     };
     tokio::select! {
         answer = conversation => answer,

@@ -11,12 +11,12 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("show log", LOG),
     ("monitor log", "journalctl -f -u postern"),
     ("monitor", "watch -n 1 postern show vpn ipsec sa"),
-    ("show configuration", "cat /etc/postern/postern.conf, or what follows --config; it is in `set` lines"),
-    ("configure", "$EDITOR /etc/postern/postern.conf; postern reload"),
-    ("set", "add the line to /etc/postern/postern.conf; postern reload"),
-    ("delete", "take the line out of /etc/postern/postern.conf; postern reload"),
-    ("commit", "postern reload"),
-    ("show vpn ipsec remote-access", "postern show vpn ipsec sa; remote access is not served"),
+    ("show vpn ipsec remote-access", "postern show vpn ipsec sa; remote access is not supported"),
+    ("set", "postern configure -c 'set ...' -c commit"),
+    ("delete", "postern configure -c 'delete ...' -c commit"),
+    ("commit", "postern configure"),
+    ("rollback", "postern configure -c 'rollback 1' -c commit"),
+    ("save", "postern configure -c save"),
     ("show vpn ipsec site-to-site", "postern show vpn ipsec connections"),
     ("show vpn ipsec peer", "postern show vpn debug peer NAME"),
     ("show vpn ipsec profile", "postern show vpn ipsec connections; DMVPN is not supported"),
@@ -70,10 +70,9 @@ mod tests {
         for (line, fix) in [
             ("show log vpn ipsec", "journalctl -u postern"),
             ("show log tail 100", "journalctl -n 100"),
-            ("show configuration commands", "/etc/postern/postern.conf"),
             ("show cpu-info", "postern show system cpu"),
             ("reboot now", "systemctl reboot"),
-            ("commit", "postern reload"),
+            ("commit", "postern configure"),
         ] {
             let said = said(line).unwrap_or_default();
             assert!(said.starts_with('`') && said.contains("\n  fix: ") && said.contains(fix), "{said}");

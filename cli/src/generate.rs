@@ -1,9 +1,10 @@
 //! `postern generate`: new keys, and references made from the tables of the program.
 
-use crate::{Outcome, manual};
+use crate::{Outcome, manual, shell};
 use base64ct::{Base64, Encoding};
 use clap::Subcommand;
 use crypto::{PrivateKey, Random, random};
+use std::path::PathBuf;
 
 #[derive(Subcommand)]
 pub(crate) enum What {
@@ -12,6 +13,11 @@ pub(crate) enum What {
     Pki(Pki),
     /// The configuration reference, in Markdown
     Configuration,
+    /// A folder of programs for scripts: show, set, commit and so on, and script-template, to be sourced
+    Programs {
+        /// The folder to write to, which goes into PATH
+        directory: PathBuf,
+    },
     /// Man pages, shell completions, and the references of commands and of the configuration
     Manual(manual::Arguments),
 }
@@ -35,6 +41,7 @@ pub(crate) fn run(what: What) -> Outcome {
     match what {
         What::Pki(Pki::Wireguard(kind)) => wireguard(kind),
         What::Configuration => print!("{}", manual::configuration::text()),
+        What::Programs { directory } => return shell::make_programs(&directory),
         What::Manual(arguments) => return manual::run(&arguments),
     }
     Ok(())

@@ -22,7 +22,9 @@ mod request;
 mod reset;
 mod run;
 mod service_user;
+mod shell;
 mod show;
+mod show_configuration;
 mod show_crypto;
 mod show_vpn;
 mod status;
@@ -54,6 +56,10 @@ enum Verb {
     Close(closed::Close),
     /// Release the protected prefixes that a stopped daemon left blocked
     Open(closed::Open),
+    /// Change the configuration of the running daemon: at a terminal, or by commands from a file or a script
+    Configure(shell::Configure),
+    /// Type commands as at a router
+    Shell(shell::Shell),
     #[command(flatten)]
     Operational(operational::Command),
     /// Print the possible next words of an operational command, for shell completion
@@ -89,6 +95,8 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error, &line),
     };
     let outcome = match cli.verb {
+        Verb::Shell(arguments) => return ended(shell::shell(&arguments)),
+        Verb::Configure(arguments) => return ended(shell::configure(&arguments)),
         Verb::Run(arguments) => run::run(arguments),
         Verb::Close(arguments) => closed::close(&arguments),
         Verb::Open(arguments) => closed::open(&arguments),
@@ -140,12 +148,17 @@ fn refuse(error: &clap::Error, line: &[OsString]) -> ExitCode {
     error.exit()
 }
 
-/// The command line. wg-quick calls this program by the name of a WireGuard daemon, which stands for the verb.
+/// The command line. wg-quick calls this program by the name of a WireGuard daemon, which stands for the verb; scripts call it by
+/// the names of commands.
 fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     let name = arguments.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
-    if name.to_string_lossy().ends_with("wireguard") {
+    let name = name.to_string_lossy().into_owned();
+    if name.ends_with("wireguard") {
         arguments.insert(1, "wireguard".into());
+    } else if let Some(line) = shell::command_line(&name, arguments.get(1..).unwrap_or_default()) {
+        arguments.truncate(1);
+        arguments.extend(line);
     }
     arguments
 }

@@ -8,11 +8,14 @@
 
 mod command_line;
 pub(crate) mod complete;
+mod expand;
 mod names;
 mod table;
 
 pub(crate) use command_line::Command;
 use command_line::verbs;
+pub(crate) use command_line::verbs as verb_names;
+pub(crate) use expand::{expand, is_verb};
 
 use crate::Failure;
 use crate::answer::Answer;

@@ -30,10 +30,12 @@ pub mod text;
 mod token;
 pub mod tree;
 
+pub use braces::is_in as is_in_braces;
 pub use error::ConfigError;
 pub use level::Level;
 pub use parse::parse;
 pub use path::Path;
 pub use settings::Settings;
 pub use text::Text;
+pub use token::words;
 pub use tree::Tree;

@@ -11,6 +11,11 @@ pub(crate) struct Token {
     pub(crate) location: Location,
 }
 
+/// The words of a line, without its quotes; none if it is a comment.
+pub fn words(line: &str) -> Result<Vec<Zeroizing<String>>, ConfigError> {
+    Ok(split(line, 1)?.into_iter().map(|word| word.text).collect())
+}
+
 /// The words of a line. Quotes, single or double, make one word of several; a line that begins with # is a comment.
 pub(crate) fn split(line: &str, number: usize) -> Result<Vec<Token>, ConfigError> {
     let mut words = Vec::new();

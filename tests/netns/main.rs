@@ -18,6 +18,7 @@ mod reload;
 mod resilience;
 mod restarts;
 mod rights;
+mod shell;
 mod support;
 mod transactions;
 mod tunnel;

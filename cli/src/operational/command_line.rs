@@ -34,7 +34,7 @@ impl Command {
 }
 
 /// The first words of the table, each once, in its order.
-pub(super) fn verbs() -> Vec<&'static str> {
+pub(crate) fn verbs() -> Vec<&'static str> {
     following(&[])
 }
 

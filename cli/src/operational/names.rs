@@ -1,6 +1,7 @@
 //! What an argument of an operational command can be: names that the daemons know.
 
 use crate::request::Request;
+use crate::shell::api::{Router, Socket};
 use crate::vpn;
 use crypto::Cipher;
 use gateway::wireguard::model::Interfaces;
@@ -16,6 +17,8 @@ pub(super) enum Names {
     /// The numbers of the tunnels of the peer that was named before.
     Tunnels,
     Ciphers,
+    /// The numbers of the revisions, from 0, the newest.
+    Revisions,
 }
 
 impl Names {
@@ -37,6 +40,10 @@ impl Names {
                 let named = peers(api).into_iter().filter(|found| found.peer.name == before);
                 let tunnels = named.flat_map(|found| found.peer.tunnels);
                 tunnels.map(|tunnel| tunnel.number.to_string()).collect()
+            }
+            Self::Revisions => {
+                let count = Socket::new(api).revisions().map_or(0, |revisions| revisions.len());
+                (0..count).map(|number| number.to_string()).collect()
             }
             Self::Ciphers => Cipher::ALL.iter().map(|cipher| cipher.name().to_owned()).collect(),
         }

@@ -2,6 +2,7 @@
 
 use super::names::Names;
 use super::{Argument, Entry, Flag, entry};
+use crate::show_configuration as configuration;
 use crate::{
     explain, explain_wireguard, reload, reset, show, show_crypto, show_vpn,
     status, system,
@@ -14,6 +15,13 @@ const WIREGUARD_PEER: Argument =
 const IPSEC_PEER: Argument = Argument { name: "PEER", about: "Name of the peer", names: Names::IpsecPeers };
 const TUNNEL: Argument = Argument { name: "TUNNEL", about: "Number of the tunnel", names: Names::Tunnels };
 const CIPHER: Argument = Argument { name: "CIPHER", about: "Only this cipher", names: Names::Ciphers };
+
+const REVISION: Argument = Argument {
+    name: "REVISION",
+    about: "Number of the revision, from 0, the newest",
+    names: Names::Revisions,
+};
+const SECRETS: Flag = Flag { name: "secrets", about: "Show secrets, too; they are hidden otherwise" };
 
 const WIREGUARD: &str = "/v1/interfaces/wireguard";
 const IPSEC: &str = "/v1/vpn/ipsec";
@@ -121,6 +129,25 @@ pub(super) static TABLE: &[Entry] = &[
         Ok(system::cpu())
     }),
     entry("show system cpu info", "The same, in the words of older VyOS", |_| Ok(system::cpu())),
+    entry(
+        "show system commit",
+        "List the revisions of the configuration, the newest first",
+        configuration::revisions,
+    ),
+    entry("show system commit diff REVISION", "Show what a revision changed", configuration::changes)
+        .arguments(&[REVISION]),
+    entry("show configuration", "Show what is in force, in braces", configuration::braces)
+        .options(&[SECRETS]),
+    entry("show configuration commands", "Show what is in force, as lines of set", configuration::commands)
+        .options(&[SECRETS]),
+    entry("show configuration json", "Show what is in force, as JSON", configuration::as_json)
+        .options(&[SECRETS]),
+    entry(
+        "show configuration canonical",
+        "Show what is in force, with the words of newer VyOS in the place of older ones",
+        configuration::in_one_dialect,
+    )
+    .options(&[SECRETS]),
     entry(
         "show system acceleration",
         "List the crypto accelerators with their drivers and algorithms",
