@@ -132,3 +132,38 @@ fetch_ike() {
 if [ "$part" = test ] && ! [ -x .peers/ike/bin/pluto -a -x .peers/ike/bin/iked ]; then
   fetch_ike || say "libreswan and OpenIKED cannot be had here: the tests with them will be skipped"
 fi
+
+# What other programs of a machine do for a configuration: they read the files that we write for them. They are not installed, as
+# they would start as services.
+machine_programs=(usr/sbin/rsyslogd usr/sbin/snmpd usr/bin/snmpget usr/sbin/cron)
+
+fetch_machine() {
+  local work package program loader libraries
+  work=$(mktemp -d)
+  mkdir -p "$work/archives/partial" "$work/tree" "$work/machine/bin" "$work/machine/lib"
+  say "apt-get download rsyslog snmpd snmp cron, and what they need"
+  apt-cache show snmpd >/dev/null 2>&1 || "${as_root[@]}" apt-get update -qq
+  (apt-get -qq -y -o Dir::State::status=/dev/null -o Debug::NoLocking=1 -o "Dir::Cache::archives=$work/archives" \
+    --no-install-recommends --download-only install rsyslog snmpd snmp cron >/dev/null 2>&1 &&
+    for package in "$work"/archives/*.deb; do dpkg-deb -x "$package" "$work/tree"; done) ||
+    { rm -rf "$work"; return 1; }
+  loader=$(find "$work/tree" -type f -name 'ld-linux-*.so.*' | head -n 1)
+  libraries=$(find "$work/tree" -type f -name 'libc.so.6' -printf '%h\n' | head -n 1)
+  libraries=$libraries:$work/tree/usr/lib/$(basename "$libraries")
+  for program in "${machine_programs[@]}"; do
+    cp "$work/tree/$program" "$work/machine/bin/"
+  done
+  # Modules of rsyslogd.
+  cp -r "$work/tree/usr/lib/$(basename "${libraries%%:*}")/rsyslog" "$work/machine/modules"
+  for program in "$work"/machine/bin/* "$work"/machine/modules/*.so; do
+    "$loader" --library-path "$libraries" --list "$program"
+  done | sed -n 's/.*=> \([^ ]*\) .*/\1/p' | sort -u | xargs -I '{}' cp -L '{}' "$work/machine/lib/"
+  cp "$loader" "$work/machine/lib/loader"
+  rm -rf .peers/machine
+  mv "$work/machine" .peers/machine
+  rm -rf "$work"
+}
+
+if [ "$part" = test ] && ! [ -x .peers/machine/bin/snmpd ]; then
+  fetch_machine || say "rsyslog, snmpd and cron cannot be had here: the tests with them will be skipped"
+fi

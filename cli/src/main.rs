@@ -13,6 +13,7 @@ mod explain;
 mod explain_wireguard;
 mod generate;
 mod log;
+mod machine;
 mod manual;
 mod operational;
 mod output;
@@ -26,6 +27,7 @@ mod shell;
 mod show;
 mod show_configuration;
 mod show_crypto;
+mod show_machine;
 mod show_vpn;
 mod status;
 mod suite;
@@ -78,6 +80,9 @@ enum Verb {
     /// Generate keys, man pages, shell completions and references
     #[command(subcommand)]
     Generate(generate::What),
+    /// Change settings of the machine for a daemon, which asks by the socket that is the standard input
+    #[command(hide = true)]
+    MachineHelper(machine::Allowed),
     /// Serve one WireGuard interface, to be configured with wg and wg-quick
     Wireguard(wireguard::Arguments),
 }
@@ -112,6 +117,7 @@ fn main() -> ExitCode {
             bench::clean_up_when_told_to_end().map_err(Into::into).and_then(|()| ::bench::demo::run(seconds))
         }
         Verb::Generate(what) => generate::run(what),
+        Verb::MachineHelper(allowed) => machine::serve(allowed),
         Verb::Wireguard(arguments) => wireguard::run(arguments),
     };
     match outcome {

@@ -3,7 +3,7 @@
 use crate::engines;
 use crate::privilege::{self, Needs};
 use crate::service_user::{STATE, User};
-use crate::{Outcome, log, service_user};
+use crate::{Outcome, log, machine, service_user};
 use clap::Args;
 use config::Settings;
 use crypto::choice::{Choice, Subject};
@@ -13,6 +13,7 @@ use gateway::daemon::file::{ConfigFile, Read};
 use gateway::daemon::order::{Order, Orders};
 use gateway::daemon::serve::{Event, Start, serve};
 use gateway::host::occupied;
+use gateway::machine::Connection;
 use sd_notify::NotifyState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,6 +44,11 @@ pub(crate) struct Arguments {
     /// When stopped, release the protected prefixes instead of leaving them blocked until the next start
     #[arg(long)]
     open_at_exit: bool,
+    /// Change nothing of the machine: no tuning, tasks, logging or SNMP
+    #[arg(long)]
+    no_machine: bool,
+    #[command(flatten)]
+    allowed: machine::Allowed,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
@@ -70,6 +76,8 @@ pub(crate) fn run_without_cipher(config: PathBuf, api: PathBuf) -> Outcome {
         user: None,
         check: false,
         open_at_exit: false,
+        no_machine: true,
+        allowed: machine::Allowed::default(),
     };
     run_with(arguments, None, none)
 }
@@ -92,6 +100,8 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
     }
     occupied::look(daemon::requirements(&read.settings).ports.into_iter());
     service_user::report(user.as_ref());
+    // While this process may still start one that keeps its rights.
+    let machine = if arguments.no_machine { Connection::Off } else { machine::helper(&arguments.allowed)? };
     privilege::drop_unneeded(Needs {
         raw_sockets: true,
         file: Some(&arguments.config),
@@ -101,7 +111,7 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         ..Needs::default()
     })?;
     let runtime = privilege::runtime()?;
-    let outcome = runtime.block_on(start(arguments, state, file, read, engines));
+    let outcome = runtime.block_on(start(arguments, state, file, read, machine, engines));
     // Do not wait for a name server that does not answer.
     runtime.shutdown_background();
     outcome
@@ -122,6 +132,7 @@ async fn start(
     state: Option<PathBuf>,
     file: ConfigFile,
     read: Read,
+    machine: Connection,
     engines: Engines,
 ) -> Outcome {
     let (orders, inbox) = Orders::channel();
@@ -133,7 +144,7 @@ async fn start(
         Ok(engines)
     };
     let Arguments { api, open_at_exit, .. } = arguments;
-    let start = Start { file, read, state, api, open_at_exit, engines, tell: tell_systemd };
+    let start = Start { file, read, state, api, machine, open_at_exit, engines, tell: tell_systemd };
     Ok(serve(start, orders, inbox).await?)
 }
 

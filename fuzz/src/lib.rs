@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ike;
+pub mod machine;
 
 use config::Text;
 use config::merge::{Side, merge};
@@ -54,6 +55,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("config", config),
     ("edits", edits),
     ("revision", revision),
+    ("machine", machine::requests),
     ("faults", faults),
     ("certificates", certificates),
     ("revocation", revocation),

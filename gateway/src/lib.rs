@@ -20,6 +20,7 @@ pub mod daemon;
 pub mod datapath;
 pub mod host;
 pub mod ipsec;
+pub mod machine;
 pub mod rights;
 pub mod service;
 pub mod tunnel_interface;

@@ -10,6 +10,7 @@
 use crate::daemon::needs::Needs;
 use crate::host::Host;
 use crate::host::wants::Wants;
+use crate::machine::Client;
 use crate::tunnel_interface::{Counters, Removed};
 use axum::Router;
 use config::{Path, Settings};
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 /// What the daemon lends its services.
 pub struct Context {
@@ -28,6 +29,8 @@ pub struct Context {
     pub events: mpsc::UnboundedSender<Removed>,
     /// What the kernel is to have.
     pub host: Host,
+    /// Who may change settings of the machine.
+    pub machine: Mutex<Client>,
 }
 
 /// Work that may wait for others, as for a name server.

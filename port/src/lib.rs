@@ -9,6 +9,7 @@ pub mod fault;
 pub mod heap;
 pub mod memory;
 pub mod offload;
+pub mod pace;
 pub mod pcap;
 pub mod raw;
 pub mod schedule;
@@ -18,6 +19,7 @@ pub mod udp;
 pub mod wake;
 
 pub use offload::{Offload, Offloads};
+pub use pace::Pace;
 pub use wake::Wake;
 
 use packet::{Batch, DropCounters};

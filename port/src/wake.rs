@@ -1,11 +1,12 @@
 //! A wake-up event for a worker that waits for packets.
 
+use crate::Pace;
 use arrayvec::ArrayVec;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An event that one thread waits for and any thread may signal (eventfd(2)).
 pub struct Wake(OwnedFd);
@@ -41,12 +42,8 @@ impl Wake {
             polled.push(PollFd::from_borrowed_fd(fd.unwrap_or(self.0.as_fd()), PollFlags::IN));
         }
         polled.push(PollFd::new(&self.0, PollFlags::IN));
-        loop {
-            match poll(&mut polled, limit.as_ref()) {
-                Ok(_) => break,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+        if !spin(&mut polled, Pace::now())? {
+            while poll_or_interrupted(&mut polled, limit.as_ref())?.is_none() {}
         }
         if !polled[N].revents().is_empty() {
             let _ = rustix::io::read(&self.0, &mut [0; 8]);
@@ -55,9 +52,42 @@ impl Wake {
     }
 }
 
+/// Looks for something readable without sleeping, as long as the pace says; whether there is.
+fn spin(polled: &mut [PollFd<'_>], pace: Pace) -> io::Result<bool> {
+    let Some(spin) = pace.spin() else { return Ok(false) };
+    let begun = Instant::now();
+    while begun.elapsed() < spin {
+        if poll_or_interrupted(polled, Some(&Timespec::default()))?.is_some_and(|ready| ready > 0) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// How many descriptors are readable; none if a signal came.
+fn poll_or_interrupted(polled: &mut [PollFd<'_>], limit: Option<&Timespec>) -> io::Result<Option<usize>> {
+    match poll(polled, limit) {
+        Ok(ready) => Ok(Some(ready)),
+        Err(Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_that_spins_finds_what_is_ready_and_gives_up_otherwise() {
+        let (reader, writer) = rustix::pipe::pipe().expect("there are descriptors left");
+        let mut polled = [PollFd::new(&reader, PollFlags::IN)];
+        assert!(!spin(&mut polled, Pace::LATENCY).expect("poll works"), "nothing is there");
+        rustix::io::write(&writer, b"x").expect("a pipe takes a byte");
+        assert!(
+            spin(&mut polled, Pace { spin_microseconds: 1_000_000, ..Pace::LATENCY }).expect("poll works")
+        );
+        assert!(!spin(&mut polled, Pace::USUAL).expect("poll works"), "it sleeps at once");
+    }
 
     #[test]
     fn a_ring_ends_one_wait() {

@@ -11,6 +11,7 @@ use crypto::engine::aws_lc::AwsLc;
 use gateway::api;
 use gateway::daemon::{self, Daemon};
 use gateway::host::Host;
+use gateway::machine::{Client, Connection};
 use gateway::service::Policy;
 use lab::{Lab, wait_until};
 use std::io::{BufRead, BufReader};
@@ -41,6 +42,11 @@ fn third() -> String {
 
 fn settings(text: &str) -> Settings {
     Settings::new(&config::parse(text).expect("the grammar knows it")).expect("it is right").0
+}
+
+/// None of the settings of a machine can be changed.
+fn machine() -> Client {
+    Client::new(Connection::Off, "/etc/postern/postern.conf".as_ref())
 }
 
 fn engines() -> Arc<Choice> {
@@ -167,7 +173,7 @@ impl Sites {
         self.inside(|runtime| {
             let before = settings(&self.before());
             let host = Host::start(daemon::wanted(&before)).expect("root may");
-            let mut daemon = Daemon::new(engines(), mpsc::unbounded_channel().0, host);
+            let mut daemon = Daemon::new(engines(), mpsc::unbounded_channel().0, host, machine());
             let refused = runtime.block_on(daemon.apply(before, Policy::AllOrNothing));
             assert!(refused.is_empty(), "{refused:?}");
             let _served = self.serve_api(daemon.shown());

@@ -8,6 +8,7 @@ mod daemon;
 mod engines;
 mod esp;
 mod ipsec;
+mod machine;
 mod manual;
 mod marked;
 mod measurements;

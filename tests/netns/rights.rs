@@ -222,12 +222,15 @@ fn an_unknown_user_is_refused_with_how_to_make_it() {
 }
 
 #[test]
-fn the_unit_for_systemd_is_exposed_as_little_as_it_says() {
+fn the_units_for_systemd_are_exposed_as_little_as_they_say() {
     if !has_program("systemd-analyze") {
         return skip("systemd-analyze is not there");
     }
-    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/systemd/postern.service");
-    let exposed = |threshold: &str| run("systemd-analyze", ["security", "--offline=true", threshold, unit]);
     // In tenths.
-    exposed("--threshold=20").expect("2.0 or better");
+    for (unit, threshold) in
+        [("postern.service", "--threshold=20"), ("postern-machine@.service", "--threshold=21")]
+    {
+        let unit = format!("{}/../examples/systemd/{unit}", env!("CARGO_MANIFEST_DIR"));
+        run("systemd-analyze", ["security", "--offline=true", threshold, &unit]).expect("as it says");
+    }
 }

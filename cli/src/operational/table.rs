@@ -4,7 +4,7 @@ use super::names::Names;
 use super::{Argument, Entry, Flag, entry};
 use crate::show_configuration as configuration;
 use crate::{
-    explain, explain_wireguard, reload, reset, show, show_crypto, show_vpn,
+    explain, explain_wireguard, reload, reset, show, show_crypto, show_machine, show_vpn,
     status, system,
 };
 
@@ -25,6 +25,7 @@ const SECRETS: Flag = Flag { name: "secrets", about: "Show secrets, too; they ar
 
 const WIREGUARD: &str = "/v1/interfaces/wireguard";
 const IPSEC: &str = "/v1/vpn/ipsec";
+const MACHINE: &str = "/v1/machine";
 
 const STATUS_STATUS: &str = "Exit status: 0 if everything is up that should be, 1 if something is not, 2 if no daemon answers. \
      A peer without traffic that need not be connected is not down. Warnings do not change the exit status.";
@@ -153,6 +154,18 @@ pub(super) static TABLE: &[Entry] = &[
         "List the crypto accelerators with their drivers and algorithms",
         |_| Ok(system::acceleration()),
     ),
+    entry(
+        "show system managed",
+        "Show what other programs of the machine do for the configuration, and their files",
+        show_machine::managed,
+    )
+    .asks(MACHINE),
+    entry(
+        "show system option performance",
+        "Show what the profile has set, what it was before, and what could not be set",
+        show_machine::performance,
+    )
+    .asks(MACHINE),
     entry(
         "explain interfaces wireguard INTERFACE",
         "Explain the peers of a WireGuard interface",

@@ -4,8 +4,11 @@
 
 mod algorithm;
 mod cursor;
+mod form;
 mod ipsec;
+mod machine;
 mod pki;
+mod schedule;
 mod spelling;
 mod system;
 mod value;
@@ -13,12 +16,15 @@ mod wireguard;
 
 pub use algorithm::{DH_GROUPS, ENCRYPTIONS, HASHES, PRFS};
 pub use cursor::Cursor;
+pub use form::Form;
+pub use schedule::Times;
 pub use spelling::nearest;
 pub use system::ENGINES;
 pub(crate) use value::FITTING;
 pub use value::{Kind, Type};
 pub use wireguard::OFFLOADS;
 
+pub(crate) use form::words;
 pub(crate) use spelling::{NEAR, meant};
 pub(crate) use value::{ALL_PROTOCOLS, bytes_of, hundredths, key_of, protocol};
 
@@ -146,6 +152,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
         wireguard::NODES,
         system::NODES,
         system::CIPHER_PINS,
+        machine::NODES,
         pki::NODES,
         ipsec::GENERAL,
         ipsec::GROUPS,
@@ -157,12 +164,12 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
 
 /// Every name that the user chooses.
 pub fn tags() -> impl Iterator<Item = &'static Tag> {
-    [wireguard::TAGS, pki::TAGS, ipsec::TAGS].into_iter().flatten()
+    [wireguard::TAGS, pki::TAGS, ipsec::TAGS, machine::TAGS].into_iter().flatten()
 }
 
 /// Every node of VyOS that is known and refused.
 pub fn unsupported_nodes() -> impl Iterator<Item = &'static Unsupported> {
-    [wireguard::UNSUPPORTED, system::UNSUPPORTED, pki::UNSUPPORTED, ipsec::UNSUPPORTED].into_iter().flatten()
+    [wireguard::UNSUPPORTED, machine::UNSUPPORTED, pki::UNSUPPORTED, ipsec::UNSUPPORTED].into_iter().flatten()
 }
 
 /// A place in the grammar.
@@ -180,7 +187,8 @@ pub enum Place {
 
 /// Every place in the grammar with a help text.
 fn places() -> impl Iterator<Item = Place> {
-    let inner = [wireguard::INNER, system::INNER, pki::INNER, ipsec::INNER].into_iter().flatten();
+    let inner =
+        [wireguard::INNER, system::INNER, machine::INNER, pki::INNER, ipsec::INNER].into_iter().flatten();
     let served = inner.map(Place::Inner).chain(tags().map(Place::Tag)).chain(nodes().map(Place::Node));
     served.chain(unsupported_nodes().map(Place::Unsupported))
 }

@@ -1,7 +1,7 @@
 //! `system`.
 
 use super::value::Type;
-use super::{Inner, Node, Unsupported, flag, inner, unsupported, value};
+use super::{Inner, Node, flag, inner, value};
 
 /// Crypto engines that a cipher can be pinned to, by their names in `crypto`.
 pub const ENGINES: &[&str] = &["aws-lc", "ipsec-mb", "openssl", "af-alg", "cryptodev"];
@@ -44,17 +44,6 @@ pub(super) static NODES: &[Node] = &[
     flag("system acceleration qat", "Use hardware crypto accelerators where they are fastest"),
     flag("system allow-empty", "Accept a configuration without interfaces and peers"),
     flag("system open-at-exit", "Let protected networks be reached unencrypted when the gateway stops"),
-];
-
-const LEFT: &str =
-    "remove the line, and configure this with the operating system: Postern only configures VPNs";
-
-pub(super) static UNSUPPORTED: &[Unsupported] = &[
-    unsupported("service").instead(LEFT),
-    unsupported("system option").instead(LEFT),
-    unsupported("system syslog")
-        .instead("remove the line: Postern logs to the journal; configure it in journald.conf"),
-    unsupported("system task-scheduler").instead("remove the line, and use a systemd timer or cron"),
 ];
 
 /// Ciphers that authenticate. AES-GMAC is done by the engine of its GCM cipher.

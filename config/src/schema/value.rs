@@ -1,5 +1,6 @@
 //! The types of values, and the errors for invalid ones.
 
+use super::form::{Form, is_domain};
 use ipnet::IpNet;
 use std::fmt;
 use std::net::IpAddr;
@@ -57,6 +58,8 @@ pub enum Type {
     Name,
     /// The name of another branch of the configuration, given by the path of its tag.
     Reference(&'static str),
+    /// What is written into a file of another program.
+    Form(Form),
 }
 
 /// The maximum number of words listed in an error.
@@ -96,6 +99,7 @@ impl Type {
             Self::Name | Self::Reference(_) => {
                 !text.is_empty() && text.chars().count() <= 100 && !text.contains(char::is_whitespace)
             }
+            Self::Form(form) => form.fits(text),
         };
         if is_right { Ok(()) } else { Err(self.refusal(text)) }
     }
@@ -121,6 +125,7 @@ impl Type {
             Self::Word(words) => format!("one of {}", words.join(", ")),
             Self::Interface(letters) => format!("{letters} and a number, such as {letters}0"),
             Self::Name | Self::Reference(_) => "a name of 1 to 100 characters without spaces".to_owned(),
+            Self::Form(form) => form.expected(),
         }
     }
 
@@ -189,6 +194,7 @@ impl fmt::Display for Type {
             Self::Word(words) => f.write_str(&words.join("|")),
             Self::Interface(letters) => write!(f, "<{letters}N>"),
             Self::Name | Self::Reference(_) => f.write_str("<name>"),
+            Self::Form(form) => f.write_str(form.shown()),
         }
     }
 }
@@ -196,16 +202,6 @@ impl fmt::Display for Type {
 fn interface(letters: &str, text: &str) -> bool {
     let digits = text.strip_prefix(letters).unwrap_or_default();
     text.len() <= 15 && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// Whether a name can be resolved. Digits and dots alone are a mistyped address.
-fn is_domain(text: &str) -> bool {
-    let is_label = |label: &str| {
-        (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-    };
-    text.len() <= 253
-        && text.trim_end_matches('.').split('.').all(is_label)
-        && text.contains(|c: char| c.is_ascii_alphabetic())
 }
 
 /// A number as it is printed: 01 would be another name for the tunnel 1.

@@ -2,11 +2,13 @@
 
 mod hints;
 pub mod ipsec;
+pub mod machine;
 mod reference;
 mod system;
 mod wireguard;
 
 pub use ipsec::IpSec;
+pub use machine::Machine;
 pub use system::Crypto;
 pub use wireguard::{Mss, Peer, WireGuard};
 
@@ -28,6 +30,8 @@ pub struct Settings {
     pub crypto: Crypto,
     /// How many revisions of the configuration are kept.
     pub commit_revisions: usize,
+    /// What other programs of the machine are to do.
+    pub machine: Machine,
     /// Whether it is meant that nothing is served.
     pub allows_empty: bool,
     /// Whether what tunnels protect is open once the gateway was stopped.
@@ -40,7 +44,7 @@ pub type Checked = (Settings, Vec<String>);
 impl Settings {
     /// Whether nothing is served.
     pub fn is_empty(&self) -> bool {
-        self.wireguard.is_empty() && self.ipsec.peers.is_empty()
+        self.wireguard.is_empty() && self.ipsec.peers.is_empty() && self.machine.is_empty()
     }
 
     /// Reads the settings out of a tree.
@@ -64,6 +68,7 @@ impl Settings {
         }
         reader.check_ports(tree, &settings);
         settings.ipsec = reader.ipsec(tree);
+        settings.machine = reader.machine(tree);
         reader.hints(&settings);
         reader.notes(tree);
         if reader.errors.is_empty() { Ok((settings, reader.warnings)) } else { Err(reader.errors) }

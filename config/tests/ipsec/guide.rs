@@ -1,7 +1,9 @@
 //! Lines of a guide, in the spelling of VyOS 1.3, as they are typed into a session.
 
 use super::{address, groups_of, loaded, secret_of};
+use config::Settings;
 use config::settings::ipsec::{Action, Encryption, Group, Identity, Pfs, Prf, Remote, Start};
+use config::settings::machine::Profile;
 use crypto::Cipher;
 use crypto::cipher::{self, Integrity};
 
@@ -122,6 +124,7 @@ set vpn ipsec ike-group MAX-SECURITY-IKE proposal 1 encryption aes256gcm128
 commit
 save
 ";
+const MACHINE: &str = include_str!("../../../tests/interop/guide/machine.set");
 pub const ALL: &[&str] =
     &[OFFLOADED, SMALLER_PACKETS, SOFTWARE, TWO_PROPOSALS, HIGH_THROUGHPUT, LOW_LATENCY, MAX_SECURITY];
 
@@ -137,26 +140,27 @@ fn every_block_of_a_guide_for_vyos_is_served_unchanged() {
     assert_eq!(old_secrets, 1, "said once: {warnings:?}");
 }
 
-/// Lines of its blocks that are about other things than VPNs: none is taken for a misspelt one.
+/// Lines of its blocks that are about other programs of the machine.
 #[test]
-fn what_is_left_to_the_machine_is_known() {
-    for (line, fix) in [
-        ("set service snmp community public authorization ro", "with the operating system"),
-        ("set service snmp community public network 10.0.0.0/8", "with the operating system"),
-        ("set system option performance throughput", "with the operating system"),
-        ("delete system option performance", "with the operating system"),
-        ("set system syslog global facility all level info", "the journal"),
-        ("set system syslog global facility security level warning", "the journal"),
-        (
-            "set system task-scheduler task qat-daily-check executable path /config/scripts/qat-check.sh",
-            "timer",
-        ),
-        ("set system task-scheduler task qat-daily-check interval 1d", "timer"),
-    ] {
-        let errors = config::parse(line).expect_err(line);
-        assert!(errors[0].reason.contains("but Postern does not support it"), "{errors:?}");
-        assert!(errors[0].fix.as_ref().is_some_and(|it| it.contains(fix)), "{errors:?}");
+fn what_is_done_by_the_machine_is_served() {
+    let (settings, warnings) =
+        Settings::new(&config::parse(MACHINE).expect("right")).expect("it is served as well");
+    assert_eq!(settings.machine.performance, Some(Profile::Throughput));
+    assert_eq!(settings.machine.tasks["qat-daily-check"].path, "/config/scripts/qat-check.sh");
+    assert_eq!(settings.machine.tasks["qat-daily-check"].times.crontab, "0 0 */1 * *");
+    assert_eq!(settings.machine.syslog.expect("set").local.len(), 2);
+    assert!(settings.machine.snmp.expect("set").communities.contains_key("public"));
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let deleted = |words: &str| {
+        let tree = config::parse(&format!("{MACHINE}{words}")).expect("it can go");
+        Settings::new(&tree).expect("what is left is right").0.machine
+    };
+    for line in MACHINE.lines() {
+        let machine = deleted(&line.replacen("set", "delete", 1));
+        assert_ne!(machine, deleted(""), "{line}");
     }
+    let all = ["service", "system option", "system syslog", "system task-scheduler"];
+    assert!(deleted(&all.map(|words| format!("delete {words}\n")).concat()).is_empty());
     for line in ["set system acceleration qat", "set system acceleration qat\ndelete system acceleration qat"]
     {
         config::parse(line).expect(line);

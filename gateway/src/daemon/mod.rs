@@ -22,6 +22,7 @@ use crate::api::model;
 use crate::host::Host;
 use crate::host::wants::Wants;
 use crate::ipsec::service::IpsecService;
+use crate::machine::{Client, MachineService};
 use crate::service::{Context, Policy, Refusal, Refused, Requirements, Service};
 use crate::tunnel_interface::Removed;
 use crate::wireguard::service::WireGuardService;
@@ -32,9 +33,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// The protocols that are served: one line each.
+/// What is served: one line each.
 fn services() -> Vec<Box<dyn Service>> {
-    vec![Box::<WireGuardService>::default(), Box::<IpsecService>::default()]
+    vec![Box::<WireGuardService>::default(), Box::<IpsecService>::default(), Box::<MachineService>::default()]
 }
 
 /// What the configuration decides about crypto engines.
@@ -103,14 +104,19 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// A daemon without interfaces; `host` keeps closed what they will be for. If another program deletes one, `events`
-    /// is told.
-    pub fn new(engines: Arc<Choice>, events: mpsc::UnboundedSender<Removed>, host: Host) -> Self {
+    /// A daemon without interfaces; `host` keeps closed what they will be for, and `machine` may change settings of the machine.
+    /// If another program deletes an interface, `events` is told.
+    pub fn new(
+        engines: Arc<Choice>,
+        events: mpsc::UnboundedSender<Removed>,
+        host: Host,
+        machine: Client,
+    ) -> Self {
         let services = services();
         let views = services.iter().map(|service| service.view()).collect();
         let shown = Shown::new(Arc::clone(&engines), views);
         shown.set_held(host.held());
-        let context = Context { engines, events, host };
+        let context = Context { engines, events, host, machine: machine.into() };
         Self { context, services, engine_rules: EngineRules::default(), open_at_exit: false, shown }
     }
 

@@ -13,7 +13,7 @@ pub mod virtio;
 pub use device::{TunDevice, TunError};
 
 use crate::offload::State;
-use crate::{Offload, Offloads, Receive, Transmit, Wake};
+use crate::{Offload, Offloads, Pace, Receive, Transmit, Wake};
 use coalesce::{Coalescer, Group, MAXIMUM_PACKETS, SuperPacket};
 use packet::{Batch, DropCounters, DropReason, Slab};
 use rustix::io::Errno;
@@ -24,9 +24,6 @@ use std::sync::Arc;
 use virtio::VirtioHeader;
 use zerocopy::IntoBytes;
 
-/// Reading stops once a batch has this many packets: a super-packet is sent before the next one is read, while single
-/// packets are collected into one send.
-const BURST: usize = 32;
 /// After this number of consecutively refused super-packets, the offload is disabled: some kernels of 2024 accept
 /// none (tailscale issue 13041), while others refuse a single unusual one.
 const REFUSALS: u32 = 16;
@@ -69,10 +66,12 @@ pub fn halves(device: Arc<TunDevice>, offloads: Arc<Offloads>) -> (TunReceive, T
 impl Receive for TunReceive {
     fn receive(&mut self, batch: &mut Batch, drops: &DropCounters) -> io::Result<usize> {
         let before = batch.len();
+        // A super-packet is sent before the next one is read, while single packets are collected into one send.
+        let burst = Pace::now().burst;
         if self.unfinished.is_some() {
             self.cut(batch);
         }
-        while self.ready && self.unfinished.is_none() && batch.len() - before < BURST {
+        while self.ready && self.unfinished.is_none() && batch.len() - before < burst {
             match self.read(drops) {
                 Ok(()) => self.cut(batch),
                 Err(Errno::AGAIN) => self.ready = false,

@@ -1,6 +1,6 @@
 //! The steps of the services, carried out and undone one by one.
 
-use super::{Served, Sites, engines, settings};
+use super::{Served, Sites, engines, machine, settings};
 use crate::support::PATIENCE;
 use gateway::api;
 use gateway::daemon;
@@ -23,8 +23,8 @@ impl Services {
     /// Services of the first site that serve what is configured before, and its API.
     fn start(sites: &Sites, runtime: &Runtime) -> (Self, Served) {
         let host = Host::start(daemon::wanted(&settings(&sites.before()))).expect("root may");
-        let events = mpsc::unbounded_channel().0;
-        let context = Context { engines: engines(), events, host };
+        let (events, machine) = (mpsc::unbounded_channel().0, machine().into());
+        let context = Context { engines: engines(), events, host, machine };
         let all: Vec<Box<dyn Service>> =
             vec![Box::<WireGuardService>::default(), Box::<IpsecService>::default()];
         let shown = api::Shown::new(engines(), all.iter().map(|service| service.view()).collect());

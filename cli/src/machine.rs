@@ -1,0 +1,84 @@
+//! The process that changes settings of the machine for a daemon: how it is started, and what it is allowed.
+
+use crate::{Failure, Outcome, log};
+use caps::CapSet;
+use clap::Args;
+use gateway::machine::Connection;
+use gateway::machine::helper::{Helper, Place, Rules};
+use rustix::process::geteuid;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where systemd listens for a daemon that root does not start: `examples/systemd/postern-machine.socket`.
+const SOCKET: &str = "/run/postern-machine.sock";
+/// Where VyOS keeps the programs of tasks.
+const SCRIPTS: &str = "/config/scripts";
+const ROOT: &str = "/";
+
+/// What the administrator allows.
+#[derive(Args, Clone)]
+pub(crate) struct Allowed {
+    /// Folders with the programs that tasks may run; root must own them, and all in them
+    #[arg(long, value_name = "DIR", default_value = SCRIPTS)]
+    scripts: Vec<PathBuf>,
+    /// Run no tasks
+    #[arg(long)]
+    no_tasks: bool,
+    /// The folder that holds the files of the machine, for tests
+    #[arg(long, value_name = "DIR", default_value = ROOT, hide = true)]
+    machine_root: PathBuf,
+}
+
+impl Default for Allowed {
+    fn default() -> Self {
+        Self { scripts: vec![SCRIPTS.into()], no_tasks: false, machine_root: ROOT.into() }
+    }
+}
+
+/// Starts the helper, if this is root's to do; must be called before rights are given up.
+pub(crate) fn helper(allowed: &Allowed) -> Result<Connection, Failure> {
+    if !geteuid().is_root() {
+        return Ok(Connection::Listens(SOCKET.into()));
+    }
+    let (ours, theirs) = UnixStream::pair()?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("machine-helper").arg("--machine-root").arg(&allowed.machine_root);
+    for folder in &allowed.scripts {
+        command.arg("--scripts").arg(folder);
+    }
+    if allowed.no_tasks {
+        command.arg("--no-tasks");
+    }
+    // It ends when this process does, as its standard input ends then.
+    let started = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).current_dir("/").spawn();
+    started.map_err(|error| format!("the helper that changes settings of the machine: {error}"))?;
+    ours.set_nonblocking(true)?;
+    Ok(Connection::Inherited(ours))
+}
+
+/// Serves a daemon until it ends.
+pub(crate) fn serve(allowed: Allowed) -> Outcome {
+    log::start()?;
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    socket.peer_addr().map_err(|error| format!("the standard input is no socket of a daemon: {error}"))?;
+    drop_capabilities()?;
+    let Allowed { scripts, no_tasks, machine_root } = allowed;
+    let rules = Rules { scripts: if no_tasks { Vec::new() } else { scripts } };
+    Ok(Helper::new(Place::new(machine_root), rules).serve(&socket, &socket)?)
+}
+
+/// Owning the files is enough where systemd starts the services; otherwise those would have no more capabilities than this.
+fn drop_capabilities() -> Outcome {
+    if Path::new("/run/systemd/system").exists() {
+        for set in
+            [CapSet::Bounding, CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted]
+        {
+            caps::clear(None, set)?;
+        }
+        rustix::thread::set_no_new_privs(true)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! What other programs of the machine are to do, typed: their files are made from this, by a process that trusts nobody else's
+//! reading of it.
+//!
+//! A part of the configuration has one effect: a file, a group of settings. It is handed on as the lines that it is made of.
+
+mod snmp;
+mod syslog;
+mod tasks;
+
+pub use snmp::{Community, Snmp, TrapTarget};
+pub use syslog::{Archive, Protocol, Remote, Selector, Syslog};
+pub use tasks::{Task, Tasks};
+
+use super::Reader;
+use crate::error::ConfigError;
+use crate::path::Path;
+use crate::print;
+use crate::tree::Tree;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What is configured of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// What it is tuned for.
+    pub performance: Option<Profile>,
+    /// What is run at times.
+    pub tasks: Tasks,
+    /// What is logged where.
+    pub syslog: Option<Syslog>,
+    /// The agent of SNMP.
+    pub snmp: Option<Snmp>,
+    /// The lines of each part that is configured.
+    lines: BTreeMap<Part, String>,
+}
+
+/// What the machine is tuned for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Many packets.
+    Throughput,
+    /// Packets that wait for little.
+    Latency,
+}
+
+/// A part of the configuration with an effect of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// `system option performance`
+    Performance,
+    /// `system task-scheduler`
+    Tasks,
+    /// `system syslog`
+    Syslog,
+    /// `service snmp`
+    Snmp,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Performance, Self::Tasks, Self::Syslog, Self::Snmp];
+
+    /// The words that lead to it.
+    pub fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Performance => &["system", "option", "performance"],
+            Self::Tasks => &["system", "task-scheduler"],
+            Self::Syslog => &["system", "syslog"],
+            Self::Snmp => &["service", "snmp"],
+        }
+    }
+
+    /// Where it is configured.
+    pub fn path(self) -> Path {
+        Path::new(self.words().iter().copied())
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words().join(" "))
+    }
+}
+
+impl Machine {
+    /// Whether nothing of it is configured.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// The lines of a part; none if it is not configured.
+    pub fn lines(&self, part: Part) -> &str {
+        self.lines.get(&part).map_or("", String::as_str)
+    }
+
+    /// Reads the lines of one part, and nothing else.
+    pub fn read(part: Part, lines: &str) -> Result<Self, Vec<ConfigError>> {
+        let tree = crate::parse(lines)?;
+        let mut reader = Reader::default();
+        let machine = reader.machine(&tree);
+        if print::commands(&tree, true) != machine.lines(part) {
+            reader.error(tree.location(), format!("there is more than {part}"), "send one part at a time");
+        }
+        if reader.errors.is_empty() { Ok(machine) } else { Err(reader.errors) }
+    }
+}
+
+impl Reader {
+    pub(super) fn machine(&mut self, tree: &Tree) -> Machine {
+        let mut machine = Machine::default();
+        for part in Part::ALL {
+            let Some(branch) = tree.at(part.words()) else { continue };
+            let mut only = Tree::default();
+            only.take_over(&part.path(), tree);
+            machine.lines.insert(part, print::commands(&only, true));
+            match part {
+                Part::Performance => {
+                    let is_latency = branch.own_values() == ["latency"];
+                    machine.performance =
+                        Some(if is_latency { Profile::Latency } else { Profile::Throughput });
+                }
+                Part::Tasks => machine.tasks = self.tasks(branch),
+                Part::Syslog => machine.syslog = Some(self.syslog(branch)),
+                Part::Snmp => machine.snmp = Some(self.snmp(branch)),
+            }
+        }
+        machine
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+
+    pub(super) fn read(text: &str) -> Result<Machine, Vec<ConfigError>> {
+        crate::parse(text).and_then(|tree| Settings::new(&tree)).map(|(settings, _)| settings.machine)
+    }
+
+    const TEXT: &str = "set service snmp community public authorization ro\n\
+        set service snmp community public network 10.0.0.0/8\n\
+        set system option performance latency\n\
+        set system syslog global facility all level info\n\
+        set system task-scheduler task a executable path /config/scripts/a.sh\n\
+        set system task-scheduler task a interval 1d\n";
+
+    #[test]
+    fn each_part_is_handed_on_as_its_lines() {
+        let machine = read(TEXT).expect("right");
+        assert!(!machine.is_empty());
+        assert_eq!(machine.performance, Some(Profile::Latency));
+        let all: String = [Part::Snmp, Part::Performance, Part::Syslog, Part::Tasks]
+            .map(|part| machine.lines(part).to_owned())
+            .concat();
+        assert_eq!(all, TEXT);
+        for part in Part::ALL {
+            let again = Machine::read(part, machine.lines(part)).expect("right");
+            assert_eq!(again.lines(part), machine.lines(part));
+            assert!(Machine::read(part, "").expect("nothing is right too").is_empty());
+        }
+    }
+
+    #[test]
+    fn lines_of_another_part_are_refused() {
+        for (part, lines) in [
+            (Part::Syslog, "set system option performance latency"),
+            (Part::Snmp, "set service snmp contact a\nset interfaces wireguard wg0 mtu 1400"),
+            (Part::Performance, "set system option performance fast"),
+        ] {
+            assert!(Machine::read(part, lines).is_err(), "{lines}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_of_the_machine_alone_is_not_empty() {
+        let tree = crate::parse("set system option performance latency").expect("right");
+        assert!(!Settings::new(&tree).expect("right").0.is_empty());
+    }
+}

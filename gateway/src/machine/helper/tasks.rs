@@ -1,0 +1,156 @@
+//! `system task-scheduler`: a file of cron, or where there is none, timers of systemd.
+
+use super::place::{Content, Place, PlaceError};
+use super::service::systemctl;
+use super::{Rules, Wanted, missing, refused, render};
+use crate::machine::model::Finding;
+use config::settings::machine::{Part, Task, Tasks};
+use std::fs::{self, Metadata};
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+const CRON: [&str; 2] = ["/usr/sbin/cron", "/usr/sbin/crond"];
+const CRON_FILE: &str = "/etc/cron.d/postern";
+const UNITS: &str = "/etc/systemd/system";
+const PREFIX: &str = "postern-task-";
+/// cron ignores longer lines.
+const LONGEST_LINE: usize = 900;
+
+/// The files of this owner that are there.
+pub(super) fn known(place: &Place, owner: &str) -> Vec<String> {
+    let mut known = place.owned(UNITS, PREFIX, owner);
+    known.push(CRON_FILE.to_owned());
+    known
+}
+
+fn has_cron(place: &Place) -> bool {
+    CRON.iter().any(|program| place.has(program))
+}
+
+pub(super) fn check(place: &Place, rules: &Rules, tasks: &Tasks) -> Vec<Finding> {
+    let is_run = has_cron(place) || place.has_systemd();
+    let nothing =
+        (!is_run).then(|| missing(Part::Tasks, "there is neither cron nor systemd", "apt-get install cron"));
+    let found = tasks.iter().filter_map(|(name, task)| program(place, rules, name, task).err());
+    nothing.into_iter().chain(found).collect()
+}
+
+/// The program of a task by its canonical path, if it may be run as root.
+fn program(place: &Place, rules: &Rules, name: &str, task: &Task) -> Result<PathBuf, Finding> {
+    let path = format!("{} task {name}", Part::Tasks);
+    let Task { path: program, arguments, .. } = task;
+    if rules.scripts.is_empty() {
+        let why = format!("{path}: tasks are switched off on this machine");
+        return Err(refused(path, why, "delete it, or start Postern and its helper without --no-tasks"));
+    }
+    if render::cron_line(program, task).len() > LONGEST_LINE {
+        let why = format!("{path}: {} arguments are too long for cron", arguments.len());
+        return Err(refused(path, why, "put them into the program"));
+    }
+    let at = match fs::canonicalize(place.at(program)) {
+        Ok(at) => at,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(missing(path, format!("{program} is not there; the task is not run"), "write it"));
+        }
+        Err(error) => return Err(missing(path, format!("{program}: {error}"), "make it readable for root")),
+    };
+    let folders = rules
+        .scripts
+        .iter()
+        .filter_map(|folder| fs::canonicalize(place.at(&folder.display().to_string())).ok());
+    if !folders.into_iter().any(|folder| at.starts_with(folder)) {
+        let allowed: Vec<String> = rules.scripts.iter().map(|folder| folder.display().to_string()).collect();
+        let allowed = allowed.join(" and ");
+        let why = format!("{path}: tasks run programs in {allowed} only, and {program} is not there");
+        return Err(refused(path, why, format!("write a script in {allowed} that calls it")));
+    }
+    if let Some(open) = open_to_others(place, &at) {
+        let open = place.named(&open);
+        let why = format!("{path}: others than root can change {open}, and the task is run by root");
+        return Err(refused(path, why, format!("chown root {open}; chmod go-w {open}")));
+    }
+    let is_program = |it: &Metadata| it.is_file() && it.permissions().mode() & 0o100 != 0;
+    if !fs::metadata(&at).is_ok_and(|it| is_program(&it)) {
+        let why = format!("{program} is no program; the task is not run");
+        return Err(missing(path, why, format!("chmod +x {program}")));
+    }
+    Ok(at)
+}
+
+/// What others than root can change of a file: itself, or a folder above it.
+fn open_to_others(place: &Place, at: &Path) -> Option<PathBuf> {
+    let root = fs::canonicalize(place.at("")).unwrap_or_default();
+    let inside = at.ancestors().take_while(|above| above.starts_with(&root) && *above != root);
+    let is_open = |path: &Path| {
+        !fs::symlink_metadata(path).is_ok_and(|it| it.uid() == 0 && it.permissions().mode() & 0o022 == 0)
+    };
+    inside.map(Path::to_owned).find(|path| is_open(path))
+}
+
+/// The tasks whose programs may be run now.
+fn fit(place: &Place, rules: &Rules, tasks: &Tasks) -> Vec<(String, Task)> {
+    let fit = tasks.iter().filter_map(|(name, task)| {
+        let path = place.named(&program(place, rules, name, task).ok()?);
+        Some((name.clone(), Task { path, ..task.clone() }))
+    });
+    fit.collect()
+}
+
+pub(super) fn wanted(place: &Place, rules: &Rules, tasks: &Tasks, owner: &str) -> Wanted {
+    let tasks = fit(place, rules, tasks);
+    let mut files = Vec::new();
+    // Where there is neither, it is there once cron is installed.
+    if has_cron(place) || !place.has_systemd() {
+        if !tasks.is_empty() {
+            // Arguments may be secrets.
+            files.push(Content { path: CRON_FILE.to_owned(), mode: 0o600, text: render::crontab(&tasks) });
+        }
+    } else {
+        for (name, task) in &tasks {
+            let mut unit = |kind, text| {
+                let path = format!("{UNITS}/{PREFIX}{name}.{kind}");
+                files.push(Content { path, mode: 0o600, text });
+            };
+            unit("service", render::task_service(name, task));
+            unit("timer", render::task_timer(name, task));
+        }
+    }
+    Wanted { files, known: known(place, owner), verify: None }
+}
+
+/// The names of the timers among files.
+fn timers<'a>(paths: impl IntoIterator<Item = &'a String>) -> Vec<&'a str> {
+    let names = paths.into_iter().filter_map(|path| path.rsplit('/').next());
+    names.filter(|name| name.strip_suffix(".timer").is_some()).collect()
+}
+
+/// Ends the timers that are there and are no longer wanted.
+pub(super) fn end_others(place: &Place, wanted: &Wanted, owner: &str) -> Result<(), PlaceError> {
+    let paths: Vec<String> = wanted.files.iter().map(|content| content.path.clone()).collect();
+    let wanted = timers(&paths);
+    for timer in timers(&known(place, owner)).into_iter().filter(|timer| !wanted.contains(timer)) {
+        if place.has_systemd() {
+            systemctl(place, &["disable", "--now", timer])?;
+        }
+    }
+    Ok(())
+}
+
+/// cron looks at its folder every minute; systemd is told.
+pub(super) fn tell(place: &Place, wanted: &Wanted) -> Result<(), PlaceError> {
+    if !place.has_systemd() {
+        return Ok(());
+    }
+    let paths: Vec<String> = wanted.files.iter().map(|content| content.path.clone()).collect();
+    let timers = timers(&paths);
+    if timers.is_empty() && has_cron(place) {
+        return Ok(());
+    }
+    systemctl(place, &["daemon-reload"])?;
+    for timer in timers {
+        systemctl(place, &["enable", timer])?;
+        systemctl(place, &["restart", timer])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,296 @@
+//! The helper on a machine below a folder, whose programs note that they were called.
+
+use super::super::model::Setting;
+use super::super::request::{Answer, Verb, Wire};
+use super::{Helper, Place, Rules};
+use config::settings::machine::Part;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use tempfile::TempDir;
+
+const SYSLOG: &str = "set system syslog global facility all level info\n\
+                      set system syslog global facility security level warning\n";
+const SNMP: &str = "set service snmp community public authorization ro\n\
+                    set service snmp community public network 10.0.0.0/8\n";
+
+struct Machine {
+    root: TempDir,
+    helper: Helper,
+    owner: String,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let root = tempfile::tempdir().expect("a folder");
+        let rules = Rules { scripts: vec!["/config/scripts".into()] };
+        let helper = Helper::new(Place::new(root.path().to_owned()), rules);
+        let machine = Self { root, helper, owner: String::new() };
+        let owner = machine.write("owner.conf", "");
+        Self { owner, ..machine }
+    }
+
+    /// Writes a file, and returns its path on this machine.
+    fn write(&self, path: &str, text: &str) -> String {
+        let at = self.root.path().join(path);
+        fs::create_dir_all(at.parent().expect("a folder")).expect("a folder");
+        fs::write(&at, text).expect("a file");
+        at.display().to_string()
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.root.path().join(path)).ok()
+    }
+
+    /// A program that notes its arguments, and fails if the text is in a file of ours.
+    fn program(&self, path: &str, refuses: &str) {
+        let (root, name) = (self.root.path().display(), path.rsplit('/').next().expect("a name"));
+        let text = format!(
+            "#!/bin/sh\necho {name} \"$@\" >> {root}/calls\n\
+             if [ -n '{refuses}' ] && grep -rqs '{refuses}' {root}/etc; then echo \"I refuse it\"; exit 1; fi\n"
+        );
+        let at = self.write(path, &text);
+        fs::set_permissions(at, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    }
+
+    fn systemd(&self, refuses: &str) {
+        self.program("usr/bin/systemctl", refuses);
+        fs::create_dir_all(self.root.path().join("run/systemd/system")).expect("a folder");
+    }
+
+    /// What was called since this was asked for last.
+    fn calls(&self) -> Vec<String> {
+        let calls = self.read("calls").unwrap_or_default();
+        self.write("calls", "");
+        calls.lines().map(str::to_owned).collect()
+    }
+
+    fn ask_as(&self, owner: &str, verb: Verb, part: Part, lines: &str) -> Answer {
+        let wire = Wire { verb, part: part.to_string(), lines: lines.into(), owner: owner.into() };
+        self.helper.answer(&serde_json::to_vec(&wire).expect("it is JSON"))
+    }
+
+    fn apply(&self, part: Part, lines: &str) -> Answer {
+        self.ask_as(&self.owner, Verb::Apply, part, lines)
+    }
+
+    fn check(&self, part: Part, lines: &str) -> Vec<String> {
+        let answer = self.ask_as(&self.owner, Verb::Check, part, lines);
+        answer.findings.iter().map(|it| format!("{}: {}; {}", it.path, it.why, it.fix)).collect()
+    }
+}
+
+#[test]
+fn rsyslog_gets_a_file_and_is_restarted_and_loses_it_again() {
+    let machine = Machine::new();
+    machine.systemd("");
+    machine.program("usr/sbin/rsyslogd", "");
+    assert!(machine.check(Part::Syslog, SYSLOG).is_empty());
+    let answer = machine.apply(Part::Syslog, SYSLOG);
+    assert_eq!((answer.refused, answer.findings), (None, Vec::new()));
+    assert_eq!(answer.files, ["/etc/rsyslog.d/postern.conf", "/etc/logrotate.d/postern"]);
+    let text = machine.read("etc/rsyslog.d/postern.conf").expect("written");
+    let head = format!("# Written by Postern for {}: changes are lost.\n", machine.owner);
+    assert!(text.starts_with(&head), "{text}");
+    assert!(
+        text.contains("\n*.info;auth.none;auth.warning action(type=\"omfile\" file=\"/var/log/messages\"")
+    );
+    let calls = machine.calls();
+    assert!(calls.len() == 2 && calls[0].starts_with("rsyslogd -N2 -f"), "{calls:?}");
+    assert_eq!(calls[1], "systemctl restart rsyslog");
+    // The same again touches nothing.
+    assert_eq!(machine.apply(Part::Syslog, SYSLOG).refused, None);
+    assert!(machine.calls().is_empty());
+    let answer = machine.apply(Part::Syslog, "");
+    assert_eq!((answer.refused, answer.files), (None, Vec::new()));
+    assert_eq!(machine.read("etc/rsyslog.d/postern.conf"), None);
+    assert_eq!(machine.read("etc/logrotate.d/postern"), None);
+    assert_eq!(machine.calls(), ["systemctl try-restart rsyslog"]);
+}
+
+#[test]
+fn what_the_program_refuses_goes_back() {
+    for refuses in ["usr/sbin/rsyslogd", "usr/bin/systemctl"] {
+        let machine = Machine::new();
+        machine.systemd("");
+        machine.program("usr/sbin/rsyslogd", "");
+        assert_eq!(machine.apply(Part::Syslog, SYSLOG).refused, None);
+        let before = machine.read("etc/rsyslog.d/postern.conf");
+        machine.program(refuses, "debug");
+        let refused = machine.apply(Part::Syslog, &SYSLOG.replace("info", "debug")).refused;
+        assert!(refused.as_ref().is_some_and(|it| it.contains("I refuse it")), "{refused:?}");
+        assert_eq!(machine.read("etc/rsyslog.d/postern.conf"), before, "{refuses}");
+        let left = fs::read_dir(machine.root.path().join("etc/rsyslog.d")).expect("it is there").count();
+        assert_eq!(left, 1, "nothing half written is left");
+    }
+}
+
+#[test]
+fn journald_does_what_it_can_and_the_rest_is_said() {
+    let machine = Machine::new();
+    assert_eq!(
+        machine.check(Part::Syslog, SYSLOG),
+        ["system syslog: there is no rsyslog; apt-get install rsyslog"]
+    );
+    machine.systemd("");
+    machine.program("usr/lib/systemd/systemd-journald", "");
+    let lines = format!("{SYSLOG}set system syslog host 10.0.0.1 facility all level err\n");
+    assert_eq!(
+        machine.check(Part::Syslog, &lines),
+        [
+            "system syslog local facility auth: journald does not tell facilities apart; apt-get install rsyslog",
+            "system syslog remote 10.0.0.1: journald sends to no other machine; apt-get install rsyslog",
+        ]
+    );
+    assert_eq!(machine.apply(Part::Syslog, SYSLOG).refused, None);
+    let text = machine.read("etc/systemd/journald.conf.d/postern.conf").expect("written");
+    assert!(text.ends_with("[Journal]\nMaxLevelStore=info\n"), "{text}");
+    assert_eq!(machine.calls(), ["systemctl try-restart systemd-journald"]);
+    // Once rsyslog is there, it is used, and journald keeps everything again.
+    machine.program("usr/sbin/rsyslogd", "");
+    assert_eq!(machine.apply(Part::Syslog, SYSLOG).refused, None);
+    assert_eq!(machine.read("etc/systemd/journald.conf.d/postern.conf"), None);
+    assert!(machine.read("etc/rsyslog.d/postern.conf").is_some());
+}
+
+#[test]
+fn snmpd_reads_a_folder_of_ours_while_it_is_configured() {
+    let machine = Machine::new();
+    assert_eq!(
+        machine.check(Part::Snmp, SNMP),
+        ["service snmp: snmpd is not installed; apt-get install snmpd"]
+    );
+    machine.program("usr/sbin/snmpd", "");
+    assert!(machine.check(Part::Snmp, SNMP)[0].contains("there is no systemd"));
+    machine.systemd("");
+    assert!(machine.check(Part::Snmp, SNMP).is_empty());
+    assert_eq!(machine.apply(Part::Snmp, SNMP).refused, None);
+    let text = machine.read("etc/snmp/postern/snmpd.conf").expect("written");
+    assert!(text.contains("\nrocommunity public 10.0.0.0/8 -V postern\n"), "{text}");
+    let mode = fs::metadata(machine.root.path().join("etc/snmp/postern/snmpd.conf")).expect("it is there");
+    assert_eq!(mode.permissions().mode() & 0o777, 0o600, "a community is a password");
+    let unit = machine.read("etc/systemd/system/snmpd.service.d/postern.conf").expect("written");
+    assert!(unit.contains("Environment=SNMPCONFPATH=/etc/snmp/postern\n"), "{unit}");
+    assert_eq!(machine.calls(), ["systemctl daemon-reload", "systemctl restart snmpd"]);
+    assert_eq!(machine.apply(Part::Snmp, "").refused, None);
+    assert_eq!(machine.read("etc/snmp/postern/snmpd.conf"), None);
+    assert_eq!(machine.calls(), ["systemctl daemon-reload", "systemctl try-restart snmpd"]);
+}
+
+#[test]
+fn files_of_others_are_not_touched() {
+    let machine = Machine::new();
+    let foreign = "# mine\n*.* /dev/null\n";
+    machine.write("etc/rsyslog.d/postern.conf", foreign);
+    let refused = machine.apply(Part::Syslog, SYSLOG).refused.expect("refused");
+    assert!(refused.contains("Postern did not write it\n  fix: move it away"), "{refused}");
+    machine.apply(Part::Syslog, "");
+    assert_eq!(machine.read("etc/rsyslog.d/postern.conf").as_deref(), Some(foreign));
+    // Of another daemon.
+    fs::remove_file(machine.root.path().join("etc/rsyslog.d/postern.conf")).expect("it is there");
+    let other = machine.write("other.conf", "");
+    assert_eq!(machine.ask_as(&other, Verb::Apply, Part::Syslog, SYSLOG).refused, None);
+    let refused = machine.apply(Part::Syslog, SYSLOG).refused.expect("refused");
+    assert!(refused.contains(&other) && refused.contains("fix: delete that part there"), "{refused}");
+    assert_eq!(machine.apply(Part::Syslog, "").refused, None);
+    assert!(machine.read("etc/rsyslog.d/postern.conf").is_some(), "it is theirs");
+    // Whose configuration is gone has left it behind.
+    fs::remove_file(other).expect("it is there");
+    assert_eq!(machine.apply(Part::Syslog, SYSLOG).refused, None);
+}
+
+const PERFORMANCE: &str = "set system option performance PROFILE";
+
+impl Machine {
+    fn tune(&self, profile: &str) -> Vec<Setting> {
+        let lines = if profile.is_empty() { String::new() } else { PERFORMANCE.replace("PROFILE", profile) };
+        let answer = self.apply(Part::Performance, &lines);
+        assert_eq!(answer.refused, None);
+        answer.settings
+    }
+
+    fn value(&self, path: &str) -> String {
+        self.read(path).unwrap_or_default()
+    }
+}
+
+const BACKLOG: &str = "proc/sys/net/core/netdev_max_backlog";
+const RMEM: &str = "proc/sys/net/core/rmem_max";
+const BUSY: &str = "proc/sys/net/core/busy_poll";
+const SLEEP: &str = "sys/devices/system/cpu/cpu1/power/pm_qos_resume_latency_us";
+const GOVERNOR: &str = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+
+#[test]
+fn a_profile_is_put_back_when_it_goes() {
+    let machine = Machine::new();
+    for (path, value) in
+        [(BACKLOG, "1000"), (RMEM, "33554432"), (BUSY, "0"), (SLEEP, "0"), (GOVERNOR, "schedutil\n")]
+    {
+        machine.write(path, value);
+    }
+    let settings = machine.tune("throughput");
+    assert_eq!(
+        (machine.value(BACKLOG), machine.value(RMEM)),
+        ("16384".into(), "33554432".into()),
+        "more is kept"
+    );
+    assert_eq!((machine.value(BUSY), machine.value(GOVERNOR)), ("0".into(), "performance".into()));
+    let of = |name: &str| settings.iter().find(|it| it.name == name).cloned().unwrap_or_default();
+    let backlog = of("net.core.netdev_max_backlog");
+    assert_eq!((backlog.before.as_deref(), backlog.now.as_deref()), (Some("1000"), Some("16384")));
+    assert_eq!(of("cpu0 scaling_governor").before.as_deref(), Some("schedutil"));
+    // What is not there is said.
+    assert_eq!(of("net.core.netdev_budget").problem.as_deref(), Some("this kernel does not have it"));
+    // The other profile wants other things: what only the first wanted goes back.
+    machine.tune("latency");
+    assert_eq!(
+        (machine.value(BACKLOG), machine.value(BUSY), machine.value(SLEEP)),
+        ("1000".into(), "50".into(), "20".into())
+    );
+    // A helper that is started again knows what was before, too.
+    let again = Helper::new(Place::new(machine.root.path().to_owned()), Rules { scripts: Vec::new() });
+    let machine = Machine { helper: again, ..machine };
+    let settings = machine.tune("latency");
+    let busy = settings.iter().find(|it| it.name == "net.core.busy_poll").expect("it is there");
+    assert_eq!(busy.before.as_deref(), Some("0"));
+    // What somebody else has set since stays.
+    machine.write(SLEEP, "100");
+    assert!(machine.tune("").is_empty());
+    assert_eq!((machine.value(BUSY), machine.value(SLEEP)), ("0".into(), "100".into()));
+    assert_eq!(machine.value(GOVERNOR), "schedutil");
+    assert_eq!(machine.read("run/postern-machine/performance"), None);
+}
+
+#[test]
+fn a_value_that_cannot_be_set_is_said_and_keeps_nothing_back() {
+    let machine = Machine::new();
+    machine.write(BUSY, "0");
+    let fixed = machine.root.path().join("proc/sys/net/core/busy_read");
+    std::os::unix::fs::symlink("/proc/sys/kernel/osrelease", &fixed).expect("a link");
+    let settings = machine.tune("latency");
+    let of = |name: &str| settings.iter().find(|it| it.name == name).cloned().unwrap_or_default();
+    assert!(of("net.core.busy_read").problem.is_some(), "{settings:?}");
+    assert_eq!((of("net.core.busy_poll").problem, machine.value(BUSY)), (None, "50".into()));
+}
+
+#[test]
+fn a_connection_ends_with_what_is_no_request() {
+    let machine = Machine::new();
+    let ask = |requests: &[u8]| {
+        let mut answers = Vec::new();
+        machine.helper.serve(requests, &mut answers).expect("memory can be written");
+        String::from_utf8(answers).expect("it is JSON")
+    };
+    assert!(ask(b"{}\n{}\n").lines().all(|line| line.contains("not a request")));
+    assert_eq!(ask(b"{}\n{}\n").lines().count(), 2);
+    assert_eq!(ask(b"no end of line"), "");
+    assert_eq!(ask(&vec![b' '; super::LONGEST + 2]), "");
+}
+
+#[test]
+fn no_path_leads_out_of_the_root() {
+    let place = Place::new("/somewhere".into());
+    assert_eq!(place.at("/etc/x"), Path::new("/somewhere/etc/x"));
+    assert_eq!(place.named(Path::new("/somewhere/etc/x")), "/etc/x");
+    assert_eq!(Place::new("/".into()).named(Path::new("/etc/x")), "/etc/x");
+}
