@@ -12,6 +12,7 @@ mod engines;
 mod explain;
 mod explain_wireguard;
 mod generate;
+mod import;
 mod log;
 mod machine;
 mod manual;
@@ -80,6 +81,8 @@ enum Verb {
     /// Generate keys, man pages, shell completions and references
     #[command(subcommand)]
     Generate(generate::What),
+    /// Convert a configuration of VyOS, EdgeOS, wg-quick, strongSwan or libreswan, with a report of each option
+    Import(import::Arguments),
     /// Change settings of the machine for a daemon, which asks by the socket that is the standard input
     #[command(hide = true)]
     MachineHelper(machine::Allowed),
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error, &line),
     };
     let outcome = match cli.verb {
+        Verb::Import(arguments) => return ended(import::run(arguments)),
         Verb::Shell(arguments) => return ended(shell::shell(&arguments)),
         Verb::Configure(arguments) => return ended(shell::configure(&arguments)),
         Verb::Run(arguments) => run::run(arguments),

@@ -18,6 +18,7 @@ pub mod diff;
 pub mod edit;
 pub mod edits;
 pub mod error;
+pub mod import;
 pub mod level;
 pub mod merge;
 pub mod parse;

@@ -11,7 +11,7 @@ pub mod engine;
 pub mod exchange;
 pub mod hash;
 pub mod machine;
-mod pem;
+pub mod pem;
 pub mod pki;
 pub mod prf;
 pub mod random;

@@ -7,13 +7,13 @@ use zeroize::Zeroizing;
 
 /// One DER object of a file.
 #[derive(Debug)]
-pub(crate) struct Section {
+pub struct Section {
     /// The PEM label; empty if the file is not PEM.
-    pub(crate) label: String,
+    pub label: String,
     /// Whether PEM headers mark the section as encrypted (RFC 1421). `der` is empty then.
-    pub(crate) encrypted: bool,
+    pub encrypted: bool,
     /// The DER, which may be that of a private key.
-    pub(crate) der: SecretBytes,
+    pub der: SecretBytes,
 }
 
 /// Why a file cannot be read.
@@ -35,7 +35,7 @@ const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
 /// The DER objects of a file.
-pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Section>, PemError> {
+pub fn read(bytes: &[u8]) -> Result<Vec<Section>, PemError> {
     if is_der(bytes) {
         return Ok(vec![unlabeled(SecretBytes::new(bytes.to_vec()))]);
     }

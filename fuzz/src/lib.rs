@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ike;
+pub mod import;
 pub mod machine;
 
 use config::Text;
@@ -55,6 +56,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("config", config),
     ("edits", edits),
     ("revision", revision),
+    ("import-wg-quick", import::wg_quick),
+    ("import-swanctl", import::swanctl),
+    ("import-ipsec-conf", import::ipsec_conf),
+    ("import-router", import::router),
     ("machine", machine::requests),
     ("faults", faults),
     ("certificates", certificates),

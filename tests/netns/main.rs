@@ -7,6 +7,7 @@ mod congestion;
 mod daemon;
 mod engines;
 mod esp;
+mod import;
 mod ipsec;
 mod machine;
 mod manual;

@@ -4,6 +4,7 @@ mod asks;
 mod authorities;
 mod certificates;
 mod guide;
+mod import;
 mod instances;
 mod keys;
 mod lives;

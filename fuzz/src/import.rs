@@ -1,0 +1,60 @@
+//! Configurations of other programs. Each line that comes of one is of the grammar, and each entry of the report has its place.
+
+use config::Text;
+use config::import::{Files, Format, Source, import};
+use std::io;
+use std::path::Path;
+
+/// No files at all.
+struct Nothing;
+
+impl Files for Nothing {
+    fn read(&self, _: &Path) -> io::Result<Text> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+fn source(name: &str, data: &[u8]) -> Source {
+    let text = Text::read_from(data).expect("memory");
+    Source { name: name.to_owned(), text }
+}
+
+fn check(format: Format, sources: &[Source]) {
+    match import(format, sources, &Nothing, &["192.0.2.2".parse().expect("literal")]) {
+        Ok(imported) => {
+            let text = imported.text.as_str().expect("it comes of UTF-8");
+            assert!(config::parse(text).is_ok(), "{text}");
+            // What is in no section of ipsec.secrets has the place of the file.
+            assert!(imported.entries.iter().all(|entry| !entry.place.file.is_empty()));
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Files of wg-quick.
+pub fn wg_quick(data: &[u8]) {
+    check(Format::WgQuick, &[source("wg0.conf", data)]);
+}
+
+/// swanctl.conf.
+pub fn swanctl(data: &[u8]) {
+    check(Format::Swanctl, &[source("swanctl.conf", data)]);
+}
+
+/// ipsec.conf, and behind a zero byte ipsec.secrets.
+pub fn ipsec_conf(data: &[u8]) {
+    let mut parts = data.splitn(2, |byte| *byte == 0);
+    let [conf, secrets] = [(); 2].map(|()| parts.next().unwrap_or_default());
+    check(Format::IpsecConf, &[source("ipsec.conf", conf), source("ipsec.secrets", secrets)]);
+}
+
+/// Configurations of VyOS and EdgeOS.
+pub fn router(data: &[u8]) {
+    for format in [Format::Vyos, Format::EdgeOs] {
+        check(format, &[source("config.boot", data)]);
+    }
+}
