@@ -1,9 +1,12 @@
 //! `postern generate`: new keys, and references made from the tables of the program.
 
+use crate::answer::{self, Answer};
 use crate::{Outcome, manual, shell};
 use base64ct::{Base64, Encoding};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use crypto::{PrivateKey, Random, random};
+use serde_json::json;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 #[derive(Subcommand)]
@@ -11,6 +14,9 @@ pub(crate) enum What {
     /// Keys and certificates
     #[command(subcommand)]
     Pki(Pki),
+    /// Keys for WireGuard, in the words of VyOS 1.3
+    #[command(subcommand)]
+    Wireguard(OldWireGuard),
     /// The configuration reference, in Markdown
     Configuration,
     /// A folder of programs for scripts: show, set, commit and so on, and script-template, to be sourced
@@ -32,14 +38,30 @@ pub(crate) enum Pki {
 #[derive(Subcommand)]
 pub(crate) enum WireGuard {
     /// A private key and its public key
-    KeyPair,
+    KeyPair(Form),
     /// A pre-shared key
-    PresharedKey,
+    PresharedKey(Form),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum OldWireGuard {
+    /// A private key and its public key, and the line that sets it: keys have no names here
+    DefaultKeypair(Form),
+}
+
+// Not a doc comment: clap would print that as the help of each command.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Form {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(what: What) -> Outcome {
     match what {
-        What::Pki(Pki::Wireguard(kind)) => wireguard(kind),
+        What::Pki(Pki::Wireguard(WireGuard::KeyPair(form))) => return key_pair(form, false),
+        What::Pki(Pki::Wireguard(WireGuard::PresharedKey(form))) => return preshared_key(form),
+        What::Wireguard(OldWireGuard::DefaultKeypair(form)) => return key_pair(form, true),
         What::Configuration => print!("{}", manual::configuration::text()),
         What::Programs { directory } => return shell::make_programs(&directory),
         What::Manual(arguments) => return manual::run(&arguments),
@@ -47,16 +69,21 @@ pub(crate) fn run(what: What) -> Outcome {
     Ok(())
 }
 
-fn wireguard(kind: WireGuard) {
-    let mut random = random::System::default();
-    match kind {
-        WireGuard::KeyPair => {
-            let key = PrivateKey::generate(&mut random);
-            println!("Private key: {}", Base64::encode_string(key.secret().expose()));
-            println!("Public key: {}", key.public());
-        }
-        WireGuard::PresharedKey => {
-            println!("Pre-shared key: {}", Base64::encode_string(&random.bytes::<32>()));
-        }
+/// Prints a key pair; VyOS 1.3 would keep the default one under a name, so the line that sets it follows.
+fn key_pair(form: Form, is_default: bool) -> Outcome {
+    let key = PrivateKey::generate(&mut random::System::default());
+    let private = Base64::encode_string(key.secret().expose());
+    let public = key.public().to_string();
+    let value = json!({ "private_key": private, "public_key": public });
+    let mut text = format!("Private key: {private}\nPublic key: {public}\n");
+    if is_default {
+        let _ = writeln!(text, "Set it: set interfaces wireguard wg0 private-key {private}");
     }
+    answer::print(&Answer::new(value, move |_| text.clone()), form.json)
+}
+
+fn preshared_key(form: Form) -> Outcome {
+    let key = Base64::encode_string(&random::System::default().bytes::<32>());
+    let text = format!("Pre-shared key: {key}\n");
+    answer::print(&Answer::new(json!({ "preshared_key": key }), move |_| text.clone()), form.json)
 }

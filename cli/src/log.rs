@@ -1,13 +1,18 @@
-//! Logging: lines with time and level, or with syslog priorities where the journal reads them.
+//! Logging: lines with time and level, or with syslog priorities where the journal reads them. The last lines are kept for the API.
 
 use crate::Outcome;
+use gateway::api::LogKeeper;
 use rustix::fs::fstat;
-use std::fmt;
+use std::fmt::Display;
 use std::io::{IsTerminal, stderr};
+use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// The environment variable with the log level.
 const VARIABLE: &str = "LOG_LEVEL";
@@ -16,13 +21,20 @@ const VARIABLE: &str = "LOG_LEVEL";
 pub(crate) fn start() -> Outcome {
     let asked = std::env::var_os(VARIABLE).unwrap_or_default();
     let Some(level) = level(&asked.to_string_lossy())? else { return Ok(()) };
-    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(stderr);
+    let log = tracing_subscriber::registry()
+        .with(LevelFilter::from_level(level))
+        .with(plain().with_writer(LogKeeper::default));
     if is_journal() {
-        log.event_format(Journal).init();
+        log.with(plain().with_writer(stderr).event_format(Journal)).init();
     } else {
-        log.with_ansi(stderr().is_terminal()).with_target(false).init();
+        log.with(plain().with_writer(stderr).with_ansi(stderr().is_terminal())).init();
     }
     Ok(())
+}
+
+/// A line for each event, without colours.
+fn plain<S>() -> fmt::Layer<S> {
+    fmt::Layer::default().with_ansi(false).with_target(false)
 }
 
 /// The level that a word names; `None` for `silent`.
@@ -40,7 +52,7 @@ fn level(word: &str) -> Result<Option<Level>, String> {
 }
 
 /// Prints why a command has failed.
-pub(crate) fn failure(error: &dyn fmt::Display) {
+pub(crate) fn failure(error: &dyn Display) {
     let text = format!("postern: {error}");
     if is_journal() {
         eprint!("{}", prioritized(Level::ERROR, &text));
@@ -75,10 +87,10 @@ where
         context: &FmtContext<'_, S, N>,
         mut writer: Writer<'_>,
         event: &Event<'_>,
-    ) -> fmt::Result {
+    ) -> std::fmt::Result {
         let mut text = String::new();
         context.format_fields(Writer::new(&mut text), event)?;
-        writer.write_str(&prioritized(*event.metadata().level(), &text))
+        std::fmt::Write::write_str(&mut writer, &prioritized(*event.metadata().level(), &text))
     }
 }
 

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
 /// The arguments of one run of an operational command.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
     /// The socket of the only daemon to ask; all daemons if there is none.
     api: Option<PathBuf>,

@@ -2,9 +2,9 @@
 
 use crate::Failure;
 use crate::answer::Answer;
+use crate::host::interfaces::{self, Row};
 use crate::output::{ago, bytes};
 use crate::request::Request;
-use crate::tabulate::columns;
 use ::bench::report::table;
 use gateway::api::model::{Drops, Offloads};
 use gateway::wireguard::model::{Interface, Interfaces, Peer};
@@ -72,25 +72,14 @@ fn state(interface: &Interface) -> &'static str {
     if interface.up { "u/u" } else { "A/D" }
 }
 
-fn list(interfaces: &[Interface]) -> String {
-    let text = String::from("Codes: S - State, L - Link, u - Up, D - Down, A - Admin Down\n");
-    let mut rows = vec![
-        ["Interface", "IP Address", "S/L", "Description"],
-        ["---------", "----------", "---", "-----------"],
-    ];
-    for interface in interfaces {
-        let mut addresses = interface.addresses.iter();
-        let first = addresses.next().map_or("-", String::as_str);
-        rows.push([
-            &interface.name,
-            first,
-            state(interface),
-            interface.description.as_deref().unwrap_or_default(),
-        ]);
-        rows.extend(addresses.map(|address| ["", address, "", ""]));
-    }
-    // The column widths of VyOS; long IPv6 addresses exceed them.
-    text + &columns("", [16, 33, 4, 0], &rows)
+fn list(found: &[Interface]) -> String {
+    let row = |interface: &Interface| Row {
+        name: interface.name.clone(),
+        addresses: interface.addresses.clone(),
+        state: state(interface),
+        description: interface.description.clone().unwrap_or_default(),
+    };
+    interfaces::table(&found.iter().map(row).collect::<Vec<_>>())
 }
 
 fn details(interface: &Interface) -> String {

@@ -1,6 +1,7 @@
 //! `postern show system`: the processor and the accelerators of this machine.
 
 use crate::answer::Answer;
+use crate::host;
 use ::bench::report::table;
 use crypto::machine::{Accelerator, Capability, Machine, Processor};
 use serde_json::{Value, json};
@@ -18,12 +19,19 @@ const PACKETS: &[(&str, &str)] = &[
 ];
 
 pub(crate) fn cpu() -> Answer {
-    let processor = Machine::here().processor;
+    let processor = Machine::read(&host::root()).processor;
     Answer::new(cpu_value(&processor), move |_| cpu_text(&processor))
 }
 
+/// The processor as the kernel describes it, for scripts that search for a flag.
+pub(crate) fn cpu_detail() -> Answer {
+    let root = host::root();
+    let text = host::text(&root.join("proc/cpuinfo")).unwrap_or_default();
+    Answer::new(cpu_value(&Machine::read(&root).processor), move |_| format!("{text}\n"))
+}
+
 pub(crate) fn acceleration() -> Answer {
-    let machine = Machine::here();
+    let machine = Machine::read(&host::root());
     Answer::new(acceleration_value(&machine), move |_| acceleration_text(&machine))
 }
 

@@ -12,7 +12,7 @@ pub(crate) fn text() -> String {
     format!("postern {VERSION}\ncommit: {COMMIT}\ntarget: {TARGET}\nengines: {}\n", engines(&find()))
 }
 
-fn engines(found: &Found) -> String {
+pub(crate) fn engines(found: &Found) -> String {
     let present = found.engines.iter().map(|engine| {
         let (name, version) = (engine.name(), engine.version());
         if version.is_empty() { name.to_owned() } else { format!("{name} ({version})") }

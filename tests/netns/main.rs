@@ -15,6 +15,7 @@ mod marked;
 mod measurements;
 mod names;
 mod nat;
+mod operational;
 mod operator;
 mod reload;
 mod resilience;

@@ -121,7 +121,7 @@ fn is_hidden(path: &[&str]) -> bool {
 fn positional(argument: &'static Argument, is_required: bool) -> Arg {
     let arg = Arg::new(argument.name).value_name(argument.name).help(argument.about).required(is_required);
     match argument.names {
-        Names::Tunnels => arg.value_parser(value_parser!(u32)),
+        Names::Tunnels | Names::Number => arg.value_parser(value_parser!(u32)),
         _ => arg,
     }
 }

@@ -1,5 +1,6 @@
 //! What an argument of an operational command can be: names that the daemons know.
 
+use crate::host::interfaces::{Kind, found};
 use crate::request::Request;
 use crate::shell::api::{Router, Socket};
 use crate::vpn;
@@ -17,6 +18,12 @@ pub(super) enum Names {
     /// The numbers of the tunnels of the peer that was named before.
     Tunnels,
     Ciphers,
+    /// Of this machine, of one kind or all.
+    MachineInterfaces(Option<Kind>),
+    /// Any number.
+    Number,
+    /// Any text.
+    Text,
     /// The numbers of the revisions, from 0, the newest.
     Revisions,
 }
@@ -41,6 +48,10 @@ impl Names {
                 let tunnels = named.flat_map(|found| found.peer.tunnels);
                 tunnels.map(|tunnel| tunnel.number.to_string()).collect()
             }
+            Self::MachineInterfaces(kind) => {
+                found(kind).unwrap_or_default().into_iter().map(|interface| interface.name).collect()
+            }
+            Self::Number | Self::Text => Vec::new(),
             Self::Revisions => {
                 let count = Socket::new(api).revisions().map_or(0, |revisions| revisions.len());
                 (0..count).map(|number| number.to_string()).collect()

@@ -2,7 +2,11 @@
 
 use super::names::Names;
 use super::{Argument, Entry, Flag, entry};
+use crate::host::interfaces::Kind;
+use crate::host::{interfaces, processes, reboot, sensors, version};
+use crate::monitor::{bandwidth, command, traffic, vpn as rates};
 use crate::show_configuration as configuration;
+use crate::show_log::{self as log, Of};
 use crate::{
     explain, explain_wireguard, reload, reset, show, show_crypto, show_machine, show_vpn,
     status, system,
@@ -16,6 +20,19 @@ const IPSEC_PEER: Argument = Argument { name: "PEER", about: "Name of the peer",
 const TUNNEL: Argument = Argument { name: "TUNNEL", about: "Number of the tunnel", names: Names::Tunnels };
 const CIPHER: Argument = Argument { name: "CIPHER", about: "Only this cipher", names: Names::Ciphers };
 
+const LINES: Argument = Argument { name: "LINES", about: "How many lines", names: Names::Number };
+const ANY: Argument =
+    Argument { name: "NAME", about: "The interface", names: Names::MachineInterfaces(None) };
+const FILTER: Argument =
+    Argument { name: "FILTER", about: "Only these packets, as tcpdump selects them", names: Names::Text };
+const COMMAND: Argument =
+    Argument { name: "COMMAND", about: "A command that shows something, as one word", names: Names::Text };
+
+/// The interface of a kind that the user names.
+const fn of_kind(kind: Kind) -> Argument {
+    Argument { name: "NAME", about: "The interface", names: Names::MachineInterfaces(Some(kind)) }
+}
+
 const REVISION: Argument = Argument {
     name: "REVISION",
     about: "Number of the revision, from 0, the newest",
@@ -26,6 +43,9 @@ const SECRETS: Flag = Flag { name: "secrets", about: "Show secrets, too; they ar
 const WIREGUARD: &str = "/v1/interfaces/wireguard";
 const IPSEC: &str = "/v1/vpn/ipsec";
 const MACHINE: &str = "/v1/machine";
+
+
+const CONFIRMED: &[Flag] = &[Flag { name: reboot::YES, about: "Do not ask" }];
 
 const STATUS_STATUS: &str = "Exit status: 0 if everything is up that should be, 1 if something is not, 2 if no daemon answers. \
      A peer without traffic that need not be connected is not down. Warnings do not change the exit status.";
@@ -45,6 +65,58 @@ pub(super) static TABLE: &[Entry] = &[
     .more(STATUS_STATUS),
     entry("reload", "Apply a changed configuration file, and print the result", reload::run)
         .more(RELOAD_STATUS),
+    entry("show interfaces", "List the interfaces of this machine", interfaces::all),
+    entry("show interfaces counters", "Show what the interfaces have carried and lost", interfaces::counters),
+    entry("show interfaces detail", "Show all details of the interfaces", interfaces::details),
+    entry("show interfaces bonding", "List the bonding interfaces", |request| {
+        interfaces::of_kind(request, Kind::Bonding)
+    }),
+    entry("show interfaces bonding NAME", "Show one bonding interface", |request| {
+        interfaces::one(request, Kind::Bonding)
+    })
+    .arguments(&[of_kind(Kind::Bonding)]),
+    entry("show interfaces bridge", "List the bridge interfaces", |request| {
+        interfaces::of_kind(request, Kind::Bridge)
+    }),
+    entry("show interfaces bridge NAME", "Show one bridge interface", |request| {
+        interfaces::one(request, Kind::Bridge)
+    })
+    .arguments(&[of_kind(Kind::Bridge)]),
+    entry("show interfaces dummy", "List the dummy interfaces", |request| {
+        interfaces::of_kind(request, Kind::Dummy)
+    }),
+    entry("show interfaces dummy NAME", "Show one dummy interface", |request| {
+        interfaces::one(request, Kind::Dummy)
+    })
+    .arguments(&[of_kind(Kind::Dummy)]),
+    entry("show interfaces ethernet", "List the Ethernet interfaces", |request| {
+        interfaces::of_kind(request, Kind::Ethernet)
+    }),
+    entry("show interfaces ethernet NAME", "Show one Ethernet interface", |request| {
+        interfaces::one(request, Kind::Ethernet)
+    })
+    .arguments(&[of_kind(Kind::Ethernet)]),
+    entry("show interfaces loopback", "List the loopback interfaces", |request| {
+        interfaces::of_kind(request, Kind::Loopback)
+    }),
+    entry("show interfaces loopback NAME", "Show one loopback interface", |request| {
+        interfaces::one(request, Kind::Loopback)
+    })
+    .arguments(&[of_kind(Kind::Loopback)]),
+    entry("show interfaces tunnel", "List the tunnel interfaces", |request| {
+        interfaces::of_kind(request, Kind::Tunnel)
+    }),
+    entry("show interfaces tunnel NAME", "Show one tunnel interface", |request| {
+        interfaces::one(request, Kind::Tunnel)
+    })
+    .arguments(&[of_kind(Kind::Tunnel)]),
+    entry("show interfaces vti", "List the virtual tunnel interfaces", |request| {
+        interfaces::of_kind(request, Kind::Vti)
+    }),
+    entry("show interfaces vti NAME", "Show one virtual tunnel interface", |request| {
+        interfaces::one(request, Kind::Vti)
+    })
+    .arguments(&[of_kind(Kind::Vti)]),
     entry("show interfaces wireguard", "List the WireGuard interfaces", show::interfaces).asks(WIREGUARD),
     entry("show interfaces wireguard INTERFACE", "Show one WireGuard interface", show::interface)
         .arguments(&[INTERFACE])
@@ -101,6 +173,11 @@ pub(super) static TABLE: &[Entry] = &[
         show_vpn::status,
     )
     .asks(IPSEC),
+    entry(
+        "show vpn ipsec remote-access summary",
+        "List the connections of remote users; there are none: remote access is not supported yet",
+        |_| Ok(show_vpn::remote_access()),
+    ),
     entry("show vpn ike sa", "Show the IKE SAs", show_vpn::ike_sas).asks(IPSEC),
     entry("show vpn ike sa peer PEER", "Show the IKE SA with one peer", show_vpn::ike_sas)
         .arguments(&[IPSEC_PEER])
@@ -130,6 +207,14 @@ pub(super) static TABLE: &[Entry] = &[
         Ok(system::cpu())
     }),
     entry("show system cpu info", "The same, in the words of older VyOS", |_| Ok(system::cpu())),
+    entry("show hardware cpu", "Show the processor", |_| Ok(system::cpu())),
+    entry("show hardware cpu detail", "Show the processor as the kernel describes it", |_| {
+        Ok(system::cpu_detail())
+    }),
+    entry("show cpu-info", "Show the processor as the kernel describes it", |_| Ok(system::cpu_detail())),
+    entry("show hardware sensors", "Show temperatures, fans and voltages", |_| Ok(sensors::show())),
+    entry("show environment sensors", "Show temperatures, fans and voltages", |_| Ok(sensors::show())),
+    entry("show system processes", "Show what uses the processors", |_| Ok(processes::show())),
     entry(
         "show system commit",
         "List the revisions of the configuration, the newest first",
@@ -154,6 +239,44 @@ pub(super) static TABLE: &[Entry] = &[
         "List the crypto accelerators with their drivers and algorithms",
         |_| Ok(system::acceleration()),
     ),
+    entry("show log", "Show the log of this machine", |request| log::show(request, Of::Machine)),
+    entry("show log tail", "Show the last 10 lines of it", log::tail),
+    entry("show log tail LINES", "Show its last lines", log::tail).arguments(&[LINES]),
+    entry("show log kernel", "Show the log of the kernel", |request| log::show(request, Of::Kernel)),
+    entry("show log ipsec", "Show the log of the daemon", |request| log::show(request, Of::Daemon)),
+    entry("show log vpn", "Show the log of the daemon", |request| log::show(request, Of::Daemon)),
+    entry("show log vpn ipsec", "The same, in the words of VyOS 1.3", |request| {
+        log::show(request, Of::Daemon)
+    }),
+    entry("show version", "Show the version of Postern, of the kernel and of this machine", |_| {
+        Ok(version::all())
+    }),
+    entry("show version kernel", "Show the release of the kernel", |_| Ok(version::kernel())),
+    entry("monitor vpn", "Show the rates of all peers", rates::follow),
+    entry("monitor bandwidth", "Show the rates of all interfaces", bandwidth::follow),
+    entry("monitor bandwidth interface NAME", "Show the rates of one interface", bandwidth::follow)
+        .arguments(&[ANY]),
+    entry("monitor traffic interface NAME", "Show the packets of an interface", |request| {
+        Ok(traffic::follow(request))
+    })
+    .arguments(&[ANY]),
+    entry("monitor traffic interface NAME filter FILTER", "Show some of them", |request| {
+        Ok(traffic::follow(request))
+    })
+    .arguments(&[ANY, FILTER]),
+    entry("monitor command COMMAND", "Repeat a command every 2 s", command::whole).arguments(&[COMMAND]),
+    entry(
+        "monitor command diff COMMAND",
+        "Repeat a command, and show the lines that change",
+        command::changes,
+    )
+    .arguments(&[COMMAND]),
+    entry("monitor log", "Follow the log of this machine", |request| log::follow(request, Of::Machine)),
+    entry("monitor log kernel", "Follow the log of the kernel", |request| log::follow(request, Of::Kernel)),
+    entry("monitor log ipsec", "Follow the log of the daemon", |request| log::follow(request, Of::Daemon)),
+    entry("monitor log vpn", "Follow the log of the daemon", |request| log::follow(request, Of::Daemon)),
+    entry("reboot", "Restart this machine, after a question", reboot::now).options(CONFIRMED),
+    entry("reboot now", "Restart this machine, after a question", reboot::now).options(CONFIRMED),
     entry(
         "show system managed",
         "Show what other programs of the machine do for the configuration, and their files",
@@ -214,13 +337,25 @@ pub(super) static TABLE: &[Entry] = &[
 /// The help for words of paths that are no command by themselves.
 pub(super) static WORDS: &[(&str, &str)] = &[
     ("show", "Show state and counters"),
-    ("show interfaces", "Tunnel interfaces"),
     ("show vpn", "IPsec peers and tunnels"),
     ("show vpn ipsec", "IPsec tunnels"),
     ("show vpn ike", "IKE SAs and authentication"),
     ("show vpn ike sa peer", "One peer"),
     ("show vpn debug peer", "One peer"),
-    ("show system", "Processor and accelerators of this machine"),
+    ("show system commit diff", "Show what a revision changed"),
+    ("show vpn ipsec remote-access", "Connections of remote users"),
+    ("show system", "Processor, processes, accelerators and settings of this machine"),
+    ("show system option", "Options of the machine"),
+    ("show system acceleration qat device", "One device"),
+    ("show hardware", "Processor and sensors"),
+    ("show environment", "Sensors"),
+    ("monitor", "Follow rates, packets and logs until interrupted"),
+    ("monitor bandwidth interface", "One interface"),
+    ("monitor traffic", "Packets"),
+    ("monitor traffic interface", "One interface"),
+    ("monitor traffic interface NAME filter", "Only some packets"),
+    ("monitor command", "Repeat a command"),
+    ("monitor command diff", "Show what changes"),
     ("explain", "Explain why a connection is down, and how to fix it"),
     ("explain interfaces", "Tunnel interfaces"),
     ("explain interfaces wireguard", "Explain the peers of a WireGuard interface"),

@@ -77,7 +77,8 @@ fn candidates_are_words_of_the_table_and_ciphers() {
         let before: Vec<&str> = before.split_whitespace().collect();
         candidates(&before, last, nowhere()).into_iter().map(|it| it.word).collect()
     };
-    assert_eq!(words("", "re"), ["reload", "reset", "restart"]);
+    assert_eq!(words("", "re"), ["reload", "reboot", "reset", "restart"]);
+    assert_eq!(words("show interfaces loopback", "l"), ["lo"]);
     assert_eq!(words("show vpn ipsec", "st"), ["state", "status"]);
     assert_eq!(words("explain interfaces wireguard wg0", ""), ["peer"]);
     assert_eq!(words("reset vpn", ""), ["ipsec"], "an older spelling is not offered");

@@ -13,12 +13,14 @@
 mod configuration;
 mod engines;
 mod kernel;
+mod log;
 pub mod model;
 pub(crate) mod server;
 mod status;
 pub(crate) mod words;
 
 pub use engines::{describe as describe_engine_event, show as show_crypto};
+pub use log::Keeper as LogKeeper;
 
 use crate::host::HeldReader;
 use crate::service::View;
@@ -89,6 +91,8 @@ fn router(shown: Shown) -> Router {
         .route("/v1/crypto", get(crypto))
         .route("/v1/status", get(status::status))
         .route("/v1/reload", post(status::reload))
+        .route("/v1/log", get(log::all))
+        .route("/v1/log/{after}", get(log::after))
         .merge(configuration::routes())
         .with_state(shown);
     // Last, so that they apply to the requests of the services too.

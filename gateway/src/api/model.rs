@@ -240,6 +240,22 @@ pub struct CryptoEvent {
     pub what: String,
 }
 
+/// `GET /v1/log`, `GET /v1/log/AFTER`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Log {
+    /// The last lines, the oldest first.
+    pub lines: Vec<LogLine>,
+}
+
+/// A line that the daemon has logged.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct LogLine {
+    /// How many were logged up to this one.
+    pub number: u64,
+    /// The line, with its time and level.
+    pub text: String,
+}
+
 words! {
     /// The result of reading the configuration again.
     #[derive(Default)]

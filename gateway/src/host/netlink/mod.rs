@@ -2,6 +2,7 @@
 //!
 //! Every change is idempotent: adding what exists and removing what does not exist both succeed.
 
+pub mod inventory;
 mod link;
 mod route;
 mod rule;
