@@ -32,6 +32,7 @@ mod show_configuration;
 mod show_crypto;
 mod show_log;
 mod show_machine;
+mod show_qat;
 mod show_vpn;
 mod status;
 mod suite;

@@ -3,7 +3,7 @@
 use crate::host::interfaces::{Kind, found};
 use crate::request::Request;
 use crate::shell::api::{Router, Socket};
-use crate::vpn;
+use crate::{show_qat, vpn};
 use crypto::Cipher;
 use gateway::wireguard::model::Interfaces;
 use std::path::PathBuf;
@@ -20,6 +20,8 @@ pub(super) enum Names {
     Ciphers,
     /// Of this machine, of one kind or all.
     MachineInterfaces(Option<Kind>),
+    /// Accelerators of the family QAT.
+    QatDevices,
     /// Any number.
     Number,
     /// Any text.
@@ -51,6 +53,7 @@ impl Names {
             Self::MachineInterfaces(kind) => {
                 found(kind).unwrap_or_default().into_iter().map(|interface| interface.name).collect()
             }
+            Self::QatDevices => show_qat::names(),
             Self::Number | Self::Text => Vec::new(),
             Self::Revisions => {
                 let count = Socket::new(api).revisions().map_or(0, |revisions| revisions.len());

@@ -8,7 +8,7 @@ use crate::monitor::{bandwidth, command, traffic, vpn as rates};
 use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
-    explain, explain_wireguard, reload, reset, show, show_crypto, show_machine, show_vpn,
+    explain, explain_wireguard, reload, reset, show, show_crypto, show_machine, show_qat, show_vpn,
     status, system,
 };
 
@@ -20,6 +20,7 @@ const IPSEC_PEER: Argument = Argument { name: "PEER", about: "Name of the peer",
 const TUNNEL: Argument = Argument { name: "TUNNEL", about: "Number of the tunnel", names: Names::Tunnels };
 const CIPHER: Argument = Argument { name: "CIPHER", about: "Only this cipher", names: Names::Ciphers };
 
+const QAT: Argument = Argument { name: "DEVICE", about: "The accelerator", names: Names::QatDevices };
 const LINES: Argument = Argument { name: "LINES", about: "How many lines", names: Names::Number };
 const ANY: Argument =
     Argument { name: "NAME", about: "The interface", names: Names::MachineInterfaces(None) };
@@ -44,6 +45,7 @@ const WIREGUARD: &str = "/v1/interfaces/wireguard";
 const IPSEC: &str = "/v1/vpn/ipsec";
 const MACHINE: &str = "/v1/machine";
 
+const CRYPTO: &str = "/v1/crypto";
 
 const CONFIRMED: &[Flag] = &[Flag { name: reboot::YES, about: "Do not ask" }];
 
@@ -238,6 +240,37 @@ pub(super) static TABLE: &[Entry] = &[
         "show system acceleration",
         "List the crypto accelerators with their drivers and algorithms",
         |_| Ok(system::acceleration()),
+    ),
+    entry("show system acceleration qat", "Show whether there is QuickAssist, and its versions", |_| {
+        Ok(show_qat::overview())
+    }),
+    entry("show system acceleration qat status", "Show the state of each QuickAssist device", |_| {
+        Ok(show_qat::status())
+    }),
+    entry(
+        "show system acceleration qat device DEVICE config",
+        "Show the configuration of a QuickAssist device, as its driver has it",
+        show_qat::configuration,
+    )
+    .arguments(&[QAT]),
+    entry(
+        "show system acceleration qat device DEVICE flows",
+        "Show what a QuickAssist device has computed",
+        show_qat::flows,
+    )
+    .arguments(&[QAT])
+    .asks(CRYPTO),
+    entry(
+        "show system acceleration qat device DEVICE flows detail",
+        "Show the same with the source of each number",
+        show_qat::flows_detail,
+    )
+    .arguments(&[QAT])
+    .asks(CRYPTO),
+    entry(
+        "show system acceleration qat interrupts",
+        "Show the interrupts of the QuickAssist devices by processor",
+        |_| Ok(show_qat::interrupts()),
     ),
     entry("show log", "Show the log of this machine", |request| log::show(request, Of::Machine)),
     entry("show log tail", "Show the last 10 lines of it", log::tail),

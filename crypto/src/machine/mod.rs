@@ -6,6 +6,7 @@ mod bus;
 mod driver_name;
 pub(crate) mod kernel;
 mod processor;
+pub mod qat;
 
 pub use bus::{Accelerator, DEVICES, Device, Family, Identity};
 pub(crate) use driver_name::names_device;
