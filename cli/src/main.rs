@@ -1,6 +1,7 @@
 //! `postern`: one program with many commands.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod answer;
 mod bench;
 mod bench_crypto;

@@ -8,7 +8,7 @@ use crate::monitor::{bandwidth, command, traffic, vpn as rates};
 use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
-    explain, explain_wireguard, reload, reset, show, show_crypto, show_machine, show_qat, show_vpn,
+    advise, explain, explain_wireguard, reload, reset, show, show_crypto, show_machine, show_qat, show_vpn,
     status, system,
 };
 
@@ -205,6 +205,9 @@ pub(super) static TABLE: &[Entry] = &[
     entry("show vpn debug peer PEER", "Show the same for one peer", show_vpn::debug)
         .arguments(&[IPSEC_PEER])
         .asks(IPSEC),
+    entry("show vpn advice", "Measure which algorithms to take on this machine, and what each costs", |_| {
+        advise::show()
+    }),
     entry("show system cpu", "Show the processor, and its instructions for ciphers and packets", |_| {
         Ok(system::cpu())
     }),
@@ -308,6 +311,9 @@ pub(super) static TABLE: &[Entry] = &[
     entry("monitor log kernel", "Follow the log of the kernel", |request| log::follow(request, Of::Kernel)),
     entry("monitor log ipsec", "Follow the log of the daemon", |request| log::follow(request, Of::Daemon)),
     entry("monitor log vpn", "Follow the log of the daemon", |request| log::follow(request, Of::Daemon)),
+    entry("advise", "Measure which algorithms to take on this machine, and what each costs", |_| {
+        advise::show()
+    }),
     entry("reboot", "Restart this machine, after a question", reboot::now).options(CONFIRMED),
     entry("reboot now", "Restart this machine, after a question", reboot::now).options(CONFIRMED),
     entry(

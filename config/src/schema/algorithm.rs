@@ -1,5 +1,11 @@
 //! The names of algorithms in `vpn ipsec`: all that VyOS has, served or not.
 
+/// Presets of an `esp-group`.
+pub const ESP_PRESETS: &[&str] = &["bulk", "low-latency", "max-security"];
+
+/// Presets of an `ike-group`.
+pub const IKE_PRESETS: &[&str] = &["low-latency", "max-security"];
+
 /// Ciphers, by their names in VyOS; those with `gcm16` and the like are strongSwan's names of the same. The first are what is
 /// suggested.
 pub const ENCRYPTIONS: &[&str] = &[

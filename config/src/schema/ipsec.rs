@@ -1,6 +1,6 @@
 //! `vpn ipsec`: site to site, with the words of VyOS 1.4 and 1.5, and those of 1.3 and before.
 
-use super::algorithm::{DH_GROUPS, ENCRYPTIONS, HASHES, PFS, PRFS};
+use super::algorithm::{DH_GROUPS, ENCRYPTIONS, ESP_PRESETS, HASHES, IKE_PRESETS, PFS, PRFS};
 use super::pki::{self, CA, CERTIFICATE};
 use super::value::Type;
 use super::{
@@ -182,6 +182,12 @@ pub(super) static GROUPS: &[Node] = &[
         "Perfect forward secrecy; enable uses the first group of the ike-group",
     )
     .or("enable"),
+    // Not in VyOS: the groups of its guide to acceleration.
+    value(
+        "vpn ipsec esp-group <esp-group> preset",
+        Type::Word(ESP_PRESETS),
+        "Settings for a purpose; what the group sets itself goes before",
+    ),
     value(
         "vpn ipsec esp-group <esp-group> proposal <number> encryption",
         Type::Word(ENCRYPTIONS),
@@ -245,6 +251,11 @@ pub(super) static GROUPS: &[Node] = &[
     .note("is ignored: it is for IKEv1 only"),
     value("vpn ipsec ike-group <ike-group> mobike", ENABLE, "Ignored; VyOS 1.3 name of disable-mobike")
         .note("is ignored: MOBIKE is not supported yet (VyOS 1.4 has disable-mobike instead)"),
+    value(
+        "vpn ipsec ike-group <ike-group> preset",
+        Type::Word(IKE_PRESETS),
+        "Settings for a purpose; what the group sets itself goes before",
+    ),
     value(
         "vpn ipsec ike-group <ike-group> proposal <number> dh-group",
         Type::Word(DH_GROUPS),

@@ -283,12 +283,21 @@ fn what_is_weak_or_unsupported_is_said_and_the_rest_goes_on() {
             format!("{esp} proposal 2 encryption 3des\n{esp} proposal 2 hash sha256"),
             "its blocks have 64 bits",
         ),
-        (format!("{esp} proposal 2 encryption aes128gcm64"), "its tags have 64 bits"),
+        (
+            format!("{esp} proposal 2 encryption aes128gcm64"),
+            "aes128gcm64 is weak: its tags have 64 bits: set vpn ipsec esp-group SITE-ESP proposal 2 encryption aes256gcm128, here and at the peer",
+        ),
         (format!("{esp} proposal 2 encryption null\n{esp} proposal 2 hash sha256"), "does not encrypt"),
         (format!("{esp} proposal 2 encryption aes256gmac"), "does not encrypt"),
-        (format!("{esp} proposal 2 encryption aes256\n{esp} proposal 2 hash sha1"), "hash sha1 is weak"),
+        (
+            format!("{esp} proposal 2 encryption aes256\n{esp} proposal 2 hash sha1"),
+            "hash sha1 is weak: set vpn ipsec esp-group SITE-ESP proposal 2 hash sha256, here and at the peer",
+        ),
         (format!("{esp} proposal 2 encryption aes256"), "has no hash: SHA-2 is offered"),
-        (format!("{esp} pfs dh-group2"), "pfs dh-group2 is weak"),
+        (
+            format!("{esp} pfs dh-group2"),
+            "pfs dh-group2 is weak: its numbers are too short: set vpn ipsec esp-group SITE-ESP pfs dh-group14",
+        ),
         (
             format!("{esp} proposal 2 encryption twofish256"),
             "twofish256 is not supported: the proposal is left out",
@@ -297,7 +306,10 @@ fn what_is_weak_or_unsupported_is_said_and_the_rest_goes_on() {
             format!("{esp} proposal 2 encryption aes256\n{esp} proposal 2 hash md5"),
             "hash md5 is not supported",
         ),
-        (format!("{ike} proposal 1 dh-group 5"), "dh-group 5 is weak"),
+        (
+            format!("{ike} proposal 1 dh-group 5"),
+            "dh-group 5 is weak: its numbers are too short: set vpn ipsec ike-group SITE-IKE proposal 1 dh-group 14, or 19",
+        ),
         (format!("{ike} proposal 2 dh-group 22"), "dh-group 22 is not supported"),
         (
             format!(

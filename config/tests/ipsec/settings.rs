@@ -1,6 +1,6 @@
 //! What is set arrives, in whichever spelling.
 
-use super::{CERTIFICATES, KEYS, address, guide, loaded, second, secret_of, site};
+use super::{CERTIFICATES, KEYS, address, groups_of, guide, loaded, second, secret_of, site};
 use config::diff::{self, Change};
 use config::settings::IpSec;
 use config::settings::ipsec::{
@@ -23,6 +23,66 @@ fn defaults_hold_where_nothing_is_set() {
     assert_eq!((tunnel.protocol, tunnel.priority, tunnel.mtu), (None, None, None));
     assert_eq!(IpSec::default(), loaded("").0);
     assert_eq!(ipsec.retransmission, Patience::default());
+}
+
+/// The groups of the guide, and the presets that stand for them.
+#[test]
+fn a_preset_is_the_group_of_the_guide() {
+    let ike = "set vpn ipsec ike-group I";
+    let esp = "set vpn ipsec esp-group E";
+    let plain = format!(
+        "{ike} proposal 1 dh-group 14\n{ike} proposal 1 encryption aes256gcm128\n{ike} proposal 1 hash sha256\n"
+    );
+    for (preset, ike_lines, esp_lines) in [
+        (
+            "bulk",
+            &[][..],
+            ["lifetime 3600", "mode tunnel", "pfs disable", "proposal 1 encryption aes128gcm128"],
+        ),
+        (
+            "low-latency",
+            &["lifetime 14400"],
+            ["lifetime 1800", "mode tunnel", "pfs dh-group14", "proposal 1 encryption aes128gcm64"],
+        ),
+        (
+            "max-security",
+            &["lifetime 7200", "proposal 1 dh-group 16", "proposal 1 encryption aes256gcm128"],
+            ["lifetime 1800", "mode tunnel", "pfs dh-group16", "proposal 1 encryption aes256gcm128"],
+        ),
+    ] {
+        let lines = |set: &str, lines: &[&str]| {
+            lines.iter().map(|line| format!("{set} {line}\n")).collect::<String>()
+        };
+        let (typed_ike, preset_ike) = match ike_lines {
+            [] => (plain.clone(), plain.clone()),
+            typed => (lines(ike, typed), format!("{ike} preset {preset}\n")),
+        };
+        let typed = groups_of(&(typed_ike + &lines(esp, &esp_lines)), "I", "E");
+        let found = groups_of(&(preset_ike + &format!("{esp} preset {preset}\n")), "I", "E");
+        assert_eq!(found, typed, "{preset}");
+    }
+}
+
+#[test]
+fn what_a_group_says_goes_before_its_preset() {
+    let text = "set vpn ipsec ike-group I preset max-security
+set vpn ipsec ike-group I proposal 5 encryption aes128gcm128
+set vpn ipsec ike-group I proposal 5 dh-group 19
+set vpn ipsec ike-group I proposal 5 hash sha256
+set vpn ipsec esp-group E preset max-security
+set vpn ipsec esp-group E lifetime 600
+set vpn ipsec esp-group E pfs disable";
+    let (ike, esp, _) = groups_of(text, "I", "E");
+    assert_eq!((ike.lifetime_seconds, ike.proposals.len(), ike.proposals[0].number), (Some(7200), 1, 5));
+    assert_eq!((esp.lifetime_seconds, esp.pfs, esp.proposals.len()), (600, Pfs::Off, 1));
+    let tree = parse(text).expect("it is valid");
+    assert!(
+        print::commands(&tree, true).contains("esp-group E preset max-security"),
+        "it stays as it was typed"
+    );
+    assert!(!print::commands(&tree, true).contains("esp-group E proposal"));
+    let errors = parse("set vpn ipsec esp-group E preset fast").expect_err("there is no such preset");
+    assert!(errors[0].to_string().contains("bulk"), "{}", errors[0]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::algorithm::{
 };
 use super::{
     Action, DeadPeerDetection, Encryption, Esp, EspProposal, Ike, IkeProposal, Mode, Pfs, Prf, Reader,
-    branches,
+    branches, preset,
 };
 use crate::error::Location;
 use crate::settings::{set, set_or_default};
@@ -38,6 +38,7 @@ impl Unsupported {
 impl Reader {
     pub(super) fn ike_group(&mut self, name: &str, tree: &Tree) -> Option<Arc<Ike>> {
         let path = format!("vpn ipsec ike-group {name}");
+        let tree = &preset::ike(tree);
         if tree.value("key-exchange") == Some("ikev1") {
             self.error(
                 tree.location_of("key-exchange"),
@@ -101,6 +102,7 @@ impl Reader {
 
     pub(super) fn esp_group(&mut self, name: &str, tree: &Tree) -> Option<Arc<Esp>> {
         let path = format!("vpn ipsec esp-group {name}");
+        let tree = &preset::esp(tree);
         if tree.has("compression") && tree.value("compression") != Some("disable") {
             // RFC 7296 section 2.22: packets are compressed only if both sides announce it.
             self.warn(format!("{path} compression is ignored: Postern does not support IP compression"));
@@ -131,7 +133,9 @@ impl Reader {
             return None;
         };
         if let Some(weakness) = group_weakness(group) {
-            self.warn(format!("{path} pfs {text} {weakness}"));
+            self.warn(format!(
+                "{path} pfs {text} {weakness}: set {path} pfs dh-group14, or dh-group19, here and at the peer"
+            ));
         }
         Some(Pfs::Group(group))
     }
@@ -173,10 +177,13 @@ impl Reader {
     /// Warns of weak algorithms in a configured proposal.
     fn warn_of_weak(&mut self, path: &str, tree: &Tree, encryption: Encryption, integrity: &[Integrity]) {
         if let Some(weakness) = weakness(encryption) {
-            self.warn(format!("{path} encryption {weakness}"));
+            let text = tree.value("encryption").unwrap_or_default();
+            self.warn(format!(
+                "{path} encryption {text} {weakness}: set {path} encryption aes256gcm128, here and at the peer"
+            ));
         }
         if integrity == [Integrity::HmacSha1] {
-            self.warn(format!("{path} hash sha1 is weak"));
+            self.warn(format!("{path} hash sha1 is weak: set {path} hash sha256, here and at the peer"));
         }
         if !tree.has("hash") && !encryption.authenticates() {
             self.warn(format!(
@@ -193,7 +200,9 @@ impl Reader {
             let weakness = proposal.groups.first().copied().and_then(group_weakness);
             match tree.value("dh-group") {
                 Some(group) => {
-                    self.warnings.extend(weakness.map(|it| format!("{path} dh-group {group} {it}")));
+                    self.warnings.extend(weakness.map(|it| {
+                        format!("{path} dh-group {group} {it}: set {path} dh-group 14, or 19, here and at the peer")
+                    }));
                 }
                 None => self.warn(format!(
                     "{path} has no dh-group: {} are offered, where VyOS offers 2; set {path} dh-group 14",

@@ -12,6 +12,7 @@ mod identity;
 mod overlap;
 mod peer;
 mod pki;
+mod preset;
 mod second;
 mod secret;
 
