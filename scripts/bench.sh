@@ -23,6 +23,7 @@ measure tunnel-without-cipher tunnel --cipher none --peer postern
 measure pipeline-esp pipeline --protocol esp --cipher aes-128-gcm
 measure ipsec ipsec
 measure peers peers
+measure commit commit
 measure flood flood
 measure flood-ike flood --protocol ike
 measure ike ike

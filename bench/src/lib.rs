@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod choice;
+pub mod commit;
 pub mod crowd;
 pub mod crypto;
 pub mod demo;

@@ -3,7 +3,7 @@
 use crate::{Outcome, bench_crypto, run, version, wireguard};
 use ::bench::report::Build;
 use ::bench::sites::Suite;
-use ::bench::{crypto::worker, flood, ike, peers, pipeline, system, tunnel};
+use ::bench::{commit, crypto::worker, flood, ike, peers, pipeline, system, tunnel};
 use clap::{Args, Subcommand, ValueEnum};
 use crypto::choice::Choice;
 use crypto::engine::{Engine, none};
@@ -44,6 +44,8 @@ enum What {
     System,
     /// Measure ten thousand peers: configuration, memory at rest, and simultaneous handshakes (needs root)
     Peers(Hub),
+    /// Measure commits of one peer among a thousand of either protocol, and loading them (needs root)
+    Commit(Commits),
     /// Measure a tunnel under a flood of datagrams from unauthenticated sources (needs root)
     Flood(Flood),
     /// Run the measurements that are requested on standard input, for `bench crypto`
@@ -228,6 +230,16 @@ enum Flooded {
     Ike,
 }
 
+#[derive(Args)]
+struct Commits {
+    /// Peers of each protocol
+    #[arg(long, default_value_t = 1000)]
+    peers: usize,
+    /// Commits of each protocol
+    #[arg(long, default_value_t = 20)]
+    rounds: u32,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Peer {
     /// The newest wireguard-go on this machine
@@ -349,6 +361,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         What::Peers(Hub { peers, rounds, rest }) => {
             let rest = Duration::from_secs_f64(rest);
             let report = peers::run(&peers::Options { program: program()?, peers, rounds, rest, progress })?;
+            say(&serde_json::to_value(&report)?, &report.text())
+        }
+        What::Commit(Commits { peers, rounds }) => {
+            let report = commit::run(&commit::Options { program: program()?, peers, rounds, progress })?;
             say(&serde_json::to_value(&report)?, &report.text())
         }
         What::Flood(Flood { protocol, rate, seconds, rounds }) => {
