@@ -20,7 +20,7 @@ setup:
 	scripts/setup.sh test
 
 build:
-	$(CARGO) build --release --locked
+	$(CARGO) build --package postern --release --locked
 	@ln -sf postern target/release/postern-wireguard
 
 demo:
