@@ -28,7 +28,7 @@ use port::udp::UdpTransmit;
 use port::{Transmit, Wake};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tunnel::ikev2::limits::{IKE_PORT, NAT_PORT};
 use tunnel::ikev2::{
     CannotInitiate, ConnectionId, Endpoint as Ike, Finished, Ignored, Outbox, Path, Patience,
@@ -40,7 +40,7 @@ use tunnel::{Now, PeerId, Time};
 const TURN: usize = 16;
 /// How often the packet counters of the Child SAs are read.
 const LISTEN: Duration = Duration::from_secs(2);
-/// How long jobs are waited for at the end.
+/// How long jobs and answers are waited for at the end.
 const ENDING: Duration = Duration::from_secs(2);
 /// Distinguishes IKE from ESP on port 4500 (RFC 3948 section 2.2).
 const MARKER: [u8; 4] = [0; 4];
@@ -357,17 +357,37 @@ impl IkeThread {
 
     /// Deletes all sessions, at the end.
     ///
-    /// An IKE SA that the peer has made already is deleted once its keys are known, so their jobs are waited for. The wait is
-    /// short even if others have asked for many key exchanges.
+    /// An IKE SA that the peer has made already is deleted once its keys are known, so their jobs are waited for. A Delete
+    /// behind another request waits for its answer (RFC 7296 section 2.3). The wait is short: a peer may be dead, and others
+    /// may have asked for many key exchanges.
     fn teardown(mut self) {
         for id in self.children.connections() {
             let mut out = Outbox::new();
             self.ike.remove_connection(self.shared.clock.now(), id, &mut out);
             self.carry_out(out);
         }
-        for finished in self.jobs.end(ENDING) {
+        let deadline = Instant::now() + ENDING;
+        while self.ike.owes_deletes() && Instant::now() < deadline {
+            self.take_finished();
+            self.timers();
+            if self.datagrams() == 0 {
+                self.wait_for_peers(deadline);
+            }
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        for finished in self.jobs.end(left) {
             self.finished(finished);
         }
+    }
+
+    /// Waits for a message, a job, or the next timer.
+    fn wait_for_peers(&self, deadline: Instant) {
+        let next = self.ike.next_timeout().map(|at| Instant::now() + (at - self.shared.clock.monotonic()));
+        let mut select = Select::new();
+        select.recv(self.jobs.finished());
+        select.recv(&self.inbox.floated);
+        select.recv(&self.inbox.initial);
+        let _ = select.ready_deadline(next.map_or(deadline, |at| at.min(deadline)));
     }
 }
 

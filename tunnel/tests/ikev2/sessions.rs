@@ -168,6 +168,25 @@ fn closing_ends_both_sides() {
 }
 
 #[test]
+fn a_delete_behind_a_request_is_owed_until_the_answer_to_that_arrives() {
+    for host in [A, B] {
+        let (mut network, ids) = connected(40, |_, _| {});
+        rekey_child(&mut network, host);
+        network.command(host, |endpoint, now, out| endpoint.remove_connection(now, ids[host], out));
+        assert!(network.hosts[host].endpoint.owes_deletes(), "the window is one request");
+        while network.hosts[host].endpoint.owes_deletes() {
+            network.run(std::time::Duration::from_millis(1));
+        }
+        network.run(seconds(1));
+        assert_eq!(closed(&network, 1 - host), [CloseReason::ByPeer]);
+        assert_agree(&network, 0);
+    }
+    let (mut network, ids) = connected(41, |_, _| {});
+    network.command(A, |endpoint, now, out| endpoint.remove_connection(now, ids[A], out));
+    assert!(!network.hosts[A].endpoint.owes_deletes(), "the Delete was sent at once");
+}
+
+#[test]
 fn closing_at_any_moment_leaves_nothing() {
     for milliseconds in 0..60 {
         for closing in [vec![A], vec![B], vec![A, B]] {

@@ -183,6 +183,11 @@ impl Endpoint {
         self.plans.set(connection, None);
     }
 
+    /// Whether a Delete of a closed session waits for the peer's answer to an earlier request, or for a job.
+    pub fn owes_deletes(&self) -> bool {
+        self.phases.values().any(Phase::owes_delete)
+    }
+
     /// Replaces the IKE SA of a connection.
     pub fn rekey(&mut self, now: Now, id: ConnectionId, out: &mut Outbox) {
         if let Some(session) = self.session_of(id) {

@@ -136,6 +136,14 @@ impl Phase {
         }
     }
 
+    /// Whether it was closed, and the peer can be told only after an answer to an earlier request.
+    pub(super) fn owes_delete(&self) -> bool {
+        match self {
+            Self::Established(session) => session.owes_delete(),
+            other => other.is_abandoned(),
+        }
+    }
+
     /// Whether the set-up was abandoned.
     pub(super) fn is_abandoned(&self) -> bool {
         matches!(self, Self::Authenticating(state) if state.is_abandoned())

@@ -236,6 +236,12 @@ impl Session {
         self.closing.is_some() || self.over.is_some()
     }
 
+    /// Whether the Delete for the peer waits for the answer to an earlier request: the window is one (RFC 7296 section 2.3).
+    pub(super) fn owes_delete(&self) -> bool {
+        let is_deleted = |ike: &IkeSa| matches!(ike.procedure, Some(Procedure::DeleteIke));
+        self.closing.is_some() && self.over.is_none() && !self.current().is_some_and(is_deleted)
+    }
+
     /// Handles a message of the IKE SA with the local SPI `spi`.
     pub(super) fn handle(&mut self, spi: u64, inbound: &Inbound<'_>, context: &mut Context<'_>) {
         let Some(ike) = self.ike_mut(spi) else { return };
