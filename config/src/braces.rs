@@ -113,32 +113,35 @@ impl Reader<'_> {
             _ => {}
         }
         // Allocated in full: text that moves would leave a copy behind.
-        let length = self.characters.clone().take_while(|&next| next != '\n').map(char::len_utf8).sum();
-        let mut text = Zeroizing::new(String::with_capacity(length));
-        let mut quote = None;
+        let mut text = Zeroizing::new(String::with_capacity(room(self.characters.clone())));
+        let (mut quote, mut is_misplaced) = (None, false);
         while let Some(&character) = self.characters.peek() {
             match quote {
-                _ if character == '\n' => break,
                 None if character.is_whitespace() => break,
                 None if matches!(character, '\'' | '"') => quote = Some(character),
-                Some(open) if character == open => quote = None,
+                Some(open) if character == open => {
+                    quote = None;
+                    // Otherwise it is the next quotation that ends here, as the closing quote of this one is missing.
+                    let mut rest = self.characters.clone();
+                    rest.next();
+                    is_misplaced |=
+                        text.contains('\n') && rest.next().is_some_and(|next| !next.is_whitespace());
+                }
                 Some('"') if character == '\\' => {
                     self.next();
-                    text.extend(self.characters.peek().filter(|&&next| next != '\n'));
-                    if self.characters.peek() == Some(&'\n') {
-                        break;
-                    }
+                    text.extend(self.characters.peek());
                 }
                 _ => text.push(character),
             }
             self.next();
         }
-        let location = Location { width: self.column - start.column, ..start };
-        if quote.is_some() {
+        let width = if self.line == start.line { self.column - start.column } else { 1 };
+        let location = Location { width, ..start };
+        if quote.is_some() || is_misplaced {
             return Err(ConfigError::new(location, "the closing quote is missing")
                 .fix("add it, or remove the opening one"));
         }
-        Ok(Some(Token { text, location }))
+        Ok(Some(Token { text: joined(text), location }))
     }
 
     fn comment(&mut self, start: Location) -> Result<(), ConfigError> {
@@ -152,6 +155,42 @@ impl Reader<'_> {
         }
         Err(ConfigError::new(Location { width: 2, ..start }, "the comment is never closed").fix("add */"))
     }
+}
+
+/// The bytes to the end of a word, in which quotations may span lines.
+fn room(rest: impl Iterator<Item = char>) -> usize {
+    let (mut quote, mut is_escaped) = (None, false);
+    let of_word = rest.take_while(|&character| {
+        let was_escaped = std::mem::replace(&mut is_escaped, false);
+        match quote {
+            _ if was_escaped => {}
+            Some('"') if character == '\\' => is_escaped = true,
+            None if matches!(character, '\'' | '"') => quote = Some(character),
+            Some(open) if character == open => quote = None,
+            _ => {}
+        }
+        quote.is_some() || !character.is_whitespace()
+    });
+    of_word.map(char::len_utf8).sum()
+}
+
+/// The length of lines in PEM (RFC 7468).
+const PEM: usize = 64;
+
+/// Base64 that is wrapped, as in PEM, in one line; all other text as it is.
+fn joined(text: Zeroizing<String>) -> Zeroizing<String> {
+    let first = text.trim_start().lines().next().unwrap_or_default();
+    let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c) || c.is_whitespace();
+    if !text.contains('\n')
+        || first.trim_end().len() < PEM
+        || first.trim_end().contains(' ')
+        || !text.chars().all(is_base64)
+    {
+        return text;
+    }
+    let mut line = Zeroizing::new(String::with_capacity(text.len()));
+    line.extend(text.chars().filter(|c| !c.is_whitespace()));
+    line
 }
 
 /// Writes a configuration in braces, with its secrets hidden unless `secrets` is set.
@@ -282,6 +321,22 @@ set vpn ipsec ike-group A ikev2-reauth no
         let written = print::braces(&tree, true);
         assert_eq!(parse(&written).expect("valid"), tree, "{written}");
         assert!(written.starts_with("interfaces {\n    wireguard wg0 {\n        address \"10.1.0.1/30\"\n"));
+    }
+
+    #[test]
+    fn a_quotation_may_span_lines() {
+        let key = "MIIBBzCBuqADAgECAhRX".repeat(4);
+        let (one, other) = key.split_at(64);
+        let text = format!("pki {{\n  ca a {{\n    certificate \"{one}\n{other}\"\n  }}\n}}\n");
+        let tree = parse(&text).expect("valid");
+        assert_eq!(tree.at(&["pki", "ca", "a"]).and_then(|ca| ca.value("certificate")), Some(key.as_str()));
+        let wrong = |text: &str| parse(text).expect_err("wrong")[0].clone();
+        let text = wrong("interfaces {\n  wireguard wg0 {\n    description \"a\n b\"\n    mtu 1\n  }\n}\n");
+        assert!(text.reason.contains("one line"), "{text:?}");
+        let open = wrong(
+            "interfaces {\n  wireguard wg0 {\n    description \"a\n    address \"10.0.0.1/8\"\n  }\n}\n",
+        );
+        assert_eq!((open.location.line, open.location.column), (3, 17), "{open:?}");
     }
 
     #[test]

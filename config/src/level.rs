@@ -1,6 +1,7 @@
 //! A level of a configuration: a place in the grammar, what is set there, and what may follow.
 
 use crate::schema::{Cursor, Tag, Type};
+use crate::settings::is_served;
 use crate::tree::Tree;
 
 /// A place in the grammar and in a configuration.
@@ -82,7 +83,7 @@ impl<'a> Level<'a> {
         };
         let set = texts.len();
         let known: Vec<&str> = match kind {
-            Type::Word(words) => words.to_vec(),
+            Type::Word(words) => words.iter().copied().filter(|word| is_served(words, word)).collect(),
             Type::Reference(target) => {
                 let tag = Cursor::at(target.split(' ')).and_then(Cursor::tag);
                 tag.into_iter().flat_map(|tag| named(self.root, tag)).map(|(name, _)| name).collect()
@@ -152,6 +153,19 @@ mod tests {
         let peer = "vpn ipsec site-to-site peer berlin";
         assert_eq!(following(&format!("{peer} ikev2-reauth")), ["yes", "no", "inherit"]);
         assert_eq!(following(&format!("{peer} authentication pre-shared-secret")), ["<secret>"]);
+    }
+
+    #[test]
+    fn only_what_is_served_is_offered() {
+        let ciphers = following("vpn ipsec esp-group A proposal 1 encryption");
+        assert!(ciphers.contains(&"aes256gcm128".to_owned()) && !ciphers.contains(&"twofish256".to_owned()));
+        let hashes = following("vpn ipsec ike-group A proposal 1 hash");
+        assert!(hashes.contains(&"sha256".to_owned()) && !hashes.contains(&"md5".to_owned()), "{hashes:?}");
+        let groups = following("vpn ipsec ike-group A proposal 1 dh-group");
+        assert!(groups.contains(&"14".to_owned()) && !groups.contains(&"25".to_owned()), "{groups:?}");
+        assert_eq!(following("vpn ipsec ike-group A key-exchange"), ["ikev2"]);
+        let pfs = following("vpn ipsec esp-group A pfs");
+        assert!(pfs.contains(&"disable".to_owned()) && !pfs.contains(&"dh-group32".to_owned()), "{pfs:?}");
     }
 
     #[test]

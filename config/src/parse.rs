@@ -267,6 +267,11 @@ fn more_words(last: &Token, cursor: Cursor) -> ConfigError {
 /// The error for a word that may not stand at a place.
 fn unknown_after(word: &Token, before: Cursor) -> ConfigError {
     let (near, valid) = (before.nearest(&word.text), before.words());
+    let begun = before.abbreviated(&word.text);
+    if begun.len() > 1 && !word.text.is_empty() {
+        return ConfigError::new(word.location, format!("ambiguous word {:?}", word.text.as_str()))
+            .fix(format!("write one of {}", begun.join(", ")));
+    }
     let unknown = || {
         let error = ConfigError::new(word.location, format!("unknown word {:?}", word.text.as_str()));
         suggest(error, near, &valid)
@@ -386,7 +391,7 @@ mod tests {
         execute("delete mtu", &level, &mut tree).expect("it is set");
         assert_eq!(tree.at(&level.words()), Some(&Tree::default()), "a name may stand alone");
         let wrong = execute("set d", &level, &mut tree).expect_err("several words begin so");
-        assert_eq!((wrong.location.column, wrong.reason.as_str()), (5, "unknown word \"d\""));
+        assert_eq!((wrong.location.column, wrong.reason.as_str()), (5, "ambiguous word \"d\""));
         assert_eq!(
             execute("delete", &level, &mut tree).expect_err("all of it?").reason,
             "the line is not complete"

@@ -16,7 +16,7 @@ pub fn words(line: &str) -> Result<Vec<Zeroizing<String>>, ConfigError> {
     Ok(split(line, 1)?.into_iter().map(|word| word.text).collect())
 }
 
-/// The words of a line. Quotes, single or double, make one word of several; a line that begins with # is a comment.
+/// The words of a line. Quotes, single or double, make one word of several; a word that begins with # begins a comment.
 pub(crate) fn split(line: &str, number: usize) -> Result<Vec<Token>, ConfigError> {
     let mut words = Vec::new();
     let mut characters = line.chars().enumerate().peekable();
@@ -25,7 +25,7 @@ pub(crate) fn split(line: &str, number: usize) -> Result<Vec<Token>, ConfigError
             characters.next();
             continue;
         }
-        if first == '#' && words.is_empty() {
+        if first == '#' {
             break;
         }
         // Allocated in full: text that moves would leave a copy behind.
@@ -49,4 +49,20 @@ pub(crate) fn split(line: &str, number: usize) -> Result<Vec<Token>, ConfigError
         words.push(Token { text, location });
     }
     Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comment_may_follow_the_words_of_a_line() {
+        let read = |line: &str| {
+            let words = words(line).expect("quotes are closed");
+            words.iter().map(|word| word.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(read("set mtu '1400'   # of the tunnel"), ["set", "mtu", "1400"]);
+        assert_eq!(read("set description '# 1' a#b \"#\""), ["set", "description", "# 1", "a#b", "#"]);
+        assert_eq!(read("  # nothing"), Vec::<String>::new());
+    }
 }

@@ -111,6 +111,9 @@ pub const DH_GROUPS: &[&str] = &[
     "29", "30", "31", "32",
 ];
 
+/// Versions of IKE.
+pub const KEY_EXCHANGES: &[&str] = &["ikev1", "ikev2"];
+
 /// Perfect forward secrecy: whether, and with which group.
 pub(super) const PFS: &[&str] = &[
     "enable",

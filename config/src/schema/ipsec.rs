@@ -1,6 +1,6 @@
 //! `vpn ipsec`: site to site, with the words of VyOS 1.4 and 1.5, and those of 1.3 and before.
 
-use super::algorithm::{DH_GROUPS, ENCRYPTIONS, ESP_PRESETS, HASHES, IKE_PRESETS, PFS, PRFS};
+use super::algorithm::{DH_GROUPS, ENCRYPTIONS, ESP_PRESETS, HASHES, IKE_PRESETS, KEY_EXCHANGES, PFS, PRFS};
 use super::pki::{self, CA, CERTIFICATE};
 use super::value::Type;
 use super::{
@@ -233,7 +233,7 @@ pub(super) static GROUPS: &[Node] = &[
     .note("is without a value since VyOS 1.4: set it for yes, delete it for no"),
     value(
         "vpn ipsec ike-group <ike-group> key-exchange",
-        Type::Word(&["ikev1", "ikev2"]),
+        Type::Word(KEY_EXCHANGES),
         "IKE version; only ikev2 is supported",
     )
     .or("ikev2"),

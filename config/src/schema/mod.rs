@@ -14,7 +14,7 @@ mod system;
 mod value;
 mod wireguard;
 
-pub use algorithm::{DH_GROUPS, ENCRYPTIONS, ESP_PRESETS, HASHES, IKE_PRESETS, PRFS};
+pub use algorithm::{DH_GROUPS, ENCRYPTIONS, ESP_PRESETS, HASHES, IKE_PRESETS, KEY_EXCHANGES, PRFS};
 pub use cursor::Cursor;
 pub use form::Form;
 pub use schedule::Times;

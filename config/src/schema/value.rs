@@ -92,8 +92,11 @@ impl Type {
             }
             Self::Key => key_of(text).is_some(),
             Self::Base64 => bytes_of(text).is_some_and(|bytes| !bytes.is_empty()),
-            Self::Text(longest) => text.chars().count() <= longest,
-            Self::Secret(longest) => !text.is_empty() && text.chars().count() <= longest,
+            // Elsewhere a line is a setting.
+            Self::Text(longest) => text.chars().count() <= longest && !text.contains(char::is_control),
+            Self::Secret(longest) => {
+                !text.is_empty() && text.chars().count() <= longest && !text.contains(char::is_control)
+            }
             Self::Word(words) => words.contains(&text),
             Self::Interface(letters) => interface(letters, text),
             Self::Name | Self::Reference(_) => {
@@ -159,6 +162,9 @@ impl Type {
             Self::Key => return format!("not a key: {}", self.expected()),
             Self::Base64 => {
                 return "not base64: join the lines between BEGIN and END of a PEM file into one".to_owned();
+            }
+            Self::Text(_) if text.contains(char::is_control) => {
+                return "more than one line, or characters that cannot be shown".to_owned();
             }
             Self::Text(longest) => return format!("longer than {longest} characters"),
             Self::Secret(_) => return format!("not a secret of {}", self.expected()),

@@ -8,6 +8,7 @@ mod system;
 mod wireguard;
 
 pub use ipsec::IpSec;
+pub(crate) use ipsec::is_served;
 pub use machine::Machine;
 pub use system::Crypto;
 pub use wireguard::{Mss, Peer, WireGuard};

@@ -1,5 +1,6 @@
 //! Algorithms by their names in VyOS.
 
+use crate::schema;
 use crypto::Cipher;
 use crypto::cipher::{self, Integrity};
 use crypto::exchange::Group;
@@ -107,10 +108,27 @@ pub(super) const ENCRYPTIONS: &[Encryption] = &[
     Encryption::Plain(cipher::Encryption::AesCbc(16)),
 ];
 
+/// Whether a word of the grammar names what is served, so that it may be offered: VyOS has more algorithms.
+pub(crate) fn is_served(words: &[&str], name: &str) -> bool {
+    let is_group = |number| group_by_number(number).is_some();
+    if words == schema::ENCRYPTIONS {
+        encryption_by_name(name).is_some()
+    } else if words == schema::HASHES {
+        integrity(name).is_some()
+    } else if words == schema::PRFS {
+        prf_by_name(name).is_some()
+    } else if words == schema::DH_GROUPS {
+        is_group(name)
+    } else if words == schema::KEY_EXCHANGES {
+        name != "ikev1"
+    } else {
+        name.strip_prefix("dh-group").is_none_or(is_group)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema;
 
     #[test]
     fn a_name_in_the_grammar_is_served_or_known_not_to_be() {

@@ -16,6 +16,7 @@ mod preset;
 mod second;
 mod secret;
 
+pub(crate) use algorithm::is_served;
 pub use algorithm::{encryption_by_name, prf_by_name, weakness};
 pub use crypto::exchange::Group;
 pub use crypto::pki::Revocation;
