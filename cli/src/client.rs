@@ -15,13 +15,21 @@ use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 
+/// The environment variable that names the socket of the daemon to ask, where no option does.
+pub(crate) const API: &str = "POSTERN_API";
+
+/// The socket of the only daemon to ask: that of the option, or else of the environment.
+pub(crate) fn chosen(api: Option<PathBuf>) -> Option<PathBuf> {
+    api.or_else(|| std::env::var_os(API).filter(|api| !api.is_empty()).map(PathBuf::from))
+}
+
 // The daemon to ask, and the format of its answer. Not a doc comment: clap would print that as the help of each verb.
 #[derive(Args)]
 pub(crate) struct Asking {
     /// Print JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Ask the daemon at this socket only
+    /// Ask the daemon at this socket only; by default at the one in POSTERN_API
     #[arg(long, global = true, value_name = "SOCKET")]
     pub(crate) api: Option<PathBuf>,
 }

@@ -4,6 +4,10 @@ use crate::operational;
 
 /// The first words of commands, longer ones first, and what to type instead.
 const ELSEWHERE: &[(&str, &str)] = &[
+    ("set system image", IMAGE),
+    ("delete system image", IMAGE),
+    ("rename system image", IMAGE),
+    ("install image", IMAGE),
     ("set", "postern configure -c 'set ...' -c commit"),
     ("delete", "postern configure -c 'delete ...' -c commit"),
     ("commit", "postern configure"),
@@ -40,6 +44,13 @@ pub(crate) fn instead(words: &[String]) -> Option<String> {
         ELSEWHERE.iter().find(|(known, _)| begins(known) && known.split(' ').count() >= ours)?;
     // The words that follow may be a secret.
     Some(format!("`{known}` is not a command of postern\n  fix: {fix}"))
+}
+
+/// The error for a command about images of the system, whose first word may be that of a program: `install image`.
+pub(crate) fn image(words: &[&str]) -> Option<String> {
+    let is_image = |known: &str| known.split(' ').eq(words.iter().copied().take(known.split(' ').count()));
+    let (known, _) = ELSEWHERE.iter().find(|(known, fix)| *fix == IMAGE && is_image(known))?;
+    Some(format!("`{known}` is not a command of postern\n  fix: {IMAGE}"))
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ pub(crate) fn peer(request: &Request) -> Result<Answer, Failure> {
     let found = vpn::wanted(request)?;
     let peers: Vec<IpsecPeer> = found.into_iter().map(|found| found.peer).collect();
     let status = if peers.iter().all(is_up) { 0 } else { NOT_UP };
-    let answer = Answer::new(Ipsec { peers }, |answer| answer.peers.iter().map(explain).collect());
+    let answer =
+        Answer::new(Ipsec { peers, is_absent: false }, |answer| answer.peers.iter().map(explain).collect());
     Ok(answer.with_status(status))
 }
 

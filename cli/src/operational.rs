@@ -15,7 +15,7 @@ mod table;
 pub(crate) use command_line::Command;
 use command_line::verbs;
 pub(crate) use command_line::verbs as verb_names;
-pub(crate) use expand::{expand, is_verb};
+pub(crate) use expand::{expand, is_command, is_verb};
 
 use crate::Failure;
 use crate::answer::Answer;

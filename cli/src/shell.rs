@@ -7,6 +7,7 @@
 
 pub(crate) mod api;
 mod arguments;
+mod attached;
 mod batch;
 mod changing;
 pub(crate) mod commit;
@@ -15,11 +16,15 @@ mod console;
 mod files;
 mod interactive;
 mod line;
+mod listing;
 mod outside;
 mod pipe;
+mod private;
 mod programs;
+mod refusal;
 pub(crate) mod session;
 pub(crate) mod showing;
+mod signals;
 mod stored;
 mod user;
 mod verbs;

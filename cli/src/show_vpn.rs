@@ -12,12 +12,13 @@ use gateway::ipsec::model::{
     Algorithms, ConnectionType, Group, Integrity, Ipsec, IpsecPeer, IpsecSa, IpsecTunnel, Prf,
 };
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 /// The peer that the request names, or all, with their text. Profiles are in it only while they have no instances.
 fn answer(request: &Request, text: impl Fn(&[IpsecPeer]) -> String + 'static) -> Result<Answer, Failure> {
     let found = vpn::wanted(request)?;
     let peers = found.into_iter().map(|found| found.peer).collect();
-    Ok(Answer::new(Ipsec { peers }, move |answer: &Ipsec| {
+    Ok(Answer::new(Ipsec { peers, is_absent: false }, move |answer: &Ipsec| {
         let shown = answer.peers.iter().filter(|peer| !peer.has_instances()).cloned();
         text(&shown.collect::<Vec<_>>())
     }))
@@ -187,8 +188,10 @@ fn sa(peer: &IpsecPeer, tunnel: &IpsecTunnel) -> Vec<String> {
     let newest = in_use(tunnel);
     let algorithms = newest.and_then(|sa| sa.algorithms);
     let up = |text: String| if newest.is_some() { text } else { NOTHING.to_owned() };
+    // As VyOS 1.3 names those of a peer that is called by its address: scripts look for it.
+    let is_older = peer.name.starts_with('@') || peer.name.parse::<IpAddr>().is_ok();
     vec![
-        tunnel.name.clone(),
+        format!("{}{}", if is_older { "peer-" } else { "" }, tunnel.name),
         if newest.is_some() { "up" } else { "down" }.to_owned(),
         newest.map_or_else(|| NOTHING.to_owned(), |sa| duration(sa.uptime)),
         up(format!("{}/{}", short_bytes(tunnel.received_bytes), short_bytes(tunnel.sent_bytes))),

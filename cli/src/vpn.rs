@@ -25,6 +25,9 @@ pub(crate) fn peers(request: &Request) -> Result<Vec<Found>, Failure> {
     if answers.is_empty() {
         return Err(not_running(&format!("no daemon answers in {}", api::DIRECTORY)));
     }
+    if answers.iter().all(|(_, answer)| answer.is_absent) {
+        return Err(not_running("the daemon that answers is for one WireGuard interface alone"));
+    }
     let of = |(socket, answer): (PathBuf, Ipsec)| {
         answer.peers.into_iter().map(move |peer| Found { socket: socket.clone(), peer })
     };

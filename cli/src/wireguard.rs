@@ -137,7 +137,7 @@ async fn serve(arguments: Arguments, captures: [Option<Capture>; 2], engines: Ar
     let interfaces = Interfaces::default();
     interfaces.show(Arc::clone(&interface), Labels::default());
     // Without peers, because clients ask every daemon for IPsec.
-    let shown = Shown::new(engines, vec![Arc::new(interfaces), Arc::new(ipsec::api::Peers::default())]);
+    let shown = Shown::new(engines, vec![Arc::new(interfaces), Arc::new(ipsec::api::Peers::absent())]);
     match api::bind(&api::path(&name)).await {
         Ok(listener) => drop(tokio::spawn(api::serve(listener, shown))),
         // `wg` works without the API: go on.
@@ -159,7 +159,7 @@ async fn serve(arguments: Arguments, captures: [Option<Capture>; 2], engines: Ar
 
 /// Whether the process is to outlive its terminal, as nohup requests by ignoring SIGHUP. Otherwise a hangup ends it, as it ends
 /// wireguard-go; a background process has no terminal.
-fn ignores_hangup() -> bool {
+pub(crate) fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits & 1 != 0)

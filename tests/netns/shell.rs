@@ -1,12 +1,12 @@
 //! `postern configure` and `postern shell` with a running daemon: from pipes, scripts and a terminal.
 
 mod guide;
+mod scripts;
 mod terminal;
 
 use crate::support::postern;
 use crate::transactions::Router;
 use std::io::Write;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// The output of a command, whose exit status must be this one.
@@ -147,56 +147,6 @@ fn two_sessions_lose_nothing_and_a_conflict_is_named() {
     assert_eq!(router.mtu(), 1320);
 }
 
-/// Runs a script with the programs in PATH, as a user would.
-fn script(router: &Router, programs: &Path, text: &str, status: i32) -> String {
-    let file = programs.join("script.sh");
-    std::fs::write(&file, text).expect("ours");
-    let path = std::env::var("PATH").unwrap_or_default();
-    let output = Command::new("bash")
-        .arg(&file)
-        .env("PATH", format!("{}:{path}", programs.display()))
-        .env("POSTERN_API", &router.site.socket)
-        .output();
-    said(&output.expect("bash is there"), status)
-}
-
-#[test]
-fn scripts_of_a_router_run_with_the_programs_in_path() {
-    let Some(router) = Router::new() else { return };
-    let folder = tempfile::tempdir().expect("a folder");
-    let programs = folder.path().join("programs");
-    let made = Command::new(postern()).args(["generate", "programs"]).arg(&programs).output();
-    said(&made.expect("it runs"), 0);
-    let text = script(
-        &router,
-        &programs,
-        "#!/bin/bash\nSTATUS=$(show configuration commands | grep \"wg0 address\")\necho \" $STATUS\"\n\
-         show interfaces wireguard | grep -E \"(wg0|Interface)\"\n",
-        0,
-    );
-    assert!(text.starts_with(" set interfaces wireguard wg0 address") && text.contains("\nwg0 "), "{text}");
-    let text = script(
-        &router,
-        &programs,
-        "#!/bin/bash\nset -e\nsource \"$(dirname \"$0\")/script-template\"\nconfigure\n\
-         set interfaces wireguard wg0 description 'a b'\nedit interfaces wireguard wg0\nset mtu 1300\ntop\ncompare\n\
-         commit\nsave\nrun show configuration commands | grep mtu\nexit\necho done\n",
-        0,
-    );
-    assert!(
-        text.contains("+description \"a b\"\n+mtu 1300\n") && text.ends_with("mtu 1300\ndone\n"),
-        "{text}"
-    );
-    assert_eq!(router.mtu(), 1300);
-    let text = script(
-        &router,
-        &programs,
-        "source \"$(dirname \"$0\")/script-template\"\nset interfaces wireguard wg0 mtu 1310 || echo refused\n",
-        0,
-    );
-    assert!(text.contains("no session of configuration") && text.contains("refused"), "{text}");
-}
-
 #[test]
 fn a_shell_takes_operational_commands_and_programs() {
     let Some(router) = Router::new() else { return };
@@ -214,4 +164,43 @@ fn a_shell_takes_operational_commands_and_programs() {
     let saved = std::fs::read_to_string(folder.path().join("backup-7.boot")).expect("saved");
     assert!(saved.starts_with("interfaces {\n") && saved.contains("mtu \"1300\""), "{saved}");
     assert!(text.contains("Warning: configuration changes have not been saved."), "{text}");
+}
+
+#[test]
+fn commands_of_a_session_are_refused_before_it_and_the_shell_is_forgiving_within() {
+    let Some(router) = Router::new() else { return };
+    let shell = |commands: &str, status| said(&piped(&router, &["shell", "--keep-going"], commands), status);
+    let text = shell(
+        "set interfaces wireguard wg0 mtu 1300\ncommit\nre vpn\nfrobnicate\nadd system image <URL>\n",
+        1,
+    );
+    for part in [
+        "1: Invalid command: [set]\n  fix: type configure first",
+        "2: Invalid command: [commit]\n",
+        "3: Ambiguous command: [re]\n  fix: write one of reload, ",
+        "4: Invalid command: [frobnicate]\n",
+        "5: `add system image` is not a command of postern\n  fix: upgrade",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(shell("run show version kernel | grep -c .\n", 0).ends_with("1\n"));
+    // Without run, and with an operational show, within a session.
+    let text = shell(
+        "configure\nX=it bash -c 'echo $X is $((40 + 2))'\nshow version kernel | count\ntop\nshow interfaces\nexit\n",
+        0,
+    );
+    assert!(text.starts_with("it is 42\n1\n") && text.contains(" wireguard wg0 {\n"), "{text}");
+}
+
+#[test]
+fn a_reader_that_goes_is_no_failure() {
+    let Some(router) = Router::new() else { return };
+    let mut command = program(&router, &["configure"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    drop(child.stdout.take());
+    let commands = "show\nset interfaces wireguard wg0 mtu 1300\ncommit\nshow\n";
+    child.stdin.take().expect("a pipe").write_all(commands.as_bytes()).expect("it reads");
+    assert_eq!(said(&child.wait_with_output().expect("it ends"), 0), "");
+    assert_eq!(router.mtu(), 1300, "what follows is carried out");
 }

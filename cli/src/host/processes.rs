@@ -139,6 +139,9 @@ fn load(text: &str) -> Option<[f64; 3]> {
     Some([numbers.next()?, numbers.next()?, numbers.next()?])
 }
 
+/// The characters of a command line that are shown; JSON has all.
+const COMMAND: usize = 100;
+
 fn text(found: &Running) -> String {
     let load = found.load.map(|[one, five, fifteen]| {
         format!("load average: {one:.2}, {five:.2}, {fifteen:.2} (1, 5, 15 minutes)\n")
@@ -155,7 +158,7 @@ fn text(found: &Running) -> String {
             format!("{:.1}", process.cpu),
             memory,
             time,
-            process.command.clone(),
+            process.command.chars().take(COMMAND).collect(),
         ]
     };
     let rows: Vec<Vec<String>> = found.processes.iter().map(row).collect();

@@ -3,7 +3,7 @@
 use super::names::Names;
 use super::table::TABLE;
 use super::{Argument, Entry, about_words, find, is_argument};
-use crate::client::Asking;
+use crate::client::{self, Asking};
 use crate::{Failure, answer};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Error, FromArgMatches, Subcommand, value_parser};
@@ -21,7 +21,7 @@ impl Command {
     /// Runs it and prints the answer.
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let Self { entry, values, flags, asking } = self;
-        let answer = entry.run(values, flags, asking.api)?;
+        let answer = entry.run(values, flags, client::chosen(asking.api))?;
         answer::print(&answer, asking.json)?;
         Ok(ExitCode::from(answer.status))
     }

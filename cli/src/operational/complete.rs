@@ -1,12 +1,13 @@
 //! `postern complete`: what can follow the words of an operational command, for the completion of a shell.
 
 use super::{about_words, beginning_with, is_argument};
+use crate::client;
 use clap::Args;
 use std::path::PathBuf;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Ask the daemon at this socket only
+    /// Ask the daemon at this socket only; by default at the one in POSTERN_API
     #[arg(long, value_name = "SOCKET")]
     api: Option<PathBuf>,
     /// The words so far, of which the last may be incomplete or empty
@@ -124,7 +125,7 @@ complete -c postern -n "__fish_postern_using_subcommand {verbs}" -f -a "(__fish_
 pub(crate) fn run(arguments: &Arguments) {
     let words: Vec<&str> = arguments.words.iter().map(String::as_str).collect();
     let (last, before) = words.split_last().map_or(("", &[][..]), |(last, before)| (*last, before));
-    for Candidate { word, about } in candidates(before, last, arguments.api.clone()) {
+    for Candidate { word, about } in candidates(before, last, client::chosen(arguments.api.clone())) {
         println!("{word}\t{about}");
     }
 }

@@ -1,7 +1,7 @@
 //! Abbreviations of operational commands: `sh vpn ips sa`.
 
 use super::command_line::verbs;
-use super::{beginning_with, is_argument};
+use super::{beginning_with, find, is_argument};
 use crate::Failure;
 
 /// The verb that a word is, or of which it is the only beginning, of two letters or more.
@@ -55,6 +55,14 @@ pub(crate) fn is_verb(word: &str) -> bool {
     verb(word).is_some()
 }
 
+/// Whether a line is an operational command, with all of its words.
+pub(crate) fn is_command(line: &str) -> bool {
+    let words = config::words(line).unwrap_or_default();
+    let words: Vec<&str> = words.iter().map(|word| word.as_str()).collect();
+    let full = expand(&words).unwrap_or_default();
+    find(&full.iter().map(String::as_str).collect::<Vec<_>>()).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,6 +82,7 @@ mod tests {
         assert_eq!(full("show drops --all").as_deref(), Ok("show drops --all"));
         assert_eq!(full("show frob").as_deref(), Ok("show frob"));
         assert!(full("show vpn ip sta").is_err_and(|error| error.contains("state, status")));
+        assert!(is_command("sh vpn ips sa") && is_command("show log tail 7") && !is_command("show vpn frob"));
         assert!(is_verb("show") && is_verb("sh") && !is_verb("re") && !is_verb("ls") && !is_verb("s"));
     }
 }

@@ -4,8 +4,8 @@ use super::api::Socket;
 use super::batch::{self, Source};
 use super::console::Console;
 use super::session::Session;
-use super::{interactive, user};
-use crate::Failure;
+use super::{attached, interactive, signals, user};
+use crate::{Failure, client};
 use clap::Args;
 use std::io::{IsTerminal, stdin, stdout};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,13 @@ pub(crate) struct Configure {
     /// Only begin the session of --session
     #[arg(long, requires = "session", hide = true)]
     begin: bool,
-    /// Ask the daemon at this socket
+    /// Start the process of a script's session, and print the folder of its pipes
+    #[arg(long, hide = true)]
+    attach: bool,
+    /// Be that process
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    serve: Option<PathBuf>,
+    /// Ask the daemon at this socket; by default at the one in POSTERN_API
     #[arg(long, value_name = "SOCKET")]
     api: Option<PathBuf>,
 }
@@ -54,7 +60,7 @@ pub(crate) struct Configure {
 pub(crate) struct Shell {
     #[command(flatten)]
     given: Given,
-    /// Ask the daemon at this socket
+    /// Ask the daemon at this socket; by default at the one in POSTERN_API
     #[arg(long, value_name = "SOCKET")]
     api: Option<PathBuf>,
 }
@@ -63,8 +69,11 @@ pub(crate) struct Shell {
 const NO_DAEMON: u8 = 2;
 
 pub(crate) fn configure(arguments: &Configure) -> Result<ExitCode, Failure> {
+    if arguments.attach {
+        return attached::begin(client::chosen(arguments.api.clone()).as_deref());
+    }
     let user = user::name();
-    let router = Box::new(Socket::new(arguments.api.clone()));
+    let router = Box::new(Socket::new(client::chosen(arguments.api.clone())));
     let begun = match arguments.session.as_deref().filter(|_| !arguments.begin) {
         Some(file) => Session::restore(router, user.clone(), file),
         None => Session::begin(router, user.clone()),
@@ -76,18 +85,21 @@ pub(crate) fn configure(arguments: &Configure) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::from(NO_DAEMON));
         }
     };
+    if let Some(folder) = &arguments.serve {
+        return attached::serve(session, folder);
+    }
     if let Some(file) = arguments.session.as_deref().filter(|_| arguments.begin) {
         session.store(file)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut console = Console::configuring(arguments.api.clone(), session, user);
+    let mut console = Console::configuring(client::chosen(arguments.api.clone()), session, user);
     let is_done = carry_out(&mut console, &arguments.given)?;
     let is_left = end(&console, arguments.session.as_deref())?;
     Ok(ExitCode::from(u8::from(!is_done || is_left)))
 }
 
 pub(crate) fn shell(arguments: &Shell) -> Result<ExitCode, Failure> {
-    let mut console = Console::operational(arguments.api.clone(), user::name());
+    let mut console = Console::operational(client::chosen(arguments.api.clone()), user::name());
     let is_done = carry_out(&mut console, &arguments.given)?;
     let is_left = end(&console, None)?;
     Ok(ExitCode::from(u8::from(!is_done || is_left)))
@@ -95,8 +107,13 @@ pub(crate) fn shell(arguments: &Shell) -> Result<ExitCode, Failure> {
 
 /// Carries out what was asked for, or what is typed; whether none of it failed.
 fn carry_out(console: &mut Console, given: &Given) -> Result<bool, Failure> {
+    let is_typed = given.command.is_empty()
+        && given.commands.is_none()
+        && stdin().is_terminal()
+        && stdout().is_terminal();
+    signals::watch(!is_typed)?;
     let source = match (&given.command[..], given.commands.as_deref()) {
-        ([], None) if stdin().is_terminal() && stdout().is_terminal() => {
+        _ if is_typed => {
             return interactive::run(console).map(|()| true);
         }
         ([], Some(file)) if file != Path::new("-") => Source::file(file)?,

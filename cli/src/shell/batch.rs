@@ -32,9 +32,28 @@ impl Source {
     }
 }
 
+/// An output whose reader may go, as `head` does: what follows is carried out, and printed to nobody.
+struct Patient<W>(W);
+
+impl<W: Write> Write for Patient<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
+            outcome => outcome,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.0.flush() {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            outcome => outcome,
+        }
+    }
+}
+
 /// Carries out all commands, or those before the first that fails. Whether none failed.
 pub(super) fn run(console: &mut Console, source: Source, keeps_going: bool) -> bool {
-    let (mut out, mut is_done) = (stdout(), true);
+    let (mut out, mut is_done) = (Patient(stdout()), true);
     for (index, line) in source.lines.enumerate() {
         let outcome = line.map_err(Into::into).and_then(|line| console.execute(&line, &mut out));
         // Errors stand behind what was printed before them.
@@ -58,4 +77,31 @@ pub(super) fn run(console: &mut Console, source: Source, keeps_going: bool) -> b
         return false;
     }
     is_done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What nothing reads, or what is full.
+    struct Broken(io::ErrorKind);
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(self.0.into())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_goes_is_no_failure_and_a_full_disk_is_one() {
+        let write = |kind| {
+            let mut out = Patient(Broken(kind));
+            out.write_all(b"a").and_then(|()| out.flush()).is_ok()
+        };
+        assert!(write(io::ErrorKind::BrokenPipe) && !write(io::ErrorKind::StorageFull));
+    }
 }

@@ -77,7 +77,12 @@ pub(super) fn comment(_: &mut Session, _: &Line<'_>) -> Result<Reply, Failure> {
 
 /// The caller runs operational commands: it knows where they print.
 pub(super) fn run(_: &mut Session, _: &Line<'_>) -> Result<Reply, Failure> {
-    Err("which command?\n  fix: run show vpn ipsec sa".into())
+    Err(which_command())
+}
+
+/// The error for `run` alone.
+pub(super) fn which_command() -> Failure {
+    "which command?\n  fix: run show vpn ipsec sa".into()
 }
 
 pub(super) fn copy(session: &mut Session, line: &Line<'_>) -> Result<Reply, Failure> {

@@ -10,7 +10,6 @@ use config::level::Completion;
 use config::schema::{Kind, Place};
 use config::{Level, Path, Tree};
 use gateway::api::model::Revision;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 /// What the completion of a line depends on.
@@ -37,7 +36,7 @@ pub(crate) struct Item {
 pub(crate) const ENTER: &str = "<Enter>";
 
 impl Item {
-    fn word(word: impl Into<String>, about: impl Into<String>) -> Self {
+    pub(super) fn word(word: impl Into<String>, about: impl Into<String>) -> Self {
         let word = word.into();
         Self { shown: word.clone(), word: Some(word), mark: "", about: about.into() }
     }
@@ -211,42 +210,6 @@ fn files(last: &str) -> Vec<Item> {
     items
 }
 
-/// A list with help, for a terminal of so many columns.
-pub(crate) fn listed(items: &[Item], columns: usize) -> String {
-    if items.is_empty() {
-        return "Nothing may follow\n".to_owned();
-    }
-    let width = items.iter().map(|item| item.shown.chars().count()).max().unwrap_or_default();
-    let width = width.min(columns.saturating_sub(8) / 2);
-    let mut text = "Possible completions:\n".to_owned();
-    for item in items {
-        let beginning = format!("{:>2} {:<width$}  ", item.mark, item.shown);
-        let indent = width + 5;
-        let room = columns.saturating_sub(indent + 1).max(16);
-        text.push_str(&beginning);
-        if item.shown.chars().count() > width && !item.about.is_empty() {
-            let _ = write!(text, "\n{}", " ".repeat(indent));
-        }
-        let mut used = 0;
-        for word in item.about.split(' ') {
-            let length = word.chars().count();
-            if used > 0 && used + 1 + length > room {
-                let _ = write!(text, "\n{}", " ".repeat(indent));
-                used = 0;
-            } else if used > 0 {
-                text.push(' ');
-                used += 1;
-            }
-            text.push_str(word);
-            used += length;
-        }
-        let end = text.trim_end_matches(' ').len();
-        text.truncate(end);
-        text.push('\n');
-    }
-    text
-}
-
 /// Whether a word begins a command that is not of this program: nothing is known of it.
 pub(crate) fn is_foreign(text: &str, context: &Context) -> bool {
     let first = text.split_whitespace().next().unwrap_or_default();
@@ -313,14 +276,5 @@ mod tests {
         assert_eq!(completed("set vpn ipsec ike-group "), None, "a name may be chosen");
         assert_eq!(completed("set vpn ipsec ike-group O"), Some(("FFICE".to_owned(), true)));
         assert_eq!(completed("set frob "), None);
-    }
-
-    #[test]
-    fn a_list_fits_a_narrow_window() {
-        let text = listed(&items("", &context("")), 40);
-        assert!(text.starts_with("Possible completions:\n"));
-        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
-        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(words(&text), words(&listed(&items("", &context("")), 200)), "nothing is left out");
     }
 }

@@ -8,7 +8,7 @@ use super::pipe::{Pipes, Told};
 use super::programs::Programs;
 use super::session::{Form, Session};
 use super::verbs::Unknown;
-use super::{outside, verbs};
+use super::{changing, outside, refusal, verbs};
 use crate::{Failure, operational};
 use std::io::Write;
 use std::path::PathBuf;
@@ -111,12 +111,19 @@ impl Console {
                 self.session = None;
                 Ok(if self.is_shell { Flow::Next } else { Flow::End })
             }
-            // What only an operational command begins with needs no `run`.
-            Err(error) if error.is::<Unknown>() && operational::is_verb(first_word(line)) => {
-                self.operate(line, out)
-            }
-            Err(error) => Err(error),
+            // What is no command of a session needs no `run`.
+            Err(error) if error.is::<Unknown>() && self.is_for_others(line) => self.operate(line, out),
+            Err(_) if verb == Ok("show") && operational::is_command(command) => self.operate(line, out),
+            Err(error) => refusal::image(line).and(Err(error)),
         }
+    }
+
+    /// Whether a line that is no command of a session begins with an operational command, or with a program.
+    fn is_for_others(&self, line: &str) -> bool {
+        let first = first_word(line);
+        let is_meant = || verbs::find(first).is_err_and(|several| several.is_empty());
+        operational::is_verb(first)
+            || self.is_shell && is_meant() && (outside::is_program(first) || outside::is_assignment(first))
     }
 
     /// A line of an operational command or of a program.
@@ -136,13 +143,23 @@ impl Console {
             "exit" | "logout" if self.session.is_none() => return Ok(Flow::End),
             "save" if self.session.is_none() => return self.save(line, out),
             "cd" => return outside::change_folder(line).map(|()| Flow::Next),
+            "run" => {
+                let rest = line.trim_start_matches("run").trim();
+                return if rest.is_empty() {
+                    Err(changing::which_command())
+                } else {
+                    self.operate(rest, out)
+                };
+            }
             _ => {}
         }
+        refusal::misplaced(line, self.session.is_some())?;
         let parts = parts(line);
         let (command, behind) = parts.split_first().map_or(("", &[][..]), |(first, behind)| (*first, behind));
         let is_ours = outside::is_ours(first) && !has_shell_words(line);
         let pipes = if is_ours { Pipes::read(behind)? } else { Pipes::default() };
         if !is_ours {
+            refusal::unknown(line)?;
             self.unfinished = format!("{line}\n");
             return self.program(out);
         }

@@ -3,9 +3,11 @@
 
 use super::commit::numbered;
 use super::session::{Line, Reply, Session, listed, read};
+use super::signals;
 use crate::Failure;
 use config::{Path as Place, Text, Tree, edit, print};
 use gateway::api::model::{InForce, Saved};
+use rustix::process::geteuid;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -270,22 +272,34 @@ impl Temporary {
     }
 }
 
-/// Makes a folder that only this user can use.
+/// Makes a folder that only this user can use. A signal that ends the program removes it.
 pub(super) fn private_folder() -> io::Result<PathBuf> {
+    let place = place_of_folders();
     let mut number = 0;
     loop {
-        let folder = std::env::temp_dir().join(format!("postern-{}-{number}", std::process::id()));
+        let folder = place.join(format!("postern-{}-{number}", std::process::id()));
         match fs::DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => return Ok(folder),
+            Ok(()) => {
+                signals::note(&folder);
+                return Ok(folder);
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1000 => number += 1,
             Err(error) => return Err(error),
         }
     }
 }
 
+/// The folder of this user that is in memory and goes with the login, or else that of all users.
+fn place_of_folders() -> PathBuf {
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| {
+        fs::metadata(folder).is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw())
+    });
+    own.unwrap_or_else(std::env::temp_dir)
+}
+
 impl Drop for Temporary {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        signals::remove(&self.folder);
     }
 }
 

@@ -3,6 +3,7 @@
 use super::complete::{self, Context};
 use super::console::{Console, Flow, is_told};
 use super::line::ends_in_quotes;
+use super::listing;
 use crate::Failure;
 use rustix::termios::tcgetwinsize;
 use rustyline::config::Configurer as _;
@@ -13,10 +14,8 @@ use rustyline::{
     Modifiers, RepeatCount,
 };
 use std::io::{Write, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// The number of lines that are kept.
 const KEPT: usize = 1000;
@@ -76,21 +75,13 @@ impl ConditionalEventHandler for Tab {
 
 /// Reads lines and carries them out until the end.
 pub(super) fn run(console: &mut Console) -> Result<(), Failure> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let _entered = runtime.enter();
-    // Ctrl-C ends what runs, and not the command line.
-    let _interrupts = signal(SignalKind::interrupt())?;
     let help = Help::default();
     let mut editor = editor(&help)?;
     let history = history();
     if let Some(history) = &history {
         let _ = editor.load_history(history);
     }
-    let outcome = converse(console, &mut editor, &help);
-    if let Some(history) = &history {
-        let _ = editor.save_history(history);
-    }
-    outcome
+    converse(console, &mut editor, &help, history.as_deref())
 }
 
 fn editor(help: &Help) -> Result<Editor<(), DefaultHistory>, Failure> {
@@ -114,6 +105,7 @@ fn converse(
     console: &mut Console,
     editor: &mut Editor<(), DefaultHistory>,
     help: &Help,
+    history: Option<&Path>,
 ) -> Result<(), Failure> {
     let (mut initial, mut is_more, mut ends) = ((String::new(), String::new()), false, 0);
     loop {
@@ -124,7 +116,7 @@ fn converse(
         let asked = locked(help).asked.take();
         if let Some((line, at)) = asked {
             let (before, after) = line.split_at(at);
-            print!("{}", complete::listed(&complete::items(before, &locked(help).context), columns()));
+            print!("{}", listing::listed(&complete::items(before, &locked(help).context), columns()));
             initial = (before.to_owned(), after.to_owned());
             continue;
         }
@@ -141,14 +133,49 @@ fn converse(
             Err(ReadlineError::Eof) => "exit".to_owned(),
             Err(error) => return Err(error.into()),
         };
-        if !config::error::may_hold_secret(&text) && !text.trim().is_empty() {
-            let _ = editor.add_history_entry(text.as_str());
-        }
+        keep(&text, editor, history);
         match lines(console, &text) {
             Flow::End => return Ok(()),
             flow => is_more = flow == Flow::More,
         }
     }
+}
+
+/// Keeps a line in the history, and in its file at once: the terminal may go at any time.
+fn keep(text: &str, editor: &mut Editor<(), DefaultHistory>, history: Option<&Path>) {
+    if text.trim().is_empty() || is_private(text) {
+        return;
+    }
+    let is_new = editor.add_history_entry(text).unwrap_or_default();
+    if let Some(history) = history.filter(|_| is_new) {
+        let _ = editor.append_history(history);
+    }
+}
+
+/// Whether a line may hold a secret: of the configuration, or of another program and of a URL.
+fn is_private(text: &str) -> bool {
+    let small = text.to_lowercase();
+    let is_named = [
+        "password",
+        "passwd",
+        "passphrase",
+        "token",
+        "authorization",
+        "bearer",
+        "apikey",
+        "api-key",
+        "api_key",
+    ];
+    config::error::may_hold_secret(text)
+        || is_named.iter().any(|name| small.contains(name))
+        || small.split("://").skip(1).any(has_credentials)
+}
+
+/// Whether a URL, without its scheme, has a password, or a query, which may be a signature.
+fn has_credentials(url: &str) -> bool {
+    let url = url.split(|c: char| c.is_whitespace() || "'\"".contains(c)).next().unwrap_or_default();
+    let host = url.split('/').next().unwrap_or_default();
+    host.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) || url.contains('?')
 }
 
 /// Carries out what was typed, or several lines that were pasted.
@@ -194,4 +221,31 @@ fn folder() -> String {
 
 fn columns() -> usize {
     tcgetwinsize(stdout()).map_or(80, |size| usize::from(size.ws_col)).max(20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_with_secrets_are_not_kept() {
+        for line in [
+            "save scp://admin:OpenSesame@192.0.2.1/a.conf",
+            "load 'https://a:b@example.org/a'",
+            "load https://example.org/a?sig=OpenSesame",
+            "curl -H 'Authorization: Bearer OpenSesame' https://example.org",
+            "mysql --password=OpenSesame",
+            "set vpn ipsec authentication psk a secret OpenSesame",
+        ] {
+            assert!(is_private(line), "{line}");
+        }
+        for line in [
+            "save scp://admin@192.0.2.1/a.conf",
+            "load https://example.org/a@b/c:d",
+            "set interfaces wireguard wg0 mtu 1400",
+            "show vpn ipsec sa | match 'a?'",
+        ] {
+            assert!(!is_private(line), "{line}");
+        }
+    }
 }

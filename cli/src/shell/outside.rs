@@ -1,13 +1,11 @@
 //! Programs that the command line starts: this one, for operational commands, and bash for all that it does not know.
 
 use super::pipe::Told;
+use crate::client::API;
 use crate::{Cli, Failure, operational};
 use clap::CommandFactory;
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-/// The environment variable that names the socket of the daemon, for programs that are started from here.
-pub(crate) const API: &str = "POSTERN_API";
 
 /// Whether a word is a command of this program.
 pub(super) fn is_ours(word: &str) -> bool {
@@ -45,6 +43,22 @@ pub(super) fn is_complete(text: &str) -> Result<bool, Failure> {
         ["unexpected end of file", "unexpected EOF", "here-document"].iter().any(|it| said.contains(it));
     // A quotation or a here-document may go on; anything else is an error that bash reports when it runs it.
     Ok(!is_open)
+}
+
+/// Whether bash knows a word: as a program, or as one of its own.
+pub(super) fn is_program(word: &str) -> bool {
+    bash()
+        .args(["-c", "type -t -- \"$1\" > /dev/null", "bash", word])
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Whether a word sets a variable of the program behind it: `LC_ALL=C date`.
+pub(super) fn is_assignment(word: &str) -> bool {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    word.split_once('=').is_some_and(|(name, _)| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(is_of_name)
+    })
 }
 
 /// Runs lines of bash, in which the operational commands are programs in a folder.
@@ -107,6 +121,17 @@ mod tests {
             "an error is complete"
         );
         assert!(!complete("cat << 'EOF'\na\n") && !complete("while true; do\n") && !complete("echo 'a\n"));
+    }
+
+    #[test]
+    fn a_variable_may_stand_before_a_program() {
+        assert!(
+            is_assignment("LC_ALL=C")
+                && is_assignment("_x=")
+                && !is_assignment("a-b=c")
+                && !is_assignment("=c")
+        );
+        assert!(is_program("cat") && is_program("for") && !is_program("frobnicate") && !is_program("-v"));
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! What the output of a command goes through: `show configuration | match peer | count`.
 
+use super::private;
 use super::session::Form;
 use crate::Failure;
-use regex_lite::{Captures, Regex};
+use regex_lite::Regex;
 use std::fmt;
 use std::io::{IsTerminal, Write, stdout};
-use std::net::IpAddr;
 use std::process::{Command, Stdio};
+
+/// The program that shows a page at a time: that of the user, or the first that is installed.
+const PAGER: &str = "if [ -n \"$PAGER\" ]; then eval \"$PAGER\"; elif type -P less > /dev/null; then less -FRX; \
+    elif type -P more > /dev/null; then more; else cat; fi";
 
 /// A pipe, as help and completion name it.
 pub(crate) const PIPES: &[(&str, &str)] = &[
@@ -17,7 +21,7 @@ pub(crate) const PIPES: &[(&str, &str)] = &[
     ("more", "A page at a time"),
     ("no-match", "Only lines that do not match a regular expression"),
     ("no-more", "All at once"),
-    ("strip-private", "Without addresses and secrets"),
+    ("strip-private", "Without addresses, names of users and hosts, and secrets"),
 ];
 
 /// What is done to a text, in order.
@@ -102,10 +106,10 @@ impl Pipes {
                 Stage::Match(expression) => kept(&text, |line| expression.is_match(line)),
                 Stage::NoMatch(expression) => kept(&text, |line| !expression.is_match(line)),
                 Stage::Count => format!("{}\n", text.lines().count()),
-                Stage::StripPrivate => stripped(&text),
+                Stage::StripPrivate => private::stripped(&text),
                 Stage::More if at == last && stdout().is_terminal() => {
                     out.flush()?;
-                    return through("${PAGER:-less -FRX}", &text, true).map(|_| ());
+                    return through(PAGER, &text, true).map(|_| ());
                 }
                 Stage::More | Stage::NoMore => text,
                 Stage::Program(program) => {
@@ -156,34 +160,6 @@ fn through(program: &str, text: &str, prints: bool) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A text without addresses and secrets, to be shown to others.
-fn stripped(text: &str) -> String {
-    let Ok(address) = Regex::new("[0-9a-fA-F]*[.:][0-9a-fA-F.:]*[0-9a-fA-F]") else { return String::new() };
-    let line = |line: &str| {
-        let shown = config::error::without_secrets(line);
-        format!("{}\n", address.replace_all(&shown, |found: &Captures<'_>| hidden(&found[0])))
-    };
-    text.lines().map(line).collect()
-}
-
-/// An address without its first half; what is none stays.
-fn hidden(text: &str) -> String {
-    let parts: Vec<&str> = text.split(':').collect();
-    let is_mac = parts.len() == 6 && parts.iter().all(|part| part.len() == 2);
-    match text.parse::<IpAddr>() {
-        Ok(IpAddr::V4(address)) => {
-            let [_, _, third, fourth] = address.octets();
-            format!("xxx.xxx.{third}.{fourth}")
-        }
-        Ok(IpAddr::V6(address)) => {
-            let last = address.segments()[4..].iter().map(|part| format!("{part:x}")).collect::<Vec<_>>();
-            format!("xxxx:xxxx:xxxx:xxxx:{}", last.join(":"))
-        }
-        Err(_) if is_mac => format!("xx:xx:xx:{}", parts[3..].join(":")),
-        Err(_) => text.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,17 +185,5 @@ mod tests {
         for parts in [&["match"][..], &["match ("], &["match a b"], &[""]] {
             assert!(Pipes::read(parts).is_err(), "{parts:?}");
         }
-    }
-
-    #[test]
-    fn nothing_private_is_left() {
-        let text = "peer 203.0.113.10 local-address 2001:db8::1\nset vpn ipsec authentication psk a secret Open\n\
-            mac 52:54:00:12:34:56 at 10:15:30 of 10.0.0.0/24\n";
-        let shown = piped(text, &["strip-private"]);
-        assert_eq!(
-            shown,
-            "peer xxx.xxx.113.10 local-address xxxx:xxxx:xxxx:xxxx:0:0:0:1\nset vpn ipsec authentication psk a secret ****\n\
-             mac xx:xx:xx:12:34:56 at 10:15:30 of xxx.xxx.0.0/24\n"
-        );
     }
 }

@@ -1,8 +1,7 @@
 //! A folder of programs with the names of commands, for scripts: each is a link to this one, which does what its name says.
 
-use super::files;
-use super::outside::API;
 use super::verbs::VERBS;
+use super::{files, signals};
 use crate::{Failure, operational};
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
@@ -20,13 +19,18 @@ fn of_a_session(name: &str) -> bool {
     VERBS.iter().any(|verb| verb.name == name && verb.name != "configure" && verb.name != "show")
 }
 
+/// Commands of a session whose names other programs have: a link would hide those from scripts. The template has them.
+const OF_OTHERS: &[&str] = &["compare", "edit", "merge", "rename", "top"];
+
 /// What a program of this name is called with, after its path. None if the name is that of no command.
 pub(crate) fn command_line(name: &str, arguments: &[OsString]) -> Option<Vec<OsString>> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let api = variable(API).map(|api| [OsString::from("--api"), api]).into_iter().flatten();
     if operational::verb_names().contains(&name) || name == "configure" {
         let first = [OsString::from(name)].into_iter();
-        return Some(first.chain(arguments.iter().cloned()).chain(api).collect());
+        return Some(first.chain(arguments.iter().cloned()).collect());
+    }
+    if name == "run" && !arguments.is_empty() {
+        return Some(arguments.to_vec());
     }
     if !of_a_session(name) {
         return None;
@@ -35,7 +39,7 @@ pub(crate) fn command_line(name: &str, arguments: &[OsString]) -> Option<Vec<OsS
     let line = [name.to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ");
     let session = variable(SESSION).map(|file| [OsString::from("--session"), file]).into_iter().flatten();
     let first = ["configure", "-c", &line].map(OsString::from).into_iter();
-    Some(first.chain(session).chain(api).collect())
+    Some(first.chain(session).collect())
 }
 
 /// Makes the links and the template in a folder.
@@ -44,7 +48,8 @@ pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
     let in_folder = |error: io::Error| format!("{}: {error}", folder.display());
     fs::create_dir_all(folder).map_err(in_folder)?;
     let operational = operational::verb_names().into_iter();
-    for name in operational.chain(VERBS.iter().map(|verb| verb.name)) {
+    let of_sessions = VERBS.iter().map(|verb| verb.name).filter(|name| !OF_OTHERS.contains(name));
+    for name in operational.chain(of_sessions) {
         let link = folder.join(name);
         match symlink(&program, &link) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && link.is_symlink() => {
@@ -74,7 +79,7 @@ impl Programs {
 
 impl Drop for Programs {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        signals::remove(&self.0);
     }
 }
 
@@ -92,6 +97,7 @@ mod tests {
         assert_eq!(line("show", &["vpn", "ipsec", "sa"]).expect("known"), ["show", "vpn", "ipsec", "sa"]);
         assert_eq!(line("configure", &["-c", "commit"]).expect("known"), ["configure", "-c", "commit"]);
         assert_eq!(line("set", &["a", "b c"]).expect("known"), ["configure", "-c", "set a 'b c'"]);
+        assert_eq!(line("run", &["show", "vpn"]).expect("known"), ["show", "vpn"]);
         assert_eq!((line("postern", &["show"]), line("ls", &[])), (None, None));
     }
 }

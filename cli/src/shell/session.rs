@@ -87,9 +87,8 @@ impl Session {
         let mut path: Vec<&str> = self.level.words();
         for (at, word) in words.iter().enumerate() {
             let Some(next) = cursor.expand(word) else {
-                return Err(invalid_path(&Path::new(
-                    self.level.words().into_iter().chain(words[..=at].iter().copied()),
-                )));
+                let path = Path::new(self.level.words().into_iter().chain(words[..=at].iter().copied()));
+                return Err(invalid_path(&path, &cursor.abbreviated(word)));
             };
             path.push(if next.tag().is_some() { word } else { next.word() });
             cursor = next;
@@ -107,9 +106,11 @@ impl Session {
     }
 }
 
-/// The error for a path that the grammar does not have.
-pub(super) fn invalid_path(path: &Path) -> Failure {
-    format!("Configuration path: [{path}] is not valid").into()
+/// The error for a path that the grammar does not have, with the words that its last one may begin.
+fn invalid_path(path: &Path, begun: &[&str]) -> Failure {
+    let fix =
+        if begun.is_empty() { String::new() } else { format!("\n  fix: write one of {}", begun.join(", ")) };
+    format!("Configuration path: [{path}] is not valid{fix}").into()
 }
 
 /// Reads what the daemon says.

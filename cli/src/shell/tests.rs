@@ -233,6 +233,22 @@ fn secrets_are_hidden_unless_asked_for() {
 }
 
 #[test]
+fn an_ambiguous_word_names_its_candidates() {
+    let mut test = Test::new();
+    let said = test.refuses("set vpn ipsec lo level 1");
+    assert!(
+        said.contains("ambiguous word \"lo\"") && said.contains("fix: write one of log, logging"),
+        "{said}"
+    );
+    assert!(test.refuses("edit vpn ipsec lo").ends_with("fix: write one of log, logging"));
+    assert!(
+        test.refuses("co").ends_with(
+            "fix: write one of comment, commit, commit-confirm, compare, configure, confirm, copy"
+        )
+    );
+}
+
+#[test]
 fn files_are_saved_loaded_and_merged() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("postern.conf").to_string_lossy().into_owned();

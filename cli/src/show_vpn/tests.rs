@@ -19,6 +19,14 @@ fn sas_have_the_columns_of_vyos_and_those_that_are_down_a_reason() {
 }
 
 #[test]
+fn a_tunnel_of_a_peer_called_by_its_address_is_named_as_scripts_expect() {
+    let mut peer = up();
+    peer.name = "192.0.2.2".to_owned();
+    peer.tunnels[0].name = "192.0.2.2-tunnel-1".to_owned();
+    assert!(sa_table(&[peer]).contains("\npeer-192.0.2.2-tunnel-1  up "));
+}
+
+#[test]
 fn a_peer_that_does_not_answer_is_silent_as_in_explain() {
     let silent = IpsecPeer { silent: Some(14), ..up() };
     let line = |text: String, number: usize| text.lines().nth(number).unwrap_or_default().to_owned();

@@ -18,18 +18,26 @@ use std::sync::Arc;
 
 /// The peers of the gateway, if there is one.
 #[derive(Clone, Default)]
-pub struct Peers(Arc<ArcSwapOption<Gateway>>);
+pub struct Peers {
+    gateway: Arc<ArcSwapOption<Gateway>>,
+    is_absent: bool,
+}
 
 impl Peers {
+    /// Of a daemon without IPsec.
+    pub fn absent() -> Self {
+        Self { is_absent: true, ..Self::default() }
+    }
+
     /// Shows the peers of this gateway, or none.
     pub fn show(&self, gateway: Option<Arc<Gateway>>) {
-        self.0.store(gateway);
+        self.gateway.store(gateway);
     }
 }
 
 impl View for Peers {
     fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
-        self.0.load_full().into_iter().map(|gateway| gateway as Arc<dyn Counters>).collect()
+        self.gateway.load_full().into_iter().map(|gateway| gateway as Arc<dyn Counters>).collect()
     }
 
     fn routes(&self) -> Router {
@@ -41,11 +49,11 @@ impl View for Peers {
 }
 
 async fn ipsec(State(shown): State<Peers>) -> Json<model::Ipsec> {
-    let peers = match shown.0.load_full() {
+    let peers = match shown.gateway.load_full() {
         Some(gateway) => gateway.status().await,
         None => Vec::new(),
     };
-    Json(model::Ipsec { peers })
+    Json(model::Ipsec { peers, is_absent: shown.is_absent })
 }
 
 async fn reset(
@@ -53,7 +61,7 @@ async fn reset(
     which: Result<Json<model::Reset>, JsonRejection>,
 ) -> Result<Json<bool>, Response> {
     let Json(which) = which.map_err(|rejection| unreadable(&rejection))?;
-    let known = match shown.0.load_full() {
+    let known = match shown.gateway.load_full() {
         Some(gateway) => gateway.reset(&which.peer, which.tunnel).await,
         None => false,
     };

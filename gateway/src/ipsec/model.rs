@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct Ipsec {
     /// Every configured peer, and connected peers that are no longer configured.
     pub peers: Vec<IpsecPeer>,
+    /// Whether the daemon serves no IPsec, whatever is configured: `postern wireguard`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_absent: bool,
 }
 
 /// An IPsec peer.

@@ -40,6 +40,7 @@ impl Terminal {
             .arg(&router.site.socket)
             .env("HOME", home.path())
             .env("TERM", "xterm")
+            .env("XDG_RUNTIME_DIR", home.path())
             .env_remove("SUDO_USER")
             .current_dir(home.path())
             .stdin(open())
@@ -167,6 +168,24 @@ fn secrets_are_not_kept_and_the_history_is_private() {
     let kept = std::fs::read_to_string(&file).expect("it was written");
     assert!(kept.contains("edit vpn ipsec authentication psk a\n") && !kept.contains("Open"), "{kept}");
     assert_eq!(mode(&file), 0o600);
+}
+
+#[test]
+fn a_signal_that_ends_the_shell_leaves_the_history_and_no_files() {
+    let Some(router) = Router::new() else { return };
+    for signal in ["TERM", "HUP"] {
+        let mut terminal = Terminal::new(&router, &["shell"], 80);
+        terminal.shows("$ ");
+        terminal.line("show version kernel", "$ ");
+        // bash is a child of the shell.
+        terminal.types(&format!("kill -{signal} $PPID\r"));
+        terminal.ends();
+        let kept =
+            std::fs::read_to_string(terminal.home.path().join(".postern_history")).expect("it was written");
+        assert!(kept.contains("show version kernel\n") && kept.contains("$PPID"), "{kept}");
+        let left = std::fs::read_dir(terminal.home.path()).expect("it is there").count();
+        assert_eq!(left, 1, "only the history");
+    }
 }
 
 fn mode(file: &Path) -> u32 {
