@@ -5,6 +5,7 @@ use caps::CapSet;
 use clap::Args;
 use gateway::machine::Connection;
 use gateway::machine::helper::{Helper, Place, Rules};
+use gateway::machine::request::Owner;
 use rustix::process::geteuid;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -38,14 +39,27 @@ impl Default for Allowed {
     }
 }
 
-/// Starts the helper, if this is root's to do; must be called before rights are given up.
-pub(crate) fn helper(allowed: &Allowed) -> Result<Connection, Failure> {
+/// How the helper is started.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    allowed: Allowed,
+    /// The configuration file of the daemon that is served: files of other daemons are not touched
+    #[arg(long, value_name = "FILE", default_value = crate::run::CONFIG)]
+    owner: PathBuf,
+}
+
+/// Starts the helper for the daemon of a configuration file, if this is root's to do; must be called before rights are given up.
+pub(crate) fn helper(allowed: &Allowed, file: &Path) -> Result<Connection, Failure> {
     if !geteuid().is_root() {
         return Ok(Connection::Listens(SOCKET.into()));
     }
+    let owner = Owner::of(file)
+        .map_err(|error| format!("{error}\n  fix: rename it, or start the daemon with --no-machine"))?;
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new("/proc/self/exe");
-    command.arg("machine-helper").arg("--machine-root").arg(&allowed.machine_root);
+    command.arg("machine-helper").arg("--owner").arg(owner.as_str());
+    command.arg("--machine-root").arg(&allowed.machine_root);
     for folder in &allowed.scripts {
         command.arg("--scripts").arg(folder);
     }
@@ -60,14 +74,15 @@ pub(crate) fn helper(allowed: &Allowed) -> Result<Connection, Failure> {
 }
 
 /// Serves a daemon until it ends.
-pub(crate) fn serve(allowed: Allowed) -> Outcome {
+pub(crate) fn serve(Arguments { allowed, owner }: Arguments) -> Outcome {
     log::start()?;
+    let owner = Owner::of(&owner)?;
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     socket.peer_addr().map_err(|error| format!("the standard input is no socket of a daemon: {error}"))?;
     drop_capabilities()?;
     let Allowed { scripts, no_tasks, machine_root } = allowed;
     let rules = Rules { scripts: if no_tasks { Vec::new() } else { scripts } };
-    Ok(Helper::new(Place::new(machine_root), rules).serve(&socket, &socket)?)
+    Ok(Helper::new(Place::new(machine_root), rules, owner).serve(&socket, &socket)?)
 }
 
 /// Owning the files is enough where systemd starts the services; otherwise those would have no more capabilities than this.

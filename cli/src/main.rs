@@ -90,7 +90,7 @@ enum Verb {
     Import(import::Arguments),
     /// Change settings of the machine for a daemon, which asks by the socket that is the standard input
     #[command(hide = true)]
-    MachineHelper(machine::Allowed),
+    MachineHelper(machine::Arguments),
     /// Serve one WireGuard interface, to be configured with wg and wg-quick
     Wireguard(wireguard::Arguments),
 }
@@ -126,7 +126,7 @@ fn main() -> ExitCode {
             bench::clean_up_when_told_to_end().map_err(Into::into).and_then(|()| ::bench::demo::run(seconds))
         }
         Verb::Generate(what) => generate::run(what),
-        Verb::MachineHelper(allowed) => machine::serve(allowed),
+        Verb::MachineHelper(arguments) => machine::serve(arguments),
         Verb::Wireguard(arguments) => wireguard::run(arguments),
     };
     match outcome {

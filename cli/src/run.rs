@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// The default socket of the API.
 pub(crate) const API: &str = "/run/postern/postern.sock";
 /// The default configuration file.
-const CONFIG: &str = "/etc/postern/postern.conf";
+pub(crate) const CONFIG: &str = "/etc/postern/postern.conf";
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -101,7 +101,11 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
     occupied::look(daemon::requirements(&read.settings).ports.into_iter());
     service_user::report(user.as_ref());
     // While this process may still start one that keeps its rights.
-    let machine = if arguments.no_machine { Connection::Off } else { machine::helper(&arguments.allowed)? };
+    let machine = if arguments.no_machine {
+        Connection::Off
+    } else {
+        machine::helper(&arguments.allowed, &arguments.config)?
+    };
     privilege::drop_unneeded(Needs {
         raw_sockets: true,
         file: Some(&arguments.config),

@@ -1,6 +1,6 @@
 //! The daemon's end of the socket to its helper.
 
-use super::request::{Answer, LONGEST, Verb, Wire};
+use super::request::{Answer, LONGEST, Owner, Verb, Wire};
 use config::settings::Machine;
 use config::settings::machine::Part;
 use std::io;
@@ -51,7 +51,8 @@ pub enum ClientError {
 impl Client {
     /// Asks by this connection, for the daemon of a configuration file.
     pub fn new(connection: Connection, file: &Path) -> Self {
-        let owner = std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).display().to_string();
+        // The helper refuses what is no path.
+        let owner = Owner::of(file).map_or_else(|_| String::new(), |owner| owner.as_str().to_owned());
         Self { connection, stream: None, owner }
     }
 

@@ -4,6 +4,7 @@ use super::model::{Finding, Setting};
 use config::settings::Machine;
 use config::settings::machine::Part;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// Bytes of a request.
 pub const LONGEST: usize = 1 << 20;
@@ -17,9 +18,13 @@ pub struct Request {
     pub part: Part,
     /// What the part is to be.
     pub machine: Machine,
-    /// The configuration file of the daemon, which the files of the helper name.
-    pub owner: String,
+    /// The configuration file of the daemon that asks.
+    pub owner: Owner,
 }
+
+/// The configuration file of a daemon, which the files of its helper name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner(String);
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +76,35 @@ pub enum RequestError {
     /// No path of a file.
     #[error("{0:?} is no configuration file")]
     Owner(String),
+    /// The daemon of another configuration.
+    #[error(
+        "settings of the machine are changed for the configuration {}, and not for {}\n  \
+         fix: start the daemon as root, or name its configuration in postern-machine@.service: --owner FILE", own.0, asked.0
+    )]
+    OtherOwner {
+        /// What the helper serves.
+        own: Owner,
+        /// What the daemon says that it serves.
+        asked: Owner,
+    },
+}
+
+impl Owner {
+    /// The path as it stands in one line of a file.
+    pub fn new(path: String) -> Result<Self, RequestError> {
+        let is_path = path.starts_with('/') && path.len() < 4096 && !path.contains(char::is_control);
+        if is_path { Ok(Self(path)) } else { Err(RequestError::Owner(path)) }
+    }
+
+    /// The configuration file of a process, which may have been named from its folder.
+    pub fn of(file: &Path) -> Result<Self, RequestError> {
+        Self::new(std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).display().to_string())
+    }
+
+    /// The path.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 impl Request {
@@ -80,10 +114,7 @@ impl Request {
         let Some(part) = Part::ALL.into_iter().find(|known| known.to_string() == part) else {
             return Err(RequestError::Part(part));
         };
-        let is_path = owner.starts_with('/') && owner.len() < 4096 && !owner.contains(char::is_control);
-        if !is_path {
-            return Err(RequestError::Owner(owner));
-        }
+        let owner = Owner::new(owner)?;
         let machine = Machine::read(part, &lines).map_err(|errors| {
             let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
             RequestError::Lines(errors.join("\n"))
@@ -109,6 +140,7 @@ mod tests {
         let request = parse("system option performance", lines, OWNER).expect("right");
         assert_eq!((request.verb, request.part), (Verb::Apply, Part::Performance));
         assert!(parse("system option performance", "", OWNER).is_ok(), "it goes");
+        assert_eq!(request.owner.as_str(), OWNER);
         for (part, lines, owner) in [
             ("system option performance", "set system option performance fast", OWNER),
             ("system syslog", lines, OWNER),

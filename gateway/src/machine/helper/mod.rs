@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! socket ──> Request::parse ──> check: what would not work
-//!                         └───> apply: files and values ──> verified ──> the program is told; or all goes back
+//!                         └───> apply: lock ──> files and values ──> verified ──> the program is told; or all goes back
 //! ```
 //!
 //! What a request can name is in the configuration's own types, and each part has its files. A daemon that was taken over can
@@ -20,7 +20,7 @@ mod tasks;
 pub use place::Place;
 
 use super::model::Finding;
-use super::request::{Answer, LONGEST, Request, Verb};
+use super::request::{Answer, LONGEST, Owner, Request, RequestError, Verb};
 use config::settings::machine::Part;
 use place::{Change, Content, PlaceError};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -37,6 +37,8 @@ pub struct Rules {
 pub struct Helper {
     place: Place,
     rules: Rules,
+    /// Whose files it writes. It is not taken from a request: a daemon that was taken over would name another one.
+    owner: Owner,
 }
 
 /// What is to be there for a part, and how it comes into force.
@@ -49,10 +51,16 @@ struct Wanted {
     verify: Option<(&'static str, Vec<String>)>,
 }
 
+impl Wanted {
+    fn paths(&self) -> Vec<String> {
+        self.files.iter().map(|content| content.path.clone()).collect()
+    }
+}
+
 impl Helper {
-    /// A helper for a machine.
-    pub fn new(place: Place, rules: Rules) -> Self {
-        Self { place, rules }
+    /// A helper for a machine, and for the daemon of one configuration file.
+    pub fn new(place: Place, rules: Rules, owner: Owner) -> Self {
+        Self { place, rules, owner }
     }
 
     /// Answers requests until the other end is closed.
@@ -74,17 +82,24 @@ impl Helper {
 
     /// Answers one request.
     pub fn answer(&self, line: &[u8]) -> Answer {
-        match Request::parse(line) {
+        match Request::parse(line).and_then(|request| self.accept(request)) {
             Ok(request) if request.verb == Verb::Check => {
                 Answer { findings: self.check(&request), ..Answer::default() }
             }
             Ok(request) => self.apply(&request).unwrap_or_else(|error| Answer {
                 refused: Some(error.to_string()),
-                files: self.files(&request),
+                files: self.files(request.part),
                 ..Answer::default()
             }),
             Err(error) => Answer { refused: Some(error.to_string()), ..Answer::default() },
         }
+    }
+
+    fn accept(&self, request: Request) -> Result<Request, RequestError> {
+        if request.owner == self.owner {
+            return Ok(request);
+        }
+        Err(RequestError::OtherOwner { own: self.owner.clone(), asked: request.owner })
     }
 
     fn check(&self, request: &Request) -> Vec<Finding> {
@@ -102,29 +117,48 @@ impl Helper {
 
     fn apply(&self, request: &Request) -> Result<Answer, PlaceError> {
         let (place, machine) = (&self.place, &request.machine);
+        let _lock = place.lock()?;
         if request.part == Part::Performance {
-            let settings = performance::apply(place, &request.owner, machine.performance)?;
-            return Ok(Answer { settings, files: self.files(request), ..Answer::default() });
+            let settings = performance::apply(place, self.owner.as_str(), machine.performance)?;
+            return Ok(Answer { settings, files: self.files(request.part), ..Answer::default() });
         }
         let wanted = match request.part {
-            Part::Tasks => tasks::wanted(place, &self.rules, &machine.tasks, &request.owner),
+            Part::Tasks => tasks::wanted(place, &self.rules, &machine.tasks, self.owner.as_str()),
             Part::Syslog => syslog::wanted(place, machine.syslog.as_ref()),
             Part::Snmp | Part::Performance => snmp::wanted(place, machine.snmp.as_ref()),
         };
-        // What systemd still runs of what goes is ended while its file is there.
-        if request.part == Part::Tasks {
-            tasks::end_others(place, &wanted, &request.owner)?;
-        }
-        let change = place.replace(&request.owner, &wanted.files, &wanted.known)?;
-        if !change.is_empty() {
-            self.bring_into_force(request.part, &wanted, change)?;
-        }
+        place.check_owners(&wanted.files, self.owner.as_str())?;
+        self.change(request.part, &wanted)?;
         let findings = self.check(request);
-        Ok(Answer { findings, files: self.files(request), ..Answer::default() })
+        Ok(Answer { findings, files: self.files(request.part), ..Answer::default() })
+    }
+
+    /// Makes the files of a part what they are to be, and has the program read them; or leaves all as it was.
+    fn change(&self, part: Part, wanted: &Wanted) -> Result<(), PlaceError> {
+        let (place, owner) = (&self.place, self.owner.as_str());
+        let before = self.files(part);
+        // What systemd still runs of what goes is ended while its file is there.
+        let ended = if part == Part::Tasks { tasks::end_others(place, &before, wanted) } else { Ok(()) };
+        match ended.and_then(|()| place.replace(owner, &wanted.files, &wanted.known)) {
+            Ok(change) if change.is_empty() => Ok(()),
+            Ok(change) => self.bring_into_force(part, wanted, change, &before),
+            Err(error) => {
+                if part == Part::Tasks {
+                    self.go_back(part, &before);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Has the program read its files, if they are right; puts them back if they are not, or if it does not want them.
-    fn bring_into_force(&self, part: Part, wanted: &Wanted, change: Change) -> Result<(), PlaceError> {
+    fn bring_into_force(
+        &self,
+        part: Part,
+        wanted: &Wanted,
+        change: Change,
+        before: &[String],
+    ) -> Result<(), PlaceError> {
         let place = &self.place;
         if let Some((program, arguments)) = &wanted.verify {
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -133,28 +167,42 @@ impl Helper {
                 return Err(error);
             }
         }
-        let tell = |wanted: &Wanted| match part {
-            Part::Tasks => tasks::tell(place, wanted),
-            Part::Syslog => syslog::tell(place, wanted),
-            Part::Snmp | Part::Performance => snmp::tell(place, wanted),
-        };
-        tell(wanted).inspect_err(|_| {
-            change.undo();
-            if let Err(error) = tell(&Wanted::default()) {
-                tracing::error!("going back: {error}");
+        let files = wanted.paths();
+        self.tell(part, &files, !files.is_empty()).inspect_err(|_| {
+            if part == Part::Tasks {
+                tasks::end_new(place, before, &files);
             }
+            change.undo();
+            self.go_back(part, before);
         })
     }
 
+    /// Has the program read its files. One that `is_wanted` is started, too.
+    fn tell(&self, part: Part, files: &[String], is_wanted: bool) -> Result<(), PlaceError> {
+        match part {
+            Part::Tasks => tasks::tell(&self.place, files),
+            Part::Syslog => syslog::tell(&self.place, is_wanted),
+            Part::Snmp | Part::Performance => snmp::tell(&self.place, is_wanted),
+        }
+    }
+
+    /// Has the program read the files that were there before. It may have ended because of those that it was to read.
+    fn go_back(&self, part: Part, before: &[String]) {
+        if let Err(error) = self.tell(part, before, true) {
+            tracing::error!("{part}: going back: {error}");
+        }
+    }
+
     /// The files of a part that are there.
-    fn files(&self, request: &Request) -> Vec<String> {
-        let known = match request.part {
+    fn files(&self, part: Part) -> Vec<String> {
+        let owner = self.owner.as_str();
+        let known = match part {
             Part::Performance => vec![performance::STATE.to_owned()],
-            Part::Tasks => tasks::known(&self.place, &request.owner),
+            Part::Tasks => tasks::known(&self.place, owner),
             Part::Syslog => syslog::known(),
             Part::Snmp => snmp::known(),
         };
-        known.into_iter().filter(|path| self.place.is_owned(path, &request.owner)).collect()
+        known.into_iter().filter(|path| self.place.is_owned(path, owner)).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Files and programs of the machine, below a root: what was written is whole or not there, and says who wrote it.
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -14,6 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SHOWN: usize = 2000;
 /// How the first line of our files begins.
 const WRITTEN: &str = "# Written by Postern for ";
+/// The file that is locked while something is changed.
+const LOCK: &str = "/run/postern-machine/lock";
 
 /// The machine: paths are below its root, which is another folder in tests.
 #[derive(Clone, Debug)]
@@ -78,18 +80,52 @@ impl Place {
         self.at(path).exists()
     }
 
+    /// Waits until no other helper changes the machine: systemd starts one for each connection. The others wait until the file
+    /// is dropped; programs that are run meanwhile do not inherit it.
+    pub(super) fn lock(&self) -> Result<File, PlaceError> {
+        let path = self.at(LOCK);
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let opened = fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).and_then(|()| {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            Ok(File::from(rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))?))
+        });
+        let file = opened.map_err(|error| PlaceError::Io { path: path.clone(), error })?;
+        let locked = rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive));
+        locked.map_err(|error| PlaceError::Io { path, error: error.into() })?;
+        Ok(file)
+    }
+
+    /// Whether files may be written for this owner.
+    pub(super) fn check_owners(&self, wanted: &[Content], owner: &str) -> Result<(), PlaceError> {
+        wanted.iter().try_for_each(|content| self.check_owner(&content.path, owner))
+    }
+
     /// Makes files what they are to be: of `known`, those that are not wanted go. Nothing is changed if one of them is not of
-    /// this owner.
+    /// this owner, or cannot be written or removed.
     pub(super) fn replace(
         &self,
         owner: &str,
         wanted: &[Content],
         known: &[String],
     ) -> Result<Change, PlaceError> {
-        for content in wanted {
-            self.check_owner(&content.path, owner)?;
-        }
+        self.check_owners(wanted, owner)?;
         let mut change = Change::default();
+        match self.make(owner, wanted, known, &mut change) {
+            Ok(()) => Ok(change),
+            Err(error) => {
+                change.undo();
+                Err(error)
+            }
+        }
+    }
+
+    fn make(
+        &self,
+        owner: &str,
+        wanted: &[Content],
+        known: &[String],
+        change: &mut Change,
+    ) -> Result<(), PlaceError> {
         for path in known.iter().filter(|path| wanted.iter().all(|content| content.path != **path)) {
             if self.is_owned(path, owner) {
                 let at = self.at(path);
@@ -103,15 +139,10 @@ impl Place {
             if is_there(&at, text.as_bytes(), content.mode) {
                 continue;
             }
-            let written = change.note(&at).and_then(|()| {
-                write(&at, text.as_bytes(), content.mode).map_err(|error| PlaceError::Io { path: at, error })
-            });
-            if let Err(error) = written {
-                change.undo();
-                return Err(error);
-            }
+            change.note(&at)?;
+            write(&at, text.as_bytes(), content.mode).map_err(|error| PlaceError::Io { path: at, error })?;
         }
-        Ok(change)
+        Ok(())
     }
 
     /// Whose file it is; none if there is none, or of someone whose configuration is gone.
@@ -129,8 +160,8 @@ impl Place {
 
     fn check_owner(&self, path: &str, owner: &str) -> Result<(), PlaceError> {
         match self.owner(path)? {
-            // One whose configuration is gone has left it behind.
-            Some(found) if found != owner && Path::new(&found).exists() => {
+            // One whose configuration is gone has left it behind. Where that cannot be seen, as in a folder of users, it is there.
+            Some(found) if found != owner && Path::new(&found).try_exists().unwrap_or(true) => {
                 Err(PlaceError::Owned { path: self.at(path), owner: found })
             }
             _ => Ok(()),
@@ -265,7 +296,11 @@ impl Change {
         for (at, before) in self.before.into_iter().rev() {
             let undone = match before {
                 Some((text, mode)) => write(&at, &text, mode),
-                None => fs::remove_file(&at),
+                None => match fs::remove_file(&at) {
+                    // It was not written yet.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                    removed => removed,
+                },
             };
             if let Err(error) = undone {
                 tracing::error!("{}: {error}", at.display());

@@ -173,11 +173,13 @@ pub fn crontab(tasks: &[(String, Task)]) -> String {
     text
 }
 
-/// A line of cron, which has a shell run it. A percent sign is the end of the line for cron, also between quotes.
+/// A line of cron, which has a shell run it. Also between quotes, a percent sign is the end of the command for cron, unless a
+/// backslash precedes it, and of two backslashes cron hands on one.
 pub(super) fn cron_line(path: &str, task: &Task) -> String {
     let words = std::iter::once(path).chain(task.arguments.iter().map(String::as_str));
-    let words: Vec<String> = words.map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
-    format!("{} root {}", task.times.crontab, words.join(" ").replace('%', r"\%"))
+    let words: Vec<String> = words.map(|word| format!("'{}'", word.replace('\'', "'\"'\"'"))).collect();
+    let words = words.join(" ").replace('\\', r"\\").replace('%', r"\%");
+    format!("{} root {words}", task.times.crontab)
 }
 
 /// A service of systemd for a task.

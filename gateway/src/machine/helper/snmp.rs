@@ -44,11 +44,11 @@ pub(super) fn wanted(place: &Place, snmp: Option<&Snmp>) -> Wanted {
     Wanted { files, known: known(), verify: None }
 }
 
-pub(super) fn tell(place: &Place, wanted: &Wanted) -> Result<(), PlaceError> {
+pub(super) fn tell(place: &Place, is_wanted: bool) -> Result<(), PlaceError> {
     // Without systemd, snmpd reads what it is told by hand.
     if !place.has_systemd() || !place.has(PROGRAM) {
         return Ok(());
     }
     service::reload_units(place)?;
-    service::restart(place, "snmpd", !wanted.files.is_empty())
+    service::restart(place, "snmpd", is_wanted)
 }

@@ -82,9 +82,9 @@ fn level_of_all(selectors: &[Selector]) -> Option<&str> {
     Some(all.level.as_deref().unwrap_or("debug"))
 }
 
-pub(super) fn tell(place: &Place, wanted: &Wanted) -> Result<(), PlaceError> {
+pub(super) fn tell(place: &Place, is_wanted: bool) -> Result<(), PlaceError> {
     if place.has(RSYSLOG) {
-        service::restart(place, "rsyslog", !wanted.files.is_empty())?;
+        service::restart(place, "rsyslog", is_wanted)?;
     }
     if has_journald(place) {
         service::systemctl(place, &["try-restart", "systemd-journald"])?;

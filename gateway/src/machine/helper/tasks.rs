@@ -126,24 +126,31 @@ fn timers<'a>(paths: impl IntoIterator<Item = &'a String>) -> Vec<&'a str> {
 }
 
 /// Ends the timers that are there and are no longer wanted.
-pub(super) fn end_others(place: &Place, wanted: &Wanted, owner: &str) -> Result<(), PlaceError> {
-    let paths: Vec<String> = wanted.files.iter().map(|content| content.path.clone()).collect();
-    let wanted = timers(&paths);
-    for timer in timers(&known(place, owner)).into_iter().filter(|timer| !wanted.contains(timer)) {
-        if place.has_systemd() {
-            systemctl(place, &["disable", "--now", timer])?;
+pub(super) fn end_others(place: &Place, before: &[String], wanted: &Wanted) -> Result<(), PlaceError> {
+    let wanted = wanted.paths();
+    let others = timers(before.iter().filter(|path| !wanted.contains(path)));
+    others.into_iter().filter(|_| place.has_systemd()).try_for_each(|timer| end(place, timer))
+}
+
+/// Ends the timers that were not there before, while their files are there.
+pub(super) fn end_new(place: &Place, before: &[String], wanted: &[String]) {
+    for timer in timers(wanted.iter().filter(|path| !before.contains(path))) {
+        if let Err(error) = end(place, timer) {
+            tracing::error!("going back: {error}");
         }
     }
-    Ok(())
+}
+
+fn end(place: &Place, timer: &str) -> Result<(), PlaceError> {
+    systemctl(place, &["disable", "--now", timer])
 }
 
 /// cron looks at its folder every minute; systemd is told.
-pub(super) fn tell(place: &Place, wanted: &Wanted) -> Result<(), PlaceError> {
+pub(super) fn tell(place: &Place, files: &[String]) -> Result<(), PlaceError> {
     if !place.has_systemd() {
         return Ok(());
     }
-    let paths: Vec<String> = wanted.files.iter().map(|content| content.path.clone()).collect();
-    let timers = timers(&paths);
+    let timers = timers(files);
     if timers.is_empty() && has_cron(place) {
         return Ok(());
     }

@@ -1,12 +1,13 @@
 //! The helper on a machine below a folder, whose programs note that they were called.
 
 use super::super::model::Setting;
-use super::super::request::{Answer, Verb, Wire};
+use super::super::request::{Answer, Owner, Verb, Wire};
 use super::{Helper, Place, Rules};
 use config::settings::machine::Part;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 use tempfile::TempDir;
 
 const SYSLOG: &str = "set system syslog global facility all level info\n\
@@ -16,18 +17,26 @@ const SNMP: &str = "set service snmp community public authorization ro\n\
 
 struct Machine {
     root: TempDir,
-    helper: Helper,
     owner: String,
+}
+
+fn request(owner: &str, verb: Verb, part: Part, lines: &str) -> Vec<u8> {
+    let wire = Wire { verb, part: part.to_string(), lines: lines.into(), owner: owner.into() };
+    serde_json::to_vec(&wire).expect("it is JSON")
 }
 
 impl Machine {
     fn new() -> Self {
-        let root = tempfile::tempdir().expect("a folder");
-        let rules = Rules { scripts: vec!["/config/scripts".into()] };
-        let helper = Helper::new(Place::new(root.path().to_owned()), rules);
-        let machine = Self { root, helper, owner: String::new() };
+        let machine = Self { root: tempfile::tempdir().expect("a folder"), owner: String::new() };
         let owner = machine.write("owner.conf", "");
         Self { owner, ..machine }
+    }
+
+    /// The helper of a daemon.
+    fn helper(&self, owner: &str) -> Helper {
+        let rules = Rules { scripts: vec!["/config/scripts".into()] };
+        let owner = Owner::new(owner.to_owned()).expect("a path");
+        Helper::new(Place::new(self.root.path().to_owned()), rules, owner)
     }
 
     /// Writes a file, and returns its path on this machine.
@@ -65,9 +74,9 @@ impl Machine {
         calls.lines().map(str::to_owned).collect()
     }
 
+    /// Asks the helper of a daemon.
     fn ask_as(&self, owner: &str, verb: Verb, part: Part, lines: &str) -> Answer {
-        let wire = Wire { verb, part: part.to_string(), lines: lines.into(), owner: owner.into() };
-        self.helper.answer(&serde_json::to_vec(&wire).expect("it is JSON"))
+        self.helper(owner).answer(&request(owner, verb, part, lines))
     }
 
     fn apply(&self, part: Part, lines: &str) -> Answer {
@@ -199,6 +208,75 @@ fn files_of_others_are_not_touched() {
     assert_eq!(machine.apply(Part::Syslog, SYSLOG).refused, None);
 }
 
+#[test]
+fn a_daemon_cannot_ask_for_the_files_of_another_one() {
+    let machine = Machine::new();
+    let victim = machine.write("victim.conf", "");
+    assert_eq!(machine.ask_as(&victim, Verb::Apply, Part::Syslog, SYSLOG).refused, None);
+    let text = machine.read("etc/rsyslog.d/postern.conf");
+    let ours = machine.helper(&machine.owner);
+    for (verb, lines) in [(Verb::Apply, ""), (Verb::Apply, SYSLOG), (Verb::Check, SYSLOG)] {
+        let refused = ours.answer(&request(&victim, verb, Part::Syslog, lines)).refused;
+        let said = refused.unwrap_or_else(|| panic!("{verb:?} {lines}"));
+        assert!(said.contains(&victim) && said.contains("--owner FILE"), "{said}");
+    }
+    assert_eq!(machine.read("etc/rsyslog.d/postern.conf"), text);
+}
+
+#[test]
+fn two_helpers_never_change_files_at_the_same_time() {
+    let machine = Machine::new();
+    let lock = Place::new(machine.root.path().to_owned()).lock().expect("a file");
+    let (done, applied) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| done.send(machine.apply(Part::Syslog, SYSLOG).refused));
+        assert!(applied.recv_timeout(Duration::from_millis(300)).is_err(), "it waits");
+        assert_eq!(machine.read("etc/rsyslog.d/postern.conf"), None);
+        assert!(
+            machine.check(Part::Syslog, SYSLOG)[0].contains("there is no rsyslog"),
+            "a question does not wait"
+        );
+        drop(lock);
+        assert_eq!(applied.recv_timeout(Duration::from_secs(30)), Ok(None));
+    });
+    assert!(machine.read("etc/rsyslog.d/postern.conf").is_some());
+}
+
+#[test]
+fn files_that_were_removed_come_back_when_another_one_cannot_be() {
+    let machine = Machine::new();
+    assert_eq!(machine.apply(Part::Syslog, SYSLOG).refused, None);
+    let files = ["etc/rsyslog.d/postern.conf", "etc/logrotate.d/postern"];
+    let before = files.map(|file| machine.read(file));
+    assert!(before.iter().all(Option::is_some));
+    let folder = machine.root.path().join("etc/logrotate.d");
+    let set_mode = |mode| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).expect("it is ours");
+    set_mode(0o555);
+    // Of this thread: without it, permissions count for root too.
+    caps::clear(None, caps::CapSet::Effective).expect("a thread may give up rights");
+    let refused = machine.apply(Part::Syslog, "").refused;
+    set_mode(0o755);
+    assert!(refused.is_some_and(|said| said.contains("etc/logrotate.d/postern: Permission denied")));
+    assert_eq!(files.map(|file| machine.read(file)), before);
+}
+
+#[test]
+fn a_service_that_failed_with_new_files_is_started_with_the_old_ones() {
+    let machine = Machine::new();
+    machine.systemd("10.0.0.0/9");
+    machine.program("usr/sbin/snmpd", "");
+    assert!(machine.apply(Part::Snmp, &SNMP.replace("/8", "/9")).refused.is_some());
+    assert_eq!(machine.read("etc/snmp/postern/snmpd.conf"), None);
+    assert_eq!(machine.apply(Part::Snmp, SNMP).refused, None);
+    machine.calls();
+    assert!(machine.apply(Part::Snmp, &SNMP.replace("/8", "/9")).refused.is_some());
+    assert_eq!(
+        machine.calls(),
+        ["systemctl daemon-reload", "systemctl daemon-reload", "systemctl restart snmpd"]
+    );
+    assert!(machine.read("etc/snmp/postern/snmpd.conf").is_some_and(|text| text.contains("10.0.0.0/8")));
+}
+
 const PERFORMANCE: &str = "set system option performance PROFILE";
 
 impl Machine {
@@ -247,9 +325,7 @@ fn a_profile_is_put_back_when_it_goes() {
         (machine.value(BACKLOG), machine.value(BUSY), machine.value(SLEEP)),
         ("1000".into(), "50".into(), "20".into())
     );
-    // A helper that is started again knows what was before, too.
-    let again = Helper::new(Place::new(machine.root.path().to_owned()), Rules { scripts: Vec::new() });
-    let machine = Machine { helper: again, ..machine };
+    // Each request is answered by another helper, which knows what was before.
     let settings = machine.tune("latency");
     let busy = settings.iter().find(|it| it.name == "net.core.busy_poll").expect("it is there");
     assert_eq!(busy.before.as_deref(), Some("0"));
@@ -278,7 +354,7 @@ fn a_connection_ends_with_what_is_no_request() {
     let machine = Machine::new();
     let ask = |requests: &[u8]| {
         let mut answers = Vec::new();
-        machine.helper.serve(requests, &mut answers).expect("memory can be written");
+        machine.helper(&machine.owner).serve(requests, &mut answers).expect("memory can be written");
         String::from_utf8(answers).expect("it is JSON")
     };
     assert!(ask(b"{}\n{}\n").lines().all(|line| line.contains("not a request")));
