@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 
 /// What the daemon lends its services.
 pub struct Context {
@@ -30,7 +30,7 @@ pub struct Context {
     /// What the kernel is to have.
     pub host: Host,
     /// Who may change settings of the machine.
-    pub machine: Mutex<Client>,
+    pub machine: Client,
 }
 
 /// Work that may wait for others, as for a name server.
@@ -44,12 +44,23 @@ pub type Refused = BTreeMap<Path, Refusal>;
 pub struct Refusal {
     error: Box<dyn std::error::Error + Send + Sync>,
     is_temporary: bool,
+    is_unfinished: bool,
 }
 
 impl Refusal {
     /// A refusal for this reason; `is_temporary` where it is tried again without a new configuration.
     pub fn new(error: impl std::error::Error + Send + Sync + 'static, is_temporary: bool) -> Self {
-        Self { error: Box::new(error), is_temporary }
+        Self { error: Box::new(error), is_temporary, is_unfinished: false }
+    }
+
+    /// A step that goes on by itself after its change, as it takes long. It is temporary, and is not undone.
+    pub fn unfinished(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self { is_unfinished: true, ..Self::new(error, true) }
+    }
+
+    /// Whether the step goes on by itself.
+    pub fn is_unfinished(&self) -> bool {
+        self.is_unfinished
     }
 
     /// Whether it is tried again without a new configuration.
@@ -158,7 +169,7 @@ pub trait Service {
     /// is served is touched.
     fn plan<'a>(&'a mut self, settings: &'a mut Settings, context: &'a Context) -> Work<'a, Planned>;
 
-    /// Does a step of the plan. One that is refused may be half done: it is undone next.
+    /// Does a step of the plan. One that is refused may be half done: it is undone next, unless it is unfinished.
     fn carry_out<'a>(&'a mut self, step: &'a Step, context: &'a Context) -> Work<'a, Result<(), Refusal>>;
 
     /// Undoes a step, the last one that is not undone yet; or one that was not begun. What is refused keeps back nothing else of

@@ -11,7 +11,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// What waits is looked at every 15 seconds.
@@ -163,6 +163,39 @@ fn what_was_done_stays_after_a_crash_and_is_put_right_by_the_next_start() {
     gateway.gateway.start_with(&mut gateway.lab, &verb, "info", PATIENCE).expect("it starts");
     assert_eq!((gateway.root.read(SNMP), gateway.root.read(SYSLOG)), (None, None));
     assert_eq!(gateway.root.read(BACKLOG).as_deref(), Some("1000"));
+}
+
+#[test]
+fn a_program_that_takes_long_keeps_no_order_waiting() {
+    let Some(mut gateway) = Site::start("set system allow-empty\n", &[]) else { return };
+    let root = gateway.root.0.path().display().to_string();
+    let slow = format!("#!/bin/sh\ntouch {root}/begun\nuntil [ -e {root}/done ]; do sleep 0.1; done\n");
+    gateway.root.write("usr/sbin/rsyslogd", &slow, 0o755);
+    gateway.root.write("usr/sbin/service", "#!/bin/sh\n", 0o755);
+    gateway.root.write("etc/init.d/rsyslog", "", 0o755);
+    let text = "set system allow-empty\nset system syslog local facility all level info\n";
+    let (done, said) = gateway.reload(text);
+    assert!(done && said.contains("system syslog: the programs of the machine take long"), "{said}");
+    assert!(gateway.root.at("begun").exists() && !gateway.root.at("done").exists());
+    assert!(gateway.show(&["show", "system", "managed"]).starts_with("system syslog: waiting\n"));
+    // The next order does not wait for it again, and is carried out meanwhile.
+    let begun = Instant::now();
+    let (done, said) = gateway.reload(&format!("{text}set system config-management commit-revisions 7\n"));
+    assert!(done && !said.contains("take long") && begun.elapsed() < Duration::from_secs(9), "{said}");
+    gateway.root.write("done", "", 0o644);
+    gateway
+        .wait("what comes of it is told", || gateway.gateway.logged().contains("system syslog is in force"));
+    assert!(gateway.show(&["show", "system", "managed"]).starts_with("system syslog: in force\n"));
+    // Nor does the end of the daemon.
+    fs::remove_file(gateway.root.at("done")).expect("it is there");
+    fs::remove_file(gateway.root.at("begun")).expect("it is there");
+    gateway.gateway.write(&text.replace("info", "debug"));
+    gateway.gateway.signal(Signal::HUP);
+    gateway.wait("the helper is at it", || gateway.root.at("begun").exists());
+    gateway.gateway.signal(Signal::TERM);
+    let process = gateway.process;
+    wait_until(Duration::from_secs(9), || gateway.lab.ended(process).is_some()).expect("it ends");
+    gateway.root.write("done", "", 0o644);
 }
 
 #[test]

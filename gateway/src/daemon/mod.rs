@@ -116,7 +116,7 @@ impl Daemon {
         let views = services.iter().map(|service| service.view()).collect();
         let shown = Shown::new(Arc::clone(&engines), views);
         shown.set_held(host.held());
-        let context = Context { engines, events, host, machine: machine.into() };
+        let context = Context { engines, events, host, machine };
         Self { context, services, engine_rules: EngineRules::default(), open_at_exit: false, shown }
     }
 

@@ -138,7 +138,11 @@ async fn carry_out(
             fault::point("step-done");
             continue;
         };
+        let is_unfinished = refusal.is_unfinished();
         refused.insert(path.clone(), refusal);
+        if is_unfinished {
+            continue;
+        }
         let is_undone = |(_, done): &&Numbered| policy == Policy::AllOrNothing || done.path == *path;
         for (number, step) in done.iter().copied().filter(is_undone).rev() {
             if let Err(refusal) = undo(&mut services[*number], step, policy, context).await {

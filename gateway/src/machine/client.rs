@@ -1,4 +1,5 @@
-//! The daemon's end of the socket to its helper.
+//! The daemon's end of the socket to its helper: a task beside the daemon's loop, which asks one question after the other. A
+//! program that restarts slowly keeps the helper waiting, and not the daemon.
 
 use super::request::{Answer, LONGEST, Owner, Verb, Wire};
 use config::settings::Machine;
@@ -6,12 +7,15 @@ use config::settings::machine::Part;
 use std::io;
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot};
 
-/// How long the helper may take: it restarts services.
-const PATIENCE: Duration = Duration::from_secs(150);
+/// How long the helper may take: it restarts services, each of which may take a minute, and waits for a helper of another
+/// connection. One that is given up cannot be asked again.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Where a helper is reached.
 #[derive(Debug)]
@@ -29,6 +33,24 @@ const FIX: &str = "start the daemon as root, or: systemctl enable --now postern-
 
 /// Asks the helper.
 pub struct Client {
+    /// None where there is to be no helper.
+    questions: Option<mpsc::UnboundedSender<Question>>,
+}
+
+/// What the helper answers, or why it does not.
+pub(super) type Answered = Result<Answer, ClientError>;
+/// An answer that may take long. A question whose answer nobody awaits any more is not asked, unless it was begun.
+pub(super) type Awaited = oneshot::Receiver<Answered>;
+
+struct Question {
+    verb: Verb,
+    part: Part,
+    machine: Arc<Machine>,
+    answer: oneshot::Sender<Answered>,
+}
+
+/// The conversation with the helper.
+struct Talk {
     connection: Connection,
     stream: Option<BufReader<UnixStream>>,
     /// The configuration file of the daemon.
@@ -49,15 +71,43 @@ pub enum ClientError {
 }
 
 impl Client {
-    /// Asks by this connection, for the daemon of a configuration file.
+    /// Asks by this connection, for the daemon of a configuration file. The task ends with the runtime that this is called in.
     pub fn new(connection: Connection, file: &Path) -> Self {
+        if matches!(connection, Connection::Off) {
+            return Self { questions: None };
+        }
         // The helper refuses what is no path.
         let owner = Owner::of(file).map_or_else(|_| String::new(), |owner| owner.as_str().to_owned());
-        Self { connection, stream: None, owner }
+        let (questions, asked) = mpsc::unbounded_channel();
+        tokio::spawn(Talk { connection, stream: None, owner }.go_on(asked));
+        Self { questions: Some(questions) }
+    }
+
+    /// Asks, once all earlier questions are answered.
+    pub(super) fn ask(&self, verb: Verb, part: Part, machine: &Arc<Machine>) -> Awaited {
+        let (answer, awaited) = oneshot::channel();
+        match &self.questions {
+            Some(questions) => {
+                // It fails with the task, and then the answer does too.
+                let _ = questions.send(Question { verb, part, machine: Arc::clone(machine), answer });
+            }
+            None => _ = answer.send(Err(ClientError::Off)),
+        }
+        awaited
+    }
+}
+
+impl Talk {
+    async fn go_on(mut self, mut questions: mpsc::UnboundedReceiver<Question>) {
+        while let Some(Question { verb, part, machine, answer }) = questions.recv().await {
+            if !answer.is_closed() {
+                let _ = answer.send(self.ask(verb, part, &machine).await);
+            }
+        }
     }
 
     /// Sends a request, and waits for the answer.
-    pub async fn ask(&mut self, verb: Verb, part: Part, machine: &Machine) -> Result<Answer, ClientError> {
+    async fn ask(&mut self, verb: Verb, part: Part, machine: &Machine) -> Answered {
         let wire = Wire {
             verb,
             part: part.to_string(),

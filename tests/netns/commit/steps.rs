@@ -23,7 +23,7 @@ impl Services {
     /// Services of the first site that serve what is configured before, and its API.
     fn start(sites: &Sites, runtime: &Runtime) -> (Self, Served) {
         let host = Host::start(daemon::wanted(&settings(&sites.before()))).expect("root may");
-        let (events, machine) = (mpsc::unbounded_channel().0, machine().into());
+        let (events, machine) = (mpsc::unbounded_channel().0, machine());
         let context = Context { engines: engines(), events, host, machine };
         let all: Vec<Box<dyn Service>> =
             vec![Box::<WireGuardService>::default(), Box::<IpsecService>::default()];
