@@ -15,14 +15,14 @@ pub enum Change<'a> {
 }
 
 impl fmt::Display for Change<'_> {
-    /// `+` or `-` and the line; secrets are hidden.
+    /// `+` or `-` and the line, as a log may have it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sign, statement) = match self {
             Self::Added(statement) => ("+ ", statement),
             Self::Removed(statement) => ("- ", statement),
         };
         f.write_str(sign)?;
-        statement.write(false, f)
+        statement.write_public(f)
     }
 }
 
@@ -89,5 +89,23 @@ mod tests {
         let shown: Vec<String> = diff(&before, &after).iter().map(Change::to_string).collect();
         assert_eq!(shown, ["- interfaces wireguard wg0 mtu 1400", "+ interfaces wireguard wg0 mtu 1300"]);
         assert!(diff(&after, &after).is_empty());
+    }
+
+    #[test]
+    fn what_is_a_password_is_not_told() {
+        let text = "set service snmp community OpenSesame network 10.0.0.0/8\n\
+                    set service snmp trap-target 10.0.0.1 community OpenBarley\n\
+                    set system task-scheduler task a executable arguments '--password OpenWheat'";
+        let after = parse(text).expect("right");
+        let shown: Vec<String> = diff(&Tree::default(), &after).iter().map(Change::to_string).collect();
+        assert_eq!(
+            shown,
+            [
+                "+ service snmp community ******** network 10.0.0.0/8",
+                "+ service snmp trap-target 10.0.0.1 community ********",
+                "+ system task-scheduler task a executable arguments ********",
+            ]
+        );
+        assert!(crate::print::commands(&after, false).contains("community OpenSesame network"), "as in VyOS");
     }
 }

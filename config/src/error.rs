@@ -1,7 +1,8 @@
 //! Errors in a configuration: the location, the reason and the fix.
 
-use crate::schema::{self, Cursor, NEAR, Place};
+use crate::schema::{self, Cursor, NEAR, Node, Place};
 use std::fmt;
+use std::ops::Range;
 use zeroize::Zeroizing;
 
 /// The location of a word.
@@ -149,10 +150,11 @@ fn hide_secrets(line: &str, from: usize) -> String {
     let mut characters = Zeroizing::new(Vec::with_capacity(line.len()));
     characters.extend(line.chars());
     let visible = secret_begins(&characters).unwrap_or(characters.len()).min(from);
+    let private = private(&characters);
     let mut shown = Zeroizing::new(String::with_capacity(line.len()));
     shown.extend(characters.iter().enumerate().map(|(column, &character)| match character {
         _ if character.is_whitespace() || character.is_control() => ' ',
-        _ if column >= visible => '*',
+        _ if column >= visible || private.iter().any(|range| range.contains(&column)) => '*',
         _ => character,
     }));
     hide_keys(&shown)
@@ -190,6 +192,33 @@ fn secret_begins(line: &[char]) -> Option<usize> {
     let known = known(&read);
     let may_be = |(word, end): &(Zeroizing<String>, usize)| is_secret(word) && !known.contains(end);
     written.into_iter().chain(read).filter(may_be).map(|(_, end)| end).min()
+}
+
+/// The columns of names and values that are passwords, though the configuration shows them.
+fn private(line: &[char]) -> Vec<Range<usize>> {
+    let read = words(line, char::is_whitespace, |c| matches!(c, '\'' | '"'));
+    let mut said = read.iter().filter(|(word, _)| !word.is_empty());
+    let (mut cursor, mut private) = (Cursor::root(), Vec::new());
+    let mut behind = match said.next() {
+        Some((verb, end)) if matches!(verb.as_str(), "set" | "delete") => *end,
+        _ => return private,
+    };
+    for (word, end) in said {
+        let is_value = cursor.node().is_some_and(Node::is_private);
+        let is_name = |cursor: Cursor| cursor.tag().is_some_and(|tag| tag.kind.is_private());
+        match cursor.down(word) {
+            Some(next) if !is_value => {
+                private.extend(is_name(next).then_some(behind..*end));
+                (cursor, behind) = (next, *end);
+            }
+            // Quotes may hold words together as one name.
+            _ => {
+                private.extend((is_value || is_name(cursor)).then_some(behind..usize::MAX));
+                break;
+            }
+        }
+    }
+    private
 }
 
 /// The columns behind the words that the grammar knows for something else than the name of a secret: words of a path that
@@ -347,6 +376,26 @@ mod tests {
                 "a word of three letters is not taken for the name of a secret: {text}"
             );
         }
+    }
+
+    #[test]
+    fn communities_and_arguments_are_not_repeated() {
+        for line in [
+            "set service snmp community OpenSesame authorization all",
+            "set service snmp community OpenSesame network 10.0.0.1/8",
+            "set service snmp community 'Open Sesame' network 10.0.0.0/8",
+            "set service snmp community Open$Sesame",
+            "delete service snmp community OpenSesame",
+            "set service snmp trap-target 10.0.0.1 community Open$Sesame",
+            "set service snmp trap-target 10.0.0.1 community OpenSesame now",
+            "set system task-scheduler task a executable arguments \"'Open Sesame\"",
+            "set system task-scheduler task a executable arguments --password OpenSesame",
+        ] {
+            let text = said(line);
+            assert!(!text.contains("Sesame") && text.contains(&line[..20]), "{text}");
+        }
+        let text = said("set service snmp community OpenSesame network 10.0.0.1/8");
+        assert!(text.contains("community ********** network 10.0.0.1/8"), "the rest is shown: {text}");
     }
 
     #[test]

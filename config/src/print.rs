@@ -15,6 +15,17 @@ pub fn commands(tree: &Tree, secrets: bool) -> String {
     text
 }
 
+/// The lines of a configuration as a log may have them: without secrets, and without names and values that are passwords.
+pub fn public(tree: &Tree) -> Vec<String> {
+    let line = |statement: &Statement<'_>| {
+        let mut text = "set ".to_owned();
+        // A string takes whatever is written.
+        let _ = statement.write_public(&mut text);
+        text
+    };
+    statements(tree).iter().map(line).collect()
+}
+
 /// The lines of a configuration with its secrets, from which it can be read again. A tree takes fourteen times the room.
 pub fn text(tree: &Tree) -> Text {
     let mut text = Text::default();

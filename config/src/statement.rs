@@ -40,6 +40,18 @@ impl<'a> Statement<'a> {
         let value = self.value.map(|value| if hidden { HIDDEN } else { value });
         write_words(self.path.iter().copied().chain(value), out)
     }
+
+    /// Writes it for a log, which others read than the configuration: names and values that are passwords are hidden, too.
+    pub(crate) fn write_public(&self, out: &mut impl Write) -> fmt::Result {
+        let mut cursor = Some(Cursor::root());
+        let path = self.path.iter().map(|word| {
+            cursor = cursor.and_then(|place| place.down(word));
+            let tag = cursor.and_then(Cursor::tag);
+            if tag.is_some_and(|tag| tag.kind.is_private()) { HIDDEN } else { word }
+        });
+        let hidden = self.is_secret() || self.node().is_some_and(Node::is_private);
+        write_words(path.chain(self.value.map(|value| if hidden { HIDDEN } else { value })), out)
+    }
 }
 
 /// Writes words so that they are read as the same words.

@@ -13,6 +13,10 @@ static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!(r#"(^[+>-]?|[\s"])({words})("?:?\s+)("[^"]*"|'[^']*'|[^\s"'{{\[][^\s{{]*)"#)).ok()
 });
 
+/// Arguments of a task, to the end of the line.
+static ARGUMENTS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"(^[+>-]?|[\s"])(arguments"?:?\s+)\S.*$"#).ok());
+
 /// What may be an address: of IPv4, or of IPv6 and of a network card.
 static ADDRESS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"[0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F:.]*").ok()
@@ -24,7 +28,10 @@ static MAIL: LazyLock<Option<Regex>> =
 
 /// A text without what is private in it.
 pub(super) fn stripped(text: &str) -> String {
-    let (Some(named), Some(address), Some(mail)) = (&*NAMED, &*ADDRESS, &*MAIL) else { return String::new() };
+    let (Some(named), Some(arguments), Some(address), Some(mail)) = (&*NAMED, &*ARGUMENTS, &*ADDRESS, &*MAIL)
+    else {
+        return String::new();
+    };
     let mut communities = Communities::default();
     let line = |line: &str| {
         let shown = config::error::without_secrets(line);
@@ -32,6 +39,7 @@ pub(super) fn stripped(text: &str) -> String {
         let shown = named.replace_all(&shown, |found: &Captures<'_>| {
             format!("{}{}{}{NAME}", &found[1], &found[2], &found[3])
         });
+        let shown = arguments.replace_all(&shown, format!("${{1}}${{2}}{NAME}"));
         let shown = mail.replace_all(&shown, format!("{NAME}@xxx.xxx"));
         format!("{}\n", address.replace_all(&shown, |found: &Captures<'_>| hidden(&found[0])))
     };
@@ -113,6 +121,12 @@ mod tests {
             ),
             ("    community public {", "    community xxxxxx {"),
             ("+    community 'public'", "+    community xxxxxx"),
+            (
+                "set system task-scheduler task a executable arguments '--with Sesame'",
+                "set system task-scheduler task a executable arguments xxxxxx",
+            ),
+            (r#"    arguments "--to 'the \" office' --with Sesame""#, "    arguments xxxxxx"),
+            (r#"  "arguments": "--with Sesame","#, r#"  "arguments": xxxxxx"#),
             ("set system host-name gate", "set system host-name xxxxxx"),
             ("    local-id \"gate.example.org\"", "    local-id xxxxxx"),
             ("  \"remote-id\": \"gate.example.org\",", "  \"remote-id\": xxxxxx,"),

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 /// What a value looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// One line of text of up to this many characters.
+    /// One line of text of up to this many bytes.
     Line(usize),
     /// The community of SNMP version 2c.
     Community,
@@ -28,15 +28,16 @@ pub enum Form {
     Crontab,
 }
 
-/// Characters in the path of a program.
+/// Bytes in the path of a program.
 const LONGEST_PATH: usize = 255;
-/// Characters in the arguments of a program.
+/// Bytes in the arguments of a program.
 const LONGEST_ARGUMENTS: usize = 255;
 
 impl Form {
     /// Whether `text` has this form.
     pub(super) fn fits(self, text: &str) -> bool {
-        let length = text.chars().count();
+        // In bytes, as the programs count that read it.
+        let length = text.len();
         let only =
             |more: &[u8]| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || more.contains(&byte));
         match self {
@@ -62,17 +63,22 @@ impl Form {
         }
     }
 
+    /// Whether a value is, or may be, a password that the configuration shows, as VyOS does. Logs do not have it.
+    pub(super) fn is_private(self) -> bool {
+        matches!(self, Self::Community | Self::Arguments)
+    }
+
     /// What a value must be, for errors and for the reference.
     pub(super) fn expected(self) -> String {
         match self {
-            Self::Line(longest) => format!("one line of 1 to {longest} characters"),
+            Self::Line(longest) => format!("one line of 1 to {longest} bytes"),
             Self::Community => "1 to 100 letters, digits, or -_!@*#".to_owned(),
             Self::Remote => "an IPv4 or IPv6 address, or a domain name".to_owned(),
             Self::User => "the name of a user: up to 100 letters, digits, or -_.".to_owned(),
             Self::FileName => "the name of a file: up to 255 letters, digits, or -_.".to_owned(),
             Self::Task => "a name of 1 to 64 letters, digits, or -_.".to_owned(),
             Self::Program => "the whole path of a program, such as /config/scripts/check.sh".to_owned(),
-            Self::Arguments => format!("words of up to {LONGEST_ARGUMENTS} characters, with closed quotes"),
+            Self::Arguments => format!("words of up to {LONGEST_ARGUMENTS} bytes, with closed quotes"),
             Self::Interval => "an interval: 1 to 60 and m, 1 to 24 and h, or 1 to 31 and d".to_owned(),
             Self::Crontab => "a time of crontab(5): minute, hour, day, month and weekday, as \
                               '30 4 * * 1-5', or a word such as @daily"
@@ -135,7 +141,11 @@ mod tests {
     #[test]
     fn nothing_that_ends_a_line_a_quotation_or_a_path_fits() {
         for (form, good, bad) in [
-            (Form::Line(5), &["a b'\"", "ä"][..], &["", "abcdef", "a\nb", "a\rb", "a\0", "a\u{2028}b"][..]),
+            (
+                Form::Line(5),
+                &["a b'\"", "ä"][..],
+                &["", "abcdef", "äöü", "a\nb", "a\rb", "a\0", "a\u{2028}b"][..],
+            ),
             (Form::Community, &["public", "a!@*#-_"], &["", "a b", "a\"", "a\n", "ä", "a$"]),
             (
                 Form::Remote,

@@ -79,6 +79,11 @@ pub struct Unsupported {
 const PORT: Type = Type::Number(1, 65_535);
 
 impl Node {
+    /// Whether its value is shown in the configuration, and hidden in logs.
+    pub(crate) fn is_private(&self) -> bool {
+        self.kind.value_type().is_some_and(Type::is_private)
+    }
+
     const fn or(self, default: &'static str) -> Self {
         Self { default: Some(default), ..self }
     }

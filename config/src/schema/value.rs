@@ -107,6 +107,11 @@ impl Type {
         if is_right { Ok(()) } else { Err(self.refusal(text)) }
     }
 
+    /// Whether values are shown in the configuration, and hidden in logs and where others read them.
+    pub(crate) fn is_private(self) -> bool {
+        matches!(self, Self::Form(form) if form.is_private())
+    }
+
     /// What a value must be, for errors and for the reference.
     pub fn expected(self) -> String {
         match self {
@@ -172,6 +177,7 @@ impl Type {
                 format!("one of the {} valid words", words.len())
             }
             Self::Interface(_) if text.len() > 15 => "at most 15 characters long".to_owned(),
+            Self::Form(form) if form.is_private() => return format!("not {}", form.expected()),
             _ => self.expected(),
         };
         format!("{text:?} is not {expected}")

@@ -330,7 +330,7 @@ impl MachineService {
 
     /// Shows what there is of a part, and waits for what is missing.
     fn show(&mut self, part: Part, wanted: &Machine, findings: Vec<Finding>, answer: Answer) {
-        let lines: Vec<String> = wanted.lines(part).lines().map(str::to_owned).collect();
+        let lines = wanted.public_lines(part);
         let state = match (lines.is_empty(), findings.is_empty()) {
             (_, false) => State::Waiting,
             (true, true) => State::Unset,

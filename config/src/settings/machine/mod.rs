@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// What is configured of the machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Machine {
     /// What it is tuned for.
     pub performance: Option<Profile>,
@@ -82,6 +82,13 @@ impl fmt::Display for Part {
     }
 }
 
+/// Communities and arguments are passwords: none of it is printed.
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.lines.keys()).finish()
+    }
+}
+
 impl Machine {
     /// Whether nothing of it is configured.
     pub fn is_empty(&self) -> bool {
@@ -91,6 +98,12 @@ impl Machine {
     /// The lines of a part; none if it is not configured.
     pub fn lines(&self, part: Part) -> &str {
         self.lines.get(&part).map_or("", String::as_str)
+    }
+
+    /// The lines of a part as others may read them: without what is a password.
+    pub fn public_lines(&self, part: Part) -> Vec<String> {
+        // We have printed them ourselves.
+        crate::parse(self.lines(part)).map(|tree| print::public(&tree)).unwrap_or_default()
     }
 
     /// Reads the lines of one part, and nothing else.

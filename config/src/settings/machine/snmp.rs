@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// The agent of SNMP.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Snmp {
     /// Who may ask, by the communities.
     pub communities: BTreeMap<String, Community>,
@@ -38,7 +38,7 @@ pub struct Community {
 }
 
 /// Who is told of events.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct TrapTarget {
     /// The community of the message.
     pub community: String,
@@ -55,9 +55,14 @@ impl Reader {
             from.extend(parsed::<IpAddr>(community.values("client")).into_iter().map(IpNet::from));
             let writes = community.value("authorization") == Some("rw");
             if from.is_empty() {
-                let path = format!("service snmp community {name}");
                 let may = if writes { "change things" } else { "ask" };
-                self.warn(format!("{path} may {may} from everywhere: set {path} network PREFIX limits it"));
+                // A log does not have the name.
+                let path = "service snmp community";
+                let warning =
+                    format!("a {path} may {may} from everywhere: set {path} NAME network PREFIX limits it");
+                if !self.warnings.contains(&warning) {
+                    self.warn(warning);
+                }
             }
             communities.insert(name.to_owned(), Community { writes, from });
         }

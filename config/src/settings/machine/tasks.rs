@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub type Tasks = BTreeMap<String, Task>;
 
 /// A program, and when it is run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Task {
     /// The program.
     pub path: String,
