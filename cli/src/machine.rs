@@ -28,6 +28,9 @@ pub(crate) struct Allowed {
     /// Run no tasks
     #[arg(long)]
     no_tasks: bool,
+    /// Run only the tasks of this file of `set` lines, which root alone may write
+    #[arg(long, value_name = "FILE")]
+    tasks_from: Option<PathBuf>,
     /// The folder that holds the files of the machine, for tests
     #[arg(long, value_name = "DIR", default_value = ROOT, hide = true)]
     machine_root: PathBuf,
@@ -35,7 +38,7 @@ pub(crate) struct Allowed {
 
 impl Default for Allowed {
     fn default() -> Self {
-        Self { scripts: vec![SCRIPTS.into()], no_tasks: false, machine_root: ROOT.into() }
+        Self { scripts: vec![SCRIPTS.into()], no_tasks: false, tasks_from: None, machine_root: ROOT.into() }
     }
 }
 
@@ -66,6 +69,10 @@ pub(crate) fn helper(allowed: &Allowed, file: &Path) -> Result<Connection, Failu
     if allowed.no_tasks {
         command.arg("--no-tasks");
     }
+    if let Some(file) = &allowed.tasks_from {
+        // The helper has another folder.
+        command.arg("--tasks-from").arg(std::path::absolute(file)?);
+    }
     // It ends when this process does, as its standard input ends then.
     let started = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).current_dir("/").spawn();
     started.map_err(|error| format!("the helper that changes settings of the machine: {error}"))?;
@@ -80,8 +87,8 @@ pub(crate) fn serve(Arguments { allowed, owner }: Arguments) -> Outcome {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     socket.peer_addr().map_err(|error| format!("the standard input is no socket of a daemon: {error}"))?;
     drop_capabilities()?;
-    let Allowed { scripts, no_tasks, machine_root } = allowed;
-    let rules = Rules { scripts: if no_tasks { Vec::new() } else { scripts } };
+    let Allowed { scripts, no_tasks, tasks_from, machine_root } = allowed;
+    let rules = Rules { scripts: if no_tasks { Vec::new() } else { scripts }, tasks_from };
     Ok(Helper::new(Place::new(machine_root), rules, owner).serve(&socket, &socket)?)
 }
 

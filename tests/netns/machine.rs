@@ -232,6 +232,42 @@ fn root_runs_nothing_that_others_can_change_or_choose() {
 }
 
 #[test]
+fn root_runs_only_the_tasks_that_root_has_listed() {
+    let Some(gateway) = Site::start("set system allow-empty\n", &["--tasks-from", "/etc/tasks"]) else {
+        return;
+    };
+    let root = &gateway.root;
+    root.write("usr/sbin/cron", "", 0o755);
+    root.write("config/scripts/a.sh", "#!/bin/sh\n", 0o755);
+    let task = |name: &str, arguments: &str| {
+        let task = format!("set system task-scheduler task {name}");
+        format!(
+            "{task} executable path /config/scripts/a.sh\n{task} executable arguments '{arguments}'\n{task} interval 5m\n"
+        )
+    };
+    let (done, told) = gateway.reload(&task("a", "-v secret"));
+    assert!(!done && told.contains("/etc/tasks: No such file"), "{told}");
+    root.write("etc/tasks", &task("nightly", "-v secret"), 0o666);
+    let (done, told) = gateway.reload(&task("a", "-v secret"));
+    assert!(!done && told.contains("others than root can change /etc/tasks"), "{told}");
+    root.write("etc/tasks", &task("nightly", "-v secret"), 0o600);
+    for other in [task("a", "-v other"), task("a", "-v secret").replace("5m", "1m")] {
+        let (done, told) = gateway.reload(&other);
+        assert!(
+            !done && told.contains("fix: root alone writes the lines of the task to /etc/tasks"),
+            "{told}"
+        );
+        assert_eq!(root.read(CRON), None);
+    }
+    let (done, told) = gateway.reload(&task("a", "-v secret"));
+    assert!(done, "{told}");
+    assert!(root.read(CRON).is_some_and(|text| text.contains("'-v' 'secret'")));
+    let log = gateway.gateway.logged();
+    let noted = "root runs the task a: /config/scripts/a.sh with 2 arguments at */5 * * * *";
+    assert!(log.contains(noted) && !log.contains("secret"), "{log}");
+}
+
+#[test]
 fn tasks_and_all_else_can_be_switched_off() {
     let Some(gateway) = Site::start(LINES, &["--no-tasks"]) else { return };
     assert!(gateway.gateway.logged().contains("tasks are switched off on this machine"));

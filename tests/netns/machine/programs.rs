@@ -45,7 +45,7 @@ fn start(command: &mut Command) -> Running {
 
 /// Has a helper apply lines to a part, and returns its answer.
 fn apply(root: &Root, part: &str, lines: &str) -> Value {
-    let rules = Rules { scripts: vec!["/config/scripts".into()] };
+    let rules = Rules { scripts: vec!["/config/scripts".into()], tasks_from: None };
     let owner = Owner::new("/etc/postern/postern.conf".to_owned()).expect("a path");
     let helper = Helper::new(Place::new(root.0.path().to_owned()), rules, owner.clone());
     let request = json!({ "verb": "apply", "part": part, "lines": lines, "owner": owner.as_str() });

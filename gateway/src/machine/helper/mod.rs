@@ -31,6 +31,8 @@ use std::path::PathBuf;
 pub struct Rules {
     /// The folders in which tasks have their programs; none where no tasks are allowed.
     pub scripts: Vec<PathBuf>,
+    /// The file whose tasks alone are run, with the same arguments at the same times; none for any task.
+    pub tasks_from: Option<PathBuf>,
 }
 
 /// The helper.
@@ -49,6 +51,8 @@ struct Wanted {
     known: Vec<String>,
     /// What says whether the files are right: a program and its arguments.
     verify: Option<(&'static str, Vec<String>)>,
+    /// What the log is to have of it, whatever the daemon logs.
+    noted: Vec<String>,
 }
 
 impl Wanted {
@@ -141,7 +145,11 @@ impl Helper {
         let ended = if part == Part::Tasks { tasks::end_others(place, &before, wanted) } else { Ok(()) };
         match ended.and_then(|()| place.replace(owner, &wanted.files, &wanted.known)) {
             Ok(change) if change.is_empty() => Ok(()),
-            Ok(change) => self.bring_into_force(part, wanted, change, &before),
+            Ok(change) => {
+                self.bring_into_force(part, wanted, change, &before)?;
+                wanted.noted.iter().for_each(|what| tracing::info!("{owner}: {what}"));
+                Ok(())
+            }
             Err(error) => {
                 if part == Part::Tasks {
                     self.go_back(part, &before);

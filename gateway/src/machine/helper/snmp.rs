@@ -41,7 +41,7 @@ pub(super) fn wanted(place: &Place, snmp: Option<&Snmp>) -> Wanted {
     if snmp.is_some() && place.has_systemd() {
         files.push(content(UNIT, 0o644, UNIT_TEXT.to_owned()));
     }
-    Wanted { files, known: known(), verify: None }
+    Wanted { files, known: known(), ..Wanted::default() }
 }
 
 pub(super) fn tell(place: &Place, is_wanted: bool) -> Result<(), PlaceError> {

@@ -73,7 +73,7 @@ pub(super) fn wanted(place: &Place, syslog: Option<&Syslog>) -> Wanted {
             write(JOURNALD_FILE, format!("[Journal]\nMaxLevelStore={level}\n"));
         }
     }
-    Wanted { files, known: known(), verify }
+    Wanted { files, known: known(), verify, ..Wanted::default() }
 }
 
 /// The level from which everything is logged.

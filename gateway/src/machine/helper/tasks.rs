@@ -4,6 +4,7 @@ use super::place::{Content, Place, PlaceError};
 use super::service::systemctl;
 use super::{Rules, Wanted, missing, refused, render};
 use crate::machine::model::Finding;
+use config::settings::Machine;
 use config::settings::machine::{Part, Task, Tasks};
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;
@@ -75,7 +76,35 @@ fn program(place: &Place, rules: &Rules, name: &str, task: &Task) -> Result<Path
         let why = format!("{program} is no program; the task is not run");
         return Err(missing(path, why, format!("chmod +x {program}")));
     }
+    if let Some(file) = &rules.tasks_from {
+        let file = file.display();
+        listed(place, &file.to_string(), task).map_err(|why| {
+            refused(
+                &path,
+                format!("{path}: {why}"),
+                format!("root alone writes the lines of the task to {file}"),
+            )
+        })?;
+    }
     Ok(at)
+}
+
+/// Whether a task is in the file of those that are allowed, by whatever name.
+fn listed(place: &Place, file: &str, task: &Task) -> Result<(), String> {
+    let at = fs::canonicalize(place.at(file)).map_err(|error| format!("{file}: {error}"))?;
+    if let Some(open) = open_to_others(place, &at) {
+        return Err(format!("others than root can change {}", place.named(&open)));
+    }
+    let text = fs::read_to_string(at).map_err(|error| format!("{file}: {error}"))?;
+    let allowed = Machine::read(Part::Tasks, &text).map_err(|errors| {
+        format!("{file}: {}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    })?;
+    let is_listed = allowed.tasks.values().any(|allowed| allowed == task);
+    if is_listed {
+        Ok(())
+    } else {
+        Err(format!("{file} does not have this task, with these arguments and times"))
+    }
 }
 
 /// What others than root can change of a file: itself, or a folder above it.
@@ -116,7 +145,18 @@ pub(super) fn wanted(place: &Place, rules: &Rules, tasks: &Tasks, owner: &str) -
             unit("timer", render::task_timer(name, task));
         }
     }
-    Wanted { files, known: known(place, owner), verify: None }
+    Wanted { files, known: known(place, owner), noted: noted(&tasks), ..Wanted::default() }
+}
+
+/// What root runs from now on. Arguments may be passwords.
+fn noted(tasks: &[(String, Task)]) -> Vec<String> {
+    if tasks.is_empty() {
+        return vec!["root runs no tasks".to_owned()];
+    }
+    let of = |(name, Task { path, arguments, times }): &(String, Task)| {
+        format!("root runs the task {name}: {path} with {} arguments at {}", arguments.len(), times.crontab)
+    };
+    tasks.iter().map(of).collect()
 }
 
 /// The names of the timers among files.
