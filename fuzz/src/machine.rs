@@ -67,7 +67,11 @@ pub fn requests(data: &[u8]) {
 /// No value ends its line, or begins another one.
 fn write(machine: &Machine) {
     if let Some(snmp) = &machine.snmp {
-        check(&render::snmp(snmp, true), SNMP);
+        let text = render::snmp(snmp, true);
+        check(&text, SNMP);
+        for line in text.lines().filter(|line| line.starts_with("ro") || line.starts_with("rw")) {
+            assert_eq!(line.split_whitespace().count(), 5, "{line}");
+        }
     }
     if let Some(syslog) = &machine.syslog {
         for line in render::syslog(syslog).lines() {
@@ -80,20 +84,210 @@ fn write(machine: &Machine) {
         check(&render::rotation(syslog, true), ROTATION);
     }
     let tasks: Vec<_> = machine.tasks.iter().map(|(name, task)| (name.clone(), task.clone())).collect();
-    for line in render::crontab(&tasks).lines().skip(2) {
-        let is_right = line.starts_with("# ") || line.contains(" root '/");
-        // Between quotes nothing has a meaning for a shell; outside there are only quotes that stand for themselves.
-        let outside: String = line.split(" root ").skip(1).flat_map(|it| it.split('\'').step_by(2)).collect();
-        assert!(is_right && outside.chars().all(|c| c == ' ' || c == '\\'), "{line}");
+    let crontab = render::crontab(&tasks);
+    for ((name, task), lines) in tasks.iter().zip(crontab.lines().skip(2).collect::<Vec<_>>().chunks(2)) {
+        let words = std::iter::once(&task.path).chain(&task.arguments).cloned().collect::<Vec<_>>();
+        assert_eq!(lines[0], format!("# {name}"));
+        assert_eq!(words_of_cron(lines[1]), Some(words), "{}", lines[1]);
     }
+    assert_eq!(crontab.lines().count(), 2 + 2 * tasks.len());
     for (name, task) in &tasks {
         check(&render::task_service(name, task), UNIT);
         check(&render::task_timer(name, task), UNIT);
     }
 }
 
+/// The words that a program gets of a line of cron; none if the command ends early, or has anything but quoted words.
+fn words_of_cron(line: &str) -> Option<Vec<String>> {
+    let mut command = line.split_once(" root ")?.1.chars().peekable();
+    let mut read = String::new();
+    while let Some(character) = command.next() {
+        match (character, command.peek()) {
+            ('\\', Some('%' | '\\')) => read.extend(command.next()),
+            // All behind it is the input of the command.
+            ('%', _) => return None,
+            _ => read.push(character),
+        }
+    }
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for character in read.chars() {
+        match (character, quote) {
+            (_, Some(open)) if character == open => quote = None,
+            (_, Some('\'')) | ('\'', Some(_)) => word.get_or_insert_default().push(character),
+            ('\'' | '"', None) => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (' ', None) => words.extend(word.take()),
+            // A shell would give it a meaning.
+            _ => return None,
+        }
+    }
+    words.extend(word);
+    quote.is_none().then_some(words)
+}
+
 fn check(text: &str, words: Words) {
     for line in text.lines() {
         assert!(words.iter().any(|word| line.starts_with(word)), "{line:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::print::quoted;
+
+    /// What could end a line, a quotation or a word in a file of another program, lead to another file, or be a command there.
+    const NASTY: &[&str] = &[
+        "",
+        " ",
+        "a b",
+        "\t",
+        "'",
+        "\"",
+        "a'b",
+        "a\"b",
+        "'; id '",
+        "\"; id \"",
+        "'$(id)'",
+        "$(id)",
+        "`id`",
+        "$HOME",
+        "\\",
+        "a\\",
+        "\\n",
+        "%",
+        "%n",
+        "a%b",
+        "\\%",
+        ";",
+        "a;id",
+        "a|id",
+        "a&id",
+        "a>/etc/x",
+        "#",
+        "# a",
+        "*",
+        "?",
+        "{",
+        "}",
+        "{}",
+        "[snmp] clientaddr ::1",
+        "(",
+        ")",
+        "..",
+        "../a",
+        "/",
+        "/a/../b",
+        "//",
+        "-x",
+        "--",
+        "a,b",
+        "a=b",
+        "a:b",
+        "\u{202e}",
+        "\u{e4}",
+        "-V view",
+        ".1",
+        "0",
+        "-1",
+    ];
+    /// What no value may have: it ends a line for some program.
+    const ENDS: &[&str] =
+        &["\n", "\r", "\0", "\u{b}", "\u{c}", "\u{1b}", "\u{7f}", "\u{85}", "\u{2028}", "\u{2029}"];
+
+    /// A name in the place of each that the user chooses.
+    fn name_of(word: &str) -> &str {
+        match word {
+            "<community>" => "public",
+            "<address>" => "10.0.0.1",
+            "<facility>" => "all",
+            "<file>" => "a.log",
+            "<user>" => "root",
+            "<task>" => "a",
+            word => word,
+        }
+    }
+
+    /// Lines that write a value into a file, if it is right: as the value of a node, or as the name that a path ends in.
+    fn lines(path: &str, value: &str) -> String {
+        let named = |path: &str| path.split(' ').map(name_of).collect::<Vec<_>>().join(" ");
+        let task = |name: &str| {
+            let task = format!("set system task-scheduler task {name}");
+            let times = if path.ends_with("crontab-spec") {
+                String::new()
+            } else {
+                format!(
+                    "{task} interval 1d
+"
+                )
+            };
+            format!(
+                "{task} executable path /config/scripts/a.sh
+{times}"
+            )
+        };
+        let value = quoted(value);
+        match path.strip_suffix('>').and_then(|path| path.rsplit_once(' ')) {
+            Some(("system task-scheduler task", _)) => task(&value),
+            Some((before, _)) if before.starts_with("system syslog") && !before.ends_with("facility") => {
+                format!(
+                    "set {} {value} facility all level err
+",
+                    named(before)
+                )
+            }
+            Some((before, _)) => format!(
+                "set {} {value}
+",
+                named(before)
+            ),
+            None if path.starts_with("system task-scheduler") => format!(
+                "{}set {} {value}
+",
+                task("a"),
+                named(path)
+            ),
+            None => format!(
+                "set {} {value}
+",
+                named(path)
+            ),
+        }
+    }
+
+    /// Paths whose last word is followed by a value, and those that end in a name.
+    fn leaves(part: Part) -> Vec<&'static str> {
+        let begin = format!("{part} ");
+        let values =
+            config::schema::nodes().filter(|node| node.kind.value_type().is_some()).map(|node| node.path);
+        let names = config::schema::tags().map(|tag| tag.path);
+        values.chain(names).filter(|path| path.starts_with(&begin) || *path == begin.trim_end()).collect()
+    }
+
+    #[test]
+    fn no_value_of_any_leaf_breaks_out_of_its_place_in_a_file() {
+        let (mut taken, mut refused) = (0, 0);
+        for part in Part::ALL {
+            let leaves = leaves(part);
+            assert!(!leaves.is_empty(), "{part}");
+            for path in leaves {
+                let long = ["a".repeat(300), "\u{e4}".repeat(150), "a ".repeat(150)];
+                let ends =
+                    ENDS.iter().flat_map(|end| [format!("a{end}b"), format!("{end}a"), format!("a{end}")]);
+                for value in ends.chain(long) {
+                    assert!(Machine::read(part, &lines(path, &value)).is_err(), "{path}: {value:?}");
+                    refused += 1;
+                }
+                for value in NASTY {
+                    if let Ok(machine) = Machine::read(part, &lines(path, value)) {
+                        write(&machine);
+                        taken += 1;
+                    }
+                }
+            }
+        }
+        assert!(taken > 100 && refused > 500, "{taken} values were written, {refused} refused");
     }
 }

@@ -1,6 +1,7 @@
 //! What other programs of the machine do for the configuration: their files are below a folder in place of `/`, and real
 //! programs read them.
 
+mod guide;
 mod programs;
 
 use crate::support::{PATIENCE, lab, postern};
@@ -151,9 +152,7 @@ fn what_was_done_stays_after_a_crash_and_is_put_right_by_the_next_start() {
     let children = gateway.children();
     assert_eq!(children.len(), 1, "the helper");
     gateway.gateway.signal(Signal::KILL);
-    let helper = PathBuf::from(format!("/proc/{}", children[0]));
-    let is_gone = || fs::read_to_string(helper.join("stat")).map_or(true, |stat| stat.contains(") Z "));
-    gateway.wait("the helper ends with the daemon", is_gone);
+    gateway.wait("the helper ends with the daemon", || has_ended(children[0]));
     assert!(gateway.root.read(SNMP).is_some(), "it is the machine's");
     assert_eq!(gateway.root.read(BACKLOG).as_deref(), Some("16384"));
     // The next daemon of that configuration knows what is its own, and what was before.
@@ -192,10 +191,16 @@ fn a_program_that_takes_long_keeps_no_order_waiting() {
     gateway.gateway.write(&text.replace("info", "debug"));
     gateway.gateway.signal(Signal::HUP);
     gateway.wait("the helper is at it", || gateway.root.at("begun").exists());
+    let (process, helper) = (gateway.process, gateway.children());
     gateway.gateway.signal(Signal::TERM);
-    let process = gateway.process;
     wait_until(Duration::from_secs(9), || gateway.lab.ended(process).is_some()).expect("it ends");
     gateway.root.write("done", "", 0o644);
+    gateway.wait("the helper ends too", || helper.iter().all(|id| has_ended(*id)));
+}
+
+/// Whether a process is gone, or waits only to be asked for its status.
+fn has_ended(id: u32) -> bool {
+    fs::read_to_string(format!("/proc/{id}/stat")).map_or(true, |stat| stat.contains(") Z "))
 }
 
 #[test]
