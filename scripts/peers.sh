@@ -164,6 +164,21 @@ fetch_machine() {
   rm -rf "$work"
 }
 
+# VyOS's client library for Python, for the API over HTTPS.
+pyvyos=0.4.1
+
+fetch_pyvyos() {
+  say "pip install pyvyos==$pyvyos"
+  rm -rf .peers/pyvyos
+  python3 -m venv .peers/pyvyos && .peers/pyvyos/bin/pip install -q "pyvyos==$pyvyos" && return
+  rm -rf .peers/pyvyos
+  return 1
+}
+
+if [ "$part" = test ] && ! [ -x .peers/pyvyos/bin/python ]; then
+  fetch_pyvyos || say "pyvyos cannot be had here: the test with it will be skipped"
+fi
+
 if [ "$part" = test ] && ! [ -x .peers/machine/bin/snmpd ]; then
   fetch_machine || say "rsyslog, snmpd and cron cannot be had here: the tests with them will be skipped"
 fi

@@ -3,16 +3,15 @@
 use crate::Failure;
 use clap::Args;
 use gateway::api;
+use gateway::api::client::ClientError;
 use gateway::api::model::Problem;
-use http_body_util::{BodyExt, Full};
+use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 
 /// The environment variable that names the socket of the daemon to ask, where no option does.
@@ -196,15 +195,10 @@ async fn exchange<T: DeserializeOwned>(path: &Path, request: Request<Full<Bytes>
 }
 
 async fn answered(path: &Path, request: Request<Full<Bytes>>) -> Result<Answered, Failure> {
-    let stream = TokioIo::new(UnixStream::connect(path).await?);
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
-    let conversation = async {
-        let response = sender.send_request(request).await?;
-        let status = response.status().as_u16();
-        Ok(Answered { status, body: response.into_body().collect().await?.to_bytes() })
-    };
-    tokio::select! {
-        answer = conversation => answer,
-        broken = connection => Err(broken.err().map_or_else(|| "the daemon hung up".into(), Into::into)),
+    match api::client::exchange(path, request).await {
+        Ok((status, body)) => Ok(Answered { status: status.as_u16(), body }),
+        // What it is tells whether a daemon is there.
+        Err(ClientError::Io(error)) => Err(error.into()),
+        Err(error) => Err(error.into()),
     }
 }

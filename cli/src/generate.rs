@@ -59,9 +59,15 @@ pub(crate) struct Form {
 
 pub(crate) fn run(what: What) -> Outcome {
     match what {
-        What::Pki(Pki::Wireguard(WireGuard::KeyPair(form))) => return key_pair(form, false),
-        What::Pki(Pki::Wireguard(WireGuard::PresharedKey(form))) => return preshared_key(form),
-        What::Wireguard(OldWireGuard::DefaultKeypair(form)) => return key_pair(form, true),
+        What::Pki(Pki::Wireguard(WireGuard::KeyPair(form))) => {
+            return answer::print(&key_pair(false), form.json);
+        }
+        What::Pki(Pki::Wireguard(WireGuard::PresharedKey(form))) => {
+            return answer::print(&preshared_key(), form.json);
+        }
+        What::Wireguard(OldWireGuard::DefaultKeypair(form)) => {
+            return answer::print(&key_pair(true), form.json);
+        }
         What::Configuration => print!("{}", manual::configuration::text()),
         What::Programs { directory } => return shell::make_programs(&directory),
         What::Manual(arguments) => return manual::run(&arguments),
@@ -69,8 +75,18 @@ pub(crate) fn run(what: What) -> Outcome {
     Ok(())
 }
 
-/// Prints a key pair; VyOS 1.3 would keep the default one under a name, so the line that sets it follows.
-fn key_pair(form: Form, is_default: bool) -> Outcome {
+/// What the words after `generate` make, if it is a key.
+pub(crate) fn find(words: &[&str]) -> Option<Answer> {
+    match words {
+        ["pki", "wireguard", "key-pair"] => Some(key_pair(false)),
+        ["pki", "wireguard", "preshared-key"] => Some(preshared_key()),
+        ["wireguard", "default-keypair"] => Some(key_pair(true)),
+        _ => None,
+    }
+}
+
+/// A key pair; VyOS 1.3 would keep the default one under a name, so the line that sets it follows.
+fn key_pair(is_default: bool) -> Answer {
     let key = PrivateKey::generate(&mut random::System::default());
     let private = Base64::encode_string(key.secret().expose());
     let public = key.public().to_string();
@@ -79,11 +95,11 @@ fn key_pair(form: Form, is_default: bool) -> Outcome {
     if is_default {
         let _ = writeln!(text, "Set it: set interfaces wireguard wg0 private-key {private}");
     }
-    answer::print(&Answer::new(value, move |_| text.clone()), form.json)
+    Answer::new(value, move |_| text.clone())
 }
 
-fn preshared_key(form: Form) -> Outcome {
+fn preshared_key() -> Answer {
     let key = Base64::encode_string(&random::System::default().bytes::<32>());
     let text = format!("Pre-shared key: {key}\n");
-    answer::print(&Answer::new(json!({ "preshared_key": key }), move |_| text.clone()), form.json)
+    Answer::new(json!({ "preshared_key": key }), move |_| text.clone())
 }

@@ -14,6 +14,7 @@ mod explain;
 mod explain_wireguard;
 mod generate;
 mod host;
+mod https;
 mod import;
 mod log;
 mod machine;
@@ -31,6 +32,7 @@ mod shell;
 mod show;
 mod show_configuration;
 mod show_crypto;
+mod show_https;
 mod show_log;
 mod show_machine;
 mod show_qat;
@@ -91,6 +93,9 @@ enum Verb {
     /// Change settings of the machine for a daemon, which asks by the socket that is the standard input
     #[command(hide = true)]
     MachineHelper(machine::Arguments),
+    /// Serve the API over HTTPS for a daemon, which sends orders by the socket that is the standard input
+    #[command(hide = true)]
+    HttpsServer(https::Arguments),
     /// Serve one WireGuard interface, to be configured with wg and wg-quick
     Wireguard(wireguard::Arguments),
 }
@@ -127,6 +132,7 @@ fn main() -> ExitCode {
         }
         Verb::Generate(what) => generate::run(what),
         Verb::MachineHelper(arguments) => machine::serve(arguments),
+        Verb::HttpsServer(arguments) => https::run(arguments),
         Verb::Wireguard(arguments) => wireguard::run(arguments),
     };
     match outcome {

@@ -64,6 +64,33 @@ pub(crate) fn drop_unneeded(needs: Needs<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Drops all capabilities, in this thread and in those that it starts later.
+pub(crate) fn drop_all() -> Result<(), Failure> {
+    // Root without them could get them back from a program; another user has none to lose here.
+    let _ = caps::clear(None, CapSet::Bounding);
+    for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
+        caps::clear(None, set)?;
+    }
+    rustix::thread::set_no_new_privs(true)?;
+    forbid_dumps()
+}
+
+/// Bytes of memory that the HTTPS server may write to: clients could otherwise make it take those of the gateway.
+const SERVER_MEMORY: u64 = 1 << 30;
+/// The HTTPS server yields to the data path.
+const SERVER_NICE: i32 = 10;
+
+/// Limits the memory, the share of the processors and the system calls of the process that the network talks to.
+pub(crate) fn confine_server() -> Result<(), Failure> {
+    let most = Some(SERVER_MEMORY);
+    setrlimit(Resource::Data, Rlimit { current: most, maximum: most })?;
+    rustix::process::setpriority_process(None, SERVER_NICE)?;
+    if let Err(error) = filter::filter_server() {
+        tracing::warn!("system calls of the HTTPS server are not filtered: {error}");
+    }
+    Ok(())
+}
+
 /// The capability to read files regardless of their permissions.
 const READS: Capability = Capability::CAP_DAC_READ_SEARCH;
 

@@ -3,7 +3,7 @@
 use crate::engines;
 use crate::privilege::{self, Needs};
 use crate::service_user::{STATE, User};
-use crate::{Outcome, log, machine, service_user};
+use crate::{Outcome, https, log, machine, service_user};
 use clap::Args;
 use config::Settings;
 use crypto::choice::{Choice, Subject};
@@ -13,6 +13,7 @@ use gateway::daemon::file::{ConfigFile, Read};
 use gateway::daemon::order::{Order, Orders};
 use gateway::daemon::serve::{Event, Start, serve};
 use gateway::host::occupied;
+use gateway::https::Connection as HttpsConnection;
 use gateway::machine::Connection;
 use sd_notify::NotifyState;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ pub(crate) const API: &str = "/run/postern/postern.sock";
 pub(crate) const CONFIG: &str = "/etc/postern/postern.conf";
 
 #[derive(Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct Arguments {
     /// The configuration: lines of `set`, in the words of VyOS
     #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
@@ -47,6 +49,9 @@ pub(crate) struct Arguments {
     /// Change nothing of the machine: no tuning, tasks, logging or SNMP
     #[arg(long)]
     no_machine: bool,
+    /// Start no process for `service https`: the API is on the Unix socket only
+    #[arg(long)]
+    no_https: bool,
     #[command(flatten)]
     allowed: machine::Allowed,
 }
@@ -77,6 +82,7 @@ pub(crate) fn run_without_cipher(config: PathBuf, api: PathBuf) -> Outcome {
         check: false,
         open_at_exit: false,
         no_machine: true,
+        no_https: true,
         allowed: machine::Allowed::default(),
     };
     run_with(arguments, None, none)
@@ -106,6 +112,10 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
     } else {
         machine::helper(&arguments.allowed, &arguments.config)?
     };
+    let https = match state.as_deref().filter(|_| !arguments.no_https) {
+        Some(state) => https::start(&arguments.api, state, user.as_ref())?,
+        None => HttpsConnection::Off,
+    };
     privilege::drop_unneeded(Needs {
         raw_sockets: true,
         file: Some(&arguments.config),
@@ -115,7 +125,7 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         ..Needs::default()
     })?;
     let runtime = privilege::runtime()?;
-    let outcome = runtime.block_on(start(arguments, state, file, read, machine, engines));
+    let outcome = runtime.block_on(start(arguments, state, file, read, (machine, https), engines));
     // Do not wait for a name server that does not answer.
     runtime.shutdown_background();
     outcome
@@ -136,7 +146,7 @@ async fn start(
     state: Option<PathBuf>,
     file: ConfigFile,
     read: Read,
-    machine: Connection,
+    (machine, https): (Connection, HttpsConnection),
     engines: Engines,
 ) -> Outcome {
     let (orders, inbox) = Orders::channel();
@@ -148,7 +158,7 @@ async fn start(
         Ok(engines)
     };
     let Arguments { api, open_at_exit, .. } = arguments;
-    let start = Start { file, read, state, api, machine, open_at_exit, engines, tell: tell_systemd };
+    let start = Start { file, read, state, api, machine, https, open_at_exit, engines, tell: tell_systemd };
     Ok(serve(start, orders, inbox).await?)
 }
 

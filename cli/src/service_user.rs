@@ -31,6 +31,10 @@ pub(crate) struct User {
 }
 
 impl User {
+    pub(crate) fn uid(&self) -> u32 {
+        self.uid
+    }
+
     /// Its group.
     pub(crate) fn gid(&self) -> u32 {
         self.gid

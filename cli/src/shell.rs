@@ -13,7 +13,7 @@ mod changing;
 pub(crate) mod commit;
 mod complete;
 mod console;
-mod files;
+pub(crate) mod files;
 mod interactive;
 mod line;
 mod listing;

@@ -17,6 +17,9 @@ const SESSION: &[&str] = &["configure", "commit", "save", "exit"];
 /// The maximum number of words listed in an error.
 const LISTED: usize = 20;
 
+/// The reason of the error for a line that deletes what is not set.
+pub const NOTHING_TO_DELETE: &str = "nothing to delete: it is not set";
+
 /// Reads a configuration.
 pub fn parse(text: &str) -> Result<Tree, Vec<ConfigError>> {
     if braces::is_in(text) {
@@ -232,7 +235,7 @@ fn delete(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigEr
         prune(&texts, tree);
         return Ok(());
     }
-    Err(ConfigError::new(last.location, "nothing to delete: it is not set"))
+    Err(ConfigError::new(last.location, NOTHING_TO_DELETE))
 }
 
 /// Follows the words through the grammar; returns the place, the path, and the remaining words.

@@ -4,6 +4,7 @@
 pub mod ike;
 pub mod import;
 pub mod machine;
+pub mod requests;
 
 use config::Text;
 use config::merge::{Side, merge};
@@ -61,6 +62,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("import-ipsec-conf", import::ipsec_conf),
     ("import-router", import::router),
     ("machine", machine::requests),
+    ("requests", requests::requests),
     ("faults", faults),
     ("certificates", certificates),
     ("revocation", revocation),

@@ -19,6 +19,7 @@ pub mod clock;
 pub mod daemon;
 pub mod datapath;
 pub mod host;
+pub mod https;
 pub mod ipsec;
 pub mod machine;
 pub mod rights;

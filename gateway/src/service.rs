@@ -10,6 +10,7 @@
 use crate::daemon::needs::Needs;
 use crate::host::Host;
 use crate::host::wants::Wants;
+use crate::https::Process;
 use crate::machine::Client;
 use crate::tunnel_interface::{Counters, Removed};
 use axum::Router;
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 /// What the daemon lends its services.
 pub struct Context {
@@ -31,6 +32,8 @@ pub struct Context {
     pub host: Host,
     /// Who may change settings of the machine.
     pub machine: Client,
+    /// The process that serves the API over HTTPS.
+    pub https: Mutex<Process>,
 }
 
 /// Work that may wait for others, as for a name server.

@@ -11,6 +11,7 @@ use crypto::engine::aws_lc::AwsLc;
 use gateway::api;
 use gateway::daemon::{self, Daemon};
 use gateway::host::Host;
+use gateway::https::Process;
 use gateway::machine::{Client, Connection};
 use gateway::service::Policy;
 use lab::{Lab, wait_until};
@@ -173,7 +174,8 @@ impl Sites {
         self.inside(|runtime| {
             let before = settings(&self.before());
             let host = Host::start(daemon::wanted(&before)).expect("root may");
-            let mut daemon = Daemon::new(engines(), mpsc::unbounded_channel().0, host, machine());
+            let mut daemon =
+                Daemon::new(engines(), mpsc::unbounded_channel().0, host, machine(), Process::default());
             let refused = runtime.block_on(daemon.apply(before, Policy::AllOrNothing));
             assert!(refused.is_empty(), "{refused:?}");
             let _served = self.serve_api(daemon.shown());

@@ -7,6 +7,7 @@ mod congestion;
 mod daemon;
 mod engines;
 mod esp;
+mod https;
 mod import;
 mod ipsec;
 mod machine;

@@ -8,8 +8,8 @@ use crate::monitor::{bandwidth, command, traffic, vpn as rates};
 use crate::show_configuration as configuration;
 use crate::show_log::{self as log, Of};
 use crate::{
-    advise, explain, explain_wireguard, reload, reset, show, show_crypto, show_machine, show_qat, show_vpn,
-    status, system,
+    advise, explain, explain_wireguard, reload, reset, show, show_crypto, show_https, show_machine, show_qat,
+    show_vpn, status, system,
 };
 
 const INTERFACE: Argument =
@@ -148,6 +148,12 @@ pub(super) static TABLE: &[Entry] = &[
     entry("show crypto CIPHER", "Show the crypto engines for one cipher", show_crypto::show)
         .arguments(&[CIPHER])
         .asks("/v1/crypto"),
+    entry(
+        "show https",
+        "Show where the API over HTTPS is, the names of its keys, and the certificate",
+        show_https::show,
+    )
+    .asks("/v1/service/https"),
     entry("show datapath", "Show the stages of the data path, and the drop reasons of each", |_| {
         Ok(show::datapath())
     }),

@@ -82,8 +82,7 @@ pub(super) fn save(session: &mut Session, line: &Line<'_>) -> Result<Reply, Fail
         None => replace(Path::new(&name), &text).map_err(|error| not_written(&name, &error))?,
     }
     if is_own {
-        let hash = crypto::hash::sha256(&[text.bytes()]).iter().map(|byte| format!("{byte:02x}")).collect();
-        session.router.saved(&Saved { hash, revision: now.revision })?;
+        session.router.saved(&Saved { hash: hash(&text), revision: now.revision })?;
         session.is_saved = true;
     }
     Ok(Reply::says(format!("{warning}Saving configuration to '{name}'...\nDone\n")))
@@ -92,6 +91,17 @@ pub(super) fn save(session: &mut Session, line: &Line<'_>) -> Result<Reply, Fail
 fn is_same(name: &str, other: &str) -> bool {
     let real = |name: &str| fs::canonicalize(name).ok();
     name == other || real(name).is_some_and(|found| Some(found) == real(other))
+}
+
+/// Writes what is in force to a file; SHA-256 of the file, in hexadecimal.
+pub(crate) fn write_in_force(now: &InForce, name: &str) -> io::Result<String> {
+    let text = written(now, name).map_err(|error| io::Error::other(error.to_string()))?;
+    replace(Path::new(name), &text)?;
+    Ok(hash(&text))
+}
+
+fn hash(text: &Text) -> String {
+    crypto::hash::sha256(&[text.bytes()]).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The text of a file: in braces if it is in braces now, or will be read by a router of another kind.

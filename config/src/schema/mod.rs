@@ -5,6 +5,7 @@
 mod algorithm;
 mod cursor;
 mod form;
+mod https;
 mod ipsec;
 mod machine;
 mod pki;
@@ -158,6 +159,7 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
         system::NODES,
         system::CIPHER_PINS,
         machine::NODES,
+        https::NODES,
         pki::NODES,
         ipsec::GENERAL,
         ipsec::GROUPS,
@@ -169,12 +171,19 @@ pub fn nodes() -> impl Iterator<Item = &'static Node> {
 
 /// Every name that the user chooses.
 pub fn tags() -> impl Iterator<Item = &'static Tag> {
-    [wireguard::TAGS, pki::TAGS, ipsec::TAGS, machine::TAGS].into_iter().flatten()
+    [wireguard::TAGS, pki::TAGS, ipsec::TAGS, machine::TAGS, https::TAGS].into_iter().flatten()
 }
 
 /// Every node of VyOS that is known and refused.
 pub fn unsupported_nodes() -> impl Iterator<Item = &'static Unsupported> {
-    [wireguard::UNSUPPORTED, machine::UNSUPPORTED, pki::UNSUPPORTED, ipsec::UNSUPPORTED].into_iter().flatten()
+    let tables = [
+        wireguard::UNSUPPORTED,
+        machine::UNSUPPORTED,
+        https::UNSUPPORTED,
+        pki::UNSUPPORTED,
+        ipsec::UNSUPPORTED,
+    ];
+    tables.into_iter().flatten()
 }
 
 /// A place in the grammar.
@@ -192,8 +201,9 @@ pub enum Place {
 
 /// Every place in the grammar with a help text.
 fn places() -> impl Iterator<Item = Place> {
-    let inner =
-        [wireguard::INNER, system::INNER, machine::INNER, pki::INNER, ipsec::INNER].into_iter().flatten();
+    let inner = [wireguard::INNER, system::INNER, machine::INNER, https::INNER, pki::INNER, ipsec::INNER]
+        .into_iter()
+        .flatten();
     let served = inner.map(Place::Inner).chain(tags().map(Place::Tag)).chain(nodes().map(Place::Node));
     served.chain(unsupported_nodes().map(Place::Unsupported))
 }

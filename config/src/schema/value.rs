@@ -34,6 +34,8 @@ pub enum Type {
     Prefix,
     /// An address.
     Address,
+    /// An address or a prefix.
+    Network,
     /// An address, or `any`.
     AddressOrAny,
     /// An address, a domain name, or `any`.
@@ -84,6 +86,7 @@ impl Type {
             Self::Host => text.parse::<IpNet>().is_ok(),
             Self::Prefix => text.parse::<IpNet>().is_ok_and(|prefix| prefix.trunc() == prefix),
             Self::Address => text.parse::<IpAddr>().is_ok(),
+            Self::Network => text.parse::<IpAddr>().is_ok() || Self::Prefix.check(text).is_ok(),
             Self::AddressOrAny => text == "any" || text.parse::<IpAddr>().is_ok(),
             Self::PeerAddress => text.parse::<IpAddr>().is_ok() || is_domain(text),
             Self::Protocol => protocol(text).is_some() || text == ALL_PROTOCOLS,
@@ -122,6 +125,7 @@ impl Type {
             Self::Host => "an address with its prefix length, such as 10.1.0.1/30".to_owned(),
             Self::Prefix => "a prefix, such as 10.1.0.0/24".to_owned(),
             Self::Address => "an IPv4 or IPv6 address".to_owned(),
+            Self::Network => "an address, or a prefix such as 10.1.0.0/24".to_owned(),
             Self::AddressOrAny => "an IPv4 or IPv6 address, or any".to_owned(),
             Self::PeerAddress => "an IPv4 or IPv6 address, a domain name, or any".to_owned(),
             Self::Protocol => "an IP protocol: a number from 0 to 255 or a name such as tcp".to_owned(),
@@ -195,6 +199,7 @@ impl fmt::Display for Type {
             Self::Host => f.write_str("<address/length>"),
             Self::Prefix => f.write_str("<prefix/length>"),
             Self::Address => f.write_str("<address>"),
+            Self::Network => f.write_str("<address>|<prefix/length>"),
             Self::AddressOrAny => f.write_str("<address>|any"),
             Self::PeerAddress => f.write_str("<address>|<domain>|any"),
             Self::Protocol => write!(f, "<0-255>|<name>|{ALL_PROTOCOLS}"),

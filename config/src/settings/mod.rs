@@ -1,12 +1,15 @@
 //! The configuration, typed, and checked as a whole: what VyOS checks at commit.
 
 mod hints;
+pub mod https;
 pub mod ipsec;
 pub mod machine;
+mod pki;
 mod reference;
 mod system;
 mod wireguard;
 
+pub use https::Https;
 pub use ipsec::IpSec;
 pub(crate) use ipsec::is_served;
 pub use machine::Machine;
@@ -33,6 +36,8 @@ pub struct Settings {
     pub commit_revisions: usize,
     /// What other programs of the machine are to do.
     pub machine: Machine,
+    /// The API for other machines, if there is one.
+    pub https: Option<Https>,
     /// Whether it is meant that nothing is served.
     pub allows_empty: bool,
     /// Whether what tunnels protect is open once the gateway was stopped.
@@ -45,7 +50,10 @@ pub type Checked = (Settings, Vec<String>);
 impl Settings {
     /// Whether nothing is served.
     pub fn is_empty(&self) -> bool {
-        self.wireguard.is_empty() && self.ipsec.peers.is_empty() && self.machine.is_empty()
+        self.wireguard.is_empty()
+            && self.ipsec.peers.is_empty()
+            && self.machine.is_empty()
+            && self.https.is_none()
     }
 
     /// Reads the settings out of a tree.
@@ -70,6 +78,7 @@ impl Settings {
         reader.check_ports(tree, &settings);
         settings.ipsec = reader.ipsec(tree);
         settings.machine = reader.machine(tree);
+        settings.https = reader.https(tree);
         reader.hints(&settings);
         reader.notes(tree);
         if reader.errors.is_empty() { Ok((settings, reader.warnings)) } else { Err(reader.errors) }

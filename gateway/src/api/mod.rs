@@ -10,12 +10,14 @@
 //!
 //! The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.
 
+pub mod client;
 mod configuration;
+pub mod connections;
 mod engines;
 mod kernel;
 mod log;
 pub mod model;
-pub(crate) mod server;
+pub mod server;
 mod status;
 pub(crate) mod words;
 

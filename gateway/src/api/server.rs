@@ -3,9 +3,10 @@
 //! Only the owner of the socket can connect. The limits protect against clients that hang or leak connections: they must not
 //! exhaust the memory or descriptors of the gateway, nor block other clients.
 
+use super::connections::{Connections, Deadline};
 use super::model::Problem;
 use crate::unix_socket::Listener;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -16,18 +17,16 @@ use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::UnixStream;
-use tokio::sync::watch;
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tower::ServiceExt;
 
 /// Where commits go: their bodies may be longer than those of others.
 pub(super) const COMMIT: &str = "/v1/configuration/commit";
+
+/// Bytes of a request's head.
+const LONGEST_HEAD: usize = 64 << 10;
 
 /// Limits on the resources that clients can use.
 #[derive(Clone, Copy)]
@@ -36,7 +35,7 @@ pub(super) struct Limits {
     pub(super) connections: usize,
     /// How long a client may take to send a whole request, and to take the answer; also how long it may be idle.
     pub(super) patience: Duration,
-    /// Bytes of a request's body, and of its head.
+    /// Bytes of a request's body.
     pub(super) longest: usize,
     /// Bytes of the body of a commit, which may be a whole configuration.
     pub(super) longest_commit: usize,
@@ -56,29 +55,25 @@ impl Limits {
     }
 }
 
-/// When the client must have sent its request or taken the answer; `None` while the daemon works on a request.
-type Deadline = Option<Instant>;
-
-/// A connection.
-struct Served {
-    task: AbortHandle,
-    deadline: Arc<watch::Sender<Deadline>>,
-}
-
 /// Serves connections for ever.
 pub(super) async fn serve(listener: Listener, router: Router, limits: Limits) {
-    let mut served = VecDeque::new();
+    // They are all of the owner of the socket.
+    let mut connections = Connections::new(limits.connections, limits.connections);
     loop {
         match listener.accept().await {
             Ok(stream) => {
-                if !make_room(&mut served, limits.connections) {
-                    tracing::warn!("api: {} requests are being answered: one more is refused", served.len());
+                if !connections.make_room(&()) {
+                    tracing::warn!(
+                        "api: {} requests are being answered: one more is refused",
+                        connections.len()
+                    );
                     continue;
                 }
-                let deadline = Arc::new(watch::Sender::new(Some(Instant::now() + limits.patience)));
-                let conversation = converse(stream, router.clone(), limits, Arc::clone(&deadline));
-                let task = tokio::spawn(conversation).abort_handle();
-                served.push_back(Served { task, deadline });
+                let deadline = Deadline::after(limits.patience);
+                let (router, working) = (router.clone(), deadline.clone());
+                let answer = move |request| answer(request, router.clone(), limits, working.clone());
+                let conversation = converse(stream, limits.patience, deadline.clone(), answer);
+                connections.add((), tokio::spawn(conversation).abort_handle(), deadline);
             }
             Err(error) => {
                 tracing::warn!("api: {error}");
@@ -88,90 +83,78 @@ pub(super) async fn serve(listener: Listener, router: Router, limits: Limits) {
     }
 }
 
-/// Makes room for one more connection: closes the longest idle one if necessary. False if none is idle.
-fn make_room(served: &mut VecDeque<Served>, most: usize) -> bool {
-    served.retain(|connection| !connection.task.is_finished());
-    if served.len() < most {
-        return true;
-    }
-    let idle = served.iter().enumerate().filter_map(|(at, it)| Some(((*it.deadline.borrow())?, at)));
-    let Some((_, longest)) = idle.min() else { return false };
-    served.remove(longest).inspect(|idle| idle.task.abort()).is_some()
-}
-
-/// Answers the requests of one connection, until the client is late.
-async fn converse(
-    stream: UnixStream,
-    router: Router,
-    limits: Limits,
-    deadline: Arc<watch::Sender<Deadline>>,
-) {
-    let seen = deadline.subscribe();
+/// Answers the requests of one connection, until the client is late. `answer` suspends the deadline once it has read a request.
+pub async fn converse<S, A, F>(stream: S, patience: Duration, deadline: Deadline, answer: A)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    A: Fn(Request<Incoming>) -> F,
+    F: Future<Output = Response>,
+{
+    let restarted = deadline.clone();
     let service = service_fn(move |request| {
-        let (router, deadline) = (router.clone(), Arc::clone(&deadline));
+        let (answered, deadline) = (answer(request), restarted.clone());
         async move {
-            let working = || _ = deadline.send_replace(None);
-            let response = answer(request, router, limits, working).await;
-            deadline.send_replace(Some(Instant::now() + limits.patience));
+            let response = answered.await;
+            deadline.restart(patience);
             Ok::<_, Infallible>(response)
         }
     });
     // The deadline covers the whole request, not only its head.
     let mut http = http1::Builder::new();
-    http.header_read_timeout(None).max_buf_size(limits.longest);
+    http.header_read_timeout(None).max_buf_size(LONGEST_HEAD);
     tokio::select! {
         ended = http.serve_connection(TokioIo::new(stream), service) => {
             if let Err(error) = ended {
                 tracing::debug!("api: {error}");
             }
         }
-        () = overdue(seen) => tracing::debug!("api: a client was idle or slow for {:?}", limits.patience),
-    }
-}
-
-/// Returns when the deadline has passed without being moved.
-async fn overdue(mut deadline: watch::Receiver<Deadline>) {
-    loop {
-        let at = *deadline.borrow_and_update();
-        let passed = async {
-            match at {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = passed => return,
-            changed = deadline.changed() => if changed.is_err() { return },
-        }
+        () = deadline.passed() => tracing::debug!("api: a client was idle or slow for {patience:?}"),
     }
 }
 
 /// Reads a whole request, and answers it.
-async fn answer(request: Request<Incoming>, router: Router, limits: Limits, working: impl Fn()) -> Response {
+async fn answer(request: Request<Incoming>, router: Router, limits: Limits, deadline: Deadline) -> Response {
     let (head, body) = request.into_parts();
     let longest = limits.longest_of(head.uri.path());
-    let too_large = || {
-        problem(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("a request has at most {longest} bytes"),
-            "send a shorter request",
-        )
-    };
-    // Refuse an announced length without reading the body.
-    if body.size_hint().lower() > longest as u64 {
-        return too_large();
-    }
-    let body = match Limited::new(body, longest).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => return too_large(),
-        Err(error) => {
+    let body = match whole(body, longest).await {
+        Ok(body) => body,
+        Err(Unread::TooLarge) => {
+            return problem(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("a request has at most {longest} bytes"),
+                "send a shorter request",
+            );
+        }
+        Err(Unread::Incomplete(error)) => {
             return problem(StatusCode::BAD_REQUEST, format!("the request is incomplete: {error}"), AGAIN);
         }
     };
-    working();
+    deadline.suspend();
     match router.oneshot(Request::from_parts(head, Body::from(body))).await {
         Ok(response) => response,
         Err(never) => match never {},
+    }
+}
+
+/// Why the body of a request could not be read.
+#[derive(Debug)]
+pub enum Unread {
+    /// It is longer than allowed.
+    TooLarge,
+    /// The client did not send all of it.
+    Incomplete(String),
+}
+
+/// The whole body of a request, of at most so many bytes.
+pub async fn whole(body: Incoming, longest: usize) -> Result<Bytes, Unread> {
+    // Refuse an announced length without reading the body.
+    if body.size_hint().lower() > longest as u64 {
+        return Err(Unread::TooLarge);
+    }
+    match Limited::new(body, longest).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Unread::TooLarge),
+        Err(error) => Err(Unread::Incomplete(error.to_string())),
     }
 }
 

@@ -21,6 +21,7 @@ use crate::api::Shown;
 use crate::api::model;
 use crate::host::Host;
 use crate::host::wants::Wants;
+use crate::https::{HttpsService, Process};
 use crate::ipsec::service::IpsecService;
 use crate::machine::{Client, MachineService};
 use crate::service::{Context, Policy, Refusal, Refused, Requirements, Service};
@@ -35,7 +36,12 @@ use tokio::sync::mpsc;
 
 /// What is served: one line each.
 fn services() -> Vec<Box<dyn Service>> {
-    vec![Box::<WireGuardService>::default(), Box::<IpsecService>::default(), Box::<MachineService>::default()]
+    vec![
+        Box::<WireGuardService>::default(),
+        Box::<IpsecService>::default(),
+        Box::<MachineService>::default(),
+        Box::<HttpsService>::default(),
+    ]
 }
 
 /// What the configuration decides about crypto engines.
@@ -104,19 +110,21 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// A daemon without interfaces; `host` keeps closed what they will be for, and `machine` may change settings of the machine.
+    /// A daemon without interfaces; `host` keeps closed what they will be for, `machine` may change settings of the machine, and
+    /// `https` serves the API over HTTPS.
     /// If another program deletes an interface, `events` is told.
     pub fn new(
         engines: Arc<Choice>,
         events: mpsc::UnboundedSender<Removed>,
         host: Host,
         machine: Client,
+        https: Process,
     ) -> Self {
         let services = services();
         let views = services.iter().map(|service| service.view()).collect();
         let shown = Shown::new(Arc::clone(&engines), views);
         shown.set_held(host.held());
-        let context = Context { engines, events, host, machine };
+        let context = Context { engines, events, host, machine, https: https.into() };
         Self { context, services, engine_rules: EngineRules::default(), open_at_exit: false, shown }
     }
 

@@ -20,6 +20,7 @@ use crate::api;
 use crate::api::model::{ReloadOutcome, Reloaded, Via};
 use crate::host::Host;
 use crate::host::netlink::NetlinkError;
+use crate::https::{self, Process};
 use crate::machine::{Client, Connection};
 use crate::service::{Policy, Refusal, Refused};
 use crate::tunnel_interface::Removed;
@@ -76,6 +77,8 @@ pub struct Start<E, T> {
     pub api: PathBuf,
     /// Where the process is that may change settings of the machine.
     pub machine: Connection,
+    /// Where the process is that serves the API over HTTPS.
+    pub https: https::Connection,
     /// Whether what was protected is open once it was stopped, whatever the configuration says.
     pub open_at_exit: bool,
     /// Finds the crypto engines, for these ciphers.
@@ -90,7 +93,7 @@ where
     E: FnOnce(&[Subject]) -> io::Result<Arc<Choice>>,
     T: Fn(Event),
 {
-    let Start { mut file, read, state, api, machine, open_at_exit, engines, tell } = start;
+    let Start { mut file, read, state, api, machine, https, open_at_exit, engines, tell } = start;
     file.accept(&read);
     let Beginning { transactions, settings, warnings, recorded } = begin(state, &file, read).await;
     let kept = settings.commit_revisions;
@@ -99,7 +102,7 @@ where
     let host = Host::start(super::wanted(&settings))?;
     let engines = engines(&super::requirements(&settings).ciphers)?;
     let machine = Client::new(machine, file.path());
-    let daemon = Daemon::new(engines, events, host, machine);
+    let daemon = Daemon::new(engines, events, host, machine, Process::new(https));
     let mut server = Server { file, transactions, daemon, removed, tell };
     let applied = server.daemon.apply(settings, Policy::EachPath);
     let Some(mut refused) = inbox.stop.unless_ordered(applied).await else {

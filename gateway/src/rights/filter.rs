@@ -26,6 +26,13 @@ pub fn filter_process() -> Result<(), FilterError> {
     apply(calls::NEVER, SeccompAction::Allow, SeccompAction::KillProcess)
 }
 
+/// Filters a process like that, in which what no gateway does fails instead of ending it: an operational command of the HTTPS
+/// server may want to start a program.
+pub fn filter_server() -> Result<(), FilterError> {
+    let server = [calls::EVERYWHERE, calls::PACKETS, calls::CONTROL].concat();
+    apply(&server, SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow)
+}
+
 /// Filters the calling thread, which carries packets between descriptors that are open.
 pub fn filter_packets() -> Result<(), FilterError> {
     only(&[calls::EVERYWHERE, calls::PACKETS].concat())
@@ -94,7 +101,7 @@ mod calls {
         SYS_ftruncate, SYS_flock, SYS_dup, SYS_dup3, SYS_pipe2, SYS_eventfd2, SYS_memfd_create,
         SYS_newfstatat, SYS_fstat, SYS_statx, SYS_statfs, SYS_fstatfs, SYS_faccessat, SYS_faccessat2, SYS_readlinkat,
         SYS_getdents64, SYS_getcwd, SYS_mkdirat, SYS_unlinkat, SYS_renameat2, SYS_fchmod, SYS_fchmodat,
-        SYS_umask, SYS_inotify_init1, SYS_inotify_add_watch, SYS_inotify_rm_watch,
+        SYS_fchown, SYS_umask, SYS_inotify_init1, SYS_inotify_add_watch, SYS_inotify_rm_watch,
         SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_pselect6, SYS_timerfd_create, SYS_timerfd_settime,
         SYS_signalfd4, SYS_rt_sigpending, SYS_rt_sigtimedwait, SYS_kill,
         SYS_capget, SYS_capset, SYS_seccomp, SYS_setns, SYS_getpriority, SYS_setpriority, SYS_sched_getparam,
@@ -154,6 +161,15 @@ mod tests {
             (rustix::system::sethostname(b"other").err(), std::fs::read("/proc/self/status").is_ok())
         });
         assert_eq!((named, opened), (Some(Errno::NOSYS), true));
+    }
+
+    #[test]
+    fn the_https_server_starts_no_program_and_goes_on() {
+        let error = in_a_thread(|| {
+            filter_server().expect("this kernel filters");
+            std::os::unix::process::CommandExt::exec(&mut Command::new("/bin/true")).raw_os_error()
+        });
+        assert_eq!(error, Some(libc::ENOSYS));
     }
 
     #[test]

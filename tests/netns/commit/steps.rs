@@ -5,6 +5,7 @@ use crate::support::PATIENCE;
 use gateway::api;
 use gateway::daemon;
 use gateway::host::Host;
+use gateway::https::Process;
 use gateway::ipsec::service::IpsecService;
 use gateway::service::{Context, Phase, Policy, Refusal, Refused, Service, Step};
 use gateway::wireguard::service::WireGuardService;
@@ -24,7 +25,8 @@ impl Services {
     fn start(sites: &Sites, runtime: &Runtime) -> (Self, Served) {
         let host = Host::start(daemon::wanted(&settings(&sites.before()))).expect("root may");
         let (events, machine) = (mpsc::unbounded_channel().0, machine());
-        let context = Context { engines: engines(), events, host, machine };
+        let https = Process::default().into();
+        let context = Context { engines: engines(), events, host, machine, https };
         let all: Vec<Box<dyn Service>> =
             vec![Box::<WireGuardService>::default(), Box::<IpsecService>::default()];
         let shown = api::Shown::new(engines(), all.iter().map(|service| service.view()).collect());

@@ -5,7 +5,9 @@ use crate::api::{Shown, bind, router};
 use crypto::choice::Choice;
 use crypto::engine::none;
 use std::path::PathBuf;
+use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 /// The longest wait of a test.

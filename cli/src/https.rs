@@ -1,0 +1,210 @@
+//! The process that serves the API over HTTPS: how it is started, what it is allowed, and what it does of this program.
+//!
+//! ```text
+//! postern run ──> supervisor, waits for orders ──> server, which parses what the network sends
+//! ```
+//! The daemon may start no program once it has given up its rights, so the supervisor is started before, and starts the server
+//! when the daemon sends orders, and again if it fails. Neither has a capability.
+
+use crate::answer::{Answer, Form};
+use crate::service_user::User;
+use crate::shell::files;
+use crate::{Failure, Outcome, elsewhere, generate, log, operational, privilege};
+use ::https::{Local, Place, serve};
+use clap::Args;
+use gateway::api::model::InForce;
+use gateway::https::Connection;
+use rustix::event::{PollFd, PollFlags, poll};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Builder;
+
+/// The pause before a server that has failed is started again; it doubles.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Bytes of an answer of an operational command.
+const LONGEST: usize = 16 << 20;
+/// Threads for what waits.
+const WAITING: usize = 8;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The socket of the daemon's API
+    #[arg(long, value_name = "SOCKET")]
+    api: PathBuf,
+    /// The folder of the daemon's state
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+    /// Serve, instead of supervising the process that does
+    #[arg(long)]
+    server: bool,
+}
+
+/// Starts the supervisor; must be called before rights are given up.
+pub(crate) fn start(api: &Path, state: &Path, user: Option<&User>) -> Result<Connection, Failure> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let mut command = this_program(api, state);
+    if let Some(user) = user {
+        command.uid(user.uid()).gid(user.gid());
+    }
+    // It ends when this process does, as its standard input ends then.
+    let started = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).current_dir("/").spawn();
+    started.map_err(|error| format!("the process that serves HTTPS: {error}"))?;
+    ours.set_nonblocking(true)?;
+    Ok(Connection::Inherited(ours))
+}
+
+fn this_program(api: &Path, state: &Path) -> Command {
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("https-server").arg("--api").arg(absolute(api)).arg("--state").arg(absolute(state));
+    command
+}
+
+/// Supervises the server, or serves.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    log::start()?;
+    privilege::drop_all()?;
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    socket.peer_addr().map_err(|error| format!("the standard input is no socket of a daemon: {error}"))?;
+    let Arguments { api, state, server } = arguments;
+    if server {
+        return answer_requests(socket, Place { api, state });
+    }
+    supervise(&socket, &api, &state)
+}
+
+/// Starts the server when there are orders, until the daemon ends.
+fn supervise(socket: &UnixStream, api: &Path, state: &Path) -> Outcome {
+    let mut pause = PAUSE;
+    loop {
+        let mut waits = [PollFd::new(socket, PollFlags::IN)];
+        poll(&mut waits, None)?;
+        if waits[0].revents().contains(PollFlags::HUP) {
+            return Ok(());
+        }
+        while !this_program(api, state).arg("--server").status()?.success() {
+            tracing::error!("the HTTPS server has failed, and is started again in {} s", pause.as_secs());
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        pause = PAUSE;
+    }
+}
+
+fn answer_requests(socket: UnixStream, place: Place) -> Outcome {
+    privilege::confine_server()?;
+    // One thread for connections, and some for what waits: more would take processors from the data path.
+    let runtime = Builder::new_current_thread().max_blocking_threads(WAITING).enable_all().build()?;
+    let local = Arc::new(ThisProgram { api: place.api.clone() });
+    let outcome = runtime.block_on(serve(socket, place, local));
+    runtime.shutdown_background();
+    Ok(outcome?)
+}
+
+/// What the server uses of this program.
+struct ThisProgram {
+    api: PathBuf,
+}
+
+impl Local for ThisProgram {
+    fn operate(&self, words: &[&str]) -> Result<String, String> {
+        let answer = self.answer(words)?.map_err(|error| error.to_string())?;
+        let mut text = Bounded(Vec::new());
+        answer.write(&mut text, Form::default()).map_err(|error| error.to_string())?;
+        Ok(String::from_utf8_lossy(&text.0).into_owned())
+    }
+
+    fn save(&self, in_force: &InForce, file: &str) -> Result<String, String> {
+        files::write_in_force(in_force, file).map_err(|error| {
+            let fix = match error.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    "\n  fix: let the user of the daemon write there (docs/https.md), or save as /config/NAME"
+                }
+                _ => "",
+            };
+            format!("{file}: {error}{fix}")
+        })
+    }
+}
+
+impl ThisProgram {
+    /// The answer of a command, or that there is no such command.
+    fn answer(&self, words: &[&str]) -> Result<Result<Answer, Failure>, String> {
+        if let ["show", "log", ..] = words {
+            return Err("the server starts no programs, as the one that reads the log\n  \
+                        fix: GET /v1/log has the log of the daemon"
+                .to_owned());
+        }
+        if let ["generate", words @ ..] = words {
+            let generated = generate::find(words).map(Ok);
+            return generated.ok_or_else(|| invalid(words, 0, "generate "));
+        }
+        let found = operational::find(words);
+        let (entry, values) = found.ok_or_else(|| {
+            let owned: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            elsewhere::instead(&owned).unwrap_or_else(|| invalid(words, operational::known_words(words), ""))
+        })?;
+        Ok(entry.run(values, Vec::new(), Some(self.api.clone())))
+    }
+}
+
+/// VyOS's error for a command that there is not; the brackets show the first word that is wrong.
+fn invalid(words: &[&str], known: usize, before: &str) -> String {
+    let (right, wrong) = words.split_at(known.min(words.len()));
+    let right: String = right.iter().map(|word| format!("{word} ")).collect();
+    format!(
+        "Invalid command: {before}{right}[{}]\n  fix: docs/commands.md lists all commands",
+        wrong.join(" ")
+    )
+}
+
+/// Takes no more than an answer may have.
+struct Bounded(Vec<u8>);
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > LONGEST {
+            return Err(io::Error::other(format!("the answer has more than {LONGEST} bytes")));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(words: &str) -> Result<String, String> {
+        let words: Vec<&str> = words.split(' ').collect();
+        ThisProgram { api: "/nonexistent.sock".into() }.operate(&words)
+    }
+
+    #[test]
+    fn commands_are_found_and_others_are_named() {
+        assert!(said("show version").is_ok_and(|text| text.contains("Postern")));
+        assert!(said("generate pki wireguard key-pair").is_ok_and(|text| text.starts_with("Private key: ")));
+        assert!(said("generate wireguard default-keypair").is_ok_and(|text| text.contains("Public key: ")));
+        assert!(said("generate pki frob").is_err_and(|text| text.contains("[pki frob]")));
+        assert!(said("show frob").is_err_and(|text| text.contains("Invalid command: show [frob]")));
+        assert!(said("show vpn ipsec sa").is_err_and(|text| text.contains("/nonexistent.sock")));
+        assert!(said("show log").is_err_and(|text| text.contains("fix: GET /v1/log")));
+    }
+
+    #[test]
+    fn an_answer_has_an_end() {
+        let mut bounded = Bounded(vec![0; LONGEST]);
+        assert!(bounded.write(b"a").is_err());
+    }
+}

@@ -1,0 +1,41 @@
+//! Requests to the API of a daemon, at its Unix socket.
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::path::Path;
+use tokio::net::UnixStream;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The socket cannot be reached.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The daemon does not speak HTTP.
+    #[error(transparent)]
+    Http(#[from] hyper::Error),
+    /// The connection was closed before the answer.
+    #[error("the daemon hung up")]
+    HungUp,
+}
+
+/// Sends a request to the daemon at a socket: the status of the answer, and its body.
+pub async fn exchange(
+    path: &Path,
+    request: Request<Full<Bytes>>,
+) -> Result<(StatusCode, Bytes), ClientError> {
+    let stream = TokioIo::new(UnixStream::connect(path).await?);
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
+    let conversation = async {
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        Ok((status, response.into_body().collect().await?.to_bytes()))
+    };
+    tokio::select! {
+        answer = conversation => answer,
+        broken = connection => Err(broken.err().map_or(ClientError::HungUp, ClientError::Http)),
+    }
+}

@@ -1,0 +1,18 @@
+//! The answers of the API about the HTTPS server.
+
+use serde::{Deserialize, Serialize};
+
+/// `GET /v1/service/https`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub struct Https {
+    /// Whether requests are answered.
+    pub is_served: bool,
+    /// Where connections are accepted.
+    pub addresses: Vec<String>,
+    /// The names of the keys.
+    pub keys: Vec<String>,
+    /// SHA-256 of the certificate, in hexadecimal.
+    pub fingerprint: Option<String>,
+    /// Why nothing is answered, if so.
+    pub problem: Option<String>,
+}

@@ -1,0 +1,202 @@
+//! The daemon's end of the socket to the HTTPS server.
+//!
+//! A server that starts again says so, and gets the latest orders.
+
+use super::wire::{LONGEST, Orders, Report, Service};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdStream;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, BufReader, Interest};
+use tokio::net::UnixStream;
+use tokio::sync::{Mutex, watch};
+use tokio::time::timeout;
+use zeroize::Zeroizing;
+
+/// How long the server may take to carry out orders: it may have to start.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where the HTTPS server is reached.
+#[derive(Debug, Default)]
+pub enum Connection {
+    /// By this socket, of a process that was started with the daemon.
+    Inherited(StdStream),
+    /// There is none.
+    #[default]
+    Off,
+}
+
+/// Why orders are not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum OrderError {
+    /// There is no server.
+    #[error("no process serves the API over HTTPS\n  fix: start the daemon without --no-https")]
+    Off,
+    /// The socket cannot be used.
+    #[error("the HTTPS server cannot be reached: {0}\n  fix: restart the daemon")]
+    Unreachable(io::Error),
+    /// It did not report in time.
+    #[error("the HTTPS server does not answer\n  fix: see its messages in the log of the daemon")]
+    Silent,
+    /// It cannot carry them out.
+    #[error("service https: {0}")]
+    Refused(String),
+}
+
+/// The HTTPS server, as the daemon sees it.
+#[derive(Default)]
+pub struct Process {
+    connection: Connection,
+    link: Option<Link>,
+    number: u64,
+}
+
+/// The socket, once it is used.
+struct Link {
+    latest: Arc<Mutex<Latest>>,
+    reports: watch::Receiver<Report>,
+}
+
+/// The latest orders, for a server that starts again.
+struct Latest {
+    stream: Arc<UnixStream>,
+    line: Zeroizing<Vec<u8>>,
+    sockets: Vec<OwnedFd>,
+}
+
+impl Process {
+    /// The server at the other end of a connection.
+    pub fn new(connection: Connection) -> Self {
+        Self { connection, ..Self::default() }
+    }
+
+    /// Has the server serve this, with these sockets; or nothing. The fingerprint of its certificate.
+    pub async fn order(
+        &mut self,
+        service: Option<Service>,
+        sockets: &[BorrowedFd<'_>],
+    ) -> Result<Option<String>, OrderError> {
+        if matches!((&self.connection, &service, &self.link), (Connection::Off, None, _) | (_, None, None)) {
+            return Ok(None);
+        }
+        self.number += 1;
+        let (number, is_end) = (self.number, service.is_none());
+        let mut line = Zeroizing::new(Vec::with_capacity(LONGEST));
+        serde_json::to_writer(&mut *line, &Orders { number, service })
+            .map_err(|error| OrderError::Unreachable(error.into()))?;
+        line.push(b'\n');
+        if line.len() > LONGEST {
+            return Err(OrderError::Refused(format!(
+                "keys and certificates are longer than {LONGEST} bytes"
+            )));
+        }
+        let link = self.link()?;
+        let copies: io::Result<Vec<OwnedFd>> = sockets.iter().map(BorrowedFd::try_clone_to_owned).collect();
+        let mut latest = link.latest.lock().await;
+        latest.line = line;
+        latest.sockets = copies.map_err(OrderError::Unreachable)?;
+        timeout(PATIENCE, latest.send())
+            .await
+            .map_err(|_| OrderError::Silent)?
+            .map_err(OrderError::Unreachable)?;
+        drop(latest);
+        if is_end {
+            return Ok(None);
+        }
+        let reported = link.reports.wait_for(|report| report.number == number);
+        let report = timeout(PATIENCE, reported).await.map_err(|_| OrderError::Silent)?;
+        let report =
+            report.map_err(|_| OrderError::Unreachable(io::ErrorKind::UnexpectedEof.into()))?.clone();
+        match report.error {
+            Some(error) => Err(OrderError::Refused(error)),
+            None => Ok(report.fingerprint),
+        }
+    }
+
+    fn link(&mut self) -> Result<&mut Link, OrderError> {
+        if self.link.is_none() {
+            let Connection::Inherited(stream) = &self.connection else { return Err(OrderError::Off) };
+            let stream =
+                stream.try_clone().and_then(UnixStream::from_std).map_err(OrderError::Unreachable)?;
+            self.link = Some(Link::new(stream));
+        }
+        Ok(self.link.as_mut().expect("made above"))
+    }
+}
+
+impl Link {
+    fn new(stream: UnixStream) -> Self {
+        let (sender, reports) = watch::channel(Report::default());
+        let stream = Arc::new(stream);
+        let latest = Latest { stream: Arc::clone(&stream), line: Zeroizing::default(), sockets: Vec::new() };
+        let latest = Arc::new(Mutex::new(latest));
+        tokio::spawn(listen(stream, Arc::clone(&latest), sender));
+        Self { latest, reports }
+    }
+}
+
+/// Takes reports, until the server has gone for good.
+async fn listen(stream: Arc<UnixStream>, latest: Arc<Mutex<Latest>>, reports: watch::Sender<Report>) {
+    let mut lines = BufReader::new(Reading(stream)).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let Ok(report) = serde_json::from_str::<Report>(&line) else {
+            tracing::warn!("the HTTPS server reports something unknown");
+            continue;
+        };
+        if report.number == 0
+            && let Err(error) = latest.lock().await.send().await
+        {
+            tracing::error!("the HTTPS server cannot be reached: {error}");
+        }
+        reports.send_replace(report);
+    }
+}
+
+/// Reads from a socket that others write to.
+struct Reading(Arc<UnixStream>);
+
+impl tokio::io::AsyncRead for Reading {
+    fn poll_read(
+        self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        loop {
+            std::task::ready!(self.0.poll_read_ready(context))?;
+            match self.0.try_read(buffer.initialize_unfilled()) {
+                Ok(count) => {
+                    buffer.advance(count);
+                    return std::task::Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return std::task::Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl Latest {
+    /// Sends the line; the sockets go with its first bytes.
+    async fn send(&self) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < self.line.len() {
+            let sockets = if sent == 0 { &self.sockets[..] } else { &[] };
+            let left = &self.line[sent..];
+            sent += self.stream.async_io(Interest::WRITABLE, || send(&self.stream, left, sockets)).await?;
+        }
+        Ok(())
+    }
+}
+
+fn send(stream: &UnixStream, bytes: &[u8], sockets: &[OwnedFd]) -> io::Result<usize> {
+    let sockets: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(super::wire::MOST_SOCKETS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut room);
+    if !sockets.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&sockets)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(sendmsg(stream, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?)
+}

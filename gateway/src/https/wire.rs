@@ -1,0 +1,86 @@
+//! What the daemon and the HTTPS server say to each other: one line of JSON each. Listening sockets go with the line that has
+//! their addresses.
+
+use crate::api::model::SecretText;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// Bytes of a line.
+pub const LONGEST: usize = 1 << 20;
+/// Sockets that go with a line: the kernel passes 253 at most.
+pub const MOST_SOCKETS: usize = 64;
+
+/// What the server is to do.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Orders {
+    /// Comes back in the report.
+    pub number: u64,
+    /// What is served; nothing if it is to end.
+    pub service: Option<Service>,
+}
+
+/// What is served.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Service {
+    /// In the order of their sockets.
+    pub listeners: Vec<Listener>,
+    /// Mixed into the hashes of keys, in base64.
+    pub salt: String,
+    /// The keys.
+    pub keys: Vec<Key>,
+    /// The certificate; without one, the server signs its own.
+    pub certificate: Option<Certificate>,
+    /// Days for which such a certificate is valid.
+    pub lifetime_days: u32,
+    /// Names of this machine in such a certificate.
+    pub names: Vec<String>,
+    /// TLS 1.2 is accepted.
+    pub tls12: bool,
+    /// TLS 1.3 is accepted.
+    pub tls13: bool,
+    /// A request to delete what does not exist is refused.
+    pub is_strict: bool,
+}
+
+/// Where connections are accepted.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct Listener {
+    /// The address.
+    pub address: SocketAddr,
+    /// The prefixes that may connect; all if there is none.
+    pub clients: Vec<String>,
+}
+
+/// A key of a client.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct Key {
+    /// Its name.
+    pub id: String,
+    /// SHA-256 of the salt and the key, in base64.
+    pub hash: String,
+}
+
+/// A certificate with its private key, in base64.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct Certificate {
+    /// The certificate, and those of the authorities that are sent with it.
+    pub chain: Vec<String>,
+    /// Its private key.
+    pub private_key: SecretText,
+}
+
+/// What the server reports.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub struct Report {
+    /// Which orders it is about; 0 when it has started and has none.
+    pub number: u64,
+    /// SHA-256 of the certificate, in hexadecimal.
+    pub fingerprint: Option<String>,
+    /// Why the orders are not carried out; then the earlier ones are in force.
+    pub error: Option<String>,
+}
+
+/// The hash of a key.
+pub fn hash(salt: &[u8], key: &[u8]) -> [u8; 32] {
+    crypto::hash::sha256(&[salt, key])
+}

@@ -1,0 +1,126 @@
+//! The certificate that the server signs itself: made once and kept, so that clients can pin it.
+
+use crate::tls::Identity;
+use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use zeroize::Zeroizing;
+
+/// A certificate that expires sooner is made anew.
+const LEFT: Duration = Duration::from_secs(24 * 3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Clients whose clock is behind accept a new certificate too.
+const BEFORE: Duration = DAY;
+
+/// For what a certificate was made.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Made {
+    names: BTreeSet<String>,
+    /// When it expires, in seconds since 1970.
+    expires: u64,
+}
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertificateError {
+    #[error(
+        "{0}: {1}\n  fix: let the user of the daemon write there, or set service https certificates certificate NAME"
+    )]
+    Io(String, io::Error),
+    #[error("a certificate cannot be made: {0}")]
+    Made(#[from] rcgen::Error),
+}
+
+/// The certificate kept in a folder; a new one if there is none for these names, or if it expires.
+pub(crate) fn own(folder: &Path, names: BTreeSet<String>, days: u32) -> Result<Identity, CertificateError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    if let Some(kept) = kept(folder, &names, now) {
+        return Ok(kept);
+    }
+    let expires = now + DAY * days;
+    let key = KeyPair::generate()?;
+    let mut parameters = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>())?;
+    parameters.distinguished_name.push(DnType::CommonName, "Postern");
+    parameters.not_before = date_time_ymd(1970, 1, 1) + now.saturating_sub(BEFORE);
+    parameters.not_after = date_time_ymd(1970, 1, 1) + expires;
+    let certificate = parameters.self_signed(&key)?;
+    let made = Made { names, expires: expires.as_secs() };
+    keep(folder, &certificate.pem(), &Zeroizing::new(key.serialize_pem()), &made)
+        .map_err(|error| CertificateError::Io(folder.display().to_string(), error))?;
+    tracing::info!("service https: a certificate was made, which is {}", folder.join(CERTIFICATE).display());
+    let key = PrivateKeyDer::try_from(key.serialize_der()).expect("PKCS #8 was written");
+    Ok(Identity { chain: vec![certificate.der().clone()], key })
+}
+
+const CERTIFICATE: &str = "certificate.pem";
+const KEY: &str = "key.pem";
+const MADE: &str = "made.json";
+
+fn kept(folder: &Path, names: &BTreeSet<String>, now: Duration) -> Option<Identity> {
+    let made: Made = serde_json::from_slice(&fs::read(folder.join(MADE)).ok()?).ok()?;
+    if made.names != *names || Duration::from_secs(made.expires) < now + LEFT {
+        return None;
+    }
+    let certificate = CertificateDer::from_pem_file(folder.join(CERTIFICATE)).ok()?;
+    let key = PrivateKeyDer::from_pem_file(folder.join(KEY)).ok()?;
+    Some(Identity { chain: vec![certificate], key })
+}
+
+/// Writes the files; what they were made for comes last, as it makes them valid.
+fn keep(folder: &Path, certificate: &str, key: &str, made: &Made) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let made = serde_json::to_vec(made)?;
+    match fs::remove_file(folder.join(MADE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    for (name, bytes) in [(KEY, key.as_bytes()), (CERTIFICATE, certificate.as_bytes()), (MADE, &made)] {
+        let fresh = folder.join(format!("{name}.new"));
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&fresh, folder.join(name))?;
+    }
+    fs::File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_certificate_is_kept_until_its_names_change_or_it_expires() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path().join("https");
+        let made = |names: &BTreeSet<String>, days| own(&folder, names.clone(), days).expect("made").chain;
+        let wanted = names(&["localhost", "192.0.2.1"]);
+        let first = made(&wanted, 365);
+        assert_eq!(made(&wanted, 365), first);
+        let mode = |name: &str| fs::metadata(folder.join(name)).expect("there").mode() & 0o777;
+        assert_eq!((mode(KEY), mode(".")), (0o600, 0o700));
+        let short = made(&names(&["localhost"]), 1);
+        assert_ne!(short, first);
+        assert_ne!(made(&names(&["localhost"]), 1), short, "it has less than a day left");
+        fs::write(folder.join(KEY), "nothing").expect("ours");
+        assert_ne!(made(&wanted, 365), first);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_named_with_a_fix() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let error = own(file.path(), names(&["localhost"]), 365).map(|_| ()).expect_err("a file").to_string();
+        assert!(error.contains("fix: let the user of the daemon write there"), "{error}");
+    }
+}

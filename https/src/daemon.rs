@@ -1,0 +1,145 @@
+//! Requests to the daemon.
+
+use axum::http::StatusCode;
+use gateway::api::client::exchange;
+use gateway::api::model::{Commit, CommitErrors, Committed, Confirmed, InForce, Problem, Saved};
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// Requests to the daemon at once: it serves 64 connections, and others use it too.
+const AT_ONCE: usize = 16;
+/// How long the daemon may take: a commit may restart programs of the machine.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// The daemon at a socket.
+pub(crate) struct Daemon {
+    socket: PathBuf,
+    permits: Semaphore,
+}
+
+/// An error for the client: the status, and the text with its fix.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) status: StatusCode,
+    pub(crate) error: String,
+}
+
+impl Refused {
+    pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, error: error.into() }
+    }
+
+    pub(crate) fn bad(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error)
+    }
+}
+
+/// The outcome of a commit.
+pub(crate) enum Outcome {
+    Committed(Committed),
+    /// Others have changed the same meanwhile.
+    Conflict,
+}
+
+impl Daemon {
+    pub(crate) fn new(socket: PathBuf) -> Self {
+        Self { socket, permits: Semaphore::new(AT_ONCE) }
+    }
+
+    /// Passes a request on; the status of the answer, and its body.
+    pub(crate) async fn pass(
+        &self,
+        method: &str,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), Refused> {
+        let request = Request::builder().method(method).uri(path).header("host", "postern");
+        let request = request.header("content-type", "application/json").body(Full::new(body));
+        let request = request.map_err(|error| Refused::bad(error.to_string()))?;
+        let _permit = self.permits.acquire().await.map_err(|_| unavailable("it ends"))?;
+        match timeout(PATIENCE, exchange(&self.socket, request)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(unavailable(&error.to_string())),
+            Err(_) => Err(unavailable("it does not answer")),
+        }
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, path: &str) -> Result<T, Refused> {
+        let (status, body) = self.pass("GET", path, Bytes::new()).await?;
+        read(status, &body)
+    }
+
+    async fn tell<T: DeserializeOwned>(&self, path: &str, details: &impl Serialize) -> Result<T, Refused> {
+        let (status, body) = self.pass("POST", path, json(details)?).await?;
+        read(status, &body)
+    }
+
+    /// The configuration in force.
+    pub(crate) async fn in_force(&self) -> Result<InForce, Refused> {
+        self.ask("/v1/configuration").await
+    }
+
+    pub(crate) async fn confirm(&self) -> Result<Confirmed, Refused> {
+        self.tell("/v1/configuration/confirm", &()).await
+    }
+
+    pub(crate) async fn saved(&self, saved: &Saved) -> Result<(), Refused> {
+        self.tell::<serde_json::Value>("/v1/configuration/saved", saved).await.map(|_| ())
+    }
+
+    pub(crate) async fn commit(&self, commit: &Commit) -> Result<Outcome, Refused> {
+        let (status, body) = self.pass("POST", "/v1/configuration/commit", json(commit)?).await?;
+        match status {
+            StatusCode::CONFLICT => Ok(Outcome::Conflict),
+            StatusCode::UNPROCESSABLE_ENTITY => {
+                let errors: CommitErrors = parsed(&body)?;
+                Err(Refused::bad(text(&errors)))
+            }
+            _ => read(status, &body).map(Outcome::Committed),
+        }
+    }
+}
+
+fn json(details: &impl Serialize) -> Result<Bytes, Refused> {
+    serde_json::to_vec(details).map(Bytes::from).map_err(|error| Refused::bad(error.to_string()))
+}
+
+fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
+    serde_json::from_slice(body).map_err(|_| unavailable("it is of another version"))
+}
+
+fn read<T: DeserializeOwned>(status: StatusCode, body: &[u8]) -> Result<T, Refused> {
+    if status.is_success() {
+        return parsed(body);
+    }
+    let Problem { error, fix } = parsed(body)?;
+    let text = fix.map_or(error.clone(), |fix| format!("{error}\n  fix: {fix}"));
+    // What is the daemon's own status is no fault of the request.
+    let status = if status.is_server_error() || status == StatusCode::LOCKED {
+        status
+    } else {
+        StatusCode::BAD_REQUEST
+    };
+    Err(Refused::new(status, text))
+}
+
+/// All that is wrong with a commit, each with its place.
+fn text(CommitErrors { errors }: &CommitErrors) -> String {
+    let lines = errors.iter().map(|error| {
+        let place = if error.path.is_empty() { String::new() } else { format!("[{}]\n", error.path) };
+        let fix = error.fix.as_ref().map(|fix| format!("  fix: {fix}\n")).unwrap_or_default();
+        format!("{place}  {}\n{fix}", error.why)
+    });
+    lines.collect::<String>() + "Commit failed"
+}
+
+fn unavailable(why: &str) -> Refused {
+    Refused::new(StatusCode::SERVICE_UNAVAILABLE, format!("the daemon cannot be asked: {why}"))
+}

@@ -1,0 +1,173 @@
+//! Connections: accept ── who may, and how many ──> TLS in time ──> requests.
+
+use crate::answer::{App, answer};
+use crate::source::Source;
+use gateway::api::connections::{Connections, Deadline};
+use gateway::api::server::converse;
+use gateway::https::wire::Service;
+use ipnet::IpNet;
+use rustls::ServerConfig;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsAcceptor;
+
+/// Connections at once.
+const CONNECTIONS: usize = 256;
+/// Connections of a source at once: with more, its longest idle one is closed.
+const OF_SOURCE: usize = 32;
+/// How long a handshake may take, a request, and the taking of an answer; and how long a connection may be idle.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The first byte of a TLS connection: a handshake record.
+const HANDSHAKE: u8 = 0x16;
+const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n\
+    Content-Length: 91\r\n\r\n\
+    {\"success\": false, \"data\": null, \"error\": \"this port speaks HTTPS: write https:// instead\"}";
+
+/// What is listened on, and the connections that came.
+pub(crate) struct Front {
+    listening: Mutex<Vec<AbortHandle>>,
+    connections: Mutex<Connections<Source>>,
+}
+
+impl Default for Front {
+    fn default() -> Self {
+        Self {
+            listening: Mutex::default(),
+            connections: Mutex::new(Connections::new(CONNECTIONS, OF_SOURCE)),
+        }
+    }
+}
+
+impl Front {
+    /// Accepts no more. What was accepted goes on.
+    pub(crate) fn close(&self) {
+        let listening = std::mem::take(&mut *self.listening.lock().unwrap_or_else(PoisonError::into_inner));
+        listening.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// Accepts connections on these sockets, and on no others.
+pub(crate) fn open(
+    front: &Arc<Front>,
+    service: &Service,
+    sockets: Vec<OwnedFd>,
+    config: Arc<ServerConfig>,
+    app: &Arc<App>,
+) -> io::Result<()> {
+    let mut listeners = Vec::new();
+    for (listener, socket) in service.listeners.iter().zip(sockets) {
+        let clients: Vec<IpNet> = listener.clients.iter().filter_map(|text| text.parse().ok()).collect();
+        // A prefix that cannot be read must not open the service for all.
+        if clients.len() != listener.clients.len() {
+            return Err(io::Error::other("a prefix of allow-client cannot be read"));
+        }
+        listeners.push((TcpListener::from_std(socket.into())?, clients));
+    }
+    front.close();
+    let acceptor = TlsAcceptor::from(config);
+    let tasks = listeners.into_iter().map(|(listener, clients)| {
+        let (front, acceptor, app) = (Arc::clone(front), acceptor.clone(), Arc::clone(app));
+        tokio::spawn(accept(listener, clients, acceptor, front, app)).abort_handle()
+    });
+    *front.listening.lock().unwrap_or_else(PoisonError::into_inner) = tasks.collect();
+    Ok(())
+}
+
+async fn accept(
+    listener: TcpListener,
+    clients: Vec<IpNet>,
+    acceptor: TlsAcceptor,
+    front: Arc<Front>,
+    app: Arc<App>,
+) {
+    loop {
+        let (stream, address) = match listener.accept().await {
+            Ok((stream, peer)) => (stream, peer.ip().to_canonical()),
+            Err(error) => {
+                tracing::warn!("https: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        if !is_allowed(&clients, address) {
+            tracing::debug!("https: {address} is none of: service https allow-client");
+            continue;
+        }
+        let source = Source::of(address);
+        let mut connections = front.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        if !connections.make_room(&source) {
+            tracing::debug!("https: {} requests are being answered: {source} is refused", connections.len());
+            continue;
+        }
+        let deadline = Deadline::after(PATIENCE);
+        let served = serve(stream, source, acceptor.clone(), deadline.clone(), Arc::clone(&app));
+        connections.add(source, tokio::spawn(served).abort_handle(), deadline);
+    }
+}
+
+fn is_allowed(clients: &[IpNet], address: IpAddr) -> bool {
+    clients.is_empty() || clients.iter().any(|prefix| prefix.contains(&address))
+}
+
+/// Serves a connection until its client is late.
+async fn serve(stream: TcpStream, source: Source, acceptor: TlsAcceptor, deadline: Deadline, app: Arc<App>) {
+    let secured = async move {
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE {
+            let mut stream = stream;
+            stream.write_all(PLAIN).await?;
+            stream.shutdown().await?;
+            // What is closed unread resets the connection, and the client loses the answer.
+            let mut rest = [0; 1024];
+            for _ in 0..64 {
+                if stream.read(&mut rest).await? == 0 {
+                    break;
+                }
+            }
+            return Err(io::Error::other("no TLS"));
+        }
+        acceptor.accept(stream).await
+    };
+    let stream = tokio::select! {
+        secured = secured => secured,
+        () = deadline.passed() => Err(io::ErrorKind::TimedOut.into()),
+    };
+    let stream = match stream {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::debug!("https: {source}: {error}");
+            return;
+        }
+    };
+    let restarted = deadline.clone();
+    let answer = move |request| answer(Arc::clone(&app), request, source, restarted.clone(), PATIENCE);
+    converse(stream, PATIENCE, deadline, answer).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_to_plain_http_has_its_length() {
+        let text = String::from_utf8(PLAIN.to_vec()).expect("text");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
+    }
+
+    #[test]
+    fn only_clients_that_are_named_may_connect() {
+        let clients: Vec<IpNet> =
+            ["192.0.2.0/24", "fd00::/8"].map(|text| text.parse().expect("a prefix")).into();
+        let is = |text: &str| is_allowed(&clients, text.parse().expect("an address"));
+        assert!(is("192.0.2.7") && is("fd01::1") && !is("192.0.3.1") && !is("2001:db8::1"));
+        assert!(is_allowed(&[], "192.0.3.1".parse().expect("an address")));
+    }
+}

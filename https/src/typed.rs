@@ -1,0 +1,106 @@
+//! The JSON API of the daemon, for clients with a key: `/v1/...`, as on the Unix socket. A route that is added there, as
+//! `/v1/openapi.json` will be, is here too.
+
+use crate::answer::{App, Client, Denied, header_key, json, retry_after};
+use crate::source::Source;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use gateway::api::model::{Commit, Problem, Via};
+use hyper::body::Bytes;
+
+/// Where all of it is.
+pub(crate) const PREFIX: &str = "/v1/";
+const COMMIT: &str = "/v1/configuration/commit";
+/// Only the program that has written the file knows this.
+const SAVED: &str = "/v1/configuration/saved";
+
+/// Answers a request, which has its key in a header.
+pub(crate) async fn answer(
+    app: &App,
+    head: &Parts,
+    body: Bytes,
+    source: Source,
+) -> (Option<Client>, Response) {
+    let key = header_key(&head.headers);
+    let client = match app.client(key.as_deref().map(Vec::as_slice), source).await {
+        Ok(client) => client,
+        Err(Denied::TooMany(wait)) => {
+            let problem =
+                problem(StatusCode::TOO_MANY_REQUESTS, "too many requests", "wait, as Retry-After says");
+            return (None, retry_after(problem, wait));
+        }
+        Err(Denied::WrongKey) => {
+            let fix = "send the header Authorization: Bearer KEY";
+            let mut problem = problem(StatusCode::UNAUTHORIZED, "a valid API key is required", fix);
+            problem.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return (None, problem);
+        }
+    };
+    let response = pass(app, head, body, &client).await;
+    (Some(client), response)
+}
+
+async fn pass(app: &App, head: &Parts, body: Bytes, client: &Client) -> Response {
+    let path = head.uri.path();
+    if path == SAVED {
+        return problem(
+            StatusCode::NOT_FOUND,
+            "the daemon itself is told this",
+            "POST /config-file with op save",
+        );
+    }
+    let body = if path == COMMIT && head.method == Method::POST {
+        match commit_of(&body, client) {
+            Ok(body) => body,
+            Err(error) => {
+                return problem(
+                    StatusCode::UNPROCESSABLE_ENTITY,
+                    error,
+                    "send base and edits: docs/https.md has an example",
+                );
+            }
+        }
+    } else {
+        body
+    };
+    match app.daemon.pass(head.method.as_str(), path, body).await {
+        Ok((status, body)) => json(status, body),
+        Err(refused) => problem(refused.status, refused.error, "try again"),
+    }
+}
+
+/// The commit in the name of the key, whoever its client says to be.
+fn commit_of(body: &[u8], client: &Client) -> Result<Bytes, String> {
+    let mut commit: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(body).map_err(|_| "the commit is no JSON object".to_owned())?;
+    commit.insert("user".to_owned(), client.id.clone().into());
+    commit.insert("via".to_owned(), "api".into());
+    let commit: Commit = serde_json::from_value(commit.into())
+        .map_err(|_| "the commit has a field that is missing or of another type".to_owned())?;
+    debug_assert_eq!(commit.via, Via::Api);
+    serde_json::to_vec(&commit).map(Bytes::from).map_err(|error| error.to_string())
+}
+
+fn problem(status: StatusCode, error: impl Into<String>, fix: &str) -> Response {
+    let problem = Problem { error: error.into(), fix: Some(fix.to_owned()) };
+    json(status, serde_json::to_vec(&problem).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_in_the_name_of_its_key() {
+        let client = Client { id: "ansible".to_owned() };
+        let of = |body: &str| commit_of(body.as_bytes(), &client);
+        let body = of(r#"{"base": 7, "edits": ["set a"], "user": "root", "via": "cli"}"#).expect("right");
+        let commit: Commit = serde_json::from_slice(&body).expect("a commit");
+        assert_eq!((commit.base, commit.user.as_str(), commit.via), (7, "ansible", Via::Api));
+        assert!(of(r#"{"base": 7, "edits": []}"#).is_ok(), "a client need not say who it is");
+        for wrong in ["", "[]", r#"{"base": "7"}"#, r#"{"edits": []}"#] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
+}
