@@ -2,7 +2,7 @@
 
 use crate::schema::Cursor;
 use crate::statement::{Statement, own_statements, statements_at};
-use crate::tree::{Tree, natural_order};
+use crate::tree::Tree;
 use std::fmt;
 
 /// One difference.
@@ -62,13 +62,9 @@ impl<'a> Found<'a> {
         let is_in = |one: &Statement<'a>, others: &[Statement<'a>]| others.contains(one);
         self.removed.extend(own[0].iter().filter(|one| !is_in(one, &own[1])).cloned());
         self.added.extend(own[1].iter().filter(|one| !is_in(one, &own[0])).cloned());
-        let new = after.children().filter(|(word, _)| !before.has(word));
-        let mut words: Vec<&str> = before.children().chain(new).map(|(word, _)| word).collect();
-        words.sort_by(|a, b| natural_order(a, b));
-        for word in words {
+        for (word, [before, after]) in Tree::unequal(Some(before), Some(after)) {
             path.push(word);
-            let below = [before, after].map(|tree| tree.at(&[word]));
-            self.branch(below[0], below[1], path, place.and_then(|place| place.down(word)));
+            self.branch(before, after, path, place.and_then(|place| place.down(word)));
             path.pop();
         }
     }

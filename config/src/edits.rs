@@ -76,11 +76,10 @@ impl Lines {
                 if let Some(after) = after {
                     self.values(before, after, path, place);
                 }
-                let gone = before.children().filter(|(word, _)| after.is_none_or(|after| !after.has(word)));
-                let kept = after.into_iter().flat_map(Tree::children);
-                for (word, _) in gone.chain(kept) {
+                let unequal = Tree::unequal(Some(before), after);
+                let (gone, kept): (Vec<_>, Vec<_>) = unequal.partition(|(_, below)| below[1].is_none());
+                for (word, below) in gone.into_iter().chain(kept) {
                     path.push(word);
-                    let below = [Some(before), after].map(|tree| tree.and_then(|tree| tree.at(&[word])));
                     self.branch(below[0], below[1], path, place.and_then(|place| place.down(word)));
                     path.pop();
                 }

@@ -1,6 +1,7 @@
 //! Writes a configuration as `set` lines or in braces: one order, one spelling.
 
-use crate::statement::{Statement, statements};
+use crate::schema::Cursor;
+use crate::statement::{Statement, own_statements, statements, write_words};
 use crate::text::Text;
 use crate::tree::Tree;
 use std::fmt::{self, Write};
@@ -26,7 +27,7 @@ pub fn public(tree: &Tree) -> Vec<String> {
     statements(tree).iter().map(line).collect()
 }
 
-/// The lines of a configuration with its secrets, from which it can be read again. A tree takes fourteen times the room.
+/// The lines of a configuration with its secrets, from which it can be read again.
 pub fn text(tree: &Tree) -> Text {
     let mut text = Text::default();
     // It grows as it must.
@@ -44,10 +45,35 @@ pub fn braces(tree: &Tree, secrets: bool) -> String {
 }
 
 fn write(tree: &Tree, secrets: bool, out: &mut impl Write) -> fmt::Result {
-    for statement in statements(tree) {
-        out.write_str("set ")?;
+    write_branch(tree, Some(Cursor::root()), &mut "set".to_owned(), secrets, out)
+}
+
+/// Writes the lines of a branch. `above` has the words before it as they are written: of thousands of lines each word is written
+/// once for all that follow it.
+fn write_branch(
+    tree: &Tree,
+    place: Option<Cursor>,
+    above: &mut String,
+    secrets: bool,
+    out: &mut impl Write,
+) -> fmt::Result {
+    for statement in own_statements(tree, &[], place) {
+        out.write_str(above)?;
+        out.write_str(" ")?;
         statement.write(secrets, out)?;
         out.write_str("\n")?;
+    }
+    for (word, child) in tree.children() {
+        let length = above.len();
+        above.push(' ');
+        write_words(std::iter::once(word), above)?;
+        let place = place.and_then(|place| place.down(word));
+        if child.is_empty() {
+            writeln!(out, "{above}")?;
+        } else {
+            write_branch(child, place, above, secrets, out)?;
+        }
+        above.truncate(length);
     }
     Ok(())
 }

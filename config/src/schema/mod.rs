@@ -219,6 +219,11 @@ impl Place {
     }
 }
 
+/// All words of the grammar; a name that may be chosen is shown as what it names.
+pub(crate) fn all_words() -> impl Iterator<Item = &'static str> {
+    places().flat_map(|place| place.path().split(' '))
+}
+
 /// The node of a path, in which names that the user chooses stand in angle brackets.
 pub(crate) fn of_path(path: &str) -> Option<&'static Node> {
     Cursor::at(path.split(' '))?.node()

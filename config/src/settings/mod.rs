@@ -17,8 +17,7 @@ pub use system::Crypto;
 pub use wireguard::{Mss, Peer, WireGuard};
 
 use crate::error::{ConfigError, Location};
-use crate::schema::{self, Kind};
-use crate::statement::statements;
+use crate::schema::{self, Cursor, Kind};
 use crate::tree::Tree;
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -103,21 +102,34 @@ impl Reader {
 
     /// What the grammar has to say of what is set: one warning a node, however often it is used.
     fn notes(&mut self, tree: &Tree) {
-        let mut found: Vec<(&'static schema::Node, String, usize)> = Vec::new();
-        for statement in statements(tree) {
-            let Some(node) = statement.node() else { continue };
-            if node.note.is_none() || matches!(node.kind, Kind::FlagOr(_)) && statement.value().is_none() {
-                continue;
-            }
-            match found.iter_mut().find(|(known, ..)| std::ptr::eq(*known, node)) {
-                Some((_, _, more)) => *more += 1,
-                None => found.push((node, statement.path().join(" "), 0)),
-            }
-        }
-        self.warnings.extend(found.into_iter().map(|(node, path, more)| {
-            let more = if more == 0 { String::new() } else { format!(", and {more} more like it,") };
+        let mut found = Vec::new();
+        find_notes(tree, Cursor::root(), &mut Vec::new(), &mut found);
+        self.warnings.extend(found.into_iter().map(|(node, path, count)| {
+            let more = if count == 1 { String::new() } else { format!(", and {} more like it,", count - 1) };
             format!("{path}{more} {}", node.note.unwrap_or_default())
         }));
+    }
+}
+
+/// A node with a note, where it is set first, and how often it is set.
+type Noted = (&'static schema::Node, String, usize);
+
+fn find_notes<'a>(tree: &'a Tree, place: Cursor, path: &mut Vec<&'a str>, found: &mut Vec<Noted>) {
+    if let Some(node) = place.node().filter(|node| node.note.is_some()) {
+        let is_flag_or = matches!(node.kind, Kind::FlagOr(_));
+        let values = tree.own_values().len();
+        let count = if tree.is_empty() && !is_flag_or { 1 } else { values };
+        match found.iter_mut().find(|(known, ..)| std::ptr::eq(*known, node)) {
+            Some((_, _, counted)) => *counted += count,
+            None if count > 0 => found.push((node, path.join(" "), count)),
+            None => {}
+        }
+    }
+    for (word, child) in tree.children() {
+        let Some(below) = place.down(word) else { continue };
+        path.push(word);
+        find_notes(child, below, path, found);
+        path.pop();
     }
 }
 

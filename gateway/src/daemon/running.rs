@@ -4,27 +4,32 @@ use crate::service::Refused;
 use config::{Text, Tree};
 use std::sync::Arc;
 
-/// The configuration in force, without what was refused. What it means is kept by the services, each its part.
-///
-/// It is kept as text: of thousands of peers a tree is many times larger. Clones share it.
+/// The configuration in force, without what was refused. What it means is kept by the services, each its part. Clones share it.
 #[derive(Clone)]
-pub struct Running(Arc<Text>);
+pub struct Running {
+    tree: Tree,
+    text: Arc<Text>,
+}
 
 impl Running {
     /// All of a configuration.
     pub fn new(tree: &Tree) -> Self {
-        Self(Arc::new(config::print::text(tree)))
+        Self::printed(tree.clone(), config::print::text(tree))
+    }
+
+    /// A configuration that was printed as these lines.
+    pub fn printed(tree: Tree, text: Text) -> Self {
+        Self { tree, text: Arc::new(text) }
     }
 
     /// Its lines.
     pub fn text(&self) -> &Arc<Text> {
-        &self.0
+        &self.text
     }
 
     /// Its words.
     pub fn tree(&self) -> Tree {
-        // We have printed it ourselves; were it not read, all of the next one would be told as new.
-        self.0.as_str().ok().and_then(|text| config::parse(text).ok()).unwrap_or_default()
+        self.tree.clone()
     }
 
     /// Takes a new one over. What was refused of it is as in the one before, which is `old`.
@@ -33,13 +38,6 @@ impl Running {
             new.take_over(path, old);
         }
         *self = Self::new(&new);
-    }
-}
-
-impl From<Text> for Running {
-    /// Lines that were printed of a configuration.
-    fn from(text: Text) -> Self {
-        Self(Arc::new(text))
     }
 }
 

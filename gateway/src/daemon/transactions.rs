@@ -86,8 +86,8 @@ impl Transactions {
             Err(problem) => return Some(Err(Rejected::Unavailable(problem.clone()))),
         };
         let header = self.header(&request, &ready.candidate);
-        let Ready { candidate: Candidate { text, settings, warnings: all, .. }, running, .. } = ready;
-        let new = Running::from(text);
+        let Ready { candidate: Candidate { tree, text, settings, warnings: all, .. }, running, .. } = ready;
+        let new = Running::printed(tree, text);
         let pending = match prepare(&archive, header, &new).await {
             Ok(pending) => pending,
             Err(error) => return Some(Err(error.into())),
