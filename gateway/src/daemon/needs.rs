@@ -45,9 +45,12 @@ impl Needs {
     /// What the kernel does not forward, a warning for each version of IP.
     fn not_forwarded(&self, forwards: impl Fn(&str, bool) -> bool) -> Vec<Advice> {
         let kept = |v6: bool| {
+            // Each interface is asked once: thousands of prefixes are behind it.
+            let mut asked: BTreeMap<&str, bool> = BTreeMap::new();
+            let mut is_kept = |name| !*asked.entry(name).or_insert_with_key(|name| forwards(name, v6));
             let of = self.forwarded.iter().filter(|(_, prefix)| matches!(prefix, IpNet::V6(_)) == v6);
             let kept: BTreeSet<IpNet> =
-                of.filter(|(name, _)| !forwards(name, v6)).map(|(_, prefix)| *prefix).collect();
+                of.filter(|(name, _)| is_kept(name.as_str())).map(|(_, prefix)| *prefix).collect();
             (!kept.is_empty()).then(|| advice(v6, &kept))
         };
         [false, true].into_iter().filter_map(kept).collect()
