@@ -154,7 +154,9 @@ impl Gateway {
 
     /// Returns when all that was asked before is done.
     pub async fn settle(&self) {
-        let _ = self.status().await;
+        let (reply, answer) = oneshot::channel();
+        let _ = self.commands.send(Command::Settle(reply));
+        answer.await.expect("the IKE thread lives as long as the gateway");
     }
 
     /// Shows all peers.

@@ -57,6 +57,8 @@ pub enum Command {
     Remove(Vec<String>),
     /// Wait so long for answers.
     SetPatience(Patience),
+    /// Reply when all commands before this one are done.
+    Settle(Reply<()>),
     /// Show everything.
     Status(Reply<Vec<model::IpsecPeer>>),
     /// Re-establish the connection to this peer, or only this tunnel of it. The reply tells whether it exists.

@@ -68,6 +68,8 @@ pub struct IpsecService {
     /// What was served until the gateway ended, if it could not be started again when that was undone.
     missing: Option<Missing>,
     intent: Option<Intent>,
+    /// Whether the gateway was told to change its peers, and may not have done so yet.
+    is_unsettled: bool,
     /// Fetches revocation status, if a peer needs it.
     revocations: Option<Revocations>,
     shown: Peers,
@@ -139,7 +141,7 @@ impl Service for IpsecService {
                 (None, _) => self.revocations = None,
             }
             // What is in force has its policies: the first packet finds them.
-            if let Some(served) = &self.served {
+            if let Some(served) = self.served.as_ref().filter(|_| std::mem::take(&mut self.is_unsettled)) {
                 served.gateway.settle().await;
             }
         })
@@ -259,10 +261,10 @@ impl IpsecService {
                 };
                 served.prepare(change, context)
             }
-            Intent::Change(change) => match &mut self.served {
-                Some(served) => served.switch(change, context),
-                None => Ok(()),
-            },
+            Intent::Change(change) => {
+                self.is_unsettled = true;
+                self.served.as_mut().map_or(Ok(()), |served| served.switch(change, context))
+            }
             Intent::End(end) => {
                 let missing = self.missing.take().map(|missing| missing.settings);
                 end.settings = self.end().await.or(missing);
@@ -328,6 +330,7 @@ impl IpsecService {
         let (plans, pending) = self.plan_peers(&mut settings, &mut refused).await;
         (change.settings, change.plans, change.pending) = (settings, plans, pending);
         if let Some(served) = &mut self.served {
+            self.is_unsettled = true;
             served.exchange(change);
         }
         for error in refused.values() {
@@ -361,6 +364,7 @@ impl IpsecService {
         let begun = served.prepare(&change, context).and_then(|()| served.switch(&mut change, context));
         if begun.is_ok() {
             self.served = Some(served);
+            self.is_unsettled = true;
             self.missing = None;
         } else {
             end(served.gateway).await;

@@ -219,6 +219,7 @@ impl Children {
         let (established, failure, told) = (None, None, None);
         self.connections
             .insert(id, Connected { name, settings, names, profile, tunnels, established, failure, told });
+        self.set_policies(id);
     }
 
     /// A tunnel without SAs.
@@ -250,7 +251,7 @@ impl Children {
         carried
     }
 
-    /// The caller then publishes all policies: once, even where thousands of connections go.
+    /// The caller then stores the policies.
     pub(super) fn remove(&mut self, id: ConnectionId) {
         let tunnels = self.connections.get(&id).into_iter().flat_map(|connected| &connected.tunnels);
         let spis: Vec<u32> = tunnels.flat_map(|tunnel| &tunnel.sas).map(|sa| sa.spi).collect();
@@ -268,6 +269,7 @@ impl Children {
             }
             for tunnel in &connected.tunnels {
                 self.names.remove(&tunnel.peer.id);
+                self.published.remove(tunnel.peer.id);
             }
         }
     }

@@ -15,9 +15,10 @@ impl IkeThread {
                 for name in &names {
                     self.remove(name);
                 }
-                self.children.publish_all();
+                self.children.store_policies();
             }
             Command::SetPatience(patience) => self.ike.set_patience(patience),
+            Command::Settle(reply) => _ = reply.send(()),
             Command::Status(reply) => _ = reply.send(self.children.status(&self.ike.sessions())),
             Command::Reset(peer, tunnel, reply) => _ = reply.send(self.reset(&peer, tunnel)),
             Command::Link { up, mtu } => self.link(up, mtu),
@@ -39,7 +40,7 @@ impl IkeThread {
             let id = self.ike.add_connection(self.shared.clock.now(), Arc::clone(&plan.connection));
             self.children.add(id, plan.connection, plan.names, plan.children);
         }
-        self.children.publish_all();
+        self.children.store_policies();
     }
 
     /// Changes a connection without ending it; gives the plan back if that cannot be done now.

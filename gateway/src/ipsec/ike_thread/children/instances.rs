@@ -23,12 +23,7 @@ impl Children {
 
     /// Removes an instance whose sessions have ended.
     pub(in crate::ipsec::ike_thread) fn remove_instance(&mut self, instance: ConnectionId) {
-        let tunnels = self.connections.get(&instance).into_iter().flat_map(|it| &it.tunnels);
-        let peers: Vec<_> = tunnels.map(|tunnel| tunnel.peer.id).collect();
         self.remove(instance);
-        for peer in peers {
-            self.published.forget(peer);
-        }
     }
 
     /// A connection and its instances.

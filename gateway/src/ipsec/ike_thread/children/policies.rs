@@ -59,22 +59,21 @@ impl Published {
         }
     }
 
-    /// Forgets a tunnel that has no policies any more.
-    pub(super) fn forget(&mut self, peer: PeerId) {
-        self.places.remove(&peer);
+    /// Removes the policies of a tunnel, and forgets it.
+    pub(super) fn remove(&mut self, peer: PeerId) {
+        for place in self.places.remove(&peer).into_iter().flatten() {
+            self.writer.remove(place);
+        }
     }
 }
 
 impl Children {
-    /// Lets the workers see the policies of all tunnels, after changes of the configuration.
-    pub(in crate::ipsec::ike_thread) fn publish_all(&mut self) {
-        self.published = Published::default();
-        for connected in self.connections.values() {
-            for tunnel in &connected.tunnels {
-                self.published.set(&connected.name, tunnel);
-            }
+    /// Replaces the policies of all tunnels of a connection. The caller then stores them.
+    pub(super) fn set_policies(&mut self, id: ConnectionId) {
+        let Some(connected) = self.connections.get(&id) else { return };
+        for tunnel in &connected.tunnels {
+            self.published.set(&connected.name, tunnel);
         }
-        self.store_policies();
     }
 
     /// Lets the workers see the policies of one tunnel. Not done for SAs that are for the same packets as those before them.
@@ -85,7 +84,8 @@ impl Children {
         self.store_policies();
     }
 
-    fn store_policies(&mut self) {
+    /// Lets the workers see all policies, after changes of the configuration: once, even where thousands of connections change.
+    pub(in crate::ipsec::ike_thread) fn store_policies(&mut self) {
         self.shared.tables.policies.store(Arc::new(self.published.writer.publish()));
     }
 }

@@ -27,7 +27,7 @@ impl Children {
     }
 
     /// Puts a connection under another plan, whose tunnels are where [`places`](Self::places) says. The caller then
-    /// publishes all policies.
+    /// stores the policies.
     pub(in crate::ipsec::ike_thread) fn update(
         &mut self,
         id: ConnectionId,
@@ -38,10 +38,12 @@ impl Children {
         let is_of_instance = connected.profile.is_some();
         let mut kept: BTreeMap<usize, Carried> = BTreeMap::new();
         for (tunnel, place) in std::mem::take(&mut connected.tunnels).into_iter().zip(places) {
-            match place {
-                Some(place) => _ = kept.insert(*place, tunnel),
-                None => _ = self.names.remove(&tunnel.peer.id),
-            }
+            let Some(place) = place else {
+                self.names.remove(&tunnel.peer.id);
+                self.published.remove(tunnel.peer.id);
+                continue;
+            };
+            kept.insert(*place, tunnel);
         }
         let settings = Arc::clone(&plan.connection);
         let mut tunnels = Vec::new();
@@ -60,6 +62,7 @@ impl Children {
                 (settings, plan.names.clone(), tunnels);
             self.leave(id, before);
             self.enter(id, after);
+            self.set_policies(id);
         }
     }
 }
