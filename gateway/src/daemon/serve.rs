@@ -199,6 +199,8 @@ impl<T: Fn(Event)> Server<T> {
                 let _ = reply.send(self.transactions.confirm().await);
             }
         }
+        // The answer leaves first.
+        tokio::task::yield_now().await;
         port::heap::give_back();
         Some(())
     }
