@@ -66,6 +66,11 @@ impl Guard {
         self.socket.as_ref().map_or(0, |(_, port)| *port)
     }
 
+    /// Whether the table is what was set last.
+    pub(super) fn is_trusted(&self) -> bool {
+        self.installed.is_some()
+    }
+
     /// Another program has changed the table: the next `set` makes it again.
     pub(super) fn distrust(&mut self) {
         self.installed = None;

@@ -23,6 +23,7 @@ pub mod netlink;
 pub mod networks;
 mod nft;
 pub mod occupied;
+mod present;
 mod restore;
 pub mod rules;
 pub mod wants;
@@ -33,6 +34,7 @@ use arriving::{Arriving, Tunnels};
 use guard::Guard;
 use netlink::{LinkChange, Netlink, NetlinkError};
 use port::Wake;
+use present::Kernel;
 use restore::{Outcome, Wanted};
 use rules::ValidMark;
 use std::borrow::Cow;
@@ -57,6 +59,8 @@ struct State {
     kept: Wanted,
     /// By the names of their interfaces.
     followers: BTreeMap<String, Follower>,
+    /// What it is compared with; opened when it is needed.
+    kernel: Option<Kernel>,
     guard: Guard,
     /// Whether the log has reported a kernel that cannot guard.
     guard_failed: bool,
@@ -260,18 +264,38 @@ impl State {
 
     /// Adds what the kernel lacks, and removes what it should not have.
     fn restore(&mut self) -> Result<Outcome, NetlinkError> {
-        let mut netlink = Netlink::open().map_err(|error| NetlinkError::new("rtnetlink", &error))?;
+        let failed = |error| NetlinkError::new("rtnetlink", &error);
+        let mut kernel = self.kernel.take().map_or_else(Kernel::open, Ok).map_err(failed)?;
+        let outcome = self.restore_in(&mut kernel)?;
+        // What was refused is compared again with all that there is.
+        if !outcome.errors.is_empty() {
+            kernel.doubt();
+        }
+        self.kernel = Some(kernel);
+        Ok(outcome)
+    }
+
+    /// The same, unless the kernel has been told nothing by others since.
+    fn restore_if_disturbed(&mut self) -> Result<Outcome, NetlinkError> {
+        let is_undisturbed = self.kernel.as_mut().is_some_and(Kernel::is_undisturbed);
+        if is_undisturbed && self.guard.is_trusted() { Ok(Outcome::default()) } else { self.restore() }
+    }
+
+    fn restore_in(&mut self, kernel: &mut Kernel) -> Result<Outcome, NetlinkError> {
         // Of thousands of peers it is large, and only what is held needs a copy.
         let wanted = match &self.held {
             Some(held) => Cow::Owned(merged(&self.wanted, held)),
             None if self.kept.is_empty() => Cow::Borrowed(&self.wanted),
             None => Cow::Owned(merged(&self.wanted, &self.kept)),
         };
-        let plan = restore::plan(&wanted, &mut netlink)?;
+        let plan = restore::plan(&wanted, kernel)?;
         let mut outcome = Outcome::default();
-        plan.close(&mut netlink, &mut outcome);
+        plan.close(&mut kernel.netlink, &mut outcome);
         self.valid_mark.set(&plan.rules());
         let guarded = self.guard.set(&restore::protected(&wanted));
+        plan.open(&mut kernel.netlink, &mut outcome);
+        drop(plan);
+        drop(wanted);
         match guarded {
             Ok(changed) => {
                 self.guard_failed = false;
@@ -279,7 +303,6 @@ impl State {
             }
             Err(error) => self.say_unguarded(&error),
         }
-        plan.open(&mut netlink, &mut outcome);
         Ok(outcome)
     }
 
@@ -311,5 +334,7 @@ pub fn open() -> Result<(), NetlinkError> {
 /// Reads a notification of the kernel about links, routes, rules and tables of nf_tables, as the thread `routes` does: whether it
 /// is about a change of ours, or of our table by another program.
 pub fn read_notification(bytes: &[u8], tables: &[u32], table: &str) -> (bool, bool) {
-    (netlink::is_ours(bytes, tables), nft::is_change_by_another(bytes, table, 0))
+    let own = bytes.get(12..16).map_or(0, |port| u32::from_ne_bytes([port[0], port[1], port[2], port[3]]));
+    let disturbs = netlink::notices(bytes, tables, own).any(|notice| notice == netlink::Notice::Disturbed);
+    (netlink::concern(bytes, tables).is_some() || disturbs, nft::is_change_by_another(bytes, table, 0))
 }

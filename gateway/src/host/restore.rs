@@ -4,6 +4,7 @@
 use super::guard::Protected;
 use super::netlink::{Netlink, NetlinkError, Route, Rule, Way};
 use super::networks::{MARK, Surroundings, TABLES};
+use super::present::Kernel;
 use super::wants::Wants;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,13 +38,13 @@ impl Outcome {
 }
 
 /// What differs.
-pub(super) struct Plan {
+pub(super) struct Plan<'a> {
     /// All rules that are wanted.
-    rules: BTreeMap<Rule, String>,
-    missing_rules: Vec<(Rule, String)>,
+    rules: BTreeMap<Rule, &'a str>,
+    missing_rules: Vec<(Rule, &'a str)>,
     /// Those that lead nowhere come first.
-    missing_routes: Vec<(Route, String)>,
-    missing_addresses: Vec<(u32, IpNet, String)>,
+    missing_routes: Vec<(Route, &'a str)>,
+    missing_addresses: Vec<(u32, IpNet, &'a str)>,
     unwanted_rules: Vec<Rule>,
     unwanted_routes: Vec<Route>,
 }
@@ -63,20 +64,20 @@ pub(super) fn protected(wanted: &Wanted) -> Protected {
 
 /// All that is wanted, with the interfaces that it is for.
 #[derive(Default)]
-struct Collected {
-    rules: BTreeMap<Rule, String>,
-    routes: BTreeMap<Route, String>,
+struct Collected<'a> {
+    rules: BTreeMap<Rule, &'a str>,
+    routes: BTreeMap<Route, &'a str>,
     /// Those of the routes.
     places: BTreeSet<Place>,
-    missing_addresses: Vec<(u32, IpNet, String)>,
+    missing_addresses: Vec<(u32, IpNet, &'a str)>,
     /// Links that are there and have routes or addresses of ours.
     indices: BTreeSet<u32>,
 }
 
-impl Collected {
+impl<'a> Collected<'a> {
     /// Adds what does not depend on others.
-    fn add(&mut self, netlink: &mut Netlink, name: &str, wants: &Wants) -> Result<(), NetlinkError> {
-        self.rules.extend(wants.rules.iter().map(|rule| (*rule, name.to_owned())));
+    fn add(&mut self, netlink: &mut Netlink, name: &'a str, wants: &Wants) -> Result<(), NetlinkError> {
+        self.rules.extend(wants.rules.iter().map(|rule| (*rule, name)));
         let closed = wants.closed.iter();
         self.add_routes(name, closed.map(|&(prefix, table)| Route { prefix, table, way: Way::Nowhere }));
         if wants.routes.is_empty() && wants.addresses.is_empty() {
@@ -90,7 +91,7 @@ impl Collected {
         }
         let present = netlink.addresses(Some(link.index))?;
         let missing = wants.addresses.iter().filter(|address| !present.contains(address));
-        self.missing_addresses.extend(missing.map(|&address| (link.index, address, name.to_owned())));
+        self.missing_addresses.extend(missing.map(|&address| (link.index, address, name)));
         let way = Way::Link { index: link.index, source: None };
         self.add_routes(name, wants.routes.iter().map(|&(prefix, table)| Route { prefix, table, way }));
         Ok(())
@@ -98,10 +99,10 @@ impl Collected {
 
     /// Adds routes, unless another interface has a route of the same place. Only one of them fits, and each would replace the
     /// other for ever. The first interface by name gets it, whatever the kernel has: the configuration alone decides.
-    fn add_routes(&mut self, name: &str, routes: impl IntoIterator<Item = Route>) {
+    fn add_routes(&mut self, name: &'a str, routes: impl IntoIterator<Item = Route>) {
         for route in routes {
             if self.places.insert(place(route)) {
-                self.routes.insert(route, name.to_owned());
+                self.routes.insert(route, name);
             }
         }
     }
@@ -110,7 +111,7 @@ impl Collected {
     fn add_networks(
         &mut self,
         netlink: &mut Netlink,
-        name: &str,
+        name: &'a str,
         wants: &Wants,
         addresses: &[IpNet],
         others: &BTreeSet<IpNet>,
@@ -124,12 +125,13 @@ impl Collected {
         let around = Surroundings { index, addresses, others };
         let routes = networks.routes(&around, |to| netlink.outside(to, MARK).ok()?.source);
         self.add_routes(name, routes);
-        self.rules.extend(networks.rules(addresses).into_iter().map(|rule| (rule, name.to_owned())));
+        self.rules.extend(networks.rules(addresses).into_iter().map(|rule| (rule, name)));
     }
 }
 
 /// Compares with what is there.
-pub(super) fn plan(wanted: &Wanted, netlink: &mut Netlink) -> Result<Plan, NetlinkError> {
+pub(super) fn plan<'a>(wanted: &'a Wanted, kernel: &mut Kernel) -> Result<Plan<'a>, NetlinkError> {
+    let netlink = &mut kernel.netlink;
     let addresses = netlink.addresses(None)?;
     let mut collected = Collected::default();
     for (name, wants) in wanted {
@@ -141,7 +143,7 @@ pub(super) fn plan(wanted: &Wanted, netlink: &mut Netlink) -> Result<Plan, Netli
         collected.add_networks(netlink, name, wants, &addresses, &others);
     }
     let Collected { rules, mut routes, places, missing_addresses, indices } = collected;
-    let present: BTreeSet<Route> = netlink.routes()?.into_iter().collect();
+    let present = kernel.routes()?;
     let is_ours = |route: &Route| match route.way {
         Way::Link { index, .. } => indices.contains(&index) || TABLES.contains(&route.table),
         Way::Nowhere | Way::Onward => true,
@@ -151,14 +153,14 @@ pub(super) fn plan(wanted: &Wanted, netlink: &mut Netlink) -> Result<Plan, Netli
     routes.retain(|route, _| !present.contains(route));
     let mut missing_routes: Vec<_> = routes.into_iter().collect();
     missing_routes.sort_by_key(|(route, _)| order(route.way));
-    let present = netlink.rules()?;
+    let present = kernel.netlink.rules()?;
     let missing_rules = rules.iter().filter(|(rule, _)| !present.contains(rule));
-    let missing_rules = missing_rules.map(|(rule, name)| (*rule, name.clone())).collect();
+    let missing_rules = missing_rules.map(|(rule, name)| (*rule, *name)).collect();
     let unwanted_rules = present.into_iter().filter(|rule| !rules.contains_key(rule)).collect();
     Ok(Plan { rules, missing_rules, missing_routes, missing_addresses, unwanted_rules, unwanted_routes })
 }
 
-impl Plan {
+impl Plan<'_> {
     /// All rules that are wanted.
     pub(super) fn rules(&self) -> BTreeSet<Rule> {
         self.rules.keys().copied().collect()

@@ -1,7 +1,7 @@
 //! Watches for changes by other programs of our state in the kernel, and has it restored.
 
 use super::guard::TABLE;
-use super::netlink::{is_ours, subscribe};
+use super::netlink::{self, Concern, concern};
 use super::networks::TABLES;
 use super::nft;
 use super::{Follower, State};
@@ -16,8 +16,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The multicast groups of changes of links, addresses, routes and rules (linux/rtnetlink.h).
-const GROUPS: [u32; 7] = [1, 5, 9, 7, 11, 8, 19];
 /// Changes come in bursts: after the first comparison, the next waits so long.
 const SETTLE: Duration = Duration::from_millis(100);
 /// And so long, when another program takes away whatever is put back.
@@ -36,9 +34,7 @@ pub(super) struct Sockets {
 
 impl Sockets {
     pub(super) fn open() -> io::Result<Self> {
-        let network = subscribe(&GROUPS)?;
-        network.set_non_blocking(true)?;
-        Ok(Self { network, tables: nft::subscribe().ok() })
+        Ok(Self { network: netlink::watch()?, tables: nft::subscribe().ok() })
     }
 }
 
@@ -106,19 +102,20 @@ impl Watch {
     }
 
     fn changed(&mut self, network: bool, tables: bool) {
-        let network = network && self.network_has_changed();
+        let mut network = if network { self.network_change() } else { None };
         let tables = tables && self.table_was_changed();
-        if !network && !tables || self.stop.load(Ordering::Relaxed) {
+        if network.is_none() && !tables || self.stop.load(Ordering::Relaxed) {
             return;
         }
         thread::sleep(self.pace.wait(Instant::now()));
         // What has come meanwhile needs no comparison of its own.
-        if network {
-            self.network_has_changed();
+        if network.is_some() {
+            network = network.max(self.network_change());
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let restored = state.restore();
-        let followers: Vec<Follower> = state.followers.values().filter(|_| network).cloned().collect();
+        let restored = state.restore_if_disturbed();
+        let followers: Vec<Follower> =
+            state.followers.values().filter(|_| network == Some(Concern::Outside)).cloned().collect();
         drop(state);
         for follower in followers {
             follower();
@@ -164,14 +161,14 @@ impl Watch {
         });
     }
 
-    /// Reads the pending notifications; returns whether one concerns us, or was lost.
-    fn network_has_changed(&self) -> bool {
-        let mut concerns_us = false;
+    /// Reads the pending notifications; returns what they concern most. Lost ones may concern anything.
+    fn network_change(&self) -> Option<Concern> {
+        let mut concerned = None;
         loop {
             match self.sockets.network.recv_from_full() {
-                Ok((bytes, _)) => concerns_us |= is_ours(&bytes, &TABLES),
-                Err(error) if is_overflow(&error) => concerns_us = true,
-                Err(_) => return concerns_us,
+                Ok((bytes, _)) => concerned = concerned.max(concern(&bytes, &TABLES)),
+                Err(error) if is_overflow(&error) => concerned = Some(Concern::Outside),
+                Err(_) => return concerned,
             }
         }
     }

@@ -4,11 +4,13 @@
 
 pub mod inventory;
 mod link;
+mod notice;
 mod route;
 mod rule;
 
 pub(crate) use link::link_of;
 pub use link::{Link, LinkChange};
+pub(crate) use notice::{Concern, Notice, concern, notices, watch};
 pub use route::{Outside, Route, Way};
 pub use rule::Rule;
 
@@ -69,6 +71,13 @@ impl Netlink {
     pub fn open() -> io::Result<Self> {
         let socket = subscribe(&[])?;
         Ok(Self { socket, sequence: 0 })
+    }
+
+    /// The number by which the kernel's notifications name the author of a change.
+    pub(in crate::host) fn port(&self) -> io::Result<u32> {
+        let mut address = SocketAddr::new(0, 0);
+        self.socket.get_address(&mut address)?;
+        Ok(address.port_number())
     }
 
     /// Asks for a change that may have been made already.
@@ -143,19 +152,6 @@ pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = NetlinkMessage<Rout
             }
         }
         None
-    })
-}
-
-/// Whether a notification is about a link or an address, about a route or a rule of ours, or about one of these tables.
-pub(crate) fn is_ours(bytes: &[u8], tables: &[u32]) -> bool {
-    messages(bytes).any(|message| match message.payload {
-        NetlinkPayload::InnerMessage(
-            RouteNetlinkMessage::NewRoute(message) | RouteNetlinkMessage::DelRoute(message),
-        ) => message.header.protocol == PROTOCOL || tables.contains(&route::table_of(&message)),
-        NetlinkPayload::InnerMessage(
-            RouteNetlinkMessage::NewRule(message) | RouteNetlinkMessage::DelRule(message),
-        ) => rule::is_our_rule(&message),
-        _ => true,
     })
 }
 

@@ -222,7 +222,7 @@ fn route_message(route: Route) -> RouteMessage {
 }
 
 /// The route that a message describes, if it is of a kind that we add.
-fn route_of(message: &RouteMessage) -> Option<Route> {
+pub(super) fn route_of(message: &RouteMessage) -> Option<Route> {
     let (mut index, mut source) = (None, None);
     for attribute in &message.attributes {
         match attribute {
