@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn commands_are_found_and_others_are_named() {
-        assert!(said("show version").is_ok_and(|text| text.contains("Postern")));
+        assert!(said("show version").is_ok_and(|text| text.contains("postern")));
         assert!(said("generate pki wireguard key-pair").is_ok_and(|text| text.starts_with("Private key: ")));
         assert!(said("generate wireguard default-keypair").is_ok_and(|text| text.contains("Public key: ")));
         assert!(said("generate pki frob").is_err_and(|text| text.contains("[pki frob]")));

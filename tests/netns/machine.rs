@@ -96,11 +96,15 @@ impl Site {
             .unwrap_or_else(|error| panic!("{what}: {error}: {}", self.gateway.logged()));
     }
 
-    /// Its children: the helper.
+    /// The helpers among its children.
     fn children(&self) -> Vec<u32> {
         let id = self.process.id();
         let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
-        text.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+        let is_helper = |child: &u32| {
+            let line = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            line.contains("machine-helper")
+        };
+        text.split_whitespace().filter_map(|child| child.parse().ok()).filter(is_helper).collect()
     }
 }
 
