@@ -35,9 +35,11 @@ pub(crate) fn drop_unneeded(needs: Needs<'_>) -> Result<(), Failure> {
     }
     if let Some(user) = needs.user {
         service_user::share_folders(user);
-        if let Some(state) = needs.state {
-            service_user::give_state(state, user);
-        }
+    }
+    if let Some(state) = needs.state.filter(|_| rustix::process::geteuid().is_root()) {
+        service_user::give_state(state, needs.user);
+    }
+    if let Some(user) = needs.user {
         service_user::become_user(user)?;
     }
     let mut wanted = CapsHashSet::from([Capability::CAP_NET_ADMIN, Capability::CAP_NET_BIND_SERVICE]);

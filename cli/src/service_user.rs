@@ -3,11 +3,12 @@
 use crate::{Failure, engines};
 use gateway::api;
 use gateway::wireguard::uapi_server;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
-use std::fs::{DirBuilder, DirEntry, Permissions};
+use std::fs::{DirBuilder, DirEntry, File, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, chown, lchown};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, chown, fchown, lchown};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -107,15 +108,34 @@ pub(crate) fn share_folders(user: &User) {
     refuse(cache, make(cache).and_then(|()| chown(cache, Some(user.uid), Some(user.gid))));
 }
 
-/// Makes the folder of revisions the user's own. Nobody else may read it.
-pub(crate) fn give_state(folder: &Path, user: &User) {
+/// Makes the folder of revisions, and what a daemon of another user has left in it, the user's own; root's, if there is none. Nobody
+/// else may read it.
+pub(crate) fn give_state(folder: &Path, user: Option<&User>) {
+    let (uid, gid) = user.map_or((0, 0), |user| (user.uid, user.gid));
     // The folder of a file in ours must be reached too.
-    let around = folder.parent().filter(|around| *around == Path::new(STATE));
-    for folder in around.into_iter().chain([folder, &folder.join("archive")]) {
+    let around = folder.parent().filter(|around| user.is_some() && *around == Path::new(STATE));
+    let archive = folder.join("archive");
+    for folder in around.into_iter().chain([folder, &archive]) {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         // Not what a link leads to: the user might have made it.
-        refuse(folder, made.and_then(|()| lchown(folder, Some(user.uid), Some(user.gid))));
+        refuse(folder, made.and_then(|()| lchown(folder, Some(uid), Some(gid))));
     }
+    let files = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for file in files(folder).chain(files(&archive)) {
+        let path = file.path();
+        refuse(&path, give_file(&path, uid, gid));
+    }
+}
+
+/// Makes a file the user's own, if it has no other name: what a link leads to may be anybody's.
+fn give_file(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty())?);
+    let there = file.metadata()?;
+    if there.is_file() && there.nlink() == 1 && there.uid() != uid {
+        fchown(&file, Some(uid), Some(gid))?;
+    }
+    Ok(())
 }
 
 fn refuse(folder: &Path, outcome: io::Result<()>) {
@@ -155,6 +175,30 @@ fn is_stale(entry: &DirEntry) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_another_user_are_given_but_not_what_links_lead_to() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let folder = std::env::temp_dir().join(format!("postern-given-{}", std::process::id()));
+        let file = |name: &str| folder.join("archive").join(name);
+        let victim = folder.join("archive/victim/file");
+        std::fs::create_dir_all(folder.join("archive/victim")).expect("a folder");
+        for path in [&folder.join("lock"), &file("1.conf"), &victim] {
+            std::fs::write(path, "").expect("a file");
+        }
+        std::os::unix::fs::symlink(&victim, file("soft")).expect("a link");
+        std::fs::hard_link(&victim, file("hard")).expect("a link");
+        let user = User { name: String::new(), uid: 12_345, gid: 12_346 };
+        give_state(&folder, Some(&user));
+        let owner = |path: &Path| std::fs::metadata(path).expect("it is there").uid();
+        let owners = [owner(&folder), owner(&folder.join("lock")), owner(&file("1.conf")), owner(&victim)];
+        give_state(&folder, None);
+        let after = owner(&file("1.conf"));
+        std::fs::remove_dir_all(&folder).expect("it is ours");
+        assert_eq!((owners, after), ([12_345, 12_345, 12_345, 0], 0));
+    }
 
     #[test]
     fn users_are_found_by_their_whole_name() {
