@@ -29,7 +29,7 @@ use crate::service::View;
 use crate::tunnel_interface::{Counters, Drops};
 use crate::unix_socket::{Listener, SocketError};
 use ::crypto::choice::Choice;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -38,6 +38,8 @@ use packet::DropReason;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+/// The longest request of a commit, in bytes: it may be a whole configuration.
+pub const LONGEST_COMMIT: usize = 16 << 20;
 /// Where daemons put their sockets, and where `postern show` looks for them.
 pub const DIRECTORY: &str = "/run/postern";
 /// The socket of a daemon that serves the interface or configuration called `name`.
@@ -99,7 +101,8 @@ fn router(shown: Shown) -> Router {
         .with_state(shown);
     // Last, so that they apply to the requests of the services too.
     let all = services.into_iter().fold(own, Router::merge);
-    all.fallback(unknown).method_not_allowed_fallback(not_allowed)
+    // The server has limits of its own, by the path.
+    all.fallback(unknown).method_not_allowed_fallback(not_allowed).layer(DefaultBodyLimit::disable())
 }
 
 async fn unknown(place: Uri) -> Response {

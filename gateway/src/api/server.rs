@@ -46,7 +46,7 @@ impl Limits {
         connections: 64,
         patience: Duration::from_secs(10),
         longest: 64 << 10,
-        longest_commit: 16 << 20,
+        longest_commit: super::LONGEST_COMMIT,
     };
 
     /// The limit of the body of a request to this path.
@@ -122,7 +122,7 @@ async fn answer(request: Request<Incoming>, router: Router, limits: Limits, dead
             return problem(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!("a request has at most {longest} bytes"),
-                "send a shorter request",
+                if longest > limits.longest { "commit it in parts" } else { "send a shorter request" },
             );
         }
         Err(Unread::Incomplete(error)) => {
