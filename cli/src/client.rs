@@ -10,6 +10,7 @@ use hyper::body::Bytes;
 use hyper::{Request, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tokio::runtime::{Builder, Runtime};
@@ -156,9 +157,25 @@ fn not_sent(path: &Path, error: Failure) -> Failure {
         Some(ErrorKind::PermissionDenied) => {
             format!("{}: permission denied\n  fix: run this as root", path.display()).into()
         }
+        Some(ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) => {
+            Box::new(Broken)
+        }
+        _ if error.is::<hyper::Error>() || error.is::<Broken>() => Box::new(Broken),
         _ => at(path, error),
     }
 }
+
+/// The daemon ended before it answered, or is about to: nobody knows what became of the request.
+#[derive(Debug)]
+pub(crate) struct Broken;
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the daemon ended before it answered\n  fix: systemctl status postern; then try again")
+    }
+}
+
+impl std::error::Error for Broken {}
 
 fn runtime() -> Result<Runtime, Failure> {
     Ok(Builder::new_current_thread().enable_all().build()?)
@@ -199,6 +216,6 @@ async fn answered(path: &Path, request: Request<Full<Bytes>>) -> Result<Answered
         Ok((status, body)) => Ok(Answered { status: status.as_u16(), body }),
         // What it is tells whether a daemon is there.
         Err(ClientError::Io(error)) => Err(error.into()),
-        Err(error) => Err(error.into()),
+        Err(_) => Err(Broken.into()),
     }
 }

@@ -9,7 +9,7 @@ use crate::shell::session::read;
 use crate::shell::showing::{json, time};
 use config::compare::Comparison;
 use config::{Path, Tree, canonical, print};
-use gateway::api::model::{InForce, Revision};
+use gateway::api::model::{InForce, Revision, Unconfirmed};
 use std::path::Path as File;
 
 fn router(request: &Request) -> Socket {
@@ -63,11 +63,11 @@ pub(crate) fn revisions(request: &Request) -> Result<Answer, Failure> {
 /// As VyOS lists them: counted from the newest.
 fn listed(revisions: &[Revision]) -> String {
     let lines = revisions.iter().enumerate().map(|(number, revision)| {
+        let waits = revision.confirm.as_ref().map(waits);
         if let Some(file) = &revision.corrupt {
-            return format!("{number:<3} cannot be read, and was set aside as {file}\n");
+            let waits = waits.unwrap_or_default();
+            return format!("{number:<3} cannot be read, and was set aside as {file}{waits}\n");
         }
-        let waits =
-            revision.confirm.as_ref().map(|it| format!(", undone in {} s unless confirmed", it.seconds_left));
         let comment = revision.comment.as_ref().map(|text| format!("    {}\n", text.replace('\n', "\n    ")));
         format!(
             "{number:<3} {} by {} via {}{}\n{}",
@@ -79,6 +79,17 @@ fn listed(revisions: &[Revision]) -> String {
         )
     });
     lines.collect()
+}
+
+/// What becomes of a commit that must be confirmed.
+fn waits(open: &Unconfirmed) -> String {
+    match &open.failed {
+        None => format!(", undone in {} s unless confirmed", open.seconds_left),
+        Some(why) => {
+            let why = why.replace('\n', "\n    ");
+            format!(", going back has failed, and is tried again in {} s:\n    {why}", open.seconds_left)
+        }
+    }
 }
 
 /// What a revision changed.
@@ -100,7 +111,7 @@ pub(crate) fn changes(request: &Request) -> Result<Answer, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gateway::api::model::{Confirm, Via};
+    use gateway::api::model::Via;
 
     #[test]
     fn revisions_are_listed_as_vyos_does() {
@@ -113,9 +124,19 @@ mod tests {
             ..Revision::default()
         };
         let waits = Revision {
-            confirm: Some(Confirm { seconds_left: 90, back_to: 8 }),
+            confirm: Some(Unconfirmed { seconds_left: 90, ..Unconfirmed::default() }),
             ..revision(9, Some("a larger MTU"))
         };
+        let failed = Some("UDP port 7 is in use\n  fix: stop it".to_owned());
+        let stuck = Revision {
+            confirm: Some(Unconfirmed { seconds_left: 20, failed, ..Unconfirmed::default() }),
+            ..revision(10, None)
+        };
+        assert_eq!(
+            listed(&[stuck]),
+            "0   2026-11-23 02:12:58 by root via cli, going back has failed, and is tried again in 20 s:\n    \
+             UDP port 7 is in use\n      fix: stop it\n"
+        );
         let corrupt = Revision { corrupt: Some("00000007.conf.corrupt".to_owned()), ..Revision::default() };
         assert_eq!(
             listed(&[waits, revision(8, None), corrupt]),

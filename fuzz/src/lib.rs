@@ -340,7 +340,13 @@ pub fn revision(data: &[u8]) {
         text.room().extend_from_slice(bytes);
         text
     };
-    if let Ok((header, lines)) = revision::parse(text(data)) {
+    // Its first line says what it is, and has the hash of that before it: otherwise nothing behind that is reached.
+    let end = data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len());
+    let (first, rest) = data.split_at(end);
+    let json = first.trim_ascii_end();
+    let sealed = [b"# ", revision::digest(json).as_bytes(), b" ", json, rest].concat();
+    let _ = revision::parse(text(data));
+    if let Ok((header, lines)) = revision::parse(text(&sealed)) {
         let printed = revision::print(&header, &lines);
         let (again, same) = revision::parse(printed).expect("we write nothing corrupt");
         assert_eq!((again, same.bytes()), (header, lines.bytes()));

@@ -1,6 +1,9 @@
 //! Commits to a running daemon by its API: whole or not at all, kept over restarts, and undone unless they are confirmed.
 
+mod confirming;
+mod damage;
 mod faults;
+mod sessions;
 
 use crate::daemon::{Site, key_pair, lines};
 use crate::support::{PATIENCE, answers, sites};
@@ -254,9 +257,9 @@ fn a_commit_that_is_not_confirmed_is_undone_also_after_a_crash() {
     let fix = locked["fix"].as_str().expect("a fix");
     assert!(status == 423 && fix.starts_with("type confirm, or wait until "), "{locked}");
     assert_eq!(router.post("configuration/saved", &json!({ "hash": "0", "revision": 2 })).0, 423);
-    assert_eq!(router.post("configuration/confirm", &json!({})).0, 200);
+    assert_eq!(router.post("configuration/confirm", &json!({ "revision": 2 })).0, 200);
     assert_eq!(router.get("configuration")["confirm"], Value::Null);
-    assert_eq!(router.post("configuration/confirm", &json!({})).0, 423);
+    assert_eq!(router.post("configuration/confirm", &json!({ "revision": 2 })).0, 423);
     // Confirmed is confirmed, and what is not comes back.
     assert_eq!(confirmed_within(&router, 1250).0, 200);
     router.crash();
@@ -269,20 +272,41 @@ fn a_commit_that_is_not_confirmed_is_undone_also_after_a_crash() {
     assert!(router.commit(&[&mtu(1200)]).0 == 200, "commits are taken again");
 }
 
+/// A daemon whose revisions are on a small disk.
+fn on_small_disk() -> Option<(Router, Mounted)> {
+    let mut router = Router::stopped()?;
+    std::fs::create_dir(&router.site.state).expect("a folder");
+    let mounted = Mounted::new(&router.site.state.to_string_lossy());
+    router.start();
+    Some((router, mounted))
+}
+
+#[test]
+fn a_commit_that_a_reload_has_undone_does_not_come_back_although_the_disk_is_full() {
+    let Some((mut router, mounted)) = on_small_disk() else { return };
+    assert_eq!(router.commits(&[&mtu(1300)]), 2);
+    let filler = fill(&router);
+    router.site.reload();
+    assert_eq!((router.mtu(), router.revision()), (1420, 1), "the first one has the same lines");
+    for _ in 0..2 {
+        router.crash();
+        assert_eq!(router.mtu(), 1420, "the file was in force last");
+    }
+    std::fs::remove_file(filler).expect("it is there");
+    assert_eq!(router.commits(&[&mtu(1250)]), 3);
+    router.crash();
+    assert_eq!((router.mtu(), router.revision()), (1250, 3), "commits count again");
+    router.site.signal(Signal::TERM);
+    router.ended();
+    drop(mounted);
+}
+
 #[test]
 fn a_full_disk_refuses_a_commit_before_anything_is_changed() {
-    let Some(mut router) = Router::stopped() else { return };
-    std::fs::create_dir(&router.site.state).expect("a folder");
-    let state = router.site.state.to_string_lossy().into_owned();
-    let mounted = Mounted::new(&state);
-    router.start();
+    let Some((mut router, mounted)) = on_small_disk() else { return };
     assert_eq!(router.revision(), 1);
     let before = (router.get("configuration"), router.mtu());
-    let filler = router.site.state.join("filler");
-    let mut file = std::fs::File::create(&filler).expect("there is room");
-    while file.write_all(&[0; 4096]).is_ok() {}
-    while file.write_all(&[0]).is_ok() {}
-    drop(file);
+    let filler = fill(&router);
     let (status, answer) = router.commit(&[&mtu(1300)]);
     assert!(
         status == 507 && answer["error"].as_str().is_some_and(|it| it.contains("the disk is full")),
@@ -294,6 +318,15 @@ fn a_full_disk_refuses_a_commit_before_anything_is_changed() {
     router.site.signal(Signal::TERM);
     router.ended();
     drop(mounted);
+}
+
+/// Fills the disk of the revisions with a file.
+fn fill(router: &Router) -> PathBuf {
+    let filler = router.site.state.join("filler");
+    let mut file = std::fs::File::create(&filler).expect("there is room");
+    while file.write_all(&[0; 4096]).is_ok() {}
+    while file.write_all(&[0]).is_ok() {}
+    filler
 }
 
 /// A small disk, as long as it lives.

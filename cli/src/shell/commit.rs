@@ -2,10 +2,13 @@
 
 use super::api::Refusal;
 use super::session::{Line, Reply, Session, read};
+use super::showing;
 use crate::Failure;
-use config::Path;
 use config::compare::Comparison;
-use gateway::api::model::{Commit, CommitErrors, Committed, Conflicts, Revision, SecretText, Via};
+use config::{Path, Tree};
+use gateway::api::model::{
+    Commit, CommitErrors, Committed, Conflicts, Revision, SecretText, Unconfirmed, Via,
+};
 use std::fmt::Write as _;
 
 /// The answer to a commit without changes.
@@ -17,10 +20,15 @@ pub(super) fn commit(session: &mut Session, line: &Line<'_>) -> Result<Reply, Fa
 }
 
 pub(super) fn commit_confirm(session: &mut Session, line: &Line<'_>) -> Result<Reply, Failure> {
-    let mut asked = Asked::read(line.words.get(1..).unwrap_or_default())?;
-    asked.minutes = Some(minutes(line.words.first().copied())?);
+    let (minutes, words) = minutes(&line.words)?;
+    let asked = Asked { minutes: Some(minutes), ..Asked::read(words)? };
     put_in_force(session, &asked)
 }
+
+/// After how many minutes a commit is undone, if nothing else was said. VyOS has the same.
+const MINUTES: u32 = 10;
+/// What may follow a command, and a comment.
+const COMMENT: &str = "comment";
 
 /// What a commit is to do.
 #[derive(Default)]
@@ -33,13 +41,18 @@ struct Asked {
 impl Asked {
     fn read(words: &[&str]) -> Result<Self, Failure> {
         let mut asked = Self::default();
-        let mut left = words.iter().copied();
-        while let Some(word) = left.next() {
-            match word {
+        let mut left = words;
+        while let Some((word, rest)) = left.split_first() {
+            left = rest;
+            match *word {
                 "check" => asked.only_check = true,
-                "confirm" => asked.minutes = Some(minutes(left.next())?),
-                "comment" => {
-                    let text = left.by_ref().collect::<Vec<_>>().join(" ");
+                "confirm" => {
+                    let (minutes, rest) = minutes(left)?;
+                    asked.minutes = Some(minutes);
+                    left = rest;
+                }
+                COMMENT => {
+                    let text = std::mem::take(&mut left).join(" ");
                     if text.is_empty() {
                         return Err("the text is missing\n  fix: commit comment 'the new office'".into());
                     }
@@ -57,11 +70,14 @@ impl Asked {
     }
 }
 
-/// The number of minutes after which a commit is undone.
-fn minutes(word: Option<&str>) -> Result<u32, Failure> {
-    let word = word.ok_or("after how many minutes shall the change be undone?\n  fix: commit-confirm 10")?;
+/// The number of minutes after which a commit is undone, and the words behind it.
+fn minutes<'a, 'b>(words: &'a [&'b str]) -> Result<(u32, &'a [&'b str]), Failure> {
+    let Some((word, rest)) = words.split_first().filter(|(word, _)| **word != COMMENT) else {
+        return Ok((MINUTES, words));
+    };
     let number = word.parse().ok().filter(|minutes| (1..=1440).contains(minutes));
-    Ok(number.ok_or_else(|| format!("{word:?} is not a number of minutes from 1 to 1440"))?)
+    let number = number.ok_or_else(|| format!("{word:?} is not a number of minutes from 1 to 1440"))?;
+    Ok((number, rest))
 }
 
 fn put_in_force(session: &mut Session, asked: &Asked) -> Result<Reply, Failure> {
@@ -78,15 +94,26 @@ fn put_in_force(session: &mut Session, asked: &Asked) -> Result<Reply, Failure> 
         confirm_minutes: asked.minutes,
         check_only: asked.only_check,
     };
-    let Committed { warnings, .. } = session.router.commit(&commit).map_err(|refusal| refused(&refusal))?;
+    let committed = session.router.commit(&commit).map_err(|refusal| refused(&refusal))?;
+    let Committed { revision, warnings, confirm, .. } = committed;
     let mut text: String = warnings.iter().map(|warning| format!("Warning: {warning}\n")).collect();
     if asked.only_check {
         text.push_str("The candidate is valid\n");
         return Ok(Reply::says(text));
     }
-    session.refresh()?;
-    if let Some(minutes) = asked.minutes {
+    // It is in force, whatever comes next.
+    session.base = session.candidate.clone();
+    session.revision = revision;
+    session.confirms = confirm.as_ref().map(|open| open.revision);
+    if let Some(open) = confirm {
+        let minutes = open.seconds_left.div_ceil(60);
         let _ = writeln!(text, "This change will be undone in {minutes} minutes unless you type: confirm");
+    }
+    if let Err(error) = session.refresh() {
+        let _ = writeln!(
+            text,
+            "Warning: the change is in force, and the daemon does not answer any more: {error}"
+        );
     }
     Ok(Reply::says(text))
 }
@@ -115,6 +142,11 @@ fn refused(refusal: &Refusal) -> Failure {
                 format!("{place}  {}\n{fix}", error.why)
             })
             .collect(),
+        Refusal::Unanswered => {
+            return "the daemon ended before it answered: the change may be in force, or not\n  \
+                    fix: when it runs again, type commit again, which changes nothing if it is in force already"
+                .into();
+        }
         Refusal::Other(error) => format!("  {error}\n"),
     };
     text.push_str("Commit failed");
@@ -126,8 +158,41 @@ fn or_nothing(text: &str) -> &str {
 }
 
 pub(super) fn confirm(session: &mut Session, _: &Line<'_>) -> Result<Reply, Failure> {
-    session.router.confirm()?;
-    Ok(Reply::says("The last change stays in force\n"))
+    let open = session.router.in_force()?.confirm.filter(|open| open.failed.is_none());
+    let Some(open) = open else {
+        session.confirms = None;
+        return Err(
+            "no commit waits to be confirmed: its time may have passed\n  fix: see: run show system commit"
+                .into(),
+        );
+    };
+    let is_ours = session.confirms == Some(open.revision);
+    let shown = if is_ours { String::new() } else { shown(session, &open)? };
+    let who = session.router.revision(open.revision).map(|it| it.revision.user).unwrap_or_default();
+    // One of this session was undone meanwhile, or it is of somebody else.
+    if !is_ours && (session.confirms.is_some() || who != session.user) {
+        session.confirms = Some(open.revision);
+        return Err(format!(
+            "{shown}This is not the change of this session\n  fix: if it is to stay in force: type confirm again"
+        )
+        .into());
+    }
+    session.router.confirm(open.revision)?;
+    session.confirms = None;
+    Ok(Reply::says(format!("{shown}The last change stays in force\n")))
+}
+
+/// A commit that waits to be confirmed: whose it is, and what it changed.
+fn shown(session: &Session, open: &Unconfirmed) -> Result<String, Failure> {
+    let now = session.router.revision(open.revision)?;
+    let before = match open.back_to {
+        0 => Tree::default(),
+        back_to => read(session.router.revision(back_to)?.text.as_str())?,
+    };
+    let after = read(now.text.as_str())?;
+    let changes = Comparison { before: &before, after: &after, secrets: false }.changes(&Path::default());
+    let Revision { user, time, .. } = now.revision;
+    Ok(format!("Committed by {user}, {}:\n{changes}", showing::time(&time)))
 }
 
 pub(super) fn rollback(session: &mut Session, line: &Line<'_>) -> Result<Reply, Failure> {

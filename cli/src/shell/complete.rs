@@ -41,6 +41,12 @@ impl Item {
         Self { shown: word.clone(), word: Some(word), mark: "", about: about.into() }
     }
 
+    /// A word, or in angle brackets what stands for one.
+    fn listed(word: &str, about: &str) -> Self {
+        let item = Self::word(word, about);
+        if word.starts_with('<') { Self { word: None, ..item } } else { item }
+    }
+
     fn enter() -> Self {
         Self {
             shown: ENTER.to_owned(),
@@ -114,8 +120,11 @@ fn following(
     level: &Path,
     context: &Context,
 ) -> Vec<Item> {
-    let some = |words: &[(&str, &str)]| words.iter().map(|(word, about)| Item::word(*word, *about)).collect();
+    let some = |words: &[(&str, &str)]| words.iter().map(|(word, about)| Item::listed(word, about)).collect();
     match follows {
+        Follows::Words(known) if words == ["confirm"] && known.iter().any(|(word, _)| *word == "confirm") => {
+            following(verbs::COMMIT_CONFIRM, &[], last, tree, level, context)
+        }
         Follows::Words(known) if words.is_empty() => [vec![Item::enter()], some(known)].concat(),
         Follows::Revision(known) if words.len() < 2 => {
             let revisions = Socket::new(context.api.clone()).revisions().unwrap_or_default();
@@ -250,6 +259,9 @@ mod tests {
         assert_eq!(shown("show | no"), ["no-match", "no-more"]);
         assert_eq!(shown("compare "), ["saved"]);
         assert_eq!(shown("commit c"), ["check", "comment", "confirm"]);
+        assert_eq!(shown("commit-confirm "), [ENTER, "<minutes>", "comment"]);
+        assert_eq!(shown("commit confirm "), [ENTER, "<minutes>", "comment"]);
+        assert_eq!(shown("commit-confirm 5"), ["<minutes>"]);
         assert_eq!(shown("run show vpn ipsec st"), ["state", "status"]);
         assert_eq!(shown("set frob "), Vec::<String>::new());
         assert!(shown("set interfaces wireguard wg0 ").contains(&"+address".to_owned()));

@@ -6,7 +6,7 @@ use super::session::{Line, Reply, Session, listed, read};
 use super::signals;
 use crate::Failure;
 use config::{Path as Place, Text, Tree, edit, print};
-use gateway::api::model::{InForce, Saved};
+use gateway::api::model::{InForce, Saved, Unconfirmed};
 use rustix::process::geteuid;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -68,8 +68,7 @@ pub(super) fn save(session: &mut Session, line: &Line<'_>) -> Result<Reply, Fail
     let now = session.router.in_force()?;
     let is_own = is_same(&name, &now.file);
     if let Some(pending) = now.confirm.as_ref().filter(|_| is_own) {
-        let minutes = pending.seconds_left.div_ceil(60);
-        return Err(format!("the last commit is not confirmed\n  fix: type confirm, or wait {minutes} minutes until it is undone").into());
+        return Err(unconfirmed(pending).into());
     }
     let warning = if session.is_changed() {
         "Warning: you have uncommitted changes that will not be saved.\n\n"
@@ -86,6 +85,19 @@ pub(super) fn save(session: &mut Session, line: &Line<'_>) -> Result<Reply, Fail
         session.is_saved = true;
     }
     Ok(Reply::says(format!("{warning}Saving configuration to '{name}'...\nDone\n")))
+}
+
+/// The error while what is in force may be undone.
+fn unconfirmed(open: &Unconfirmed) -> String {
+    let minutes = open.seconds_left.div_ceil(60);
+    match &open.failed {
+        None => {
+            format!(
+                "the last commit is not confirmed\n  fix: type confirm, or wait {minutes} minutes until it is undone"
+            )
+        }
+        Some(why) => format!("the last commit is not confirmed, and could not be undone yet: {why}"),
+    }
 }
 
 fn is_same(name: &str, other: &str) -> bool {

@@ -20,6 +20,8 @@ pub(crate) struct Session {
     /// The file of the daemon.
     pub(super) file: String,
     pub(super) is_saved: bool,
+    /// The commit that `confirm` is for: one of this session that must be confirmed, or another that it was shown.
+    pub(super) confirms: Option<u64>,
 }
 
 /// A command, as it was typed.
@@ -68,6 +70,7 @@ impl Session {
             level: Path::default(),
             file,
             is_saved: saved,
+            confirms: None,
         })
     }
 

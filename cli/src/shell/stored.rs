@@ -21,6 +21,7 @@ struct Stored {
     candidate: SecretText,
     file: String,
     is_saved: bool,
+    confirms: Option<u64>,
 }
 
 impl Session {
@@ -33,6 +34,7 @@ impl Session {
             candidate: secret(&self.candidate),
             file: self.file.clone(),
             is_saved: self.is_saved,
+            confirms: self.confirms,
         };
         let text = Zeroizing::new(serde_json::to_vec(&stored)?);
         write(file, &text).map_err(|error| format!("{}: {error}", file.display()).into())
@@ -54,6 +56,7 @@ impl Session {
             level: Place::new(stored.level.iter().map(String::as_str)),
             file: stored.file,
             is_saved: stored.is_saved,
+            confirms: stored.confirms,
         })
     }
 }

@@ -5,8 +5,8 @@ use super::session::{Form, Reply, Session};
 use crate::Failure;
 use config::Tree;
 use gateway::api::model::{
-    Commit, CommitError, CommitErrors, Committed, Confirm, Confirmed, InForce, Revision, RevisionText, Saved,
-    SecretText, Via,
+    Commit, CommitError, CommitErrors, Committed, Confirmed, InForce, Revision, RevisionText, Saved,
+    SecretText, Unconfirmed, Via,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +18,12 @@ struct Kept {
     commits: Vec<Commit>,
     saved: Option<Saved>,
     file: String,
-    confirm: Option<Confirm>,
+    confirm: Option<Unconfirmed>,
+    /// Who made the last revision, if it was not this session.
+    other: Option<String>,
+    /// The daemon does not answer any more, from the next commit on.
+    is_ending: bool,
+    has_ended: bool,
 }
 
 #[derive(Clone, Default)]
@@ -27,6 +32,9 @@ struct Fake(Rc<RefCell<Kept>>);
 impl Router for Fake {
     fn in_force(&self) -> Result<InForce, Failure> {
         let kept = self.0.borrow();
+        if kept.has_ended {
+            return Err("no daemon answers".into());
+        }
         let text = kept.revisions.last().map_or("", String::as_str);
         Ok(InForce {
             revision: kept.revisions.len() as u64,
@@ -45,7 +53,9 @@ impl Router for Fake {
 
     fn revision(&self, number: u64) -> Result<RevisionText, Failure> {
         let text = self.0.borrow().revisions[usize::try_from(number - 1).expect("small")].clone();
-        Ok(RevisionText { text: SecretText::from(text.as_str()), ..RevisionText::default() })
+        let user = self.0.borrow().other.clone().unwrap_or_else(|| "root".to_owned());
+        let revision = Revision { revision: number, user, ..Revision::default() };
+        Ok(RevisionText { revision, text: SecretText::from(text.as_str()) })
     }
 
     fn commit(&self, commit: &Commit) -> Result<Committed, Refusal> {
@@ -66,12 +76,21 @@ impl Router for Fake {
             kept.revisions.push(config::print::commands(&tree, true));
         }
         kept.commits.push(commit.clone());
-        Ok(Committed { revision: kept.revisions.len() as u64, ..Committed::default() })
+        kept.has_ended = kept.is_ending;
+        let revision = kept.revisions.len() as u64;
+        kept.confirm = commit.confirm_minutes.map(|minutes| Unconfirmed {
+            revision,
+            seconds_left: 60 * u64::from(minutes),
+            back_to: revision - 1,
+            failed: None,
+        });
+        Ok(Committed { revision, confirm: kept.confirm.clone(), ..Committed::default() })
     }
 
-    fn confirm(&self) -> Result<Confirmed, Failure> {
-        self.0.borrow_mut().confirm = None;
-        Ok(Confirmed::default())
+    fn confirm(&self, revision: u64) -> Result<Confirmed, Failure> {
+        let open = self.0.borrow_mut().confirm.take();
+        assert_eq!(open.map(|open| open.revision), Some(revision));
+        Ok(Confirmed { revision })
     }
 
     fn saved(&self, saved: &Saved) -> Result<(), Failure> {
@@ -275,7 +294,8 @@ fn files_are_saved_loaded_and_merged() {
         said.contains(":1:34: ") && said.contains(":2:5: ") && said.ends_with("specified config file"),
         "{said}"
     );
-    test.fake.0.borrow_mut().confirm = Some(Confirm { seconds_left: 90, back_to: 1 });
+    let open = Unconfirmed { revision: 1, seconds_left: 90, ..Unconfirmed::default() };
+    test.fake.0.borrow_mut().confirm = Some(open);
     assert!(test.refuses("save").contains("type confirm, or wait 2 minutes"));
     test.says("confirm");
     test.says("save");
@@ -291,10 +311,55 @@ fn a_commit_may_have_to_be_confirmed() {
     test.says("set interfaces wireguard wg0 mtu 1300");
     assert_eq!(test.says("commit check"), "The candidate is valid\n");
     assert_eq!(test.fake.0.borrow().revisions.len(), 2);
-    assert!(test.refuses("commit-confirm").contains("fix: commit-confirm 10"));
     assert!(test.refuses("commit-confirm 0").contains("from 1 to 1440"));
     test.says("commit-confirm 7");
     assert_eq!(test.fake.0.borrow().commits[2].confirm_minutes, Some(7));
+    for (line, mtu) in [("commit-confirm", 1310), ("commit confirm comment 'a try'", 1320)] {
+        test.says(&format!("set interfaces wireguard wg0 mtu {mtu}"));
+        assert!(test.says(line).contains("undone in 10 minutes"), "{line}");
+    }
+    assert_eq!(test.fake.0.borrow().commits[4].comment.as_deref(), Some("a try"));
+}
+
+#[test]
+fn a_commit_of_another_session_is_shown_before_it_is_confirmed() {
+    let mut test = Test::new();
+    assert!(test.refuses("confirm").contains("no commit waits"));
+    let other = |test: &Test, user: &str, mtu: u32| {
+        let mut kept = test.fake.0.borrow_mut();
+        kept.revisions.push(format!("{TEXT}set interfaces wireguard wg0 mtu {mtu}\n"));
+        kept.other = Some(user.to_owned());
+        let revision = kept.revisions.len() as u64;
+        kept.confirm = Some(Unconfirmed { revision, seconds_left: 90, back_to: 1, failed: None });
+    };
+    other(&test, "alice", 1400);
+    let said = test.refuses("confirm");
+    assert!(said.starts_with("Committed by alice, ") && said.contains("\n+mtu 1400\n"), "{said}");
+    assert!(said.ends_with("type confirm again"), "{said}");
+    // Another one meanwhile is shown, too.
+    other(&test, "alice", 1300);
+    assert!(test.refuses("confirm").contains("\n+mtu 1300\n"));
+    assert_eq!(test.says("confirm"), "The last change stays in force\n");
+    // One's own of another session is shown, and confirmed at once.
+    other(&test, "root", 1200);
+    let said = test.says("confirm");
+    assert!(said.contains("\n+mtu 1200\n") && said.ends_with("The last change stays in force\n"), "{said}");
+    // But not if this session has committed another one, which was undone.
+    test.says("set interfaces wireguard wg0 mtu 1250");
+    test.says("commit-confirm 5");
+    other(&test, "root", 1210);
+    assert!(test.refuses("confirm").contains("\n+mtu 1210\n"));
+}
+
+#[test]
+fn a_commit_counts_although_the_daemon_ends_after_it() {
+    let mut test = Test::new();
+    test.fake.0.borrow_mut().is_ending = true;
+    test.says("set interfaces wireguard wg0 mtu 1400");
+    let said = test.says("commit");
+    assert!(said.starts_with("Warning: the change is in force, and the daemon does not answer"), "{said}");
+    assert!(!test.session.is_changed());
+    assert_eq!(test.says("commit"), "No configuration changes to commit\n");
 }
 
 #[test]

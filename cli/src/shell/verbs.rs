@@ -52,6 +52,11 @@ const COMMIT: Follows = Follows::Words(&[
     ("comment", "Say what the change is for"),
     ("confirm", "Undo the change after so many minutes unless it is confirmed"),
 ]);
+/// What may follow a commit that must be confirmed.
+pub(crate) const COMMIT_CONFIRM: Follows = Follows::Words(&[
+    ("<minutes>", "Minutes until the change is undone, 1 to 1440; 10 if none are given"),
+    ("comment", "Say what the change is for"),
+]);
 const COMPARE: Follows = Follows::Revision(&[("saved", "Compare with the file of the daemon")]);
 
 /// All commands, in the order of the alphabet.
@@ -60,7 +65,7 @@ pub(crate) static VERBS: &[Verb] = &[
     verb("commit", COMMIT, "Put the candidate in force", commit::commit),
     verb(
         "commit-confirm",
-        Follows::Words(&[]),
+        COMMIT_CONFIRM,
         "Put the candidate in force, and undo it after so many minutes unless it is confirmed",
         commit::commit_confirm,
     ),

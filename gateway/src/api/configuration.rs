@@ -1,7 +1,7 @@
 //! The configuration in force and its revisions: shown, and changed by commits.
 
 use super::Shown;
-use super::model::{Commit, Committed, Confirmed, InForce, Problem, Revision, Saved};
+use super::model::{Commit, Committed, Confirm, Confirmed, InForce, Problem, Revision, Saved};
 use super::server::{COMMIT, problem, unreadable};
 use super::status::{ordered, without_file};
 use crate::daemon::archive::ArchiveError;
@@ -74,9 +74,18 @@ async fn commit(
     Ok(Json(committed))
 }
 
-async fn confirm(State(shown): State<Shown>) -> Result<Json<Confirmed>, Response> {
-    let (_, orders) = shown.transactions().ok_or_else(without_file)?;
-    ordered(orders, Order::Confirm).await?.map(Json).map_err(rejected)
+async fn confirm(
+    State(shown): State<Shown>,
+    request: Result<Json<Confirm>, JsonRejection>,
+) -> Result<Json<Confirmed>, Response> {
+    let Json(Confirm { revision }) = request.map_err(|rejection| unreadable(&rejection))?;
+    let (ledger, orders) = shown.transactions().ok_or_else(without_file)?;
+    // Undoing it may take long.
+    if let Some(late) = ledger.unconfirmable() {
+        return Err((StatusCode::LOCKED, Json(late)).into_response());
+    }
+    let confirmed = ordered(orders, |reply| Order::Confirm(revision, reply)).await?;
+    confirmed.map(Json).map_err(rejected)
 }
 
 async fn saved(
@@ -85,7 +94,7 @@ async fn saved(
 ) -> Result<Json<()>, Response> {
     let Json(saved) = saved.map_err(|rejection| unreadable(&rejection))?;
     let (ledger, _) = shown.transactions().ok_or_else(without_file)?;
-    if let Some(locked) = ledger.locked() {
+    if let Some(locked) = ledger.unsavable() {
         return Err((StatusCode::LOCKED, Json(locked)).into_response());
     }
     if saved.hash.len() != DIGEST || !saved.hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -94,14 +94,16 @@ impl Shown {
     }
 
     fn status(&self) -> Status {
-        let configuration = self.itself.file.get().map(|served| lock(&served.configuration).clone());
+        let served = self.itself.file.get();
+        let configuration = served.map(|served| lock(&served.configuration).clone());
+        let undoing = served.and_then(|served| served.ledger.undoing());
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process: std::process::id(),
             started: self.itself.started,
             configuration,
             refused: lock(&self.itself.refused).values().cloned().collect(),
-            warnings: lock(&self.itself.needs).warnings(),
+            warnings: undoing.into_iter().chain(lock(&self.itself.needs).warnings()).collect(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Points of a commit at which a test ends the process, as `kill -9` or a loss of power would.
+//! Points of a commit at which a test ends the process, as `kill -9` or a loss of power would; or, as `term:POINT`, as systemd does.
 
 use rustix::process::{Signal, getpid, kill_process};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,9 +30,17 @@ pub(super) fn arm() {
 /// Ends the process here if the environment says so.
 pub(super) fn point(name: &str) {
     debug_assert!(POINTS.contains(&name), "{name}");
-    if STARTED.load(Ordering::Relaxed) && std::env::var_os(VARIABLE).is_some_and(|wanted| wanted == name) {
-        tracing::warn!("{VARIABLE}={name}: this process ends here");
+    if !STARTED.load(Ordering::Relaxed) {
+        return;
+    }
+    let Ok(wanted) = std::env::var(VARIABLE) else { return };
+    let (signal, wanted) = match wanted.strip_prefix("term:") {
+        Some(wanted) => (Signal::TERM, wanted),
+        None => (Signal::KILL, &*wanted),
+    };
+    if wanted == name {
+        tracing::warn!("{VARIABLE}: this process is sent {signal:?} at {name}");
         // It cannot fail: a process may always end itself.
-        let _ = kill_process(getpid(), Signal::KILL);
+        let _ = kill_process(getpid(), signal);
     }
 }

@@ -1,9 +1,11 @@
 //! The configuration in force and its revisions, as the daemon changes them and the API shows them.
 
-use super::archive::revision::{Deadline, Header, digest};
+use super::archive::revision::{Header, digest};
 use super::archive::{Archive, ArchiveError, Entry};
+use super::candidate::split;
+use super::provisional::Provisional;
 use super::running::Running;
-use crate::api::model::{self, Confirm, Problem, Saved};
+use crate::api::model::{self, Advice, Problem, Saved, Unconfirmed};
 use crate::clock::{since_boot, utc};
 use config::Text;
 use std::path::PathBuf;
@@ -25,6 +27,8 @@ struct State {
     /// SHA-256 of the file as it was last loaded or saved, and of the lines that it stands for.
     file: String,
     saved: String,
+    /// The commit that must be confirmed, or is being undone.
+    provisional: Option<Provisional>,
 }
 
 impl Ledger {
@@ -33,11 +37,12 @@ impl Ledger {
         file: PathBuf,
         archive: Result<Arc<Archive>, Problem>,
         running: Running,
-        revision: u64,
+        (revision, provisional): (u64, Option<Provisional>),
         loaded: (String, &Text),
     ) -> Self {
         let saved = digest(loaded.1.bytes());
-        Self { file, archive, state: Mutex::new(State { running, revision, file: loaded.0, saved }) }
+        let state = State { running, revision, file: loaded.0, saved, provisional };
+        Self { file, archive, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -64,14 +69,25 @@ impl Ledger {
         self.state().file.clone()
     }
 
-    /// Another configuration is in force.
+    /// Less is in force than was thought.
     pub(super) fn set_running(&self, running: Running) {
         self.state().running = running;
     }
 
-    /// It is this revision.
-    pub(super) fn set_revision(&self, revision: u64) {
-        self.state().revision = revision;
+    /// Another configuration is in force. All of it at once: a session that begins gets what belongs together.
+    pub(super) fn put_in_force(&self, running: Running, revision: u64, provisional: Option<Provisional>) {
+        let mut state = self.state();
+        (state.running, state.revision, state.provisional) = (running, revision, provisional);
+    }
+
+    /// The commit that must be confirmed, or is being undone.
+    pub(super) fn provisional(&self) -> Option<Provisional> {
+        self.state().provisional.clone()
+    }
+
+    /// What became of it.
+    pub(super) fn set_provisional(&self, provisional: Option<Provisional>) {
+        self.state().provisional = provisional;
     }
 
     /// The file was loaded, and has these lines.
@@ -93,27 +109,44 @@ impl Ledger {
         state.file = saved.hash;
     }
 
-    /// What must be confirmed of what is in force.
-    pub(super) fn unconfirmed(&self) -> Option<Deadline> {
-        match self.archive.as_ref().ok()?.entry(self.revision())? {
-            Entry::Whole { header, is_confirmed: false } => header.confirm,
-            _ => None,
-        }
+    /// Why nothing may be committed now, if a commit must be confirmed first. One that could not be undone is in nobody's way.
+    pub(super) fn locked(&self) -> Option<Problem> {
+        let open = self.provisional().filter(Provisional::is_open)?.shown(since_boot());
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+        let until = utc(wall + open.seconds_left);
+        let error = format!("revision {} must be confirmed first", open.revision);
+        Some(Problem { error, fix: Some(format!("type confirm, or wait until {} UTC", &until[11..16])) })
     }
 
-    /// Why nothing may be changed now, if a commit must be confirmed first.
-    pub fn locked(&self) -> Option<Problem> {
-        let left = self.unconfirmed()?.deadline.saturating_sub(since_boot());
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
-        let until = utc(wall + left);
-        let error = format!("revision {} must be confirmed first", self.revision());
-        Some(Problem { error, fix: Some(format!("type confirm, or wait until {} UTC", &until[11..16])) })
+    /// Why what is in force must not be saved now.
+    pub fn unsavable(&self) -> Option<Problem> {
+        self.locked()
+            .or_else(|| self.undoing().map(|Advice { what, fix }| Problem { error: what, fix: Some(fix) }))
+    }
+
+    /// Why a commit that must be confirmed cannot be any more.
+    pub fn unconfirmable(&self) -> Option<Problem> {
+        let undone = self.provisional().filter(|it| !it.is_open())?;
+        let error = format!("revision {} was not confirmed in time, and is being undone", undone.revision);
+        Some(Problem { error, fix: Some("see: show system commit; then commit it again".to_owned()) })
+    }
+
+    /// The warning about a commit that could not be undone yet.
+    pub fn undoing(&self) -> Option<Advice> {
+        let Unconfirmed { back_to, seconds_left, failed, .. } = self.provisional()?.shown(since_boot());
+        let (why, fix) = split(&failed?);
+        Some(Advice {
+            what: format!(
+                "going back to revision {back_to} has failed, and is tried again in {seconds_left} s: {why}"
+            ),
+            fix: fix.unwrap_or_else(|| "commit what is to be in force; or postern reload".to_owned()),
+        })
     }
 
     /// What is in force.
     pub fn in_force(&self) -> model::InForce {
-        let confirm = self.unconfirmed().map(left);
         let state = self.state();
+        let confirm = state.provisional.as_ref().map(|it| it.shown(since_boot()));
         let text = state.running.text();
         model::InForce {
             revision: state.revision,
@@ -129,7 +162,8 @@ impl Ledger {
     /// All revisions, the newest first.
     pub fn revisions(&self) -> Vec<model::Revision> {
         let Ok(archive) = &self.archive else { return Vec::new() };
-        archive.list().into_iter().map(|(number, entry)| self.shown(number, entry)).collect()
+        let open = self.open();
+        archive.list().into_iter().map(|(number, entry)| shown(number, entry, open.as_ref())).collect()
     }
 
     /// A revision with its lines. Waits for the disk.
@@ -138,31 +172,34 @@ impl Ledger {
         let (_, text) = archive.read(number)?;
         let entry = archive.entry(number).ok_or(ArchiveError::Unknown(number))?;
         Ok(model::RevisionText {
-            revision: self.shown(number, entry),
+            revision: shown(number, entry, self.open().as_ref()),
             text: text.as_str().unwrap_or_default().into(),
         })
     }
 
-    /// What the API shows of a revision. Only the one in force can still be confirmed.
-    fn shown(&self, number: u64, entry: Entry) -> model::Revision {
-        match entry {
-            Entry::Corrupt(path) => model::Revision {
-                revision: number,
-                corrupt: Some(path.display().to_string()),
-                ..model::Revision::default()
-            },
-            Entry::Whole {
-                header: Header { revision, time, user, via, comment, confirm, .. },
-                is_confirmed,
-            } => {
-                let is_open = !is_confirmed && revision == self.revision();
-                let confirm = confirm.filter(|_| is_open).map(left);
-                model::Revision { revision, time, user, via, comment, confirm, corrupt: None }
-            }
-        }
+    /// The commit that must be confirmed, or is being undone, with the revision in force.
+    fn open(&self) -> Option<(u64, Unconfirmed)> {
+        let state = self.state();
+        let open = state.provisional.as_ref()?.shown(since_boot());
+        // What is left of one that is being undone has a revision of its own.
+        let shown_at =
+            if open.failed.is_some() && state.revision > 0 { state.revision } else { open.revision };
+        Some((shown_at, open))
     }
 }
 
-fn left(Deadline { deadline, back_to }: Deadline) -> Confirm {
-    Confirm { seconds_left: deadline.saturating_sub(since_boot()), back_to }
+/// What the API shows of a revision.
+fn shown(number: u64, entry: Entry, open: Option<&(u64, Unconfirmed)>) -> model::Revision {
+    let confirm = open.filter(|(at, _)| *at == number).map(|(_, open)| open.clone());
+    match entry {
+        Entry::Corrupt(path) => model::Revision {
+            revision: number,
+            confirm,
+            corrupt: Some(path.display().to_string()),
+            ..model::Revision::default()
+        },
+        Entry::Whole { header: Header { revision, time, user, via, comment, .. }, .. } => {
+            model::Revision { revision, time, user, via, comment, confirm, corrupt: None }
+        }
+    }
 }

@@ -10,6 +10,7 @@ pub mod file;
 pub mod ledger;
 pub mod needs;
 pub mod order;
+mod provisional;
 pub mod rejected;
 pub mod running;
 pub mod serve;
@@ -106,6 +107,8 @@ pub struct Daemon {
     engine_rules: EngineRules,
     /// Whether nothing is to stay closed at the end.
     open_at_exit: bool,
+    /// What the machine does not have, as was logged.
+    advised: BTreeSet<String>,
     shown: Shown,
 }
 
@@ -125,7 +128,8 @@ impl Daemon {
         let shown = Shown::new(Arc::clone(&engines), views);
         shown.set_held(host.held());
         let context = Context { engines, events, host, machine, https: https.into() };
-        Self { context, services, engine_rules: EngineRules::default(), open_at_exit: false, shown }
+        let engine_rules = EngineRules::default();
+        Self { context, services, engine_rules, open_at_exit: false, advised: BTreeSet::new(), shown }
     }
 
     /// Whether there is any interface.
@@ -162,8 +166,11 @@ impl Daemon {
         self.context.host.release(Some(&protected));
         self.engine_rules = rules;
         self.shown.set_refused(shown_refusals(&refused).collect());
-        for advice in needs.warnings() {
-            tracing::warn!("{}\n  fix: {}", advice.what, advice.fix);
+        let advised =
+            needs.warnings().into_iter().map(|it| format!("{}\n  fix: {}", it.what, it.fix)).collect();
+        let before = std::mem::replace(&mut self.advised, advised);
+        for advice in self.advised.difference(&before) {
+            tracing::warn!("{advice}");
         }
         self.shown.set_needs(needs);
         refused

@@ -14,14 +14,15 @@ pub enum Order {
     Reload(Option<oneshot::Sender<Reloaded>>),
     /// Put changes in force.
     Commit(Commit, oneshot::Sender<Result<Committed, Rejected>>),
-    /// Keep what was committed to be confirmed.
-    Confirm(oneshot::Sender<Result<Confirmed, Rejected>>),
+    /// Keep the commit of this revision, which is undone otherwise.
+    Confirm(u64, oneshot::Sender<Result<Confirmed, Rejected>>),
 }
 
 /// Gives orders to a daemon.
 #[derive(Clone)]
 pub struct Orders {
     queue: mpsc::Sender<Order>,
+    confirms: mpsc::Sender<Order>,
     stop: Arc<Notify>,
 }
 
@@ -29,7 +30,9 @@ pub struct Orders {
 pub struct Inbox {
     /// They are carried out one after the other.
     pub(super) orders: mpsc::Receiver<Order>,
-    /// This one overtakes them.
+    /// Confirmations overtake them: their time is short.
+    pub(super) confirms: mpsc::Receiver<Order>,
+    /// This one overtakes all.
     pub(super) stop: Stop,
 }
 
@@ -41,13 +44,18 @@ impl Orders {
     /// The two ends.
     pub fn channel() -> (Self, Inbox) {
         let ((queue, orders), stop) = (mpsc::channel(WAITING), Arc::new(Notify::new()));
-        (Self { queue, stop: Arc::clone(&stop) }, Inbox { orders, stop: Stop(stop) })
+        let (confirm, confirms) = mpsc::channel(WAITING);
+        (
+            Self { queue, confirms: confirm, stop: Arc::clone(&stop) },
+            Inbox { orders, confirms, stop: Stop(stop) },
+        )
     }
 
     /// Gives an order; whether it will be carried out. It is not if too many others wait, or the daemon has ended.
     #[must_use]
     pub fn give(&self, order: Order) -> bool {
-        self.queue.try_send(order).is_ok()
+        let queue = if matches!(order, Order::Confirm(..)) { &self.confirms } else { &self.queue };
+        queue.try_send(order).is_ok()
     }
 
     /// Ends the daemon, also while it waits for a name server or a file.
@@ -99,6 +107,7 @@ mod tests {
         let (orders, inbox) = Orders::channel();
         let taken = (0..=WAITING).filter(|_| orders.give(Order::Reload(None))).count();
         assert_eq!(taken, WAITING);
+        assert!(orders.give(Order::Confirm(7, oneshot::channel().0)), "one that is not kept waiting by them");
         drop(inbox);
         assert!(!orders.give(Order::Reload(None)), "it has ended");
     }

@@ -37,9 +37,10 @@ impl From<ArchiveError> for Rejected {
         let problem = problem(&error.to_string());
         match error {
             ArchiveError::Full { .. } => Self::Full(problem),
-            ArchiveError::Unknown(_) | ArchiveError::Corrupt { .. } | ArchiveError::Foreign(..) => {
-                Self::NoBase(problem)
-            }
+            ArchiveError::Unknown(_)
+            | ArchiveError::Corrupt { .. }
+            | ArchiveError::Aside(..)
+            | ArchiveError::Foreign(..) => Self::NoBase(problem),
             ArchiveError::Io { .. } | ArchiveError::Busy(_) => Self::Unavailable(problem),
         }
     }

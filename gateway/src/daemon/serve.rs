@@ -13,11 +13,12 @@ use super::file::{ConfigFile, FileError, Read};
 use super::ledger::Ledger;
 use super::order::{Inbox, Order, Orders, Stop};
 use super::running::Running;
-use super::start::{Beginning, begin, of_revision};
-use super::transactions::Transactions;
+use super::start::{Beginning, begin};
+use super::transactions::{Change, Transactions, checked};
 use super::{Daemon, fault};
 use crate::api;
 use crate::api::model::{ReloadOutcome, Reloaded, Via};
+use crate::clock::since_boot;
 use crate::host::Host;
 use crate::host::netlink::NetlinkError;
 use crate::https::{self, Process};
@@ -32,10 +33,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Interval, MissedTickBehavior};
 
 /// How often it is looked again at what could not be served, and where those are who do not answer.
 const MAINTENANCE: Duration = Duration::from_secs(15);
+
+/// How often other tasks get their turn at the end: more often than an answer needs on its way to the socket.
+const TURNS: usize = 16;
 
 /// What a daemon reports to the program that started it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,9 +120,12 @@ where
         server.daemon.give_up();
         return Err(ServeError::Nothing(error));
     }
+    server.transactions.now_waits(&refused, &server.daemon);
     leave_out(refused, &server.transactions.ledger);
     if let Some(via) = recorded {
-        server.transactions.record(via, kept, warnings).await;
+        let running = server.transactions.ledger.running();
+        let change = Change { via, running, kept, warnings, provisional: None };
+        server.transactions.record(change).await;
     }
     if let Err(error) = server.open_api(&api, orders).await {
         server.daemon.give_up();
@@ -133,9 +140,25 @@ where
     port::heap::give_back();
     fault::arm();
     server.obey(&mut inbox).await;
+    // A commit that is in force was answered: the answer must leave.
+    for _ in 0..TURNS {
+        tokio::task::yield_now().await;
+    }
     (server.tell)(Event::Stopping);
     server.daemon.stop(open_at_exit);
     Ok(())
+}
+
+/// What a daemon does next.
+enum Next {
+    /// It ends.
+    Stop,
+    Order(Order),
+    /// A commit is undone that was not confirmed.
+    Undo,
+    /// Another program has deleted an interface.
+    Gone(Removed),
+    Maintain,
 }
 
 /// The daemon, and what it keeps of the configuration.
@@ -155,15 +178,16 @@ impl<T: Fn(Event)> Server<T> {
         maintenance.set_missed_tick_behavior(MissedTickBehavior::Delay);
         maintenance.tick().await;
         loop {
-            let is_done = tokio::select! {
-                () = inbox.stop.ordered() => return,
-                Some(gone) = self.removed.recv() => {
+            let overdue = self.transactions.overdue();
+            let is_done = match next(inbox, overdue, &mut self.removed, &mut maintenance).await {
+                Next::Stop => return,
+                Next::Gone(gone) => {
                     self.daemon.forget(&gone.0);
                     Some(())
                 }
-                _ = maintenance.tick() => inbox.stop.unless_ordered(self.daemon.maintain()).await,
-                () = self.transactions.overdue() => self.revert(&inbox.stop).await,
-                Some(order) = inbox.orders.recv() => self.carry_out(order, &inbox.stop).await,
+                Next::Maintain => inbox.stop.unless_ordered(self.daemon.maintain()).await,
+                Next::Undo => self.undo(&inbox.stop).await,
+                Next::Order(order) => self.carry_out(order, &inbox.stop).await,
             };
             if is_done.is_none() {
                 return;
@@ -195,8 +219,8 @@ impl<T: Fn(Event)> Server<T> {
                 // One that asks no more has the answer in the archive.
                 let _ = reply.send(outcome);
             }
-            Order::Confirm(reply) => {
-                let _ = reply.send(self.transactions.confirm().await);
+            Order::Confirm(revision, reply) => {
+                let _ = reply.send(self.transactions.confirm(revision).await);
             }
         }
         // The answer leaves first.
@@ -214,39 +238,43 @@ impl<T: Fn(Event)> Server<T> {
         Ok(())
     }
 
-    /// A commit was not confirmed in time: what was in force before it comes back, or else the file.
-    async fn revert(&mut self, stop: &Stop) -> Option<()> {
+    /// A commit was not confirmed in time, or could not be undone before: what was in force before it comes back. What cannot is
+    /// tried again.
+    async fn undo(&mut self, stop: &Stop) -> Option<()> {
         let ledger = Arc::clone(&self.transactions.ledger);
-        let (revision, back_to) = (ledger.revision(), ledger.unconfirmed()?.back_to);
-        tracing::warn!("revision {revision} was not confirmed in time: revision {back_to} comes back");
-        let found = match ledger.archive() {
-            Ok(archive) => of_revision(archive, back_to).await,
-            Err(_) => None,
-        };
-        let (tree, settings, warnings) = match found {
-            Some(found) => found,
-            None => match stop.unless_ordered(self.file.read_apart()).await? {
-                Ok(Read { tree, settings, warnings, .. }) => (tree, settings, warnings),
-                Err(error) => {
-                    tracing::error!("neither revision {back_to} nor the file can come back: {error}");
-                    ledger.set_revision(0);
-                    return Some(());
-                }
-            },
+        let Some(mut undone) = ledger.provisional() else { return Some(()) };
+        let (revision, back_to) = (undone.revision, undone.deadline.back_to);
+        if undone.is_open() {
+            tracing::warn!("revision {revision} was not confirmed in time: revision {back_to} comes back");
+        }
+        undone.begin_undoing();
+        ledger.set_provisional(Some(undone.clone()));
+        let Some((tree, settings, warnings)) = checked(undone.before.tree()) else {
+            undone.fails("it cannot be read".to_owned(), since_boot());
+            ledger.set_provisional(Some(undone));
+            return Some(());
         };
         let kept = settings.commit_revisions;
         let old = ledger.running().tree();
         forget(&mut self.removed, &mut self.daemon);
         let refused = stop.unless_ordered(self.daemon.apply(settings, Policy::EachPath)).await?;
         fault::point("applied");
+        self.transactions.now_waits(&refused, &self.daemon);
         let (refused, _) = without_retried(refused);
-        for error in refused.values() {
-            tracing::error!("{error}");
+        let is_undone = refused.is_empty();
+        if !is_undone {
+            undone.cannot_be_undone(&refused);
         }
         let mut running = ledger.running();
         running.take_over(tree, &refused, &old);
-        ledger.set_running(running);
-        self.transactions.record(Via::Confirm, kept, warnings).await;
+        let provisional = (!is_undone).then_some(undone);
+        if !is_undone && running.text().bytes() == ledger.running().text().bytes() {
+            ledger.set_provisional(provisional);
+            return Some(());
+        }
+        let change = Change { via: Via::Confirm, running, kept, warnings, provisional };
+        self.transactions.record(change).await;
+        tracing::info!("revision {} is in force", ledger.revision());
         port::heap::give_back();
         Some(())
     }
@@ -269,7 +297,9 @@ impl<T: Fn(Event)> Server<T> {
         }
         // What has gone is made again,
         forget(&mut self.removed, &mut self.daemon);
-        let (refused, retried) = without_retried(self.daemon.apply(settings, Policy::EachPath).await);
+        let refused = self.daemon.apply(settings, Policy::EachPath).await;
+        self.transactions.now_waits(&refused, &self.daemon);
+        let (refused, retried) = without_retried(refused);
         // and what went meanwhile is not in force.
         let gone = forget(&mut self.removed, &mut self.daemon);
         for error in refused.values() {
@@ -277,8 +307,8 @@ impl<T: Fn(Event)> Server<T> {
         }
         ledger.has_loaded(hash, Running::new(&tree).text());
         running.take_over(tree, &refused, &old);
-        ledger.set_running(running);
-        self.transactions.record(Via::Reload, kept, warnings).await;
+        let change = Change { via: Via::Reload, running, kept, warnings, provisional: None };
+        self.transactions.record(change).await;
         let names: Vec<String> = refused.keys().map(ToString::to_string).collect();
         let file = self.file.path().display();
         if !gone.is_empty() {
@@ -297,6 +327,25 @@ impl<T: Fn(Event)> Server<T> {
         let errors = refused.values().map(ToString::to_string).chain([place]);
         let errors = retried.into_iter().chain(errors);
         Reloaded::new(ReloadOutcome::PartlyInForce, changes, errors.collect())
+    }
+}
+
+/// What comes next. Of what is there at once, it is the first of these: a confirmation counts that came before a commit began to be
+/// undone, and many orders cannot keep a commit from being undone.
+async fn next(
+    inbox: &mut Inbox,
+    overdue: impl Future<Output = ()>,
+    removed: &mut mpsc::UnboundedReceiver<Removed>,
+    maintenance: &mut Interval,
+) -> Next {
+    tokio::select! {
+        biased;
+        () = inbox.stop.ordered() => Next::Stop,
+        Some(order) = inbox.confirms.recv() => Next::Order(order),
+        () = overdue => Next::Undo,
+        Some(gone) = removed.recv() => Next::Gone(gone),
+        _ = maintenance.tick() => Next::Maintain,
+        Some(order) = inbox.orders.recv() => Next::Order(order),
     }
 }
 
@@ -341,4 +390,27 @@ fn deleted_meanwhile(name: &str) -> String {
 fn unchanged(error: &FileError) -> Reloaded {
     tracing::error!("the configuration is unchanged: {error}");
     Reloaded::new(ReloadOutcome::Refused, Vec::new(), vec![error.to_string()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::oneshot;
+
+    #[tokio::test]
+    async fn a_confirmation_comes_before_undoing_and_undoing_before_other_orders() {
+        let (orders, mut inbox) = Orders::channel();
+        let (_gone, mut removed) = mpsc::unbounded_channel();
+        let mut maintenance = tokio::time::interval(MAINTENANCE);
+        maintenance.tick().await;
+        // A choice by chance would be the right one now and then.
+        for _ in 0..50 {
+            assert!(orders.give(Order::Reload(None)) && orders.give(Order::Confirm(7, oneshot::channel().0)));
+            let mut next =
+                async || next(&mut inbox, std::future::ready(()), &mut removed, &mut maintenance).await;
+            assert!(matches!(next().await, Next::Order(Order::Confirm(7, _))));
+            assert!(matches!(next().await, Next::Undo));
+            assert!(matches!(inbox.orders.try_recv(), Ok(Order::Reload(None))));
+        }
+    }
 }

@@ -7,30 +7,32 @@
 //!
 //! What waits for the disk does so in a thread beside the runtime.
 
+mod recording;
+
+pub(super) use recording::Change;
+
 use super::Daemon;
 use super::archive::revision::{Deadline, Header};
-use super::archive::{Archive, ArchiveError, Entry, Pending};
+use super::archive::{Archive, ArchiveError, Pending};
 use super::candidate::{self, Candidate, Others};
 use super::ledger::Ledger;
 use super::order::Stop;
+use super::provisional::Provisional;
 use super::rejected::{Rejected, invalid, problem};
 use super::running::Running;
 use super::{fault, is_in_force};
-use crate::api::model::{Commit, Committed, Confirmed, Problem, Via};
+use crate::api::model::{Commit, Committed, Via};
 use crate::clock::{since_boot, utc};
 use crate::service::{Policy, Refusal, Refused};
 use config::{Path, Settings, Tree, diff};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::time::sleep;
 
 /// The longest comment and name of a user, in bytes: the first line of a revision has an end.
 const LONGEST_WORDS: usize = 4096;
 /// The longest time until a commit must be confirmed: 45 days.
 const LONGEST_MINUTES: u32 = 65_535;
-/// How often the time until a commit must be confirmed is looked at: the machine may sleep.
-const WATCHED: Duration = Duration::from_secs(5);
 
 /// Does what waits for the disk in a thread beside the runtime.
 pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -47,13 +49,13 @@ pub(super) struct Transactions {
     boot: String,
     /// What was warned of already.
     warned: BTreeSet<String>,
+    /// What is tried again by itself, and why it is not in force: this was told already.
+    waiting: BTreeMap<Path, String>,
 }
 
 /// A commit that may be applied.
 struct Ready {
     candidate: Candidate,
-    /// What is in force.
-    running: Tree,
     changes: Vec<String>,
     /// Whether it is in force already. Values in another order are no change that is shown, and one that counts.
     is_same: bool,
@@ -63,7 +65,7 @@ struct Ready {
 
 impl Transactions {
     pub(super) fn new(ledger: Arc<Ledger>, boot: String, warnings: Vec<String>) -> Self {
-        Self { ledger, boot, warned: warnings.into_iter().collect() }
+        Self { ledger, boot, warned: warnings.into_iter().collect(), waiting: BTreeMap::new() }
     }
 
     /// Puts a commit in force, or says why not. `None` if the daemon is to stop: then it is not in force.
@@ -86,14 +88,20 @@ impl Transactions {
             Err(problem) => return Some(Err(Rejected::Unavailable(problem.clone()))),
         };
         let header = self.header(&request, &ready.candidate);
-        let Ready { candidate: Candidate { tree, text, settings, warnings: all, .. }, running, .. } = ready;
+        let Ready { candidate: Candidate { tree, text, settings, warnings: all, .. }, .. } = ready;
         let new = Running::printed(tree, text);
         let pending = match prepare(&archive, header, &new).await {
             Ok(pending) => pending,
             Err(error) => return Some(Err(error.into())),
         };
-        let kept = settings.commit_revisions;
-        let refused = stop.unless_ordered(daemon.apply(settings, Policy::AllOrNothing)).await?;
+        let (kept, before) = (settings.commit_revisions, self.ledger.running());
+        let open_at_exit = daemon.open_at_exit;
+        let applied = stop.unless_ordered(daemon.apply(settings, Policy::AllOrNothing)).await;
+        let Some(refused) = applied else {
+            // It is not in force, and does not say what is open now.
+            daemon.open_at_exit = open_at_exit;
+            return None;
+        };
         fault::point("applied");
         if !is_in_force(&refused) {
             drop(pending);
@@ -102,16 +110,49 @@ impl Transactions {
         let header = match publish(&archive, pending, kept).await {
             Ok(header) => header,
             Err(error) => {
-                undo(&running, daemon).await;
+                self.undo(before, daemon).await;
                 return Some(Err(error.into()));
             }
         };
         self.warned = all.into_iter().collect();
-        self.ledger.set_running(new);
-        self.ledger.set_revision(header.revision);
+        let provisional = header.confirm.map(|confirm| Provisional::new(header.revision, confirm, before));
+        let confirm = provisional.as_ref().map(|it| it.shown(since_boot()));
+        self.ledger.put_in_force(new, header.revision, provisional);
         tell(&header, &ready.changes);
-        let warnings = ready.warnings.into_iter().chain(refused.values().map(retried)).collect();
-        Some(Ok(Committed { revision: header.revision, changes: ready.changes, warnings }))
+        let warnings = ready.warnings.into_iter().chain(self.not_told(&refused)).collect();
+        self.now_waits(&refused, daemon);
+        Some(Ok(Committed { revision: header.revision, changes: ready.changes, warnings, confirm }))
+    }
+
+    /// What is tried again by itself, and did not have to be before.
+    fn not_told(&self, refused: &Refused) -> Vec<String> {
+        let is_new = |(path, refusal): &(&Path, &Refusal)| {
+            self.waiting.get(*path).is_none_or(|told| *told != refusal.to_string())
+        };
+        let new = refused.iter().filter(is_new);
+        new.map(|(_, refusal)| format!("{refusal}\n  it is tried again")).collect()
+    }
+
+    /// This is not in force, and what is tried again of it was told.
+    pub(super) fn now_waits(&mut self, refused: &Refused, daemon: &Daemon) {
+        let pending = daemon.pending();
+        self.waiting.retain(|path, _| pending.contains(path));
+        let retried = refused.iter().filter(|(_, refusal)| refusal.is_temporary());
+        self.waiting.extend(retried.map(|(path, refusal)| (path.clone(), refusal.to_string())));
+    }
+
+    /// Goes back to what was in force before a commit that could not be recorded. What cannot is tried again.
+    async fn undo(&self, before: Running, daemon: &mut Daemon) {
+        let Some((_, settings, _)) = checked(before.tree()) else { return };
+        let refused = daemon.apply(settings, Policy::EachPath).await;
+        if is_in_force(&refused) {
+            return;
+        }
+        let back_to = self.ledger.revision();
+        let deadline = Deadline { minutes: 0, deadline: 0, back_to };
+        let mut undone = Provisional::new(back_to, deadline, before);
+        undone.cannot_be_undone(&refused);
+        self.ledger.set_provisional(Some(undone));
     }
 
     /// What would be refused of it, while nothing is changed.
@@ -130,8 +171,8 @@ impl Transactions {
         if !is_in_force(&refused) {
             return Some(Err(Rejected::Errors(candidate::refused(&refused))));
         }
-        let warnings = warnings.into_iter().chain(refused.values().map(retried)).collect();
-        Some(Ok(Committed { revision: self.ledger.revision(), changes, warnings }))
+        let warnings = warnings.into_iter().chain(self.not_told(&refused)).collect();
+        Some(Ok(Committed { revision: self.ledger.revision(), changes, warnings, confirm: None }))
     }
 
     /// Merges and checks what is to be committed.
@@ -141,7 +182,8 @@ impl Transactions {
             return Err(Rejected::Unconfirmed(problem));
         }
         if request.confirm_minutes.is_some() && self.ledger.revision() == 0 {
-            let why = "what is in force is not in the archive: there is no revision to come back";
+            let why = "what is in force is not in the archive: there is no revision to come back\n  fix: commit without \
+                       confirm; or make room on the disk, then postern reload";
             return Err(Rejected::Unavailable(problem(why)));
         }
         let in_force = self.ledger.running();
@@ -163,14 +205,12 @@ impl Transactions {
         let new = warnings.iter().filter(|warning| !self.warned.contains(*warning)).cloned().collect();
         let candidate = Candidate { warnings, ..candidate };
         let is_same = candidate.text.bytes() == in_force.text().bytes();
-        Ok(Ready { candidate, running, changes, is_same, warnings: new })
+        Ok(Ready { candidate, changes, is_same, warnings: new })
     }
 
     fn header(&self, request: &Commit, candidate: &Candidate) -> Header {
-        let confirm = request.confirm_minutes.map(|minutes| Deadline {
-            deadline: since_boot() + 60 * u64::from(minutes),
-            back_to: self.ledger.revision(),
-        });
+        let back_to = self.ledger.revision();
+        let confirm = request.confirm_minutes.map(|minutes| Deadline { minutes, deadline: 0, back_to });
         Header {
             user: request.user.clone(),
             comment: request.comment.clone(),
@@ -190,63 +230,6 @@ impl Transactions {
             boot: self.boot.clone(),
             file: self.ledger.file(),
             ..Header::default()
-        }
-    }
-
-    /// Keeps what was committed to be confirmed.
-    pub(super) async fn confirm(&self) -> Result<Confirmed, Rejected> {
-        let nothing = "no commit waits to be confirmed: its time may have passed";
-        let waits = self.ledger.archive().ok().filter(|_| self.ledger.unconfirmed().is_some());
-        let Some(archive) = waits else {
-            let problem =
-                Problem { error: nothing.to_owned(), fix: Some("see: show system commit".to_owned()) };
-            return Err(Rejected::Unconfirmed(problem));
-        };
-        let (archive, revision) = (Arc::clone(archive), self.ledger.revision());
-        apart(move || archive.confirm(revision)).await?;
-        tracing::info!("revision {revision} is confirmed");
-        Ok(Confirmed { revision })
-    }
-
-    /// Returns when the time has passed in which a commit must be confirmed.
-    pub(super) async fn overdue(&self) {
-        loop {
-            let left = self.ledger.unconfirmed().map(|confirm| confirm.deadline.saturating_sub(since_boot()));
-            match left {
-                Some(0) => return,
-                Some(left) => sleep(WATCHED.min(Duration::from_secs(left))).await,
-                None => std::future::pending().await,
-            }
-        }
-    }
-
-    /// Another configuration than that of a commit is in force: the file was loaded, or a commit was not confirmed. It is a
-    /// revision too, unless it is that of the newest.
-    pub(super) async fn record(&mut self, via: Via, kept: usize, warnings: Vec<String>) {
-        self.warned = warnings.into_iter().collect();
-        let Ok(archive) = self.ledger.archive() else { return };
-        let running = self.ledger.running();
-        let (newest, text) = (archive.newest(), super::archive::revision::digest(running.text().bytes()));
-        let entry = archive.entry(newest);
-        // One that was not confirmed does not count on.
-        if let Some(Entry::Whole { header, is_confirmed }) = entry
-            && header.text == text
-            && (is_confirmed || header.confirm.is_none())
-        {
-            self.ledger.set_revision(newest);
-            return;
-        }
-        let archive = Arc::clone(archive);
-        let recorded = match prepare(&archive, self.header_of(via), &running).await {
-            Ok(pending) => publish(&archive, pending, kept).await,
-            Err(error) => Err(error),
-        };
-        match recorded {
-            Ok(header) => self.ledger.set_revision(header.revision),
-            Err(error) => {
-                tracing::warn!("the configuration in force is not in the archive: {error}");
-                self.ledger.set_revision(0);
-            }
         }
     }
 }
@@ -270,10 +253,25 @@ pub(super) fn checked(tree: Tree) -> Option<(Tree, Settings, Vec<String>)> {
     }
 }
 
+/// Whether a text has characters that do something to a terminal.
+fn has_control(text: impl AsRef<str>) -> bool {
+    text.as_ref().contains(|character: char| character.is_control() && !matches!(character, '\n' | '\t'))
+}
+
 fn valid(request: &Commit) -> Result<(), Rejected> {
     let words = request.user.len() + request.comment.as_ref().map_or(0, String::len);
     if words > LONGEST_WORDS {
         return Err(invalid("the comment is too long", "shorten it to 4000 characters"));
+    }
+    if request.user.contains(char::is_control) || request.comment.as_ref().is_some_and(has_control) {
+        return Err(invalid("the name or the comment has control characters", "leave them out"));
+    }
+    // A configuration is kept as lines, and read by them again.
+    if request.edits.iter().any(|edit| has_control(edit.as_str()) || edit.as_str().contains('\n')) {
+        return Err(invalid(
+            "an edit has a line break or a control character",
+            "send one line for each edit",
+        ));
     }
     if !matches!(request.via, Via::Cli | Via::Api) {
         return Err(invalid("a commit comes by cli or api", "say so in via"));
@@ -302,19 +300,7 @@ async fn prepare(archive: &Arc<Archive>, header: Header, new: &Running) -> Resul
 
 async fn publish(archive: &Arc<Archive>, pending: Pending, kept: usize) -> Result<Header, ArchiveError> {
     let archive = Arc::clone(archive);
-    apart(move || archive.publish(pending, kept)).await
-}
-
-/// Goes back to what was in force before a commit that could not be recorded.
-async fn undo(running: &Tree, daemon: &mut Daemon) {
-    let Some((_, settings, _)) = checked(running.clone()) else { return };
-    for refusal in daemon.apply(settings, Policy::EachPath).await.values() {
-        tracing::error!("{refusal}");
-    }
-}
-
-fn retried(refusal: &Refusal) -> String {
-    format!("{refusal}\n  it is tried again")
+    apart(move || archive.publish(pending, kept, since_boot())).await
 }
 
 fn tell(header: &Header, changes: &[String]) {

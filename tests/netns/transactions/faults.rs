@@ -4,11 +4,13 @@ use super::{Router, mtu};
 use crate::daemon::key_pair;
 use crate::support::PATIENCE;
 use gateway::clock::since_boot;
+use gateway::daemon::archive::revision::digest;
 use gateway::daemon::fault::{POINTS, VARIABLE};
 use lab::postern::Postern;
 use lab::wait_until;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// Two changes that belong together.
 fn changes() -> [String; 3] {
@@ -28,13 +30,13 @@ fn is_new(router: &Router) -> bool {
     all[0]
 }
 
-fn stop(router: &mut Router, signal: Signal) {
+pub fn stop(router: &mut Router, signal: Signal) {
     router.site.signal(signal);
     router.ended();
 }
 
 /// Starts it so that it will be killed where it passes a point.
-fn start_with(router: &mut Router, point: &str) {
+pub fn start_with(router: &mut Router, point: &str) {
     let _ = std::fs::remove_file(&router.site.socket);
     let mut command = router.site.command(&router.lab);
     command.env(VARIABLE, point);
@@ -75,13 +77,19 @@ fn after_a_kill_the_configuration_is_the_old_or_the_new_one() {
 }
 
 /// Has the time pass in which the newest commit must be confirmed, while no daemon runs.
-fn let_time_pass(router: &Router, left: u64) {
-    let newest = router.file("00000002.conf");
-    let text = std::fs::read_to_string(&newest).expect("it is there");
+pub fn let_time_pass(router: &Router, left: u64) {
+    let_time_pass_at(&router.file("00000002.conf"), left);
+}
+
+/// The same of the commit in a file.
+pub fn let_time_pass_at(file: &Path, left: u64) {
+    let text = std::fs::read_to_string(file).expect("it is there");
     let (header, lines) = text.split_once('\n').expect("a line");
-    let mut header: Value = serde_json::from_str(header.strip_prefix("# ").expect("a header")).expect("JSON");
+    let (_, json) = header.strip_prefix("# ").and_then(|header| header.split_once(' ')).expect("a header");
+    let mut header: Value = serde_json::from_str(json).expect("JSON");
     header["confirm"]["deadline"] = json!(since_boot() + left);
-    std::fs::write(&newest, format!("# {header}\n{lines}")).expect("it is ours");
+    let json = header.to_string();
+    std::fs::write(file, format!("# {} {json}\n{lines}", digest(json.as_bytes()))).expect("it is ours");
 }
 
 #[test]
@@ -114,5 +122,32 @@ fn a_commit_is_undone_although_the_daemon_is_killed_meanwhile() {
         router.start();
         wait_until(PATIENCE, || router.get("configuration")["confirm"].is_null()).expect("it is undone");
         assert!(!is_new(&router), "{point}");
+    }
+}
+
+#[test]
+fn a_commit_during_which_the_daemon_is_stopped_is_in_force_or_not() {
+    for (index, point) in POINTS.iter().enumerate() {
+        let Some(mut router) = Router::new() else { return };
+        stop(&mut router, Signal::TERM);
+        start_with(&mut router, &format!("term:{point}"));
+        let changes = changes();
+        let mut edits: Vec<&str> = changes.iter().map(String::as_str).collect();
+        edits.push("set system open-at-exit");
+        let request = router.request(&edits);
+        let answer = router.asked("POST", "configuration/commit", Some(&request));
+        router.ended();
+        let process = router.site.process.expect("it was started");
+        assert!(router.lab.ended(process).is_some_and(|status| status.success()), "{point}");
+        assert!(!router.file("pending").exists(), "{point}");
+        router.start();
+        let is_new = is_new(&router);
+        assert!(is_new || index < counts_from(), "{point}");
+        // An answer is true; none says nothing.
+        match answer {
+            Some((200, _)) => assert!(is_new, "{point}"),
+            Some((status, answer)) => assert!(!is_new && status == 503, "{point}: {status}: {answer}"),
+            None => {}
+        }
     }
 }

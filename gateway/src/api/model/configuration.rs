@@ -55,6 +55,8 @@ words! {
         Reload = "reload",
         /// The end of the time in which a commit had to be confirmed.
         Confirm = "confirm",
+        /// The start of the daemon, when the newest revision could not be read.
+        Recovery = "recovery",
     }
 }
 
@@ -68,7 +70,7 @@ pub struct InForce {
     /// Whether the file says the same.
     pub saved: bool,
     /// The commit that must still be confirmed, if there is one.
-    pub confirm: Option<Confirm>,
+    pub confirm: Option<Unconfirmed>,
     /// Why nothing can be committed, if so, and what to do.
     pub read_only: Option<super::Problem>,
     /// Lines of `set`, with secrets.
@@ -77,11 +79,16 @@ pub struct InForce {
 
 /// A commit that is undone unless it is confirmed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
-pub struct Confirm {
-    /// The time that is left.
+pub struct Unconfirmed {
+    /// Its revision.
+    pub revision: u64,
+    /// The time that is left; once undoing it has failed, the time until it is tried again.
     pub seconds_left: u64,
-    /// The revision whose configuration comes back.
+    /// The revision whose configuration comes back; 0 for the file.
     pub back_to: u64,
+    /// Why it is not undone yet, although its time has passed.
+    #[serde(default)]
+    pub failed: Option<String>,
 }
 
 /// `GET /v1/configuration/revisions`: a list of these, the newest first.
@@ -98,7 +105,7 @@ pub struct Revision {
     /// What its author said of it.
     pub comment: Option<String>,
     /// The commit must be confirmed, and is not yet.
-    pub confirm: Option<Confirm>,
+    pub confirm: Option<Unconfirmed>,
     /// The file that could not be read, and was set aside; nothing else is known then.
     pub corrupt: Option<String>,
 }
@@ -144,6 +151,9 @@ pub struct Committed {
     pub changes: Vec<String>,
     /// Warnings that did not hold before.
     pub warnings: Vec<String>,
+    /// Until when it must be confirmed, if it must be.
+    #[serde(default)]
+    pub confirm: Option<Unconfirmed>,
 }
 
 /// The answer to a commit of which others have changed something meanwhile (409).
@@ -182,7 +192,14 @@ pub struct CommitError {
     pub fix: Option<String>,
 }
 
-/// `POST /v1/configuration/confirm`: the answer.
+/// `POST /v1/configuration/confirm`: a commit that is to stay in force.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Confirm {
+    /// Its revision. Another one is not confirmed.
+    pub revision: u64,
+}
+
+/// The answer to a commit that was confirmed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Confirmed {
     /// The revision that stays in force.
@@ -210,6 +227,7 @@ mod tests {
             (Via::Start, "start"),
             (Via::Reload, "reload"),
             (Via::Confirm, "confirm"),
+            (Via::Recovery, "recovery"),
         ]);
     }
 

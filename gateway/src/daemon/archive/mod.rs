@@ -4,8 +4,9 @@
 //! pending  ── written, fsync ──> applied ── rename ──> NNNNNNNN.conf ── fsync of the folder
 //! ```
 //!
-//! The rename is the moment from which the revision counts. A file that cannot be read is set aside as `*.corrupt`, and never
-//! overwritten. All functions wait for the disk: they are called in a thread of their own.
+//! The rename is the moment from which the revision counts. Another rename, which a full disk does not refuse, says that it does not
+//! count any more: `NNNNNNNN.replaced`. A file that cannot be read is set aside as `*.corrupt`, and never overwritten. All functions
+//! wait for the disk: they are called in a thread of their own.
 
 pub mod revision;
 
@@ -16,18 +17,22 @@ use rustix::fs::{FlockOperation, flock};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::ops::RangeInclusive;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The first line of a file is not longer: it names what a commit deleted, and a commit may have 16 MiB.
 const LONGEST_HEADER: u64 = 64 << 20;
 
+/// Digits of a number in the name of a file: the next one is a number, too.
+const DIGITS: RangeInclusive<usize> = 8..=15;
+
 /// Why a revision could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// No room is left.
-    #[error("{}: the disk is full: {error}\n  fix: make room there, then commit again", path.display())]
+    #[error("{}: the disk is full: {error}\n  fix: make room there, then try again", path.display())]
     Full {
         /// The file.
         path: PathBuf,
@@ -58,6 +63,9 @@ pub enum ArchiveError {
     /// There is none of that number.
     #[error("there is no revision {0}\n  fix: see which there are: show system commit")]
     Unknown(u64),
+    /// It was set aside before.
+    #[error("revision {0} cannot be read, and was set aside as {path}\n  fix: take another: show system commit", path = .1.display())]
+    Aside(u64, PathBuf),
     /// Its words are not in this version's grammar.
     #[error("revision {0} was written by another version, and cannot be read: {1}")]
     Foreign(u64, String),
@@ -83,6 +91,8 @@ pub enum Entry {
         header: Header,
         /// Whether it was confirmed.
         is_confirmed: bool,
+        /// Whether something else was put in force after it that has no revision.
+        is_replaced: bool,
     },
     /// It was set aside as this file.
     Corrupt(PathBuf),
@@ -110,6 +120,7 @@ pub struct Archive {
 #[derive(Debug)]
 pub struct Pending {
     path: PathBuf,
+    file: File,
     header: Header,
 }
 
@@ -162,9 +173,12 @@ impl Archive {
         for entry in std::fs::read_dir(&self.folder).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
             let Some((number, kind)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
-            let Some(number) = number.parse().ok().filter(|_| number.len() >= 8) else { continue };
+            let Some(number) = number.parse().ok().filter(|_| DIGITS.contains(&number.len())) else {
+                continue;
+            };
             match kind {
-                "conf" => found.push(number),
+                "conf" => found.push((number, false)),
+                "replaced" => found.push((number, true)),
                 "confirmed" => confirmed.push(number),
                 "conf.corrupt" => {
                     self.lock().entry(number).or_insert(Entry::Corrupt(self.folder.join(&name)));
@@ -172,16 +186,20 @@ impl Archive {
                 _ => {}
             }
         }
-        for number in found {
-            let path = self.path(number, "conf");
+        for (number, is_replaced) in found {
+            let path = self.path(number, kind(is_replaced));
             let is_confirmed = confirmed.contains(&number);
             match read_header(&path) {
                 Ok(header) if header.revision == number => {
-                    self.lock().insert(number, Entry::Whole { header, is_confirmed });
+                    self.lock().insert(number, Entry::Whole { header, is_confirmed, is_replaced });
                 }
-                Ok(_) => _ = self.set_aside(number, Damage::Header),
-                Err(HeaderError::Damage(damage)) => _ = self.set_aside(number, damage),
-                Err(HeaderError::Io(error)) => return Err(ArchiveError::new(&path, error)),
+                Ok(_) => _ = self.set_aside(number, path, Damage::Header),
+                Err(HeaderError::Damage(damage)) => _ = self.set_aside(number, path, damage),
+                // The others can be used. It stays where it is: the disk may read it again.
+                Err(HeaderError::Io(error)) => {
+                    tracing::error!("{}: {error}", path.display());
+                    self.lock().insert(number, Entry::Corrupt(path));
+                }
             }
         }
         Ok(())
@@ -200,8 +218,7 @@ impl Archive {
     }
 
     /// Renames a file that cannot be used.
-    fn set_aside(&self, revision: u64, damage: Damage) -> ArchiveError {
-        let path = self.path(revision, "conf");
+    fn set_aside(&self, revision: u64, path: PathBuf, damage: Damage) -> ArchiveError {
         let mut aside = self.path(revision, "conf.corrupt");
         let mut more = 1;
         while aside.exists() {
@@ -233,6 +250,13 @@ impl Archive {
         self.lock().get(&revision).cloned()
     }
 
+    /// The newest revision with these lines, by their SHA-256.
+    pub fn of_text(&self, text: &str) -> Option<u64> {
+        let entries = self.lock();
+        let has = |entry: &Entry| entry.header().is_some_and(|header| header.text == text);
+        entries.iter().rev().find(|(_, entry)| has(entry)).map(|(number, _)| *number)
+    }
+
     /// The branches that were deleted by their names after a revision.
     pub fn deleted_after(&self, revision: u64) -> Vec<config::Path> {
         let entries = self.lock();
@@ -242,16 +266,17 @@ impl Archive {
 
     /// The lines of a revision. If they are not those that were written, they are set aside.
     pub fn read(&self, revision: u64) -> Result<(Header, Text), ArchiveError> {
-        match self.entry(revision) {
-            Some(Entry::Whole { .. }) => {}
-            _ => return Err(ArchiveError::Unknown(revision)),
-        }
-        let path = self.path(revision, "conf");
+        let is_replaced = match self.entry(revision) {
+            Some(Entry::Whole { is_replaced, .. }) => is_replaced,
+            Some(Entry::Corrupt(path)) => return Err(ArchiveError::Aside(revision, path)),
+            None => return Err(ArchiveError::Unknown(revision)),
+        };
+        let path = self.path(revision, kind(is_replaced));
         let file = Text::read(&path).map_err(|error| ArchiveError::new(&path, error))?;
         match revision::parse(file) {
             Ok((header, lines)) if header.revision == revision => Ok((header, lines)),
-            Ok(_) => Err(self.set_aside(revision, Damage::Header)),
-            Err(damage) => Err(self.set_aside(revision, damage)),
+            Ok(_) => Err(self.set_aside(revision, path, Damage::Header)),
+            Err(damage) => Err(self.set_aside(revision, path, damage)),
         }
     }
 
@@ -260,28 +285,55 @@ impl Archive {
         let path = self.pending();
         header.revision = self.newest() + 1;
         header.text = revision::digest(lines.bytes());
-        let pending = Pending { path, header };
-        pending.write(lines).map_err(|error| ArchiveError::new(&pending.path, error))?;
+        if let Some(confirm) = header.confirm.as_mut().filter(|confirm| confirm.minutes > 0) {
+            // The longest: what comes in its place has room.
+            confirm.deadline = u64::MAX;
+        }
+        // One that could not be removed, perhaps.
+        remove(&path)?;
+        let failed = |error| ArchiveError::new(&path, error);
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
+        fault::point("pending-created");
+        let mut pending = Pending { path: path.clone(), file, header };
+        pending.write(lines).map_err(failed)?;
         Ok(pending)
     }
 
-    /// From now on it is the newest. Keeps so many, and removes the oldest beyond that.
-    pub fn publish(&self, pending: Pending, kept: usize) -> Result<Header, ArchiveError> {
-        let header = pending.header.clone();
-        let path = self.path(header.revision, "conf");
-        // One of this number may have been here once, and been confirmed. Usually there is none.
-        let _ = std::fs::remove_file(self.path(header.revision, "confirmed"));
+    /// From `now` on, in seconds since the machine booted, it is the newest. Keeps so many, and removes the oldest beyond that.
+    pub fn publish(&self, mut pending: Pending, kept: usize, now: u64) -> Result<Header, ArchiveError> {
+        let path = self.path(pending.header.revision, "conf");
+        pending.set_deadline(now).map_err(|error| ArchiveError::new(&pending.path, error))?;
+        // One of this number may have been here once, and been confirmed.
+        remove(&self.path(pending.header.revision, "confirmed"))?;
         std::fs::rename(&pending.path, &path).map_err(|error| ArchiveError::new(&path, error))?;
         fault::point("published");
-        self.lock().insert(header.revision, Entry::Whole { header: header.clone(), is_confirmed: false });
+        let header = pending.header.clone();
+        let entry = Entry::Whole { header: header.clone(), is_confirmed: false, is_replaced: false };
+        self.lock().insert(header.revision, entry);
         // It counts, even if the disk may forget it now.
         if let Err(error) = self.sync() {
             tracing::warn!("{}: {error}", self.folder.display());
         }
         fault::point("recorded");
-        self.remove_oldest(kept);
+        // One that may be undone removes nothing for good.
+        if header.confirm.is_none() {
+            self.remove_oldest(kept);
+        }
         fault::point("oldest-removed");
         Ok(header)
+    }
+
+    /// Something else is in force after the newest revision, and could not be recorded: it must not come back. Needs no room on
+    /// the disk.
+    pub fn replace_newest(&self) -> Result<(), ArchiveError> {
+        let mut entries = self.lock();
+        let Some((number, entry)) = entries.iter_mut().next_back() else { return Ok(()) };
+        let Entry::Whole { is_replaced, .. } = entry else { return Ok(()) };
+        let (path, replaced) = (self.path(*number, kind(*is_replaced)), self.path(*number, kind(true)));
+        std::fs::rename(&path, &replaced).map_err(|error| ArchiveError::new(&path, error))?;
+        *is_replaced = true;
+        self.sync().map_err(|error| ArchiveError::new(&self.folder, error))
     }
 
     /// A revision stays in force without further ado.
@@ -303,16 +355,15 @@ impl Archive {
         File::open(&self.folder)?.sync_all()
     }
 
-    /// Removes the oldest, but none that is needed to go back.
     fn remove_oldest(&self, kept: usize) {
         let mut entries = self.lock();
-        let newest = entries.last_key_value().and_then(|(_, entry)| entry.header());
-        let back_to = newest.and_then(|header| header.confirm).map(|confirm| confirm.back_to);
-        let whole = entries.iter().filter(|(_, entry)| entry.header().is_some()).map(|(number, _)| *number);
-        let whole: Vec<u64> = whole.collect();
+        let whole = entries.iter().filter_map(|(number, entry)| match entry {
+            Entry::Whole { is_replaced, .. } => Some((*number, self.path(*number, kind(*is_replaced)))),
+            Entry::Corrupt(_) => None,
+        });
+        let whole: Vec<(u64, PathBuf)> = whole.collect();
         let surplus = whole.len().saturating_sub(kept.max(1));
-        for number in whole.into_iter().take(surplus).filter(|number| Some(*number) != back_to) {
-            let path = self.path(number, "conf");
+        for (number, path) in whole.into_iter().take(surplus) {
             if let Err(error) = std::fs::remove_file(&path) {
                 tracing::warn!("{}: {error}", path.display());
                 continue;
@@ -325,15 +376,36 @@ impl Archive {
 }
 
 impl Pending {
-    fn write(&self, lines: &Text) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(0o600).open(&self.path)?;
-        fault::point("pending-created");
-        file.write_all(revision::print(&self.header, lines).bytes())?;
+    fn write(&mut self, lines: &Text) -> io::Result<()> {
+        self.file.write_all(revision::print(&self.header, lines).bytes())?;
         fault::point("pending-written");
-        file.sync_all()?;
+        self.file.sync_all()?;
         fault::point("pending-synced");
         Ok(())
+    }
+
+    /// Writes until when it must be confirmed, if it must be, in place of what stands there: that needs no room on the disk.
+    fn set_deadline(&mut self, now: u64) -> io::Result<()> {
+        let length = self.header.line(0).len();
+        let Some(confirm) = self.header.confirm.as_mut().filter(|confirm| confirm.minutes > 0) else {
+            return Ok(());
+        };
+        confirm.deadline = now + 60 * u64::from(confirm.minutes);
+        self.file.write_all_at(self.header.line(length).as_bytes(), 0)?;
+        self.file.sync_all()
+    }
+}
+
+/// How the name of its file ends.
+fn kind(is_replaced: bool) -> &'static str {
+    if is_replaced { "replaced" } else { "conf" }
+}
+
+/// Removes a file that may not be there.
+fn remove(path: &Path) -> Result<(), ArchiveError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ArchiveError::new(path, error)),
+        _ => Ok(()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The file of a revision: a line of JSON about it, and the lines of the configuration.
+//! The file of a revision: a line about it, which is `#`, SHA-256 of what follows and JSON, and the lines of the configuration.
 
 use crate::api::model::Via;
 use config::Text;
@@ -34,7 +34,9 @@ pub struct Header {
 /// Until when a commit must be confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deadline {
-    /// Seconds since the machine booted.
+    /// How long it may take from the moment on in which the commit is in force.
+    pub minutes: u32,
+    /// Seconds since the machine booted. It is known when the revision is published.
     pub deadline: u64,
     /// The revision whose configuration comes back.
     pub back_to: u64,
@@ -51,6 +53,9 @@ pub enum Damage {
     Lines,
 }
 
+/// Digits of SHA-256 in hexadecimal.
+const DIGEST: usize = 64;
+
 /// SHA-256 in hexadecimal, as headers have it.
 pub fn digest(bytes: &[u8]) -> String {
     base16ct::lower::encode_string(&sha256(&[bytes]))
@@ -59,14 +64,23 @@ pub fn digest(bytes: &[u8]) -> String {
 impl Header {
     /// Reads the first line of a file.
     pub fn parse(line: &[u8]) -> Result<Self, Damage> {
-        let json = line.strip_prefix(b"# ").ok_or(Damage::Header)?;
+        let line = line.strip_prefix(b"# ").ok_or(Damage::Header)?.trim_ascii_end();
+        let (hash, json) = line.split_at_checked(DIGEST).ok_or(Damage::Header)?;
+        let json = json.strip_prefix(b" ").ok_or(Damage::Header)?;
+        if digest(json).as_bytes() != hash {
+            return Err(Damage::Header);
+        }
         serde_json::from_slice(json).map_err(|_| Damage::Header)
     }
 
-    /// The first line of its file, with its end.
-    pub fn line(&self) -> String {
+    /// The first line of its file, with its end. It is filled up with spaces to at least this length.
+    pub fn line(&self, length: usize) -> String {
         let json = serde_json::to_string(self).expect("it has only texts and numbers");
-        format!("# {json}\n")
+        let mut line = format!("# {} {json}", digest(json.as_bytes()));
+        let missing = length.saturating_sub(line.len() + 1);
+        line.extend(std::iter::repeat_n(' ', missing));
+        line.push('\n');
+        line
     }
 }
 
@@ -85,7 +99,7 @@ pub fn parse(mut file: Text) -> Result<(Header, Text), Damage> {
 pub fn print(header: &Header, lines: &Text) -> Text {
     let mut file = Text::default();
     // It grows as it must.
-    let _ = file.write_str(&header.line());
+    let _ = file.write_str(&header.line(0));
     let _ = file.write_str(lines.as_str().unwrap_or_default());
     file
 }
@@ -124,5 +138,19 @@ mod tests {
         }
         assert_eq!(parse(text(&whole.replace("empty", "other"))).err(), Some(Damage::Lines));
         assert_eq!(parse(text(&whole[1..])).err(), Some(Damage::Header));
+        let other = whole.replace("\"revision\":7", "\"revision\":8");
+        assert_eq!(parse(text(&other)).err(), Some(Damage::Header), "also what is right JSON");
+    }
+
+    #[test]
+    fn a_first_line_can_be_written_over_a_longer_one() {
+        let deadline = |deadline| Some(Deadline { minutes: 5, deadline, back_to: 6 });
+        let with = |until| Header { confirm: deadline(until), comment: Some("ü".to_owned()), ..header("") };
+        let (long, short) = (with(u64::MAX), with(7));
+        let length = long.line(0).len();
+        assert!(short.line(0).len() < length);
+        let line = short.line(length);
+        assert_eq!(line.len(), length);
+        assert_eq!(Header::parse(line.trim_end_matches('\n').as_bytes()), Ok(short));
     }
 }
