@@ -111,5 +111,5 @@ fn let_time_pass_of(router: &Router, left: u64) {
 fn newest(router: &Router) -> String {
     let files = std::fs::read_dir(router.site.state.join("archive")).expect("it is there");
     let names = files.map(|file| file.expect("it is there").file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.ends_with(".conf")).max().expect("one")
+    names.filter(|name| name.split_once('.').is_some_and(|(_, kind)| kind == "conf")).max().expect("one")
 }
