@@ -182,3 +182,38 @@ fi
 if [ "$part" = test ] && ! [ -x .peers/machine/bin/snmpd ]; then
   fetch_machine || say "rsyslog, snmpd and cron cannot be had here: the tests with them will be skipped"
 fi
+
+# What backups and copies of the configuration go to: age decrypts them, and an SSH server takes them. They are not installed: the
+# server would start as a service.
+remote_programs=(usr/bin/age usr/sbin/sshd)
+
+fetch_remote() {
+  local work package program loader libraries
+  work=$(mktemp -d)
+  mkdir -p "$work/archives/partial" "$work/tree" "$work/remote/bin" "$work/remote/lib"
+  say "apt-get download age openssh-server, and what they need"
+  apt-cache show age >/dev/null 2>&1 || "${as_root[@]}" apt-get update -qq
+  (apt-get -qq -y -o Dir::State::status=/dev/null -o Debug::NoLocking=1 -o "Dir::Cache::archives=$work/archives" \
+    --no-install-recommends --download-only install age openssh-server >/dev/null 2>&1 &&
+    for package in "$work"/archives/*.deb; do dpkg-deb -x "$package" "$work/tree"; done) ||
+    { rm -rf "$work"; return 1; }
+  loader=$(find "$work/tree" -type f -name 'ld-linux-*.so.*' | head -n 1)
+  libraries=$(find "$work/tree" -type f -name 'libc.so.6' -printf '%h\n' | head -n 1)
+  libraries=$libraries:$work/tree/usr/lib/$(basename "$libraries")
+  for program in "${remote_programs[@]}"; do
+    cp "$work/tree/$program" "$work/remote/bin/"
+  done
+  # Since OpenSSH 9.8 the server is several programs.
+  find "$work/tree/usr/lib/openssh" -type f -name 'sshd-*' -exec cp '{}' "$work/remote/bin/" ';' 2>/dev/null || true
+  for program in "$work"/remote/bin/sshd*; do
+    "$loader" --library-path "$libraries" --list "$program"
+  done | sed -n 's/.*=> \([^ ]*\) .*/\1/p' | sort -u | xargs -I '{}' cp -L '{}' "$work/remote/lib/"
+  cp "$loader" "$work/remote/lib/loader"
+  rm -rf .peers/remote
+  mv "$work/remote" .peers/remote
+  rm -rf "$work"
+}
+
+if [ "$part" = test ] && ! [ -x .peers/remote/bin/age -a -x .peers/remote/bin/sshd ]; then
+  fetch_remote || say "age and an SSH server cannot be had here: the tests with them will be skipped"
+fi

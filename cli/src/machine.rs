@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 /// Where systemd listens for a daemon that root does not start: `examples/systemd/postern-machine.socket`.
 const SOCKET: &str = "/run/postern-machine.sock";
 /// Where VyOS keeps the programs of tasks.
-const SCRIPTS: &str = "/config/scripts";
+pub(crate) const SCRIPTS: &str = "/config/scripts";
 const ROOT: &str = "/";
 
 /// What the administrator allows.

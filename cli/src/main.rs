@@ -3,6 +3,7 @@
 
 mod advise;
 mod answer;
+mod backup;
 mod bench;
 mod bench_crypto;
 mod client;
@@ -22,10 +23,12 @@ mod manual;
 mod monitor;
 mod operational;
 mod output;
+mod passphrase;
 mod privilege;
 mod reload;
 mod request;
 mod reset;
+mod restore;
 mod run;
 mod service_user;
 mod shell;
@@ -75,6 +78,10 @@ enum Verb {
     /// Print the possible next words of an operational command, for shell completion
     #[command(hide = true)]
     Complete(operational::complete::Arguments),
+    /// Write the configuration with all that it names, keys included, into one encrypted file
+    Backup(backup::Arguments),
+    /// Write the files of a backup to where they were
+    Restore(restore::Arguments),
     /// Run benchmarks
     Bench(bench::Arguments),
     /// Find unused acceleration
@@ -114,6 +121,8 @@ fn main() -> ExitCode {
     };
     let outcome = match cli.verb {
         Verb::Import(arguments) => return ended(import::run(arguments)),
+        Verb::Backup(arguments) => return ended(backup::run(&arguments)),
+        Verb::Restore(arguments) => return ended(restore::run(&arguments)),
         Verb::Shell(arguments) => return ended(shell::shell(&arguments)),
         Verb::Configure(arguments) => return ended(shell::configure(&arguments)),
         Verb::Run(arguments) => run::run(arguments),

@@ -17,7 +17,7 @@ pub(crate) fn run(request: &Request) -> Result<Answer, Failure> {
     Ok(Answer::new(reloaded, move |reloaded| text(reloaded, &socket)).with_status(status))
 }
 
-fn text(reloaded: &Reloaded, socket: &Path) -> String {
+pub(crate) fn text(reloaded: &Reloaded, socket: &Path) -> String {
     let mut lines: Vec<&str> = reloaded.changes.iter().chain(&reloaded.errors).map(String::as_str).collect();
     let last = match reloaded.outcome {
         ReloadOutcome::InForce if reloaded.changes.is_empty() => "nothing has changed".to_owned(),

@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 }
 
 /// The default state directory for a configuration file: each file has its own.
-fn state_of(config: &Path) -> PathBuf {
+pub(crate) fn state_of(config: &Path) -> PathBuf {
     if config == Path::new(CONFIG) {
         return PathBuf::from(STATE);
     }

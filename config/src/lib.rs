@@ -5,6 +5,7 @@
 //!                    ├──── print ──> text again, in one canonical form
 //!                    ├──── diff, compare ──> what changed; edits ──> the lines that change it
 //!                    ├──── merge ──> what two sessions changed
+//!                    ├──── files ──> the files that it names
 //!                    ├──── canonical ──> the same in newer words
 //!                    └──── Level ──> what may follow, for a shell
 //! ```
@@ -18,6 +19,7 @@ pub mod diff;
 pub mod edit;
 pub mod edits;
 pub mod error;
+pub mod files;
 pub mod import;
 pub mod level;
 pub mod merge;

@@ -4,6 +4,7 @@
 //! [`Engine`](engine::Engine) makes the keys.
 
 pub mod aead;
+pub mod age;
 pub mod agreement;
 pub mod choice;
 pub mod cipher;

@@ -1,6 +1,7 @@
 //! The fuzz targets. Each takes arbitrary bytes and must return.
 #![forbid(unsafe_code)]
 
+pub mod backup;
 pub mod ike;
 pub mod import;
 pub mod machine;
@@ -57,6 +58,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("config", config),
     ("edits", edits),
     ("revision", revision),
+    ("backup", backup::tar),
+    ("age", backup::age),
     ("import-wg-quick", import::wg_quick),
     ("import-swanctl", import::swanctl),
     ("import-ipsec-conf", import::ipsec_conf),

@@ -1,5 +1,6 @@
 //! Postern against Postern in network namespaces: real interfaces, real sockets, real kernels' stacks.
 
+mod backup;
 mod busy;
 mod closed;
 mod commit;
@@ -19,6 +20,7 @@ mod nat;
 mod operational;
 mod operator;
 mod reload;
+mod remote;
 mod resilience;
 mod restarts;
 mod rights;

@@ -242,7 +242,8 @@ impl Transfer {
 
 fn scp(port: Option<&str>) -> Command {
     let mut scp = Command::new("scp");
-    scp.arg("-q");
+    // With -q it would not say why it fails. Its output, with the progress, is not shown.
+    scp.args(["-o", "LogLevel=ERROR"]);
     if let Some(port) = port {
         scp.args(["-P", port]);
     }

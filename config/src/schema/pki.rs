@@ -32,7 +32,7 @@ pub(super) static NODES: &[Node] = &[
     value("pki ca <ca> certificate", Type::Base64, "Certificate of the authority, in base64"),
     values("pki ca <ca> crl", Type::Base64, "Certificate revocation list (CRL), in base64"),
     // Not in VyOS, which only has the list itself.
-    values("pki ca <ca> crl-file", Type::Text(1024), "File with a CRL; read again when it changes"),
+    values("pki ca <ca> crl-file", Type::File, "File with a CRL; read again when it changes"),
     value("pki ca <ca> description", DESCRIPTION, "Description"),
     value("pki ca <ca> private key", Type::Base64, "Private key, in base64 (not used)").secret(),
     flag("pki ca <ca> private password-protected", PROTECTED),

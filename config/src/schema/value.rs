@@ -52,6 +52,8 @@ pub enum Type {
     Text(usize),
     /// A secret of up to this many characters.
     Secret(usize),
+    /// The path of a file, which a backup has to have too.
+    File,
     /// One of these words.
     Word(&'static [&'static str]),
     /// These letters and a number: wg0.
@@ -63,6 +65,9 @@ pub enum Type {
     /// What is written into a file of another program.
     Form(Form),
 }
+
+/// Characters in the path of a file.
+const LONGEST_PATH: usize = 1024;
 
 /// The maximum number of words listed in an error.
 const LISTED: usize = 12;
@@ -78,6 +83,11 @@ impl Kind {
 }
 
 impl Type {
+    /// Whether its values are paths of files on this machine.
+    pub fn names_a_file(self) -> bool {
+        matches!(self, Self::File | Self::Form(Form::Program))
+    }
+
     /// Checks whether `text` is a value of this type; the error tells which values are.
     pub fn check(self, text: &str) -> Result<(), String> {
         let is_right = match self {
@@ -100,6 +110,7 @@ impl Type {
             Self::Secret(longest) => {
                 !text.is_empty() && text.chars().count() <= longest && !text.contains(char::is_control)
             }
+            Self::File => is_path(text),
             Self::Word(words) => words.contains(&text),
             Self::Interface(letters) => interface(letters, text),
             Self::Name | Self::Reference(_) => {
@@ -134,6 +145,7 @@ impl Type {
             Self::Base64 => "base64, in one line".to_owned(),
             Self::Text(longest) => format!("at most {longest} characters"),
             Self::Secret(longest) => format!("1 to {longest} characters"),
+            Self::File => format!("the path of a file, of up to {LONGEST_PATH} characters"),
             Self::Word(words) => format!("one of {}", words.join(", ")),
             Self::Interface(letters) => format!("{letters} and a number, such as {letters}0"),
             Self::Name | Self::Reference(_) => "a name of 1 to 100 characters without spaces".to_owned(),
@@ -208,12 +220,17 @@ impl fmt::Display for Type {
             Self::Base64 => f.write_str("<base64>"),
             Self::Text(_) => f.write_str("<text>"),
             Self::Secret(_) => f.write_str("<secret>"),
+            Self::File => f.write_str("<path>"),
             Self::Word(words) => f.write_str(&words.join("|")),
             Self::Interface(letters) => write!(f, "<{letters}N>"),
             Self::Name | Self::Reference(_) => f.write_str("<name>"),
             Self::Form(form) => f.write_str(form.shown()),
         }
     }
+}
+
+fn is_path(text: &str) -> bool {
+    !text.is_empty() && text.chars().count() <= LONGEST_PATH && !text.contains(char::is_control)
 }
 
 fn interface(letters: &str, text: &str) -> bool {
@@ -317,6 +334,7 @@ mod tests {
             (Type::Base64, "AAECAw==", "-----BEGIN", "between BEGIN and END"),
             (Type::Text(5), "abcde", "abcdef", "5 characters"),
             (Type::Secret(5), "abcde", "", "1 to 5 characters"),
+            (Type::File, "/etc/postern/a b.crl", "/a\nb", "path of a file"),
             (Type::Word(OFFLOADS), "udp-gso", "gso", "tun-tso"),
             (Type::Interface("wg"), "wg01", "wg", "wg0"),
             (Type::Interface("wg"), "wg0123456789012", "wg01234567890123", "15 characters"),

@@ -15,6 +15,7 @@ pub mod library;
 pub mod none;
 pub mod openssl;
 pub(crate) mod rsa_sha1;
+pub(crate) mod scrypt;
 
 use crate::cipher::{Cipher, Pair};
 use std::sync::Arc;
