@@ -19,6 +19,8 @@ pub(crate) enum What {
     Wireguard(OldWireGuard),
     /// The configuration reference, in Markdown
     Configuration,
+    /// The OpenAPI document of the API
+    Openapi,
     /// A folder of programs for scripts: show, set, commit and so on, and script-template, to be sourced
     Programs {
         /// The folder to write to, which goes into PATH
@@ -69,6 +71,7 @@ pub(crate) fn run(what: What) -> Outcome {
             return answer::print(&key_pair(true), form.json);
         }
         What::Configuration => print!("{}", manual::configuration::text()),
+        What::Openapi => println!("{:#}", gateway::api::openapi::document()),
         What::Programs { directory } => return shell::make_programs(&directory),
         What::Manual(arguments) => return manual::run(&arguments),
     }

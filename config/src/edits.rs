@@ -111,7 +111,8 @@ impl Lines {
     }
 }
 
-fn line(verb: &str, path: &[&str], value: Option<&str>) -> Zeroizing<String> {
+/// A line of `set` or `delete`, with quotes where they are needed.
+pub fn line(verb: &str, path: &[&str], value: Option<&str>) -> Zeroizing<String> {
     let words = || path.iter().copied().chain(value);
     // Enough for quotes, so that no copy of a secret stays behind where it grows.
     let room = words().map(|word| 6 * word.len() + 3).sum::<usize>() + verb.len() + 1;

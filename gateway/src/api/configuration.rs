@@ -1,9 +1,12 @@
 //! The configuration in force and its revisions: shown, and changed by commits.
 
 use super::Shown;
-use super::model::{Commit, Committed, Confirm, Confirmed, InForce, Problem, Revision, Saved};
+use super::model::{
+    Commit, Committed, Confirm, Confirmed, InForce, Problem, Revision, RevisionText, Saved, SecretText,
+};
 use super::server::{COMMIT, problem, unreadable};
 use super::status::{ordered, without_file};
+use super::typed;
 use crate::daemon::archive::ArchiveError;
 use crate::daemon::candidate::split;
 use crate::daemon::order::Order;
@@ -28,9 +31,10 @@ pub(super) fn routes() -> Router<Shown> {
         .route("/v1/configuration", get(in_force))
         .route("/v1/configuration/revisions", get(revisions))
         .route("/v1/configuration/revisions/{number}", get(revision))
-        .route(COMMIT, post(commit))
+        .route(COMMIT, post(committed))
         .route("/v1/configuration/confirm", post(confirm))
         .route("/v1/configuration/saved", post(saved))
+        .route(typed::PLACE, get(typed::get).put(typed::put).patch(typed::patch))
 }
 
 async fn in_force(State(shown): State<Shown>) -> Result<Response, Response> {
@@ -45,25 +49,42 @@ async fn revisions(State(shown): State<Shown>) -> Result<Json<Vec<Revision>>, Re
 }
 
 async fn revision(State(shown): State<Shown>, Path(number): Path<u64>) -> Result<Response, Response> {
-    let ledger = Arc::clone(shown.transactions().ok_or_else(without_file)?.0);
-    match apart(move || ledger.read(number)).await {
-        Ok(answer) => Ok(with_secrets(&answer, answer.text.as_str().len())),
-        Err(error) => {
-            let status = match error {
-                ArchiveError::Unknown(_) => StatusCode::NOT_FOUND,
-                _ => StatusCode::INTERNAL_SERVER_ERROR,
-            };
-            let (error, fix) = split(&error.to_string());
-            Err((status, Json(Problem { error, fix })).into_response())
-        }
-    }
+    let answer = archived(&shown, number, StatusCode::NOT_FOUND).await?;
+    Ok(with_secrets(&answer, answer.text.as_str().len()))
 }
 
-async fn commit(
+/// A revision of the archive; `unknown` is the status if there is none.
+async fn archived(shown: &Shown, number: u64, unknown: StatusCode) -> Result<RevisionText, Response> {
+    let ledger = Arc::clone(shown.transactions().ok_or_else(without_file)?.0);
+    apart(move || ledger.read(number)).await.map_err(|error| {
+        let status = match error {
+            ArchiveError::Unknown(_) => unknown,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let (error, fix) = split(&error.to_string());
+        (status, Json(Problem { error, fix })).into_response()
+    })
+}
+
+/// The lines of a revision that a change is based on.
+pub(super) async fn base(shown: &Shown, number: u64) -> Result<SecretText, Response> {
+    let in_force = shown.transactions().ok_or_else(without_file)?.0.in_force();
+    if in_force.revision == number {
+        return Ok(in_force.text);
+    }
+    archived(shown, number, StatusCode::GONE).await.map(|revision| revision.text)
+}
+
+async fn committed(
     State(shown): State<Shown>,
     request: Result<Json<Commit>, JsonRejection>,
 ) -> Result<Json<Committed>, Response> {
     let Json(request) = request.map_err(|rejection| unreadable(&rejection))?;
+    commit(&shown, request).await.map(Json)
+}
+
+/// Has the daemon carry out a commit.
+pub(super) async fn commit(shown: &Shown, request: Commit) -> Result<Committed, Response> {
     let (_, orders) = shown.transactions().ok_or_else(without_file)?;
     let is_check = request.check_only;
     let outcome = ordered(orders, |reply| Order::Commit(request, reply)).await?;
@@ -71,7 +92,7 @@ async fn commit(
     if !is_check && !committed.changes.is_empty() {
         shown.has_committed();
     }
-    Ok(Json(committed))
+    Ok(committed)
 }
 
 async fn confirm(
@@ -119,7 +140,7 @@ fn rejected(rejected: Rejected) -> Response {
 }
 
 /// An answer of which no copy stays in memory once it is sent. `length` is that of its text.
-fn with_secrets(answer: &impl Serialize, length: usize) -> Response {
+pub(super) fn with_secrets(answer: &impl Serialize, length: usize) -> Response {
     // Each line ends with two characters in JSON, and quotes are two; what is around it is short.
     let mut json = Zeroizing::new(Vec::with_capacity(2 * length + 8192));
     serde_json::to_writer(&mut *json, answer).expect("it has only texts and numbers");

@@ -6,6 +6,7 @@
 //! GET /v1/configuration                POST /v1/configuration/commit
 //! GET /v1/configuration/revisions      POST /v1/configuration/confirm
 //! GET /v1/configuration/revisions/N    POST /v1/configuration/saved
+//! GET PUT PATCH /v1/configuration/tree GET /v1/openapi.json
 //! ```
 //!
 //! The requests of a protocol are in its folder: `api.rs`, with the answers in `model.rs`.
@@ -17,8 +18,10 @@ mod engines;
 mod kernel;
 mod log;
 pub mod model;
+pub mod openapi;
 pub mod server;
 mod status;
+mod typed;
 pub(crate) mod words;
 
 pub use engines::{describe as describe_engine_event, show as show_crypto};
@@ -93,6 +96,7 @@ fn router(shown: Shown) -> Router {
         .route("/v1/drops", get(drops))
         .route("/v1/offloads", get(offloads))
         .route("/v1/crypto", get(crypto))
+        .route(openapi::PLACE, get(openapi::serve))
         .route("/v1/status", get(status::status))
         .route("/v1/reload", post(status::reload))
         .route("/v1/log", get(log::all))

@@ -7,10 +7,11 @@ mod configuration;
 pub use configuration::*;
 
 use super::words::words;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why a request was refused: the body of every answer with an error status.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Problem {
     /// What is wrong.
     pub error: String,
@@ -19,7 +20,7 @@ pub struct Problem {
 }
 
 /// A warning: something works, but not as it should.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Advice {
     /// What it is.
     pub what: String,
@@ -28,7 +29,7 @@ pub struct Advice {
 }
 
 /// `GET /v1/status`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Status {
     /// The daemon's version.
     pub version: String,
@@ -45,7 +46,7 @@ pub struct Status {
 }
 
 /// The configuration file of a daemon.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Configuration {
     /// Where it is.
     pub file: String,
@@ -56,7 +57,7 @@ pub struct Configuration {
 }
 
 /// A part of the configuration that is not in force.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Refused {
     /// Which part.
     pub place: String,
@@ -67,7 +68,7 @@ pub struct Refused {
 }
 
 /// `POST /v1/reload`: the result of reading the configuration again.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Reloaded {
     /// Seconds since 1970.
     pub at: u64,
@@ -80,14 +81,14 @@ pub struct Reloaded {
 }
 
 /// `GET /v1/drops`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Drops {
     /// Every reason of every interface.
     pub drops: Vec<Drop>,
 }
 
 /// How many packets an interface dropped for one reason.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Drop {
     /// The interface.
     pub interface: String,
@@ -104,14 +105,14 @@ pub struct Drop {
 }
 
 /// `GET /v1/offloads`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Offloads {
     /// Every offload of every interface.
     pub offloads: Vec<Offload>,
 }
 
 /// An offload of an interface.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Offload {
     /// The interface.
     pub interface: String,
@@ -130,7 +131,7 @@ pub struct Offload {
 }
 
 /// `GET /v1/crypto`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Crypto {
     /// The engines that this program knows.
     pub engines: Vec<CryptoEngine>,
@@ -141,7 +142,7 @@ pub struct Crypto {
 }
 
 /// A crypto engine.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct CryptoEngine {
     /// Its name.
     pub name: String,
@@ -168,7 +169,7 @@ pub struct CryptoEngine {
 }
 
 /// What an accelerator has encrypted or decrypted.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct CryptoTraffic {
     /// Packets.
     pub packets: u64,
@@ -177,7 +178,7 @@ pub struct CryptoTraffic {
 }
 
 /// The choice for one cipher.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct CryptoCipher {
     /// Its name.
     pub name: String,
@@ -197,7 +198,7 @@ pub struct CryptoCipher {
 }
 
 /// An engine that is not used for a cipher.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct CryptoUnused {
     /// Its name.
     pub engine: String,
@@ -206,7 +207,7 @@ pub struct CryptoUnused {
 }
 
 /// The choice for one direction, burst and size.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct CryptoPlace {
     /// Encryption or decryption.
     pub direction: CryptoDirection,
@@ -221,7 +222,7 @@ pub struct CryptoPlace {
 }
 
 /// What an engine costs.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct CryptoCost {
     /// Its name.
     pub engine: String,
@@ -230,7 +231,7 @@ pub struct CryptoCost {
 }
 
 /// Something that happened to an engine.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct CryptoEvent {
     /// Seconds since 1970.
     pub at: u64,
@@ -241,14 +242,14 @@ pub struct CryptoEvent {
 }
 
 /// `GET /v1/log`, `GET /v1/log/AFTER`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Log {
     /// The last lines, the oldest first.
     pub lines: Vec<LogLine>,
 }
 
 /// A line that the daemon has logged.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct LogLine {
     /// How many were logged up to this one.
     pub number: u64,

@@ -5,6 +5,7 @@
 
 use super::connections::{Connections, Deadline};
 use super::model::Problem;
+use super::typed;
 use crate::unix_socket::Listener;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::JsonRejection;
@@ -51,7 +52,7 @@ impl Limits {
 
     /// The limit of the body of a request to this path.
     fn longest_of(&self, path: &str) -> usize {
-        if path == COMMIT { self.longest_commit } else { self.longest }
+        if [COMMIT, typed::PLACE].contains(&path) { self.longest_commit } else { self.longest }
     }
 }
 

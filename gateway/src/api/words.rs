@@ -4,7 +4,7 @@
 macro_rules! words {
     ($($(#[$about:meta])* $name:ident { $($(#[$means:meta])* $variant:ident = $word:literal,)+ })+) => {$(
         $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         pub enum $name {
             $($(#[$means])* #[serde(rename = $word)] $variant,)+
         }

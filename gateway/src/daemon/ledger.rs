@@ -60,7 +60,7 @@ impl Ledger {
     }
 
     /// The revision in force; 0 for none.
-    pub(super) fn revision(&self) -> u64 {
+    pub(crate) fn revision(&self) -> u64 {
         self.state().revision
     }
 

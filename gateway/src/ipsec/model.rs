@@ -5,10 +5,11 @@ mod algorithms;
 pub use algorithms::{Algorithms, Encryption, Group, Integrity, Prf};
 
 use crate::api::words::words;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `GET /v1/vpn/ipsec`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Ipsec {
     /// Every configured peer, and connected peers that are no longer configured.
     pub peers: Vec<IpsecPeer>,
@@ -18,7 +19,7 @@ pub struct Ipsec {
 }
 
 /// An IPsec peer.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct IpsecPeer {
     /// Its name; that of an instance is the name of its profile, `/` and its identity.
     pub name: String,
@@ -82,7 +83,7 @@ impl IpsecPeer {
 }
 
 /// The IKE SA with a peer.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct IpsecIke {
     /// Number of the session since the start.
     pub number: u64,
@@ -108,7 +109,7 @@ pub struct IpsecIke {
 }
 
 /// A tunnel to an IPsec peer.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct IpsecTunnel {
     /// Its name: the peer's with its number.
     pub name: String,
@@ -140,7 +141,7 @@ pub struct IpsecTunnel {
 }
 
 /// A pair of SAs.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct IpsecSa {
     /// The inbound SPI.
     pub spi_in: u32,
@@ -171,7 +172,7 @@ pub struct IpsecSa {
 }
 
 /// The failure of an IPsec peer.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct IpsecFailure {
     /// Seconds since 1970.
     pub at: u64,
@@ -184,7 +185,7 @@ pub struct IpsecFailure {
 }
 
 /// `POST /v1/vpn/ipsec/reset`; the answer is whether there is such a peer and tunnel.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Reset {
     /// The peer whose tunnels are re-established.
     pub peer: String,

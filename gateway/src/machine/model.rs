@@ -1,17 +1,18 @@
 //! The answers of the API about the machine.
 
 use crate::api::words::words;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `GET /v1/machine`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Machine {
     /// Each part of the configuration.
     pub parts: Vec<Part>,
 }
 
 /// A part of the configuration that other programs carry out.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Part {
     /// Where it is configured.
     pub path: String,
@@ -28,7 +29,7 @@ pub struct Part {
 }
 
 /// Something that does not work, or not yet.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq, Eq)]
 pub struct Finding {
     /// Where it is configured.
     pub path: String,
@@ -41,7 +42,7 @@ pub struct Finding {
 }
 
 /// A value of the kernel, or of the daemon itself.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq, Eq)]
 pub struct Setting {
     /// What it is called.
     pub name: String,

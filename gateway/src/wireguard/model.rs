@@ -1,17 +1,18 @@
 //! The answers of the API about WireGuard.
 
 use crate::api::words::words;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `GET /v1/interfaces/wireguard`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Interfaces {
     /// All interfaces of a daemon.
     pub interfaces: Vec<Interface>,
 }
 
 /// A WireGuard interface.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Interface {
     /// Its name.
     pub name: String,
@@ -34,7 +35,7 @@ pub struct Interface {
 }
 
 /// A peer.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Peer {
     /// Its name in the configuration.
     pub name: Option<String>,
@@ -68,14 +69,14 @@ pub struct Peer {
 }
 
 /// `GET /v1/interfaces/wireguard/NAME/explain`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Explanations {
     /// The interface, if the daemon has it.
     pub interfaces: Vec<Explanation>,
 }
 
 /// Why the peers of a WireGuard interface are up or not.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Explanation {
     /// The interface.
     pub interface: String,
@@ -88,7 +89,7 @@ pub struct Explanation {
 }
 
 /// Why a WireGuard peer is up or not.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Explained {
     /// Its name in the configuration.
     pub name: Option<String>,
@@ -107,7 +108,7 @@ pub struct Explained {
 }
 
 /// A finding about a peer, and its fix.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Finding {
     /// The finding.
     pub what: String,
@@ -116,7 +117,7 @@ pub struct Finding {
 }
 
 /// An unknown source of handshake messages.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Caller {
     /// The public key that it claims, in base64; none if its messages are for another public key than ours.
     pub public_key: Option<String>,

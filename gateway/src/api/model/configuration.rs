@@ -1,7 +1,9 @@
 //! The configuration in force, its revisions, and changes of it.
 
 use crate::api::words::words;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -34,6 +36,16 @@ impl Serialize for SecretText {
     }
 }
 
+impl JsonSchema for SecretText {
+    fn schema_name() -> Cow<'static, str> {
+        "SecretText".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": "password" })
+    }
+}
+
 impl<'de> Deserialize<'de> for SecretText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(|text| Self(Zeroizing::new(text)))
@@ -61,7 +73,7 @@ words! {
 }
 
 /// `GET /v1/configuration`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct InForce {
     /// The revision in force; 0 if there is no archive.
     pub revision: u64,
@@ -78,7 +90,7 @@ pub struct InForce {
 }
 
 /// A commit that is undone unless it is confirmed.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Unconfirmed {
     /// Its revision.
     pub revision: u64,
@@ -92,7 +104,7 @@ pub struct Unconfirmed {
 }
 
 /// `GET /v1/configuration/revisions`: a list of these, the newest first.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Revision {
     /// Its number.
     pub revision: u64,
@@ -111,7 +123,7 @@ pub struct Revision {
 }
 
 /// `GET /v1/configuration/revisions/N`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct RevisionText {
     /// What the list says of it.
     #[serde(flatten)]
@@ -121,7 +133,7 @@ pub struct RevisionText {
 }
 
 /// `POST /v1/configuration/commit`: changes that are to be in force.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Commit {
     /// The revision to which the edits belong.
     pub base: u64,
@@ -143,7 +155,7 @@ pub struct Commit {
 }
 
 /// The answer to a commit that is in force.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Committed {
     /// The revision in force.
     pub revision: u64,
@@ -157,14 +169,14 @@ pub struct Committed {
 }
 
 /// The answer to a commit of which others have changed something meanwhile (409).
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Conflicts {
     /// Each place that both changed.
     pub conflicts: Vec<Conflict>,
 }
 
 /// A place that two sessions changed.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Conflict {
     /// The place.
     pub path: String,
@@ -175,14 +187,14 @@ pub struct Conflict {
 }
 
 /// The answer to a commit that is wrong (422): nothing of it is in force.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct CommitErrors {
     /// All that is wrong.
     pub errors: Vec<CommitError>,
 }
 
 /// Something that is wrong.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct CommitError {
     /// Where.
     pub path: String,
@@ -193,21 +205,21 @@ pub struct CommitError {
 }
 
 /// `POST /v1/configuration/confirm`: a commit that is to stay in force.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Confirm {
     /// Its revision. Another one is not confirmed.
     pub revision: u64,
 }
 
 /// The answer to a commit that was confirmed.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Confirmed {
     /// The revision that stays in force.
     pub revision: u64,
 }
 
 /// `POST /v1/configuration/saved`: the file was written.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct Saved {
     /// SHA-256 of the file, in hexadecimal.
     pub hash: String,

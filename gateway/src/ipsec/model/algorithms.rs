@@ -4,12 +4,13 @@ use crate::api::words::words;
 use crypto::cipher::{self, Cipher, Pair};
 use crypto::exchange;
 use crypto::prf;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tunnel::esp::Transform;
 use tunnel::ikev2::proposal::{EspSuite, IkeSuite, MessageCipher};
 
 /// The algorithms of an IKE SA or of a pair of ESP SAs.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema, PartialEq, Eq)]
 pub struct Algorithms {
     /// The cipher.
     pub encryption: Encryption,

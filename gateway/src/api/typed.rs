@@ -1,0 +1,255 @@
+//! The configuration as JSON with the types of the grammar: read, replaced, and changed by a merge patch.
+//!
+//! ```text
+//! GET   configuration in force ──> JSON, with its revision as ETag
+//! PUT   JSON, with the revision that was read ──┐
+//! PATCH members that change, null deletes ──────┴──> lines of set and delete ──> commit
+//! ```
+//! A flag is `true`, a number is a number, several values are a list, all else is a string; an object has the words or names
+//! below a place.
+
+use super::Shown;
+use super::configuration::{self, commit, with_secrets};
+use super::model::{Commit, CommitError, CommitErrors, Committed, SecretText, Via};
+use super::server::{problem, unreadable};
+use super::status::without_file;
+use crate::daemon::candidate::{Candidate, Wrong};
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use config::schema::{Cursor, Kind, Place, Type};
+use config::{Path, Tree, edits};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use zeroize::Zeroizing;
+
+/// Where the configuration is.
+pub(super) const PLACE: &str = "/v1/configuration/tree";
+/// The type of a body of PATCH.
+pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// What belongs to a commit beside the configuration.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Options {
+    user: Option<String>,
+    comment: Option<String>,
+    confirm_minutes: Option<u32>,
+    check_only: bool,
+}
+
+type Asked<T> = Result<T, Response>;
+
+/// `GET`
+pub(super) async fn get(State(shown): State<Shown>) -> Asked<Response> {
+    let (ledger, _) = shown.transactions().ok_or_else(without_file)?;
+    let in_force = ledger.in_force();
+    let tree = parsed(&in_force.text)?;
+    let mut answer = with_secrets(&json(&tree), in_force.text.as_str().len());
+    answer.headers_mut().insert(header::ETAG, tag(in_force.revision));
+    Ok(answer)
+}
+
+/// `PUT`
+pub(super) async fn put(
+    State(shown): State<Shown>,
+    headers: HeaderMap,
+    options: Result<Query<Options>, QueryRejection>,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Asked<Response> {
+    let Some(base) = base_of(&headers)? else {
+        let why = "a whole configuration replaces the one that it is based on: name that one";
+        return Err(problem(StatusCode::PRECONDITION_REQUIRED, why, "send its ETag as If-Match"));
+    };
+    let Json(body) = body.map_err(|rejection| unreadable(&rejection))?;
+    let before = parsed(&configuration::base(&shown, base).await?)?;
+    let lines = lines(&body, &Tree::default()).map_err(refused)?;
+    let new = Candidate::new(&Tree::default(), &secret(lines), None).map_err(|wrong| match wrong {
+        Wrong::Errors(errors) => refused(errors),
+        Wrong::Conflicts(_) => unreachable!("nothing is merged"),
+    })?;
+    committed(shown, base, edits::between(&before, &new.tree), options).await
+}
+
+/// `PATCH`
+pub(super) async fn patch(
+    State(shown): State<Shown>,
+    headers: HeaderMap,
+    options: Result<Query<Options>, QueryRejection>,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Asked<Response> {
+    let base = match base_of(&headers)? {
+        Some(base) => base,
+        None => shown.transactions().ok_or_else(without_file)?.0.revision(),
+    };
+    let Json(body) = body.map_err(|rejection| unreadable(&rejection))?;
+    let before = parsed(&configuration::base(&shown, base).await?)?;
+    let lines = lines(&body, &before).map_err(refused)?;
+    committed(shown, base, lines, options).await
+}
+
+async fn committed(
+    shown: Shown,
+    base: u64,
+    edits: Vec<Zeroizing<String>>,
+    options: Result<Query<Options>, QueryRejection>,
+) -> Asked<Response> {
+    let Query(Options { user, comment, confirm_minutes, check_only }) = options.map_err(|rejection| {
+        problem(StatusCode::BAD_REQUEST, rejection.body_text(), "see /v1/openapi.json for the parameters")
+    })?;
+    let user = user.unwrap_or_else(|| "api".to_owned());
+    let edits = secret(edits);
+    let request = Commit { base, edits, comment, user, via: Via::Api, confirm_minutes, check_only };
+    let committed: Committed = commit(&shown, request).await?;
+    Ok(([(header::ETAG, tag(committed.revision))], Json(committed)).into_response())
+}
+
+fn secret(lines: Vec<Zeroizing<String>>) -> Vec<SecretText> {
+    lines.iter().map(|line| SecretText::from(line.as_str())).collect()
+}
+
+fn parsed(text: &SecretText) -> Asked<Tree> {
+    config::parse(text.as_str()).map_err(|_| {
+        let why = "the revision is of another version of Postern and cannot be read";
+        problem(StatusCode::INTERNAL_SERVER_ERROR, why, "base the change on the newest revision")
+    })
+}
+
+fn refused(errors: CommitErrors) -> Response {
+    (StatusCode::UNPROCESSABLE_ENTITY, Json(errors)).into_response()
+}
+
+/// A revision as an entity tag (RFC 9110 section 8.8.3).
+fn tag(revision: u64) -> HeaderValue {
+    HeaderValue::try_from(format!("\"{revision}\"")).expect("digits in quotes")
+}
+
+/// The revision of If-Match (RFC 9110 section 13.1.1).
+fn base_of(headers: &HeaderMap) -> Asked<Option<u64>> {
+    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
+    let number = value.to_str().ok().and_then(|text| text.strip_prefix('"')?.strip_suffix('"')?.parse().ok());
+    number.map(Some).ok_or_else(|| {
+        problem(
+            StatusCode::BAD_REQUEST,
+            "If-Match is not one ETag of a revision",
+            "send the ETag as it was received",
+        )
+    })
+}
+
+/// A configuration as JSON. It has secrets.
+pub(super) fn json(tree: &Tree) -> Value {
+    value(tree, Cursor::root())
+}
+
+fn value(tree: &Tree, cursor: Cursor) -> Value {
+    let values = tree.own_values();
+    match cursor.node().map(|node| node.kind) {
+        Some(Kind::Flag) => Value::Bool(true),
+        Some(Kind::FlagOr(_)) if values.is_empty() => Value::Bool(true),
+        Some(Kind::Values(kind)) => values.iter().map(|value| scalar(kind, value)).collect(),
+        Some(Kind::Value(kind) | Kind::FlagOr(kind)) => {
+            values.first().map_or(Value::Null, |value| scalar(kind, value))
+        }
+        _ => {
+            let below = tree.children();
+            let members =
+                below.filter_map(|(word, branch)| Some((word.to_owned(), value(branch, cursor.down(word)?))));
+            Value::Object(members.collect::<Map<_, _>>())
+        }
+    }
+}
+
+fn scalar(kind: Type, text: &str) -> Value {
+    match (kind, text.parse::<u64>()) {
+        // 007 stays what it is.
+        (Type::Number(..), Ok(number)) if number.to_string() == text => number.into(),
+        _ => text.into(),
+    }
+}
+
+/// The lines that apply a merge patch (RFC 7396) to a configuration.
+fn lines(patch: &Value, base: &Tree) -> Result<Vec<Zeroizing<String>>, CommitErrors> {
+    let mut lines = Lines::default();
+    lines.walk(patch, &mut Vec::new(), Some(Cursor::root()), Some(base));
+    if lines.errors.is_empty() { Ok(lines.lines) } else { Err(CommitErrors { errors: lines.errors }) }
+}
+
+#[derive(Default)]
+struct Lines {
+    lines: Vec<Zeroizing<String>>,
+    errors: Vec<CommitError>,
+}
+
+impl Lines {
+    /// `before` is what is there now.
+    fn walk<'a>(
+        &mut self,
+        patch: &'a Value,
+        path: &mut Vec<&'a str>,
+        place: Option<Cursor>,
+        before: Option<&Tree>,
+    ) {
+        let node = place.and_then(Cursor::node);
+        match patch {
+            Value::Object(members) => {
+                let is_inner = matches!(place.map(Cursor::place), Some(Place::Inner(_)));
+                if members.is_empty() && !is_inner {
+                    self.line("set", path, None);
+                }
+                for (word, below) in members {
+                    let before = before.and_then(|tree| tree.at(&[word]));
+                    path.push(word);
+                    self.walk(below, path, place.and_then(|place| place.down(word)), before);
+                    path.pop();
+                }
+            }
+            _ if path.is_empty() => self.wrong(path, "a configuration is an object"),
+            Value::Null | Value::Bool(false) => {
+                if before.is_some() {
+                    self.line("delete", path, None);
+                }
+            }
+            Value::Bool(true) => self.line("set", path, None),
+            Value::Array(values) => self.values(values, path, before),
+            only if node.is_some_and(|node| matches!(node.kind, Kind::Values(_))) => {
+                self.values(std::slice::from_ref(only), path, before);
+            }
+            Value::String(text) => self.line("set", path, Some(text)),
+            Value::Number(number) => self.line("set", path, Some(&number.to_string())),
+        }
+    }
+
+    /// A list replaces the one that is there.
+    fn values(&mut self, values: &[Value], path: &[&str], before: Option<&Tree>) {
+        if before.is_some() {
+            self.line("delete", path, None);
+        }
+        for value in values {
+            match value {
+                Value::String(text) => self.line("set", path, Some(text)),
+                Value::Number(number) => self.line("set", path, Some(&number.to_string())),
+                _ => self.wrong(path, "a list has texts and numbers only"),
+            }
+        }
+    }
+
+    fn wrong(&mut self, path: &[&str], why: &str) {
+        let fix = Some("see /v1/openapi.json for the types".to_owned());
+        self.errors.push(CommitError {
+            path: Path::new(path.iter().copied()).to_string(),
+            why: why.to_owned(),
+            fix,
+        });
+    }
+
+    fn line(&mut self, verb: &str, path: &[&str], value: Option<&str>) {
+        self.lines.push(edits::line(verb, path, value));
+    }
+}
+
+#[cfg(test)]
+#[path = "typed/tests.rs"]
+mod tests;
