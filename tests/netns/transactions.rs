@@ -4,6 +4,7 @@ mod confirming;
 mod damage;
 mod faults;
 mod sessions;
+mod typed;
 
 use crate::daemon::{Site, key_pair, lines};
 use crate::support::{PATIENCE, answers, sites};
