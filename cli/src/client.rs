@@ -213,7 +213,7 @@ async fn exchange<T: DeserializeOwned>(path: &Path, request: Request<Full<Bytes>
 
 async fn answered(path: &Path, request: Request<Full<Bytes>>) -> Result<Answered, Failure> {
     match api::client::exchange(path, request).await {
-        Ok((status, body)) => Ok(Answered { status: status.as_u16(), body }),
+        Ok(answer) => Ok(Answered { status: answer.status().as_u16(), body: answer.into_body() }),
         // What it is tells whether a daemon is there.
         Err(ClientError::Io(error)) => Err(error.into()),
         Err(_) => Err(Broken.into()),

@@ -175,7 +175,7 @@ async fn read(
     let is_short = body.size_hint().upper().is_some_and(|upper| upper <= LONGEST as u64);
     let may_be_long = matches!(
         head.uri.path(),
-        "/configure" | "/configure-section" | "/config-file" | "/v1/configuration/commit"
+        "/configure" | "/configure-section" | "/config-file" | "/v1/configuration/commit" | typed::TREE
     );
     let longest = if may_be_long { LONGEST_CONFIGURATION } else { LONGEST };
     let _permit = if may_be_long && !is_short {

@@ -4,8 +4,9 @@ use axum::http::StatusCode;
 use gateway::api::client::exchange;
 use gateway::api::model::{Commit, CommitErrors, Committed, Confirmed, InForce, Problem, Saved};
 use http_body_util::Full;
-use hyper::Request;
 use hyper::body::Bytes;
+use hyper::http::request::Builder;
+use hyper::{Request, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
@@ -53,16 +54,15 @@ impl Daemon {
         Self { socket, permits: Semaphore::new(AT_ONCE) }
     }
 
-    /// Passes a request on; the status of the answer, and its body.
-    pub(crate) async fn pass(
-        &self,
-        method: &str,
-        path: &str,
-        body: Bytes,
-    ) -> Result<(StatusCode, Bytes), Refused> {
-        let request = Request::builder().method(method).uri(path).header("host", "postern");
-        let request = request.header("content-type", "application/json").body(Full::new(body));
-        let request = request.map_err(|error| Refused::bad(error.to_string()))?;
+    async fn pass(&self, method: &str, path: &str, body: Bytes) -> Result<(StatusCode, Bytes), Refused> {
+        let answer = self.forward(Request::builder().method(method).uri(path), body).await?;
+        Ok((answer.status(), answer.into_body()))
+    }
+
+    /// Passes a request with JSON on.
+    pub(crate) async fn forward(&self, request: Builder, body: Bytes) -> Result<Response<Bytes>, Refused> {
+        let request = request.header("host", "postern").header("content-type", "application/json");
+        let request = request.body(Full::new(body)).map_err(|error| Refused::bad(error.to_string()))?;
         let _permit = self.permits.acquire().await.map_err(|_| unavailable("it ends"))?;
         match timeout(PATIENCE, exchange(&self.socket, request)).await {
             Ok(Ok(answer)) => Ok(answer),

@@ -1,5 +1,4 @@
-//! The JSON API of the daemon, for clients with a key: `/v1/...`, as on the Unix socket. A route that is added there, as
-//! `/v1/openapi.json` will be, is here too.
+//! The JSON API of the daemon, for clients with a key: `/v1/...`, as on the Unix socket. A route that is added there is here too.
 
 use crate::answer::{App, Client, Denied, header_key, json, retry_after};
 use crate::source::Source;
@@ -7,11 +6,14 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use gateway::api::model::{Commit, Problem, Via};
+use hyper::Request;
 use hyper::body::Bytes;
 
 /// Where all of it is.
 pub(crate) const PREFIX: &str = "/v1/";
 const COMMIT: &str = "/v1/configuration/commit";
+/// The typed configuration, whose parameters name the user.
+pub(crate) const TREE: &str = "/v1/configuration/tree";
 /// Only the program that has written the file knows this.
 const SAVED: &str = "/v1/configuration/saved";
 
@@ -64,10 +66,30 @@ async fn pass(app: &App, head: &Parts, body: Bytes, client: &Client) -> Response
     } else {
         body
     };
-    match app.daemon.pass(head.method.as_str(), path, body).await {
-        Ok((status, body)) => json(status, body),
+    let place = if path == TREE { signed(path, head.uri.query(), client) } else { path.to_owned() };
+    let mut request = Request::builder().method(&head.method).uri(place);
+    if let Some(base) = head.headers.get(header::IF_MATCH) {
+        request = request.header(header::IF_MATCH, base);
+    }
+    match app.daemon.forward(request, body).await {
+        Ok(answer) => {
+            let (answered, body) = answer.into_parts();
+            let mut response = json(answered.status, body);
+            if let Some(revision) = answered.headers.get(header::ETAG) {
+                response.headers_mut().insert(header::ETAG, revision.clone());
+            }
+            response
+        }
         Err(refused) => problem(refused.status, refused.error, "try again"),
     }
+}
+
+/// A place and its parameters in the name of the key, whoever its client says to be.
+fn signed(path: &str, query: Option<&str>, client: &Client) -> String {
+    let mut parameters = form_urlencoded::Serializer::new(format!("{path}?"));
+    let given = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    parameters.extend_pairs(given.filter(|(name, _)| name != "user"));
+    parameters.append_pair("user", &client.id).finish()
 }
 
 /// The commit in the name of the key, whoever its client says to be.
@@ -90,6 +112,17 @@ fn problem(status: StatusCode, error: impl Into<String>, fix: &str) -> Response 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_typed_change_is_in_the_name_of_its_key() {
+        let client = Client { id: "ansible".to_owned() };
+        let place = |query| signed(TREE, query, &client);
+        assert_eq!(place(None), "/v1/configuration/tree?user=ansible");
+        assert_eq!(
+            place(Some("us%65r=root&comment=a%26user%3Droot&user=root")),
+            "/v1/configuration/tree?comment=a%26user%3Droot&user=ansible"
+        );
+    }
 
     #[test]
     fn a_commit_is_in_the_name_of_its_key() {

@@ -2,7 +2,7 @@
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
-use hyper::{Request, StatusCode};
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::path::Path;
@@ -22,17 +22,14 @@ pub enum ClientError {
     HungUp,
 }
 
-/// Sends a request to the daemon at a socket: the status of the answer, and its body.
-pub async fn exchange(
-    path: &Path,
-    request: Request<Full<Bytes>>,
-) -> Result<(StatusCode, Bytes), ClientError> {
+/// Sends a request to the daemon at a socket, and reads the whole answer.
+pub async fn exchange(path: &Path, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, ClientError> {
     let stream = TokioIo::new(UnixStream::connect(path).await?);
     let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
     let conversation = async {
         let response = sender.send_request(request).await?;
-        let status = response.status();
-        Ok((status, response.into_body().collect().await?.to_bytes()))
+        let (head, body) = response.into_parts();
+        Ok(Response::from_parts(head, body.collect().await?.to_bytes()))
     };
     tokio::select! {
         answer = conversation => answer,

@@ -7,7 +7,7 @@ use super::model::{
     Problem, Reloaded, Revision, RevisionText, Saved, Status,
 };
 use super::typed;
-use crate::{ipsec, machine, wireguard};
+use crate::{https, ipsec, machine, wireguard};
 use axum::Json;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -149,6 +149,7 @@ static OPERATIONS: &[Operation] = &[
     post::<bool>("/v1/vpn/ipsec/reset", "Re-establish a connection or a tunnel")
         .takes::<ipsec::model::Reset>(),
     get::<machine::model::Machine>("/v1/machine", "Settings of the machine that are in force"),
+    get::<https::model::Https>("/v1/service/https", "The HTTPS server, its keys by name and its certificate"),
     get::<Crypto>("/v1/crypto", "Crypto engines, their measured cost and the choice"),
     get::<Drops>("/v1/drops", "Lost packets by reason"),
     get::<Offloads>("/v1/offloads", "Offloads of the kernel by interface"),

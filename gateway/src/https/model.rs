@@ -1,9 +1,10 @@
 //! The answers of the API about the HTTPS server.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `GET /v1/service/https`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq, Eq)]
 pub struct Https {
     /// Whether requests are answered.
     pub is_served: bool,

@@ -130,6 +130,20 @@ def typed():
     newest = send("GET", "/v1/configuration/revisions", headers=bearer)[1][0]
     assert newest["user"] == "test" and newest["via"] == "api", newest
     assert send("POST", "/v1/configuration/saved", "{}", bearer)[0] == 404
+    tree = "/v1/configuration/tree"
+    status, read = send("GET", tree, headers=bearer)
+    assert status == 200 and read["interfaces"]["wireguard"]["wg0"]["mtu"] == 1350, read
+    mtu = lambda value: json.dumps({"interfaces": {"wireguard": {"wg0": {"mtu": value}}}})
+    status, answer = send("PATCH", tree + "?user=root&comment=typed", mtu(1370), bearer)
+    assert status == 200, (status, answer)
+    newest = send("GET", "/v1/configuration/revisions", headers=bearer)[1][0]
+    assert (newest["user"], newest["comment"]) == ("test", "typed"), newest
+    stale = {**bearer, "If-Match": f'"{now["revision"]}"'}
+    status, answer = send("PATCH", tree, mtu(1380), stale)
+    assert status == 409 and answer["conflicts"], (status, answer)
+    assert send("PUT", tree, json.dumps(read), bearer)[0] == 428
+    document = send("GET", "/v1/openapi.json", headers=bearer)[1]
+    assert document["paths"][tree]["patch"] and send("GET", tree)[0] == 401
     assert send("GET", "/v1/configuration")[0] == 401
 
 
