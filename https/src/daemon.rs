@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use gateway::api::client::exchange;
-use gateway::api::model::{Commit, CommitErrors, Committed, Confirmed, InForce, Problem, Saved};
+use gateway::api::model::{Commit, CommitErrors, Committed, Confirm, Confirmed, InForce, Problem, Saved};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::http::request::Builder;
@@ -86,8 +86,11 @@ impl Daemon {
         self.ask("/v1/configuration").await
     }
 
+    /// Keeps the commit that waits to be confirmed.
     pub(crate) async fn confirm(&self) -> Result<Confirmed, Refused> {
-        self.tell("/v1/configuration/confirm", &()).await
+        let InForce { revision, confirm, .. } = self.in_force().await?;
+        let revision = confirm.map_or(revision, |unconfirmed| unconfirmed.revision);
+        self.tell("/v1/configuration/confirm", &Confirm { revision }).await
     }
 
     pub(crate) async fn saved(&self, saved: &Saved) -> Result<(), Refused> {

@@ -46,7 +46,7 @@ type Asked<T> = Result<T, Response>;
 pub(super) async fn get(State(shown): State<Shown>) -> Asked<Response> {
     let (ledger, _) = shown.transactions().ok_or_else(without_file)?;
     let in_force = ledger.in_force();
-    let tree = parsed(&in_force.text)?;
+    let tree = parsed(&in_force.text).ok_or_else(foreign)?;
     let mut answer = with_secrets(&json(&tree), in_force.text.as_str().len());
     answer.headers_mut().insert(header::ETAG, tag(in_force.revision));
     Ok(answer)
@@ -64,7 +64,7 @@ pub(super) async fn put(
         return Err(problem(StatusCode::PRECONDITION_REQUIRED, why, "send its ETag as If-Match"));
     };
     let Json(body) = body.map_err(|rejection| unreadable(&rejection))?;
-    let before = parsed(&configuration::base(&shown, base).await?)?;
+    let before = parsed(&configuration::base(&shown, base).await?).ok_or_else(foreign)?;
     let lines = lines(&body, &Tree::default()).map_err(refused)?;
     let new = Candidate::new(&Tree::default(), &secret(lines), None).map_err(|wrong| match wrong {
         Wrong::Errors(errors) => refused(errors),
@@ -85,7 +85,7 @@ pub(super) async fn patch(
         None => shown.transactions().ok_or_else(without_file)?.0.revision(),
     };
     let Json(body) = body.map_err(|rejection| unreadable(&rejection))?;
-    let before = parsed(&configuration::base(&shown, base).await?)?;
+    let before = parsed(&configuration::base(&shown, base).await?).ok_or_else(foreign)?;
     let lines = lines(&body, &before).map_err(refused)?;
     committed(shown, base, lines, options).await
 }
@@ -110,11 +110,14 @@ fn secret(lines: Vec<Zeroizing<String>>) -> Vec<SecretText> {
     lines.iter().map(|line| SecretText::from(line.as_str())).collect()
 }
 
-fn parsed(text: &SecretText) -> Asked<Tree> {
-    config::parse(text.as_str()).map_err(|_| {
-        let why = "the revision is of another version of Postern and cannot be read";
-        problem(StatusCode::INTERNAL_SERVER_ERROR, why, "base the change on the newest revision")
-    })
+/// The configuration of a revision; none if it is of another version of Postern.
+fn parsed(text: &SecretText) -> Option<Tree> {
+    config::parse(text.as_str()).ok()
+}
+
+fn foreign() -> Response {
+    let why = "the revision is of another version of Postern and cannot be read";
+    problem(StatusCode::INTERNAL_SERVER_ERROR, why, "base the change on the newest revision")
 }
 
 fn refused(errors: CommitErrors) -> Response {
@@ -126,17 +129,22 @@ fn tag(revision: u64) -> HeaderValue {
     HeaderValue::try_from(format!("\"{revision}\"")).expect("digits in quotes")
 }
 
+/// The header If-Match is not one entity tag of ours.
+#[derive(Debug)]
+struct WrongTag;
+
+impl From<WrongTag> for Response {
+    fn from(_: WrongTag) -> Self {
+        let why = "If-Match is not one ETag of a revision";
+        problem(StatusCode::BAD_REQUEST, why, "send the ETag as it was received")
+    }
+}
+
 /// The revision of If-Match (RFC 9110 section 13.1.1).
-fn base_of(headers: &HeaderMap) -> Asked<Option<u64>> {
+fn base_of(headers: &HeaderMap) -> Result<Option<u64>, WrongTag> {
     let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.strip_prefix('"')?.strip_suffix('"')?.parse().ok());
-    number.map(Some).ok_or_else(|| {
-        problem(
-            StatusCode::BAD_REQUEST,
-            "If-Match is not one ETag of a revision",
-            "send the ETag as it was received",
-        )
-    })
+    number.map(Some).ok_or(WrongTag)
 }
 
 /// A configuration as JSON. It has secrets.
@@ -214,7 +222,9 @@ impl Lines {
             }
             Value::Bool(true) => self.line("set", path, None),
             Value::Array(values) => self.values(values, path, before),
-            only if node.is_some_and(|node| matches!(node.kind, Kind::Values(_))) => {
+            only @ (Value::String(_) | Value::Number(_))
+                if node.is_some_and(|node| matches!(node.kind, Kind::Values(_))) =>
+            {
                 self.values(std::slice::from_ref(only), path, before);
             }
             Value::String(text) => self.line("set", path, Some(text)),
