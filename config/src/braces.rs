@@ -25,6 +25,8 @@ pub(crate) enum Part {
     Leaf(Vec<Token>),
     /// A closing brace.
     Close,
+    /// A comment on what follows.
+    Comment(String),
 }
 
 /// Whether a text is in braces: its first line that is no comment opens a block.
@@ -67,7 +69,11 @@ pub(crate) fn parts(text: &str) -> Result<Vec<Part>, ConfigError> {
                 }
                 parts.push(Part::Close);
             }
-            _ => words.extend(reader.word(words.is_empty())?),
+            _ => match reader.word(words.is_empty())? {
+                Read::Word(word) => words.push(word),
+                Read::Comment(text) => parts.push(Part::Comment(text)),
+                Read::Nothing => {}
+            },
         }
     }
     if !words.is_empty() {
@@ -79,6 +85,15 @@ pub(crate) fn parts(text: &str) -> Result<Vec<Part>, ConfigError> {
         }
         None => Ok(parts),
     }
+}
+
+/// What stands where a word may.
+enum Read {
+    Word(Token),
+    /// The text of a comment on what follows: `/* text */`.
+    Comment(String),
+    /// A line that begins with # or //.
+    Nothing,
 }
 
 struct Reader<'a> {
@@ -99,16 +114,16 @@ impl Reader<'_> {
     }
 
     /// Reads a word, or a comment if that may stand here.
-    fn word(&mut self, is_first: bool) -> Result<Option<Token>, ConfigError> {
+    fn word(&mut self, is_first: bool) -> Result<Read, ConfigError> {
         let start = Location { line: self.line, column: self.column, width: 1 };
         let mut rest = self.characters.clone();
         match (rest.next(), rest.next()) {
-            (Some('/'), Some('*')) if is_first => return self.comment(start).map(|()| None),
+            (Some('/'), Some('*')) if is_first => return self.comment(start).map(Read::Comment),
             (Some('#'), _) | (Some('/'), Some('/')) if is_first => {
                 while self.characters.peek().is_some_and(|&next| next != '\n') {
                     self.next();
                 }
-                return Ok(None);
+                return Ok(Read::Nothing);
             }
             _ => {}
         }
@@ -141,17 +156,21 @@ impl Reader<'_> {
             return Err(ConfigError::new(location, "the closing quote is missing")
                 .fix("add it, or remove the opening one"));
         }
-        Ok(Some(Token { text: joined(text), location }))
+        Ok(Read::Word(Token { text: joined(text), location }))
     }
 
-    fn comment(&mut self, start: Location) -> Result<(), ConfigError> {
+    fn comment(&mut self, start: Location) -> Result<String, ConfigError> {
         self.next();
         self.next();
+        let mut text = String::new();
         while let Some(character) = self.next() {
             if character == '*' && self.characters.peek() == Some(&'/') {
                 self.next();
-                return Ok(());
+                // One line, in which nothing of the terminal of others is.
+                let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+                return Ok(words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" "));
             }
+            text.push(character);
         }
         Err(ConfigError::new(Location { width: 2, ..start }, "the comment is never closed").fix("add */"))
     }
@@ -208,6 +227,7 @@ fn write_block(
     for (word, branch) in tree.children() {
         let Some(next) = cursor.down(word) else { continue };
         let node = next.node();
+        write_comment(branch, indent, out)?;
         for value in branch.own_values() {
             write!(out, "{indent}{word} ")?;
             let hidden = !secrets && node.is_some_and(|node| node.secret);
@@ -218,6 +238,7 @@ fn write_block(
         if next.next().any(|after| after.tag().is_some()) {
             for (name, named) in branch.children() {
                 let below = next.down(name).unwrap_or(next);
+                write_comment(named, indent, out)?;
                 write_inner(&format!("{word} {name}"), named, below, indent, secrets, out)?;
             }
         } else if next.next().next().is_some() {
@@ -227,6 +248,10 @@ fn write_block(
         }
     }
     Ok(())
+}
+
+fn write_comment(branch: &Tree, indent: &str, out: &mut impl Write) -> fmt::Result {
+    branch.comment().map_or(Ok(()), |text| writeln!(out, "{indent}/* {text} */"))
 }
 
 fn write_inner(
@@ -318,9 +343,14 @@ set vpn ipsec ike-group A ikev2-reauth no
     fn a_saved_configuration_is_read_and_written() {
         let tree = parse(SAVED).expect("valid");
         assert_eq!(print::commands(&tree, true), LINES);
+        let comment = |words: &[&str]| tree.at(words).and_then(|branch| branch.comment().map(str::to_owned));
+        assert_eq!(comment(&["interfaces"]).as_deref(), Some("the office"));
+        assert_eq!(comment(&["interfaces", "wireguard", "wg0"]).as_deref(), Some("to Berlin"));
+        assert_eq!(parse(print::text(&tree).as_str().expect("text")).expect("valid"), tree);
         let written = print::braces(&tree, true);
         assert_eq!(parse(&written).expect("valid"), tree, "{written}");
-        assert!(written.starts_with("interfaces {\n    wireguard wg0 {\n        address \"10.1.0.1/30\"\n"));
+        let first = "/* the office */\ninterfaces {\n    /* to Berlin */\n    wireguard wg0 {\n        address \"10.1.0.1/30\"\n";
+        assert!(written.starts_with(first), "{written}");
     }
 
     #[test]

@@ -84,6 +84,9 @@ impl<'a> Comparison<'a> {
                 Entry::Line(own, line) => _ = writeln!(text, "{}{indent}{line}", sign.unwrap_or(own)),
                 Entry::Block(words, inner) => {
                     let sign = sign.or(inner.sign());
+                    for (own, comment) in inner.comments() {
+                        let _ = writeln!(text, "{}{indent}/* {comment} */", sign.unwrap_or(own));
+                    }
                     let (mark, words) = (sign.unwrap_or(SAME), words.join(" "));
                     let _ = writeln!(text, "{mark}{indent}{words} {{");
                     self.block(self.entries(inner), depth + 1, sign, text);
@@ -95,12 +98,18 @@ impl<'a> Comparison<'a> {
 
     fn changed(self, place: Place<'a>, path: &mut Vec<&'a str>, text: &mut String) {
         let (mut own, mut common) = (String::new(), Vec::new());
+        for (sign, comment) in place.comments().into_iter().filter(|(sign, _)| *sign != SAME) {
+            let _ = writeln!(own, "{sign}/* {comment} */");
+        }
         for entry in self.entries(place) {
             match entry {
                 Entry::Line(SAME, _) => {}
                 Entry::Line(sign, line) => _ = writeln!(own, "{sign}{line}"),
                 Entry::Block(words, inner) => match inner.sign() {
                     Some(sign) => {
+                        for (_, comment) in inner.comments() {
+                            let _ = writeln!(own, "{sign}/* {comment} */");
+                        }
                         let _ = writeln!(own, "{sign}{} {{", words.join(" "));
                         self.block(self.entries(inner), 1, Some(sign), &mut own);
                         let _ = writeln!(own, "{sign}}}");
@@ -148,19 +157,25 @@ impl<'a> Comparison<'a> {
             Some(value) => format!("{word} {}", braces::shortest(value)),
         };
         let [before, after] = [place.before, place.after].map(|side| side.map(values));
-        match (before, after) {
+        let comments = place.comments();
+        let is_noted_otherwise = comments.iter().any(|(sign, _)| *sign != SAME);
+        let comments = comments.into_iter().map(|(sign, text)| Entry::Line(sign, format!("/* {text} */")));
+        // So that a comparison shows what the comment is about.
+        let same = if is_noted_otherwise && before.is_some() && after.is_some() { CHANGED } else { SAME };
+        let lines: Vec<Entry<'a>> = match (before, after) {
             (Some(before), Some(after)) if !is_list => {
-                let sign = if before == after { SAME } else { CHANGED };
+                let sign = if before == after { same } else { CHANGED };
                 after.into_iter().map(|value| Entry::Line(sign, line(value))).collect()
             }
             (before, after) => {
                 let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
                 let gone = before.iter().filter(|value| !after.contains(value));
-                let sign = |value| if before.contains(value) { SAME } else { ADDED };
+                let sign = |value| if before.contains(value) { same } else { ADDED };
                 let lines = gone.map(|value| Entry::Line(REMOVED, line(*value)));
                 lines.chain(after.iter().map(|value| Entry::Line(sign(value), line(*value)))).collect()
             }
-        }
+        };
+        comments.chain(lines).collect()
     }
 }
 
@@ -183,6 +198,16 @@ impl<'a> Place<'a> {
         let below = |side: Option<&'a Tree>| side.and_then(|side| side.at(&[word]));
         let cursor = self.cursor.down(word)?;
         Some(Self { before: below(self.before), after: below(self.after), cursor })
+    }
+
+    /// What is noted of it, with a sign: the same on both sides, or what is gone and what is new.
+    fn comments(self) -> Vec<(char, &'a str)> {
+        let [before, after] = [self.before, self.after].map(|side| side.and_then(Tree::comment));
+        if before == after {
+            return before.map(|text| (SAME, text)).into_iter().collect();
+        }
+        let gone = before.map(|text| (REMOVED, text));
+        gone.into_iter().chain(after.map(|text| (ADDED, text))).collect()
     }
 
     /// The sign of all its lines, if it is on one side only.
@@ -264,6 +289,28 @@ mod tests {
         assert_eq!(marked(&["interfaces", "wireguard", "wg0", "mtu"]), ">mtu 1300\n");
         let shown = marked(&["vpn"]);
         assert!(shown.contains(">            secret OpenBarley\n"), "{shown}");
+    }
+
+    #[test]
+    fn a_comment_stands_before_what_it_is_about() {
+        let text = "set interfaces wireguard wg0 mtu 1400\ncomment interfaces wireguard wg0 'the office'\n";
+        let (before, after) = (
+            parse(text).expect("right"),
+            parse(&format!(
+                "{text}comment interfaces wireguard wg0 home\ncomment interfaces wireguard wg0 mtu small"
+            ))
+            .expect("right"),
+        );
+        let comparison = Comparison { before: &before, after: &after, secrets: true };
+        assert_eq!(
+            comparison.changes(&Path::default()),
+            "[edit interfaces wireguard wg0]\n-/* the office */\n+/* home */\n+/* small */\n>mtu 1400\n"
+        );
+        let same = Comparison { before: &before, after: &before, secrets: true };
+        assert_eq!(
+            same.marked(&Path::new(["interfaces"])),
+            " /* the office */\n wireguard wg0 {\n     mtu 1400\n }\n"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The differences between two configurations.
 
+use crate::path::Path;
 use crate::schema::Cursor;
 use crate::statement::{Statement, own_statements, statements_at};
 use crate::tree::Tree;
@@ -12,6 +13,8 @@ pub enum Change<'a> {
     Added(Statement<'a>),
     /// The statement was removed.
     Removed(Statement<'a>),
+    /// Something else is noted of the branch at a path, or nothing any more.
+    Commented(Path, Option<&'a str>),
 }
 
 impl fmt::Display for Change<'_> {
@@ -20,6 +23,8 @@ impl fmt::Display for Change<'_> {
         let (sign, statement) = match self {
             Self::Added(statement) => ("+ ", statement),
             Self::Removed(statement) => ("- ", statement),
+            Self::Commented(path, Some(text)) => return write!(f, "+ /* {text} */ {path}"),
+            Self::Commented(path, None) => return write!(f, "- /* */ {path}"),
         };
         f.write_str(sign)?;
         statement.write_public(f)
@@ -31,7 +36,24 @@ pub fn diff<'a>(before: &'a Tree, after: &'a Tree) -> Vec<Change<'a>> {
     let mut found = Found::default();
     found.branch(Some(before), Some(after), &mut Vec::new(), Some(Cursor::root()));
     let removed = found.removed.into_iter().map(Change::Removed);
-    removed.chain(found.added.into_iter().map(Change::Added)).collect()
+    let commented = commented(Some(before), after, &mut Vec::new());
+    removed.chain(found.added.into_iter().map(Change::Added)).chain(commented).collect()
+}
+
+/// The branches of which something else is noted.
+fn commented<'a>(before: Option<&'a Tree>, after: &'a Tree, path: &mut Vec<&'a str>) -> Vec<Change<'a>> {
+    if before == Some(after) {
+        return Vec::new();
+    }
+    let is_other = before.and_then(Tree::comment) != after.comment();
+    let own = is_other.then(|| Change::Commented(Path::new(path.iter().copied()), after.comment()));
+    let mut found: Vec<Change<'a>> = own.into_iter().collect();
+    for (word, below) in after.children() {
+        path.push(word);
+        found.extend(commented(before.and_then(|before| before.at(&[word])), below, path));
+        path.pop();
+    }
+    found
 }
 
 #[derive(Default)]
@@ -74,6 +96,20 @@ impl<'a> Found<'a> {
 mod tests {
     use super::*;
     use crate::parse;
+
+    #[test]
+    fn a_comment_is_a_difference() {
+        let before =
+            parse("set interfaces wireguard wg0\ncomment interfaces wireguard wg0 'a'").expect("right");
+        let after =
+            parse("set interfaces wireguard wg0\ncomment interfaces wireguard wg0 'b c'").expect("right");
+        let shown =
+            |one: &Tree, other: &Tree| diff(one, other).iter().map(Change::to_string).collect::<Vec<_>>();
+        assert_eq!(shown(&before, &after), ["+ /* b c */ interfaces wireguard wg0"]);
+        let none = parse("set interfaces wireguard wg0").expect("right");
+        assert_eq!(shown(&before, &none), ["- /* */ interfaces wireguard wg0"]);
+        assert_eq!(shown(&before, &Tree::default()), ["- interfaces wireguard wg0"]);
+    }
 
     #[test]
     fn only_what_differs_is_named() {

@@ -3,7 +3,7 @@
 use crate::error::{ConfigError, Location};
 use crate::path::Path;
 use crate::schema::{Cursor, Kind, Tag, Type};
-use crate::statement::statements;
+use crate::statement::{comments_at, statements};
 use crate::tree::Tree;
 
 /// Gives the branch at `path`, which ends in a name that the user has chosen, another name. What refers to it follows.
@@ -38,6 +38,11 @@ pub fn merge(tree: &mut Tree, other: &Tree) {
             (Some(value), _) => tree.make(&words).set(value, Location::default(), is_list),
             (None, Some(_)) => tree.make(&words).unset(),
             (None, None) => _ = tree.make(&words),
+        }
+    }
+    for comment in comments_at(other, &[]) {
+        if let Some(branch) = tree.branch(&comment.path) {
+            branch.note(Some(comment.text.to_owned()));
         }
     }
 }
@@ -93,14 +98,14 @@ mod tests {
         .expect("right");
         let other = parse(
             "set interfaces wireguard wg0 mtu 1300\nset interfaces wireguard wg0 address 10.0.0.2/8\n\
-            set vpn ipsec ike-group A ikev2-reauth\nset interfaces wireguard wg1",
+            set vpn ipsec ike-group A ikev2-reauth\nset interfaces wireguard wg1\ncomment interfaces wireguard wg1 new",
         )
         .expect("right");
         merge(&mut tree, &other);
         let both = parse(
             "set interfaces wireguard wg0 mtu 1300\nset interfaces wireguard wg0 address 10.0.0.1/8\n\
             set interfaces wireguard wg0 address 10.0.0.2/8\nset interfaces wireguard wg1\n\
-            set vpn ipsec ike-group A ikev2-reauth",
+            set vpn ipsec ike-group A ikev2-reauth\ncomment interfaces wireguard wg1 new",
         )
         .expect("right");
         assert_eq!(tree, both);

@@ -45,6 +45,7 @@ pub fn path_to(line: &str, location: Location) -> Path {
 pub fn between(before: &Tree, after: &Tree) -> Vec<Zeroizing<String>> {
     let mut lines = Lines::default();
     lines.branch(Some(before), Some(after), &mut Vec::new(), Some(Cursor::root()));
+    lines.comments(Some(before), after, &mut Vec::new());
     lines.deletions.extend(lines.settings);
     lines.deletions
 }
@@ -84,6 +85,21 @@ impl Lines {
                     path.pop();
                 }
             }
+        }
+    }
+
+    /// The comments of what differs, which may go with what is deleted: behind all that they are about.
+    fn comments<'a>(&mut self, before: Option<&'a Tree>, after: &'a Tree, path: &mut Vec<&'a str>) {
+        if before == Some(after) {
+            return;
+        }
+        if after.comment().is_some() || before.and_then(Tree::comment).is_some() {
+            self.settings.push(line("comment", path, Some(after.comment().unwrap_or_default())));
+        }
+        for (word, below) in after.children() {
+            path.push(word);
+            self.comments(before.and_then(|before| before.at(&[word])), below, path);
+            path.pop();
         }
     }
 

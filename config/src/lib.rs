@@ -14,6 +14,7 @@
 
 mod braces;
 pub mod canonical;
+mod comment;
 pub mod compare;
 pub mod diff;
 pub mod edit;
@@ -32,6 +33,7 @@ mod statement;
 pub mod text;
 mod token;
 pub mod tree;
+mod walk;
 
 pub use braces::is_in as is_in_braces;
 pub use error::ConfigError;

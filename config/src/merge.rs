@@ -87,6 +87,7 @@ impl<'a> Merge<'a> {
         for value in self.values([base, ours, theirs], node, holds_several) {
             merged.set(value, merged.location(), true);
         }
+        merged.note(self.comment([base, ours, theirs]));
         for word in words([base, ours, theirs]) {
             self.path.push(word);
             let below = [base, ours, theirs].map(|tree| tree.and_then(|tree| tree.at(&[word])));
@@ -96,6 +97,18 @@ impl<'a> Merge<'a> {
             self.path.pop();
         }
         (!merged.is_empty() || !is_inner && !holds_several).then_some(merged)
+    }
+
+    fn comment(&mut self, sides: [Option<&'a Tree>; 3]) -> Option<String> {
+        let [base, ours, theirs] = sides.map(|tree| tree.and_then(Tree::comment));
+        if base != ours && base != theirs && ours != theirs {
+            let path = Path::new(self.path.iter().copied());
+            let [ours, theirs] = [ours, theirs]
+                .map(|text| text.map_or("no comment".to_owned(), |text| format!("/* {text} */")));
+            self.conflicts.entry(path.clone()).or_insert(Conflict { path, ours, theirs });
+        }
+        let merged = if base == theirs { ours } else { theirs };
+        merged.map(str::to_owned)
     }
 
     fn values(

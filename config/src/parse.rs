@@ -3,19 +3,18 @@
 //! Lines that begin and end a session at a router are skipped, so that text copied from a guide can be read.
 
 use crate::braces::{self, Part};
+use crate::comment::{self, Comments};
 use crate::error::{ConfigError, Location};
 use crate::path::Path;
-use crate::schema::{self, Cursor, Kind, Node, Place, Type, Unsupported, nearest};
+use crate::schema::{Cursor, Kind, Node, Place, nearest};
 use crate::statement::HIDDEN;
 use crate::token::{Token, split};
 use crate::tree::Tree;
+use crate::walk::{check, end_of, more_words, suggest, unsupported, walk};
 use zeroize::Zeroizing;
 
 /// Lines of a session without configuration.
 const SESSION: &[&str] = &["configure", "commit", "save", "exit"];
-
-/// The maximum number of words listed in an error.
-const LISTED: usize = 20;
 
 /// The reason of the error for a line that deletes what is not set.
 pub const NOTHING_TO_DELETE: &str = "nothing to delete: it is not set";
@@ -42,12 +41,18 @@ fn blocks(text: &str) -> Result<Tree, Vec<ConfigError>> {
     let mut path: Vec<Token> = Vec::new();
     // For each block around the place: the words of the path before it.
     let mut around = Vec::new();
+    let mut comments = Comments::default();
     let mut parts = parts.into_iter().peekable();
     while let Some(part) = parts.next() {
         let result = match part {
+            Part::Comment(text) => {
+                comments.next = Some(text);
+                Ok(())
+            }
             Part::Open(words) => {
                 around.push(path.len());
                 path.extend(words);
+                comments.about(&path);
                 match walk(&path) {
                     Err(error) => {
                         skip_block(&mut parts);
@@ -64,11 +69,13 @@ fn blocks(text: &str) -> Result<Tree, Vec<ConfigError>> {
             }
             Part::Close => {
                 path.truncate(around.pop().unwrap_or_default());
+                comments.next = None;
                 Ok(())
             }
             Part::Leaf(words) => {
                 let before = path.len();
                 path.extend(words);
+                comments.about(&path);
                 let result = set_last(&path, &mut tree);
                 path.truncate(before);
                 result
@@ -76,6 +83,7 @@ fn blocks(text: &str) -> Result<Tree, Vec<ConfigError>> {
         };
         errors.extend(result.err());
     }
+    comments.attach(&mut tree);
     if errors.is_empty() { Ok(tree) } else { Err(errors) }
 }
 
@@ -86,7 +94,7 @@ fn skip_block(parts: &mut impl Iterator<Item = Part>) {
         match parts.next() {
             Some(Part::Open(_)) => depth += 1,
             Some(Part::Close) => depth -= 1,
-            Some(Part::Leaf(_)) => {}
+            Some(Part::Leaf(_) | Part::Comment(_)) => {}
             None => return,
         }
     }
@@ -109,7 +117,10 @@ pub fn execute(line: &str, level: &Path, tree: &mut Tree) -> Result<(), ConfigEr
         .map(|word| Token { text: Zeroizing::new(word.to_owned()), location: Location::default() });
     words.splice(words.len().min(1)..words.len().min(1), above);
     let mut cursor = Cursor::root();
-    for word in words.iter_mut().skip(1) {
+    // The text of a comment is no word of the grammar.
+    let of_path =
+        words.len() - usize::from(words.first().is_some_and(|verb| verb.text.as_str() == "comment"));
+    for word in words[..of_path].iter_mut().skip(1) {
         let Some(next) = cursor.expand(&word.text) else { break };
         if next.tag().is_none() {
             word.text = Zeroizing::new(next.word().to_owned());
@@ -142,9 +153,10 @@ fn read(words: &[Token], tree: &mut Tree) -> Result<(), ConfigError> {
     match verb.text.as_str() {
         "set" => set(verb, words, tree),
         "delete" => delete(verb, words, tree),
+        "comment" => comment::note(verb, words, tree),
         other if SESSION.contains(&other) && words.is_empty() => Ok(()),
         other => {
-            const VERBS: &[&str] = &["set", "delete"];
+            const VERBS: &[&str] = &["set", "delete", "comment"];
             let error = ConfigError::new(verb.location, format!("unknown word {other:?}"));
             Err(suggest(error, nearest(other, VERBS), VERBS))
         }
@@ -202,23 +214,6 @@ fn prune(path: &[&str], tree: &mut Tree) {
     }
 }
 
-/// A value, or a name that the user chooses.
-fn check(kind: Type, word: &Token) -> Result<(), ConfigError> {
-    kind.check(&word.text).map_err(|reason| {
-        let error = ConfigError::new(word.location, reason);
-        match kind {
-            Type::Word(words) => match schema::meant(&word.text, words) {
-                Some(meant) => error.fix(format!("did you mean {meant}?")),
-                None => suggest(error, nearest(&word.text, words), words),
-            },
-            _ => match kind.advice(&word.text) {
-                Some(advice) => error.fix(advice),
-                None => error,
-            },
-        }
-    })
-}
-
 fn delete(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigError> {
     let (cursor, path, rest) = walk(words)?;
     let last = path.last().unwrap_or(verb);
@@ -236,86 +231,6 @@ fn delete(verb: &Token, words: &[Token], tree: &mut Tree) -> Result<(), ConfigEr
         return Ok(());
     }
     Err(ConfigError::new(last.location, NOTHING_TO_DELETE))
-}
-
-/// Follows the words through the grammar; returns the place, the path, and the remaining words.
-fn walk(words: &[Token]) -> Result<(Cursor, &[Token], &[Token]), ConfigError> {
-    let mut cursor = Cursor::root();
-    for (index, word) in words.iter().enumerate() {
-        if cursor.node().is_some_and(|node| node.kind != Kind::Branch) {
-            let (path, rest) = words.split_at(index);
-            return Ok((cursor, path, rest));
-        }
-        let next = cursor.down(&word.text).ok_or_else(|| unknown_after(word, cursor))?;
-        match next.place() {
-            Place::Unsupported(known) => return Err(unsupported(word, known)),
-            Place::Tag(tag) => check(tag.kind, word)?,
-            Place::Node(_) | Place::Inner(_) => {}
-        }
-        cursor = next;
-    }
-    Ok((cursor, words, &[]))
-}
-
-fn unsupported(word: &Token, known: &Unsupported) -> ConfigError {
-    let reason = format!("VyOS has {:?}, but Postern does not support it", word.text.as_str());
-    ConfigError::new(word.location, reason).fix(known.instead)
-}
-
-fn more_words(last: &Token, cursor: Cursor) -> ConfigError {
-    ConfigError::new(end_of(last), "the line is not complete")
-        .fix(format!("add one of {}", cursor.words().join(", ")))
-}
-
-/// The error for a word that may not stand at a place.
-fn unknown_after(word: &Token, before: Cursor) -> ConfigError {
-    let (near, valid) = (before.nearest(&word.text), before.words());
-    let begun = before.abbreviated(&word.text);
-    if begun.len() > 1 && !word.text.is_empty() {
-        return ConfigError::new(word.location, format!("ambiguous word {:?}", word.text.as_str()))
-            .fix(format!("write one of {}", begun.join(", ")));
-    }
-    let unknown = || {
-        let error = ConfigError::new(word.location, format!("unknown word {:?}", word.text.as_str()));
-        suggest(error, near, &valid)
-    };
-    if near.is_some() {
-        return unknown();
-    }
-    // If the name of a secret was forgotten, the secret stands in its place.
-    let secrets: Vec<Type> = before.secrets().collect();
-    if secrets.is_empty() {
-        return unknown();
-    }
-    if secrets.iter().all(|kind| *kind == Type::Key) && is_no_key(&word.text) {
-        return unknown().names_secret();
-    }
-    suggest(ConfigError::new(word.location, "unknown word").secret(), near, &valid)
-}
-
-/// Whether a word can be neither a key nor part of one: it is short, of lower-case letters and hyphens, with an
-/// optional digit at its end.
-fn is_no_key(word: &str) -> bool {
-    let stem = word.strip_suffix(|c: char| c.is_ascii_digit()).unwrap_or(word);
-    word.len() <= 24 && stem.chars().all(|c| c.is_ascii_lowercase() || c == '-')
-}
-
-/// Adds the word that was probably meant, or a list of all, to an error.
-fn suggest(error: ConfigError, near: Option<&str>, valid: &[&str]) -> ConfigError {
-    match near {
-        Some(near) => error.fix(format!("did you mean {near}?")),
-        None if valid.is_empty() => error,
-        None => {
-            let more = if valid.len() > LISTED { ", ..." } else { "" };
-            let listed: Vec<&str> = valid.iter().copied().take(LISTED).collect();
-            error.fix(format!("write one of {}{more}", listed.join(", ")))
-        }
-    }
-}
-
-/// The location after a word.
-fn end_of(word: &Token) -> Location {
-    Location { column: word.location.column + word.location.width, width: 1, ..word.location }
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! Writes a configuration as `set` lines or in braces: one order, one spelling.
 
 use crate::schema::Cursor;
-use crate::statement::{Statement, own_statements, statements, write_words};
+use crate::statement::{Statement, comments_at, own_statements, statements, write_words};
 use crate::text::Text;
 use crate::tree::Tree;
 use std::fmt::{self, Write};
 
 pub use crate::statement::{HIDDEN, quoted};
 
-/// The lines of a configuration, with its secrets hidden unless `secrets` is set: then the caller must protect them.
+/// The lines of a configuration without its comments, and with its secrets hidden unless `secrets` is set: then the caller must protect them.
 pub fn commands(tree: &Tree, secrets: bool) -> String {
     let mut text = String::new();
     // A string takes whatever is written.
@@ -32,6 +32,10 @@ pub fn text(tree: &Tree) -> Text {
     let mut text = Text::default();
     // It grows as it must.
     let _ = write(tree, true, &mut text);
+    // Behind what they are about, so that it is there when they are read.
+    for comment in comments_at(tree, &[]) {
+        let _ = writeln!(text, "{comment}");
+    }
     text
 }
 

@@ -54,6 +54,26 @@ impl<'a> Statement<'a> {
     }
 }
 
+/// A branch with its path, and what the user has noted of it.
+pub(crate) struct Comment<'a> {
+    pub(crate) path: Vec<&'a str>,
+    pub(crate) text: &'a str,
+}
+
+impl fmt::Display for Comment<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("comment ")?;
+        write_words(self.path.iter().copied().chain([self.text]), f)
+    }
+}
+
+/// The comments of the branch at a path, and of all below it.
+pub(crate) fn comments_at<'a>(branch: &'a Tree, path: &[&'a str]) -> Vec<Comment<'a>> {
+    let own = branch.comment().map(|text| Comment { path: path.to_vec(), text });
+    let below = branch.children().flat_map(|(word, child)| comments_at(child, &[path, &[word]].concat()));
+    own.into_iter().chain(below).collect()
+}
+
 /// Writes words so that they are read as the same words.
 pub(crate) fn write_words<'a>(words: impl Iterator<Item = &'a str>, out: &mut impl Write) -> fmt::Result {
     for (index, word) in words.enumerate() {

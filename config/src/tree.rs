@@ -17,6 +17,8 @@ pub struct Tree {
     /// In the order of their words; never empty. Two that share it are equal without being compared.
     children: Option<Arc<Vec<(Word, Tree)>>>,
     values: Vec<(Zeroizing<Box<str>>, Place)>,
+    /// What the user has noted of it.
+    comment: Option<String>,
     place: Place,
 }
 
@@ -180,6 +182,16 @@ impl Tree {
         std::iter::from_fn(next).filter(|(_, [old, new])| old != new)
     }
 
+    /// What the user has noted of it.
+    pub fn comment(&self) -> Option<&str> {
+        self.comment.as_deref()
+    }
+
+    /// Notes something of it, in the place of what was noted before.
+    pub(crate) fn note(&mut self, comment: Option<String>) {
+        self.comment = comment;
+    }
+
     /// Whether nothing follows, and it holds nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.children.is_none() && self.values.is_empty()
@@ -258,7 +270,7 @@ impl Tree {
         }
     }
 
-    fn branch(&mut self, words: &[&str]) -> Option<&mut Self> {
+    pub(crate) fn branch(&mut self, words: &[&str]) -> Option<&mut Self> {
         words.iter().try_fold(self, |tree, word| tree.child_mut(word))
     }
 

@@ -306,8 +306,9 @@ pub fn config(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match config::parse(&text) {
         Ok(tree) => {
-            let printed = config::print::commands(&tree, true);
-            assert_eq!(config::parse(&printed).as_ref(), Ok(&tree), "{printed}");
+            let printed = config::print::text(&tree);
+            let printed = printed.as_str().expect("it is text");
+            assert_eq!(config::parse(printed).as_ref(), Ok(&tree), "{printed}");
             let _ = config::Settings::new(&tree);
         }
         Err(errors) => {

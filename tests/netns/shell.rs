@@ -193,6 +193,21 @@ fn commands_of_a_session_are_refused_before_it_and_the_shell_is_forgiving_within
 }
 
 #[test]
+fn a_comment_is_committed_saved_and_there_after_a_restart() {
+    let Some(mut router) = Router::new() else { return };
+    configured(&router, "comment interfaces wireguard wg0 'to the office'\ncommit\nsave\n", 0);
+    let line = "comment interfaces wireguard wg0 'to the office'\n";
+    assert!(router.text().contains(line), "{}", router.text());
+    assert!(std::fs::read_to_string(&router.site.file).expect("saved").contains(line));
+    router.crash();
+    let text = configured(&router, "show interfaces\nrun show system commit diff 0\n", 0);
+    assert!(text.starts_with(" /* to the office */\n wireguard wg0 {\n"), "{text}");
+    assert!(text.contains("+/* to the office */\n"), "{text}");
+    configured(&router, "comment interfaces wireguard wg0 ''\ncommit\n", 0);
+    assert!(!router.text().contains("comment"), "{}", router.text());
+}
+
+#[test]
 fn a_reader_that_goes_is_no_failure() {
     let Some(router) = Router::new() else { return };
     let mut command = program(&router, &["configure"]);

@@ -71,8 +71,11 @@ fn wrong_part(session: &Session, words: &[&str]) -> Part {
     Part::Nothing
 }
 
-pub(super) fn comment(_: &mut Session, _: &Line<'_>) -> Result<Reply, Failure> {
-    Err("comments on branches are not kept\n  fix: set description, where there is one; or commit comment TEXT".into())
+pub(super) fn comment(session: &mut Session, line: &Line<'_>) -> Result<Reply, Failure> {
+    let text = full_line("comment", line.rest);
+    config::parse::execute(&text, &session.level, &mut session.candidate)
+        .map(|()| Reply::default())
+        .map_err(|error| format!("{error}\n\n  Comment failed").into())
 }
 
 /// The caller runs operational commands: it knows where they print.

@@ -4,6 +4,7 @@ use super::commit::numbered;
 use super::session::{Form, Line, Reply, Session, read};
 use crate::Failure;
 use config::compare::Comparison;
+use config::diff::Change;
 use config::schema::{Cursor, Kind};
 use config::{Path, Tree, print};
 use serde_json::{Map, Value};
@@ -94,9 +95,12 @@ fn lines(before: &Tree, after: &Tree) -> String {
     let changes = config::diff::diff(before, after);
     let lines = changes.iter().map(|change| {
         let text = change.to_string();
-        match text.strip_prefix("+ ") {
-            Some(line) => format!("set {line}\n"),
-            None => format!("delete {}\n", text.trim_start_matches("- ")),
+        match (change, text.strip_prefix("+ ")) {
+            (Change::Commented(path, text), _) => {
+                format!("comment {path} {}\n", print::quoted(text.unwrap_or_default()))
+            }
+            (_, Some(line)) => format!("set {line}\n"),
+            (_, None) => format!("delete {}\n", text.trim_start_matches("- ")),
         }
     });
     lines.collect()

@@ -73,7 +73,7 @@ impl Router for Fake {
             return Err(Refusal::Wrong(CommitErrors { errors: errors.iter().map(error).collect() }));
         }
         if !commit.check_only {
-            kept.revisions.push(config::print::commands(&tree, true));
+            kept.revisions.push(config::print::text(&tree).as_str().expect("text").to_owned());
         }
         kept.commits.push(commit.clone());
         kept.has_ended = kept.is_ending;
@@ -177,7 +177,7 @@ fn errors_have_the_words_that_scripts_look_for() {
         test.refuses("edit interfaces wireguard wg0 mtu").contains("cannot be issued at the \"mtu\" level")
     );
     assert!(test.refuses("show frob").contains("Configuration path: [frob] is not valid"));
-    assert!(test.refuses("comment interfaces 'a'").contains("fix: "));
+    assert!(test.refuses("comment interfaces wireguard a").contains("fix: "));
     test.says("set vpn ipsec site-to-site peer a ike-group HOME");
     let said = test.refuses("commit");
     assert!(said.starts_with("[vpn]\n  ") && said.ends_with("Commit failed"), "{said}");
@@ -249,6 +249,43 @@ fn secrets_are_hidden_unless_asked_for() {
     for line in ["compare", "show"] {
         assert!(!test.says(line).contains("xTIBA"));
     }
+}
+
+#[test]
+fn a_comment_is_kept_shown_and_removed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let boot = folder.path().join("a.boot").to_string_lossy().into_owned();
+    let mut test = Test::new();
+    test.says("edit interfaces wireguard wg0");
+    test.says("comment address 'of the tunnel'");
+    test.says("top");
+    test.says("comment interfaces wireguard wg0 'to the office'");
+    assert_eq!(
+        test.says("compare"),
+        "[edit interfaces wireguard wg0]\n+/* to the office */\n+/* of the tunnel */\n>address 10.0.0.1/24\n"
+    );
+    let lines = test.session.execute("compare", Form::Commands).expect("shown").text;
+    assert!(lines.contains("comment interfaces wireguard wg0 'to the office'\n"), "{lines}");
+    test.says("commit");
+    assert!(test.says("compare").starts_with("No changes"));
+    assert!(
+        test.says("show interfaces")
+            .starts_with(" /* to the office */\n wireguard wg0 {\n     /* of the tunnel */\n     address ")
+    );
+    test.says(&format!("save {boot}"));
+    assert!(
+        std::fs::read_to_string(&boot)
+            .expect("written")
+            .contains("    /* to the office */\n    wireguard wg0 {\n")
+    );
+    test.says("rename interfaces wireguard wg0 to wg1");
+    assert!(test.says("compare").contains("+/* to the office */\n+wireguard wg1 {\n"));
+    test.says("discard");
+    test.says("comment interfaces wireguard wg0 ''");
+    assert_eq!(test.says("compare"), "[edit interfaces wireguard wg0]\n-/* to the office */\n");
+    test.says(&format!("load {boot}"));
+    assert!(test.says("compare").starts_with("No changes"));
+    assert!(test.refuses("comment interfaces wireguard wg7 x").ends_with("Comment failed"));
 }
 
 #[test]

@@ -61,7 +61,12 @@ const COMPARE: Follows = Follows::Revision(&[("saved", "Compare with the file of
 
 /// All commands, in the order of the alphabet.
 pub(crate) static VERBS: &[Verb] = &[
-    verb("comment", Follows::Set, "Comments are not kept: use description", changing::comment),
+    verb(
+        "comment",
+        Follows::Set,
+        "Note something of a setting or a branch; '' removes it",
+        changing::comment,
+    ),
     verb("commit", COMMIT, "Put the candidate in force", commit::commit),
     verb(
         "commit-confirm",

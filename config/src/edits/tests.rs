@@ -94,6 +94,31 @@ fn the_lines_between_two_configurations_name_only_what_differs() {
 }
 
 #[test]
+fn comments_are_carried_to_the_other_configuration() {
+    const WG0: &str =
+        "set interfaces wireguard wg0 address 10.0.0.1/8\nset interfaces wireguard wg0 address 10.0.0.2/8\n";
+    let texts = [
+        String::new(),
+        WG0.to_owned(),
+        format!("{WG0}comment interfaces wireguard wg0 'a b'\ncomment interfaces wireguard wg0 address c\n"),
+        format!("{WG0}comment interfaces wireguard wg0 b\n"),
+        "set interfaces wireguard wg0 address 10.0.0.3/8\nset interfaces wireguard wg0 address 10.0.0.2/8\n\
+         comment interfaces wireguard wg0 address c\ncomment interfaces home"
+            .to_owned(),
+        "set vpn ipsec log level 1\ncomment vpn a\ncomment vpn ipsec log level b".to_owned(),
+        "set vpn ipsec ike-group A\ncomment vpn a".to_owned(),
+    ];
+    let trees = texts.map(|text| parse(&text).expect("right"));
+    for (before, after) in trees.iter().flat_map(|before| trees.iter().map(move |after| (before, after))) {
+        let mut made = before.clone();
+        let lines = between(before, after);
+        carry_out(lines.iter().map(|line| line.as_str()), &mut made).expect("right");
+        assert_eq!(&made, after, "{:?}", lines.iter().map(|line| line.to_string()).collect::<Vec<_>>());
+    }
+    assert_eq!(between(&trees[2], &trees[3]).len(), 2, "only what differs");
+}
+
+#[test]
 fn every_wrong_edit_is_told_with_its_path() {
     let mut tree = Tree::default();
     let edits = [

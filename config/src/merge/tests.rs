@@ -32,6 +32,22 @@ fn conflicts(theirs: &[&str], ours: &[&str]) -> Vec<String> {
 }
 
 #[test]
+fn comments_are_merged_and_two_on_one_place_are_a_conflict() {
+    let mtu = "set interfaces wireguard wg0 mtu 1300";
+    let comment = "comment interfaces wireguard wg0 'to the office'";
+    let both = merged(&[mtu], &[comment]).expect("merged");
+    assert_eq!(Ok(both), merged(&[], &[mtu, comment]));
+    assert_eq!(
+        conflicts(&["comment interfaces wireguard wg0 home"], &[comment]),
+        ["interfaces wireguard wg0: /* to the office */ or /* home */"]
+    );
+    assert_eq!(
+        merged(&[comment], &["delete interfaces wireguard wg0"]),
+        merged(&[], &["delete interfaces wireguard wg0"])
+    );
+}
+
+#[test]
 fn independent_changes_are_all_kept() {
     for (theirs, ours, lines) in [
         (

@@ -164,6 +164,7 @@ impl Configuration {
                     }
                     is_empty = true;
                 }
+                Part::Comment(_) => {}
                 Part::Close => {
                     if let (None, true, Some(last)) = (&skipping, is_empty, path.last()) {
                         let at = place(last.location);
