@@ -30,7 +30,9 @@ pub(super) fn note(folder: &Path) {
 
 /// Removes a folder that was noted.
 pub(super) fn remove(folder: &Path) {
-    undone().folders.retain(|noted| noted != folder);
+    // Locked to the end: a signal must not end the program, or remove the same, in between.
+    let mut undone = undone();
+    undone.folders.retain(|noted| noted != folder);
     let _ = fs::remove_dir_all(folder);
 }
 
