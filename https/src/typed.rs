@@ -86,7 +86,7 @@ async fn pass(app: &App, head: &Parts, body: Bytes, client: &Client) -> Response
 
 /// A place and its parameters in the name of the key, whoever its client says to be.
 fn signed(path: &str, query: Option<&str>, client: &Client) -> String {
-    let mut parameters = form_urlencoded::Serializer::new(format!("{path}?"));
+    let mut parameters = form_urlencoded::Serializer::for_suffix(format!("{path}?"), path.len() + 1);
     let given = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     parameters.extend_pairs(given.filter(|(name, _)| name != "user"));
     parameters.append_pair("user", &client.id).finish()

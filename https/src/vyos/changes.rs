@@ -115,19 +115,16 @@ fn change(tree: &mut Tree, operations: &[Operation], strict: bool) -> Result<(),
 fn one(tree: &mut Tree, operation: &Operation, strict: bool) -> Result<(), String> {
     let verb = operation.op();
     match verb {
-        "set" | "delete" => {}
-        "comment" => {
-            return Err("comments on branches are not kept\n  fix: set description, where there is one; \
-                        or send comment beside commands, for the whole commit"
-                .to_owned());
-        }
-        _ => return Err(format!("'{verb}' is not a valid operation\n  fix: set or delete")),
+        "set" | "delete" | "comment" => {}
+        _ => return Err(format!("'{verb}' is not a valid operation\n  fix: set, delete or comment")),
     }
     let words = operation.words().map_err(|error| error.error)?;
     if words.is_empty() {
         return Err("Malformed command: 'path' list must be non-empty".to_owned());
     }
     let value = operation.value.as_ref().map(SecretText::as_str).filter(|value| !value.is_empty());
+    // An empty comment removes the one that is there.
+    let value = value.or((verb == "comment").then_some(""));
     let line = line(verb, words.into_iter().chain(value));
     edit(tree, &line, strict)
 }
@@ -203,14 +200,13 @@ mod tests {
         let data = r#"[{"op": "set", "path": ["interfaces", "wireguard", "wg0", "mtu", "1"]},
             {"op": "set", "path": ["interfaces", "wireguard", "wg0", "mtu", "1300"]},
             {"op": "set", "path": ["vpn", "ipsec", "authentication", "psk", "a", "secrett", "OpenSesame"]},
-            {"op": "comment", "path": ["interfaces"], "value": "a"}, {"op": "rename", "path": ["a"]}, {"op": "set", "path": []}]"#;
+            {"op": "rename", "path": ["a"]}, {"op": "set", "path": []}]"#;
         let error = changed(data, false).expect_err("wrong");
         for part in [
             "wg0 mtu 1]",
             "fix: write 68 or more",
             "psk a secrett",
             "Set failed",
-            "comments on branches",
             "'rename' is not a valid operation",
             "non-empty",
         ] {

@@ -72,7 +72,11 @@ def configure():
     right("/configure", [{"op": "delete", "path": MTU}, {"op": "set", "path": MTU[:-1] + ["description", "a b"]}])
     assert right("/retrieve", {"op": "returnValues", "path": MTU}) == []
     wrong("/configure", [{"op": "set", "path": MTU + ["1"]}, {"op": "set", "path": ["frob"]}], "wg0 mtu 1]", "frob")
-    wrong("/configure", {"op": "comment", "path": ["interfaces"], "value": "a"}, "fix: set description")
+    assert right("/configure", {"op": "comment", "path": MTU[:-1], "value": "to the branch"}) is None
+    raw = right("/retrieve", {"op": "showConfig", "path": [], "configFormat": "raw"})
+    assert "/* to the branch */" in raw, raw
+    right("/configure", {"op": "comment", "path": MTU[:-1], "value": ""})
+    wrong("/configure", {"op": "comment", "path": ["interfaces", "wireguard", "wg7"], "value": "a"}, "wg7")
     right("/configure", {"op": "delete", "path": ["interfaces", "wireguard", "wg7"]})
     right("/configure", {"commands": [{"op": "set", "path": MTU + ["1310"]}], "confirm_time": 5, "comment": "a test"})
     wrong("/config-file", {"op": "save"}, "not confirmed")
