@@ -3,6 +3,7 @@
 
 mod advise;
 mod answer;
+mod archiver;
 mod backup;
 mod bench;
 mod bench_crypto;
@@ -78,6 +79,9 @@ enum Verb {
     /// Print the possible next words of an operational command, for shell completion
     #[command(hide = true)]
     Complete(operational::complete::Arguments),
+    /// Copy revisions to the locations of commit-archive, for a daemon
+    #[command(hide = true)]
+    Archiver(archiver::Arguments),
     /// Write the configuration with all that it names, keys included, into one encrypted file
     Backup(backup::Arguments),
     /// Write the files of a backup to where they were
@@ -142,6 +146,7 @@ fn main() -> ExitCode {
         Verb::Generate(what) => generate::run(what),
         Verb::MachineHelper(arguments) => machine::serve(arguments),
         Verb::HttpsServer(arguments) => https::run(arguments),
+        Verb::Archiver(arguments) => archiver::serve(&arguments),
         Verb::Wireguard(arguments) => wireguard::run(arguments),
     };
     match outcome {

@@ -3,7 +3,7 @@
 use crate::engines;
 use crate::privilege::{self, Needs};
 use crate::service_user::{STATE, User};
-use crate::{Outcome, https, log, machine, service_user};
+use crate::{Outcome, archiver, https, log, machine, service_user};
 use clap::Args;
 use config::Settings;
 use crypto::choice::{Choice, Subject};
@@ -115,6 +115,11 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
     let https = match state.as_deref().filter(|_| !arguments.no_https) {
         Some(state) => https::start(&arguments.api, state, user.as_ref())?,
         None => HttpsConnection::Off,
+    };
+    // It ends with this process, whose end of the pipe it waits for.
+    let _archiver = match state.as_deref().filter(|_| rustix::process::geteuid().is_root()) {
+        Some(state) => Some(archiver::start(state, &arguments.api)?),
+        None => None,
     };
     privilege::drop_unneeded(Needs {
         raw_sockets: true,

@@ -1,12 +1,12 @@
 //! `show configuration` and `show system commit`: what is in force, and what was.
 
-use crate::Failure;
 use crate::answer::Answer;
 use crate::request::Request;
 use crate::shell::api::{Router, Socket};
 use crate::shell::commit::numbered;
 use crate::shell::session::read;
 use crate::shell::showing::{json, time};
+use crate::{Failure, archiver, run};
 use config::compare::Comparison;
 use config::{Path, Tree, canonical, print};
 use gateway::api::model::{InForce, Revision, Unconfirmed};
@@ -57,7 +57,8 @@ pub(crate) fn in_one_dialect(request: &Request) -> Result<Answer, Failure> {
 }
 
 pub(crate) fn revisions(request: &Request) -> Result<Answer, Failure> {
-    Ok(Answer::new(router(request).revisions()?, |revisions| listed(revisions)))
+    let copies = archiver::shown(request.api().unwrap_or(File::new(run::API)));
+    Ok(Answer::new(router(request).revisions()?, move |revisions| listed(revisions) + &copies))
 }
 
 /// As VyOS lists them: counted from the newest.

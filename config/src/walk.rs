@@ -35,6 +35,8 @@ pub(crate) fn check(kind: Type, word: &Token) -> Result<(), ConfigError> {
                 Some(meant) => error.fix(format!("did you mean {meant}?")),
                 None => suggest(error, nearest(&word.text, words), words),
             },
+            // It may have a password.
+            Type::Location => error.secret().fix(kind.advice(&word.text).unwrap_or_default()),
             _ => match kind.advice(&word.text) {
                 Some(advice) => error.fix(advice),
                 None => error,

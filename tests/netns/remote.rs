@@ -331,3 +331,69 @@ fn backups_are_read_by_age_and_those_of_age_are_read() {
     );
     assert!(shown.contains("the passphrases differ") && !Path::new(&at("other.backup")).exists(), "{shown}");
 }
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
+    names.sort();
+    names
+}
+
+const ARCHIVE: &str = "set system config-management commit-archive location";
+
+#[test]
+fn copies_of_commits_go_to_a_folder_and_to_a_machine_that_is_known() {
+    let Some(server) = Server::start() else { return };
+    let Some(router) = Router::new() else { return };
+    let copies = server.at("copies");
+    fs::create_dir(&copies).expect("ours");
+    router.commits(&[&format!("{ARCHIVE} {}", copies.display())]);
+    let shown = || said(&program(&router, &["show", "system", "commit"]).output().expect("it runs"), 0);
+    wait_until(PATIENCE, || shown().contains("up to date, with revision 2"))
+        .unwrap_or_else(|error| panic!("{error}: {}", shown()));
+    let first = names(&copies);
+    assert!(first.len() == 1 && first[0].starts_with("config.boot-"), "{first:?}");
+    // The network of this daemon has no such machine: the commit succeeds, and the copy waits.
+    let url = server.url("files");
+    router.commits(&[&format!("{ARCHIVE} {url}"), "set interfaces wireguard wg0 mtu 1300"]);
+    assert_eq!(router.mtu(), 1300);
+    let waits = format!("archive {url}: 1 copy waiting: ");
+    wait_until(PATIENCE, || shown().contains(&waits)).unwrap_or_else(|error| panic!("{error}: {}", shown()));
+    assert!(
+        shown().contains("up to date, with revision 3"),
+        "one location does not wait for another: {}",
+        shown()
+    );
+    assert_eq!(names(&server.at("files")), [""; 0]);
+    // The same by a root who has the network and a key, and does not know the server at first.
+    fs::create_dir(server.at("state")).expect("ours");
+    std::os::unix::fs::symlink(router.site.state.join("archive"), server.at("state/archive")).expect("ours");
+    server.distrust();
+    let mut archiver = Command::new(postern());
+    archiver.args(["archiver", "--until-end-of-input", "--state"]).arg(server.at("state"));
+    archiver.arg("--status").arg(server.at("status"));
+    let mut archiver = server.by_its_root(&archiver).stdin(Stdio::piped()).spawn().expect("unshare is there");
+    wait_until(PATIENCE, || server.read("status").contains("the host key is not known"))
+        .unwrap_or_else(|error| panic!("{error}: {}", server.read("status")));
+    assert!(server.read("status").contains(&format!("ssh-keyscan -p {} 127.0.0.1", server.port)));
+    server.trust();
+    let copied = |count: usize| {
+        let files = || names(&server.at("files"));
+        wait_until(PATIENCE, || files().len() == count).unwrap_or_else(|error| {
+            panic!("{error}: {:?} {} {}", files(), server.read("status"), server.read("server/log"))
+        });
+        files()
+    };
+    let sent = copied(1);
+    let text = server.read(&format!("files/{}", sent[0]));
+    assert!(text.starts_with("interfaces {\n") && text.contains(&router.keys[0].0), "{text}");
+    let mode = fs::metadata(server.at("files").join(&sent[0])).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    router.commits(&["set interfaces wireguard wg0 mtu 1310"]);
+    copied(2);
+    drop(archiver.stdin.take());
+    wait_until(PATIENCE, || archiver.try_wait().is_ok_and(|status| status.is_some()))
+        .expect("it ends with its input");
+    assert!(!server.at("status").exists());
+}

@@ -1,7 +1,7 @@
 //! `system`.
 
 use super::value::Type;
-use super::{Inner, Node, flag, inner, value};
+use super::{Inner, Node, flag, inner, value, values};
 
 /// Crypto engines that a cipher can be pinned to, by their names in `crypto`.
 pub const ENGINES: &[&str] = &["aws-lc", "ipsec-mb", "openssl", "af-alg", "cryptodev"];
@@ -31,6 +31,7 @@ pub(super) static INNER: &[Inner] = &[
     inner("system", "Settings of the gateway as a whole"),
     inner("system acceleration", "Crypto accelerators"),
     inner("system config-management", "Revisions of the configuration"),
+    inner("system config-management commit-archive", "Copies of each revision in other places"),
     inner("system crypto", "Encryption of packets"),
     inner("system crypto engine", "Crypto engine for each cipher"),
 ];
@@ -39,6 +40,16 @@ pub(super) static INNER: &[Inner] = &[
 const REVISIONS: &str = "1000";
 
 pub(super) static NODES: &[Node] = &[
+    values(
+        "system config-management commit-archive location",
+        Type::Location,
+        "Folder, or URL of one, for a copy of each revision",
+    ),
+    value(
+        "system config-management commit-archive source-address",
+        Type::Address,
+        "Address that copies are sent from",
+    ),
     value("system config-management commit-revisions", Type::Number(1, 65_535), "Revisions that are kept")
         .or(REVISIONS),
     flag("system acceleration qat", "Use hardware crypto accelerators where they are fastest"),

@@ -1,6 +1,7 @@
 //! The types of values, and the errors for invalid ones.
 
 use super::form::{Form, is_domain};
+use super::location::Location;
 use ipnet::IpNet;
 use std::fmt;
 use std::net::IpAddr;
@@ -54,6 +55,8 @@ pub enum Type {
     Secret(usize),
     /// The path of a file, which a backup has to have too.
     File,
+    /// A folder for copies, here or on another machine.
+    Location,
     /// One of these words.
     Word(&'static [&'static str]),
     /// These letters and a number: wg0.
@@ -111,6 +114,7 @@ impl Type {
                 !text.is_empty() && text.chars().count() <= longest && !text.contains(char::is_control)
             }
             Self::File => is_path(text),
+            Self::Location => Location::parse(text).is_ok(),
             Self::Word(words) => words.contains(&text),
             Self::Interface(letters) => interface(letters, text),
             Self::Name | Self::Reference(_) => {
@@ -145,6 +149,7 @@ impl Type {
             Self::Base64 => "base64, in one line".to_owned(),
             Self::Text(longest) => format!("at most {longest} characters"),
             Self::Secret(longest) => format!("1 to {longest} characters"),
+            Self::Location => "a folder, or a URL of one: scp, sftp, http, https or ftp".to_owned(),
             Self::File => format!("the path of a file, of up to {LONGEST_PATH} characters"),
             Self::Word(words) => format!("one of {}", words.join(", ")),
             Self::Interface(letters) => format!("{letters} and a number, such as {letters}0"),
@@ -169,6 +174,11 @@ impl Type {
             Self::Address | Self::AddressOrAny => {
                 Some("write an address such as 192.0.2.1 or 2001:db8::1".to_owned())
             }
+            Self::Location if text.contains('@') => Some(
+                "for scp use a key: ssh-copy-id user@host, then scp://user@host/folder; for http and ftp a .netrc file"
+                    .to_owned(),
+            ),
+            Self::Location => Some("write /folder, or scp://user@host/folder".to_owned()),
             Self::Key => Some("postern generate pki wireguard key-pair prints a new pair".to_owned()),
             _ => None,
         }
@@ -188,6 +198,7 @@ impl Type {
                 return "more than one line, or characters that cannot be shown".to_owned();
             }
             Self::Text(longest) => return format!("longer than {longest} characters"),
+            Self::Location => return Location::parse(text).err().unwrap_or_default(),
             Self::Secret(_) => return format!("not a secret of {}", self.expected()),
             Self::Word(words) if words.len() > LISTED => {
                 format!("one of the {} valid words", words.len())
@@ -221,6 +232,7 @@ impl fmt::Display for Type {
             Self::Text(_) => f.write_str("<text>"),
             Self::Secret(_) => f.write_str("<secret>"),
             Self::File => f.write_str("<path>"),
+            Self::Location => f.write_str("<folder>|<url>"),
             Self::Word(words) => f.write_str(&words.join("|")),
             Self::Interface(letters) => write!(f, "<{letters}N>"),
             Self::Name | Self::Reference(_) => f.write_str("<name>"),

@@ -1,5 +1,6 @@
 //! The configuration, typed, and checked as a whole: what VyOS checks at commit.
 
+mod commit_archive;
 mod hints;
 pub mod https;
 pub mod ipsec;
@@ -9,6 +10,7 @@ mod reference;
 mod system;
 mod wireguard;
 
+pub use commit_archive::CommitArchive;
 pub use https::Https;
 pub use ipsec::IpSec;
 pub(crate) use ipsec::is_served;
