@@ -54,6 +54,8 @@ ipsec_modules=(virtio_pci virtio_net esp4 xfrm_user authenc authencesn jitterent
   crypto_null)
 # libreswan speaks to the kernel by xfrm_user, OpenIKED by af_key.
 ike_modules=("${ipsec_modules[@]}" af_key)
+# Two gateways in one machine, of which one uses the device.
+device_modules=("${crypto_modules[@]}" tun veth)
 # A kernel that has TUN and no nf_tables.
 plain_modules=(tun)
 
@@ -73,7 +75,7 @@ fetch_kernel() {
   [ -e "$work/tree/lib" ] || ln -s usr/lib "$work/tree/lib"
   find "$work/tree/lib/modules/" -name '*.ko.xz' -exec xz -d '{}' +
   PATH=$PATH:/sbin:/usr/sbin depmod -b "$work/tree" "$version"
-  for purpose in wireguard ipsec crypto ike plain; do
+  for purpose in wireguard ipsec crypto device ike plain; do
     local -n modules=${purpose}_modules
     for module in "${modules[@]}"; do
       PATH=$PATH:/sbin:/usr/sbin modprobe -d "$work/tree" -S "$version" --show-depends "$module"
@@ -87,7 +89,7 @@ fetch_kernel() {
   mv .peers/kernel.new .peers/kernel
 }
 
-if [ "$part" = test ] && ! [ -f .peers/kernel/order-crypto -a -f .peers/kernel/order-ike -a -f .peers/kernel/order-plain ]; then
+if [ "$part" = test ] && ! [ -f .peers/kernel/order-device -a -f .peers/kernel/order-ike -a -f .peers/kernel/order-plain ]; then
   fetch_kernel || say "no Debian kernel can be had here: the tests with its WireGuard, IPsec and crypto API will be skipped"
 fi
 

@@ -1,5 +1,6 @@
 //! Postern with other people's WireGuard, IPsec and ESP, and with other people's crypto.
 
+mod accelerator;
 mod bare;
 mod emulated;
 mod kernel;
