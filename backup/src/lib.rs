@@ -14,6 +14,7 @@
 pub mod collect;
 mod disk;
 pub mod entry;
+pub mod error;
 pub mod manifest;
 pub mod owner;
 pub mod pack;
@@ -21,7 +22,8 @@ pub mod restore;
 
 pub use collect::Collected;
 pub use entry::{Content, Entry};
-pub use pack::{UnpackError, pack, unpack};
+pub use error::UnpackError;
+pub use pack::{pack, unpack};
 
 /// What a backup has.
 #[derive(Debug, PartialEq, Eq)]

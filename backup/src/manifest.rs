@@ -2,7 +2,7 @@
 
 use crate::Backup;
 use crate::entry::{Entry, LARGEST, LARGEST_SUM, MOST, Place};
-use crate::pack::UnpackError;
+use crate::error::UnpackError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

@@ -1,6 +1,5 @@
 //! The certificate that the server signs itself: made once and kept, so that clients can pin it.
 
-use crate::tls::Identity;
 use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -36,6 +35,12 @@ pub(crate) enum CertificateError {
     Io(String, io::Error),
     #[error("a certificate cannot be made: {0}")]
     Made(#[from] rcgen::Error),
+}
+
+/// A certificate with its key.
+pub(crate) struct Identity {
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) key: PrivateKeyDer<'static>,
 }
 
 /// The certificate kept in a folder; a new one if there is none for these names, or if it expires.

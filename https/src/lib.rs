@@ -12,13 +12,16 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod app;
 mod certificate;
 mod daemon;
 mod keys;
 mod limiter;
 mod listen;
 mod local;
+mod place;
 mod process;
+mod reply;
 pub mod request;
 mod source;
 mod tls;
@@ -26,4 +29,5 @@ mod typed;
 mod vyos;
 
 pub use local::Local;
-pub use process::{Place, serve};
+pub use place::Place;
+pub use process::serve;

@@ -1,6 +1,7 @@
 //! Connections: accept ── who may, and how many ──> TLS in time ──> requests.
 
-use crate::answer::{App, answer};
+use crate::answer::answer;
+use crate::app::App;
 use crate::source::Source;
 use gateway::api::connections::{Connections, Deadline};
 use gateway::api::server::converse;

@@ -2,10 +2,11 @@
 //!
 //! The daemon's latest orders count. When the daemon ends, so does the server.
 
-use crate::answer::{App, Serving};
+use crate::app::{App, Serving};
 use crate::keys::Keys;
 use crate::listen::{self, Front};
 use crate::local::Local;
+use crate::place::Place;
 use crate::tls;
 use gateway::https::wire::{LONGEST, MOST_SOCKETS, Orders, Report, Service};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -14,7 +15,6 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncWriteExt, Interest};
@@ -24,15 +24,6 @@ use zeroize::{Zeroize, Zeroizing};
 
 /// How long requests may take to be answered after the service was switched off: such a request may be one of them.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// Where the daemon and its files are.
-#[derive(Clone, Debug)]
-pub struct Place {
-    /// The Unix socket of its API.
-    pub api: PathBuf,
-    /// The folder of its state.
-    pub state: PathBuf,
-}
 
 /// Serves until the daemon ends, or wants nothing to be served.
 pub async fn serve(socket: StdStream, place: Place, local: Arc<dyn Local>) -> io::Result<()> {

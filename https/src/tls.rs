@@ -1,7 +1,7 @@
 //! TLS: the certificate and the versions that are accepted.
 
-use crate::certificate;
-use crate::process::Place;
+use crate::certificate::{self, Identity};
+use crate::place::Place;
 use base64ct::{Base64, Encoding};
 use gateway::https::wire::{Certificate, Service};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -11,12 +11,6 @@ use rustls::{ServerConfig, SupportedProtocolVersion};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use zeroize::Zeroizing;
-
-/// A certificate with its key.
-pub(crate) struct Identity {
-    pub(crate) chain: Vec<CertificateDer<'static>>,
-    pub(crate) key: PrivateKeyDer<'static>,
-}
 
 /// How connections are secured, and SHA-256 of the certificate, in hexadecimal.
 pub(crate) fn config(service: &Service, place: &Place) -> Result<(Arc<ServerConfig>, String), String> {

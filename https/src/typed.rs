@@ -1,6 +1,7 @@
 //! The JSON API of the daemon, for clients with a key: `/v1/...`, as on the Unix socket. A route that is added there is here too.
 
-use crate::answer::{App, Client, Denied, header_key, json, retry_after};
+use crate::app::{App, Client, Denied};
+use crate::reply::{header_key, json, retry_after};
 use crate::source::Source;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode, header};

@@ -2,12 +2,14 @@
 
 mod changes;
 mod config_file;
+mod only;
 mod operational;
 mod retrieve;
 mod section;
 
-use crate::answer::{App, Client, Denied, header_key, json, retry_after};
+use crate::app::{App, Client, Denied};
 use crate::daemon::Refused;
+use crate::reply::{header_key, json, retry_after};
 use crate::request::{Operations, Unreadable, fields, operations};
 use crate::source::Source;
 use axum::http::request::Parts;
@@ -126,19 +128,6 @@ async fn carry_out(
         Endpoint::Refused(why) => Err(Refused::bad(why)),
         Endpoint::Info => Ok(Value::Null),
     }
-}
-
-/// The only operation of a request that has no list of them.
-fn only(asked: &Operations) -> Result<&crate::request::Operation, Refused> {
-    match &asked.operations[..] {
-        [one] => Ok(one),
-        _ => Err(Refused::bad("one operation at a time\n  fix: send a request for each")),
-    }
-}
-
-/// The refusal of an operation that an endpoint does not have.
-fn unknown(op: &str, known: &str) -> Refused {
-    Refused::bad(format!("'{op}' is not a valid operation\n  fix: {known}"))
 }
 
 /// What the machine is. VyOS tells everybody; here a client without a key learns only that it is at the right place.

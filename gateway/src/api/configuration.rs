@@ -6,7 +6,6 @@ use super::model::{
 };
 use super::server::{COMMIT, problem, unreadable};
 use super::status::{ordered, without_file};
-use super::typed;
 use crate::daemon::archive::ArchiveError;
 use crate::daemon::candidate::split;
 use crate::daemon::order::Order;
@@ -34,7 +33,6 @@ pub(super) fn routes() -> Router<Shown> {
         .route(COMMIT, post(committed))
         .route("/v1/configuration/confirm", post(confirm))
         .route("/v1/configuration/saved", post(saved))
-        .route(typed::PLACE, get(typed::get).put(typed::put).patch(typed::patch))
 }
 
 async fn in_force(State(shown): State<Shown>) -> Result<Response, Response> {

@@ -102,6 +102,7 @@ fn router(shown: Shown) -> Router {
         .route("/v1/log", get(log::all))
         .route("/v1/log/{after}", get(log::after))
         .merge(configuration::routes())
+        .merge(typed::routes())
         .with_state(shown);
     // Last, so that they apply to the requests of the services too.
     let all = services.into_iter().fold(own, Router::merge);

@@ -6,6 +6,7 @@ use super::model::{
     Commit, CommitErrors, Committed, Confirm, Confirmed, Conflicts, Crypto, Drops, InForce, Log, Offloads,
     Problem, Reloaded, Revision, RevisionText, Saved, Status,
 };
+use super::server::TREE;
 use super::typed;
 use crate::{https, ipsec, machine, wireguard};
 use axum::Json;
@@ -115,16 +116,13 @@ impl JsonSchema for Patch {
 static OPERATIONS: &[Operation] = &[
     get::<Status>("/v1/status", "The daemon, its last reload, and what is not in force"),
     post::<Reloaded>("/v1/reload", "Read the configuration file again").fails(&[NO_FILE]),
-    get::<ConfigurationTree>(typed::PLACE, "The configuration in force, typed; its revision is the ETag")
+    get::<ConfigurationTree>(TREE, "The configuration in force, typed; its revision is the ETag")
         .fails(&[NO_FILE]),
-    get::<Committed>(
-        typed::PLACE,
-        "Replace the configuration; If-Match names the revision that it is based on",
-    )
-    .edit("put")
-    .takes::<ConfigurationTree>()
-    .fails(EDIT_ERRORS),
-    get::<Committed>(typed::PLACE, "Change a part of the configuration by a merge patch (RFC 7396)")
+    get::<Committed>(TREE, "Replace the configuration; If-Match names the revision that it is based on")
+        .edit("put")
+        .takes::<ConfigurationTree>()
+        .fails(EDIT_ERRORS),
+    get::<Committed>(TREE, "Change a part of the configuration by a merge patch (RFC 7396)")
         .edit("patch")
         .takes::<Patch>()
         .fails(COMMIT_ERRORS),
@@ -211,7 +209,7 @@ impl Operation {
 
     fn success(&self, generator: &mut SchemaGenerator) -> Value {
         let mut answer = content("The answer", (self.answer)(generator));
-        if self.path == typed::PLACE {
+        if self.path == TREE {
             let about = "The revision, in quotes: for If-Match";
             answer["headers"] = json!({ "ETag": { "description": about, "schema": { "type": "string" } } });
         }

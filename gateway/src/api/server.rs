@@ -5,7 +5,6 @@
 
 use super::connections::{Connections, Deadline};
 use super::model::Problem;
-use super::typed;
 use crate::unix_socket::Listener;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::JsonRejection;
@@ -25,6 +24,8 @@ use tower::ServiceExt;
 
 /// Where commits go: their bodies may be longer than those of others.
 pub(super) const COMMIT: &str = "/v1/configuration/commit";
+/// The typed configuration.
+pub(super) const TREE: &str = "/v1/configuration/tree";
 
 /// Bytes of a request's head.
 const LONGEST_HEAD: usize = 64 << 10;
@@ -52,7 +53,7 @@ impl Limits {
 
     /// The limit of the body of a request to this path.
     fn longest_of(&self, path: &str) -> usize {
-        if [COMMIT, typed::PLACE].contains(&path) { self.longest_commit } else { self.longest }
+        if [COMMIT, TREE].contains(&path) { self.longest_commit } else { self.longest }
     }
 }
 

@@ -11,22 +11,20 @@
 use super::Shown;
 use super::configuration::{self, commit, with_secrets};
 use super::model::{Commit, CommitError, CommitErrors, Committed, SecretText, Via};
-use super::server::{problem, unreadable};
+use super::server::{TREE, problem, unreadable};
 use super::status::without_file;
 use crate::daemon::candidate::{Candidate, Wrong};
-use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Json, Router, routing};
 use config::schema::{Cursor, Kind, Place, Type};
 use config::{Path, Tree, edits};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
-/// Where the configuration is.
-pub(super) const PLACE: &str = "/v1/configuration/tree";
 /// The type of a body of PATCH.
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 
@@ -42,8 +40,12 @@ pub(super) struct Options {
 
 type Asked<T> = Result<T, Response>;
 
+pub(super) fn routes() -> Router<Shown> {
+    Router::new().route(TREE, routing::get(get).put(put).patch(patch))
+}
+
 /// `GET`
-pub(super) async fn get(State(shown): State<Shown>) -> Asked<Response> {
+async fn get(State(shown): State<Shown>) -> Asked<Response> {
     let (ledger, _) = shown.transactions().ok_or_else(without_file)?;
     let in_force = ledger.in_force();
     let tree = parsed(&in_force.text).ok_or_else(foreign)?;
@@ -53,7 +55,7 @@ pub(super) async fn get(State(shown): State<Shown>) -> Asked<Response> {
 }
 
 /// `PUT`
-pub(super) async fn put(
+async fn put(
     State(shown): State<Shown>,
     headers: HeaderMap,
     options: Result<Query<Options>, QueryRejection>,
@@ -74,7 +76,7 @@ pub(super) async fn put(
 }
 
 /// `PATCH`
-pub(super) async fn patch(
+async fn patch(
     State(shown): State<Shown>,
     headers: HeaderMap,
     options: Result<Query<Options>, QueryRejection>,

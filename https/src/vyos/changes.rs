@@ -1,6 +1,6 @@
 //! `/configure`: operations that are one commit.
 
-use crate::answer::{App, Client};
+use crate::app::{App, Client};
 use crate::daemon::{Outcome, Refused};
 use crate::request::{Operation, Operations};
 use axum::http::StatusCode;
@@ -19,12 +19,18 @@ pub(super) async fn configure(app: &App, asked: Operations, client: &Client) -> 
     if let [only] = &asked.operations[..]
         && only.op() == "confirm"
     {
-        return super::config_file::confirm(app).await;
+        return confirm(app).await;
     }
     let strict = app.serving().is_strict;
     let Operations { operations, confirm_minutes, comment } = asked;
     let about = About { confirm_minutes, comment };
     commit(app, client, about, move |tree| change(tree, &operations, strict)).await
+}
+
+/// Keeps a commit that must be confirmed.
+pub(super) async fn confirm(app: &App) -> Result<Value, Refused> {
+    app.daemon.confirm().await?;
+    Ok("The last change stays in force\n".into())
 }
 
 /// What a commit is told besides its edits.

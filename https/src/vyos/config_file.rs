@@ -2,9 +2,9 @@
 //!
 //! A key is for the configuration, not for the file system: no other file is read or written.
 
-use super::changes::{About, apart, commit};
-use super::{only, unknown};
-use crate::answer::{App, Client};
+use super::changes::{About, apart, commit, confirm};
+use super::only::{only, unknown};
+use crate::app::{App, Client};
 use crate::daemon::Refused;
 use crate::request::{Operation, Operations};
 use axum::http::StatusCode;
@@ -32,12 +32,6 @@ pub(super) async fn carry_out(app: &App, asked: &Operations, client: &Client) ->
         "confirm" => confirm(app).await,
         other => Err(unknown(other, "save, load, merge or confirm")),
     }
-}
-
-/// Keeps a commit that must be confirmed.
-pub(super) async fn confirm(app: &App) -> Result<Value, Refused> {
-    app.daemon.confirm().await?;
-    Ok("The last change stays in force\n".into())
 }
 
 /// A file that may be used.

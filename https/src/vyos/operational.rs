@@ -1,8 +1,8 @@
 //! `/show`, `/generate`, `/reset`: operational commands, whose text is the answer.
 
 use super::changes::apart;
-use super::{only, unknown};
-use crate::answer::App;
+use super::only::{only, unknown};
+use crate::app::App;
 use crate::daemon::Refused;
 use crate::request::Operations;
 use axum::http::StatusCode;

@@ -1,8 +1,8 @@
 //! `/retrieve`: what is in force.
 
 use super::changes::{apart, parse};
-use super::{only, unknown};
-use crate::answer::App;
+use super::only::{only, unknown};
+use crate::app::App;
 use crate::daemon::Refused;
 use crate::request::{Operation, Operations};
 use config::{Tree, print};

@@ -1,8 +1,8 @@
 //! `/configure-section`: a branch as JSON, which is added, or takes the place of what is there.
 
 use super::changes::{About, commit, edit, line};
-use super::unknown;
-use crate::answer::{App, Client};
+use super::only::unknown;
+use crate::app::{App, Client};
 use crate::daemon::Refused;
 use crate::request::{Operation, Operations};
 use config::Tree;
