@@ -1,7 +1,7 @@
 //! `postern backup`: the configuration of this machine, with all that it names, in one file.
 
 use crate::passphrase::Passphrase;
-use crate::{Failure, machine, output, run};
+use crate::{Failure, machine, output, place};
 use ::backup::collect::{Wanted, collect};
 use ::backup::{Backup, Collected, Entry, pack};
 use clap::Args;
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The configuration file
-    #[arg(short, long, value_name = "FILE", default_value = run::CONFIG)]
+    #[arg(short, long, value_name = "FILE", default_value = place::CONFIG)]
     config: PathBuf,
     /// Where the daemon keeps its revisions, if not in its default folder
     #[arg(long, value_name = "DIR")]
@@ -96,7 +96,7 @@ fn wanted(arguments: &Arguments) -> Wanted {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     Wanted {
         configuration: arguments.config.clone(),
-        state: arguments.state.clone().unwrap_or_else(|| run::state_of(&arguments.config)),
+        state: arguments.state.clone().unwrap_or_else(|| place::state_of(&arguments.config)),
         revisions: arguments.revisions,
         more: arguments.scripts.iter().chain(&arguments.include).cloned().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     allowed: Allowed,
     /// The configuration file of the daemon that is served: files of other daemons are not touched
-    #[arg(long, value_name = "FILE", default_value = crate::run::CONFIG)]
+    #[arg(long, value_name = "FILE", default_value = crate::place::CONFIG)]
     owner: PathBuf,
 }
 

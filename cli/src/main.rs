@@ -25,6 +25,7 @@ mod monitor;
 mod operational;
 mod output;
 mod passphrase;
+mod place;
 mod privilege;
 mod reload;
 mod request;

@@ -10,7 +10,7 @@ use std::path::Path;
 const NOT_IN_FORCE: u8 = 1;
 
 pub(crate) fn run(request: &Request) -> Result<Answer, Failure> {
-    let socket = request.api().unwrap_or(Path::new(crate::run::API)).to_owned();
+    let socket = request.api().unwrap_or(Path::new(crate::place::API)).to_owned();
     // No timeout: the daemon may be waiting for a name server.
     let reloaded: Reloaded = client::tell(&socket, "/v1/reload", &())?;
     let status = if reloaded.outcome == ReloadOutcome::InForce { 0 } else { NOT_IN_FORCE };
@@ -27,7 +27,7 @@ pub(crate) fn text(reloaded: &Reloaded, socket: &Path) -> String {
         }
         ReloadOutcome::Refused => format!(
             "the configuration is unchanged\n  fix: see above, then: postern reload{}",
-            if socket == Path::new(crate::run::API) {
+            if socket == Path::new(crate::place::API) {
                 String::new()
             } else {
                 format!(" --api {}", socket.display())
@@ -47,7 +47,7 @@ mod tests {
         let said = |outcome: ReloadOutcome, changes: &[&str], errors: &[&str]| {
             let owned = |lines: &[&str]| lines.iter().map(|&line| line.to_owned()).collect();
             let reloaded = Reloaded::new(outcome, owned(changes), owned(errors));
-            text(&reloaded, Path::new(crate::run::API))
+            text(&reloaded, Path::new(crate::place::API))
         };
         let mtu = "+ interfaces wireguard wg0 mtu 1400";
         assert_eq!(

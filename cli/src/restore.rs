@@ -2,7 +2,7 @@
 
 use crate::backup::{compact, counted, text_of};
 use crate::passphrase::Passphrase;
-use crate::{Failure, client, output, reload, run};
+use crate::{Failure, client, output, place, reload};
 use ::backup::owner::Owners;
 use ::backup::restore::{Change, Plan, Step, Target, plan};
 use ::backup::{Backup, entry, unpack};
@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     allow: Vec<PathBuf>,
     /// Where the API of the daemon listens
-    #[arg(long, value_name = "SOCKET", default_value = run::API)]
+    #[arg(long, value_name = "SOCKET", default_value = place::API)]
     api: PathBuf,
     #[command(flatten)]
     passphrase: Passphrase,
@@ -177,7 +177,7 @@ fn target(arguments: &Arguments, backup: &Backup) -> Result<Target, Failure> {
             format!("the configuration was in {at}\n  fix: to restore it there: --config {at}").into()
         );
     }
-    let state = arguments.state.clone().unwrap_or_else(|| run::state_of(&configuration));
+    let state = arguments.state.clone().unwrap_or_else(|| place::state_of(&configuration));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     Ok(Target {
         state: (!arguments.no_revisions).then_some(state),

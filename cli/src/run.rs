@@ -1,8 +1,9 @@
 //! `postern run`: the gateway, as its configuration file says.
 
 use crate::engines;
+use crate::place::{API, CONFIG, state_of};
 use crate::privilege::{self, Needs};
-use crate::service_user::{STATE, User};
+use crate::service_user::User;
 use crate::{Outcome, archiver, https, log, machine, service_user};
 use clap::Args;
 use config::Settings;
@@ -16,14 +17,9 @@ use gateway::host::occupied;
 use gateway::https::Connection as HttpsConnection;
 use gateway::machine::Connection;
 use sd_notify::NotifyState;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
-
-/// The default socket of the API.
-pub(crate) const API: &str = "/run/postern/postern.sock";
-/// The default configuration file.
-pub(crate) const CONFIG: &str = "/etc/postern/postern.conf";
 
 #[derive(Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
@@ -59,16 +55,6 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let state = arguments.state.clone().unwrap_or_else(|| state_of(&arguments.config));
     run_with(arguments, Some(state), engines::choice)
-}
-
-/// The default state directory for a configuration file: each file has its own.
-pub(crate) fn state_of(config: &Path) -> PathBuf {
-    if config == Path::new(CONFIG) {
-        return PathBuf::from(STATE);
-    }
-    let whole = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());
-    let name = whole.to_string_lossy().trim_start_matches('/').replace('/', "-");
-    Path::new(STATE).join(name)
 }
 
 /// For measurements: what the path costs when nothing is encrypted.
@@ -198,15 +184,4 @@ fn tell_systemd(event: Event) {
         Event::Stopping => vec![NotifyState::Stopping],
     };
     let _ = sd_notify::notify(&state);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_file_has_a_folder_of_its_own() {
-        assert_eq!(state_of(Path::new(CONFIG)), Path::new("/var/lib/postern"));
-        assert_eq!(state_of(Path::new("/tmp/a/b.conf")), Path::new("/var/lib/postern/tmp-a-b.conf"));
-    }
 }

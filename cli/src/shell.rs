@@ -17,6 +17,7 @@ pub(crate) mod files;
 mod interactive;
 mod line;
 mod listing;
+pub(crate) mod numbering;
 mod outside;
 mod pipe;
 mod private;

@@ -3,10 +3,10 @@
 use crate::answer::Answer;
 use crate::request::Request;
 use crate::shell::api::{Router, Socket};
-use crate::shell::commit::numbered;
+use crate::shell::numbering::numbered;
 use crate::shell::session::read;
 use crate::shell::showing::{json, time};
-use crate::{Failure, archiver, run};
+use crate::{Failure, archiver, place};
 use config::compare::Comparison;
 use config::{Path, Tree, canonical, print};
 use gateway::api::model::{InForce, Revision, Unconfirmed};
@@ -57,7 +57,7 @@ pub(crate) fn in_one_dialect(request: &Request) -> Result<Answer, Failure> {
 }
 
 pub(crate) fn revisions(request: &Request) -> Result<Answer, Failure> {
-    let copies = archiver::shown(request.api().unwrap_or(File::new(run::API)));
+    let copies = archiver::shown(request.api().unwrap_or(File::new(place::API)));
     Ok(Answer::new(router(request).revisions()?, move |revisions| listed(revisions) + &copies))
 }
 

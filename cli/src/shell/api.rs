@@ -1,7 +1,7 @@
 //! What a session asks of the daemon.
 
 use crate::client::{self, Answered, Broken};
-use crate::{Failure, run};
+use crate::{Failure, place};
 use gateway::api::LONGEST_COMMIT;
 use gateway::api::model::{
     Commit, CommitErrors, Committed, Confirm, Confirmed, Conflicts, InForce, Revision, RevisionText, Saved,
@@ -46,7 +46,7 @@ pub(crate) struct Socket(PathBuf);
 
 impl Socket {
     pub(crate) fn new(api: Option<PathBuf>) -> Self {
-        Self(api.unwrap_or_else(|| PathBuf::from(run::API)))
+        Self(api.unwrap_or_else(|| PathBuf::from(place::API)))
     }
 
     fn tell<T: DeserializeOwned>(&self, order: &str, details: &impl Serialize) -> Result<T, Failure> {

@@ -1,6 +1,7 @@
 //! Commands that put the candidate in force, and that go back.
 
 use super::api::Refusal;
+use super::numbering::numbered;
 use super::session::{Line, Reply, Session, read};
 use super::showing;
 use crate::Failure;
@@ -207,20 +208,4 @@ pub(super) fn rollback(session: &mut Session, line: &Line<'_>) -> Result<Reply, 
         return Ok(Reply::says("This revision is the same as what is in force\n"));
     }
     Ok(Reply::says(format!("{shown}Loaded revision {number}: commit puts it in force, discard drops it\n")))
-}
-
-/// The own number of a revision that is counted from the newest, which is 0.
-pub(crate) fn numbered(revisions: &[Revision], number: &str) -> Result<u64, Failure> {
-    let last = revisions.len().saturating_sub(1);
-    let at: usize = number.parse().map_err(|_| format!("{number:?} is not the number of a revision"))?;
-    let found = revisions.get(at).ok_or_else(|| {
-        format!("there is no revision {at}\n  fix: write a number from 0, the newest, to {last}; run show system commit lists them")
-    })?;
-    match &found.corrupt {
-        Some(file) => Err(format!(
-            "revision {at} cannot be read, and was set aside as {file}\n  fix: take another; run show system commit lists them"
-        )
-        .into()),
-        None => Ok(found.revision),
-    }
 }

@@ -1,7 +1,7 @@
 //! Commands that read a configuration from a file, and that write it to one. What is elsewhere is fetched and sent by the programs
 //! for that.
 
-use super::commit::numbered;
+use super::numbering::numbered;
 use super::session::{Line, Reply, Session, listed, read};
 use super::signals;
 use crate::Failure;

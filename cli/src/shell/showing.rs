@@ -1,6 +1,6 @@
 //! Commands that show the candidate, and compare it.
 
-use super::commit::numbered;
+use super::numbering::numbered;
 use super::session::{Form, Line, Reply, Session, read};
 use crate::Failure;
 use config::compare::Comparison;
