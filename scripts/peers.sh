@@ -93,78 +93,106 @@ if [ "$part" = test ] && ! [ -f .peers/kernel/order-device -a -f .peers/kernel/o
   fetch_kernel || say "no Debian kernel can be had here: the tests with its WireGuard, IPsec and crypto API will be skipped"
 fi
 
-# Two more IKEv2 daemons, which run in that machine only. They are not installed: libreswan conflicts with strongSwan, and both
-# would start as services. As if nothing were installed, apt brings all that they need, of one release.
+# Unpacks packages of Debian, and all that they need, below $work/tree. They are not installed: they would start as services, and
+# libreswan conflicts with strongSwan. As if nothing were installed, apt brings everything of one release.
+unpack() {
+  local package
+  say "apt-get download $*, and what they need"
+  mkdir -p "$work/archives/partial" "$work/tree"
+  apt-cache show "$1" >/dev/null 2>&1 || "${as_root[@]}" apt-get update -qq
+  apt-get -qq -y -o Dir::State::status=/dev/null -o Debug::NoLocking=1 -o "Dir::Cache::archives=$work/archives" \
+    --no-install-recommends --download-only install "$@" >/dev/null 2>&1 || return 1
+  for package in "$work"/archives/*.deb; do
+    dpkg-deb -x "$package" "$work/tree" || return 1
+  done
+}
+
+# Copies unpacked programs to a folder: copy_programs FOLDER PROGRAM...
+copy_programs() {
+  local folder=$1 program
+  shift
+  mkdir -p "$folder"
+  for program in "$@"; do
+    cp "$work/tree/$program" "$folder/" || return 1
+  done
+}
+
+# Copies the libraries that files need to a folder, and the loader to a path: copy_libraries FOLDER LOADER FILE...
+copy_libraries() {
+  local folder=$1 path=$2 loader libraries file
+  shift 2
+  loader=$(find "$work/tree" -type f -name 'ld-linux-*.so.*' | head -n 1)
+  libraries=$(find "$work/tree" -type f -name 'libc.so.6' -printf '%h\n' | head -n 1)
+  libraries=$libraries:$work/tree/usr/lib/$(basename "$libraries")
+  mkdir -p "$folder" "$(dirname "$path")"
+  for file in "$@"; do
+    "$loader" --library-path "$libraries" --list "$file" || return 1
+  done | sed -n 's/.*=> \([^ ]*\) .*/\1/p' | sort -u | xargs -I '{}' cp -L '{}' "$folder/"
+  cp "$loader" "$path"
+}
+
+# Brings programs to .peers/NAME, which the function fetch_NAME makes in $work/NAME.
+bring() {
+  local name=$1 work is_made=
+  work=$(mktemp -d)
+  if "fetch_$name"; then
+    rm -rf ".peers/$name"
+    mv "$work/$name" ".peers/$name"
+    is_made=1
+  fi
+  rm -rf "$work"
+  [ -n "$is_made" ]
+}
+
+# Two more IKEv2 daemons, which run in that machine only.
 ike_programs=(usr/libexec/ipsec/pluto usr/libexec/ipsec/addconn usr/libexec/ipsec/whack usr/bin/certutil usr/sbin/iked
   usr/sbin/ikectl)
 # What libraries load by name.
 ike_plugins=(libsoftokn3.so libfreebl3.so libfreeblpriv3.so legacy.so)
 
 fetch_ike() {
-  local work package program plugin libraries loader
-  work=$(mktemp -d)
-  mkdir -p "$work/archives/partial" "$work/tree" "$work/ike/bin" "$work/ike/lib64" "$work/ike/lib/x86_64-linux-gnu"
-  say "apt-get download libreswan openiked, and what they need"
-  apt-cache show libreswan >/dev/null 2>&1 || "${as_root[@]}" apt-get update -qq
-  (apt-get -qq -y -o Dir::State::status=/dev/null -o Debug::NoLocking=1 -o "Dir::Cache::archives=$work/archives" \
-    --no-install-recommends --download-only install libreswan openiked >/dev/null 2>&1 &&
-    for package in "$work"/archives/*.deb; do dpkg-deb -x "$package" "$work/tree"; done) ||
-    { rm -rf "$work"; return 1; }
-  loader=$(find "$work/tree" -type f -name ld-linux-x86-64.so.2 | head -n 1)
-  libraries=$work/tree/lib/x86_64-linux-gnu:$work/tree/usr/lib/x86_64-linux-gnu
-  for program in "${ike_programs[@]}"; do
-    cp "$work/tree/$program" "$work/ike/bin/"
-  done
+  local folder=$work/ike libraries=$work/ike/lib/x86_64-linux-gnu plugin
+  unpack libreswan openiked && copy_programs "$folder/bin" "${ike_programs[@]}" || return 1
   # iproute2, under a name that busybox does not have.
-  find "$work/tree" -type f -path '*bin/ip' -exec cp -L '{}' "$work/ike/bin/xfrm" ';'
+  find "$work/tree" -type f -path '*bin/ip' -exec cp -L '{}' "$folder/bin/xfrm" ';'
+  mkdir -p "$libraries" "$folder/usr/lib/x86_64-linux-gnu/ossl-modules"
   for plugin in "${ike_plugins[@]}"; do
-    find "$work/tree" -type f -name "$plugin" -exec cp -L '{}' "$work/ike/lib/x86_64-linux-gnu/" ';'
+    find "$work/tree" -type f -name "$plugin" -exec cp -L '{}' "$libraries/" ';'
   done
-  for program in "$work"/ike/bin/* "$work"/ike/lib/x86_64-linux-gnu/*; do
-    "$loader" --library-path "$libraries" --list "$program"
-  done | sed -n 's/.*=> \([^ ]*\) .*/\1/p' | sort -u | xargs -I '{}' cp -L '{}' "$work/ike/lib/x86_64-linux-gnu/"
-  mkdir -p "$work/ike/usr/lib/x86_64-linux-gnu/ossl-modules"
-  mv "$work/ike/lib/x86_64-linux-gnu/legacy.so" "$work/ike/usr/lib/x86_64-linux-gnu/ossl-modules/"
-  cp "$loader" "$work/ike/lib64/"
-  rm -rf .peers/ike
-  mv "$work/ike" .peers/ike
-  rm -rf "$work"
+  copy_libraries "$libraries" "$folder/lib64/ld-linux-x86-64.so.2" "$folder"/bin/* "$libraries"/* || return 1
+  mv "$libraries/legacy.so" "$folder/usr/lib/x86_64-linux-gnu/ossl-modules/"
 }
 
 if [ "$part" = test ] && ! [ -x .peers/ike/bin/pluto -a -x .peers/ike/bin/iked ]; then
-  fetch_ike || say "libreswan and OpenIKED cannot be had here: the tests with them will be skipped"
+  bring ike || say "libreswan and OpenIKED cannot be had here: the tests with them will be skipped"
 fi
 
-# What other programs of a machine do for a configuration: they read the files that we write for them. They are not installed, as
-# they would start as services.
-machine_programs=(usr/sbin/rsyslogd usr/sbin/snmpd usr/bin/snmpget usr/sbin/cron)
-
+# Programs that read the files which the machine helper writes.
 fetch_machine() {
-  local work package program loader libraries
-  work=$(mktemp -d)
-  mkdir -p "$work/archives/partial" "$work/tree" "$work/machine/bin" "$work/machine/lib"
-  say "apt-get download rsyslog snmpd snmp cron, and what they need"
-  apt-cache show snmpd >/dev/null 2>&1 || "${as_root[@]}" apt-get update -qq
-  (apt-get -qq -y -o Dir::State::status=/dev/null -o Debug::NoLocking=1 -o "Dir::Cache::archives=$work/archives" \
-    --no-install-recommends --download-only install rsyslog snmpd snmp cron >/dev/null 2>&1 &&
-    for package in "$work"/archives/*.deb; do dpkg-deb -x "$package" "$work/tree"; done) ||
-    { rm -rf "$work"; return 1; }
-  loader=$(find "$work/tree" -type f -name 'ld-linux-*.so.*' | head -n 1)
-  libraries=$(find "$work/tree" -type f -name 'libc.so.6' -printf '%h\n' | head -n 1)
-  libraries=$libraries:$work/tree/usr/lib/$(basename "$libraries")
-  for program in "${machine_programs[@]}"; do
-    cp "$work/tree/$program" "$work/machine/bin/"
-  done
+  local folder=$work/machine
+  unpack rsyslog snmpd snmp cron || return 1
+  copy_programs "$folder/bin" usr/sbin/rsyslogd usr/sbin/snmpd usr/bin/snmpget usr/sbin/cron || return 1
   # Modules of rsyslogd.
-  cp -r "$work/tree/usr/lib/$(basename "${libraries%%:*}")/rsyslog" "$work/machine/modules"
-  for program in "$work"/machine/bin/* "$work"/machine/modules/*.so; do
-    "$loader" --library-path "$libraries" --list "$program"
-  done | sed -n 's/.*=> \([^ ]*\) .*/\1/p' | sort -u | xargs -I '{}' cp -L '{}' "$work/machine/lib/"
-  cp "$loader" "$work/machine/lib/loader"
-  rm -rf .peers/machine
-  mv "$work/machine" .peers/machine
-  rm -rf "$work"
+  cp -r "$work"/tree/usr/lib/*/rsyslog "$folder/modules" || return 1
+  copy_libraries "$folder/lib" "$folder/lib/loader" "$folder"/bin/* "$folder"/modules/*.so
 }
+
+if [ "$part" = test ] && ! [ -x .peers/machine/bin/snmpd ]; then
+  bring machine || say "rsyslog, snmpd and cron cannot be had here: the tests with them will be skipped"
+fi
+
+# The receivers of backups and copies of the configuration: age decrypts, an SSH server takes files.
+fetch_remote() {
+  local folder=$work/remote
+  unpack age openssh-server && copy_programs "$folder/bin" usr/bin/age usr/sbin/sshd || return 1
+  # Since OpenSSH 9.8 the server is several programs.
+  find "$work/tree/usr/lib/openssh" -type f -name 'sshd-*' -exec cp '{}' "$folder/bin/" ';' 2>/dev/null || true
+  copy_libraries "$folder/lib" "$folder/lib/loader" "$folder"/bin/sshd*
+}
+
+if [ "$part" = test ] && ! [ -x .peers/remote/bin/age -a -x .peers/remote/bin/sshd ]; then
+  bring remote || say "age and an SSH server cannot be had here: the tests with them will be skipped"
+fi
 
 # VyOS's client library for Python, for the API over HTTPS.
 pyvyos=0.4.1
@@ -179,43 +207,4 @@ fetch_pyvyos() {
 
 if [ "$part" = test ] && ! [ -x .peers/pyvyos/bin/python ]; then
   fetch_pyvyos || say "pyvyos cannot be had here: the test with it will be skipped"
-fi
-
-if [ "$part" = test ] && ! [ -x .peers/machine/bin/snmpd ]; then
-  fetch_machine || say "rsyslog, snmpd and cron cannot be had here: the tests with them will be skipped"
-fi
-
-# What backups and copies of the configuration go to: age decrypts them, and an SSH server takes them. They are not installed: the
-# server would start as a service.
-remote_programs=(usr/bin/age usr/sbin/sshd)
-
-fetch_remote() {
-  local work package program loader libraries
-  work=$(mktemp -d)
-  mkdir -p "$work/archives/partial" "$work/tree" "$work/remote/bin" "$work/remote/lib"
-  say "apt-get download age openssh-server, and what they need"
-  apt-cache show age >/dev/null 2>&1 || "${as_root[@]}" apt-get update -qq
-  (apt-get -qq -y -o Dir::State::status=/dev/null -o Debug::NoLocking=1 -o "Dir::Cache::archives=$work/archives" \
-    --no-install-recommends --download-only install age openssh-server >/dev/null 2>&1 &&
-    for package in "$work"/archives/*.deb; do dpkg-deb -x "$package" "$work/tree"; done) ||
-    { rm -rf "$work"; return 1; }
-  loader=$(find "$work/tree" -type f -name 'ld-linux-*.so.*' | head -n 1)
-  libraries=$(find "$work/tree" -type f -name 'libc.so.6' -printf '%h\n' | head -n 1)
-  libraries=$libraries:$work/tree/usr/lib/$(basename "$libraries")
-  for program in "${remote_programs[@]}"; do
-    cp "$work/tree/$program" "$work/remote/bin/"
-  done
-  # Since OpenSSH 9.8 the server is several programs.
-  find "$work/tree/usr/lib/openssh" -type f -name 'sshd-*' -exec cp '{}' "$work/remote/bin/" ';' 2>/dev/null || true
-  for program in "$work"/remote/bin/sshd*; do
-    "$loader" --library-path "$libraries" --list "$program"
-  done | sed -n 's/.*=> \([^ ]*\) .*/\1/p' | sort -u | xargs -I '{}' cp -L '{}' "$work/remote/lib/"
-  cp "$loader" "$work/remote/lib/loader"
-  rm -rf .peers/remote
-  mv "$work/remote" .peers/remote
-  rm -rf "$work"
-}
-
-if [ "$part" = test ] && ! [ -x .peers/remote/bin/age -a -x .peers/remote/bin/sshd ]; then
-  fetch_remote || say "age and an SSH server cannot be had here: the tests with them will be skipped"
 fi
