@@ -165,7 +165,7 @@ fn not_sent(path: &Path, error: Failure) -> Failure {
     }
 }
 
-/// The daemon ended before it answered, or is about to: nobody knows what became of the request.
+/// The daemon ended before it answered, or is about to: the request may or may not have been carried out.
 #[derive(Debug)]
 pub(crate) struct Broken;
 

@@ -120,7 +120,7 @@ struct Report {
     taken: usize,
     translated: usize,
     left: usize,
-    /// The options left out that weaken security: what is protected, against whom, or how well.
+    /// The options left out that weaken security: selectors, authentication or algorithms.
     left_security: usize,
     options: Vec<Reported>,
     problems: Vec<Shown>,

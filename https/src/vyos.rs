@@ -130,7 +130,7 @@ async fn carry_out(
     }
 }
 
-/// What the machine is. VyOS tells everybody; here a client without a key learns only that it is at the right place.
+/// The version and name of the machine. VyOS gives them without a key; here a client without one only learns that this is the API.
 async fn info(app: &App, head: &Parts, source: Source) -> (Option<Client>, Response) {
     let key = header_key(&head.headers);
     let client = match key {

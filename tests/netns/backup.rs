@@ -183,7 +183,7 @@ fn scripts_give_the_passphrase_without_a_terminal() {
     let mut shell = Command::new("sh");
     shell.args(["-c", &descriptor, "sh"]).arg(restore.get_program()).args(restore.get_args());
     assert!(said(&shell.output().expect("sh is there"), 0).contains("backup of "));
-    // Without a terminal there is nobody to ask.
+    // Without a terminal no question can be asked.
     let mut none = Command::new("setsid");
     let nobody = machine.command("backup", &[&machine.named("a.backup")]);
     none.arg("--wait")

@@ -158,7 +158,7 @@ fn configurations_are_saved_and_loaded_by_scp() {
     assert_ne!(router.mtu(), 1300);
     let text = said(&run(&[&format!("load {}", server.url("files/nothing"))]), 1);
     assert!(text.contains("No such file"), "{text}");
-    // A machine that could be anybody is told apart, and gets nothing.
+    // A server with an unknown host key is refused, and gets nothing.
     server.distrust();
     let text = said(&run(&[&format!("save {}", server.url("files/other.boot"))]), 1);
     assert!(text.contains("ost key verification failed"), "{text}");

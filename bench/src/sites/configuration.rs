@@ -174,7 +174,7 @@ impl Peer {
     }
 }
 
-/// A configuration by which charon serves all sites: one connection for anybody who has the secret, which costs it least.
+/// A configuration by which charon serves all sites: one connection for every peer that has the secret, which costs it least.
 pub fn swanctl(suite: Suite) -> String {
     let proposal = suite.name().replace("x25519", "curve25519");
     let group = proposal.rsplit('-').next().unwrap_or_default();

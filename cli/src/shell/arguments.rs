@@ -11,7 +11,7 @@ use std::io::{IsTerminal, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The commands that are carried out instead of those that are typed.
+/// Commands from options or a file instead of the terminal.
 #[derive(Args)]
 struct Given {
     /// Carry out this command, and then the next one: -c COMMAND -c COMMAND

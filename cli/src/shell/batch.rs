@@ -1,4 +1,4 @@
-//! Commands that nobody types: from options, a file or a pipe.
+//! Commands from options, a file or a pipe.
 
 use super::console::{Console, Flow, is_told};
 use crate::Failure;
@@ -32,7 +32,7 @@ impl Source {
     }
 }
 
-/// An output whose reader may go, as `head` does: what follows is carried out, and printed to nobody.
+/// An output whose reader may close it early, as `head` does: later commands still run, and their output is discarded.
 struct Patient<W>(W);
 
 impl<W: Write> Write for Patient<W> {

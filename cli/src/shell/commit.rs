@@ -26,7 +26,7 @@ pub(super) fn commit_confirm(session: &mut Session, line: &Line<'_>) -> Result<R
     put_in_force(session, &asked)
 }
 
-/// After how many minutes a commit is undone, if nothing else was said. VyOS has the same.
+/// Minutes until an unconfirmed commit is undone, unless the command gives another number. VyOS has the same default.
 const MINUTES: u32 = 10;
 /// What may follow a command, and a comment.
 const COMMENT: &str = "comment";
@@ -170,7 +170,7 @@ pub(super) fn confirm(session: &mut Session, _: &Line<'_>) -> Result<Reply, Fail
     let is_ours = session.confirms == Some(open.revision);
     let shown = if is_ours { String::new() } else { shown(session, &open)? };
     let who = session.router.revision(open.revision).map(|it| it.revision.user).unwrap_or_default();
-    // One of this session was undone meanwhile, or it is of somebody else.
+    // This session's commit was undone meanwhile, or another user made this one.
     if !is_ours && (session.confirms.is_some() || who != session.user) {
         session.confirms = Some(open.revision);
         return Err(format!(

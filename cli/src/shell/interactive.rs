@@ -128,7 +128,7 @@ fn converse(
                 is_more = false;
                 continue;
             }
-            // Without a terminal there is nobody to ask.
+            // Without a terminal no question can be asked.
             Err(ReadlineError::Eof) if ends > 1 => return Ok(()),
             Err(ReadlineError::Eof) => "exit".to_owned(),
             Err(error) => return Err(error.into()),

@@ -85,7 +85,7 @@ impl Reader {
         })
     }
 
-    /// The keys of clients: without one, nobody could use the API.
+    /// The keys of clients: without one, no client could use the API.
     fn api_keys(&mut self, api: &Tree) -> BTreeMap<String, SecretBytes> {
         const PATH: &str = "service https api keys id";
         let mut keys: BTreeMap<String, SecretBytes> = BTreeMap::new();
@@ -108,7 +108,7 @@ impl Reader {
         }
         if keys.is_empty() && self.errors.is_empty() {
             let fix = format!("set {PATH} NAME key SECRET; openssl rand -hex 32 makes a secret");
-            self.error(api.location(), "service https api: there is no key, so nobody could use it", fix);
+            self.error(api.location(), "service https api: there is no key, so no client could use it", fix);
         }
         keys
     }

@@ -78,7 +78,7 @@ fn libreswans_connections_are_seen_from_the_side_that_is_ours() {
 
 #[test]
 fn a_public_key_of_libreswan_is_a_key_pair() {
-    // The modulus of 2048 bits is no one's.
+    // The modulus of 2048 bits belongs to no key.
     let key = format!("0sAwEAA{}Q==", "d".repeat(344));
     let imported = text(
         Format::IpsecConf,

@@ -109,7 +109,7 @@ impl Ledger {
         state.file = saved.hash;
     }
 
-    /// Why nothing may be committed now, if a commit must be confirmed first. One that could not be undone is in nobody's way.
+    /// Why nothing may be committed now, if a commit must be confirmed first. One that could not be undone blocks no commit.
     pub(super) fn locked(&self) -> Option<Problem> {
         let open = self.provisional().filter(Provisional::is_open)?.shown(since_boot());
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();

@@ -1,7 +1,7 @@
-//! What a daemon starts with: its file; or a revision, if the daemon of this boot had committed one since the file was loaded or
-//! saved. So neither a crash nor a restart loses a commit, and a reboot or a new file is what it was without an archive.
+//! The configuration that a daemon starts with: its file, or the newest revision that was committed in this boot after the file was
+//! loaded or saved. So neither a crash nor a restart loses a commit, while a reboot or a new file takes the file.
 //!
-//! If the newest revision cannot be read, nobody knows whether it was to be confirmed: the one before it counts.
+//! If the newest revision cannot be read, its deadline is unknown too: the revision before it is taken.
 
 use super::archive::revision::Deadline;
 use super::archive::{Archive, Entry};

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 pub const MARK: u32 = 220;
 /// The table of tunnels for everything, for packets from the networks of our side.
 pub(crate) const DEFAULTS: u32 = 221;
-/// Their table for what this machine sends from whichever address fits.
+/// Their table for packets of this machine that have no source address yet.
 pub(crate) const UNBOUND: u32 = 222;
 /// All tables.
 pub(super) const TABLES: [u32; 3] = [MARK, DEFAULTS, UNBOUND];

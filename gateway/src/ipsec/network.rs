@@ -64,7 +64,7 @@ pub(super) fn behind(peer: &Peer, tunnel: &Tunnel) -> Vec<IpNet> {
     }
 }
 
-/// What is on our side of a tunnel; nothing if that is whichever address of ours the peer is called from.
+/// Our side of a tunnel; none if that is the local address of the IKE SA, which routing chooses.
 fn ours(peer: &Peer, tunnel: &Tunnel) -> Vec<IpNet> {
     match &tunnel.local.prefixes[..] {
         [] => peer.local_address.map(IpNet::from).into_iter().collect(),

@@ -39,7 +39,7 @@ pub struct Client {
 
 /// What the helper answers, or why it does not.
 pub(super) type Answered = Result<Answer, ClientError>;
-/// An answer that may take long. A question whose answer nobody awaits any more is not asked, unless it was begun.
+/// An answer that may take long. A question whose receiver was dropped is not sent, unless it was begun.
 pub(super) type Awaited = oneshot::Receiver<Answered>;
 
 struct Question {

@@ -1,4 +1,4 @@
-//! What carries the packets of an interface, whatever it speaks: TUN inside, UDP outside, a worker each way, and who
+//! The devices and threads that carry an interface's packets, for every protocol: TUN inside, UDP outside, a worker each way, and who
 //! follows the interface. The protocol has a thread of its own beside it, its slow path.
 
 pub mod binding;
@@ -102,7 +102,7 @@ impl Drops {
     }
 }
 
-/// What every interface counts, whatever it speaks.
+/// The counters that interfaces of all protocols have.
 pub trait Counters: Send + Sync {
     /// The name it was made with.
     fn name(&self) -> &str;

@@ -111,7 +111,7 @@ async fn converse(stream: UnixStream, interface: Weak<Interface>, access: Access
     }
 }
 
-/// The requests of a connection. They may hold keys, so nothing of them is read ahead into anybody else's memory.
+/// The requests of a connection. They may hold keys, so no buffered reader keeps a copy.
 struct Requests<R> {
     reader: R,
     text: Text,

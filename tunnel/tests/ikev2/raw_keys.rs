@@ -72,7 +72,7 @@ fn the_right_key_under_another_name_is_refused() {
 fn a_secret_does_not_stand_in_for_a_key_nor_the_reverse() {
     for host_with_key in [A, B] {
         let (network, _) = connected(83, |host, connection| {
-            // Nor do the bytes of the public key, which anybody may have.
+            // Nor do the bytes of the public key, which is public.
             let public = SecretBytes::new(key(KEYS[host_with_key]).public().info().to_vec());
             connection.authentication = if host == host_with_key {
                 raw(KEYS[host], KEYS[1 - host])

@@ -1,4 +1,4 @@
-//! Several rounds of authentication (RFC 4739): nothing is installed before the last one, whoever leaves one out.
+//! Several rounds of authentication (RFC 4739): nothing is installed before the last round, whichever side omits one.
 
 use crate::certificates::certified;
 use crate::mallory::{Mallory, child_payloads, create_payloads};

@@ -71,7 +71,7 @@ pub(super) fn connection(
     children.sections = networks(&mut conn, &sides, &child, draft);
     connection.sections = parts.into_iter().flatten().chain([children]).collect();
     scripts(&mut conn, &sides, draft);
-    // What nobody has taken is reported with the connection.
+    // Settings that no step above has taken are reported with the connection.
     connection.settings.append(&mut conn.settings);
     Some(connection)
 }

@@ -1,5 +1,5 @@
-//! What other programs of the machine are to do, typed: their files are made from this, by a process that trusts nobody else's
-//! reading of it.
+//! Typed settings of other programs of the machine. The machine helper makes their files from these settings, and checks them
+//! itself: it trusts no other process.
 //!
 //! A part of the configuration has one effect: a file, a group of settings. It is handed on as the lines that it is made of.
 

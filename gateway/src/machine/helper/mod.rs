@@ -194,7 +194,7 @@ impl Helper {
         }
     }
 
-    /// Has the program read the files that were there before. It may have ended because of those that it was to read.
+    /// Reloads the program with its former files. The refused ones may have ended it.
     fn go_back(&self, part: Part, before: &[String]) {
         if let Err(error) = self.tell(part, before, true) {
             tracing::error!("{part}: going back: {error}");

@@ -219,7 +219,7 @@ fn set(file: &Path, setting: &mut Setting) {
     }
 }
 
-/// Puts a value back, unless somebody else has changed it since.
+/// Restores a value, unless another program has changed it since.
 fn put_back(file: &Path, written: &str, before: &str) {
     if read(file).is_ok_and(|now| now == written)
         && let Err(error) = fs::write(file, before)

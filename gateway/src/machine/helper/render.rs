@@ -129,7 +129,7 @@ fn forward(name: &str, remote: &Remote) -> String {
     action + " action.resumeRetryCount=\"-1\" queue.type=\"LinkedList\" queue.size=\"10000\""
 }
 
-/// Which messages: what is said of a facility replaces what is said of all.
+/// The selectors of messages: the level of one facility replaces the level of all.
 fn filter(selectors: &[Selector]) -> String {
     let has_all = selectors.iter().any(|selector| selector.facility.is_none());
     let mut parts = Vec::new();

@@ -89,7 +89,7 @@ fn program(place: &Place, rules: &Rules, name: &str, task: &Task) -> Result<Path
     Ok(at)
 }
 
-/// Whether a task is in the file of those that are allowed, by whatever name.
+/// Whether a task's program is in the file of allowed tasks, whatever the task is called.
 fn listed(place: &Place, file: &str, task: &Task) -> Result<(), String> {
     let at = fs::canonicalize(place.at(file)).map_err(|error| format!("{file}: {error}"))?;
     if let Some(open) = open_to_others(place, &at) {

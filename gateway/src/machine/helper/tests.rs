@@ -317,9 +317,9 @@ fn a_profile_is_put_back_when_it_goes() {
     let backlog = of("net.core.netdev_max_backlog");
     assert_eq!((backlog.before.as_deref(), backlog.now.as_deref()), (Some("1000"), Some("16384")));
     assert_eq!(of("cpu0 scaling_governor").before.as_deref(), Some("schedutil"));
-    // What is not there is said.
+    // A setting that the kernel lacks is reported.
     assert_eq!(of("net.core.netdev_budget").problem.as_deref(), Some("this kernel does not have it"));
-    // The other profile wants other things: what only the first wanted goes back.
+    // Values that only the first profile sets are restored.
     machine.tune("latency");
     assert_eq!(
         (machine.value(BACKLOG), machine.value(BUSY), machine.value(SLEEP)),
@@ -329,7 +329,7 @@ fn a_profile_is_put_back_when_it_goes() {
     let settings = machine.tune("latency");
     let busy = settings.iter().find(|it| it.name == "net.core.busy_poll").expect("it is there");
     assert_eq!(busy.before.as_deref(), Some("0"));
-    // What somebody else has set since stays.
+    // A value that another program has set since stays.
     machine.write(SLEEP, "100");
     assert!(machine.tune("").is_empty());
     assert_eq!((machine.value(BUSY), machine.value(SLEEP)), ("0".into(), "100".into()));
