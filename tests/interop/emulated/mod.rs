@@ -211,7 +211,7 @@ impl Pair {
 
     /// All that both sides have to say.
     fn tell(&self) -> String {
-        let log = self.run("tail -n 300 /log; xfrm xfrm state");
+        let log = self.run("head -n 200 /log; echo ...; tail -n 300 /log; xfrm xfrm state");
         let drops = self.ours.ask("/v1/drops").unwrap_or_default();
         format!("{}\n{drops}\n--- the machine:\n{}\n{log}", self.ours.log(), self.machine.said())
     }

@@ -86,15 +86,23 @@ fn its_configuration() -> String {
 }
 
 impl Pair {
+    /// Starts iked, and waits until it has loaded its configuration and calls the peers that it is to call.
     fn start_iked(&self) {
-        let said = self.run("iked -d -v >> /log 2>&1 & sleep 2; ikectl show sa && echo STARTED");
+        let said = self.run(
+            "iked -d -v > /log 2>&1 &
+             until grep -q 'initiating \"p4\"' /log; do sleep 1; done
+             ikectl show sa && echo STARTED",
+        );
         assert!(said.contains("STARTED"), "{said}\n{}", self.tell());
     }
 }
 
 /// A machine in which iked runs.
 fn with_iked() -> Option<Pair> {
-    let pair = Pair::start("iked", PEERS)?;
+    let mut pair = Pair::start("iked", PEERS)?;
+    // Until its configuration is loaded, iked answers first messages, and then forgets the half-open SAs without a word. IKE_AUTH
+    // would be retransmitted for minutes.
+    pair.ours.kill(&mut pair.lab, Signal::KILL);
     // It does not start without a key of its own, even if it has no use for one.
     let key = include_str!("../../../crypto/tests/keys/ec-p256.pem");
     let folders = ["ca", "certs", "crls", "private", "pubkeys/ipv4"].map(|name| format!("/etc/iked/{name}"));
@@ -102,6 +110,7 @@ fn with_iked() -> Option<Pair> {
     pair.write("/etc/iked/private/local.key", key);
     pair.write("/etc/iked.conf", &its_configuration());
     pair.start_iked();
+    pair.ours.restart(&mut pair.lab);
     Some(pair)
 }
 
