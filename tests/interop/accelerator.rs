@@ -1,7 +1,7 @@
 //! An accelerator on a bus, switched on and off by commits under traffic: two gateways in an emulated machine to which qemu adds
 //! virtio-crypto. Its device does AES-CBC; the kernel's driver offers it to AF_ALG.
 
-use crate::machine::{Machine, Start, kernel};
+use crate::machine::{Machine, Start, kernel, site};
 use crate::support::{lab, postern, skip};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -14,37 +14,15 @@ const PATIENCE: Duration = Duration::from_secs(500);
 const DEVICE: [&str; 6] =
     ["-m", "1024", "-object", "cryptodev-backend-builtin,id=c0", "-device", "virtio-crypto-pci,cryptodev=c0"];
 
-/// A site of two; the first one uses the device.
-fn site(ours: u8, start: &str) -> String {
-    let theirs = 3 - ours;
-    let switch = "set system acceleration qat\nset system crypto engine aes-128-cbc+hmac-sha256-128 af-alg\n";
-    let first = if ours == 1 { switch } else { "" };
-    format!(
-        "set vpn ipsec esp-group E proposal 1 encryption aes128
-set vpn ipsec esp-group E proposal 1 hash sha256
-set vpn ipsec ike-group I proposal 1 encryption aes256gcm128
-set vpn ipsec ike-group I proposal 1 prf prfsha256
-set vpn ipsec ike-group I proposal 1 dh-group 31
-set vpn ipsec authentication psk b id 192.0.2.1
-set vpn ipsec authentication psk b id 192.0.2.2
-set vpn ipsec authentication psk b secret 'of a test'
-set vpn ipsec site-to-site peer b authentication mode pre-shared-secret
-set vpn ipsec site-to-site peer b authentication local-id 192.0.2.{ours}
-set vpn ipsec site-to-site peer b authentication remote-id 192.0.2.{theirs}
-set vpn ipsec site-to-site peer b connection-type {start}
-set vpn ipsec site-to-site peer b ike-group I
-set vpn ipsec site-to-site peer b local-address 192.0.2.{ours}
-set vpn ipsec site-to-site peer b remote-address 192.0.2.{theirs}
-set vpn ipsec site-to-site peer b tunnel 1 esp-group E
-set vpn ipsec site-to-site peer b tunnel 1 local prefix 10.{ours}.0.0/24
-set vpn ipsec site-to-site peer b tunnel 1 remote prefix 10.{theirs}.0.0/24
-{first}"
-    )
-}
+/// What the first gateway does with the device.
+const SWITCH: &str =
+    "set system acceleration qat\nset system crypto engine aes-128-cbc+hmac-sha256-128 af-alg\n";
+/// The ESP proposal: the device does AES-CBC.
+const ESP: &str = "set vpn ipsec esp-group E proposal 1 encryption aes128\nset vpn ipsec esp-group E proposal 1 hash sha256\n";
 
 /// What is done in the machine. Of `show crypto` each line begins with the moment at which it was asked for.
 fn script() -> String {
-    let [one, two] = [site(1, "initiate"), site(2, "respond")];
+    let [one, two] = [site(1, "initiate", ESP) + SWITCH, site(2, "respond", ESP)];
     format!(
         "mkdir -p /run /var/run /var/lib /dev/net; [ -e /dev/net/tun ] || mknod /dev/net/tun c 10 200\n\
          cat > /1.conf <<'END'\n{one}END\n\

@@ -24,6 +24,30 @@ pub fn kernel(needed: &[&str]) -> Option<PathBuf> {
     Some(folder)
 }
 
+/// The configuration of one of two sites, `ours` being 1 or 2, with the `set` lines of its ESP proposal.
+pub fn site(ours: u8, connection_type: &str, esp: &str) -> String {
+    let theirs = 3 - ours;
+    format!(
+        "{esp}set vpn ipsec ike-group I proposal 1 encryption aes256gcm128
+set vpn ipsec ike-group I proposal 1 prf prfsha256
+set vpn ipsec ike-group I proposal 1 dh-group 31
+set vpn ipsec authentication psk b id 192.0.2.1
+set vpn ipsec authentication psk b id 192.0.2.2
+set vpn ipsec authentication psk b secret 'of a test'
+set vpn ipsec site-to-site peer b authentication mode pre-shared-secret
+set vpn ipsec site-to-site peer b authentication local-id 192.0.2.{ours}
+set vpn ipsec site-to-site peer b authentication remote-id 192.0.2.{theirs}
+set vpn ipsec site-to-site peer b connection-type {connection_type}
+set vpn ipsec site-to-site peer b ike-group I
+set vpn ipsec site-to-site peer b local-address 192.0.2.{ours}
+set vpn ipsec site-to-site peer b remote-address 192.0.2.{theirs}
+set vpn ipsec site-to-site peer b tunnel 1 esp-group E
+set vpn ipsec site-to-site peer b tunnel 1 local prefix 10.{ours}.0.0/24
+set vpn ipsec site-to-site peer b tunnel 1 remote prefix 10.{theirs}.0.0/24
+"
+    )
+}
+
 /// What a machine is started with.
 pub struct Start<'a> {
     /// The purpose for which modules are loaded: `wireguard`, `ipsec`, `ike`, `crypto` or `plain`.
