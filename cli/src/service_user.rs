@@ -1,14 +1,15 @@
 //! The user to which a daemon started by root switches, and the folders that this user needs.
 
 use crate::{Failure, engines};
+use disk::Folder;
 use gateway::api;
 use gateway::wireguard::uapi_server;
-use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
-use std::fs::{DirBuilder, DirEntry, File, Permissions};
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, DirEntry, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, chown, fchown, lchown};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, chown, fchown};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub(crate) const STATE: &str = "/var/lib/postern";
 const DEFAULT: &str = "postern";
 /// The sticky bit: in a folder that the group may write, only the owner of a file may remove it.
 const SHARED: u32 = 0o1775;
+/// Folders within the state folder.
+const DEEPEST: usize = 2;
 /// A daemon listens on a socket within this time after it made the file.
 const STARTING: Duration = Duration::from_secs(10);
 
@@ -108,31 +111,49 @@ pub(crate) fn share_folders(user: &User) {
     refuse(cache, make(cache).and_then(|()| chown(cache, Some(user.uid), Some(user.gid))));
 }
 
-/// Makes the folder of revisions, and what a daemon of another user has left in it, the user's own; root's, if there is none. Nobody
-/// else may read it.
-pub(crate) fn give_state(folder: &Path, user: Option<&User>) {
+/// Makes the folder of revisions, and the files that a daemon of another user has left in it, the user's own; root's, if there is
+/// no user. Other users may not read it. The user that had the folder may have put links there: none is followed.
+pub(crate) fn give_state(path: &Path, user: Option<&User>) {
     let (uid, gid) = user.map_or((0, 0), |user| (user.uid, user.gid));
     // The folder of a file in ours must be reached too.
-    let around = folder.parent().filter(|around| user.is_some() && *around == Path::new(STATE));
-    let archive = folder.join("archive");
-    for folder in around.into_iter().chain([folder, &archive]) {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        // Not what a link leads to: the user might have made it.
-        refuse(folder, made.and_then(|()| lchown(folder, Some(uid), Some(gid))));
+    if let Some(around) = path.parent().filter(|around| user.is_some() && *around == Path::new(STATE)) {
+        refuse(around, Folder::make(around, 0o700).and_then(|folder| give(&folder, uid, gid)));
     }
-    let files = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
-    for file in files(folder).chain(files(&archive)) {
-        let path = file.path();
-        refuse(&path, give_file(&path, uid, gid));
+    let archive = path.join("archive");
+    let made = Folder::make(path, 0o700).and_then(|folder| {
+        give(&folder, uid, gid)?;
+        folder.make_folder(OsStr::new("archive"), 0o700).map(|archive| (folder, archive))
+    });
+    match made {
+        Ok((folder, _)) => give_inside(&folder, path, uid, gid, DEEPEST),
+        Err(error) => refuse(&archive, Err(error)),
     }
 }
 
-/// Makes a file the user's own, if it has no other name: what a link leads to may be anybody's.
-fn give_file(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty())?);
+fn give(folder: &Folder, uid: u32, gid: u32) -> io::Result<()> {
+    fchown(folder, Some(uid), Some(gid))
+}
+
+/// Makes all files and folders of a folder the user's own.
+fn give_inside(folder: &Folder, path: &Path, uid: u32, gid: u32, depth: usize) {
+    for name in folder.names().unwrap_or_default() {
+        let path = path.join(&name);
+        match folder.folder(&name) {
+            Ok(inner) if depth > 0 => {
+                refuse(&path, give(&inner, uid, gid));
+                give_inside(&inner, &path, uid, gid, depth - 1);
+            }
+            Ok(_) => {}
+            Err(_) => refuse(&path, give_file(folder, &name, uid, gid)),
+        }
+    }
+}
+
+/// Makes a file the user's own, unless it has a second name: that may be in a folder of another user.
+fn give_file(folder: &Folder, name: &OsStr, uid: u32, gid: u32) -> io::Result<()> {
+    let file = folder.file(name)?;
     let there = file.metadata()?;
-    if there.is_file() && there.nlink() == 1 && there.uid() != uid {
+    if there.nlink() == 1 && there.uid() != uid {
         fchown(&file, Some(uid), Some(gid))?;
     }
     Ok(())
@@ -198,6 +219,32 @@ mod tests {
         let after = owner(&file("1.conf"));
         std::fs::remove_dir_all(&folder).expect("it is ours");
         assert_eq!((owners, after), ([12_345, 12_345, 12_345, 0], 0));
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_folder_gives_nothing_of_other_users_away() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let place = tempfile::tempdir().expect("a folder");
+        let [state, other] = ["state", "other"].map(|name| place.path().join(name));
+        let user = User { name: String::new(), uid: 12_345, gid: 12_346 };
+        give_state(&state, Some(&user));
+        std::fs::create_dir_all(other.join("archive")).expect("ours");
+        for name in ["shadow", "archive/1.conf"] {
+            std::fs::write(other.join(name), "").expect("ours");
+        }
+        // What a daemon of that user could do.
+        std::fs::remove_dir(state.join("archive")).expect("ours");
+        std::os::unix::fs::symlink(&other, state.join("archive")).expect("ours");
+        std::os::unix::fs::symlink(&other, state.join("below")).expect("ours");
+        for state in [state.clone(), state.join("below")] {
+            give_state(&state, Some(&user));
+        }
+        for name in ["", "shadow", "archive", "archive/1.conf"] {
+            let owner = std::fs::metadata(other.join(name)).expect("there").uid();
+            assert_eq!(owner, 0, "{name}");
+        }
     }
 
     #[test]
