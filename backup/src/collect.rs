@@ -1,14 +1,17 @@
 //! Gathers what a backup has from the disk.
 
-use crate::entry::{Content, Entry, LARGEST_SUM, MOST, Place};
+use crate::Backup;
+use crate::entry::{Content, Entry, LARGEST, LARGEST_SUM, MOST, Place};
 use crate::owner::Owners;
-use crate::{Backup, disk};
 use config::{Tree, files};
+use disk::Folder;
 use std::collections::BTreeSet;
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
 
 /// Folders within a folder.
 const DEEPEST: usize = 16;
@@ -65,7 +68,7 @@ pub fn collect(wanted: &Wanted) -> Result<Collected, CollectError> {
         Gathering { owners: Owners::here(), entries: Vec::new(), known: BTreeSet::new(), left: Vec::new() };
     let unreadable = |error| CollectError::Configuration { path: wanted.configuration.clone(), error };
     let path = whole(&wanted.configuration).map_err(unreadable)?;
-    gathering.add(&path, None).map_err(unreadable)?;
+    gathering.add(&path).map_err(unreadable)?;
     let configuration = path.display().to_string();
     match gathering.entries.first().map(|entry| parse(entry.content.bytes())) {
         Some(Some(tree)) => gathering.add_named(&tree),
@@ -104,15 +107,19 @@ struct Gathering {
 }
 
 impl Gathering {
-    /// Adds a file; a link is followed, and its path stays. The place of a revision is given.
-    fn add(&mut self, path: &Path, place: Option<Place>) -> io::Result<()> {
-        let place = place.or_else(|| path.to_str().and_then(Place::of_path));
+    /// Adds a file. A link is followed unless another user may have made it, and its path stays.
+    fn add(&mut self, path: &Path) -> io::Result<()> {
+        let place = path.to_str().and_then(Place::of_path);
         let place = place
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no path that can be backed up"))?;
         if self.known.contains(&place) {
             return Ok(());
         }
-        let (mut bytes, metadata) = disk::read(path)?;
+        self.insert(place, disk::read(path, LARGEST)?);
+        Ok(())
+    }
+
+    fn insert(&mut self, place: Place, (mut bytes, metadata): (Zeroizing<Vec<u8>>, Metadata)) {
         self.known.insert(place.clone());
         self.entries.push(Entry {
             place,
@@ -121,12 +128,11 @@ impl Gathering {
             group: self.owners.group_name(metadata.gid()),
             content: Content::new(std::mem::take(&mut *bytes)),
         });
-        Ok(())
     }
 
     fn add_named(&mut self, tree: &Tree) {
         for files::Named { node, file } in files::named(tree) {
-            if let Err(error) = whole(Path::new(&file)).and_then(|path| self.add(&path, None)) {
+            if let Err(error) = whole(Path::new(&file)).and_then(|path| self.add(&path)) {
                 self.left.push(format!("{file}, which {node} names: {error}"));
             }
         }
@@ -152,7 +158,7 @@ impl Gathering {
                 self.left.push(format!("{} is a link to {}", path.display(), target.display()));
                 return Ok(());
             }
-            return self.add(&path, None);
+            return self.add(&path);
         }
         if depth == DEEPEST || self.entries.len() > MOST {
             self.left.push(format!("{}: it is too deep, or there is too much before it", path.display()));
@@ -167,19 +173,20 @@ impl Gathering {
         Ok(())
     }
 
-    /// Adds the newest revisions.
+    /// Adds the newest revisions. They are in a folder of the daemon's user, so no link there is followed.
     fn add_revisions(&mut self, archive: &Path, count: usize) {
         if count == 0 {
             return;
         }
-        let entries = match fs::read_dir(archive) {
-            Ok(entries) => entries,
+        let read = Folder::open(archive).and_then(|folder| folder.names().map(|names| (folder, names)));
+        let (folder, names) = match read {
+            Ok(read) => read,
             Err(error) => {
                 self.left.push(format!("the revisions in {}: {error}", archive.display()));
                 return;
             }
         };
-        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let names = names.into_iter().filter_map(|name| name.into_string().ok());
         let mut numbers: Vec<(u64, String)> = names
             .filter(|name| Place::of_revision(name).is_some())
             .filter_map(|name| {
@@ -188,15 +195,21 @@ impl Gathering {
             .collect();
         numbers.sort_unstable();
         for (_, number) in numbers.into_iter().rev().take(count) {
-            let path = |kind: &str| archive.join(format!("{number}.{kind}"));
-            let place = |kind: &str| Place::of_revision(&format!("{number}.{kind}"));
-            match self.add(&path("conf"), place("conf")) {
+            match self.add_revision(&folder, &format!("{number}.conf")) {
                 // Only one that had to be confirmed has a second file.
-                Ok(()) => _ = self.add(&path("confirmed"), place("confirmed")),
+                Ok(()) => _ = self.add_revision(&folder, &format!("{number}.confirmed")),
                 // A commit has just removed the oldest.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => self.left.push(format!("revision {number}: {error}")),
             }
         }
+    }
+
+    fn add_revision(&mut self, folder: &Folder, name: &str) -> io::Result<()> {
+        let read = folder.read(OsStr::new(name), LARGEST)?;
+        if let Some(place) = Place::of_revision(name) {
+            self.insert(place, read);
+        }
+        Ok(())
     }
 }

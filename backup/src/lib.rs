@@ -12,7 +12,6 @@
 #![forbid(unsafe_code)]
 
 pub mod collect;
-mod disk;
 pub mod entry;
 pub mod error;
 pub mod manifest;

@@ -118,7 +118,7 @@ impl Listed {
             return Err(UnpackError::Place(name.clone()));
         }
         if self.size > LARGEST {
-            return Err(UnpackError::Large(format!("{} bytes in {name}", self.size)));
+            return Err(UnpackError::Large(format!("{} bytes in {name:?}", self.size)));
         }
         let is_name = |text: &str| text.len() <= 255 && !text.contains(|c: char| c.is_control() || c == ':');
         if self.mode().is_none() || !is_name(&self.user) || !is_name(&self.group) {

@@ -84,7 +84,7 @@ fn file(mut entry: tar::Entry<'_, &[u8]>, largest: u64) -> Result<(String, Conte
     }
     let size = entry.size();
     if size > largest {
-        return Err(UnpackError::Large(format!("{size} bytes in {name}")));
+        return Err(UnpackError::Large(format!("{size} bytes in {name:?}")));
     }
     let mut bytes = Zeroizing::new(Vec::with_capacity(size as usize));
     let read = (&mut entry)
@@ -92,7 +92,7 @@ fn file(mut entry: tar::Entry<'_, &[u8]>, largest: u64) -> Result<(String, Conte
         .read_to_end(&mut bytes)
         .map_err(|error| UnpackError::Tar(error.to_string()))?;
     if read as u64 != size {
-        return Err(UnpackError::Tar(format!("{name} is cut off")));
+        return Err(UnpackError::Tar(format!("{name:?} is cut off")));
     }
     Ok((name, Content::new(std::mem::take(&mut *bytes))))
 }

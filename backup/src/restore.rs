@@ -3,14 +3,22 @@
 //! A loss of power leaves each file the old or the new one. What a file was before stays beside it under another name. The same
 //! command, given again, goes on where it ended.
 
-use crate::entry::{Entry, Place};
+use crate::Backup;
+use crate::entry::{Entry, LARGEST, Place};
 use crate::owner::Owners;
-use crate::{Backup, disk};
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use disk::{Folder, Wanted};
+use rustix::fs::{FlockOperation, flock};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
+
+/// The permissions of folders that are made.
+const FOLDER: u32 = 0o755;
+/// In the state folder: the archive, and the new one until it is complete.
+const ARCHIVE: &str = "archive";
+const NEW: &str = "archive.postern-new";
 
 /// Where a backup is to go.
 #[derive(Debug)]
@@ -111,9 +119,11 @@ pub struct Plan<'a> {
 /// The archive that is replaced, locked against daemons.
 #[derive(Debug)]
 struct Archive {
-    folder: PathBuf,
-    new: PathBuf,
-    aside: PathBuf,
+    /// The path of the state folder.
+    path: PathBuf,
+    state: Folder,
+    /// The name of the archive that was there before.
+    aside: OsString,
     /// The owner of the state folder.
     owner: (Option<u32>, Option<u32>),
     _lock: File,
@@ -154,12 +164,12 @@ impl Target {
         if !is_configuration {
             self.allow(&path)?;
         }
-        // Whoever may write a program of a task is root. Nobody but its owner and the daemon's group reads a key.
+        // A user who may write a program of a task becomes root. Only the owner and the daemon's group may read a key.
         let mode = entry.mode & if is_configuration { 0o640 } else { 0o755 };
         let owner = self.owner(entry, &path, left);
         let change = match fs::symlink_metadata(&path) {
             Err(_) => Change::New,
-            Ok(found) if found.is_dir() => return Err(RestoreError::InTheWay(path)),
+            Ok(found) if !found.is_file() && !found.is_symlink() => return Err(RestoreError::InTheWay(path)),
             Ok(found) if is_same(&path, &found, entry, mode, owner) => Change::Same,
             Ok(_) => Change::Replaced(before(&path, &self.stamp)),
         };
@@ -167,7 +177,7 @@ impl Target {
     }
 
     fn allow(&self, path: &Path) -> Result<(), RestoreError> {
-        let beside = disk::folder_of(&self.configuration);
+        let beside = folder_of(&self.configuration);
         let mut folders = self.folders.iter().map(PathBuf::as_path).chain([beside]);
         if folders.any(|folder| path.starts_with(folder) && path != folder) {
             return Ok(());
@@ -181,7 +191,7 @@ impl Target {
             .collect();
         Err(RestoreError::Outside {
             path: path.display().to_string(),
-            folder: disk::folder_of(path).display().to_string(),
+            folder: folder_of(path).display().to_string(),
             folders: folders.join(", "),
         })
     }
@@ -220,27 +230,26 @@ impl Target {
         }
     }
 
-    fn locked(&self, state: &Path) -> io::Result<Option<Archive>> {
-        DirBuilder::new().recursive(true).mode(0o700).create(state)?;
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(state.join("lock"))?;
+    /// The daemon's user owns the folder: no link in it is followed.
+    fn locked(&self, path: &Path) -> io::Result<Option<Archive>> {
+        let state = Folder::make(path, 0o700)?;
+        let found = state.metadata()?;
+        let owner = if self.is_root { (Some(found.uid()), Some(found.gid())) } else { (None, None) };
+        let lock = state.lock_file(OsStr::new("lock"))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             outcome => outcome?,
         }
-        let found = fs::metadata(state)?;
-        let owner = if self.is_root { (Some(found.uid()), Some(found.gid())) } else { (None, None) };
-        let folder = state.join("archive");
-        let (new, aside) = (state.join("archive.postern-new"), before(&folder, &self.stamp));
-        Ok(Some(Archive { folder, new, aside, owner, _lock: lock }))
+        // The daemon must be able to open one that was made now; one with a second name may be another file.
+        if lock.metadata()?.nlink() == 1 {
+            fchown(&lock, owner.0, owner.1)?;
+        }
+        let aside = before(Path::new(ARCHIVE), &self.stamp).into_os_string();
+        Ok(Some(Archive { path: path.to_owned(), state, aside, owner, _lock: lock }))
     }
 }
 
-/// The name of what was there before.
+/// A name for the old file.
 fn before(path: &Path, stamp: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{name}.before-{stamp}"))
@@ -255,19 +264,20 @@ fn is_same(
 ) -> bool {
     let is_owned = owner.0.is_none_or(|id| id == found.uid()) && owner.1.is_none_or(|id| id == found.gid());
     let is_as_it_was = found.is_file() && found.mode() & 0o7777 == mode && is_owned;
-    is_as_it_was && disk::read(path).is_ok_and(|(bytes, _)| bytes[..] == *entry.content.bytes())
+    is_as_it_was && disk::read(path, LARGEST).is_ok_and(|(bytes, _)| bytes[..] == *entry.content.bytes())
 }
 
 impl Plan<'_> {
     /// Whether something that is there would be replaced.
     pub fn replaces(&self) -> bool {
-        self.archive.as_ref().is_some_and(|archive| archive.folder.exists())
+        self.archive.as_ref().is_some_and(Archive::is_there)
             || self.steps.iter().any(|step| matches!(step.change, Change::Replaced(_)))
     }
 
     /// The archive of revisions that was there before, by its new name.
-    pub fn archive_before(&self) -> Option<&Path> {
-        self.archive.as_ref().filter(|archive| archive.folder.exists()).map(|archive| archive.aside.as_path())
+    pub fn archive_before(&self) -> Option<PathBuf> {
+        let archive = self.archive.as_ref().filter(|archive| archive.is_there())?;
+        Some(archive.path.join(&archive.aside))
     }
 
     /// Writes everything. `point` is called after each step: tests end there.
@@ -279,19 +289,15 @@ impl Plan<'_> {
         point("prepared");
         let mut done = Vec::new();
         if let Some(archive) = &self.archive {
-            if let Err(error) = archive.publish() {
+            if let Err(error) = archive.publish(point) {
                 self.remove_prepared();
-                return Err(RestoreError::Io { path: archive.folder.clone(), error, done });
+                return Err(RestoreError::Io { path: archive.path.join(ARCHIVE), error, done });
             }
-            done.push(archive.folder.clone());
+            done.push(archive.path.join(ARCHIVE));
             point("revisions");
         }
         for step in self.changing() {
-            let aside = match &step.change {
-                Change::Replaced(aside) => Some(aside.as_path()),
-                Change::New | Change::Same => None,
-            };
-            if let Err(error) = disk::publish(&step.path, aside) {
+            if let Err(error) = step.publish() {
                 return Err(RestoreError::Io { path: step.path.clone(), error, done });
             }
             done.push(step.path.clone());
@@ -306,54 +312,81 @@ impl Plan<'_> {
 
     fn prepare(&self) -> Result<(), (PathBuf, io::Error)> {
         for step in self.changing() {
-            let Step { entry, path, mode, owner, .. } = step;
-            let wanted = disk::Wanted { path, bytes: entry.content.bytes(), mode: *mode, owner: *owner };
-            disk::prepare(&wanted).map_err(|error| (path.clone(), error))?;
+            step.prepare().map_err(|error| (step.path.clone(), error))?;
         }
         let Some(archive) = &self.archive else { return Ok(()) };
-        archive.prepare(&self.revisions).map_err(|error| (archive.new.clone(), error))
+        archive.prepare(&self.revisions).map_err(|error| (archive.path.join(NEW), error))
     }
 
     fn remove_prepared(&self) {
         for step in self.changing() {
-            let _ = disk::remove(&disk::beside(&step.path));
+            let _ = Folder::open(folder_of(&step.path)).and_then(|folder| folder.withdraw(step.name()));
         }
         if let Some(archive) = &self.archive {
-            let _ = fs::remove_dir_all(&archive.new);
+            let _ = archive.state.remove_all(OsStr::new(NEW));
         }
     }
 }
 
-impl Archive {
-    /// Writes all revisions into a new folder.
-    fn prepare(&self, revisions: &[&Entry]) -> io::Result<()> {
-        if self.new.exists() {
-            fs::remove_dir_all(&self.new)?;
-        }
-        DirBuilder::new().mode(0o700).create(&self.new)?;
-        for entry in revisions {
-            let path = self.new.join(entry.place.revision().unwrap_or_default());
-            let wanted =
-                disk::Wanted { path: &path, bytes: entry.content.bytes(), mode: 0o600, owner: self.owner };
-            disk::prepare(&wanted)?;
-            disk::publish(&path, None)?;
-        }
-        lchown(&self.new, self.owner.0, self.owner.1)
+impl Step<'_> {
+    fn name(&self) -> &OsStr {
+        self.path.file_name().unwrap_or_default()
     }
 
-    /// Changes the two folders in one step, if there is an old one.
-    fn publish(&self) -> io::Result<()> {
-        if !self.folder.exists() {
-            fs::rename(&self.new, &self.folder)?;
-        } else if renameat_with(CWD, &self.new, CWD, &self.folder, RenameFlags::EXCHANGE).is_ok() {
-            fs::rename(&self.new, &self.aside)?;
-        } else {
-            // This file system cannot do that. Without an archive, a daemon would begin a new one.
-            fs::rename(&self.folder, &self.aside)?;
-            fs::rename(&self.new, &self.folder)?;
-        }
-        File::open(disk::folder_of(&self.folder))?.sync_all()
+    /// Writes the new file beside the old one.
+    fn prepare(&self) -> io::Result<()> {
+        let wanted = Wanted { bytes: self.entry.content.bytes(), mode: self.mode, owner: self.owner };
+        Folder::make(folder_of(&self.path), FOLDER)?.prepare(self.name(), &wanted)
     }
+
+    /// Puts the new file in the place of the old one, which keeps another name.
+    fn publish(&self) -> io::Result<()> {
+        let folder = Folder::open(folder_of(&self.path))?;
+        if let Change::Replaced(aside) = &self.change {
+            folder.keep(self.name(), aside.file_name().unwrap_or_default())?;
+        }
+        folder.publish(self.name())
+    }
+}
+
+impl Archive {
+    fn is_there(&self) -> bool {
+        self.state.has(OsStr::new(ARCHIVE))
+    }
+
+    /// Writes all revisions into a new folder.
+    fn prepare(&self, revisions: &[&Entry]) -> io::Result<()> {
+        self.state.remove_all(OsStr::new(NEW))?;
+        let new = self.state.make_folder(OsStr::new(NEW), 0o700)?;
+        for entry in revisions {
+            let wanted = Wanted { bytes: entry.content.bytes(), mode: 0o600, owner: self.owner };
+            new.write(OsStr::new(entry.place.revision().unwrap_or_default()), &wanted)?;
+        }
+        fchown(&new, self.owner.0, self.owner.1)
+    }
+
+    /// Changes the two folders in one step, if there is an old one: the new one first gets the name that the old one is to have, so
+    /// that no moment is left in which the next attempt would take the old one for its own unfinished one.
+    fn publish(&self, point: &mut dyn FnMut(&str)) -> io::Result<()> {
+        let [archive, new] = [ARCHIVE, NEW].map(OsStr::new);
+        if !self.is_there() {
+            return self.state.rename(new, archive);
+        }
+        self.state.rename(new, &self.aside)?;
+        point("named");
+        if self.state.exchange(&self.aside, archive).is_ok() {
+            point("exchanged");
+            return Ok(());
+        }
+        // This file system cannot do that. Without an archive, a daemon would begin a new one.
+        self.state.rename(&self.aside, new)?;
+        self.state.rename(archive, &self.aside)?;
+        self.state.rename(new, archive)
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

@@ -2,21 +2,20 @@
 
 use crate::passphrase::Passphrase;
 use crate::{Failure, machine, output, place};
-use ::backup::collect::{Wanted, collect};
+use ::backup::collect::{self, collect};
 use ::backup::{Backup, Collected, Entry, pack};
 use clap::Args;
 use config::Text;
 use crypto::{age, random};
+use disk::Wanted;
 use gateway::daemon::archive::revision;
-use rustix::fs::{Mode, OFlags};
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Revisions that are backed up unless it is said otherwise.
+/// Revisions that are backed up without `--revisions`.
 const REVISIONS: usize = 20;
 
 #[derive(Args)]
@@ -73,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         &sealed[..]
     };
     let mut report = if let Some(path) = &path {
-        write(path, bytes).map_err(|error| not_written(path, &error))?;
+        disk::write(path, &Wanted::private(bytes)).map_err(|error| not_written(path, &error))?;
         format!("{}: ", path.display())
     } else {
         io::stdout().write_all(bytes).and_then(|()| io::stdout().flush())?;
@@ -81,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     let _ = writeln!(report, "{}, {}", counted(&backup), output::bytes(bytes.len() as u64));
     if is_plain {
-        report.push_str("it is not encrypted: whoever reads it has all keys\n");
+        report.push_str("it is not encrypted: a user who can read the file has all keys\n");
     }
     report.extend(left.iter().map(|left| format!("not in it: {left}\n")));
     match path {
@@ -91,10 +90,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(if left.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn wanted(arguments: &Arguments) -> Wanted {
+fn wanted(arguments: &Arguments) -> collect::Wanted {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    Wanted {
+    collect::Wanted {
         configuration: arguments.config.clone(),
         state: arguments.state.clone().unwrap_or_else(|| place::state_of(&arguments.config)),
         revisions: arguments.revisions,
@@ -106,7 +105,7 @@ fn wanted(arguments: &Arguments) -> Wanted {
 }
 
 /// The file to write; in a folder, one named as VyOS names its archives.
-fn named(file: &Path, wanted: &Wanted) -> PathBuf {
+fn named(file: &Path, wanted: &collect::Wanted) -> PathBuf {
     if !file.is_dir() {
         return file.to_owned();
     }
@@ -163,24 +162,6 @@ fn affordable() -> u8 {
     (age::LEAST_WORK_FACTOR..=age::WORK_FACTOR).rev().find(fits).unwrap_or(age::LEAST_WORK_FACTOR)
 }
 
-/// Writes a file in one step, for its owner alone.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let new = folder.join(format!(".{name}.{}", std::process::id()));
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::open(&new, flags, Mode::from_raw_mode(0o600))?);
-    let written = file
-        .write_all(bytes)
-        .and_then(|()| file.sync_all())
-        .and_then(|()| std::fs::rename(&new, path))
-        .and_then(|()| File::open(folder)?.sync_all());
-    if written.is_err() {
-        let _ = std::fs::remove_file(&new);
-    }
-    written
-}
-
 fn not_written(path: &Path, error: &io::Error) -> Failure {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let fix = match (error.kind(), folder) {
@@ -198,7 +179,7 @@ mod tests {
     #[test]
     fn a_file_in_a_folder_is_named_after_the_machine_and_the_time() {
         let folder = tempfile::tempdir().expect("a folder");
-        let wanted = Wanted {
+        let wanted = collect::Wanted {
             configuration: PathBuf::new(),
             state: PathBuf::new(),
             revisions: 0,
@@ -216,6 +197,7 @@ mod tests {
     fn a_backup_is_for_its_owner_alone_and_never_half_written() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.backup");
+        let write = |path: &Path, bytes| disk::write(path, &Wanted::private(bytes));
         write(&path, b"one").and_then(|()| write(&path, b"two")).expect("written");
         use std::os::unix::fs::MetadataExt;
         assert_eq!(std::fs::metadata(&path).expect("there").mode() & 0o777, 0o600);

@@ -116,7 +116,7 @@ fn read(arguments: &Arguments) -> Result<Backup, Failure> {
 }
 
 fn plain(error: &age::AgeError) -> &'static str {
-    // Whoever can replace the file could replace it by one that is not encrypted.
+    // An attacker who can replace the file could replace it by one that is not encrypted.
     if *error == age::AgeError::NotAge {
         "\n  fix: if it is a tar file that you trust: --no-passphrase"
     } else {

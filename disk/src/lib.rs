@@ -14,12 +14,17 @@ mod walk;
 
 pub use file::Wanted;
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, fchmod, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, Mode, OFlags, RenameFlags, fchmod, linkat, mkdirat, openat, renameat, renameat_with,
+    statat, unlinkat,
+};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -115,7 +120,6 @@ impl Folder {
 
     /// The names of all entries.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
-        use std::os::unix::ffi::OsStrExt;
         let mut names = Vec::new();
         for entry in Dir::read_from(self)? {
             let entry = entry?;
@@ -193,6 +197,49 @@ impl Folder {
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         renameat(self, from, self, to)?;
         self.sync()
+    }
+
+    /// Gives a file a second name here, so that it is there under the first until that is replaced.
+    pub fn keep(&self, name: &OsStr, aside: &OsStr) -> io::Result<()> {
+        match linkat(self, name, self, aside, AtFlags::empty()) {
+            // This file system has no hard links.
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                let (bytes, like) = self.read(name, u64::MAX - 1)?;
+                let owner = (Some(like.uid()), Some(like.gid()));
+                self.write(aside, &Wanted { bytes: &bytes, mode: like.mode() & 0o777, owner })
+            }
+            kept => Ok(kept?),
+        }
+    }
+
+    /// Exchanges two files or folders of this one in one step, durably. A file system may be unable to.
+    pub fn exchange(&self, one: &OsStr, other: &OsStr) -> io::Result<()> {
+        renameat_with(self, one, self, other, RenameFlags::EXCHANGE)?;
+        self.sync()
+    }
+
+    /// Whether there is an entry of this name.
+    pub fn has(&self, name: &OsStr) -> bool {
+        statat(self, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// Opens a file that processes lock, which is made for this user alone if it is not there. No link is followed.
+    pub fn lock_file(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Ok(File::from(openat(self, name, flags, Mode::from_raw_mode(0o600))?))
+    }
+
+    /// Removes a folder with all that is in it, or a file, if it is there. No link is followed.
+    pub fn remove_all(&self, name: &OsStr) -> io::Result<()> {
+        match unlinkat(self, name, AtFlags::empty()) {
+            Err(Errno::ISDIR | Errno::PERM) => {
+                let inner = self.folder(name)?;
+                inner.names()?.iter().try_for_each(|name| inner.remove_all(name))?;
+                Ok(unlinkat(self, name, AtFlags::REMOVEDIR)?)
+            }
+            Err(Errno::NOENT) | Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Removes a file, if it is there.

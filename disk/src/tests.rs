@@ -86,6 +86,19 @@ fn links_count_only_in_folders_that_nobody_else_can_change() {
 }
 
 #[test]
+fn what_a_link_leads_to_is_not_removed() {
+    let (temporary, folder) = folder();
+    for inside in ["old/inner", "other"] {
+        fs::create_dir_all(temporary.path().join(inside)).expect("ours");
+    }
+    fs::write(temporary.path().join("other/file"), "").expect("ours");
+    symlink("../../other", temporary.path().join("old/inner/link")).expect("ours");
+    folder.remove_all(name("old")).and_then(|()| folder.remove_all(name("none"))).expect("removed");
+    assert_eq!(folder.names().expect("ours"), ["other"]);
+    assert!(temporary.path().join("other/file").exists());
+}
+
+#[test]
 fn folders_are_made_with_their_mode_whatever_the_umask() {
     let (temporary, _) = folder();
     let before = rustix::process::umask(Mode::from_raw_mode(0o077));

@@ -1,13 +1,14 @@
 //! The certificate that the server signs itself: made once and kept, so that clients can pin it.
 
+use disk::{Folder, Wanted};
 use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
@@ -80,20 +81,13 @@ fn kept(folder: &Path, names: &BTreeSet<String>, now: Duration) -> Option<Identi
 
 /// Writes the files; what they were made for comes last, as it makes them valid.
 fn keep(folder: &Path, certificate: &str, key: &str, made: &Made) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let made = serde_json::to_vec(made)?;
-    match fs::remove_file(folder.join(MADE)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    let folder = Folder::make(folder, 0o700)?;
+    let made_for = serde_json::to_vec(made)?;
+    folder.remove(OsStr::new(MADE))?;
+    for (name, bytes) in [(KEY, key.as_bytes()), (CERTIFICATE, certificate.as_bytes()), (MADE, &made_for)] {
+        folder.write(OsStr::new(name), &Wanted::private(bytes))?;
     }
-    for (name, bytes) in [(KEY, key.as_bytes()), (CERTIFICATE, certificate.as_bytes()), (MADE, &made)] {
-        let fresh = folder.join(format!("{name}.new"));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&fresh, folder.join(name))?;
-    }
-    fs::File::open(folder)?.sync_all()
+    Ok(())
 }
 
 #[cfg(test)]

@@ -195,8 +195,12 @@ fn a_loss_of_power_leaves_each_file_old_or_new_and_a_second_try_completes_it() {
             let left = machine.names(folder).into_iter().find(|name| name.contains("postern-new"));
             assert_eq!(left, None, "{ended}");
         }
-        // prepared, revisions, and one for each of the files.
-        points = 5;
+        let folders = machine.names("state").into_iter().filter(|name| name.starts_with("archive"));
+        let kept: Vec<String> =
+            folders.map(|name| machine.read(&format!("state/{name}/00000003.conf"))).collect();
+        assert!(kept.iter().any(|text| text == "old"), "{ended}: what was there before: {kept:?}");
+        // prepared, named, exchanged, revisions, and one for each of the files.
+        points = 7;
         ended += 1;
     }
 }
@@ -264,6 +268,48 @@ fn a_link_is_replaced_and_not_followed() {
     restore(&backup, &machine.target());
     assert_eq!(machine.read("elsewhere"), "theirs");
     assert!(!machine.at("scripts/a.sh").is_symlink());
+}
+
+/// The daemon's user, who was taken over, waits for root.
+#[test]
+fn links_of_another_user_lead_root_nowhere() {
+    let machine = Machine::new();
+    let backup = machine.backup();
+    machine.write("secret", "of root", 0o600);
+    let theirs =
+        |path: &str| fs::set_permissions(machine.at(path), Permissions::from_mode(0o777)).expect("ours");
+    let link =
+        |to: &str, path: &str| std::os::unix::fs::symlink(machine.at(to), machine.at(path)).expect("ours");
+    for folder in ["state", "state/archive"] {
+        theirs(folder);
+    }
+    // A revision that leads to a secret is not in a backup.
+    link("secret", "state/archive/00000004.conf");
+    let Collected { left, backup: leaked } = machine.collect(9);
+    assert!(left.len() == 1 && left[0].contains("00000004"), "{left:?}");
+    assert!(leaked.entries.iter().all(|entry| entry.content.bytes() != b"of root"));
+    // No lock is made elsewhere, and no revision is written elsewhere.
+    fs::create_dir(machine.at("elsewhere")).expect("ours");
+    link("elsewhere/lock", "state/lock");
+    let target = machine.target();
+    let refused = plan(&backup, &target).expect("allowed");
+    assert!(refused.revisions.is_empty() && refused.left.len() == 1, "{:?}", refused.left);
+    drop(refused);
+    fs::remove_file(machine.at("state/lock")).expect("ours");
+    link("elsewhere", "state/archive.postern-new");
+    restore(&backup, &machine.target());
+    assert_eq!((machine.names("elsewhere"), machine.names("state/archive").len()), (vec![], 3));
+    // No file is written through a folder of theirs.
+    machine.write("scripts/inner/b.sh", "true\n", 0o755);
+    let backup = machine.backup();
+    fs::remove_dir_all(machine.at("scripts/inner")).expect("ours");
+    theirs("scripts");
+    link("elsewhere", "scripts/inner");
+    let target = machine.target();
+    let error =
+        plan(&backup, &target).expect("allowed").carry_out(&mut |_| ()).expect_err("a link").to_string();
+    assert!(error.contains("is a link") && error.ends_with("nothing was changed"), "{error}");
+    assert_eq!(machine.names("elsewhere"), [""; 0]);
 }
 
 #[test]

@@ -4,11 +4,9 @@ use super::api::Router;
 use super::session::{Session, read};
 use crate::Failure;
 use config::{Path as Place, Text, Tree, print};
+use disk::Wanted;
 use gateway::api::model::SecretText;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -37,7 +35,8 @@ impl Session {
             confirms: self.confirms,
         };
         let text = Zeroizing::new(serde_json::to_vec(&stored)?);
-        write(file, &text).map_err(|error| format!("{}: {error}", file.display()).into())
+        disk::write(file, &Wanted::private(&text))
+            .map_err(|error| format!("{}: {error}", file.display()).into())
     }
 
     /// Continues the session in a file.
@@ -63,11 +62,4 @@ impl Session {
 
 fn secret(tree: &Tree) -> SecretText {
     SecretText::from(print::text(tree).as_str().unwrap_or_default())
-}
-
-fn write(path: &Path, text: &[u8]) -> io::Result<()> {
-    let fresh = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-    file.write_all(text)?;
-    fs::rename(&fresh, path)
 }

@@ -1,8 +1,9 @@
 //! Files and programs of the machine, below a root: what was written is whole or not there, and says who wrote it.
 
+use disk::{Folder, Wanted};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -251,28 +252,8 @@ fn is_there(at: &Path, text: &[u8], mode: u32) -> bool {
 
 /// Writes a file in one step: no program ever reads half of it, nor after a crash.
 pub(super) fn write(at: &Path, text: &[u8], mode: u32) -> io::Result<()> {
-    let folder = at.parent().unwrap_or(Path::new("/"));
-    fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
-    let name = at.file_name().unwrap_or_default().to_string_lossy();
-    // A name that neither cron nor rsyslog nor systemd reads.
-    let new = folder.join(format!(".{name}.postern-new"));
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::open(&new, flags, Mode::from_raw_mode(0o600))?);
-    let written = file
-        .write_all(text)
-        // Whatever the process's mask is.
-        .and_then(|()| file.set_permissions(fs::Permissions::from_mode(mode)))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&new, at))
-        .and_then(|()| File::open(folder)?.sync_all());
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
+    Folder::make(at.parent().unwrap_or(Path::new("/")), 0o755)?;
+    disk::write(at, &Wanted { mode, ..Wanted::private(text) })
 }
 
 impl Change {
