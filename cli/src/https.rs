@@ -9,18 +9,17 @@
 use crate::answer::{Answer, Form};
 use crate::service_user::User;
 use crate::shell::files;
-use crate::{Failure, Outcome, elsewhere, generate, log, operational, privilege};
+use crate::{Failure, Outcome, child, elsewhere, generate, log, operational, privilege};
 use ::https::{Local, Place, serve};
 use clap::Args;
 use gateway::api::model::InForce;
 use gateway::https::Connection;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;
@@ -48,22 +47,17 @@ pub(crate) struct Arguments {
 
 /// Starts the supervisor; must be called before rights are given up.
 pub(crate) fn start(api: &Path, state: &Path, user: Option<&User>) -> Result<Connection, Failure> {
-    let (ours, theirs) = UnixStream::pair()?;
     let mut command = this_program(api, state);
     if let Some(user) = user {
         command.uid(user.uid()).gid(user.gid());
     }
-    // It ends when this process does, as its standard input ends then.
-    let started = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).current_dir("/").spawn();
-    started.map_err(|error| format!("the process that serves HTTPS: {error}"))?;
-    ours.set_nonblocking(true)?;
-    Ok(Connection::Inherited(ours))
+    Ok(Connection::Inherited(child::start(&mut command, "serves HTTPS")?))
 }
 
 fn this_program(api: &Path, state: &Path) -> Command {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("https-server").arg("--api").arg(absolute(api)).arg("--state").arg(absolute(state));
+    let mut command = child::command("https-server");
+    command.arg("--api").arg(absolute(api)).arg("--state").arg(absolute(state));
     command
 }
 
@@ -71,8 +65,7 @@ fn this_program(api: &Path, state: &Path) -> Command {
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     log::start()?;
     privilege::drop_all()?;
-    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    socket.peer_addr().map_err(|error| format!("the standard input is no socket of a daemon: {error}"))?;
+    let socket = child::socket()?;
     let Arguments { api, state, server } = arguments;
     if server {
         return answer_requests(socket, Place { api, state });

@@ -1,17 +1,13 @@
 //! The process that changes settings of the machine for a daemon: how it is started, and what it is allowed.
 
-use crate::{Failure, Outcome, log};
+use crate::{Failure, Outcome, child, log};
 use caps::CapSet;
 use clap::Args;
 use gateway::machine::Connection;
 use gateway::machine::helper::{Helper, Place, Rules};
 use gateway::machine::request::Owner;
 use rustix::process::geteuid;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// Where systemd listens for a daemon that root does not start: `examples/systemd/postern-machine.socket`.
 const SOCKET: &str = "/run/postern-machine.sock";
@@ -59,9 +55,8 @@ pub(crate) fn helper(allowed: &Allowed, file: &Path) -> Result<Connection, Failu
     }
     let owner = Owner::of(file)
         .map_err(|error| format!("{error}\n  fix: rename it, or start the daemon with --no-machine"))?;
-    let (ours, theirs) = UnixStream::pair()?;
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("machine-helper").arg("--owner").arg(owner.as_str());
+    let mut command = child::command("machine-helper");
+    command.arg("--owner").arg(owner.as_str());
     command.arg("--machine-root").arg(&allowed.machine_root);
     for folder in &allowed.scripts {
         command.arg("--scripts").arg(folder);
@@ -73,19 +68,14 @@ pub(crate) fn helper(allowed: &Allowed, file: &Path) -> Result<Connection, Failu
         // The helper has another folder.
         command.arg("--tasks-from").arg(std::path::absolute(file)?);
     }
-    // It ends when this process does, as its standard input ends then.
-    let started = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).current_dir("/").spawn();
-    started.map_err(|error| format!("the helper that changes settings of the machine: {error}"))?;
-    ours.set_nonblocking(true)?;
-    Ok(Connection::Inherited(ours))
+    Ok(Connection::Inherited(child::start(&mut command, "changes settings of the machine")?))
 }
 
 /// Serves a daemon until it ends.
 pub(crate) fn serve(Arguments { allowed, owner }: Arguments) -> Outcome {
     log::start()?;
     let owner = Owner::of(&owner)?;
-    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    socket.peer_addr().map_err(|error| format!("the standard input is no socket of a daemon: {error}"))?;
+    let socket = child::socket()?;
     drop_capabilities()?;
     let Allowed { scripts, no_tasks, tasks_from, machine_root } = allowed;
     let rules = Rules { scripts: if no_tasks { Vec::new() } else { scripts }, tasks_from };
