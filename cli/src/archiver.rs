@@ -11,7 +11,8 @@
 mod copies;
 mod transfer;
 
-use crate::{Failure, Outcome, log};
+use crate::service_user::User;
+use crate::{Failure, Outcome, child, log, privilege};
 use caps::{CapSet, Capability, CapsHashSet};
 use clap::Args;
 use copies::Copies;
@@ -21,14 +22,17 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// How often the folder is looked at although nothing was heard of it.
 const LOOKED_AT: Duration = Duration::from_secs(60);
 /// How often a folder is looked for that is not there yet.
 const MISSING: Duration = Duration::from_secs(5);
+/// Where copies may go without --copies.
+const FOLDERS: [&str; 2] = ["/config", "/var/backups"];
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -38,28 +42,57 @@ pub(crate) struct Arguments {
     /// The file to write what was copied to
     #[arg(long, value_name = "FILE")]
     status: PathBuf,
+    #[command(flatten)]
+    allowed: Folders,
     /// Whether the end of the standard input ends it
     #[arg(long)]
     until_end_of_input: bool,
 }
 
-/// Starts the process, which ends when the returned child is dropped by the end of this one.
-pub(crate) fn start(state: &Path, api: &Path) -> Result<Child, Failure> {
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("archiver").arg("--until-end-of-input").arg("--state").arg(std::path::absolute(state)?);
+/// What root allows.
+#[derive(Args, Clone)]
+pub(crate) struct Folders {
+    /// Folders of this machine that may have copies of commits, with the folders below them
+    #[arg(long, value_name = "DIR", default_values = FOLDERS)]
+    copies: Vec<PathBuf>,
+}
+
+impl Default for Folders {
+    fn default() -> Self {
+        Self { copies: FOLDERS.map(PathBuf::from).to_vec() }
+    }
+}
+
+/// Starts the process, which ends when the returned socket is closed. The group of `user` may read what was copied.
+pub(crate) fn start(
+    state: &Path,
+    api: &Path,
+    allowed: &Folders,
+    user: Option<&User>,
+) -> Result<UnixStream, Failure> {
+    let mut command = child::command("archiver");
+    command.arg("--until-end-of-input").arg("--state").arg(std::path::absolute(state)?);
     command.arg("--status").arg(status_of(&std::path::absolute(api)?));
-    let started = command.stdin(Stdio::piped()).stdout(Stdio::null()).current_dir("/").spawn();
-    Ok(started.map_err(|error| format!("the process that copies revisions: {error}"))?)
+    for folder in &allowed.copies {
+        command.arg("--copies").arg(std::path::absolute(folder)?);
+    }
+    if let Some(user) = user {
+        command.gid(user.gid());
+    }
+    child::start(&mut command, "copies revisions")
 }
 
 /// Copies until the standard input ends.
 pub(crate) fn serve(arguments: &Arguments) -> Outcome {
     log::start()?;
     keep_few_rights()?;
+    privilege::forbid_dumps()?;
     let ended = arguments.until_end_of_input.then(|| Ended(io::stdin().as_fd().try_clone_to_owned().ok()));
     let ended = ended.unwrap_or(Ended(None));
     let archive = arguments.state.join("archive");
-    let mut copies = Copies::open(arguments.state.clone(), arguments.status.clone());
+    let allowed = arguments.allowed.copies.iter().map(|folder| disk::normalized(folder));
+    let allowed = allowed.collect::<io::Result<Vec<PathBuf>>>()?;
+    let mut copies = Copies::open(arguments.state.clone(), arguments.status.clone(), allowed);
     let mut watch = None;
     tracing::debug!("copies of {} are made", archive.display());
     while !ended.is() {

@@ -47,6 +47,7 @@ mod status;
 mod suite;
 mod system;
 mod tabulate;
+mod transfer;
 mod version;
 mod vpn;
 mod wireguard;

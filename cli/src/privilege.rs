@@ -102,7 +102,7 @@ fn is_denied(file: &Path) -> bool {
 }
 
 /// Protects the keys in memory: no core dump, and no access by other processes of the same user.
-fn forbid_dumps() -> Result<(), Failure> {
+pub(crate) fn forbid_dumps() -> Result<(), Failure> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(())

@@ -50,6 +50,8 @@ pub(crate) struct Arguments {
     no_https: bool,
     #[command(flatten)]
     allowed: machine::Allowed,
+    #[command(flatten)]
+    copies: archiver::Folders,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
@@ -70,6 +72,7 @@ pub(crate) fn run_without_cipher(config: PathBuf, api: PathBuf) -> Outcome {
         no_machine: true,
         no_https: true,
         allowed: machine::Allowed::default(),
+        copies: archiver::Folders::default(),
     };
     run_with(arguments, None, none)
 }
@@ -104,7 +107,7 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
     };
     // It ends with this process, whose end of the pipe it waits for.
     let _archiver = match state.as_deref().filter(|_| rustix::process::geteuid().is_root()) {
-        Some(state) => Some(archiver::start(state, &arguments.api)?),
+        Some(state) => Some(archiver::start(state, &arguments.api, &arguments.copies, user.as_ref())?),
         None => None,
     };
     privilege::drop_unneeded(Needs {

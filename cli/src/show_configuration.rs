@@ -8,6 +8,7 @@ use crate::shell::session::read;
 use crate::shell::showing::{json, time};
 use crate::{Failure, archiver, place};
 use config::compare::Comparison;
+use config::settings::CommitArchive;
 use config::{Path, Tree, canonical, print};
 use gateway::api::model::{InForce, Revision, Unconfirmed};
 use std::path::Path as File;
@@ -57,8 +58,10 @@ pub(crate) fn in_one_dialect(request: &Request) -> Result<Answer, Failure> {
 }
 
 pub(crate) fn revisions(request: &Request) -> Result<Answer, Failure> {
-    let copies = archiver::shown(request.api().unwrap_or(File::new(place::API)));
-    Ok(Answer::new(router(request).revisions()?, move |revisions| listed(revisions) + &copies))
+    let revisions = router(request).revisions()?;
+    let api = request.api().unwrap_or(File::new(place::API));
+    let copies = archiver::shown(api, &revisions, &CommitArchive::new(&in_force(request)?));
+    Ok(Answer::new(revisions, move |revisions| listed(revisions) + &copies))
 }
 
 /// As VyOS lists them: counted from the newest.

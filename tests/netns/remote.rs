@@ -265,7 +265,7 @@ fn at_a_terminal(command: &Command, answers: &[(&str, &str)]) -> String {
     drop(login);
     let screen = Arc::new(Mutex::new(String::new()));
     let (mut output, shown) = (File::from(keyboard.try_clone().expect("a descriptor")), Arc::clone(&screen));
-    std::thread::spawn(move || {
+    let reader = std::thread::spawn(move || {
         let mut bytes = [0; 4096];
         while let Ok(length @ 1..) = output.read(&mut bytes) {
             shown.lock().expect("whole").push_str(&String::from_utf8_lossy(&bytes[..length]));
@@ -282,6 +282,8 @@ fn at_a_terminal(command: &Command, answers: &[(&str, &str)]) -> String {
     }
     wait_until(PATIENCE, || child.try_wait().is_ok_and(|status| status.is_some()))
         .unwrap_or_else(|error| panic!("{error}: {}", text()));
+    // All that it has shown: the terminal is closed now.
+    reader.join().expect("it reads");
     text()
 }
 
@@ -345,9 +347,11 @@ const ARCHIVE: &str = "set system config-management commit-archive location";
 #[test]
 fn copies_of_commits_go_to_a_folder_and_to_a_machine_that_is_known() {
     let Some(server) = Server::start() else { return };
-    let Some(router) = Router::new() else { return };
+    let Some(mut router) = Router::stopped() else { return };
     let copies = server.at("copies");
     fs::create_dir(&copies).expect("ours");
+    let run = ["run", "--copies", &copies.display().to_string()];
+    router.site.start_with(&mut router.lab, &run, "info", PATIENCE).expect("it starts");
     router.commits(&[&format!("{ARCHIVE} {}", copies.display())]);
     let shown = || said(&program(&router, &["show", "system", "commit"]).output().expect("it runs"), 0);
     wait_until(PATIENCE, || shown().contains("up to date, with revision 2"))
@@ -366,6 +370,15 @@ fn copies_of_commits_go_to_a_folder_and_to_a_machine_that_is_known() {
         shown()
     );
     assert_eq!(names(&server.at("files")), [""; 0]);
+    // A folder that root has not allowed.
+    let elsewhere = server.at("server").display().to_string();
+    router.commits(&[&format!("{ARCHIVE} {elsewhere}")]);
+    let refused =
+        format!("archive {elsewhere}: 1 copy waiting: {elsewhere} is in none of the folders for copies");
+    wait_until(PATIENCE, || shown().contains(&refused))
+        .unwrap_or_else(|error| panic!("{error}: {}", shown()));
+    assert!(names(&server.at("server")).iter().all(|name| !name.starts_with("config.boot-")));
+    router.commits(&[&format!("delete {} {elsewhere}", &ARCHIVE[4..])]);
     // The same by a root who has the network and a key, and does not know the server at first.
     fs::create_dir(server.at("state")).expect("ours");
     std::os::unix::fs::symlink(router.site.state.join("archive"), server.at("state/archive")).expect("ours");

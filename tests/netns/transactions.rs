@@ -30,7 +30,7 @@ impl Router {
         Some(router)
     }
 
-    fn stopped() -> Option<Self> {
+    pub fn stopped() -> Option<Self> {
         let lab = sites()?;
         let keys = [key_pair(), key_pair()];
         let site = Site::new(&lab, "a", &keys[0].0);

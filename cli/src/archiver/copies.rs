@@ -1,16 +1,18 @@
 //! Which revisions each location still lacks, when it is tried again, and what is shown of it.
 
-use super::transfer::{self, Problem};
+use super::transfer::{Copy, Problem, Routes};
 use config::Text;
 use config::schema::Location;
 use config::settings::CommitArchive;
+use disk::{Folder, Wanted};
+use gateway::api::model::Revision;
 use gateway::daemon::archive::revision::{self, Header};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
@@ -22,6 +24,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(900);
 const MOST: usize = 100;
 /// Bytes of a state file.
 const LARGEST: u64 = 1 << 20;
+/// Bytes of a revision: the daemon's user, who writes them, must not exhaust the memory of root.
+const LARGEST_REVISION: u64 = 128 << 20;
 
 /// What each location has.
 pub(super) struct Copies {
@@ -35,6 +39,8 @@ pub(super) struct Copies {
     /// The newest revision, and what it says about copies.
     newest: u64,
     wanted: CommitArchive,
+    /// The folders of this machine that may have copies.
+    allowed: Vec<PathBuf>,
 }
 
 /// A location that could not be reached.
@@ -61,22 +67,39 @@ pub(crate) fn status_of(api: &Path) -> PathBuf {
     api.with_extension("archive.json")
 }
 
-/// What is to be said of the copies of a daemon.
-pub(crate) fn shown(api: &Path) -> String {
-    let text = fs::read(status_of(api)).unwrap_or_default();
-    let all: Vec<Shown> = serde_json::from_slice(&text).unwrap_or_default();
+/// The state of the copies of a daemon, which has these revisions and wants these copies. The process that copies may have ended
+/// since it wrote its file.
+pub(crate) fn shown(api: &Path, revisions: &[Revision], wanted: &CommitArchive) -> String {
+    let text = disk::read(&status_of(api), LARGEST).map(|(text, _)| text);
+    let all: Vec<Shown> = text.ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
     let mut said = String::new();
-    for Shown { location, copied, waiting, why, fix } in all {
-        let _ = match (waiting, why) {
-            (0, _) => writeln!(said, "archive {location}: up to date, with revision {copied}"),
-            (_, None) => writeln!(said, "archive {location}: {}", counted(waiting)),
-            (_, Some(why)) => writeln!(said, "archive {location}: {}: {why}", counted(waiting)),
+    for location in wanted.locations.iter().map(ToString::to_string) {
+        let Some(known) = all.iter().find(|shown| shown.location == location) else {
+            let _ = writeln!(
+                said,
+                "archive {location}: not copied yet\n  fix: if that stays, start postern as root, or: systemctl enable --now \
+                 postern-archiver"
+            );
+            continue;
         };
-        if let Some(fix) = fix.filter(|fix| !fix.is_empty() && waiting > 0) {
-            let _ = writeln!(said, "  fix: {fix}");
+        let is_lacking = |it: &&Revision| it.revision > known.copied && it.corrupt.is_none();
+        let lacking = revisions.iter().filter(is_lacking).count();
+        let waiting = known.waiting.max(lacking.min(MOST));
+        let _ = match (waiting, &known.why) {
+            (0, _) => writeln!(said, "archive {location}: up to date, with revision {}", known.copied),
+            (_, None) => writeln!(said, "archive {location}: {}", counted(waiting)),
+            (_, Some(why)) => writeln!(said, "archive {location}: {}: {}", counted(waiting), printed(why)),
+        };
+        if let Some(fix) = known.fix.as_ref().filter(|fix| !fix.is_empty() && waiting > 0) {
+            let _ = writeln!(said, "  fix: {}", printed(fix));
         }
     }
     said
+}
+
+/// Text of another program without what a terminal would obey.
+fn printed(text: &str) -> String {
+    text.replace(char::is_control, " ")
 }
 
 fn counted(waiting: usize) -> String {
@@ -85,13 +108,13 @@ fn counted(waiting: usize) -> String {
 
 impl Copies {
     /// What was copied until now.
-    pub(super) fn open(state: PathBuf, status: PathBuf) -> Self {
+    pub(super) fn open(state: PathBuf, status: PathBuf, allowed: Vec<PathBuf>) -> Self {
         let kept = state.join("commit-archive.json");
-        let text = fs::read(&kept).ok().filter(|text| text.len() as u64 <= LARGEST).unwrap_or_default();
-        let copied = serde_json::from_slice(&text).unwrap_or_default();
+        let text = disk::read(&kept, LARGEST).map(|(text, _)| text);
+        let copied = text.ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
         let archive = state.join("archive");
         let (failures, wanted) = (BTreeMap::new(), CommitArchive::default());
-        Self { archive, kept, status, copied, failures, newest: 0, wanted }
+        Self { archive, kept, status, copied, failures, newest: 0, wanted, allowed }
     }
 
     /// Makes all copies that are due; when to look again, if one waits.
@@ -114,8 +137,8 @@ impl Copies {
 
     /// The numbers of all revisions.
     fn revisions(&self) -> Vec<u64> {
-        let entries = fs::read_dir(&self.archive).into_iter().flatten().flatten();
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let names = Folder::open(&self.archive).and_then(|archive| archive.names()).unwrap_or_default();
+        let names = names.into_iter().filter_map(|name| name.into_string().ok());
         let mut numbers: Vec<u64> =
             names.filter_map(|name| name.strip_suffix(".conf")?.parse().ok()).collect();
         numbers.sort_unstable();
@@ -128,8 +151,8 @@ impl Copies {
         if newest == self.newest {
             return;
         }
-        let Some(tree) = self.read(newest).and_then(|(_, lines)| config::parse(lines.as_str().ok()?).ok())
-        else {
+        let Ok(Some((_, lines))) = self.read(newest) else { return };
+        let Some(tree) = lines.as_str().ok().and_then(|lines| config::parse(lines).ok()) else {
             return;
         };
         self.newest = newest;
@@ -144,9 +167,17 @@ impl Copies {
         }
     }
 
-    fn read(&self, number: u64) -> Option<(Header, Text)> {
-        let path = self.archive.join(format!("{number:08}.conf"));
-        revision::parse(Text::read(&path).ok()?).ok()
+    /// A revision; none if it was removed or is damaged. The daemon's user may have put a link or a pipe in its place.
+    fn read(&self, number: u64) -> io::Result<Option<(Header, Text)>> {
+        let name = format!("{number:08}.conf");
+        let file = match Folder::open(&self.archive).and_then(|archive| archive.file(OsStr::new(&name))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        if file.metadata()?.len() > LARGEST_REVISION {
+            return Ok(None);
+        }
+        Ok(revision::parse(Text::read_from(file.take(LARGEST_REVISION))?).ok())
     }
 
     /// The revisions that a location lacks, the oldest first.
@@ -162,11 +193,12 @@ impl Copies {
     }
 
     fn copy(&mut self, location: &Location, name: &str, number: u64, ended: &dyn Fn() -> bool) {
-        let source = self.wanted.source_address;
+        let routes = Routes { allowed: &self.allowed, source: self.wanted.source_address, ended };
         let sent = match self.copy_of(number) {
             // It was removed as the oldest, or is damaged, which the daemon says.
-            None => Ok(()),
-            Some((file, text)) => transfer::send(location, source, &file, &text, ended),
+            Ok(None) => Ok(()),
+            Ok(Some((name, text))) => routes.send(location, &Copy { name: &name, text: &text }),
+            Err(error) => Err(Problem::new(format!("revision {number}: {error}"), "")),
         };
         match sent {
             Ok(()) => {
@@ -191,9 +223,11 @@ impl Copies {
     }
 
     /// The name and the text of a copy, as VyOS names and writes it.
-    fn copy_of(&self, number: u64) -> Option<(String, Text)> {
-        let (header, lines) = self.read(number)?;
-        let tree = config::parse(lines.as_str().ok()?).ok()?;
+    fn copy_of(&self, number: u64) -> io::Result<Option<(String, Text)>> {
+        let Some((header, lines)) = self.read(number)? else { return Ok(None) };
+        let Some(tree) = lines.as_str().ok().and_then(|lines| config::parse(lines).ok()) else {
+            return Ok(None);
+        };
         let mut text = Text::default();
         let _ = text.write_str(&Zeroizing::new(config::print::braces(&tree, true)));
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -201,21 +235,20 @@ impl Copies {
         let host: String = host.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
         let mut name = format!("config.boot-{host}.{}", crate::backup::compact(&header.time));
         // Two commits of one second.
-        if self.read(number - 1).is_some_and(|(before, _)| before.time == header.time) {
+        if self.read(number - 1)?.is_some_and(|(before, _)| before.time == header.time) {
             let _ = write!(name, "_{number}");
         }
-        Some((name, text))
+        Ok(Some((name, text)))
     }
 
     fn keep(&self) {
-        if let Err(error) =
-            serde_json::to_vec(&self.copied).map_err(Into::into).and_then(|text| write(&self.kept, &text))
-        {
+        let text = serde_json::to_vec(&self.copied).unwrap_or_default();
+        if let Err(error) = disk::write(&self.kept, &Wanted::private(&text)) {
             tracing::warn!("{}: {error}: after a restart, copies may be made again", self.kept.display());
         }
     }
 
-    /// Nobody copies any more.
+    /// Removes the status when the process ends.
     pub(super) fn forget_status(&self) {
         let _ = fs::remove_file(&self.status);
     }
@@ -230,20 +263,13 @@ impl Copies {
         });
         let shown: Vec<Shown> = shown.collect();
         let text = serde_json::to_vec(&shown).unwrap_or_default();
-        let is_there = fs::read(&self.status).is_ok_and(|before| before == text);
-        if !is_there && let Err(error) = write(&self.status, &text) {
+        let is_there = disk::read(&self.status, LARGEST).is_ok_and(|(before, _)| *before == text);
+        // The group of the daemon's user, which may use its API, may read it.
+        let wanted = Wanted { mode: 0o640, ..Wanted::private(&text) };
+        if !is_there && let Err(error) = disk::write(&self.status, &wanted) {
             tracing::debug!("{}: {error}", self.status.display());
         }
     }
-}
-
-/// Writes a file in one step.
-fn write(path: &Path, text: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let _ = fs::remove_file(&new);
-    let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    file.write_all(text)?;
-    fs::rename(&new, path)
 }
 
 #[cfg(test)]
@@ -267,7 +293,8 @@ mod tests {
         }
 
         fn open(folder: &TempDir) -> Copies {
-            Copies::open(folder.path().to_owned(), folder.path().join("status.json"))
+            let allowed = vec![folder.path().join("copies")];
+            Copies::open(folder.path().to_owned(), folder.path().join("status.json"), allowed)
         }
 
         fn commit(&self, number: u64, second: u64, more: &str) {
@@ -359,7 +386,36 @@ mod tests {
         assert_eq!(machine.names().len(), 2, "in their order");
         let api = machine.folder.path().join("a.sock");
         fs::copy(machine.folder.path().join("status.json"), status_of(&api)).expect("ours");
-        assert!(shown(&api).ends_with("copies: up to date, with revision 2\n"), "{}", shown(&api));
+        let revisions = |newest| -> Vec<Revision> {
+            (1..=newest).rev().map(|revision| Revision { revision, ..Revision::default() }).collect()
+        };
+        let shown = |newest| shown(&api, &revisions(newest), &machine.copies.wanted);
+        assert!(shown(2).ends_with("copies: up to date, with revision 2\n"), "{}", shown(2));
+        assert!(shown(4).ends_with("copies: 2 copies waiting\n"), "the process has ended: {}", shown(4));
+        fs::remove_file(status_of(&api)).expect("ours");
+        assert!(shown(2).contains("copies: not copied yet\n  fix: "), "{}", shown(2));
+    }
+
+    #[test]
+    fn what_the_user_of_the_daemon_puts_into_the_archive_is_not_followed() {
+        let mut machine = Machine::new();
+        machine.commit(1, 1, "");
+        machine.copies.work(&|| false);
+        let archive = machine.folder.path().join("archive");
+        machine.commit(2, 2, "");
+        fs::rename(archive.join("00000002.conf"), machine.folder.path().join("elsewhere")).expect("ours");
+        std::os::unix::fs::symlink("../elsewhere", archive.join("00000002.conf")).expect("ours");
+        assert!(machine.copies.read(2).is_err());
+        let pipe = archive.join("00000003.conf");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).expect("ours");
+        assert!(machine.copies.read(3).is_err(), "and it does not wait for a writer");
+        fs::File::create(archive.join("00000004.conf"))
+            .and_then(|file| file.set_len(LARGEST_REVISION + 1))
+            .expect("ours");
+        assert!(matches!(machine.copies.read(4), Ok(None)), "too large");
+        machine.copies.work(&|| false);
+        assert_eq!(machine.names().len(), 1);
     }
 
     #[test]

@@ -1,22 +1,13 @@
-//! Carries one copy to a location, by a program of the machine; and says in a person's words why it could not.
+//! Carries one copy to a location, and explains why it could not.
 
+use crate::transfer::Way;
 use config::Text;
 use config::schema::Location;
-use rustix::fs::{Mode, OFlags};
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read, Write};
+use disk::{Folder, Wanted};
+use std::ffi::OsStr;
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// How long a copy may take.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// Seconds until a machine that does not answer is given up.
-const CONNECT: &str = "15";
-/// Bytes of a program's output that are looked at.
-const SHOWN: u64 = 4096;
 
 /// Why a copy did not arrive: what, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,55 +17,58 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    fn new(why: impl Into<String>, fix: impl Into<String>) -> Self {
+    pub(super) fn new(why: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { why: why.into(), fix: fix.into() }
     }
 }
 
-/// Sends a text to a location under a name. `ended` says when to give up.
-pub(super) fn send(
-    location: &Location,
-    source: Option<IpAddr>,
-    name: &str,
-    text: &Text,
-    ended: &dyn Fn() -> bool,
-) -> Result<(), Problem> {
-    if let Location::Folder(folder) = location {
-        let path = Path::new(folder).join(name);
-        return write(&path, text).map_err(|error| unwritable(&path, &error));
-    }
-    let folder =
-        Temporary::new().map_err(|error| Problem::new(format!("no temporary folder: {error}"), ""))?;
-    let file = folder.0.join(name);
-    write(&file, text).map_err(|error| unwritable(&file, &error))?;
-    let mut command = match location {
-        Location::Url(url) => curl(url, source, name, &file),
-        _ => scp(location, source, &file),
-    };
-    run(&mut command, ended).map_err(|said| explained(location, &said))
+/// A copy on its way.
+pub(super) struct Copy<'a> {
+    /// Its name in each location.
+    pub(super) name: &'a str,
+    /// The configuration.
+    pub(super) text: &'a Text,
 }
 
-/// Writes a file in one step; one of that name is replaced.
-fn write(path: &Path, text: &Text) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let new = folder.join(format!(".{name}.new"));
-    let _ = fs::remove_file(&new);
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::open(&new, flags, Mode::from_raw_mode(0o600))?);
-    let written = file
-        .write_all(text.bytes())
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&new, path))
-        .and_then(|()| File::open(folder)?.sync_all());
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
+/// Where copies may go.
+pub(super) struct Routes<'a> {
+    /// The folders of this machine that may have copies, with those below them.
+    pub(super) allowed: &'a [PathBuf],
+    /// The address that copies are sent from.
+    pub(super) source: Option<IpAddr>,
+    /// Whether to give up now.
+    pub(super) ended: &'a dyn Fn() -> bool,
 }
 
-fn unwritable(path: &Path, error: &io::Error) -> Problem {
-    let folder = path.parent().unwrap_or(Path::new("/")).display();
+impl Routes<'_> {
+    /// Carries a copy to a location.
+    pub(super) fn send(&self, location: &Location, copy: &Copy<'_>) -> Result<(), Problem> {
+        let Location::Folder(folder) = location else {
+            let way = Way { location, source: self.source, unattended: Some(self.ended) };
+            return way.put(Some(copy.name), copy.text).map_err(|said| explained(location, &said));
+        };
+        let failed = |error: io::Error| unwritable(folder, &error);
+        let path = disk::normalized(Path::new(folder)).map_err(failed)?;
+        if !self.allowed.iter().any(|allowed| path.starts_with(allowed)) {
+            return Err(self.outside(folder));
+        }
+        let folder = Folder::open(&path).map_err(failed)?;
+        folder.write(OsStr::new(copy.name), &Wanted::private(copy.text.bytes())).map_err(failed)
+    }
+
+    /// A commit could otherwise put a file of root into any folder: some programs read all files of a folder, and run them.
+    fn outside(&self, folder: &str) -> Problem {
+        let allowed: Vec<String> = self.allowed.iter().map(|folder| folder.display().to_string()).collect();
+        Problem::new(
+            format!("{folder} is in none of the folders for copies: {}", allowed.join(", ")),
+            format!(
+                "if copies belong there, add --copies {folder} to postern run, or to postern-archiver.service"
+            ),
+        )
+    }
+}
+
+fn unwritable(folder: &str, error: &io::Error) -> Problem {
     let fix = match error.kind() {
         io::ErrorKind::NotFound => format!("mkdir -p {folder}"),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => format!("make room in {folder}"),
@@ -83,83 +77,12 @@ fn unwritable(path: &Path, error: &io::Error) -> Problem {
     Problem::new(format!("{folder}: {error}"), fix)
 }
 
-fn scp(location: &Location, source: Option<IpAddr>, file: &Path) -> Command {
-    let Location::Scp { user, host, port, folder } = location else { unreachable!("only called for scp") };
-    let mut scp = Command::new("scp");
-    // No question, no unknown host, no password.
-    scp.args(["-o", "LogLevel=ERROR", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o"]);
-    scp.arg(format!("ConnectTimeout={CONNECT}"));
-    if let Some(port) = port {
-        scp.arg("-P").arg(port.to_string());
-    }
-    if let Some(source) = source {
-        scp.arg("-o").arg(format!("BindAddress={source}"));
-    }
-    let user = user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
-    // An IPv6 address stands in brackets.
-    let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-    let folder = folder.trim_end_matches('/');
-    scp.arg("--").arg(file).arg(format!("{user}{host}:{folder}/"));
-    scp
-}
-
-fn curl(url: &str, source: Option<IpAddr>, name: &str, file: &Path) -> Command {
-    let mut curl = Command::new("curl");
-    curl.args([
-        "--fail",
-        "--silent",
-        "--show-error",
-        "--netrc-optional",
-        "--proto",
-        "=http,https,ftp",
-        "--connect-timeout",
-    ]);
-    curl.arg(CONNECT);
-    if let Some(source) = source {
-        curl.arg("--interface").arg(source.to_string());
-    }
-    curl.arg("--upload-file").arg(file).arg("--").arg(format!("{}/{name}", url.trim_end_matches('/')));
-    curl
-}
-
-/// Runs a program until its end; what it said if it failed.
-fn run(command: &mut Command, ended: &dyn Fn() -> bool) -> Result<(), String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let failed = |error: io::Error| format!("{program}: {error}");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => format!("{program} is not installed"),
-        _ => failed(error),
-    })?;
-    let begun = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            break status;
-        }
-        if begun.elapsed() > PATIENCE || ended() {
-            let _ = child.kill().and_then(|()| child.wait());
-            return Err(format!("{program}: it did not end within {} seconds", PATIENCE.as_secs()));
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    };
-    if status.success() {
-        return Ok(());
-    }
-    let mut said = Vec::new();
-    if let Some(errors) = child.stderr.take() {
-        let _ = errors.take(SHOWN).read_to_end(&mut said);
-    }
-    let said = String::from_utf8_lossy(&said).replace(|c: char| c.is_control() && c != '\n', " ");
-    Err(if said.trim().is_empty() { format!("{program}: {status}") } else { said.trim().to_owned() })
-}
-
 /// What a program said, as a cause and what to do.
 fn explained(location: &Location, said: &str) -> Problem {
-    let last = said.lines().last().unwrap_or_default().trim().to_owned();
-    if let Some(program) = said.strip_suffix(" is not installed") {
-        let package = if program == "scp" { "openssh-client" } else { program };
-        return Problem::new(said, format!("apt-get install {package}"));
+    if let Some((why, fix)) = said.split_once("\n  fix: ") {
+        return Problem::new(why, fix);
     }
+    let last = said.lines().last().unwrap_or_default().trim().to_owned();
     let Location::Scp { user, host, port, folder } = location else {
         return Problem::new(last, "try the same with curl --upload-file");
     };
@@ -187,51 +110,47 @@ fn explained(location: &Location, said: &str) -> Problem {
     Problem::new(last, format!("try it as root: sftp {}{at}", with_port("-P")))
 }
 
-/// A folder of this user alone, removed at the end.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn new() -> io::Result<Self> {
-        let mut number = 0;
-        loop {
-            let folder =
-                std::env::temp_dir().join(format!("postern-archiver-{}-{number}", std::process::id()));
-            match DirBuilder::new().mode(0o700).create(&folder) {
-                Ok(()) => return Ok(Self(folder)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 100 => number += 1,
-                Err(error) => return Err(error),
-            }
-        }
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
-    fn words(command: &Command) -> Vec<String> {
-        command.get_args().map(|word| word.to_string_lossy().into_owned()).collect()
+    /// A folder `allowed`, and what is beside it.
+    fn routed(name: &str, prepare: impl Fn(&Path)) -> Result<tempfile::TempDir, Problem> {
+        let place = tempfile::tempdir().expect("a folder");
+        let allowed = [place.path().join("allowed")];
+        for folder in ["allowed", "other", "allowedx"] {
+            fs::create_dir(place.path().join(folder)).expect("ours");
+        }
+        prepare(place.path());
+        let routes = Routes { allowed: &allowed, source: None, ended: &|| false };
+        let location = Location::Folder(place.path().join(name).display().to_string());
+        let copy = Copy { name: "config.boot-a", text: &Text::default() };
+        let sent = routes.send(&location, &copy);
+        assert!(!place.path().join("other/config.boot-a").exists(), "{name}");
+        sent.map(|()| place)
     }
 
     #[test]
-    fn scp_asks_nothing_and_trusts_no_unknown_host() {
-        let location = Location::parse("scp://vyos@[2001:db8::1]:2222/a/").expect("right");
-        let words = words(&scp(&location, "2001:db8::9".parse().ok(), Path::new("/tmp/c")));
-        assert!(
-            words.iter().any(|word| word == "BatchMode=yes")
-                && words.iter().any(|word| word == "StrictHostKeyChecking=yes")
-        );
-        assert!(
-            words.iter().any(|word| word == "BindAddress=2001:db8::9")
-                && words.windows(2).any(|two| two == ["-P", "2222"])
-        );
-        assert_eq!(words[words.len() - 3..], ["--", "/tmp/c", "vyos@[2001:db8::1]:/a/"]);
+    fn copies_stay_in_the_folders_that_root_allows() {
+        let nothing = |_: &Path| ();
+        let place = routed("allowed", nothing).expect("allowed");
+        assert!(place.path().join("allowed/config.boot-a").exists());
+        for name in ["other", "allowedx", "allowed/../other", "."] {
+            let problem = routed(name, nothing).expect_err(name);
+            assert!(problem.why.contains("is in none of the folders for copies"), "{problem:?}");
+            assert!(problem.fix.contains("--copies "), "{problem:?}");
+        }
+        // A folder that the daemon of another user can change.
+        let linked = |place: &Path| {
+            let theirs = place.join("allowed/theirs");
+            fs::create_dir(&theirs).expect("ours");
+            fs::set_permissions(&theirs, fs::Permissions::from_mode(0o777)).expect("ours");
+            symlink(place.join("other"), theirs.join("link")).expect("ours");
+        };
+        let problem = routed("allowed/theirs/link", linked).expect_err("a link");
+        assert!(problem.why.contains("is a link"), "{problem:?}");
     }
 
     #[test]
@@ -253,7 +172,11 @@ mod tests {
                 "accepts no key",
                 "ssh-copy-id -p 2222 vyos@backup.example.org",
             ),
-            ("scp is not installed", "not installed", "apt-get install openssh-client"),
+            (
+                "scp is not installed\n  fix: apt-get install openssh-client",
+                "not installed",
+                "apt-get install openssh-client",
+            ),
             ("scp: dest open \"/a/c\": No such file or directory", "No such file", "mkdir -p /a"),
             (
                 "ssh: connect to host x port 22: Connection refused",
@@ -264,22 +187,5 @@ mod tests {
             let problem = explained(&location, said);
             assert!(problem.why.contains(why) && problem.fix.contains(fix), "{problem:?}");
         }
-    }
-
-    #[test]
-    fn a_program_that_fails_is_quoted_and_one_that_hangs_is_ended() {
-        let shell = |line: &str| {
-            let mut shell = Command::new("sh");
-            shell.args(["-c", line]);
-            shell
-        };
-        assert_eq!(run(&mut shell("true"), &|| false), Ok(()));
-        assert_eq!(run(&mut shell("echo no >&2; exit 3"), &|| false), Err("no".to_owned()));
-        assert!(run(&mut shell("exit 3"), &|| false).is_err_and(|said| said.contains('3')));
-        assert!(run(&mut shell("exec sleep 1000"), &|| true).is_err());
-        assert_eq!(
-            run(&mut Command::new("/nonexistent/scp"), &|| false),
-            Err("/nonexistent/scp is not installed".to_owned())
-        );
     }
 }

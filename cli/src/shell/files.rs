@@ -1,19 +1,22 @@
-//! Commands that read a configuration from a file, and that write it to one. What is elsewhere is fetched and sent by the programs
-//! for that.
+//! Commands that read a configuration from a file, and that write it to one, also on another machine.
 
 use super::numbering::numbered;
 use super::session::{Line, Reply, Session, listed, read};
 use super::signals;
 use crate::Failure;
+use crate::transfer::Way;
+use config::schema::Location;
 use config::{Path as Place, Text, Tree, edit, print};
+use disk::{Located, Wanted};
 use gateway::api::model::{InForce, Saved, Unconfirmed};
+use rustix::fs::{AtFlags, statat};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 pub(super) fn load(session: &mut Session, line: &Line<'_>) -> Result<Reply, Failure> {
     let (name, tree) = wanted(session, line, "load")?;
@@ -49,9 +52,9 @@ fn wanted(session: &Session, line: &Line<'_>, verb: &str) -> Result<(String, Tre
 
 /// The configuration in a file, or at a URL.
 pub(super) fn read_tree(name: &str) -> Result<Tree, Failure> {
-    let text = match Transfer::of(name)? {
-        Some(transfer) => transfer.fetch()?,
-        None => Text::read(Path::new(name)).map_err(|error| format!("{name}: {error}"))?,
+    let text = match Target::of(name)? {
+        Target::Elsewhere(location) => way(&location).get()?,
+        Target::File(path) => Text::read(&path).map_err(|error| format!("{name}: {error}"))?,
     };
     let text = text.as_str().map_err(|error| format!("{name}: {error}"))?;
     config::parse(text).map_err(|errors| {
@@ -76,9 +79,9 @@ pub(super) fn save(session: &mut Session, line: &Line<'_>) -> Result<Reply, Fail
         ""
     };
     let text = written(&now, &name)?;
-    match Transfer::of(&name)? {
-        Some(transfer) => transfer.send(&text)?,
-        None => replace(Path::new(&name), &text).map_err(|error| not_written(&name, &error))?,
+    match Target::of(&name)? {
+        Target::Elsewhere(location) => way(&location).put(None, &text)?,
+        Target::File(path) => replace(&path, &text).map_err(|error| not_written(&name, &error))?,
     }
     if is_own {
         session.router.saved(&Saved { hash: hash(&text), revision: now.revision })?;
@@ -145,154 +148,51 @@ fn not_written(name: &str, error: &io::Error) -> Failure {
 }
 
 /// Replaces a file in one step, durably. Its owner and its mode stay, but for what others may do, as it has secrets; a new
-/// one is for its owner alone.
+/// one is for its owner alone. A link stays a link, but one that another user may have made is refused.
 fn replace(path: &Path, text: &Text) -> io::Result<()> {
-    // A link stays a link.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let fresh = folder.join(format!(".{name}.{}", std::process::id()));
-    let made = write_to(&fresh, fs::metadata(&path).ok().as_ref(), text)
-        .and_then(|()| fs::rename(&fresh, &path))
-        .and_then(|()| File::open(folder)?.sync_all());
-    if made.is_err() {
-        let _ = fs::remove_file(&fresh);
+    let Located { folder, name } = disk::locate(path)?;
+    let mut wanted = Wanted::private(text.bytes());
+    match statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(like) => {
+            wanted.mode = like.st_mode & 0o770;
+            wanted.owner = (Some(like.st_uid), Some(like.st_gid));
+        }
+        Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
     }
-    made
+    folder.write(&name, &wanted)
 }
 
-fn write_to(path: &Path, like: Option<&fs::Metadata>, text: &Text) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.bytes())?;
-    if let Some(like) = like {
-        fchown(&file, Some(like.uid()), Some(like.gid()))?;
-        file.set_permissions(Permissions::from_mode(like.mode() & 0o770))?;
-    }
-    file.sync_all()
-}
-
-/// The place of a file on another machine.
+/// The place of a configuration.
 #[derive(Debug, PartialEq, Eq)]
-enum Transfer {
-    /// `scp HOST:PATH`, with a port.
-    Scp {
-        place: String,
-        port: Option<String>,
-    },
-    Curl {
-        url: String,
-    },
+enum Target {
+    File(PathBuf),
+    Elsewhere(Location),
 }
 
-impl Transfer {
-    /// The place that a URL names; none for the name of a file.
-    fn of(name: &str) -> Result<Option<Self>, Failure> {
-        let Some((scheme, rest)) = name.split_once("://") else { return Ok(None) };
-        let (host, _) = rest.split_once('/').unwrap_or((rest, ""));
-        if host.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) {
-            return Err("a password in a URL would be visible to all users\n  \
-                        fix: for scp use a key: ssh-copy-id user@host; for http and ftp a .netrc file"
-                .into());
+impl Target {
+    /// The place that a URL names, or the name of a file.
+    fn of(name: &str) -> Result<Self, Failure> {
+        if !name.contains("://") {
+            return Ok(Self::File(PathBuf::from(name)));
         }
-        match scheme {
-            "http" | "https" | "ftp" => Ok(Some(Self::Curl { url: name.to_owned() })),
-            "scp" | "sftp" => Self::by_scp(rest).map(Some),
-            _ => Err(format!(
-                "{scheme}: URLs of this kind are not known\n  fix: use scp, sftp, http, https or ftp"
-            )
-            .into()),
-        }
-    }
-
-    fn by_scp(rest: &str) -> Result<Self, Failure> {
-        let (host, path) = rest.split_once('/').ok_or("the path is missing\n  fix: scp://user@host/path")?;
-        if host.is_empty() || host.starts_with('-') {
-            return Err("the host is missing\n  fix: scp://user@host/path".into());
-        }
-        // An IPv6 address stands in brackets, for scp too.
-        let (host, port) = match host.rsplit_once(':') {
-            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !port.is_empty() => {
-                (host, Some(port.to_owned()))
+        match Location::parse(name) {
+            Ok(Location::Folder(path)) => Ok(Self::File(path.into())),
+            Ok(location) => Ok(Self::Elsewhere(location)),
+            Err(why) => {
+                let fix = if name.contains('@') {
+                    "for scp use a key: ssh-copy-id user@host; for http and ftp a .netrc file"
+                } else {
+                    "scp://user@host/path, or a URL of sftp, http, https or ftp"
+                };
+                Err(format!("{why}\n  fix: {fix}").into())
             }
-            _ => (host, None),
-        };
-        Ok(Self::Scp { place: format!("{host}:/{path}"), port })
-    }
-
-    fn fetch(&self) -> Result<Text, Failure> {
-        let file = Temporary::new()?;
-        let path = file.path.to_string_lossy();
-        match self {
-            Self::Scp { place, port } => run(scp(port.as_deref()).args(["--", place, &*path]))?,
-            Self::Curl { url } => run(curl().args(["--output", &*path, "--", url]))?,
-        }
-        Ok(Text::read(&file.path)?)
-    }
-
-    fn send(&self, text: &Text) -> Result<(), Failure> {
-        let file = Temporary::new()?;
-        OpenOptions::new().write(true).open(&file.path)?.write_all(text.bytes())?;
-        let path = file.path.to_string_lossy();
-        match self {
-            Self::Scp { place, port } => run(scp(port.as_deref()).args(["--", &*path, place])),
-            Self::Curl { url } => run(curl().args(["--upload-file", &*path, "--", url])),
         }
     }
 }
 
-fn scp(port: Option<&str>) -> Command {
-    let mut scp = Command::new("scp");
-    // With -q it would not say why it fails. Its output, with the progress, is not shown.
-    scp.args(["-o", "LogLevel=ERROR"]);
-    if let Some(port) = port {
-        scp.args(["-P", port]);
-    }
-    scp
-}
-
-fn curl() -> Command {
-    let mut curl = Command::new("curl");
-    // No other protocol by a redirection.
-    curl.args([
-        "--fail",
-        "--silent",
-        "--show-error",
-        "--location",
-        "--netrc-optional",
-        "--proto",
-        "=http,https,ftp",
-    ]);
-    curl
-}
-
-fn run(command: &mut Command) -> Result<(), Failure> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let status = command.stdout(Stdio::null()).status().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            format!("{program}: there is no such program\n  fix: install the package {}", package(&program))
-        }
-        _ => format!("{program}: {error}"),
-    })?;
-    if status.success() { Ok(()) } else { Err(format!("{program}: {status}").into()) }
-}
-
-fn package(program: &str) -> &str {
-    if program == "scp" { "openssh-client" } else { program }
-}
-
-/// An empty file that only this user can read, in a folder of its own; removed at the end.
-struct Temporary {
-    folder: PathBuf,
-    path: PathBuf,
-}
-
-impl Temporary {
-    fn new() -> io::Result<Self> {
-        let folder = private_folder()?;
-        let path = folder.join("configuration");
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        Ok(Self { folder, path })
-    }
+fn way(location: &Location) -> Way<'_> {
+    Way { location, source: None, unattended: None }
 }
 
 /// Makes a folder that only this user can use. A signal that ends the program removes it.
@@ -320,38 +220,38 @@ fn place_of_folders() -> PathBuf {
     own.unwrap_or_else(std::env::temp_dir)
 }
 
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        signals::remove(&self.folder);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_url_names_a_program_and_a_place() {
-        let scp = |name: &str| Transfer::of(name).expect("valid").expect("a URL");
+    fn a_url_names_another_machine_and_has_no_password_and_no_option() {
+        let file = |path: &str| Target::File(path.into());
         assert_eq!(
-            scp("scp://vyos@192.0.2.1/config/a.boot"),
-            Transfer::Scp { place: "vyos@192.0.2.1:/config/a.boot".to_owned(), port: None }
+            Target::of("/etc/postern/postern.conf").expect("valid"),
+            file("/etc/postern/postern.conf")
         );
-        assert_eq!(
-            scp("sftp://[2001:db8::1]:2222/a"),
-            Transfer::Scp { place: "[2001:db8::1]:/a".to_owned(), port: Some("2222".to_owned()) }
-        );
-        assert_eq!(scp("https://a/b"), Transfer::Curl { url: "https://a/b".to_owned() });
-        assert_eq!(Transfer::of("/etc/postern/postern.conf").expect("valid"), None);
+        assert_eq!(Target::of("file:///a").expect("valid"), file("/a"));
+        for right in ["scp://vyos@192.0.2.1/config/a.boot", "sftp://[2001:db8::1]:2222/a", "https://a/b"] {
+            assert!(matches!(Target::of(right), Ok(Target::Elsewhere(_))), "{right}");
+        }
         for wrong in [
             "tftp://a/b",
             "scp://a",
-            "scp://a:b@c/d",
-            "ftp://a:b@c/d",
-            "https://a:b@c",
+            "scp://a:hunter2@c/d",
+            "ftp://a:hunter2@c/d",
+            "https://a:hunter2@c",
+            // curl takes further slashes for none.
+            "http:///a:hunter2@c/d",
             "scp://-oProxyCommand=x/d",
+            "scp://a@-oProxyCommand=x/d",
+            "scp://a/$(reboot)",
+            "http://a/b\nc",
         ] {
-            assert!(Transfer::of(wrong).is_err(), "{wrong}");
+            let error = Target::of(wrong).expect_err(wrong).to_string();
+            assert!(error.contains("\n  fix: ") && !error.contains("hunter2"), "{error}");
         }
     }
 

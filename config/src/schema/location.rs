@@ -6,6 +6,8 @@ use std::net::IpAddr;
 
 /// Characters of a location.
 const LONGEST: usize = 1024;
+/// Beside letters and digits, the characters of a folder: none that a shell reads.
+const PLAIN: &str = "/-_.+,@=:%~";
 
 /// A folder for copies of the configuration, here or on another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +58,10 @@ impl Location {
 }
 
 fn folder(path: &str) -> Result<String, String> {
+    // Older versions of scp give the path to a shell of the other machine.
+    if !path.chars().all(|c| c.is_alphanumeric() || PLAIN.contains(c)) {
+        return Err(format!("a folder in a location has only letters, digits and {PLAIN}"));
+    }
     let is_whole = path.starts_with('/') && path.split('/').all(|part| part != "..");
     is_whole
         .then(|| path.to_owned())
@@ -158,6 +164,10 @@ mod tests {
             "scp://user:hunter2@host/a",
             "ftp://user:hunter2@host/a",
             "/a\n/b",
+            "/$(reboot)",
+            "/a;reboot",
+            "scp://host/`reboot`",
+            "scp://host/a*",
         ] {
             let reason = Location::parse(text).expect_err(text);
             assert!(!reason.contains("hunter2"), "{reason}");
