@@ -44,18 +44,14 @@ impl Way<'_> {
         let file = memory(MemfdFlags::empty())
             .and_then(|mut file| file.write_all(text.bytes()).map(|()| file))
             .map_err(|error| format!("no memory for a copy: {error}"))?;
-        let mut command = match self.location {
-            Location::Url(url) => {
-                let mut curl = self.curl(url);
-                curl.arg("--upload-file").arg(path_of(&file)).arg("--").arg(joined(url, name));
-                curl
-            }
-            _ => {
-                let mut scp = self.scp();
-                scp.arg("--").arg(path_of(&file)).arg(self.place(name));
-                scp
-            }
-        };
+        let mut command;
+        if let Location::Url(url) = self.location {
+            command = self.curl(url);
+            command.arg("--upload-file").arg(path_of(&file)).arg("--").arg(joined(url, name));
+        } else {
+            command = self.scp();
+            command.arg("--").arg(path_of(&file)).arg(self.place(name));
+        }
         self.run(&mut command)
     }
 
@@ -63,19 +59,15 @@ impl Way<'_> {
     pub(crate) fn get(&self) -> Result<Text, String> {
         let failed = |error: io::Error| format!("no memory for a copy: {error}");
         let file = memory(MemfdFlags::empty()).map_err(failed)?;
-        let mut command = match self.location {
-            Location::Url(url) => {
-                let mut curl = self.curl(url);
-                curl.arg("--max-filesize").arg(LARGEST.to_string());
-                curl.arg("--output").arg(path_of(&file)).arg("--").arg(url);
-                curl
-            }
-            _ => {
-                let mut scp = self.scp();
-                scp.arg("--").arg(self.place(None)).arg(path_of(&file));
-                scp
-            }
-        };
+        let mut command;
+        if let Location::Url(url) = self.location {
+            command = self.curl(url);
+            command.arg("--max-filesize").arg(LARGEST.to_string());
+            command.arg("--output").arg(path_of(&file)).arg("--").arg(url);
+        } else {
+            command = self.scp();
+            command.arg("--").arg(self.place(None)).arg(path_of(&file));
+        }
         self.run(&mut command)?;
         if file.metadata().map_err(failed)?.len() > LARGEST {
             return Err(format!("it is larger than {} MiB", LARGEST >> 20));

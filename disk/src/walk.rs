@@ -72,6 +72,6 @@ fn parts(path: &Path) -> Vec<OsString> {
 }
 
 fn link(name: &OsStr) -> io::Error {
-    let why = format!("{name:?} is a link in a folder that other users can change");
+    let why = format!("{:?} is a link in a folder that other users can change", name.to_string_lossy());
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
