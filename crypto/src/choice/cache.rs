@@ -7,9 +7,14 @@ use super::subject::Subject;
 use crate::engine::Engine;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Bytes of the file.
+const LARGEST: u64 = 1 << 20;
 
 #[derive(Default, Serialize, Deserialize)]
 struct File {
@@ -49,7 +54,7 @@ fn is_about_the_processor(line: &str) -> bool {
 
 /// The measurements for `subject`, if the file has them for this machine and for every engine.
 pub(super) fn read(path: &Path, engines: &[Arc<dyn Engine>], subject: Subject) -> Option<Vec<Measured>> {
-    let file: File = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+    let file = kept(path)?;
     if file.machine != machine(engines) {
         return None;
     }
@@ -64,11 +69,17 @@ pub(super) fn read(path: &Path, engines: &[Arc<dyn Engine>], subject: Subject) -
     measured.collect()
 }
 
+/// The file as it is. What is no file, or too large, was not written here.
+fn kept(path: &Path) -> Option<File> {
+    let there = std::fs::symlink_metadata(path).ok()?;
+    let is_ours = there.is_file() && there.len() <= LARGEST;
+    is_ours.then(|| serde_json::from_slice(&std::fs::read(path).ok()?).ok())?
+}
+
 /// Adds measurements to the file. If that fails, or if an engine failed for this cipher, the next start measures again.
 pub(super) fn write(path: &Path, engines: &[Arc<dyn Engine>], subject: Subject, measured: &[Measured]) {
     let now = machine(engines);
-    let before = std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice::<File>(&bytes).ok());
-    let mut file = before.filter(|file| file.machine == now).unwrap_or_default();
+    let mut file = kept(path).filter(|file| file.machine == now).unwrap_or_default();
     file.machine = now;
     let entries = engines.iter().zip(measured).filter_map(|(engine, measured)| {
         let entry = match measured {
@@ -83,7 +94,10 @@ pub(super) fn write(path: &Path, engines: &[Arc<dyn Engine>], subject: Subject, 
     // Replace the file atomically: another process may be reading it.
     let new = path.with_extension(format!("{}.new", std::process::id()));
     let _ = path.parent().map(std::fs::create_dir_all);
-    let _ = std::fs::write(&new, json).and_then(|()| std::fs::rename(&new, path));
+    let _ = std::fs::remove_file(&new);
+    // Root may measure too, in a folder of the daemon's user: a link that leads elsewhere is no new file.
+    let made = OpenOptions::new().write(true).create_new(true).open(&new);
+    let _ = made.and_then(|mut file| file.write_all(&json)).and_then(|()| std::fs::rename(&new, path));
 }
 
 #[cfg(test)]
@@ -110,5 +124,21 @@ mod tests {
         std::fs::write(&path, b"{\"machine\": 7").expect("writable");
         assert_eq!(read(&path, &one, subject), None, "a truncated file");
         std::fs::remove_file(&path).expect("it is there");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_new_file_is_not_followed() {
+        let folder = std::env::temp_dir().join(format!("postern-cache-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("ours");
+        let at = |name: &str| folder.join(name);
+        std::fs::write(at("secret"), "of root").expect("ours");
+        let link = at(&format!("crypto.{}.new", std::process::id()));
+        std::os::unix::fs::symlink(at("secret"), link).expect("ours");
+        let engines: [Arc<dyn Engine>; 1] = [Arc::new(AwsLc)];
+        write(&at("crypto.json"), &engines, Subject::Cipher(Cipher::Aes128Gcm), &[Measured::Lacks]);
+        let secret = std::fs::read_to_string(at("secret")).expect("there");
+        let written = read(&at("crypto.json"), &engines, Subject::Cipher(Cipher::Aes128Gcm));
+        std::fs::remove_dir_all(&folder).expect("ours");
+        assert!(secret == "of root" && written.is_some());
     }
 }
