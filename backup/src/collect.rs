@@ -1,7 +1,7 @@
 //! Gathers what a backup has from the disk.
 
 use crate::Backup;
-use crate::entry::{Content, Entry, LARGEST, LARGEST_SUM, MOST, Place};
+use crate::entry::{Content, Entry, HTTPS_FILES, LARGEST, LARGEST_SUM, MOST, Place};
 use crate::owner::Owners;
 use config::{Tree, files};
 use disk::Folder;
@@ -80,6 +80,7 @@ pub fn collect(wanted: &Wanted) -> Result<Collected, CollectError> {
         gathering.add_tree(path, 0);
     }
     gathering.add_revisions(&wanted.state.join("archive"), wanted.revisions);
+    gathering.add_certificate(&wanted.state.join("https"));
     let Gathering { entries, left, .. } = gathering;
     let sum: u64 = entries.iter().map(|entry| entry.content.bytes().len() as u64).sum();
     if entries.len() > MOST || sum > LARGEST_SUM {
@@ -211,5 +212,22 @@ impl Gathering {
             self.insert(place, read);
         }
         Ok(())
+    }
+
+    /// Adds the certificate that the HTTPS server has made, with its key, if there is one.
+    fn add_certificate(&mut self, path: &Path) {
+        let read = Folder::open(path).and_then(|folder| {
+            let read = |name: &'static str| Ok((name, folder.read(OsStr::new(name), LARGEST)?));
+            HTTPS_FILES.into_iter().map(read).collect::<io::Result<Vec<_>>>()
+        });
+        match read {
+            Ok(files) => {
+                for (name, read) in files {
+                    self.insert(Place::Https(name.to_owned()), read);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => self.left.push(format!("the certificate in {}: {error}", path.display())),
+        }
     }
 }

@@ -15,6 +15,10 @@ const LONGEST_PATH: usize = 1024;
 
 const FILES: &str = "files";
 const REVISIONS: &str = "revisions/";
+const HTTPS: &str = "https/";
+
+/// The files of the HTTPS server, the one last that makes the others valid.
+pub const HTTPS_FILES: [&str; 3] = ["key.pem", "certificate.pem", "made.json"];
 
 /// A file, with what the disk says about it.
 #[derive(Clone, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub enum Place {
     File(String),
     /// In the archive of revisions, by this name.
     Revision(String),
+    /// In the folder of the HTTPS server, by this name: the certificate that it has made, which clients pin.
+    Https(String),
 }
 
 impl Content {
@@ -86,10 +92,18 @@ impl Place {
         (is_number && matches!(kind, "conf" | "confirmed")).then(|| Self::Revision(name.to_owned()))
     }
 
+    /// A file of the HTTPS server.
+    pub fn of_https(name: &str) -> Option<Self> {
+        HTTPS_FILES.contains(&name).then(|| Self::Https(name.to_owned()))
+    }
+
     /// Reads the name that it has in the tar file.
     pub fn parse(name: &str) -> Option<Self> {
-        match name.strip_prefix(FILES) {
-            Some(path) => Self::of_path(path),
+        if let Some(path) = name.strip_prefix(FILES) {
+            return Self::of_path(path);
+        }
+        match name.strip_prefix(HTTPS) {
+            Some(name) => Self::of_https(name),
             None => Self::of_revision(name.strip_prefix(REVISIONS)?),
         }
     }
@@ -98,20 +112,26 @@ impl Place {
     pub fn path(&self) -> Option<&str> {
         match self {
             Self::File(path) => Some(path),
-            Self::Revision(_) => None,
+            Self::Revision(_) | Self::Https(_) => None,
         }
     }
 
     /// The name of a revision's file.
     pub fn revision(&self) -> Option<&str> {
         match self {
-            Self::File(_) => None,
+            Self::File(_) | Self::Https(_) => None,
             Self::Revision(name) => Some(name),
         }
     }
-}
 
-impl Place {
+    /// The last part of its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::File(path) => path.rsplit('/').next().unwrap_or(path),
+            Self::Revision(name) | Self::Https(name) => name,
+        }
+    }
+
     /// The number of a revision; none for the file that says that one was confirmed.
     pub fn number(&self) -> Option<u64> {
         self.revision()?.strip_suffix(".conf")?.parse().ok()
@@ -124,6 +144,7 @@ impl fmt::Display for Place {
         match self {
             Self::File(path) => write!(f, "{FILES}{path}"),
             Self::Revision(name) => write!(f, "{REVISIONS}{name}"),
+            Self::Https(name) => write!(f, "{HTTPS}{name}"),
         }
     }
 }
@@ -146,6 +167,7 @@ mod tests {
             "files/a",
             "revisions/00000012.conf",
             "revisions/00000012.confirmed",
+            "https/key.pem",
         ] {
             assert_eq!(Place::parse(name).expect(name).to_string(), name);
         }
@@ -166,6 +188,9 @@ mod tests {
             "revisions/00000012.conf.corrupt",
             "revisions/0000001x.conf",
             "revisions/",
+            "https/",
+            "https/../key.pem",
+            "https/other.pem",
             "manifest.json",
             "",
         ] {

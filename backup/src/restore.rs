@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 /// The permissions of folders that are made.
 const FOLDER: u32 = 0o755;
-/// In the state folder: the archive, and the new one until it is complete.
+/// In the state folder: the revisions, and the certificate of the HTTPS server.
 const ARCHIVE: &str = "archive";
-const NEW: &str = "archive.postern-new";
+const HTTPS: &str = "https";
 
 /// Where a backup is to go.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct Target {
     pub configuration: PathBuf,
     /// Folders in which other files may be written.
     pub folders: Vec<PathBuf>,
-    /// The state folder for the revisions; `None` if they are not wanted.
+    /// The state folder for the revisions and the certificate of the HTTPS server; `None` if they are not wanted.
     pub state: Option<PathBuf>,
     /// The users of this machine.
     pub owners: Owners,
@@ -111,30 +111,38 @@ pub struct Plan<'a> {
     pub steps: Vec<Step<'a>>,
     /// The revisions, if they are restored.
     pub revisions: Vec<&'a Entry>,
+    /// The certificate of the HTTPS server with its key, if it is restored.
+    pub certificate: Vec<&'a Entry>,
     /// What is not restored, or not as it was, a sentence each.
     pub left: Vec<String>,
-    archive: Option<Archive>,
+    state: Option<State>,
 }
 
-/// The archive that is replaced, locked against daemons.
+/// The state folder, locked against daemons. Folders in it are replaced as a whole.
 #[derive(Debug)]
-struct Archive {
-    /// The path of the state folder.
+struct State {
     path: PathBuf,
-    state: Folder,
-    /// The name of the archive that was there before.
-    aside: OsString,
-    /// The owner of the state folder.
+    folder: Folder,
+    /// The time, for the names of the folders that were there before.
+    stamp: String,
+    /// The owner of the folder.
     owner: (Option<u32>, Option<u32>),
     _lock: File,
 }
 
 /// Finds out what restoring would do. Nothing is changed, but that the state folder may be made.
 pub fn plan<'a>(backup: &'a Backup, target: &Target) -> Result<Plan<'a>, RestoreError> {
-    let mut plan = Plan { steps: Vec::new(), revisions: Vec::new(), left: Vec::new(), archive: None };
+    let mut plan = Plan {
+        steps: Vec::new(),
+        revisions: Vec::new(),
+        certificate: Vec::new(),
+        left: Vec::new(),
+        state: None,
+    };
     for entry in &backup.entries {
         match &entry.place {
             Place::Revision(_) => plan.revisions.push(entry),
+            Place::Https(_) => plan.certificate.push(entry),
             Place::File(path) => {
                 let is_configuration = *path == backup.configuration;
                 let step = target.step(entry, path, is_configuration, &mut plan.left)?;
@@ -143,10 +151,11 @@ pub fn plan<'a>(backup: &'a Backup, target: &Target) -> Result<Plan<'a>, Restore
         }
     }
     plan.steps.sort_by_key(|step| step.path == target.configuration);
-    if !plan.revisions.is_empty() {
-        plan.archive = target.archive(&mut plan.left);
-        if plan.archive.is_none() {
+    if !plan.revisions.is_empty() || !plan.certificate.is_empty() {
+        plan.state = target.state(&mut plan.left);
+        if plan.state.is_none() {
             plan.revisions.clear();
+            plan.certificate.clear();
         }
     }
     Ok(plan)
@@ -210,32 +219,35 @@ impl Target {
         (Some(user.unwrap_or(0)), Some(group.unwrap_or(0)))
     }
 
-    /// The archive, if no daemon uses it.
-    fn archive(&self, left: &mut Vec<String>) -> Option<Archive> {
+    /// The state folder, if no daemon uses it.
+    fn state(&self, left: &mut Vec<String>) -> Option<State> {
         let state = self.state.as_deref()?;
         match self.locked(state) {
-            Ok(Some(archive)) => Some(archive),
+            Ok(Some(state)) => Some(state),
             Ok(None) => {
                 let state = state.display();
                 left.push(format!(
-                    "the revisions: a daemon uses {state}\n  fix: to restore them too: systemctl stop postern, restore, \
+                    "the revisions and the certificate of HTTPS: a daemon uses {state}\n  fix: to restore them too: systemctl stop postern, restore, \
                      systemctl start postern"
                 ));
                 None
             }
             Err(error) => {
-                left.push(format!("the revisions: {}: {error}", state.display()));
+                left.push(format!(
+                    "the revisions and the certificate of HTTPS: {}: {error}",
+                    state.display()
+                ));
                 None
             }
         }
     }
 
     /// The daemon's user owns the folder: no link in it is followed.
-    fn locked(&self, path: &Path) -> io::Result<Option<Archive>> {
-        let state = Folder::make(path, 0o700)?;
-        let found = state.metadata()?;
+    fn locked(&self, path: &Path) -> io::Result<Option<State>> {
+        let folder = Folder::make(path, 0o700)?;
+        let found = folder.metadata()?;
         let owner = if self.is_root { (Some(found.uid()), Some(found.gid())) } else { (None, None) };
-        let lock = state.lock_file(OsStr::new("lock"))?;
+        let lock = folder.lock_file(OsStr::new("lock"))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             outcome => outcome?,
@@ -244,8 +256,7 @@ impl Target {
         if lock.metadata()?.nlink() == 1 {
             fchown(&lock, owner.0, owner.1)?;
         }
-        let aside = before(Path::new(ARCHIVE), &self.stamp).into_os_string();
-        Ok(Some(Archive { path: path.to_owned(), state, aside, owner, _lock: lock }))
+        Ok(Some(State { path: path.to_owned(), folder, stamp: self.stamp.clone(), owner, _lock: lock }))
     }
 }
 
@@ -270,14 +281,29 @@ fn is_same(
 impl Plan<'_> {
     /// Whether something that is there would be replaced.
     pub fn replaces(&self) -> bool {
-        self.archive.as_ref().is_some_and(Archive::is_there)
+        self.folders().any(|(name, _)| self.aside(name).is_some())
             || self.steps.iter().any(|step| matches!(step.change, Change::Replaced(_)))
     }
 
     /// The archive of revisions that was there before, by its new name.
     pub fn archive_before(&self) -> Option<PathBuf> {
-        let archive = self.archive.as_ref().filter(|archive| archive.is_there())?;
-        Some(archive.path.join(&archive.aside))
+        self.aside(ARCHIVE).filter(|_| !self.revisions.is_empty())
+    }
+
+    /// The certificate of the HTTPS server that was there before, by the new name of its folder.
+    pub fn certificate_before(&self) -> Option<PathBuf> {
+        self.aside(HTTPS).filter(|_| !self.certificate.is_empty())
+    }
+
+    fn aside(&self, name: &str) -> Option<PathBuf> {
+        let state = self.state.as_ref().filter(|state| state.folder.has(OsStr::new(name)))?;
+        Some(state.path.join(state.aside(name)))
+    }
+
+    /// The folders of the state folder that are replaced.
+    fn folders(&self) -> impl Iterator<Item = (&'static str, &[&Entry])> {
+        let all = [(ARCHIVE, &self.revisions[..]), (HTTPS, &self.certificate[..])];
+        all.into_iter().filter(|(_, entries)| !entries.is_empty())
     }
 
     /// Writes everything. `point` is called after each step: tests end there.
@@ -288,13 +314,14 @@ impl Plan<'_> {
         }
         point("prepared");
         let mut done = Vec::new();
-        if let Some(archive) = &self.archive {
-            if let Err(error) = archive.publish(point) {
+        for (name, _) in self.folders() {
+            let Some(state) = &self.state else { continue };
+            if let Err(error) = state.publish(name, point) {
                 self.remove_prepared();
-                return Err(RestoreError::Io { path: archive.path.join(ARCHIVE), error, done });
+                return Err(RestoreError::Io { path: state.path.join(name), error, done });
             }
-            done.push(archive.path.join(ARCHIVE));
-            point("revisions");
+            done.push(state.path.join(name));
+            point("folder");
         }
         for step in self.changing() {
             if let Err(error) = step.publish() {
@@ -314,16 +341,18 @@ impl Plan<'_> {
         for step in self.changing() {
             step.prepare().map_err(|error| (step.path.clone(), error))?;
         }
-        let Some(archive) = &self.archive else { return Ok(()) };
-        archive.prepare(&self.revisions).map_err(|error| (archive.path.join(NEW), error))
+        let Some(state) = &self.state else { return Ok(()) };
+        self.folders().try_for_each(|(name, entries)| {
+            state.prepare(name, entries).map_err(|error| (state.path.join(new(name)), error))
+        })
     }
 
     fn remove_prepared(&self) {
         for step in self.changing() {
             let _ = Folder::open(folder_of(&step.path)).and_then(|folder| folder.withdraw(step.name()));
         }
-        if let Some(archive) = &self.archive {
-            let _ = archive.state.remove_all(OsStr::new(NEW));
+        for (name, _) in self.folders() {
+            let _ = self.state.as_ref().map(|state| state.folder.remove_all(&new(name)));
         }
     }
 }
@@ -349,39 +378,45 @@ impl Step<'_> {
     }
 }
 
-impl Archive {
-    fn is_there(&self) -> bool {
-        self.state.has(OsStr::new(ARCHIVE))
+/// The name of a folder until it is complete.
+fn new(name: &str) -> OsString {
+    OsString::from(format!("{name}.postern-new"))
+}
+
+impl State {
+    /// The name of a folder that was there before.
+    fn aside(&self, name: &str) -> OsString {
+        before(Path::new(name), &self.stamp).into_os_string()
     }
 
-    /// Writes all revisions into a new folder.
-    fn prepare(&self, revisions: &[&Entry]) -> io::Result<()> {
-        self.state.remove_all(OsStr::new(NEW))?;
-        let new = self.state.make_folder(OsStr::new(NEW), 0o700)?;
-        for entry in revisions {
+    /// Writes all files of a folder into a new one.
+    fn prepare(&self, name: &str, entries: &[&Entry]) -> io::Result<()> {
+        self.folder.remove_all(&new(name))?;
+        let folder = self.folder.make_folder(&new(name), 0o700)?;
+        for entry in entries {
             let wanted = Wanted { bytes: entry.content.bytes(), mode: 0o600, owner: self.owner };
-            new.write(OsStr::new(entry.place.revision().unwrap_or_default()), &wanted)?;
+            folder.write(OsStr::new(entry.place.name()), &wanted)?;
         }
-        fchown(&new, self.owner.0, self.owner.1)
+        fchown(&folder, self.owner.0, self.owner.1)
     }
 
     /// Changes the two folders in one step, if there is an old one: the new one first gets the name that the old one is to have, so
     /// that no moment is left in which the next attempt would take the old one for its own unfinished one.
-    fn publish(&self, point: &mut dyn FnMut(&str)) -> io::Result<()> {
-        let [archive, new] = [ARCHIVE, NEW].map(OsStr::new);
-        if !self.is_there() {
-            return self.state.rename(new, archive);
+    fn publish(&self, name: &str, point: &mut dyn FnMut(&str)) -> io::Result<()> {
+        let (new, aside, name) = (new(name), self.aside(name), OsStr::new(name));
+        if !self.folder.has(name) {
+            return self.folder.rename(&new, name);
         }
-        self.state.rename(new, &self.aside)?;
+        self.folder.rename(&new, &aside)?;
         point("named");
-        if self.state.exchange(&self.aside, archive).is_ok() {
+        if self.folder.exchange(&aside, name).is_ok() {
             point("exchanged");
             return Ok(());
         }
         // This file system cannot do that. Without an archive, a daemon would begin a new one.
-        self.state.rename(&self.aside, new)?;
-        self.state.rename(archive, &self.aside)?;
-        self.state.rename(new, archive)
+        self.folder.rename(&aside, &new)?;
+        self.folder.rename(name, &aside)?;
+        self.folder.rename(&new, name)
     }
 }
 

@@ -147,7 +147,7 @@ pub(crate) fn text_of(entry: &Entry) -> Text {
 /// What a backup has, in numbers.
 pub(crate) fn counted(backup: &Backup) -> String {
     let revisions = backup.entries.iter().filter(|entry| entry.place.number().is_some()).count();
-    let files = backup.entries.iter().filter(|entry| entry.place.path().is_some()).count();
+    let files = backup.entries.iter().filter(|entry| entry.place.revision().is_none()).count();
     let some = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     format!("{}, {}", some(files, "file"), some(revisions, "revision"))
 }

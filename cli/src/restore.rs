@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     /// Where the daemon keeps its revisions, if not in its default folder
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Leave the revisions of this machine as they are
+    /// Leave the revisions of this machine, and the certificate that its HTTPS server has made, as they are
     #[arg(long)]
     no_revisions: bool,
     /// A folder in which files may be written, beside /config and /etc/postern
@@ -213,6 +213,11 @@ fn described(plan: &Plan<'_>) -> String {
             .map_or_else(String::new, |aside| format!(", those before: {}", aside.display()));
         let _ = writeln!(text, "  revisions  {}{before}", plan.revisions.len());
     }
+    if !plan.certificate.is_empty() {
+        let before = plan.certificate_before();
+        let before = before.map_or_else(String::new, |aside| format!(", that before: {}", aside.display()));
+        let _ = writeln!(text, "  certificate of HTTPS{before}");
+    }
     for Step { path, change, .. } in &plan.steps {
         let path = path.display();
         let _ = match change {
@@ -232,7 +237,9 @@ fn notes(left: &[String]) -> String {
 fn confirm(plan: &Plan<'_>) -> Result<(), Failure> {
     let count = plan.steps.iter().filter(|step| matches!(step.change, Change::Replaced(_))).count();
     let archive = plan.archive_before().map_or("", |_| ", and the revisions");
-    let what = format!("this replaces {count} file{}{archive}", if count == 1 { "" } else { "s" });
+    let certificate = plan.certificate_before().map_or("", |_| ", and the certificate of HTTPS");
+    let what =
+        format!("this replaces {count} file{}{archive}{certificate}", if count == 1 { "" } else { "s" });
     if !io::stdin().is_terminal() {
         return Err(format!("{what}; nothing was changed\n  fix: --yes, if that is intended").into());
     }

@@ -32,6 +32,9 @@ impl Machine {
             );
         }
         machine.write("state/archive/00000003.confirmed", "", 0o600);
+        for name in crate::entry::HTTPS_FILES {
+            machine.write(&format!("state/https/{name}"), name, 0o600);
+        }
         machine
     }
 
@@ -121,6 +124,11 @@ fn a_lost_machine_is_as_it_was() {
     assert_eq!((machine.mode("etc/postern.conf"), machine.mode("scripts/a.sh")), (0o640, 0o755));
     assert_eq!(machine.names("etc"), ["postern.conf"]);
     assert_eq!(machine.names("state/archive"), ["00000002.conf", "00000003.conf", "00000003.confirmed"]);
+    assert_eq!(machine.names("state/https"), ["certificate.pem", "key.pem", "made.json"]);
+    assert_eq!(
+        (machine.read("state/https/key.pem").as_str(), machine.mode("state/https")),
+        ("key.pem", 0o700)
+    );
     assert_eq!((machine.mode("state/archive"), machine.mode("state/archive/00000003.conf")), (0o700, 0o600));
 }
 
@@ -144,7 +152,10 @@ fn what_was_there_stays_beside_it_and_what_is_the_same_is_not_touched() {
     assert_eq!(machine.read(&format!("etc/postern.conf{ASIDE}")), "set system allow-empty\n");
     assert_eq!(machine.mode(&format!("etc/postern.conf{ASIDE}")), 0o600);
     assert_eq!(machine.names("scripts"), ["a.sh", "common.sh"]);
-    assert_eq!(machine.names("state"), ["archive", &format!("archive{ASIDE}"), "lock"]);
+    assert_eq!(
+        machine.names("state"),
+        ["archive", &format!("archive{ASIDE}"), "https", &format!("https{ASIDE}"), "lock"]
+    );
     assert_eq!(machine.read(&format!("state/archive{ASIDE}/00000009.conf")), "revision 9");
     assert_eq!(machine.names("state/archive").len(), 3);
 }
@@ -199,8 +210,8 @@ fn a_loss_of_power_leaves_each_file_old_or_new_and_a_second_try_completes_it() {
         let kept: Vec<String> =
             folders.map(|name| machine.read(&format!("state/{name}/00000003.conf"))).collect();
         assert!(kept.iter().any(|text| text == "old"), "{ended}: what was there before: {kept:?}");
-        // prepared, named, exchanged, revisions, and one for each of the files.
-        points = 7;
+        // prepared; named, exchanged and published for each folder; and one for each of the files.
+        points = 10;
         ended += 1;
     }
 }
