@@ -157,6 +157,8 @@ impl Copies {
         };
         self.newest = newest;
         self.wanted = CommitArchive::new(&tree);
+        // A machine that does not answer takes minutes: folders do not wait for it.
+        self.wanted.locations.sort_by_key(|location| !matches!(location, Location::Folder(_)));
         let names: Vec<String> = self.wanted.locations.iter().map(ToString::to_string).collect();
         self.copied.retain(|name, _| names.contains(name));
         self.failures.retain(|name, _| names.contains(name));
@@ -300,7 +302,7 @@ mod tests {
         fn commit(&self, number: u64, second: u64, more: &str) {
             let location = self.folder.path().join("copies");
             let lines = format!(
-                "set system config-management commit-archive location {}\n{more}",
+                "{more}set system config-management commit-archive location {}\n",
                 location.display()
             );
             let header = Header {
@@ -416,6 +418,17 @@ mod tests {
         assert!(matches!(machine.copies.read(4), Ok(None)), "too large");
         machine.copies.work(&|| false);
         assert_eq!(machine.names().len(), 1);
+    }
+
+    #[test]
+    fn folders_do_not_wait_for_other_machines() {
+        let mut machine = Machine::new();
+        machine.commit(1, 1, "set system config-management commit-archive location scp://192.0.2.1/a\n");
+        let revisions = machine.copies.revisions();
+        machine.copies.look(&revisions);
+        let is_folder = |location: &Location| matches!(location, Location::Folder(_));
+        let order: Vec<bool> = machine.copies.wanted.locations.iter().map(is_folder).collect();
+        assert_eq!(order, [true, false]);
     }
 
     #[test]

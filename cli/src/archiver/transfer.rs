@@ -82,7 +82,9 @@ fn explained(location: &Location, said: &str) -> Problem {
     if let Some((why, fix)) = said.split_once("\n  fix: ") {
         return Problem::new(why, fix);
     }
-    let last = said.lines().last().unwrap_or_default().trim().to_owned();
+    // scp adds that to what ssh has said.
+    let mut causes = said.lines().map(str::trim).filter(|line| *line != "scp: Connection closed");
+    let last = causes.next_back().unwrap_or("the connection was closed").to_owned();
     let Location::Scp { user, host, port, folder } = location else {
         return Problem::new(last, "try the same with curl --upload-file");
     };
@@ -179,7 +181,7 @@ mod tests {
             ),
             ("scp: dest open \"/a/c\": No such file or directory", "No such file", "mkdir -p /a"),
             (
-                "ssh: connect to host x port 22: Connection refused",
+                "ssh: connect to host x port 22: Connection refused\r\nscp: Connection closed",
                 "Connection refused",
                 "sftp -P 2222 vyos@",
             ),
