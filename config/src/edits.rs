@@ -1,16 +1,17 @@
 //! Lines of `set` and `delete` that make one configuration out of another: written, and carried out.
 
-use crate::error::{ConfigError, Location};
+use crate::error::{ConfigError, Location, MOST_ERRORS};
 use crate::parse;
 use crate::path::Path;
 use crate::schema::{Cursor, Kind, Place};
 use crate::statement::{statements_at, write_words};
 use crate::token::split;
 use crate::tree::Tree;
+use std::fmt;
 use zeroize::Zeroizing;
 
 /// Carries out lines with whole paths and words. Returns the branches that were deleted by their names, or an error for each
-/// wrong line, which is numbered from 1.
+/// wrong line, at most [`MOST_ERRORS`]; lines are numbered from 1.
 pub fn carry_out<'a>(
     lines: impl IntoIterator<Item = &'a str>,
     tree: &mut Tree,
@@ -20,6 +21,9 @@ pub fn carry_out<'a>(
         match parse::edit(line, index + 1, tree) {
             Ok(path) => deleted.extend(path),
             Err(error) => errors.push(error),
+        }
+        if errors.len() == MOST_ERRORS {
+            break;
         }
     }
     if errors.is_empty() { Ok(deleted) } else { Err(errors) }
@@ -127,16 +131,25 @@ impl Lines {
     }
 }
 
-/// A line of `set` or `delete`, with quotes where they are needed.
+/// A line of `set`, `delete` or `comment`, with quotes where they are needed.
 pub fn line(verb: &str, path: &[&str], value: Option<&str>) -> Zeroizing<String> {
-    let words = || path.iter().copied().chain(value);
-    // Enough for quotes, so that no copy of a secret stays behind where it grows.
-    let room = words().map(|word| 6 * word.len() + 3).sum::<usize>() + verb.len() + 1;
-    let mut line = Zeroizing::new(String::with_capacity(room));
-    line.push_str(verb);
-    line.push(' ');
-    write_words(words(), &mut *line).expect("a string takes whatever is written");
+    let words = || [verb].into_iter().chain(path.iter().copied()).chain(value);
+    let mut length = Length(0);
+    write_words(words(), &mut length).expect("lengths are added up");
+    // Allocated in full: text that moves would leave a copy of a secret behind.
+    let mut line = Zeroizing::new(String::with_capacity(length.0));
+    write_words(words(), &mut *line).expect("a string has room for any text");
     line
+}
+
+/// Counts the bytes that are written.
+struct Length(usize);
+
+impl fmt::Write for Length {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 += text.len();
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ pub struct Location {
     pub width: usize,
 }
 
+/// Errors that are reported: reading stops after them, as a long text of wrong lines would take long, and much memory.
+pub const MOST_ERRORS: usize = 100;
+
 /// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {

@@ -1,10 +1,11 @@
-//! Reads lines of `set` and `delete`, or blocks in braces as `config.boot` has them. Every wrong line is reported, each with its place and the nearest valid word.
+//! Reads lines of `set` and `delete`, or blocks in braces as `config.boot` has them. The first 100 wrong lines are reported,
+//! each with its place and the nearest valid word.
 //!
 //! Lines that begin and end a session at a router are skipped, so that text copied from a guide can be read.
 
 use crate::braces::{self, Part};
 use crate::comment::{self, Comments};
-use crate::error::{ConfigError, Location};
+use crate::error::{ConfigError, Location, MOST_ERRORS};
 use crate::path::Path;
 use crate::schema::{Cursor, Kind, Node, Place, nearest};
 use crate::statement::HIDDEN;
@@ -29,6 +30,9 @@ pub fn parse(text: &str) -> Result<Tree, Vec<ConfigError>> {
     for (index, line) in text.lines().enumerate() {
         if let Err(error) = split(line, index + 1).and_then(|words| read(&words, &mut tree)) {
             errors.push(error);
+            if errors.len() == MOST_ERRORS {
+                break;
+            }
         }
     }
     if errors.is_empty() { Ok(tree) } else { Err(errors) }
@@ -43,7 +47,9 @@ fn blocks(text: &str) -> Result<Tree, Vec<ConfigError>> {
     let mut around = Vec::new();
     let mut comments = Comments::default();
     let mut parts = parts.into_iter().peekable();
-    while let Some(part) = parts.next() {
+    while let Some(part) = parts.next()
+        && errors.len() < MOST_ERRORS
+    {
         let result = match part {
             Part::Comment(text) => {
                 comments.next = Some(text);
@@ -260,6 +266,17 @@ mod tests {
         assert_eq!(wg0.value("description"), Some("to Berlin, the long way"));
         assert!(wg0.has("disable"));
         assert_eq!(wg0.at(&["peer", "berlin"]).and_then(|peer| peer.value("public-key")), Some(KEY));
+    }
+
+    #[test]
+    fn reading_stops_after_the_errors_that_are_reported() {
+        let lines = "set frob\n".repeat(MOST_ERRORS + 1);
+        assert_eq!(parse(&lines).expect_err("wrong").len(), MOST_ERRORS);
+        let blocks = format!("interfaces {{\n{}}}\n", "frob a\n".repeat(MOST_ERRORS + 1));
+        assert_eq!(parse(&blocks).expect_err("wrong").len(), MOST_ERRORS);
+        let edits = vec!["set frob"; MOST_ERRORS + 1];
+        let errors = crate::edits::carry_out(edits, &mut Tree::default()).expect_err("wrong");
+        assert_eq!(errors.len(), MOST_ERRORS);
     }
 
     #[test]

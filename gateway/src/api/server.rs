@@ -18,8 +18,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 /// Where commits go: their bodies may be longer than those of others.
@@ -29,6 +31,8 @@ pub(super) const TREE: &str = "/v1/configuration/tree";
 
 /// Bytes of a request's head.
 const LONGEST_HEAD: usize = 64 << 10;
+/// JSON values of a body: each takes tens of bytes in memory, but may have only two in the body.
+const MOST_VALUES: usize = 1 << 20;
 
 /// Limits on the resources that clients can use.
 #[derive(Clone, Copy)]
@@ -41,6 +45,8 @@ pub(super) struct Limits {
     pub(super) longest: usize,
     /// Bytes of the body of a commit, which may be a whole configuration.
     pub(super) longest_commit: usize,
+    /// Such bodies in memory at once. Further requests wait.
+    pub(super) long_at_once: usize,
 }
 
 impl Limits {
@@ -49,6 +55,7 @@ impl Limits {
         patience: Duration::from_secs(10),
         longest: 64 << 10,
         longest_commit: super::LONGEST_COMMIT,
+        long_at_once: 2,
     };
 
     /// The limit of the body of a request to this path.
@@ -61,6 +68,7 @@ impl Limits {
 pub(super) async fn serve(listener: Listener, router: Router, limits: Limits) {
     // They are all of the owner of the socket.
     let mut connections = Connections::new(limits.connections, limits.connections);
+    let long_bodies = Arc::new(Semaphore::new(limits.long_at_once));
     loop {
         match listener.accept().await {
             Ok(stream) => {
@@ -72,8 +80,11 @@ pub(super) async fn serve(listener: Listener, router: Router, limits: Limits) {
                     continue;
                 }
                 let deadline = Deadline::after(limits.patience);
-                let (router, working) = (router.clone(), deadline.clone());
-                let answer = move |request| answer(request, router.clone(), limits, working.clone());
+                let (router, working, long_bodies) =
+                    (router.clone(), deadline.clone(), Arc::clone(&long_bodies));
+                let answer = move |request| {
+                    answer(request, router.clone(), limits, Arc::clone(&long_bodies), working.clone())
+                };
                 let conversation = converse(stream, limits.patience, deadline.clone(), answer);
                 connections.add((), tokio::spawn(conversation).abort_handle(), deadline);
             }
@@ -115,10 +126,29 @@ where
 }
 
 /// Reads a whole request, and answers it.
-async fn answer(request: Request<Incoming>, router: Router, limits: Limits, deadline: Deadline) -> Response {
+async fn answer(
+    request: Request<Incoming>,
+    router: Router,
+    limits: Limits,
+    long_bodies: Arc<Semaphore>,
+    deadline: Deadline,
+) -> Response {
     let (head, body) = request.into_parts();
     let longest = limits.longest_of(head.uri.path());
+    // Held until the answer: the body is in memory until then.
+    let _permit = if longest > limits.longest && !is_at_most(&body, limits.longest) {
+        deadline.suspend();
+        let permit = long_bodies.acquire_owned().await.expect("it is never closed");
+        deadline.restart(limits.patience);
+        Some(permit)
+    } else {
+        None
+    };
     let body = match whole(body, longest).await {
+        Ok(body) if has_many_values(&body) => {
+            let why = format!("a request has at most {MOST_VALUES} JSON values");
+            return problem(StatusCode::PAYLOAD_TOO_LARGE, why, "commit it in parts");
+        }
         Ok(body) => body,
         Err(Unread::TooLarge) => {
             return problem(
@@ -136,6 +166,16 @@ async fn answer(request: Request<Incoming>, router: Router, limits: Limits, dead
         Ok(response) => response,
         Err(never) => match never {},
     }
+}
+
+/// Whether a body has announced no more than these bytes.
+fn is_at_most(body: &Incoming, length: usize) -> bool {
+    body.size_hint().upper().is_some_and(|upper| upper <= length as u64)
+}
+
+/// Whether JSON has more values than are parsed, by the characters that begin or separate them. Those within texts count too.
+fn has_many_values(json: &[u8]) -> bool {
+    json.len() > MOST_VALUES && json.iter().filter(|byte| b",[{".contains(byte)).count() > MOST_VALUES
 }
 
 /// Why the body of a request could not be read.

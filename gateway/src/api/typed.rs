@@ -19,6 +19,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router, routing};
+use config::error::MOST_ERRORS;
 use config::schema::{Cursor, Kind, Place, Type};
 use config::{Path, Tree, edits};
 use serde::Deserialize;
@@ -39,6 +40,10 @@ pub(super) struct Options {
 }
 
 type Asked<T> = Result<T, Response>;
+
+/// Bytes of the lines of a change: each has its whole path, so a long name with many members would otherwise take the
+/// product of both.
+const LONGEST_LINES: usize = 64 << 20;
 
 pub(super) fn routes() -> Router<Shown> {
     Router::new().route(TREE, routing::get(get).put(put).patch(patch))
@@ -190,6 +195,8 @@ fn lines(patch: &Value, base: &Tree) -> Result<Vec<Zeroizing<String>>, CommitErr
 #[derive(Default)]
 struct Lines {
     lines: Vec<Zeroizing<String>>,
+    /// Bytes of the lines.
+    length: usize,
     errors: Vec<CommitError>,
 }
 
@@ -202,6 +209,9 @@ impl Lines {
         place: Option<Cursor>,
         before: Option<&Tree>,
     ) {
+        if self.is_full() {
+            return;
+        }
         let node = place.and_then(Cursor::node);
         match patch {
             Value::Object(members) => {
@@ -240,6 +250,9 @@ impl Lines {
             self.line("delete", path, None);
         }
         for value in values {
+            if self.is_full() {
+                return;
+            }
             match value {
                 Value::String(text) => self.line("set", path, Some(text)),
                 Value::Number(number) => self.line("set", path, Some(&number.to_string())),
@@ -258,7 +271,21 @@ impl Lines {
     }
 
     fn line(&mut self, verb: &str, path: &[&str], value: Option<&str>) {
-        self.lines.push(edits::line(verb, path, value));
+        let line = edits::line(verb, path, value);
+        self.length += line.len();
+        if self.length > LONGEST_LINES {
+            self.errors = vec![CommitError {
+                path: String::new(),
+                why: format!("the change has more than {LONGEST_LINES} bytes as lines of set and delete"),
+                fix: Some("commit it in parts".to_owned()),
+            }];
+        }
+        self.lines.push(line);
+    }
+
+    /// Whether the change is refused already, with as many errors as are reported.
+    fn is_full(&self) -> bool {
+        self.length > LONGEST_LINES || self.errors.len() >= MOST_ERRORS
     }
 }
 

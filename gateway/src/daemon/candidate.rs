@@ -2,6 +2,7 @@
 
 use crate::api::model::{CommitError, CommitErrors, Conflict, Conflicts, SecretText};
 use crate::service::Refused;
+use config::error::MOST_ERRORS;
 use config::merge::{self, Side};
 use config::{ConfigError, Path, Settings, Text, Tree, edits, print};
 
@@ -75,7 +76,7 @@ fn placed_errors(text: &Text) -> CommitErrors {
 }
 
 fn listed(errors: impl Iterator<Item = CommitError>) -> CommitErrors {
-    CommitErrors { errors: errors.collect() }
+    CommitErrors { errors: errors.take(MOST_ERRORS).collect() }
 }
 
 fn wrong(error: &ConfigError, line: &str) -> CommitError {
@@ -158,6 +159,15 @@ mod tests {
             assert!(paths.iter().any(|found| found.starts_with(path)), "{path}: {paths:?}");
         }
         assert!(paths.iter().all(|path| !path.contains(KEY)));
+    }
+
+    #[test]
+    fn the_errors_of_a_commit_are_bounded() {
+        let lines: Vec<String> =
+            (0..=MOST_ERRORS).map(|number| format!("set interfaces wireguard wg{number} mtu 1400")).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let wrong = Candidate::new(&Tree::default(), &edits(&lines), None).expect_err("they have no keys");
+        assert_eq!(paths(wrong).len(), MOST_ERRORS);
     }
 
     #[test]

@@ -5,10 +5,9 @@ use crate::daemon::{Outcome, Refused};
 use crate::request::{Operation, Operations};
 use axum::http::StatusCode;
 use config::parse::NOTHING_TO_DELETE;
-use config::{ConfigError, Tree, edits, print};
+use config::{ConfigError, Tree, edits};
 use gateway::api::model::{Commit, Committed, SecretText, Via};
 use serde_json::Value;
-use zeroize::Zeroizing;
 
 /// How often a commit is made again on what others have committed meanwhile.
 const TRIES: usize = 5;
@@ -131,22 +130,7 @@ fn one(tree: &mut Tree, operation: &Operation, strict: bool) -> Result<(), Strin
     let value = operation.value.as_ref().map(SecretText::as_str).filter(|value| !value.is_empty());
     // An empty comment removes the one that is there.
     let value = value.or((verb == "comment").then_some(""));
-    let line = line(verb, words.into_iter().chain(value));
-    edit(tree, &line, strict)
-}
-
-/// A line with words that are read as the same words.
-pub(super) fn line<'a>(verb: &str, words: impl Iterator<Item = &'a str>) -> Zeroizing<String> {
-    let quoted: Vec<Zeroizing<String>> = words.map(|word| Zeroizing::new(print::quoted(word))).collect();
-    let length = quoted.iter().map(|word| word.len() + 1).sum::<usize>() + verb.len();
-    // Made in full: text that moves would leave a copy behind.
-    let mut line = Zeroizing::new(String::with_capacity(length));
-    line.push_str(verb);
-    for word in &quoted {
-        line.push(' ');
-        line.push_str(word);
-    }
-    line
+    edit(tree, &edits::line(verb, &words, value), strict)
 }
 
 /// Carries out a line. As in VyOS, it is no error that what is to be deleted is not there, unless that is configured.
@@ -169,6 +153,7 @@ fn explained(line: &str, error: &ConfigError) -> String {
 mod tests {
     use super::*;
     use crate::request::operations;
+    use config::print;
 
     const TEXT: &str = "set interfaces wireguard wg0 mtu 1400\n";
 

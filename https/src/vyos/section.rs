@@ -1,11 +1,11 @@
 //! `/configure-section`: a branch as JSON, which is added, or takes the place of what is there.
 
-use super::changes::{About, commit, edit, line};
+use super::changes::{About, commit, edit};
 use super::only::unknown;
 use crate::app::{App, Client};
 use crate::daemon::Refused;
 use crate::request::{Operation, Operations};
-use config::Tree;
+use config::{Tree, edits};
 use serde_json::Value;
 
 /// Words of a path: deeper than the grammar.
@@ -41,7 +41,7 @@ fn one(tree: &mut Tree, operation: &Operation) -> Vec<String> {
     let mut wrong = Vec::new();
     if operation.op() == "load" && !path.is_empty() {
         // That nothing is there yet is right.
-        wrong.extend(edit(tree, &line("delete", path.iter().copied()), false).err());
+        wrong.extend(edit(tree, &edits::line("delete", &path, None), false).err());
     }
     if let Some(section) = &operation.section {
         set(tree, &mut path, section, &mut wrong);
@@ -82,7 +82,7 @@ fn set<'a>(tree: &mut Tree, path: &mut Vec<&'a str>, value: &'a Value, wrong: &m
         wrong.push("Malformed command: a word has a line end or another control character".to_owned());
         return;
     }
-    wrong.extend(edit(tree, &line("set", path.iter().copied().chain(text)), true).err());
+    wrong.extend(edit(tree, &edits::line("set", path, text), true).err());
 }
 
 #[cfg(test)]

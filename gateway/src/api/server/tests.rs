@@ -96,6 +96,34 @@ async fn a_body_without_length_has_an_end() {
 }
 
 #[tokio::test]
+async fn a_body_of_very_many_values_is_not_parsed() {
+    let path = served("values", Limits::USUAL).await;
+    let list = format!("[{}0]", "0,".repeat(MOST_VALUES));
+    let (status, problem) = read(&asked(&path, &request("PATCH", TREE, &list)).await);
+    assert!(status == 413 && problem.error.contains("1048576 JSON values"), "{problem:?}");
+}
+
+#[tokio::test]
+async fn few_long_bodies_are_in_memory_at_once_and_others_wait() {
+    let limits = Limits { long_at_once: 1, ..Limits::USUAL };
+    let path = served("long", limits).await;
+    let long = request("POST", COMMIT, &" ".repeat(limits.longest + 1));
+    let mut slow = connected(&path).await;
+    slow.write_all(&long.as_bytes()[..long.len() - 1]).await.expect("it is read");
+    let mut waiting = connected(&path).await;
+    // Its body is more than the socket holds: it cannot be sent before the first one is answered.
+    let longer = request("POST", COMMIT, &" ".repeat(4 << 20));
+    let sending = waiting.write_all(longer.as_bytes());
+    tokio::pin!(sending);
+    assert!(timeout(Duration::from_millis(500), &mut sending).await.is_err(), "it must wait");
+    assert_eq!(read(&asked(&path, &request("POST", COMMIT, "{")).await).0, 400, "a short one need not");
+    slow.write_all(b" ").await.expect("it is read");
+    assert!(ended(&mut slow).await.starts_with("HTTP/1.1 400 "));
+    timeout(LONG, sending).await.expect("it is its turn").expect("it is read");
+    assert!(ended(&mut waiting).await.starts_with("HTTP/1.1 400 "));
+}
+
+#[tokio::test]
 async fn a_client_that_never_finishes_its_request_is_left() {
     let limits = Limits { patience: Duration::from_millis(500), ..Limits::USUAL };
     let path = served("slow", limits).await;

@@ -86,6 +86,16 @@ fn what_is_no_configuration_is_refused_with_its_place() {
 }
 
 #[test]
+fn a_change_takes_neither_endless_lines_nor_endless_errors() {
+    let wrong = json!({ "interfaces": vec![json!([]); MOST_ERRORS + 1] });
+    assert_eq!(lines(&wrong, &Tree::default()).expect_err("refused").errors.len(), MOST_ERRORS);
+    let members: Map<String, Value> = (0..100).map(|number| (number.to_string(), json!(1))).collect();
+    let long = Value::from_iter([("x".repeat(1 << 20), Value::from(members))]);
+    let errors = lines(&long, &Tree::default()).expect_err("refused").errors;
+    assert!(errors.len() == 1 && errors[0].why.contains("more than 67108864 bytes"), "{}", errors.len());
+}
+
+#[test]
 fn a_revision_is_an_entity_tag() {
     let mut headers = HeaderMap::new();
     assert_eq!(base_of(&headers).expect("none"), None);
