@@ -4,6 +4,7 @@ use crate::daemon::Daemon;
 use crate::keys::Keys;
 use crate::limiter::{Limiter, Rate};
 use crate::local::Local;
+use crate::long_bodies::LongBodies;
 use crate::place::Place;
 use crate::source::Source;
 use std::path::PathBuf;
@@ -11,8 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// Requests that may have a whole configuration, at once: until its key is known, each may be an attacker's.
-pub(crate) const LONG_AT_ONCE: usize = 4;
 /// Operational commands at once.
 const LOCAL_AT_ONCE: usize = 4;
 
@@ -36,7 +35,7 @@ pub(crate) struct App {
     pub(crate) commits: tokio::sync::Mutex<()>,
     /// The folder that `/config-file` names files in.
     pub(crate) files: PathBuf,
-    pub(crate) long_permits: Semaphore,
+    pub(crate) long_bodies: LongBodies,
     serving: Mutex<Arc<Serving>>,
     wrong_keys: Mutex<Limiter<Source>>,
     requests: Mutex<Limiter<String>>,
@@ -67,7 +66,7 @@ impl App {
             local_permits: Semaphore::new(LOCAL_AT_ONCE),
             commits: tokio::sync::Mutex::default(),
             files: place.state.join("config"),
-            long_permits: Semaphore::new(LONG_AT_ONCE),
+            long_bodies: LongBodies::default(),
             serving: Mutex::default(),
             wrong_keys: Mutex::new(Limiter::new(WRONG_KEYS, SOURCES)),
             requests: Mutex::new(Limiter::new(REQUESTS, KEYS)),

@@ -7,8 +7,8 @@
 //!                                            └── request: form or JSON      └──> local: operational commands, files
 //! ```
 //!
-//! A request is read whole before its key is looked at, as VyOS has the key in the body; until then only bytes are held, and
-//! limits bound them. JSON is parsed for those who have a key.
+//! A key in a header is checked before the body is read. VyOS has the key in the body, which is then read first; until its key
+//! is known only bytes are held, and limits bound them. Operations are parsed only for clients with a key.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -19,6 +19,7 @@ mod keys;
 mod limiter;
 mod listen;
 mod local;
+mod long_bodies;
 mod place;
 mod process;
 mod reply;

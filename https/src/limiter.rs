@@ -11,7 +11,7 @@ pub(crate) struct Rate {
     pub(crate) per_second: f64,
 }
 
-/// Token buckets, one for each of those that have used theirs.
+/// Token buckets. A key without a bucket has all its tokens.
 pub(crate) struct Limiter<K> {
     rate: Rate,
     most: usize,

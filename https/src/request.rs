@@ -63,7 +63,7 @@ pub struct Operations {
     pub operations: Vec<Operation>,
     /// Minutes after which the commit is undone unless it is confirmed; 0 for never.
     pub confirm_minutes: u32,
-    /// What is said of the commit.
+    /// The comment of the commit.
     pub comment: Option<String>,
 }
 

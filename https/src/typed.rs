@@ -1,8 +1,8 @@
 //! The JSON API of the daemon, for clients with a key: `/v1/...`, as on the Unix socket. A route that is added there is here too.
 
 use crate::app::{App, Client, Denied};
-use crate::reply::{header_key, json, retry_after};
-use crate::source::Source;
+use crate::daemon::Refused;
+use crate::reply::{json, retry_after};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
@@ -15,41 +15,33 @@ pub(crate) const PREFIX: &str = "/v1/";
 const COMMIT: &str = "/v1/configuration/commit";
 /// The typed configuration, whose parameters name the user.
 pub(crate) const TREE: &str = "/v1/configuration/tree";
-/// Only the program that has written the file knows this.
+/// The place where a program reports that it has written the file: over HTTPS, only this server writes it.
 const SAVED: &str = "/v1/configuration/saved";
 
-/// Answers a request, which has its key in a header.
-pub(crate) async fn answer(
-    app: &App,
-    head: &Parts,
-    body: Bytes,
-    source: Source,
-) -> (Option<Client>, Response) {
-    let key = header_key(&head.headers);
-    let client = match app.client(key.as_deref().map(Vec::as_slice), source).await {
-        Ok(client) => client,
-        Err(Denied::TooMany(wait)) => {
+/// The answer to a request without a right key in a header.
+pub(crate) fn denial(denied: Denied) -> Response {
+    match denied {
+        Denied::TooMany(wait) => {
             let problem =
                 problem(StatusCode::TOO_MANY_REQUESTS, "too many requests", "wait, as Retry-After says");
-            return (None, retry_after(problem, wait));
+            retry_after(problem, wait)
         }
-        Err(Denied::WrongKey) => {
+        Denied::WrongKey => {
             let fix = "send the header Authorization: Bearer KEY";
             let mut problem = problem(StatusCode::UNAUTHORIZED, "a valid API key is required", fix);
             problem.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            return (None, problem);
+            problem
         }
-    };
-    let response = pass(app, head, body, &client).await;
-    (Some(client), response)
+    }
 }
 
-async fn pass(app: &App, head: &Parts, body: Bytes, client: &Client) -> Response {
+/// Answers a request of a client.
+pub(crate) async fn answer(app: &App, head: &Parts, body: Bytes, client: &Client) -> Response {
     let path = head.uri.path();
     if path == SAVED {
         return problem(
             StatusCode::NOT_FOUND,
-            "the daemon itself is told this",
+            "clients over HTTPS do not write the file of the daemon",
             "POST /config-file with op save",
         );
     }
@@ -58,7 +50,7 @@ async fn pass(app: &App, head: &Parts, body: Bytes, client: &Client) -> Response
             Ok(body) => body,
             Err(error) => {
                 return problem(
-                    StatusCode::UNPROCESSABLE_ENTITY,
+                    StatusCode::BAD_REQUEST,
                     error,
                     "send base and edits: docs/https.md has an example",
                 );
@@ -81,11 +73,22 @@ async fn pass(app: &App, head: &Parts, body: Bytes, client: &Client) -> Response
             }
             response
         }
-        Err(refused) => problem(refused.status, refused.error, "try again"),
+        Err(refused) => refusal(refused),
     }
 }
 
-/// A place and its parameters in the name of the key, whoever its client says to be.
+/// An error of this server.
+pub(crate) fn refusal(Refused { status, error }: Refused) -> Response {
+    let (error, fix) = error.split_once("\n  fix: ").unwrap_or((&error, "send it again"));
+    let mut response = problem(status, error, fix);
+    // What was not read of the request must not be taken for the next one.
+    if status == StatusCode::PAYLOAD_TOO_LARGE {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// A place and its parameters with the name of the key as the user, in place of one that the client gives.
 fn signed(path: &str, query: Option<&str>, client: &Client) -> String {
     let mut parameters = form_urlencoded::Serializer::for_suffix(format!("{path}?"), path.len() + 1);
     let given = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
@@ -93,7 +96,7 @@ fn signed(path: &str, query: Option<&str>, client: &Client) -> String {
     parameters.append_pair("user", &client.id).finish()
 }
 
-/// The commit in the name of the key, whoever its client says to be.
+/// The commit with the name of the key as its user, in place of one that the client gives.
 fn commit_of(body: &[u8], client: &Client) -> Result<Bytes, String> {
     let mut commit: serde_json::Map<String, serde_json::Value> =
         serde_json::from_slice(body).map_err(|_| "the commit is no JSON object".to_owned())?;
@@ -132,7 +135,7 @@ mod tests {
         let body = of(r#"{"base": 7, "edits": ["set a"], "user": "root", "via": "cli"}"#).expect("right");
         let commit: Commit = serde_json::from_slice(&body).expect("a commit");
         assert_eq!((commit.base, commit.user.as_str(), commit.via), (7, "ansible", Via::Api));
-        assert!(of(r#"{"base": 7, "edits": []}"#).is_ok(), "a client need not say who it is");
+        assert!(of(r#"{"base": 7, "edits": []}"#).is_ok(), "the user may be left out");
         for wrong in ["", "[]", r#"{"base": "7"}"#, r#"{"edits": []}"#] {
             assert!(of(wrong).is_err(), "{wrong}");
         }

@@ -9,7 +9,8 @@ mod section;
 
 use crate::app::{App, Client, Denied};
 use crate::daemon::Refused;
-use crate::reply::{header_key, json, retry_after};
+use crate::long_bodies::Room;
+use crate::reply::{json, retry_after};
 use crate::request::{Operations, Unreadable, fields, operations};
 use crate::source::Source;
 use axum::http::request::Parts;
@@ -71,38 +72,41 @@ pub(crate) fn is_endpoint(path: &str) -> bool {
     endpoint(path).is_some()
 }
 
-/// Answers a request.
+/// Answers a request, whose client is known if it has a key in a header. A long request gives up its room once its client is known.
 pub(crate) async fn answer(
     app: &App,
     head: &Parts,
     body: Bytes,
     source: Source,
+    client: Option<Client>,
+    room: Option<Room<'_>>,
 ) -> (Option<Client>, Response) {
     let Some(endpoint) = endpoint(head.uri.path()) else {
-        return (None, error(StatusCode::NOT_FOUND, "Not Found"));
+        return (client, error(StatusCode::NOT_FOUND, "Not Found"));
     };
     let method = if matches!(endpoint, Endpoint::Info) { Method::GET } else { Method::POST };
     if head.method != method {
-        return (
-            None,
-            error(StatusCode::METHOD_NOT_ALLOWED, &format!("Method Not Allowed\n  fix: {method}")),
-        );
+        let text = format!("Method Not Allowed\n  fix: {method}");
+        return (client, error(StatusCode::METHOD_NOT_ALLOWED, &text));
     }
     if matches!(endpoint, Endpoint::Info) {
-        return info(app, head, source).await;
+        let response = info(client.is_some());
+        return (client, response);
     }
     let kind = head.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let fields = match fields(kind, &body) {
         Ok(fields) => fields,
-        Err(Unreadable { status, error: text }) => return (None, error(status_of(status), &text)),
+        Err(Unreadable { status, error: text }) => return (client, error(status_of(status), &text)),
     };
     drop(body);
-    let header = header_key(&head.headers);
-    let key = fields.key.as_ref().map(|key| key.as_bytes()).or(header.as_deref().map(Vec::as_slice));
-    let client = match app.client(key, source).await {
-        Ok(client) => client,
-        Err(denied) => return (None, denial(denied)),
+    let client = match client {
+        Some(client) => client,
+        None => match app.client(fields.key.as_ref().map(|key| key.as_bytes()), source).await {
+            Ok(client) => client,
+            Err(denied) => return (None, denial(denied)),
+        },
     };
+    drop(room);
     let response = match operations(&fields.data) {
         Ok(asked) => match carry_out(app, endpoint, asked, &client).await {
             Ok(data) => success(&data),
@@ -130,26 +134,19 @@ async fn carry_out(
     }
 }
 
-/// The version and name of the machine. VyOS gives them without a key; here a client without one only learns that this is the API.
-async fn info(app: &App, head: &Parts, source: Source) -> (Option<Client>, Response) {
-    let key = header_key(&head.headers);
-    let client = match key {
-        Some(key) => match app.client(Some(key.as_slice()), source).await {
-            Ok(client) => Some(client),
-            Err(denied) => return (None, denial(denied)),
-        },
-        None => None,
+/// The version and the host name. VyOS sends them to all clients; here a client without a key learns only that this is Postern.
+fn info(is_known: bool) -> Response {
+    let (version, host) = if is_known {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        (format!("Postern {}", env!("CARGO_PKG_VERSION")), host)
+    } else {
+        ("Postern".to_owned(), String::new())
     };
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let (version, host) = match client {
-        Some(_) => (format!("Postern {}", env!("CARGO_PKG_VERSION")), host),
-        None => ("Postern".to_owned(), String::new()),
-    };
-    let data = value!({ "version": version, "hostname": host, "banner": "Postern VPN gateway" });
-    (client, success(&data))
+    success(&value!({ "version": version, "hostname": host, "banner": "Postern VPN gateway" }))
 }
 
-fn denial(denied: Denied) -> Response {
+/// The answer to a request without a right key.
+pub(crate) fn denial(denied: Denied) -> Response {
     match denied {
         Denied::WrongKey => error(StatusCode::UNAUTHORIZED, "Valid API key is required"),
         Denied::TooMany(wait) => retry_after(

@@ -6,6 +6,7 @@ import socket
 import ssl
 import sys
 import threading
+import time
 import urllib.parse
 
 ADDRESS, PORT, KEY = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -167,6 +168,37 @@ def parallel():
     assert int(right("/retrieve", {"op": "returnValue", "path": MTU[:-1] + ["port"]})) == 50_000 + last
 
 
+def begin(head, body):
+    """Sends a request whose body goes on; the connection."""
+    stream = context().wrap_socket(socket.create_connection((ADDRESS, PORT), timeout=60))
+    stream.sendall(f"POST {head}\r\nHost: a\r\nContent-Type: application/json\r\n".encode() + body)
+    return stream
+
+
+def long_bodies():
+    """Long requests: those without a key take no room of clients with one."""
+    slow = begin("/configure HTTP/1.1", b"Content-Length: 100000\r\n\r\n{")
+    operation = {"op": "set", "path": MTU, "value": "1390", "pad": "x" * 70_000}
+    found, answer = form("/configure", operation)
+    assert found == 503 and "Authorization" in answer["error"], (found, answer)
+    bearer = {"Authorization": "Bearer " + KEY, "Content-Type": "application/json"}
+    status, answer = send("POST", "/configure", json.dumps(operation), bearer)
+    assert status == 200, (status, answer)
+    slow.close()
+    # A key of a header is checked before the body, which is not asked for.
+    refused = begin("/v1/configuration/commit HTTP/1.1", b"Expect: 100-continue\r\nContent-Length: 100000\r\n\r\n")
+    assert refused.recv(12) == b"HTTP/1.1 401"
+    status, answer = send("POST", "/v1/reload", "x" * 70_000, bearer)
+    assert status == 413 and answer["error"] and answer["fix"], (status, answer)
+    status, answer = send("POST", "/v1/configuration/commit", '{"base": 1}', bearer)
+    assert status == 400 and answer["fix"], (status, answer)
+    for line in ["a " * 60_000, "x" * 14_000_000]:
+        begun = time.monotonic()
+        edit = json.dumps({"base": 1, "edits": ["set " + line]})
+        assert send("POST", "/v1/configuration/commit", edit, bearer)[0] == 422
+        assert time.monotonic() - begun < 10, "it takes more than its length"
+
+
 def transport():
     for version in [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]:
         assert send("GET", "/info", version=version)[0] == 200, version
@@ -191,6 +223,6 @@ def wrong_keys():
     assert form("/retrieve", {"op": "exists", "path": []})[0] == 429, "a right key is not told from a wrong one"
 
 
-for part in [retrieve, configure, files, operational, shapes, typed, parallel, transport, wrong_keys]:
+for part in [retrieve, configure, files, operational, shapes, typed, parallel, long_bodies, transport, wrong_keys]:
     part()
     print(part.__name__, "right", flush=True)
