@@ -34,7 +34,10 @@ pub(crate) const NEAR: usize = 3;
 /// The valid word nearest to `text`; among equals the one of the same length, as swapped letters are more frequent
 /// than missing ones, and then the one that begins like it.
 pub fn nearest<'a>(text: &str, valid: &[&'a str]) -> Option<&'a str> {
-    let words = valid.iter().filter(|valid| !valid.starts_with('<'));
+    // No shorter way than the difference of their lengths; and a word of megabytes is not compared letter by letter.
+    let length = text.chars().count();
+    let is_near = |valid: &&&str| valid.chars().count().abs_diff(length) <= NEAR;
+    let words = valid.iter().filter(|valid| !valid.starts_with('<')).filter(is_near);
     let common =
         |valid: &str| text.chars().zip(valid.chars()).take_while(|(one, other)| one == other).count();
     let rated = words.map(|valid| {

@@ -14,6 +14,7 @@ use super::model::{Commit, CommitError, CommitErrors, Committed, SecretText, Via
 use super::server::{TREE, problem, unreadable};
 use super::status::without_file;
 use crate::daemon::candidate::{Candidate, Wrong};
+use crate::daemon::transactions::apart;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -71,13 +72,42 @@ async fn put(
         return Err(problem(StatusCode::PRECONDITION_REQUIRED, why, "send its ETag as If-Match"));
     };
     let Json(body) = body.map_err(|rejection| unreadable(&rejection))?;
-    let before = parsed(&configuration::base(&shown, base).await?).ok_or_else(foreign)?;
-    let lines = lines(&body, &Tree::default()).map_err(refused)?;
+    let before = configuration::base(&shown, base).await?;
+    let lines = apart(move || replaced(&body, &before)).await?;
+    committed(shown, base, lines, options).await
+}
+
+/// The lines that replace a configuration.
+fn replaced(body: &Value, before: &SecretText) -> Result<Vec<Zeroizing<String>>, Unusable> {
+    let before = parsed(before).ok_or(Unusable::Base)?;
+    let lines = lines(body, &Tree::default())?;
     let new = Candidate::new(&Tree::default(), &secret(lines), None).map_err(|wrong| match wrong {
-        Wrong::Errors(errors) => refused(errors),
+        Wrong::Errors(errors) => errors,
         Wrong::Conflicts(_) => unreachable!("nothing is merged"),
     })?;
-    committed(shown, base, edits::between(&before, &new.tree), options).await
+    Ok(edits::between(&before, &new.tree))
+}
+
+/// Why no lines can be made of a change.
+enum Unusable {
+    /// The base is of another version of Postern.
+    Base,
+    Body(CommitErrors),
+}
+
+impl From<CommitErrors> for Unusable {
+    fn from(errors: CommitErrors) -> Self {
+        Self::Body(errors)
+    }
+}
+
+impl From<Unusable> for Response {
+    fn from(unusable: Unusable) -> Self {
+        match unusable {
+            Unusable::Base => foreign(),
+            Unusable::Body(errors) => (StatusCode::UNPROCESSABLE_ENTITY, Json(errors)).into_response(),
+        }
+    }
 }
 
 /// `PATCH`
@@ -92,9 +122,15 @@ async fn patch(
         None => shown.transactions().ok_or_else(without_file)?.0.revision(),
     };
     let Json(body) = body.map_err(|rejection| unreadable(&rejection))?;
-    let before = parsed(&configuration::base(&shown, base).await?).ok_or_else(foreign)?;
-    let lines = lines(&body, &before).map_err(refused)?;
+    let before = configuration::base(&shown, base).await?;
+    let lines = apart(move || changed(&body, &before)).await?;
     committed(shown, base, lines, options).await
+}
+
+/// The lines that change a configuration.
+fn changed(body: &Value, before: &SecretText) -> Result<Vec<Zeroizing<String>>, Unusable> {
+    let before = parsed(before).ok_or(Unusable::Base)?;
+    Ok(lines(body, &before)?)
 }
 
 async fn committed(
@@ -125,10 +161,6 @@ fn parsed(text: &SecretText) -> Option<Tree> {
 fn foreign() -> Response {
     let why = "the revision is of another version of Postern and cannot be read";
     problem(StatusCode::INTERNAL_SERVER_ERROR, why, "base the change on the newest revision")
-}
-
-fn refused(errors: CommitErrors) -> Response {
-    (StatusCode::UNPROCESSABLE_ENTITY, Json(errors)).into_response()
 }
 
 /// A revision as an entity tag (RFC 9110 section 8.8.3).
@@ -187,20 +219,20 @@ fn scalar(kind: Type, text: &str) -> Value {
 
 /// The lines that apply a merge patch (RFC 7396) to a configuration.
 fn lines(patch: &Value, base: &Tree) -> Result<Vec<Zeroizing<String>>, CommitErrors> {
-    let mut lines = Lines::default();
-    lines.walk(patch, &mut Vec::new(), Some(Cursor::root()), Some(base));
-    if lines.errors.is_empty() { Ok(lines.lines) } else { Err(CommitErrors { errors: lines.errors }) }
+    let mut change = Change::default();
+    change.walk(patch, &mut Vec::new(), Some(Cursor::root()), Some(base));
+    if change.errors.is_empty() { Ok(change.lines) } else { Err(CommitErrors { errors: change.errors }) }
 }
 
 #[derive(Default)]
-struct Lines {
+struct Change {
     lines: Vec<Zeroizing<String>>,
     /// Bytes of the lines.
     length: usize,
     errors: Vec<CommitError>,
 }
 
-impl Lines {
+impl Change {
     /// `before` is what is there now.
     fn walk<'a>(
         &mut self,

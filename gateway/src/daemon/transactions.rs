@@ -14,14 +14,14 @@ pub(super) use recording::Change;
 use super::Daemon;
 use super::archive::revision::{Deadline, Header};
 use super::archive::{Archive, ArchiveError, Pending};
-use super::candidate::{self, Candidate, Others};
+use super::candidate::{self, Candidate, Others, Wrong};
 use super::ledger::Ledger;
 use super::order::Stop;
 use super::provisional::Provisional;
 use super::rejected::{Rejected, invalid, problem};
 use super::running::Running;
 use super::{fault, is_in_force};
-use crate::api::model::{Commit, Committed, Via};
+use crate::api::model::{Commit, Committed, SecretText, Via};
 use crate::clock::{since_boot, utc};
 use crate::service::{Policy, Refusal, Refused};
 use config::{Path, Settings, Tree, diff};
@@ -76,7 +76,7 @@ impl Transactions {
         stop: &Stop,
     ) -> Option<Result<Committed, Rejected>> {
         fault::point("commit-begun");
-        let ready = match self.ready(&request).await {
+        let ready = match stop.unless_ordered(self.ready(&request)).await? {
             Ok(ready) => ready,
             Err(rejected) => return Some(Err(rejected)),
         };
@@ -189,12 +189,12 @@ impl Transactions {
         let in_force = self.ledger.running();
         let running = in_force.tree();
         let candidate = if request.base == self.ledger.revision() {
-            Candidate::new(&running, &request.edits, None)?
+            merged(running.clone(), &request.edits, None).await?
         } else {
             let archive = self.ledger.archive().map_err(|problem| Rejected::Unavailable(problem.clone()))?;
             let base = read(archive, request.base).await?;
             let deleted = archive.deleted_after(request.base);
-            Candidate::new(&base, &request.edits, Some(Others { running: &running, deleted: &deleted }))?
+            merged(base, &request.edits, Some((running.clone(), deleted))).await?
         };
         let changes: Vec<String> =
             diff::diff(&running, &candidate.tree).iter().map(ToString::to_string).collect();
@@ -232,6 +232,21 @@ impl Transactions {
             ..Header::default()
         }
     }
+}
+
+/// Merges and checks edits of a base beside the runtime, as those of a large configuration take seconds. `others` is what is in
+/// force, if that is not the base, and what was deleted since.
+async fn merged(
+    base: Tree,
+    edits: &[SecretText],
+    others: Option<(Tree, Vec<Path>)>,
+) -> Result<Candidate, Wrong> {
+    let edits = edits.to_vec();
+    apart(move || {
+        let others = others.as_ref().map(|(running, deleted)| Others { running, deleted });
+        Candidate::new(&base, &edits, others)
+    })
+    .await
 }
 
 /// A warning about a configuration that cannot be loaded from a file.
