@@ -4,7 +4,10 @@
 //! postern run ──> supervisor, waits for orders ──> server, which parses what the network sends
 //! ```
 //! The daemon may start no program once it has given up its rights, so the supervisor is started before, and starts the server
-//! when the daemon sends orders, and again if it fails. Neither has a capability.
+//! when the daemon sends orders, and again if it fails. Neither has a capability. The server uses few files, and no network but
+//! its listening sockets: `confine`.
+
+mod confine;
 
 use crate::answer::{Answer, Form};
 use crate::service_user::User;
@@ -14,14 +17,16 @@ use ::https::{Local, Place, serve};
 use clap::Args;
 use gateway::api::model::InForce;
 use gateway::https::Connection;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs::DirBuilder;
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 
 /// The pause before a server that has failed is started again; it doubles.
@@ -40,24 +45,37 @@ pub(crate) struct Arguments {
     /// The folder of the daemon's state
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
+    /// The configuration file of the daemon
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
     /// Serve, instead of supervising the process that does
     #[arg(long)]
     server: bool,
 }
 
+/// The paths of a daemon: its socket, the folder of its state, its configuration file.
+#[derive(Clone, Copy)]
+pub(crate) struct Daemon<'a> {
+    pub(crate) api: &'a Path,
+    pub(crate) state: &'a Path,
+    pub(crate) config: &'a Path,
+}
+
 /// Starts the supervisor; must be called before rights are given up.
-pub(crate) fn start(api: &Path, state: &Path, user: Option<&User>) -> Result<Connection, Failure> {
-    let mut command = this_program(api, state);
+pub(crate) fn start(of: Daemon<'_>, user: Option<&User>) -> Result<Connection, Failure> {
+    let mut command = this_program(of);
     if let Some(user) = user {
         command.uid(user.uid()).gid(user.gid());
     }
     Ok(Connection::Inherited(child::start(&mut command, "serves HTTPS")?))
 }
 
-fn this_program(api: &Path, state: &Path) -> Command {
+fn this_program(Daemon { api, state, config }: Daemon<'_>) -> Command {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut command = child::command("https-server");
-    command.arg("--api").arg(absolute(api)).arg("--state").arg(absolute(state));
+    for (option, path) in [("--api", api), ("--state", state), ("--config", config)] {
+        command.arg(option).arg(absolute(path));
+    }
     command
 }
 
@@ -66,33 +84,52 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     log::start()?;
     privilege::drop_all()?;
     let socket = child::socket()?;
-    let Arguments { api, state, server } = arguments;
+    let Arguments { api, state, config, server } = arguments;
     if server {
-        return answer_requests(socket, Place { api, state });
+        return answer_requests(socket, Place { api, state }, &config);
     }
-    supervise(&socket, &api, &state)
+    supervise(&socket, Daemon { api: &api, state: &state, config: &config })
 }
 
 /// Starts the server when there are orders, until the daemon ends.
-fn supervise(socket: &UnixStream, api: &Path, state: &Path) -> Outcome {
+fn supervise(socket: &UnixStream, of: Daemon<'_>) -> Outcome {
     let mut pause = PAUSE;
-    loop {
-        let mut waits = [PollFd::new(socket, PollFlags::IN)];
-        poll(&mut waits, None)?;
-        if waits[0].revents().contains(PollFlags::HUP) {
-            return Ok(());
-        }
-        while !this_program(api, state).arg("--server").status()?.success() {
+    while !is_ended(socket, PollFlags::IN, None)? {
+        let mut started = Instant::now();
+        while !this_program(of).arg("--server").status()?.success() {
+            pause = pause_of(pause, started.elapsed());
             tracing::error!("the HTTPS server has failed, and is started again in {} s", pause.as_secs());
-            std::thread::sleep(pause);
+            if is_ended(socket, PollFlags::empty(), Some(pause))? {
+                return Ok(());
+            }
             pause = (pause * 2).min(LONGEST_PAUSE);
+            started = Instant::now();
         }
         pause = PAUSE;
     }
+    Ok(())
 }
 
-fn answer_requests(socket: UnixStream, place: Place) -> Outcome {
-    privilege::confine_server()?;
+/// The pause after a server has failed that ran for a time: the first one again, if it ran for long.
+fn pause_of(next: Duration, ran: Duration) -> Duration {
+    if ran > LONGEST_PAUSE { PAUSE } else { next }
+}
+
+/// Waits for an event, or for a time. Whether the daemon has ended.
+fn is_ended(socket: &UnixStream, event: PollFlags, wait: Option<Duration>) -> Result<bool, Failure> {
+    let mut waits = [PollFd::new(socket, event)];
+    let wait = wait.map(Timespec::try_from).transpose()?;
+    poll(&mut waits, wait.as_ref())?;
+    Ok(waits[0].revents().contains(PollFlags::HUP))
+}
+
+fn answer_requests(socket: UnixStream, place: Place, config: &Path) -> Outcome {
+    let folders = [place.state.join("https"), place.state.join("config")];
+    for folder in &folders {
+        // A rule is about a folder that is there. One that cannot be made is reported when it is used.
+        let _ = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    }
+    confine::confine(&[&folders[..], confine::folder_of(config).as_slice()].concat())?;
     // One thread for connections, and some for what waits: more would take processors from the data path.
     let runtime = Builder::new_current_thread().max_blocking_threads(WAITING).enable_all().build()?;
     let local = Arc::new(ThisProgram { api: place.api.clone() });
@@ -193,6 +230,21 @@ mod tests {
         assert!(said("show frob").is_err_and(|text| text.contains("Invalid command: show [frob]")));
         assert!(said("show vpn ipsec sa").is_err_and(|text| text.contains("/nonexistent.sock")));
         assert!(said("show log").is_err_and(|text| text.contains("fix: GET /v1/log")));
+    }
+
+    #[test]
+    fn a_server_that_ran_for_long_is_started_again_soon() {
+        let long = Duration::from_secs(16);
+        assert_eq!(pause_of(long, Duration::from_secs(59)), long);
+        assert_eq!(pause_of(long, Duration::from_secs(61)), PAUSE);
+    }
+
+    #[test]
+    fn a_supervisor_that_waits_ends_with_its_daemon() {
+        let (daemon, ours) = UnixStream::pair().expect("sockets");
+        assert!(!is_ended(&ours, PollFlags::empty(), Some(Duration::from_millis(1))).expect("polled"));
+        drop(daemon);
+        assert!(is_ended(&ours, PollFlags::empty(), Some(Duration::from_secs(600))).expect("polled"));
     }
 
     #[test]

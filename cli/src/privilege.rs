@@ -77,22 +77,6 @@ pub(crate) fn drop_all() -> Result<(), Failure> {
     forbid_dumps()
 }
 
-/// Bytes of memory that the HTTPS server may write to: clients could otherwise make it take those of the gateway.
-const SERVER_MEMORY: u64 = 1 << 30;
-/// The HTTPS server yields to the data path.
-const SERVER_NICE: i32 = 10;
-
-/// Limits the memory, the share of the processors and the system calls of the process that the network talks to.
-pub(crate) fn confine_server() -> Result<(), Failure> {
-    let most = Some(SERVER_MEMORY);
-    setrlimit(Resource::Data, Rlimit { current: most, maximum: most })?;
-    rustix::process::setpriority_process(None, SERVER_NICE)?;
-    if let Err(error) = filter::filter_server() {
-        tracing::warn!("system calls of the HTTPS server are not filtered: {error}");
-    }
-    Ok(())
-}
-
 /// The capability to read files regardless of their permissions.
 const READS: Capability = Capability::CAP_DAC_READ_SEARCH;
 

@@ -102,7 +102,10 @@ fn run_with(arguments: Arguments, state: Option<PathBuf>, engines: Engines) -> O
         machine::helper(&arguments.allowed, &arguments.config)?
     };
     let https = match state.as_deref().filter(|_| !arguments.no_https) {
-        Some(state) => https::start(&arguments.api, state, user.as_ref())?,
+        Some(state) => https::start(
+            https::Daemon { api: &arguments.api, state, config: &arguments.config },
+            user.as_ref(),
+        )?,
         None => HttpsConnection::Off,
     };
     // It ends with this process, whose end of the pipe it waits for.

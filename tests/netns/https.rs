@@ -67,6 +67,7 @@ fn requests_of_every_shape_are_answered_and_wrong_ones_refused() {
     assert!(!log.contains(KEY) && !log.contains("guess-"), "{log}");
     assert!(log.contains("192.168.77.2 test POST /configure 200"), "{log}");
     assert!(log.contains("192.168.77.2 sends wrong keys, and must wait"), "{log}");
+    assert!(!log.contains("192.168.77.2 - "), "requests without a key must not fill it: {log}");
     // What one source does is no other's fault.
     let own = router
         .lab
@@ -122,6 +123,42 @@ fn a_server_that_is_killed_is_started_again_and_the_daemon_goes_on() {
     };
     wait_until(PATIENCE, answers).expect("it answers");
     assert_eq!(router.get("service/https")["is_served"], true);
+}
+
+/// The other process, which starts the one that serves.
+fn supervisor(server: Pid) -> Option<Pid> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.as_raw_nonzero())).ok()?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    Pid::from_raw(parent.trim().parse().ok()?)
+}
+
+#[test]
+fn processes_that_nothing_starts_again_are_reported() {
+    let Some(router) = serving() else { return };
+    let serves = server(&router).expect("it serves");
+    let supervises = supervisor(serves).expect("it has a parent");
+    kill_process(supervises, Signal::KILL).expect("it is there");
+    kill_process(serves, Signal::KILL).expect("it is there");
+    wait_until(PATIENCE, || router.get("service/https")["is_served"] == false).expect("it is noticed");
+    let shown = router.get("service/https");
+    assert!(shown["problem"].as_str().is_some_and(|why| why.contains("fix: restart the daemon")), "{shown}");
+    assert!(router.site.logged().contains("the processes of the HTTPS server have ended"));
+    assert!(connect(&router, "b").is_err(), "clients must not wait for an answer");
+    router.commits(&["delete service https"]);
+}
+
+#[test]
+fn a_link_to_a_file_elsewhere_is_not_read() {
+    let Some(router) = serving() else { return };
+    let outside = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(outside.path(), "set system host-name outside\n").expect("ours");
+    let folder = router.site.state.join("config");
+    std::os::unix::fs::symlink(outside.path(), folder.join("link")).expect("the server has made the folder");
+    let form = format!("data={}", json!({ "op": "load", "file": "/config/link" }));
+    let (key, url) = (format!("key={KEY}"), format!("https://{ADDRESS}:{PORT}/config-file"));
+    let said = router.lab.run("b", "curl", &["-sk", "--form", &form, "--form", &key, &url]);
+    let said = said.expect("an answer");
+    assert!(said.contains("Permission denied"), "{said}\n{}", router.site.logged());
 }
 
 #[test]

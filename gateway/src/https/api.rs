@@ -21,6 +21,15 @@ impl Shown {
     }
 }
 
+impl Shown {
+    /// Shows another certificate; whether it is another one.
+    pub(super) fn renew(&self, fingerprint: &str) -> bool {
+        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = shown.fingerprint.replace(fingerprint.to_owned());
+        before.as_deref() != Some(fingerprint)
+    }
+}
+
 impl View for Shown {
     fn interfaces(&self) -> Vec<Arc<dyn Counters>> {
         Vec::new()

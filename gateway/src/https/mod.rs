@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Bytes of the network are parsed by another process, the HTTPS server (crate `https`): a fault there ends no tunnel, what it
-//! allocates is not the gateway's, and it has no key of a packet in memory. The daemon binds its sockets, so that the server
+//! allocates is not the gateway's, and it cannot read the memory of the data path. The daemon binds its sockets, so that the server
 //! needs no capability for a low port, and gives it salted hashes of the API keys in the place of the keys.
 
 mod api;

@@ -2,7 +2,7 @@
 //!
 //! A server that starts again says so, and gets the latest orders.
 
-use super::wire::{LONGEST, Orders, Report, Service};
+use super::wire::{LONGEST, MOST_SOCKETS, Orders, Report, Service};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -38,6 +38,9 @@ pub enum OrderError {
     /// The socket cannot be used.
     #[error("the HTTPS server cannot be reached: {0}\n  fix: restart the daemon")]
     Unreachable(io::Error),
+    /// The server and its supervisor have ended.
+    #[error("the processes of the HTTPS server have ended\n  fix: restart the daemon")]
+    Ended,
     /// It did not report in time.
     #[error("the HTTPS server does not answer\n  fix: see its messages in the log of the daemon")]
     Silent,
@@ -93,6 +96,11 @@ impl Process {
                 "keys and certificates are longer than {LONGEST} bytes"
             )));
         }
+        if sockets.len() > MOST_SOCKETS {
+            return Err(OrderError::Refused(format!(
+                "more than {MOST_SOCKETS} addresses cannot be listened on\n  fix: set service https listen-address ::, or name fewer"
+            )));
+        }
         let link = self.link()?;
         let copies: io::Result<Vec<OwnedFd>> = sockets.iter().map(BorrowedFd::try_clone_to_owned).collect();
         let mut latest = link.latest.lock().await;
@@ -114,6 +122,16 @@ impl Process {
             Some(error) => Err(OrderError::Refused(error)),
             None => Ok(report.fingerprint),
         }
+    }
+
+    /// Whether the server and its supervisor have ended: nothing can start them again.
+    pub fn has_ended(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.reports.has_changed().is_err())
+    }
+
+    /// The fingerprint of the certificate that the server has reported last: it renews its own.
+    pub fn fingerprint(&self) -> Option<String> {
+        self.link.as_ref().and_then(|link| link.reports.borrow().fingerprint.clone())
     }
 
     fn link(&mut self) -> Result<&mut Link, OrderError> {
@@ -153,6 +171,8 @@ async fn listen(stream: Arc<UnixStream>, latest: Arc<Mutex<Latest>>, reports: wa
         }
         reports.send_replace(report);
     }
+    // No server will ask for them again.
+    latest.lock().await.sockets.clear();
 }
 
 /// Reads from a socket that others write to.
@@ -193,10 +213,43 @@ impl Latest {
 
 fn send(stream: &UnixStream, bytes: &[u8], sockets: &[OwnedFd]) -> io::Result<usize> {
     let sockets: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(super::wire::MOST_SOCKETS))];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_SOCKETS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut room);
     if !sockets.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&sockets)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     Ok(sendmsg(stream, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn more_sockets_than_can_be_passed_are_refused_with_a_fix() {
+        let (ours, _theirs) = StdStream::pair().expect("sockets");
+        ours.set_nonblocking(true).expect("ours");
+        let mut process = Process::new(Connection::Inherited(ours));
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let sockets = vec![socket.as_fd(); MOST_SOCKETS + 1];
+        let error = process.order(Some(Service::default()), &sockets).await.expect_err("too many");
+        assert!(error.to_string().contains("fix: set service https listen-address"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_has_ended_is_noticed() {
+        let (ours, theirs) = StdStream::pair().expect("sockets");
+        ours.set_nonblocking(true).expect("ours");
+        let mut process = Process::new(Connection::Inherited(ours));
+        process.link().expect("connected");
+        assert!(!process.has_ended(), "it has not started yet");
+        drop(theirs);
+        timeout(PATIENCE, async {
+            while !process.has_ended() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .expect("noticed");
+    }
 }

@@ -9,6 +9,7 @@
 use super::api::Shown;
 use super::listeners::{ListenError, Listeners};
 use super::model;
+use super::process::{OrderError, Process};
 use super::wire::{self, Service as Wanted};
 use crate::host::wants::Wants;
 use crate::service::{
@@ -102,6 +103,7 @@ impl Service for HttpsService {
 
     fn maintain<'a>(&'a mut self, context: &'a Context) -> Work<'a, ()> {
         Box::pin(async {
+            self.follow(&*context.https.lock().await);
             if self.is_waiting {
                 let served = self.served.clone();
                 match self.serve(served.as_deref(), context).await {
@@ -136,6 +138,23 @@ fn path() -> Path {
 }
 
 impl HttpsService {
+    /// Notes that the server has another certificate, or that it has ended.
+    fn follow(&mut self, process: &Process) {
+        if self.is_waiting || self.served.is_none() {
+            return;
+        }
+        if process.has_ended() {
+            self.is_waiting = true;
+            tracing::error!("{}", OrderError::Ended);
+            return;
+        }
+        if let Some(fingerprint) = process.fingerprint()
+            && self.shown.renew(&fingerprint)
+        {
+            tracing::info!("API over HTTPS has a new certificate, SHA-256 {fingerprint}");
+        }
+    }
+
     /// Has the server do what is wanted.
     async fn serve(&mut self, wanted: Option<&Https>, context: &Context) -> Result<(), Refusal> {
         let outcome = self.order(wanted, context).await;
@@ -160,6 +179,11 @@ impl HttpsService {
     async fn order(&mut self, wanted: Option<&Https>, context: &Context) -> Result<Option<String>, Refusal> {
         let refused = |error| Refusal::new(error, false);
         let mut process = context.https.lock().await;
+        if process.has_ended() {
+            // Clients of a socket that no process accepts from would wait.
+            self.listeners.keep(|_| false);
+            return if wanted.is_some() { Err(refused(OrderError::Ended)) } else { Ok(None) };
+        }
         let is_kept = |address: &SocketAddr| wanted.is_some_and(|it| it.listen.contains_key(address));
         if self.listeners.keep(is_kept) || wanted.is_none() {
             // The server lets go of them, too: one for all addresses keeps one for a single address from being bound.

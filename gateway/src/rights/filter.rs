@@ -28,9 +28,49 @@ pub fn filter_process() -> Result<(), FilterError> {
 
 /// Filters a process like that, in which what no gateway does fails instead of ending it: an operational command of the HTTPS
 /// server may want to start a program.
+///
+/// The daemon is a process of the same user: what would end or slow it is refused too, such as signals.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub fn filter_server() -> Result<(), FilterError> {
-    let server = [calls::EVERYWHERE, calls::PACKETS, calls::CONTROL].concat();
-    apply(&server, SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow)
+    use libc::{SYS_fcntl, SYS_ioctl, SYS_prlimit64, SYS_tgkill};
+    use seccompiler::SeccompCmpOp;
+    // asm-generic/fcntl.h: F_SETOWN, F_SETSIG, F_SETOWN_EX; asm-generic/sockios.h: FIOSETOWN, SIOCSPGRP
+    const OWNERS: [u32; 3] = [8, 10, 15];
+    const OWNERS_BY_IOCTL: [u32; 2] = [0x8901, 0x8902];
+    let all = [calls::EVERYWHERE, calls::PACKETS, calls::CONTROL].concat();
+    let server = all.into_iter().filter(|call| !calls::NOT_OF_SERVER.contains(call));
+    let mut rules: Rules = server.map(|call| (call, Vec::new())).collect();
+    let own = std::process::id();
+    rules.insert(SYS_tgkill, vec![argument(0, SeccompCmpOp::Eq, &[own])?]);
+    rules.insert(
+        SYS_prlimit64,
+        vec![argument(0, SeccompCmpOp::Eq, &[0])?, argument(0, SeccompCmpOp::Eq, &[own])?],
+    );
+    // A descriptor that becomes ready may send any signal to its owner.
+    rules.insert(SYS_fcntl, vec![argument(1, SeccompCmpOp::Ne, &OWNERS)?]);
+    rules.insert(SYS_ioctl, vec![argument(1, SeccompCmpOp::Ne, &OWNERS_BY_IOCTL)?]);
+    install(rules, SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow)
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub fn filter_server() -> Result<(), FilterError> {
+    Err(FilterError::Architecture)
+}
+
+/// The rule that an argument of a call compares so with each of some values.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn argument(
+    index: u8,
+    compares: seccompiler::SeccompCmpOp,
+    values: &[u32],
+) -> Result<seccompiler::SeccompRule, FilterError> {
+    use seccompiler::{SeccompCmpArgLen, SeccompCondition, SeccompRule};
+    let condition = |value: &u32| {
+        SeccompCondition::new(index, SeccompCmpArgLen::Dword, compares.clone(), u64::from(*value))
+    };
+    let conditions = values.iter().map(condition).collect::<Result<Vec<_>, _>>();
+    let rule = conditions.and_then(SeccompRule::new);
+    Ok(rule.map_err(seccompiler::Error::from)?)
 }
 
 /// Filters the calling thread, which carries packets between descriptors that are open.
@@ -46,9 +86,17 @@ fn only(allowed: &[c_long]) -> Result<(), FilterError> {
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn apply(listed: &[c_long], others: SeccompAction, these: SeccompAction) -> Result<(), FilterError> {
+    install(listed.iter().map(|&call| (call, Vec::new())).collect(), others, these)
+}
+
+/// For each call the rules of which one must hold; none for a call that is listed whatever its arguments are.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+type Rules = std::collections::BTreeMap<c_long, Vec<seccompiler::SeccompRule>>;
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn install(rules: Rules, others: SeccompAction, these: SeccompAction) -> Result<(), FilterError> {
     use seccompiler::{BpfProgram, SeccompFilter, TargetArch, apply_filter};
     let target = TargetArch::try_from(ARCH).map_err(|_| FilterError::Architecture)?;
-    let rules = listed.iter().map(|&call| (call, Vec::new())).collect();
     let program = SeccompFilter::new(rules, others, these, target).and_then(BpfProgram::try_from);
     Ok(apply_filter(&program.map_err(seccompiler::Error::from)?)?)
 }
@@ -129,6 +177,9 @@ mod calls {
         #[cfg(target_arch = "x86_64")] SYS_time,
     ];
 
+    /// What the HTTPS server needs not, of the calls of the daemon: it could end the daemon, slow it, or leave its namespace.
+    pub const NOT_OF_SERVER: &[c_long] = &[SYS_kill, SYS_setpriority, SYS_setns, SYS_seccomp, SYS_listen, SYS_mlockall];
+
     /// What no gateway does, and an attacker would: other programs, other processes, the kernel's modules and mounts, other
     /// users.
     pub const NEVER: &[c_long] = &[
@@ -170,6 +221,29 @@ mod tests {
             std::os::unix::process::CommandExt::exec(&mut Command::new("/bin/true")).raw_os_error()
         });
         assert_eq!(error, Some(libc::ENOSYS));
+    }
+
+    #[test]
+    fn the_https_server_neither_signals_nor_limits_another_process() {
+        use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, prlimit};
+        let mut other = Command::new("/bin/sleep").arg("60").spawn().expect("it starts");
+        let id = Pid::from_child(&other);
+        let (killed, limited, socket, itself) = in_a_thread(move || {
+            filter_server().expect("this kernel filters");
+            let limit = getrlimit(Resource::Nofile);
+            let udp = std::net::UdpSocket::bind("127.0.0.1:0").expect("it may");
+            (
+                kill_process(id, Signal::KILL).err(),
+                prlimit(Some(id), Resource::Nofile, limit).err(),
+                rustix::io::ioctl_fionbio(&udp, true).err(),
+                rustix::process::setrlimit(Resource::Nofile, getrlimit(Resource::Nofile)).err(),
+            )
+        });
+        assert_eq!((killed, limited), (Some(Errno::NOSYS), Some(Errno::NOSYS)));
+        assert_eq!((socket, itself), (None, None), "what is its own it may change");
+        assert!(other.try_wait().expect("it is ours").is_none(), "it runs on");
+        other.kill().expect("it is ours");
+        other.wait().expect("it ends");
     }
 
     #[test]
