@@ -13,8 +13,6 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
 
-/// A certificate that expires sooner is made anew.
-const LEFT: Duration = Duration::from_secs(24 * 3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Clients whose clock is behind accept a new certificate too.
 const BEFORE: Duration = DAY;
@@ -47,7 +45,16 @@ pub(crate) struct Identity {
 /// The certificate kept in a folder; a new one if there is none for these names, or if it expires.
 pub(crate) fn own(folder: &Path, names: BTreeSet<String>, days: u32) -> Result<Identity, CertificateError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    if let Some(kept) = kept(folder, &names, now) {
+    own_at(now, folder, names, days)
+}
+
+fn own_at(
+    now: Duration,
+    folder: &Path,
+    names: BTreeSet<String>,
+    days: u32,
+) -> Result<Identity, CertificateError> {
+    if let Some(kept) = kept(folder, &names, now + least_left(days)) {
         return Ok(kept);
     }
     let expires = now + DAY * days;
@@ -69,9 +76,14 @@ const CERTIFICATE: &str = "certificate.pem";
 const KEY: &str = "key.pem";
 const MADE: &str = "made.json";
 
-fn kept(folder: &Path, names: &BTreeSet<String>, now: Duration) -> Option<Identity> {
+/// A certificate that is valid for less than this is made anew: a day, or half of a shorter lifetime.
+fn least_left(days: u32) -> Duration {
+    DAY.min(DAY * days / 2)
+}
+
+fn kept(folder: &Path, names: &BTreeSet<String>, until: Duration) -> Option<Identity> {
     let made: Made = serde_json::from_slice(&fs::read(folder.join(MADE)).ok()?).ok()?;
-    if made.names != *names || Duration::from_secs(made.expires) < now + LEFT {
+    if made.names != *names || Duration::from_secs(made.expires) < until {
         return None;
     }
     let certificate = CertificateDer::from_pem_file(folder.join(CERTIFICATE)).ok()?;
@@ -103,15 +115,22 @@ mod tests {
     fn a_certificate_is_kept_until_its_names_change_or_it_expires() {
         let folder = tempfile::tempdir().expect("a folder");
         let folder = folder.path().join("https");
-        let made = |names: &BTreeSet<String>, days| own(&folder, names.clone(), days).expect("made").chain;
+        let now = Duration::from_secs(1_800_000_000);
+        let at = |now, names: &BTreeSet<String>, days| {
+            own_at(now, &folder, names.clone(), days).expect("made").chain
+        };
+        let made = |names: &BTreeSet<String>, days| at(now, names, days);
         let wanted = names(&["localhost", "192.0.2.1"]);
         let first = made(&wanted, 365);
         assert_eq!(made(&wanted, 365), first);
         let mode = |name: &str| fs::metadata(folder.join(name)).expect("there").mode() & 0o777;
         assert_eq!((mode(KEY), mode(".")), (0o600, 0o700));
+        assert_eq!(at(now + 363 * DAY, &wanted, 365), first);
+        assert_ne!(at(now + 365 * DAY, &wanted, 365), first, "it has less than a day left");
         let short = made(&names(&["localhost"]), 1);
         assert_ne!(short, first);
-        assert_ne!(made(&names(&["localhost"]), 1), short, "it has less than a day left");
+        assert_eq!(at(now + DAY / 3, &names(&["localhost"]), 1), short, "a short one is not made each time");
+        assert_ne!(at(now + DAY, &names(&["localhost"]), 1), short);
         fs::write(folder.join(KEY), "nothing").expect("ours");
         assert_ne!(made(&wanted, 365), first);
     }

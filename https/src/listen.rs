@@ -31,9 +31,10 @@ const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/jso
     Content-Length: 91\r\n\r\n\
     {\"success\": false, \"data\": null, \"error\": \"this port speaks HTTPS: write https:// instead\"}";
 
-/// What is listened on, and the connections that came.
+/// The listening tasks, the TLS settings of new connections, and the open connections.
 pub(crate) struct Front {
     listening: Mutex<Vec<AbortHandle>>,
+    tls: Mutex<Option<Arc<ServerConfig>>>,
     connections: Mutex<Connections<Source>>,
 }
 
@@ -41,6 +42,7 @@ impl Default for Front {
     fn default() -> Self {
         Self {
             listening: Mutex::default(),
+            tls: Mutex::default(),
             connections: Mutex::new(Connections::new(CONNECTIONS, OF_SOURCE)),
         }
     }
@@ -51,6 +53,15 @@ impl Front {
     pub(crate) fn close(&self) {
         let listening = std::mem::take(&mut *self.listening.lock().unwrap_or_else(PoisonError::into_inner));
         listening.iter().for_each(AbortHandle::abort);
+    }
+
+    /// Secures connections like this from now on.
+    pub(crate) fn secure(&self, config: Arc<ServerConfig>) {
+        *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = Some(config);
+    }
+
+    pub(crate) fn acceptor(&self) -> Option<TlsAcceptor> {
+        self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone().map(TlsAcceptor::from)
     }
 }
 
@@ -72,22 +83,16 @@ pub(crate) fn open(
         listeners.push((TcpListener::from_std(socket.into())?, clients));
     }
     front.close();
-    let acceptor = TlsAcceptor::from(config);
+    front.secure(config);
     let tasks = listeners.into_iter().map(|(listener, clients)| {
-        let (front, acceptor, app) = (Arc::clone(front), acceptor.clone(), Arc::clone(app));
-        tokio::spawn(accept(listener, clients, acceptor, front, app)).abort_handle()
+        let (front, app) = (Arc::clone(front), Arc::clone(app));
+        tokio::spawn(accept(listener, clients, front, app)).abort_handle()
     });
     *front.listening.lock().unwrap_or_else(PoisonError::into_inner) = tasks.collect();
     Ok(())
 }
 
-async fn accept(
-    listener: TcpListener,
-    clients: Vec<IpNet>,
-    acceptor: TlsAcceptor,
-    front: Arc<Front>,
-    app: Arc<App>,
-) {
+async fn accept(listener: TcpListener, clients: Vec<IpNet>, front: Arc<Front>, app: Arc<App>) {
     loop {
         let (stream, address) = match listener.accept().await {
             Ok((stream, peer)) => (stream, peer.ip().to_canonical()),
@@ -101,6 +106,7 @@ async fn accept(
             tracing::debug!("https: {address} is none of: service https allow-client");
             continue;
         }
+        let Some(acceptor) = front.acceptor() else { continue };
         let source = Source::of(address);
         let mut connections = front.connections.lock().unwrap_or_else(PoisonError::into_inner);
         if !connections.make_room(&source) {
@@ -108,7 +114,7 @@ async fn accept(
             continue;
         }
         let deadline = Deadline::after(PATIENCE);
-        let served = serve(stream, source, acceptor.clone(), deadline.clone(), Arc::clone(&app));
+        let served = serve(stream, source, acceptor, deadline.clone(), Arc::clone(&app));
         connections.add(source, tokio::spawn(served).abort_handle(), deadline);
     }
 }
