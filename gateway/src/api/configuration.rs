@@ -4,7 +4,7 @@ use super::Shown;
 use super::model::{
     Commit, Committed, Confirm, Confirmed, InForce, Problem, Revision, RevisionText, Saved, SecretText,
 };
-use super::server::{COMMIT, problem, unreadable};
+use super::server::{COMMIT, misplaced, problem, unreadable};
 use super::status::{ordered, without_file};
 use crate::daemon::archive::ArchiveError;
 use crate::daemon::candidate::split;
@@ -12,7 +12,7 @@ use crate::daemon::order::Order;
 use crate::daemon::rejected::Rejected;
 use crate::daemon::transactions::apart;
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::JsonRejection;
+use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -46,7 +46,11 @@ async fn revisions(State(shown): State<Shown>) -> Result<Json<Vec<Revision>>, Re
     Ok(Json(ledger.revisions()))
 }
 
-async fn revision(State(shown): State<Shown>, Path(number): Path<u64>) -> Result<Response, Response> {
+async fn revision(
+    State(shown): State<Shown>,
+    number: Result<Path<u64>, PathRejection>,
+) -> Result<Response, Response> {
+    let Path(number) = number.map_err(|rejection| misplaced(&rejection))?;
     let answer = archived(&shown, number, StatusCode::NOT_FOUND).await?;
     Ok(with_secrets(&answer, answer.text.as_str().len()))
 }

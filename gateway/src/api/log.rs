@@ -2,8 +2,11 @@
 
 use super::lock;
 use super::model::{Log, LogLine};
+use super::server::misplaced;
 use axum::Json;
 use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
+use axum::response::Response;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Mutex;
@@ -58,10 +61,15 @@ impl Write for Keeper {
 }
 
 pub(super) async fn all() -> Json<Log> {
-    after(Path(0)).await
+    later(0)
 }
 
-pub(super) async fn after(Path(number): Path<u64>) -> Json<Log> {
+pub(super) async fn after(number: Result<Path<u64>, PathRejection>) -> Result<Json<Log>, Response> {
+    let Path(number) = number.map_err(|rejection| misplaced(&rejection))?;
+    Ok(later(number))
+}
+
+fn later(number: u64) -> Json<Log> {
     Json(Log { lines: lock(&RECENT).after(number) })
 }
 

@@ -65,9 +65,24 @@ const fn error<T: JsonSchema>(status: u16, about: &'static str) -> Error {
     Error { status, about, answer: SchemaGenerator::subschema_for::<T> }
 }
 
+/// Two sessions of a conflict, or a daemon without a configuration file.
+struct Refused;
+
+impl JsonSchema for Refused {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Refused".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let (conflicts, problem) =
+            (generator.subschema_for::<Conflicts>(), generator.subschema_for::<Problem>());
+        schemars::json_schema!({ "anyOf": [conflicts, problem] })
+    }
+}
+
 const NO_FILE: Error = error::<Problem>(409, "This daemon has no configuration file");
 const COMMIT_ERRORS: &[Error] = &[
-    error::<Conflicts>(409, "Others have changed the same meanwhile"),
+    error::<Refused>(409, "Others have changed the same meanwhile; or this daemon has no configuration file"),
     error::<Problem>(410, "The base is no longer in the archive"),
     error::<CommitErrors>(422, "The configuration is wrong: all errors"),
     error::<Problem>(423, "Another commit must be confirmed first"),
@@ -75,7 +90,7 @@ const COMMIT_ERRORS: &[Error] = &[
     error::<Problem>(507, "The disk is full"),
 ];
 const EDIT_ERRORS: &[Error] = &[
-    error::<Conflicts>(409, "Others have changed the same meanwhile"),
+    error::<Refused>(409, "Others have changed the same meanwhile; or this daemon has no configuration file"),
     error::<Problem>(410, "The base is no longer in the archive"),
     error::<CommitErrors>(422, "The configuration is wrong: all errors"),
     error::<Problem>(423, "Another commit must be confirmed first"),
@@ -129,13 +144,13 @@ static OPERATIONS: &[Operation] = &[
     get::<InForce>("/v1/configuration", "The configuration in force as lines of set").fails(&[NO_FILE]),
     get::<Vec<Revision>>("/v1/configuration/revisions", "All revisions, the newest first").fails(&[NO_FILE]),
     get::<RevisionText>("/v1/configuration/revisions/{number}", "A revision as lines of set")
-        .fails(&[error::<Problem>(404, "There is no such revision")]),
+        .fails(&[NO_FILE, error::<Problem>(404, "There is no such revision")]),
     post::<Committed>("/v1/configuration/commit", "Change the configuration by lines of set and delete")
         .takes::<Commit>()
         .fails(COMMIT_ERRORS),
     post::<Confirmed>("/v1/configuration/confirm", "Keep a commit that has to be confirmed")
         .takes::<Confirm>()
-        .fails(&[error::<Problem>(423, "No commit waits to be confirmed")]),
+        .fails(&[NO_FILE, error::<Problem>(423, "No commit waits to be confirmed")]),
     post::<()>("/v1/configuration/saved", "Tell that the configuration was written to the file")
         .takes::<Saved>(),
     get::<wireguard::model::Interfaces>("/v1/interfaces/wireguard", "WireGuard interfaces and their peers"),
@@ -154,6 +169,8 @@ static OPERATIONS: &[Operation] = &[
     get::<Log>("/v1/log", "The last lines of the log"),
     get::<Log>("/v1/log/{after}", "The lines of the log after a number"),
 ];
+
+const KEY: &str = "A key of `service https api keys`, over HTTPS; the Unix socket needs none";
 
 /// Answers the request for it.
 pub(super) async fn serve() -> Json<Value> {
@@ -183,7 +200,14 @@ pub fn document() -> Value {
                             then are kept, and a conflict is refused.",
         },
         "paths": paths,
-        "components": { "schemas": generator.take_definitions(true) },
+        "security": [{}, { "bearer": [] }, { "header": [] }],
+        "components": {
+            "schemas": generator.take_definitions(true),
+            "securitySchemes": {
+                "bearer": { "type": "http", "scheme": "bearer", "description": KEY },
+                "header": { "type": "apiKey", "in": "header", "name": "X-API-Key", "description": KEY },
+            },
+        },
     })
 }
 
@@ -194,6 +218,8 @@ impl Operation {
         for error in self.errors {
             answers.insert(error.status.to_string(), content(error.about, (error.answer)(generator)));
         }
+        let other = content("Any other error", generator.subschema_for::<Problem>());
+        answers.insert("default".to_owned(), other);
         let mut described = json!({ "summary": self.about, "operationId": self.id(), "responses": answers });
         let parameters = self.parameters();
         if !parameters.is_empty() {
@@ -243,8 +269,12 @@ fn edit_parameters(needs_base: bool) -> Vec<Value> {
             "name": "If-Match", "in": "header", "required": needs_base, "description": about,
             "schema": { "type": "string" }
         }),
-        in_query("user", "string", "Who commits, for the list of revisions"),
-        in_query("comment", "string", "What is said of the commit"),
+        in_query(
+            "user",
+            "string",
+            "The user who commits, for the list of revisions; over HTTPS, the name of the key",
+        ),
+        in_query("comment", "string", "The comment of the commit, for the list of revisions"),
         in_query("confirm_minutes", "integer", "Undo it after so many minutes unless it is confirmed"),
         in_query("check_only", "boolean", "Only validate"),
     ]

@@ -7,7 +7,7 @@ use super::connections::{Connections, Deadline};
 use super::model::Problem;
 use crate::unix_socket::Listener;
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::JsonRejection;
+use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
@@ -209,7 +209,18 @@ pub(crate) fn problem(status: StatusCode, error: impl Into<String>, fix: impl In
 
 /// The error for a request body that cannot be parsed.
 pub(crate) fn unreadable(rejection: &JsonRejection) -> Response {
-    problem(rejection.status(), rejection.body_text(), "send JSON, with content-type: application/json")
+    // JSON of a wrong type: 422 is for a wrong configuration, with all its errors.
+    let status = match rejection.status() {
+        StatusCode::UNPROCESSABLE_ENTITY => StatusCode::BAD_REQUEST,
+        other => other,
+    };
+    problem(status, rejection.body_text(), "send JSON, with content-type: application/json")
+}
+
+/// The error for a path with a word of a wrong type.
+pub(crate) fn misplaced(rejection: &PathRejection) -> Response {
+    let why = rejection.body_text();
+    problem(StatusCode::BAD_REQUEST, why, "write a number there: /v1/openapi.json has the type")
 }
 
 #[cfg(test)]

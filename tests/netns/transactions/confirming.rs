@@ -33,7 +33,7 @@ impl Router {
 fn only_the_commit_that_is_named_is_confirmed() {
     let Some(router) = Router::new() else { return };
     assert_eq!(router.tries(&[&mtu(1300)]), 2);
-    assert_eq!(router.post("configuration/confirm", &json!({})).0, 422, "which one?");
+    assert_eq!(router.post("configuration/confirm", &json!({})).0, 400, "which one?");
     for other in [0, 1, 3] {
         let (status, answer) = router.confirms(other);
         let error = answer["error"].as_str().unwrap_or_default();

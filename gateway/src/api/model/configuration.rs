@@ -114,7 +114,7 @@ pub struct Revision {
     pub user: String,
     /// What made it.
     pub via: Via,
-    /// What its author said of it.
+    /// The comment of the commit.
     pub comment: Option<String>,
     /// The commit must be confirmed, and is not yet.
     pub confirm: Option<Unconfirmed>,
@@ -139,17 +139,17 @@ pub struct Commit {
     pub base: u64,
     /// Lines of `set` and `delete` with whole paths and words.
     pub edits: Vec<SecretText>,
-    /// What is said of it.
+    /// Its comment, for the list of revisions.
     #[serde(default)]
     pub comment: Option<String>,
-    /// Who asks.
+    /// The user who commits.
     pub user: String,
-    /// What asks.
+    /// The kind of client that sends it.
     pub via: Via,
     /// Undo it after so many minutes unless it is confirmed.
     #[serde(default)]
     pub confirm_minutes: Option<u32>,
-    /// Only say what would happen.
+    /// Only validate it: nothing is changed.
     #[serde(default)]
     pub check_only: bool,
 }

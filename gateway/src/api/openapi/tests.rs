@@ -94,6 +94,19 @@ fn the_schema_of_the_configuration_is_that_of_the_grammar() {
 }
 
 #[test]
+fn every_operation_has_an_answer_for_any_other_error_and_a_key() {
+    let document = document();
+    for (path, operations) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in operations.as_object().expect("operations") {
+            let other = &operation["responses"]["default"]["content"]["application/json"]["schema"]["$ref"];
+            assert_eq!(other, "#/components/schemas/Problem", "{method} {path}");
+        }
+    }
+    assert_eq!(document["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");
+    assert_eq!(document["security"], json!([{}, { "bearer": [] }, { "header": [] }]));
+}
+
+#[test]
 fn operations_have_names_of_their_own() {
     let names: BTreeSet<String> = OPERATIONS.iter().map(Operation::id).collect();
     assert_eq!(names.len(), OPERATIONS.len());

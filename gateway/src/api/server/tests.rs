@@ -70,7 +70,8 @@ async fn a_wrong_request_gets_an_error_with_a_fix() {
         ("POST", "/v1/drops", "", 405, "POST"),
         ("DELETE", "/v1/vpn/ipsec/reset", "", 405, "DELETE"),
         ("POST", "/v1/vpn/ipsec/reset", "{", 400, "JSON"),
-        ("POST", "/v1/vpn/ipsec/reset", "{\"peer\": 7}", 422, "peer"),
+        ("POST", "/v1/vpn/ipsec/reset", "{\"peer\": 7}", 400, "peer"),
+        ("GET", "/v1/log/x", "", 400, "Cannot parse"),
         ("POST", "/v1/vpn/ipsec/reset", &large, 413, "at most 65536 bytes"),
         ("GET", "/v1/drops", &large, 413, "at most 65536 bytes"),
     ] {
