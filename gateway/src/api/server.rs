@@ -31,6 +31,8 @@ pub(super) const TREE: &str = "/v1/configuration/tree";
 
 /// Bytes of a request's head.
 const LONGEST_HEAD: usize = 64 << 10;
+/// Bytes a second that a client must take of an answer.
+const SLOWEST: u64 = 16 << 10;
 /// JSON values of a body: each takes tens of bytes in memory, but may have only two in the body.
 const MOST_VALUES: usize = 1 << 20;
 
@@ -108,7 +110,7 @@ where
         let (answered, deadline) = (answer(request), restarted.clone());
         async move {
             let response = answered.await;
-            deadline.restart(patience);
+            deadline.restart(patience + time_to_take(response.body()));
             Ok::<_, Infallible>(response)
         }
     });
@@ -123,6 +125,11 @@ where
         }
         () = deadline.passed() => tracing::debug!("api: a client was idle or slow for {patience:?}"),
     }
+}
+
+/// The time that a client on a slow link may take for an answer, beyond that for a short one.
+fn time_to_take(answer: &Body) -> Duration {
+    Duration::from_secs(answer.size_hint().lower() / SLOWEST)
 }
 
 /// Reads a whole request, and answers it.

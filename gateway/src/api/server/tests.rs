@@ -159,6 +159,24 @@ async fn a_client_that_is_idle_after_its_answer_is_left() {
 }
 
 #[tokio::test]
+async fn a_long_answer_may_take_longer_on_a_slow_link() {
+    let patience = Duration::from_millis(300);
+    let (mut client, server) = tokio::io::duplex(64 << 10);
+    let answer = |_| std::future::ready(Response::new(Body::from(vec![b'x'; 2 << 20])));
+    tokio::spawn(converse(server, patience, Deadline::after(patience), answer));
+    client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.expect("it is read");
+    let (mut part, mut taken) = (vec![0; 64 << 10], 0);
+    loop {
+        match timeout(LONG, client.read(&mut part)).await.expect("in time").expect("read") {
+            0 => break,
+            count => taken += count,
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(taken > 2 << 20, "{taken}: it was cut off");
+}
+
+#[tokio::test]
 async fn a_thousand_connections_do_not_block_another_client() {
     // So long that no deadline passes during the test.
     let limits = Limits { patience: LONG * 10, ..Limits::USUAL };
