@@ -7,10 +7,11 @@ use crate::reply::header_key;
 use crate::source::Source;
 use crate::{typed, vyos};
 use axum::http::request::Parts;
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::Response;
 use gateway::api::connections::Deadline;
 use gateway::api::server::{Unread, whole};
+use http_body_util::BodyExt;
 use hyper::Request;
 use hyper::body::{Body as _, Bytes, Incoming};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ const LONGEST: usize = 64 << 10;
 const LONGEST_CONFIGURATION: usize = 16 << 20;
 /// How long such a request may take.
 const LONG_PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes of a refused request that are read and forgotten.
+const DISCARDED: usize = 1 << 20;
 /// Characters of a path in the log.
 const LONGEST_SHOWN: usize = 100;
 
@@ -57,10 +60,7 @@ async fn respond(
         key => match app.client(key.as_deref().map(Vec::as_slice), source).await {
             Ok(client) => Some(client),
             Err(denied) => {
-                if is_short(&body) {
-                    // What is closed unread resets the connection, and the client loses the answer.
-                    let _ = whole(body, LONGEST).await;
-                }
+                discard(&head.headers, body).await;
                 return (None, if is_typed { typed::denial(denied) } else { vyos::denial(denied) });
             }
         },
@@ -104,6 +104,16 @@ fn is_short(body: &Incoming) -> bool {
     body.size_hint().upper().is_some_and(|upper| upper <= LONGEST as u64)
 }
 
+/// Reads the beginning of a body that is refused: one that is closed unread resets the connection, and a client that still sends
+/// loses the answer. A client that waits for leave to send gets the answer instead.
+async fn discard(headers: &HeaderMap, mut body: Incoming) {
+    let mut left = DISCARDED;
+    while left > 0 && !headers.contains_key(header::EXPECT) {
+        let Some(Ok(frame)) = body.frame().await else { return };
+        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+    }
+}
+
 /// The whole body, if it is not too long; with its room if it is long.
 async fn read<'a>(
     app: &'a App,
@@ -119,6 +129,12 @@ async fn read<'a>(
         "/configure" | "/configure-section" | "/config-file" | "/v1/configuration/commit" | typed::TREE
     );
     let longest = if may_be_long { LONGEST_CONFIGURATION } else { LONGEST };
+    let too_large =
+        || Refused::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a request has at most {longest} bytes here"));
+    if body.size_hint().lower() > longest as u64 {
+        discard(&head.headers, body).await;
+        return Err(too_large());
+    }
     let room = if may_be_long && !is_short(&body) {
         let room = if is_known {
             deadline.suspend();
@@ -135,9 +151,7 @@ async fn read<'a>(
         None
     };
     let body = whole(body, longest).await.map_err(|unread| match unread {
-        Unread::TooLarge => {
-            Refused::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a request has at most {longest} bytes here"))
-        }
+        Unread::TooLarge => too_large(),
         Unread::Incomplete(error) => Refused::bad(format!("the request is incomplete: {error}")),
     })?;
     Ok((body, room))

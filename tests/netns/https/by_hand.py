@@ -188,7 +188,7 @@ def long_bodies():
     # A key of a header is checked before the body, which is not asked for.
     refused = begin("/v1/configuration/commit HTTP/1.1", b"Expect: 100-continue\r\nContent-Length: 100000\r\n\r\n")
     assert refused.recv(12) == b"HTTP/1.1 401"
-    status, answer = send("POST", "/v1/reload", "x" * 70_000, bearer)
+    status, answer = send("POST", "/v1/reload", "x" * 700_000, bearer)
     assert status == 413 and answer["error"] and answer["fix"], (status, answer)
     status, answer = send("POST", "/v1/configuration/commit", '{"base": 1}', bearer)
     assert status == 400 and answer["fix"], (status, answer)
