@@ -4,6 +4,7 @@
 //! [`wireguard`] and [`ipsec`] start pairs of gateways, [`traffic`] sends traffic through them.
 #![forbid(unsafe_code)]
 
+pub mod files;
 pub mod ipsec;
 pub mod postern;
 pub mod strongswan;

@@ -1,19 +1,19 @@
 //! `postern backup` and `postern restore`, with a machine below a folder. Needs no root.
 
 use crate::support::postern;
+use lab::files::Files;
 use std::fs::{self, Permissions};
+use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use tempfile::TempDir;
 
 const KEY: &str = "YAnz5TF+lXXJte14tji3zlMNftft3s+fYzyBdnGPWlM=";
 
-struct Machine(TempDir);
+struct Machine(Files);
 
 impl Machine {
     fn new() -> Self {
-        let machine = Self(tempfile::tempdir().expect("a folder"));
+        let machine = Self(Files::default());
         let text = format!(
             "set interfaces wireguard wg0 address 10.0.0.1/24\nset interfaces wireguard wg0 private-key {KEY}\n\
              set pki ca home crl-file {}\n",
@@ -27,22 +27,12 @@ impl Machine {
         machine
     }
 
-    fn at(&self, path: &str) -> PathBuf {
-        self.0.path().join(path)
-    }
-
-    fn named(&self, path: &str) -> String {
-        self.at(path).display().to_string()
-    }
-
     fn write(&self, path: &str, text: &str) {
-        fs::create_dir_all(self.at(path).parent().expect("a folder")).expect("ours");
-        fs::write(self.at(path), text).expect("ours");
-        fs::set_permissions(self.at(path), Permissions::from_mode(0o600)).expect("ours");
+        self.0.write(path, text, 0o600);
     }
 
     fn read(&self, path: &str) -> String {
-        fs::read_to_string(self.at(path)).unwrap_or_default()
+        self.0.read(path).unwrap_or_default()
     }
 
     fn command(&self, verb: &str, words: &[&str]) -> Command {
@@ -67,6 +57,14 @@ impl Machine {
         self.command("restore", &[&["--api", &api, "--allow", &scripts], words].concat())
             .output()
             .expect("it runs")
+    }
+}
+
+impl Deref for Machine {
+    type Target = Files;
+
+    fn deref(&self) -> &Files {
+        &self.0
     }
 }
 

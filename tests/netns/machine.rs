@@ -5,15 +5,15 @@ mod guide;
 mod programs;
 
 use crate::support::{PATIENCE, lab, postern};
+use lab::files::Files;
 use lab::postern::Postern;
 use lab::{Lab, Process, wait_until};
 use rustix::process::Signal;
 use std::fs::{self, Permissions};
+use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 /// What waits is looked at every 15 seconds.
 const LOOKED_AT: Duration = Duration::from_secs(60);
@@ -26,28 +26,21 @@ const SYSLOG: &str = "etc/rsyslog.d/postern.conf";
 const BACKLOG: &str = "proc/sys/net/core/netdev_max_backlog";
 
 /// The files of a machine.
-struct Root(TempDir);
+struct Root(Files);
 
 impl Root {
     fn new() -> Self {
-        let root = Self(tempfile::tempdir().expect("a folder"));
+        let root = Self(Files::default());
         root.write(BACKLOG, "1000", 0o644);
         root
     }
+}
 
-    fn at(&self, path: &str) -> PathBuf {
-        self.0.path().join(path)
-    }
+impl Deref for Root {
+    type Target = Files;
 
-    fn write(&self, path: &str, text: &str, mode: u32) {
-        let at = self.at(path);
-        fs::create_dir_all(at.parent().expect("a folder")).expect("a folder");
-        fs::write(&at, text).expect("a file");
-        fs::set_permissions(&at, Permissions::from_mode(mode)).expect("it is ours");
-    }
-
-    fn read(&self, path: &str) -> Option<String> {
-        fs::read_to_string(self.at(path)).ok()
+    fn deref(&self) -> &Files {
+        &self.0
     }
 }
 
@@ -66,7 +59,7 @@ impl Site {
         let mut gateway = Postern::new(&lab, "a", postern()).expect("a folder");
         fs::set_permissions(gateway.folder(), Permissions::from_mode(0o755)).expect("it is ours");
         gateway.write(text);
-        let folder = root.0.path().display().to_string();
+        let folder = root.path().display().to_string();
         let verb = [&["run", "--user", "nobody", "--machine-root", &folder][..], more].concat();
         let process = gateway.start_with(&mut lab, &verb, "info", PATIENCE).expect("it starts");
         Some(Self { lab, gateway, process, root })
@@ -161,7 +154,7 @@ fn what_was_done_stays_after_a_crash_and_is_put_right_by_the_next_start() {
     assert_eq!(gateway.root.read(BACKLOG).as_deref(), Some("16384"));
     // The next daemon of that configuration knows what is its own, and what was before.
     gateway.gateway.write("set system allow-empty\n");
-    let folder = gateway.root.0.path().display().to_string();
+    let folder = gateway.root.path().display().to_string();
     let verb = ["run", "--user", "nobody", "--machine-root", &folder];
     gateway.gateway.start_with(&mut gateway.lab, &verb, "info", PATIENCE).expect("it starts");
     assert_eq!((gateway.root.read(SNMP), gateway.root.read(SYSLOG)), (None, None));
@@ -171,7 +164,7 @@ fn what_was_done_stays_after_a_crash_and_is_put_right_by_the_next_start() {
 #[test]
 fn a_program_that_takes_long_keeps_no_order_waiting() {
     let Some(mut gateway) = Site::start("set system allow-empty\n", &[]) else { return };
-    let root = gateway.root.0.path().display().to_string();
+    let root = gateway.root.path().display().to_string();
     let slow = format!("#!/bin/sh\ntouch {root}/begun\nuntil [ -e {root}/done ]; do sleep 0.1; done\n");
     gateway.root.write("usr/sbin/rsyslogd", &slow, 0o755);
     gateway.root.write("usr/sbin/service", "#!/bin/sh\n", 0o755);

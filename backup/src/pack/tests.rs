@@ -72,7 +72,7 @@ fn what_is_packed_is_unpacked_as_the_same() {
 
 #[test]
 fn other_programs_read_the_tar_file() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = lab::files::Files::default();
     let path = folder.path().join("a.tar");
     std::fs::write(&path, &*pack(&backup()).expect("memory")).expect("ours");
     let status = std::process::Command::new("tar").arg("-xf").arg(&path).current_dir(folder.path()).status();

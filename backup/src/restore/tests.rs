@@ -3,17 +3,18 @@
 use super::*;
 use crate::collect::{Collected, Wanted, collect};
 use crate::{pack, unpack};
+use lab::files::Files;
 use std::fs::Permissions;
+use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tempfile::TempDir;
 
-struct Machine(TempDir);
+struct Machine(Files);
 
 impl Machine {
     /// A configuration that names a list and a program, with three revisions.
     fn new() -> Self {
-        let machine = Self(tempfile::tempdir().expect("a folder"));
+        let machine = Self(Files::default());
         let named = |name: &str| machine.at(name).display().to_string();
         let text = format!(
             "set pki ca home crl-file {}\nset system task-scheduler task a executable path {}\n",
@@ -38,19 +39,8 @@ impl Machine {
         machine
     }
 
-    fn at(&self, path: &str) -> PathBuf {
-        self.0.path().join(path)
-    }
-
-    fn write(&self, path: &str, text: &str, mode: u32) {
-        let at = self.at(path);
-        fs::create_dir_all(at.parent().expect("a folder")).expect("a folder");
-        fs::write(&at, text).expect("a file");
-        fs::set_permissions(&at, Permissions::from_mode(mode)).expect("ours");
-    }
-
     fn read(&self, path: &str) -> String {
-        fs::read_to_string(self.at(path)).unwrap_or_default()
+        self.0.read(path).unwrap_or_default()
     }
 
     fn collect(&self, revisions: usize) -> Collected {
@@ -82,17 +72,13 @@ impl Machine {
             stamp: "20261123-050000".to_owned(),
         }
     }
+}
 
-    fn names(&self, folder: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.at(folder)).into_iter().flatten().flatten();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-        names.sort();
-        names
-    }
+impl Deref for Machine {
+    type Target = Files;
 
-    fn mode(&self, path: &str) -> u32 {
-        fs::metadata(self.at(path)).expect("it is there").mode() & 0o7777
+    fn deref(&self) -> &Files {
+        &self.0
     }
 }
 

@@ -47,7 +47,7 @@ fn start(command: &mut Command) -> Running {
 fn apply(root: &Root, part: &str, lines: &str) -> Value {
     let rules = Rules { scripts: vec!["/config/scripts".into()], tasks_from: None };
     let owner = Owner::new("/etc/postern/postern.conf".to_owned()).expect("a path");
-    let helper = Helper::new(Place::new(root.0.path().to_owned()), rules, owner.clone());
+    let helper = Helper::new(Place::new(root.path().to_owned()), rules, owner.clone());
     let request = json!({ "verb": "apply", "part": part, "lines": lines, "owner": owner.as_str() });
     serde_json::to_value(helper.answer(request.to_string().as_bytes())).expect("it is JSON")
 }
@@ -109,7 +109,7 @@ fn with_rsyslog(rsyslogd: &str) -> (Root, String) {
     let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.peers/machine/modules");
     let program = format!("{rsyslogd} -M {}", modules.display());
     root.write("usr/sbin/rsyslogd", &format!("#!/bin/sh\nexec {program} \"$@\"\n"), 0o755);
-    let folder = root.0.path().display();
+    let folder = root.path().display();
     let main = format!(
         "module(load=\"imuxsock\" SysSock.Use=\"off\")\ninput(type=\"imuxsock\" Socket=\"{folder}/socket\")\n\
          $IncludeConfig {folder}/included/*.conf\n"
@@ -146,7 +146,7 @@ fn rsyslogd_logs_and_sends_what_the_configuration_says() {
     let answer = apply(&root, "system syslog", &lines);
     assert_eq!(answer["refused"], Value::Null, "rsyslogd itself has read it");
     let text = root.read(SYSLOG).expect("written");
-    let here = text.replace("/var/log/", &format!("{}/log/", root.0.path().display()));
+    let here = text.replace("/var/log/", &format!("{}/log/", root.path().display()));
     root.write("included/postern.conf", &here, 0o644);
     let main = root.at("main.conf").display().to_string();
     let started = format!("exec {program} -n -iNONE -f {main}");
@@ -238,7 +238,7 @@ fn with_cron(root: &Root) -> String {
         std::os::unix::fs::symlink(format!("usr/{name}"), root.at(name)).expect("a link");
     }
     let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.peers/machine");
-    let (root, peers) = (root.0.path().display(), peers.display());
+    let (root, peers) = (root.path().display(), peers.display());
     format!(
         "mount --bind /usr {root}/usr && mount --bind /dev {root}/dev && mount --bind {peers} {root}/peers && \
          exec chroot {root} /peers/lib/loader --library-path /peers/lib /peers/bin/cron -f"

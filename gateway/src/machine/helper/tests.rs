@@ -4,11 +4,11 @@ use super::super::model::Setting;
 use super::super::request::{Answer, Owner, Verb, Wire};
 use super::{Helper, Place, Rules};
 use config::settings::machine::Part;
+use lab::files::Files;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
-use tempfile::TempDir;
 
 const SYSLOG: &str = "set system syslog global facility all level info\n\
                       set system syslog global facility security level warning\n";
@@ -16,7 +16,7 @@ const SNMP: &str = "set service snmp community public authorization ro\n\
                     set service snmp community public network 10.0.0.0/8\n";
 
 struct Machine {
-    root: TempDir,
+    root: Files,
     owner: String,
 }
 
@@ -27,7 +27,7 @@ fn request(owner: &str, verb: Verb, part: Part, lines: &str) -> Vec<u8> {
 
 impl Machine {
     fn new() -> Self {
-        let machine = Self { root: tempfile::tempdir().expect("a folder"), owner: String::new() };
+        let machine = Self { root: Files::default(), owner: String::new() };
         let owner = machine.write("owner.conf", "");
         Self { owner, ..machine }
     }
@@ -39,16 +39,13 @@ impl Machine {
         Helper::new(Place::new(self.root.path().to_owned()), rules, owner)
     }
 
-    /// Writes a file, and returns its path on this machine.
+    /// Writes a file; its path.
     fn write(&self, path: &str, text: &str) -> String {
-        let at = self.root.path().join(path);
-        fs::create_dir_all(at.parent().expect("a folder")).expect("a folder");
-        fs::write(&at, text).expect("a file");
-        at.display().to_string()
+        self.root.write(path, text, 0o644)
     }
 
     fn read(&self, path: &str) -> Option<String> {
-        fs::read_to_string(self.root.path().join(path)).ok()
+        self.root.read(path)
     }
 
     /// A program that notes its arguments, and fails if the text is in a file of ours.
@@ -129,7 +126,7 @@ fn what_the_program_refuses_goes_back() {
         let refused = machine.apply(Part::Syslog, &SYSLOG.replace("info", "debug")).refused;
         assert!(refused.as_ref().is_some_and(|it| it.contains("I refuse it")), "{refused:?}");
         assert_eq!(machine.read("etc/rsyslog.d/postern.conf"), before, "{refuses}");
-        let left = fs::read_dir(machine.root.path().join("etc/rsyslog.d")).expect("it is there").count();
+        let left = fs::read_dir(machine.root.at("etc/rsyslog.d")).expect("it is there").count();
         assert_eq!(left, 1, "nothing half written is left");
     }
 }
@@ -176,7 +173,7 @@ fn snmpd_reads_a_folder_of_ours_while_it_is_configured() {
     assert_eq!(machine.apply(Part::Snmp, SNMP).refused, None);
     let text = machine.read("etc/snmp/postern/snmpd.conf").expect("written");
     assert!(text.contains("\nrocommunity public 10.0.0.0/8 -V postern\n"), "{text}");
-    let mode = fs::metadata(machine.root.path().join("etc/snmp/postern/snmpd.conf")).expect("it is there");
+    let mode = fs::metadata(machine.root.at("etc/snmp/postern/snmpd.conf")).expect("it is there");
     assert_eq!(mode.permissions().mode() & 0o777, 0o600, "a community is a password");
     let unit = machine.read("etc/systemd/system/snmpd.service.d/postern.conf").expect("written");
     assert!(unit.contains("Environment=SNMPCONFPATH=/etc/snmp/postern\n"), "{unit}");
@@ -196,7 +193,7 @@ fn files_of_others_are_not_touched() {
     machine.apply(Part::Syslog, "");
     assert_eq!(machine.read("etc/rsyslog.d/postern.conf").as_deref(), Some(foreign));
     // Of another daemon.
-    fs::remove_file(machine.root.path().join("etc/rsyslog.d/postern.conf")).expect("it is there");
+    fs::remove_file(machine.root.at("etc/rsyslog.d/postern.conf")).expect("it is there");
     let other = machine.write("other.conf", "");
     assert_eq!(machine.ask_as(&other, Verb::Apply, Part::Syslog, SYSLOG).refused, None);
     let refused = machine.apply(Part::Syslog, SYSLOG).refused.expect("refused");
@@ -249,7 +246,7 @@ fn files_that_were_removed_come_back_when_another_one_cannot_be() {
     let files = ["etc/rsyslog.d/postern.conf", "etc/logrotate.d/postern"];
     let before = files.map(|file| machine.read(file));
     assert!(before.iter().all(Option::is_some));
-    let folder = machine.root.path().join("etc/logrotate.d");
+    let folder = machine.root.at("etc/logrotate.d");
     let set_mode = |mode| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).expect("it is ours");
     set_mode(0o555);
     // Of this thread: without it, permissions count for root too.
@@ -341,7 +338,7 @@ fn a_profile_is_put_back_when_it_goes() {
 fn a_value_that_cannot_be_set_is_said_and_keeps_nothing_back() {
     let machine = Machine::new();
     machine.write(BUSY, "0");
-    let fixed = machine.root.path().join("proc/sys/net/core/busy_read");
+    let fixed = machine.root.at("proc/sys/net/core/busy_read");
     std::os::unix::fs::symlink("/proc/sys/kernel/osrelease", &fixed).expect("a link");
     let settings = machine.tune("latency");
     let of = |name: &str| settings.iter().find(|it| it.name == name).cloned().unwrap_or_default();
