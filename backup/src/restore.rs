@@ -1,6 +1,6 @@
 //! Writes the files of a backup: all beside their places first, then each into its place, the configuration last.
 //!
-//! A loss of power leaves each file the old or the new one. What a file was before stays beside it under another name. The same
+//! A loss of power leaves each file the old or the new one. The old file stays beside it under another name. The same
 //! command, given again, goes on where it ended.
 
 use crate::Backup;
@@ -33,7 +33,7 @@ pub struct Target {
     pub owners: Owners,
     /// Whether this process may give files to other users.
     pub is_root: bool,
-    /// The time, for the names of what was there before.
+    /// The time, for the names of the old files.
     pub stamp: String,
 }
 

@@ -1,11 +1,11 @@
 //! The process that copies each revision to the locations of `system config-management commit-archive`.
 //!
 //! ```text
-//! commit ──> archive folder ── inotify ──> newest revision: locations ──> what each still lacks ── scp, curl, file ──> location
+//! commit ──> archive folder ── inotify ──> newest revision: locations ──> missing copies ── scp, curl, file ──> location
 //!                                                                 └──> the file that `show system commit` reads
 //! ```
 //!
-//! It reads what the daemon has written, and the daemon never waits for it. The daemon may start no program; this process is started
+//! It reads the files of the daemon, and the daemon never waits for it. The daemon may start no program; this process is started
 //! before the daemon gives up its rights, and ends with it.
 
 mod copies;
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// The state folder of the daemon
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
-    /// The file to write what was copied to
+    /// The file for the state of the copies
     #[arg(long, value_name = "FILE")]
     status: PathBuf,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     until_end_of_input: bool,
 }
 
-/// What root allows.
+/// The folders that root allows.
 #[derive(Args, Clone)]
 pub(crate) struct Folders {
     /// Folders of this machine that may have copies of commits, with the folders below them
@@ -63,7 +63,7 @@ impl Default for Folders {
     }
 }
 
-/// Starts the process, which ends when the returned socket is closed. The group of `user` may read what was copied.
+/// Starts the process, which ends when the returned socket is closed. The group of `user` may read the state of the copies.
 pub(crate) fn start(
     state: &Path,
     api: &Path,
@@ -157,7 +157,7 @@ fn wait(watch: Option<&OwnedFd>, ended: &Ended, longest: Duration) -> Outcome {
     }
 }
 
-/// Takes what was heard; whether the folder itself has gone, as when a backup was restored.
+/// Reads the events; whether the folder itself was replaced, as by a restored backup.
 fn drain(watch: &OwnedFd) -> bool {
     let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
     let mut reader = inotify::Reader::new(watch, &mut buffer);

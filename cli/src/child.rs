@@ -14,7 +14,7 @@ pub(crate) fn command(verb: &str) -> Command {
     command
 }
 
-/// Starts a process; the daemon's end of its socket. `task` is what the process does, for an error.
+/// Starts a process; the daemon's end of its socket. `task` describes the process in an error.
 pub(crate) fn start(command: &mut Command, task: &str) -> Result<UnixStream, Failure> {
     let (ours, theirs) = UnixStream::pair()?;
     let started = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).current_dir("/").spawn();

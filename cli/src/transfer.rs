@@ -39,7 +39,7 @@ pub(crate) struct Way<'a> {
 }
 
 impl Way<'_> {
-    /// Sends a text; into the location under a name, or else to the location itself. The error is what the program said.
+    /// Sends a text; into the location under a name, or else to the location itself. The error is the message of the program.
     pub(crate) fn put(&self, name: Option<&str>, text: &Text) -> Result<(), String> {
         let file = memory(MemfdFlags::empty())
             .and_then(|mut file| file.write_all(text.bytes()).map(|()| file))
@@ -121,7 +121,7 @@ impl Way<'_> {
         curl
     }
 
-    /// Runs a program until its end; what it said if it failed.
+    /// Runs a program until its end. The error is its message.
     fn run(&self, command: &mut Command) -> Result<(), String> {
         let program = command.get_program().to_string_lossy().into_owned();
         let failed = |error: io::Error| format!("{program}: {error}");

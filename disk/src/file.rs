@@ -13,12 +13,12 @@ use std::io::{self, Write};
 /// Attempts to make a file that others remove or make again meanwhile.
 const ATTEMPTS: usize = 16;
 
-/// What a file is to be.
+/// The content and the metadata of a new file.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
-    /// What it holds.
+    /// Its content.
     pub bytes: &'a [u8],
-    /// Its permissions, whatever the umask.
+    /// Its permissions; the umask does not change them.
     pub mode: u32,
     /// User and group; those of this process if there are no others.
     pub owner: (Option<u32>, Option<u32>),
@@ -41,7 +41,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Whether a file may be put in the place of what is there: a file or a link.
+/// Whether an existing entry may be replaced by a file: a file or a link.
 pub(crate) fn is_replaceable(there: &Stat) -> bool {
     matches!(FileType::from_raw_mode(there.st_mode), FileType::RegularFile | FileType::Symlink)
 }

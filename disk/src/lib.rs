@@ -49,7 +49,7 @@ pub fn locate(path: &Path) -> io::Result<Located> {
     }
 }
 
-/// Replaces a file in one step, durably: see [`Folder::write`]. What a link leads to is replaced, and the link stays.
+/// Replaces a file in one step, durably: see [`Folder::write`]. The target of a link is replaced, and the link stays.
 pub fn write(path: &Path, wanted: &Wanted<'_>) -> io::Result<()> {
     let Located { folder, name } = locate(path)?;
     folder.write(&name, wanted)
@@ -154,8 +154,8 @@ impl Folder {
         if bytes.len() as u64 > most { Err(large()) } else { Ok((bytes, metadata)) }
     }
 
-    /// Writes the new file beside the old one, durably: [`Folder::publish`] puts it in its place. What an earlier attempt has
-    /// left is replaced.
+    /// Writes the new file beside the old one, durably: [`Folder::publish`] puts it in its place. The file of an
+    /// interrupted attempt is replaced.
     pub fn prepare(&self, name: &OsStr, wanted: &Wanted<'_>) -> io::Result<()> {
         let new = beside(name);
         let written = wanted.fill(&file::fresh(self, &new)?);

@@ -11,7 +11,7 @@ use std::path::{Component, Path};
 
 /// Links on the way to a file, as the kernel has it.
 const MOST_LINKS: usize = 40;
-/// What others than the owner may do so that they could put a link there.
+/// The permissions with which other users than the owner can put a link into a folder.
 const WRITABLE: u32 = 0o022;
 
 /// The folder that a path leads to; or the folder that holds it and its name, if it is another file or not there.
@@ -25,7 +25,7 @@ pub(crate) fn walk(path: &Path) -> io::Result<(OwnedFd, Option<OsString>)> {
             found => FileType::from_raw_mode(found?.st_mode),
         };
         match found {
-            // What has taken its place meanwhile is refused.
+            // A link that has taken its place meanwhile is refused.
             FileType::Directory => at = folder(&at, &part)?,
             FileType::Symlink => {
                 links += 1;
@@ -46,7 +46,7 @@ pub(crate) fn walk(path: &Path) -> io::Result<(OwnedFd, Option<OsString>)> {
     Ok((at, None))
 }
 
-/// Whether only root and this user can change what is in a folder.
+/// Whether only root and this user can change the entries of a folder.
 fn is_ours(folder: &Stat) -> bool {
     (folder.st_uid == 0 || folder.st_uid == geteuid().as_raw()) && folder.st_mode & WRITABLE == 0
 }

@@ -40,7 +40,7 @@ impl Files {
         self.named(path)
     }
 
-    /// What a file holds, if it is there.
+    /// The content of a file, if it is there.
     pub fn read(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.at(path)).ok()
     }

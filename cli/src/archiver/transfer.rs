@@ -9,7 +9,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Why a copy did not arrive: what, and what to do.
+/// Why a copy did not arrive, and how to mend that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) why: String,
@@ -77,12 +77,12 @@ fn unwritable(folder: &str, error: &io::Error) -> Problem {
     Problem::new(format!("{folder}: {error}"), fix)
 }
 
-/// What a program said, as a cause and what to do.
+/// The message of a program as a cause and a remedy.
 fn explained(location: &Location, said: &str) -> Problem {
     if let Some((why, fix)) = said.split_once("\n  fix: ") {
         return Problem::new(why, fix);
     }
-    // scp adds that to what ssh has said.
+    // scp adds that line to the message of ssh.
     let mut causes = said.lines().map(str::trim).filter(|line| *line != "scp: Connection closed");
     let last = causes.next_back().unwrap_or("the connection was closed").to_owned();
     let Location::Scp { user, host, port, folder } = location else {
@@ -118,7 +118,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// A folder `allowed`, and what is beside it.
+    /// Sends a copy to a folder beside or below the folder `allowed`.
     fn routed(name: &str, prepare: impl Fn(&Path)) -> Result<tempfile::TempDir, Problem> {
         let place = tempfile::tempdir().expect("a folder");
         let allowed = [place.path().join("allowed")];
