@@ -6,7 +6,7 @@ use crate::support::{ask, postern, sites, skip};
 use lab::postern::Postern;
 use lab::{Lab, Process, has_program, run, wait_until};
 use rustix::process::Signal;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -219,6 +219,34 @@ fn an_unknown_user_is_refused_with_how_to_make_it() {
     let output = std::process::Command::new(postern()).args(arguments).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("fix: useradd"), "{said}");
+}
+
+/// The system calls of a group of systemd, with those of the groups in it.
+fn calls_of(group: &str) -> BTreeSet<String> {
+    if !group.starts_with('@') {
+        return BTreeSet::from([group.to_owned()]);
+    }
+    let listed = run("systemd-analyze", ["syscall-filter", group]).expect("a group");
+    let lines = listed.lines().skip(1).map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).flat_map(calls_of).collect()
+}
+
+/// systemd kills a process that makes another call.
+#[test]
+fn the_unit_allows_the_calls_by_which_processes_confine_themselves() {
+    if !has_program("systemd-analyze") {
+        return skip("systemd-analyze is not there");
+    }
+    let unit = include_str!("../../examples/systemd/postern.service");
+    let words = unit
+        .lines()
+        .filter_map(|line| line.strip_prefix("SystemCallFilter="))
+        .flat_map(str::split_whitespace);
+    let allowed: BTreeSet<String> = words.flat_map(calls_of).collect();
+    for call in ["seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"] {
+        assert!(allowed.contains(call), "{call}");
+    }
+    assert!(allowed.contains("epoll_wait") && !allowed.contains("ptrace"), "{allowed:?}");
 }
 
 #[test]
