@@ -142,9 +142,12 @@ async fn read<'a>(
         } else {
             app.long_bodies.unknown(source)
         };
-        let full = "other long requests are being read\n  fix: send this one again, with the key in a header: \
-                    Authorization: Bearer KEY";
-        let room = room.ok_or_else(|| Refused::new(StatusCode::SERVICE_UNAVAILABLE, full))?;
+        let Some(room) = room else {
+            discard(&head.headers, body).await;
+            let full = "other long requests are being read\n  fix: send this one again, with the key in a header: \
+                        Authorization: Bearer KEY";
+            return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, full));
+        };
         deadline.restart(patience.max(LONG_PATIENCE));
         Some(room)
     } else {
