@@ -3,13 +3,17 @@
 use crate::answer::answer;
 use crate::app::App;
 use crate::source::Source;
+use crate::vyos::error;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
 use gateway::api::connections::{Connections, Deadline};
 use gateway::api::server::converse;
 use gateway::https::wire::Service;
 use ipnet::IpNet;
 use rustls::ServerConfig;
+use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,6 +38,8 @@ const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/jso
 /// The listening tasks, the TLS settings of new connections, and the open connections.
 pub(crate) struct Front {
     listening: Mutex<Vec<AbortHandle>>,
+    /// The prefixes that may connect to each listening address; all if there is none.
+    clients: Mutex<BTreeMap<SocketAddr, Vec<IpNet>>>,
     tls: Mutex<Option<Arc<ServerConfig>>>,
     connections: Mutex<Connections<Source>>,
 }
@@ -42,6 +48,7 @@ impl Default for Front {
     fn default() -> Self {
         Self {
             listening: Mutex::default(),
+            clients: Mutex::default(),
             tls: Mutex::default(),
             connections: Mutex::new(Connections::new(CONNECTIONS, OF_SOURCE)),
         }
@@ -49,10 +56,17 @@ impl Default for Front {
 }
 
 impl Front {
-    /// Accepts no more. What was accepted goes on.
+    /// Accepts no more connections and requests. Those that are being answered go on.
     pub(crate) fn close(&self) {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let listening = std::mem::take(&mut *self.listening.lock().unwrap_or_else(PoisonError::into_inner));
         listening.iter().for_each(AbortHandle::abort);
+    }
+
+    /// Whether a client may use a listening address.
+    fn allows(&self, listener: SocketAddr, client: IpAddr) -> bool {
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.get(&listener).is_some_and(|prefixes| is_allowed(prefixes, client))
     }
 
     /// Secures connections like this from now on.
@@ -73,26 +87,28 @@ pub(crate) fn open(
     config: Arc<ServerConfig>,
     app: &Arc<App>,
 ) -> io::Result<()> {
-    let mut listeners = Vec::new();
+    let (mut listeners, mut allowed) = (Vec::new(), BTreeMap::new());
     for (listener, socket) in service.listeners.iter().zip(sockets) {
         let clients: Vec<IpNet> = listener.clients.iter().filter_map(|text| text.parse().ok()).collect();
         // A prefix that cannot be read must not open the service for all.
         if clients.len() != listener.clients.len() {
             return Err(io::Error::other("a prefix of allow-client cannot be read"));
         }
-        listeners.push((TcpListener::from_std(socket.into())?, clients));
+        listeners.push((TcpListener::from_std(socket.into())?, listener.address));
+        allowed.insert(listener.address, clients);
     }
     front.close();
+    *front.clients.lock().unwrap_or_else(PoisonError::into_inner) = allowed;
     front.secure(config);
-    let tasks = listeners.into_iter().map(|(listener, clients)| {
+    let tasks = listeners.into_iter().map(|(listener, at)| {
         let (front, app) = (Arc::clone(front), Arc::clone(app));
-        tokio::spawn(accept(listener, clients, front, app)).abort_handle()
+        tokio::spawn(accept(listener, at, front, app)).abort_handle()
     });
     *front.listening.lock().unwrap_or_else(PoisonError::into_inner) = tasks.collect();
     Ok(())
 }
 
-async fn accept(listener: TcpListener, clients: Vec<IpNet>, front: Arc<Front>, app: Arc<App>) {
+async fn accept(listener: TcpListener, at: SocketAddr, front: Arc<Front>, app: Arc<App>) {
     loop {
         let (stream, address) = match listener.accept().await {
             Ok((stream, peer)) => (stream, peer.ip().to_canonical()),
@@ -102,7 +118,7 @@ async fn accept(listener: TcpListener, clients: Vec<IpNet>, front: Arc<Front>, a
                 continue;
             }
         };
-        if !is_allowed(&clients, address) {
+        if !front.allows(at, address) {
             tracing::debug!("https: {address} is none of: service https allow-client");
             continue;
         }
@@ -114,7 +130,8 @@ async fn accept(listener: TcpListener, clients: Vec<IpNet>, front: Arc<Front>, a
             continue;
         }
         let deadline = Deadline::after(PATIENCE);
-        let served = serve(stream, source, acceptor, deadline.clone(), Arc::clone(&app));
+        let client = (at, address);
+        let served = serve(stream, client, acceptor, deadline.clone(), Arc::clone(&front), Arc::clone(&app));
         connections.add(source, tokio::spawn(served).abort_handle(), deadline);
     }
 }
@@ -123,8 +140,16 @@ fn is_allowed(clients: &[IpNet], address: IpAddr) -> bool {
     clients.is_empty() || clients.iter().any(|prefix| prefix.contains(&address))
 }
 
-/// Serves a connection until its client is late.
-async fn serve(stream: TcpStream, source: Source, acceptor: TlsAcceptor, deadline: Deadline, app: Arc<App>) {
+/// Serves a connection of a client of a listening address, until the client is late.
+async fn serve(
+    stream: TcpStream,
+    (at, address): (SocketAddr, IpAddr),
+    acceptor: TlsAcceptor,
+    deadline: Deadline,
+    front: Arc<Front>,
+    app: Arc<App>,
+) {
+    let source = Source::of(address);
     let secured = async move {
         let mut first = [0];
         if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE {
@@ -154,8 +179,25 @@ async fn serve(stream: TcpStream, source: Source, acceptor: TlsAcceptor, deadlin
         }
     };
     let restarted = deadline.clone();
-    let answer = move |request| answer(Arc::clone(&app), request, source, restarted.clone(), PATIENCE);
+    let answer = move |request| {
+        let (front, app, deadline) = (Arc::clone(&front), Arc::clone(&app), restarted.clone());
+        async move {
+            // The configuration may have changed since the connection was accepted.
+            if front.allows(at, address) {
+                answer(app, request, source, deadline, PATIENCE).await
+            } else {
+                not_allowed()
+            }
+        }
+    };
     converse(stream, PATIENCE, deadline, answer).await;
+}
+
+fn not_allowed() -> Response {
+    let why = "this client may no longer connect: see service https allow-client";
+    let mut response = error(StatusCode::FORBIDDEN, why);
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 #[cfg(test)]

@@ -148,6 +148,25 @@ fn processes_that_nothing_starts_again_are_reported() {
 }
 
 #[test]
+fn a_connection_of_a_client_that_may_no_longer_connect_is_refused() {
+    let Some(router) = serving() else { return };
+    if !lab::has_program("python3") {
+        return skip("needs python3");
+    }
+    let program = "import http.client, json, ssl, sys\n\
+        address, port, key = sys.argv[1:]\n\
+        connection = http.client.HTTPSConnection(address, int(port), timeout=60, context=ssl._create_unverified_context())\n\
+        path = ['service', 'https', 'allow-client', 'address', '192.0.2.0/24']\n\
+        for body in [json.dumps({'op': 'set', 'path': path}), json.dumps({'op': 'delete', 'path': path})]:\n\
+        \x20   connection.request('POST', '/configure', body, {'X-API-Key': key, 'Content-Type': 'application/json'})\n\
+        \x20   answer = connection.getresponse()\n\
+        \x20   answer.read()\n\
+        \x20   print(answer.status)\n";
+    let said = router.lab.run("b", "python3", &["-c", program, ADDRESS, PORT, KEY]).expect("it runs");
+    assert_eq!(said, "200\n403\n");
+}
+
+#[test]
 fn a_link_to_a_file_elsewhere_is_not_read() {
     let Some(router) = serving() else { return };
     let outside = tempfile::NamedTempFile::new().expect("a file");
