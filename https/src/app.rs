@@ -1,4 +1,4 @@
-//! What all requests share, and whose they are: keys, limits, the daemon.
+//! The state that all requests share: keys, limits, the daemon.
 
 use crate::daemon::Daemon;
 use crate::keys::Keys;
@@ -26,7 +26,7 @@ const REQUESTS: Rate = Rate { burst: 200.0, per_second: 50.0 };
 /// Keys that are counted.
 const KEYS: usize = 1024;
 
-/// What all requests share.
+/// The state that all requests share.
 pub(crate) struct App {
     pub(crate) daemon: Daemon,
     pub(crate) local: Arc<dyn Local>,
@@ -41,7 +41,7 @@ pub(crate) struct App {
     requests: Mutex<Limiter<String>>,
 }
 
-/// What changes with the configuration.
+/// The part of it that changes with the configuration.
 #[derive(Default)]
 pub(crate) struct Serving {
     pub(crate) keys: Keys,
@@ -52,7 +52,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who asks.
+/// A client with a right key.
 pub(crate) struct Client {
     /// The name of the key.
     pub(crate) id: String,
@@ -81,7 +81,8 @@ impl App {
         Arc::clone(&lock(&self.serving))
     }
 
-    /// Who has this key. A source with too many wrong ones must wait, also with a right one: else it would learn which is right.
+    /// The client with this key. A source with too many wrong keys must wait, also with a right one: else it would learn which is
+    /// right.
     pub(crate) async fn client(&self, key: Option<&[u8]>, source: Source) -> Result<Client, Denied> {
         let now = Instant::now();
         if let Some(wait) = lock(&self.wrong_keys).wait(&source, now) {

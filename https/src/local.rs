@@ -1,4 +1,4 @@
-//! What the program does for a request, other than asking the daemon.
+//! The parts of the program that a request uses besides the daemon.
 
 use gateway::api::model::InForce;
 

@@ -30,7 +30,7 @@ impl Unreadable {
 /// One operation.
 #[derive(Debug, Default, Clone, PartialEq, Deserialize)]
 pub struct Operation {
-    /// What is to be done.
+    /// The operation, such as `set`.
     #[serde(default)]
     pub op: Option<String>,
     /// The words of the place; a value may be among them, which may be secret.
@@ -39,7 +39,7 @@ pub struct Operation {
     /// A value.
     #[serde(default)]
     pub value: Option<SecretText>,
-    /// What is set at a place, of `/configure-section`.
+    /// The branch to set, of `/configure-section`.
     #[serde(default)]
     pub section: Option<Value>,
     /// The same from the root.
@@ -67,7 +67,7 @@ pub struct Operations {
     pub comment: Option<String>,
 }
 
-/// What belongs to all operations of a request.
+/// The fields of a request that apply to all its operations.
 #[derive(Deserialize)]
 struct Whole {
     #[serde(default)]
@@ -123,7 +123,7 @@ pub fn operations(data: &str) -> Result<Operations, Unreadable> {
 }
 
 impl Operation {
-    /// What is to be done.
+    /// The operation; an empty text if the request has none.
     pub fn op(&self) -> &str {
         self.op.as_deref().unwrap_or_default()
     }

@@ -260,7 +260,7 @@ impl Operation {
     }
 }
 
-/// What belongs to a commit beside the configuration.
+/// The parameters of a commit beside the configuration.
 fn edit_parameters(needs_base: bool) -> Vec<Value> {
     let in_query = |name: &str, kind: &str, about: &str| json!({ "name": name, "in": "query", "description": about, "schema": { "type": kind } });
     let about = "The ETag of the configuration that was read";

@@ -1,4 +1,4 @@
-//! What the daemon and the HTTPS server say to each other: one line of JSON each. Listening sockets go with the line that has
+//! The messages between the daemon and the HTTPS server: one line of JSON each. Listening sockets go with the line that has
 //! their addresses.
 
 use crate::api::model::SecretText;
@@ -10,16 +10,16 @@ pub const LONGEST: usize = 1 << 20;
 /// Sockets that go with a line: the kernel passes 253 at most.
 pub const MOST_SOCKETS: usize = 64;
 
-/// What the server is to do.
+/// Orders of the daemon to the server.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Orders {
     /// Comes back in the report.
     pub number: u64,
-    /// What is served; nothing if it is to end.
+    /// The service; none if the server is to end.
     pub service: Option<Service>,
 }
 
-/// What is served.
+/// The service.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Service {
     /// In the order of their sockets.
@@ -69,7 +69,7 @@ pub struct Certificate {
     pub private_key: SecretText,
 }
 
-/// What the server reports.
+/// A report of the server to the daemon.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Report {
     /// Which orders it is about; 0 when it has started and has none.

@@ -10,7 +10,7 @@ const MOST_PARTS: usize = 16;
 /// Bytes of a boundary (RFC 2046 5.1.1).
 const LONGEST_BOUNDARY: usize = 70;
 
-/// What a request consists of.
+/// The fields of a request.
 #[derive(Default)]
 pub struct Fields {
     /// JSON, not parsed yet.

@@ -32,7 +32,7 @@ pub(super) async fn confirm(app: &App) -> Result<Value, Refused> {
     Ok("The last change stays in force\n".into())
 }
 
-/// What a commit is told besides its edits.
+/// The fields of a commit besides its edits.
 #[derive(Clone, Default)]
 pub(super) struct About {
     pub(super) confirm_minutes: u32,
@@ -100,7 +100,7 @@ pub(super) fn parse(text: &str) -> Result<Tree, Refused> {
     })
 }
 
-/// What VyOS would print: warnings, and that a commit must be confirmed. Nothing if there is nothing to say.
+/// The text that VyOS would print: warnings, and that a commit must be confirmed; null if there is none.
 fn said(committed: &Committed, confirm: Option<u32>) -> Value {
     let mut lines: Vec<String> =
         committed.warnings.iter().map(|warning| format!("Warning: {warning}")).collect();

@@ -48,7 +48,7 @@ fn exists(tree: &Tree, path: &[&str]) -> bool {
     tree.at(path).is_some() || is_value().unwrap_or(false)
 }
 
-/// What is at a place, with secrets: who has a key is an administrator. A leaf is shown with its name.
+/// The branch at a path, with secrets: a client with a key is an administrator. A leaf is shown with its name.
 fn shown(tree: &Tree, path: &[&str]) -> Option<Value> {
     let branch = tree.at(path)?;
     let value = value(branch);

@@ -35,7 +35,7 @@ fn all(tree: &mut Tree, operations: &[Operation]) -> Result<(), String> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n\n")) }
 }
 
-/// What is wrong with an operation.
+/// The errors of an operation.
 fn one(tree: &mut Tree, operation: &Operation) -> Vec<String> {
     let mut path = operation.words().unwrap_or_default();
     let mut wrong = Vec::new();

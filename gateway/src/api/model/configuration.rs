@@ -53,7 +53,7 @@ impl<'de> Deserialize<'de> for SecretText {
 }
 
 words! {
-    /// What made a revision.
+    /// The cause of a revision.
     #[derive(Default, PartialOrd, Ord)]
     Via {
         /// The command line.
@@ -110,9 +110,9 @@ pub struct Revision {
     pub revision: u64,
     /// When it was made, in UTC (RFC 3339).
     pub time: String,
-    /// Who made it.
+    /// The user who made it.
     pub user: String,
-    /// What made it.
+    /// The cause of it.
     pub via: Via,
     /// The comment of the commit.
     pub comment: Option<String>,
@@ -125,7 +125,7 @@ pub struct Revision {
 /// `GET /v1/configuration/revisions/N`
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct RevisionText {
-    /// What the list says of it.
+    /// Its entry in the list of revisions.
     #[serde(flatten)]
     pub revision: Revision,
     /// Lines of `set`, with secrets.
@@ -180,9 +180,9 @@ pub struct Conflicts {
 pub struct Conflict {
     /// The place.
     pub path: String,
-    /// What this commit has there, without secrets.
+    /// The values of this commit there, without secrets.
     pub ours: String,
-    /// What is in force there, without secrets.
+    /// The values in force there, without secrets.
     pub theirs: String,
 }
 
@@ -193,14 +193,14 @@ pub struct CommitErrors {
     pub errors: Vec<CommitError>,
 }
 
-/// Something that is wrong.
+/// An error of a commit.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema, PartialEq)]
 pub struct CommitError {
-    /// Where.
+    /// The path that it is about.
     pub path: String,
-    /// What.
+    /// The reason.
     pub why: String,
-    /// What to do.
+    /// The fix.
     pub fix: Option<String>,
 }
 
