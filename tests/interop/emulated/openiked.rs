@@ -89,8 +89,9 @@ impl Pair {
     /// Starts iked, and waits until it has loaded its configuration and calls the peers that it is to call.
     fn start_iked(&self) {
         let said = self.run(
-            "iked -d -v > /log 2>&1 &
-             until grep -q 'initiating \"p4\"' /log; do sleep 1; done
+            "rm -f /log
+             iked -d -v > /log 2>&1 &
+             until grep -q 'initiating \"p4\"' /log 2> /dev/null; do sleep 1; done
              ikectl show sa && echo STARTED",
         );
         assert!(said.contains("STARTED"), "{said}\n{}", self.tell());

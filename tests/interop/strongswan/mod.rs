@@ -202,6 +202,8 @@ impl TheirSa {
                 }
                 (["in", word, ..], Some(sa)) => sa.spi_in = spi(word),
                 (["out", word, ..], Some(sa)) => sa.spi_out = spi(word),
+                // The ends of a further IKE SA, which may be half open, are not selectors.
+                (["local" | "remote", .., "@", _], _) => {}
                 (["local", selectors @ ..], Some(sa)) => sa.local = selectors.join(" "),
                 (["remote", selectors @ ..], Some(sa)) => sa.remote = selectors.join(" "),
                 _ => {}
