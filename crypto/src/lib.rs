@@ -8,6 +8,7 @@ pub mod age;
 pub mod agreement;
 pub mod choice;
 pub mod cipher;
+pub mod ctr;
 pub mod engine;
 pub mod exchange;
 pub mod hash;

@@ -7,6 +7,7 @@
 mod bucket;
 pub mod esp;
 pub mod ikev2;
+pub mod openvpn;
 pub mod protection;
 pub mod replay;
 pub mod sa;

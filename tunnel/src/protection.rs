@@ -4,6 +4,7 @@
 
 use crate::esp::keys::SaKeys as Esp;
 use crate::esp::parameters::{Mode, Outer};
+use crate::openvpn::data::AeadData as OpenVpn;
 use crate::replay::ReplayWindow;
 use crate::wireguard::data::SessionKey as WireGuard;
 use crypto::{EngineFailure, Key};
@@ -18,6 +19,8 @@ pub enum Protection {
     WireGuard(WireGuard),
     /// ESP.
     Esp(Esp),
+    /// OpenVPN's data packets under an AEAD cipher.
+    OpenVpn(OpenVpn),
 }
 
 impl From<Arc<dyn Key>> for Protection {
@@ -32,12 +35,18 @@ impl From<Esp> for Protection {
     }
 }
 
+impl From<OpenVpn> for Protection {
+    fn from(protection: OpenVpn) -> Self {
+        Self::OpenVpn(protection)
+    }
+}
+
 impl Protection {
     /// The key, if the SA is WireGuard's.
     pub fn wireguard(&self) -> Option<&dyn Key> {
         match self {
             Self::WireGuard(data) => Some(data.key()),
-            Self::Esp(_) => None,
+            Self::Esp(_) | Self::OpenVpn(_) => None,
         }
     }
 
@@ -46,6 +55,7 @@ impl Protection {
         match self {
             Self::WireGuard(_) => WireGuard::FIRST_SEQUENCE,
             Self::Esp(_) => Esp::FIRST_SEQUENCE,
+            Self::OpenVpn(_) => OpenVpn::FIRST_SEQUENCE,
         }
     }
 
@@ -53,7 +63,7 @@ impl Protection {
     #[inline]
     pub fn is_transport(&self) -> bool {
         match self {
-            Self::WireGuard(_) => false,
+            Self::WireGuard(_) | Self::OpenVpn(_) => false,
             Self::Esp(esp) => esp.mode() == Mode::Transport,
         }
     }
@@ -64,6 +74,7 @@ impl Protection {
         match self {
             Self::WireGuard(_) => length.saturating_sub(DATA_OVERHEAD),
             Self::Esp(esp) => esp.layout().largest(length),
+            Self::OpenVpn(data) => length.saturating_sub(data.overhead()),
         }
     }
 
@@ -73,6 +84,7 @@ impl Protection {
         match self {
             Self::WireGuard(data) => data.sealed(batch, packets, mtu),
             Self::Esp(esp) => esp.sealed(batch, packets),
+            Self::OpenVpn(data) => data.sealed(batch, packets),
         }
     }
 
@@ -89,6 +101,7 @@ impl Protection {
         match self {
             Self::WireGuard(data) => data.lay_out(batch, packets, receiver, first_sequence, mtu),
             Self::Esp(esp) => esp.lay_out(batch, packets, receiver, first_sequence),
+            Self::OpenVpn(data) => data.lay_out(batch, packets, first_sequence),
         }
     }
 
@@ -104,6 +117,7 @@ impl Protection {
         match self {
             Self::WireGuard(data) => data.seal(batch, packets, first_sequence),
             Self::Esp(esp) => esp.seal(batch, packets, receiver, first_sequence),
+            Self::OpenVpn(data) => data.seal(batch, packets),
         }
     }
 
@@ -123,6 +137,7 @@ impl Protection {
         match self {
             Self::WireGuard(data) => data.check(batch, packets, window, end, drops),
             Self::Esp(esp) => esp.check(batch, packets, window, end, sequences, drops),
+            Self::OpenVpn(data) => data.check(batch, packets, window, end, drops),
         }
     }
 
@@ -132,6 +147,7 @@ impl Protection {
         match self {
             Self::WireGuard(data) => data.open(batch, packets, drops),
             Self::Esp(esp) => esp.open(batch, packets, sequences, drops),
+            Self::OpenVpn(data) => data.open(batch, packets, drops),
         }
     }
 
@@ -148,6 +164,7 @@ impl Protection {
         match self {
             Self::WireGuard(data) => data.accept(batch, packets, window, drops),
             Self::Esp(esp) => esp.accept(batch, packets, window, sequences, drops),
+            Self::OpenVpn(data) => data.accept(batch, packets, window, drops),
         }
     }
 
@@ -166,6 +183,7 @@ impl Protection {
         match self {
             Self::WireGuard(data) => data.strip(batch, packets.clone(), drops),
             Self::Esp(esp) => esp.strip(batch, packets, outer, drops),
+            Self::OpenVpn(data) => data.strip(batch, packets.clone(), drops),
         }
     }
 }

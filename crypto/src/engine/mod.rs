@@ -16,6 +16,7 @@ pub mod none;
 pub mod openssl;
 pub(crate) mod rsa_sha1;
 pub(crate) mod scrypt;
+pub mod tls1_prf;
 
 use crate::cipher::{Cipher, Pair};
 use std::sync::Arc;

@@ -33,6 +33,7 @@ const TYPES: &[(&str, &str)] = &[
 ];
 
 const EMAIL: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.1");
+const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const DOMAIN: ObjectIdentifier = ObjectIdentifier::new_unwrap("0.9.2342.19200300.100.1.25");
 
 /// Why a text or DER is not a distinguished name.
@@ -101,6 +102,14 @@ impl DistinguishedName {
     /// Whether the name has no parts.
     pub fn is_empty(&self) -> bool {
         self.0.parts.is_empty()
+    }
+
+    /// The common name: the last one, if there are several.
+    pub fn common_name(&self) -> Option<&str> {
+        self.0.parts.iter().rev().flatten().find_map(|attribute| match &attribute.value {
+            Value::Text(text) if attribute.kind == COMMON_NAME => Some(text.as_str()),
+            _ => None,
+        })
     }
 
     fn from_attributes(parts: Vec<Vec<(ObjectIdentifier, String)>>) -> Result<Self, NameError> {

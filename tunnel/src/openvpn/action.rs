@@ -1,0 +1,154 @@
+//! What a core asks of its caller.
+
+use super::activity::Activity;
+use super::key_method::Credentials;
+use super::keyring::KeyError;
+use super::negotiate::{DataCipher, NoCommonCipher};
+use super::peer_info::PeerInfo;
+use super::push::Unsupported;
+use super::session;
+use crate::{InboundSa, OutboundSa};
+use rustls::pki_types::CertificateDer;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A session, on our side: the peer ID of its data packets at a server, 0 at a client.
+pub type SessionNumber = u32;
+
+/// What the caller must do.
+pub enum Action {
+    /// Send this packet.
+    Transmit {
+        /// The receiver.
+        to: SocketAddr,
+        /// The datagram, or what follows the length on TCP.
+        packet: Vec<u8>,
+    },
+    /// Server: decide about a client, and call `admit`. Its certificates are verified, if it was asked for any.
+    Authenticate {
+        /// The session.
+        session: SessionNumber,
+        /// Who asks.
+        request: Box<Request>,
+    },
+    /// Client: the server's options.
+    Configure {
+        /// All options of the push reply, in order.
+        options: Vec<String>,
+    },
+    /// The session is up: its first keys are installed.
+    Connected {
+        /// The session.
+        session: SessionNumber,
+        /// Where data packets are sent, until the peer moves.
+        address: SocketAddr,
+        /// The cipher of its data packets.
+        cipher: DataCipher,
+        /// Where the data path notes its packets.
+        activity: Arc<Activity>,
+    },
+    /// Accept packets under this SA; they are looked up by its index, the first word of packets.
+    Install {
+        /// The session.
+        session: SessionNumber,
+        /// The SA.
+        sa: Arc<InboundSa>,
+    },
+    /// Send with this SA from now on.
+    Use {
+        /// The session.
+        session: SessionNumber,
+        /// The SA.
+        sa: Arc<OutboundSa>,
+    },
+    /// Accept no more packets under this index.
+    Retire {
+        /// The index of an installed SA.
+        index: u32,
+    },
+    /// Send this as an inner packet: a ping, or an exit message.
+    SendInner {
+        /// The session.
+        session: SessionNumber,
+        /// The inner packet.
+        inner: Vec<u8>,
+    },
+    /// A command of the peer that the core does not handle, such as `INFO_PRE,...` or `CR_RESPONSE,...`.
+    Command {
+        /// The session.
+        session: SessionNumber,
+        /// The command.
+        command: String,
+    },
+    /// The session has ended; its SAs are retired before.
+    Closed {
+        /// The session.
+        session: SessionNumber,
+        /// Why.
+        cause: Cause,
+    },
+}
+
+/// A client that asks to be admitted, or whose new keys ask to be used.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The client's address.
+    pub address: SocketAddr,
+    /// Its certificates, its own first.
+    pub certificates: Vec<CertificateDer<'static>>,
+    /// The user's.
+    pub credentials: Credentials,
+    /// What the client says about itself.
+    pub info: PeerInfo,
+    /// Whether the session is up, and only its keys are new.
+    pub is_renewal: bool,
+}
+
+/// Why a session ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Cause {
+    /// The negotiation took too long.
+    #[error(
+        "no answer within the handshake window: see the port, the firewall, and the tls-auth or tls-crypt key of both sides"
+    )]
+    HandshakeTimeout,
+    /// The negotiation failed.
+    #[error(transparent)]
+    Key(#[from] session::KeyError),
+    /// Data keys cannot be made.
+    #[error(transparent)]
+    Data(#[from] KeyError),
+    /// The client and we have no cipher in common.
+    #[error(transparent)]
+    NoCommonCipher(#[from] NoCommonCipher),
+    /// The server pushed an option that we cannot serve.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// The server's push reply is malformed.
+    #[error("the server's push reply is malformed or endless")]
+    BadPushReply,
+    /// The server refused us.
+    #[error("the server refused the authentication: {0}")]
+    Refused(String),
+    /// We refused the client.
+    #[error("refused: {0}")]
+    RefusedByUs(String),
+    /// Nothing came for the time of `ping-restart`.
+    #[error("nothing was received for {0} seconds")]
+    Gone(u64),
+    /// The peer has said that it exits.
+    #[error("the peer has exited")]
+    Exited,
+    /// The server told us to connect again, or to stop.
+    #[error("the server sent {0}")]
+    Told(String),
+    /// The client began a new session from the same address.
+    #[error("the client connected again")]
+    Replaced,
+    /// The caller ended the session.
+    #[error("ended here")]
+    Stopped,
+}
+
+/// Receives actions.
+pub type Outbox = Vec<Action>;

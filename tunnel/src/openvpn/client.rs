@@ -1,0 +1,283 @@
+//! The client: one server, one session at a time. The caller connects again after [`Action::Closed`].
+//!
+//! ```text
+//! connect → reset → TLS, key exchange → PUSH_REQUEST → PUSH_REPLY → Install, Use, Configure, Connected
+//! ```
+
+use super::action::{Action, Cause, Outbox};
+use super::channel::{Announcement, Channel, ChannelEvent, PacketError};
+use super::key_method::Credentials;
+use super::limits::PUSH_REQUEST_INTERVAL;
+use super::negotiate::{DataCipher, NoCommonCipher};
+use super::packet::SessionId;
+use super::peer::{Agreement, Peer, Timing};
+use super::peer_info::PeerInfo;
+use super::push::{CoreOptions, Reply};
+use super::tls::{TlsConfig, WallClock};
+use super::wrap::v2::ClientKey;
+use super::wrap::{PacketId, Role, WrapError, WrapKeys, Wrapper};
+use crate::{Now, Time};
+use crypto::{Engine, Random};
+use rustls::ClientConfig;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The client's wrap of control packets.
+#[derive(Clone, Debug)]
+pub enum ClientWrap {
+    /// None, tls-auth or tls-crypt.
+    Shared(WrapKeys),
+    /// tls-crypt-v2.
+    Own(ClientKey),
+}
+
+/// The first number of a client with tls-crypt-v2: it says that the client can send its wrapped key twice.
+const EARLY_NEGOTIATION: u32 = 0x0f00_0000;
+
+/// What a client needs to know.
+pub struct ClientConfiguration {
+    /// TLS, with the verifier of the server.
+    pub tls: ClientConfig,
+    /// The wrap of control packets.
+    pub wrap: ClientWrap,
+    /// Accepted data ciphers, in order.
+    pub ciphers: Vec<DataCipher>,
+    /// User name and password.
+    pub credentials: Credentials,
+    /// Further lines of peer information.
+    pub peer_info: Vec<(String, String)>,
+    /// The MTU of the tunnel interface.
+    pub mtu: u16,
+    /// Features to announce: bits of [`peer_info::proto`](super::peer_info::proto), usually
+    /// [`peer_info::OURS`](super::peer_info::OURS).
+    pub features: u32,
+    /// The times.
+    pub timing: Timing,
+}
+
+/// A session until the server's options have come.
+struct Waiting {
+    reply: Reply,
+    /// When to ask for the options (again).
+    ask_at: Option<Time>,
+    ends_at: Time,
+}
+
+/// A client.
+pub struct Client {
+    tls: TlsConfig,
+    clock: Arc<WallClock>,
+    wrap: ClientWrap,
+    ciphers: Vec<DataCipher>,
+    announcement: Announcement,
+    timing: Timing,
+    engine: Arc<dyn Engine>,
+    random: Box<dyn Random>,
+    session: Option<(Peer, Option<Waiting>)>,
+}
+
+/// The session number of a client's only session.
+const SESSION: u32 = 0;
+
+impl Client {
+    /// A client that is not connected.
+    pub fn new(configuration: ClientConfiguration, engine: Arc<dyn Engine>, random: Box<dyn Random>) -> Self {
+        let clock = Arc::new(WallClock::default());
+        let ClientConfiguration { tls, wrap, ciphers, credentials, peer_info, mtu, features, timing } =
+            configuration;
+        let peer_info = PeerInfo::of_client(features, &DataCipher::list(&ciphers), mtu, &peer_info);
+        let options = format!("V4,dev-type tun,tun-mtu {mtu},key-method 2,tls-client");
+        Self {
+            tls: TlsConfig::client(tls, Arc::clone(&clock)),
+            clock,
+            wrap,
+            ciphers,
+            announcement: Announcement { options, credentials, peer_info },
+            timing,
+            engine,
+            random,
+            session: None,
+        }
+    }
+
+    /// Begins a session with a server. An earlier one must have ended.
+    pub fn connect(&mut self, now: Now, server: SocketAddr, out: &mut Outbox) {
+        self.clock.set(now);
+        let (keys, after, wrapped) = match &self.wrap {
+            ClientWrap::Shared(keys) => (keys.clone(), 0, Vec::new()),
+            ClientWrap::Own(own) => {
+                (WrapKeys::tls_crypt(own.key.clone(), Role::Client), EARLY_NEGOTIATION, own.wrapped.clone())
+            }
+        };
+        let wrapper = Wrapper::new(keys, PacketId { number: after, time: now.wall.as_secs() as u32 });
+        let local = SessionId::random(&mut *self.random);
+        let mut channel = Channel::new(self.tls.clone(), wrapper, local, self.announcement.clone());
+        channel.set_wrapped_key(wrapped);
+        let begun = channel.call(now, &mut *self.random);
+        let engine = Arc::clone(&self.engine);
+        let mut peer = Peer::new(now, SESSION, server, channel, Role::Client, engine, self.timing);
+        match begun {
+            Ok(()) => {
+                peer.flush(now, out);
+                let ends_at = now.monotonic + self.timing.hand_window * 2;
+                self.session = Some((peer, Some(Waiting { reply: Reply::default(), ask_at: None, ends_at })));
+            }
+            Err(error) => peer.close(Cause::Key(error.into()), out),
+        }
+    }
+
+    /// Handles a control packet.
+    pub fn handle_packet(
+        &mut self,
+        now: Now,
+        from: SocketAddr,
+        packet: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), PacketError> {
+        self.clock.set(now);
+        let Some((peer, _)) = &mut self.session else { return Err(PacketError::OtherSession) };
+        if from != peer.address {
+            return Err(PacketError::Wrap(WrapError::Malformed));
+        }
+        let mut events = Vec::new();
+        peer.handle(now, packet, &mut *self.random, &mut events)?;
+        for event in events {
+            if let Err(cause) = self.handle_event(now, event, out) {
+                self.end(now, cause, out);
+                return Ok(());
+            }
+        }
+        if let Some((peer, _)) = &mut self.session {
+            peer.flush(now, out);
+        }
+        Ok(())
+    }
+
+    fn handle_event(&mut self, now: Now, event: ChannelEvent, out: &mut Outbox) -> Result<(), Cause> {
+        let Some((peer, waiting)) = &mut self.session else { return Ok(()) };
+        match peer.handle_event(now, event, out)? {
+            Some(ChannelEvent::Exchanged { key_id: 0, .. }) => {
+                peer.channel.send_command("PUSH_REQUEST")?;
+                if let Some(waiting) = waiting {
+                    waiting.ask_at = Some(now.monotonic + PUSH_REQUEST_INTERVAL);
+                }
+                Ok(())
+            }
+            Some(ChannelEvent::Exchanged { key_id, .. }) => peer.install(now, key_id, &mut *self.random, out),
+            Some(ChannelEvent::Command(command)) => self.handle_command(now, command, out),
+            _ => Ok(()),
+        }
+    }
+
+    fn handle_command(&mut self, now: Now, command: String, out: &mut Outbox) -> Result<(), Cause> {
+        let (word, rest) = command.split_once(',').unwrap_or((&command, ""));
+        let Some((_, waiting)) = &mut self.session else { return Ok(()) };
+        match word {
+            "PUSH_REPLY" => {
+                // A second reply changes nothing; addresses and keys stay.
+                let Some(state) = waiting else { return Ok(()) };
+                let reply = state.reply.take(&command).map_err(|_| Cause::BadPushReply)?;
+                reply.map_or(Ok(()), |options| self.configure(now, options, out))
+            }
+            "AUTH_FAILED" => Err(Cause::Refused(rest.to_owned())),
+            "RESTART" | "HALT" => Err(Cause::Told(command)),
+            "AUTH_PENDING" => {
+                let seconds =
+                    rest.split(',').find_map(|part| part.strip_prefix("timeout ")?.parse::<u32>().ok());
+                if let (Some(state), Some(seconds)) = (waiting, seconds) {
+                    let ends_at = now.monotonic + Duration::from_secs(seconds.min(600).into());
+                    state.ends_at = state.ends_at.max(ends_at);
+                }
+                Ok(())
+            }
+            _ => {
+                out.push(Action::Command { session: SESSION, command });
+                Ok(())
+            }
+        }
+    }
+
+    fn configure(&mut self, now: Now, options: Vec<String>, out: &mut Outbox) -> Result<(), Cause> {
+        let core = CoreOptions::parse(&options)?;
+        let cipher = core.cipher.or(self.ciphers.first().copied());
+        let cipher = cipher.filter(|cipher| self.ciphers.contains(cipher)).ok_or_else(|| NoCommonCipher {
+            ours: DataCipher::list(&self.ciphers),
+            theirs: core.cipher.map(|cipher| cipher.to_string()).unwrap_or_default(),
+        })?;
+        let agreement = Agreement {
+            cipher,
+            export_keys: core.export_keys,
+            peer_id: core.peer_id,
+            control_exit: core.control_exit,
+            ping: core.ping,
+            ping_restart: core.ping_restart,
+        };
+        let Some((peer, waiting)) = &mut self.session else { return Ok(()) };
+        *waiting = None;
+        out.push(Action::Configure { options });
+        peer.connect(now, agreement, core.dynamic_tls_crypt, &mut *self.random, out)
+    }
+
+    /// Handles what is due.
+    pub fn handle_timeout(&mut self, now: Now, out: &mut Outbox) {
+        self.clock.set(now);
+        let Some((peer, waiting)) = &mut self.session else { return };
+        let mut result = Ok(());
+        if let Some(waiting) = waiting {
+            if waiting.ask_at.is_some_and(|at| now.monotonic >= at) {
+                waiting.ask_at = Some(now.monotonic + PUSH_REQUEST_INTERVAL);
+                result = peer.channel.send_command("PUSH_REQUEST").map_err(Cause::from);
+            }
+            if now.monotonic >= waiting.ends_at {
+                result = Err(Cause::HandshakeTimeout);
+            }
+        }
+        if let Err(cause) = result.and_then(|()| peer.handle_timeout(now, &mut *self.random, out)) {
+            self.end(now, cause, out);
+        }
+    }
+
+    /// When something is due.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let (peer, waiting) = self.session.as_ref()?;
+        let waiting = waiting.iter().flat_map(|waiting| waiting.ask_at.into_iter().chain([waiting.ends_at]));
+        peer.next_timeout().into_iter().chain(waiting).min()
+    }
+
+    /// New keys are needed: a number of data packets is high, or many bytes were sent.
+    pub fn handle_renewal(&mut self, now: Now, out: &mut Outbox) {
+        self.clock.set(now);
+        if let Some((peer, _)) = &mut self.session {
+            peer.renew(now, &mut *self.random, out);
+        }
+    }
+
+    /// An authentic data packet has come under an SA that was not confirmed.
+    pub fn handle_confirmed(&mut self, now: Now, index: u32, out: &mut Outbox) {
+        if let Some((peer, _)) = &mut self.session {
+            peer.confirm(now.monotonic, index, out);
+        }
+    }
+
+    /// The server has said in a data packet that it exits.
+    pub fn handle_exit(&mut self, now: Now, out: &mut Outbox) {
+        self.end(now, Cause::Exited, out);
+    }
+
+    /// Ends the session, and tells the server.
+    pub fn stop(&mut self, now: Now, out: &mut Outbox) {
+        if let Some((peer, _)) = &mut self.session {
+            peer.exit(now, out);
+        }
+        self.end(now, Cause::Stopped, out);
+    }
+
+    fn end(&mut self, now: Now, cause: Cause, out: &mut Outbox) {
+        if let Some((mut peer, _)) = self.session.take() {
+            // An alert of TLS tells the server why.
+            peer.flush(now, out);
+            peer.close(cause, out);
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! Data packets under an AEAD cipher: header, packet number, tag, encrypted inner packet.
+//!
+//! ```text
+//! version 2   lead 1 | peer ID 3 | number 4 | tag 16 | text      authenticated: the first 8 bytes
+//! version 1   lead 1 |             number 4 | tag 16 | text      authenticated: the number
+//! nonce       number 4 | constant of the key 8
+//!
+//! outbound    lay out: header, room for the tag → seal, one call of the engine for up to 64 packets
+//! inbound     check the number → open, one call for up to 64 packets → accept: the window moves → strip
+//! ```
+
+use super::packet::{Lead, Opcode};
+use crate::replay::ReplayWindow;
+use arrayvec::ArrayVec;
+use crypto::{EngineFailure, Job, Key};
+use packet::header::ip::IpPacket;
+use packet::{Batch, DropCounters, DropReason};
+use std::ops::Range;
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// Packets in one call of the engine.
+const JOBS: usize = 64;
+/// Bytes of a packet number.
+const NUMBER: usize = 4;
+/// Bytes of the tag.
+const TAG: usize = 16;
+/// Bytes of the constant part of nonces.
+const CONSTANT: usize = 8;
+
+/// The inner packet of a ping, which is never forwarded.
+pub const PING: [u8; 16] = 0x2a18_7bf3_641e_b4cb_07ed_2d0a_981f_c748_u128.to_be_bytes();
+/// The start of inner packets with a message about options or exit.
+const OCC: [u8; 16] = 0x287f_346b_d4ef_7a81_2d56_b8d3_afc5_459c_u128.to_be_bytes();
+/// The message after [`OCC`] with which a peer exits.
+const OCC_EXIT: u8 = 6;
+
+/// The inner packet with which a peer without `cc-exit` says that it exits.
+pub fn exit_message() -> [u8; 17] {
+    let mut message = [OCC_EXIT; 17];
+    message[..16].copy_from_slice(&OCC);
+    message
+}
+
+/// What an inner packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inner {
+    /// An IP packet, or something malformed.
+    Packet,
+    /// A ping.
+    Ping,
+    /// The peer exits.
+    Exit,
+    /// Another message that is not forwarded.
+    Occ,
+}
+
+impl Inner {
+    /// Tells messages from packets.
+    #[inline]
+    pub fn of(inner: &[u8]) -> Self {
+        match inner.first_chunk::<16>() {
+            Some(start) if *start == PING => Self::Ping,
+            Some(start) if *start == OCC && inner.get(16) == Some(&OCC_EXIT) => Self::Exit,
+            Some(start) if *start == OCC => Self::Occ,
+            _ => Self::Packet,
+        }
+    }
+}
+
+/// The header of data packets: the receiver's lookup key, as the first four bytes of version 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Header {
+    /// Without a peer ID. The receiver finds the peer by its address.
+    V1 {
+        /// Which key, 0 to 7.
+        key_id: u8,
+        /// The peer ID that the session would have; it is not sent.
+        peer_id: u32,
+    },
+    /// With a peer ID of three bytes.
+    V2 {
+        /// Which key, 0 to 7.
+        key_id: u8,
+        /// Chosen by the server.
+        peer_id: u32,
+    },
+}
+
+impl Header {
+    /// The header that a packet begins with, if it carries data. That of version 1 has peer ID 0.
+    pub fn parse(packet: &[u8]) -> Option<Self> {
+        let Lead { opcode, key_id } = Lead::parse(*packet.first()?)?;
+        match opcode {
+            Opcode::DataV1 => Some(Self::V1 { key_id, peer_id: 0 }),
+            Opcode::DataV2 => {
+                let word = u32::from_be_bytes(*packet.first_chunk()?);
+                Some(Self::V2 { key_id, peer_id: word & 0x00ff_ffff })
+            }
+            _ => None,
+        }
+    }
+
+    /// The leading byte and the peer ID as one word: the first word of version 2. It identifies the key at its receiver.
+    pub fn word(self) -> u32 {
+        let (opcode, key_id, peer_id) = match self {
+            Self::V1 { key_id, peer_id } => (Opcode::DataV1, key_id, peer_id),
+            Self::V2 { key_id, peer_id } => (Opcode::DataV2, key_id, peer_id),
+        };
+        u32::from(Lead { opcode, key_id }.byte()) << 24 | peer_id & 0x00ff_ffff
+    }
+
+    /// Bytes of the header.
+    #[inline]
+    pub fn length(self) -> usize {
+        match self {
+            Self::V1 { .. } => 1,
+            Self::V2 { .. } => 4,
+        }
+    }
+}
+
+/// How the data packets of one direction of one key are laid out, sealed and opened.
+pub struct AeadData {
+    key: Arc<dyn Key>,
+    constant: Zeroizing<[u8; CONSTANT]>,
+    header: Header,
+}
+
+impl AeadData {
+    /// The first packet number.
+    pub(crate) const FIRST_SEQUENCE: u64 = 1;
+
+    /// With the key of one direction, and the secret constant of its nonces.
+    pub fn new(key: Arc<dyn Key>, constant: [u8; CONSTANT], header: Header) -> Self {
+        Self { key, constant: Zeroizing::new(constant), header }
+    }
+
+    /// Bytes before the encrypted packet.
+    #[inline]
+    pub fn overhead(&self) -> usize {
+        self.header.length() + NUMBER + TAG
+    }
+
+    /// Bytes of these inner packets once they are sealed.
+    #[inline]
+    pub fn sealed(&self, batch: &Batch, packets: Range<usize>) -> usize {
+        packets.map(|index| self.overhead() + batch.packet(index).len()).sum()
+    }
+
+    /// Puts headers before packets, with room for the tags.
+    #[inline]
+    pub fn lay_out(&self, batch: &mut Batch, packets: Range<usize>, first_sequence: u64) {
+        let length = self.header.length();
+        let word = self.header.word().to_be_bytes();
+        for (index, sequence) in packets.zip(first_sequence..) {
+            batch.grow(index, self.overhead(), 0);
+            let packet = batch.packet_mut(index);
+            packet[..length].copy_from_slice(&word[..length]);
+            packet[length..][..NUMBER].copy_from_slice(&(sequence as u32).to_be_bytes());
+        }
+    }
+
+    /// Seals packets that were laid out. When the engine fails, nothing of the packets may leave.
+    pub fn seal(&self, batch: &mut Batch, packets: Range<usize>) -> Result<(), EngineFailure> {
+        let mut packets = batch.packets_mut(packets).map(|(_, packet)| self.job(packet));
+        loop {
+            let mut jobs: ArrayVec<Job<'_>, JOBS> = packets.by_ref().take(JOBS).collect();
+            if jobs.is_empty() {
+                return Ok(());
+            }
+            self.key.seal(&mut jobs)?;
+        }
+    }
+
+    /// The parts of a packet whose length was checked.
+    #[inline]
+    fn job<'a>(&self, packet: &'a mut [u8]) -> Job<'a> {
+        let length = self.header.length();
+        let (header, rest) = packet.split_at_mut(length + NUMBER);
+        let (tag, text) = rest.split_at_mut(TAG);
+        let header: &'a [u8] = header;
+        let number = &header[length..];
+        let mut nonce = [0; NUMBER + CONSTANT];
+        nonce[..NUMBER].copy_from_slice(number);
+        nonce[NUMBER..].copy_from_slice(&*self.constant);
+        let aad = if matches!(self.header, Header::V2 { .. }) { header } else { number };
+        Job { nonce, aad, text, tag, authentic: false }
+    }
+
+    #[inline]
+    fn number(&self, packet: &[u8]) -> u64 {
+        let number = packet[self.header.length()..].first_chunk().expect("the length was checked");
+        u32::from_be_bytes(*number).into()
+    }
+
+    /// Drops packets that are too short, or whose number was received before, or is not below `end`.
+    #[inline]
+    pub fn check(
+        &self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        window: &ReplayWindow,
+        end: u64,
+        drops: &DropCounters,
+    ) {
+        for index in packets {
+            let packet = batch.packet(index);
+            let reason = if packet.len() <= self.overhead() {
+                Some(DropReason::TooShort)
+            } else {
+                let number = self.number(packet);
+                let is_new = number != 0 && number < end && window.check(number).is_ok();
+                (!is_new).then_some(DropReason::Replayed)
+            };
+            if let Some(reason) = reason {
+                drops.count(reason, 1);
+                batch.discard(index);
+            }
+        }
+    }
+
+    /// Opens packets in place, and drops those whose tag is wrong.
+    pub fn open(&self, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) {
+        let mut next = packets.start;
+        while next < packets.end {
+            let mut indices = ArrayVec::<usize, JOBS>::new();
+            let mut jobs = ArrayVec::<Job<'_>, JOBS>::new();
+            for (index, packet) in batch.packets_mut(next..packets.end).take(JOBS) {
+                jobs.push(self.job(packet));
+                indices.push(index);
+            }
+            let Some(&last) = indices.last() else { break };
+            next = last + 1;
+            let failed = self.key.open(&mut jobs).is_err();
+            let verdicts: ArrayVec<bool, JOBS> = jobs.iter().map(|job| job.authentic).collect();
+            drop(jobs);
+            for (&index, &authentic) in indices.iter().zip(&verdicts) {
+                if failed || !authentic {
+                    drops.count(if failed { DropReason::EngineFailed } else { DropReason::BadTag }, 1);
+                    batch.discard(index);
+                }
+            }
+        }
+    }
+
+    /// Marks authentic packets as received, and drops duplicates; returns the number of new packets and their bytes.
+    #[inline]
+    pub fn accept(
+        &self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        window: &mut ReplayWindow,
+        drops: &DropCounters,
+    ) -> (usize, usize) {
+        window.accept_all(batch, packets, drops, |batch, index| self.number(batch.packet(index)))
+    }
+
+    /// Strips opened packets to their inner packets; returns whether there was one other than a ping.
+    #[inline]
+    pub fn strip(&self, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) -> bool {
+        let mut with_data = false;
+        for index in packets {
+            if batch.is_live(index) {
+                with_data |= strip_packet(batch, index, self.overhead(), drops);
+            }
+        }
+        with_data
+    }
+}
+
+/// Strips an opened packet; returns false for a ping or another message, which is discarded.
+#[inline]
+fn strip_packet(batch: &mut Batch, index: usize, overhead: usize, drops: &DropCounters) -> bool {
+    let inner = &batch.packet(index)[overhead..];
+    if Inner::of(inner) != Inner::Packet {
+        batch.discard(index);
+        return false;
+    }
+    if let Ok(ip) = IpPacket::parse(inner) {
+        let length = ip.bytes().len();
+        batch.shrink(index, overhead, length);
+    } else {
+        let is_ip = inner.first().is_some_and(|byte| matches!(byte >> 4, 4 | 6));
+        drops.count(if is_ip { DropReason::BadPadding } else { DropReason::Malformed }, 1);
+        batch.discard(index);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay;
+    use crypto::Cipher;
+    use crypto::engine::Engine;
+    use crypto::engine::aws_lc::AwsLc;
+
+    const V2: Header = Header::V2 { key_id: 2, peer_id: 0x01_0203 };
+
+    const V1: Header = Header::V1 { key_id: 5, peer_id: 0 };
+
+    fn data(header: Header) -> AeadData {
+        AeadData::new(AwsLc.load(Cipher::Aes256Gcm, &[7; 32]).expect("a key"), [9; CONSTANT], header)
+    }
+
+    /// An IPv4 packet of 20 bytes.
+    fn inner() -> [u8; 20] {
+        let mut packet = [0; 20];
+        packet[0] = 0x45;
+        packet[3] = 20;
+        packet
+    }
+
+    fn sealed(data: &AeadData, inner: &[u8], sequences: u64) -> Batch {
+        let mut batch = Batch::new(16_384);
+        for _ in 0..sequences {
+            batch.append(inner.len()).expect("it fits").copy_from_slice(inner);
+        }
+        let count = batch.len();
+        data.lay_out(&mut batch, 0..count, 1);
+        data.seal(&mut batch, 0..count).expect("works");
+        batch
+    }
+
+    #[test]
+    fn a_header_is_the_word_it_is_looked_up_by() {
+        assert_eq!(V2.word(), 0x4a01_0203);
+        for header in [V2, V1] {
+            assert_eq!(Header::parse(&header.word().to_be_bytes()), Some(header));
+        }
+        assert_eq!(Header::parse(&[0x4a, 1, 2]), None);
+        assert_eq!(Header::parse(&[0x20]), None, "a control packet");
+    }
+
+    #[test]
+    fn both_versions_have_the_layout_of_the_wire_protocol() {
+        for (header, start) in [(V2, &[0x4a, 1, 2, 3, 0, 0, 0, 1][..]), (V1, &[0x35, 0, 0, 0, 1])] {
+            let batch = sealed(&data(header), &inner(), 1);
+            let packet = batch.packet(0);
+            assert_eq!(&packet[..start.len()], start);
+            assert_eq!(packet.len(), start.len() + 16 + 20);
+        }
+    }
+
+    #[test]
+    fn packets_are_opened_once_and_stripped() {
+        for header in [V2, V1] {
+            let (data, drops) = (data(header), DropCounters::default());
+            let mut window = ReplayWindow::new(replay::WIREGUARD);
+            let mut batch = sealed(&data, &inner(), 100);
+            let copy = batch.packet(0).to_vec();
+            data.check(&mut batch, 0..100, &window, u64::MAX, &drops);
+            data.open(&mut batch, 0..100, &drops);
+            assert_eq!(data.accept(&mut batch, 0..100, &mut window, &drops).0, 100);
+            assert!(data.strip(&mut batch, 0..100, &drops));
+            assert!((0..100).all(|index| batch.packet(index) == inner()));
+            batch.clear();
+            batch.append(copy.len()).expect("it fits").copy_from_slice(&copy);
+            data.check(&mut batch, 0..1, &window, u64::MAX, &drops);
+            assert_eq!((batch.is_live(0), drops.read(DropReason::Replayed)), (false, 1));
+        }
+    }
+
+    #[test]
+    fn changed_bytes_and_short_packets_are_dropped() {
+        let (data, drops) = (data(V2), DropCounters::default());
+        let length = sealed(&data, &inner(), 1).packet(0).len();
+        for index in 0..length {
+            let mut batch = sealed(&data, &inner(), 1);
+            batch.packet_mut(0)[index] ^= 1;
+            data.open(&mut batch, 0..1, &drops);
+            assert!(!batch.is_live(0), "{index}");
+        }
+        let window = ReplayWindow::new(64);
+        for length in 0..=data.overhead() {
+            let mut batch = Batch::new(4096);
+            batch.append(length).expect("it fits").fill(0);
+            data.check(&mut batch, 0..1, &window, u64::MAX, &drops);
+            assert!(!batch.is_live(0), "{length}");
+        }
+    }
+
+    #[test]
+    fn pings_and_messages_are_not_forwarded() {
+        let (data, drops) = (data(V2), DropCounters::default());
+        for message in [&PING[..], &exit_message()] {
+            let mut batch = sealed(&data, message, 1);
+            data.open(&mut batch, 0..1, &drops);
+            assert!(!data.strip(&mut batch, 0..1, &drops));
+            assert!(!batch.is_live(0));
+        }
+        assert_eq!(Inner::of(&exit_message()), Inner::Exit);
+        assert_eq!(Inner::of(&PING[..15]), Inner::Packet);
+    }
+}

@@ -1,0 +1,189 @@
+//! Key method 2: the first message of each side on TLS, with random numbers, credentials and what the peer supports.
+//!
+//! ```text
+//! zero 4 | method 1 = 2 | client only: pre-master 48 | random 32 | random 32
+//! options | user name | password | peer information      each: length 2 with its final NUL, text, NUL
+//! ```
+
+use super::packet::{Malformed, take};
+use super::wrap::Role;
+use crypto::Random;
+use std::fmt;
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+const METHOD: u8 = 2;
+/// The longest message that stock peers accept.
+const LONGEST: usize = 2048;
+
+/// Random numbers of one side, from which data keys are derived where TLS exports none.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct KeySource {
+    /// Of the client only; zero in a server's.
+    pub pre_master: [u8; 48],
+    /// For the master secret.
+    pub random1: [u8; 32],
+    /// For the key expansion.
+    pub random2: [u8; 32],
+}
+
+impl KeySource {
+    /// Random numbers for this side.
+    pub fn random(role: Role, random: &mut dyn Random) -> Self {
+        let mut source = Self { pre_master: [0; 48], random1: [0; 32], random2: [0; 32] };
+        if role == Role::Client {
+            random.fill(&mut source.pre_master);
+        }
+        random.fill(&mut source.random1);
+        random.fill(&mut source.random2);
+        source
+    }
+}
+
+impl fmt::Debug for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeySource(..)")
+    }
+}
+
+/// A user name and a password.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user name; empty if there is none.
+    pub user: String,
+    /// The password.
+    pub password: Zeroizing<String>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Credentials({:?}, ..)", self.user)
+    }
+}
+
+/// The message of one side.
+#[derive(Clone, Debug)]
+pub struct KeyMethod {
+    /// The random numbers.
+    pub source: KeySource,
+    /// A summary of the sender's options, which is only compared for warnings.
+    pub options: String,
+    /// The user's, of a client.
+    pub credentials: Credentials,
+    /// Lines `NAME=value`, of a client, or of a server in P2P negotiation.
+    pub peer_info: String,
+}
+
+impl KeyMethod {
+    /// Reads a message sent by `sender`.
+    pub fn parse(sender: Role, mut bytes: &[u8]) -> Result<Self, Malformed> {
+        let bytes = &mut bytes;
+        let [0, 0, 0, 0, METHOD] = take(bytes)? else { return Err(Malformed) };
+        let pre_master = if sender == Role::Client { take(bytes)? } else { [0; 48] };
+        let source = KeySource { pre_master, random1: take(bytes)?, random2: take(bytes)? };
+        let options = text(bytes)?.to_string();
+        // Old peers end after the options, and some after the password.
+        let user = text_if_any(bytes)?.to_string();
+        let password = text_if_any(bytes)?;
+        let peer_info = text_if_any(bytes)?.to_string();
+        Ok(Self { source, options, credentials: Credentials { user, password }, peer_info })
+    }
+
+    /// The message of `sender`; `None` if it would be longer than peers accept.
+    pub fn emit(&self, sender: Role) -> Option<Zeroizing<Vec<u8>>> {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(LONGEST));
+        bytes.extend_from_slice(&[0, 0, 0, 0, METHOD]);
+        if sender == Role::Client {
+            bytes.extend_from_slice(&self.source.pre_master);
+        }
+        bytes.extend_from_slice(&self.source.random1);
+        bytes.extend_from_slice(&self.source.random2);
+        let texts = [&self.options, &self.credentials.user, &*self.credentials.password, &self.peer_info];
+        let length: usize = texts.iter().map(|text| text.len() + 3).sum();
+        if bytes.len() + length > LONGEST {
+            return None;
+        }
+        for text in texts {
+            if text.is_empty() {
+                bytes.extend_from_slice(&[0, 0]);
+                continue;
+            }
+            bytes.extend_from_slice(&(text.len() as u16 + 1).to_be_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+            bytes.push(0);
+        }
+        Some(bytes)
+    }
+}
+
+fn text(bytes: &mut &[u8]) -> Result<Zeroizing<String>, Malformed> {
+    let length = u16::from_be_bytes(take(bytes)?).into();
+    let (text, rest) = bytes.split_at_checked(length).ok_or(Malformed)?;
+    *bytes = rest;
+    let Some((&last, text)) = text.split_last() else { return Ok(Zeroizing::default()) };
+    // A text that ends early would be seen differently by programs that the values are given to.
+    if last != 0 || text.contains(&0) {
+        return Err(Malformed);
+    }
+    // Names may have any encoding: unknown bytes become replacement characters, which no rule matches.
+    Ok(Zeroizing::new(String::from_utf8_lossy(text).into_owned()))
+}
+
+fn text_if_any(bytes: &mut &[u8]) -> Result<Zeroizing<String>, Malformed> {
+    if bytes.is_empty() { Ok(Zeroizing::default()) } else { text(bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(role: Role) -> KeyMethod {
+        let pre_master = if role == Role::Client { [1; 48] } else { [0; 48] };
+        KeyMethod {
+            source: KeySource { pre_master, random1: [2; 32], random2: [3; 32] },
+            options: String::from("V4,dev-type tun"),
+            credentials: Credentials {
+                user: String::from("berta"),
+                password: Zeroizing::new(String::from("secret")),
+            },
+            peer_info: String::from("IV_PROTO=990\n"),
+        }
+    }
+
+    #[test]
+    fn messages_are_read_as_they_were_written() {
+        for role in [Role::Client, Role::Server] {
+            let bytes = message(role).emit(role).expect("short");
+            let read = KeyMethod::parse(role, &bytes).expect("well-formed");
+            assert_eq!(read.source.pre_master, message(role).source.pre_master);
+            assert_eq!((read.source.random1, read.source.random2), ([2; 32], [3; 32]));
+            assert_eq!(read.credentials, message(role).credentials);
+            assert_eq!((&*read.options, &*read.peer_info), ("V4,dev-type tun", "IV_PROTO=990\n"));
+        }
+    }
+
+    #[test]
+    fn truncated_messages_are_refused_or_end_after_a_text() {
+        let bytes = message(Role::Client).emit(Role::Client).expect("short");
+        let ends: Vec<usize> = (0..bytes.len())
+            .filter(|&length| KeyMethod::parse(Role::Client, &bytes[..length]).is_ok())
+            .collect();
+        let options = 5 + 48 + 64 + 2 + 16;
+        assert_eq!(ends, [options, options + 2 + 6, options + 2 + 6 + 2 + 7]);
+    }
+
+    #[test]
+    fn a_text_with_a_nul_inside_is_refused() {
+        let mut bytes = message(Role::Server).emit(Role::Server).expect("short");
+        bytes[5 + 64 + 2 + 3] = 0;
+        assert!(KeyMethod::parse(Role::Server, &bytes).is_err());
+    }
+
+    #[test]
+    fn secrets_are_not_printed_and_long_messages_not_written() {
+        let mut message = message(Role::Client);
+        let text = format!("{message:?}");
+        assert!(!text.contains("secret") && text.contains("berta") && !text.contains("1, 1"), "{text}");
+        message.peer_info = "x".repeat(LONGEST);
+        assert!(message.emit(Role::Client).is_none());
+    }
+}

@@ -1,0 +1,171 @@
+//! The data keys of a session: when each opens packets, and which one seals them.
+//!
+//! A new key opens packets at once. It seals them when the peer has used it, or when the peer has surely admitted it: after
+//! the handshake window, or half of the lifetime of keys if that is shorter. The replaced key still opens packets for the
+//! transition window.
+
+use super::action::{Action, Outbox, SessionNumber};
+use super::data::{AeadData, Header};
+use super::keys::{DataKeys, Direction};
+use super::limits::{END_BYTES, END_PACKET, RENEW_BYTES, RENEW_PACKET};
+use super::negotiate::DataCipher;
+use super::tls::TlsError;
+use super::wrap::Role;
+use crate::Time;
+use crate::protection::Protection;
+use crate::sa::{InboundSa, Lifetime, OutboundSa, Volume};
+use crypto::Engine;
+use crypto::engine::LoadError;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why data keys cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// TLS does not export keys.
+    #[error(transparent)]
+    Export(#[from] TlsError),
+    /// The engine does not load them.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+/// An installed key.
+struct Installed {
+    index: u32,
+    outbound: Arc<OutboundSa>,
+    /// When the key is used to send at the latest; `None` if it was.
+    use_at: Option<Time>,
+    /// When the key is retired.
+    retire_at: Option<Time>,
+}
+
+/// The data keys of a session.
+pub struct Keyring {
+    session: SessionNumber,
+    role: Role,
+    engine: Arc<dyn Engine>,
+    /// The oldest first.
+    keys: Vec<Installed>,
+}
+
+impl Keyring {
+    /// Without keys.
+    pub fn new(session: SessionNumber, role: Role, engine: Arc<dyn Engine>) -> Self {
+        Self { session, role, engine, keys: Vec::new() }
+    }
+
+    /// Whether a key is installed.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Installs a key. The first is used to send at once, another from `use_at` on, or when the peer uses it.
+    pub fn install(
+        &mut self,
+        keys: &DataKeys,
+        cipher: DataCipher,
+        header: Header,
+        use_at: Time,
+        out: &mut Outbox,
+    ) -> Result<(), LoadError> {
+        let other = if self.role == Role::Client { Role::Server } else { Role::Client };
+        let outbound = self.protection(keys.of_sender(self.role), cipher, header)?;
+        let inbound = self.protection(keys.of_sender(other), cipher, header)?;
+        let lifetime = Lifetime {
+            renew: None,
+            renew_sequence: RENEW_PACKET,
+            expires: Time::from_nanoseconds(u64::MAX),
+            end_sequence: END_PACKET,
+        };
+        let volume = || Volume::new(RENEW_BYTES, END_BYTES);
+        let index = header.word();
+        let outbound = Arc::new(OutboundSa::new(outbound, index, lifetime).with_volume(volume()));
+        let is_first = self.keys.is_empty();
+        let inbound = InboundSa::new(inbound, index, lifetime, !is_first).with_volume(volume());
+        // A key ID is used again after seven others; that key is long gone.
+        self.retire(index, out);
+        out.push(Action::Install { session: self.session, sa: Arc::new(inbound) });
+        let use_at = if is_first {
+            out.push(Action::Use { session: self.session, sa: Arc::clone(&outbound) });
+            None
+        } else {
+            Some(use_at)
+        };
+        self.keys.push(Installed { index, outbound, use_at, retire_at: None });
+        Ok(())
+    }
+
+    fn protection(
+        &self,
+        keys: Direction<'_>,
+        cipher: DataCipher,
+        header: Header,
+    ) -> Result<Protection, LoadError> {
+        let DataCipher::Aead(aead) = cipher;
+        let key = self.engine.load(aead, &keys.cipher[..aead.key_length()])?;
+        let constant = *keys.hmac.first_chunk().expect("HMAC keys have 64 bytes");
+        Ok(Protection::from(AeadData::new(key, constant, header)))
+    }
+
+    /// The peer has used the key with this index: it is used to send.
+    pub fn confirm(&mut self, now: Time, index: u32, transition: Duration, out: &mut Outbox) {
+        if let Some(position) = self.keys.iter().position(|key| key.index == index && key.use_at.is_some()) {
+            self.promote(now, position, transition, out);
+        }
+    }
+
+    /// Uses the newest key to send, before another is negotiated.
+    pub fn use_newest(&mut self, now: Time, transition: Duration, out: &mut Outbox) {
+        if let Some(position) =
+            self.keys.len().checked_sub(1).filter(|last| self.keys[*last].use_at.is_some())
+        {
+            self.promote(now, position, transition, out);
+        }
+    }
+
+    fn promote(&mut self, now: Time, position: usize, transition: Duration, out: &mut Outbox) {
+        let key = &mut self.keys[position];
+        key.use_at = None;
+        out.push(Action::Use { session: self.session, sa: Arc::clone(&key.outbound) });
+        for earlier in &mut self.keys[..position] {
+            earlier.use_at = None;
+            earlier.retire_at.get_or_insert(now + transition);
+        }
+        // Only one replaced key is kept.
+        while self.keys.len() > 1 && self.keys.iter().filter(|key| key.retire_at.is_some()).count() > 1 {
+            let index = self.keys[0].index;
+            self.retire(index, out);
+        }
+    }
+
+    /// Retires keys whose time is over, and uses the one whose time has come.
+    pub fn handle_timeout(&mut self, now: Time, transition: Duration, out: &mut Outbox) {
+        while let Some(position) =
+            self.keys.iter().rposition(|key| key.use_at.is_some_and(|use_at| now >= use_at))
+        {
+            self.promote(now, position, transition, out);
+        }
+        while let Some(key) = self.keys.iter().find(|key| key.retire_at.is_some_and(|at| now >= at)) {
+            let index = key.index;
+            self.retire(index, out);
+        }
+    }
+
+    /// When a key is used or retired.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.keys.iter().filter_map(|key| key.use_at.into_iter().chain(key.retire_at).min()).min()
+    }
+
+    fn retire(&mut self, index: u32, out: &mut Outbox) {
+        if let Some(position) = self.keys.iter().position(|key| key.index == index) {
+            self.keys.remove(position);
+            out.push(Action::Retire { index });
+        }
+    }
+
+    /// Retires all keys.
+    pub fn clear(&mut self, out: &mut Outbox) {
+        out.extend(self.keys.drain(..).map(|key| Action::Retire { index: key.index }));
+    }
+}

@@ -1,0 +1,61 @@
+//! OpenVPN's sizes and times, and our bounds for what an unauthenticated peer may occupy.
+
+use std::time::Duration;
+
+/// The registered UDP and TCP port.
+pub const PORT: u16 = 1194;
+
+/// Acknowledgments in a packet without a message.
+pub const MOST_ACKS: usize = 8;
+/// Acknowledgments in a packet with a message.
+pub const MOST_CARRIED_ACKS: usize = 4;
+/// Messages sent and not acknowledged.
+pub const SEND_WINDOW: usize = 6;
+/// Messages from the next expected one on that are accepted.
+pub const RECEIVE_WINDOW: u32 = 12;
+/// The time to the first retransmission; it doubles with each.
+pub const RETRANSMIT: Duration = Duration::from_secs(2);
+/// A message is sent again at once when this many later ones are acknowledged.
+pub const EARLY_RETRANSMIT: u32 = 3;
+/// The default limit of a control packet, with its UDP and IP header.
+pub const CONTROL_PACKET: usize = 1250;
+/// What outer headers and the longest wrap take of [`CONTROL_PACKET`].
+pub const CONTROL_OVERHEAD: usize = 40 + 8 + 1 + 8 + 8 + 64 + 1 + 4 * MOST_CARRIED_ACKS + 8 + 4;
+/// The longest control packet accepted.
+pub const LONGEST_PACKET: usize = 2048;
+/// The longest command or key exchange message accepted, in one TLS record.
+pub const LONGEST_MESSAGE: usize = 16_384;
+/// Records read from a session at once: a peer cannot keep the thread longer.
+pub const MOST_MESSAGES: usize = 32;
+
+/// A handshake ends after this time.
+pub const HAND_WINDOW: Duration = Duration::from_secs(60);
+/// The lifetime of data keys.
+pub const RENEGOTIATE: Duration = Duration::from_secs(3600);
+/// The replaced key still opens packets for this time.
+pub const TRANSITION_WINDOW: Duration = Duration::from_secs(3600);
+/// The client asks again for the server's push reply after this time.
+pub const PUSH_REQUEST_INTERVAL: Duration = Duration::from_secs(5);
+/// From this packet number on, a new key is negotiated.
+pub const RENEW_PACKET: u64 = 0xff00_0000;
+/// The first packet number that is not sent.
+pub const END_PACKET: u64 = 0xffff_ffff;
+/// Bytes under one AES-GCM key before a new one is negotiated: half of 2^36 blocks.
+pub const RENEW_BYTES: u64 = 1 << 39;
+/// Bytes under one AES-GCM key: 2^36 blocks of 16 bytes.
+pub const END_BYTES: u64 = 1 << 40;
+
+/// Sessions of a server whose peer has not authenticated.
+pub const PENDING: usize = 1024;
+/// The same from one source, an IPv4 address or an IPv6 /64.
+pub const PENDING_SOURCE: usize = 32;
+/// Answers to first packets at once, and the time in which one more is allowed: 100 in 10 seconds, as in OpenVPN.
+pub const RESET_ANSWERS: u32 = 100;
+/// See [`RESET_ANSWERS`].
+pub const RESET_INTERVAL: Duration = Duration::from_millis(100);
+/// The highest peer ID. 0xffffff stands for "none".
+pub const LAST_PEER_ID: u32 = 0x00ff_fffe;
+/// A push message is split at this length.
+pub const PUSH_LENGTH: usize = 1024;
+/// Push messages of one reply that a client accepts.
+pub const MOST_PUSH_MESSAGES: usize = 64;

@@ -1,0 +1,107 @@
+//! The choice of the data cipher: the server takes the first of its list that the client accepts.
+
+use super::peer_info::PeerInfo;
+use crypto::Cipher;
+use std::fmt;
+
+/// A cipher of data packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DataCipher {
+    /// An AEAD cipher: any AES-GCM, or ChaCha20-Poly1305.
+    Aead(Cipher),
+}
+
+impl DataCipher {
+    const NAMES: [(&str, Self); 4] = [
+        ("AES-256-GCM", Self::Aead(Cipher::Aes256Gcm)),
+        ("AES-192-GCM", Self::Aead(Cipher::Aes192Gcm)),
+        ("AES-128-GCM", Self::Aead(Cipher::Aes128Gcm)),
+        ("CHACHA20-POLY1305", Self::Aead(Cipher::ChaCha20Poly1305)),
+    ];
+
+    /// OpenVPN's default for `--data-ciphers`.
+    pub const DEFAULT: [Self; 3] =
+        [Self::Aead(Cipher::Aes256Gcm), Self::Aead(Cipher::Aes128Gcm), Self::Aead(Cipher::ChaCha20Poly1305)];
+
+    /// OpenVPN's name.
+    pub fn name(self) -> &'static str {
+        let found = Self::NAMES.iter().find(|(_, cipher)| *cipher == self);
+        found.map_or("unknown", |(name, _)| *name)
+    }
+
+    /// The cipher with OpenVPN's name, in any case.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, cipher)| *cipher)
+    }
+
+    /// Names of a list, as in `--data-ciphers`.
+    pub fn list(ciphers: &[Self]) -> String {
+        ciphers.iter().map(|cipher| cipher.name()).collect::<Vec<_>>().join(":")
+    }
+}
+
+impl fmt::Display for DataCipher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No cipher is accepted by both sides.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no common cipher: we offer {ours}, the client accepts {theirs}")]
+pub struct NoCommonCipher {
+    /// Our list.
+    pub ours: String,
+    /// What the client has announced.
+    pub theirs: String,
+}
+
+/// The cipher for a client with this information and this options summary.
+pub fn choose(ours: &[DataCipher], info: &PeerInfo, options: &str) -> Result<DataCipher, NoCommonCipher> {
+    let named = |name: &str| ours.iter().find(|cipher| name.eq_ignore_ascii_case(cipher.name())).copied();
+    let theirs = match (&info.ciphers, info.ncp) {
+        (Some(ciphers), _) => ciphers.clone(),
+        (None, 2..) => vec![String::from("AES-256-GCM"), String::from("AES-128-GCM")],
+        (None, _) => option(options, "cipher").map(str::to_owned).into_iter().collect(),
+    };
+    let found = ours.iter().find(|our| theirs.iter().any(|name| named(name) == Some(**our)));
+    found.copied().ok_or_else(|| NoCommonCipher {
+        ours: DataCipher::list(ours),
+        theirs: if theirs.is_empty() { String::from("none that it names") } else { theirs.join(":") },
+    })
+}
+
+/// The value of a word in an options summary such as `V4,dev-type tun,cipher AES-256-CBC`.
+pub fn option<'a>(options: &'a str, name: &str) -> Option<&'a str> {
+    options.split(',').find_map(|option| option.strip_prefix(name)?.strip_prefix(' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(ours: &[DataCipher], info: &str, options: &str) -> Result<DataCipher, NoCommonCipher> {
+        choose(ours, &PeerInfo::parse(info), options)
+    }
+
+    #[test]
+    fn the_order_of_the_server_counts() {
+        let ours = [DataCipher::Aead(Cipher::ChaCha20Poly1305), DataCipher::Aead(Cipher::Aes256Gcm)];
+        assert_eq!(chosen(&ours, "IV_CIPHERS=AES-256-GCM:chacha20-poly1305", ""), Ok(ours[0]));
+        assert_eq!(chosen(&ours, "IV_CIPHERS=BF-CBC:AES-256-GCM", ""), Ok(ours[1]));
+    }
+
+    #[test]
+    fn clients_without_a_list_have_both_gcm_ciphers_or_the_one_of_their_options() {
+        let ours = DataCipher::DEFAULT;
+        assert_eq!(chosen(&ours, "IV_NCP=2", "cipher AES-256-CBC"), Ok(ours[0]));
+        assert_eq!(chosen(&ours, "", "V4,dev-type tun,cipher AES-128-GCM,auth SHA1"), Ok(ours[1]));
+    }
+
+    #[test]
+    fn a_refusal_names_both_lists() {
+        let error =
+            chosen(&DataCipher::DEFAULT[..1], "IV_CIPHERS=BF-CBC", "").expect_err("nothing in common");
+        assert_eq!(error.to_string(), "no common cipher: we offer AES-256-GCM, the client accepts BF-CBC");
+    }
+}

@@ -1,0 +1,278 @@
+//! What a session of a server goes through: key exchange, the caller's verdict, push reply, renewals.
+
+use super::{Server, Session};
+use crate::openvpn::action::{Action, Cause, Outbox, Request, SessionNumber};
+use crate::openvpn::channel::ChannelEvent;
+use crate::openvpn::key_method::KeyMethod;
+use crate::openvpn::negotiate::{self, DataCipher};
+use crate::openvpn::peer::Agreement;
+use crate::openvpn::peer_info::{PeerInfo, proto};
+use crate::openvpn::push;
+use crate::{Now, Time};
+use std::time::Duration;
+
+/// The time in which a refused client can receive the reason.
+const REFUSAL_TIME: Duration = Duration::from_secs(5);
+
+/// What the caller has decided about a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Admit it, and push these options, to which the core adds peer ID, cipher and protocol flags.
+    Accept {
+        /// Options such as `ifconfig 10.8.0.2 255.255.255.0`.
+        push: Vec<String>,
+    },
+    /// Refuse it. The client is told the reason.
+    Refuse {
+        /// The reason; it may be empty.
+        reason: String,
+    },
+}
+
+/// How far a session is.
+pub(super) enum Stage {
+    /// Keys are being exchanged.
+    Handshake,
+    /// The verdict is awaited.
+    Asked(Box<Exchange>),
+    /// Admitted, but the client has not asked for its options yet.
+    Admitted(Box<Exchange>, Vec<String>),
+    /// Up. A verdict about the keys with this ID may be awaited.
+    Up(Option<u8>),
+    /// The client is refused, and gets the reason until this time.
+    Ending(Time, Cause),
+}
+
+/// What the client has announced.
+pub(super) struct Exchange {
+    info: PeerInfo,
+    options: String,
+    has_asked: bool,
+}
+
+impl Server {
+    pub(super) fn handle_events(
+        &mut self,
+        now: Now,
+        number: SessionNumber,
+        events: Vec<ChannelEvent>,
+        out: &mut Outbox,
+    ) {
+        for event in events {
+            let Some(session) = self.sessions.get_mut(&number) else { return };
+            let result = match session.peer.handle_event(now, event, out) {
+                Ok(Some(ChannelEvent::Exchanged { key_id, theirs })) => {
+                    session.ask(key_id, *theirs, self.features, out);
+                    Ok(())
+                }
+                Ok(Some(ChannelEvent::Command(command))) => self.handle_command(now, number, command, out),
+                Ok(_) => Ok(()),
+                Err(cause) => Err(cause),
+            };
+            if let Err(cause) = result {
+                return self.end(now, number, cause, out);
+            }
+        }
+        self.flush(now, number, out);
+    }
+
+    fn flush(&mut self, now: Now, number: SessionNumber, out: &mut Outbox) {
+        if let Some(session) = self.sessions.get_mut(&number) {
+            session.peer.flush(now, out);
+            self.arm(number);
+        }
+    }
+
+    fn handle_command(
+        &mut self,
+        now: Now,
+        number: SessionNumber,
+        command: String,
+        out: &mut Outbox,
+    ) -> Result<(), Cause> {
+        let Some(session) = self.sessions.get_mut(&number) else { return Ok(()) };
+        if command != "PUSH_REQUEST" {
+            out.push(Action::Command { session: number, command });
+            return Ok(());
+        }
+        match std::mem::replace(&mut session.stage, Stage::Handshake) {
+            Stage::Asked(mut exchange) => {
+                exchange.has_asked = true;
+                session.stage = Stage::Asked(exchange);
+                Ok(())
+            }
+            Stage::Admitted(exchange, push) => self.connect(now, number, &exchange, push, out),
+            other => {
+                // The reply is on its way, on a reliable channel.
+                session.stage = other;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the verdict about a client. It is ignored if the session has ended, or asked for none.
+    pub fn admit(&mut self, now: Now, number: SessionNumber, verdict: Verdict, out: &mut Outbox) {
+        self.clock.set(now);
+        let is_full = self.connected() >= self.max_clients;
+        let Some(session) = self.sessions.get_mut(&number) else { return };
+        let stage = std::mem::replace(&mut session.stage, Stage::Handshake);
+        let result = match (stage, verdict) {
+            (Stage::Asked(_), Verdict::Accept { .. }) if is_full => {
+                session.refuse(now, "the server is full");
+                Ok(())
+            }
+            (Stage::Asked(exchange), Verdict::Accept { push }) => {
+                let source = session.pending.take();
+                self.no_longer_pending(source);
+                self.admitted(now, number, exchange, push, out)
+            }
+            (Stage::Up(Some(key_id)), Verdict::Accept { .. }) => {
+                session.stage = Stage::Up(None);
+                session.peer.install(now, key_id, &mut *self.random, out)
+            }
+            (Stage::Asked(_) | Stage::Up(Some(_)), Verdict::Refuse { reason }) => {
+                session.refuse(now, &reason);
+                Ok(())
+            }
+            (stage, _) => {
+                session.stage = stage;
+                Ok(())
+            }
+        };
+        match result {
+            Ok(()) => self.flush(now, number, out),
+            Err(cause) => self.end(now, number, cause, out),
+        }
+    }
+
+    fn connected(&self) -> usize {
+        self.sessions.values().filter(|session| matches!(session.stage, Stage::Up(_))).count()
+    }
+
+    fn admitted(
+        &mut self,
+        now: Now,
+        number: SessionNumber,
+        exchange: Box<Exchange>,
+        push: Vec<String>,
+        out: &mut Outbox,
+    ) -> Result<(), Cause> {
+        // Such a client expects the reply without asking.
+        if exchange.has_asked || exchange.info.has(proto::REQUEST_PUSH) {
+            return self.connect(now, number, &exchange, push, out);
+        }
+        if let Some(session) = self.sessions.get_mut(&number) {
+            session.stage = Stage::Admitted(exchange, push);
+        }
+        Ok(())
+    }
+
+    fn connect(
+        &mut self,
+        now: Now,
+        number: SessionNumber,
+        exchange: &Exchange,
+        push: Vec<String>,
+        out: &mut Outbox,
+    ) -> Result<(), Cause> {
+        let Some(session) = self.sessions.get_mut(&number) else { return Ok(()) };
+        let info = &exchange.info;
+        let cipher = match negotiate::choose(&self.ciphers, info, &exchange.options) {
+            Ok(cipher) => cipher,
+            Err(error) => {
+                session.refuse(now, "Data channel cipher negotiation failed (no shared cipher)");
+                session.stage = Stage::Ending(now.monotonic + REFUSAL_TIME, error.into());
+                return Ok(());
+            }
+        };
+        let agreement = Agreement {
+            cipher,
+            export_keys: info.has(proto::TLS_EXPORT),
+            peer_id: info.has(proto::DATA_V2).then_some(number),
+            control_exit: info.has(proto::CONTROL_EXIT),
+            ping: self.intervals[0],
+            ping_restart: self.intervals[1],
+        };
+        let dynamic_wrap = info.has(proto::DYNAMIC_TLS_CRYPT | proto::CONTROL_EXIT);
+        let options: Vec<String> =
+            push.into_iter().chain(core_options(number, info, cipher, dynamic_wrap)).collect();
+        for message in push::emit(&options).0 {
+            session.peer.channel.send_command(&message)?;
+        }
+        session.stage = Stage::Up(None);
+        session.peer.connect(now, agreement, dynamic_wrap, &mut *self.random, out)?;
+        self.replace_others(now, number, out);
+        Ok(())
+    }
+
+    /// Ends earlier sessions of a client that connected again from its address.
+    fn replace_others(&mut self, now: Now, number: SessionNumber, out: &mut Outbox) {
+        let Some(address) = self.sessions.get(&number).map(|session| session.peer.address) else { return };
+        let is_other = |(other, session): &(&SessionNumber, &Session)| {
+            **other != number && session.peer.address == address && session.peer.is_up()
+        };
+        let others: Vec<SessionNumber> =
+            self.sessions.iter().filter(is_other).map(|(other, _)| *other).collect();
+        for other in others {
+            self.end(now, other, Cause::Replaced, out);
+        }
+    }
+}
+
+impl Session {
+    /// Asks the caller about the client, or about its new keys.
+    fn ask(&mut self, key_id: u8, theirs: KeyMethod, features: u32, out: &mut Outbox) {
+        let info = PeerInfo::parse(&theirs.peer_info).limited_to(features);
+        let certificates = self.peer.channel.newest().map(|key| key.tls().certificates().to_vec());
+        let is_renewal = key_id != 0;
+        let request = Request {
+            address: self.peer.address,
+            certificates: certificates.unwrap_or_default(),
+            credentials: theirs.credentials,
+            info: info.clone(),
+            is_renewal,
+        };
+        match &mut self.stage {
+            Stage::Up(asked) if is_renewal => *asked = Some(key_id),
+            Stage::Handshake if !is_renewal => {
+                let exchange = Exchange { info, options: theirs.options, has_asked: false };
+                self.stage = Stage::Asked(Box::new(exchange));
+            }
+            // A verdict is awaited already, or the session ends.
+            _ => return,
+        }
+        out.push(Action::Authenticate { session: self.peer.number, request: Box::new(request) });
+    }
+
+    fn refuse(&mut self, now: Now, reason: &str) {
+        let command =
+            if reason.is_empty() { String::from("AUTH_FAILED") } else { format!("AUTH_FAILED,{reason}") };
+        // Whether or not it can be told, the client is refused.
+        let _ = self.peer.channel.send_command(&command);
+        self.stage = Stage::Ending(now.monotonic + REFUSAL_TIME, Cause::RefusedByUs(reason.to_owned()));
+    }
+}
+
+/// The options that the core pushes itself.
+fn core_options(
+    number: SessionNumber,
+    info: &PeerInfo,
+    cipher: DataCipher,
+    dynamic_wrap: bool,
+) -> Vec<String> {
+    let mut options = Vec::new();
+    if info.has(proto::DATA_V2) {
+        options.push(format!("peer-id {number}"));
+    }
+    options.push(format!("cipher {cipher}"));
+    let mut flags = Vec::new();
+    if info.has(proto::CONTROL_EXIT) {
+        flags.push("cc-exit");
+        flags.extend(info.has(proto::TLS_EXPORT).then_some("tls-ekm"));
+        flags.extend(dynamic_wrap.then_some("dyn-tls-crypt"));
+        options.push(format!("protocol-flags {}", flags.join(" ")));
+    } else if info.has(proto::TLS_EXPORT) {
+        options.push(String::from("key-derivation tls-ekm"));
+    }
+    options
+}

@@ -1,0 +1,135 @@
+//! Packets of no session: first packets are answered without state, and third packets begin a session.
+
+use super::{Server, ServerWrap, Session, Stage, source};
+use crate::Now;
+use crate::openvpn::action::Action;
+use crate::openvpn::action::Outbox;
+use crate::openvpn::channel::{Announcement, Channel, PacketError};
+use crate::openvpn::packet::{Body, Lead, Opcode, SessionId};
+use crate::openvpn::peer::Peer;
+use crate::openvpn::wrap::{Opened, PacketId, Role, WrapError, WrapKeys, Wrapper};
+use arrayvec::ArrayVec;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// In the number of a client's first packet: it can send its wrapped key twice.
+const EARLY_NEGOTIATION: u32 = 0x0f;
+/// TLV in our reset: send the wrapped key again.
+const RESEND_KEY: [u8; 6] = [0, 1, 0, 2, 0, 1];
+
+impl Server {
+    pub(super) fn handle_unknown(
+        &mut self,
+        now: Now,
+        from: SocketAddr,
+        lead: Lead,
+        packet: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), PacketError> {
+        if lead.key_id != 0 {
+            return Err(PacketError::OtherSession);
+        }
+        let (keys, packet) = self.first_keys(lead, packet)?;
+        let opened = keys.open(packet)?;
+        let body = Body::parse(lead.opcode, &opened.body)?;
+        if lead.opcode.is_client_reset() {
+            return self.answer_first(now, from, &opened, keys, out);
+        }
+        let may_begin = matches!(lead.opcode, Opcode::Control | Opcode::ControlWithKey | Opcode::Ack)
+            && body.message.is_none_or(|message| message <= 1)
+            && body.acks.iter().all(|ack| *ack <= 1);
+        let cookie = body.receiver.filter(|_| may_begin).ok_or(PacketError::OtherSession)?;
+        if !self.cookie.verify(now.monotonic, opened.session, from, cookie) {
+            return Err(PacketError::OtherSession);
+        }
+        self.begin(now, from, cookie, &opened, keys, out)
+    }
+
+    /// The keys of a client without a session, and the packet without its wrapped key.
+    fn first_keys<'a>(&self, lead: Lead, packet: &'a [u8]) -> Result<(WrapKeys, &'a [u8]), PacketError> {
+        let has_key = matches!(lead.opcode, Opcode::ClientResetV3 | Opcode::ControlWithKey);
+        match &self.wrap {
+            ServerWrap::Shared(keys) if !has_key => Ok((keys.clone(), packet)),
+            ServerWrap::PerClient { key, .. } if has_key => {
+                let (packet, client, _) = key.unwrap(packet)?;
+                Ok((WrapKeys::tls_crypt(client, Role::Server), packet))
+            }
+            // A client with another wrap, or a later packet of a session that has ended.
+            _ => Err(PacketError::Wrap(WrapError::NotAuthentic)),
+        }
+    }
+
+    fn answer_first(
+        &mut self,
+        now: Now,
+        from: SocketAddr,
+        opened: &Opened,
+        keys: WrapKeys,
+        out: &mut Outbox,
+    ) -> Result<(), PacketError> {
+        if !self.may_answer(now.monotonic) {
+            return Err(PacketError::TooMany);
+        }
+        let is_v3 = opened.lead.opcode == Opcode::ClientResetV3;
+        let can_resend = opened.id.is_some_and(|id| id.number >> 24 == EARLY_NEGOTIATION);
+        if let (true, false, ServerWrap::PerClient { allow_without_cookie, .. }) =
+            (is_v3, can_resend, &self.wrap)
+        {
+            if !allow_without_cookie {
+                return Err(PacketError::NoCookie);
+            }
+            let local = SessionId::random(&mut *self.random);
+            return self.begin(now, from, local, opened, keys, out);
+        }
+        let local = self.cookie.create(now.monotonic, opened.session, from);
+        let acks = ArrayVec::from_iter([0]);
+        let payload: &[u8] = if is_v3 { &RESEND_KEY } else { &[] };
+        let body = Body { acks, receiver: Some(opened.session), message: Some(0), payload };
+        let lead = Lead { opcode: Opcode::ServerReset, key_id: 0 };
+        let id = PacketId { number: 1, time: now.wall.as_secs() as u32 };
+        out.push(Action::Transmit { to: from, packet: keys.seal(lead, local, id, &body.emit()) });
+        Ok(())
+    }
+
+    /// Begins a session with its first packet that is not answered without state.
+    fn begin(
+        &mut self,
+        now: Now,
+        from: SocketAddr,
+        local: SessionId,
+        opened: &Opened,
+        keys: WrapKeys,
+        out: &mut Outbox,
+    ) -> Result<(), PacketError> {
+        let source = source(from);
+        if !self.admit_pending(source) {
+            return Err(PacketError::TooMany);
+        }
+        // Number 1 was the answer without state.
+        let wrapper = Wrapper::new(keys, PacketId { number: 1, time: now.wall.as_secs() as u32 });
+        let options = String::from("V4,dev-type tun,key-method 2,tls-server");
+        let announcement = Announcement { options, ..Announcement::default() };
+        let mut channel = Channel::new(self.tls.clone(), wrapper, local, announcement);
+        let begun = if opened.lead.opcode.is_client_reset() {
+            channel.answer_at_once(now, opened.session, &mut *self.random)
+        } else {
+            channel.answer(now, opened.session, &mut *self.random)
+        };
+        let mut events = Vec::new();
+        let handled = match begun {
+            Ok(()) => channel.handle_first(now, opened, &mut *self.random, &mut events),
+            Err(_) => Err(PacketError::TooMany),
+        };
+        if let Err(error) = handled {
+            self.no_longer_pending(Some(source));
+            return Err(error);
+        }
+        let number = self.new_number();
+        let engine = Arc::clone(&self.engine);
+        let peer = Peer::new(now, number, from, channel, Role::Server, engine, self.timing);
+        self.sessions.insert(number, Session { peer, stage: Stage::Handshake, pending: Some(source) });
+        self.by_remote.insert((from, opened.session), number);
+        self.handle_events(now, number, events, out);
+        Ok(())
+    }
+}

@@ -1,0 +1,310 @@
+//! The server: many clients on one socket.
+//!
+//! ```text
+//! first packet → answer with a cookie, no state → third packet → Session → TLS, key exchange → Authenticate
+//!   → admit → PUSH_REPLY → Install, Use, Connected
+//! ```
+//! A session is found by the client's address and session ID. What clients that have not authenticated occupy is bounded, for
+//! each source and in total.
+
+mod admission;
+mod first;
+
+pub use admission::Verdict;
+
+use super::action::{Cause, Outbox, SessionNumber};
+use super::channel::PacketError;
+use super::cookie::CookieKey;
+use super::limits::{LAST_PEER_ID, LONGEST_PACKET, PENDING, PENDING_SOURCE, RESET_ANSWERS, RESET_INTERVAL};
+use super::negotiate::DataCipher;
+use super::packet::{Lead, Malformed, Opcode, SessionId};
+use super::peer::{Peer, Timing};
+use super::tls::{TlsConfig, WallClock};
+use super::wrap::v2::ServerKey;
+use super::wrap::{WrapError, WrapKeys};
+use crate::bucket::{self, Bucket};
+use crate::timers::Timers;
+use crate::{Now, Time};
+use admission::Stage;
+use crypto::{Engine, Random};
+use rustls::ServerConfig;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The server's wrap of control packets.
+pub enum ServerWrap {
+    /// None, tls-auth or tls-crypt.
+    Shared(WrapKeys),
+    /// tls-crypt-v2.
+    PerClient {
+        /// The key with which clients' keys are wrapped.
+        key: ServerKey,
+        /// Whether clients before 2.6 are served, which cannot answer a cookie.
+        allow_without_cookie: bool,
+    },
+}
+
+/// What a server needs to know.
+pub struct ServerConfiguration {
+    /// TLS, with the verifier of clients.
+    pub tls: ServerConfig,
+    /// The wrap of control packets.
+    pub wrap: ServerWrap,
+    /// Data ciphers, the preferred first.
+    pub ciphers: Vec<DataCipher>,
+    /// Send something to each client at least this often.
+    pub ping: Option<Duration>,
+    /// A client is gone after this time without a packet.
+    pub ping_restart: Option<Duration>,
+    /// Clients that are connected at once.
+    pub max_clients: usize,
+    /// Features to use: bits of [`peer_info::proto`](super::peer_info::proto), usually
+    /// [`peer_info::OURS`](super::peer_info::OURS).
+    pub features: u32,
+    /// The times.
+    pub timing: Timing,
+}
+
+/// A client's session.
+struct Session {
+    peer: Peer,
+    stage: Stage,
+    /// The source among [`Server::pending`], until the client has authenticated.
+    pending: Option<IpAddr>,
+}
+
+/// A server.
+pub struct Server {
+    tls: TlsConfig,
+    clock: Arc<WallClock>,
+    wrap: ServerWrap,
+    ciphers: Vec<DataCipher>,
+    intervals: [Option<Duration>; 2],
+    max_clients: usize,
+    features: u32,
+    timing: Timing,
+    engine: Arc<dyn Engine>,
+    random: Box<dyn Random>,
+    cookie: CookieKey,
+    /// Answers to first packets.
+    answers: Option<Bucket>,
+    sessions: BTreeMap<SessionNumber, Session>,
+    by_remote: HashMap<(SocketAddr, SessionId), SessionNumber>,
+    /// Sessions that have not authenticated, by source.
+    pending: HashMap<IpAddr, usize>,
+    next: SessionNumber,
+    timers: Timers<SessionNumber>,
+}
+
+impl Server {
+    /// A server without clients.
+    pub fn new(
+        configuration: ServerConfiguration,
+        engine: Arc<dyn Engine>,
+        mut random: Box<dyn Random>,
+    ) -> Self {
+        let clock = Arc::new(WallClock::default());
+        let cookie = CookieKey::random(&mut *random);
+        let ServerConfiguration { tls, wrap, ciphers, ping, ping_restart, max_clients, features, timing } =
+            configuration;
+        Self {
+            tls: TlsConfig::server(tls, Arc::clone(&clock)),
+            clock,
+            wrap,
+            ciphers,
+            intervals: [ping, ping_restart],
+            max_clients,
+            features,
+            timing,
+            engine,
+            random,
+            cookie,
+            answers: None,
+            sessions: BTreeMap::new(),
+            by_remote: HashMap::new(),
+            pending: HashMap::new(),
+            next: 0,
+            timers: Timers::default(),
+        }
+    }
+
+    /// Replaces the configuration of TLS, such as after a change of the revocation list. Sessions stay; the next
+    /// negotiation of their keys uses it.
+    pub fn set_tls(&mut self, config: ServerConfig) {
+        self.tls = TlsConfig::server(config, Arc::clone(&self.clock));
+        for session in self.sessions.values_mut() {
+            session.peer.channel.set_tls(self.tls.clone());
+        }
+    }
+
+    /// The number of sessions, of which some have not authenticated.
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Handles a control packet.
+    pub fn handle_packet(
+        &mut self,
+        now: Now,
+        from: SocketAddr,
+        packet: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), PacketError> {
+        self.clock.set(now);
+        if packet.len() > LONGEST_PACKET {
+            return Err(Malformed.into());
+        }
+        let (first, rest) = packet.split_first().ok_or(Malformed)?;
+        let lead = Lead::parse(*first).ok_or(Malformed)?;
+        let remote = SessionId(*rest.first_chunk().ok_or(Malformed)?);
+        let Some(&number) = self.by_remote.get(&(from, remote)) else {
+            return self.handle_unknown(now, from, lead, packet, out);
+        };
+        let packet = self.without_key(lead, packet)?;
+        let Some(session) = self.sessions.get_mut(&number) else { return Err(PacketError::OtherSession) };
+        let mut events = Vec::new();
+        session.peer.handle(now, packet, &mut *self.random, &mut events)?;
+        self.handle_events(now, number, events, out);
+        Ok(())
+    }
+
+    /// The packet without the client's wrapped key, of a session that has that key.
+    fn without_key<'a>(&self, lead: Lead, packet: &'a [u8]) -> Result<&'a [u8], WrapError> {
+        match &self.wrap {
+            ServerWrap::PerClient { key, .. }
+                if matches!(lead.opcode, Opcode::ClientResetV3 | Opcode::ControlWithKey) =>
+            {
+                key.unwrap(packet).map(|(packet, _, _)| packet)
+            }
+            _ => Ok(packet),
+        }
+    }
+
+    /// Handles what is due.
+    pub fn handle_timeout(&mut self, now: Now, out: &mut Outbox) {
+        self.clock.set(now);
+        for number in self.timers.due(now.monotonic) {
+            self.timers.set(number, None);
+            let Some(session) = self.sessions.get_mut(&number) else { continue };
+            if let Stage::Ending(at, cause) = &session.stage
+                && now.monotonic >= *at
+            {
+                let cause = cause.clone();
+                self.end(now, number, cause, out);
+                continue;
+            }
+            match session.peer.handle_timeout(now, &mut *self.random, out) {
+                Ok(()) => self.arm(number),
+                Err(cause) => self.end(now, number, cause, out),
+            }
+        }
+    }
+
+    /// When something is due.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.timers.first()
+    }
+
+    fn arm(&mut self, number: SessionNumber) {
+        let Some(session) = self.sessions.get(&number) else { return };
+        let end = match &session.stage {
+            Stage::Ending(at, _) => Some(*at),
+            _ => None,
+        };
+        self.timers.set(number, session.peer.next_timeout().into_iter().chain(end).min());
+    }
+
+    /// New keys are needed: a number of data packets is high, or many bytes were sent.
+    pub fn handle_renewal(&mut self, now: Now, number: SessionNumber, out: &mut Outbox) {
+        self.clock.set(now);
+        if let Some(session) = self.sessions.get_mut(&number) {
+            session.peer.renew(now, &mut *self.random, out);
+            self.arm(number);
+        }
+    }
+
+    /// An authentic data packet has come under an SA that was not confirmed.
+    pub fn handle_confirmed(&mut self, now: Now, number: SessionNumber, index: u32, out: &mut Outbox) {
+        if let Some(session) = self.sessions.get_mut(&number) {
+            session.peer.confirm(now.monotonic, index, out);
+            self.arm(number);
+        }
+    }
+
+    /// An authentic data packet, which is not a replay, has come from another address.
+    pub fn handle_move(&mut self, number: SessionNumber, address: SocketAddr) {
+        let Some(session) = self.sessions.get_mut(&number) else { return };
+        let Some(remote) = session.peer.channel.remote() else { return };
+        self.by_remote.remove(&(session.peer.address, remote));
+        session.peer.address = address;
+        self.by_remote.insert((address, remote), number);
+    }
+
+    /// The client has said in a data packet that it exits.
+    pub fn handle_exit(&mut self, now: Now, number: SessionNumber, out: &mut Outbox) {
+        self.end(now, number, Cause::Exited, out);
+    }
+
+    /// Ends a session. `command`: what the client is told, such as `RESTART` or `HALT`.
+    pub fn disconnect(&mut self, now: Now, number: SessionNumber, command: &str, out: &mut Outbox) {
+        if let Some(session) = self.sessions.get_mut(&number) {
+            // The session ends in any case.
+            let _ = session.peer.channel.send_command(command);
+            self.end(now, number, Cause::Stopped, out);
+        }
+    }
+
+    /// Whether another session may begin that has not authenticated; it is counted.
+    fn admit_pending(&mut self, source: IpAddr) -> bool {
+        let total: usize = self.pending.values().sum();
+        let count = self.pending.entry(source).or_default();
+        if *count >= PENDING_SOURCE || total >= PENDING {
+            return false;
+        }
+        *count += 1;
+        true
+    }
+
+    fn no_longer_pending(&mut self, source: Option<IpAddr>) {
+        let Some(source) = source else { return };
+        let count = self.pending.entry(source).or_default();
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            self.pending.remove(&source);
+        }
+    }
+
+    /// A number that no session has.
+    fn new_number(&mut self) -> SessionNumber {
+        loop {
+            let number = self.next;
+            self.next = if number == LAST_PEER_ID { 0 } else { number + 1 };
+            if !self.sessions.contains_key(&number) {
+                return number;
+            }
+        }
+    }
+
+    fn end(&mut self, now: Now, number: SessionNumber, cause: Cause, out: &mut Outbox) {
+        let Some(mut session) = self.sessions.remove(&number) else { return };
+        self.no_longer_pending(session.pending);
+        self.timers.set(number, None);
+        if let Some(remote) = session.peer.channel.remote() {
+            self.by_remote.remove(&(session.peer.address, remote));
+        }
+        // What was to be said last, or an alert of TLS, tells the client why.
+        session.peer.flush(now, out);
+        session.peer.close(cause, out);
+    }
+
+    fn may_answer(&mut self, now: Time) -> bool {
+        self.answers.get_or_insert_with(|| Bucket::new(RESET_ANSWERS, RESET_INTERVAL, now)).take(now)
+    }
+}
+
+/// The source that limits count: an IPv4 address or an IPv6 /64.
+fn source(address: SocketAddr) -> IpAddr {
+    bucket::aggregate(address.ip())
+}

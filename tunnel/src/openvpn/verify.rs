@@ -1,0 +1,346 @@
+//! Verification of the peer's certificate: by CA, purpose, name, revocation lists and fingerprints.
+//!
+//! OpenVPN does not compare a server's host name, so that the verifiers of rustls do not fit. rustls-webpki builds the
+//! chain. It is stricter than OpenSSL: certificates of version 1, signatures with SHA-1, and RSA keys below 2048 bits are
+//! refused, with a sentence that names it.
+
+use super::wrap::Role;
+use crypto::hash;
+use crypto::pki::{Certificate, CertificateError};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, TrustAnchor, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, DistinguishedName, Error, OtherError, ServerConfig, SignatureScheme,
+};
+use std::sync::Arc;
+use webpki::{
+    BorrowedCertRevocationList, CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage,
+    RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy,
+};
+
+/// Object identifiers of extended key usages, without tag and length.
+const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
+const CLIENT_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
+
+/// Why a peer's certificate is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// rustls-webpki cannot use it.
+    #[error("{0}")]
+    Unusable(&'static str),
+    /// Another reason of rustls-webpki.
+    #[error("{0}")]
+    Chain(webpki::Error),
+    /// `verify-x509-name` does not match.
+    #[error("its common name is {found:?}, but verify-x509-name requires {required:?}")]
+    Name {
+        /// What the certificate has.
+        found: String,
+        /// What is configured.
+        required: String,
+    },
+    /// `peer-fingerprint` does not match.
+    #[error(
+        "its fingerprint {0} is not among the configured ones: add it to peer-fingerprint if you trust it"
+    )]
+    Fingerprint(String),
+    /// It cannot be parsed.
+    #[error("{0}")]
+    Malformed(CertificateError),
+}
+
+impl From<webpki::Error> for Refusal {
+    fn from(error: webpki::Error) -> Self {
+        use webpki::Error as E;
+        Self::Unusable(match &error {
+            E::UnsupportedCertVersion => {
+                "it is an X.509 certificate of version 1 or 2: issue one of version 3, as easy-rsa does"
+            }
+            E::UnsupportedSignatureAlgorithmContext(_)
+            | E::UnsupportedSignatureAlgorithmForPublicKeyContext(_) => {
+                "its chain is signed with an algorithm that is not supported, such as RSA with SHA-1 or MD5, or with an \
+                 RSA key below 2048 bits: issue it again with SHA-256 and 2048 bits or more"
+            }
+            E::InvalidSignatureForPublicKey => {
+                "a signature of its chain is wrong, or made with an RSA key below 2048 bits"
+            }
+            E::CertExpired { .. } => "it, or a CA of its chain, has expired",
+            E::CertNotValidYet { .. } => "it is not valid yet: check the clocks of both sides",
+            E::CertRevoked => "it is revoked",
+            E::CrlExpired { .. } => "the revocation list has expired: generate it again and replace the file",
+            E::UnknownRevocationStatus => {
+                "there is no revocation list of its issuer in the file of crl-verify"
+            }
+            E::UnknownIssuer => "no CA that is trusted here has issued it",
+            E::RequiredEkuNotFoundContext(_) => {
+                "its extended key usage does not fit: remote-cert-tls requires serverAuth of a server and clientAuth of a \
+                 client"
+            }
+            E::UnsupportedCriticalExtension => "it has a critical extension that is not supported",
+            E::CaUsedAsEndEntity => "it is a CA certificate, which cannot identify a peer",
+            _ => return Self::Chain(error),
+        })
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::InvalidCertificate(rustls::CertificateError::Other(OtherError(Arc::new(refusal))))
+    }
+}
+
+/// `verify-x509-name` about the common name.
+#[derive(Clone, Debug)]
+pub enum NameCheck {
+    /// It is this.
+    Exactly(String),
+    /// It begins with this.
+    Prefix(String),
+}
+
+impl NameCheck {
+    fn check(&self, found: &str) -> Result<(), Refusal> {
+        let (matches, required) = match self {
+            Self::Exactly(name) => (found == name, name),
+            Self::Prefix(prefix) => (found.starts_with(prefix.as_str()), prefix),
+        };
+        if matches {
+            return Ok(());
+        }
+        Err(Refusal::Name { found: found.to_owned(), required: required.clone() })
+    }
+}
+
+/// Which certificates are accepted.
+#[derive(Debug)]
+pub struct PeerCheck {
+    /// What the peer is.
+    peer: Role,
+    authorities: Vec<TrustAnchor<'static>>,
+    lists: Vec<CertRevocationList<'static>>,
+    requires_purpose: bool,
+    name: Option<NameCheck>,
+    fingerprints: Vec<[u8; 32]>,
+    /// Whether a client needs no certificate.
+    is_optional: bool,
+    subjects: Vec<DistinguishedName>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl PeerCheck {
+    /// Accepts no certificate yet. `peer`: what the peer is.
+    pub fn new(peer: Role) -> Self {
+        Self {
+            peer,
+            authorities: Vec::new(),
+            lists: Vec::new(),
+            requires_purpose: false,
+            name: None,
+            fingerprints: Vec::new(),
+            is_optional: false,
+            subjects: Vec::new(),
+            algorithms: aws_lc_rs::default_provider().signature_verification_algorithms,
+        }
+    }
+
+    /// Accepts certificates issued by this CA (`ca`).
+    pub fn add_authority(&mut self, der: &CertificateDer<'_>) -> Result<(), Refusal> {
+        let anchor = webpki::anchor_from_trusted_cert(der)?.to_owned();
+        self.subjects.push(DistinguishedName::in_sequence(&anchor.subject));
+        self.authorities.push(anchor);
+        Ok(())
+    }
+
+    /// Refuses what this list revokes (`crl-verify`). With lists, each issuer needs one.
+    pub fn add_list(&mut self, der: &[u8]) -> Result<(), Refusal> {
+        let list = BorrowedCertRevocationList::from_der(der)?.to_owned()?;
+        self.lists.push(list.into());
+        Ok(())
+    }
+
+    /// Requires the extended key usage of the peer's side (`remote-cert-tls`).
+    pub fn require_purpose(&mut self) {
+        self.requires_purpose = true;
+    }
+
+    /// Requires a common name (`verify-x509-name`).
+    pub fn require_name(&mut self, name: NameCheck) {
+        self.name = Some(name);
+    }
+
+    /// Accepts the certificate with this SHA-256 fingerprint (`peer-fingerprint`). Without a CA, that alone decides.
+    pub fn add_fingerprint(&mut self, fingerprint: [u8; 32]) {
+        self.fingerprints.push(fingerprint);
+    }
+
+    /// Accepts clients without a certificate (`verify-client-cert optional` and `none`).
+    pub fn make_optional(&mut self) {
+        self.is_optional = true;
+    }
+
+    /// Checks a peer's certificate, and its chain.
+    pub fn check(
+        &self,
+        own: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Refusal> {
+        let end_entity = EndEntityCert::try_from(own)?;
+        if !self.fingerprints.is_empty() {
+            let fingerprint = hash::sha256(&[own]);
+            if !self.fingerprints.contains(&fingerprint) {
+                let bytes: Vec<String> = fingerprint.iter().map(|byte| format!("{byte:02X}")).collect();
+                return Err(Refusal::Fingerprint(bytes.join(":")));
+            }
+        }
+        if self.fingerprints.is_empty() || !self.authorities.is_empty() {
+            self.check_chain(&end_entity, between, now)?;
+        }
+        if let Some(name) = &self.name {
+            let certificate = Certificate::from_der(own).map_err(Refusal::Malformed)?;
+            name.check(certificate.subject().common_name().unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    fn check_chain(
+        &self,
+        end_entity: &EndEntityCert<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Refusal> {
+        let lists: Vec<&CertRevocationList<'_>> = self.lists.iter().collect();
+        let revocation = RevocationOptionsBuilder::new(&lists).ok().map(|builder| {
+            builder
+                .with_depth(RevocationCheckDepth::EndEntity)
+                .with_status_policy(UnknownStatusPolicy::Deny)
+                .with_expiration_policy(ExpirationPolicy::Enforce)
+                .build()
+        });
+        let usage = match (self.peer, self.requires_purpose) {
+            (Role::Server, true) => KeyUsage::required(SERVER_AUTH),
+            (Role::Server, false) => KeyUsage::required_if_present(SERVER_AUTH),
+            (Role::Client, true) => KeyUsage::required(CLIENT_AUTH),
+            (Role::Client, false) => KeyUsage::required_if_present(CLIENT_AUTH),
+        };
+        end_entity.verify_for_usage(
+            self.algorithms.all,
+            &self.authorities,
+            between,
+            now,
+            usage,
+            revocation,
+            None,
+        )?;
+        Ok(())
+    }
+}
+
+impl ServerCertVerifier for PeerCheck {
+    fn verify_server_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.check(own, between, now)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls12_signature(message, own, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls13_signature(message, own, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+impl ClientCertVerifier for PeerCheck {
+    fn client_auth_mandatory(&self) -> bool {
+        !self.is_optional
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.subjects
+    }
+
+    fn verify_client_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.check(own, between, now)?;
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls12_signature(message, own, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls13_signature(message, own, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// Our certificate with its chain, and its private key.
+pub struct Identity {
+    /// Our certificate first.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// The private key.
+    pub key: PrivateKeyDer<'static>,
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+/// The configuration of TLS for a client. A client without an identity authenticates by user name and password.
+pub fn client_config(identity: Option<Identity>, check: PeerCheck) -> Result<ClientConfig, Error> {
+    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(check));
+    match identity {
+        Some(Identity { chain, key }) => builder.with_client_auth_cert(chain, key),
+        None => Ok(builder.with_no_client_auth()),
+    }
+}
+
+/// The configuration of TLS for a server.
+pub fn server_config(identity: Identity, check: PeerCheck) -> Result<ServerConfig, Error> {
+    let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    let builder = builder.with_client_cert_verifier(Arc::new(check));
+    builder.with_single_cert(identity.chain, identity.key)
+}

@@ -1,0 +1,53 @@
+//! Sessions begin, carry packets, get new keys and end.
+
+use crate::network::{CLIENT, Network, SERVER, STORM, Setup};
+use crate::{inner, seconds};
+use tunnel::openvpn::Cause;
+
+/// Packets in both directions.
+fn assert_carries(network: &mut Network, identification: u16) {
+    let session = *network.hosts[SERVER].connected.keys().next_back().expect("connected");
+    network.send(CLIENT, 0, &inner(identification));
+    network.send(SERVER, session, &inner(identification));
+    network.run(seconds(1));
+    assert_eq!(network.hosts[SERVER].received.pop(), Some((session, inner(identification))));
+    assert_eq!(network.hosts[CLIENT].received.pop(), Some((0, inner(identification))));
+}
+
+#[test]
+fn a_client_connects_with_tls_crypt_and_packets_pass() {
+    let setup = Setup::new();
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    network.connect(CLIENT);
+    network.run(seconds(1));
+    assert_eq!(network.hosts[CLIENT].closed, []);
+    assert!(network.is_connected(CLIENT) && network.is_connected(SERVER));
+    assert!(network.hosts[CLIENT].options.contains(&String::from("cipher AES-256-GCM")));
+    assert_carries(&mut network, 7);
+}
+
+#[test]
+fn a_session_begins_in_any_weather() {
+    for seed in 0..20 {
+        let setup = Setup::new();
+        let mut network = setup.network(setup.tls_crypt(), seed);
+        network.weather = STORM;
+        network.connect(CLIENT);
+        network.run(seconds(55));
+        assert!(network.is_connected(CLIENT), "{seed}: {:?}", network.hosts[CLIENT].closed);
+        network.weather = crate::network::CLEAR;
+        network.run(seconds(1));
+        assert_carries(&mut network, 7);
+    }
+}
+
+#[test]
+fn a_client_without_an_answer_ends_after_the_hand_window() {
+    let setup = Setup::new();
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    network.weather.lost = 1000;
+    network.connect(CLIENT);
+    network.run(seconds(61));
+    assert_eq!(network.hosts[CLIENT].closed, [Cause::HandshakeTimeout]);
+    assert_eq!(network.log.len(), 5, "after 0, 2, 6, 14 and 30 seconds");
+}

@@ -1,0 +1,289 @@
+//! Against OpenVPN itself, in a network namespace. The test runs itself again inside of the namespace, where the program
+//! has a TUN device and the core a UDP socket. A ping through the tunnel is answered by the kernel behind the device.
+
+use crate::host::{Core, Host};
+use crate::network::Setup;
+use packet::checksum::Sum;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant, SystemTime};
+use tunnel::openvpn::Verdict;
+use tunnel::openvpn::client::ClientWrap;
+use tunnel::openvpn::server::ServerWrap;
+use tunnel::{Now, Time};
+
+/// Set inside of the namespace.
+const INSIDE: &str = "OPENVPN_TEST_INSIDE";
+const PORT: u16 = 1194;
+
+/// Whether the test runs inside of a namespace. If not, it is run again in one.
+fn is_inside(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
+    let is_installed = Command::new("openvpn").arg("--version").output().is_ok();
+    if !is_root || !is_installed {
+        assert!(std::env::var_os("NO_SKIP").is_none(), "needs root and openvpn");
+        eprintln!("SKIPPED: needs root and openvpn");
+        return false;
+    }
+    let namespace = Namespace::new(test);
+    let itself = std::env::current_exe().expect("a program");
+    let output = Command::new("ip")
+        .args(["netns", "exec", &namespace.0])
+        .arg(itself)
+        .args(["--exact", &format!("stock::{test}"), "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .expect("ip runs");
+    let text =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    if std::env::var_os("SHOW_LOGS").is_some() {
+        eprintln!("{text}");
+    }
+    false
+}
+
+struct Namespace(String);
+
+impl Namespace {
+    fn new(test: &str) -> Self {
+        let short: String = test.chars().take(20).collect();
+        let name = format!("ovpn-{}-{short}", std::process::id());
+        run(&["netns", "add", &name]);
+        run(&["-n", &name, "link", "set", "lo", "up"]);
+        Self(name)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        run(&["netns", "del", &self.0]);
+    }
+}
+
+fn run(arguments: &[&str]) {
+    assert!(Command::new("ip").args(arguments).status().expect("ip runs").success(), "{arguments:?}");
+}
+
+/// A running OpenVPN, and its files.
+struct OpenVpn {
+    child: Child,
+    lines: Receiver<String>,
+    log: Vec<String>,
+    directory: PathBuf,
+}
+
+impl OpenVpn {
+    fn start(setup: &Setup, is_server: bool, test: &str, arguments: &[&str]) -> Self {
+        let directory = std::env::temp_dir().join(format!("ovpn-{}-{test}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let own = if is_server { &setup.server } else { &setup.client };
+        let files = [
+            ("ca.pem", setup.authority.pem()),
+            ("own.pem", own.pem.clone()),
+            ("key.pem", own.key.serialize_pem()),
+            ("static.key", setup.key.to_file().to_string()),
+        ];
+        for (name, text) in files {
+            std::fs::write(directory.join(name), text).expect("written");
+        }
+        let mut command = Command::new("openvpn");
+        command.current_dir(&directory).args(["--dev", "tun0", "--dev-type", "tun", "--verb", "4"]);
+        command.args(["--ca", "ca.pem", "--cert", "own.pem", "--key", "key.pem", "--disable-dco"]);
+        command.args(["--script-security", "2"]);
+        if is_server {
+            command.args(["--server", "10.99.0.0", "255.255.255.0", "--topology", "subnet", "--dh", "none"]);
+            command.args(["--local", "127.0.0.1", "--port", "1194", "--remote-cert-tls", "client"]);
+        } else {
+            command.args([
+                "--client",
+                "--nobind",
+                "--remote",
+                "127.0.0.1",
+                "1194",
+                "--remote-cert-tls",
+                "server",
+            ]);
+        }
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::null());
+        let mut child = command.spawn().expect("openvpn starts");
+        let output = child.stdout.take().expect("piped");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { child, lines, log: Vec::new(), directory }
+    }
+
+    /// What it has logged so far.
+    fn log(&mut self) -> String {
+        self.log.extend(self.lines.try_iter());
+        self.log.join("\n")
+    }
+
+    fn has_logged(&mut self, text: &str) -> bool {
+        self.log().contains(text)
+    }
+
+    fn wait_for(&mut self, text: &str) {
+        let start = Instant::now();
+        while !self.has_logged(text) {
+            assert!(start.elapsed() < Duration::from_secs(20), "no {text:?} in\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for OpenVpn {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() || std::env::var_os("SHOW_LOGS").is_some() {
+            eprintln!("{}", self.log());
+        }
+        let _ = std::fs::remove_dir_all(Path::new(&self.directory));
+    }
+}
+
+/// A host on a socket, in real time.
+struct Running {
+    host: Host,
+    socket: UdpSocket,
+    start: Instant,
+}
+
+impl Running {
+    fn new(host: Host, port: u16) -> Self {
+        let socket = UdpSocket::bind(("127.0.0.1", port)).expect("bound");
+        Self { host, socket, start: Instant::now() }
+    }
+
+    fn now(&self) -> Now {
+        let wall = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970");
+        Now { monotonic: Time::from_nanoseconds(1) + self.start.elapsed(), wall }
+    }
+
+    fn flush(&mut self) {
+        for (to, bytes) in std::mem::take(&mut self.host.outgoing) {
+            // A refused datagram is lost.
+            let _ = self.socket.send_to(&bytes, to);
+        }
+    }
+
+    /// Runs until a condition holds, for `limit` at most; returns whether it holds.
+    fn run_until(&mut self, limit: Duration, mut condition: impl FnMut(&mut Self) -> bool) -> bool {
+        let (end, mut buffer) = (Instant::now() + limit, [0; 4096]);
+        self.socket.set_read_timeout(Some(Duration::from_millis(20))).expect("set");
+        loop {
+            self.flush();
+            if condition(self) {
+                return true;
+            }
+            if Instant::now() >= end {
+                return false;
+            }
+            if let Ok((length, from)) = self.socket.recv_from(&mut buffer) {
+                let now = self.now();
+                self.host.handle(now, from, &buffer[..length]);
+            }
+            let now = self.now();
+            if self.host.next_timeout().is_some_and(|at| at <= now.monotonic) {
+                self.host.handle_timeout(now);
+            }
+        }
+    }
+
+    /// Sends an echo request to `to` until an answer comes.
+    fn ping(&mut self, session: u32, from: [u8; 4], to: [u8; 4], sequence: u16) -> bool {
+        let request = echo_request(from, to, sequence);
+        let mut sent = None::<Instant>;
+        self.host.received.clear();
+        self.run_until(Duration::from_secs(10), |running| {
+            if sent.is_none_or(|at| at.elapsed() > Duration::from_millis(200)) {
+                let now = running.now();
+                running.host.send(now, session, &request);
+                sent = Some(Instant::now());
+            }
+            running.host.received.iter().any(|(_, packet)| is_echo_reply(packet, to, sequence))
+        })
+    }
+}
+
+/// An ICMP echo request (RFC 792) of 84 bytes.
+fn echo_request(from: [u8; 4], to: [u8; 4], sequence: u16) -> Vec<u8> {
+    let mut packet = vec![0x5a; 84];
+    packet[..12].copy_from_slice(&[0x45, 0, 0, 84, 0, 1, 0, 0, 64, 1, 0, 0]);
+    packet[12..16].copy_from_slice(&from);
+    packet[16..20].copy_from_slice(&to);
+    let sum = Sum::of(&packet[..20]).checksum();
+    packet[10..12].copy_from_slice(&sum);
+    packet[20..26].copy_from_slice(&[8, 0, 0, 0, 0x12, 0x34]);
+    packet[26..28].copy_from_slice(&sequence.to_be_bytes());
+    let sum = Sum::of(&packet[20..]).checksum();
+    packet[22..24].copy_from_slice(&sum);
+    packet
+}
+
+fn is_echo_reply(packet: &[u8], from: [u8; 4], sequence: u16) -> bool {
+    packet.len() == 84
+        && packet[12..16] == from
+        && packet[20] == 0
+        && packet[26..28] == sequence.to_be_bytes()
+}
+
+/// Our client against OpenVPN's server with these arguments. Returns both after a ping has been answered.
+fn client_of_stock(setup: &Setup, wrap: ClientWrap, test: &str, arguments: &[&str]) -> (Running, OpenVpn) {
+    let mut openvpn = OpenVpn::start(setup, true, test, arguments);
+    openvpn.wait_for("Initialization Sequence Completed");
+    let host = Host::new(Core::Client(Box::new(setup.client(wrap, 1))), "127.0.0.1:1");
+    let mut running = Running::new(host, 0);
+    let now = running.now();
+    running.host.connect(now, ([127, 0, 0, 1], PORT).into());
+    let connected = running.run_until(Duration::from_secs(20), |running| !running.host.connected.is_empty());
+    assert!(connected, "{:?} {:?}", running.host.closed, running.host.refused);
+    assert!(running.ping(0, [10, 99, 0, 2], [10, 99, 0, 1], 1), "{:?}", running.host.refused);
+    (running, openvpn)
+}
+
+/// Our server with OpenVPN's client with these arguments. Returns both after a ping has been answered.
+fn server_of_stock(setup: &Setup, wrap: ServerWrap, test: &str, arguments: &[&str]) -> (Running, OpenVpn) {
+    let host = Host::new(Core::Server(Box::new(setup.server(wrap, 1))), "127.0.0.1:1194");
+    let mut running = Running::new(host, PORT);
+    let push = ["topology subnet", "ifconfig 10.99.0.2 255.255.255.0", "route-gateway 10.99.0.1", "ping 10"];
+    running.host.verdict = Some(Verdict::Accept { push: push.map(str::to_owned).to_vec() });
+    let mut openvpn = OpenVpn::start(setup, false, test, arguments);
+    let connected = running
+        .run_until(Duration::from_secs(20), |_| openvpn.has_logged("Initialization Sequence Completed"));
+    assert!(connected, "{:?} {:?}", running.host.closed, running.host.refused);
+    let session = *running.host.connected.keys().next().expect("connected");
+    assert!(running.ping(session, [10, 99, 0, 1], [10, 99, 0, 2], 1), "{:?}", running.host.refused);
+    (running, openvpn)
+}
+
+#[test]
+fn our_client_pings_through_stock_with_tls_crypt() {
+    const TEST: &str = "our_client_pings_through_stock_with_tls_crypt";
+    if is_inside(TEST) {
+        let setup = Setup::new();
+        client_of_stock(&setup, setup.tls_crypt().1, TEST, &["--tls-crypt", "static.key"]);
+    }
+}
+
+#[test]
+fn a_stock_client_is_pinged_through_our_server_with_tls_crypt() {
+    const TEST: &str = "a_stock_client_is_pinged_through_our_server_with_tls_crypt";
+    if is_inside(TEST) {
+        let setup = Setup::new();
+        server_of_stock(&setup, setup.tls_crypt().0, TEST, &["--tls-crypt", "static.key"]);
+    }
+}
