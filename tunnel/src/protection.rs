@@ -4,7 +4,7 @@
 
 use crate::esp::keys::SaKeys as Esp;
 use crate::esp::parameters::{Mode, Outer};
-use crate::openvpn::data::AeadData as OpenVpn;
+use crate::openvpn::data::DataKey as OpenVpn;
 use crate::replay::ReplayWindow;
 use crate::wireguard::data::SessionKey as WireGuard;
 use crypto::{EngineFailure, Key};
@@ -19,7 +19,7 @@ pub enum Protection {
     WireGuard(WireGuard),
     /// ESP.
     Esp(Esp),
-    /// OpenVPN's data packets under an AEAD cipher.
+    /// OpenVPN's data packets.
     OpenVpn(OpenVpn),
 }
 
@@ -74,7 +74,7 @@ impl Protection {
         match self {
             Self::WireGuard(_) => length.saturating_sub(DATA_OVERHEAD),
             Self::Esp(esp) => esp.layout().largest(length),
-            Self::OpenVpn(data) => length.saturating_sub(data.overhead()),
+            Self::OpenVpn(data) => data.largest(length),
         }
     }
 
@@ -117,7 +117,7 @@ impl Protection {
         match self {
             Self::WireGuard(data) => data.seal(batch, packets, first_sequence),
             Self::Esp(esp) => esp.seal(batch, packets, receiver, first_sequence),
-            Self::OpenVpn(data) => data.seal(batch, packets),
+            Self::OpenVpn(data) => data.seal(batch, packets, first_sequence),
         }
     }
 

@@ -51,15 +51,16 @@ pub(super) enum Ivs {
 
 /// Unpredictable IVs (NIST SP 800-38A appendix C), taken from the keystream of a secret random key. One engine call
 /// makes the IVs of a whole SA batch, without a system call for each.
-pub(super) struct IvSource(Arc<dyn Key>);
+pub(crate) struct IvSource(Arc<dyn Key>);
 
 impl IvSource {
-    fn new(engine: &dyn Engine, random: &mut dyn Random) -> Result<Self, LoadError> {
+    /// A source with a random key.
+    pub(crate) fn new(engine: &dyn Engine, random: &mut dyn Random) -> Result<Self, LoadError> {
         engine.load(Cipher::Aes128Gcm, SecretBytes::random(16, random).expose()).map(Self)
     }
 
     /// Writes the IVs of the packets from `first_sequence` on. Two calls must not share a sequence number.
-    pub(super) fn fill(&self, first_sequence: u64, ivs: &mut [[u8; 16]]) -> Result<(), EngineFailure> {
+    pub(crate) fn fill(&self, first_sequence: u64, ivs: &mut [[u8; 16]]) -> Result<(), EngineFailure> {
         let mut nonce = [0; 12];
         nonce[..8].copy_from_slice(&first_sequence.to_be_bytes());
         ivs.fill([0; 16]);

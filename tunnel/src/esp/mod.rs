@@ -16,6 +16,7 @@ pub mod seal;
 pub mod selector;
 mod transport;
 
+pub(crate) use keys::IvSource;
 pub use keys::SaKeys;
 pub use layout::Layout;
 pub use lifetime::{Limits, Options};

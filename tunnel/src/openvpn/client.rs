@@ -8,7 +8,7 @@ use super::action::{Action, Cause, Outbox};
 use super::channel::{Announcement, Channel, ChannelEvent, PacketError};
 use super::key_method::Credentials;
 use super::limits::PUSH_REQUEST_INTERVAL;
-use super::negotiate::{DataCipher, NoCommonCipher};
+use super::negotiate::{self, DataCipher, NoCommonCipher, Suite};
 use super::packet::SessionId;
 use super::peer::{Agreement, Peer, Timing};
 use super::peer_info::PeerInfo;
@@ -17,6 +17,7 @@ use super::tls::{TlsConfig, WallClock};
 use super::wrap::v2::ClientKey;
 use super::wrap::{PacketId, Role, WrapError, WrapKeys, Wrapper};
 use crate::{Now, Time};
+use crypto::cipher::Integrity;
 use crypto::{Engine, Random};
 use rustls::ClientConfig;
 use std::net::SocketAddr;
@@ -43,6 +44,8 @@ pub struct ClientConfiguration {
     pub wrap: ClientWrap,
     /// Accepted data ciphers, in order.
     pub ciphers: Vec<DataCipher>,
+    /// The HMAC beside ciphers in CBC mode.
+    pub auth: Integrity,
     /// User name and password.
     pub credentials: Credentials,
     /// Further lines of peer information.
@@ -70,6 +73,7 @@ pub struct Client {
     clock: Arc<WallClock>,
     wrap: ClientWrap,
     ciphers: Vec<DataCipher>,
+    auth: Integrity,
     announcement: Announcement,
     timing: Timing,
     engine: Arc<dyn Engine>,
@@ -84,15 +88,19 @@ impl Client {
     /// A client that is not connected.
     pub fn new(configuration: ClientConfiguration, engine: Arc<dyn Engine>, random: Box<dyn Random>) -> Self {
         let clock = Arc::new(WallClock::default());
-        let ClientConfiguration { tls, wrap, ciphers, credentials, peer_info, mtu, features, timing } =
+        let ClientConfiguration { tls, wrap, ciphers, auth, credentials, peer_info, mtu, features, timing } =
             configuration;
         let peer_info = PeerInfo::of_client(features, &DataCipher::list(&ciphers), mtu, &peer_info);
-        let options = format!("V4,dev-type tun,tun-mtu {mtu},key-method 2,tls-client");
+        let cipher = ciphers.first().map_or("none", |cipher| cipher.name());
+        let auth_name = negotiate::auth_name(auth);
+        let options =
+            format!("V4,dev-type tun,tun-mtu {mtu},cipher {cipher},auth {auth_name},key-method 2,tls-client");
         Self {
             tls: TlsConfig::client(tls, Arc::clone(&clock)),
             clock,
             wrap,
             ciphers,
+            auth,
             announcement: Announcement { options, credentials, peer_info },
             timing,
             engine,
@@ -206,7 +214,7 @@ impl Client {
             theirs: core.cipher.map(|cipher| cipher.to_string()).unwrap_or_default(),
         })?;
         let agreement = Agreement {
-            cipher,
+            suite: Suite { cipher, auth: self.auth },
             export_keys: core.export_keys,
             peer_id: core.peer_id,
             control_exit: core.control_exit,

@@ -5,17 +5,18 @@
 //! transition window.
 
 use super::action::{Action, Outbox, SessionNumber};
-use super::data::{AeadData, Header};
+use super::data::{AeadData, CbcData, DataKey, Header};
 use super::keys::{DataKeys, Direction};
 use super::limits::{END_BYTES, END_PACKET, RENEW_BYTES, RENEW_PACKET};
-use super::negotiate::DataCipher;
+use super::negotiate::{DataCipher, Suite};
 use super::tls::TlsError;
 use super::wrap::Role;
 use crate::Time;
 use crate::protection::Protection;
 use crate::sa::{InboundSa, Lifetime, OutboundSa, Volume};
-use crypto::Engine;
+use crypto::cipher::Pair;
 use crypto::engine::LoadError;
+use crypto::{Engine, Random};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,14 +65,15 @@ impl Keyring {
     pub fn install(
         &mut self,
         keys: &DataKeys,
-        cipher: DataCipher,
+        suite: Suite,
         header: Header,
         use_at: Time,
+        random: &mut dyn Random,
         out: &mut Outbox,
     ) -> Result<(), LoadError> {
         let other = if self.role == Role::Client { Role::Server } else { Role::Client };
-        let outbound = self.protection(keys.of_sender(self.role), cipher, header)?;
-        let inbound = self.protection(keys.of_sender(other), cipher, header)?;
+        let outbound = self.protection(keys.of_sender(self.role), suite, header, random)?;
+        let inbound = self.protection(keys.of_sender(other), suite, header, random)?;
         let lifetime = Lifetime {
             renew: None,
             renew_sequence: RENEW_PACKET,
@@ -99,13 +101,21 @@ impl Keyring {
     fn protection(
         &self,
         keys: Direction<'_>,
-        cipher: DataCipher,
+        suite: Suite,
         header: Header,
+        random: &mut dyn Random,
     ) -> Result<Protection, LoadError> {
-        let DataCipher::Aead(aead) = cipher;
-        let key = self.engine.load(aead, &keys.cipher[..aead.key_length()])?;
-        let constant = *keys.hmac.first_chunk().expect("HMAC keys have 64 bytes");
-        Ok(Protection::from(AeadData::new(key, constant, header)))
+        Ok(Protection::OpenVpn(match suite.cipher {
+            DataCipher::Aead(aead) => {
+                let key = self.engine.load(aead, &keys.cipher[..aead.key_length()])?;
+                let constant = *keys.hmac.first_chunk().expect("HMAC keys have 64 bytes");
+                DataKey::Aead(AeadData::new(key, constant, header))
+            }
+            DataCipher::Cbc(encryption) => {
+                let pair = Pair { encryption, integrity: suite.auth };
+                DataKey::Cbc(CbcData::load(pair, keys, header, random)?)
+            }
+        }))
     }
 
     /// The peer has used the key with this index: it is used to send.

@@ -2,6 +2,7 @@
 
 use super::peer_info::PeerInfo;
 use crypto::Cipher;
+use crypto::cipher::{Encryption, Integrity};
 use std::fmt;
 
 /// A cipher of data packets.
@@ -9,14 +10,28 @@ use std::fmt;
 pub enum DataCipher {
     /// An AEAD cipher: any AES-GCM, or ChaCha20-Poly1305.
     Aead(Cipher),
+    /// AES in CBC mode, with the HMAC that both sides are configured with.
+    Cbc(Encryption),
+}
+
+/// How data packets are protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suite {
+    /// The cipher.
+    pub cipher: DataCipher,
+    /// `auth`: the HMAC of a cipher that is no AEAD cipher. It is not negotiated.
+    pub auth: Integrity,
 }
 
 impl DataCipher {
-    const NAMES: [(&str, Self); 4] = [
+    const NAMES: [(&str, Self); 7] = [
         ("AES-256-GCM", Self::Aead(Cipher::Aes256Gcm)),
         ("AES-192-GCM", Self::Aead(Cipher::Aes192Gcm)),
         ("AES-128-GCM", Self::Aead(Cipher::Aes128Gcm)),
         ("CHACHA20-POLY1305", Self::Aead(Cipher::ChaCha20Poly1305)),
+        ("AES-256-CBC", Self::Cbc(Encryption::AesCbc(32))),
+        ("AES-192-CBC", Self::Cbc(Encryption::AesCbc(24))),
+        ("AES-128-CBC", Self::Cbc(Encryption::AesCbc(16))),
     ];
 
     /// OpenVPN's default for `--data-ciphers`.
@@ -43,6 +58,17 @@ impl DataCipher {
 impl fmt::Display for DataCipher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+/// OpenVPN's name of an HMAC, as in `--auth`.
+pub fn auth_name(auth: Integrity) -> &'static str {
+    match auth {
+        Integrity::HmacSha256 => "SHA256",
+        Integrity::HmacSha384 => "SHA384",
+        Integrity::HmacSha512 => "SHA512",
+        // Of the others, OpenVPN has only this.
+        Integrity::HmacSha1 | Integrity::AesXcbc => "SHA1",
     }
 }
 

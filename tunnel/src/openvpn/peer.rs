@@ -6,7 +6,7 @@ use super::channel::{Channel, ChannelEvent, PacketError};
 use super::data::{Header, PING, exit_message};
 use super::keyring::{KeyError, Keyring};
 use super::limits::{HAND_WINDOW, RENEGOTIATE, TRANSITION_WINDOW};
-use super::negotiate::DataCipher;
+use super::negotiate::Suite;
 use super::wrap::Role;
 use crate::{Now, Time};
 use crypto::{Engine, Random};
@@ -34,8 +34,8 @@ impl Default for Timing {
 /// How data packets are protected, as client and server have agreed.
 #[derive(Clone, Copy, Debug)]
 pub struct Agreement {
-    /// The cipher.
-    pub cipher: DataCipher,
+    /// The ciphers.
+    pub suite: Suite,
     /// Whether data keys are exported from TLS.
     pub export_keys: bool,
     /// The peer ID of data packets; without one, they are of version 1.
@@ -161,7 +161,7 @@ impl Peer {
         self.install(now, 0, random, out)?;
         let activity = Arc::clone(&self.activity);
         let (session, address) = (self.number, self.address);
-        out.push(Action::Connected { session, address, cipher: agreement.cipher, activity });
+        out.push(Action::Connected { session, address, cipher: agreement.suite.cipher, activity });
         Ok(())
     }
 
@@ -183,7 +183,7 @@ impl Peer {
         let began = self.channel.newest().map_or(now.monotonic, |key| key.began);
         let half = self.timing.renegotiate.map(|lifetime| lifetime / 2);
         let use_at = began + half.unwrap_or(Duration::MAX).min(self.timing.hand_window);
-        self.keyring.install(&keys, agreement.cipher, header, use_at, out).map_err(KeyError::from)?;
+        self.keyring.install(&keys, agreement.suite, header, use_at, random, out).map_err(KeyError::from)?;
         self.renew_at = self.timing.renegotiate.map(|lifetime| began + self.jitter(lifetime, random));
         let renewal = self.timing.renegotiate.map(|lifetime| lifetime + self.timing.transition);
         self.keys_end = renewal.map(|lifetime| began + lifetime);

@@ -229,6 +229,6 @@ mod tests {
         assert_eq!(receiver.take_acks(MOST_ACKS)[..], [4, 3, 2, 12, 11, 10, 9, 8], "and earlier ones again");
         assert!(!receiver.owes_acks());
         assert_eq!(receiver.take_acks(2)[..], [4, 3]);
-        assert_eq!(receiver.take_acks(0)[..], []);
+        assert!(receiver.take_acks(0).is_empty());
     }
 }

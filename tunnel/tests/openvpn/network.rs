@@ -3,6 +3,7 @@
 
 use crate::certificates::{Authority, Issued};
 use crate::host::{Core, Host, Seeded};
+use crypto::cipher::Integrity;
 use crypto::engine::aws_lc::AwsLc;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -69,6 +70,7 @@ pub struct Setup {
     pub client_timing: Timing,
     pub server_ciphers: Vec<DataCipher>,
     pub client_ciphers: Vec<DataCipher>,
+    pub auth: Integrity,
     pub credentials: Credentials,
     pub server_features: u32,
     pub client_features: u32,
@@ -86,6 +88,7 @@ impl Setup {
             client_timing: Timing::default(),
             server_ciphers: DataCipher::DEFAULT.to_vec(),
             client_ciphers: DataCipher::DEFAULT.to_vec(),
+            auth: Integrity::HmacSha256,
             credentials: Credentials::default(),
             server_features: OURS,
             client_features: OURS,
@@ -103,6 +106,7 @@ impl Setup {
             tls: verify::server_config(self.server.identity(), check).expect("valid"),
             wrap,
             ciphers: self.server_ciphers.clone(),
+            auth: self.auth,
             ping: Some(Duration::from_secs(10)),
             ping_restart: Some(Duration::from_secs(60)),
             max_clients: 100,
@@ -118,6 +122,7 @@ impl Setup {
             tls: verify::client_config(Some(self.client.identity()), check).expect("valid"),
             wrap,
             ciphers: self.client_ciphers.clone(),
+            auth: self.auth,
             credentials: self.credentials.clone(),
             peer_info: Vec::new(),
             mtu: 1500,

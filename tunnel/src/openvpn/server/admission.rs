@@ -4,7 +4,7 @@ use super::{Server, Session};
 use crate::openvpn::action::{Action, Cause, Outbox, Request, SessionNumber};
 use crate::openvpn::channel::ChannelEvent;
 use crate::openvpn::key_method::KeyMethod;
-use crate::openvpn::negotiate::{self, DataCipher};
+use crate::openvpn::negotiate::{self, DataCipher, Suite};
 use crate::openvpn::peer::Agreement;
 use crate::openvpn::peer_info::{PeerInfo, proto};
 use crate::openvpn::push;
@@ -186,7 +186,7 @@ impl Server {
             }
         };
         let agreement = Agreement {
-            cipher,
+            suite: Suite { cipher, auth: self.auth },
             export_keys: info.has(proto::TLS_EXPORT),
             peer_id: info.has(proto::DATA_V2).then_some(number),
             control_exit: info.has(proto::CONTROL_EXIT),

@@ -26,6 +26,7 @@ use crate::bucket::{self, Bucket};
 use crate::timers::Timers;
 use crate::{Now, Time};
 use admission::Stage;
+use crypto::cipher::Integrity;
 use crypto::{Engine, Random};
 use rustls::ServerConfig;
 use std::collections::{BTreeMap, HashMap};
@@ -54,6 +55,8 @@ pub struct ServerConfiguration {
     pub wrap: ServerWrap,
     /// Data ciphers, the preferred first.
     pub ciphers: Vec<DataCipher>,
+    /// The HMAC beside ciphers in CBC mode.
+    pub auth: Integrity,
     /// Send something to each client at least this often.
     pub ping: Option<Duration>,
     /// A client is gone after this time without a packet.
@@ -81,6 +84,7 @@ pub struct Server {
     clock: Arc<WallClock>,
     wrap: ServerWrap,
     ciphers: Vec<DataCipher>,
+    auth: Integrity,
     intervals: [Option<Duration>; 2],
     max_clients: usize,
     features: u32,
@@ -107,13 +111,23 @@ impl Server {
     ) -> Self {
         let clock = Arc::new(WallClock::default());
         let cookie = CookieKey::random(&mut *random);
-        let ServerConfiguration { tls, wrap, ciphers, ping, ping_restart, max_clients, features, timing } =
-            configuration;
+        let ServerConfiguration {
+            tls,
+            wrap,
+            ciphers,
+            auth,
+            ping,
+            ping_restart,
+            max_clients,
+            features,
+            timing,
+        } = configuration;
         Self {
             tls: TlsConfig::server(tls, Arc::clone(&clock)),
             clock,
             wrap,
             ciphers,
+            auth,
             intervals: [ping, ping_restart],
             max_clients,
             features,

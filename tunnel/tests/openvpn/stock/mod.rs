@@ -1,12 +1,15 @@
 //! Against OpenVPN itself, in a network namespace. The test runs itself again inside of the namespace, where the program
 //! has a TUN device and the core a UDP socket. A ping through the tunnel is answered by the kernel behind the device.
 
+mod lives;
+mod modes;
+
 use crate::host::{Core, Host};
 use crate::network::Setup;
 use packet::checksum::Sum;
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
@@ -15,7 +18,7 @@ use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::server::ServerWrap;
 use tunnel::{Now, Time};
 
-/// Set inside of the namespace.
+/// Set inside of the namespace, to the directory for files.
 const INSIDE: &str = "OPENVPN_TEST_INSIDE";
 const PORT: u16 = 1194;
 
@@ -32,12 +35,14 @@ fn is_inside(test: &str) -> bool {
         return false;
     }
     let namespace = Namespace::new(test);
+    let files = std::env::temp_dir().join(&namespace.0);
+    std::fs::create_dir_all(&files).expect("a directory");
     let itself = std::env::current_exe().expect("a program");
     let output = Command::new("ip")
         .args(["netns", "exec", &namespace.0])
         .arg(itself)
         .args(["--exact", &format!("stock::{test}"), "--nocapture"])
-        .env(INSIDE, "1")
+        .env(INSIDE, &files)
         .output()
         .expect("ip runs");
     let text =
@@ -53,7 +58,7 @@ struct Namespace(String);
 
 impl Namespace {
     fn new(test: &str) -> Self {
-        let short: String = test.chars().take(20).collect();
+        let short = test.rsplit(':').next().unwrap_or(test);
         let name = format!("ovpn-{}-{short}", std::process::id());
         run(&["netns", "add", &name]);
         run(&["-n", &name, "link", "set", "lo", "up"]);
@@ -76,13 +81,16 @@ struct OpenVpn {
     child: Child,
     lines: Receiver<String>,
     log: Vec<String>,
-    directory: PathBuf,
 }
 
 impl OpenVpn {
-    fn start(setup: &Setup, is_server: bool, test: &str, arguments: &[&str]) -> Self {
-        let directory = std::env::temp_dir().join(format!("ovpn-{}-{test}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("a directory");
+    /// Where its files are.
+    fn directory() -> PathBuf {
+        std::env::var_os(INSIDE).expect("inside of the namespace").into()
+    }
+
+    fn start(setup: &Setup, is_server: bool, arguments: &[&str]) -> Self {
+        let directory = Self::directory();
         let own = if is_server { &setup.server } else { &setup.client };
         let files = [
             ("ca.pem", setup.authority.pem()),
@@ -111,6 +119,7 @@ impl OpenVpn {
                 "server",
             ]);
         }
+        let arguments = arguments.iter().flat_map(|line| line.split(' '));
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::null());
         let mut child = command.spawn().expect("openvpn starts");
         let output = child.stdout.take().expect("piped");
@@ -122,7 +131,13 @@ impl OpenVpn {
                 }
             }
         });
-        Self { child, lines, log: Vec::new(), directory }
+        Self { child, lines, log: Vec::new() }
+    }
+
+    /// Asks it to end.
+    fn terminate(&self) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").arg(id).status().expect("kill runs").success());
     }
 
     /// What it has logged so far.
@@ -151,7 +166,6 @@ impl Drop for OpenVpn {
         if std::thread::panicking() || std::env::var_os("SHOW_LOGS").is_some() {
             eprintln!("{}", self.log());
         }
-        let _ = std::fs::remove_dir_all(Path::new(&self.directory));
     }
 }
 
@@ -242,8 +256,8 @@ fn is_echo_reply(packet: &[u8], from: [u8; 4], sequence: u16) -> bool {
 }
 
 /// Our client against OpenVPN's server with these arguments. Returns both after a ping has been answered.
-fn client_of_stock(setup: &Setup, wrap: ClientWrap, test: &str, arguments: &[&str]) -> (Running, OpenVpn) {
-    let mut openvpn = OpenVpn::start(setup, true, test, arguments);
+fn client_of_stock(setup: &Setup, wrap: ClientWrap, arguments: &[&str]) -> (Running, OpenVpn) {
+    let mut openvpn = OpenVpn::start(setup, true, arguments);
     openvpn.wait_for("Initialization Sequence Completed");
     let host = Host::new(Core::Client(Box::new(setup.client(wrap, 1))), "127.0.0.1:1");
     let mut running = Running::new(host, 0);
@@ -255,35 +269,22 @@ fn client_of_stock(setup: &Setup, wrap: ClientWrap, test: &str, arguments: &[&st
     (running, openvpn)
 }
 
-/// Our server with OpenVPN's client with these arguments. Returns both after a ping has been answered.
-fn server_of_stock(setup: &Setup, wrap: ServerWrap, test: &str, arguments: &[&str]) -> (Running, OpenVpn) {
+/// Our server with OpenVPN's client with these arguments.
+fn server_with_stock(setup: &Setup, wrap: ServerWrap, arguments: &[&str]) -> (Running, OpenVpn) {
     let host = Host::new(Core::Server(Box::new(setup.server(wrap, 1))), "127.0.0.1:1194");
     let mut running = Running::new(host, PORT);
     let push = ["topology subnet", "ifconfig 10.99.0.2 255.255.255.0", "route-gateway 10.99.0.1", "ping 10"];
     running.host.verdict = Some(Verdict::Accept { push: push.map(str::to_owned).to_vec() });
-    let mut openvpn = OpenVpn::start(setup, false, test, arguments);
+    (running, OpenVpn::start(setup, false, arguments))
+}
+
+/// The same, after a ping has been answered.
+fn server_of_stock(setup: &Setup, wrap: ServerWrap, arguments: &[&str]) -> (Running, OpenVpn) {
+    let (mut running, mut openvpn) = server_with_stock(setup, wrap, arguments);
     let connected = running
         .run_until(Duration::from_secs(20), |_| openvpn.has_logged("Initialization Sequence Completed"));
     assert!(connected, "{:?} {:?}", running.host.closed, running.host.refused);
     let session = *running.host.connected.keys().next().expect("connected");
     assert!(running.ping(session, [10, 99, 0, 1], [10, 99, 0, 2], 1), "{:?}", running.host.refused);
     (running, openvpn)
-}
-
-#[test]
-fn our_client_pings_through_stock_with_tls_crypt() {
-    const TEST: &str = "our_client_pings_through_stock_with_tls_crypt";
-    if is_inside(TEST) {
-        let setup = Setup::new();
-        client_of_stock(&setup, setup.tls_crypt().1, TEST, &["--tls-crypt", "static.key"]);
-    }
-}
-
-#[test]
-fn a_stock_client_is_pinged_through_our_server_with_tls_crypt() {
-    const TEST: &str = "a_stock_client_is_pinged_through_our_server_with_tls_crypt";
-    if is_inside(TEST) {
-        let setup = Setup::new();
-        server_of_stock(&setup, setup.tls_crypt().0, TEST, &["--tls-crypt", "static.key"]);
-    }
 }

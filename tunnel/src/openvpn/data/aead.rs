@@ -9,116 +9,19 @@
 //! inbound     check the number → open, one call for up to 64 packets → accept: the window moves → strip
 //! ```
 
-use super::packet::{Lead, Opcode};
+use super::{Header, JOBS, NUMBER, drop_unauthentic, strip_packet};
 use crate::replay::ReplayWindow;
 use arrayvec::ArrayVec;
 use crypto::{EngineFailure, Job, Key};
-use packet::header::ip::IpPacket;
 use packet::{Batch, DropCounters, DropReason};
 use std::ops::Range;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Packets in one call of the engine.
-const JOBS: usize = 64;
-/// Bytes of a packet number.
-const NUMBER: usize = 4;
 /// Bytes of the tag.
 const TAG: usize = 16;
 /// Bytes of the constant part of nonces.
 const CONSTANT: usize = 8;
-
-/// The inner packet of a ping, which is never forwarded.
-pub const PING: [u8; 16] = 0x2a18_7bf3_641e_b4cb_07ed_2d0a_981f_c748_u128.to_be_bytes();
-/// The start of inner packets with a message about options or exit.
-const OCC: [u8; 16] = 0x287f_346b_d4ef_7a81_2d56_b8d3_afc5_459c_u128.to_be_bytes();
-/// The message after [`OCC`] with which a peer exits.
-const OCC_EXIT: u8 = 6;
-
-/// The inner packet with which a peer without `cc-exit` says that it exits.
-pub fn exit_message() -> [u8; 17] {
-    let mut message = [OCC_EXIT; 17];
-    message[..16].copy_from_slice(&OCC);
-    message
-}
-
-/// What an inner packet is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inner {
-    /// An IP packet, or something malformed.
-    Packet,
-    /// A ping.
-    Ping,
-    /// The peer exits.
-    Exit,
-    /// Another message that is not forwarded.
-    Occ,
-}
-
-impl Inner {
-    /// Tells messages from packets.
-    #[inline]
-    pub fn of(inner: &[u8]) -> Self {
-        match inner.first_chunk::<16>() {
-            Some(start) if *start == PING => Self::Ping,
-            Some(start) if *start == OCC && inner.get(16) == Some(&OCC_EXIT) => Self::Exit,
-            Some(start) if *start == OCC => Self::Occ,
-            _ => Self::Packet,
-        }
-    }
-}
-
-/// The header of data packets: the receiver's lookup key, as the first four bytes of version 2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Header {
-    /// Without a peer ID. The receiver finds the peer by its address.
-    V1 {
-        /// Which key, 0 to 7.
-        key_id: u8,
-        /// The peer ID that the session would have; it is not sent.
-        peer_id: u32,
-    },
-    /// With a peer ID of three bytes.
-    V2 {
-        /// Which key, 0 to 7.
-        key_id: u8,
-        /// Chosen by the server.
-        peer_id: u32,
-    },
-}
-
-impl Header {
-    /// The header that a packet begins with, if it carries data. That of version 1 has peer ID 0.
-    pub fn parse(packet: &[u8]) -> Option<Self> {
-        let Lead { opcode, key_id } = Lead::parse(*packet.first()?)?;
-        match opcode {
-            Opcode::DataV1 => Some(Self::V1 { key_id, peer_id: 0 }),
-            Opcode::DataV2 => {
-                let word = u32::from_be_bytes(*packet.first_chunk()?);
-                Some(Self::V2 { key_id, peer_id: word & 0x00ff_ffff })
-            }
-            _ => None,
-        }
-    }
-
-    /// The leading byte and the peer ID as one word: the first word of version 2. It identifies the key at its receiver.
-    pub fn word(self) -> u32 {
-        let (opcode, key_id, peer_id) = match self {
-            Self::V1 { key_id, peer_id } => (Opcode::DataV1, key_id, peer_id),
-            Self::V2 { key_id, peer_id } => (Opcode::DataV2, key_id, peer_id),
-        };
-        u32::from(Lead { opcode, key_id }.byte()) << 24 | peer_id & 0x00ff_ffff
-    }
-
-    /// Bytes of the header.
-    #[inline]
-    pub fn length(self) -> usize {
-        match self {
-            Self::V1 { .. } => 1,
-            Self::V2 { .. } => 4,
-        }
-    }
-}
 
 /// How the data packets of one direction of one key are laid out, sealed and opened.
 pub struct AeadData {
@@ -128,9 +31,6 @@ pub struct AeadData {
 }
 
 impl AeadData {
-    /// The first packet number.
-    pub(crate) const FIRST_SEQUENCE: u64 = 1;
-
     /// With the key of one direction, and the secret constant of its nonces.
     pub fn new(key: Arc<dyn Key>, constant: [u8; CONSTANT], header: Header) -> Self {
         Self { key, constant: Zeroizing::new(constant), header }
@@ -235,12 +135,7 @@ impl AeadData {
             let failed = self.key.open(&mut jobs).is_err();
             let verdicts: ArrayVec<bool, JOBS> = jobs.iter().map(|job| job.authentic).collect();
             drop(jobs);
-            for (&index, &authentic) in indices.iter().zip(&verdicts) {
-                if failed || !authentic {
-                    drops.count(if failed { DropReason::EngineFailed } else { DropReason::BadTag }, 1);
-                    batch.discard(index);
-                }
-            }
+            drop_unauthentic(batch, indices.iter().zip(&verdicts), failed, drops);
         }
     }
 
@@ -262,34 +157,16 @@ impl AeadData {
         let mut with_data = false;
         for index in packets {
             if batch.is_live(index) {
-                with_data |= strip_packet(batch, index, self.overhead(), drops);
+                with_data |= strip_packet(batch, index, self.overhead(), 0, drops);
             }
         }
         with_data
     }
 }
 
-/// Strips an opened packet; returns false for a ping or another message, which is discarded.
-#[inline]
-fn strip_packet(batch: &mut Batch, index: usize, overhead: usize, drops: &DropCounters) -> bool {
-    let inner = &batch.packet(index)[overhead..];
-    if Inner::of(inner) != Inner::Packet {
-        batch.discard(index);
-        return false;
-    }
-    if let Ok(ip) = IpPacket::parse(inner) {
-        let length = ip.bytes().len();
-        batch.shrink(index, overhead, length);
-    } else {
-        let is_ip = inner.first().is_some_and(|byte| matches!(byte >> 4, 4 | 6));
-        drops.count(if is_ip { DropReason::BadPadding } else { DropReason::Malformed }, 1);
-        batch.discard(index);
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::{Inner, PING, exit_message};
     use super::*;
     use crate::replay;
     use crypto::Cipher;
@@ -313,7 +190,7 @@ mod tests {
     }
 
     fn sealed(data: &AeadData, inner: &[u8], sequences: u64) -> Batch {
-        let mut batch = Batch::new(16_384);
+        let mut batch = Batch::new(32_768);
         for _ in 0..sequences {
             batch.append(inner.len()).expect("it fits").copy_from_slice(inner);
         }
@@ -321,16 +198,6 @@ mod tests {
         data.lay_out(&mut batch, 0..count, 1);
         data.seal(&mut batch, 0..count).expect("works");
         batch
-    }
-
-    #[test]
-    fn a_header_is_the_word_it_is_looked_up_by() {
-        assert_eq!(V2.word(), 0x4a01_0203);
-        for header in [V2, V1] {
-            assert_eq!(Header::parse(&header.word().to_be_bytes()), Some(header));
-        }
-        assert_eq!(Header::parse(&[0x4a, 1, 2]), None);
-        assert_eq!(Header::parse(&[0x20]), None, "a control packet");
     }
 
     #[test]

@@ -1,0 +1,277 @@
+//! Data packets under a cipher in CBC mode and an HMAC, for peers without AEAD ciphers.
+//!
+//! ```text
+//! header 1 or 4 | HMAC | IV 16 | encrypted (number 4 | inner packet | padding)
+//! ```
+//! The HMAC covers what follows it, not the header. The number is known only after decryption. The padding is that of
+//! PKCS #7 (RFC 5652, section 6.3).
+
+use super::{Header, JOBS, NUMBER, drop_unauthentic, strip_packet};
+use crate::esp::IvSource;
+use crate::replay::ReplayWindow;
+use arrayvec::ArrayVec;
+use crypto::cipher::Pair;
+use crypto::engine::aws_lc::AwsLc;
+use crypto::engine::{Engine, LoadError, PairJob, PairKey};
+use crypto::{EngineFailure, Random};
+use packet::batch::HEADROOM;
+use packet::{Batch, DropCounters, DropReason};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of a block, and of the IV.
+const BLOCK: usize = 16;
+
+/// How the data packets of one direction of one key are laid out, sealed and opened.
+pub struct CbcData {
+    key: Arc<dyn PairKey>,
+    ivs: IvSource,
+    tag: usize,
+    header: Header,
+}
+
+impl CbcData {
+    /// With the keys of one direction. The HMAC is not truncated, unlike in ESP: only AWS-LC is known to serve that.
+    pub fn load(
+        pair: Pair,
+        keys: super::super::keys::Direction<'_>,
+        header: Header,
+        random: &mut dyn Random,
+    ) -> Result<Self, LoadError> {
+        let tag = pair.integrity.key_length();
+        let key = AwsLc.load_pair(pair, &keys.cipher[..pair.encryption.key_length()], &keys.hmac[..tag])?;
+        Ok(Self { key, ivs: IvSource::new(&AwsLc, random)?, tag, header })
+    }
+
+    /// Bytes before the inner packet.
+    #[inline]
+    pub fn overhead(&self) -> usize {
+        self.text() + NUMBER
+    }
+
+    /// Offset of the encrypted text.
+    #[inline]
+    fn text(&self) -> usize {
+        self.header.length() + self.tag + BLOCK
+    }
+
+    /// Bytes of padding after an inner packet.
+    #[inline]
+    fn padding(length: usize) -> usize {
+        BLOCK - (NUMBER + length) % BLOCK
+    }
+
+    /// The longest inner packet whose sealed packet has at most `length` bytes.
+    #[inline]
+    pub fn largest(&self, length: usize) -> usize {
+        let text = length.saturating_sub(self.text());
+        (text - text % BLOCK).saturating_sub(NUMBER + 1)
+    }
+
+    /// Bytes of these inner packets once they are sealed.
+    #[inline]
+    pub fn sealed(&self, batch: &Batch, packets: Range<usize>) -> usize {
+        let sealed = |length| self.overhead() + length + Self::padding(length);
+        packets.map(|index| sealed(batch.packet(index).len())).sum()
+    }
+
+    /// Puts header, number and padding around packets, with room for tag and IV.
+    pub fn lay_out(&self, batch: &mut Batch, packets: Range<usize>, first_sequence: u64) {
+        let (header, overhead) = (self.header.length(), self.overhead());
+        let word = self.header.word().to_be_bytes();
+        // The longest tags do not fit before the packet: the packet moves into the room after it.
+        let moved = overhead.saturating_sub(HEADROOM);
+        for (index, sequence) in packets.zip(first_sequence..) {
+            let length = batch.packet(index).len();
+            let padding = Self::padding(length);
+            batch.grow(index, overhead - moved, moved + padding);
+            let packet = batch.packet_mut(index);
+            if moved > 0 {
+                packet.copy_within(overhead - moved..overhead - moved + length, overhead);
+            }
+            packet[..header].copy_from_slice(&word[..header]);
+            packet[overhead - NUMBER..overhead].copy_from_slice(&(sequence as u32).to_be_bytes());
+            packet[overhead + length..].fill(padding as u8);
+        }
+    }
+
+    /// Seals packets that were laid out. When the engine fails, nothing of the packets may leave.
+    pub fn seal(
+        &self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        mut sequence: u64,
+    ) -> Result<(), EngineFailure> {
+        let mut packets = batch.packets_mut(packets);
+        loop {
+            let mut chunk: ArrayVec<&mut [u8], JOBS> =
+                packets.by_ref().take(JOBS).map(|(_, packet)| packet).collect();
+            if chunk.is_empty() {
+                return Ok(());
+            }
+            let mut ivs: ArrayVec<[u8; BLOCK], JOBS> = std::iter::repeat_n([0; BLOCK], chunk.len()).collect();
+            self.ivs.fill(sequence, &mut ivs)?;
+            sequence += chunk.len() as u64;
+            for (packet, iv) in chunk.iter_mut().zip(&ivs) {
+                packet[self.text() - BLOCK..self.text()].copy_from_slice(iv);
+            }
+            let mut jobs: ArrayVec<PairJob<'_>, JOBS> =
+                chunk.into_iter().map(|packet| self.job(packet)).collect();
+            self.key.seal(&mut jobs)?;
+        }
+    }
+
+    /// The parts of a packet whose length was checked, and whose IV is in place.
+    #[inline]
+    fn job<'a>(&self, packet: &'a mut [u8]) -> PairJob<'a> {
+        let (_, rest) = packet.split_at_mut(self.header.length());
+        let (tag, packet) = rest.split_at_mut(self.tag);
+        let iv = *packet.first_chunk().expect("the length was checked");
+        PairJob { iv, packet, text: BLOCK, suffix: &[], tag, authentic: false }
+    }
+
+    /// Drops packets of an impossible length.
+    #[inline]
+    pub fn check(&self, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) {
+        for index in packets {
+            let text = batch.packet(index).len().saturating_sub(self.text());
+            if text == 0 || !text.is_multiple_of(BLOCK) {
+                drops.count(DropReason::TooShort, 1);
+                batch.discard(index);
+            }
+        }
+    }
+
+    /// Opens packets in place, and drops those whose tag is wrong.
+    pub fn open(&self, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) {
+        let mut next = packets.start;
+        while next < packets.end {
+            let mut indices = ArrayVec::<usize, JOBS>::new();
+            let mut jobs = ArrayVec::<PairJob<'_>, JOBS>::new();
+            for (index, packet) in batch.packets_mut(next..packets.end).take(JOBS) {
+                jobs.push(self.job(packet));
+                indices.push(index);
+            }
+            let Some(&last) = indices.last() else { break };
+            next = last + 1;
+            let failed = self.key.open(&mut jobs).is_err();
+            let verdicts: ArrayVec<bool, JOBS> = jobs.iter().map(|job| job.authentic).collect();
+            drop(jobs);
+            drop_unauthentic(batch, indices.iter().zip(&verdicts), failed, drops);
+        }
+    }
+
+    /// Marks authentic packets as received, and drops duplicates; returns the number of new packets and their bytes.
+    #[inline]
+    pub fn accept(
+        &self,
+        batch: &mut Batch,
+        packets: Range<usize>,
+        window: &mut ReplayWindow,
+        drops: &DropCounters,
+    ) -> (usize, usize) {
+        window.accept_all(batch, packets, drops, |batch, index| {
+            let number = batch.packet(index)[self.text()..].first_chunk().expect("the length was checked");
+            u32::from_be_bytes(*number).into()
+        })
+    }
+
+    /// Strips opened packets to their inner packets; returns whether there was one other than a ping.
+    #[inline]
+    pub fn strip(&self, batch: &mut Batch, packets: Range<usize>, drops: &DropCounters) -> bool {
+        let mut with_data = false;
+        for index in packets {
+            if !batch.is_live(index) {
+                continue;
+            }
+            let packet = batch.packet(index);
+            let padding = packet.last().copied().unwrap_or_default().into();
+            if !(1..=BLOCK).contains(&padding) || packet.len() < self.overhead() + padding {
+                drops.count(DropReason::BadPadding, 1);
+                batch.discard(index);
+                continue;
+            }
+            with_data |= strip_packet(batch, index, self.overhead(), padding, drops);
+        }
+        with_data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PING;
+    use super::*;
+    use crate::openvpn::keys::Direction;
+    use crypto::cipher::{Encryption, Integrity};
+    use crypto::random::System;
+
+    const V2: Header = Header::V2 { key_id: 2, peer_id: 0x01_0203 };
+
+    fn data(encryption: Encryption, integrity: Integrity) -> CbcData {
+        let keys = Direction { cipher: &[7; 64], hmac: &[9; 64] };
+        CbcData::load(Pair { encryption, integrity }, keys, V2, &mut System::default()).expect("keys")
+    }
+
+    fn inner(length: u8) -> Vec<u8> {
+        let mut packet = vec![length; length.into()];
+        (packet[0], packet[2], packet[3]) = (0x45, 0, length);
+        packet
+    }
+
+    fn sealed(data: &CbcData, inner: &[u8]) -> Batch {
+        let mut batch = Batch::new(4096);
+        batch.append(inner.len()).expect("it fits").copy_from_slice(inner);
+        let expected = data.sealed(&batch, 0..1);
+        data.lay_out(&mut batch, 0..1, 1);
+        data.seal(&mut batch, 0..1, 1).expect("works");
+        assert_eq!(batch.packet(0).len(), expected);
+        batch
+    }
+
+    #[test]
+    fn packets_of_every_length_are_opened_with_every_hash() {
+        let hashes =
+            [Integrity::HmacSha1, Integrity::HmacSha256, Integrity::HmacSha384, Integrity::HmacSha512];
+        for (integrity, key) in hashes.into_iter().zip([16, 24, 32, 32]) {
+            let (data, drops) = (data(Encryption::AesCbc(key), integrity), DropCounters::default());
+            for length in 20..60 {
+                let mut batch = sealed(&data, &inner(length));
+                let mut window = ReplayWindow::new(64);
+                assert!(data.largest(batch.packet(0).len()) >= length.into());
+                data.check(&mut batch, 0..1, &drops);
+                data.open(&mut batch, 0..1, &drops);
+                assert_eq!(data.accept(&mut batch, 0..1, &mut window, &drops).0, 1);
+                assert!(window.check(1).is_err(), "number 1 was received");
+                assert!(data.strip(&mut batch, 0..1, &drops));
+                assert_eq!(batch.packet(0), inner(length));
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_header_may_change_and_no_length() {
+        let (data, drops) = (data(Encryption::AesCbc(32), Integrity::HmacSha256), DropCounters::default());
+        let length = sealed(&data, &inner(20)).packet(0).len();
+        for index in 0..length {
+            let mut batch = sealed(&data, &inner(20));
+            batch.packet_mut(0)[index] ^= 1;
+            data.open(&mut batch, 0..1, &drops);
+            assert_eq!(batch.is_live(0), index < 4, "{index}");
+        }
+        for length in 0..length {
+            let mut batch = sealed(&data, &inner(20));
+            batch.shrink(0, 0, length);
+            data.check(&mut batch, 0..1, &drops);
+            data.open(&mut batch, 0..1, &drops);
+            assert!(!batch.is_live(0), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_ping_is_not_forwarded() {
+        let (data, drops) = (data(Encryption::AesCbc(32), Integrity::HmacSha1), DropCounters::default());
+        let mut batch = sealed(&data, &PING);
+        data.open(&mut batch, 0..1, &drops);
+        assert!(!data.strip(&mut batch, 0..1, &drops) && !batch.is_live(0));
+    }
+}

@@ -1,0 +1,141 @@
+//! Renewals, exits and refusals, against OpenVPN as server and as client.
+
+use super::{Running, client_of_stock, is_inside, server_of_stock};
+use crate::host::Core;
+use crate::network::Setup;
+use std::time::Duration;
+use tunnel::openvpn::peer::Timing;
+use tunnel::openvpn::server::ServerWrap;
+use tunnel::openvpn::wrap::Role;
+use tunnel::openvpn::{Cause, Verdict, verify};
+
+const TLS_CRYPT: &str = "--tls-crypt static.key";
+
+/// Sends an echo request every 20 ms; returns how many were sent, and how many were answered.
+fn stream(running: &mut Running, session: u32, from: [u8; 4], to: [u8; 4], time: Duration) -> (usize, usize) {
+    let mut sequence = 1000;
+    let mut due = std::time::Instant::now();
+    running.host.received.clear();
+    running.run_until(time, |running| {
+        if std::time::Instant::now() >= due {
+            due += Duration::from_millis(20);
+            sequence += 1;
+            let now = running.now();
+            running.host.send(now, session, &super::echo_request(from, to, sequence));
+        }
+        false
+    });
+    running.run_until(Duration::from_millis(500), |_| false);
+    (usize::from(sequence) - 1000, running.host.received.len())
+}
+
+const CLIENT: [u8; 4] = [10, 99, 0, 2];
+const SERVER: [u8; 4] = [10, 99, 0, 1];
+
+/// Keys for this number of seconds.
+fn timing(seconds: u64) -> Timing {
+    Timing { renegotiate: Some(Duration::from_secs(seconds)), ..Timing::default() }
+}
+
+/// Which side renews: the one with the shorter lifetime.
+fn renew(ours: u64, stock: &str) {
+    let mut setup = Setup::new();
+    (setup.client_timing, setup.server_timing) = (timing(ours), timing(ours));
+    let (mut running, mut openvpn) = client_of_stock(&setup, setup.tls_crypt().1, &[TLS_CRYPT, stock]);
+    let (sent, received) = stream(&mut running, 0, CLIENT, SERVER, Duration::from_secs(16));
+    assert_eq!((sent, running.host.closed.len()), (received, 0), "{:?}", running.host.closed);
+    let negotiations = openvpn.log().matches("Control Channel: TLSv1.3").count();
+    assert!(negotiations >= 3, "{negotiations}");
+    drop((running, openvpn));
+    let (mut running, mut openvpn) = server_of_stock(&setup, setup.tls_crypt().0, &[TLS_CRYPT, stock]);
+    let session = *running.host.connected.keys().next().expect("connected");
+    let (sent, received) = stream(&mut running, session, SERVER, CLIENT, Duration::from_secs(16));
+    assert_eq!((sent, running.host.closed.len()), (received, 0), "{:?}", running.host.closed);
+    let negotiations = openvpn.log().matches("Control Channel: TLSv1.3").count();
+    assert!(negotiations >= 3, "{negotiations}");
+}
+
+#[test]
+fn stock_renews_and_no_packet_is_lost() {
+    if is_inside("lives::stock_renews_and_no_packet_is_lost") {
+        renew(3600, "--reneg-sec 5");
+    }
+}
+
+#[test]
+fn we_renew_and_no_packet_is_lost() {
+    if is_inside("lives::we_renew_and_no_packet_is_lost") {
+        renew(5, "--reneg-sec 3600");
+    }
+}
+
+#[test]
+fn both_renew_at_once_and_no_packet_is_lost() {
+    if is_inside("lives::both_renew_at_once_and_no_packet_is_lost") {
+        renew(5, "--reneg-sec 5");
+    }
+}
+
+#[test]
+fn exits_are_told_both_ways() {
+    if !is_inside("lives::exits_are_told_both_ways") {
+        return;
+    }
+    let setup = Setup::new();
+    let (mut running, mut openvpn) = client_of_stock(&setup, setup.tls_crypt().1, &[TLS_CRYPT]);
+    let now = running.now();
+    running.host.call(now, |core, out| match core {
+        Core::Client(client) => client.stop(now, out),
+        Core::Server(_) => unreachable!("a client"),
+    });
+    running.run_until(Duration::from_millis(100), |_| false);
+    openvpn.wait_for("SIGTERM[soft,remote-exit] received");
+    drop((running, openvpn));
+    let arguments = [TLS_CRYPT, "--explicit-exit-notify 1"];
+    let (mut running, openvpn) = server_of_stock(&setup, setup.tls_crypt().0, &arguments);
+    openvpn.terminate();
+    assert!(running.run_until(Duration::from_secs(5), |running| running.host.closed == [Cause::Exited]));
+}
+
+#[test]
+fn a_refused_stock_client_is_told_why() {
+    if !is_inside("lives::a_refused_stock_client_is_told_why") {
+        return;
+    }
+    let setup = Setup::new();
+    let (mut running, mut openvpn) = super::server_with_stock(&setup, setup.tls_crypt().0, &[TLS_CRYPT]);
+    running.host.verdict = Some(Verdict::Refuse { reason: String::from("not today") });
+    assert!(running.run_until(Duration::from_secs(10), |_| openvpn.has_logged("AUTH_FAILED,not today")));
+}
+
+#[test]
+fn a_revoked_stock_client_is_refused_with_a_reason() {
+    if !is_inside("lives::a_revoked_stock_client_is_refused_with_a_reason") {
+        return;
+    }
+    let setup = Setup::new();
+    let (mut running, mut openvpn) = super::server_with_stock(&setup, setup.tls_crypt().0, &[TLS_CRYPT]);
+    let mut check = setup.authority.check(Role::Client);
+    check.add_list(&setup.authority.revocation_list(&[&setup.client])).expect("a list");
+    let config = verify::server_config(setup.server.identity(), check).expect("valid");
+    match &mut running.host.core {
+        Core::Server(server) => server.set_tls(config),
+        Core::Client(_) => unreachable!("a server"),
+    }
+    assert!(running.run_until(Duration::from_secs(10), |running| !running.host.closed.is_empty()));
+    let cause = running.host.closed[0].to_string();
+    assert_eq!(cause, "the peer's certificate is refused: it is revoked");
+    assert!(running.run_until(Duration::from_secs(5), |_| openvpn.has_logged("TLS handshake failed")));
+}
+
+#[test]
+fn wrong_keys_get_no_answer() {
+    if !is_inside("lives::wrong_keys_get_no_answer") {
+        return;
+    }
+    let setup = Setup::new();
+    let wrap = ServerWrap::Shared(tunnel::openvpn::wrap::WrapKeys::none());
+    let (mut running, _openvpn) = super::server_with_stock(&setup, wrap, &[TLS_CRYPT]);
+    running.run_until(Duration::from_secs(3), |running| running.host.refused.len() > 1);
+    assert!(running.host.refused.len() > 1 && running.host.connected.is_empty());
+}
