@@ -19,6 +19,7 @@ pub mod channel;
 pub mod client;
 pub mod cookie;
 pub mod data;
+pub mod framing;
 pub mod key_method;
 pub mod keyring;
 pub mod keys;

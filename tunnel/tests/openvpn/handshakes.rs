@@ -1,18 +1,8 @@
 //! Sessions begin, carry packets, get new keys and end.
 
-use crate::network::{CLIENT, Network, SERVER, STORM, Setup};
-use crate::{inner, seconds};
+use crate::network::{CLIENT, SERVER, STORM, Setup};
+use crate::{assert_carries, seconds};
 use tunnel::openvpn::Cause;
-
-/// Packets in both directions.
-fn assert_carries(network: &mut Network, identification: u16) {
-    let session = *network.hosts[SERVER].connected.keys().next_back().expect("connected");
-    network.send(CLIENT, 0, &inner(identification));
-    network.send(SERVER, session, &inner(identification));
-    network.run(seconds(1));
-    assert_eq!(network.hosts[SERVER].received.pop(), Some((session, inner(identification))));
-    assert_eq!(network.hosts[CLIENT].received.pop(), Some((0, inner(identification))));
-}
 
 #[test]
 fn a_client_connects_with_tls_crypt_and_packets_pass() {

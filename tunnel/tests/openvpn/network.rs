@@ -72,6 +72,7 @@ pub struct Setup {
     pub client_ciphers: Vec<DataCipher>,
     pub auth: Integrity,
     pub credentials: Credentials,
+    pub server_ping: [Option<Duration>; 2],
     pub server_features: u32,
     pub client_features: u32,
 }
@@ -90,6 +91,7 @@ impl Setup {
             client_ciphers: DataCipher::DEFAULT.to_vec(),
             auth: Integrity::HmacSha256,
             credentials: Credentials::default(),
+            server_ping: [None; 2],
             server_features: OURS,
             client_features: OURS,
         }
@@ -107,8 +109,8 @@ impl Setup {
             wrap,
             ciphers: self.server_ciphers.clone(),
             auth: self.auth,
-            ping: Some(Duration::from_secs(10)),
-            ping_restart: Some(Duration::from_secs(60)),
+            ping: self.server_ping[0],
+            ping_restart: self.server_ping[1],
             max_clients: 100,
             features: self.server_features,
             timing: self.server_timing,
@@ -216,7 +218,7 @@ impl Network {
     }
 
     /// Takes what the hosts send.
-    fn collect(&mut self) {
+    pub fn collect(&mut self) {
         for host in 0..self.hosts.len() {
             let from = self.hosts[host].address;
             for (to, bytes) in std::mem::take(&mut self.hosts[host].outgoing) {

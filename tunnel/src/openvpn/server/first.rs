@@ -33,6 +33,10 @@ impl Server {
         let opened = keys.open(packet)?;
         let body = Body::parse(lead.opcode, &opened.body)?;
         if lead.opcode.is_client_reset() {
+            // Without a wrap, this is all that tells a client with one.
+            if body.message != Some(0) || !body.acks.is_empty() {
+                return Err(PacketError::Wrap(WrapError::Malformed));
+            }
             return self.answer_first(now, from, &opened, keys, out);
         }
         let may_begin = matches!(lead.opcode, Opcode::Control | Opcode::ControlWithKey | Opcode::Ack)

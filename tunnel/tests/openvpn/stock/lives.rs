@@ -26,7 +26,9 @@ fn stream(running: &mut Running, session: u32, from: [u8; 4], to: [u8; 4], time:
         false
     });
     running.run_until(Duration::from_millis(500), |_| false);
-    (usize::from(sequence) - 1000, running.host.received.len())
+    // The kernel sends other packets too.
+    let is_reply = |(_, packet): &&(u32, Vec<u8>)| packet.len() == 84 && packet[20] == 0;
+    (usize::from(sequence) - 1000, running.host.received.iter().filter(is_reply).count())
 }
 
 const CLIENT: [u8; 4] = [10, 99, 0, 2];
@@ -89,7 +91,7 @@ fn exits_are_told_both_ways() {
         Core::Server(_) => unreachable!("a client"),
     });
     running.run_until(Duration::from_millis(100), |_| false);
-    openvpn.wait_for("SIGTERM[soft,remote-exit] received");
+    openvpn.wait_for("CC-EEN exit message received by peer");
     drop((running, openvpn));
     let arguments = [TLS_CRYPT, "--explicit-exit-notify 1"];
     let (mut running, openvpn) = server_of_stock(&setup, setup.tls_crypt().0, &arguments);
@@ -125,7 +127,7 @@ fn a_revoked_stock_client_is_refused_with_a_reason() {
     assert!(running.run_until(Duration::from_secs(10), |running| !running.host.closed.is_empty()));
     let cause = running.host.closed[0].to_string();
     assert_eq!(cause, "the peer's certificate is refused: it is revoked");
-    assert!(running.run_until(Duration::from_secs(5), |_| openvpn.has_logged("TLS handshake failed")));
+    assert!(running.run_until(Duration::from_secs(5), |_| openvpn.has_logged("alert certificate revoked")));
 }
 
 #[test]
@@ -136,6 +138,6 @@ fn wrong_keys_get_no_answer() {
     let setup = Setup::new();
     let wrap = ServerWrap::Shared(tunnel::openvpn::wrap::WrapKeys::none());
     let (mut running, _openvpn) = super::server_with_stock(&setup, wrap, &[TLS_CRYPT]);
-    running.run_until(Duration::from_secs(3), |running| running.host.refused.len() > 1);
-    assert!(running.host.refused.len() > 1 && running.host.connected.is_empty());
+    assert!(running.run_until(Duration::from_secs(3), |running| !running.host.refused.is_empty()));
+    assert!(running.host.connected.is_empty() && running.host.outgoing.is_empty());
 }

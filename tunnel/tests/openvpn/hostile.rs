@@ -1,0 +1,132 @@
+//! What senders that have not authenticated can cause.
+
+use crate::host::Core;
+use crate::network::{CLIENT, Network, SERVER, Setup};
+use crate::{assert_carries, connected, seconds};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::net::SocketAddr;
+use tunnel::openvpn::client::ClientWrap;
+use tunnel::openvpn::limits::{PENDING_SOURCE, RESET_ANSWERS};
+use tunnel::openvpn::packet::{Body, Lead, Opcode, SessionId};
+use tunnel::openvpn::server::ServerWrap;
+use tunnel::openvpn::wrap::{PacketId, WrapKeys};
+
+fn without_wrap(setup: &Setup) -> Network {
+    setup.network((ServerWrap::Shared(WrapKeys::none()), ClientWrap::Shared(WrapKeys::none())), 1)
+}
+
+const ID: PacketId = PacketId { number: 1, time: 0 };
+
+fn packet(opcode: Opcode, session: SessionId, body: &Body<'_>) -> Vec<u8> {
+    WrapKeys::none().seal(Lead { opcode, key_id: 0 }, session, ID, &body.emit())
+}
+
+fn first_packet(session: SessionId) -> Vec<u8> {
+    let body = Body { acks: [].into_iter().collect(), receiver: None, message: Some(0), payload: &[] };
+    packet(Opcode::ClientResetV2, session, &body)
+}
+
+/// The answer to a first packet, acknowledged.
+fn third_packet(session: SessionId, answer: &[u8]) -> Vec<u8> {
+    let cookie = WrapKeys::none().open(answer).expect("well-formed").session;
+    let body = Body { acks: [0].into_iter().collect(), receiver: Some(cookie), message: None, payload: &[] };
+    packet(Opcode::Ack, session, &body)
+}
+
+fn session_count(network: &Network) -> usize {
+    match &network.hosts[SERVER].core {
+        Core::Server(server) => server.session_count(),
+        Core::Client(_) => unreachable!("a server"),
+    }
+}
+
+fn arrive(network: &mut Network, from: SocketAddr, bytes: Vec<u8>) -> Option<Vec<u8>> {
+    let (now, before) = (network.now(), network.log.len());
+    network.hosts[SERVER].handle(now, from, &bytes);
+    network.collect();
+    network.log.get(before).map(|(_, sent)| sent.bytes.clone())
+}
+
+#[test]
+fn first_packets_cost_no_state_and_are_answered_in_bounds() {
+    let setup = Setup::new();
+    let mut network = without_wrap(&setup);
+    let mut answers = 0;
+    for number in 0..1000u64 {
+        let from = ([203, 0, 113, 7], number as u16).into();
+        let first = first_packet(SessionId(number.to_be_bytes()));
+        let answer = arrive(&mut network, from, first.clone());
+        assert!(answer.as_ref().is_none_or(|answer| answer.len() <= first.len() + 12), "no amplification");
+        answers += u32::from(answer.is_some());
+    }
+    assert_eq!((answers, session_count(&network)), (RESET_ANSWERS, 0));
+    network.run(seconds(10));
+    network.connect(CLIENT);
+    network.run(seconds(1));
+    assert_carries(&mut network, 1);
+}
+
+#[test]
+fn a_session_needs_the_cookie_of_its_address() {
+    let setup = Setup::new();
+    let mut network = without_wrap(&setup);
+    let (session, from): (_, SocketAddr) = (SessionId([5; 8]), "203.0.113.7:4000".parse().expect("literal"));
+    let answer = arrive(&mut network, from, first_packet(session)).expect("answered");
+    let third = third_packet(session, &answer);
+    for elsewhere in ["203.0.113.7:4001", "203.0.113.8:4000"] {
+        arrive(&mut network, elsewhere.parse().expect("literal"), third.clone());
+    }
+    let other = third_packet(SessionId([6; 8]), &answer);
+    arrive(&mut network, from, other);
+    assert_eq!(session_count(&network), 0);
+    arrive(&mut network, from, third);
+    assert_eq!(session_count(&network), 1);
+    network.run(seconds(61));
+    assert_eq!(session_count(&network), 0, "it ends with the hand window");
+}
+
+#[test]
+fn a_source_has_a_bounded_number_of_sessions() {
+    let setup = Setup::new();
+    let mut network = without_wrap(&setup);
+    for number in 0..200u16 {
+        network.run(seconds(1) / 10);
+        let session = SessionId([number as u8; 8]);
+        let from = ([203, 0, 113, 7], 1000 + number).into();
+        let answer = arrive(&mut network, from, first_packet(session)).expect("answered");
+        arrive(&mut network, from, third_packet(session, &answer));
+    }
+    assert_eq!(session_count(&network), PENDING_SOURCE);
+    network.connect(CLIENT);
+    network.run(seconds(1));
+    assert!(network.is_connected(CLIENT), "another source is not concerned");
+}
+
+#[test]
+fn random_and_changed_packets_change_nothing() {
+    let setup = Setup::new();
+    let mut network = connected(&setup, 3);
+    let recorded: Vec<_> = network.log.iter().map(|(_, sent)| sent.clone()).collect();
+    let mut random = ChaCha8Rng::seed_from_u64(9);
+    for datagram in recorded.iter().cycle().take(4000) {
+        let mut changed = datagram.clone();
+        for _ in 0..random.random_range(1..4) {
+            let position = random.random_range(0..changed.bytes.len());
+            changed.bytes[position] = random.random();
+        }
+        let length = random.random_range(0..=changed.bytes.len());
+        if random.random_range(0..3) == 0 {
+            changed.bytes.truncate(length);
+        }
+        network.arrive(changed);
+    }
+    network.run(seconds(1));
+    assert_carries(&mut network, 8);
+    for datagram in recorded {
+        network.arrive(datagram);
+    }
+    network.run(seconds(1));
+    assert_carries(&mut network, 9);
+    assert_eq!(network.hosts[SERVER].closed, []);
+}

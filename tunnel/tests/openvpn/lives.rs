@@ -1,0 +1,234 @@
+//! Renewals, collisions, moves, exits and refusals between a client and a server.
+
+use crate::host::Core;
+use crate::network::{CLEAR, CLIENT, Network, SERVER, STORM, Setup, Weather};
+use crate::{assert_carries, connected, inner, seconds};
+use std::collections::HashSet;
+use std::time::Duration;
+use tunnel::openvpn::data::Header;
+use tunnel::openvpn::key_method::Credentials;
+use tunnel::openvpn::negotiate::DataCipher;
+use tunnel::openvpn::peer::Timing;
+use tunnel::openvpn::{Cause, Verdict};
+
+fn timing(renegotiate: u64) -> Timing {
+    Timing { renegotiate: Some(seconds(renegotiate)), ..Timing::default() }
+}
+
+/// Both sides send an inner packet every 100 ms; returns those that arrived, at the server and at the client.
+fn stream(network: &mut Network, duration: Duration) -> (usize, [usize; 2]) {
+    let session = *network.hosts[SERVER].connected.keys().next().expect("connected");
+    network.hosts.iter_mut().for_each(|host| host.received.clear());
+    let packets = duration.as_millis() / 100;
+    for number in 0..packets {
+        network.send(CLIENT, 0, &inner(number as u16));
+        network.send(SERVER, session, &inner(number as u16));
+        network.run(Duration::from_millis(100));
+    }
+    network.run(seconds(1));
+    let distinct = |host: usize| {
+        let received: HashSet<_> = network.hosts[host].received.iter().collect();
+        assert_eq!(received.len(), network.hosts[host].received.len(), "nothing arrives twice");
+        received.len()
+    };
+    (packets as usize, [distinct(SERVER), distinct(CLIENT)])
+}
+
+/// The key IDs of the data packets that a host has sent, in order.
+fn key_ids(network: &Network, host: usize) -> Vec<u8> {
+    let from = network.hosts[host].address;
+    let headers = network.log.iter().filter(|(_, sent)| sent.from == from);
+    let mut ids: Vec<u8> = headers
+        .filter_map(|(_, sent)| match Header::parse(&sent.bytes)? {
+            Header::V1 { key_id, .. } | Header::V2 { key_id, .. } => Some(key_id),
+        })
+        .collect();
+    ids.dedup();
+    ids
+}
+
+#[test]
+fn keys_are_renewed_by_the_client_the_server_or_both_and_no_packet_is_lost() {
+    for (client, server) in [(20, 3600), (3600, 20), (20, 20)] {
+        let mut setup = Setup::new();
+        (setup.client_timing, setup.server_timing) = (timing(client), timing(server));
+        let mut network = connected(&setup, 1);
+        let (sent, received) = stream(&mut network, seconds(300));
+        assert_eq!(received, [sent; 2], "{client} {server}");
+        let ids = key_ids(&network, CLIENT);
+        assert!(ids.len() > 10, "{ids:?}");
+        assert_eq!(ids[..10], [0, 1, 2, 3, 4, 5, 6, 7, 1, 2]);
+        for host in [SERVER, CLIENT] {
+            assert!(
+                network.hosts[host].inbound.len() <= 3,
+                "the new key, the one in use, and the one before"
+            );
+        }
+    }
+}
+
+#[test]
+fn keys_are_renewed_in_any_weather() {
+    for seed in 0..8 {
+        let mut setup = Setup::new();
+        (setup.client_timing, setup.server_timing) = (timing(60), timing(60));
+        let mut network = connected(&setup, seed);
+        network.weather = STORM;
+        let (sent, received) = stream(&mut network, seconds(400));
+        for received in received {
+            assert!(received > sent * 6 / 10, "{seed}: {received} of {sent}");
+        }
+        assert!(key_ids(&network, CLIENT).len() > 3, "{seed}");
+        network.weather = CLEAR;
+        network.run(seconds(70));
+        assert_carries(&mut network, 9);
+    }
+}
+
+#[test]
+fn both_begin_to_renew_at_the_same_moment() {
+    let setup = Setup::new();
+    let mut network = connected(&setup, 1);
+    let session = *network.hosts[SERVER].connected.keys().next().expect("connected");
+    network.call(CLIENT, |core, now, out| match core {
+        Core::Client(client) => client.handle_renewal(now, out),
+        Core::Server(_) => unreachable!("a client"),
+    });
+    network.call(SERVER, |core, now, out| match core {
+        Core::Server(server) => server.handle_renewal(now, session, out),
+        Core::Client(_) => unreachable!("a server"),
+    });
+    network.run(seconds(70));
+    assert_carries(&mut network, 3);
+    assert_eq!((key_ids(&network, CLIENT), key_ids(&network, SERVER)), (vec![1], vec![1]));
+}
+
+#[test]
+fn a_client_that_moves_is_followed_by_its_data_only() {
+    let setup = Setup::new();
+    let mut network = connected(&setup, 1);
+    let old = network.hosts[CLIENT].address;
+    network.hosts[CLIENT].address = "198.51.100.7:6000".parse().expect("literal");
+    // A replay from elsewhere moves nobody.
+    network.send(CLIENT, 0, &inner(1));
+    let mut copy = network.log.last().expect("sent").1.clone();
+    network.run(seconds(1));
+    assert_carries(&mut network, 2);
+    copy.from = "203.0.113.1:1".parse().expect("literal");
+    network.arrive(copy);
+    assert_eq!(network.hosts[SERVER].dropped(packet::DropReason::Replayed), 1);
+    assert_carries(&mut network, 3);
+    assert!(!network.hosts[SERVER].connected.values().any(|address| *address == old));
+    network.call(CLIENT, |core, now, out| match core {
+        Core::Client(client) => client.handle_renewal(now, out),
+        Core::Server(_) => unreachable!("a client"),
+    });
+    network.run(seconds(70));
+    assert_carries(&mut network, 4);
+    assert_eq!(key_ids(&network, CLIENT), [0, 1], "keys are renewed at the new address");
+}
+
+#[test]
+fn a_silent_peer_is_noticed_and_an_idle_one_is_not() {
+    let mut setup = Setup::new();
+    setup.server_ping = [Some(seconds(10)), Some(seconds(60))];
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    let push = ["ping 10", "ping-restart 60"].map(str::to_owned).to_vec();
+    network.hosts[SERVER].verdict = Some(Verdict::Accept { push });
+    network.connect(CLIENT);
+    network.run(seconds(300));
+    assert!(network.is_connected(SERVER) && network.is_connected(CLIENT), "both send pings");
+    network.weather = Weather { lost: 1000, ..CLEAR };
+    network.run(seconds(61));
+    assert_eq!([&network.hosts[SERVER].closed, &network.hosts[CLIENT].closed], [&[Cause::Gone(60)]; 2]);
+    assert!(network.hosts[SERVER].inbound.is_empty());
+}
+
+#[test]
+fn a_client_that_stops_is_gone_at_once() {
+    for control_exit in [true, false] {
+        let mut setup = Setup::new();
+        if !control_exit {
+            setup.client_features &= !tunnel::openvpn::peer_info::proto::CONTROL_EXIT;
+        }
+        let mut network = connected(&setup, 1);
+        network.call(CLIENT, |core, now, out| match core {
+            Core::Client(client) => client.stop(now, out),
+            Core::Server(_) => unreachable!("a client"),
+        });
+        network.run(seconds(1));
+        assert_eq!(network.hosts[SERVER].closed, [Cause::Exited], "{control_exit}");
+        assert_eq!(network.hosts[CLIENT].closed, [Cause::Stopped]);
+    }
+}
+
+#[test]
+fn a_client_that_the_server_disconnects_is_told() {
+    let setup = Setup::new();
+    let mut network = connected(&setup, 1);
+    let session = *network.hosts[SERVER].connected.keys().next().expect("connected");
+    network.call(SERVER, |core, now, out| match core {
+        Core::Server(server) => server.disconnect(now, session, "RESTART", out),
+        Core::Client(_) => unreachable!("a server"),
+    });
+    network.run(seconds(1));
+    assert_eq!(network.hosts[CLIENT].closed, [Cause::Told(String::from("RESTART"))]);
+}
+
+#[test]
+fn a_client_that_connects_again_replaces_its_session() {
+    let setup = Setup::new();
+    let mut network = connected(&setup, 1);
+    network.connect(CLIENT);
+    network.run(seconds(1));
+    assert_eq!(network.hosts[SERVER].closed, [Cause::Replaced]);
+    assert_eq!(network.hosts[SERVER].connected.len(), 1);
+    assert_carries(&mut network, 5);
+}
+
+#[test]
+fn a_refused_client_learns_why_and_a_late_verdict_admits() {
+    let mut setup = Setup::new();
+    setup.credentials = Credentials { user: String::from("berta"), ..Credentials::default() };
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    network.hosts[SERVER].verdict = Some(Verdict::Refuse { reason: String::from("no such user") });
+    network.connect(CLIENT);
+    network.run(seconds(10));
+    assert_eq!(network.hosts[SERVER].requests[0].credentials.user, "berta");
+    assert_eq!(network.hosts[CLIENT].closed, [Cause::Refused(String::from("no such user"))]);
+    assert_eq!(network.hosts[SERVER].closed, [Cause::RefusedByUs(String::from("no such user"))]);
+    network.hosts[SERVER].verdict = None;
+    network.connect(CLIENT);
+    network.run(seconds(20));
+    let session = network.hosts[SERVER].unanswered.pop().expect("asked");
+    assert!(!network.is_connected(CLIENT));
+    network.call(SERVER, |core, now, out| match core {
+        Core::Server(server) => server.admit(now, session, Verdict::Accept { push: Vec::new() }, out),
+        Core::Client(_) => unreachable!("a server"),
+    });
+    network.run(seconds(1));
+    assert_carries(&mut network, 6);
+}
+
+#[test]
+fn sides_without_a_common_cipher_say_so() {
+    let mut setup = Setup::new();
+    setup.client_ciphers = vec![DataCipher::by_name("AES-128-CBC").expect("known")];
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    network.connect(CLIENT);
+    network.run(seconds(10));
+    let expected = "no common cipher: we offer AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305, the client accepts AES-128-CBC";
+    assert_eq!(network.hosts[SERVER].closed[0].to_string(), expected);
+    assert!(matches!(network.hosts[CLIENT].closed[0], Cause::Refused(_)));
+}
+
+#[test]
+fn long_options_arrive_whole() {
+    let setup = Setup::new();
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    let push: Vec<String> = (0..200).map(|number| format!("route 10.{number}.0.0 255.255.0.0")).collect();
+    network.hosts[SERVER].verdict = Some(Verdict::Accept { push: push.clone() });
+    network.connect(CLIENT);
+    network.run(seconds(1));
+    assert_eq!(network.hosts[CLIENT].options[..200], push);
+}
