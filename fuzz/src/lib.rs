@@ -5,6 +5,7 @@ pub mod backup;
 pub mod ike;
 pub mod import;
 pub mod machine;
+pub mod openvpn;
 pub mod requests;
 
 use config::Text;
@@ -49,6 +50,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ike", ike::messages),
     ("ike-gateways", ike::gateways),
     ("ike-session", ike::session),
+    ("openvpn-packets", openvpn::packets),
+    ("openvpn-messages", openvpn::messages),
+    ("openvpn-session", openvpn::session),
     ("device", device),
     ("datapath", datapath),
     ("esp", esp),

@@ -197,7 +197,7 @@ impl Peer {
         }
         let mut byte = [0];
         random.fill(&mut byte);
-        lifetime - lifetime / 10 * u32::from(byte[0]) / 255
+        lifetime.saturating_sub(lifetime / 10 * u32::from(byte[0]) / 255)
     }
 
     /// Begins to negotiate new keys: they are old, or a data packet's number is high.

@@ -26,7 +26,9 @@ pub fn emit(options: &[String]) -> (Vec<String>, Vec<&String>) {
         }
     }
     if let Some((last, earlier)) = messages.split_last_mut().filter(|(_, earlier)| !earlier.is_empty()) {
-        earlier.iter_mut().for_each(|message| *message += ",push-continuation 2");
+        for message in earlier {
+            *message += ",push-continuation 2";
+        }
         *last += ",push-continuation 1";
     }
     (messages, too_long)

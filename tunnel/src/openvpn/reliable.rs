@@ -155,7 +155,7 @@ impl Receiver {
                 acks.push(ack);
             }
         }
-        self.sent_acks = acks.clone();
+        self.sent_acks.clone_from(&acks);
         acks.truncate(most);
         acks
     }

@@ -136,7 +136,7 @@ impl KeySession {
             {
                 match opcode {
                     Opcode::Control | Opcode::ControlWithKey if self.peer_reset => {
-                        self.tls.receive(&payload)?
+                        self.tls.receive(&payload)?;
                     }
                     Opcode::Control | Opcode::ControlWithKey => {}
                     _ => {

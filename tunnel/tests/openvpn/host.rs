@@ -153,7 +153,9 @@ impl Host {
             }
         }
         // After all packets, which must not be overtaken.
-        asked.into_iter().for_each(|session| self.answer(now, session));
+        for session in asked {
+            self.answer(now, session);
+        }
     }
 
     fn answer(&mut self, now: Now, session: u32) {
