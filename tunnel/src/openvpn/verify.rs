@@ -6,13 +6,14 @@
 
 use super::wrap::Role;
 use crypto::hash;
-use crypto::pki::{Certificate, CertificateError};
+use crypto::pki::{self, Certificate};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, TrustAnchor, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    ClientConfig, DigitallySignedStruct, DistinguishedName, Error, OtherError, ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, OtherError,
+    ServerConfig, SignatureScheme,
 };
 use std::sync::Arc;
 use webpki::{
@@ -27,11 +28,8 @@ const CLIENT_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
 /// Why a peer's certificate is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// rustls-webpki cannot use it.
-    #[error("{0}")]
-    Unusable(&'static str),
-    /// Another reason of rustls-webpki.
-    #[error("{0}")]
+    /// rustls-webpki refuses it, or its chain.
+    #[error("{}", sentence(.0))]
     Chain(webpki::Error),
     /// `verify-x509-name` does not match.
     #[error("its common name is {found:?}, but verify-x509-name requires {required:?}")]
@@ -48,46 +46,56 @@ pub enum Refusal {
     Fingerprint(String),
     /// It cannot be parsed.
     #[error("{0}")]
-    Malformed(CertificateError),
+    Malformed(pki::CertificateError),
 }
 
 impl From<webpki::Error> for Refusal {
     fn from(error: webpki::Error) -> Self {
-        use webpki::Error as E;
-        Self::Unusable(match &error {
-            E::UnsupportedCertVersion => {
-                "it is an X.509 certificate of version 1 or 2: issue one of version 3, as easy-rsa does"
-            }
-            E::UnsupportedSignatureAlgorithmContext(_)
-            | E::UnsupportedSignatureAlgorithmForPublicKeyContext(_) => {
-                "its chain is signed with an algorithm that is not supported, such as RSA with SHA-1 or MD5, or with an \
-                 RSA key below 2048 bits: issue it again with SHA-256 and 2048 bits or more"
-            }
-            E::InvalidSignatureForPublicKey => {
-                "a signature of its chain is wrong, or made with an RSA key below 2048 bits"
-            }
-            E::CertExpired { .. } => "it, or a CA of its chain, has expired",
-            E::CertNotValidYet { .. } => "it is not valid yet: check the clocks of both sides",
-            E::CertRevoked => "it is revoked",
-            E::CrlExpired { .. } => "the revocation list has expired: generate it again and replace the file",
-            E::UnknownRevocationStatus => {
-                "there is no revocation list of its issuer in the file of crl-verify"
-            }
-            E::UnknownIssuer => "no CA that is trusted here has issued it",
-            E::RequiredEkuNotFoundContext(_) => {
-                "its extended key usage does not fit: remote-cert-tls requires serverAuth of a server and clientAuth of a \
-                 client"
-            }
-            E::UnsupportedCriticalExtension => "it has a critical extension that is not supported",
-            E::CaUsedAsEndEntity => "it is a CA certificate, which cannot identify a peer",
-            _ => return Self::Chain(error),
-        })
+        Self::Chain(error)
     }
+}
+
+/// What is wrong, and what to do.
+fn sentence(error: &webpki::Error) -> String {
+    use webpki::Error as E;
+    String::from(match error {
+        E::UnsupportedCertVersion => {
+            "it is an X.509 certificate of version 1 or 2: issue one of version 3, as easy-rsa does"
+        }
+        E::UnsupportedSignatureAlgorithmContext(_)
+        | E::UnsupportedSignatureAlgorithmForPublicKeyContext(_) => {
+            "its chain is signed with an algorithm that is not supported, such as RSA with SHA-1 or MD5: issue it again \
+             with SHA-256"
+        }
+        E::InvalidSignatureForPublicKey => {
+            "a signature of its chain is wrong, or made with an RSA key below 2048 bits, which is not supported"
+        }
+        E::CertExpired { .. } => "it, or a CA of its chain, has expired",
+        E::CertNotValidYet { .. } => "it is not valid yet: check the clocks of both sides",
+        E::CertRevoked => "it is revoked",
+        E::CrlExpired { .. } => "the revocation list has expired: generate it again and replace the file",
+        E::UnknownRevocationStatus => "there is no revocation list of its issuer in the file of crl-verify",
+        E::UnknownIssuer => "no CA that is trusted here has issued it",
+        E::RequiredEkuNotFoundContext(_) => {
+            "its extended key usage does not fit: remote-cert-tls requires serverAuth of a server and clientAuth of a \
+             client"
+        }
+        E::UnsupportedCriticalExtension => "it has a critical extension that is not supported",
+        E::CaUsedAsEndEntity => "it is a CA certificate, which cannot identify a peer",
+        other => return other.to_string(),
+    })
 }
 
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
-        Self::InvalidCertificate(rustls::CertificateError::Other(OtherError(Arc::new(refusal))))
+        use webpki::Error as E;
+        // These have alerts of their own, which tell the peer the reason.
+        Self::InvalidCertificate(match refusal {
+            Refusal::Chain(E::CertRevoked) => CertificateError::Revoked,
+            Refusal::Chain(E::CertExpired { .. }) => CertificateError::Expired,
+            Refusal::Chain(E::UnknownIssuer) => CertificateError::UnknownIssuer,
+            other => CertificateError::Other(OtherError(Arc::new(other))),
+        })
     }
 }
 
@@ -343,4 +351,94 @@ pub fn server_config(identity: Identity, check: PeerCheck) -> Result<ServerConfi
     let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let builder = builder.with_client_cert_verifier(Arc::new(check));
     builder.with_single_cert(identity.chain, identity.key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+        KeyUsagePurpose,
+    };
+    use std::time::Duration;
+
+    type Authority = CertifiedIssuer<'static, KeyPair>;
+
+    fn authority() -> Authority {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        CertifiedIssuer::self_signed(params, KeyPair::generate().expect("works")).expect("valid")
+    }
+
+    fn issue(authority: &Authority, purpose: Option<ExtendedKeyUsagePurpose>) -> CertificateDer<'static> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "berlin-1");
+        params.extended_key_usages = purpose.into_iter().collect();
+        let key = KeyPair::generate().expect("works");
+        params.signed_by(&key, authority).expect("valid").der().clone()
+    }
+
+    fn server_check(authority: &Authority) -> PeerCheck {
+        let mut check = PeerCheck::new(Role::Server);
+        check.add_authority(authority.der()).expect("a CA");
+        check
+    }
+
+    fn now() -> UnixTime {
+        UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_000))
+    }
+
+    #[test]
+    fn the_purpose_counts_if_it_is_there_or_is_required() {
+        let authority = authority();
+        let mut check = server_check(&authority);
+        let with = |purpose| issue(&authority, purpose);
+        let [server, client, none] = [
+            with(Some(ExtendedKeyUsagePurpose::ServerAuth)),
+            with(Some(ExtendedKeyUsagePurpose::ClientAuth)),
+            with(None),
+        ];
+        let accepts = |check: &PeerCheck, own| check.check(own, &[], now()).is_ok();
+        assert!(accepts(&check, &server) && accepts(&check, &none) && !accepts(&check, &client));
+        check.require_purpose();
+        assert!(accepts(&check, &server) && !accepts(&check, &none) && !accepts(&check, &client));
+        let error = check.check(&client, &[], now()).expect_err("a client").to_string();
+        assert!(error.contains("remote-cert-tls requires serverAuth"), "{error}");
+    }
+
+    #[test]
+    fn names_are_compared_whole_or_by_prefix() {
+        let authority = authority();
+        let own = issue(&authority, None);
+        for (name, expected) in [
+            (NameCheck::Exactly("berlin-1".into()), true),
+            (NameCheck::Exactly("berlin".into()), false),
+            (NameCheck::Prefix("berlin-".into()), true),
+            (NameCheck::Prefix("paris-".into()), false),
+        ] {
+            let mut check = server_check(&authority);
+            check.require_name(name.clone());
+            assert_eq!(check.check(&own, &[], now()).is_ok(), expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_fingerprint_alone_or_beside_a_ca() {
+        let (ours, theirs) = (authority(), authority());
+        let own = issue(&ours, None);
+        let mut check = PeerCheck::new(Role::Server);
+        check.add_fingerprint(hash::sha256(&[&own]));
+        assert_eq!(check.check(&own, &[], now()), Ok(()));
+        let other = check.check(&issue(&ours, None), &[], now());
+        assert!(matches!(other, Err(Refusal::Fingerprint(text)) if text.len() == 95));
+        check.add_authority(theirs.der()).expect("a CA");
+        assert_eq!(check.check(&own, &[], now()), Err(Refusal::Chain(webpki::Error::UnknownIssuer)));
+    }
+
+    #[test]
+    fn no_certificate_is_accepted_without_a_ca_or_a_fingerprint() {
+        let own = issue(&authority(), None);
+        assert!(PeerCheck::new(Role::Server).check(&own, &[], now()).is_err());
+    }
 }

@@ -1,13 +1,19 @@
 //! Renewals, exits and refusals, against OpenVPN as server and as client.
 
-use super::{Running, client_of_stock, is_inside, server_of_stock};
+use super::modes::{no_wrap, tls_auth};
+use super::{OpenVpn, Running, client_of_stock, is_inside, server_of_stock};
 use crate::host::Core;
 use crate::network::Setup;
+use std::process::Command;
 use std::time::Duration;
+use tunnel::openvpn::client::ClientWrap;
+use tunnel::openvpn::key_method::Credentials;
 use tunnel::openvpn::peer::Timing;
 use tunnel::openvpn::server::ServerWrap;
 use tunnel::openvpn::wrap::Role;
 use tunnel::openvpn::{Cause, Verdict, verify};
+
+use zeroize::Zeroizing;
 
 const TLS_CRYPT: &str = "--tls-crypt static.key";
 
@@ -39,19 +45,22 @@ fn timing(seconds: u64) -> Timing {
     Timing { renegotiate: Some(Duration::from_secs(seconds)), ..Timing::default() }
 }
 
-/// Which side renews: the one with the shorter lifetime.
-fn renew(ours: u64, stock: &str) {
+type Wraps = fn(&Setup) -> (ServerWrap, ClientWrap);
+
+/// Sends packets both ways for `time`, in which keys are renewed at least twice and no packet is lost. The side with the
+/// shorter lifetime of keys renews.
+fn renew(ours: u64, wraps: Wraps, server: &[&str], client: &[&str], time: u64) {
     let mut setup = Setup::new();
     (setup.client_timing, setup.server_timing) = (timing(ours), timing(ours));
-    let (mut running, mut openvpn) = client_of_stock(&setup, setup.tls_crypt().1, &[TLS_CRYPT, stock]);
-    let (sent, received) = stream(&mut running, 0, CLIENT, SERVER, Duration::from_secs(16));
-    assert_eq!((sent, running.host.closed.len()), (received, 0), "{:?}", running.host.closed);
-    let negotiations = openvpn.log().matches("Control Channel: TLSv1.3").count();
-    assert!(negotiations >= 3, "{negotiations}");
-    drop((running, openvpn));
-    let (mut running, mut openvpn) = server_of_stock(&setup, setup.tls_crypt().0, &[TLS_CRYPT, stock]);
+    let (mut running, openvpn) = client_of_stock(&setup, wraps(&setup).1, server);
+    renewed(&mut running, openvpn, 0, (CLIENT, SERVER), time);
+    let (mut running, openvpn) = server_of_stock(&setup, wraps(&setup).0, client);
     let session = *running.host.connected.keys().next().expect("connected");
-    let (sent, received) = stream(&mut running, session, SERVER, CLIENT, Duration::from_secs(16));
+    renewed(&mut running, openvpn, session, (SERVER, CLIENT), time);
+}
+
+fn renewed(running: &mut Running, mut openvpn: OpenVpn, session: u32, ends: ([u8; 4], [u8; 4]), time: u64) {
+    let (sent, received) = stream(running, session, ends.0, ends.1, Duration::from_secs(time));
     assert_eq!((sent, running.host.closed.len()), (received, 0), "{:?}", running.host.closed);
     let negotiations = openvpn.log().matches("Control Channel: TLSv1.3").count();
     assert!(negotiations >= 3, "{negotiations}");
@@ -60,22 +69,86 @@ fn renew(ours: u64, stock: &str) {
 #[test]
 fn stock_renews_and_no_packet_is_lost() {
     if is_inside("lives::stock_renews_and_no_packet_is_lost") {
-        renew(3600, "--reneg-sec 5");
+        renew(3600, Setup::tls_crypt, &[TLS_CRYPT, "--reneg-sec 4"], &[TLS_CRYPT, "--reneg-sec 4"], 11);
     }
 }
 
 #[test]
 fn we_renew_and_no_packet_is_lost() {
     if is_inside("lives::we_renew_and_no_packet_is_lost") {
-        renew(5, "--reneg-sec 3600");
+        renew(4, Setup::tls_crypt, &[TLS_CRYPT], &[TLS_CRYPT], 11);
     }
 }
 
 #[test]
 fn both_renew_at_once_and_no_packet_is_lost() {
     if is_inside("lives::both_renew_at_once_and_no_packet_is_lost") {
-        renew(5, "--reneg-sec 5");
+        renew(4, Setup::tls_crypt, &[TLS_CRYPT, "--reneg-sec 4"], &[TLS_CRYPT, "--reneg-sec 4"], 11);
     }
+}
+
+/// Dynamic tls-crypt takes the key of tls-auth too, or none.
+#[test]
+fn keys_are_renewed_under_tls_auth_and_without_a_wrap() {
+    if is_inside("lives::keys_are_renewed_under_tls_auth_and_without_a_wrap") {
+        let server = ["--tls-auth static.key 0", "--auth SHA512", "--reneg-sec 3"];
+        let client = ["--tls-auth static.key 1", "--auth SHA512", "--reneg-sec 3"];
+        renew(3600, tls_auth, &server, &client, 8);
+        renew(3600, no_wrap, &["--reneg-sec 3"], &["--reneg-sec 3"], 8);
+    }
+}
+
+#[test]
+fn derived_keys_are_renewed_and_no_packet_is_lost() {
+    if is_inside("lives::derived_keys_are_renewed_and_no_packet_is_lost") {
+        let mut setup = Setup::new();
+        (setup.client_features, setup.server_features) = (0, 0);
+        let arguments = [TLS_CRYPT, "--reneg-sec 3"];
+        let (mut running, openvpn) = client_of_stock(&setup, setup.tls_crypt().1, &arguments);
+        renewed(&mut running, openvpn, 0, (CLIENT, SERVER), 8);
+        let (mut running, openvpn) = server_of_stock(&setup, setup.tls_crypt().0, &arguments);
+        let session = *running.host.connected.keys().next().expect("connected");
+        renewed(&mut running, openvpn, session, (SERVER, CLIENT), 8);
+    }
+}
+
+#[test]
+fn stock_follows_our_client_to_another_port() {
+    if is_inside("lives::stock_follows_our_client_to_another_port") {
+        let setup = Setup::new();
+        let (mut running, _openvpn) = client_of_stock(&setup, setup.tls_crypt().1, &[TLS_CRYPT]);
+        running.move_to_another_port();
+        assert!(running.ping(0, CLIENT, SERVER, 2));
+    }
+}
+
+#[test]
+fn user_name_and_password_are_checked() {
+    if !is_inside("lives::user_name_and_password_are_checked") {
+        return;
+    }
+    let mut setup = Setup::new();
+    let directory = OpenVpn::directory();
+    let script = "#!/bin/sh\n[ \"$username\" = berta ] && [ \"$password\" = 'gr\u{fc}n 7' ]\n";
+    std::fs::write(directory.join("verify.sh"), script).expect("written");
+    let status = Command::new("chmod").arg("755").arg(directory.join("verify.sh")).status();
+    assert!(status.expect("chmod runs").success());
+    std::fs::write(directory.join("user.txt"), "berta\ngr\u{fc}n 7\n").expect("written");
+    let credentials = |password: &str| Credentials {
+        user: String::from("berta"),
+        password: Zeroizing::new(password.to_owned()),
+    };
+    setup.credentials = credentials("gr\u{fc}n 7");
+    let server = [TLS_CRYPT, "--script-security 3", "--auth-user-pass-verify ./verify.sh via-env"];
+    drop(client_of_stock(&setup, setup.tls_crypt().1, &server));
+    let client = [TLS_CRYPT, "--auth-user-pass user.txt"];
+    let (running, _openvpn) = server_of_stock(&setup, setup.tls_crypt().0, &client);
+    assert_eq!(running.host.requests[0].credentials, setup.credentials);
+    drop((running, _openvpn));
+    setup.credentials = credentials("wrong");
+    let (mut running, _openvpn) = super::client_with_stock(&setup, setup.tls_crypt().1, &server);
+    assert!(running.run_until(Duration::from_secs(20), |running| !running.host.closed.is_empty()));
+    assert_eq!(running.host.closed, [Cause::Refused(String::new())]);
 }
 
 #[test]
@@ -127,7 +200,9 @@ fn a_revoked_stock_client_is_refused_with_a_reason() {
     assert!(running.run_until(Duration::from_secs(10), |running| !running.host.closed.is_empty()));
     let cause = running.host.closed[0].to_string();
     assert_eq!(cause, "the peer's certificate is refused: it is revoked");
-    assert!(running.run_until(Duration::from_secs(5), |_| openvpn.has_logged("alert certificate revoked")));
+    assert!(running.run_until(Duration::from_secs(5), |_| {
+        openvpn.has_logged("Received fatal SSL alert: certificate revoked")
+    }));
 }
 
 #[test]

@@ -7,14 +7,15 @@ mod modes;
 use crate::host::{Core, Host};
 use crate::network::Setup;
 use packet::checksum::Sum;
-use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 use tunnel::openvpn::Verdict;
 use tunnel::openvpn::client::ClientWrap;
+use tunnel::openvpn::framing::{self, Deframer};
 use tunnel::openvpn::server::ServerWrap;
 use tunnel::{Now, Time};
 
@@ -39,7 +40,7 @@ fn is_inside(test: &str) -> bool {
     std::fs::create_dir_all(&files).expect("a directory");
     let itself = std::env::current_exe().expect("a program");
     let output = Command::new("ip")
-        .args(["netns", "exec", &namespace.0])
+        .args(["netns", "exec", &namespace.0, "timeout", "100"])
         .arg(itself)
         .args(["--exact", &format!("stock::{test}"), "--nocapture"])
         .env(INSIDE, &files)
@@ -109,15 +110,7 @@ impl OpenVpn {
             command.args(["--server", "10.99.0.0", "255.255.255.0", "--topology", "subnet", "--dh", "none"]);
             command.args(["--local", "127.0.0.1", "--port", "1194", "--remote-cert-tls", "client"]);
         } else {
-            command.args([
-                "--client",
-                "--nobind",
-                "--remote",
-                "127.0.0.1",
-                "1194",
-                "--remote-cert-tls",
-                "server",
-            ]);
+            command.args(["--client", "--nobind", "--remote", "127.0.0.1", "--remote-cert-tls", "server"]);
         }
         let arguments = arguments.iter().flat_map(|line| line.split(' '));
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::null());
@@ -169,17 +162,62 @@ impl Drop for OpenVpn {
     }
 }
 
+/// The socket of a host.
+enum Socket {
+    Udp(UdpSocket),
+    /// One connection, with what was received and is not complete.
+    Tcp(TcpStream, Deframer),
+}
+
+impl Socket {
+    fn send(&mut self, to: SocketAddr, bytes: &[u8]) {
+        match self {
+            // A refused datagram is lost.
+            Self::Udp(socket) => drop(socket.send_to(bytes, to)),
+            Self::Tcp(stream, _) => stream.write_all(&framing::frame(bytes).expect("short")).expect("sent"),
+        }
+    }
+
+    /// Waits 20 ms at most; returns packets and their source.
+    fn receive(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
+        let (mut buffer, limit) = ([0; 4096], Some(Duration::from_millis(20)));
+        match self {
+            Self::Udp(socket) => {
+                socket.set_read_timeout(limit).expect("set");
+                let received = socket.recv_from(&mut buffer);
+                received.map(|(length, from)| vec![(from, buffer[..length].to_vec())]).unwrap_or_default()
+            }
+            Self::Tcp(stream, deframer) => {
+                stream.set_read_timeout(limit).expect("set");
+                let from = stream.peer_addr().expect("connected");
+                let length = stream.read(&mut buffer).unwrap_or(0);
+                deframer.receive(&buffer[..length]);
+                let next =
+                    || deframer.next_packet(framing::LONGEST).expect("well-formed").map(<[u8]>::to_vec);
+                std::iter::from_fn(next).map(|packet| (from, packet)).collect()
+            }
+        }
+    }
+}
+
 /// A host on a socket, in real time.
 struct Running {
     host: Host,
-    socket: UdpSocket,
+    socket: Socket,
     start: Instant,
 }
 
 impl Running {
     fn new(host: Host, port: u16) -> Self {
-        let socket = UdpSocket::bind(("127.0.0.1", port)).expect("bound");
+        Self::on(host, Socket::Udp(UdpSocket::bind(("127.0.0.1", port)).expect("bound")))
+    }
+
+    fn on(host: Host, socket: Socket) -> Self {
         Self { host, socket, start: Instant::now() }
+    }
+
+    fn move_to_another_port(&mut self) {
+        self.socket = Socket::Udp(UdpSocket::bind(("127.0.0.1", 0)).expect("bound"));
     }
 
     fn now(&self) -> Now {
@@ -189,15 +227,13 @@ impl Running {
 
     fn flush(&mut self) {
         for (to, bytes) in std::mem::take(&mut self.host.outgoing) {
-            // A refused datagram is lost.
-            let _ = self.socket.send_to(&bytes, to);
+            self.socket.send(to, &bytes);
         }
     }
 
     /// Runs until a condition holds, for `limit` at most; returns whether it holds.
     fn run_until(&mut self, limit: Duration, mut condition: impl FnMut(&mut Self) -> bool) -> bool {
-        let (end, mut buffer) = (Instant::now() + limit, [0; 4096]);
-        self.socket.set_read_timeout(Some(Duration::from_millis(20))).expect("set");
+        let end = Instant::now() + limit;
         loop {
             self.flush();
             if condition(self) {
@@ -206,15 +242,36 @@ impl Running {
             if Instant::now() >= end {
                 return false;
             }
-            if let Ok((length, from)) = self.socket.recv_from(&mut buffer) {
+            for (from, bytes) in self.socket.receive() {
                 let now = self.now();
-                self.host.handle(now, from, &buffer[..length]);
+                self.host.handle(now, from, &bytes);
             }
             let now = self.now();
             if self.host.next_timeout().is_some_and(|at| at <= now.monotonic) {
                 self.host.handle_timeout(now);
             }
         }
+    }
+
+    fn connect(&mut self) {
+        let now = self.now();
+        self.host.connect(now, ([127, 0, 0, 1], PORT).into());
+    }
+
+    /// Waits until our client has connected, and its ping is answered.
+    fn assert_pings_server(&mut self) {
+        let connected = self.run_until(Duration::from_secs(20), |running| !running.host.connected.is_empty());
+        assert!(connected, "{:?} {:?}", self.host.closed, self.host.refused);
+        assert!(self.ping(0, [10, 99, 0, 2], [10, 99, 0, 1], 1), "{:?}", self.host.refused);
+    }
+
+    /// Waits until OpenVPN's client has connected, and answers a ping.
+    fn assert_pings_client(&mut self, openvpn: &mut OpenVpn) {
+        let is_up = |_: &mut Self| openvpn.has_logged("Initialization Sequence Completed");
+        let connected = self.run_until(Duration::from_secs(20), is_up);
+        assert!(connected, "{:?} {:?}", self.host.closed, self.host.refused);
+        let session = *self.host.connected.keys().next().expect("connected");
+        assert!(self.ping(session, [10, 99, 0, 1], [10, 99, 0, 2], 1), "{:?}", self.host.refused);
     }
 
     /// Sends an echo request to `to` until an answer comes.
@@ -255,36 +312,60 @@ fn is_echo_reply(packet: &[u8], from: [u8; 4], sequence: u16) -> bool {
         && packet[26..28] == sequence.to_be_bytes()
 }
 
-/// Our client against OpenVPN's server with these arguments. Returns both after a ping has been answered.
-fn client_of_stock(setup: &Setup, wrap: ClientWrap, arguments: &[&str]) -> (Running, OpenVpn) {
+/// Our client, connecting to OpenVPN's server with these arguments.
+fn client_with_stock(setup: &Setup, wrap: ClientWrap, arguments: &[&str]) -> (Running, OpenVpn) {
     let mut openvpn = OpenVpn::start(setup, true, arguments);
     openvpn.wait_for("Initialization Sequence Completed");
     let host = Host::new(Core::Client(Box::new(setup.client(wrap, 1))), "127.0.0.1:1");
     let mut running = Running::new(host, 0);
-    let now = running.now();
-    running.host.connect(now, ([127, 0, 0, 1], PORT).into());
-    let connected = running.run_until(Duration::from_secs(20), |running| !running.host.connected.is_empty());
-    assert!(connected, "{:?} {:?}", running.host.closed, running.host.refused);
-    assert!(running.ping(0, [10, 99, 0, 2], [10, 99, 0, 1], 1), "{:?}", running.host.refused);
+    running.connect();
     (running, openvpn)
 }
 
-/// Our server with OpenVPN's client with these arguments.
+/// The same, after a ping has been answered.
+fn client_of_stock(setup: &Setup, wrap: ClientWrap, arguments: &[&str]) -> (Running, OpenVpn) {
+    let (mut running, openvpn) = client_with_stock(setup, wrap, arguments);
+    running.assert_pings_server();
+    (running, openvpn)
+}
+
+/// Our server, and OpenVPN's client with these arguments.
 fn server_with_stock(setup: &Setup, wrap: ServerWrap, arguments: &[&str]) -> (Running, OpenVpn) {
-    let host = Host::new(Core::Server(Box::new(setup.server(wrap, 1))), "127.0.0.1:1194");
-    let mut running = Running::new(host, PORT);
-    let push = ["topology subnet", "ifconfig 10.99.0.2 255.255.255.0", "route-gateway 10.99.0.1", "ping 10"];
-    running.host.verdict = Some(Verdict::Accept { push: push.map(str::to_owned).to_vec() });
+    let running = Running::new(server(setup, wrap), PORT);
     (running, OpenVpn::start(setup, false, arguments))
+}
+
+fn server(setup: &Setup, wrap: ServerWrap) -> Host {
+    let mut host = Host::new(Core::Server(Box::new(setup.server(wrap, 1))), "127.0.0.1:1194");
+    let push = ["topology subnet", "ifconfig 10.99.0.2 255.255.255.0", "route-gateway 10.99.0.1", "ping 10"];
+    host.verdict = Some(Verdict::Accept { push: push.map(str::to_owned).to_vec() });
+    host
 }
 
 /// The same, after a ping has been answered.
 fn server_of_stock(setup: &Setup, wrap: ServerWrap, arguments: &[&str]) -> (Running, OpenVpn) {
     let (mut running, mut openvpn) = server_with_stock(setup, wrap, arguments);
-    let connected = running
-        .run_until(Duration::from_secs(20), |_| openvpn.has_logged("Initialization Sequence Completed"));
-    assert!(connected, "{:?} {:?}", running.host.closed, running.host.refused);
-    let session = *running.host.connected.keys().next().expect("connected");
-    assert!(running.ping(session, [10, 99, 0, 1], [10, 99, 0, 2], 1), "{:?}", running.host.refused);
+    running.assert_pings_client(&mut openvpn);
     (running, openvpn)
+}
+
+/// Our client with OpenVPN's server on TCP, then the reverse.
+fn over_tcp(setup: &Setup, (server_wrap, client_wrap): (ServerWrap, ClientWrap)) {
+    let arguments = ["--tls-crypt static.key", "--proto tcp-server"];
+    let mut openvpn = OpenVpn::start(setup, true, &arguments);
+    openvpn.wait_for("Initialization Sequence Completed");
+    let stream = TcpStream::connect(("127.0.0.1", PORT)).expect("connected");
+    let host = Host::new(Core::Client(Box::new(setup.client(client_wrap, 1))), "127.0.0.1:1");
+    let mut running = Running::on(host, Socket::Tcp(stream, Deframer::default()));
+    running.connect();
+    running.assert_pings_server();
+    drop((running, openvpn));
+    // The port of the connection that was closed first is not free yet.
+    let listener = TcpListener::bind(("127.0.0.1", PORT + 1)).expect("bound");
+    let port = format!("--rport {}", PORT + 1);
+    let arguments = ["--tls-crypt static.key", "--proto tcp-client", &port];
+    let mut openvpn = OpenVpn::start(setup, false, &arguments);
+    let (stream, _) = listener.accept().expect("a connection");
+    let mut running = Running::on(server(setup, server_wrap), Socket::Tcp(stream, Deframer::default()));
+    running.assert_pings_client(&mut openvpn);
 }

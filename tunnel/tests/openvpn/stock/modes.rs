@@ -25,12 +25,12 @@ fn both_ways(setup: &Setup, wraps: Wraps, server: &[&str], client: &[&str]) -> [
 
 const TLS_CRYPT: &str = "--tls-crypt static.key";
 
-fn tls_auth(setup: &Setup) -> (ServerWrap, ClientWrap) {
+pub fn tls_auth(setup: &Setup) -> (ServerWrap, ClientWrap) {
     let keys = |direction| WrapKeys::tls_auth(Prf::HmacSha512, setup.key.clone(), direction);
     (ServerWrap::Shared(keys(Some(0))), ClientWrap::Shared(keys(Some(1))))
 }
 
-fn no_wrap(_: &Setup) -> (ServerWrap, ClientWrap) {
+pub fn no_wrap(_: &Setup) -> (ServerWrap, ClientWrap) {
     (ServerWrap::Shared(WrapKeys::none()), ClientWrap::Shared(WrapKeys::none()))
 }
 
@@ -163,4 +163,13 @@ fn a_static_key_of_openvpn_is_read() {
         setup.key = StaticKey::from_file(&text).expect("a key");
         drop(client_of_stock(&setup, setup.tls_crypt().1, &["--tls-crypt generated.key"]));
     }
+}
+
+#[test]
+fn over_tcp() {
+    if !is_inside("modes::over_tcp") {
+        return;
+    }
+    let setup = Setup::new();
+    super::over_tcp(&setup, setup.tls_crypt());
 }
