@@ -7,6 +7,7 @@ use super::negotiate::{DataCipher, NoCommonCipher};
 use super::peer_info::PeerInfo;
 use super::push::Unsupported;
 use super::session;
+use super::wrap::v2::Metadata;
 use crate::{InboundSa, OutboundSa};
 use rustls::pki_types::CertificateDer;
 use std::net::SocketAddr;
@@ -102,6 +103,8 @@ pub struct Request {
     pub info: PeerInfo,
     /// Whether the session is up, and only its keys are new.
     pub is_renewal: bool,
+    /// What the client's key of tls-crypt-v2 was made for.
+    pub key_metadata: Option<Metadata>,
 }
 
 /// Why a session ended.

@@ -292,9 +292,14 @@ impl Peer {
         }
     }
 
+    /// Retires all keys: no more data is accepted.
+    pub fn retire_keys(&mut self, out: &mut Outbox) {
+        self.keyring.clear(out);
+    }
+
     /// Retires all keys, and says why the session ended.
     pub fn close(&mut self, cause: Cause, out: &mut Outbox) {
-        self.keyring.clear(out);
+        self.retire_keys(out);
         out.push(Action::Closed { session: self.number, cause });
     }
 }

@@ -347,9 +347,9 @@ pub fn client_config(identity: Option<Identity>, check: PeerCheck) -> Result<Cli
 }
 
 /// The configuration of TLS for a server.
-pub fn server_config(identity: Identity, check: PeerCheck) -> Result<ServerConfig, Error> {
+pub fn server_config(identity: Identity, check: Arc<PeerCheck>) -> Result<ServerConfig, Error> {
     let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
-    let builder = builder.with_client_cert_verifier(Arc::new(check));
+    let builder = builder.with_client_cert_verifier(check);
     builder.with_single_cert(identity.chain, identity.key)
 }
 

@@ -5,10 +5,14 @@ use crate::network::{CLEAR, CLIENT, Network, SERVER, STORM, Setup, Weather};
 use crate::{assert_carries, connected, inner, seconds};
 use std::collections::HashSet;
 use std::time::Duration;
+use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::data::Header;
 use tunnel::openvpn::key_method::Credentials;
 use tunnel::openvpn::negotiate::DataCipher;
 use tunnel::openvpn::peer::Timing;
+use tunnel::openvpn::server::ServerWrap;
+use tunnel::openvpn::wrap::v2::{Metadata, ServerKey};
+use tunnel::openvpn::wrap::{Role, StaticKey};
 use tunnel::openvpn::{Cause, Verdict};
 
 fn timing(renegotiate: u64) -> Timing {
@@ -231,4 +235,48 @@ fn long_options_arrive_whole() {
     network.connect(CLIENT);
     network.run(seconds(1));
     assert_eq!(network.hosts[CLIENT].options[..200], push);
+}
+
+#[test]
+fn a_revoked_client_is_disconnected_when_the_list_changes() {
+    let setup = Setup::new();
+    let mut network = connected(&setup, 1);
+    for (revoked, stays) in [(&setup.server, true), (&setup.client, false)] {
+        let mut check = setup.authority.check(Role::Client);
+        check.add_list(&setup.authority.revocation_list(&[revoked])).expect("a list");
+        network.call(SERVER, |core, now, out| match core {
+            Core::Server(server) => server.check_again(now, &check, out),
+            Core::Client(_) => unreachable!("a server"),
+        });
+        assert_eq!(network.is_connected(SERVER), stays);
+    }
+    assert_eq!(network.hosts[SERVER].closed, [Cause::RefusedByUs(String::from("it is revoked"))]);
+}
+
+#[test]
+fn a_client_whose_renewal_is_refused_sends_no_more() {
+    let mut setup = Setup::new();
+    setup.client_timing = timing(20);
+    let mut network = connected(&setup, 1);
+    network.hosts[SERVER].verdict = Some(Verdict::Refuse { reason: String::from("expired") });
+    network.run(seconds(22));
+    assert!(network.hosts[SERVER].inbound.is_empty() && network.hosts[SERVER].requests[1].is_renewal);
+    assert_eq!(network.hosts[CLIENT].closed, [Cause::Refused(String::from("expired"))]);
+}
+
+#[test]
+fn the_metadata_of_a_clients_own_key_is_told_to_the_caller() {
+    let setup = Setup::new();
+    let random = &mut crate::host::Seeded::new(5);
+    let key = ServerKey::random(random);
+    let metadata = Metadata::User(b"laptop".to_vec());
+    let own = key.wrap(StaticKey::random(random), Some(&metadata)).expect("short");
+    let wraps = (ServerWrap::PerClient { key, allow_without_cookie: false }, ClientWrap::Own(own));
+    let mut network = setup.network(wraps, 1);
+    network.weather = STORM;
+    network.connect(CLIENT);
+    network.run(seconds(55));
+    network.weather = CLEAR;
+    assert_carries(&mut network, 1);
+    assert_eq!(network.hosts[SERVER].requests[0].key_metadata, Some(metadata));
 }

@@ -103,7 +103,7 @@ impl Setup {
     }
 
     pub fn server(&self, wrap: ServerWrap, seed: u64) -> Server {
-        let check = self.authority.check(Role::Client);
+        let check = Arc::new(self.authority.check(Role::Client));
         let configuration = ServerConfiguration {
             tls: verify::server_config(self.server.identity(), check).expect("valid"),
             wrap,

@@ -118,7 +118,7 @@ impl Server {
         let stage = std::mem::replace(&mut session.stage, Stage::Handshake);
         let result = match (stage, verdict) {
             (Stage::Asked(_), Verdict::Accept { .. }) if is_full => {
-                session.refuse(now, "the server is full");
+                session.refuse(now, "the server is full", out);
                 Ok(())
             }
             (Stage::Asked(exchange), Verdict::Accept { push }) => {
@@ -131,7 +131,7 @@ impl Server {
                 session.peer.install(now, key_id, &mut *self.random, out)
             }
             (Stage::Asked(_) | Stage::Up(Some(_)), Verdict::Refuse { reason }) => {
-                session.refuse(now, &reason);
+                session.refuse(now, &reason, out);
                 Ok(())
             }
             (stage, _) => {
@@ -180,7 +180,7 @@ impl Server {
         let cipher = match negotiate::choose(&self.ciphers, info, &exchange.options) {
             Ok(cipher) => cipher,
             Err(error) => {
-                session.refuse(now, "Data channel cipher negotiation failed (no shared cipher)");
+                session.refuse(now, "Data channel cipher negotiation failed (no shared cipher)", out);
                 session.stage = Stage::Ending(now.monotonic + REFUSAL_TIME, error.into());
                 return Ok(());
             }
@@ -231,6 +231,7 @@ impl Session {
             credentials: theirs.credentials,
             info: info.clone(),
             is_renewal,
+            key_metadata: self.key_metadata.clone(),
         };
         match &mut self.stage {
             Stage::Up(asked) if is_renewal => *asked = Some(key_id),
@@ -244,7 +245,9 @@ impl Session {
         out.push(Action::Authenticate { session: self.peer.number, request: Box::new(request) });
     }
 
-    fn refuse(&mut self, now: Now, reason: &str) {
+    /// A client whose renewal is refused loses its present keys too.
+    fn refuse(&mut self, now: Now, reason: &str, out: &mut Outbox) {
+        self.peer.retire_keys(out);
         let command =
             if reason.is_empty() { String::from("AUTH_FAILED") } else { format!("AUTH_FAILED,{reason}") };
         // Whether or not it can be told, the client is refused.

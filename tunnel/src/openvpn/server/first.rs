@@ -7,6 +7,7 @@ use crate::openvpn::action::Outbox;
 use crate::openvpn::channel::{Announcement, Channel, PacketError};
 use crate::openvpn::packet::{Body, Lead, Opcode, SessionId};
 use crate::openvpn::peer::Peer;
+use crate::openvpn::wrap::v2::Metadata;
 use crate::openvpn::wrap::{Opened, PacketId, Role, WrapError, WrapKeys, Wrapper};
 use arrayvec::ArrayVec;
 use std::net::SocketAddr;
@@ -16,6 +17,15 @@ use std::sync::Arc;
 const EARLY_NEGOTIATION: u32 = 0x0f;
 /// TLV in our reset: send the wrapped key again.
 const RESEND_KEY: [u8; 6] = [0, 1, 0, 2, 0, 1];
+
+/// How the packets of a client without a session are wrapped.
+struct FirstKeys<'a> {
+    keys: WrapKeys,
+    /// The packet without the client's wrapped key.
+    packet: &'a [u8],
+    /// Of the client's key.
+    metadata: Option<Metadata>,
+}
 
 impl Server {
     pub(super) fn handle_unknown(
@@ -29,7 +39,7 @@ impl Server {
         if lead.key_id != 0 {
             return Err(PacketError::OtherSession);
         }
-        let (keys, packet) = self.first_keys(lead, packet)?;
+        let FirstKeys { keys, packet, metadata } = self.first_keys(lead, packet)?;
         let opened = keys.open(packet)?;
         let body = Body::parse(lead.opcode, &opened.body)?;
         if lead.opcode.is_client_reset() {
@@ -37,7 +47,7 @@ impl Server {
             if body.message != Some(0) || !body.acks.is_empty() {
                 return Err(PacketError::Wrap(WrapError::Malformed));
             }
-            return self.answer_first(now, from, &opened, keys, out);
+            return self.answer_first(now, from, &opened, (keys, metadata), out);
         }
         let may_begin = matches!(lead.opcode, Opcode::Control | Opcode::ControlWithKey | Opcode::Ack)
             && body.message.is_none_or(|message| message <= 1)
@@ -46,17 +56,19 @@ impl Server {
         if !self.cookie.verify(now.monotonic, opened.session, from, cookie) {
             return Err(PacketError::OtherSession);
         }
-        self.begin(now, from, cookie, &opened, keys, out)
+        self.begin(now, from, cookie, &opened, (keys, metadata), out)
     }
 
     /// The keys of a client without a session, and the packet without its wrapped key.
-    fn first_keys<'a>(&self, lead: Lead, packet: &'a [u8]) -> Result<(WrapKeys, &'a [u8]), PacketError> {
+    fn first_keys<'a>(&self, lead: Lead, packet: &'a [u8]) -> Result<FirstKeys<'a>, PacketError> {
         let has_key = matches!(lead.opcode, Opcode::ClientResetV3 | Opcode::ControlWithKey);
         match &self.wrap {
-            ServerWrap::Shared(keys) if !has_key => Ok((keys.clone(), packet)),
+            ServerWrap::Shared(keys) if !has_key => {
+                Ok(FirstKeys { keys: keys.clone(), packet, metadata: None })
+            }
             ServerWrap::PerClient { key, .. } if has_key => {
-                let (packet, client, _) = key.unwrap(packet)?;
-                Ok((WrapKeys::tls_crypt(client, Role::Server), packet))
+                let (packet, client, metadata) = key.unwrap(packet)?;
+                Ok(FirstKeys { keys: WrapKeys::tls_crypt(client, Role::Server), packet, metadata })
             }
             // A client with another wrap, or a later packet of a session that has ended.
             _ => Err(PacketError::Wrap(WrapError::NotAuthentic)),
@@ -68,7 +80,7 @@ impl Server {
         now: Now,
         from: SocketAddr,
         opened: &Opened,
-        keys: WrapKeys,
+        (keys, metadata): (WrapKeys, Option<Metadata>),
         out: &mut Outbox,
     ) -> Result<(), PacketError> {
         if !self.may_answer(now.monotonic) {
@@ -83,7 +95,7 @@ impl Server {
                 return Err(PacketError::NoCookie);
             }
             let local = SessionId::random(&mut *self.random);
-            return self.begin(now, from, local, opened, keys, out);
+            return self.begin(now, from, local, opened, (keys, metadata), out);
         }
         let local = self.cookie.create(now.monotonic, opened.session, from);
         let acks = ArrayVec::from_iter([0]);
@@ -102,7 +114,7 @@ impl Server {
         from: SocketAddr,
         local: SessionId,
         opened: &Opened,
-        keys: WrapKeys,
+        (keys, metadata): (WrapKeys, Option<Metadata>),
         out: &mut Outbox,
     ) -> Result<(), PacketError> {
         let source = source(from);
@@ -131,7 +143,10 @@ impl Server {
         let number = self.new_number();
         let engine = Arc::clone(&self.engine);
         let peer = Peer::new(now, number, from, channel, Role::Server, engine, self.timing);
-        self.sessions.insert(number, Session { peer, stage: Stage::Handshake, pending: Some(source) });
+        self.sessions.insert(
+            number,
+            Session { peer, stage: Stage::Handshake, pending: Some(source), key_metadata: metadata },
+        );
         self.by_remote.insert((from, opened.session), number);
         self.handle_events(now, number, events, out);
         Ok(())

@@ -20,7 +20,8 @@ use super::negotiate::DataCipher;
 use super::packet::{Lead, Malformed, Opcode, SessionId};
 use super::peer::{Peer, Timing};
 use super::tls::{TlsConfig, WallClock};
-use super::wrap::v2::ServerKey;
+use super::verify::{PeerCheck, Refusal};
+use super::wrap::v2::{Metadata, ServerKey};
 use super::wrap::{WrapError, WrapKeys};
 use crate::bucket::{self, Bucket};
 use crate::timers::Timers;
@@ -29,6 +30,7 @@ use admission::Stage;
 use crypto::cipher::Integrity;
 use crypto::{Engine, Random};
 use rustls::ServerConfig;
+use rustls::pki_types::UnixTime;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -76,6 +78,8 @@ struct Session {
     stage: Stage,
     /// The source among [`Server::pending`], until the client has authenticated.
     pending: Option<IpAddr>,
+    /// Of the client's key of tls-crypt-v2.
+    key_metadata: Option<Metadata>,
 }
 
 /// A server.
@@ -150,6 +154,23 @@ impl Server {
         self.tls = TlsConfig::server(config, Arc::clone(&self.clock));
         for session in self.sessions.values_mut() {
             session.peer.channel.set_tls(self.tls.clone());
+        }
+    }
+
+    /// Checks the certificates of all clients again, such as after a change of the revocation list, and ends the sessions
+    /// of those that are not accepted any more.
+    pub fn check_again(&mut self, now: Now, check: &PeerCheck, out: &mut Outbox) {
+        let time = UnixTime::since_unix_epoch(now.wall);
+        let refused: Vec<(SessionNumber, Refusal)> = self
+            .sessions
+            .iter()
+            .filter_map(|(number, session)| {
+                let (own, between) = session.peer.channel.newest()?.tls().certificates().split_first()?;
+                Some((*number, check.check(own, between, time).err()?))
+            })
+            .collect();
+        for (number, refusal) in refused {
+            self.end(now, number, Cause::RefusedByUs(refusal.to_string()), out);
         }
     }
 

@@ -5,6 +5,7 @@ use super::{OpenVpn, Running, client_of_stock, is_inside, server_of_stock};
 use crate::host::Core;
 use crate::network::Setup;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::key_method::Credentials;
@@ -192,7 +193,7 @@ fn a_revoked_stock_client_is_refused_with_a_reason() {
     let (mut running, mut openvpn) = super::server_with_stock(&setup, setup.tls_crypt().0, &[TLS_CRYPT]);
     let mut check = setup.authority.check(Role::Client);
     check.add_list(&setup.authority.revocation_list(&[&setup.client])).expect("a list");
-    let config = verify::server_config(setup.server.identity(), check).expect("valid");
+    let config = verify::server_config(setup.server.identity(), Arc::new(check)).expect("valid");
     match &mut running.host.core {
         Core::Server(server) => server.set_tls(config),
         Core::Client(_) => unreachable!("a server"),
