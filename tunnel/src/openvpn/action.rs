@@ -2,7 +2,7 @@
 
 use super::activity::Activity;
 use super::key_method::Credentials;
-use super::keyring::KeyError;
+use super::keys::DataKeyError;
 use super::negotiate::{DataCipher, NoCommonCipher};
 use super::peer_info::PeerInfo;
 use super::push::Unsupported;
@@ -120,7 +120,7 @@ pub enum Cause {
     Key(#[from] session::KeyError),
     /// Data keys cannot be made.
     #[error(transparent)]
-    Data(#[from] KeyError),
+    Data(#[from] DataKeyError),
     /// The client and we have no cipher in common.
     #[error(transparent)]
     NoCommonCipher(#[from] NoCommonCipher),

@@ -9,7 +9,6 @@ use super::data::{AeadData, CbcData, DataKey, Header};
 use super::keys::{DataKeys, Direction};
 use super::limits::{END_BYTES, END_PACKET, RENEW_BYTES, RENEW_PACKET};
 use super::negotiate::{DataCipher, Suite};
-use super::tls::TlsError;
 use super::wrap::Role;
 use crate::Time;
 use crate::protection::Protection;
@@ -19,17 +18,6 @@ use crypto::engine::LoadError;
 use crypto::{Engine, Random};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Why data keys cannot be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeyError {
-    /// TLS does not export keys.
-    #[error(transparent)]
-    Export(#[from] TlsError),
-    /// The engine does not load them.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-}
 
 /// An installed key.
 struct Installed {

@@ -8,7 +8,7 @@ use super::key_method::KeySource;
 use super::packet::SessionId;
 use super::tls::{Tls, TlsError};
 use super::wrap::Role;
-use crypto::engine::tls1_prf;
+use crypto::engine::{LoadError, tls1_prf};
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -19,6 +19,17 @@ const WRAP_LABEL: &[u8] = b"EXPORTER-OpenVPN-dynamic-tls-crypt";
 /// Bytes of both directions.
 const LENGTH: usize = 256;
 const DIRECTION: usize = LENGTH / 2;
+
+/// Why data keys cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DataKeyError {
+    /// TLS does not export keys.
+    #[error(transparent)]
+    Export(#[from] TlsError),
+    /// The engine does not load them.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
 
 /// The data keys of both directions.
 pub struct DataKeys(Zeroizing<[u8; LENGTH]>);

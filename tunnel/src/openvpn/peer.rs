@@ -4,7 +4,8 @@ use super::action::{Action, Cause, Outbox, SessionNumber};
 use super::activity::Activity;
 use super::channel::{Channel, ChannelEvent, PacketError};
 use super::data::{Header, PING, exit_message};
-use super::keyring::{KeyError, Keyring};
+use super::keyring::Keyring;
+use super::keys::DataKeyError;
 use super::limits::{HAND_WINDOW, RENEGOTIATE, TRANSITION_WINDOW};
 use super::negotiate::Suite;
 use super::wrap::Role;
@@ -156,7 +157,7 @@ impl Peer {
     ) -> Result<(), Cause> {
         self.agreement = Some(agreement);
         if dynamic_wrap {
-            self.channel.use_dynamic_wrap(now).map_err(KeyError::from)?;
+            self.channel.use_dynamic_wrap(now).map_err(DataKeyError::from)?;
         }
         self.install(now, 0, random, out)?;
         let activity = Arc::clone(&self.activity);
@@ -174,7 +175,7 @@ impl Peer {
         out: &mut Outbox,
     ) -> Result<(), Cause> {
         let Some(agreement) = self.agreement else { return Ok(()) };
-        let keys = self.channel.data_keys(key_id, agreement.export_keys).map_err(KeyError::from)?;
+        let keys = self.channel.data_keys(key_id, agreement.export_keys).map_err(DataKeyError::from)?;
         let Some(keys) = keys else { return Ok(()) };
         let header = match agreement.peer_id {
             Some(peer_id) => Header::V2 { key_id, peer_id },
@@ -183,7 +184,9 @@ impl Peer {
         let began = self.channel.newest().map_or(now.monotonic, |key| key.began);
         let half = self.timing.renegotiate.map(|lifetime| lifetime / 2);
         let use_at = began + half.unwrap_or(Duration::MAX).min(self.timing.hand_window);
-        self.keyring.install(&keys, agreement.suite, header, use_at, random, out).map_err(KeyError::from)?;
+        self.keyring
+            .install(&keys, agreement.suite, header, use_at, random, out)
+            .map_err(DataKeyError::from)?;
         self.renew_at = self.timing.renegotiate.map(|lifetime| began + self.jitter(lifetime, random));
         let renewal = self.timing.renegotiate.map(|lifetime| lifetime + self.timing.transition);
         self.keys_end = renewal.map(|lifetime| began + lifetime);

@@ -1,7 +1,7 @@
 //! Renewals, collisions, moves, exits and refusals between a client and a server.
 
 use crate::host::Core;
-use crate::network::{CLEAR, CLIENT, Network, SERVER, STORM, Setup, Weather};
+use crate::network::{CLEAR, CLIENT, MOST_CLIENTS, Network, SERVER, STORM, Setup, Weather};
 use crate::{assert_carries, connected, inner, seconds};
 use std::collections::HashSet;
 use std::time::Duration;
@@ -279,4 +279,28 @@ fn the_metadata_of_a_clients_own_key_is_told_to_the_caller() {
     network.weather = CLEAR;
     assert_carries(&mut network, 1);
     assert_eq!(network.hosts[SERVER].requests[0].key_metadata, Some(metadata));
+}
+
+#[test]
+fn many_clients_are_served_and_one_too_many_is_told() {
+    const CLIENTS: u16 = 43;
+    let setup = Setup::new();
+    let mut network = setup.network_of(setup.tls_crypt(), CLIENTS, 1);
+    for client in 1..=usize::from(CLIENTS) {
+        network.connect(client);
+    }
+    network.run(seconds(10));
+    assert_eq!(network.hosts[SERVER].connected.len(), MOST_CLIENTS);
+    let refused = network.hosts[1..].iter().filter(|host| host.connected.is_empty());
+    let causes: Vec<_> = refused.flat_map(|host| &host.closed).collect();
+    assert_eq!(causes, [&Cause::Refused(String::from("the server is full")); 3]);
+    let sessions: Vec<u32> = network.hosts[SERVER].connected.keys().copied().collect();
+    for session in sessions {
+        network.send(SERVER, session, &inner(session as u16));
+    }
+    network.run(seconds(1));
+    let received: Vec<_> = network.hosts[1..].iter().flat_map(|host| &host.received).collect();
+    assert_eq!(received.len(), MOST_CLIENTS);
+    let distinct: HashSet<_> = received.into_iter().collect();
+    assert_eq!(distinct.len(), MOST_CLIENTS, "each client gets its own packet");
 }

@@ -6,6 +6,7 @@ mod host;
 mod hostile;
 mod lives;
 mod network;
+mod refusals;
 mod stock;
 
 use network::{CLIENT, Network, SERVER, Setup};

@@ -57,6 +57,9 @@ pub struct Network {
     random: ChaCha8Rng,
 }
 
+/// Clients that the server admits.
+pub const MOST_CLIENTS: usize = 40;
+
 pub const SERVER: usize = 0;
 pub const CLIENT: usize = 1;
 
@@ -111,7 +114,7 @@ impl Setup {
             auth: self.auth,
             ping: self.server_ping[0],
             ping_restart: self.server_ping[1],
-            max_clients: 100,
+            max_clients: MOST_CLIENTS,
             features: self.server_features,
             timing: self.server_timing,
         };
@@ -135,10 +138,19 @@ impl Setup {
     }
 
     /// A server and a client, which has not begun.
-    pub fn network(&self, (server, client): (ServerWrap, ClientWrap), seed: u64) -> Network {
-        let server = Host::new(Core::Server(Box::new(self.server(server, seed))), "192.0.2.1:1194");
-        let client = Host::new(Core::Client(Box::new(self.client(client, seed + 1))), "192.0.2.2:5000");
-        Network::new(vec![server, client], seed)
+    pub fn network(&self, wraps: (ServerWrap, ClientWrap), seed: u64) -> Network {
+        self.network_of(wraps, 1, seed)
+    }
+
+    /// A server and some clients, which have not begun.
+    pub fn network_of(&self, (server, client): (ServerWrap, ClientWrap), clients: u16, seed: u64) -> Network {
+        let mut hosts = vec![Host::new(Core::Server(Box::new(self.server(server, seed))), "192.0.2.1:1194")];
+        hosts.extend((0..clients).map(|number| {
+            let core = self.client(client.clone(), seed + 1 + u64::from(number));
+            let address = format!("198.18.{}.{}:5000", number / 256, number % 256);
+            Host::new(Core::Client(Box::new(core)), &address)
+        }));
+        Network::new(hosts, seed)
     }
 }
 

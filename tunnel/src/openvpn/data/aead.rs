@@ -9,7 +9,7 @@
 //! inbound     check the number → open, one call for up to 64 packets → accept: the window moves → strip
 //! ```
 
-use super::{Header, JOBS, NUMBER, drop_unauthentic, strip_packet};
+use super::layout::{Header, JOBS, NUMBER, drop_unauthentic, strip_packet};
 use crate::replay::ReplayWindow;
 use arrayvec::ArrayVec;
 use crypto::{EngineFailure, Job, Key};
@@ -166,7 +166,7 @@ impl AeadData {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Inner, PING, exit_message};
+    use super::super::layout::{Inner, PING, exit_message};
     use super::*;
     use crate::replay;
     use crypto::Cipher;

@@ -6,8 +6,9 @@
 //! The HMAC covers what follows it, not the header. The number is known only after decryption. The padding is that of
 //! PKCS #7 (RFC 5652, section 6.3).
 
-use super::{Header, JOBS, NUMBER, drop_unauthentic, strip_packet};
+use super::layout::{Header, JOBS, NUMBER, drop_unauthentic, strip_packet};
 use crate::esp::IvSource;
+use crate::openvpn::keys::Direction;
 use crate::replay::ReplayWindow;
 use arrayvec::ArrayVec;
 use crypto::cipher::Pair;
@@ -34,7 +35,7 @@ impl CbcData {
     /// With the keys of one direction. The HMAC is not truncated, unlike in ESP: only AWS-LC is known to serve that.
     pub fn load(
         pair: Pair,
-        keys: super::super::keys::Direction<'_>,
+        keys: Direction<'_>,
         header: Header,
         random: &mut dyn Random,
     ) -> Result<Self, LoadError> {
@@ -199,9 +200,8 @@ impl CbcData {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PING;
+    use super::super::layout::PING;
     use super::*;
-    use crate::openvpn::keys::Direction;
     use crypto::cipher::{Encryption, Integrity};
     use crypto::random::System;
 

@@ -1,54 +1,14 @@
 //! What a session of a server goes through: key exchange, the caller's verdict, push reply, renewals.
 
-use super::{Server, Session};
-use crate::openvpn::action::{Action, Cause, Outbox, Request, SessionNumber};
+use super::Server;
+use super::session::{Exchange, REFUSAL_TIME, Session, Stage, Verdict};
+use crate::Now;
+use crate::openvpn::action::{Action, Cause, Outbox, SessionNumber};
 use crate::openvpn::channel::ChannelEvent;
-use crate::openvpn::key_method::KeyMethod;
 use crate::openvpn::negotiate::{self, DataCipher, Suite};
 use crate::openvpn::peer::Agreement;
 use crate::openvpn::peer_info::{PeerInfo, proto};
 use crate::openvpn::push;
-use crate::{Now, Time};
-use std::time::Duration;
-
-/// The time in which a refused client can receive the reason.
-const REFUSAL_TIME: Duration = Duration::from_secs(5);
-
-/// What the caller has decided about a client.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Admit it, and push these options, to which the core adds peer ID, cipher and protocol flags.
-    Accept {
-        /// Options such as `ifconfig 10.8.0.2 255.255.255.0`.
-        push: Vec<String>,
-    },
-    /// Refuse it. The client is told the reason.
-    Refuse {
-        /// The reason; it may be empty.
-        reason: String,
-    },
-}
-
-/// How far a session is.
-pub(super) enum Stage {
-    /// Keys are being exchanged.
-    Handshake,
-    /// The verdict is awaited.
-    Asked(Box<Exchange>),
-    /// Admitted, but the client has not asked for its options yet.
-    Admitted(Box<Exchange>, Vec<String>),
-    /// Up. A verdict about the keys with this ID may be awaited.
-    Up(Option<u8>),
-    /// The client is refused, and gets the reason until this time.
-    Ending(Time, Cause),
-}
-
-/// What the client has announced.
-pub(super) struct Exchange {
-    info: PeerInfo,
-    options: String,
-    has_asked: bool,
-}
 
 impl Server {
     pub(super) fn handle_events(
@@ -216,43 +176,6 @@ impl Server {
         for other in others {
             self.end(now, other, Cause::Replaced, out);
         }
-    }
-}
-
-impl Session {
-    /// Asks the caller about the client, or about its new keys.
-    fn ask(&mut self, key_id: u8, theirs: KeyMethod, features: u32, out: &mut Outbox) {
-        let info = PeerInfo::parse(&theirs.peer_info).limited_to(features);
-        let certificates = self.peer.channel.newest().map(|key| key.tls().certificates().to_vec());
-        let is_renewal = key_id != 0;
-        let request = Request {
-            address: self.peer.address,
-            certificates: certificates.unwrap_or_default(),
-            credentials: theirs.credentials,
-            info: info.clone(),
-            is_renewal,
-            key_metadata: self.key_metadata.clone(),
-        };
-        match &mut self.stage {
-            Stage::Up(asked) if is_renewal => *asked = Some(key_id),
-            Stage::Handshake if !is_renewal => {
-                let exchange = Exchange { info, options: theirs.options, has_asked: false };
-                self.stage = Stage::Asked(Box::new(exchange));
-            }
-            // A verdict is awaited already, or the session ends.
-            _ => return,
-        }
-        out.push(Action::Authenticate { session: self.peer.number, request: Box::new(request) });
-    }
-
-    /// A client whose renewal is refused loses its present keys too.
-    fn refuse(&mut self, now: Now, reason: &str, out: &mut Outbox) {
-        self.peer.retire_keys(out);
-        let command =
-            if reason.is_empty() { String::from("AUTH_FAILED") } else { format!("AUTH_FAILED,{reason}") };
-        // Whether or not it can be told, the client is refused.
-        let _ = self.peer.channel.send_command(&command);
-        self.stage = Stage::Ending(now.monotonic + REFUSAL_TIME, Cause::RefusedByUs(reason.to_owned()));
     }
 }
 

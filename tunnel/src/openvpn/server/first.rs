@@ -1,6 +1,7 @@
 //! Packets of no session: first packets are answered without state, and third packets begin a session.
 
-use super::{Server, ServerWrap, Session, Stage, source};
+use super::session::{Session, Stage};
+use super::{Server, ServerWrap, source};
 use crate::Now;
 use crate::openvpn::action::Action;
 use crate::openvpn::action::Outbox;

@@ -9,8 +9,9 @@
 
 mod admission;
 mod first;
+mod session;
 
-pub use admission::Verdict;
+pub use session::Verdict;
 
 use super::action::{Cause, Outbox, SessionNumber};
 use super::channel::PacketError;
@@ -18,19 +19,19 @@ use super::cookie::CookieKey;
 use super::limits::{LAST_PEER_ID, LONGEST_PACKET, PENDING, PENDING_SOURCE, RESET_ANSWERS, RESET_INTERVAL};
 use super::negotiate::DataCipher;
 use super::packet::{Lead, Malformed, Opcode, SessionId};
-use super::peer::{Peer, Timing};
+use super::peer::Timing;
 use super::tls::{TlsConfig, WallClock};
 use super::verify::{PeerCheck, Refusal};
-use super::wrap::v2::{Metadata, ServerKey};
+use super::wrap::v2::ServerKey;
 use super::wrap::{WrapError, WrapKeys};
 use crate::bucket::{self, Bucket};
 use crate::timers::Timers;
 use crate::{Now, Time};
-use admission::Stage;
 use crypto::cipher::Integrity;
 use crypto::{Engine, Random};
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
+use session::{Session, Stage};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -70,16 +71,6 @@ pub struct ServerConfiguration {
     pub features: u32,
     /// The times.
     pub timing: Timing,
-}
-
-/// A client's session.
-struct Session {
-    peer: Peer,
-    stage: Stage,
-    /// The source among [`Server::pending`], until the client has authenticated.
-    pending: Option<IpAddr>,
-    /// Of the client's key of tls-crypt-v2.
-    key_metadata: Option<Metadata>,
 }
 
 /// A server.

@@ -143,9 +143,9 @@ fn user_name_and_password_are_checked() {
     let server = [TLS_CRYPT, "--script-security 3", "--auth-user-pass-verify ./verify.sh via-env"];
     drop(client_of_stock(&setup, setup.tls_crypt().1, &server));
     let client = [TLS_CRYPT, "--auth-user-pass user.txt"];
-    let (running, _openvpn) = server_of_stock(&setup, setup.tls_crypt().0, &client);
-    assert_eq!(running.host.requests[0].credentials, setup.credentials);
-    drop((running, _openvpn));
+    let both = server_of_stock(&setup, setup.tls_crypt().0, &client);
+    assert_eq!(both.0.host.requests[0].credentials, setup.credentials);
+    drop(both);
     setup.credentials = credentials("wrong");
     let (mut running, _openvpn) = super::client_with_stock(&setup, setup.tls_crypt().1, &server);
     assert!(running.run_until(Duration::from_secs(20), |running| !running.host.closed.is_empty()));

@@ -1,0 +1,97 @@
+//! One client's session at a server, and how far it is.
+
+use crate::openvpn::action::{Action, Cause, Outbox, Request};
+use crate::openvpn::key_method::KeyMethod;
+use crate::openvpn::peer::Peer;
+use crate::openvpn::peer_info::PeerInfo;
+use crate::openvpn::wrap::v2::Metadata;
+use crate::{Now, Time};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// The time in which a refused client can receive the reason.
+pub(super) const REFUSAL_TIME: Duration = Duration::from_secs(5);
+
+/// What the caller has decided about a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Admit it, and push these options, to which the core adds peer ID, cipher and protocol flags.
+    Accept {
+        /// Options such as `ifconfig 10.8.0.2 255.255.255.0`.
+        push: Vec<String>,
+    },
+    /// Refuse it. The client is told the reason.
+    Refuse {
+        /// The reason; it may be empty.
+        reason: String,
+    },
+}
+
+/// How far a session is.
+pub(super) enum Stage {
+    /// Keys are being exchanged.
+    Handshake,
+    /// The verdict is awaited.
+    Asked(Box<Exchange>),
+    /// Admitted, but the client has not asked for its options yet.
+    Admitted(Box<Exchange>, Vec<String>),
+    /// Up. A verdict about the keys with this ID may be awaited.
+    Up(Option<u8>),
+    /// The client is refused, and gets the reason until this time.
+    Ending(Time, Cause),
+}
+
+/// What the client has announced.
+pub(super) struct Exchange {
+    pub(super) info: PeerInfo,
+    pub(super) options: String,
+    /// Whether it has asked for its options.
+    pub(super) has_asked: bool,
+}
+
+/// A client's session.
+pub(super) struct Session {
+    pub(super) peer: Peer,
+    pub(super) stage: Stage,
+    /// The source that the session counts for, until the client has authenticated.
+    pub(super) pending: Option<IpAddr>,
+    /// Of the client's key of tls-crypt-v2.
+    pub(super) key_metadata: Option<Metadata>,
+}
+
+impl Session {
+    /// Asks the caller about the client, or about its new keys.
+    pub(super) fn ask(&mut self, key_id: u8, theirs: KeyMethod, features: u32, out: &mut Outbox) {
+        let info = PeerInfo::parse(&theirs.peer_info).limited_to(features);
+        let certificates = self.peer.channel.newest().map(|key| key.tls().certificates().to_vec());
+        let is_renewal = key_id != 0;
+        let request = Request {
+            address: self.peer.address,
+            certificates: certificates.unwrap_or_default(),
+            credentials: theirs.credentials,
+            info: info.clone(),
+            is_renewal,
+            key_metadata: self.key_metadata.clone(),
+        };
+        match &mut self.stage {
+            Stage::Up(asked) if is_renewal => *asked = Some(key_id),
+            Stage::Handshake if !is_renewal => {
+                let exchange = Exchange { info, options: theirs.options, has_asked: false };
+                self.stage = Stage::Asked(Box::new(exchange));
+            }
+            // A verdict is awaited already, or the session ends.
+            _ => return,
+        }
+        out.push(Action::Authenticate { session: self.peer.number, request: Box::new(request) });
+    }
+
+    /// A client whose renewal is refused loses its present keys too.
+    pub(super) fn refuse(&mut self, now: Now, reason: &str, out: &mut Outbox) {
+        self.peer.retire_keys(out);
+        let command =
+            if reason.is_empty() { String::from("AUTH_FAILED") } else { format!("AUTH_FAILED,{reason}") };
+        // Whether or not it can be told, the client is refused.
+        let _ = self.peer.channel.send_command(&command);
+        self.stage = Stage::Ending(now.monotonic + REFUSAL_TIME, Cause::RefusedByUs(reason.to_owned()));
+    }
+}
