@@ -15,7 +15,7 @@ use super::peer_info::PeerInfo;
 use super::push::{CoreOptions, Reply};
 use super::tls::{TlsConfig, WallClock};
 use super::wrap::v2::ClientKey;
-use super::wrap::{PacketId, Role, WrapError, WrapKeys, Wrapper};
+use super::wrap::{PacketId, Role, WrapKeys, Wrapper};
 use crate::{Now, Time};
 use crypto::cipher::Integrity;
 use crypto::{Engine, Random};
@@ -146,7 +146,7 @@ impl Client {
         self.clock.set(now);
         let Some((peer, _)) = &mut self.session else { return Err(PacketError::OtherSession) };
         if from != peer.address {
-            return Err(PacketError::Wrap(WrapError::Malformed));
+            return Err(PacketError::OtherSession);
         }
         let mut events = Vec::new();
         peer.handle(now, packet, &mut *self.random, &mut events)?;

@@ -44,7 +44,7 @@ pub enum Refusal {
         "its fingerprint {0} is not among the configured ones: add it to peer-fingerprint if you trust it"
     )]
     Fingerprint(String),
-    /// It cannot be parsed.
+    /// It cannot be parsed, or its key cannot be used.
     #[error("{0}")]
     Malformed(pki::CertificateError),
 }
@@ -206,8 +206,9 @@ impl PeerCheck {
         if self.fingerprints.is_empty() || !self.authorities.is_empty() {
             self.check_chain(&end_entity, between, now)?;
         }
+        // The length of its key, among others: TLS would refuse the key's signatures without naming it.
+        let certificate = Certificate::from_der(own).map_err(Refusal::Malformed)?;
         if let Some(name) = &self.name {
-            let certificate = Certificate::from_der(own).map_err(Refusal::Malformed)?;
             name.check(certificate.subject().common_name().unwrap_or_default())?;
         }
         Ok(())

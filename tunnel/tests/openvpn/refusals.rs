@@ -64,6 +64,8 @@ fn each_refusal_that_openssl_would_not_make_names_its_cause() {
     assert!(version_1.contains("version 1"), "{version_1}");
     let sha1 = refusal(directory, 2048, "sha1", with_version_3);
     assert!(sha1.contains("SHA-1"), "{sha1}");
+    let own_short = refusal(directory, 1024, "sha256", with_version_3);
+    assert!(own_short.contains("2048 to 8192 bits, this one has 1024"), "{own_short}");
     for name in ["ca-key.pem", "ca.pem", "ca.der"] {
         std::fs::copy(directory.join(name.replace("ca", "weak")), directory.join(name)).expect("copied");
     }
