@@ -1,6 +1,6 @@
 //! What senders that have not authenticated can cause.
 
-use crate::host::Core;
+use crate::host::{Core, Seeded};
 use crate::network::{CLIENT, Network, SERVER, Setup};
 use crate::{assert_carries, connected, seconds};
 use rand::{RngExt, SeedableRng};
@@ -10,7 +10,8 @@ use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::limits::{PENDING_SOURCE, RESET_ANSWERS};
 use tunnel::openvpn::packet::{Body, Lead, Opcode, SessionId};
 use tunnel::openvpn::server::ServerWrap;
-use tunnel::openvpn::wrap::{PacketId, WrapKeys};
+use tunnel::openvpn::wrap::v2::ServerKey;
+use tunnel::openvpn::wrap::{PacketId, Role, StaticKey, WrapKeys};
 
 fn without_wrap(setup: &Setup) -> Network {
     setup.network((ServerWrap::Shared(WrapKeys::none()), ClientWrap::Shared(WrapKeys::none())), 1)
@@ -129,4 +130,32 @@ fn random_and_changed_packets_change_nothing() {
     network.run(seconds(1));
     assert_carries(&mut network, 9);
     assert_eq!(network.hosts[SERVER].closed, []);
+}
+
+/// Clients of 2.5 with tls-crypt-v2 send their wrapped key once only.
+#[test]
+fn a_client_that_cannot_return_a_cookie_is_served_if_the_configuration_allows_it() {
+    for (allow_without_cookie, sessions) in [(false, 0), (true, 1)] {
+        let (setup, random) = (Setup::new(), &mut Seeded::new(5));
+        let key = ServerKey::random(random);
+        let own = key.wrap(StaticKey::random(random), None).expect("short");
+        let body = Body { acks: [].into_iter().collect(), receiver: None, message: Some(0), payload: &[] };
+        let lead = Lead { opcode: Opcode::ClientResetV3, key_id: 0 };
+        let keys = WrapKeys::tls_crypt(own.key.clone(), Role::Client);
+        let first = keys.seal(lead, SessionId([5; 8]), ID, &body.emit());
+        let first = [&first[..], &own.wrapped].concat();
+        let wraps = (ServerWrap::PerClient { key, allow_without_cookie }, ClientWrap::Own(own));
+        let mut network = setup.network(wraps, 1);
+        let from = "203.0.113.7:4000".parse().expect("literal");
+        let answer = arrive(&mut network, from, first.clone());
+        assert_eq!((answer.is_some(), session_count(&network)), (allow_without_cookie, sessions));
+        let again = arrive(&mut network, from, first);
+        assert_eq!((again, session_count(&network)), (None, sessions), "a replay");
+        if let Some(answer) = answer {
+            let opened = keys.open(&answer).expect("authentic");
+            let body = Body::parse(opened.lead.opcode, &opened.body).expect("well-formed");
+            assert_eq!((opened.lead.opcode, body.message), (Opcode::ServerReset, Some(0)));
+            assert_eq!((&body.acks[..], body.receiver), (&[0][..], Some(SessionId([5; 8]))));
+        }
+    }
 }
