@@ -36,14 +36,12 @@ fn is_inside(test: &str) -> bool {
         return false;
     }
     let namespace = Namespace::new(test);
-    let files = std::env::temp_dir().join(&namespace.0);
-    std::fs::create_dir_all(&files).expect("a directory");
     let itself = std::env::current_exe().expect("a program");
     let output = Command::new("ip")
-        .args(["netns", "exec", &namespace.0, "timeout", "100"])
+        .args(["netns", "exec", &namespace.name, "timeout", "100"])
         .arg(itself)
         .args(["--exact", &format!("stock::{test}"), "--nocapture"])
-        .env(INSIDE, &files)
+        .env(INSIDE, &namespace.files)
         .output()
         .expect("ip runs");
     let text =
@@ -55,7 +53,11 @@ fn is_inside(test: &str) -> bool {
     false
 }
 
-struct Namespace(String);
+/// A network namespace, and a directory of the same name for files.
+struct Namespace {
+    name: String,
+    files: PathBuf,
+}
 
 impl Namespace {
     fn new(test: &str) -> Self {
@@ -63,13 +65,21 @@ impl Namespace {
         let name = format!("ovpn-{}-{short}", std::process::id());
         run(&["netns", "add", &name]);
         run(&["-n", &name, "link", "set", "lo", "up"]);
-        Self(name)
+        let files = std::env::temp_dir().join(&name);
+        std::fs::create_dir_all(&files).expect("a directory");
+        Self { name, files }
     }
 }
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        run(&["netns", "del", &self.0]);
+        // What a test that was interrupted has left.
+        let left = Command::new("ip").args(["netns", "pids", &self.name]).output().expect("ip runs");
+        for id in String::from_utf8_lossy(&left.stdout).split_whitespace() {
+            let _ = Command::new("kill").args(["-9", id]).status();
+        }
+        run(&["netns", "del", &self.name]);
+        let _ = std::fs::remove_dir_all(&self.files);
     }
 }
 
