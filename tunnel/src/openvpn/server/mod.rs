@@ -93,7 +93,6 @@ pub struct Server {
     by_remote: HashMap<(SocketAddr, SessionId), SessionNumber>,
     /// Sessions that have not authenticated, by source.
     pending: HashMap<IpAddr, usize>,
-    next: SessionNumber,
     timers: Timers<SessionNumber>,
 }
 
@@ -134,7 +133,6 @@ impl Server {
             sessions: BTreeMap::new(),
             by_remote: HashMap::new(),
             pending: HashMap::new(),
-            next: 0,
             timers: Timers::default(),
         }
     }
@@ -302,12 +300,14 @@ impl Server {
         }
     }
 
-    /// A number that no session has.
+    /// A number that no session has. It is random, because the data path's table of keys hashes by its low bits.
     fn new_number(&mut self) -> SessionNumber {
         loop {
-            let number = self.next;
-            self.next = if number == LAST_PEER_ID { 0 } else { number + 1 };
-            if !self.sessions.contains_key(&number) {
+            let mut bytes = [0; 4];
+            self.random.fill(&mut bytes[1..]);
+            let number = SessionNumber::from_be_bytes(bytes);
+            // Sessions are far fewer than numbers.
+            if number <= LAST_PEER_ID && !self.sessions.contains_key(&number) {
                 return number;
             }
         }
