@@ -95,6 +95,8 @@ pub enum Action {
 pub struct Request {
     /// The client's address.
     pub address: SocketAddr,
+    /// The key that is asked about, which the verdict names.
+    pub key_id: u8,
     /// Its certificates, its own first.
     pub certificates: Vec<CertificateDer<'static>>,
     /// The user's.

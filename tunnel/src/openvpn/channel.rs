@@ -4,7 +4,8 @@
 //! packet → wrap → session ID → key ID → KeySession → ChannelEvent
 //! ```
 //! Key 0 is the first. A soft reset begins key 1, 2, ... 7, 1, ...; either side may send it, and the other answers with its
-//! own. The sides of TLS stay as they are. The key before the present one is kept, so that its last messages are acknowledged.
+//! own, if the data keys before are installed: nothing is negotiated while a verdict is awaited. The sides of TLS stay as
+//! they are. The key before the present one is kept, so that its last messages are acknowledged.
 
 use super::key_method::{Credentials, KeyMethod, KeySource};
 use super::keys::{self, DataKeys};
@@ -15,6 +16,7 @@ use super::tls::{Tls, TlsConfig, TlsError};
 use super::wrap::{Opened, PacketId, Role, WrapError, Wrapper};
 use crate::{Now, Time};
 use crypto::Random;
+use rustls::pki_types::CertificateDer;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -148,9 +150,9 @@ impl Channel {
         self.begin(now, 0, Beginning::Reset(Opcode::ServerReset), random)
     }
 
-    /// Begins to negotiate a new key, unless that is going on.
+    /// Begins to negotiate a new key, unless another is being negotiated or is not installed yet.
     pub fn renew(&mut self, now: Now, random: &mut dyn Random) -> Result<bool, TlsError> {
-        let Some(newest) = self.keys.back().filter(|key| key.is_established()) else { return Ok(false) };
+        let Some(newest) = self.keys.back().filter(|key| key.is_installed) else { return Ok(false) };
         let key_id = next_key_id(newest.key_id);
         self.begin(now, key_id, Beginning::Reset(Opcode::SoftReset), random)?;
         Ok(true)
@@ -187,6 +189,19 @@ impl Channel {
     /// The newest key.
     pub fn newest(&self) -> Option<&KeySession> {
         self.keys.back()
+    }
+
+    /// Notes that the data keys of a negotiation are installed: from now on, others may be negotiated.
+    pub fn set_installed(&mut self, key_id: u8) {
+        if let Some(key) = self.find(key_id) {
+            key.is_installed = true;
+        }
+    }
+
+    /// The peer's verified certificates in the negotiation of a key, its own first.
+    pub fn certificates(&self, key_id: u8) -> &[CertificateDer<'static>] {
+        let key = self.keys.iter().rev().find(|key| key.key_id == key_id);
+        key.map(|key| key.tls().certificates()).unwrap_or_default()
     }
 
     /// Whether a key that is not the first is being negotiated.
@@ -272,7 +287,8 @@ impl Channel {
         random: &mut dyn Random,
         events: &mut Vec<ChannelEvent>,
     ) -> Result<(), PacketError> {
-        let newest = self.keys.back().filter(|key| key.is_established()).ok_or(PacketError::UnknownKey)?;
+        // Before the verdict about the newest key, a client could have any number of handshakes.
+        let newest = self.keys.back().filter(|key| key.is_installed).ok_or(PacketError::UnknownKey)?;
         if lead.opcode != Opcode::SoftReset || lead.key_id != next_key_id(newest.key_id) {
             return Err(PacketError::UnknownKey);
         }
@@ -307,7 +323,7 @@ impl Channel {
 
     /// From now on, further keys are negotiated under a wrap with a key that the first one exports.
     pub fn use_dynamic_wrap(&mut self, now: Now) -> Result<(), TlsError> {
-        let Some(first) = self.keys.iter().find(|key| key.key_id == 0) else { return Ok(()) };
+        let Some(first) = self.keys.iter().find(|key| key.key_id == 0) else { return Err(TlsError::Gone) };
         let exported = keys::export_wrap(first.tls())?;
         let keys = self.wrapper.keys().renewed(&exported, self.role);
         self.renewed_wrapper =
@@ -316,14 +332,14 @@ impl Channel {
     }
 
     /// The data keys of an established key: exported, or derived for peers that cannot.
-    pub fn data_keys(&self, key_id: u8, export: bool) -> Result<Option<DataKeys>, TlsError> {
-        let Some(key) = self.keys.iter().rev().find(|key| key.key_id == key_id) else { return Ok(None) };
+    pub fn data_keys(&self, key_id: u8, export: bool) -> Result<DataKeys, TlsError> {
+        let key = self.keys.iter().rev().find(|key| key.key_id == key_id).ok_or(TlsError::Gone)?;
         if export {
-            return DataKeys::export(key.tls()).map(Some);
+            return DataKeys::export(key.tls());
         }
-        let (Some(sources), Some(remote)) = (key.sources(), self.remote) else { return Ok(None) };
+        let (Some(sources), Some(remote)) = (key.sources(), self.remote) else { return Err(TlsError::Gone) };
         let sessions = if self.role == Role::Client { [self.local, remote] } else { [remote, self.local] };
-        Ok(Some(DataKeys::derive(sources, sessions)))
+        Ok(DataKeys::derive(sources, sessions))
     }
 
     /// Sends a command on the newest established key.

@@ -8,6 +8,7 @@ use super::keyring::Keyring;
 use super::keys::DataKeyError;
 use super::limits::{HAND_WINDOW, RENEGOTIATE, TRANSITION_WINDOW};
 use super::negotiate::Suite;
+use super::tls::TlsError;
 use super::wrap::Role;
 use crate::{Now, Time};
 use crypto::{Engine, Random};
@@ -174,9 +175,9 @@ impl Peer {
         random: &mut dyn Random,
         out: &mut Outbox,
     ) -> Result<(), Cause> {
-        let Some(agreement) = self.agreement else { return Ok(()) };
+        // No key is negotiated before the first one is installed.
+        let agreement = self.agreement.ok_or(DataKeyError::Export(TlsError::Gone))?;
         let keys = self.channel.data_keys(key_id, agreement.export_keys).map_err(DataKeyError::from)?;
-        let Some(keys) = keys else { return Ok(()) };
         let header = match agreement.peer_id {
             Some(peer_id) => Header::V2 { key_id, peer_id },
             None => Header::V1 { key_id, peer_id: self.number },
@@ -187,6 +188,7 @@ impl Peer {
         self.keyring
             .install(&keys, agreement.suite, header, use_at, random, out)
             .map_err(DataKeyError::from)?;
+        self.channel.set_installed(key_id);
         self.renew_at = self.timing.renegotiate.map(|lifetime| began + self.jitter(lifetime, random));
         let renewal = self.timing.renegotiate.map(|lifetime| lifetime + self.timing.transition);
         self.keys_end = renewal.map(|lifetime| began + lifetime);

@@ -68,6 +68,8 @@ pub struct KeySession {
     ours: KeyMethod,
     is_sent: bool,
     their_source: Option<KeySource>,
+    /// Whether data keys were installed, and the caller of a server has accepted them.
+    pub is_installed: bool,
 }
 
 impl KeySession {
@@ -92,6 +94,7 @@ impl KeySession {
             ours,
             is_sent: false,
             their_source: None,
+            is_installed: false,
         }
     }
 

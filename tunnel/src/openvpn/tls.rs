@@ -78,6 +78,9 @@ pub enum TlsError {
     /// The peer sent a message that is too long.
     #[error("the peer sent a control message of more than {LONGEST_MESSAGE} bytes")]
     TooLong,
+    /// The TLS connection of these keys is gone.
+    #[error("the negotiation of these keys is no longer kept")]
+    Gone,
 }
 
 impl From<rustls::Error> for TlsError {

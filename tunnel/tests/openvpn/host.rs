@@ -46,7 +46,8 @@ pub struct Host {
     pub requests: Vec<Request>,
     /// How the server answers requests; `None` leaves them to the test.
     pub verdict: Option<Verdict>,
-    pub unanswered: Vec<u32>,
+    /// Session and key.
+    pub unanswered: Vec<(u32, u8)>,
     pub options: Vec<String>,
     pub connected: BTreeMap<u32, SocketAddr>,
     pub closed: Vec<Cause>,
@@ -132,8 +133,8 @@ impl Host {
             match action {
                 Action::Transmit { to, packet } => self.outgoing.push((to, packet)),
                 Action::Authenticate { session, request } => {
+                    asked.push((session, request.key_id));
                     self.requests.push(*request);
-                    asked.push(session);
                 }
                 Action::Configure { options } => self.options = options,
                 Action::Connected { session, address, activity, .. } => {
@@ -153,15 +154,15 @@ impl Host {
             }
         }
         // After all packets, which must not be overtaken.
-        for session in asked {
-            self.answer(now, session);
+        for (session, key_id) in asked {
+            self.answer(now, session, key_id);
         }
     }
 
-    fn answer(&mut self, now: Now, session: u32) {
-        let Some(verdict) = self.verdict.clone() else { return self.unanswered.push(session) };
+    fn answer(&mut self, now: Now, session: u32, key_id: u8) {
+        let Some(verdict) = self.verdict.clone() else { return self.unanswered.push((session, key_id)) };
         self.call(now, |core, out| match core {
-            Core::Server(server) => server.admit(now, session, verdict, out),
+            Core::Server(server) => server.admit(now, session, key_id, verdict, out),
             Core::Client(_) => panic!("a client is not asked"),
         });
     }

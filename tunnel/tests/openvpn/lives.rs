@@ -204,10 +204,10 @@ fn a_refused_client_learns_why_and_a_late_verdict_admits() {
     network.hosts[SERVER].verdict = None;
     network.connect(CLIENT);
     network.run(seconds(20));
-    let session = network.hosts[SERVER].unanswered.pop().expect("asked");
+    let (session, key_id) = network.hosts[SERVER].unanswered.pop().expect("asked");
     assert!(!network.is_connected(CLIENT));
     network.call(SERVER, |core, now, out| match core {
-        Core::Server(server) => server.admit(now, session, Verdict::Accept { push: Vec::new() }, out),
+        Core::Server(server) => server.admit(now, session, key_id, Verdict::Accept { push: Vec::new() }, out),
         Core::Client(_) => unreachable!("a server"),
     });
     network.run(seconds(1));

@@ -1,5 +1,6 @@
 //! The protocol between clients and a server, and against OpenVPN itself.
 
+mod attack;
 mod certificates;
 mod handshakes;
 mod host;

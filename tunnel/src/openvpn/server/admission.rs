@@ -22,7 +22,7 @@ impl Server {
             let Some(session) = self.sessions.get_mut(&number) else { return };
             let result = match session.peer.handle_event(now, event, out) {
                 Ok(Some(ChannelEvent::Exchanged { key_id, theirs })) => {
-                    session.ask(key_id, *theirs, self.features, out);
+                    session.ask(now, key_id, *theirs, self.features, out);
                     Ok(())
                 }
                 Ok(Some(ChannelEvent::Command(command))) => self.handle_command(now, number, command, out),
@@ -70,11 +70,14 @@ impl Server {
         }
     }
 
-    /// Takes the verdict about a client. It is ignored if the session has ended, or asked for none.
-    pub fn admit(&mut self, now: Now, number: SessionNumber, verdict: Verdict, out: &mut Outbox) {
+    /// Takes the verdict about a client's key. It is ignored if the session has ended, or has not asked about this key.
+    pub fn admit(&mut self, now: Now, number: SessionNumber, key_id: u8, verdict: Verdict, out: &mut Outbox) {
         self.clock.set(now);
         let is_full = self.connected() >= self.max_clients;
         let Some(session) = self.sessions.get_mut(&number) else { return };
+        if session.stage.asked_about() != Some(key_id) {
+            return;
+        }
         let stage = std::mem::replace(&mut session.stage, Stage::Handshake);
         let result = match (stage, verdict) {
             (Stage::Asked(_), Verdict::Accept { .. }) if is_full => {

@@ -146,7 +146,13 @@ impl Server {
         let peer = Peer::new(now, number, from, channel, Role::Server, engine, self.timing);
         self.sessions.insert(
             number,
-            Session { peer, stage: Stage::Handshake, pending: Some(source), key_metadata: metadata },
+            Session {
+                peer,
+                stage: Stage::Handshake,
+                identity: None,
+                pending: Some(source),
+                key_metadata: metadata,
+            },
         );
         self.by_remote.insert((from, opened.session), number);
         self.handle_events(now, number, events, out);

@@ -6,6 +6,7 @@ use crate::openvpn::peer::Peer;
 use crate::openvpn::peer_info::PeerInfo;
 use crate::openvpn::wrap::v2::Metadata;
 use crate::{Now, Time};
+use rustls::pki_types::CertificateDer;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -41,6 +42,25 @@ pub(super) enum Stage {
     Ending(Time, Cause),
 }
 
+impl Stage {
+    /// The key whose verdict is awaited.
+    pub(super) fn asked_about(&self) -> Option<u8> {
+        match self {
+            Self::Asked(_) => Some(0),
+            Self::Up(key_id) => *key_id,
+            Self::Handshake | Self::Admitted(..) | Self::Ending(..) => None,
+        }
+    }
+}
+
+/// What must stay the same while a session lasts: OpenVPN locks it, too. A renewal under another name would use the
+/// addresses and routes of the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    certificate: Option<CertificateDer<'static>>,
+    user: String,
+}
+
 /// What the client has announced.
 pub(super) struct Exchange {
     pub(super) info: PeerInfo,
@@ -53,6 +73,8 @@ pub(super) struct Exchange {
 pub(super) struct Session {
     pub(super) peer: Peer,
     pub(super) stage: Stage,
+    /// Of the first key, once it is exchanged.
+    pub(super) identity: Option<Identity>,
     /// The source that the session counts for, until the client has authenticated.
     pub(super) pending: Option<IpAddr>,
     /// Of the client's key of tls-crypt-v2.
@@ -61,21 +83,28 @@ pub(super) struct Session {
 
 impl Session {
     /// Asks the caller about the client, or about its new keys.
-    pub(super) fn ask(&mut self, key_id: u8, theirs: KeyMethod, features: u32, out: &mut Outbox) {
+    pub(super) fn ask(&mut self, now: Now, key_id: u8, theirs: KeyMethod, features: u32, out: &mut Outbox) {
         let info = PeerInfo::parse(&theirs.peer_info).limited_to(features);
-        let certificates = self.peer.channel.newest().map(|key| key.tls().certificates().to_vec());
+        let certificates = self.peer.channel.certificates(key_id).to_vec();
+        let identity =
+            Identity { certificate: certificates.first().cloned(), user: theirs.credentials.user.clone() };
         let is_renewal = key_id != 0;
         let request = Request {
             address: self.peer.address,
-            certificates: certificates.unwrap_or_default(),
+            key_id,
+            certificates,
             credentials: theirs.credentials,
             info: info.clone(),
             is_renewal,
             key_metadata: self.key_metadata.clone(),
         };
         match &mut self.stage {
+            Stage::Up(_) if is_renewal && self.identity.as_ref() != Some(&identity) => {
+                return self.refuse(now, "the certificate or the user name has changed", out);
+            }
             Stage::Up(asked) if is_renewal => *asked = Some(key_id),
             Stage::Handshake if !is_renewal => {
+                self.identity = Some(identity);
                 let exchange = Exchange { info, options: theirs.options, has_asked: false };
                 self.stage = Stage::Asked(Box::new(exchange));
             }

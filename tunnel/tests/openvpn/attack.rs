@@ -1,0 +1,170 @@
+//! Attacks of clients that pass TLS, and of senders on the path.
+
+use crate::certificates::Issued;
+use crate::host::{Core, Seeded};
+use crate::network::{CLIENT, Network, SERVER, Setup};
+use crate::{connected, seconds};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tunnel::openvpn::channel::{Announcement, Channel, ChannelEvent};
+use tunnel::openvpn::packet::SessionId;
+use tunnel::openvpn::peer_info::{OURS, PeerInfo, proto};
+use tunnel::openvpn::tls::{TlsConfig, WallClock};
+use tunnel::openvpn::wrap::{PacketId, Role, WrapKeys, Wrapper};
+use tunnel::openvpn::{Verdict, verify};
+
+fn session_count(network: &Network) -> usize {
+    match &network.hosts[SERVER].core {
+        Core::Server(server) => server.session_count(),
+        Core::Client(_) => unreachable!(),
+    }
+}
+
+fn admit(network: &mut Network, (session, key_id): (u32, u8), verdict: Verdict) {
+    network.call(SERVER, |core, now, out| match core {
+        Core::Server(server) => server.admit(now, session, key_id, verdict, out),
+        Core::Client(_) => unreachable!(),
+    });
+}
+
+fn renew(network: &mut Network) {
+    network.call(CLIENT, |core, now, out| match core {
+        Core::Client(client) => client.handle_renewal(now, out),
+        Core::Server(_) => unreachable!(),
+    });
+    network.run(seconds(1));
+}
+
+const ACCEPT: Verdict = Verdict::Accept { push: Vec::new() };
+
+fn tls(setup: &Setup, network: &Network, own: &Issued) -> TlsConfig {
+    let check = setup.authority.check(Role::Server);
+    let config = verify::client_config(Some(own.identity()), check).expect("valid");
+    let clock = Arc::new(WallClock::default());
+    clock.set(network.now());
+    TlsConfig::client(config, clock)
+}
+
+/// An attacker who passes TLS, with the channel only.
+struct Attacker {
+    channel: Channel,
+    random: Seeded,
+    address: SocketAddr,
+}
+
+impl Attacker {
+    fn new(setup: &Setup, network: &Network, number: u64, features: u32) -> Self {
+        let mut random = Seeded::new(number);
+        let local = SessionId::random(&mut random);
+        Self::with_session(setup, network, number, features, local)
+    }
+
+    fn with_session(setup: &Setup, network: &Network, number: u64, features: u32, local: SessionId) -> Self {
+        let tls = tls(setup, network, &setup.client);
+        let mut random = Seeded::new(number);
+        let keys = WrapKeys::tls_crypt(setup.key.clone(), Role::Client);
+        let wrapper = Wrapper::new(keys, PacketId { number: 0, time: network.now().wall.as_secs() as u32 });
+        let peer_info = PeerInfo::of_client(features, "AES-256-GCM", 1500, &[]);
+        let announcement = Announcement { peer_info, options: String::from("V4"), ..Announcement::default() };
+        let mut channel = Channel::new(tls, wrapper, local, announcement);
+        channel.call(network.now(), &mut random).expect("begins");
+        let address = ([203, 0, 113, 7], 1000 + number as u16).into();
+        Self { channel, random, address }
+    }
+
+    /// Begins another negotiation of keys, whatever became of the last one.
+    fn renew(&mut self, network: &Network) {
+        if let Some(key_id) = self.channel.newest().map(|key| key.key_id) {
+            self.channel.set_installed(key_id);
+        }
+        self.channel.renew(network.now(), &mut self.random).expect("begins");
+    }
+
+    fn run(&mut self, network: &mut Network) -> Vec<ChannelEvent> {
+        let mut events = Vec::new();
+        for _ in 0..50 {
+            let now = network.now();
+            while let Some(packet) = self.channel.transmit(now) {
+                let before = network.log.len();
+                network.hosts[SERVER].handle(now, self.address, &packet);
+                network.collect();
+                let answers: Vec<_> =
+                    network.log[before..].iter().map(|(_, sent)| sent.bytes.clone()).collect();
+                for answer in answers {
+                    let _ = self.channel.handle(now, &answer, &mut self.random, &mut events);
+                }
+            }
+        }
+        events
+    }
+}
+
+#[test]
+fn a_verdict_is_about_the_keys_that_were_asked_about() {
+    let setup = Setup::new();
+    let mut network = connected(&setup, 1);
+    network.hosts[SERVER].verdict = None;
+    renew(&mut network);
+    renew(&mut network);
+    let asked = std::mem::take(&mut network.hosts[SERVER].unanswered);
+    assert_eq!(
+        asked.iter().map(|(_, key_id)| *key_id).collect::<Vec<_>>(),
+        [1],
+        "no other key before the verdict"
+    );
+    let session = asked[0].0;
+    for key_id in [0, 2] {
+        admit(&mut network, (session, key_id), ACCEPT);
+    }
+    assert_eq!(network.hosts[SERVER].inbound.len(), 1, "verdicts about other keys");
+    admit(&mut network, asked[0], Verdict::Refuse { reason: String::from("no") });
+    admit(&mut network, asked[0], ACCEPT);
+    network.run(seconds(10));
+    assert!(!network.is_connected(SERVER) && network.hosts[SERVER].inbound.is_empty());
+}
+
+#[test]
+fn keys_are_renewed_with_the_certificate_of_the_session_only() {
+    for changes in [false, true] {
+        let setup = Setup::new();
+        let mut network = setup.network(setup.tls_crypt(), 1);
+        let mut attacker = Attacker::new(&setup, &network, 1, OURS & !proto::DYNAMIC_TLS_CRYPT);
+        attacker.run(&mut network);
+        assert!(network.is_connected(SERVER));
+        let other = setup.authority.issue("client", Role::Client, 3);
+        attacker.channel.set_tls(tls(&setup, &network, if changes { &other } else { &setup.client }));
+        attacker.renew(&network);
+        attacker.run(&mut network);
+        let keys = network.hosts[SERVER].inbound.len();
+        network.run(seconds(10));
+        assert_eq!((keys, network.is_connected(SERVER)), if changes { (0, false) } else { (2, true) });
+        assert_eq!(
+            network.hosts[SERVER].requests.len(),
+            if changes { 1 } else { 2 },
+            "the caller is not asked"
+        );
+    }
+}
+
+#[test]
+fn no_keys_are_negotiated_before_the_verdict() {
+    let setup = Setup::new();
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    network.hosts[SERVER].verdict = None;
+    let mut attacker = Attacker::new(&setup, &network, 1, OURS);
+    attacker.run(&mut network);
+    let mut handshakes = 0;
+    for _ in 0..20 {
+        attacker.renew(&network);
+        let events = attacker.run(&mut network);
+        handshakes += events.iter().filter(|event| matches!(event, ChannelEvent::Exchanged { .. })).count();
+    }
+    let asked = std::mem::take(&mut network.hosts[SERVER].unanswered);
+    admit(&mut network, asked[0], ACCEPT);
+    network.run(seconds(24 * 3600));
+    assert_eq!(
+        (handshakes, session_count(&network), network.hosts[SERVER].inbound.len()),
+        (0, 0, 0),
+        "handshakes before the verdict, sessions a day later, their keys"
+    );
+}
