@@ -6,6 +6,7 @@ use crate::network::{CLIENT, Network, SERVER, Setup};
 use crate::{connected, seconds};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tunnel::openvpn::channel::{Announcement, Channel, ChannelEvent};
 use tunnel::openvpn::packet::SessionId;
 use tunnel::openvpn::peer_info::{OURS, PeerInfo, proto};
@@ -167,4 +168,19 @@ fn no_keys_are_negotiated_before_the_verdict() {
         (0, 0, 0),
         "handshakes before the verdict, sessions a day later, their keys"
     );
+}
+
+#[test]
+fn admitted_sessions_end_if_no_options_are_asked_for() {
+    let setup = Setup::new();
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    for number in 0..150 {
+        let mut attacker = Attacker::new(&setup, &network, number, OURS & !proto::REQUEST_PUSH);
+        attacker.run(&mut network);
+        network.run(Duration::from_millis(200));
+    }
+    network.run(seconds(10));
+    assert_eq!(session_count(&network), 100, "as many as may be connected");
+    network.run(seconds(24 * 3600));
+    assert_eq!(session_count(&network), 0);
 }

@@ -61,7 +61,7 @@ impl Server {
                 session.stage = Stage::Asked(exchange);
                 Ok(())
             }
-            Stage::Admitted(exchange, push) => self.connect(now, number, &exchange, push, out),
+            Stage::Admitted(exchange, push, _) => self.connect(now, number, &exchange, push, out),
             other => {
                 // The reply is on its way, on a reliable channel.
                 session.stage = other;
@@ -73,7 +73,7 @@ impl Server {
     /// Takes the verdict about a client's key. It is ignored if the session has ended, or has not asked about this key.
     pub fn admit(&mut self, now: Now, number: SessionNumber, key_id: u8, verdict: Verdict, out: &mut Outbox) {
         self.clock.set(now);
-        let is_full = self.connected() >= self.max_clients;
+        let is_full = self.admitted >= self.max_clients;
         let Some(session) = self.sessions.get_mut(&number) else { return };
         if session.stage.asked_about() != Some(key_id) {
             return;
@@ -85,9 +85,11 @@ impl Server {
                 Ok(())
             }
             (Stage::Asked(exchange), Verdict::Accept { push }) => {
+                session.is_admitted = true;
+                self.admitted += 1;
                 let source = session.pending.take();
                 self.no_longer_pending(source);
-                self.admitted(now, number, exchange, push, out)
+                self.connect_if_asked(now, number, exchange, push, out)
             }
             (Stage::Up(Some(key_id)), Verdict::Accept { .. }) => {
                 session.stage = Stage::Up(None);
@@ -108,11 +110,7 @@ impl Server {
         }
     }
 
-    fn connected(&self) -> usize {
-        self.sessions.values().filter(|session| matches!(session.stage, Stage::Up(_))).count()
-    }
-
-    fn admitted(
+    fn connect_if_asked(
         &mut self,
         now: Now,
         number: SessionNumber,
@@ -125,7 +123,7 @@ impl Server {
             return self.connect(now, number, &exchange, push, out);
         }
         if let Some(session) = self.sessions.get_mut(&number) {
-            session.stage = Stage::Admitted(exchange, push);
+            session.stage = Stage::Admitted(exchange, push, now.monotonic + self.timing.hand_window);
         }
         Ok(())
     }

@@ -149,6 +149,7 @@ impl Server {
             Session {
                 peer,
                 stage: Stage::Handshake,
+                is_admitted: false,
                 identity: None,
                 pending: Some(source),
                 key_metadata: metadata,

@@ -91,6 +91,8 @@ pub struct Server {
     answers: Option<Bucket>,
     sessions: BTreeMap<SessionNumber, Session>,
     by_remote: HashMap<(SocketAddr, SessionId), SessionNumber>,
+    /// Sessions of clients that were admitted, connected or not.
+    admitted: usize,
     /// Sessions that have not authenticated, by source.
     pending: HashMap<IpAddr, usize>,
     timers: Timers<SessionNumber>,
@@ -132,6 +134,7 @@ impl Server {
             answers: None,
             sessions: BTreeMap::new(),
             by_remote: HashMap::new(),
+            admitted: 0,
             pending: HashMap::new(),
             timers: Timers::default(),
         }
@@ -212,10 +215,7 @@ impl Server {
         for number in self.timers.due(now.monotonic) {
             self.timers.set(number, None);
             let Some(session) = self.sessions.get_mut(&number) else { continue };
-            if let Stage::Ending(at, cause) = &session.stage
-                && now.monotonic >= *at
-            {
-                let cause = cause.clone();
+            if let Some((_, cause)) = session.stage.end().filter(|(at, _)| now.monotonic >= *at) {
                 self.end(now, number, cause, out);
                 continue;
             }
@@ -233,10 +233,7 @@ impl Server {
 
     fn arm(&mut self, number: SessionNumber) {
         let Some(session) = self.sessions.get(&number) else { return };
-        let end = match &session.stage {
-            Stage::Ending(at, _) => Some(*at),
-            _ => None,
-        };
+        let end = session.stage.end().map(|(at, _)| at);
         self.timers.set(number, session.peer.next_timeout().into_iter().chain(end).min());
     }
 
@@ -316,6 +313,7 @@ impl Server {
     fn end(&mut self, now: Now, number: SessionNumber, cause: Cause, out: &mut Outbox) {
         let Some(mut session) = self.sessions.remove(&number) else { return };
         self.no_longer_pending(session.pending);
+        self.admitted -= usize::from(session.is_admitted);
         self.timers.set(number, None);
         if let Some(remote) = session.peer.channel.remote() {
             self.by_remote.remove(&(session.peer.address, remote));

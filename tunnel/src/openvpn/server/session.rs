@@ -34,8 +34,8 @@ pub(super) enum Stage {
     Handshake,
     /// The verdict is awaited.
     Asked(Box<Exchange>),
-    /// Admitted, but the client has not asked for its options yet.
-    Admitted(Box<Exchange>, Vec<String>),
+    /// Admitted, but the client has not asked for its options yet. It must until this time.
+    Admitted(Box<Exchange>, Vec<String>, Time),
     /// Up. A verdict about the keys with this ID may be awaited.
     Up(Option<u8>),
     /// The client is refused, and gets the reason until this time.
@@ -49,6 +49,15 @@ impl Stage {
             Self::Asked(_) => Some(0),
             Self::Up(key_id) => *key_id,
             Self::Handshake | Self::Admitted(..) | Self::Ending(..) => None,
+        }
+    }
+
+    /// When the session ends, and why, if the client does nothing.
+    pub(super) fn end(&self) -> Option<(Time, Cause)> {
+        match self {
+            Self::Admitted(.., at) => Some((*at, Cause::HandshakeTimeout)),
+            Self::Ending(at, cause) => Some((*at, cause.clone())),
+            Self::Handshake | Self::Asked(_) | Self::Up(_) => None,
         }
     }
 }
@@ -73,6 +82,8 @@ pub(super) struct Exchange {
 pub(super) struct Session {
     pub(super) peer: Peer,
     pub(super) stage: Stage,
+    /// Whether it counts as admitted.
+    pub(super) is_admitted: bool,
     /// Of the first key, once it is exchanged.
     pub(super) identity: Option<Identity>,
     /// The source that the session counts for, until the client has authenticated.
