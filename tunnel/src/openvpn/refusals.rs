@@ -36,7 +36,7 @@ fn certificate(error: &CertificateError) -> String {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             String::from("it is not valid yet: check the clocks of both sides")
         }
-        CertificateError::Revoked => String::from("it is revoked"),
+        CertificateError::Revoked => String::from("it, or a CA of its chain, is revoked"),
         CertificateError::UnknownIssuer => String::from("no CA that is trusted here has issued it"),
         other => other.to_string(),
     }

@@ -72,9 +72,11 @@ fn sentence(error: &webpki::Error) -> String {
         }
         E::CertExpired { .. } => "it, or a CA of its chain, has expired",
         E::CertNotValidYet { .. } => "it is not valid yet: check the clocks of both sides",
-        E::CertRevoked => "it is revoked",
+        E::CertRevoked => "it, or a CA of its chain, is revoked",
         E::CrlExpired { .. } => "the revocation list has expired: generate it again and replace the file",
-        E::UnknownRevocationStatus => "there is no revocation list of its issuer in the file of crl-verify",
+        E::UnknownRevocationStatus => {
+            "the file of crl-verify has no revocation list of its issuer, or of a CA above"
+        }
         E::UnknownIssuer => "no CA that is trusted here has issued it",
         E::RequiredEkuNotFoundContext(_) => {
             "its extended key usage does not fit: remote-cert-tls requires serverAuth of a server and clientAuth of a \
@@ -161,7 +163,7 @@ impl PeerCheck {
         Ok(())
     }
 
-    /// Refuses what this list revokes (`crl-verify`). With lists, each issuer needs one.
+    /// Refuses what this list revokes (`crl-verify`). With lists, each issuer of a chain needs one, the root too.
     pub fn add_list(&mut self, der: &[u8]) -> Result<(), Refusal> {
         let list = BorrowedCertRevocationList::from_der(der)?.to_owned()?;
         self.lists.push(list.into());
@@ -223,7 +225,7 @@ impl PeerCheck {
         let lists: Vec<&CertRevocationList<'_>> = self.lists.iter().collect();
         let revocation = RevocationOptionsBuilder::new(&lists).ok().map(|builder| {
             builder
-                .with_depth(RevocationCheckDepth::EndEntity)
+                .with_depth(RevocationCheckDepth::Chain)
                 .with_status_policy(UnknownStatusPolicy::Deny)
                 .with_expiration_policy(ExpirationPolicy::Enforce)
                 .build()

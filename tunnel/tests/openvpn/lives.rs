@@ -250,7 +250,10 @@ fn a_revoked_client_is_disconnected_when_the_list_changes() {
         });
         assert_eq!(network.is_connected(SERVER), stays);
     }
-    assert_eq!(network.hosts[SERVER].closed, [Cause::RefusedByUs(String::from("it is revoked"))]);
+    assert_eq!(
+        network.hosts[SERVER].closed,
+        [Cause::RefusedByUs(String::from("it, or a CA of its chain, is revoked"))]
+    );
 }
 
 #[test]

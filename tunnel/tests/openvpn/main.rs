@@ -8,6 +8,7 @@ mod hostile;
 mod lives;
 mod network;
 mod refusals;
+mod revocation;
 mod stock;
 
 use network::{CLIENT, Network, SERVER, Setup};
