@@ -2,7 +2,7 @@
 
 use crate::certificates::Issued;
 use crate::host::{Core, Seeded};
-use crate::network::{CLIENT, Network, SERVER, Setup};
+use crate::network::{CLIENT, MOST_CLIENTS, Network, SERVER, Setup};
 use crate::{connected, seconds};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -180,7 +180,41 @@ fn admitted_sessions_end_if_no_options_are_asked_for() {
         network.run(Duration::from_millis(200));
     }
     network.run(seconds(10));
-    assert_eq!(session_count(&network), 100, "as many as may be connected");
+    assert_eq!(session_count(&network), MOST_CLIENTS, "as many as may be connected");
     network.run(seconds(24 * 3600));
     assert_eq!(session_count(&network), 0);
+}
+
+#[test]
+fn a_session_that_moves_takes_nothing_from_another() {
+    let mut setup = Setup::new();
+    let mut network = connected(&setup, 1);
+    let victim = network.hosts[CLIENT].address;
+    // The attacker has seen the victim's session ID, and takes the same.
+    let id = SessionId(network.log[0].1.bytes[1..9].try_into().expect("8 bytes"));
+    let own = setup.authority.issue("attacker", Role::Client, 3);
+    let client = std::mem::replace(&mut setup.client, own);
+    let mut attackers =
+        vec![Attacker::with_session(&setup, &network, 1, OURS, id), Attacker::new(&setup, &network, 2, OURS)];
+    setup.client = client;
+    // With the victim's certificate, too, the victim keeps its entry.
+    attackers.push(Attacker::with_session(&setup, &network, 3, OURS, id));
+    attackers.push(Attacker::new(&setup, &network, 4, OURS));
+    let mut moved = Vec::new();
+    for attacker in &mut attackers {
+        attacker.run(&mut network);
+        let mut sessions = network.hosts[SERVER].connected.iter();
+        let session = *sessions.find(|(_, address)| **address == attacker.address).expect("connected").0;
+        // A data packet of the attacker with the victim's source address.
+        moved.push(network.call(SERVER, |core, _, _| match core {
+            Core::Server(server) => server.handle_move(session, victim),
+            Core::Client(_) => unreachable!("a server"),
+        }));
+        network.run(Duration::from_millis(200));
+    }
+    assert_eq!(moved, [false, false, false, true], "only the victim itself, in another session");
+    renew(&mut network);
+    network.run(seconds(20));
+    let ids: Vec<u32> = network.hosts[CLIENT].inbound.keys().map(|index| index >> 24 & 7).collect();
+    assert!(ids.contains(&1), "the victim has no new keys: {ids:?}");
 }

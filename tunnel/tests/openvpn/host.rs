@@ -220,7 +220,11 @@ impl Host {
     fn accepted(&mut self, now: Now, from: SocketAddr, session: u32, sa: &InboundSa, is_exit: bool) {
         self.activity[&session].received(now.monotonic);
         let moved = self.connected.get(&session) != Some(&from);
-        if moved {
+        let may_move = match &mut self.core {
+            Core::Server(server) if moved => server.handle_move(session, from),
+            _ => moved,
+        };
+        if may_move {
             self.connected.insert(session, from);
         }
         let confirmed = sa.confirm();
@@ -234,9 +238,6 @@ impl Host {
                 }
             }
             Core::Server(server) => {
-                if moved {
-                    server.handle_move(session, from);
-                }
                 if confirmed {
                     server.handle_confirmed(now, session, sa.index, out);
                 }

@@ -1,7 +1,7 @@
 //! What a session of a server goes through: key exchange, the caller's verdict, push reply, renewals.
 
 use super::Server;
-use super::session::{Exchange, REFUSAL_TIME, Session, Stage, Verdict};
+use super::session::{Exchange, REFUSAL_TIME, Stage, Verdict};
 use crate::Now;
 use crate::openvpn::action::{Action, Cause, Outbox, SessionNumber};
 use crate::openvpn::channel::ChannelEvent;
@@ -169,11 +169,12 @@ impl Server {
     /// Ends earlier sessions of a client that connected again from its address.
     fn replace_others(&mut self, now: Now, number: SessionNumber, out: &mut Outbox) {
         let Some(address) = self.sessions.get(&number).map(|session| session.peer.address) else { return };
-        let is_other = |(other, session): &(&SessionNumber, &Session)| {
-            **other != number && session.peer.address == address && session.peer.is_up()
-        };
-        let others: Vec<SessionNumber> =
-            self.sessions.iter().filter(is_other).map(|(other, _)| *other).collect();
+        let is_up = |other: &SessionNumber| self.sessions.get(other).is_some_and(|other| other.peer.is_up());
+        let others: Vec<SessionNumber> = self
+            .at(address)
+            .map(|(_, other)| *other)
+            .filter(|other| *other != number && is_up(other))
+            .collect();
         for other in others {
             self.end(now, other, Cause::Replaced, out);
         }

@@ -31,7 +31,8 @@ use crypto::cipher::Integrity;
 use crypto::{Engine, Random};
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
-use session::{Session, Stage};
+use session::Session;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -90,7 +91,7 @@ pub struct Server {
     /// Answers to first packets.
     answers: Option<Bucket>,
     sessions: BTreeMap<SessionNumber, Session>,
-    by_remote: HashMap<(SocketAddr, SessionId), SessionNumber>,
+    by_remote: BTreeMap<(SocketAddr, SessionId), SessionNumber>,
     /// Sessions of clients that were admitted, connected or not.
     admitted: usize,
     /// Sessions that have not authenticated, by source.
@@ -133,7 +134,7 @@ impl Server {
             cookie,
             answers: None,
             sessions: BTreeMap::new(),
-            by_remote: HashMap::new(),
+            by_remote: BTreeMap::new(),
             admitted: 0,
             pending: HashMap::new(),
             timers: Timers::default(),
@@ -254,13 +255,44 @@ impl Server {
         }
     }
 
-    /// An authentic data packet, which is not a replay, has come from another address.
-    pub fn handle_move(&mut self, number: SessionNumber, address: SocketAddr) {
-        let Some(session) = self.sessions.get_mut(&number) else { return };
-        let Some(remote) = session.peer.channel.remote() else { return };
-        self.by_remote.remove(&(session.peer.address, remote));
-        session.peer.address = address;
+    /// An authentic data packet, which is not a replay, has come from another address. Returns whether the session is at
+    /// that address now: it is not if another client is there, whose data packets would otherwise be redirected by a
+    /// client with a forged source address. The caller then goes on sending to the old address.
+    pub fn handle_move(&mut self, number: SessionNumber, address: SocketAddr) -> bool {
+        let Some(session) = self.sessions.get(&number) else { return false };
+        let Some(remote) = session.peer.channel.remote() else { return false };
+        let is_taken = self.at(address).any(|((_, id), other)| {
+            let is_same_client = || {
+                let theirs = self.sessions.get(other).and_then(|other| other.identity.as_ref());
+                session.identity.as_ref().zip(theirs).is_some_and(|(own, theirs)| own.is_same_client(theirs))
+            };
+            *other != number && (*id == remote || !is_same_client())
+        });
+        if is_taken {
+            return false;
+        }
+        self.forget_address(number);
         self.by_remote.insert((address, remote), number);
+        if let Some(session) = self.sessions.get_mut(&number) {
+            session.peer.address = address;
+        }
+        true
+    }
+
+    /// The sessions at an address.
+    fn at(&self, address: SocketAddr) -> impl Iterator<Item = (&(SocketAddr, SessionId), &SessionNumber)> {
+        self.by_remote.range((address, SessionId([0; 8]))..=(address, SessionId([0xff; 8])))
+    }
+
+    /// Removes a session's entry by its address.
+    fn forget_address(&mut self, number: SessionNumber) {
+        let Some(peer) = self.sessions.get(&number).map(|session| &session.peer) else { return };
+        let Some(remote) = peer.channel.remote() else { return };
+        if let Entry::Occupied(entry) = self.by_remote.entry((peer.address, remote))
+            && *entry.get() == number
+        {
+            entry.remove();
+        }
     }
 
     /// The client has said in a data packet that it exits.
@@ -311,13 +343,11 @@ impl Server {
     }
 
     fn end(&mut self, now: Now, number: SessionNumber, cause: Cause, out: &mut Outbox) {
+        self.forget_address(number);
         let Some(mut session) = self.sessions.remove(&number) else { return };
         self.no_longer_pending(session.pending);
         self.admitted -= usize::from(session.is_admitted);
         self.timers.set(number, None);
-        if let Some(remote) = session.peer.channel.remote() {
-            self.by_remote.remove(&(session.peer.address, remote));
-        }
         // What was to be said last, or an alert of TLS, tells the client why.
         session.peer.flush(now, out);
         session.peer.close(cause, out);

@@ -64,10 +64,22 @@ impl Stage {
 
 /// What must stay the same while a session lasts: OpenVPN locks it, too. A renewal under another name would use the
 /// addresses and routes of the first.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    certificate: Option<CertificateDer<'static>>,
+    /// The client's own first.
+    pub(super) certificates: Vec<CertificateDer<'static>>,
     user: String,
+}
+
+impl Identity {
+    /// Whether both have the same certificate and user name.
+    fn is_same(&self, other: &Self) -> bool {
+        self.certificates.first() == other.certificates.first() && self.user == other.user
+    }
+
+    /// Whether it is surely one client: without certificates, many may have one user name.
+    pub(super) fn is_same_client(&self, other: &Self) -> bool {
+        !self.certificates.is_empty() && self.is_same(other)
+    }
 }
 
 /// What the client has announced.
@@ -97,8 +109,7 @@ impl Session {
     pub(super) fn ask(&mut self, now: Now, key_id: u8, theirs: KeyMethod, features: u32, out: &mut Outbox) {
         let info = PeerInfo::parse(&theirs.peer_info).limited_to(features);
         let certificates = self.peer.channel.certificates(key_id).to_vec();
-        let identity =
-            Identity { certificate: certificates.first().cloned(), user: theirs.credentials.user.clone() };
+        let identity = Identity { certificates: certificates.clone(), user: theirs.credentials.user.clone() };
         let is_renewal = key_id != 0;
         let request = Request {
             address: self.peer.address,
@@ -110,7 +121,9 @@ impl Session {
             key_metadata: self.key_metadata.clone(),
         };
         match &mut self.stage {
-            Stage::Up(_) if is_renewal && self.identity.as_ref() != Some(&identity) => {
+            Stage::Up(_)
+                if is_renewal && !self.identity.as_ref().is_some_and(|own| own.is_same(&identity)) =>
+            {
                 return self.refuse(now, "the certificate or the user name has changed", out);
             }
             Stage::Up(asked) if is_renewal => *asked = Some(key_id),
