@@ -97,6 +97,10 @@ pub struct Channel {
     announcement: Announcement,
     /// The newest last.
     keys: VecDeque<KeySession>,
+    /// The last key that was negotiated, even if it failed.
+    last: u8,
+    /// Whether data keys were installed.
+    is_up: bool,
     wall_seconds: u32,
 }
 
@@ -113,6 +117,8 @@ impl Channel {
             tls,
             announcement,
             keys: VecDeque::new(),
+            last: 0,
+            is_up: false,
             wall_seconds: 0,
         }
     }
@@ -152,8 +158,10 @@ impl Channel {
 
     /// Begins to negotiate a new key, unless another is being negotiated or is not installed yet.
     pub fn renew(&mut self, now: Now, random: &mut dyn Random) -> Result<bool, TlsError> {
-        let Some(newest) = self.keys.back().filter(|key| key.is_installed) else { return Ok(false) };
-        let key_id = next_key_id(newest.key_id);
+        if !self.may_renew() {
+            return Ok(false);
+        }
+        let key_id = next_key_id(self.last);
         self.begin(now, key_id, Beginning::Reset(Opcode::SoftReset), random)?;
         Ok(true)
     }
@@ -173,6 +181,7 @@ impl Channel {
             self.keys.pop_front();
         }
         self.keys.push_back(KeySession::new(now.monotonic, key_id, self.role, tls, beginning, ours));
+        self.last = key_id;
         Ok(())
     }
 
@@ -193,6 +202,7 @@ impl Channel {
 
     /// Notes that the data keys of a negotiation are installed: from now on, others may be negotiated.
     pub fn set_installed(&mut self, key_id: u8) {
+        self.is_up = true;
         if let Some(key) = self.find(key_id) {
             key.is_installed = true;
         }
@@ -204,16 +214,33 @@ impl Channel {
         key.map(|key| key.tls().certificates()).unwrap_or_default()
     }
 
+    /// Before the verdict about the newest key, a client could have any number of handshakes.
+    fn may_renew(&self) -> bool {
+        self.is_up && self.keys.iter().all(|key| key.is_installed)
+    }
+
     /// Whether a key that is not the first is being negotiated.
     pub fn is_renewing(&self) -> bool {
-        self.keys.len() > 1 && self.keys.back().is_some_and(|key| !key.is_established())
+        self.is_up && self.keys.back().is_some_and(|key| !key.is_established())
     }
 
     /// Gives up the negotiation of the newest key.
     pub fn abandon_renewal(&mut self) {
-        if self.is_renewing() {
-            self.keys.pop_back();
+        if let Some(key_id) = self.keys.back().filter(|_| self.is_renewing()).map(|key| key.key_id) {
+            self.remove(key_id);
         }
+    }
+
+    /// Gives up the control channel of a key; returns whether it was the newest. Its data keys stay.
+    pub fn remove(&mut self, key_id: u8) -> bool {
+        let Some(position) = self.keys.iter().rposition(|key| key.key_id == key_id) else { return false };
+        let is_newest = position + 1 == self.keys.len();
+        let key = self.keys.remove(position);
+        // A peer that has begun it will not begin it again under this ID; one that has not expects this ID.
+        if is_newest && key.is_some_and(|key| !key.is_answered()) {
+            self.last = previous_key_id(key_id);
+        }
+        is_newest
     }
 
     /// Handles a packet.
@@ -287,9 +314,10 @@ impl Channel {
         random: &mut dyn Random,
         events: &mut Vec<ChannelEvent>,
     ) -> Result<(), PacketError> {
-        // Before the verdict about the newest key, a client could have any number of handshakes.
-        let newest = self.keys.back().filter(|key| key.is_installed).ok_or(PacketError::UnknownKey)?;
-        if lead.opcode != Opcode::SoftReset || lead.key_id != next_key_id(newest.key_id) {
+        // The peer may have begun one that we have not heard of.
+        let next = next_key_id(self.last);
+        let is_next = [next, next_key_id(next)].contains(&lead.key_id);
+        if lead.opcode != Opcode::SoftReset || !is_next || !self.may_renew() {
             return Err(PacketError::UnknownKey);
         }
         let begun = self.begin(now, lead.key_id, Beginning::Reset(Opcode::SoftReset), random);
@@ -377,6 +405,10 @@ impl Channel {
 
 fn next_key_id(key_id: u8) -> u8 {
     if key_id == 7 { 1 } else { key_id + 1 }
+}
+
+fn previous_key_id(key_id: u8) -> u8 {
+    if key_id == 1 { 7 } else { key_id.saturating_sub(1) }
 }
 
 fn translate(key_id: u8, event: KeyEvent, events: &mut Vec<ChannelEvent>) {

@@ -8,6 +8,7 @@ use super::keyring::Keyring;
 use super::keys::DataKeyError;
 use super::limits::{HAND_WINDOW, RENEGOTIATE, TRANSITION_WINDOW};
 use super::negotiate::Suite;
+use super::session;
 use super::tls::TlsError;
 use super::wrap::Role;
 use crate::{Now, Time};
@@ -128,15 +129,23 @@ impl Peer {
                 self.renew_at = None;
                 Ok(None)
             }
-            ChannelEvent::Failed { key_id, error } if self.is_up() && key_id != 0 => {
-                self.retry_renewal(now);
-                // A peer that does not authenticate any more is not served with its old key.
-                if matches!(error, super::session::KeyError::Tls(_)) { Err(error.into()) } else { Ok(None) }
-            }
-            ChannelEvent::Failed { error, .. } => Err(error.into()),
+            ChannelEvent::Failed { key_id, error } => self.handle_failure(now, key_id, error).map(|()| None),
             ChannelEvent::Command(command) if command == "EXIT" => Err(Cause::Exited),
             other => Ok(Some(other)),
         }
+    }
+
+    /// Without a wrap, one forged packet breaks TLS. The data keys stay, and others are negotiated soon.
+    fn handle_failure(&mut self, now: Now, key_id: u8, error: session::KeyError) -> Result<(), Cause> {
+        // A peer that does not authenticate any more is not served with its old key.
+        let is_refused = matches!(error, session::KeyError::Tls(TlsError::Refused(_)));
+        if is_refused || !self.is_up() {
+            return Err(error.into());
+        }
+        if self.channel.remove(key_id) {
+            self.renew_soon(now);
+        }
+        Ok(())
     }
 
     /// Sends all packets that are due.
@@ -220,7 +229,13 @@ impl Peer {
 
     fn retry_renewal(&mut self, now: Now) {
         self.channel.abandon_renewal();
-        self.renew_at = self.timing.renegotiate.map(|_| now.monotonic + self.timing.hand_window / 4);
+        self.renew_soon(now);
+    }
+
+    /// Even if the renewal of old keys is left to the peer: this one may be for a number of packets.
+    fn renew_soon(&mut self, now: Now) {
+        let soon = now.monotonic + self.timing.hand_window / 4;
+        self.renew_at = Some(self.renew_at.map_or(soon, |at| at.min(soon)));
     }
 
     /// An authentic data packet has come under the key with this index.

@@ -108,6 +108,11 @@ impl KeySession {
         self.their_source.is_some() && self.is_sent
     }
 
+    /// Whether the peer has begun the negotiation, too.
+    pub fn is_answered(&self) -> bool {
+        self.peer_reset
+    }
+
     /// TLS, for what it exports and the peer's certificates.
     pub fn tls(&self) -> &Tls {
         &self.tls

@@ -72,6 +72,9 @@ pub enum TlsError {
     /// TLS failed, or the peer sent an alert.
     #[error("{0}")]
     Failed(String),
+    /// The peer's certificate is refused, or it has none.
+    #[error("{0}")]
+    Refused(String),
     /// The peer closed TLS.
     #[error("the peer closed TLS")]
     Closed,
@@ -85,7 +88,13 @@ pub enum TlsError {
 
 impl From<rustls::Error> for TlsError {
     fn from(error: rustls::Error) -> Self {
-        Self::Failed(super::refusals::sentence(&error))
+        let sentence = super::refusals::sentence(&error);
+        match error {
+            rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
+                Self::Refused(sentence)
+            }
+            _ => Self::Failed(sentence),
+        }
     }
 }
 

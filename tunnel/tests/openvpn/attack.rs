@@ -3,13 +3,15 @@
 use crate::certificates::Issued;
 use crate::host::{Core, Seeded};
 use crate::network::{CLIENT, MOST_CLIENTS, Network, SERVER, Setup};
-use crate::{connected, seconds};
+use crate::{assert_carries, connected, seconds};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tunnel::openvpn::channel::{Announcement, Channel, ChannelEvent};
-use tunnel::openvpn::packet::SessionId;
+use tunnel::openvpn::client::ClientWrap;
+use tunnel::openvpn::packet::{Body, Lead, Opcode, SessionId};
 use tunnel::openvpn::peer_info::{OURS, PeerInfo, proto};
+use tunnel::openvpn::server::ServerWrap;
 use tunnel::openvpn::tls::{TlsConfig, WallClock};
 use tunnel::openvpn::wrap::{PacketId, Role, WrapKeys, Wrapper};
 use tunnel::openvpn::{Verdict, verify};
@@ -217,4 +219,39 @@ fn a_session_that_moves_takes_nothing_from_another() {
     network.run(seconds(20));
     let ids: Vec<u32> = network.hosts[CLIENT].inbound.keys().map(|index| index >> 24 & 7).collect();
     assert!(ids.contains(&1), "the victim has no new keys: {ids:?}");
+}
+
+#[test]
+fn an_injected_packet_does_not_end_an_established_session() {
+    let setup = Setup::new();
+    let none = WrapKeys::none;
+    let mut network = setup.network((ServerWrap::Shared(none()), ClientWrap::Shared(none())), 1);
+    network.connect(CLIENT);
+    network.run(seconds(1));
+    let client = network.hosts[CLIENT].address;
+    let own = SessionId(network.log[0].1.bytes[1..9].try_into().expect("8 bytes"));
+    for message in 0..40 {
+        let garbage = [
+            0x17, 3, 3, 0, 32, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
+            23, 24, 25, 26, 27, 28, 29, 30, 31, 32,
+        ];
+        let body = Body {
+            acks: [].into_iter().collect(),
+            receiver: None,
+            message: Some(message),
+            payload: &garbage,
+        };
+        let id = PacketId { number: 1, time: 1 };
+        let packet = none().seal(Lead { opcode: Opcode::Control, key_id: 0 }, own, id, &body.emit());
+        let now = network.now();
+        network.hosts[SERVER].handle(now, client, &packet);
+        network.collect();
+    }
+    assert_eq!(network.hosts[SERVER].closed, []);
+    assert_carries(&mut network, 1);
+    // The first key has no control channel at the server any more, and new keys are negotiated nevertheless.
+    network.run(seconds(30));
+    let ids: Vec<u32> = network.hosts[CLIENT].inbound.keys().map(|index| index >> 24 & 7).collect();
+    assert!(ids.contains(&1), "{ids:?}");
+    assert_carries(&mut network, 2);
 }

@@ -20,6 +20,10 @@ impl Server {
     ) {
         for event in events {
             let Some(session) = self.sessions.get_mut(&number) else { return };
+            if let (ChannelEvent::Failed { key_id, .. }, Stage::Up(asked)) = (&event, &mut session.stage) {
+                // There is nothing to install any more.
+                asked.take_if(|asked| asked == key_id);
+            }
             let result = match session.peer.handle_event(now, event, out) {
                 Ok(Some(ChannelEvent::Exchanged { key_id, theirs })) => {
                     session.ask(now, key_id, *theirs, self.features, out);

@@ -105,6 +105,14 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// The client's certificates, its own first; those of its first key while others are negotiated.
+    pub(super) fn certificates(&self) -> &[CertificateDer<'static>] {
+        match &self.identity {
+            Some(identity) => &identity.certificates,
+            None => self.peer.channel.certificates(0),
+        }
+    }
+
     /// Asks the caller about the client, or about its new keys.
     pub(super) fn ask(&mut self, now: Now, key_id: u8, theirs: KeyMethod, features: u32, out: &mut Outbox) {
         let info = PeerInfo::parse(&theirs.peer_info).limited_to(features);
