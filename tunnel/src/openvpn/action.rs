@@ -81,6 +81,13 @@ pub enum Action {
         /// The command.
         command: String,
     },
+    /// Something that an operator should know.
+    Report {
+        /// The session.
+        session: SessionNumber,
+        /// What it is.
+        report: Report,
+    },
     /// The session has ended; its SAs are retired before.
     Closed {
         /// The session.
@@ -88,6 +95,14 @@ pub enum Action {
         /// Why.
         cause: Cause,
     },
+}
+
+/// What the core does not do, for the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Report {
+    /// The peer sent a command with control characters.
+    #[error("a command of the peer is ignored: it has control characters")]
+    BadCommand,
 }
 
 /// A client that asks to be admitted, or whose new keys ask to be used.

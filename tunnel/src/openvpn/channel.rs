@@ -44,8 +44,10 @@ pub enum ChannelEvent {
         /// The peer's message.
         theirs: Box<KeyMethod>,
     },
-    /// A command of the peer, without its final NUL.
+    /// A command of the peer, without its final NUL. It has no control characters.
     Command(String),
+    /// A command with control characters was ignored.
+    BadCommand,
     /// The peer began to negotiate a new key.
     Renewing,
     /// The negotiation of a key failed.
@@ -416,7 +418,14 @@ fn translate(key_id: u8, event: KeyEvent, events: &mut Vec<ChannelEvent>) {
         KeyEvent::Exchanged(theirs) => events.push(ChannelEvent::Exchanged { key_id, theirs }),
         KeyEvent::Command(message) => {
             for command in message.split(|byte| *byte == 0).filter(|command| !command.is_empty()) {
-                events.push(ChannelEvent::Command(String::from_utf8_lossy(command).into_owned()));
+                let command = String::from_utf8_lossy(command);
+                // OpenVPN ends some commands with a line break (CVE-2024-5594: others are for programs that read lines).
+                let command = command.trim_end_matches(['\r', '\n']);
+                events.push(if command.contains(char::is_control) {
+                    ChannelEvent::BadCommand
+                } else {
+                    ChannelEvent::Command(command.to_owned())
+                });
             }
         }
     }

@@ -80,9 +80,9 @@ impl KeyMethod {
         let [0, 0, 0, 0, METHOD] = take(bytes)? else { return Err(Malformed) };
         let pre_master = if sender == Role::Client { take(bytes)? } else { [0; 48] };
         let source = KeySource { pre_master, random1: take(bytes)?, random2: take(bytes)? };
-        let options = text(bytes)?.to_string();
+        let options = line(text(bytes)?)?;
         // Old peers end after the options, and some after the password.
-        let user = text_if_any(bytes)?.to_string();
+        let user = line(text_if_any(bytes)?)?;
         let password = text_if_any(bytes)?;
         let peer_info = text_if_any(bytes)?.to_string();
         Ok(Self { source, options, credentials: Credentials { user, password }, peer_info })
@@ -126,6 +126,12 @@ fn text(bytes: &mut &[u8]) -> Result<Zeroizing<String>, Malformed> {
     }
     // Names may have any encoding: unknown bytes become replacement characters, which no rule matches.
     Ok(Zeroizing::new(String::from_utf8_lossy(text).into_owned()))
+}
+
+/// A text that is shown and compared: a user name with a line break could pass for two lines of a log or of a script.
+fn line(text: Zeroizing<String>) -> Result<String, Malformed> {
+    let line = text.trim_end_matches(['\r', '\n']);
+    if line.contains(char::is_control) { Err(Malformed) } else { Ok(line.to_owned()) }
 }
 
 fn text_if_any(bytes: &mut &[u8]) -> Result<Zeroizing<String>, Malformed> {
@@ -176,6 +182,21 @@ mod tests {
         let mut bytes = message(Role::Server).emit(Role::Server).expect("short");
         bytes[5 + 64 + 2 + 3] = 0;
         assert!(KeyMethod::parse(Role::Server, &bytes).is_err());
+    }
+
+    #[test]
+    fn user_names_and_options_with_control_characters_are_refused() {
+        let read = |change: fn(&mut KeyMethod)| {
+            let mut message = message(Role::Client);
+            change(&mut message);
+            KeyMethod::parse(Role::Client, &message.emit(Role::Client).expect("short"))
+        };
+        assert!(read(|message| message.credentials.user.push_str("\nroot")).is_err());
+        assert!(read(|message| message.options.insert(0, '\x1b')).is_err());
+        let password = read(|message| message.credentials.password.push('\x07')).expect("any password");
+        assert_eq!(&*password.credentials.password, "secret\x07");
+        let user = read(|message| message.credentials.user.push_str("\r\n")).expect("ends with a line break");
+        assert_eq!(user.credentials.user, "berta");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What client and server have in common about one peer: its control channel, its data keys and its timers.
 
-use super::action::{Action, Cause, Outbox, SessionNumber};
+use super::action::{Action, Cause, Outbox, Report, SessionNumber};
 use super::activity::Activity;
 use super::channel::{Channel, ChannelEvent, PacketError};
 use super::data::{Header, PING, exit_message};
@@ -131,6 +131,10 @@ impl Peer {
             }
             ChannelEvent::Failed { key_id, error } => self.handle_failure(now, key_id, error).map(|()| None),
             ChannelEvent::Command(command) if command == "EXIT" => Err(Cause::Exited),
+            ChannelEvent::BadCommand => {
+                out.push(Action::Report { session: self.number, report: Report::BadCommand });
+                Ok(None)
+            }
             other => Ok(Some(other)),
         }
     }

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 /// The longest peer information that is looked at.
 const LONGEST: usize = 4096;
+/// Lines, and ciphers, that are looked at.
+const MOST: usize = 64;
 
 /// Bits of `IV_PROTO`.
 pub mod proto {
@@ -45,15 +47,16 @@ pub struct PeerInfo {
 }
 
 impl PeerInfo {
-    /// Reads the lines; those that have another form are ignored.
+    /// Reads the lines; those that have another form, or control characters, are ignored.
     pub fn parse(text: &str) -> Self {
         let mut info = Self::default();
-        let text = text.get(..LONGEST).unwrap_or(text);
-        for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
+        let text = shortened(text, LONGEST);
+        let lines = text.lines().filter(|line| !line.contains(char::is_control)).take(MOST);
+        for (name, value) in lines.filter_map(|line| line.split_once('=')) {
             match name {
                 "IV_PROTO" => info.proto = value.parse().unwrap_or(0),
                 "IV_NCP" => info.ncp = value.parse().unwrap_or(0),
-                "IV_CIPHERS" => info.ciphers = Some(value.split(':').map(str::to_owned).collect()),
+                "IV_CIPHERS" => info.ciphers = Some(value.split(':').take(MOST).map(str::to_owned).collect()),
                 _ => {}
             }
             info.lines.push((name.to_owned(), value.to_owned()));
@@ -87,6 +90,12 @@ impl PeerInfo {
     }
 }
 
+/// The start of a text, with at most this many bytes.
+pub fn shortened(text: &str, length: usize) -> &str {
+    let end = (0..=length.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +124,16 @@ mod tests {
     fn other_lines_are_ignored() {
         let info = PeerInfo::parse("nothing\nIV_PROTO=many\n=\n\u{fffd}=1");
         assert_eq!((info.proto, info.lines.len()), (0, 3));
-        PeerInfo::parse(&"é".repeat(LONGEST));
+        let info = PeerInfo::parse("IV_VER=2\x1b[2J\nUV_A=a\rb\nUV_B=b\r\n");
+        assert_eq!(info.lines, [(String::from("UV_B"), String::from("b"))]);
+    }
+
+    #[test]
+    fn peer_information_is_bounded() {
+        let long = PeerInfo::parse(&format!("x{}\nIV_NCP=2", "é".repeat(LONGEST)));
+        assert_eq!((long.ncp, long.lines.len()), (0, 0));
+        assert_eq!(PeerInfo::parse(&"A=\n".repeat(1000)).lines.len(), MOST);
+        let ciphers = PeerInfo::parse(&format!("IV_CIPHERS={}", "A:".repeat(1000))).ciphers;
+        assert_eq!(ciphers.map(|ciphers| ciphers.len()), Some(MOST));
     }
 }

@@ -7,6 +7,7 @@ use crate::{assert_carries, connected, seconds};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tunnel::openvpn::action::Report;
 use tunnel::openvpn::channel::{Announcement, Channel, ChannelEvent};
 use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::packet::{Body, Lead, Opcode, SessionId};
@@ -254,4 +255,18 @@ fn an_injected_packet_does_not_end_an_established_session() {
     let ids: Vec<u32> = network.hosts[CLIENT].inbound.keys().map(|index| index >> 24 & 7).collect();
     assert!(ids.contains(&1), "{ids:?}");
     assert_carries(&mut network, 2);
+}
+
+#[test]
+fn a_command_with_control_characters_is_ignored_and_reported() {
+    let setup = Setup::new();
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    let mut attacker = Attacker::new(&setup, &network, 1, OURS);
+    attacker.run(&mut network);
+    for command in ["INFO,a\r\n", "INFO,b\nINFO,c", "INFO,\x1b[2J", "INFO,\u{9b}2J"] {
+        attacker.channel.send_command(command).expect("short");
+    }
+    attacker.run(&mut network);
+    assert_eq!(network.hosts[SERVER].commands, ["INFO,a"]);
+    assert_eq!(network.hosts[SERVER].reports, [Report::BadCommand, Report::BadCommand, Report::BadCommand]);
 }

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tunnel::openvpn::action::Request;
+use tunnel::openvpn::action::{Report, Request};
 use tunnel::openvpn::activity::Activity;
 use tunnel::openvpn::channel::PacketError;
 use tunnel::openvpn::data::{Header, Inner};
@@ -52,6 +52,7 @@ pub struct Host {
     pub connected: BTreeMap<u32, SocketAddr>,
     pub closed: Vec<Cause>,
     pub commands: Vec<String>,
+    pub reports: Vec<Report>,
     /// Installed keys, by index.
     pub inbound: HashMap<u32, (u32, Arc<InboundSa>)>,
     pub outbound: HashMap<u32, Arc<OutboundSa>>,
@@ -77,6 +78,7 @@ impl Host {
             connected: BTreeMap::new(),
             closed: Vec::new(),
             commands: Vec::new(),
+            reports: Vec::new(),
             inbound: HashMap::new(),
             outbound: HashMap::new(),
             activity: HashMap::new(),
@@ -146,6 +148,7 @@ impl Host {
                 Action::Retire { index } => drop(self.inbound.remove(&index)),
                 Action::SendInner { session, inner } => self.send(now, session, &inner),
                 Action::Command { command, .. } => self.commands.push(command),
+                Action::Report { report, .. } => self.reports.push(report),
                 Action::Closed { session, cause } => {
                     self.connected.remove(&session);
                     self.outbound.remove(&session);
