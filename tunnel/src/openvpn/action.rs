@@ -103,6 +103,9 @@ pub enum Report {
     /// The peer sent a command with control characters.
     #[error("a command of the peer is ignored: it has control characters")]
     BadCommand,
+    /// Options that a client cannot be told.
+    #[error("these options are not pushed: they are too long, or have a comma or a control character: {0:?}")]
+    NotPushed(Vec<String>),
 }
 
 /// A client that asks to be admitted, or whose new keys ask to be used.

@@ -3,18 +3,21 @@
 use super::limits::{MOST_PUSH_MESSAGES, PUSH_LENGTH};
 use super::negotiate::DataCipher;
 use super::packet::Malformed;
+use super::peer_info::shortened;
 use std::time::Duration;
 
 const REPLY: &str = "PUSH_REPLY";
 
-/// Splits options into messages of at most [`PUSH_LENGTH`] bytes. An option that is too long is left out and returned.
+/// Splits options into messages of at most [`PUSH_LENGTH`] bytes. An option that is too long, or that a client would read
+/// as two because of a comma or a control character, is left out and returned.
 pub fn emit(options: &[String]) -> (Vec<String>, Vec<&String>) {
     const CONTINUATION: usize = ",push-continuation 2".len();
     let mut messages = vec![String::from(REPLY)];
-    let mut too_long = Vec::new();
+    let mut left_out = Vec::new();
     for option in options {
-        if REPLY.len() + 1 + option.len() + CONTINUATION > PUSH_LENGTH {
-            too_long.push(option);
+        let is_separated = option.contains(|character: char| character == ',' || character.is_control());
+        if is_separated || REPLY.len() + 1 + option.len() + CONTINUATION > PUSH_LENGTH {
+            left_out.push(option);
             continue;
         }
         let last = messages.last_mut().expect("there is one from the start");
@@ -31,7 +34,13 @@ pub fn emit(options: &[String]) -> (Vec<String>, Vec<&String>) {
         }
         *last += ",push-continuation 1";
     }
-    (messages, too_long)
+    (messages, left_out)
+}
+
+/// A command that is one command at its receiver: without control characters, and not longer than a push message.
+pub fn one_command(text: &str) -> String {
+    let text = text.replace(char::is_control, " ");
+    shortened(&text, PUSH_LENGTH).to_owned()
 }
 
 /// Collects the messages of a reply.
@@ -169,6 +178,19 @@ mod tests {
         assert_eq!(reply.take(last), Ok(Some(options)));
         let long = vec!["x".repeat(PUSH_LENGTH)];
         assert_eq!(emit(&long), (vec![String::from(REPLY)], vec![&long[0]]));
+    }
+
+    #[test]
+    fn an_option_cannot_become_two() {
+        for option in
+            ["dhcp-option DNS 10.0.0.1,redirect-gateway", "route 10.0.0.0\0RESTART", "setenv A b\nc"]
+        {
+            let options = [String::from(option), String::from("ping 10")];
+            assert_eq!(emit(&options), (vec![String::from("PUSH_REPLY,ping 10")], vec![&options[0]]));
+        }
+        assert_eq!(one_command("AUTH_FAILED,a\0RESTART\r\n"), "AUTH_FAILED,a RESTART  ");
+        assert_eq!(one_command(&"é".repeat(PUSH_LENGTH)).len(), PUSH_LENGTH);
+        assert_eq!(one_command(&format!("x{}", "é".repeat(PUSH_LENGTH))).len(), PUSH_LENGTH - 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::network::{CLEAR, CLIENT, MOST_CLIENTS, Network, SERVER, STORM, Setup,
 use crate::{assert_carries, connected, inner, seconds};
 use std::collections::HashSet;
 use std::time::Duration;
+use tunnel::openvpn::action::Report;
 use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::data::Header;
 use tunnel::openvpn::key_method::Credentials;
@@ -235,6 +236,26 @@ fn long_options_arrive_whole() {
     network.connect(CLIENT);
     network.run(seconds(1));
     assert_eq!(network.hosts[CLIENT].options[..200], push);
+}
+
+#[test]
+fn options_and_reasons_cannot_become_other_commands() {
+    let setup = Setup::new();
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    let bad = [String::from("setenv NAME a,redirect-gateway def1"), "x".repeat(2000)];
+    let push = [&bad[..], &[String::from("ping 10")]].concat();
+    network.hosts[SERVER].verdict = Some(Verdict::Accept { push });
+    network.connect(CLIENT);
+    network.run(seconds(1));
+    assert_eq!(network.hosts[CLIENT].options[0], "ping 10");
+    assert_eq!(network.hosts[SERVER].reports, [Report::NotPushed(bad.to_vec())]);
+    let session = *network.hosts[SERVER].connected.keys().next().expect("connected");
+    network.call(SERVER, |core, now, out| match core {
+        Core::Server(server) => server.disconnect(now, session, "HALT,a\0PUSH_REPLY", out),
+        Core::Client(_) => unreachable!("a server"),
+    });
+    network.run(seconds(1));
+    assert_eq!(network.hosts[CLIENT].closed, [Cause::Told(String::from("HALT,a PUSH_REPLY"))]);
 }
 
 #[test]

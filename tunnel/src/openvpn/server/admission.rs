@@ -3,7 +3,7 @@
 use super::Server;
 use super::session::{Exchange, REFUSAL_TIME, Stage, Verdict};
 use crate::Now;
-use crate::openvpn::action::{Action, Cause, Outbox, SessionNumber};
+use crate::openvpn::action::{Action, Cause, Outbox, Report, SessionNumber};
 use crate::openvpn::channel::ChannelEvent;
 use crate::openvpn::negotiate::{self, DataCipher, Suite};
 use crate::openvpn::peer::Agreement;
@@ -161,7 +161,12 @@ impl Server {
         let dynamic_wrap = info.has(proto::DYNAMIC_TLS_CRYPT | proto::CONTROL_EXIT);
         let options: Vec<String> =
             push.into_iter().chain(core_options(number, info, cipher, dynamic_wrap)).collect();
-        for message in push::emit(&options).0 {
+        let (messages, left_out) = push::emit(&options);
+        if !left_out.is_empty() {
+            let left_out = left_out.into_iter().cloned().collect();
+            out.push(Action::Report { session: number, report: Report::NotPushed(left_out) });
+        }
+        for message in messages {
             session.peer.channel.send_command(&message)?;
         }
         session.stage = Stage::Up(None);

@@ -20,6 +20,7 @@ use super::limits::{LAST_PEER_ID, LONGEST_PACKET, PENDING, PENDING_SOURCE, RESET
 use super::negotiate::DataCipher;
 use super::packet::{Lead, Malformed, Opcode, SessionId};
 use super::peer::Timing;
+use super::push;
 use super::tls::{TlsConfig, WallClock};
 use super::verify::{PeerCheck, Refusal};
 use super::wrap::v2::ServerKey;
@@ -304,7 +305,7 @@ impl Server {
     pub fn disconnect(&mut self, now: Now, number: SessionNumber, command: &str, out: &mut Outbox) {
         if let Some(session) = self.sessions.get_mut(&number) {
             // The session ends in any case.
-            let _ = session.peer.channel.send_command(command);
+            let _ = session.peer.channel.send_command(&push::one_command(command));
             self.end(now, number, Cause::Stopped, out);
         }
     }

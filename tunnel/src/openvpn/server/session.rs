@@ -4,6 +4,7 @@ use crate::openvpn::action::{Action, Cause, Outbox, Request};
 use crate::openvpn::key_method::KeyMethod;
 use crate::openvpn::peer::Peer;
 use crate::openvpn::peer_info::PeerInfo;
+use crate::openvpn::push;
 use crate::openvpn::wrap::v2::Metadata;
 use crate::{Now, Time};
 use rustls::pki_types::CertificateDer;
@@ -152,7 +153,7 @@ impl Session {
         let command =
             if reason.is_empty() { String::from("AUTH_FAILED") } else { format!("AUTH_FAILED,{reason}") };
         // Whether or not it can be told, the client is refused.
-        let _ = self.peer.channel.send_command(&command);
+        let _ = self.peer.channel.send_command(&push::one_command(&command));
         self.stage = Stage::Ending(now.monotonic + REFUSAL_TIME, Cause::RefusedByUs(reason.to_owned()));
     }
 }
