@@ -49,6 +49,8 @@ pub const END_BYTES: u64 = 1 << 40;
 pub const PENDING: usize = 1024;
 /// The same from one source, an IPv4 address or an IPv6 /64.
 pub const PENDING_SOURCE: usize = 32;
+/// Sessions that one source may begin in this time beyond [`PENDING_SOURCE`]: each costs a TLS handshake.
+pub const BEGIN_INTERVAL: Duration = Duration::from_millis(100);
 /// Answers to first packets at once, and the time in which one more is allowed: 100 in 10 seconds, as in OpenVPN.
 pub const RESET_ANSWERS: u32 = 100;
 /// See [`RESET_ANSWERS`].

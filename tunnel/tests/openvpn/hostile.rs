@@ -159,3 +159,37 @@ fn a_client_that_cannot_return_a_cookie_is_served_if_the_configuration_allows_it
         }
     }
 }
+
+#[test]
+fn a_source_begins_a_bounded_number_of_handshakes() {
+    let setup = Setup::new();
+    let mut network = without_wrap(&setup);
+    let (session, from): (_, SocketAddr) = (SessionId([5; 8]), "203.0.113.7:4000".parse().expect("literal"));
+    let answer = arrive(&mut network, from, first_packet(session)).expect("answered");
+    let third = third_packet(session, &answer);
+    let no_tls =
+        Body { acks: [].into_iter().collect(), receiver: None, message: Some(1), payload: &[0xff; 64] };
+    let no_tls = packet(Opcode::Control, session, &no_tls);
+    for _ in 0..500 {
+        arrive(&mut network, from, third.clone());
+        arrive(&mut network, from, no_tls.clone());
+    }
+    assert_eq!((session_count(&network), network.hosts[SERVER].closed.len()), (0, PENDING_SOURCE));
+    network.run(seconds(1));
+    arrive(&mut network, from, third);
+    assert_eq!(session_count(&network), 1);
+}
+
+#[test]
+fn clients_that_return_their_cookie_do_not_use_up_the_answers() {
+    let setup = Setup::new();
+    let mut network = without_wrap(&setup);
+    let clients = 3 * RESET_ANSWERS;
+    for number in 0..clients {
+        let (session, [high, low]) = (SessionId([7; 8]), (number as u16).to_be_bytes());
+        let from = ([203, 0, high, low], 4000).into();
+        let answer = arrive(&mut network, from, first_packet(session)).expect("answered");
+        arrive(&mut network, from, third_packet(session, &answer));
+    }
+    assert_eq!(session_count(&network), clients as usize);
+}

@@ -119,7 +119,7 @@ impl Server {
         out: &mut Outbox,
     ) -> Result<(), PacketError> {
         let source = source(from);
-        if !self.admit_pending(source) {
+        if !self.admit_pending(now.monotonic, source) {
             return Err(PacketError::TooMany);
         }
         // Number 1 was the answer without state.
@@ -137,6 +137,12 @@ impl Server {
             Ok(()) => channel.handle_first(now, opened, &mut *self.random, &mut events),
             Err(_) => Err(PacketError::TooMany),
         };
+        if !opened.lead.opcode.is_client_reset()
+            && let Some(answers) = &mut self.answers
+        {
+            // The limit is about answers to forged addresses, and this one is not.
+            answers.put_back();
+        }
         if let Err(error) = handled {
             self.no_longer_pending(Some(source));
             return Err(error);

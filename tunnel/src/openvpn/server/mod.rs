@@ -16,7 +16,9 @@ pub use session::Verdict;
 use super::action::{Cause, Outbox, SessionNumber};
 use super::channel::PacketError;
 use super::cookie::CookieKey;
-use super::limits::{LAST_PEER_ID, LONGEST_PACKET, PENDING, PENDING_SOURCE, RESET_ANSWERS, RESET_INTERVAL};
+use super::limits::{
+    BEGIN_INTERVAL, LAST_PEER_ID, LONGEST_PACKET, PENDING, PENDING_SOURCE, RESET_ANSWERS, RESET_INTERVAL,
+};
 use super::negotiate::DataCipher;
 use super::packet::{Lead, Malformed, Opcode, SessionId};
 use super::peer::Timing;
@@ -96,7 +98,10 @@ pub struct Server {
     /// Sessions of clients that were admitted, connected or not.
     admitted: usize,
     /// Sessions that have not authenticated, by source.
-    pending: HashMap<IpAddr, usize>,
+    pending: BTreeMap<IpAddr, usize>,
+    pending_total: usize,
+    /// Sessions that sources may begin.
+    begins: HashMap<IpAddr, Bucket>,
     timers: Timers<SessionNumber>,
 }
 
@@ -137,7 +142,9 @@ impl Server {
             sessions: BTreeMap::new(),
             by_remote: BTreeMap::new(),
             admitted: 0,
-            pending: HashMap::new(),
+            pending: BTreeMap::new(),
+            pending_total: 0,
+            begins: HashMap::new(),
             timers: Timers::default(),
         }
     }
@@ -311,22 +318,35 @@ impl Server {
     }
 
     /// Whether another session may begin that has not authenticated; it is counted.
-    fn admit_pending(&mut self, source: IpAddr) -> bool {
-        let total: usize = self.pending.values().sum();
-        let count = self.pending.entry(source).or_default();
-        if *count >= PENDING_SOURCE || total >= PENDING {
+    fn admit_pending(&mut self, now: Time, source: IpAddr) -> bool {
+        let count = self.pending.get(&source).copied().unwrap_or_default();
+        if count >= PENDING_SOURCE || self.pending_total >= PENDING || !self.may_begin(now, source) {
             return false;
         }
-        *count += 1;
+        self.pending.insert(source, count + 1);
+        self.pending_total += 1;
         true
+    }
+
+    /// A session that fails at once is not pending, but has cost a handshake, and its cookie is still good.
+    fn may_begin(&mut self, now: Time, source: IpAddr) -> bool {
+        if self.begins.len() >= PENDING {
+            self.begins.retain(|_, bucket| !bucket.is_full(now));
+        }
+        if self.begins.len() >= PENDING && !self.begins.contains_key(&source) {
+            return false;
+        }
+        let bucket = || Bucket::new(PENDING_SOURCE as u32, BEGIN_INTERVAL, now);
+        self.begins.entry(source).or_insert_with(bucket).take(now)
     }
 
     fn no_longer_pending(&mut self, source: Option<IpAddr>) {
         let Some(source) = source else { return };
-        let count = self.pending.entry(source).or_default();
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            self.pending.remove(&source);
+        let Entry::Occupied(mut entry) = self.pending.entry(source) else { return };
+        self.pending_total -= 1;
+        *entry.get_mut() -= 1;
+        if *entry.get() == 0 {
+            entry.remove();
         }
     }
 
