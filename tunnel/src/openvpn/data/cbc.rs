@@ -9,6 +9,7 @@
 use super::layout::{Header, JOBS, NUMBER, drop_unauthentic, strip_packet};
 use crate::esp::IvSource;
 use crate::openvpn::keys::Direction;
+use crate::openvpn::limits::END_PACKET;
 use crate::replay::ReplayWindow;
 use arrayvec::ArrayVec;
 use crypto::cipher::Pair;
@@ -171,10 +172,20 @@ impl CbcData {
         window: &mut ReplayWindow,
         drops: &DropCounters,
     ) -> (usize, usize) {
-        window.accept_all(batch, packets, drops, |batch, index| {
-            let number = batch.packet(index)[self.text()..].first_chunk().expect("the length was checked");
-            u32::from_be_bytes(*number).into()
-        })
+        // Numbers that no sender uses: they can be checked only now, after decryption.
+        for index in packets.clone() {
+            if batch.is_live(index) && !(1..END_PACKET).contains(&self.number(batch.packet(index))) {
+                drops.count(DropReason::Replayed, 1);
+                batch.discard(index);
+            }
+        }
+        window.accept_all(batch, packets, drops, |batch, index| self.number(batch.packet(index)))
+    }
+
+    #[inline]
+    fn number(&self, packet: &[u8]) -> u64 {
+        let number = packet[self.text()..].first_chunk().expect("the length was checked");
+        u32::from_be_bytes(*number).into()
     }
 
     /// Strips opened packets to their inner packets; returns whether there was one other than a ping.
@@ -226,6 +237,21 @@ mod tests {
         data.seal(&mut batch, 0..1, 1).expect("works");
         assert_eq!(batch.packet(0).len(), expected);
         batch
+    }
+
+    #[test]
+    fn numbers_that_no_sender_uses_are_dropped() {
+        let data = data(Encryption::AesCbc(32), Integrity::HmacSha256);
+        for (number, is_accepted) in [(0, 0), (1, 1), (END_PACKET - 1, 1), (END_PACKET, 0)] {
+            let mut batch = Batch::new(4096);
+            batch.append(20).expect("it fits").copy_from_slice(&inner(20));
+            data.lay_out(&mut batch, 0..1, number);
+            data.seal(&mut batch, 0..1, number).expect("works");
+            let (mut window, drops) = (ReplayWindow::new(64), DropCounters::default());
+            data.open(&mut batch, 0..1, &drops);
+            assert_eq!(data.accept(&mut batch, 0..1, &mut window, &drops).0, is_accepted, "{number}");
+            assert_eq!(drops.read(DropReason::Replayed), 1 - is_accepted as u64);
+        }
     }
 
     #[test]
