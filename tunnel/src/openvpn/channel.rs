@@ -59,7 +59,7 @@ pub enum ChannelEvent {
     },
 }
 
-/// Why a packet was not accepted. The channel is unchanged.
+/// Why a packet was not accepted. No key is changed, but a wrap may have noted the packet's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
     /// The wrap refused it.
@@ -257,6 +257,9 @@ impl Channel {
             return Err(PacketError::Wrap(WrapError::Malformed));
         }
         let lead = packet.first().copied().and_then(Lead::parse).ok_or(Malformed)?;
+        if lead.opcode.is_data() {
+            return Err(Malformed.into());
+        }
         let opened = self.wrapper_of(lead.key_id).open(packet)?;
         self.handle_opened(now, &opened, random, events)
     }

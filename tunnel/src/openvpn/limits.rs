@@ -25,8 +25,8 @@ pub const CONTROL_OVERHEAD: usize = 40 + 8 + 1 + 8 + 8 + 64 + 1 + 4 * MOST_CARRI
 pub const LONGEST_PACKET: usize = 2048;
 /// The longest command or key exchange message accepted, in one TLS record.
 pub const LONGEST_MESSAGE: usize = 16_384;
-/// Records read from a session at once: a peer cannot keep the thread longer.
-pub const MOST_MESSAGES: usize = 32;
+/// Bytes of TLS that wait for the send window. A session with more ends.
+pub const MAX_BACKLOG: usize = 65_536;
 
 /// A handshake ends after this time.
 pub const HAND_WINDOW: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@
 //! ```
 
 use super::key_method::{KeyMethod, KeySource};
-use super::limits::{CONTROL_OVERHEAD, CONTROL_PACKET, MOST_ACKS, MOST_CARRIED_ACKS, MOST_MESSAGES};
+use super::limits::{CONTROL_OVERHEAD, CONTROL_PACKET, MAX_BACKLOG, MOST_ACKS, MOST_CARRIED_ACKS};
 use super::packet::{Body, Lead, Opcode, SessionId};
 use super::reliable::{Received, Receiver, Sender, Transmission};
 use super::tls::{Tls, TlsError};
@@ -36,6 +36,9 @@ pub enum KeyError {
     /// The peer's key method message is malformed.
     #[error("the peer's key exchange message is malformed, or not of key method 2")]
     BadKeyMethod,
+    /// The peer does not acknowledge what is sent.
+    #[error("more than {MAX_BACKLOG} bytes of control messages wait for the peer's acknowledgments")]
+    TooMuchToSend,
     /// Our key method message is too long.
     #[error("user name, password and peer information are too long for one message")]
     TooMuchInformation,
@@ -146,7 +149,7 @@ impl KeySession {
                     Opcode::Control | Opcode::ControlWithKey if self.peer_reset => {
                         self.tls.receive(&payload)?;
                     }
-                    Opcode::Control | Opcode::ControlWithKey => {}
+                    _ if self.peer_reset || !self.is_expected_reset(opcode) => {}
                     _ => {
                         self.peer_reset = true;
                         reset = Some(payload);
@@ -155,13 +158,28 @@ impl KeySession {
             }
         }
         self.advance(events)?;
+        self.take_records()?;
         Ok(reset)
+    }
+
+    fn is_expected_reset(&self, opcode: Opcode) -> bool {
+        match (self.key_id, self.role) {
+            (0, Role::Client) => opcode == Opcode::ServerReset,
+            (0, Role::Server) => opcode.is_client_reset(),
+            _ => opcode == Opcode::SoftReset,
+        }
     }
 
     /// Sends a command, which gets its final NUL here.
     pub fn send_command(&mut self, command: &str) -> Result<(), KeyError> {
         self.tls.write(&[command.as_bytes(), &[0]].concat())?;
-        Ok(())
+        self.take_records()
+    }
+
+    /// A peer that acknowledges nothing could otherwise occupy any amount of memory.
+    fn take_records(&mut self) -> Result<(), KeyError> {
+        self.backlog.extend(self.tls.transmit());
+        if self.backlog.len() > MAX_BACKLOG { Err(KeyError::TooMuchToSend) } else { Ok(()) }
     }
 
     fn advance(&mut self, events: &mut Vec<KeyEvent>) -> Result<(), KeyError> {
@@ -171,8 +189,8 @@ impl KeySession {
         if self.role == Role::Client {
             self.send_key_method()?;
         }
-        for _ in 0..MOST_MESSAGES {
-            let Some(message) = self.tls.read()? else { break };
+        // The receive window bounds their number, and TLS has decrypted them already.
+        while let Some(message) = self.tls.read()? {
             if self.their_source.is_some() {
                 events.push(KeyEvent::Command(message));
                 continue;

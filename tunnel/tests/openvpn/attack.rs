@@ -8,13 +8,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tunnel::openvpn::action::Report;
-use tunnel::openvpn::channel::{Announcement, Channel, ChannelEvent};
+use tunnel::openvpn::channel::{Announcement, Channel, ChannelEvent, PacketError};
 use tunnel::openvpn::client::ClientWrap;
 use tunnel::openvpn::packet::{Body, Lead, Opcode, SessionId};
 use tunnel::openvpn::peer_info::{OURS, PeerInfo, proto};
 use tunnel::openvpn::server::ServerWrap;
+use tunnel::openvpn::session::KeyError;
 use tunnel::openvpn::tls::{TlsConfig, WallClock};
-use tunnel::openvpn::wrap::{PacketId, Role, WrapKeys, Wrapper};
+use tunnel::openvpn::wrap::{PacketId, Role, WrapError, WrapKeys, Wrapper};
 use tunnel::openvpn::{Verdict, verify};
 
 fn session_count(network: &Network) -> usize {
@@ -269,4 +270,48 @@ fn a_command_with_control_characters_is_ignored_and_reported() {
     attacker.run(&mut network);
     assert_eq!(network.hosts[SERVER].commands, ["INFO,a"]);
     assert_eq!(network.hosts[SERVER].reports, [Report::BadCommand, Report::BadCommand, Report::BadCommand]);
+}
+
+#[test]
+fn many_commands_in_one_packet_arrive_at_once() {
+    let setup = Setup::new();
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    let mut attacker = Attacker::new(&setup, &network, 1, OURS);
+    attacker.run(&mut network);
+    for _ in 0..40 {
+        attacker.channel.send_command("A").expect("short");
+    }
+    attacker.run(&mut network);
+    assert_eq!(network.hosts[SERVER].commands.len(), 40);
+}
+
+#[test]
+fn a_peer_that_acknowledges_nothing_occupies_a_bounded_memory() {
+    let setup = Setup::new();
+    let mut network = setup.network(setup.tls_crypt(), 1);
+    let mut attacker = Attacker::new(&setup, &network, 1, OURS);
+    attacker.run(&mut network);
+    let command = "x".repeat(10_000);
+    let sent: Vec<_> = (0..10).map(|_| attacker.channel.send_command(&command)).collect();
+    assert_eq!(sent.first(), Some(&Ok(())));
+    assert_eq!(sent.last(), Some(&Err(KeyError::TooMuchToSend)));
+}
+
+#[test]
+fn a_data_packet_is_no_control_packet() {
+    let setup = Setup::new();
+    let mut network =
+        setup.network((ServerWrap::Shared(WrapKeys::none()), ClientWrap::Shared(WrapKeys::none())), 1);
+    network.connect(CLIENT);
+    network.run(seconds(1));
+    let own = SessionId(network.log[0].1.bytes[1..9].try_into().expect("8 bytes"));
+    let body = Body { acks: [].into_iter().collect(), receiver: None, message: Some(9), payload: &[] };
+    let id = PacketId { number: 1, time: 1 };
+    let packet = WrapKeys::none().seal(Lead { opcode: Opcode::DataV2, key_id: 0 }, own, id, &body.emit());
+    let client = network.hosts[CLIENT].address;
+    let handled = network.call(SERVER, |core, now, out| match core {
+        Core::Server(server) => server.handle_packet(now, client, &packet, out),
+        Core::Client(_) => unreachable!("a server"),
+    });
+    assert_eq!(handled, Err(PacketError::Wrap(WrapError::Malformed)));
 }
