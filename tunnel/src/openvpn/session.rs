@@ -19,7 +19,6 @@ use zeroize::Zeroizing;
 const CHUNK: usize = CONTROL_PACKET - CONTROL_OVERHEAD;
 
 /// What happened to a key.
-#[derive(Debug)]
 pub enum KeyEvent {
     /// Both sides have sent their key method messages. This is the peer's.
     Exchanged(Box<KeyMethod>),
