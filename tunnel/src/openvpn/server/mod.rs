@@ -317,6 +317,11 @@ impl Server {
         }
     }
 
+    /// Ends a session without a word: its client has connected again, from another address.
+    pub fn replace(&mut self, now: Now, number: SessionNumber, out: &mut Outbox) {
+        self.end(now, number, Cause::Replaced, out);
+    }
+
     /// Whether another session may begin that has not authenticated; it is counted.
     fn admit_pending(&mut self, now: Time, source: IpAddr) -> bool {
         let count = self.pending.get(&source).copied().unwrap_or_default();
