@@ -40,8 +40,11 @@ pub fn accept(
         }
         peer.received.count(authentic, bytes);
         sa.spend(authentic, bytes);
-        if peer.endpoint.load().as_deref() != Some(&sa_batch.endpoint) {
-            peer.note_elsewhere(sa_batch.endpoint);
+        if peer.endpoint.load().as_deref() != Some(&sa_batch.endpoint)
+            && peer.note_elsewhere(sa_batch.endpoint)
+        {
+            // The control thread outlives the workers.
+            let _ = datapath_events.send(DataPathEvent::Moved(peer.id));
         }
         let (endpoint, ds_field, transport) = (sa_batch.endpoint, sa_batch.ds_field, session.transport);
         let outer = Outer { endpoint, ds_field, transport };

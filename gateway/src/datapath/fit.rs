@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// See [`Stage`].
 pub const STAGE: Stage = Stage {
     name: "fit",
-    does: "carries ECN outside (RFC 6040); answers packets larger than the tunnel carries; clamps MSS: ESP, or where set",
+    does: "carries ECN outside (RFC 6040); answers packets larger than the tunnel carries; clamps MSS: ESP, OpenVPN, or where set",
     drops: &[DropReason::TooBig, DropReason::NoEndpoint, DropReason::Malformed, DropReason::Fragmented],
 };
 
@@ -40,8 +40,8 @@ pub fn fit(
         let room = peer.state.room(&sa.protection, &endpoint);
         let ds_field = ds_field & room.ds_mask;
         // The MSS is clamped because ICMP too-big errors are often filtered.
-        let fits = room.usual.min(inside.mtu);
-        if room.clamps_mss || room.usual < inside.mtu {
+        let fits = room.fitting.min(inside.mtu);
+        if room.clamps_mss || room.fitting < inside.mtu {
             packets.clone().for_each(|index| _ = tcp::clamp_mss(batch.packet_mut(index), fits));
         }
         if clamps_all {

@@ -95,6 +95,8 @@ pub enum DataPathEvent {
     Renewal(PeerId),
     /// The first authentic packet under this index has arrived.
     Confirmed(u32),
+    /// The endpoint of a peer has changed, and its protocol finds control packets by address.
+    Moved(PeerId),
 }
 
 /// A train whose inner header was read.

@@ -123,7 +123,7 @@ impl Peer {
     pub fn tunnel(&self) -> Option<&Tunnel> {
         match &self.state {
             PeerState::Ipsec(tunnel) => Some(tunnel),
-            PeerState::WireGuard(_) => None,
+            PeerState::WireGuard(_) | PeerState::OpenVpn(_) => None,
         }
     }
 
@@ -132,12 +132,14 @@ impl Peer {
         self.state.is_followed()
     }
 
-    /// Handles an authentic packet from another address than the endpoint.
+    /// Handles an authentic packet from another address than the endpoint; returns whether the protocol must be told.
     #[cold]
-    pub fn note_elsewhere(&self, from: Endpoint) {
-        if self.state.follows(self.endpoint.load().as_deref(), &from) {
-            self.endpoint.store(Some(Arc::new(from)));
+    pub fn note_elsewhere(&self, from: Endpoint) -> bool {
+        if !self.state.follows(self.endpoint.load().as_deref(), &from) {
+            return false;
         }
+        self.endpoint.store(Some(Arc::new(from)));
+        self.state.note_moved()
     }
 
     /// Lets the kernel select the local address again.
@@ -188,7 +190,7 @@ pub struct Inside {
 pub struct Tables {
     /// The protocol of the interface.
     pub protocol: Protocol,
-    /// WireGuard: from inner addresses to peers.
+    /// WireGuard and OpenVPN: from inner addresses to peers.
     pub routes: ArcSwap<AllowedIps<Arc<Peer>>>,
     /// IPsec: from inner packets to peers.
     pub policies: ArcSwap<Policies<Arc<Peer>>>,

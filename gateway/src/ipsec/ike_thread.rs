@@ -292,8 +292,8 @@ impl IkeThread {
                 }
             }
             DataPathEvent::Confirmed(spi) => self.children.use_sa(spi),
-            // WireGuard's.
-            DataPathEvent::Activity(_) => {}
+            // WireGuard's, and OpenVPN's.
+            DataPathEvent::Activity(_) | DataPathEvent::Moved(_) => {}
         }
         self.carry_out(out);
     }

@@ -33,8 +33,13 @@ impl<T: Transmit> Sender<T> {
 
     /// Sends an empty packet under the key of `peer`.
     pub fn keepalive(&mut self, peer: &Arc<Peer>) {
+        self.inner(peer, &[]);
+    }
+
+    /// Sends a packet that the protocol has made under the key of `peer`.
+    pub fn inner(&mut self, peer: &Arc<Peer>, inner: &[u8]) {
         let Some(sa) = peer.sending.load_full() else { return };
-        self.append(&[]);
+        self.append(inner);
         self.egress.send_run(&mut self.batch, peer, &sa, false);
     }
 

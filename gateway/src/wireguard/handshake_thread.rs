@@ -207,6 +207,8 @@ impl<T: Transmit> HandshakeThread<T> {
             DataPathEvent::Activity(peer) => self.device.handle_activity(now, peer),
             DataPathEvent::Renewal(peer) => self.device.handle_renewal(now, peer, &mut out),
             DataPathEvent::Confirmed(index) => self.device.handle_confirmed(now, index, &mut out),
+            // Handshake messages name their session by an index.
+            DataPathEvent::Moved(_) => {}
         }
         self.carry_out(out, None);
     }

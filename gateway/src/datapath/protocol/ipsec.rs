@@ -95,9 +95,11 @@ impl Tunnel {
         let is_transport = protection.is_transport();
         let inner = |length| protection.largest(length) + if is_transport { ip } else { 0 };
         let (largest, path) = (inner(most - udp), self.path_mtu.load(Ordering::Relaxed));
+        let usual = inner(path.saturating_sub(ip + udp)).min(largest).min(self.mtu);
         Room {
             largest,
-            usual: inner(path.saturating_sub(ip + udp)).min(largest).min(self.mtu),
+            usual,
+            fitting: usual,
             ds_mask: if self.shows_dscp { 0xff } else { ecn::MASK },
             clamps_mss: self.clamps_mss,
             whole: is_transport,

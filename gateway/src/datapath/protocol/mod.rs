@@ -13,9 +13,11 @@
 //! here, and a file of its own.
 
 mod ipsec;
+mod openvpn;
 mod wireguard;
 
 pub use ipsec::Tunnel;
+pub use openvpn::Link;
 
 use packet::{DropReason, Endpoint};
 use std::sync::Arc;
@@ -29,6 +31,8 @@ pub enum Protocol {
     WireGuard,
     /// ESP and IKE, with policies.
     Ipsec,
+    /// OpenVPN over UDP, with the addresses that a server gives its clients.
+    OpenVpn,
 }
 
 /// How the peer of an inner packet is found.
@@ -47,6 +51,7 @@ impl Protocol {
         match self {
             Self::WireGuard => reader.read::<wireguard::Datagrams>(),
             Self::Ipsec => reader.read::<ipsec::Datagrams>(),
+            Self::OpenVpn => reader.read::<openvpn::Datagrams>(),
         }
     }
 
@@ -55,6 +60,7 @@ impl Protocol {
         match self {
             Self::WireGuard => wireguard::check_message(message),
             Self::Ipsec => ipsec::check_message(message),
+            Self::OpenVpn => openvpn::check_message(message),
         }
     }
 
@@ -62,7 +68,7 @@ impl Protocol {
     #[inline]
     pub(super) fn lookup(self) -> Lookup {
         match self {
-            Self::WireGuard => Lookup::Prefix,
+            Self::WireGuard | Self::OpenVpn => Lookup::Prefix,
             Self::Ipsec => Lookup::Policy,
         }
     }
@@ -105,6 +111,8 @@ pub enum PeerState {
     WireGuard(Arc<Activity>),
     /// The tunnel parameters.
     Ipsec(Tunnel),
+    /// The activity notes, and what may follow the peer.
+    OpenVpn(Link),
 }
 
 impl PeerState {
@@ -114,6 +122,7 @@ impl PeerState {
         match self {
             Self::WireGuard(_) => wireguard::room(protection, endpoint),
             Self::Ipsec(tunnel) => tunnel.room(protection, endpoint),
+            Self::OpenVpn(link) => link.room(protection, endpoint),
         }
     }
 
@@ -122,6 +131,7 @@ impl PeerState {
         match self {
             Self::WireGuard(_) => true,
             Self::Ipsec(tunnel) => tunnel.is_followed(),
+            Self::OpenVpn(link) => link.follows,
         }
     }
 
@@ -130,6 +140,15 @@ impl PeerState {
         match self {
             Self::WireGuard(_) => true,
             Self::Ipsec(tunnel) => tunnel.follows(known, from),
+            Self::OpenVpn(link) => link.follows,
+        }
+    }
+
+    /// Notes that the endpoint has changed; returns whether the protocol must be told.
+    pub(super) fn note_moved(&self) -> bool {
+        match self {
+            Self::WireGuard(_) | Self::Ipsec(_) => false,
+            Self::OpenVpn(link) => link.note_moved(),
         }
     }
 
@@ -143,6 +162,10 @@ impl PeerState {
                 false
             }
             Self::Ipsec(_) => false,
+            Self::OpenVpn(link) => {
+                link.note_sent(now);
+                false
+            }
         }
     }
 
@@ -152,6 +175,10 @@ impl PeerState {
         match self {
             Self::WireGuard(activity) => activity.received(now, with_data),
             Self::Ipsec(_) => false,
+            Self::OpenVpn(link) => {
+                link.note_received(now);
+                false
+            }
         }
     }
 }
@@ -162,6 +189,8 @@ pub(super) struct Room {
     pub(super) largest: usize,
     /// Longer packets cause fragmentation of the outer packet; an inner packet that forbids fragmentation gets an ICMP error.
     pub(super) usual: usize,
+    /// TCP segments are clamped to packets of this length.
+    pub(super) fitting: usize,
     /// The bits of the DS field that are copied to the outer header.
     pub(super) ds_mask: u8,
     /// Whether the MSS of TCP connections is clamped.

@@ -54,5 +54,5 @@ pub(super) fn room(protection: &Protection, endpoint: &Endpoint) -> Room {
     let most = MAXIMUM - if endpoint.remote.is_ipv4() { Ipv4Header::LENGTH } else { 0 };
     let largest = protection.largest(most - UdpHeader::LENGTH);
     // The DSCP is not copied, as in other implementations: it would reveal the kind of traffic.
-    Room { largest, usual: largest, ds_mask: ecn::MASK, clamps_mss: false, whole: false }
+    Room { largest, usual: largest, fitting: largest, ds_mask: ecn::MASK, clamps_mss: false, whole: false }
 }
