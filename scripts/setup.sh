@@ -29,6 +29,8 @@ case $part in
     # ESP as others make it; a responder of OCSP.
     packages+=(python3-scapy python3-cryptography openssl)
     packages+=("${strongswan[@]}" strongswan-pki)
+    # The other end of our OpenVPN.
+    packages+=(openvpn)
     ;;
   *) echo "usage: $0 demo|test|bench" >&2; exit 2 ;;
 esac

@@ -23,6 +23,7 @@ mod log;
 mod machine;
 mod manual;
 mod monitor;
+mod openvpn;
 mod operational;
 mod output;
 mod passphrase;
@@ -110,6 +111,9 @@ enum Verb {
     /// Serve the API over HTTPS for a daemon, which sends orders by the socket that is the standard input
     #[command(hide = true)]
     HttpsServer(https::Arguments),
+    /// Serve one OpenVPN interface, for tests and benchmarks
+    #[command(hide = true)]
+    OpenvpnInterface(openvpn::Arguments),
     /// Serve one WireGuard interface, to be configured with wg and wg-quick
     Wireguard(wireguard::Arguments),
 }
@@ -150,6 +154,7 @@ fn main() -> ExitCode {
         Verb::MachineHelper(arguments) => machine::serve(arguments),
         Verb::HttpsServer(arguments) => https::run(arguments),
         Verb::Archiver(arguments) => archiver::serve(&arguments),
+        Verb::OpenvpnInterface(arguments) => openvpn::run(arguments),
         Verb::Wireguard(arguments) => wireguard::run(arguments),
     };
     match outcome {

@@ -22,6 +22,7 @@ pub mod host;
 pub mod https;
 pub mod ipsec;
 pub mod machine;
+pub mod openvpn;
 pub mod rights;
 pub mod service;
 pub mod tunnel_interface;

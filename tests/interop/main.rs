@@ -8,6 +8,9 @@ mod machine;
 #[path = "../netns/manual.rs"]
 #[allow(dead_code)]
 mod manual;
+mod openvpn;
+#[path = "../netns/openvpn_ends.rs"]
+mod openvpn_ends;
 mod plain_kernel;
 mod strongswan;
 #[path = "../netns/support.rs"]

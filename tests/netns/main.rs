@@ -17,6 +17,8 @@ mod marked;
 mod measurements;
 mod names;
 mod nat;
+mod openvpn;
+mod openvpn_ends;
 mod operational;
 mod operator;
 mod reload;

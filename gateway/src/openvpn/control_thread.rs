@@ -1,0 +1,439 @@
+//! The control thread: one thread an interface that owns the protocol, with TLS and the admission of clients.
+//!
+//! It serves, in this order: commands, data path events, timers, and control packets from the network. The network can only
+//! fill the bounded queue of these packets. The thread has a lower priority than the data path.
+//!
+//! ```text
+//! commands ──> link, show, stop ────┐
+//! events, timers, packets ──────────┴──> side: server or client ──> actions (send, install, admit, report)
+//! ```
+
+mod actions;
+mod client;
+mod server;
+mod show;
+
+use super::options::Network;
+use super::settings::{Role, Settings};
+use crate::datapath::DataPathEvent;
+use crate::datapath::protocol::PeerState;
+use crate::datapath::punt::{Datagram, Punt};
+use crate::datapath::staging::Budget;
+use crate::datapath::tables::Peer;
+use crate::datapath::worker::Shared;
+use crate::tunnel_interface::binding::Binding;
+use crate::tunnel_interface::sender::Sender;
+use client::ClientSide;
+use crossbeam_channel::{Receiver, Select, TryRecvError};
+use crypto::{Engine, Random};
+use ipnet::IpNet;
+use packet::{DropCounters, DropReason};
+use port::{Transmit, Wake};
+use server::ServerSide;
+pub use show::{Session, Snapshot};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tunnel::openvpn::action::SessionNumber;
+use tunnel::openvpn::negotiate::DataCipher;
+use tunnel::openvpn::{Cause, Outbox};
+use tunnel::wireguard::AllowedIps;
+use tunnel::{Now, PeerId, Time};
+
+/// Control packets served before anything else gets its turn.
+const TURN: usize = 16;
+/// How often binding a port is tried again after a failure when the interface came up.
+const REBIND: Duration = Duration::from_secs(1);
+/// Lines of the log about sessions that have not authenticated: one in this time.
+const UNAUTHENTICATED_LINES: Duration = Duration::from_secs(1);
+
+/// A request of control.
+pub enum Command {
+    /// Show the sessions.
+    Snapshot(tokio::sync::oneshot::Sender<Snapshot>),
+    /// The interface went up or down, or has another MTU.
+    Link {
+        /// Whether it is up.
+        up: bool,
+        /// Its MTU.
+        mtu: usize,
+    },
+    /// Tell the peers, and stop the thread.
+    Stop,
+}
+
+/// What the thread tells the owner of the interface.
+#[derive(Debug)]
+pub enum Report {
+    /// A server has given us this network.
+    Configured(Network),
+}
+
+/// The queues that the control thread serves.
+pub struct Inbox {
+    /// From control.
+    pub commands: Receiver<Command>,
+    /// From the data path.
+    pub datapath_events: Receiver<DataPathEvent>,
+    /// From the network, by way of the data path.
+    pub datagrams: Receiver<Datagram>,
+    /// The sending end of `datagrams`, which keeps it open when the worker ends first.
+    pub punt: Punt,
+}
+
+/// The parts of a control thread.
+pub struct Parts<T> {
+    /// The name of the interface.
+    pub name: String,
+    /// What it is to do.
+    pub settings: Settings,
+    /// Makes keys for the data path.
+    pub engine: Arc<dyn Engine>,
+    /// Makes session IDs.
+    pub random: Box<dyn Random>,
+    /// The tables and queues of the workers.
+    pub shared: Shared,
+    /// Sends outside.
+    pub outside: T,
+    /// Wakes the worker that sends outside.
+    pub outbound_wake: Arc<Wake>,
+    /// The drop counters.
+    pub drops: Arc<DropCounters>,
+    /// Binds the sockets.
+    pub binding: Binding,
+    /// The queues to serve.
+    pub inbox: Inbox,
+    /// Where the owner of the interface is told what a server has given us.
+    pub reports: mpsc::UnboundedSender<Report>,
+}
+
+/// The control thread.
+pub struct ControlThread<T> {
+    side: Side,
+    shared: Shared,
+    drops: Arc<DropCounters>,
+    sender: Sender<T>,
+    outbound_wake: Arc<Wake>,
+    binding: Binding,
+    inbox: Inbox,
+    reports: mpsc::UnboundedSender<Report>,
+    /// The sessions that are connected.
+    sessions: BTreeMap<SessionNumber, Entry>,
+    routes: AllowedIps<SessionNumber>,
+    /// Whether `routes` has changed since it was published.
+    is_rerouted: bool,
+    /// The budget for staged packets.
+    budget: Budget,
+    is_running: bool,
+    /// When to try to bind again.
+    rebind: Option<Time>,
+    /// See [`Settings::mssfix`].
+    fitting: Option<usize>,
+    /// The name of the interface, for the log.
+    name: String,
+    unauthenticated: Lines,
+}
+
+/// A connected session.
+struct Entry {
+    peer: Arc<Peer>,
+    cipher: DataCipher,
+    since: Time,
+    /// The prefixes that lead to it.
+    prefixes: Vec<IpNet>,
+}
+
+/// What the thread is.
+enum Side {
+    Server(Box<ServerSide>),
+    Client(Box<ClientSide>),
+}
+
+/// The number of a session, as the data path knows it.
+fn peer_id(session: SessionNumber) -> PeerId {
+    PeerId::new(session.into())
+}
+
+/// Bounds the lines of the log that unauthenticated sources cause.
+#[derive(Default)]
+struct Lines {
+    last: Option<Time>,
+    left_out: u64,
+}
+
+impl Lines {
+    /// How many lines were left out before this one; `None` if this one is left out, too.
+    fn take(&mut self, now: Time) -> Option<u64> {
+        if self.last.is_some_and(|last| now - last < UNAUTHENTICATED_LINES) {
+            self.left_out += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+impl<T: Transmit> ControlThread<T> {
+    /// A control thread without sessions, for an interface that is down.
+    pub fn new(parts: Parts<T>) -> Self {
+        let Parts { name, settings, engine, random, shared, outside, .. } = parts;
+        let Parts { outbound_wake, drops, mut binding, inbox, reports, .. } = parts;
+        // Nothing is bound yet, so that nothing can be refused.
+        let _ = binding.set_port(settings.port).and_then(|()| binding.set_fwmark(settings.fwmark));
+        let side = match settings.role {
+            Role::Server(server) => Side::Server(Box::new(ServerSide::new(*server, engine, random))),
+            Role::Client(client) => Side::Client(Box::new(ClientSide::new(*client, engine, random))),
+        };
+        Self {
+            side,
+            sender: Sender::new(shared.clone(), outside, Arc::clone(&drops)),
+            shared,
+            drops,
+            outbound_wake,
+            binding,
+            inbox,
+            reports,
+            sessions: BTreeMap::new(),
+            routes: AllowedIps::default(),
+            is_rerouted: false,
+            budget: Budget::default(),
+            is_running: false,
+            rebind: None,
+            fitting: settings.mssfix.map(usize::from),
+            name,
+            unauthenticated: Lines::default(),
+        }
+    }
+
+    /// Serves until a command stops it, or until the senders of commands are gone.
+    pub fn run(mut self) {
+        loop {
+            loop {
+                match self.inbox.commands.try_recv() {
+                    Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return self.end_all(),
+                    Ok(command) => self.command(command),
+                    Err(TryRecvError::Empty) => break,
+                }
+            }
+            for datapath_event in self.inbox.datapath_events.clone().try_iter() {
+                self.datapath_event(datapath_event);
+            }
+            self.timers();
+            let mut served = 0;
+            while served < TURN {
+                let Ok(datagram) = self.inbox.datagrams.try_recv() else { break };
+                self.datagram(&datagram);
+                served += 1;
+            }
+            if served == 0 {
+                self.wait();
+            }
+        }
+    }
+
+    /// Waits for work; may return without any.
+    fn wait(&self) {
+        let next = [self.side.next_timeout(), self.rebind].into_iter().flatten().min();
+        let mut select = Select::new();
+        select.recv(&self.inbox.commands);
+        select.recv(&self.inbox.datapath_events);
+        select.recv(&self.inbox.datagrams);
+        match next {
+            Some(at) => _ = select.ready_timeout(at - self.shared.clock.monotonic()),
+            None => _ = select.ready(),
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            // An answer that cannot be delivered is dropped: the caller has given up.
+            Command::Snapshot(reply) => _ = reply.send(self.snapshot()),
+            Command::Link { up, mtu } => self.link(up, mtu),
+            Command::Stop => {}
+        }
+    }
+
+    fn link(&mut self, up: bool, mtu: usize) {
+        self.shared.tables.mtu.store(mtu, Ordering::Relaxed);
+        if up == self.is_running {
+            return;
+        }
+        self.is_running = up;
+        if up {
+            self.start(self.shared.clock.now());
+        } else {
+            self.end_all();
+            self.binding.close();
+            self.rebind = None;
+        }
+    }
+
+    fn start(&mut self, now: Now) {
+        match self.binding.open() {
+            Ok(()) => {
+                self.rebind = None;
+                self.call(now, |side, out| side.start(now, out));
+            }
+            Err(error) => {
+                tracing::error!("interface {}: {error}", self.name);
+                self.rebind = Some(now.monotonic + REBIND);
+            }
+        }
+    }
+
+    /// Ends all sessions, and tells the peers.
+    fn end_all(&mut self) {
+        let now = self.shared.clock.now();
+        let sessions: Vec<SessionNumber> = self.sessions.keys().copied().collect();
+        self.call(now, |side, out| side.stop(now, &sessions, out));
+    }
+
+    fn datapath_event(&mut self, datapath_event: DataPathEvent) {
+        let now = self.shared.clock.now();
+        match datapath_event {
+            DataPathEvent::Renewal(peer) => {
+                if let Some(session) = self.session(peer) {
+                    self.call(now, |side, out| side.renew(now, session, out));
+                }
+            }
+            DataPathEvent::Confirmed(index) => {
+                let peer = self.shared.tables.session(index).map(|session| session.peer.id);
+                if let Some(session) = peer.and_then(|peer| self.session(peer)) {
+                    self.call(now, |side, out| side.confirm(now, session, index, out));
+                }
+            }
+            DataPathEvent::Moved(peer) => self.moved(peer),
+            // A session without a key has ended, or is about to have one. Timers look at the activity when they are due.
+            DataPathEvent::NoKey(_) | DataPathEvent::Activity(_) => {}
+        }
+    }
+
+    /// A client has moved: its control packets come from there, too.
+    fn moved(&mut self, peer: PeerId) {
+        let Some(session) = self.session(peer) else { return };
+        let Some(entry) = self.sessions.get(&session) else { return };
+        let PeerState::OpenVpn(link) = &entry.peer.state else { return };
+        // Before the endpoint is read: a later move is told again.
+        link.forget_moved();
+        let Some(endpoint) = entry.peer.endpoint.load_full() else { return };
+        if let Side::Server(server) = &mut self.side {
+            tracing::info!("interface {}: {} is at {endpoint} now", self.name, server.name_of(session));
+            server.core.handle_move(session, endpoint.remote);
+        }
+    }
+
+    fn timers(&mut self) {
+        let now = self.shared.clock.now();
+        if self.side.next_timeout().is_some_and(|at| at <= now.monotonic) {
+            self.call(now, |side, out| side.handle_timeout(now, out));
+        }
+        if self.rebind.is_some_and(|at| at <= now.monotonic) {
+            self.start(now);
+        }
+    }
+
+    fn datagram(&mut self, datagram: &Datagram) {
+        let (now, mut out) = (self.shared.clock.now(), Outbox::new());
+        let (from, packet) = (datagram.endpoint.remote, datagram.bytes());
+        let result = match &mut self.side {
+            Side::Server(server) => server.core.handle_packet(now, from, packet, &mut out),
+            Side::Client(client) => client.core.handle_packet(now, from, packet, &mut out),
+        };
+        if let Err(error) = result {
+            tracing::debug!("interface {}: control packet of {from}: {error}", self.name);
+            self.drops.count(DropReason::BadHandshake, 1);
+        }
+        self.carry_out(now, out, Some(datagram.endpoint));
+    }
+
+    /// Calls the protocol, and does what it asks.
+    fn call(&mut self, now: Now, act: impl FnOnce(&mut Side, &mut Outbox)) {
+        let mut out = Outbox::new();
+        act(&mut self.side, &mut out);
+        self.carry_out(now, out, None);
+    }
+
+    /// The session of a peer, if it has not ended.
+    fn session(&self, peer: PeerId) -> Option<SessionNumber> {
+        let found = self.sessions.iter().find(|(_, entry)| entry.peer.id == peer);
+        found.map(|(session, _)| *session)
+    }
+
+    /// Logs the end of a session.
+    fn say_closed(&mut self, session: SessionNumber, was_connected: bool, cause: &Cause) {
+        let now = self.shared.clock.monotonic();
+        let name = &self.name;
+        let whose = match &self.side {
+            Side::Server(server) => server.name_of(session),
+            Side::Client(client) => client.server(),
+        };
+        let is_ours = matches!(self.side, Side::Client(_));
+        if was_connected || is_ours {
+            return tracing::info!("interface {name}: the session with {whose} has ended: {cause}");
+        }
+        if let Some(left_out) = self.unauthenticated.take(now) {
+            tracing::info!("interface {name}: {whose} is not connected: {cause}");
+            if left_out > 0 {
+                tracing::info!("interface {name}: {left_out} such lines were left out");
+            }
+        }
+    }
+}
+
+impl Side {
+    fn start(&mut self, now: Now, out: &mut Outbox) {
+        if let Self::Client(client) = self {
+            client.connect(now, out);
+        }
+    }
+
+    fn stop(&mut self, now: Now, sessions: &[SessionNumber], out: &mut Outbox) {
+        match self {
+            Self::Server(server) => server.stop(now, sessions, out),
+            Self::Client(client) => client.stop(now, out),
+        }
+    }
+
+    fn renew(&mut self, now: Now, session: SessionNumber, out: &mut Outbox) {
+        match self {
+            Self::Server(server) => server.core.handle_renewal(now, session, out),
+            Self::Client(client) => client.core.handle_renewal(now, out),
+        }
+    }
+
+    fn confirm(&mut self, now: Now, session: SessionNumber, index: u32, out: &mut Outbox) {
+        match self {
+            Self::Server(server) => server.core.handle_confirmed(now, session, index, out),
+            Self::Client(client) => client.core.handle_confirmed(now, index, out),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Now, out: &mut Outbox) {
+        match self {
+            Self::Server(server) => server.core.handle_timeout(now, out),
+            Self::Client(client) => client.handle_timeout(now, out),
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        match self {
+            Self::Server(server) => server.core.next_timeout(),
+            Self::Client(client) => client.next_timeout(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unauthenticated_sources_cause_one_line_a_second() {
+        let (mut lines, start) = (Lines::default(), Time::from_nanoseconds(1));
+        let taken: Vec<Option<u64>> =
+            (0..5).map(|step| lines.take(start + Duration::from_millis(step * 400))).collect();
+        assert_eq!(taken, [Some(0), None, None, Some(2), None]);
+    }
+}

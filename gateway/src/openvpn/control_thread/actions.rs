@@ -1,0 +1,155 @@
+//! What the protocol wants done.
+
+use super::{ControlThread, Entry, Report, Side, peer_id};
+use crate::datapath::protocol::{Link, PeerState};
+use crate::datapath::tables::{Order, Peer, Session};
+use crate::openvpn::options;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use packet::Endpoint;
+use port::Transmit;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tunnel::Now;
+use tunnel::openvpn::action::{Request, SessionNumber};
+use tunnel::openvpn::activity::Activity;
+use tunnel::openvpn::negotiate::DataCipher;
+use tunnel::openvpn::{Action, Cause, Outbox};
+
+impl<T: Transmit> ControlThread<T> {
+    /// `source`: where the packet that caused this came from.
+    pub(super) fn carry_out(&mut self, now: Now, out: Outbox, source: Option<Endpoint>) {
+        // A session's first SAs are installed before it is said to be connected.
+        for action in &out {
+            if let Action::Connected { session, address, cipher, activity } = action {
+                self.connected(now, *session, path(source, *address), *cipher, activity);
+            }
+        }
+        let mut asked = Vec::new();
+        for action in out {
+            match action {
+                Action::Transmit { to, packet } => {
+                    let _ = self.sender.message(Some(path(source, to)), &packet, 0);
+                }
+                Action::Authenticate { session, request } => asked.push((session, request)),
+                Action::Configure { options } => self.configured(&options),
+                Action::Connected { .. } => {}
+                Action::Install { session, sa } => {
+                    if let Some(peer) = self.peer(session) {
+                        self.shared.tables.install(Session { sa, peer, selectors: None, transport: None });
+                    }
+                }
+                Action::Use { session, sa } => {
+                    if let Some(peer) = self.peer(session) {
+                        tracing::debug!("interface {}: session {session} sends with a new key", self.name);
+                        peer.use_key(Some(sa));
+                        self.shared.tables.orders.give(&peer, Order::Send, &self.outbound_wake);
+                    }
+                }
+                Action::Retire { index } => self.shared.tables.retire(index),
+                Action::SendInner { session, inner } => {
+                    if let Some(peer) = self.peer(session) {
+                        self.sender.inner(&peer, &inner);
+                    }
+                }
+                Action::Command { command, .. } => {
+                    tracing::debug!("interface {}: the peer sent {command:?}", self.name);
+                }
+                Action::Closed { session, cause } => self.closed(now, session, &cause),
+            }
+        }
+        if std::mem::take(&mut self.is_rerouted) {
+            self.publish();
+        }
+        // After all packets, which must not be overtaken.
+        for (session, request) in asked {
+            self.decide(now, session, &request, source);
+        }
+    }
+
+    fn peer(&self, session: SessionNumber) -> Option<Arc<Peer>> {
+        self.sessions.get(&session).map(|entry| Arc::clone(&entry.peer))
+    }
+
+    /// Decides about a client.
+    fn decide(&mut self, now: Now, session: SessionNumber, request: &Request, source: Option<Endpoint>) {
+        let Side::Server(server) = &mut self.side else { return };
+        let mut out = Outbox::new();
+        server.decide(now, session, request, &mut out);
+        self.carry_out(now, out, source);
+    }
+
+    fn configured(&mut self, pushed: &[String]) {
+        let network = options::parse(pushed);
+        for option in &network.unserved {
+            tracing::warn!("interface {}: the server's option \"{option}\" is not served", self.name);
+        }
+        // When the program ends, the report has no receiver.
+        let _ = self.reports.send(Report::Configured(network));
+    }
+
+    fn connected(
+        &mut self,
+        now: Now,
+        session: SessionNumber,
+        endpoint: Endpoint,
+        cipher: DataCipher,
+        activity: &Arc<Activity>,
+    ) {
+        let (prefixes, follows, whose) = match &self.side {
+            Side::Server(server) => (server.prefixes(session), true, server.name_of(session)),
+            Side::Client(client) => {
+                let all = vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
+                (all, client.float, client.server())
+            }
+        };
+        tracing::info!("interface {}: connected with {whose}, {cipher}", self.name);
+        let state = PeerState::OpenVpn(Link::new(Arc::clone(activity), follows, self.fitting));
+        let peer = Arc::new(Peer::new(peer_id(session), state, self.budget.clone()));
+        peer.endpoint.store(Some(Arc::new(endpoint)));
+        for prefix in &prefixes {
+            self.routes.insert(*prefix, session);
+        }
+        self.is_rerouted = true;
+        let entry = Entry { peer, cipher, since: now.monotonic, prefixes };
+        self.sessions.insert(session, entry);
+        if let Side::Client(client) = &mut self.side {
+            client.connected();
+        }
+        // Before the keys: packets that arrive under them must have a way.
+        self.publish();
+    }
+
+    fn closed(&mut self, now: Now, session: SessionNumber, cause: &Cause) {
+        let entry = self.sessions.remove(&session);
+        self.say_closed(session, entry.is_some(), cause);
+        if let Some(entry) = entry {
+            for prefix in entry.prefixes {
+                // A newer session of the client may have them already.
+                if self.routes.owner(prefix) == Some(&session) {
+                    self.routes.remove(prefix);
+                }
+            }
+            self.is_rerouted = true;
+            entry.peer.use_key(None);
+            entry.peer.endpoint.store(None);
+            self.shared.tables.orders.give(&entry.peer, Order::Drop, &self.outbound_wake);
+        }
+        match &mut self.side {
+            Side::Server(server) => server.closed(session),
+            Side::Client(client) if self.is_running => client.closed(now.monotonic),
+            Side::Client(_) => {}
+        }
+    }
+
+    /// Replaces the route table of the workers in one step.
+    fn publish(&mut self) {
+        self.is_rerouted = false;
+        let routes = self.routes.map(|session| Arc::clone(&self.sessions[session].peer));
+        self.shared.tables.routes.store(Arc::new(routes));
+    }
+}
+
+/// The path to an address: an answer leaves from the local address that the packet was sent to.
+fn path(source: Option<Endpoint>, to: SocketAddr) -> Endpoint {
+    source.filter(|source| source.remote == to).unwrap_or(Endpoint::new(to))
+}

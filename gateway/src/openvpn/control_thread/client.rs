@@ -1,0 +1,131 @@
+//! The side of a client: servers are tried in turn, until one answers.
+
+use crate::openvpn::settings::ClientSettings;
+use crypto::{Engine, Random};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tunnel::openvpn::{Client, Outbox};
+use tunnel::{Now, Time};
+
+/// The time to the next attempt, as in OpenVPN (`connect-retry`).
+const RETRY: Duration = Duration::from_secs(1);
+/// The same time is doubled after so many attempts for each server.
+const QUICK: u32 = 5;
+/// The longest time to the next attempt.
+const SLOWEST: Duration = Duration::from_secs(300);
+
+/// A client, and where it connects to.
+pub(super) struct ClientSide {
+    pub(super) core: Client,
+    /// See [`ClientSettings::float`].
+    pub(super) float: bool,
+    remotes: Vec<SocketAddr>,
+    attempts: Attempts,
+    retry_at: Option<Time>,
+}
+
+/// The attempts to connect: which server is next, and when.
+struct Attempts {
+    servers: u32,
+    /// The number of the attempt, from the first server on.
+    number: u32,
+}
+
+impl Attempts {
+    fn new(servers: usize) -> Self {
+        Self { servers: servers.max(1) as u32, number: 0 }
+    }
+
+    /// The server of this attempt.
+    fn server(&self) -> usize {
+        (self.number % self.servers) as usize
+    }
+
+    /// The session is up: if it ends, the next server is tried soon.
+    fn succeeded(&mut self) {
+        self.number %= self.servers;
+    }
+
+    /// Goes on to the next server; returns how long to wait before.
+    fn failed(&mut self) -> Duration {
+        let rounds = self.number / self.servers;
+        self.number = self.number.wrapping_add(1);
+        (RETRY * 2u32.pow(rounds.saturating_sub(QUICK).min(10))).min(SLOWEST)
+    }
+}
+
+impl ClientSide {
+    pub(super) fn new(settings: ClientSettings, engine: Arc<dyn Engine>, random: Box<dyn Random>) -> Self {
+        let ClientSettings { core, remotes, float } = settings;
+        let attempts = Attempts::new(remotes.len());
+        Self { core: Client::new(core, engine, random), float, remotes, attempts, retry_at: None }
+    }
+
+    /// The server that is tried, or that we are connected with.
+    fn remote(&self) -> Option<SocketAddr> {
+        self.remotes.get(self.attempts.server()).copied()
+    }
+
+    /// The same, for the log.
+    pub(super) fn server(&self) -> String {
+        self.remote().map_or_else(|| "no server".to_owned(), |remote| format!("server {remote}"))
+    }
+
+    pub(super) fn connect(&mut self, now: Now, out: &mut Outbox) {
+        self.retry_at = None;
+        if let Some(remote) = self.remote() {
+            self.core.connect(now, remote, out);
+        }
+    }
+
+    pub(super) fn stop(&mut self, now: Now, out: &mut Outbox) {
+        self.core.stop(now, out);
+        self.retry_at = None;
+    }
+
+    /// The session is up.
+    pub(super) fn connected(&mut self) {
+        self.attempts.succeeded();
+    }
+
+    /// The session has ended, or an attempt has failed.
+    pub(super) fn closed(&mut self, now: Time) {
+        self.retry_at = Some(now + self.attempts.failed());
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Now, out: &mut Outbox) {
+        if self.retry_at.is_some_and(|at| now.monotonic >= at) {
+            return self.connect(now, out);
+        }
+        self.core.handle_timeout(now, out);
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.core.next_timeout().into_iter().chain(self.retry_at).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_tried_in_turn_and_ever_more_slowly() {
+        let mut attempts = Attempts::new(2);
+        let tried: Vec<(usize, u64)> =
+            (0..40).map(|_| (attempts.server(), attempts.failed().as_secs())).collect();
+        assert_eq!(tried[..4], [(0, 1), (1, 1), (0, 1), (1, 1)]);
+        assert_eq!(tried[10..14], [(0, 1), (1, 1), (0, 2), (1, 2)], "after five rounds");
+        assert_eq!(tried[39], (1, 300));
+    }
+
+    #[test]
+    fn after_a_session_that_was_up_the_next_server_is_tried_soon() {
+        let mut attempts = Attempts::new(3);
+        (0..100).for_each(|_| _ = attempts.failed());
+        attempts.succeeded();
+        assert_eq!((attempts.server(), attempts.failed()), (1, RETRY));
+        assert_eq!(Attempts::new(0).server(), 0);
+    }
+}

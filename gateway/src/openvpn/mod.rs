@@ -1,0 +1,17 @@
+//! OpenVPN: its interface, its control thread, and how addresses are given to clients.
+//!
+//! ```text
+//! settings ──> interface ──> control_thread: Server or Client, without I/O, in tunnel/src/openvpn/
+//!                 │              │ actions: sent, installed; clients admitted with addresses of the pool
+//!                 │              └──> Report: the network that a server has given us ──> runner ──> host
+//!                 └──> workers of the data path
+//! ```
+//! TLS and the admission of clients are on the control thread, which carries no packets.
+
+pub mod control_thread;
+pub mod file;
+pub mod interface;
+pub mod options;
+pub mod pool;
+pub mod runner;
+pub mod settings;

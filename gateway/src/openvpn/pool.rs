@@ -1,0 +1,194 @@
+//! The addresses of a server's clients: one number gives an IPv4 and an IPv6 address.
+//!
+//! A client gets the addresses that it had before, if no other client has them, and others get them only when nothing else is
+//! free. Numbers are remembered by common name, so that the pool bounds what is remembered.
+
+use super::settings::ServerNetwork;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use tunnel::openvpn::action::SessionNumber;
+
+/// The first IPv6 address for a client, counted from that of the network: OpenVPN's.
+const FIRST_V6: u128 = 0x1000;
+/// The most addresses that a pool has, as in OpenVPN.
+const MOST: u32 = 65_536;
+
+/// The addresses of a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lease {
+    /// The IPv4 address, if the server has a network.
+    pub v4: Option<Ipv4Addr>,
+    /// The IPv6 address.
+    pub v6: Option<Ipv6Addr>,
+}
+
+impl Lease {
+    /// The addresses as prefixes.
+    pub fn prefixes(&self) -> impl Iterator<Item = IpNet> {
+        let v4 = self.v4.map(|address| IpNet::from(IpAddr::V4(address)));
+        v4.into_iter().chain(self.v6.map(|address| IpNet::from(IpAddr::V6(address))))
+    }
+}
+
+/// All addresses are in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no address is free for the client: choose a larger network")]
+pub struct Exhausted;
+
+/// The pool.
+#[derive(Debug, Default)]
+pub struct Pool {
+    v4: Option<Ipv4Net>,
+    v6: Option<Ipv6Net>,
+    /// Addresses that are given by settings.
+    reserved: BTreeSet<IpAddr>,
+    /// How many numbers there are.
+    size: u32,
+    in_use: BTreeMap<u32, SessionNumber>,
+    by_session: HashMap<SessionNumber, u32>,
+    /// Who had a number last.
+    owners: BTreeMap<u32, String>,
+    by_name: HashMap<String, u32>,
+}
+
+impl Pool {
+    /// All addresses of these networks but the server's, and but those that settings give to a client.
+    pub fn new(network: &ServerNetwork) -> Self {
+        let v4_size = network.v4.map(|v4| {
+            let hosts = u64::from(v4.broadcast().to_bits()) - u64::from(v4.network().to_bits()) + 1;
+            // Network, server and broadcast.
+            u32::try_from(hosts.saturating_sub(3)).unwrap_or(u32::MAX)
+        });
+        let v6_size = network.v6.map(|v6| {
+            let hosts = 1u128.checked_shl(u32::from(128 - v6.prefix_len())).unwrap_or(u128::MAX);
+            u32::try_from(hosts.saturating_sub(FIRST_V6)).unwrap_or(u32::MAX)
+        });
+        let size = v4_size.into_iter().chain(v6_size).min().unwrap_or(0).min(MOST);
+        let given = network
+            .clients
+            .values()
+            .flat_map(|client| client.v4.map(IpAddr::V4).into_iter().chain(client.v6.map(IpAddr::V6)));
+        let reserved = given.collect();
+        Self { v4: network.v4, v6: network.v6, reserved, size, ..Self::default() }
+    }
+
+    /// Gives a session the addresses that the client of this name had last, or free ones.
+    pub fn assign(&mut self, session: SessionNumber, name: &str) -> Result<Lease, Exhausted> {
+        let before = self.by_name.get(name).copied().filter(|number| self.is_free(*number));
+        let is_fresh = |number: &u32| self.is_free(*number) && !self.owners.contains_key(number);
+        let number = before
+            .or_else(|| (0..self.size).find(is_fresh))
+            .or_else(|| (0..self.size).find(|number| self.is_free(*number)))
+            .ok_or(Exhausted)?;
+        if let Some(owner) = self.owners.insert(number, name.to_owned())
+            && owner != name
+        {
+            self.by_name.remove(&owner);
+        }
+        // With `duplicate-cn` it may still have another one, which is then remembered for nobody.
+        if let Some(other) = self.by_name.insert(name.to_owned(), number)
+            && other != number
+        {
+            self.owners.remove(&other);
+        }
+        self.in_use.insert(number, session);
+        self.by_session.insert(session, number);
+        Ok(self.lease(number))
+    }
+
+    /// Takes the addresses of a session back.
+    pub fn release(&mut self, session: SessionNumber) {
+        if let Some(number) = self.by_session.remove(&session) {
+            self.in_use.remove(&number);
+        }
+    }
+
+    fn lease(&self, number: u32) -> Lease {
+        Lease {
+            // The network, and the server.
+            v4: self.v4.map(|v4| Ipv4Addr::from_bits(v4.network().to_bits() + 2 + number)),
+            v6: self.v6.map(|v6| Ipv6Addr::from_bits(v6.network().to_bits() + FIRST_V6 + u128::from(number))),
+        }
+    }
+
+    fn is_free(&self, number: u32) -> bool {
+        let is_reserved = |address| self.reserved.contains(&address);
+        let Lease { v4, v6 } = self.lease(number);
+        number < self.size
+            && !self.in_use.contains_key(&number)
+            && !v4.map(IpAddr::V4).is_some_and(is_reserved)
+            && !v6.map(IpAddr::V6).is_some_and(is_reserved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::ClientOverride;
+    use super::*;
+
+    fn network(v4: &str, v6: Option<&str>) -> ServerNetwork {
+        let v6 = v6.map(|v6| v6.parse().expect("literal"));
+        ServerNetwork { v4: Some(v4.parse().expect("literal")), v6, ..ServerNetwork::default() }
+    }
+
+    fn v4(pool: &mut Pool, session: SessionNumber, name: &str) -> Option<String> {
+        pool.assign(session, name).ok().and_then(|lease| lease.v4).map(|address| address.to_string())
+    }
+
+    #[test]
+    fn clients_get_the_addresses_after_the_servers() {
+        let network = network("10.8.0.0/24", Some("fd00:8::/64"));
+        let own: Vec<String> = network.own().map(|own| own.to_string()).collect();
+        assert_eq!(own, ["10.8.0.1/24", "fd00:8::1/64"]);
+        let mut pool = Pool::new(&network);
+        let lease = pool.assign(7, "berlin").expect("free");
+        assert_eq!(lease.v4, Some([10, 8, 0, 2].into()));
+        assert_eq!(lease.v6, Some("fd00:8::1000".parse().expect("literal")));
+        assert_eq!(v4(&mut pool, 8, "rome").as_deref(), Some("10.8.0.3"));
+    }
+
+    #[test]
+    fn a_client_that_returns_has_its_address_again_until_it_is_needed() {
+        let mut pool = Pool::new(&network("10.8.0.0/29", None));
+        assert_eq!(v4(&mut pool, 1, "a").as_deref(), Some("10.8.0.2"));
+        pool.release(1);
+        assert_eq!(v4(&mut pool, 2, "b").as_deref(), Some("10.8.0.3"), "the first one is remembered for a");
+        assert_eq!(v4(&mut pool, 3, "a").as_deref(), Some("10.8.0.2"));
+        for (session, name) in [(4, "c"), (5, "d"), (6, "e")] {
+            assert!(v4(&mut pool, session, name).is_some());
+        }
+        assert_eq!(pool.assign(7, "f"), Err(Exhausted));
+        pool.release(3);
+        assert_eq!(v4(&mut pool, 8, "f").as_deref(), Some("10.8.0.2"), "nothing else is free");
+        pool.release(2);
+        assert_eq!(v4(&mut pool, 9, "a").as_deref(), Some("10.8.0.3"));
+        assert_eq!(pool.owners.len(), pool.by_name.len());
+    }
+
+    #[test]
+    fn clients_of_one_name_have_addresses_of_their_own() {
+        let mut pool = Pool::new(&network("10.8.0.0/24", None));
+        assert_ne!(v4(&mut pool, 1, "a"), v4(&mut pool, 2, "a"));
+        pool.release(1);
+        pool.release(2);
+        assert_eq!((pool.in_use.len(), pool.by_session.len(), pool.owners.len()), (0, 0, 1));
+    }
+
+    #[test]
+    fn addresses_that_settings_give_are_not_in_the_pool() {
+        let mut network = network("10.8.0.0/29", None);
+        let fixed = ClientOverride { v4: Some([10, 8, 0, 2].into()), ..ClientOverride::default() };
+        network.clients.insert("fixed".to_owned(), fixed);
+        let mut pool = Pool::new(&network);
+        assert_eq!(v4(&mut pool, 1, "a").as_deref(), Some("10.8.0.3"));
+    }
+
+    #[test]
+    fn a_network_without_room_has_no_addresses() {
+        for network in [network("10.8.0.0/30", Some("fd00::/120")), ServerNetwork::default()] {
+            assert_eq!(Pool::new(&network).assign(1, "a"), Err(Exhausted));
+        }
+        assert!(Pool::new(&network("10.8.0.0/30", None)).assign(1, "a").is_ok());
+    }
+}

@@ -1,0 +1,100 @@
+//! What an OpenVPN interface is to do.
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use tunnel::openvpn::{ClientConfiguration, ServerConfiguration};
+
+/// The MTU of the tunnel interface that OpenVPN has by default (`tun-mtu`).
+pub const DEFAULT_MTU: u32 = 1500;
+/// OpenVPN's default of `mssfix`: the outer packets that TCP segments fit in, with their IP header.
+pub const DEFAULT_MSSFIX: u16 = 1492;
+
+/// An interface.
+pub struct Settings {
+    /// Server or client.
+    pub role: Role,
+    /// The UDP port that is bound (`port`, `lport`); 0 for any.
+    pub port: u16,
+    /// The mark of outer packets (`mark`).
+    pub fwmark: u32,
+    /// `tun-mtu`.
+    pub mtu: u32,
+    /// `mssfix`; `None` leaves segments as they are.
+    pub mssfix: Option<u16>,
+}
+
+/// Server or client.
+pub enum Role {
+    /// A server.
+    Server(Box<ServerSettings>),
+    /// A client.
+    Client(Box<ClientSettings>),
+}
+
+/// A server.
+pub struct ServerSettings {
+    /// What the protocol needs.
+    pub core: ServerConfiguration,
+    /// What clients are given.
+    pub network: ServerNetwork,
+}
+
+/// What clients are given, with the topology `subnet`.
+#[derive(Clone, Debug, Default)]
+pub struct ServerNetwork {
+    /// The network of clients; the server has its first address (`server`).
+    pub v4: Option<Ipv4Net>,
+    /// The same for IPv6 (`server-ipv6`).
+    pub v6: Option<Ipv6Net>,
+    /// Networks behind clients, which the kernel routes here (`route`).
+    pub routes: Vec<IpNet>,
+    /// What all clients are told (`push`).
+    pub push: Vec<String>,
+    /// Settings by common name (`client-config-dir`).
+    pub clients: BTreeMap<String, ClientOverride>,
+    /// Whether clients without settings are refused (`ccd-exclusive`).
+    pub requires_override: bool,
+    /// Whether several clients may have one common name (`duplicate-cn`).
+    pub duplicate_names: bool,
+}
+
+/// The settings of one client.
+#[derive(Clone, Debug, Default)]
+pub struct ClientOverride {
+    /// Its address (`ifconfig-push`).
+    pub v4: Option<Ipv4Addr>,
+    /// Its address (`ifconfig-ipv6-push`).
+    pub v6: Option<Ipv6Addr>,
+    /// Networks behind it (`iroute`, `iroute-ipv6`).
+    pub behind: Vec<IpNet>,
+    /// What it is told beside what all are told.
+    pub push: Vec<String>,
+    /// Whether it is refused.
+    pub is_disabled: bool,
+}
+
+/// A client.
+pub struct ClientSettings {
+    /// What the protocol needs.
+    pub core: ClientConfiguration,
+    /// Servers, which are tried in turn (`remote`).
+    pub remotes: Vec<SocketAddr>,
+    /// Whether the server may answer from another address (`float`).
+    pub float: bool,
+}
+
+impl ServerNetwork {
+    /// The addresses of the server, with the networks of clients.
+    pub fn own(&self) -> impl Iterator<Item = IpNet> {
+        let v4 = self.v4.and_then(|network| {
+            let first = network.hosts().next()?;
+            Ipv4Net::new(first, network.prefix_len()).ok().map(IpNet::V4)
+        });
+        let v6 = self.v6.and_then(|network| {
+            let first = Ipv6Addr::from_bits(network.network().to_bits() | 1);
+            Ipv6Net::new(first, network.prefix_len()).ok().map(IpNet::V6)
+        });
+        v4.into_iter().chain(v6)
+    }
+}

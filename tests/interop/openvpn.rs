@@ -1,0 +1,26 @@
+//! With OpenVPN 2.6, which is the client or the server.
+
+use crate::openvpn_ends::{Program, end_to_end, renewals};
+
+const OUR_SERVER: [Program; 2] = [Program::Stock, Program::Ours];
+const OUR_CLIENT: [Program; 2] = [Program::Ours, Program::Stock];
+
+#[test]
+fn our_server_carries_data_of_a_stock_client_and_survives_the_death_of_either_end() {
+    end_to_end(OUR_SERVER);
+}
+
+#[test]
+fn our_client_carries_data_of_a_stock_server_and_survives_the_death_of_either_end() {
+    end_to_end(OUR_CLIENT);
+}
+
+#[test]
+fn our_server_loses_nothing_when_keys_of_a_stock_client_are_renewed() {
+    renewals(OUR_SERVER);
+}
+
+#[test]
+fn our_client_loses_nothing_when_keys_of_a_stock_server_are_renewed() {
+    renewals(OUR_CLIENT);
+}

@@ -1,0 +1,269 @@
+//! OpenVPN's ends in two namespaces, ours or OpenVPN itself: a server at `b`, a client at `a`, AES-256-GCM and tls-crypt.
+
+use crate::support::{PATIENCE, answers, postern, skip, tcp_arrives_whole};
+use lab::{Lab, Process, wait_until};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    IsCa, KeyPair, KeyUsagePurpose,
+};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A program that speaks OpenVPN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    Ours,
+    Stock,
+}
+
+/// The addresses inside of the tunnel: of the client, and of the server.
+pub const CLIENT: &str = "10.9.0.2";
+pub const SERVER: &str = "10.9.0.1";
+const CLIENT_V6: &str = "fd09::1000";
+const SERVER_V6: &str = "fd09::1";
+
+/// The client is the first.
+pub struct Ends {
+    pub lab: Lab,
+    programs: [Program; 2],
+    processes: [Process; 2],
+    /// How often data keys are renewed, if not after an hour.
+    renegotiate_seconds: Option<u64>,
+    files: TempDir,
+}
+
+const CLIENT_END: usize = 0;
+const SERVER_END: usize = 1;
+const SITES: [&str; 2] = ["a", "b"];
+
+impl Ends {
+    /// Starts both ends, and waits until they reach each other; without root or OpenVPN, says that the test is skipped.
+    pub fn start(programs: [Program; 2], renegotiate_seconds: Option<u64>) -> Option<Self> {
+        if programs.contains(&Program::Stock) && !lab::has_program("/usr/sbin/openvpn") {
+            skip("needs openvpn");
+            return None;
+        }
+        let mut lab = crate::support::sites()?;
+        let files = tempfile::tempdir().expect("a directory");
+        write_keys(&files);
+        let processes = [CLIENT_END, SERVER_END].map(|end| {
+            let interface = lab.interface(["oc", "os"][end]);
+            run(&mut lab, &files, programs[end], end, &interface, renegotiate_seconds)
+        });
+        let ends = Self { lab, programs, processes, renegotiate_seconds, files };
+        ends.wait_until_connected();
+        Some(ends)
+    }
+
+    /// Both ends reach each other.
+    pub fn wait_until_connected(&self) {
+        let connected = wait_until(PATIENCE, || self.is_connected());
+        assert!(connected.is_ok(), "{}", self.logs());
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.lab.run("a", "ping", &["-c", "1", "-W", "1", SERVER]).is_ok()
+    }
+
+    /// IPv4, IPv6 and TCP go both ways.
+    pub fn carries_everything(&self) {
+        for (from, to, address, address_v6) in [("a", "b", SERVER, SERVER_V6), ("b", "a", CLIENT, CLIENT_V6)]
+        {
+            assert!(answers(&self.lab, from, address_v6), "{}", self.logs());
+            for address in [address, address_v6] {
+                tcp_arrives_whole(&self.lab, from, to, address, 8 << 20)
+                    .unwrap_or_else(|error| panic!("{error}\n{}", self.logs()));
+            }
+        }
+    }
+
+    /// Kills one end, and starts it again.
+    pub fn kill(&mut self, end: usize) {
+        self.lab.kill(self.processes[end], Signal::KILL);
+        let interface = self.lab.interface(["oc", "os"][end]);
+        let (program, renegotiate) = (self.programs[end], self.renegotiate_seconds);
+        self.processes[end] = run(&mut self.lab, &self.files, program, end, &interface, renegotiate);
+    }
+
+    fn log(&self, end: usize) -> String {
+        std::fs::read_to_string(self.files.path().join(format!("{end}.log"))).unwrap_or_default()
+    }
+
+    fn logs(&self) -> String {
+        let logs = [CLIENT_END, SERVER_END].map(|end| {
+            let log = self.log(end);
+            let lines: Vec<&str> = log.lines().rev().take(60).collect();
+            format!(
+                "{:?} {}:\n{}\n",
+                self.programs[end],
+                SITES[end],
+                lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+            )
+        });
+        logs.concat()
+    }
+
+    /// How many data keys an end has used to send.
+    fn keys(&self, end: usize) -> usize {
+        let line = match self.programs[end] {
+            Program::Ours => "sends with a new key",
+            Program::Stock => "Outgoing Data Channel: Cipher 'AES-256-GCM'",
+        };
+        self.log(end).matches(line).count()
+    }
+}
+
+/// Data goes through both ways; a killed end comes back.
+pub fn end_to_end(programs: [Program; 2]) {
+    let Some(mut ends) = Ends::start(programs, None) else { return };
+    ends.carries_everything();
+    for end in [CLIENT_END, SERVER_END] {
+        ends.kill(end);
+        // Until the other end has noticed, its packets may be lost.
+        std::thread::sleep(Duration::from_millis(500));
+        ends.wait_until_connected();
+    }
+    ends.carries_everything();
+}
+
+/// No packet is lost although keys are renewed every ten seconds.
+pub fn renewals(programs: [Program; 2]) {
+    const SECONDS: u32 = 35;
+    const EACH: u32 = 50;
+    let Some(ends) = Ends::start(programs, Some(10)) else { return };
+    let before = [CLIENT_END, SERVER_END].map(|end| ends.keys(end));
+    let count = (SECONDS * EACH).to_string();
+    let arguments = ["-q", "-i", "0.02", "-W", "2", "-c", &count, SERVER];
+    let report =
+        ends.lab.run("a", "ping", &arguments).unwrap_or_else(|error| panic!("{error}\n{}", ends.logs()));
+    assert!(report.contains(" 0% packet loss"), "{report}\n{}", ends.logs());
+    for end in [CLIENT_END, SERVER_END] {
+        let renewed = ends.keys(end) - before[end];
+        assert!(renewed >= 2, "{renewed} renewals\n{}", ends.logs());
+    }
+    ends.carries_everything();
+}
+
+/// Starts one end.
+fn run(
+    lab: &mut Lab,
+    files: &TempDir,
+    program: Program,
+    end: usize,
+    interface: &str,
+    renegotiate_seconds: Option<u64>,
+) -> Process {
+    let log = File::options().create(true).append(true).open(files.path().join(format!("{end}.log")));
+    let log = log.expect("created");
+    let mut command = match program {
+        Program::Ours => {
+            let settings = settings(files, end, interface, renegotiate_seconds);
+            let path = files.path().join(format!("{end}.json"));
+            std::fs::write(&path, settings.to_string()).expect("written");
+            let mut command = lab.command(SITES[end], postern());
+            command.arg("openvpn-interface").arg(path).env("LOG_LEVEL", "debug");
+            command
+        }
+        Program::Stock => {
+            let mut command = lab.command(SITES[end], "openvpn");
+            command.args(stock_arguments(files, end, interface, renegotiate_seconds));
+            command
+        }
+    };
+    command.stdout(log.try_clone().expect("duplicated")).stderr(log);
+    lab.start(&mut command).expect("it starts")
+}
+
+fn path(files: &TempDir, name: &str) -> PathBuf {
+    files.path().join(name)
+}
+
+fn settings(files: &TempDir, end: usize, interface: &str, renegotiate_seconds: Option<u64>) -> Value {
+    let own = ["client", "server"][end];
+    let mut settings = json!({
+        "interface": interface,
+        "ca": path(files, "ca.pem"),
+        "certificate": path(files, &format!("{own}.pem")),
+        "key": path(files, &format!("{own}.key")),
+        "tls_crypt": path(files, "static.key"),
+        "ciphers": ["AES-256-GCM"],
+        "renegotiate_seconds": renegotiate_seconds,
+    });
+    if end == SERVER_END {
+        settings["port"] = json!(1194);
+        settings["server"] = json!({
+            "network": "10.9.0.0/24",
+            "network_v6": "fd09::/64",
+            "ping_seconds": 1,
+            "ping_restart_seconds": 4,
+        });
+    } else {
+        settings["client"] = json!({ "remotes": ["192.168.77.2:1194"] });
+    }
+    settings
+}
+
+fn stock_arguments(
+    files: &TempDir,
+    end: usize,
+    interface: &str,
+    renegotiate_seconds: Option<u64>,
+) -> Vec<String> {
+    let own = ["client", "server"][end];
+    let file = |name: &str| path(files, name).to_string_lossy().into_owned();
+    let mut line = format!(
+        "--dev {interface} --dev-type tun --proto udp --disable-dco --verb 4 --data-ciphers AES-256-GCM --ca {} --cert {} --key {} --tls-crypt {}",
+        file("ca.pem"),
+        file(&format!("{own}.pem")),
+        file(&format!("{own}.key")),
+        file("static.key")
+    );
+    if let Some(seconds) = renegotiate_seconds {
+        line += &format!(" --reneg-sec {seconds}");
+    }
+    line += if end == SERVER_END {
+        " --server 10.9.0.0 255.255.255.0 --server-ipv6 fd09::/64 --topology subnet --dh none --port 1194 \
+         --keepalive 1 4 --remote-cert-tls client"
+    } else {
+        " --client --nobind --remote 192.168.77.2 1194 --remote-cert-tls server"
+    };
+    line.split_ascii_whitespace().map(str::to_owned).collect()
+}
+
+/// A CA, certificates of both ends, and a key of tls-crypt.
+fn write_keys(files: &TempDir) {
+    let named = |name: &str| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params
+    };
+    let mut params = named("Test CA");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("works")).expect("valid");
+    let write = |name: &str, text: String| std::fs::write(path(files, name), text).expect("written");
+    write("ca.pem", authority.pem());
+    for (name, purpose) in
+        [("client", ExtendedKeyUsagePurpose::ClientAuth), ("server", ExtendedKeyUsagePurpose::ServerAuth)]
+    {
+        let mut params = named(name);
+        params.extended_key_usages = vec![purpose];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate().expect("works");
+        write(&format!("{name}.pem"), params.signed_by(&key, &authority).expect("valid").pem());
+        write(&format!("{name}.key"), key.serialize_pem());
+    }
+    let lines: Vec<String> = (0..16u8).map(|line| format!("{line:02x}").repeat(16)).collect();
+    write(
+        "static.key",
+        format!(
+            "-----BEGIN OpenVPN Static key V1-----\n{}\n-----END OpenVPN Static key V1-----\n",
+            lines.join("\n")
+        ),
+    );
+}
