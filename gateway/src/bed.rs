@@ -3,7 +3,7 @@
 
 use crate::clock::Clock;
 use crate::datapath::DataPathEvent;
-use crate::datapath::protocol::{PeerState, Protocol, Tunnel};
+use crate::datapath::protocol::{self, PeerState, Protocol, Tunnel};
 use crate::datapath::punt::{Datagram, Punt};
 use crate::datapath::staging::Budget;
 use crate::datapath::tables::{Peer, Session, Tables};
@@ -22,10 +22,12 @@ use std::sync::Arc;
 use tunnel::esp::{
     self, ChildSa, Half, Mode, Policies, Policy, Processing, Selectors, TrafficSelector, Transform,
 };
+use tunnel::openvpn::data::{AeadData, DataKey, Header};
+use tunnel::openvpn::limits::PORT;
 use tunnel::sa::Lifetime;
 use tunnel::wireguard::limits::REJECT_AFTER_MESSAGES;
 use tunnel::wireguard::{Activity, AllowedIps, Device};
-use tunnel::{InboundSa, OutboundSa, PeerId, Time};
+use tunnel::{InboundSa, OutboundSa, PeerId, Protection, Time};
 
 /// How much a worker of the bed carries at once.
 const BATCH_BYTES: usize = 512 * 1024;
@@ -102,6 +104,31 @@ impl Ends {
     }
 }
 
+/// The peer ID and the key ID of OpenVPN's data packets.
+const OPENVPN: Header = Header::V2 { key_id: 0, peer_id: INDEX };
+
+impl Ends {
+    /// A session of OpenVPN with AES-256-GCM, whose endpoint follows authentic packets if `follows`. `fitting`: the outer
+    /// packets that TCP segments fit in.
+    pub fn openvpn(
+        engine: &dyn Engine,
+        lifetime: Lifetime,
+        follows: bool,
+        fitting: Option<usize>,
+    ) -> Result<Self, LoadError> {
+        let tables = Arc::new(Tables::new(Protocol::OpenVpn, 1500));
+        let key = engine.load(Cipher::Aes256Gcm, &[7; 32])?;
+        let data = || Protection::OpenVpn(DataKey::Aead(AeadData::new(Arc::clone(&key), [9; 8], OPENVPN)));
+        let state = PeerState::OpenVpn(protocol::Link::new(Arc::default(), follows, fitting));
+        let peer = Arc::new(Peer::new(PeerId::new(1), state, Budget::default()));
+        peer.endpoint.store(Some(Arc::new(Endpoint::new(SocketAddr::from(([192, 0, 2, 2], PORT))))));
+        peer.sending.store(Some(Arc::new(OutboundSa::new(data(), OPENVPN.word(), lifetime))));
+        let sa = Arc::new(InboundSa::new(data(), OPENVPN.word(), lifetime, false));
+        tables.install(Session { sa, peer: Arc::clone(&peer), selectors: None, transport: None });
+        Ok(Self { tables, peer })
+    }
+}
+
 /// A pair of ESP SAs that are each other's other side, for all packets.
 pub fn child(transform: Transform, extended_sequence: bool, mode: Mode) -> ChildSa {
     let half = || Half {
@@ -119,7 +146,7 @@ pub fn child(transform: Transform, extended_sequence: bool, mode: Mode) -> Child
 }
 
 /// A lifetime that does not end.
-const FOR_EVER: Lifetime = Lifetime {
+pub const FOR_EVER: Lifetime = Lifetime {
     renew: None,
     renew_sequence: u64::MAX,
     expires: Time::from_nanoseconds(u64::MAX),
