@@ -1,6 +1,6 @@
 //! With OpenVPN 2.6, which is the client or the server.
 
-use crate::openvpn_ends::{Program, end_to_end, renewals};
+use crate::openvpn_ends::{Program, end_to_end, moves, renewals, two_clients};
 
 const OUR_SERVER: [Program; 2] = [Program::Stock, Program::Ours];
 const OUR_CLIENT: [Program; 2] = [Program::Ours, Program::Stock];
@@ -23,4 +23,14 @@ fn our_server_loses_nothing_when_keys_of_a_stock_client_are_renewed() {
 #[test]
 fn our_client_loses_nothing_when_keys_of_a_stock_server_are_renewed() {
     renewals(OUR_CLIENT);
+}
+
+#[test]
+fn a_stock_client_that_moves_keeps_its_session() {
+    moves(Program::Stock);
+}
+
+#[test]
+fn a_stock_client_and_one_of_ours_reach_each_other() {
+    two_clients(Program::Stock);
 }

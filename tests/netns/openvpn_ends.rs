@@ -1,6 +1,6 @@
-//! OpenVPN's ends in two namespaces, ours or OpenVPN itself: a server at `b`, a client at `a`, AES-256-GCM and tls-crypt.
+//! OpenVPN's ends in two namespaces, ours or OpenVPN itself: a server at `b`, clients at `a` and `c`, AES-256-GCM and tls-crypt.
 
-use crate::support::{PATIENCE, answers, postern, skip, tcp_arrives_whole};
+use crate::support::{PATIENCE, answers, dropped, postern, sites_and, skip, tcp_arrives_whole};
 use lab::{Lab, Process, wait_until};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
@@ -23,6 +23,7 @@ pub enum Program {
 /// The addresses inside of the tunnel: of the client, and of the server.
 pub const CLIENT: &str = "10.9.0.2";
 pub const SERVER: &str = "10.9.0.1";
+const OTHER: &str = "10.9.0.3";
 const CLIENT_V6: &str = "fd09::1000";
 const SERVER_V6: &str = "fd09::1";
 
@@ -38,7 +39,12 @@ pub struct Ends {
 
 const CLIENT_END: usize = 0;
 const SERVER_END: usize = 1;
-const SITES: [&str; 2] = ["a", "b"];
+const OTHER_END: usize = 2;
+const SITES: [&str; 3] = ["a", "b", "c"];
+const NAMES: [&str; 3] = ["client", "server", "other"];
+const INTERFACES: [&str; 3] = ["oc", "os", "ox"];
+/// Where a client finds the server.
+const REMOTES: [&str; 3] = ["192.168.77.2", "", "192.168.78.2"];
 
 impl Ends {
     /// Starts both ends, and waits until they reach each other; without root or OpenVPN, says that the test is skipped.
@@ -47,11 +53,11 @@ impl Ends {
             skip("needs openvpn");
             return None;
         }
-        let mut lab = crate::support::sites()?;
+        let mut lab = sites_and(&["c"])?;
         let files = tempfile::tempdir().expect("a directory");
         write_keys(&files);
         let processes = [CLIENT_END, SERVER_END].map(|end| {
-            let interface = lab.interface(["oc", "os"][end]);
+            let interface = lab.interface(INTERFACES[end]);
             run(&mut lab, &files, programs[end], end, &interface, renegotiate_seconds)
         });
         let ends = Self { lab, programs, processes, renegotiate_seconds, files };
@@ -84,7 +90,7 @@ impl Ends {
     /// Kills one end, and starts it again.
     pub fn kill(&mut self, end: usize) {
         self.lab.kill(self.processes[end], Signal::KILL);
-        let interface = self.lab.interface(["oc", "os"][end]);
+        let interface = self.lab.interface(INTERFACES[end]);
         let (program, renegotiate) = (self.programs[end], self.renegotiate_seconds);
         self.processes[end] = run(&mut self.lab, &self.files, program, end, &interface, renegotiate);
     }
@@ -148,6 +154,41 @@ pub fn renewals(programs: [Program; 2]) {
     ends.carries_everything();
 }
 
+/// The client at `a` gets another address, and stays in its session, whose keys are renewed there. The server is ours.
+pub fn moves(client: Program) {
+    const MOVED: &str = "192.168.77.9";
+    let Some(ends) = Ends::start([client, Program::Ours], Some(10)) else { return };
+    let sessions = |ends: &Ends| ends.log(SERVER_END).matches("connected with client").count();
+    let before = sessions(&ends);
+    ends.lab.ip("a", "address delete 192.168.77.1/24 dev outside").expect("it has it");
+    ends.lab.ip("a", &format!("address add {MOVED}/24 dev outside")).expect("it is free");
+    ends.wait_until_connected();
+    // The control thread is told after the data path.
+    let told = || ends.log(SERVER_END).contains(&format!("client client is at {MOVED}"));
+    assert!(wait_until(PATIENCE, told).is_ok(), "{}", ends.logs());
+    let keys = ends.keys(SERVER_END);
+    let renewed = wait_until(PATIENCE, || ends.keys(SERVER_END) > keys);
+    assert!(renewed.is_ok() && sessions(&ends) == before, "{}", ends.logs());
+    assert!(ends.is_connected(), "{}", ends.logs());
+}
+
+/// A second client of ours has an address of its own, reaches the first one, and sends from no other address.
+pub fn two_clients(first: Program) {
+    let Some(mut ends) = Ends::start([first, Program::Ours], None) else { return };
+    ends.lab
+        .connect(("c", "outside", "192.168.78.1/24"), ("b", "further", "192.168.78.2/24"))
+        .expect("veth exists");
+    ends.lab.run("b", "sysctl", &["-qw", "net.ipv4.ip_forward=1"]).expect("root may");
+    let interface = ends.lab.interface(INTERFACES[OTHER_END]);
+    run(&mut ends.lab, &ends.files, Program::Ours, OTHER_END, &interface, None);
+    let reached = wait_until(PATIENCE, || ends.lab.run("c", "ping", &["-c", "1", "-W", "1", SERVER]).is_ok());
+    assert!(reached.is_ok(), "{}\n{}", ends.logs(), ends.log(OTHER_END));
+    assert!(answers(&ends.lab, "a", OTHER) && answers(&ends.lab, "c", CLIENT), "{}", ends.logs());
+    ends.lab.ip("c", &format!("address add 10.9.0.77/32 dev {interface}")).expect("it is free");
+    assert!(ends.lab.run("c", "ping", &["-c", "2", "-W", "1", "-I", "10.9.0.77", SERVER]).is_err());
+    assert!(dropped(&ends.lab.interface(INTERFACES[SERVER_END]), "foreign-source") >= 2);
+}
+
 /// Starts one end.
 fn run(
     lab: &mut Lab,
@@ -183,7 +224,7 @@ fn path(files: &TempDir, name: &str) -> PathBuf {
 }
 
 fn settings(files: &TempDir, end: usize, interface: &str, renegotiate_seconds: Option<u64>) -> Value {
-    let own = ["client", "server"][end];
+    let own = NAMES[end];
     let mut settings = json!({
         "interface": interface,
         "ca": path(files, "ca.pem"),
@@ -202,7 +243,7 @@ fn settings(files: &TempDir, end: usize, interface: &str, renegotiate_seconds: O
             "ping_restart_seconds": 4,
         });
     } else {
-        settings["client"] = json!({ "remotes": ["192.168.77.2:1194"] });
+        settings["client"] = json!({ "remotes": [format!("{}:1194", REMOTES[end])] });
     }
     settings
 }
@@ -213,24 +254,25 @@ fn stock_arguments(
     interface: &str,
     renegotiate_seconds: Option<u64>,
 ) -> Vec<String> {
-    let own = ["client", "server"][end];
+    let own = NAMES[end];
     let file = |name: &str| path(files, name).to_string_lossy().into_owned();
-    let mut line = format!(
-        "--dev {interface} --dev-type tun --proto udp --disable-dco --verb 4 --data-ciphers AES-256-GCM --ca {} --cert {} --key {} --tls-crypt {}",
+    let common = format!(
+        "--dev {interface} --dev-type tun --proto udp --disable-dco --verb 4 --data-ciphers AES-256-GCM --ca {} --cert {} \
+         --key {} --tls-crypt {}",
         file("ca.pem"),
         file(&format!("{own}.pem")),
         file(&format!("{own}.key")),
         file("static.key")
     );
-    if let Some(seconds) = renegotiate_seconds {
-        line += &format!(" --reneg-sec {seconds}");
-    }
-    line += if end == SERVER_END {
-        " --server 10.9.0.0 255.255.255.0 --server-ipv6 fd09::/64 --topology subnet --dh none --port 1194 \
+    let renewal = renegotiate_seconds.map(|seconds| format!("--reneg-sec {seconds}")).unwrap_or_default();
+    let side = if end == SERVER_END {
+        "--server 10.9.0.0 255.255.255.0 --server-ipv6 fd09::/64 --topology subnet --dh none --port 1194 \
          --keepalive 1 4 --remote-cert-tls client"
+            .to_owned()
     } else {
-        " --client --nobind --remote 192.168.77.2 1194 --remote-cert-tls server"
+        format!("--client --nobind --remote {} 1194 --remote-cert-tls server", REMOTES[end])
     };
+    let line = [common, renewal, side].join(" ");
     line.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
@@ -248,9 +290,12 @@ fn write_keys(files: &TempDir) {
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("works")).expect("valid");
     let write = |name: &str, text: String| std::fs::write(path(files, name), text).expect("written");
     write("ca.pem", authority.pem());
-    for (name, purpose) in
-        [("client", ExtendedKeyUsagePurpose::ClientAuth), ("server", ExtendedKeyUsagePurpose::ServerAuth)]
-    {
+    for name in NAMES {
+        let purpose = if name == "server" {
+            ExtendedKeyUsagePurpose::ServerAuth
+        } else {
+            ExtendedKeyUsagePurpose::ClientAuth
+        };
         let mut params = named(name);
         params.extended_key_usages = vec![purpose];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
