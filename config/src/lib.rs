@@ -9,6 +9,8 @@
 //!                    ├──── canonical ──> the same in newer words
 //!                    └──── Level ──> what may follow, for a shell
 //! ```
+//! OpenVPN's own files are another language, with a table and settings of their own: [`openvpn`].
+//!
 //! What may be set is in one table, [`schema`]; all the others read it.
 #![forbid(unsafe_code)]
 
@@ -24,6 +26,7 @@ pub mod files;
 pub mod import;
 pub mod level;
 pub mod merge;
+pub mod openvpn;
 pub mod parse;
 pub mod path;
 pub mod print;

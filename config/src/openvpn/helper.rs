@@ -1,0 +1,114 @@
+//! Directives that stand for others, expanded as OpenVPN documents them: `server`, `server-ipv6`, `keepalive`, `compat-mode`.
+
+use super::builder::Builder;
+use super::draft::ServerHelper;
+use super::settings::{Addresses, DataCipher, Gateway, Ipv6Addresses, Pool, Pool6, TlsRole, Topology};
+use ipnet::{Ipv4Net, Ipv6Net};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The distance of the first IPv6 address for clients from the address of its network.
+const FIRST6: u128 = 0x1000;
+
+/// Expands the directives that stand for others.
+pub(super) fn expand(builder: &mut Builder<'_>) {
+    if let Some(helper) = builder.draft.helper {
+        server(builder, helper);
+    }
+    if let Some(network) = builder.draft.helper6 {
+        server6(builder, network);
+    }
+    keepalive(builder);
+    compatible(builder);
+}
+
+fn server(builder: &mut Builder<'_>, ServerHelper { network, has_pool }: ServerHelper) {
+    for name in ["client", "pull", "tls-client"] {
+        if builder.has(name) {
+            builder.refuse(
+                "server",
+                format!("{name} and server exclude each other"),
+                format!("delete {name}"),
+            );
+        }
+    }
+    if builder.has("ifconfig-pool") && has_pool {
+        let fix = "delete it, or write server NETWORK NETMASK nopool";
+        builder.refuse("ifconfig-pool", "server sets it too", fix);
+    }
+    if builder.draft.ifconfig.take().is_some() {
+        builder.warn("ifconfig", "it has no effect beside server");
+    }
+    let draft = &mut builder.draft;
+    draft.is_server = true;
+    draft.tls_role = Some(TlsRole::Server);
+    let at = |distance: u32| Ipv4Addr::from(u32::from(network.network()) + distance);
+    let length = network.prefix_len();
+    draft.device.addresses = Ipv4Net::new(at(1), length).ok().map(Addresses::Subnet);
+    if has_pool {
+        let last = Ipv4Addr::from(u32::from(network.broadcast()) - 1);
+        draft.server.pool = Some(Pool { first: at(2), last });
+    }
+    draft.server.push.push(format!("route-gateway {}", at(1)));
+    draft.routing.gateway.get_or_insert(Gateway::Address(IpAddr::V4(at(2))));
+}
+
+fn server6(builder: &mut Builder<'_>, network: Ipv6Net) {
+    let draft = &mut builder.draft;
+    draft.is_server = true;
+    draft.tls_role = Some(TlsRole::Server);
+    let at = |distance: u128| Ipv6Addr::from(u128::from(network.network()) | distance);
+    let length = network.prefix_len();
+    let with_length = |address| Ipv6Net::new(address, length).ok();
+    if draft.device.ipv6.is_none() {
+        draft.device.ipv6 = with_length(at(1)).map(|local| Ipv6Addresses { local, remote: at(2) });
+    }
+    // A small network has no address so far from its first.
+    let distance = if length >= 112 { 2 } else { FIRST6 };
+    if draft.server.pool6.is_none() {
+        draft.server.pool6 = with_length(at(distance)).map(|first| Pool6 { first });
+    }
+}
+
+fn keepalive(builder: &mut Builder<'_>) {
+    let Some((ping, timeout)) = builder.draft.keepalive else { return };
+    for name in ["ping", "ping-restart", "ping-exit"] {
+        if builder.has(name) {
+            builder.warn(name, "it has no effect beside keepalive");
+        }
+    }
+    let draft = &mut builder.draft;
+    draft.timers.ping_seconds = ping;
+    draft.timers.exit_seconds = 0;
+    if draft.is_server {
+        // The server waits twice as long, so that the client notices first.
+        draft.timers.restart_seconds = timeout.saturating_mul(2);
+        draft.server.push.push(format!("ping {ping}"));
+        draft.server.push.push(format!("ping-restart {timeout}"));
+    } else {
+        draft.timers.restart_seconds = timeout;
+    }
+}
+
+/// Defaults of an older version.
+fn compatible(builder: &mut Builder<'_>) {
+    let draft = &mut builder.draft;
+    let version = draft.compatible.unwrap_or((u32::MAX, 0));
+    if version < (2, 5)
+        && let Some(cipher) = draft.cipher
+        && !draft.data.ciphers.contains(&cipher)
+        && cipher != DataCipher::None
+    {
+        draft.data.ciphers.push(cipher);
+    }
+    if version < (2, 4) && draft.data.fallback.is_none() {
+        draft.data.fallback = draft.cipher;
+    }
+    if draft.is_server {
+        if draft.has_topology && draft.device.topology != Topology::Subnet {
+            let text = "clients get single addresses of one network, as with topology subnet";
+            builder.warn("topology", text);
+        }
+        builder.draft.device.topology = Topology::Subnet;
+        builder.draft.server.push.insert(0, "topology subnet".to_owned());
+    }
+}
