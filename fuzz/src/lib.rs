@@ -6,6 +6,7 @@ pub mod ike;
 pub mod import;
 pub mod machine;
 pub mod openvpn;
+pub mod openvpn_files;
 pub mod requests;
 
 use config::Text;
@@ -69,6 +70,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("import-ipsec-conf", import::ipsec_conf),
     ("import-router", import::router),
     ("machine", machine::requests),
+    ("openvpn-files", openvpn_files::files),
     ("requests", requests::requests),
     ("faults", faults),
     ("certificates", certificates),
