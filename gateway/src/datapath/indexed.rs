@@ -1,9 +1,8 @@
 //! A table addressed by locally chosen numbers: receiver indices and SPIs.
 //!
-//! The numbers are random, so their low bits are a hash that no attacker controls; those of OpenVPN end in peer IDs, which
-//! are consecutive. Workers read without locks. A
-//! removed entry is dropped by the removing thread, or by the last worker that uses it. A map that frees memory in
-//! batches would keep the keys of ended sessions while an interface is idle.
+//! The numbers are random, so their low bits, for OpenVPN those of the peer ID, are a hash that no attacker controls.
+//! Workers read without locks. A removed entry is dropped by the removing thread, or by the last worker that uses it. A
+//! map that frees memory in batches would keep the keys of ended sessions while an interface is idle.
 
 use arc_swap::ArcSwapOption;
 use std::sync::atomic::{AtomicU32, Ordering};

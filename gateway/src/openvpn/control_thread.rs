@@ -27,7 +27,7 @@ use client::ClientSide;
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use crypto::{Engine, Random};
 use ipnet::IpNet;
-use packet::{DropCounters, DropReason};
+use packet::{DropCounters, DropReason, Endpoint};
 use port::{Transmit, Wake};
 use server::ServerSide;
 pub use show::{Session, Snapshot};
@@ -143,6 +143,8 @@ struct Entry {
     since: Time,
     /// The prefixes that lead to it.
     prefixes: Vec<IpNet>,
+    /// The last endpoint that the protocol has accepted.
+    endpoint: Endpoint,
 }
 
 /// What the thread is.
@@ -313,14 +315,22 @@ impl<T: Transmit> ControlThread<T> {
     /// A client has moved: its control packets come from there, too.
     fn moved(&mut self, peer: PeerId) {
         let Some(session) = self.session(peer) else { return };
-        let Some(entry) = self.sessions.get(&session) else { return };
+        let Some(entry) = self.sessions.get_mut(&session) else { return };
         let PeerState::OpenVpn(link) = &entry.peer.state else { return };
         // Before the endpoint is read: a later move is told again.
         link.forget_moved();
         let Some(endpoint) = entry.peer.endpoint.load_full() else { return };
         if let Side::Server(server) = &mut self.side {
-            tracing::info!("interface {}: {} is at {endpoint} now", self.name, server.name_of(session));
-            server.core.handle_move(session, endpoint.remote);
+            let (name, whose) = (&self.name, server.name_of(session));
+            if server.core.handle_move(session, endpoint.remote) {
+                tracing::info!("interface {name}: {whose} is at {endpoint} now");
+                entry.endpoint = *endpoint;
+            } else {
+                tracing::warn!(
+                    "interface {name}: {whose} does not move to {endpoint}, the address of another client"
+                );
+                entry.peer.endpoint.store(Some(Arc::new(entry.endpoint)));
+            }
         }
     }
 
@@ -365,10 +375,7 @@ impl<T: Transmit> ControlThread<T> {
     fn say_closed(&mut self, session: SessionNumber, was_connected: bool, cause: &Cause) {
         let now = self.shared.clock.monotonic();
         let name = &self.name;
-        let whose = match &self.side {
-            Side::Server(server) => server.name_of(session),
-            Side::Client(client) => client.server(),
-        };
+        let whose = self.side.name_of(session);
         let is_ours = matches!(self.side, Side::Client(_));
         if was_connected || is_ours {
             return tracing::info!("interface {name}: the session with {whose} has ended: {cause}");
@@ -383,6 +390,14 @@ impl<T: Transmit> ControlThread<T> {
 }
 
 impl Side {
+    /// The other end of a session, for the log.
+    fn name_of(&self, session: SessionNumber) -> String {
+        match self {
+            Self::Server(server) => server.name_of(session),
+            Self::Client(client) => client.server(),
+        }
+    }
+
     fn start(&mut self, now: Now, out: &mut Outbox) {
         if let Self::Client(client) = self {
             client.connect(now, out);

@@ -54,6 +54,10 @@ impl<T: Transmit> ControlThread<T> {
                 Action::Command { command, .. } => {
                     tracing::debug!("interface {}: the peer sent {command:?}", self.name);
                 }
+                Action::Report { session, report } => {
+                    let whose = self.side.name_of(session);
+                    tracing::warn!("interface {}: {whose}: {report}", self.name);
+                }
                 Action::Closed { session, cause } => self.closed(now, session, &cause),
             }
         }
@@ -110,7 +114,7 @@ impl<T: Transmit> ControlThread<T> {
             self.routes.insert(*prefix, session);
         }
         self.is_rerouted = true;
-        let entry = Entry { peer, cipher, since: now.monotonic, prefixes };
+        let entry = Entry { peer, cipher, since: now.monotonic, prefixes, endpoint };
         self.sessions.insert(session, entry);
         if let Side::Client(client) = &mut self.side {
             client.connected();

@@ -92,7 +92,7 @@ impl ServerSide {
                 Verdict::Refuse { reason: refused.to_string() }
             }
         };
-        self.core.admit(now, session, verdict, out);
+        self.core.admit(now, session, request.key_id, verdict, out);
     }
 
     /// Admits a client; returns what it is told.
