@@ -111,9 +111,8 @@ enum Verb {
     /// Serve the API over HTTPS for a daemon, which sends orders by the socket that is the standard input
     #[command(hide = true)]
     HttpsServer(https::Arguments),
-    /// Serve one OpenVPN interface, for tests and benchmarks
-    #[command(hide = true)]
-    OpenvpnInterface(openvpn::Arguments),
+    /// Serve one OpenVPN interface from OpenVPN's own files: UDP with certificates
+    Openvpn(openvpn::Arguments),
     /// Serve one WireGuard interface, to be configured with wg and wg-quick
     Wireguard(wireguard::Arguments),
 }
@@ -154,7 +153,7 @@ fn main() -> ExitCode {
         Verb::MachineHelper(arguments) => machine::serve(arguments),
         Verb::HttpsServer(arguments) => https::run(arguments),
         Verb::Archiver(arguments) => archiver::serve(&arguments),
-        Verb::OpenvpnInterface(arguments) => openvpn::run(arguments),
+        Verb::Openvpn(arguments) => openvpn::run(arguments),
         Verb::Wireguard(arguments) => wireguard::run(arguments),
     };
     match outcome {

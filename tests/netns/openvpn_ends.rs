@@ -7,10 +7,8 @@ use rcgen::{
     IsCa, KeyPair, KeyUsagePurpose,
 };
 use rustix::process::Signal;
-use serde_json::{Value, json};
 use std::fs::File;
 use std::path::PathBuf;
-use std::time::Duration;
 use tempfile::TempDir;
 
 /// A program that speaks OpenVPN.
@@ -26,6 +24,10 @@ pub const SERVER: &str = "10.9.0.1";
 const OTHER: &str = "10.9.0.3";
 const CLIENT_V6: &str = "fd09::1000";
 const SERVER_V6: &str = "fd09::1";
+
+/// Routes that a client has from the server, and from its own file.
+const PUSHED: &str = "10.99.1.1";
+const ROUTED: &str = "10.99.2.1";
 
 /// The client is the first.
 pub struct Ends {
@@ -127,10 +129,13 @@ impl Ends {
 pub fn end_to_end(programs: [Program; 2]) {
     let Some(mut ends) = Ends::start(programs, None) else { return };
     ends.carries_everything();
+    let interface = ends.lab.interface(INTERFACES[CLIENT_END]);
+    for address in [PUSHED, ROUTED] {
+        let leads = || ends.lab.ip("a", &format!("route get {address}")).is_ok_and(|it| it.contains(&interface));
+        assert!(wait_until(PATIENCE, leads).is_ok(), "no route to {address}\n{}", ends.logs());
+    }
     for end in [CLIENT_END, SERVER_END] {
         ends.kill(end);
-        // Until the other end has noticed, its packets may be lost.
-        std::thread::sleep(Duration::from_millis(500));
         ends.wait_until_connected();
     }
     ends.carries_everything();
@@ -189,7 +194,7 @@ pub fn two_clients(first: Program) {
     assert!(dropped(&ends.lab.interface(INTERFACES[SERVER_END]), "foreign-source") >= 2);
 }
 
-/// Starts one end.
+/// Starts one end: the same file for both programs.
 fn run(
     lab: &mut Lab,
     files: &TempDir,
@@ -200,22 +205,17 @@ fn run(
 ) -> Process {
     let log = File::options().create(true).append(true).open(files.path().join(format!("{end}.log")));
     let log = log.expect("created");
+    let path = path(files, &format!("{}.conf", NAMES[end]));
+    std::fs::write(&path, configuration(files, end, interface, renegotiate_seconds)).expect("written");
     let mut command = match program {
         Program::Ours => {
-            let settings = settings(files, end, interface, renegotiate_seconds);
-            let path = files.path().join(format!("{end}.json"));
-            std::fs::write(&path, settings.to_string()).expect("written");
             let mut command = lab.command(SITES[end], postern());
-            command.arg("openvpn-interface").arg(path).env("LOG_LEVEL", "debug");
+            command.arg("openvpn").env("LOG_LEVEL", "debug");
             command
         }
-        Program::Stock => {
-            let mut command = lab.command(SITES[end], "openvpn");
-            command.args(stock_arguments(files, end, interface, renegotiate_seconds));
-            command
-        }
+        Program::Stock => lab.command(SITES[end], "openvpn"),
     };
-    command.stdout(log.try_clone().expect("duplicated")).stderr(log);
+    command.arg("--config").arg(path).stdout(log.try_clone().expect("duplicated")).stderr(log);
     lab.start(&mut command).expect("it starts")
 }
 
@@ -223,57 +223,43 @@ fn path(files: &TempDir, name: &str) -> PathBuf {
     files.path().join(name)
 }
 
-fn settings(files: &TempDir, end: usize, interface: &str, renegotiate_seconds: Option<u64>) -> Value {
-    let own = NAMES[end];
-    let mut settings = json!({
-        "interface": interface,
-        "ca": path(files, "ca.pem"),
-        "certificate": path(files, &format!("{own}.pem")),
-        "key": path(files, &format!("{own}.key")),
-        "tls_crypt": path(files, "static.key"),
-        "ciphers": ["AES-256-GCM"],
-        "renegotiate_seconds": renegotiate_seconds,
-    });
-    if end == SERVER_END {
-        settings["port"] = json!(1194);
-        settings["server"] = json!({
-            "network": "10.9.0.0/24",
-            "network_v6": "fd09::/64",
-            "ping_seconds": 1,
-            "ping_restart_seconds": 4,
-        });
-    } else {
-        settings["client"] = json!({ "remotes": [format!("{}:1194", REMOTES[end])] });
-    }
-    settings
-}
-
-fn stock_arguments(
+/// OpenVPN's own file, of the server or of a client.
+fn configuration(
     files: &TempDir,
     end: usize,
     interface: &str,
     renegotiate_seconds: Option<u64>,
-) -> Vec<String> {
+) -> String {
     let own = NAMES[end];
     let file = |name: &str| path(files, name).to_string_lossy().into_owned();
+    let inline = std::fs::read_to_string(path(files, "static.key")).expect("written");
     let common = format!(
-        "--dev {interface} --dev-type tun --proto udp --disable-dco --verb 4 --data-ciphers AES-256-GCM --ca {} --cert {} \
-         --key {} --tls-crypt {}",
+        "dev {interface}\ndev-type tun\nproto udp\ndisable-dco\nverb 4\ndata-ciphers AES-256-GCM\nauth SHA256\n\
+         ca {}\ncert {}\nkey {}\npersist-key\npersist-tun\n<tls-crypt>\n{inline}</tls-crypt>\n",
         file("ca.pem"),
         file(&format!("{own}.pem")),
         file(&format!("{own}.key")),
-        file("static.key")
     );
-    let renewal = renegotiate_seconds.map(|seconds| format!("--reneg-sec {seconds}")).unwrap_or_default();
+    let renewal = renegotiate_seconds.map(|seconds| format!("reneg-sec {seconds}\n")).unwrap_or_default();
     let side = if end == SERVER_END {
-        "--server 10.9.0.0 255.255.255.0 --server-ipv6 fd09::/64 --topology subnet --dh none --port 1194 \
-         --keepalive 1 4 --remote-cert-tls client"
-            .to_owned()
+        format!(
+            "port 1194\nserver 10.9.0.0 255.255.255.0\nserver-ipv6 fd09::/64\ntopology subnet\ndh none\nkeepalive 1 4\n\
+             remote-cert-tls client\npush \"route {PUSHED} 255.255.255.255\"\n"
+        )
     } else {
-        format!("--client --nobind --remote {} 1194 --remote-cert-tls server", REMOTES[end])
+        let remote = REMOTES[end];
+        // No server answers at the first port.
+        let silent = if renegotiate_seconds.is_none() {
+            format!("remote {remote} 1195\nhand-window 5\n")
+        } else {
+            String::new()
+        };
+        format!(
+            "client\nnobind\n{silent}remote {remote} 1194\nresolv-retry infinite\n\
+             remote-cert-tls server\nverify-x509-name server name\nroute {ROUTED} 255.255.255.255\n"
+        )
     };
-    let line = [common, renewal, side].join(" ");
-    line.split_ascii_whitespace().map(str::to_owned).collect()
+    [common, renewal, side].concat()
 }
 
 /// A CA, certificates of both ends, and a key of tls-crypt.

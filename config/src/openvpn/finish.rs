@@ -30,7 +30,7 @@ pub(super) fn finish(mut builder: Builder<'_>) -> Result<Loaded, Vec<Refusal>> {
         refusals.sort_by(|a, b| a.position.cmp(&b.position));
         return Err(refusals);
     }
-    let Builder { draft, verdict, .. } = builder;
+    let Builder { draft, verdict, seen, .. } = builder;
     let settings = OpenVpn {
         role,
         connections,
@@ -49,7 +49,7 @@ pub(super) fn finish(mut builder: Builder<'_>) -> Result<Loaded, Vec<Refusal>> {
         log: draft.log,
         process: draft.process,
     };
-    Ok(Loaded { settings, remarks: verdict.remarks })
+    Ok(Loaded { settings, remarks: verdict.remarks, given: seen })
 }
 
 fn role(builder: &mut Builder<'_>) -> Role {

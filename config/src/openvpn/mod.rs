@@ -30,6 +30,7 @@ pub use verdict::{Refusal, Remark};
 
 use crate::import::Files;
 use builder::Builder;
+use std::collections::BTreeMap;
 
 /// Settings, and what became of directives that have no effect, or another effect than in OpenVPN.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub struct Loaded {
     pub settings: OpenVpn,
     /// Directives without an effect, and warnings.
     pub remarks: Vec<Remark>,
+    /// The last place of each directive that was given, by its name in [`rows`].
+    pub given: BTreeMap<&'static str, Position>,
 }
 
 /// Reads a command line without the name of the program, and all files that it names.

@@ -1,6 +1,7 @@
 //! OpenVPN: its interface, its control thread, and how addresses are given to clients.
 //!
 //! ```text
+//! convert (OpenVPN's own files) ──> settings
 //! settings ──> interface ──> control_thread: Server or Client, without I/O, in tunnel/src/openvpn/
 //!                 │              │ actions: sent, installed; clients admitted with addresses of the pool
 //!                 │              └──> Report: the network that a server has given us ──> runner ──> host
@@ -9,7 +10,7 @@
 //! TLS and the admission of clients are on the control thread, which carries no packets.
 
 pub mod control_thread;
-pub mod file;
+pub mod convert;
 pub mod interface;
 pub mod options;
 pub mod pool;

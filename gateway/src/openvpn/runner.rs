@@ -34,6 +34,8 @@ pub struct Runner {
     interface: Arc<Interface>,
     host: Host,
     wants: Wants,
+    /// Routes of a client's own configuration.
+    routes: Vec<IpNet>,
     removed: mpsc::UnboundedReceiver<Removed>,
     reports: mpsc::UnboundedReceiver<Report>,
 }
@@ -73,12 +75,16 @@ impl Runner {
         let (events, removed) = mpsc::unbounded_channel();
         let (report, reports) = mpsc::unbounded_channel();
         let (wants, mtu) = (own(&settings), settings.mtu);
+        let routes = match &settings.role {
+            Role::Client(client) => client.routes.clone(),
+            Role::Server(_) => Vec::new(),
+        };
         let host = Host::start(BTreeMap::new())?;
         let interface = Arc::new(Interface::create(name, settings, engine, options, events, report)?);
         set_mtu(name, mtu)?;
         host::change_link(name, &[LinkChange { up: Some(true), ..LinkChange::default() }])?;
         host.set(name, Some(wants.clone()))?;
-        Ok(Self { interface, host, wants, removed, reports })
+        Ok(Self { interface, host, wants, routes, removed, reports })
     }
 
     /// What the API shows.
@@ -94,7 +100,7 @@ impl Runner {
                 Some(Report::Configured(network)) = self.reports.recv() => {
                     let name = self.interface.name();
                     let mtu = network.mtu.map_or(Ok(()), |mtu| set_mtu(name, mtu));
-                    let wants = wants(network.addresses, network.routes);
+                    let wants = wants(network.addresses, network.routes.into_iter().chain(self.routes.iter().copied()));
                     let changed = self.host.change(name, &self.wants, &wants);
                     self.wants = wants;
                     if let Err(error) = mtu.and(changed) {

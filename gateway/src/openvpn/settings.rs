@@ -49,7 +49,7 @@ pub struct ServerNetwork {
     pub v6: Option<Ipv6Net>,
     /// Networks behind clients, which the kernel routes here (`route`).
     pub routes: Vec<IpNet>,
-    /// What all clients are told (`push`).
+    /// What all clients are told beside their addresses (`push`, and `ping` and `ping-restart` of `keepalive`).
     pub push: Vec<String>,
     /// Settings by common name (`client-config-dir`).
     pub clients: BTreeMap<String, ClientOverride>,
@@ -82,6 +82,8 @@ pub struct ClientSettings {
     pub remotes: Vec<SocketAddr>,
     /// Whether the server may answer from another address (`float`).
     pub float: bool,
+    /// What is routed to the server beside what it pushes (`route`).
+    pub routes: Vec<IpNet>,
 }
 
 impl ServerNetwork {

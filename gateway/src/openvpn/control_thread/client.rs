@@ -57,7 +57,7 @@ impl Attempts {
 
 impl ClientSide {
     pub(super) fn new(settings: ClientSettings, engine: Arc<dyn Engine>, random: Box<dyn Random>) -> Self {
-        let ClientSettings { core, remotes, float } = settings;
+        let ClientSettings { core, remotes, float, routes: _ } = settings;
         let attempts = Attempts::new(remotes.len());
         Self { core: Client::new(core, engine, random), float, remotes, attempts, retry_at: None }
     }

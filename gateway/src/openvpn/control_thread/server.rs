@@ -7,7 +7,6 @@ use crypto::{Engine, Random};
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 use tunnel::Now;
 use tunnel::openvpn::action::{Request, SessionNumber};
 use tunnel::openvpn::peer_info::proto;
@@ -18,8 +17,6 @@ pub(super) struct ServerSide {
     pub(super) core: Server,
     network: ServerNetwork,
     pool: Pool,
-    /// `ping` and `ping-restart`, which clients are told.
-    intervals: [Option<Duration>; 2],
     /// Clients that were admitted, of which some may not be connected yet.
     admitted: BTreeMap<SessionNumber, Admitted>,
 }
@@ -49,10 +46,9 @@ enum Refused {
 impl ServerSide {
     pub(super) fn new(settings: ServerSettings, engine: Arc<dyn Engine>, random: Box<dyn Random>) -> Self {
         let ServerSettings { core, network } = settings;
-        let intervals = [core.ping, core.ping_restart];
         let pool = Pool::new(&network);
         let core = Server::new(core, engine, random);
-        Self { core, network, pool, intervals, admitted: BTreeMap::new() }
+        Self { core, network, pool, admitted: BTreeMap::new() }
     }
 
     /// Tells all clients that they are to connect again.
@@ -159,9 +155,6 @@ impl ServerSide {
                 }
                 _ => {}
             }
-        }
-        for (word, interval) in ["ping", "ping-restart"].iter().zip(self.intervals) {
-            push.extend(interval.map(|interval| format!("{word} {}", interval.as_secs())));
         }
         push.extend(self.network.push.iter().cloned());
         push.into_iter()

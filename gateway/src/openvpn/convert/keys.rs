@@ -1,0 +1,174 @@
+//! Certificates and keys.
+
+use super::Refusals;
+use config::openvpn::OpenVpn;
+use config::openvpn::settings::{Connection, Digest, Material, NameMatch, Revocation, Wrapping};
+use crypto::cipher::Integrity;
+use crypto::pem::{self, Section};
+use crypto::prf::Prf;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tunnel::openvpn::client::ClientWrap;
+use tunnel::openvpn::server::ServerWrap;
+use tunnel::openvpn::verify::{Identity, NameCheck, PeerCheck};
+use tunnel::openvpn::wrap::v2::{ClientKey, ServerKey};
+use tunnel::openvpn::wrap::{Role, StaticKey, WrapKeys};
+
+const STATIC_KEY_FIX: &str = "make one with openvpn --genkey secret FILE, and give it to both ends";
+const PEER_KEY_FIX: &str =
+    "make one with openvpn --genkey tls-crypt-v2-server FILE, or tls-crypt-v2-client for a client";
+const PEM_FIX: &str = "write a file in PEM";
+
+/// The HMAC beside CBC and of `tls-auth`; `none` was refused.
+pub(super) fn digest(settings: &OpenVpn) -> (Integrity, Prf) {
+    match settings.data.digest {
+        Digest::Sha1 | Digest::None => (Integrity::HmacSha1, Prf::HmacSha1),
+        Digest::Sha256 => (Integrity::HmacSha256, Prf::HmacSha256),
+        Digest::Sha384 => (Integrity::HmacSha384, Prf::HmacSha384),
+        Digest::Sha512 => (Integrity::HmacSha512, Prf::HmacSha512),
+    }
+}
+
+/// The wrap of control packets of a server.
+pub(super) fn server_wrap(settings: &OpenVpn, link: &Connection, refusals: &mut Refusals) -> Option<ServerWrap> {
+    let Some(Wrapping::CryptV2 { key, force_cookie, others }) = &link.wrapping else {
+        return shared(settings, link, Role::Server, refusals).map(ServerWrap::Shared);
+    };
+    if others.is_some() {
+        let fix = "write tls-crypt-v2 alone, or tls-crypt for all clients";
+        refusals.refuse("tls-crypt-v2", "clients without such a key beside it", fix);
+    }
+    match ServerKey::from_file(key.bytes()) {
+        Ok(key) => Some(ServerWrap::PerClient { key, allow_without_cookie: !force_cookie }),
+        Err(error) => wrong(refusals, "tls-crypt-v2", &error, PEER_KEY_FIX),
+    }
+}
+
+/// The wrap of control packets of a client.
+pub(super) fn client_wrap(settings: &OpenVpn, link: &Connection, refusals: &mut Refusals) -> Option<ClientWrap> {
+    let Some(Wrapping::CryptV2 { key, .. }) = &link.wrapping else {
+        return shared(settings, link, Role::Client, refusals).map(ClientWrap::Shared);
+    };
+    match ClientKey::from_file(key.bytes()) {
+        Ok(key) => Some(ClientWrap::Own(key)),
+        Err(error) => wrong(refusals, "tls-crypt-v2", &error, PEER_KEY_FIX),
+    }
+}
+
+fn shared(settings: &OpenVpn, link: &Connection, role: Role, refusals: &mut Refusals) -> Option<WrapKeys> {
+    let mut key = |name: &str, material: &Material| {
+        match StaticKey::from_file(material.text().unwrap_or_default()) {
+            Ok(key) => Some(key),
+            Err(error) => wrong(refusals, name, &error, STATIC_KEY_FIX),
+        }
+    };
+    Some(match &link.wrapping {
+        Some(Wrapping::Auth(material, direction)) => {
+            WrapKeys::tls_auth(digest(settings).1, key("tls-auth", material)?, *direction)
+        }
+        Some(Wrapping::Crypt(material)) => WrapKeys::tls_crypt(key("tls-crypt", material)?, role),
+        Some(Wrapping::CryptV2 { .. }) | None => WrapKeys::none(),
+    })
+}
+
+/// Whether two connections have the same keys.
+pub(super) fn is_same(one: Option<&Wrapping>, other: Option<&Wrapping>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(Wrapping::Auth(one, a)), Some(Wrapping::Auth(other, b))) => {
+            a == b && one.bytes() == other.bytes()
+        }
+        (Some(Wrapping::Crypt(one)), Some(Wrapping::Crypt(other)))
+        | (Some(Wrapping::CryptV2 { key: one, .. }), Some(Wrapping::CryptV2 { key: other, .. })) => {
+            one.bytes() == other.bytes()
+        }
+        _ => false,
+    }
+}
+
+/// Which certificates of the peer are accepted.
+pub(super) fn check(settings: &OpenVpn, peer: Role, refusals: &mut Refusals) -> Option<PeerCheck> {
+    let tls = &settings.tls;
+    let mut check = PeerCheck::new(peer);
+    if let Some(material) = &tls.authority {
+        for authority in certificates("ca", material, refusals)? {
+            if let Err(error) = check.add_authority(&authority) {
+                return wrong(refusals, "ca", &error, "write the certificates of authorities");
+            }
+        }
+    }
+    if let Some(Revocation::List(material)) = &tls.revocation {
+        for list in sections("crl-verify", material, refusals)? {
+            if let Err(error) = check.add_list(list.der.expose()) {
+                return wrong(refusals, "crl-verify", &error, "make it again: easyrsa gen-crl");
+            }
+        }
+    }
+    // Another purpose than that of the peer was refused.
+    if tls.extended_key_usage.is_some() {
+        check.require_purpose();
+    }
+    if let Some(name) = &tls.peer_name {
+        check.require_name(match name.by {
+            NameMatch::Name => NameCheck::Exactly(name.name.clone()),
+            NameMatch::Prefix => NameCheck::Prefix(name.name.clone()),
+            NameMatch::Subject => {
+                let fix = "write verify-x509-name COMMON-NAME name";
+                refusals.refuse("verify-x509-name", "the whole subject", fix);
+                return None;
+            }
+        });
+    }
+    tls.peer_fingerprints.iter().for_each(|fingerprint| check.add_fingerprint(*fingerprint));
+    Some(check)
+}
+
+/// Our certificate, and its key.
+pub(super) fn identity(settings: &OpenVpn, refusals: &mut Refusals) -> Option<Identity> {
+    let tls = &settings.tls;
+    let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) else {
+        let fix = "write cert FILE and key FILE";
+        refusals.refuse("auth-user-pass", "a client without a certificate", fix);
+        return None;
+    };
+    let mut chain = certificates("cert", certificate, refusals)?;
+    if let Some(extra) = &tls.extra_certificates {
+        chain.extend(certificates("extra-certs", extra, refusals)?);
+    }
+    let sections = sections("key", key, refusals)?;
+    let key = sections.iter().find(|section| section.label.ends_with("PRIVATE KEY"));
+    match key.and_then(|section| PrivateKeyDer::try_from(section.der.expose().to_vec()).ok()) {
+        Some(key) => Some(Identity { chain, key }),
+        None => {
+            refusals.wrong("key", "there is no private key in it".to_owned(), PEM_FIX);
+            None
+        }
+    }
+}
+
+fn certificates(
+    name: &str,
+    material: &Material,
+    refusals: &mut Refusals,
+) -> Option<Vec<CertificateDer<'static>>> {
+    let sections = sections(name, material, refusals)?;
+    let found = sections.iter().filter(|section| section.label == "CERTIFICATE");
+    let found: Vec<CertificateDer<'static>> =
+        found.map(|section| CertificateDer::from(section.der.expose().to_vec())).collect();
+    if found.is_empty() {
+        refusals.wrong(name, "there is no BEGIN CERTIFICATE in it".to_owned(), PEM_FIX);
+        return None;
+    }
+    Some(found)
+}
+
+fn sections(name: &str, material: &Material, refusals: &mut Refusals) -> Option<Vec<Section>> {
+    match pem::read(material.bytes()) {
+        Ok(sections) => Some(sections),
+        Err(error) => wrong(refusals, name, &error, PEM_FIX),
+    }
+}
+
+fn wrong<T>(refusals: &mut Refusals, name: &str, error: &dyn std::error::Error, fix: &str) -> Option<T> {
+    refusals.wrong(name, error.to_string(), fix);
+    None
+}

@@ -1,0 +1,190 @@
+//! OpenVPN's own configuration, as the settings of an interface.
+//!
+//! ```text
+//! config::openvpn::Loaded ──> not_served, values: refusals ──> keys, server, client ──> Settings
+//! ```
+//! Nothing is left out silently: a setting that an interface does not serve yet is refused with its directive.
+
+mod client;
+mod keys;
+mod not_served;
+mod server;
+mod values;
+
+use super::settings::{DEFAULT_MSSFIX, DEFAULT_MTU, Role as SettingsRole, Settings};
+use config::import::Files;
+use config::openvpn::settings::{Connection, MssFix, Role};
+use config::openvpn::{Loaded, OpenVpn, Position, Refusal, Remark};
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+use tunnel::openvpn::negotiate::DataCipher;
+use tunnel::openvpn::peer::Timing;
+
+/// The headers of UDP over IPv4.
+const HEADERS: u16 = 28;
+
+/// An interface that is to be served.
+pub struct Plan {
+    /// Its name; `tun` stands for the first free `tunN`.
+    pub name: String,
+    /// Its settings.
+    pub settings: Settings,
+    /// Directives without an effect, and warnings.
+    pub remarks: Vec<Remark>,
+}
+
+/// Where addresses and files come from.
+pub struct Sources<'a> {
+    /// Files of clients.
+    pub files: &'a dyn Files,
+    /// The addresses of a host name.
+    pub resolve: &'a dyn Fn(&str) -> io::Result<Vec<IpAddr>>,
+}
+
+/// Refusals, with the places of the directives.
+struct Refusals {
+    given: BTreeMap<&'static str, Position>,
+    found: Vec<Refusal>,
+}
+
+impl Refusals {
+    fn has(&self, name: &str) -> bool {
+        self.given.contains_key(name)
+    }
+
+    fn position(&self, name: &str) -> Position {
+        let found = self.given.get(name).or_else(|| self.given.values().min()).cloned();
+        found.unwrap_or_else(|| Position { file: "command line".into(), line: 0 })
+    }
+
+    /// Refuses a value of a directive.
+    fn refuse(&mut self, name: &str, what: &str, fix: &str) {
+        self.wrong(name, format!("not served yet: {what}"), fix);
+    }
+
+    /// Refuses what is wrong with a directive.
+    fn wrong(&mut self, name: &str, reason: String, fix: &str) {
+        let refusal = Refusal {
+            position: self.position(name),
+            directive: name.to_owned(),
+            reason,
+            fix: fix.to_owned(),
+        };
+        if !self.found.contains(&refusal) {
+            self.found.push(refusal);
+        }
+    }
+
+    fn listed(&mut self, rows: &[not_served::Row]) {
+        for (name, fix) in rows {
+            if self.has(name) {
+                self.wrong(name, "not served yet".to_owned(), fix);
+            }
+        }
+    }
+}
+
+/// Converts a configuration.
+///
+/// # Errors
+/// All settings that are not served yet, and files that cannot be used, in the order of the files.
+pub fn convert(loaded: Loaded, sources: &Sources<'_>) -> Result<Plan, Vec<Refusal>> {
+    let Loaded { settings, mut remarks, given } = loaded;
+    let mut refusals = Refusals { given, found: Vec::new() };
+    refusals.listed(not_served::NOT_SERVED);
+    if settings.role == Role::Client {
+        refusals.listed(not_served::OF_SERVER);
+    }
+    values::check(&settings, &mut refusals);
+    // A connection is there unless it was refused.
+    let none = Connection::default();
+    let link = settings.connections.first().unwrap_or(&none);
+    let role = match settings.role {
+        Role::Server => {
+            server::server(&settings, link, sources, &mut refusals).map(Box::new).map(SettingsRole::Server)
+        }
+        Role::Client => {
+            client::client(&settings, link, sources, &mut refusals).map(Box::new).map(SettingsRole::Client)
+        }
+        Role::SiteToSite => None,
+    };
+    let Some(role) = role.filter(|_| refusals.found.is_empty()) else {
+        refusals.found.sort_by(|a, b| a.position.cmp(&b.position));
+        return Err(refusals.found);
+    };
+    remark(&settings, &refusals, &mut remarks);
+    let port = match settings.role {
+        Role::Server => settings.listen.first().map_or(0, |listen| listen.port),
+        _ => link.local_port.filter(|_| link.bind).unwrap_or(0),
+    };
+    let fwmark = settings.process.mark.unwrap_or(0);
+    let converted = Settings { role, port, fwmark, mtu: link.tun_mtu.into(), mssfix: mssfix(link) };
+    Ok(Plan { name: settings.device.name.clone(), settings: converted, remarks })
+}
+
+/// Warns of what differs from OpenVPN.
+fn remark(settings: &OpenVpn, refusals: &Refusals, remarks: &mut Vec<Remark>) {
+    let by_name = |it: &Connection| it.remote.as_ref().is_some_and(|host| host.parse::<IpAddr>().is_err());
+    let mut warn = |directive: &str, text: &str| {
+        let (position, directive, text) =
+            (refusals.position(directive), directive.to_owned(), text.to_owned());
+        remarks.push(Remark { position, directive, text, is_warning: true });
+    };
+    if settings.connections.iter().any(by_name) {
+        warn("remote", "the host name was resolved now, and is not resolved again");
+    }
+    if settings.tls.revocation.is_some() {
+        warn("crl-verify", "the list was read now, and is not read again: restart after a change");
+    }
+    if refusals.has("client-config-dir") {
+        warn("client-config-dir", "the files were read now, and are not read again: restart after a change");
+    }
+    for name in ["verb", "mute"] {
+        if refusals.has(name) {
+            warn(name, "ignored: set LOG_LEVEL in the environment instead");
+        }
+    }
+}
+
+/// The outer packets that TCP segments fit in, with their IP header.
+fn mssfix(link: &Connection) -> Option<u16> {
+    match link.mssfix {
+        // The interface's MTU limits segments then.
+        MssFix::Standard => (u32::from(link.tun_mtu) <= DEFAULT_MTU).then_some(DEFAULT_MSSFIX),
+        MssFix::Off | MssFix::Fixed(_) => None,
+        MssFix::Mtu(bytes) => Some(bytes),
+        MssFix::Payload(bytes) => Some(bytes.saturating_add(HEADERS)),
+    }
+}
+
+fn timing(settings: &OpenVpn) -> Timing {
+    let timers = &settings.timers;
+    Timing {
+        hand_window: Duration::from_secs(timers.hand_window_seconds.into()),
+        renegotiate: seconds(timers.renegotiate_seconds),
+        transition: Duration::from_secs(timers.transition_seconds.into()),
+    }
+}
+
+/// 0 is none.
+fn seconds(seconds: u32) -> Option<Duration> {
+    (seconds != 0).then(|| Duration::from_secs(seconds.into()))
+}
+
+/// Unknown ones were refused.
+fn ciphers(settings: &OpenVpn) -> Vec<DataCipher> {
+    settings.data.ciphers.iter().filter_map(|cipher| DataCipher::by_name(cipher.name())).collect()
+}
+
+/// The networks that are routed into the tunnel; other destinations were refused.
+fn routes(settings: &OpenVpn) -> Vec<IpNet> {
+    use config::openvpn::settings::Destination;
+    let network = |destination: &Destination| match destination {
+        Destination::Network(network) => Some(network.trunc()),
+        _ => None,
+    };
+    settings.routing.routes.iter().filter_map(|route| network(&route.destination)).collect()
+}

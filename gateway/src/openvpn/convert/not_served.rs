@@ -1,0 +1,190 @@
+//! What OpenVPN's files may ask for, and an interface does not serve yet: one list, by the name of the directive.
+//!
+//! A directive of this list is refused with the reason "not served yet", and with what to do. Directives of which only some values
+//! are served are in [`super::values`].
+
+/// A directive that is not served yet, and what to do.
+pub(super) type Row = (&'static str, &'static str);
+
+const DELETE: &str = "delete the line";
+const SCRIPT: &str = "delete the line: no program is run";
+const MANAGEMENT: &str = "delete the line, and use postern show";
+const LOG: &str = "delete the line: the log goes to standard error, or to the journal under systemd";
+const STATUS: &str = "delete the line, and use postern show drops and postern show offloads";
+const PASSWORD: &str = "delete the line on both ends, and use certificates";
+const BY_SERVER: &str = "delete the line: the server pushes it";
+const TCP: &str = "delete the line: only UDP is served";
+const TLS: &str = "delete the line: TLS 1.2 and 1.3 with forward secrecy are negotiated";
+const USER: &str = "delete the line: started by root, it runs as the user postern if there is one";
+const ROUTE: &str = "delete the line: routes are in the main table, without a metric";
+const DNS: &str = "delete the line, and set the name servers of this machine";
+const GATEWAY: &str = "delete the line, and write route NETWORK NETMASK without the address of the server";
+
+/// The list.
+pub(super) const NOT_SERVED: &[Row] = &[
+    // Sockets and peers.
+    ("remote-random", "delete the line: servers are tried in the order of the file"),
+    ("remote-random-hostname", DELETE),
+    ("local", "delete the line: all addresses of this machine are bound"),
+    ("connect-timeout", "delete the line, and write hand-window SECONDS"),
+    ("server-poll-timeout", "delete the line, and write hand-window SECONDS"),
+    ("tun-mtu-max", DELETE),
+    ("mtu-disc", "delete the line: packets outside may be fragmented"),
+    ("bind-dev", "delete the line, and use mark with a routing rule"),
+    ("tcp-nodelay", TCP),
+    ("tcp-queue-limit", TCP),
+    ("port-share", TCP),
+    // TLS.
+    ("capath", "write ca FILE with all authorities"),
+    ("askpass", "remove the password of the private key: openssl pkey -in FILE -out FILE"),
+    ("verify-hash", "write peer-fingerprint HASH"),
+    ("remote-cert-ku", "write remote-cert-tls server on a client, remote-cert-tls client on a server"),
+    ("tls-cipher", TLS),
+    ("tls-ciphersuites", TLS),
+    ("tls-groups", TLS),
+    ("ecdh-curve", TLS),
+    ("x509-username-field", "delete the line: the common name is the name of a client"),
+    ("x509-track", SCRIPT),
+    ("tls-exit", DELETE),
+    ("single-session", DELETE),
+    ("max-packet-size", "delete the line, and write mssfix BYTES mtu"),
+    // Data.
+    ("data-ciphers-fallback", "delete the line: OpenVPN 2.4 and later negotiate the cipher"),
+    ("compat-mode", "delete the line: OpenVPN 2.4 and later are served"),
+    ("replay-window", "delete the line"),
+    ("force-tls-key-material-export", "delete the line: it is used with each peer that has it"),
+    // The tunnel interface, and routes.
+    ("ifconfig-noexec", SCRIPT),
+    ("ifconfig-ipv6", "write server-ipv6 NETWORK/LENGTH on a server; on a client delete the line"),
+    ("block-ipv6", DELETE),
+    ("passtos", DELETE),
+    ("route-metric", ROUTE),
+    ("route-table", ROUTE),
+    ("route-delay", "delete the line: routes are added when the tunnel is connected"),
+    ("route-noexec", SCRIPT),
+    ("redirect-gateway", GATEWAY),
+    ("redirect-private", GATEWAY),
+    ("dhcp-option", DNS),
+    ("dns", DNS),
+    ("dns-updown", DNS),
+    // Scripts.
+    ("up", SCRIPT),
+    ("down", SCRIPT),
+    ("down-pre", SCRIPT),
+    ("up-delay", SCRIPT),
+    ("up-restart", SCRIPT),
+    ("route-up", SCRIPT),
+    ("route-pre-down", SCRIPT),
+    ("ipchange", SCRIPT),
+    ("client-connect", SCRIPT),
+    ("client-disconnect", SCRIPT),
+    ("client-crresponse", SCRIPT),
+    ("learn-address", SCRIPT),
+    ("tls-verify", SCRIPT),
+    ("tls-export-cert", SCRIPT),
+    ("tls-crypt-v2-verify", SCRIPT),
+    ("tmp-dir", SCRIPT),
+    // The management interface.
+    ("management", MANAGEMENT),
+    ("management-hold", MANAGEMENT),
+    ("management-signal", MANAGEMENT),
+    ("management-forget-disconnect", MANAGEMENT),
+    ("management-up-down", MANAGEMENT),
+    ("management-query-passwords", MANAGEMENT),
+    ("management-query-remote", MANAGEMENT),
+    ("management-client-auth", MANAGEMENT),
+    ("management-log-cache", MANAGEMENT),
+    ("management-client-user", MANAGEMENT),
+    ("management-client-group", MANAGEMENT),
+    // The server.
+    ("ifconfig-pool-persist", "delete the line, and write ifconfig-push in files of client-config-dir"),
+    ("client-to-client", "delete the line: clients reach each other with sysctl net.ipv4.ip_forward=1"),
+    ("max-routes-per-client", DELETE),
+    ("connect-freq", DELETE),
+    ("connect-freq-initial", DELETE),
+    ("client-cert-not-required", PASSWORD),
+    ("auth-user-pass-verify", PASSWORD),
+    ("auth-user-pass-optional", PASSWORD),
+    ("username-as-common-name", PASSWORD),
+    ("auth-gen-token", PASSWORD),
+    ("auth-gen-token-secret", PASSWORD),
+    ("ifconfig-push-constraint", DELETE),
+    ("tls-crypt-v2-max-age", DELETE),
+    ("stale-routes-check", DELETE),
+    // The session, and the client.
+    ("ping-exit", "write keepalive SECONDS TIMEOUT on the server"),
+    ("ping-timer-rem", DELETE),
+    ("inactive", DELETE),
+    ("session-timeout", DELETE),
+    ("auth-user-pass", PASSWORD),
+    ("auth-retry", PASSWORD),
+    ("static-challenge", PASSWORD),
+    ("pull-filter", "delete the line: addresses, routes and the MTU are taken, and nothing else"),
+    ("route-nopull", "delete the line, and let the server push no routes"),
+    ("allow-pull-fqdn", DELETE),
+    ("push-peer-info", DELETE),
+    ("allow-recursive-routing", DELETE),
+    // The process.
+    ("log", LOG),
+    ("log-append", LOG),
+    ("syslog", LOG),
+    ("suppress-timestamps", LOG),
+    ("echo", LOG),
+    ("daemon", "delete the line, and run it as a service of systemd"),
+    ("status", STATUS),
+    ("status-version", STATUS),
+    ("user", USER),
+    ("group", USER),
+    ("chroot", DELETE),
+    ("writepid", "delete the line, and run it as a service of systemd"),
+    ("nice", "delete the line, and write Nice= in the unit of systemd"),
+    ("mlock", DELETE),
+    ("remap-usr1", "delete the line: SIGTERM ends it"),
+    ("persist-local-ip", DELETE),
+    ("persist-remote-ip", DELETE),
+    ("shaper", "delete the line, and limit the interface with tc"),
+];
+
+/// Directives that are served on a server alone: a client takes them from its server.
+pub(super) const OF_SERVER: &[Row] = &[
+    ("topology", BY_SERVER),
+    ("keepalive", BY_SERVER),
+    ("ping", BY_SERVER),
+    ("ping-restart", BY_SERVER),
+    ("ifconfig", BY_SERVER),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::openvpn::{Fate, Scope, rows};
+    use std::collections::BTreeSet;
+
+    /// What is served: wholly, or with the values that `values` and the conversion let pass.
+    const SERVED: &str = "remote proto proto-force port lport rport bind nobind float connect-retry connect-retry-max \
+        resolv-retry preresolve explicit-exit-notify mssfix tun-mtu link-mtu multihome sndbuf rcvbuf mark ca cert extra-certs key \
+        crl-verify verify-x509-name remote-cert-tls ns-cert-type remote-cert-eku peer-fingerprint tls-auth tls-crypt tls-crypt-v2 \
+        key-direction tls-version-min tls-version-max tls-cert-profile data-ciphers ncp-ciphers cipher auth compress comp-lzo \
+        mute-replay-warnings dev dev-type topology ifconfig txqueuelen persist-tun route route-ipv6 route-gateway \
+        route-ipv6-gateway script-security setenv setenv-safe server server-ipv6 ifconfig-pool ifconfig-ipv6-pool push \
+        client-config-dir ccd-exclusive duplicate-cn max-clients verify-client-cert mode client pull tls-server tls-client \
+        keepalive ping ping-restart reneg-sec reneg-bytes reneg-pkts hand-window tran-window tls-timeout auth-nocache verb mute \
+        persist-key override-username";
+
+    #[test]
+    fn each_directive_that_the_reader_takes_is_served_or_refused() {
+        let served: BTreeSet<&str> = SERVED.split_whitespace().collect();
+        let refused: BTreeSet<&str> = NOT_SERVED.iter().map(|(name, _)| *name).collect();
+        let both: Vec<&&str> = served.intersection(&refused).collect();
+        assert!(both.is_empty(), "served and refused: {both:?}");
+        let taken: BTreeSet<&str> = rows()
+            .filter(|row| matches!(row.fate, Fate::Served { .. }) && row.scope.has(Scope::CONFIG))
+            .map(|row| row.name)
+            .collect();
+        let known: BTreeSet<&str> = served.union(&refused).copied().collect();
+        let forgotten: Vec<&&str> = taken.difference(&known).collect();
+        assert!(forgotten.is_empty(), "neither served nor refused: {forgotten:?}");
+        let unknown: Vec<&&str> = known.difference(&taken).collect();
+        assert!(unknown.is_empty(), "not taken by the reader: {unknown:?}");
+    }
+}

@@ -1,0 +1,157 @@
+//! Values that are not served yet, of directives that are.
+
+use super::Refusals;
+use config::openvpn::OpenVpn;
+use config::openvpn::settings::{
+    Compression, Connection, DataCipher, Destination, Family, Gateway, MssFix, Retry, Revocation, Role,
+    Route, TlsVersion, Topology, Transport,
+};
+
+/// Refuses all of them.
+pub(super) fn check(settings: &OpenVpn, refusals: &mut Refusals) {
+    role(settings, refusals);
+    connections(settings, refusals);
+    tls(settings, refusals);
+    data(settings, refusals);
+    timers(settings, refusals);
+    routes(settings, refusals);
+    process(settings, refusals);
+}
+
+fn role(settings: &OpenVpn, refusals: &mut Refusals) {
+    if settings.role == Role::SiteToSite {
+        let fix = "write server NETWORK NETMASK on one end, and client on the other";
+        refusals.refuse(if refusals.has("mode") { "mode" } else { "dev" }, "two peers without a server", fix);
+    }
+    if settings.device.topology != Topology::Subnet && settings.role == Role::Server {
+        refusals.refuse("topology", "another topology than subnet", "write topology subnet");
+    }
+    if settings.device.queue != 0 {
+        refusals.refuse("txqueuelen", "another queue length than 0", "delete the line");
+    }
+}
+
+fn connections(settings: &OpenVpn, refusals: &mut Refusals) {
+    let is_server = settings.role == Role::Server;
+    let sockets = settings.listen.iter().map(|listen| listen.protocol);
+    let protocols = || sockets.clone().chain(settings.connections.iter().map(|it| it.protocol));
+    if protocols().any(|protocol| protocol.transport != Transport::Udp) {
+        refusals.refuse("proto", "TCP", "write proto udp on both ends");
+    }
+    if is_server && protocols().any(|protocol| protocol.family != Family::Any) {
+        refusals.refuse("proto", "one version of IP on a server", "write proto udp: both versions are bound");
+    }
+    for it in &settings.connections {
+        if it.ipv6_only {
+            refusals.refuse("bind", "ipv6only", "delete the line");
+        }
+        if it.retry_seconds != (1, 300) {
+            refusals.refuse("connect-retry", "another time than 1 300", "delete the line");
+        }
+        if is_server && it.exit_notify > 1 {
+            refusals.refuse("explicit-exit-notify", "2 on a server", "write explicit-exit-notify 1");
+        }
+        if matches!(it.mssfix, MssFix::Fixed(_)) {
+            refusals.refuse("mssfix", "fixed", "write mssfix BYTES mtu: packets outside have so many bytes");
+        }
+    }
+    if settings.connecting.attempts != Retry::Infinite {
+        refusals.refuse("connect-retry-max", "a limit", "delete the line: attempts have no limit");
+    }
+    let of = |it: &Connection| (it.tun_mtu, it.mssfix, it.float, it.bind, it.local_port);
+    let mut values = settings.connections.iter().map(of);
+    let first = values.next();
+    if values.any(|other| Some(other) != first) {
+        let fix = "write tun-mtu, mssfix, float, nobind and lport once, outside of the blocks";
+        refusals.refuse("remote", "blocks <connection> with settings of their own", fix);
+    }
+}
+
+fn tls(settings: &OpenVpn, refusals: &mut Refusals) {
+    let tls = &settings.tls;
+    if matches!(tls.revocation, Some(Revocation::Directory(_))) {
+        refusals.refuse("crl-verify", "a directory", "write crl-verify FILE with a CRL");
+    }
+    if tls.asks_key_password {
+        let fix = "remove the password: openssl pkey -in FILE -out FILE";
+        refusals.refuse("key", "a private key with a password", fix);
+    }
+    if tls.version_min == Some(TlsVersion::V1_3) {
+        refusals.refuse("tls-version-min", "1.3", "write tls-version-min 1.2: 1.3 is used if both ends have it");
+    }
+    if tls.version_max == Some(TlsVersion::V1_2) {
+        refusals.refuse("tls-version-max", "1.2", "delete the line");
+    }
+    let (purpose, right) = match settings.role {
+        Role::Server => ("clientAuth", "write remote-cert-tls client"),
+        _ => ("serverAuth", "write remote-cert-tls server"),
+    };
+    if tls.extended_key_usage.as_deref().is_some_and(|usage| usage != purpose) {
+        for name in ["remote-cert-tls", "ns-cert-type", "remote-cert-eku"] {
+            if refusals.has(name) {
+                refusals.refuse(name, "another purpose than that of the peer", right);
+            }
+        }
+    }
+}
+
+fn data(settings: &OpenVpn, refusals: &mut Refusals) {
+    use DataCipher::{Aes128Gcm, Aes192Gcm, Aes256Gcm, ChaCha20Poly1305};
+    let is_served =
+        |cipher: &DataCipher| [Aes256Gcm, Aes192Gcm, Aes128Gcm, ChaCha20Poly1305].contains(cipher);
+    if let Some(cipher) = settings.data.ciphers.iter().find(|cipher| !is_served(cipher)) {
+        let fix = "write data-ciphers AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305";
+        let name = if refusals.has("data-ciphers") { "data-ciphers" } else { "ncp-ciphers" };
+        refusals.refuse(name, &format!("the cipher {}", cipher.name()), fix);
+    }
+    if settings.data.digest == config::openvpn::settings::Digest::None {
+        refusals.refuse("auth", "none", "write auth SHA256 on both ends");
+    }
+    if settings.data.compression != Compression::Off {
+        let name = if refusals.has("compress") { "compress" } else { "comp-lzo" };
+        refusals.refuse(name, "framing of compression", "delete the line on both ends");
+    }
+}
+
+fn timers(settings: &OpenVpn, refusals: &mut Refusals) {
+    let timers = &settings.timers;
+    if timers.renegotiate_least_seconds.is_some() {
+        refusals.refuse("reneg-sec", "a second number", "write reneg-sec SECONDS");
+    }
+    if timers.renegotiate_bytes.is_some_and(|bytes| bytes != 0) {
+        refusals.refuse("reneg-bytes", "a number of bytes", "delete the line: keys are renewed in time");
+    }
+    if timers.renegotiate_packets != 0 {
+        refusals.refuse("reneg-pkts", "a number of packets", "delete the line: keys are renewed in time");
+    }
+    if timers.retransmit_seconds != 2 {
+        refusals.refuse("tls-timeout", "another time than 2", "delete the line");
+    }
+}
+
+fn routes(settings: &OpenVpn, refusals: &mut Refusals) {
+    for Route { destination, gateway, metric, table } in &settings.routing.routes {
+        let name = match destination {
+            Destination::Network(network) if network.addr().is_ipv6() => "route-ipv6",
+            _ => "route",
+        };
+        if !matches!(destination, Destination::Network(_)) {
+            refusals.refuse(name, "a host name or remote_host", "write its address");
+        }
+        if !matches!(gateway, None | Some(Gateway::Tunnel | Gateway::Address(_))) {
+            refusals.refuse(name, "another gateway than the tunnel", "set the route with ip route");
+        }
+        if metric.is_some() || table.is_some() {
+            refusals.refuse(name, "a metric or a table", "write route NETWORK NETMASK");
+        }
+    }
+}
+
+fn process(settings: &OpenVpn, refusals: &mut Refusals) {
+    let process = &settings.process;
+    for (name, value) in [("sndbuf", process.send_buffer), ("rcvbuf", process.receive_buffer)] {
+        if value.is_some() {
+            refusals.refuse(name, "another size than 0", "delete the line: buffers have the size that is needed");
+        }
+    }
+}
