@@ -37,12 +37,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     check: bool,
     /// A file, or OpenVPN's directives with two dashes: --config FILE
-    #[arg(
-        value_name = "DIRECTIVE",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "DIRECTIVE", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     directives: Vec<String>,
 }
 
@@ -97,7 +92,9 @@ fn free_name() -> Result<String, Failure> {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let is_free = |name: &String| netdevice::name_to_index(&socket, name).is_err();
     let name = (0..256).map(|number| format!("tun{number}")).find(is_free);
-    name.ok_or_else(|| "there are 256 interfaces tun0 to tun255\n  fix: write dev NAME and dev-type tun".into())
+    name.ok_or_else(|| {
+        "there are 256 interfaces tun0 to tun255\n  fix: write dev NAME and dev-type tun".into()
+    })
 }
 
 async fn serve(name: &str, settings: Settings, engines: Arc<Choice>) -> Outcome {

@@ -1,6 +1,10 @@
 //! OpenVPN with ourselves at both ends.
 
-use crate::openvpn_ends::{Program, end_to_end, moves, renewals, two_clients};
+use crate::openvpn_ends::{
+    Program, SERVER_END, configuration, end_to_end, moves, renewals, two_clients, write_keys,
+};
+use crate::support::postern;
+use std::process::Command;
 
 #[test]
 fn ours_with_ours_carries_data_and_survives_the_death_of_either_end() {
@@ -20,4 +24,35 @@ fn a_client_of_ours_that_moves_keeps_its_session() {
 #[test]
 fn clients_of_ours_reach_each_other_from_their_own_addresses() {
     two_clients(Program::Ours);
+}
+
+#[test]
+fn settings_that_are_not_served_yet_end_the_command_with_their_names() {
+    let files = tempfile::tempdir().expect("a directory");
+    write_keys(&files);
+    let path = files.path().join("server.conf");
+    std::fs::write(&path, configuration(&files, SERVER_END, "refused0", None)).expect("written");
+    let run = |more: &[&str]| {
+        let mut command = Command::new(postern());
+        command.args(["openvpn", "--config"]).arg(&path).args(more);
+        command.output().expect("it starts")
+    };
+    let valid = run(&["--check"]);
+    assert!(valid.status.success(), "{}", String::from_utf8_lossy(&valid.stderr));
+    for more in [
+        &["--proto", "tcp"][..],
+        &["--management", "127.0.0.1", "7505"],
+        &["--script-security", "2", "--client-connect", "/bin/true"],
+        &["--client-to-client"],
+    ] {
+        for check in [&[][..], &["--check"]] {
+            let refused = run(&[more, check].concat());
+            let told = String::from_utf8_lossy(&refused.stderr);
+            let name =
+                more.iter().rfind(|word| word.starts_with("--")).expect("literal").trim_start_matches("--");
+            let line = format!("command line: {name}: not served yet");
+            assert!(told.contains(&line) && told.contains("fix: "), "{more:?}: {told}");
+            assert_eq!(refused.status.code(), Some(1), "{more:?}");
+        }
+    }
 }

@@ -40,7 +40,8 @@ pub struct Ends {
 }
 
 const CLIENT_END: usize = 0;
-const SERVER_END: usize = 1;
+/// The end that is a server.
+pub const SERVER_END: usize = 1;
 const OTHER_END: usize = 2;
 const SITES: [&str; 3] = ["a", "b", "c"];
 const NAMES: [&str; 3] = ["client", "server", "other"];
@@ -131,7 +132,8 @@ pub fn end_to_end(programs: [Program; 2]) {
     ends.carries_everything();
     let interface = ends.lab.interface(INTERFACES[CLIENT_END]);
     for address in [PUSHED, ROUTED] {
-        let leads = || ends.lab.ip("a", &format!("route get {address}")).is_ok_and(|it| it.contains(&interface));
+        let leads =
+            || ends.lab.ip("a", &format!("route get {address}")).is_ok_and(|it| it.contains(&interface));
         assert!(wait_until(PATIENCE, leads).is_ok(), "no route to {address}\n{}", ends.logs());
     }
     for end in [CLIENT_END, SERVER_END] {
@@ -224,7 +226,7 @@ fn path(files: &TempDir, name: &str) -> PathBuf {
 }
 
 /// OpenVPN's own file, of the server or of a client.
-fn configuration(
+pub fn configuration(
     files: &TempDir,
     end: usize,
     interface: &str,
@@ -263,7 +265,7 @@ fn configuration(
 }
 
 /// A CA, certificates of both ends, and a key of tls-crypt.
-fn write_keys(files: &TempDir) {
+pub fn write_keys(files: &TempDir) {
     let named = |name: &str| {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();

@@ -29,7 +29,11 @@ pub(super) fn digest(settings: &OpenVpn) -> (Integrity, Prf) {
 }
 
 /// The wrap of control packets of a server.
-pub(super) fn server_wrap(settings: &OpenVpn, link: &Connection, refusals: &mut Refusals) -> Option<ServerWrap> {
+pub(super) fn server_wrap(
+    settings: &OpenVpn,
+    link: &Connection,
+    refusals: &mut Refusals,
+) -> Option<ServerWrap> {
     let Some(Wrapping::CryptV2 { key, force_cookie, others }) = &link.wrapping else {
         return shared(settings, link, Role::Server, refusals).map(ServerWrap::Shared);
     };
@@ -44,7 +48,11 @@ pub(super) fn server_wrap(settings: &OpenVpn, link: &Connection, refusals: &mut 
 }
 
 /// The wrap of control packets of a client.
-pub(super) fn client_wrap(settings: &OpenVpn, link: &Connection, refusals: &mut Refusals) -> Option<ClientWrap> {
+pub(super) fn client_wrap(
+    settings: &OpenVpn,
+    link: &Connection,
+    refusals: &mut Refusals,
+) -> Option<ClientWrap> {
     let Some(Wrapping::CryptV2 { key, .. }) = &link.wrapping else {
         return shared(settings, link, Role::Client, refusals).map(ClientWrap::Shared);
     };
@@ -55,12 +63,11 @@ pub(super) fn client_wrap(settings: &OpenVpn, link: &Connection, refusals: &mut 
 }
 
 fn shared(settings: &OpenVpn, link: &Connection, role: Role, refusals: &mut Refusals) -> Option<WrapKeys> {
-    let mut key = |name: &str, material: &Material| {
-        match StaticKey::from_file(material.text().unwrap_or_default()) {
+    let mut key =
+        |name: &str, material: &Material| match StaticKey::from_file(material.text().unwrap_or_default()) {
             Ok(key) => Some(key),
             Err(error) => wrong(refusals, name, &error, STATIC_KEY_FIX),
-        }
-    };
+        };
     Some(match &link.wrapping {
         Some(Wrapping::Auth(material, direction)) => {
             WrapKeys::tls_auth(digest(settings).1, key("tls-auth", material)?, *direction)

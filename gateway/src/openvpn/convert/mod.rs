@@ -9,6 +9,8 @@ mod client;
 mod keys;
 mod not_served;
 mod server;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use super::settings::{DEFAULT_MSSFIX, DEFAULT_MTU, Role as SettingsRole, Settings};

@@ -152,19 +152,13 @@ fn clients(
 }
 
 /// The file of one client.
-fn client(
-    path: &Path,
-    file: ClientFile,
-    network: &ServerNetwork,
-    refusals: &mut Refusals,
-) -> ClientOverride {
+fn client(path: &Path, file: ClientFile, network: &ServerNetwork, refusals: &mut Refusals) -> ClientOverride {
     let mut refuse = |directive: &str, what: &str, fix: &str| {
         let what = format!("{directive} in {}: {what}", path.display());
         refusals.refuse("client-config-dir", &what, fix);
     };
-    let ClientFile {
-        address, address6, routes, push, reset, remove, is_disabled, username, session_seconds
-    } = file;
+    let ClientFile { address, address6, routes, push, reset, remove, is_disabled, username, session_seconds } =
+        file;
     if reset {
         refuse("push-reset", "other options than those of all clients", "delete the line");
     }
@@ -178,7 +172,8 @@ fn client(
         refuse("session-timeout", "the end of a session", "delete the line");
     }
     if let Some((address, mask)) = address {
-        let own = network.v4.filter(|own| own.contains(&address) && mask.is_none_or(|it| it == own.netmask()));
+        let own =
+            network.v4.filter(|own| own.contains(&address) && mask.is_none_or(|it| it == own.netmask()));
         if own.is_none() || mask.is_none() {
             let fix = "write an address in the network of server, with its netmask";
             refuse("ifconfig-push", "an address of another network, or without its netmask", fix);

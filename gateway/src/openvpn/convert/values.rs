@@ -77,7 +77,11 @@ fn tls(settings: &OpenVpn, refusals: &mut Refusals) {
         refusals.refuse("key", "a private key with a password", fix);
     }
     if tls.version_min == Some(TlsVersion::V1_3) {
-        refusals.refuse("tls-version-min", "1.3", "write tls-version-min 1.2: 1.3 is used if both ends have it");
+        refusals.refuse(
+            "tls-version-min",
+            "1.3",
+            "write tls-version-min 1.2: 1.3 is used if both ends have it",
+        );
     }
     if tls.version_max == Some(TlsVersion::V1_2) {
         refusals.refuse("tls-version-max", "1.2", "delete the line");
@@ -151,7 +155,11 @@ fn process(settings: &OpenVpn, refusals: &mut Refusals) {
     let process = &settings.process;
     for (name, value) in [("sndbuf", process.send_buffer), ("rcvbuf", process.receive_buffer)] {
         if value.is_some() {
-            refusals.refuse(name, "another size than 0", "delete the line: buffers have the size that is needed");
+            refusals.refuse(
+                name,
+                "another size than 0",
+                "delete the line: buffers have the size that is needed",
+            );
         }
     }
 }

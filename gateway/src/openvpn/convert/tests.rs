@@ -1,0 +1,239 @@
+//! Files of OpenVPN: those of the examples, and lines that are refused.
+
+use super::*;
+use crate::openvpn::settings::{ClientSettings, ServerSettings};
+use config::Text;
+use config::openvpn::load;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use std::fmt::Write;
+use std::path::Path;
+
+const SERVER: &str = include_str!("../../../../examples/openvpn/server.conf");
+const CLIENT: &str = include_str!("../../../../examples/openvpn/client.conf");
+
+/// Files in memory. Every certificate is the same one.
+struct Memory {
+    files: BTreeMap<String, String>,
+    certificate: String,
+    key: String,
+}
+
+impl Memory {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(Vec::new()).expect("a certificate");
+        let files = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        Self { files, certificate: cert.pem(), key: signing_key.serialize_pem() }
+    }
+}
+
+impl Files for Memory {
+    fn read(&self, path: &Path) -> io::Result<Text> {
+        let name = path.to_string_lossy().into_owned();
+        let extension = path.extension().and_then(|it| it.to_str()).unwrap_or_default();
+        let shared = format!(
+            "-----BEGIN OpenVPN Static key V1-----\n{}-----END OpenVPN Static key V1-----\n",
+            format!("{}\n", "5a".repeat(16)).repeat(16)
+        );
+        let content = match (self.files.get(&name), extension) {
+            (Some(content), _) => content,
+            (None, "crt") => &self.certificate,
+            (None, "key") if name.ends_with("tls-crypt.key") => &shared,
+            (None, "key") => &self.key,
+            _ => return Err(io::ErrorKind::NotFound.into()),
+        };
+        let mut text = Text::default();
+        text.write_str(content).expect("memory");
+        Ok(text)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let below = |name: &String| Path::new(name).strip_prefix(folder).ok()?.to_str().map(str::to_owned);
+        Ok(self.files.keys().filter_map(below).collect())
+    }
+}
+
+fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
+    match host {
+        "vpn.example" => Ok(vec!["2001:db8::1".parse().expect("literal"), [192, 0, 2, 1].into()]),
+        _ => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
+fn plan(text: &str, files: &[(&str, &str)]) -> Result<Plan, Vec<String>> {
+    let files = Memory::new(&[&[("vpn.conf", text)], files].concat());
+    let sources = Sources { files: &files, resolve: &resolve };
+    let loaded = load(&["--config".to_owned(), "vpn.conf".to_owned()], &files);
+    let plan = loaded.and_then(|loaded| convert(loaded, &sources));
+    plan.map_err(|refusals| refusals.iter().map(Refusal::to_string).collect())
+}
+
+fn served(text: &str, files: &[(&str, &str)]) -> Settings {
+    plan(text, files).unwrap_or_else(|lines| panic!("{lines:?}")).settings
+}
+
+fn server(text: &str, files: &[(&str, &str)]) -> ServerSettings {
+    let SettingsRole::Server(server) = served(text, files).role else { panic!("it is a server") };
+    *server
+}
+
+fn client(text: &str) -> ClientSettings {
+    let SettingsRole::Client(client) = served(text, &[]).role else { panic!("it is a client") };
+    *client
+}
+
+#[test]
+fn the_examples_are_served() {
+    let settings = served(SERVER, &[]);
+    assert_eq!((settings.port, settings.mtu, settings.mssfix), (1194, 1500, Some(1492)));
+    let server = server(SERVER, &[]);
+    let network = server.network;
+    assert_eq!(network.v4, "10.8.0.0/24".parse().ok());
+    assert_eq!(network.v6, "fd00:8::/64".parse().ok());
+    assert_eq!(network.push, ["route 10.2.0.0 255.255.255.0", "ping 10", "ping-restart 60"]);
+    // The server waits twice as long as its clients.
+    assert_eq!(server.core.ping_restart, Some(Duration::from_secs(120)));
+    assert_eq!(server.core.ciphers.len(), 3);
+    assert_eq!(served(CLIENT, &[]).port, 0);
+    let remotes = client(CLIENT).remotes;
+    assert_eq!(remotes, ["198.51.100.1:1194", "203.0.113.1:1194"].map(|it| it.parse().expect("literal")));
+}
+
+#[test]
+fn host_names_and_routes_of_a_client_are_served() {
+    let more =
+        format!("{CLIENT}\nremote vpn.example 443 udp4\nroute 10.3.0.7 255.255.0.0\nmssfix 1400 mtu\n");
+    let client = client(&more.replace("route 10.3.0.7", "route 10.3.0.0"));
+    assert_eq!(client.remotes.last().map(ToString::to_string).as_deref(), Some("192.0.2.1:443"));
+    assert_eq!(client.routes, ["10.3.0.0/16".parse().expect("literal")]);
+    assert_eq!(served(&format!("{CLIENT}\nmssfix 1400\n"), &[]).mssfix, Some(1428));
+    let lost = plan(&format!("{CLIENT}\nremote lost.example\n"), &[]).err().expect("refused");
+    assert!(lost.iter().any(|it| it.contains("remote: lost.example has no address now")), "{lost:?}");
+}
+
+#[test]
+fn files_of_clients_are_served() {
+    let files = [
+        (
+            "ccd/anna",
+            "ifconfig-push 10.8.0.77 255.255.255.0\nifconfig-ipv6-push fd00:8::77/64\niroute 10.4.0.0 255.255.0.0\n",
+        ),
+        ("ccd/bert", "disable\npush \"route 10.5.0.0 255.255.0.0\"\n"),
+    ];
+    let network = server(&format!("{SERVER}\nclient-config-dir ccd\nccd-exclusive\n"), &files).network;
+    let anna = &network.clients["anna"];
+    assert_eq!(anna.v4, Some([10, 8, 0, 77].into()));
+    assert_eq!(anna.behind, ["10.4.0.0/16".parse().expect("literal")]);
+    let bert = &network.clients["bert"];
+    assert!(bert.is_disabled && network.requires_override);
+    assert_eq!(bert.push, ["route 10.5.0.0 255.255.0.0"]);
+}
+
+#[test]
+fn lines_of_files_of_clients_that_are_not_served_are_refused() {
+    let refused = |line: &str| {
+        let text = format!("{SERVER}\nclient-config-dir ccd\n");
+        plan(&text, &[("ccd/anna", line)]).err().unwrap_or_default().concat()
+    };
+    for line in [
+        "push-reset",
+        "push-remove route",
+        "override-username a",
+        "session-timeout 5",
+        "ifconfig-push 10.9.0.1 255.255.255.0",
+        "ifconfig-push 10.8.0.6 10.8.0.5",
+        "ifconfig-push 10.8.0.77 255.255.255.0",
+        "iroute 10.2.0.0 255.255.255.0",
+    ] {
+        let (name, told) = (line.split(' ').next().unwrap_or_default(), refused(line));
+        assert!(told.contains(&format!("not served yet: {name} in ccd/anna")), "{line}: {told}");
+    }
+    let text = format!("{SERVER}\nclient-config-dir ccd\n");
+    let told = plan(&text, &[("ccd/DEFAULT", "disable")]).err().unwrap_or_default().concat();
+    assert!(told.contains("not served yet: a file DEFAULT"), "{told}");
+}
+
+/// The line, and what is told of it.
+fn refused(base: &str, line: &str) -> String {
+    let line_number = base.lines().count() + 1;
+    let told = plan(&format!("{}\n{line}\n", base.trim_end()), &[]).err().unwrap_or_default();
+    let name = line.split(' ').next().unwrap_or_default();
+    let place = format!("vpn.conf:{line_number}: {name}: not served yet");
+    told.into_iter().find(|it| it.starts_with(&place) && it.contains("\n  fix: ")).unwrap_or_default()
+}
+
+#[test]
+fn what_is_not_served_yet_is_refused_with_its_line() {
+    let server = [
+        "proto tcp",
+        "proto udp4",
+        "local 192.0.2.1",
+        "script-security 2\nup /bin/true",
+        "management 127.0.0.1 7505",
+        "ifconfig-pool-persist ipp.txt",
+        "client-to-client",
+        "status openvpn-status.log",
+        "log-append openvpn.log",
+        "user nobody",
+        "tls-version-min 1.3",
+        "tls-cipher TLS-ECDHE-ECDSA-WITH-AES-128-GCM-SHA256",
+        "data-ciphers AES-256-GCM:AES-256-CBC",
+        "compress stub-v2",
+        "reneg-sec 3600 1800",
+        "reneg-bytes 1000000",
+        "explicit-exit-notify 2",
+        "sndbuf 100000",
+        "dhcp-option DNS 192.0.2.1",
+        "auth-gen-token",
+        "remote-cert-tls server",
+        "verify-x509-name C=DE subject",
+    ];
+    for line in server {
+        // The last line is refused.
+        let (before, line) = line.rsplit_once('\n').unwrap_or(("", line));
+        let base = if before.is_empty() { SERVER.to_owned() } else { format!("{SERVER}{before}\n") };
+        assert!(
+            !refused(&base, line).is_empty(),
+            "{line}: {:?}",
+            plan(&format!("{base}{line}\n"), &[]).err()
+        );
+    }
+    let client = [
+        "proto tcp",
+        "redirect-gateway def1",
+        "keepalive 10 60",
+        "topology subnet",
+        "connect-retry 5",
+        "connect-retry-max 3",
+        "route 10.3.0.0 255.255.0.0 net_gateway",
+        "route 10.3.0.0 255.255.0.0 vpn_gateway 5",
+        "pull-filter ignore route",
+        "remote-random",
+        "dhcp-option DNS 192.0.2.1",
+    ];
+    for line in client {
+        assert!(
+            !refused(CLIENT, line).is_empty(),
+            "{line}: {:?}",
+            plan(&format!("{CLIENT}{line}\n"), &[]).err()
+        );
+    }
+}
+
+#[test]
+fn a_part_of_a_network_is_no_pool_yet() {
+    let text = SERVER.replace("server 10.8.0.0 255.255.255.0", "server 10.8.0.0 255.255.255.0 nopool");
+    let text = format!("{text}\nifconfig-pool 10.8.0.10 10.8.0.20\n");
+    let told = plan(&text, &[]).err().unwrap_or_default().concat();
+    assert!(told.contains("ifconfig-pool: not served yet: a pool of a part"), "{told}");
+    let small = SERVER.replace("fd00:8::/64", "fd00:8::/112");
+    let told = plan(&small, &[]).err().unwrap_or_default().concat();
+    assert!(told.contains("server-ipv6: not served yet"), "{told}");
+}
+
+#[test]
+fn two_peers_without_a_server_are_refused() {
+    let text = "dev tun\ntls-server\nifconfig 10.1.0.1 10.1.0.2\nca ca.crt\ncert a.crt\nkey a.key\n";
+    let told = plan(text, &[]).err().unwrap_or_default().concat();
+    assert!(told.contains("not served yet: two peers without a server"), "{told}");
+}
