@@ -143,13 +143,11 @@ pub(super) fn identity(settings: &OpenVpn, refusals: &mut Refusals) -> Option<Id
     }
     let sections = sections("key", key, refusals)?;
     let key = sections.iter().find(|section| section.label.ends_with("PRIVATE KEY"));
-    match key.and_then(|section| PrivateKeyDer::try_from(section.der.expose().to_vec()).ok()) {
-        Some(key) => Some(Identity { chain, key }),
-        None => {
-            refusals.wrong("key", "there is no private key in it".to_owned(), PEM_FIX);
-            None
-        }
+    let key = key.and_then(|section| PrivateKeyDer::try_from(section.der.expose().to_vec()).ok());
+    if key.is_none() {
+        refusals.wrong("key", "there is no private key in it".to_owned(), PEM_FIX);
     }
+    Some(Identity { chain, key: key? })
 }
 
 fn certificates(
